@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"time"
+
+	"ringside/ring"
+)
+
+// Table is one generation of listeners, routes, pools and servers. It is
+// immutable once it is handed to Swap: a reload builds another.
+type Table struct {
+	Listeners []Listener
+	Pools     []*Pool
+	Limits    Limits
+}
+
+// Listener is one address clients connect to, and the routes they get there.
+type Listener struct {
+	Network string // "tcp", "tcp4", "tcp6" or "unix"
+	Address string // host:port or a path
+	Mode    uint32 // permission bits of a unix socket; 0 leaves what the umask gives
+	Routes  []Route
+}
+
+// Route sends the keys that begin with Prefix to Pool. The longest prefix
+// wins; the order of the routes does not matter.
+type Route struct {
+	Prefix string
+	Pool   *Pool
+	Strip  bool // the servers see the key without Prefix
+}
+
+// Pool is a list of servers and the rule that says which of them owns a key.
+type Pool struct {
+	Name         string
+	Distribution string // the preset's name, for people
+	Servers      []Target
+	Place        ring.Placement
+
+	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
+	DenyFlush    bool // refuse flush_all
+	Connections  int  // to each server, from each loop
+	Preconnect   bool // connect when the table is taken up, not at the first request
+	QueueLimit   int  // requests waiting for one server, for each loop
+	Timeouts     Timeouts
+	RetryBackoff Backoff
+}
+
+// Target is one server of a pool.
+type Target struct {
+	Name    string // what people and metrics call it; the address unless named
+	Network string // "tcp" or "unix"
+	Address string // host:port or a path
+	Weight  int
+}
+
+// Timeouts bound how long a request may wait.
+type Timeouts struct {
+	Connect  time.Duration // for a connection to a server to be established
+	Request  time.Duration // from the bytes being handed to a connection to their answer
+	Deadline time.Duration // of a client's command, whatever it waits for
+}
+
+// Backoff spaces attempts to connect to a server that refuses.
+type Backoff struct{ First, Max time.Duration }
+
+// Limits bound what clients can make Ringside hold. See engine.go for what
+// happens at each.
+type Limits struct {
+	Clients    int           // connections at once; the next one gets an error and is closed
+	Key        int           // bytes of a key
+	Line       int           // bytes of a command line
+	Value      int           // bytes of a value
+	InFlight   int           // requests of one client without an answer; then its input waits
+	Output     int           // unsent bytes of one client at which its input waits
+	OutputHard int           // unsent bytes of one client at which it is closed
+	Memory     int64         // bytes held for all clients and servers together
+	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
+	Drain      time.Duration // for what is in flight when the process is told to stop
+}
