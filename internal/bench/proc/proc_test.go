@@ -1,0 +1,83 @@
+//go:build linux
+
+package proc
+
+// The readings, checked on this process, on a child and on a written sample.
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+func TestCPUOfThisProcessGrowsWithWork(t *testing.T) {
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for sum, i := 0, 0; i < 50_000_000; i++ {
+		sum += i ^ sum
+	}
+	after, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after <= before {
+		t.Errorf("CPU time went from %v to %v over a busy loop", before, after)
+	}
+}
+
+func TestCPUOfAnotherProcess(t *testing.T) {
+	child := exec.Command("sh", "-c", "while :; do :; done")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for used := time.Duration(0); used == 0; { // it has not run yet
+		var err error
+		if used, err = CPU(child.Process.Pid); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	if _, err := Switches(child.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait() // it was killed, and Wait says so
+	if _, err := CPU(child.Process.Pid); err == nil {
+		t.Error("an ended process still has a CPU clock")
+	}
+}
+
+func TestMemory(t *testing.T) {
+	m, err := ReadMemory(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Anon <= 0 || m.Peak < m.Anon {
+		t.Errorf("memory of this process = %+v", m)
+	}
+	if _, err := ReadMemory(1 << 30); err == nil {
+		t.Error("a process that cannot be has memory")
+	}
+}
+
+func TestParseCores(t *testing.T) {
+	cores, err := parseCores("cpu  30 0 30 0 0 0 0 0 0 0\ncpu0 10 1 5 900 7 2 3 4 0 0\ncpu3 1 0 0 0 0 0 0 0 0 0\nintr 5\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Core{ID: 0, Tasks: 160 * time.Millisecond, Softirq: 50 * time.Millisecond, Steal: 40 * time.Millisecond}
+	if len(cores) != 2 || cores[0] != want || cores[1].ID != 3 {
+		t.Errorf("cores = %+v", cores)
+	}
+	if _, err := parseCores("intr 5\n"); err == nil {
+		t.Error("no CPU is no error")
+	}
+	if live, err := Cores(); err != nil || len(live) == 0 {
+		t.Errorf("this machine: %v, %v", live, err)
+	}
+}
