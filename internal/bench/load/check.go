@@ -1,0 +1,192 @@
+//go:build linux
+
+package load
+
+// The checker: what a connection must answer, and whether it did. No sockets.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+)
+
+type kind uint8
+
+const (
+	get kind = iota
+	set
+	quietGets
+	quietSets
+	fence      // a get of a key that nobody writes
+	quietFence // an mn alone
+)
+
+// request is one that waits for its reply.
+type request struct {
+	kind  kind
+	first int   // its first key
+	n     int   // its keys
+	start int64 // nanoseconds: when it was due, or went out
+}
+
+const fenceKey = "ringbench-no-such-key"
+
+var (
+	crlf   = []byte("\r\n")
+	end    = []byte("END\r\n")
+	stored = []byte("STORED\r\n")
+	mn     = []byte("MN\r\n")
+)
+
+// maxLine is longer than any line that can be right: 250 bytes of key and some
+// numbers.
+const maxLine = 512
+
+// checker holds the requests of one connection that wait, in order, and how
+// far the reply to the first of them has come.
+type checker struct {
+	data *data
+
+	due        []request // a ring
+	head, size int
+
+	seen   []uint64 // by place in the request: this key was answered
+	found  int      // how many were
+	last   int      // the place answered last, -1 for none
+	body   int      // the key whose value is arriving, -1 for none
+	offset int      // how much of it, line end included, has come
+}
+
+func newChecker(d *data, depth, keys int) checker {
+	return checker{data: d, due: make([]request, depth), seen: make([]uint64, (keys+63)/64), last: -1, body: -1}
+}
+
+func (c *checker) push(r request) {
+	c.due[(c.head+c.size)%len(c.due)] = r
+	c.size++
+}
+
+func (c *checker) pop() request {
+	r := c.due[c.head]
+	c.head = (c.head + 1) % len(c.due)
+	c.size--
+	clear(c.seen)
+	c.found, c.last = 0, -1
+	return r
+}
+
+// first is the request whose reply is arriving.
+func (c *checker) first() *request { return &c.due[c.head] }
+
+// consume checks bytes up to the end of the first due reply. It returns how
+// many it took and whether that reply is whole and right; if not, the rest is
+// the beginning of a line, and is wanted again with what follows.
+func (c *checker) consume(b []byte) (n int, whole bool, err error) {
+	for n < len(b) {
+		if c.body >= 0 {
+			took, err := c.value(b[n:])
+			if err != nil {
+				return n, false, err
+			}
+			n += took
+			continue
+		}
+		stop := bytes.IndexByte(b[n:], '\n') + 1
+		if stop == 0 {
+			if len(b)-n > maxLine {
+				return n, false, fmt.Errorf("a line without end: %s", quote(b[n:]))
+			}
+			return n, false, nil
+		}
+		line := b[n : n+stop]
+		n += stop
+		if c.size == 0 {
+			return n, false, fmt.Errorf("a reply that nobody waits for: %s", quote(line))
+		}
+		if whole, err = c.line(line); whole || err != nil {
+			return n, whole, err
+		}
+	}
+	return n, false, nil
+}
+
+// line checks one line and reports whether it ends the reply.
+func (c *checker) line(line []byte) (whole bool, err error) {
+	r := c.first()
+	var last []byte
+	switch r.kind {
+	case get, fence:
+		last = end
+	case set:
+		last = stored
+	case quietGets, quietSets, quietFence:
+		last = mn
+	}
+	reads := r.kind == get || r.kind == quietGets
+	if bytes.Equal(line, last) {
+		if reads && c.found < r.n {
+			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", r.n-c.found, r.n, c.data.key(r.first))
+		}
+		return true, nil
+	}
+	if !reads {
+		return false, fmt.Errorf("expected %s, got %s", quote(last), quote(line))
+	}
+	i, ok := c.data.number(line)
+	if !ok {
+		return false, fmt.Errorf("expected the value of one of the %d keys from %s on or %s, got %s", r.n, c.data.key(r.first), quote(last), quote(line))
+	}
+	return false, c.hit(r, i)
+}
+
+// hit begins the value of key i.
+func (c *checker) hit(r *request, i int) error {
+	place := i - r.first
+	if place < 0 {
+		place += c.data.count
+	}
+	switch {
+	case place >= r.n:
+		return fmt.Errorf("the value of key %s, which was not asked for: %d keys from %s on were", c.data.key(i), r.n, c.data.key(r.first))
+	case c.seen[place/64]&(1<<(place%64)) != 0:
+		return fmt.Errorf("the value of key %s twice", c.data.key(i))
+	case r.kind == quietGets && place < c.last:
+		return fmt.Errorf("the value of key %s out of order in a meta batch", c.data.key(i))
+	}
+	c.seen[place/64] |= 1 << (place % 64)
+	c.found++
+	c.last, c.body, c.offset = place, i, 0
+	return nil
+}
+
+var errValue = errors.New("a wrong value")
+
+// value checks the next bytes of a value and the line end after it.
+func (c *checker) value(b []byte) (took int, err error) {
+	if c.offset < c.data.size {
+		rest := c.data.value(c.body)[c.offset:]
+		took = min(len(rest), len(b))
+		if !bytes.Equal(rest[:took], b[:took]) {
+			return 0, fmt.Errorf("%w for key %s, in bytes %d to %d", errValue, c.data.key(c.body), c.offset, c.offset+took)
+		}
+		c.offset += took
+	}
+	for took < len(b) && c.offset < c.data.size+len(crlf) {
+		if b[took] != crlf[c.offset-c.data.size] {
+			return 0, fmt.Errorf("%w for key %s: no line end after %d bytes", errValue, c.data.key(c.body), c.data.size)
+		}
+		took++
+		c.offset++
+	}
+	if c.offset == c.data.size+len(crlf) {
+		c.body = -1
+	}
+	return took, nil
+}
+
+func quote(b []byte) string {
+	if len(b) > 100 {
+		return fmt.Sprintf("%q and %d more bytes", b[:100], len(b)-100)
+	}
+	return fmt.Sprintf("%q", b)
+}

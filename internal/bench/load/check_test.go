@@ -1,0 +1,175 @@
+//go:build linux
+
+package load
+
+// The checker against right replies in every split, and against every lie.
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+var testWork = Workload{Conns: 1, Depth: 4, Keys: 3, Value: 20, KeySize: 12, Count: 10}
+
+// hit is what a server answers for key i in text.
+func hit(d *data, i int) string {
+	return fmt.Sprintf("VALUE %s %d %d\r\n%s\r\n", d.key(i), i, d.size, d.value(i))
+}
+
+// metaHit is what a server answers to "mg KEY k f v q".
+func metaHit(d *data, i int) string {
+	return fmt.Sprintf("VA %d k%s f%d\r\n%s\r\n", d.size, d.key(i), i, d.value(i))
+}
+
+// feed gives the checker replies in pieces of the given size, as the loop does,
+// and returns how many requests were settled.
+func feed(c *checker, replies string, piece int) (settled int, err error) {
+	var rest []byte
+	for at := 0; at < len(replies); at += piece {
+		b := append(rest, replies[at:min(at+piece, len(replies))]...)
+		for {
+			n, whole, err := c.consume(b)
+			b = b[n:]
+			if err != nil {
+				return settled, err
+			}
+			if !whole {
+				break
+			}
+			c.pop()
+			settled++
+		}
+		rest = bytes.Clone(b)
+	}
+	return settled, nil
+}
+
+func TestCheckerTakesRightRepliesInEverySplit(t *testing.T) {
+	d := newData(testWork)
+	replies := hit(d, 9) + hit(d, 1) + hit(d, 0) + "END\r\n" + // in the servers' order
+		"STORED\r\n" +
+		hit(d, 4) + "END\r\n" +
+		"END\r\n"
+	for piece := 1; piece <= len(replies); piece++ {
+		c := newChecker(d, 4, 3)
+		c.push(request{kind: get, first: 9, n: 3})
+		c.push(request{kind: set, first: 2, n: 1})
+		c.push(request{kind: get, first: 4, n: 1})
+		c.push(request{kind: fence})
+		if settled, err := feed(&c, replies, piece); settled != 4 || err != nil {
+			t.Fatalf("in pieces of %d bytes: %d settled, %v", piece, settled, err)
+		}
+	}
+}
+
+func TestCheckerTakesQuietBatches(t *testing.T) {
+	work := testWork
+	work.Keys, work.Quiet = 1, 3
+	d := newData(work)
+	replies := metaHit(d, 8) + metaHit(d, 9) + metaHit(d, 0) + "MN\r\n" + "MN\r\n" + "MN\r\n"
+	for piece := 1; piece <= len(replies); piece++ {
+		c := newChecker(d, 4, 3)
+		c.push(request{kind: quietGets, first: 8, n: 3})
+		c.push(request{kind: quietSets, first: 1, n: 3})
+		c.push(request{kind: quietFence})
+		if settled, err := feed(&c, replies, piece); settled != 3 || err != nil {
+			t.Fatalf("in pieces of %d bytes: %d settled, %v", piece, settled, err)
+		}
+	}
+}
+
+func TestCheckerFindsEveryLie(t *testing.T) {
+	d := newData(testWork)
+	meta := testWork
+	meta.Keys, meta.Quiet = 1, 3
+	m := newData(meta)
+	one := request{kind: get, first: 4, n: 1}
+	three := request{kind: get, first: 3, n: 3}
+	quiet := request{kind: quietGets, first: 3, n: 3}
+	header := fmt.Sprintf("VALUE %s 4 20\r\n", d.key(4))
+	flipped := []byte(hit(d, 4))
+	flipped[len(flipped)-3] ^= 1
+
+	for _, lie := range []struct {
+		name    string
+		data    *data
+		due     []request
+		replies string
+		says    string
+	}{
+		{"one wrong bit", d, []request{one}, string(flipped) + "END\r\n", "wrong value"},
+		{"another key's value", d, []request{one}, header + string(d.value(5)) + "\r\nEND\r\n", "wrong value"},
+		{"another key", d, []request{one}, hit(d, 5) + "END\r\n", "not asked for"},
+		{"a key nobody has", d, []request{one}, "VALUE kkk000000099 99 20\r\n", "expected the value"},
+		{"wrong flags", d, []request{one}, strings.Replace(hit(d, 4), " 4 20", " 5 20", 1), "expected the value"},
+		{"wrong length", d, []request{one}, strings.Replace(hit(d, 4), " 4 20", " 4 21", 1), "expected the value"},
+		{"short value", d, []request{one}, header + string(d.value(4)[:19]) + "\r\nEND\r\n", "wrong value"},
+		{"long value", d, []request{one}, header + string(d.value(4)) + "x\r\nEND\r\n", "no line end"},
+		{"miss", d, []request{one}, "END\r\n", "a miss"},
+		{"miss of one in three", d, []request{three}, hit(d, 3) + hit(d, 5) + "END\r\n", "1 of the 3 keys"},
+		{"twice the same", d, []request{three}, hit(d, 3) + hit(d, 3), "twice"},
+		{"no end", d, []request{one}, hit(d, 4) + hit(d, 4), "twice"},
+		{"swapped replies", d, []request{one, {kind: get, first: 5, n: 1}}, hit(d, 5) + "END\r\n" + hit(d, 4) + "END\r\n", "not asked for"},
+		{"swapped kinds", d, []request{one, {kind: set, n: 1}}, "STORED\r\n" + hit(d, 4) + "END\r\n", "expected the value"},
+		{"lost reply", d, []request{{kind: set, n: 1}, one}, hit(d, 4) + "END\r\n", `expected "STORED\r\n"`},
+		{"surplus reply", d, []request{{kind: set, n: 1}}, "STORED\r\nSTORED\r\n", "nobody waits for"},
+		{"answered fence", d, []request{{kind: fence}}, hit(d, 4), "expected"},
+		{"not stored", d, []request{{kind: set, n: 1}}, "NOT_STORED\r\n", "NOT_STORED"},
+		{"error for a read", d, []request{one}, "SERVER_ERROR no server\r\n", "SERVER_ERROR"},
+		{"error in a value's place", d, []request{three}, hit(d, 3) + "SERVER_ERROR late\r\n", "SERVER_ERROR"},
+		{"bare line feed", d, []request{{kind: set, n: 1}}, "STORED\n", "expected"},
+		{"endless line", d, []request{one}, strings.Repeat("x", maxLine+1), "without end"},
+		{"meta out of order", m, []request{quiet}, metaHit(m, 4) + metaHit(m, 3), "out of order"},
+		{"meta miss", m, []request{quiet}, metaHit(m, 3) + metaHit(m, 4) + "MN\r\n", "1 of the 3 keys"},
+		{"meta wrong value", m, []request{quiet}, strings.Replace(metaHit(m, 3), string(m.value(3)), string(m.value(4)), 1), "wrong value"},
+		{"quiet set speaks", m, []request{{kind: quietSets, n: 3}}, "HD\r\n", `expected "MN\r\n"`},
+	} {
+		for _, piece := range []int{1, 7, 1000} {
+			c := newChecker(lie.data, 4, 3)
+			for _, r := range lie.due {
+				c.push(r)
+			}
+			_, err := feed(&c, lie.replies, piece)
+			if err == nil || !strings.Contains(err.Error(), lie.says) {
+				t.Errorf("%s, in pieces of %d bytes: error %v, want one that says %q", lie.name, piece, err, lie.says)
+			}
+		}
+	}
+}
+
+func TestRequestsCostNoAllocation(t *testing.T) {
+	d := newData(testWork)
+	c := newChecker(d, 4, 3)
+	replies := []byte(hit(d, 3) + hit(d, 4) + hit(d, 5) + "END\r\nSTORED\r\n")
+	out := make([]byte, 0, 1024)
+	if allocs := testing.AllocsPerRun(100, func() {
+		out = d.appendSet(d.appendGet(out[:0], 3, 3), 2)
+		c.push(request{kind: get, first: 3, n: 3})
+		c.push(request{kind: set, first: 2, n: 1})
+		for b := replies; len(b) > 0; {
+			n, whole, err := c.consume(b)
+			if !whole || err != nil {
+				t.Fatal(whole, err)
+			}
+			c.pop()
+			b = b[n:]
+		}
+	}); allocs != 0 {
+		t.Errorf("%v allocations for a multi-get and a set", allocs)
+	}
+}
+
+func TestValuesDiffer(t *testing.T) {
+	work := testWork
+	work.Count = 2000
+	d := newData(work)
+	seen := make(map[string]int)
+	for i := range work.Count {
+		if j, ok := seen[string(d.value(i))]; ok {
+			t.Fatalf("keys %d and %d have the same value", i, j)
+		}
+		seen[string(d.value(i))] = i
+	}
+}

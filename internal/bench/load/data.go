@@ -1,0 +1,133 @@
+//go:build linux
+
+package load
+
+// Keys and values: all that follows from a key's number.
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+)
+
+const (
+	digits   = 9 // a key ends in its number, so that a reply tells which key it is
+	minKey   = digits + 1
+	maxCount = 10_000_000
+)
+
+// data holds what belongs to each key, ready to be sent and compared.
+type data struct {
+	count, size, keySize int
+
+	// heads are the first lines of the hits, one a key: "VALUE k 7 100\r\n", or
+	// "VA 100 kk f7\r\n" for meta. The key is a part of it.
+	heads [][]byte
+	keyAt int // where the key begins in a head
+
+	// noise holds every value: that of key i begins at byte i. Two values
+	// differ nearly everywhere, and all of them stay in the CPU's cache.
+	noise []byte
+
+	setLength []byte // what follows the flags in a text set: no expiry, the length
+	msLength  []byte // what follows the key in a meta set: the length, the flags' letter
+}
+
+func newData(w Workload) *data {
+	d := &data{count: w.Count, size: w.Value, keySize: w.KeySize}
+	d.heads = make([][]byte, d.count)
+	prefix := bytes.Repeat([]byte{'k'}, d.keySize-digits)
+	d.keyAt = len("VALUE ")
+	if w.Quiet > 0 {
+		d.keyAt = len(fmt.Sprintf("VA %d k", d.size))
+	}
+	for i := range d.heads {
+		key := fmt.Sprintf("%s%0*d", prefix, digits, i)
+		if w.Quiet > 0 {
+			d.heads[i] = fmt.Appendf(nil, "VA %d k%s f%d\r\n", d.size, key, i)
+		} else {
+			d.heads[i] = fmt.Appendf(nil, "VALUE %s %d %d\r\n", key, i, d.size)
+		}
+	}
+	d.setLength = fmt.Appendf(nil, " 0 %d\r\n", d.size)
+	d.msLength = fmt.Appendf(nil, " %d F", d.size)
+	d.noise = make([]byte, d.size+d.count)
+	for i, state := 0, uint64(1); i < len(d.noise); i++ {
+		d.noise[i] = byte(splitmix(&state))
+	}
+	return d
+}
+
+func (d *data) key(i int) []byte   { return d.heads[i][d.keyAt : d.keyAt+d.keySize] }
+func (d *data) value(i int) []byte { return d.noise[i : i+d.size] }
+
+// number reads the key's number from the first line of a hit: the line must
+// be, byte for byte, the one that belongs to that key.
+func (d *data) number(line []byte) (int, bool) {
+	end := d.keyAt + d.keySize
+	if len(line) < end {
+		return 0, false
+	}
+	n := 0
+	for _, c := range line[end-digits : end] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n, n < d.count && bytes.Equal(line, d.heads[n])
+}
+
+// appendGet appends a read of n keys from key first on, wrapping around.
+func (d *data) appendGet(out []byte, first, n int) []byte {
+	out = append(out, "get"...)
+	for i := range n {
+		out = append(out, ' ')
+		out = append(out, d.key((first+i)%d.count)...)
+	}
+	return append(out, "\r\n"...)
+}
+
+func (d *data) appendSet(out []byte, i int) []byte {
+	out = append(out, "set "...)
+	out = append(out, d.key(i)...)
+	out = append(out, ' ')
+	out = strconv.AppendInt(out, int64(i), 10)
+	out = append(out, d.setLength...)
+	out = append(out, d.value(i)...)
+	return append(out, "\r\n"...)
+}
+
+// appendQuietGets appends a batch that answers hits and is silent on misses.
+func (d *data) appendQuietGets(out []byte, first, n int) []byte {
+	for i := range n {
+		out = append(out, "mg "...)
+		out = append(out, d.key((first+i)%d.count)...)
+		out = append(out, " k f v q\r\n"...)
+	}
+	return append(out, "mn\r\n"...)
+}
+
+// appendQuietSets appends a batch that is silent on success.
+func (d *data) appendQuietSets(out []byte, first, n int) []byte {
+	for i := range n {
+		i := (first + i) % d.count
+		out = append(out, "ms "...)
+		out = append(out, d.key(i)...)
+		out = append(out, d.msLength...)
+		out = strconv.AppendInt(out, int64(i), 10)
+		out = append(out, " q\r\n"...)
+		out = append(out, d.value(i)...)
+		out = append(out, "\r\n"...)
+	}
+	return append(out, "mn\r\n"...)
+}
+
+// splitmix is Vigna's splitmix64: the next number of a fixed sequence.
+func splitmix(state *uint64) uint64 {
+	*state += 0x9e3779b97f4a7c15
+	z := *state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}

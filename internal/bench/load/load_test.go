@@ -1,0 +1,237 @@
+//go:build linux
+
+package load
+
+// Whole runs: against real memcached, and against a server that lies.
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+var base = Workload{Conns: 4, Depth: 1, Keys: 1, Value: 100, KeySize: 20, Count: 500, Reads: 90}
+
+var short = Bounds{Warm: 20 * time.Millisecond, Window: 200 * time.Millisecond, Timeout: 10 * time.Second}
+
+// memcached starts a real one and returns its address and process.
+func memcached(t *testing.T) (netip.AddrPort, int) {
+	t.Helper()
+	hold, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := netip.MustParseAddrPort(hold.Addr().String())
+	hold.Close()
+	args := []string{"-l", "127.0.0.1", "-p", fmt.Sprint(addr.Port()), "-t", "1", "-U", "0"}
+	if os.Getuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	server := exec.Command("memcached", args...)
+	if err := server.Start(); err != nil {
+		t.Fatalf("these tests need memcached: %v", err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill() // it may have ended already
+		_ = server.Wait()         // it was killed, and Wait says so
+	})
+	for tries := 0; ; tries++ {
+		c, err := net.Dial("tcp", addr.String())
+		if err == nil {
+			c.Close()
+			return addr, server.Process.Pid
+		}
+		if tries == 500 {
+			t.Fatalf("memcached does not listen: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestRunAgainstMemcached(t *testing.T) {
+	addr, pid := memcached(t)
+	for _, row := range []struct {
+		name   string
+		change func(*Workload, *Bounds)
+	}{
+		{"plain", func(*Workload, *Bounds) {}},
+		{"pipeline", func(w *Workload, _ *Bounds) { w.Depth = 16 }},
+		{"sliding pipeline", func(w *Workload, _ *Bounds) { w.Depth, w.Sliding = 16, true }},
+		{"multi-get", func(w *Workload, _ *Bounds) { w.Keys = 100 }},
+		{"quiet batches", func(w *Workload, _ *Bounds) { w.Quiet = 50 }},
+		{"large values", func(w *Workload, _ *Bounds) { w.Value, w.Count, w.Depth = 300<<10, 20, 2 }},
+		{"empty values", func(w *Workload, _ *Bounds) { w.Value = 0 }},
+		{"only writes", func(w *Workload, _ *Bounds) { w.Reads = 0 }},
+		{"paced", func(w *Workload, _ *Bounds) { w.Rate = 2000 }},
+		{"paced pipeline", func(w *Workload, _ *Bounds) { w.Rate, w.Depth = 5000, 4 }},
+		{"long keys", func(w *Workload, _ *Bounds) { w.KeySize = 250 }},
+		{"so many requests", func(_ *Workload, b *Bounds) { b.Requests, b.Window = 100, time.Hour }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			work, bounds := base, short
+			row.change(&work, &bounds)
+			got, err := Run(t.Context(), addr, work, bounds, []int{pid})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Requests == 0 || got.Seconds <= 0 || got.Checked < got.Hits || len(got.Cores) == 0 {
+				t.Errorf("result %+v", got)
+			}
+			if keys := max(work.Keys, work.Quiet); got.Hits != got.Reads*int64(keys) {
+				t.Errorf("%d hits for %d reads of %d keys", got.Hits, got.Reads, keys)
+			}
+			if work.Reads > 0 && got.Reads == 0 || work.Reads < 100 && got.Reads == got.Requests {
+				t.Errorf("%d reads in %d requests, %d per cent were asked for", got.Reads, got.Requests, work.Reads)
+			}
+			if l := got.Latency; l.P50 <= 0 || l.P99 < l.P50 || l.Max < l.P999 {
+				t.Errorf("latency %+v", l)
+			}
+			if p := got.Processes[0]; p.CPU <= 0 || p.Memory.Anon <= 0 || p.AnonPeak < p.Memory.Anon {
+				t.Errorf("the server's process %+v", p)
+			}
+		})
+	}
+}
+
+func TestIdleLoadReadsOnce(t *testing.T) {
+	addr, _ := memcached(t)
+	work := base
+	work.Idle, work.Conns = true, 50
+	bounds := short
+	bounds.Warm = 0
+	got, err := Run(t.Context(), addr, work, bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Checked != 50 {
+		t.Errorf("50 connections read %d keys", got.Checked)
+	}
+}
+
+func TestSecondRunNeedsNoFill(t *testing.T) {
+	addr, _ := memcached(t)
+	bounds := short
+	bounds.NoFill = true
+	if _, err := Run(t.Context(), addr, base, bounds, nil); err == nil || !strings.Contains(err.Error(), "a miss") {
+		t.Errorf("reading from an empty server: %v", err)
+	}
+	if _, err := Run(t.Context(), addr, base, short, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(t.Context(), addr, base, bounds, nil); err != nil {
+		t.Errorf("reading what the run before wrote: %v", err)
+	}
+}
+
+// liar is a server that stores and answers rightly until the reply with number
+// `from` on a connection, which lie changes; nil closes the connection.
+func liar(t *testing.T, from int, lie func(reply string) *string) netip.AddrPort {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	d := newData(base)
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				in := bufio.NewReader(c)
+				for n := 1; ; n++ {
+					line, err := in.ReadString('\n')
+					if err != nil {
+						return
+					}
+					reply := "END\r\n"
+					words := strings.Fields(line)
+					var i int
+					switch _, err := fmt.Sscanf(strings.TrimLeft(words[1], "k"), "%d", &i); {
+					case words[0] == "set":
+						reply = "STORED\r\n"
+						if _, err := in.Discard(d.size + 2); err != nil {
+							return
+						}
+					case err == nil:
+						reply = hit(d, i) + reply
+					}
+					if n >= from {
+						changed := lie(reply)
+						if changed == nil {
+							return
+						}
+						reply = *changed
+					}
+					if _, err := c.Write([]byte(reply)); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return netip.MustParseAddrPort(listener.Addr().String())
+}
+
+func TestRunFindsTheLiar(t *testing.T) {
+	say := func(s string) *string { return &s }
+	silent := func(string) *string { return say("") }
+	for _, row := range []struct {
+		name string
+		from int
+		lie  func(string) *string
+		says string
+	}{
+		{"honest", 1, func(r string) *string { return &r }, ""},
+		{"wrong value", 200, func(r string) *string { return say(strings.Replace(r, "\r\nEND", "!\nEND", 1)) }, "wrong value"},
+		{"silence from the start", 1, silent, "none within"},
+		{"silence later", 200, silent, "none within"},
+		{"closed", 200, func(string) *string { return nil }, "closed with"},
+		{"every reply twice", 200, func(r string) *string { return say(r + r) }, "nobody waits for"},
+		{"a miss", 200, func(r string) *string { return say(r[len(r)-len("END\r\n"):]) }, "a miss"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			work, bounds := base, short
+			work.Count, work.Reads = 100, 100 // 25 keys a connection to fill, then reads
+			if row.says == "none within" {
+				bounds.Timeout = 300 * time.Millisecond
+			}
+			_, err := Run(t.Context(), liar(t, row.from, row.lie), work, bounds, nil)
+			switch {
+			case row.says == "" && err != nil:
+				t.Errorf("an honest server fails: %v", err)
+			case row.says != "" && (err == nil || !strings.Contains(err.Error(), row.says)):
+				t.Errorf("error %v, want one that says %q", err, row.says)
+			}
+		})
+	}
+}
+
+func TestRunRefusesWhatItCannotDo(t *testing.T) {
+	addr := netip.MustParseAddrPort("127.0.0.1:1")
+	for _, change := range []func(*Workload, *Bounds){
+		func(w *Workload, _ *Bounds) { w.Conns = 0 },
+		func(w *Workload, _ *Bounds) { w.Keys, w.Quiet = 2, 2 },
+		func(w *Workload, _ *Bounds) { w.Keys = w.Count + 1 },
+		func(w *Workload, _ *Bounds) { w.KeySize = 9 },
+		func(w *Workload, _ *Bounds) { w.Reads = 101 },
+		func(w *Workload, _ *Bounds) { w.Idle, w.Rate = true, 5 },
+		func(_ *Workload, b *Bounds) { b.Window = 0 },
+		func(*Workload, *Bounds) {}, // nobody listens
+	} {
+		work, bounds := base, short
+		change(&work, &bounds)
+		if _, err := Run(t.Context(), addr, work, bounds, nil); err == nil {
+			t.Errorf("%+v, %+v is taken", work, bounds)
+		}
+	}
+}

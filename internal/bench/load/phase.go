@@ -1,0 +1,115 @@
+//go:build linux
+
+package load
+
+// The phases of a run, one after the other, and the open loop's clock.
+
+// advance goes on to the next phase when this one is over, and sends what an
+// open loop has to send by now.
+func (l *loop) advance() error {
+	now := l.clock()
+	switch l.phase {
+	case filling:
+		if l.filled < l.work.Count || l.due > 0 {
+			return nil
+		}
+		for i := range l.conns {
+			l.conns[i].served = 0 // an idle load reads once after the fill
+		}
+		l.phase, l.phaseEnd = warming, now+int64(l.bounds.Warm)
+		if l.work.Rate == 0 {
+			return l.kick()
+		}
+		l.startPacing(now)
+	case warming:
+		if now >= l.phaseEnd {
+			if err := l.window.begin(); err != nil {
+				return err
+			}
+			l.phase, l.phaseEnd = measuring, l.clock()+int64(l.bounds.Window)
+		}
+	case measuring:
+		if now >= l.phaseEnd || l.bounds.Requests > 0 && l.window.requests >= l.bounds.Requests {
+			l.phase = draining
+			return l.window.end()
+		}
+	case draining:
+		if l.due == 0 {
+			l.phase = fencing
+			return l.fence()
+		}
+	case fencing:
+		if l.due == 0 {
+			l.phase = finished
+		}
+	}
+	if l.paced() {
+		return l.pace()
+	}
+	return nil
+}
+
+// kick starts a phase of a closed loop: no reply is due that would.
+func (l *loop) kick() error {
+	for i := range l.conns {
+		if err := l.refill(&l.conns[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fence asks each connection one thing whose answer no earlier request gets.
+func (l *loop) fence() error {
+	for i := range l.conns {
+		c := &l.conns[i]
+		r := request{kind: fence, start: l.clock()}
+		if l.work.Quiet > 0 {
+			r.kind = quietFence
+			c.out = append(c.out, "mn\r\n"...)
+		} else {
+			c.out = append(c.out, "get "+fenceKey+"\r\n"...)
+		}
+		l.push(c, r)
+		if err := l.flush(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// paced reports whether the clock says what goes out now, and not the replies.
+func (l *loop) paced() bool {
+	return l.work.Rate > 0 && (l.phase == warming || l.phase == measuring)
+}
+
+// startPacing frees every place on every connection, round and round, so that
+// neighbours in time use different connections.
+func (l *loop) startPacing(now int64) {
+	l.gap, l.nextDue = 1e9/l.work.Rate, float64(now)
+	l.free = make([]int32, l.work.Conns*l.work.Depth)
+	for i := range l.free {
+		l.free[i] = int32(i % l.work.Conns)
+	}
+	l.freeAt, l.freeLen = 0, len(l.free)
+}
+
+// pace sends what is due, as far as connections are free.
+func (l *loop) pace() error {
+	for now := float64(l.clock()); l.freeLen > 0 && l.nextDue <= now; l.nextDue += l.gap {
+		c := &l.conns[l.free[l.freeAt]]
+		l.freeAt = (l.freeAt + 1) % len(l.free)
+		l.freeLen--
+		l.next(c, int64(l.nextDue))
+		if err := l.flush(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release gives back a place on c.
+func (l *loop) release(c *conn) {
+	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(c.id)
+	l.freeLen++
+}

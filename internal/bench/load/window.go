@@ -1,0 +1,152 @@
+//go:build linux
+
+package load
+
+// The window: what is counted while the load is measured.
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"ringside/internal/bench/proc"
+)
+
+type window struct {
+	clock func() int64
+	watch []int
+
+	requests, reads, hits int64
+	latency               *hdrhistogram.Histogram // nanoseconds
+
+	from, to  int64 // the clock at begin and end
+	cpu       time.Duration
+	processes []Process
+	cores     []proc.Core
+
+	firstTick int64 // when the loop's clock was started
+	tickCount int64 // how often it rang
+	late      int64 // the worst delay of a tick in the window
+}
+
+func newWindow(l *loop, watch []int) window {
+	return window{clock: l.clock, watch: watch, latency: hdrhistogram.New(1, int64(10*time.Minute), 3), processes: make([]Process, len(watch))}
+}
+
+// tick notes how late the clock was noticed, which rang so many times since the
+// last tick, and samples the memory of the first watched process.
+func (w *window) tick(now, rings int64, measuring bool) {
+	missed := w.firstTick + (w.tickCount+1)*int64(period)
+	w.tickCount += rings
+	if !measuring {
+		return
+	}
+	w.late = max(w.late, now-missed)
+	if len(w.watch) > 0 {
+		if m, err := proc.ReadMemory(w.watch[0]); err == nil {
+			w.processes[0].AnonPeak = max(w.processes[0].AnonPeak, m.Anon)
+		}
+	}
+}
+
+// record counts a settled request. Its latency counts only if it began in the
+// window: the readings at the window's edge hold up what is due then.
+func (w *window) record(r request, hits int, now int64) {
+	w.requests++
+	if r.kind == get || r.kind == quietGets {
+		w.reads++
+		w.hits += int64(hits)
+	}
+	if r.start >= w.from {
+		// Beyond ten minutes the histogram has no place; the timeout does not
+		// let a request wait for more than an hour, and mostly for seconds.
+		_ = w.latency.RecordValue(min(max(1, now-r.start), w.latency.HighestTrackableValue()))
+	}
+}
+
+// begin reads everything that only grows: slow readings first.
+func (w *window) begin() error {
+	if err := w.read(-1); err != nil {
+		return err
+	}
+	w.from = w.clock()
+	return nil
+}
+
+// end reads it again and keeps the differences: the clocks first.
+func (w *window) end() error {
+	w.to = w.clock()
+	return w.read(1)
+}
+
+func (w *window) read(sign int64) error {
+	cpu := func() error {
+		own, err := proc.CPU(os.Getpid())
+		w.cpu += time.Duration(sign) * own
+		for i, pid := range w.watch {
+			used, e := proc.CPU(pid)
+			if e != nil {
+				err = e
+			}
+			w.processes[i].CPU += time.Duration(sign) * used
+		}
+		return err
+	}
+	if sign > 0 {
+		if err := cpu(); err != nil {
+			return err
+		}
+	}
+	for i, pid := range w.watch {
+		p := &w.processes[i]
+		switches, err := proc.Switches(pid)
+		if err != nil {
+			return err
+		}
+		p.PID, p.Switches = pid, p.Switches+sign*switches
+		if p.Memory, err = proc.ReadMemory(pid); err != nil {
+			return fmt.Errorf("memory of process %d: %w", pid, err)
+		}
+	}
+	cores, err := proc.Cores()
+	if err != nil {
+		return err
+	}
+	if sign < 0 {
+		w.cores = cores
+		return cpu()
+	}
+	for i := range min(len(cores), len(w.cores)) {
+		w.cores[i] = cores[i].Minus(w.cores[i])
+	}
+	if len(w.processes) > 0 {
+		w.processes[0].AnonPeak = max(w.processes[0].AnonPeak, w.processes[0].Memory.Anon)
+	}
+	return nil
+}
+
+func (w *window) result(checked int64) Result {
+	seconds := time.Duration(w.to - w.from).Seconds()
+	micro := func(ns int64) float64 { return float64(ns) / 1e3 }
+	return Result{
+		Seconds:  seconds,
+		Requests: w.requests,
+		Reads:    w.reads,
+		Hits:     w.hits,
+		Rate:     float64(w.requests) / seconds,
+		Latency: Latency{
+			P50:  micro(w.latency.ValueAtQuantile(50)),
+			P99:  micro(w.latency.ValueAtQuantile(99)),
+			P999: micro(w.latency.ValueAtQuantile(99.9)),
+			Max:  micro(w.latency.Max()),
+			Mean: w.latency.Mean() / 1e3,
+		},
+		CPU:       micro(int64(w.cpu)) / float64(max(1, w.requests)),
+		Late:      micro(w.late),
+		Processes: w.processes,
+		Cores:     w.cores,
+		Checked:   checked,
+	}
+}
