@@ -6,8 +6,33 @@
 // dialect spells a command or an answer.
 //
 // What a real memcached 1.6 answers to malformed input is part of the
-// protocol: such input parses into an Op Bad that carries those bytes.
+// protocol: such input parses into an Op Bad that carries those bytes. The
+// measure is memcached 1.6.18, byte for byte; testdata/streams.txt holds the
+// streams that are compared with it. A request that is not Bad is one that
+// every memcached since 1.6.10 answers with exactly one reply, so replies can
+// be counted; what only the server can know (is the value a number, does this
+// version have that meta flag) is left to the server.
+//
+// # Where memcached is not followed
+//
+//   - Without a line end after 2048 bytes memcached 1.6.18 closes, unless the
+//     line is a get or gets; if one read brings the whole line, it serves it.
+//     Here the bytes decide, not their arrival: such a line is always refused,
+//     and gat and gats may be long like get.
+//   - memcached has no limit for the line of a get; here it is Limits.Line.
+//   - memcached forgets answers that it has not sent yet when a later request
+//     of the same read closes the connection (HTTP) or is a read with a key
+//     that is too long. Here earlier requests keep their answers.
+//   - A read with a key that is too long is refused as a whole, as memcached
+//     does; but memcached has by then looked up (gat: touched) the keys before.
+//   - Commands that make no sense through a proxy (lru_crawler, watch, slabs,
+//     cache_memlimit, lru, extstore, …) are unknown: ERROR.
+//   - A meta command with a flag that memcached 1.6.18 doesn't know is left to
+//     the server. If it is also wrong in another way the two may disagree on
+//     which error comes first.
 package wire
+
+// The types, in the order in which a request meets them.
 
 import "errors"
 
@@ -26,11 +51,11 @@ const (
 	Replace    // replace, ms MR
 	Append     // append, ms MA
 	Prepend    // prepend, ms MP
-	Cas        // cas
+	Cas        // cas, ms of mode S or R with a C flag
 	Incr       // incr, ma (mode I)
 	Decr       // decr, ma MD
 	Touch      // touch
-	Delete     // delete, md
+	Delete     // delete, md (with flag I: mark as stale)
 	Debug      // me
 	Noop       // mn
 	FlushAll
@@ -38,10 +63,13 @@ const (
 	Verbosity
 	Stats
 	Quit
-	Shutdown
-	Bad // malformed or unknown: answer Request.Answer, see there
+	Shutdown // never forwarded: Answer holds memcached's refusal
+	Bad      // malformed or unknown: answer Request.Answer, see there
 	NumOps
 )
+
+// Stores reports whether op carries a data block.
+func (op Op) Stores() bool { return op >= Set && op <= Cas }
 
 // Dialect is how a client spells commands.
 type Dialect uint8
@@ -59,19 +87,26 @@ type Flags uint16
 const (
 	// Quiet: the client asked for noreply (text) or q (meta).
 	Quiet Flags = 1 << iota
-	// Base64: Key is base64 (meta flag b); route and hash the decoded bytes.
+	// Base64: Key is base64 (meta flag b); route and hash what DecodeKey gives.
 	Base64
-	// Effects: a read that may change the item (mg with N, R, T or E; gat,
-	// gats), so it must not be sent twice.
+	// Effects: a read that may change the item (mg with N, R, T or a flag
+	// unknown here; gat, gats), so it must not be sent twice.
 	Effects
 	// ReturnKey: the answer carries the key (meta flag k).
 	ReturnKey
 	// TooLarge: a storage command whose value is over Limits.Value. Op is the
 	// storage op, Key is set, Body is empty; the caller deletes the old value,
-	// answers Answer (unless it is nil) and discards Swallow bytes.
+	// answers Answer (unless it is nil) and discards Swallow bytes. memcached
+	// deletes the old value for text set and for every ms, not for text add,
+	// replace, append, prepend and cas.
 	TooLarge
 	// CloseAfter: memcached closes the connection after this request's answer.
 	CloseAfter
+	// Rewrite: spelled in a way that memcached 1.6.18 accepts and another
+	// version may read differently (leading spaces, a bare newline, a NUL, a
+	// length like +5 or 4294967298). Forward AppendPlain's bytes, else such a
+	// server could take the data block for commands.
+	Rewrite
 )
 
 // Span is a range of the buffer a Request or Reply was parsed from.
@@ -84,23 +119,35 @@ func (s Span) Of(buf []byte) []byte { return buf[s.Start:s.End] }
 func (s Span) Len() int { return int(s.End - s.Start) }
 
 // Request is one parsed command. All spans are offsets into the buffer given
-// to Next.
+// to Next; a span that a command doesn't have is empty.
 type Request struct {
 	Op      Op
 	Dialect Dialect
 	Flags   Flags
 
-	Line Span // the command line without its line ending
+	Line Span // from the command word to the end of what memcached reads of the line
 	Key  Span // the key as on the wire; of several the first
-	Keys Span // multi-key reads: from the first key to the end of the line; NextKey walks it
-	Args Span // stats, flush_all, verbosity: what follows the command word
+	Keys Span // reads: from the first key to the end of the line; NextKey walks it
+	Args Span // stats: what follows the command word; flush_all, verbosity: the argument
 	Body Span // the data block without its line ending
 	Drop Span // forwarded without these bytes (" noreply", " q") the server's answer can be counted
 
-	NumKeys int
+	// What a rewriter needs. Each is the text of a number that memcached
+	// accepts, without the flag's letter in the meta dialect.
+	ClientFlags Span // text storage; meta F
+	Exptime     Span // text storage, touch, gat, flush_all (its delay); meta T
+	Unique      Span // cas; meta C
+	Delta       Span // incr, decr; meta D
+	Opaque      Span // meta O, without the letter
 
-	// Answer holds the exact bytes to send for Bad and TooLarge; nil means
-	// say nothing. It points into static memory or into the buffer.
+	MetaFlags Span    // meta: from the first flag to the end of the line; FlagArg searches it
+	Letters   Letters // meta: which flags are there
+
+	NumKeys int // 0 for commands without a key
+
+	// Answer holds the exact bytes to send for Bad, Shutdown and TooLarge; nil
+	// means say nothing. It points into static memory or into the buffer and
+	// must not be changed.
 	Answer []byte
 
 	// Swallow counts bytes after this request that belong to it and must be
@@ -108,13 +155,21 @@ type Request struct {
 	Swallow int64
 
 	// Need is set with ErrShort: the whole size of the request when its first
-	// line is complete, else 0.
+	// line is complete (then the fields of that line are set too), else 0.
 	Need int
 }
 
+// Letters is a set of meta flags.
+type Letters uint64
+
+// Has reports whether the letter c is in l.
+func (l Letters) Has(c byte) bool { return c >= 'A' && c <= 'z' && l&(1<<(c-'A')) != 0 }
+
+func (l *Letters) add(c byte) { *l |= 1 << (c - 'A') }
+
 // Limits bound what Next accepts. Zero fields mean the default.
 type Limits struct {
-	Key   int // bytes of a key; 250
+	Key   int // bytes of a key; 250, which is also the most (memcached's own limit)
 	Line  int // bytes of a command line; 64 KiB (a multi-get of many keys)
 	Value int // bytes of a value; 8 MiB
 }
@@ -147,7 +202,7 @@ const (
 	OK               // OK, and RESET of stats reset
 	Barrier          // MN
 	Item             // ME line
-	Stat             // one STAT line
+	Stat             // one STAT line; also the ITEM and PREFIX lines of stats
 	VersionIs        // VERSION line
 	Error            // ERROR
 	ClientError      // CLIENT_ERROR text
@@ -155,15 +210,24 @@ const (
 	NumKinds
 )
 
+// Failed reports whether k is one of the three error lines.
+func (k Kind) Failed() bool { return k >= Error && k <= ServerError }
+
 // Reply is one parsed answer, or one VALUE or STAT of an answer that has
-// several.
+// several. All spans are offsets into the buffer given to NextReply.
 type Reply struct {
 	Kind Kind
 	Last bool // this ends the answer to the request
 
 	Line Span // the first line without its line ending
-	Key  Span // of VALUE
+	Key  Span // of VALUE; of a meta answer with flag k
 	Body Span // the data block without its line ending; may reach past the buffer with ErrShort
+
+	ClientFlags Span // of VALUE
+	Unique      Span // of VALUE, when the server sent one
+
+	MetaFlags Span    // meta: from the first flag to the end of the line; FlagArg searches it
+	Letters   Letters // meta: which flags are there
 
 	// Size is the whole reply in bytes, line endings and data included. With
 	// ErrShort it is set when the first line is complete, else 0.

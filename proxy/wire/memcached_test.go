@@ -1,0 +1,216 @@
+package wire
+
+// The parser against a real memcached, byte for byte.
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy/wire/wiretest"
+)
+
+// testLimits are those of a memcached with its default -I 1m.
+var testLimits = Limits{Value: 1 << 20}
+
+// patience is how long a server may take before the test fails.
+const patience = 20 * time.Second
+
+// startMemcached runs a memcached of its own for this test.
+func startMemcached(t *testing.T) (addr string) {
+	t.Helper()
+	for range 5 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr = l.Addr().String()
+		l.Close()
+		_, port, _ := net.SplitHostPort(addr)
+		args := []string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "64", "-t", "1"}
+		if os.Geteuid() == 0 {
+			args = append(args, "-u", "nobody")
+		}
+		cmd := exec.Command("memcached", args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatalf("memcached must be installed for this test: %v", err)
+		}
+		exited := make(chan struct{})
+		go func() { cmd.Wait(); close(exited) }()
+		t.Cleanup(func() { cmd.Process.Kill(); <-exited })
+		for end := time.Now().Add(patience); time.Now().Before(end); {
+			if c, err := net.Dial("tcp", addr); err == nil {
+				c.Close()
+				return addr
+			}
+			select {
+			case <-exited: // somebody took the port: try another
+				end = time.Time{}
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}
+	t.Fatal("memcached does not start")
+	return ""
+}
+
+func dial(t *testing.T, addr string) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDeadline(time.Now().Add(patience))
+	return c.(*net.TCPConn)
+}
+
+// server is a connection of the model proxy.
+type server struct {
+	t    *testing.T
+	conn net.Conn
+	buf  []byte
+}
+
+// ask forwards a request and returns the answer's bytes and last kind.
+func (s *server) ask(op Op, d Dialect, request []byte) (answer []byte, last Kind) {
+	s.t.Helper()
+	if _, err := s.conn.Write(request); err != nil {
+		s.t.Fatal(err)
+	}
+	for {
+		var r Reply
+		n, err := NextReply(op, d, s.buf, &r)
+		switch err {
+		case nil:
+			answer = append(answer, s.buf[:n]...)
+			s.buf = s.buf[n:]
+			if r.Last {
+				return answer, r.Kind
+			}
+		case ErrShort:
+			chunk := make([]byte, 64<<10)
+			n, err := s.conn.Read(chunk)
+			if err != nil {
+				s.t.Fatalf("request %.80q: %d bytes of an answer, then %v", request, len(s.buf), err)
+			}
+			s.buf = append(s.buf, chunk[:n]...)
+		default:
+			s.t.Fatalf("request %.80q: %v: %.80q", request, err, s.buf)
+		}
+	}
+}
+
+// ending is how a stream leaves the connection.
+type ending int
+
+const (
+	open ending = iota
+	incomplete
+	closed
+)
+
+// proxy is a proxy reduced to what this package does: it forwards what is
+// good, answers what is Bad and hides what quiet hides.
+func proxy(t *testing.T, s *server, data []byte) (out []byte, end ending) {
+	t.Helper()
+	for len(data) > 0 {
+		var r Request
+		n, err := testLimits.Next(data, &r)
+		if err != nil {
+			return out, incomplete
+		}
+		skip := int64(n) + r.Swallow
+		switch {
+		case r.Op == Bad || r.Op == Shutdown:
+			out = append(out, r.Answer...)
+		case r.Op == Quit:
+			return out, closed
+		case r.Flags&TooLarge != 0:
+			if r.Dialect == Meta || r.Op == Set {
+				kill := fmt.Appendf(nil, "md %s", r.Key.Of(data))
+				if r.Flags&Base64 != 0 {
+					kill = append(kill, " b"...)
+				}
+				s.ask(Delete, Meta, append(kill, "\r\n"...))
+			}
+			out = append(out, r.Answer...)
+		default:
+			raw := append(append([]byte(nil), data[:r.Drop.Start]...), data[r.Drop.End:n]...)
+			if r.Drop.Len() == 0 {
+				raw = data[:n]
+			}
+			if r.Flags&Rewrite != 0 {
+				raw = AppendPlain(nil, data, &r)
+			}
+			answer, kind := s.ask(r.Op, r.Dialect, raw)
+			if !Hidden(r.Op, r.Dialect, r.Flags, kind) {
+				out = append(out, answer...)
+			}
+		}
+		if r.Flags&CloseAfter != 0 {
+			return out, closed
+		}
+		if skip > int64(len(data)) {
+			return out, incomplete
+		}
+		data = data[skip:]
+	}
+	return out, open
+}
+
+// plain is what memcached answers to the bare stream. A stream that leaves the
+// connection open is followed by mn, so that the comparison shows it.
+func plain(t *testing.T, addr, data string, end ending) []byte {
+	t.Helper()
+	c := dial(t, addr)
+	defer c.Close()
+	go func() {
+		io.WriteString(c, data) // fails when memcached closes first
+		if end == open {
+			io.WriteString(c, "mn\r\n")
+		}
+		if end != closed {
+			c.CloseWrite()
+		}
+	}()
+	var out bytes.Buffer
+	if _, err := io.Copy(&out, c); err != nil && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("memcached was expected to close: %v", err)
+	}
+	return out.Bytes()
+}
+
+// TestMemcached sends each stream to one memcached as it is and to another
+// through the model proxy. Both see the same changes, so even their CAS values
+// agree.
+func TestMemcached(t *testing.T) {
+	streams, err := wiretest.Streams()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, proxied := startMemcached(t), startMemcached(t)
+	for _, stream := range streams {
+		s := &server{t: t, conn: dial(t, proxied)}
+		s.ask(FlushAll, Text, []byte("flush_all\r\n"))
+		admin := &server{t: t, conn: dial(t, bare)}
+		admin.ask(FlushAll, Text, []byte("flush_all\r\n"))
+		admin.conn.Close()
+
+		got, end := proxy(t, s, []byte(stream.Data))
+		s.conn.Close()
+		if end == open {
+			got = append(got, "MN\r\n"...)
+		}
+		want := plain(t, bare, stream.Data, end)
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s\n   sent %.200q\n    got %.300q\nwant %.300q", stream.Name, stream.Data, got, want)
+		}
+	}
+	t.Logf("%d streams", len(streams))
+}

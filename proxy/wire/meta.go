@@ -1,0 +1,305 @@
+package wire
+
+// The meta commands: mg k v t, ms k 5 T60.
+
+const (
+	// maxMetaTokens bounds the words of a meta command, the command included.
+	maxMetaTokens = 19
+	// maxOpaque is the most bytes of an opaque, its letter included.
+	maxOpaque = 32
+)
+
+// knownFlags are the flags of memcached 1.6.18, whatever the command: each
+// command accepts them all and ignores what it has no use for.
+var knownFlags = letters("bNTRlOPLkstcfvhuqFCMJDI")
+
+// effectFlags make an mg change the item. l, h and u are about bookkeeping.
+var effectFlags = letters("NTR")
+
+func letters(s string) (l Letters) {
+	for i := range len(s) {
+		l.add(s[i])
+	}
+	return l
+}
+
+// meta parses the command with this second letter.
+func (p *parser) meta(letter byte, at uint32) (int, error) {
+	r := p.r
+	r.Dialect = Meta
+	switch letter {
+	case 'g':
+		r.Op = Get
+	case 's':
+		r.Op = Set
+	case 'd':
+		r.Op = Delete
+	case 'a':
+		r.Op = Incr
+	case 'e':
+		return p.debug(at)
+	case 'n':
+		return p.plain(Noop)
+	default:
+		return p.bad(answerError)
+	}
+	r.Key, r.NumKeys = nextToken(p.buf, at, p.end), 1
+	switch {
+	case r.Key.Len() == 0:
+		return p.bad(answerError)
+	case r.Key.Len() > p.limits.key():
+		return p.bad(answerFormat)
+	case r.Op == Set:
+		return p.metaStore()
+	}
+	r.MetaFlags = Span{nextToken(p.buf, r.Key.End, p.end).Start, p.end}
+	if p.tooManyTokens() {
+		if r.Op == Get {
+			return p.bad(answerManyGet)
+		}
+		return p.bad(answerMany)
+	}
+	wrong := p.flags()
+	if wrong != nil && r.Op != Get {
+		wrong = answerFlag
+	}
+	known := r.Letters&^knownFlags == 0
+	switch {
+	case wrong != nil:
+	case r.Op == Incr:
+		// An opaque that is too long is refused after the fact, when the
+		// number has changed: only the server can do that.
+		if !p.incrMode() && known {
+			wrong = answerIncrMode
+		}
+	case r.Opaque.Len()+1 > maxOpaque && known:
+		wrong = answerOpaque
+	}
+	if wrong != nil {
+		return p.bad(wrong)
+	}
+	if r.Op == Get {
+		r.Keys = r.Key
+		if !known || r.Letters&effectFlags != 0 {
+			r.Flags |= Effects
+		}
+	}
+	return p.size, nil
+}
+
+// metaStore parses <datalen> <flags>*. Once the length is known memcached
+// discards the data block of a command that it refuses.
+func (p *parser) metaStore() (int, error) {
+	r := p.r
+	length := nextToken(p.buf, r.Key.End, p.end)
+	if length.Len() == 0 {
+		return p.bad(answerFormat)
+	}
+	if p.tooManyTokens() {
+		return p.bad(answerMany)
+	}
+	size, ok := signed(length.Of(p.buf))
+	if !ok || size < 0 || size > maxBody {
+		return p.bad(answerFormat)
+	}
+	if !plainNumber(length.Of(p.buf)) {
+		r.Flags |= Rewrite
+	}
+	r.MetaFlags = Span{nextToken(p.buf, length.End, p.end).Start, p.end}
+	wrong := p.flags()
+	badChunk := answerChunk
+	modeOK := p.storeMode()
+	switch {
+	case wrong != nil:
+	case r.Letters&^knownFlags != 0:
+		// The server may know it. If not it discards the data block unseen.
+		badChunk = answerFlagUnknown
+		if int(size) > p.limits.value() {
+			wrong = answerFlagUnknown
+		}
+	case !modeOK:
+		wrong = answerStoreMode
+	case r.Opaque.Len()+1 > maxOpaque:
+		wrong = answerOpaque
+	}
+	if wrong != nil {
+		n, err := p.bad(wrong)
+		r.Swallow = int64(size) + 2
+		return n, err
+	}
+	return p.body(int(size), badChunk, answerTooLarge)
+}
+
+// debug parses me <key> [b].
+func (p *parser) debug(at uint32) (int, error) {
+	r := p.r
+	r.Op, r.Key, r.NumKeys = Debug, nextToken(p.buf, at, p.end), 1
+	if r.Key.Len() == 0 || r.Key.Len() > p.limits.key() {
+		return p.bad(answerFormat)
+	}
+	first := nextToken(p.buf, r.Key.End, p.end)
+	r.MetaFlags = Span{first.Start, p.end}
+	if first.Len() == 1 && p.buf[first.Start] == 'b' {
+		if !p.decodable() {
+			return p.bad(answerFormat)
+		}
+		r.Flags |= Base64
+		r.Letters.add('b')
+	}
+	return p.size, nil
+}
+
+func (p *parser) decodable() bool {
+	var key [defaultKey]byte
+	_, ok := DecodeKey(key[:0], p.r.Key.Of(p.buf))
+	return ok
+}
+
+// tooManyTokens counts the words of the line.
+func (p *parser) tooManyTokens() bool {
+	if p.r.Line.Len() < 2*maxMetaTokens {
+		return false // the command has two letters: no room for more
+	}
+	rest := p.r.Line
+	for range maxMetaTokens + 1 {
+		var t Span
+		if t, rest = NextKey(p.buf, rest); t.Len() == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// flags reads the meta flags of r and returns the answer to what is wrong with
+// them. Like memcached it stops at a repeated flag and at one that no version
+// can have; of other faults the last is told. When there is a letter that
+// memcached 1.6.18 doesn't know, the server is the judge.
+func (p *parser) flags() (wrong []byte) {
+	r := p.r
+	wrong = answerFormat // which 1.6.18 says of an F that is no number
+	faulty, decodes := false, true
+	before := Span{End: r.MetaFlags.Start}
+	for t := nextToken(p.buf, r.MetaFlags.Start, p.end); t.Len() > 0; {
+		next := nextToken(p.buf, t.End, p.end)
+		letter, value := p.buf[t.Start], Span{t.Start + 1, t.End}
+		known := r.Letters&^knownFlags == 0
+		switch repeated := r.Letters.Has(letter); {
+		case known && (repeated || letter >= 127):
+			return answerFlagTwice
+		case letter|0x20 < 'a' || letter|0x20 > 'z':
+			return answerFlagUnknown
+		case repeated && letter == 'q':
+			r.Flags |= Rewrite // one Drop cannot hold them both
+		}
+		r.Letters.add(letter)
+		var fault []byte
+		switch letter {
+		case 'q':
+			r.Flags |= Quiet
+			r.Drop = Span{before.End, t.End}
+			if next.Len() == 0 {
+				r.Drop.End = p.tail
+			}
+		case 'k':
+			r.Flags |= ReturnKey
+		case 'b':
+			r.Flags |= Base64
+			if decodes = p.decodable(); !decodes {
+				fault = answerKey
+			}
+		case 'O':
+			r.Opaque = value
+		case 'T':
+			fault = p.number(value, &r.Exptime, answerToken)
+		case 'N', 'R':
+			fault = p.number(value, new(Span), answerToken)
+		case 'C':
+			fault = p.unsigned(value, &r.Unique, answerToken)
+		case 'D':
+			fault = p.unsigned(value, &r.Delta, answerMetaDelta)
+		case 'J':
+			fault = p.unsigned(value, new(Span), answerMetaInitial)
+		case 'F':
+			if p.unsigned(value, &r.ClientFlags, answerFormat) != nil {
+				faulty = true
+			}
+		case 'M':
+			if value.Len() != 1 {
+				fault = answerMode
+			}
+		}
+		if fault != nil {
+			faulty, wrong = true, fault
+		}
+		before, t = t, next
+	}
+	switch {
+	case r.Letters&^knownFlags == 0 && faulty:
+		return wrong
+	case !decodes:
+		return answerFlagUnknown
+	}
+	return nil
+}
+
+// number puts value into to if it is an exptime, else it returns fault.
+func (p *parser) number(value Span, to *Span, fault []byte) []byte {
+	if _, ok := signed(value.Of(p.buf)); !ok {
+		return fault
+	}
+	*to = value
+	return nil
+}
+
+// unsigned is number for 64 bits without a sign.
+func (p *parser) unsigned(value Span, to *Span, fault []byte) []byte {
+	if !unsigned(value.Of(p.buf)) {
+		return fault
+	}
+	*to = value
+	return nil
+}
+
+// storeMode turns Set into what the mode of an ms says; false if nothing.
+func (p *parser) storeMode() bool {
+	r := p.r
+	mode, _ := FlagArg(p.buf, r.MetaFlags, 'M')
+	letter := byte('S')
+	if mode.Len() == 1 {
+		letter = p.buf[mode.Start]
+	}
+	switch letter {
+	case 'S':
+	case 'E':
+		r.Op = Add
+	case 'A':
+		r.Op = Append
+	case 'P':
+		r.Op = Prepend
+	case 'R':
+		r.Op = Replace
+	default:
+		return false
+	}
+	if r.Letters.Has('C') && (r.Op == Set || r.Op == Replace) {
+		r.Op = Cas
+	}
+	return true
+}
+
+// incrMode turns Incr into Decr if the mode of an ma says so; false if it says
+// neither.
+func (p *parser) incrMode() bool {
+	mode, _ := FlagArg(p.buf, p.r.MetaFlags, 'M')
+	if mode.Len() != 1 {
+		return true // by default; or a fault that is the server's to tell
+	}
+	switch p.buf[mode.Start] {
+	case 'I', '+':
+	case 'D', '-':
+		p.r.Op = Decr
+	default:
+		return false
+	}
+	return true
+}

@@ -1,0 +1,239 @@
+package wire
+
+// Requests: the line, its end, and which command it is.
+
+import (
+	"bytes"
+	"math"
+)
+
+const (
+	defaultKey   = 250
+	defaultLine  = 64 << 10
+	defaultValue = 8 << 20
+
+	// shortLine is how many bytes memcached reads before it expects the end of
+	// a line that is no multi-get.
+	shortLine = 2048
+
+	// maxBody is the longest data block memcached takes: an int with its \r\n.
+	maxBody = math.MaxInt32 - 2
+)
+
+func (l *Limits) key() int {
+	if l.Key > 0 && l.Key < defaultKey {
+		return l.Key
+	}
+	return defaultKey
+}
+
+func (l *Limits) line() int {
+	if l.Line > 0 {
+		return l.Line
+	}
+	return defaultLine
+}
+
+func (l *Limits) value() int {
+	if l.Value > 0 {
+		return l.Value
+	}
+	return defaultValue
+}
+
+// parser is one call of Next.
+type parser struct {
+	limits *Limits
+	buf    []byte
+	r      *Request
+	size   int    // of the line with its ending
+	end    uint32 // of what memcached reads of the line
+	tail   uint32 // of the line without its ending; past end if there is a NUL
+}
+
+// Next parses the request at the start of buf into r and returns its size, its
+// data block and line endings included. The only error is ErrShort, and then
+// the size is 0: call again with the same start and more bytes, at least
+// r.Need in all if that is set. Malformed input is a request too, of Op Bad.
+// The result depends on the bytes alone, not on how many follow.
+func (l *Limits) Next(buf []byte, r *Request) (int, error) {
+	*r = Request{}
+	nl := bytes.IndexByte(buf[:min(len(buf), shortLine+1)], '\n')
+	if nl < 0 {
+		if len(buf) <= shortLine {
+			return 0, ErrShort
+		}
+		if !isRead(buf) {
+			return refuse(r, nil, shortLine), nil
+		}
+		if nl = bytes.IndexByte(buf[:min(len(buf), l.line()+1)], '\n'); nl < 0 {
+			if len(buf) <= l.line() {
+				return 0, ErrShort
+			}
+			return refuse(r, answerLongLine, l.line()), nil
+		}
+	}
+	p := parser{limits: l, buf: buf, r: r, size: nl + 1}
+	end := nl
+	if nl > 1 && buf[nl-1] == '\r' {
+		end--
+	} else {
+		r.Flags = Rewrite
+	}
+	p.tail = uint32(end)
+	if nul := bytes.IndexByte(buf[:end], 0); nul >= 0 {
+		end = nul
+		r.Flags = Rewrite
+	}
+	p.end = uint32(end)
+	word := nextToken(buf, 0, p.end)
+	if word.Start > 0 {
+		r.Flags = Rewrite
+	}
+	r.Line = Span{word.Start, p.end}
+	return p.command(word)
+}
+
+// isRead reports whether a line that is too long so far is one that may be:
+// a read of many keys. memcached looks past 100 spaces at most.
+func isRead(buf []byte) bool {
+	i := 0
+	for i <= 100 && buf[i] == ' ' {
+		i++
+	}
+	if i > 100 {
+		return false
+	}
+	rest := buf[i:]
+	for _, word := range [...]string{"get ", "gets ", "gat ", "gats "} {
+		if len(rest) >= len(word) && string(rest[:len(word)]) == word {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse makes a request Bad that has no line end in more than limit bytes. The
+// connection closes: where the request ends no longer matters.
+func refuse(r *Request, answer []byte, limit int) int {
+	*r = Request{Op: Bad, Flags: CloseAfter, Answer: answer}
+	return limit + 1
+}
+
+// command parses the line by its first word.
+func (p *parser) command(word Span) (int, error) {
+	w := word.Of(p.buf)
+	if len(w) == 2 && w[0] == 'm' {
+		return p.meta(w[1], word.End)
+	}
+	switch string(w) {
+	case "get":
+		return p.read(Get, word.End)
+	case "gets":
+		return p.read(Gets, word.End)
+	case "gat":
+		return p.readTouch(Gat, word.End)
+	case "gats":
+		return p.readTouch(Gats, word.End)
+	case "bget": // an old spelling of get that memcached dropped after 1.6.39
+		p.r.Flags |= Rewrite
+		return p.read(Get, word.End)
+	case "set":
+		return p.store(Set)
+	case "add":
+		return p.store(Add)
+	case "replace":
+		return p.store(Replace)
+	case "append":
+		return p.store(Append)
+	case "prepend":
+		return p.store(Prepend)
+	case "cas":
+		return p.store(Cas)
+	case "incr":
+		return p.arithmetic(Incr)
+	case "decr":
+		return p.arithmetic(Decr)
+	case "touch":
+		return p.touch()
+	case "delete":
+		return p.delete()
+	case "flush_all":
+		return p.flushAll()
+	case "verbosity":
+		return p.verbosity()
+	case "version":
+		return p.plain(Version)
+	case "quit":
+		return p.plain(Quit)
+	case "stats":
+		p.r.Args = Span{nextToken(p.buf, word.End, p.end).Start, p.end}
+		return p.plain(Stats)
+	case "shutdown":
+		p.r.Answer = answerShutdown
+		return p.plain(Shutdown)
+	}
+	return p.unknown(w)
+}
+
+func (p *parser) plain(op Op) (int, error) {
+	p.r.Op = op
+	return p.size, nil
+}
+
+// bad ends the request as malformed; answer may be nil.
+func (p *parser) bad(answer []byte) (int, error) {
+	*p.r = Request{Op: Bad, Dialect: p.r.Dialect, Line: p.r.Line, Answer: answer}
+	return p.size, nil
+}
+
+// unknown answers ERROR, but memcached closes at once when the line looks like
+// HTTP: a browser that is tricked into posting commands gets no second line.
+// It looks at the last token, of more than 23 at the 23rd, and not when the
+// first letter is that of one of its own commands.
+func (p *parser) unknown(w []byte) (int, error) {
+	if len(w) < 2 || bytes.IndexByte([]byte("gsacidt"), w[0]) >= 0 {
+		return p.bad(answerError)
+	}
+	var last Span
+	rest := p.r.Line
+	for range 23 {
+		t, next := NextKey(p.buf, rest)
+		if t.Len() == 0 {
+			break
+		}
+		last, rest = t, next
+	}
+	if bytes.HasPrefix(last.Of(p.buf), []byte("HTTP/")) {
+		n, err := p.bad(nil)
+		p.r.Flags |= CloseAfter
+		return n, err
+	}
+	return p.bad(answerError)
+}
+
+// body takes the data block of n bytes, or refuses a value over the limit. A
+// block that doesn't end in \r\n is answered with badChunk: memcached has read
+// it by then, and goes on behind it. tooLarge is the answer to a value over
+// the limit.
+func (p *parser) body(n int, badChunk, tooLarge []byte) (int, error) {
+	r := p.r
+	r.NumKeys = 1
+	if n > p.limits.value() {
+		r.Flags |= TooLarge
+		r.Answer = tooLarge
+		r.Swallow = int64(n) + 2
+		return p.size, nil
+	}
+	total := p.size + n + 2
+	r.Body = Span{uint32(p.size), uint32(p.size + n)}
+	if len(p.buf) < total {
+		r.Need = total
+		return 0, ErrShort
+	}
+	if p.buf[total-2] != '\r' || p.buf[total-1] != '\n' {
+		p.size = total
+		return p.bad(badChunk)
+	}
+	return total, nil
+}

@@ -1,0 +1,277 @@
+package wire
+
+// Replies: one status line, VALUE block or STAT line of a server at a time.
+
+import (
+	"bytes"
+	"math"
+)
+
+// maxReplyLine is more than any line memcached sends: its own buffer for one
+// is 1 KiB, and stats lines carry a key of at most 250 bytes or a path.
+const maxReplyLine = 8 << 10
+
+type kinds uint32
+
+func oneOf(ks ...Kind) (set kinds) {
+	for _, k := range append(ks, Error, ClientError, ServerError) {
+		set |= 1 << k
+	}
+	return set
+}
+
+// possible says which replies a server may give to an op. Errors are possible
+// for every op.
+var possible = func() (p [2][NumOps]kinds) {
+	for op := range NumOps {
+		p[Text][op], p[Meta][op] = oneOf(), oneOf()
+	}
+	for op := Get; op <= Gats; op++ {
+		p[Text][op] = oneOf(Value, End)
+	}
+	for op := Set; op <= Prepend; op++ {
+		p[Text][op] = oneOf(Stored, NotStored)
+	}
+	p[Text][Cas] = oneOf(Stored, NotStored, Exists, NotFound)
+	p[Text][Incr] = oneOf(Number, NotFound)
+	p[Text][Decr] = oneOf(Number, NotFound)
+	p[Text][Touch] = oneOf(Touched, NotFound)
+	p[Text][Delete] = oneOf(Deleted, NotFound)
+
+	p[Meta][Get] = oneOf(Value, Header, Miss)
+	for op := Set; op <= Cas; op++ {
+		p[Meta][op] = oneOf(Stored, NotStored, Exists, NotFound)
+	}
+	p[Meta][Incr] = oneOf(Value, Header, NotStored, Exists, NotFound)
+	p[Meta][Decr] = p[Meta][Incr]
+	p[Meta][Delete] = oneOf(Deleted, NotStored, Exists, NotFound)
+
+	for d := range p {
+		p[d][Debug] = oneOf(Item, Miss)
+		p[d][Noop] = oneOf(Barrier)
+		p[d][FlushAll] = oneOf(OK)
+		p[d][Version] = oneOf(VersionIs)
+		p[d][Verbosity] = oneOf(OK)
+		p[d][Stats] = oneOf(Stat, End, OK)
+	}
+	return p
+}()
+
+// NextReply parses the reply at the start of buf, which answers op in dialect
+// d, into r and returns its size. An answer of several VALUE or STAT is parsed
+// one by one; the one with r.Last ends it. Errors are ErrShort and ErrReply,
+// and then the size is 0. With ErrShort and r.Size set the line is complete
+// and only the data block isn't: all of r may be used, as far as the buffer
+// goes.
+func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
+	*r = Reply{}
+	nl := bytes.IndexByte(buf[:min(len(buf), maxReplyLine)], '\n')
+	if nl < 0 {
+		if len(buf) < maxReplyLine {
+			return 0, ErrShort
+		}
+		return 0, ErrReply
+	}
+	if nl == 0 || buf[nl-1] != '\r' {
+		return 0, ErrReply
+	}
+	r.Line = Span{0, uint32(nl - 1)}
+	size := nl + 1
+	if op == Debug || op == Noop {
+		d = Meta
+	}
+	dataLen, ok := -1, false
+	if d == Meta {
+		dataLen, ok = r.meta(op, buf)
+	} else {
+		dataLen, ok = r.text(op, buf)
+	}
+	if !ok || possible[d][op]&(1<<r.Kind) == 0 {
+		*r = Reply{}
+		return 0, ErrReply
+	}
+	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta)
+	r.Size = size
+	if dataLen < 0 {
+		return size, nil
+	}
+	r.Body = Span{uint32(size), uint32(size + dataLen)}
+	r.Size = size + dataLen + 2
+	if len(buf) < r.Size {
+		return 0, ErrShort
+	}
+	if buf[r.Size-2] != '\r' || buf[r.Size-1] != '\n' {
+		*r = Reply{}
+		return 0, ErrReply
+	}
+	return r.Size, nil
+}
+
+// text reads the line of an answer in the text dialect. dataLen is -1 if no
+// data block follows.
+func (r *Reply) text(op Op, buf []byte) (dataLen int, ok bool) {
+	line := r.Line.Of(buf)
+	if len(line) > 6 && string(line[:6]) == "VALUE " {
+		return r.value(op, buf)
+	}
+	switch string(line) {
+	case "END":
+		r.Kind = End
+	case "STORED":
+		r.Kind = Stored
+	case "NOT_STORED":
+		r.Kind = NotStored
+	case "EXISTS":
+		r.Kind = Exists
+	case "NOT_FOUND":
+		r.Kind = NotFound
+	case "DELETED":
+		r.Kind = Deleted
+	case "TOUCHED":
+		r.Kind = Touched
+	case "OK", "RESET":
+		r.Kind = OK
+	default:
+		switch {
+		case isNumber(line):
+			r.Kind = Number
+		case hasWord(line, "STAT"), hasWord(line, "ITEM"), hasWord(line, "PREFIX"):
+			r.Kind = Stat
+		case hasWord(line, "VERSION"):
+			r.Kind = VersionIs
+		default:
+			return -1, r.failure(line)
+		}
+	}
+	return -1, true
+}
+
+// value reads VALUE <key> <flags> <bytes> [<cas>]. gets must have the cas.
+func (r *Reply) value(op Op, buf []byte) (dataLen int, ok bool) {
+	r.Kind = Value
+	end := r.Line.End
+	r.Key = nextToken(buf, uint32(len("VALUE ")), end)
+	r.ClientFlags = nextToken(buf, r.Key.End, end)
+	length := nextToken(buf, r.ClientFlags.End, end)
+	r.Unique = nextToken(buf, length.End, end)
+	dataLen, ok = dataSize(length.Of(buf))
+	ok = ok && r.Key.Len() > 0 && isNumber(r.ClientFlags.Of(buf))
+	switch {
+	case r.Unique.Len() > 0:
+		ok = ok && isNumber(r.Unique.Of(buf)) && nextToken(buf, r.Unique.End, end).Len() == 0
+	case op == Gets || op == Gats:
+		ok = false
+	}
+	return dataLen, ok
+}
+
+// meta reads the line of an answer in the meta dialect. dataLen is -1 if no
+// data block follows.
+func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
+	line := r.Line.Of(buf)
+	if len(line) < 2 || len(line) > 2 && line[2] != ' ' {
+		return -1, r.failure(line)
+	}
+	dataLen = -1
+	at := uint32(2)
+	switch string(line[:2]) {
+	case "VA":
+		length := nextToken(buf, at, r.Line.End)
+		at = length.End
+		r.Kind = Value
+		if dataLen, ok = dataSize(length.Of(buf)); !ok {
+			return -1, false
+		}
+	case "HD":
+		r.Kind = Header
+		switch {
+		case op.Stores():
+			r.Kind = Stored
+		case op == Delete:
+			r.Kind = Deleted
+		}
+	case "EN":
+		r.Kind = Miss
+	case "NS":
+		r.Kind = NotStored
+	case "EX":
+		r.Kind = Exists
+	case "NF":
+		r.Kind = NotFound
+	case "MN":
+		r.Kind = Barrier
+		return -1, len(line) == 2
+	case "ME":
+		r.Kind = Item
+		r.Key = nextToken(buf, at, r.Line.End)
+		return -1, r.Key.Len() > 0
+	default:
+		return -1, false
+	}
+	return dataLen, r.flags(buf, at)
+}
+
+// flags reads the meta flags of a reply, from at.
+func (r *Reply) flags(buf []byte, at uint32) bool {
+	end := r.Line.End
+	t := nextToken(buf, at, end)
+	r.MetaFlags = Span{t.Start, end}
+	for ; t.Len() > 0; t = nextToken(buf, t.End, end) {
+		letter := buf[t.Start]
+		if letter|0x20 < 'a' || letter|0x20 > 'z' {
+			return false
+		}
+		r.Letters.add(letter)
+		if letter == 'k' {
+			r.Key = Span{t.Start + 1, t.End}
+		}
+	}
+	return true
+}
+
+// failure reads the error lines. memcached says "ERROR: …" and "ERROR …" too,
+// the latter to a connection over its limit.
+func (r *Reply) failure(line []byte) bool {
+	switch {
+	case hasWord(line, "SERVER_ERROR"):
+		r.Kind = ServerError
+	case hasWord(line, "CLIENT_ERROR"):
+		r.Kind = ClientError
+	case hasWord(line, "ERROR"), hasWord(line, "ERROR:"):
+		r.Kind = Error
+	default:
+		return false
+	}
+	return true
+}
+
+// hasWord reports whether line is word, or begins with it and a space.
+func hasWord(line []byte, word string) bool {
+	return len(line) >= len(word) && string(line[:len(word)]) == word &&
+		(len(line) == len(word) || line[len(word)] == ' ')
+}
+
+// isNumber reports whether b is digits, at most 20. Spaces may follow: so do
+// old servers pad the number of a decr, as they pad its value.
+func isNumber(b []byte) bool {
+	n := 0
+	for n < len(b) && b[n]-'0' <= 9 {
+		n++
+	}
+	return n > 0 && n <= 20 && len(bytes.TrimRight(b[n:], " ")) == 0
+}
+
+// dataSize reads the length of a data block.
+func dataSize(b []byte) (n int, ok bool) {
+	if len(b) == 0 || len(b) > 10 {
+		return -1, false
+	}
+	var v int64
+	for _, c := range b {
+		if c-'0' > 9 {
+			return -1, false
+		}
+		v = v*10 + int64(c-'0')
+	}
+	return int(v), v <= math.MaxInt32-2*maxReplyLine
+}

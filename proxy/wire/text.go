@@ -1,0 +1,193 @@
+package wire
+
+// The classic commands: set k 0 0 5 noreply.
+
+// read parses the keys of get and gets, and with an exptime before them those
+// of gat and gats.
+func (p *parser) read(op Op, at uint32) (int, error) {
+	r := p.r
+	first := nextToken(p.buf, at, p.end)
+	limit := p.limits.key()
+	for t := first; t.Len() > 0; t = nextToken(p.buf, t.End, p.end) {
+		if t.Len() > limit {
+			return p.bad(answerFormat)
+		}
+		r.NumKeys++
+	}
+	if r.NumKeys == 0 {
+		return p.bad(answerError)
+	}
+	r.Op, r.Key, r.Keys = op, first, Span{first.Start, p.end}
+	return p.size, nil
+}
+
+func (p *parser) readTouch(op Op, at uint32) (int, error) {
+	exptime := nextToken(p.buf, at, p.end)
+	if exptime.Len() == 0 {
+		return p.bad(answerError)
+	}
+	if _, ok := signed(exptime.Of(p.buf)); !ok {
+		return p.bad(answerExptime)
+	}
+	if nextToken(p.buf, exptime.End, p.end).Len() == 0 {
+		return p.bad(answerEnd) // no keys, no misses, no complaint
+	}
+	p.r.Exptime = exptime
+	p.r.Flags |= Effects
+	return p.read(op, exptime.End)
+}
+
+// args splits the line into words. memcached takes a noreply as last word
+// before it looks at anything else, so the answers to what else is wrong are
+// already subject to it; and it takes any other last word for noise. min and
+// max bound the number of words, the command included.
+func (p *parser) args(min, max int) (tok [maxArgs]Span, n int, ok bool) {
+	tok, n = split(p.buf, p.r.Line)
+	if n < min || n > max {
+		return tok, n, false
+	}
+	if last := tok[n-1]; last.Len() == 7 && string(last.Of(p.buf)) == "noreply" {
+		p.r.Flags |= Quiet
+	}
+	return tok, n, true
+}
+
+// unlessQuiet is the answer, or none when the client asked for none.
+func (p *parser) unlessQuiet(answer []byte) []byte {
+	if p.r.Flags&Quiet != 0 {
+		return nil
+	}
+	return answer
+}
+
+// keep drops all of the line behind its last argument that counts.
+func (p *parser) keep(last Span) {
+	if last.End < p.tail {
+		p.r.Drop = Span{last.End, p.tail}
+	}
+}
+
+// oneKey checks and sets the key of a command that has one.
+func (p *parser) oneKey(op Op, key Span) bool {
+	p.r.Op, p.r.Key, p.r.NumKeys = op, key, 1
+	return key.Len() <= p.limits.key()
+}
+
+// store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply]. What is
+// wrong in the line makes memcached refuse it without reading the data block,
+// which it then takes for commands.
+func (p *parser) store(op Op) (int, error) {
+	want := 5
+	if op == Cas {
+		want = 6
+	}
+	tok, _, ok := p.args(want, want+1)
+	if !ok {
+		return p.bad(answerError)
+	}
+	r := p.r
+	size, lengthOK := signed(tok[4].Of(p.buf))
+	_, exptimeOK := signed(tok[3].Of(p.buf))
+	if !p.oneKey(op, tok[1]) || !lengthOK || !exptimeOK || !unsigned(tok[2].Of(p.buf)) ||
+		size < 0 || size > maxBody {
+		return p.bad(p.unlessQuiet(answerFormat))
+	}
+	r.ClientFlags, r.Exptime = tok[2], tok[3]
+	if op == Cas {
+		if !unsigned(tok[5].Of(p.buf)) {
+			return p.bad(p.unlessQuiet(answerFormat))
+		}
+		r.Unique = tok[5]
+	}
+	if !plainNumber(tok[4].Of(p.buf)) {
+		r.Flags |= Rewrite
+	}
+	p.keep(tok[want-1])
+	return p.body(int(size), p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
+}
+
+func (p *parser) arithmetic(op Op) (int, error) {
+	tok, _, ok := p.args(3, 4)
+	if !ok {
+		return p.bad(answerError)
+	}
+	if !p.oneKey(op, tok[1]) {
+		return p.bad(p.unlessQuiet(answerFormat))
+	}
+	if !unsigned(tok[2].Of(p.buf)) {
+		return p.bad(p.unlessQuiet(answerDelta))
+	}
+	p.r.Delta = tok[2]
+	p.keep(tok[2])
+	return p.size, nil
+}
+
+func (p *parser) touch() (int, error) {
+	tok, _, ok := p.args(3, 4)
+	if !ok {
+		return p.bad(answerError)
+	}
+	if !p.oneKey(Touch, tok[1]) {
+		return p.bad(p.unlessQuiet(answerFormat))
+	}
+	if _, ok := signed(tok[2].Of(p.buf)); !ok {
+		return p.bad(p.unlessQuiet(answerExptime))
+	}
+	p.r.Exptime = tok[2]
+	p.keep(tok[2])
+	return p.size, nil
+}
+
+// delete parses <key> [0] [noreply]. The 0 is a delay of old, no other is
+// accepted.
+func (p *parser) delete() (int, error) {
+	tok, n := split(p.buf, p.r.Line)
+	if n < 2 || n > 4 {
+		return p.bad(answerError)
+	}
+	if n > 2 {
+		if string(tok[n-1].Of(p.buf)) == "noreply" {
+			p.r.Flags |= Quiet
+		}
+		zero, quiet := string(tok[2].Of(p.buf)) == "0", p.r.Flags&Quiet != 0
+		if n == 3 && !zero && !quiet || n == 4 && !(zero && quiet) {
+			return p.bad(p.unlessQuiet(answerDelete))
+		}
+	}
+	if !p.oneKey(Delete, tok[1]) {
+		return p.bad(p.unlessQuiet(answerFormat))
+	}
+	p.keep(tok[1])
+	return p.size, nil
+}
+
+func (p *parser) flushAll() (int, error) {
+	tok, n, ok := p.args(1, 3)
+	if !ok {
+		return p.bad(answerError)
+	}
+	p.r.Op = FlushAll
+	if n == 1 || n == 2 && p.r.Flags&Quiet != 0 {
+		p.keep(tok[0])
+		return p.size, nil
+	}
+	if _, ok := signed(tok[1].Of(p.buf)); !ok {
+		return p.bad(p.unlessQuiet(answerExptime))
+	}
+	p.r.Args, p.r.Exptime = tok[1], tok[1]
+	p.keep(tok[1])
+	return p.size, nil
+}
+
+func (p *parser) verbosity() (int, error) {
+	tok, _, ok := p.args(2, 3)
+	if !ok {
+		return p.bad(answerError)
+	}
+	if !unsigned(tok[1].Of(p.buf)) {
+		return p.bad(p.unlessQuiet(answerFormat))
+	}
+	p.r.Op, p.r.Args = Verbosity, tok[1]
+	p.keep(tok[1])
+	return p.size, nil
+}

@@ -1,0 +1,182 @@
+package wire
+
+// Words, keys and numbers as memcached's tokenizer and the C library see them.
+
+import "bytes"
+
+// nextToken finds the first token in buf[p:end]. Only the space separates:
+// tabs and other control characters are part of a token. At the end the
+// token is empty.
+func nextToken(buf []byte, p, end uint32) Span {
+	for p < end && buf[p] == ' ' {
+		p++
+	}
+	q := p
+	for q < end && buf[q] != ' ' {
+		q++
+	}
+	return Span{p, q}
+}
+
+// NextKey splits the first key off rest, a part of Request.Keys. At the end
+// the key is empty.
+func NextKey(buf []byte, rest Span) (key, remaining Span) {
+	key = nextToken(buf, rest.Start, rest.End)
+	return key, Span{key.End, rest.End}
+}
+
+// FlagArg finds a flag among the meta flags of a request or a reply and
+// returns what follows its letter.
+func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
+	for p := flags.Start; ; {
+		t := nextToken(buf, p, flags.End)
+		if t.Len() == 0 {
+			return Span{}, false
+		}
+		if buf[t.Start] == letter {
+			return Span{t.Start + 1, t.End}, true
+		}
+		p = t.End
+	}
+}
+
+// maxArgs is the most tokens of a text command with one key: cas with noreply.
+const maxArgs = 7
+
+// split finds the tokens of a line; n counts no further than one past maxArgs.
+func split(buf []byte, line Span) (tok [maxArgs]Span, n int) {
+	p := line.Start
+	for {
+		t := nextToken(buf, p, line.End)
+		if t.Len() == 0 {
+			return tok, n
+		}
+		if n == maxArgs {
+			return tok, maxArgs + 1
+		}
+		tok[n] = t
+		n++
+		p = t.End
+	}
+}
+
+func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
+
+// magnitude reads a number as strtol and strtoull do: white space, a sign,
+// digits. White space may follow and anything after that. ok is false for
+// what memcached's wrappers refuse: no digits, junk behind them, or more than
+// 64 bits.
+func magnitude(b []byte) (v uint64, negative, ok bool) {
+	i := 0
+	for i < len(b) && isSpace(b[i]) {
+		i++
+	}
+	if i < len(b) && (b[i] == '-' || b[i] == '+') {
+		negative = b[i] == '-'
+		i++
+	}
+	first := i
+	for ; i < len(b) && b[i]-'0' <= 9; i++ {
+		d := uint64(b[i] - '0')
+		if v > (1<<64-1-d)/10 {
+			return 0, negative, false
+		}
+		v = v*10 + d
+	}
+	return v, negative, i > first && (i == len(b) || isSpace(b[i]))
+}
+
+// signed is a number where memcached uses strtol: an exptime or a length. It
+// keeps the low 32 bits, as memcached does.
+func signed(b []byte) (v int32, ok bool) {
+	u, negative, ok := magnitude(b)
+	switch {
+	case !ok:
+		return 0, false
+	case negative:
+		return int32(-u), u <= 1<<63
+	default:
+		return int32(u), u < 1<<63
+	}
+}
+
+// unsigned reports whether b is a number where memcached uses strtoull: client
+// flags, a cas unique, a delta. A minus sign counts only when the result has
+// the top bit set.
+func unsigned(b []byte) bool {
+	u, negative, ok := magnitude(b)
+	if negative {
+		u = -u
+	}
+	return ok && (int64(u) >= 0 || bytes.IndexByte(b, '-') < 0)
+}
+
+// plainNumber reports whether b is a decimal number without sign, spaces or
+// leading zeros, of at most nine digits: every version reads it alike.
+func plainNumber(b []byte) bool {
+	if len(b) == 0 || len(b) > 9 || b[0] == '0' && len(b) > 1 {
+		return false
+	}
+	for _, c := range b {
+		if c-'0' > 9 {
+			return false
+		}
+	}
+	return true
+}
+
+// base64Values maps a byte to its six bits, or to 0x80 where it has none.
+// The padding counts as zero bits.
+var base64Values = func() (t [256]byte) {
+	for i := range t {
+		t[i] = 0x80
+	}
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	for i := range len(alphabet) {
+		t[alphabet[i]] = byte(i)
+	}
+	t['='] = 0
+	return t
+}()
+
+// DecodeKey appends the key that memcached makes of a base64 key (meta flag
+// b) to dst. It is as lenient as memcached: bytes outside of the alphabet are
+// skipped and what follows the padding is not read. A key that is no base64,
+// or that decodes to nothing, gives false.
+func DecodeKey(dst, b64 []byte) (key []byte, ok bool) {
+	digits := 0
+	for _, c := range b64 {
+		if base64Values[c] != 0x80 {
+			digits++
+		}
+	}
+	if digits == 0 || digits%4 != 0 {
+		return dst, false
+	}
+	from := len(dst)
+	var group uint32
+	n, pad := 0, 0
+	for _, c := range b64 {
+		v := base64Values[c]
+		if v == 0x80 {
+			continue
+		}
+		if c == '=' {
+			pad++
+		}
+		group = group<<6 | uint32(v)
+		if n++; n < 4 {
+			continue
+		}
+		if pad > 2 {
+			return dst[:from], false
+		}
+		dst = append(dst, byte(group>>16), byte(group>>8), byte(group))
+		if pad > 0 {
+			dst = dst[:len(dst)-pad]
+			break
+		}
+		group, n = 0, 0
+	}
+	return dst, len(dst) > from
+}
