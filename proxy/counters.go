@@ -1,0 +1,249 @@
+package proxy
+
+// What an engine counts. Plain numbers, written by one goroutine; others read
+// a copy that the engine makes for them between two wakeups.
+
+import (
+	"fmt"
+	"math/bits"
+
+	"ringside/proxy/wire"
+)
+
+// Outcome is how a command ended, told truthfully: an error that get_errors
+// shows as a miss is counted as the error.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Okay        Outcome = iota // done: OK, HD, a number, TOUCHED, DELETED
+	Hit                        // a read of which at least one key was there
+	Miss                       // a read of which none was
+	Stored                     // STORED
+	NotStored                  // NOT_STORED
+	Exists                     // EXISTS
+	NotFound                   // NOT_FOUND
+	ClientFault                // malformed, or refused as the client's mistake
+	ServerFault                // a server's SERVER_ERROR
+	TimedOut                   // a server did not answer in time
+	Lost                       // a server's connection broke under it
+	Unavailable                // no server to ask
+	Crowded                    // too many requests wait for the server
+	NumOutcomes
+)
+
+var outcomeNames = [NumOutcomes]string{
+	"ok", "hit", "miss", "stored", "not_stored", "exists", "not_found", "client_error", "server_error",
+	"timeout", "lost", "unavailable", "crowded",
+}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// Failed reports whether o means that a server did not answer as it should.
+func (o Outcome) Failed() bool { return o >= ServerFault }
+
+var outcomes = [wire.NumKinds]Outcome{
+	wire.Value: Hit, wire.Header: Okay, wire.Miss: Miss, wire.End: Miss, wire.Stored: Stored, wire.NotStored: NotStored,
+	wire.Exists: Exists, wire.NotFound: NotFound, wire.Error: ClientFault, wire.ClientError: ClientFault, wire.ServerError: ServerFault,
+}
+
+func outcomeOf(k wire.Kind) Outcome { return outcomes[k] }
+
+// Counters is what one engine has counted since it started.
+type Counters struct {
+	Requests [wire.NumOps][NumOutcomes]uint64
+	Latency  [wire.NumOps]Histogram // from request to answer, by command
+
+	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
+
+	Accepted, Refused   uint64 // clients
+	ClientIn, ClientOut uint64 // bytes
+	IdleClosed          uint64 // clients closed by limits.idle
+	OutputClosed        uint64 // clients closed by limits.output_hard
+	MemoryClosed        uint64 // clients closed by limits.memory
+	CutOff              uint64 // clients closed in the middle of a value
+	NoMemory            uint64 // data blocks refused by limits.memory
+	Doubts              uint64 // server connections aborted because pairing was in doubt
+}
+
+// ServerCounters is what one engine has counted of one server.
+type ServerCounters struct {
+	Requests uint64 // handed to a connection
+	Failed   uint64 // of them: no answer
+	TimedOut uint64 // of the failed: not answered in time
+	Refused  uint64 // not handed on: the server was down
+	Crowded  uint64 // not handed on: the queue was full
+
+	Dials, Lost, ClosedIdle, WentDown uint64
+	BytesIn, BytesOut                 uint64
+	Latency                           Histogram // of answered requests
+}
+
+func (c *ServerCounters) observe(ns int64) { c.Latency.Observe(ns) }
+
+// Histogram counts durations in buckets whose bounds double, each doubling
+// cut in four: 19 % wide at most, from 1 µs to 17 s.
+type Histogram struct {
+	Buckets [24*4 + 1]uint64
+	Sum     uint64 // nanoseconds
+}
+
+// Observe counts one duration in nanoseconds.
+func (h *Histogram) Observe(ns int64) {
+	if ns < 0 {
+		ns = 0
+	}
+	h.Sum += uint64(ns)
+	h.Buckets[bucket(uint64(ns))]++
+}
+
+func bucket(ns uint64) int {
+	us4 := ns / 256 // quarters of about a microsecond
+	if us4 < 4 {
+		return 0
+	}
+	exp := bits.Len64(us4) - 3
+	i := exp*4 + int(us4>>exp) - 4 + 1
+	return min(i, len(Histogram{}.Buckets)-1)
+}
+
+// Bound is the upper bound of bucket i in nanoseconds.
+func Bound(i int) uint64 {
+	if i == 0 {
+		return 4 * 256
+	}
+	i--
+	return uint64(i%4+5) << (i / 4) * 256
+}
+
+// Count is the number of durations.
+func (h *Histogram) Count() (n uint64) {
+	for _, b := range h.Buckets {
+		n += b
+	}
+	return n
+}
+
+func (h *Histogram) add(o *Histogram) {
+	h.Sum += o.Sum
+	for i, n := range o.Buckets {
+		h.Buckets[i] += n
+	}
+}
+
+// observe counts a command that has its answer.
+func (e *Engine) observe(x *Exchange) {
+	c := &e.count
+	c.Requests[x.op][x.outcome]++
+	c.Latency[x.op].Observe(e.now - x.start)
+	if x.op >= wire.Get && x.op <= wire.Gats {
+		hits := x.hits
+		if x.dialect == wire.Meta && x.outcome == Hit {
+			hits = 1
+		}
+		c.KeysHit += uint64(hits)
+		if missed := x.keys - hits; missed > 0 {
+			if x.trouble != "" {
+				c.KeysFailed += uint64(missed) // some may be true misses: nobody can know
+			} else {
+				c.KeysMissed += uint64(missed)
+			}
+		}
+	}
+}
+
+// Snapshot is a copy of what the engines of a process have counted, added up.
+type Snapshot struct {
+	Counters
+	Servers  map[string]*ServerSnapshot // by network and address
+	Clients  int
+	InFlight int   // commands without an answer
+	Memory   int64 // bytes of buffers in use
+}
+
+// ServerSnapshot is one server as the engines see it.
+type ServerSnapshot struct {
+	ServerCounters
+	Target   Target
+	Down     int    // engines that hold it for down
+	Why      string // what it is down for
+	Version  string // the last it told
+	Conns    int    // open connections
+	Waiting  int    // requests without an answer
+	Retired  bool
+	Timeouts int // requests in a row without an answer
+}
+
+// Snapshot adds what e has counted to into. It must be called on the
+// goroutine that drives e: see Post.
+func (e *Engine) Snapshot(into *Snapshot) {
+	add(&into.Counters, &e.count)
+	into.Clients += len(e.sessions)
+	into.Memory += e.pool.held
+	for s := range e.sessions {
+		into.InFlight += s.inFlight
+	}
+	if into.Servers == nil {
+		into.Servers = map[string]*ServerSnapshot{}
+	}
+	for key, srv := range e.servers {
+		t := into.Servers[key]
+		if t == nil {
+			t = &ServerSnapshot{Target: srv.target}
+			into.Servers[key] = t
+		}
+		t.add(srv)
+	}
+}
+
+func (t *ServerSnapshot) add(srv *Server) {
+	o := &srv.count
+	t.Requests += o.Requests
+	t.Failed += o.Failed
+	t.TimedOut += o.TimedOut
+	t.Refused += o.Refused
+	t.ServerCounters.Crowded += o.Crowded
+	t.Dials += o.Dials
+	t.ServerCounters.Lost += o.Lost
+	t.ClosedIdle += o.ClosedIdle
+	t.WentDown += o.WentDown
+	t.BytesIn += o.BytesIn
+	t.BytesOut += o.BytesOut
+	t.Latency.add(&o.Latency)
+	if srv.down {
+		t.Down++
+		t.Why = srv.why
+	}
+	if srv.version != (wire.Release{}) {
+		t.Version = fmt.Sprint(srv.version)
+	}
+	for _, c := range srv.conns {
+		if c.state == connUp {
+			t.Conns++
+		}
+		t.Waiting += c.length
+	}
+	t.Timeouts = max(t.Timeouts, srv.timeouts)
+}
+
+func add(into, o *Counters) {
+	for op := range o.Requests {
+		for out, n := range o.Requests[op] {
+			into.Requests[op][out] += n
+		}
+		into.Latency[op].add(&o.Latency[op])
+	}
+	into.KeysHit += o.KeysHit
+	into.KeysMissed += o.KeysMissed
+	into.KeysFailed += o.KeysFailed
+	into.Accepted += o.Accepted
+	into.Refused += o.Refused
+	into.ClientIn += o.ClientIn
+	into.ClientOut += o.ClientOut
+	into.IdleClosed += o.IdleClosed
+	into.OutputClosed += o.OutputClosed
+	into.MemoryClosed += o.MemoryClosed
+	into.CutOff += o.CutOff
+	into.NoMemory += o.NoMemory
+	into.Doubts += o.Doubts
+}

@@ -1,0 +1,76 @@
+package proxy
+
+// Commands for every server behind a listener: flush_all.
+
+import (
+	"fmt"
+	"strings"
+
+	"ringside/proxy/wire"
+)
+
+// askAll sends line to every server behind s's listener, once each, and lets
+// g make the answer.
+func (e *Engine) askAll(s *Session, line []byte, g gather) {
+	x := e.newExchange(s, nil)
+	x.gather = g
+	s.lst.each(func(srv *Server) {
+		c, why, _ := srv.pick()
+		if c == nil {
+			g.add(srv, nil, why)
+			return
+		}
+		a := e.newAttempt(x)
+		a.dialect = wire.Text
+		c.begin(a)
+		c.out.append(&e.pool, line)
+		c.give(a, len(line))
+	})
+	x.done(e)
+}
+
+var answerFlushDenied = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what memcached -F says
+
+// flushAll empties every server. One that could not be emptied is an error:
+// its old values live on.
+func (e *Engine) flushAll(s *Session, raw []byte) {
+	r := &e.req
+	if s.lst.deniesFlush() {
+		e.local(s, e.quietly(answerFlushDenied), ClientFault)
+		return
+	}
+	line := append(e.key2[:0], "flush_all"...)
+	if r.Exptime.Len() > 0 {
+		line = append(append(line, ' '), r.Exptime.Of(raw)...)
+	}
+	e.key2 = append(line, lineEnd...)
+	e.askAll(s, e.key2, &flushed{quiet: r.Flags&wire.Quiet != 0})
+}
+
+type flushed struct {
+	quiet bool
+	asked int
+	bad   []string
+}
+
+func (f *flushed) add(srv *Server, answer []byte, failed string) {
+	f.asked++
+	switch {
+	case failed != "":
+		f.bad = append(f.bad, failed)
+	case string(answer) != wire.AnswerOK:
+		f.bad = append(f.bad, fmt.Sprintf("server %s: %s", srv.label(), strings.TrimSpace(string(answer))))
+	}
+}
+
+func (f *flushed) answer(e *Engine, dst []byte) ([]byte, Outcome) {
+	switch {
+	case len(f.bad) == 0 && f.quiet:
+		return dst, Okay
+	case len(f.bad) == 0:
+		return append(dst, okLine...), Okay
+	case f.quiet:
+		return dst, ServerFault
+	}
+	return wire.AppendServerError(dst, fmt.Sprintf("%d of %d servers not flushed: %s", len(f.bad), f.asked, strings.Join(f.bad, "; "))), ServerFault
+}

@@ -1,0 +1,295 @@
+package proxy
+
+// One client command in flight, the asks it consists of, and its settlement.
+
+import (
+	"slices"
+
+	"ringside/proxy/wire"
+)
+
+// Exchange is one client command between its request and its answer, in its
+// place in the client's order.
+//
+//	parse ► Exchange ► Attempt, Attempt … ► finish ► answer in the client's order
+//
+// Only the first exchange of a session writes to the client; the others keep
+// their bytes in out. Parts of a multi-get write as they come, but never into
+// the middle of a value: while stream is set the other parts keep theirs.
+type Exchange struct {
+	s    *Session  // nil when the client is gone: answers are swallowed
+	next *Exchange // in the client's order; in the free list
+
+	op        wire.Op
+	dialect   wire.Dialect
+	flags     wire.Flags
+	endsGroup bool // the last request of one read from the client
+	settled   bool // the answer is complete
+	outcome   Outcome
+	waiting   int // attempts not finished, and one while they are being made
+	start     int64
+	route     *route
+
+	out     queue
+	stream  *Attempt   // the part in the middle of a value
+	turns   []*Attempt // others in the middle of one of theirs
+	late    queue      // whole values that wait for stream to end
+	trouble string     // why a part could not be answered; "" if all could
+	miss    []byte     // mg: the line that says so
+	errLine []byte     // a server's error line, which stands where END would
+	gather  gather     // commands for every server: collects, then answers
+
+	keys, hits int
+}
+
+// gather makes one answer of the answers of several servers.
+type gather interface {
+	// add takes one server's whole answer; failed says why there is none.
+	add(srv *Server, answer []byte, failed string)
+	// answer appends what the client gets.
+	answer(e *Engine, dst []byte) ([]byte, Outcome)
+}
+
+// Attempt is one ask at one server. It stays in its connection's list until
+// its answer has come; one that has timed out is an orphan there, which
+// swallows the late answer.
+type Attempt struct {
+	x    *Exchange // nil: an orphan, or Ringside's own probe
+	next *Attempt  // in the connection's order; in the free list
+
+	op        wire.Op
+	dialect   wire.Dialect
+	flags     wire.Flags
+	probe     bool // Ringside's own, the first on each new connection
+	streaming bool // in the middle of a value
+	expired   bool // timed out before the socket got a byte of it
+	deadline  int64
+	sentAt    int64
+
+	start uint64 // where its bytes begin in all the bytes given to this connection
+	size  int
+
+	rare *rareAttempt
+}
+
+// rareAttempt holds what few attempts need.
+type rareAttempt struct {
+	held    queue  // the beginning of a value, while another part is in the middle of its own
+	answer  []byte // the answer so far, for a gather
+	instead []byte // what the client gets when the server has answered, whatever it said
+	strip   string // what the route took from the front of the key
+	keyText []byte // the key as the client wrote it
+}
+
+func (e *Engine) newExchange(s *Session, r *route) *Exchange {
+	x := e.freeExchanges
+	if x == nil {
+		x = new(Exchange)
+	} else {
+		e.freeExchanges, x.next = x.next, nil
+	}
+	x.s, x.route, x.start, x.waiting = s, r, e.now, 1
+	x.op, x.dialect, x.flags = e.req.Op, e.req.Dialect, e.req.Flags
+	if s.tail == nil {
+		s.head = x
+	} else {
+		s.tail.next = x
+	}
+	s.tail = x
+	s.inFlight++
+	return x
+}
+
+func (e *Engine) freeExchange(x *Exchange) {
+	x.out.drop(&e.pool)
+	x.late.drop(&e.pool)
+	*x = Exchange{next: e.freeExchanges, miss: x.miss[:0], errLine: x.errLine[:0]}
+	e.freeExchanges = x
+}
+
+func (e *Engine) newAttempt(x *Exchange) *Attempt {
+	a := e.freeAttempts
+	if a == nil {
+		a = new(Attempt)
+	} else {
+		e.freeAttempts, a.next = a.next, nil
+	}
+	a.x = x
+	if x != nil {
+		a.op, a.dialect, a.flags = x.op, x.dialect, x.flags
+		x.waiting++
+	}
+	return a
+}
+
+func (e *Engine) freeAttempt(a *Attempt) {
+	if a.rare != nil {
+		a.rare.held.drop(&e.pool)
+	}
+	*a = Attempt{next: e.freeAttempts}
+	e.freeAttempts = a
+}
+
+func (a *Attempt) rarely() *rareAttempt {
+	if a.rare == nil {
+		a.rare = new(rareAttempt)
+	}
+	return a.rare
+}
+
+// emit sends b towards the client, as part of what a brings.
+func (x *Exchange) emit(e *Engine, a *Attempt, b []byte) {
+	if q := x.dest(e, a); q != nil {
+		q.append(&e.pool, b)
+	}
+}
+
+// dest is where bytes of a go now; nil if nobody waits for them.
+func (x *Exchange) dest(e *Engine, a *Attempt) *queue {
+	switch {
+	case x.s == nil:
+		return nil
+	case x.stream != nil && x.stream != a && a != nil && a.streaming:
+		return &a.rarely().held
+	case x.stream != nil && x.stream != a:
+		return &x.late
+	case x.s.head == x:
+		e.mark(&x.s.Link)
+		return &x.s.out
+	default:
+		return &x.out
+	}
+}
+
+// begin says that a is in the middle of a value from now on.
+func (x *Exchange) begin(a *Attempt) {
+	a.streaming = true
+	if x.stream == nil {
+		x.stream = a
+	} else {
+		x.turns = append(x.turns, a)
+	}
+}
+
+// end says that a's value is whole. If it had the turn, what the others kept
+// meanwhile follows, and the next one in the middle of a value has the turn.
+func (x *Exchange) end(e *Engine, a *Attempt) {
+	a.streaming = false
+	if x.stream != a {
+		a.rare.held.moveTo(&e.pool, &x.late)
+		x.turns = slices.DeleteFunc(x.turns, func(b *Attempt) bool { return a == b })
+		return
+	}
+	x.stream = nil
+	if q := x.dest(e, nil); q != nil {
+		x.late.moveTo(&e.pool, q)
+		if len(x.turns) > 0 {
+			x.stream, x.turns = x.turns[0], x.turns[1:]
+			if r := x.stream.rare; r != nil {
+				r.held.moveTo(&e.pool, q)
+			}
+		}
+	}
+}
+
+// answer ends x with one whole answer that Ringside makes itself.
+func (x *Exchange) answer(e *Engine, b []byte, o Outcome) {
+	x.outcome = o
+	x.emit(e, nil, b)
+	x.done(e)
+}
+
+// fail notes that a part of x got no answer, and why.
+func (x *Exchange) fail(why string, o Outcome) {
+	x.trouble, x.outcome = why, o
+}
+
+// done counts one of x's attempts as finished, and settles x with the last.
+func (x *Exchange) done(e *Engine) {
+	if x.waiting--; x.waiting > 0 {
+		return
+	}
+	if x.s == nil {
+		e.freeExchange(x)
+		return
+	}
+	x.finish(e)
+	x.settled = true
+	if x.s.head == x {
+		x.s.advance()
+	}
+}
+
+// finish writes what ends the answer, once every part is in.
+func (x *Exchange) finish(e *Engine) {
+	read := x.op >= wire.Get && x.op <= wire.Gats
+	hit := x.hits > 0 && x.trouble == ""
+	switch {
+	case x.gather != nil:
+		e.line, x.outcome = x.gather.answer(e, e.line[:0])
+		x.emit(e, nil, e.line)
+	case len(x.errLine) > 0:
+		x.emit(e, nil, x.errLine)
+	case x.trouble != "":
+		x.finishTroubled(e, read || x.op == wire.Debug)
+	case x.dialect == wire.Text && read:
+		x.emit(e, nil, endLine)
+		x.outcome = Miss
+		if hit {
+			x.outcome = Hit
+		}
+	}
+	e.observe(x)
+}
+
+// finishTroubled answers a command that at least one server could not answer.
+func (x *Exchange) finishTroubled(e *Engine, read bool) {
+	switch {
+	case read && !x.route.pool.GetErrors:
+		switch {
+		case x.op == wire.Debug:
+			x.emit(e, nil, missLine)
+		case x.dialect == wire.Text:
+			x.emit(e, nil, endLine)
+		case x.flags&wire.Quiet == 0:
+			x.emit(e, nil, x.miss)
+		}
+	case x.dialect == wire.Text && x.flags&wire.Quiet != 0: // noreply hides errors too
+	default:
+		e.line = wire.AppendServerError(e.line[:0], x.trouble)
+		x.emit(e, nil, e.line)
+	}
+}
+
+// orphan lets go of a client that is gone. x stays until its attempts are
+// finished.
+func (x *Exchange) orphan(e *Engine) {
+	x.out.drop(&e.pool)
+	x.late.drop(&e.pool)
+	x.s = nil
+	if x.waiting == 0 {
+		e.freeExchange(x)
+	}
+}
+
+// advance lets go of the answered exchanges at the head of the order, and
+// hands the output to the next.
+func (s *Session) advance() {
+	e := s.e
+	for s.head != nil && s.head.settled {
+		x := s.head
+		s.ready = s.ready || x.endsGroup
+		s.inFlight--
+		s.head = x.next
+		e.freeExchange(x)
+		if s.head != nil {
+			s.head.out.moveTo(&e.pool, &s.out)
+		}
+	}
+	if s.head == nil {
+		s.tail = nil
+		s.ready = true
+	}
+	e.mark(&s.Link)
+	s.unstall()
+}

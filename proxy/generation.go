@@ -1,0 +1,150 @@
+package proxy
+
+// A table as one engine has taken it up: its routes tied to live servers.
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"ringside/proxy/wire"
+)
+
+// generation is one table tied to an engine's servers.
+type generation struct {
+	table  *Table
+	limits *Limits
+	wire   wire.Limits
+}
+
+// listener is what the clients of one address see. It outlives generations;
+// its routes don't.
+type listener struct {
+	name   string
+	routes []route // longest prefix first
+	pools  []*livePool
+}
+
+// route sends keys to a pool.
+type route struct {
+	prefix string
+	strip  string // what the servers don't see of the key: the prefix, or nothing
+	*livePool
+}
+
+// livePool is a pool and, by the same index, its servers.
+type livePool struct {
+	pool    *Pool
+	servers []*Server
+}
+
+// adopt takes up t. Servers that both tables name keep their connections;
+// those that only the old one names finish what is in flight and close.
+func (e *Engine) adopt(t *Table) {
+	first := e.gen == nil
+	e.gen = &generation{
+		table:  t,
+		limits: &t.Limits,
+		wire:   wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value},
+	}
+	for _, srv := range e.servers {
+		srv.retired = true
+	}
+	live := map[*Pool]*livePool{}
+	for _, p := range t.Pools {
+		lp := &livePool{pool: p}
+		for _, target := range p.Servers {
+			lp.servers = append(lp.servers, e.server(target, p))
+		}
+		live[p] = lp
+	}
+	before := e.keep
+	e.keep = map[string]*listener{}
+	for _, l := range t.Listeners {
+		name := l.Network + " " + l.Address
+		lst := before[name]
+		if lst == nil {
+			lst = &listener{name: name}
+		}
+		lst.take(l.Routes, live)
+		e.keep[name] = lst
+	}
+	for key, srv := range e.servers {
+		if srv.retired {
+			delete(e.servers, key)
+			for _, c := range srv.conns {
+				e.leaving = append(e.leaving, c)
+				e.mark(&c.Link)
+			}
+		}
+	}
+	if first {
+		return
+	}
+	for s := range e.sessions { // of a listener that is no more
+		if s.lst != nil && e.keep[s.lst.name] != s.lst {
+			s.quit()
+		}
+	}
+	if t.Limits.Idle > 0 {
+		e.sweep = e.now
+	}
+}
+
+// server finds or makes the server of target.
+func (e *Engine) server(target Target, p *Pool) *Server {
+	key := target.Network + " " + target.Address
+	srv := e.servers[key]
+	if srv == nil {
+		srv = &Server{e: e, target: target}
+		e.servers[key] = srv
+	}
+	srv.settle(p, target)
+	return srv
+}
+
+func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
+	l.routes, l.pools = nil, nil
+	for _, r := range routes {
+		made := route{prefix: r.Prefix, livePool: live[r.Pool]}
+		if r.Strip {
+			made.strip = r.Prefix
+		}
+		l.routes = append(l.routes, made)
+		if !slices.Contains(l.pools, made.livePool) {
+			l.pools = append(l.pools, made.livePool)
+		}
+	}
+	slices.SortStableFunc(l.routes, func(a, b route) int { return cmp.Compare(len(b.prefix), len(a.prefix)) })
+}
+
+// route finds the route of key; nil if none wants it.
+func (l *listener) route(key []byte) *route {
+	for i := range l.routes {
+		r := &l.routes[i]
+		if len(key) >= len(r.prefix) && string(key[:len(r.prefix)]) == r.prefix {
+			return r
+		}
+	}
+	return nil
+}
+
+// each calls f for every server behind l, once per address.
+func (l *listener) each(f func(srv *Server)) {
+	var seen []*Server
+	for _, p := range l.pools {
+		for _, srv := range p.servers {
+			if !slices.Contains(seen, srv) {
+				seen = append(seen, srv)
+				f(srv)
+			}
+		}
+	}
+}
+
+// deniesFlush says whether one of l's pools refuses flush_all.
+func (l *listener) deniesFlush() bool {
+	return slices.ContainsFunc(l.pools, func(p *livePool) bool { return p.pool.DenyFlush })
+}
+
+func (l *listener) String() string { return strings.Replace(l.name, " ", ":", 1) }

@@ -1,0 +1,59 @@
+package proxy
+
+// One connection as the engine and its driver share it.
+
+// Sock is what a driver keeps behind a Link. The engine only ever asks it for
+// the peer's name, for people.
+type Sock interface{ Peer() string }
+
+// Link is one connection: a client's or a server's. The driver moves its
+// bytes; the engine owns everything else. A Link must only be touched by the
+// goroutine that drives its engine.
+type Link struct {
+	Sock Sock // the driver's; nil while there is no socket
+
+	session *Session // one of these two is set
+	conn    *Conn
+
+	in   *chunk // input that is not a whole request or reply yet
+	need int    // how long in must be before it is worth looking at; 0: at any byte
+	out  queue  // bytes for the socket
+
+	dirty    bool // in Engine.dirty
+	full     bool // the socket refused bytes; the driver will say when it takes more
+	paused   bool // the driver was told not to read
+	closed   bool // Close or Abort was ordered, or Closed reported
+	bytesIn  uint64
+	bytesOut uint64
+}
+
+// Pending appends to iov the bytes that wait for the socket, in order. They
+// stay valid until Wrote or Closed is called.
+func (l *Link) Pending(iov [][]byte) [][]byte { return l.out.spans(iov, 64) }
+
+// Client reports whether l is a client's connection.
+func (l *Link) Client() bool { return l.session != nil }
+
+// Dialled returns the address of the server that an effect Dial names.
+func (l *Link) Dialled() (network, address string) {
+	return l.conn.srv.target.Network, l.conn.srv.target.Address
+}
+
+// EffectKind is what a driver is asked to do.
+type EffectKind uint8
+
+// The effects.
+const (
+	Write  EffectKind = iota // send Pending, report Wrote
+	Dial                     // connect, report Up or Closed
+	Close                    // close after the kernel has sent what it holds
+	Abort                    // reset: throw away what the kernel holds (SO_LINGER 0)
+	Pause                    // stop reading
+	Resume                   // read again
+)
+
+// Effect is one thing a driver must do for a Link.
+type Effect struct {
+	Kind EffectKind
+	Link *Link
+}

@@ -1,0 +1,177 @@
+package loop
+
+// Connections to servers, and the socket options of all.
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"ringside/proxy"
+)
+
+// dial begins to connect l to its server. A host name is looked up each time,
+// off the loop.
+func (d *epoll) dial(l *proxy.Link) {
+	network, address := l.Dialled()
+	s := &sock{fd: -1, link: l, state: sockConnecting}
+	l.Sock = s
+	if network == "unix" {
+		s.addrs = []unix.Sockaddr{&unix.SockaddrUnix{Name: address}}
+		d.connect(s, nil)
+		return
+	}
+	if ap, err := netip.ParseAddrPort(address); err == nil {
+		s.addrs = []unix.Sockaddr{sockaddr(ap)}
+		d.connect(s, nil)
+		return
+	}
+	s.state = sockResolving
+	go func() {
+		addrs, err := resolve(address)
+		d.post(func(*proxy.Engine) {
+			if s.state != sockResolving { // given up meanwhile
+				return
+			}
+			s.addrs, s.state = addrs, sockConnecting
+			d.connect(s, err)
+		})
+	}()
+}
+
+func resolve(address string) ([]unix.Sockaddr, error) {
+	host, service, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(service, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	var addrs []unix.Sockaddr
+	for _, ip := range ips {
+		addrs = append(addrs, sockaddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))))
+	}
+	return addrs, err
+}
+
+func sockaddr(ap netip.AddrPort) unix.Sockaddr {
+	if ap.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(ap.Port()), Addr: ap.Addr().As4()}
+	}
+	sa := &unix.SockaddrInet6{Port: int(ap.Port()), Addr: ap.Addr().As16()}
+	if zone := ap.Addr().Zone(); zone != "" {
+		if i, err := net.InterfaceByName(zone); err == nil {
+			sa.ZoneId = uint32(i.Index)
+		}
+	}
+	return sa
+}
+
+// connect tries the next of the addresses of s. err says why the one before
+// failed.
+func (d *epoll) connect(s *sock, err error) {
+	for len(s.addrs) > 0 {
+		sa := s.addrs[0]
+		s.addrs = s.addrs[1:]
+		var done bool
+		if done, err = d.begin(s, sa); err == nil {
+			if done {
+				d.opened(s)
+			}
+			return
+		}
+	}
+	if err == nil {
+		err = errors.New("the name has no address")
+	}
+	d.fail(s, err)
+}
+
+// begin starts to connect to one address; done says that it is connected
+// already.
+func (d *epoll) begin(s *sock, sa unix.Sockaddr) (done bool, err error) {
+	family := unix.AF_INET
+	switch sa.(type) {
+	case *unix.SockaddrInet6:
+		family = unix.AF_INET6
+	case *unix.SockaddrUnix:
+		family = unix.AF_UNIX
+	}
+	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+		s.fd = -1
+		return false, err
+	}
+	if family != unix.AF_UNIX {
+		tune(s.fd)
+		unix.SetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, userTimeout)
+	}
+	err = unix.Connect(s.fd, sa)
+	if done = err == nil; done || err == unix.EINPROGRESS {
+		if err = d.add(s, unix.EPOLLIN|unix.EPOLLOUT); err == nil {
+			return done, nil
+		}
+	}
+	unix.Close(s.fd)
+	s.fd = -1
+	return false, err
+}
+
+// connected looks at how a connection attempt has ended.
+func (d *epoll) connected(s *sock) {
+	if err := sockError(s.fd); err != nil {
+		d.socks[s.fd] = nil
+		unix.Close(s.fd)
+		s.fd = -1
+		d.connect(s, err)
+		return
+	}
+	d.opened(s)
+}
+
+func (d *epoll) opened(s *sock) {
+	s.state = sockOpen
+	d.watch(s, unix.EPOLLIN)
+	d.engine.Up(s.link)
+}
+
+// userTimeout bounds, in milliseconds, how long the kernel may go on trying to
+// deliver a request after a partition: as a last resort, behind the engine's
+// own timeouts.
+const userTimeout = 30_000
+
+// tune sets what every TCP socket gets.
+func tune(fd int) {
+	unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+}
+
+// sockError takes the pending error of a socket; nil if there is none.
+func sockError(fd int) error {
+	n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		return err
+	}
+	if n != 0 {
+		return unix.Errno(n)
+	}
+	return nil
+}
+
+func reusePort(fd uintptr) error {
+	return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+}
+
+// fineTimers makes short sleeps of this thread as short as they say.
+func fineTimers() { unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
+
+func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

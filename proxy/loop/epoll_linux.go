@@ -1,0 +1,476 @@
+package loop
+
+// The epoll driver: one goroutine, one engine, many sockets.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringside/proxy"
+)
+
+func init() {
+	newEpoll = func(e *proxy.Engine, o Options) (engineDriver, error) { return startEpoll(e, o) }
+}
+
+// epoll drives one engine.
+type epoll struct {
+	engine *proxy.Engine
+	opts   Options
+	base   time.Time
+
+	// Owned by run.
+	fd      int
+	timer   int   // timerfd
+	timerAt int64 // when it fires; 0: not armed
+	socks   []*sock
+	made    int32 // sockets so far, to tell apart those that had the same number
+	events  [256]unix.EpollEvent
+	iov     [][]byte
+	vec     [64]unix.Iovec
+	gauge   gauge
+
+	// Shared.
+	wake   int // eventfd
+	mu     sync.Mutex
+	posted []func(e *proxy.Engine)
+	asked  atomic.Bool // wake has been written and not been read
+	ended  bool        // guarded by mu
+	done   chan struct{}
+}
+
+// sock is one descriptor in the epoll set.
+type sock struct {
+	fd     int
+	gen    int32 // tells apart users of one descriptor number within one round of events
+	events uint32
+	link   *proxy.Link // nil for a listener
+	listen *socket
+
+	addrs []unix.Sockaddr // of a dial, yet to be tried
+	state sockState
+}
+
+type sockState uint8
+
+const (
+	sockOpen sockState = iota
+	sockResolving
+	sockConnecting
+	sockClosed
+)
+
+const (
+	acceptsPerEvent = 64 // then the clients that are there already have their turn
+	readsPerEvent   = 4  // likewise
+)
+
+func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
+	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{})}
+	var err error
+	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	if d.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("eventfd: %w", err)
+	}
+	if d.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("timerfd: %w", err)
+	}
+	for _, fd := range []int{d.wake, d.timer} {
+		if err := unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+			return nil, fmt.Errorf("epoll: %w", err)
+		}
+	}
+	go d.run()
+	return d, nil
+}
+
+// run is the loop. It keeps its thread: moderation sets that thread's timer
+// slack, and a thread that never changes keeps its caches.
+func (d *epoll) run() {
+	runtime.LockOSThread()
+	defer close(d.done)
+	fineTimers()
+	for {
+		n := d.wait()
+		d.engine.Begin(d.now())
+		for i := range n {
+			d.handle(&d.events[i])
+		}
+		if d.asked.Load() && d.runPosted() {
+			return
+		}
+		for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
+			for _, x := range effects {
+				d.effect(x)
+			}
+		}
+		d.arm()
+	}
+}
+
+func (d *epoll) now() int64 { return int64(time.Since(d.base)) }
+
+// wait blocks until something happens. The raw call keeps the processor (the
+// runtime's P) while it waits, which makes a wakeup cheap; the runtime asks
+// for it back by a signal, which ends the wait, and then an ordinary call is
+// made so that the processor is free while nothing happens.
+func (d *epoll) wait() int {
+	d.gauge.moderate(d)
+	if !d.opts.OrdinaryWait {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.fd), ptr(&d.events[0]), uintptr(len(d.events)), ^uintptr(0), 0, 0)
+		if errno == 0 {
+			return int(n)
+		}
+		runtime.Gosched()
+	}
+	for {
+		n, err := unix.EpollWait(d.fd, d.events[:], -1)
+		if err == nil {
+			return n
+		}
+		if err != unix.EINTR {
+			panic("epoll_wait: " + err.Error()) // the descriptor is ours alone: a bug
+		}
+	}
+}
+
+// arm sets the timer for the engine's next deadline, at least 1 ms ahead. A
+// timer that fires too early does no harm, so an earlier one stays.
+func (d *epoll) arm() {
+	next := d.engine.Next()
+	if next == math.MaxInt64 || d.timerAt != 0 && d.timerAt <= next {
+		return
+	}
+	wait := max(time.Duration(next)-time.Since(d.base), time.Millisecond)
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(wait))}
+	unix.TimerfdSettime(d.timer, 0, &spec, nil)
+	d.timerAt = next
+}
+
+func (d *epoll) handle(ev *unix.EpollEvent) {
+	fd := int(ev.Fd)
+	switch fd {
+	case d.wake:
+		return // posted functions run after the events
+	case d.timer:
+		var b [8]byte
+		unix.Read(d.timer, b[:])
+		d.timerAt = 0
+		return
+	}
+	s := d.socks[fd]
+	if s == nil || s.gen != ev.Pad {
+		return // closed in this round
+	}
+	switch {
+	case s.listen != nil:
+		d.accept(s)
+		return
+	case s.state == sockConnecting:
+		d.connected(s)
+		return
+	}
+	if ev.Events&unix.EPOLLOUT != 0 {
+		d.write(s)
+	}
+	if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 && s.state == sockOpen {
+		d.read(s, ev.Events)
+	}
+}
+
+func (d *epoll) read(s *sock, events uint32) {
+	if s.events&unix.EPOLLIN == 0 { // paused: only the end of the connection is news
+		d.fail(s, sockError(s.fd))
+		return
+	}
+	for range readsPerEvent {
+		buf := d.engine.Space(s.link)
+		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), ptr(&buf[0]), uintptr(len(buf)))
+		switch {
+		case errno == unix.EAGAIN || errno == unix.EINTR:
+			return
+		case errno != 0:
+			d.fail(s, errno)
+			return
+		case n == 0:
+			if s.link.Client() {
+				d.watch(s, s.events&^unix.EPOLLIN)
+				d.engine.Closed(s.link, nil)
+			} else {
+				d.fail(s, nil)
+			}
+			return
+		}
+		d.engine.Filled(s.link, int(n))
+		if int(n) < len(buf) || s.state != sockOpen {
+			return
+		}
+	}
+}
+
+// fail closes a socket that is of no use any more and tells the engine.
+func (d *epoll) fail(s *sock, err error) {
+	if s.state == sockClosed {
+		return
+	}
+	d.close(s)
+	if err == nil && s.link.Client() {
+		err = io.EOF
+	}
+	d.engine.Closed(s.link, err)
+}
+
+func (d *epoll) write(s *sock) {
+	for {
+		d.iov = s.link.Pending(d.iov[:0])
+		total := 0
+		var n uintptr
+		var errno unix.Errno
+		switch len(d.iov) {
+		case 0:
+			d.engine.Wrote(s.link, 0, false)
+			d.watch(s, s.events&^unix.EPOLLOUT)
+			return
+		case 1:
+			b := d.iov[0]
+			total = len(b)
+			n, _, errno = unix.RawSyscall(unix.SYS_WRITE, uintptr(s.fd), ptr(&b[0]), uintptr(total))
+		default:
+			for i, b := range d.iov {
+				d.vec[i].Base = &b[0]
+				d.vec[i].SetLen(len(b))
+				total += len(b)
+			}
+			n, _, errno = unix.RawSyscall(unix.SYS_WRITEV, uintptr(s.fd), ptr(&d.vec[0]), uintptr(len(d.iov)))
+		}
+		switch {
+		case errno == unix.EAGAIN:
+			n = 0
+		case errno == unix.EINTR:
+			continue
+		case errno != 0:
+			d.fail(s, errno)
+			return
+		}
+		full := int(n) < total
+		d.engine.Wrote(s.link, int(n), full)
+		if full {
+			d.watch(s, s.events|unix.EPOLLOUT)
+			return
+		}
+		if s.events&unix.EPOLLOUT == 0 && len(d.iov) < cap(d.vec) {
+			return
+		}
+	}
+}
+
+func (d *epoll) effect(x proxy.Effect) {
+	if x.Kind == proxy.Dial {
+		d.dial(x.Link)
+		return
+	}
+	s, _ := x.Link.Sock.(*sock)
+	if s == nil || s.state == sockClosed {
+		return
+	}
+	switch x.Kind {
+	case proxy.Write:
+		d.write(s)
+	case proxy.Close:
+		d.close(s)
+	case proxy.Abort:
+		if s.fd >= 0 {
+			unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		}
+		d.close(s)
+	case proxy.Pause:
+		d.watch(s, s.events&^unix.EPOLLIN)
+	case proxy.Resume:
+		d.watch(s, s.events|unix.EPOLLIN)
+	}
+}
+
+// add puts an open descriptor in the epoll set.
+func (d *epoll) add(s *sock, events uint32) error {
+	for len(d.socks) <= s.fd {
+		d.socks = append(d.socks, nil)
+	}
+	d.made++
+	s.gen = d.made
+	s.events = events
+	if err := unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd), Pad: s.gen}); err != nil {
+		return err
+	}
+	d.socks[s.fd] = s
+	return nil
+}
+
+// watch changes the events that s waits for.
+func (d *epoll) watch(s *sock, events uint32) {
+	if s.events == events || s.state == sockClosed {
+		return
+	}
+	s.events = events
+	unix.EpollCtl(d.fd, unix.EPOLL_CTL_MOD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd), Pad: s.gen})
+}
+
+func (d *epoll) close(s *sock) {
+	if s.fd >= 0 {
+		if s.fd < len(d.socks) && d.socks[s.fd] == s {
+			d.socks[s.fd] = nil
+		}
+		unix.Close(s.fd)
+	}
+	s.state = sockClosed
+	if s.link != nil && s.link.Sock == proxy.Sock(s) {
+		s.link.Sock = nil
+	}
+}
+
+// Peer is the other end's address.
+func (s *sock) Peer() string {
+	if s.fd < 0 || s.state == sockClosed {
+		return "-"
+	}
+	sa, err := unix.Getpeername(s.fd)
+	if err != nil {
+		return "-"
+	}
+	switch a := sa.(type) {
+	case *unix.SockaddrInet4:
+		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
+	case *unix.SockaddrInet6:
+		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
+	}
+	return "unix"
+}
+
+// serve adopts the descriptor of l for this engine. It runs on the loop.
+func (d *epoll) serve(l *socket, i int) {
+	ln := l.of(i)
+	d.post(func(*proxy.Engine) {
+		f, err := ln.(interface{ File() (*os.File, error) }).File()
+		if err != nil {
+			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
+			return
+		}
+		defer f.Close()
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
+		s := &sock{fd: fd, listen: l}
+		if err == nil {
+			err = d.add(s, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
+		}
+		if err != nil {
+			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
+		}
+	})
+}
+
+func (d *epoll) forget(l *socket) {
+	d.post(func(*proxy.Engine) {
+		for _, s := range d.socks {
+			if s != nil && s.listen == l {
+				d.close(s)
+			}
+		}
+	})
+}
+
+func (d *epoll) accept(s *sock) {
+	for range acceptsPerEvent {
+		fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err != nil {
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
+				d.refuseAccepts(s, err)
+			}
+			return
+		}
+		if s.listen.network != "unix" {
+			tune(fd)
+		}
+		c := &sock{fd: fd}
+		if err := d.add(c, unix.EPOLLIN); err != nil {
+			unix.Close(fd)
+			return
+		}
+		c.link = d.engine.Accepted(s.listen.network, s.listen.address, c)
+	}
+}
+
+// refuseAccepts handles a listener that cannot accept, most likely for want
+// of descriptors: the loop would spin on it, so it rests for a moment.
+func (d *epoll) refuseAccepts(s *sock, err error) {
+	d.engine.Shared.Log.Error("cannot accept: raise the limit of open files", "address", s.listen.address, "error", err)
+	l := s.listen
+	events := s.events
+	unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
+	time.AfterFunc(100*time.Millisecond, func() {
+		d.post(func(*proxy.Engine) {
+			if s.state != sockClosed && d.socks[s.fd] == s && s.listen == l {
+				unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd), Pad: s.gen})
+			}
+		})
+	})
+}
+
+// post runs f on the loop.
+func (d *epoll) post(f func(e *proxy.Engine)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return
+	}
+	d.posted = append(d.posted, f)
+	if !d.asked.Swap(true) {
+		unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	}
+}
+
+// runPosted runs what was posted. It reports whether the loop is to end.
+func (d *epoll) runPosted() bool {
+	var b [8]byte
+	unix.Read(d.wake, b[:])
+	d.mu.Lock()
+	d.asked.Store(false)
+	list := d.posted
+	d.posted = nil
+	d.mu.Unlock()
+	for _, f := range list {
+		f(d.engine)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ended
+}
+
+func (d *epoll) stop() {
+	d.post(func(*proxy.Engine) {
+		for _, s := range d.socks {
+			if s != nil {
+				d.close(s)
+			}
+		}
+		for _, fd := range []int{d.timer, d.wake, d.fd} {
+			unix.Close(fd)
+		}
+		d.mu.Lock()
+		d.ended = true
+		d.mu.Unlock()
+	})
+	<-d.done
+}

@@ -1,0 +1,82 @@
+package loop
+
+// Listening sockets.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"syscall"
+
+	"ringside/proxy"
+)
+
+// listen opens one listening address for n engines. With more than one, each
+// engine gets its own socket and the kernel spreads the clients over them.
+func listen(l proxy.Listener, n int) (*socket, error) {
+	s := &socket{network: l.Network, address: l.Address}
+	if l.Network == "unix" {
+		if err := removeStale(l.Address); err != nil {
+			return nil, err
+		}
+		n = 1 // the kernel does not spread unix sockets; the engines share one
+	}
+	lc := net.ListenConfig{}
+	lc.SetMultipathTCP(false) // costs CPU at each segment, and memcached clients do not speak it
+	if n > 1 {
+		lc.Control = func(_, _ string, c syscall.RawConn) (err error) {
+			if e := c.Control(func(fd uintptr) { err = reusePort(fd) }); e != nil {
+				return e
+			}
+			return err
+		}
+	}
+	address := l.Address
+	for range n {
+		ln, err := lc.Listen(context.Background(), l.Network, address)
+		if err != nil {
+			s.close()
+			return nil, fmt.Errorf("cannot listen on %s: %w", l.Address, err)
+		}
+		s.listeners = append(s.listeners, ln)
+		address = ln.Addr().String() // port 0: the same port for all
+	}
+	if l.Network == "unix" && l.Mode != 0 {
+		if err := os.Chmod(l.Address, fs.FileMode(l.Mode)); err != nil {
+			s.close()
+			return nil, fmt.Errorf("cannot set the mode of %s: %w", l.Address, err)
+		}
+	}
+	return s, nil
+}
+
+// removeStale removes the socket file that a killed process left behind. One
+// that still answers is somebody's, and an error.
+func removeStale(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("cannot listen on unix:%s: %w", path, err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("cannot listen on unix:%s: a file that is no socket is there; move it away", path)
+	}
+	if c, err := net.Dial("unix", path); err == nil {
+		c.Close()
+		return fmt.Errorf("cannot listen on unix:%s: another process listens there", path)
+	}
+	return os.Remove(path)
+}
+
+// of returns the socket for engine i.
+func (s *socket) of(i int) net.Listener { return s.listeners[i%len(s.listeners)] }
+
+func (s *socket) close() {
+	for _, l := range s.listeners {
+		l.Close()
+	}
+}

@@ -1,0 +1,221 @@
+// Package loop moves bytes between sockets and the engine.
+//
+// There are two drivers. On Linux, epoll loops: each loop is one goroutine
+// with its own engine, its own clients and its own server connections, and
+// shares nothing with the others on the way of a request. Elsewhere, and on
+// Linux by a setting, the portable driver: a reader and a writer goroutine for
+// each socket, and one engine behind a mutex. Both serve the same engine and
+// must pass the same tests.
+//
+// Why the epoll loop looks as it does is measured: blocking in epoll_wait by a
+// raw system call keeps the thread's processor and saves the scheduler's
+// hand-over at each wakeup; there is no timeout on that wait, a timerfd that
+// is armed only when something is due takes its place; and a request costs no
+// lock, no allocation and a share of one read, one write and one wait.
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"ringside/proxy"
+)
+
+// Options choose and tune a driver.
+type Options struct {
+	Driver       string // "epoll", "portable", or "auto": epoll where there is one
+	Loops        int    // engines side by side, epoll only; 0: 1
+	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
+	Tune         proxy.Tune
+	Moderation   Moderation
+}
+
+// Moderation makes a busy loop wait a moment before it looks for events, so
+// that more of them come at once and share system calls.
+type Moderation struct {
+	Above int           // requests to servers a second, for each loop, above which it acts; 0: never
+	Sleep time.Duration // how long it waits
+}
+
+// Driver runs the engines of a proxy.
+type Driver struct {
+	proxy *proxy.Proxy
+	opts  Options
+
+	mu     sync.Mutex
+	open   map[string]*socket // listening, by network and address
+	engine []engineDriver
+}
+
+// engineDriver drives one engine.
+type engineDriver interface {
+	// serve starts accepting from s. Called before run, or at any time after.
+	serve(s *socket, i int)
+	// forget stops accepting from s and closes this driver's side of it.
+	forget(s *socket)
+	// post runs f between two wakeups.
+	post(f func(e *proxy.Engine))
+	// stop ends the driver and closes all its sockets.
+	stop()
+}
+
+// socket is one listening address.
+type socket struct {
+	network, address string
+	listeners        []net.Listener // one for each engine that has its own
+	gone             bool
+}
+
+// New starts the engines of p. Nothing is accepted before Listen.
+func New(p *proxy.Proxy, o Options) (*Driver, error) {
+	if o.Loops < 1 {
+		o.Loops = 1
+	}
+	d := &Driver{proxy: p, opts: o, open: map[string]*socket{}}
+	start := newEpoll
+	switch o.Driver {
+	case "epoll":
+		if start == nil {
+			return nil, fmt.Errorf("engine.driver: epoll is not available on %s; use portable or auto", runtime.GOOS)
+		}
+	case "auto", "":
+		if start == nil {
+			start = newPortable
+		}
+	case "portable":
+		start = newPortable
+	default:
+		return nil, fmt.Errorf("engine.driver: %q is not auto, epoll or portable", o.Driver)
+	}
+	if o.Driver == "portable" || newEpoll == nil {
+		d.opts.Loops = 1 // one engine behind one mutex: more would only wait for it
+	}
+	for range d.opts.Loops {
+		e := p.NewEngine(o.Tune)
+		run, err := start(e, d.opts)
+		if err != nil {
+			d.close()
+			return nil, err
+		}
+		e.Post = run.post
+		d.engine = append(d.engine, run)
+	}
+	return d, nil
+}
+
+// newEpoll is set where there is epoll.
+var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
+
+// Listen opens the listeners of t that are not open yet. Nothing changes
+// until the returned commit is called, which starts accepting on the new ones
+// and closes those that t does not have. On an error the new ones are closed
+// again.
+func (d *Driver) Listen(t *proxy.Table) (commit func(), err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var fresh []*socket
+	want := map[string]bool{}
+	for _, l := range t.Listeners {
+		key := l.Network + " " + l.Address
+		want[key] = true
+		if d.open[key] != nil {
+			continue
+		}
+		s, err := listen(l, len(d.engine))
+		if err != nil {
+			for _, s := range fresh {
+				s.close()
+			}
+			return nil, err
+		}
+		fresh = append(fresh, s)
+	}
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for key, s := range d.open {
+			if !want[key] {
+				d.forget(s)
+				delete(d.open, key)
+			}
+		}
+		for _, s := range fresh {
+			d.open[s.network+" "+s.address] = s
+			for i, e := range d.engine {
+				e.serve(s, i)
+			}
+		}
+	}, nil
+}
+
+// Addrs returns the addresses that are being listened on, sorted.
+func (d *Driver) Addrs() []net.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var a []net.Addr
+	for _, s := range d.open {
+		a = append(a, s.listeners[0].Addr())
+	}
+	slices.SortFunc(a, func(a, b net.Addr) int { return slices.Compare([]byte(a.String()), []byte(b.String())) })
+	return a
+}
+
+// Shutdown stops accepting, lets clients have the answers to what they have
+// asked, and closes everything: when all is answered, or when ctx ends, which
+// is an error.
+func (d *Driver) Shutdown(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, s := range d.open {
+		d.forget(s)
+		delete(d.open, key)
+	}
+	defer d.close()
+	for _, e := range d.engine {
+		e.post(func(e *proxy.Engine) { e.Drain() })
+	}
+	for {
+		busy := make(chan bool, len(d.engine))
+		for _, e := range d.engine {
+			e.post(func(e *proxy.Engine) { busy <- !e.Idle() })
+		}
+		wait := false
+		for range d.engine {
+			select {
+			case b := <-busy:
+				wait = wait || b
+			case <-ctx.Done():
+				return errUnfinished
+			}
+		}
+		if !wait {
+			return nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return errUnfinished
+		}
+	}
+}
+
+var errUnfinished = errors.New("not all requests were answered in time")
+
+func (d *Driver) forget(s *socket) {
+	for _, e := range d.engine {
+		e.forget(s)
+	}
+	s.close()
+}
+
+func (d *Driver) close() {
+	for _, e := range d.engine {
+		e.stop()
+	}
+}

@@ -1,0 +1,169 @@
+package loop
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+	"ringside/ring"
+)
+
+// byLength gives a key to the server of its length.
+type byLength int
+
+func (n byLength) Len() int { return int(n) }
+
+func (n byLength) At(key []byte, _ uint64, try int) int {
+	if try > 0 {
+		return -1
+	}
+	return len(key) % int(n)
+}
+
+// memcached starts a real one on a port of the kernel's choice.
+func memcached(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		addr := l.Addr().(*net.TCPAddr)
+		l.Close()
+		cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", fmt.Sprint(addr.Port), "-U", "0", "-u", "nobody", "-I", "8m", "-m", "128")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		for range 100 {
+			if c, err := net.Dial("tcp", addr.String()); err == nil {
+				c.Close()
+				return addr.String()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	t.Fatal("memcached does not start")
+	return ""
+}
+
+func table(servers ...string) *proxy.Table {
+	p := &proxy.Pool{
+		Name: "main", Connections: 1, QueueLimit: 10000,
+		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byLength(len(servers))},
+		Timeouts:     proxy.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		RetryBackoff: proxy.Backoff{First: 20 * time.Millisecond, Max: time.Second},
+	}
+	for _, s := range servers {
+		p.Servers = append(p.Servers, proxy.Target{Name: s, Network: "tcp", Address: s, Weight: 1})
+	}
+	return &proxy.Table{
+		Pools:     []*proxy.Pool{p},
+		Listeners: []proxy.Listener{{Network: "tcp", Address: "127.0.0.1:0", Routes: []proxy.Route{{Pool: p}}}},
+		Limits: proxy.Limits{Clients: 1000, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+			Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20},
+	}
+}
+
+// each runs f against every driver.
+func each(t *testing.T, f func(t *testing.T, o Options)) {
+	drivers := []string{"portable"}
+	if runtime.GOOS == "linux" {
+		drivers = append(drivers, "epoll")
+	}
+	for _, d := range drivers {
+		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: proxy.DefaultTune}) })
+	}
+}
+
+func start(t *testing.T, o Options, tab *proxy.Table) (addr string) {
+	t.Helper()
+	p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	d, err := New(p, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, err := d.Listen(tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if err := d.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return d.Addrs()[0].String()
+}
+
+func TestServes(t *testing.T) {
+	servers := []string{memcached(t), memcached(t), memcached(t)}
+	each(t, func(t *testing.T, o Options) {
+		c, err := net.Dial("tcp", start(t, o, table(servers...)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(10 * time.Second))
+		r := bufio.NewReader(c)
+		say := func(format string, args ...any) { fmt.Fprintf(c, format, args...) }
+		want := func(line string) {
+			t.Helper()
+			got, err := r.ReadString('\n')
+			if err != nil || strings.TrimRight(got, "\r\n") != line {
+				t.Fatalf("got %.200q (%v), want %.200q", got, err, line)
+			}
+		}
+		say("set a 1 0 1\r\nA\r\nset bb 2 0 2\r\nBB\r\nset ccc 3 0 3 noreply\r\nCCC\r\nget a\r\n")
+		want("STORED")
+		want("STORED")
+		want("VALUE a 1 1")
+		want("A")
+		want("END")
+		say("get a bb ccc dddd\r\n")
+		seen := map[string]bool{}
+		for {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			if line == "END\r\n" {
+				break
+			}
+			seen[line] = true
+		}
+		if len(seen) != 6 {
+			t.Errorf("multi-get: got %v", seen)
+		}
+		for _, size := range []int{0, 1, 1000, 64 << 10, 100_000, 1 << 20, 5 << 20} {
+			value := strings.Repeat("x", size)
+			say("set big 0 0 %d\r\n%s\r\n", size, value)
+			want("STORED")
+			say("get big\r\n")
+			want(fmt.Sprintf("VALUE big 0 %d", size))
+			want(value)
+			want("END")
+		}
+		say("mg a v k Oq\r\nms bb 2 T0 q\r\nhi\r\nmg nope v q\r\nmn\r\n")
+		want("VA 1 ka Oq")
+		want("A")
+		want("MN")
+		say("version\r\nflush_all\r\nget bb\r\nquit\r\n")
+		want("VERSION 1.6.18")
+		want("OK")
+		want("END")
+		if b, err := r.ReadByte(); err == nil {
+			t.Errorf("after quit: got %q", b)
+		}
+	})
+}

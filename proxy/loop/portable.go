@@ -1,0 +1,291 @@
+package loop
+
+// The portable driver: goroutines for each socket, one engine behind a mutex.
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"ringside/proxy"
+)
+
+// portable drives one engine with blocking sockets. Every engine call is made
+// under mu; reading and writing are not, with buffers that only their
+// goroutine knows.
+type portable struct {
+	mu      sync.Mutex
+	engine  *proxy.Engine
+	base    time.Time
+	timer   *time.Timer
+	timerAt int64
+	stopped bool
+	socks   map[*stream]struct{}
+	running sync.WaitGroup
+}
+
+// stream is one open socket, or one that is being dialled.
+type stream struct {
+	conn   net.Conn // nil while dialling
+	link   *proxy.Link
+	out    chan []byte   // to the writer; one buffer at a time
+	resume chan struct{} // wakes a reader that was paused
+	cancel chan struct{} // closed with the stream
+	paused bool
+	closed bool
+}
+
+// Peer is the other end's address.
+func (s *stream) Peer() string {
+	if s.conn == nil {
+		return "-"
+	}
+	if a := s.conn.RemoteAddr(); a.String() != "" && a.String() != "@" {
+		return a.String()
+	}
+	return "unix"
+}
+
+func newPortable(e *proxy.Engine, _ Options) (engineDriver, error) {
+	d := &portable{engine: e, base: time.Now(), socks: map[*stream]struct{}{}}
+	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
+	return d, nil
+}
+
+// with makes calls to the engine and carries out what it wants done.
+func (d *portable) with(f func(e *proxy.Engine)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped {
+		return
+	}
+	d.engine.Begin(int64(time.Since(d.base)))
+	f(d.engine)
+	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
+		for _, x := range effects {
+			d.effect(x)
+		}
+	}
+	if next := d.engine.Next(); next != d.timerAt {
+		d.timerAt = next
+		d.timer.Reset(max(time.Duration(next)-time.Since(d.base), time.Millisecond))
+	}
+}
+
+func (d *portable) post(f func(e *proxy.Engine)) { go d.with(f) }
+
+func (d *portable) effect(x proxy.Effect) {
+	l := x.Link
+	s, _ := l.Sock.(*stream)
+	if x.Kind == proxy.Dial {
+		d.dial(l)
+		return
+	}
+	if s == nil || s.closed {
+		return
+	}
+	switch x.Kind {
+	case proxy.Write:
+		d.write(s)
+	case proxy.Close, proxy.Abort:
+		if t, ok := s.conn.(*net.TCPConn); ok && x.Kind == proxy.Abort {
+			t.SetLinger(0)
+		}
+		d.drop(s)
+	case proxy.Pause:
+		s.paused = true
+	case proxy.Resume:
+		s.paused = false
+		select {
+		case s.resume <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// write hands what is pending to the writer. Until it reports back, the
+// engine takes the socket for full.
+func (d *portable) write(s *stream) {
+	var buf []byte
+	for _, b := range s.link.Pending(nil) {
+		buf = append(buf, b...)
+	}
+	if len(buf) == 0 {
+		return
+	}
+	d.engine.Wrote(s.link, len(buf), true)
+	s.out <- buf // never blocks: the writer has reported back, or was just made
+}
+
+// drop closes s and forgets it.
+func (d *portable) drop(s *stream) {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	close(s.cancel)
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.link != nil && s.link.Sock == proxy.Sock(s) {
+		s.link.Sock = nil
+	}
+	delete(d.socks, s)
+}
+
+func (d *portable) serve(l *socket, i int) {
+	d.running.Add(1)
+	go d.accept(l, l.of(i))
+}
+
+func (d *portable) forget(*socket) {} // closing the listener ends accept
+
+func (d *portable) accept(l *socket, ln net.Listener) {
+	defer d.running.Done()
+	for {
+		c, err := ln.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // out of descriptors, or the client is gone already
+			time.Sleep(10 * time.Millisecond)
+			continue
+		}
+		s := &stream{conn: c}
+		d.with(func(e *proxy.Engine) {
+			s.link = e.Accepted(l.network, l.address, s)
+			d.start(s)
+		})
+	}
+}
+
+// dial connects in a goroutine of its own; host names are looked up each time.
+func (d *portable) dial(l *proxy.Link) {
+	s := &stream{link: l}
+	l.Sock = s
+	s.cancel = make(chan struct{})
+	d.socks[s] = struct{}{}
+	network, address := l.Dialled()
+	d.running.Add(1)
+	go func() {
+		defer d.running.Done()
+		dialer := net.Dialer{Cancel: s.cancel}
+		dialer.SetMultipathTCP(false)
+		c, err := dialer.Dial(network, address)
+		d.with(func(e *proxy.Engine) {
+			switch {
+			case s.closed:
+			case err != nil:
+				d.drop(s)
+				e.Closed(l, err)
+				return
+			default:
+				s.conn = c
+				d.start(s)
+				e.Up(l)
+				return
+			}
+			if c != nil {
+				c.Close()
+			}
+		})
+	}()
+}
+
+// start begins reading and writing.
+func (d *portable) start(s *stream) {
+	if s.cancel == nil {
+		s.cancel = make(chan struct{})
+	}
+	s.out = make(chan []byte, 1)
+	s.resume = make(chan struct{}, 1)
+	d.socks[s] = struct{}{}
+	d.running.Add(2)
+	go d.reader(s)
+	go d.writer(s)
+}
+
+func (d *portable) reader(s *stream) {
+	defer d.running.Done()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := s.conn.Read(buf)
+		d.with(func(e *proxy.Engine) {
+			if s.closed {
+				return
+			}
+			if n > 0 {
+				e.Bytes(s.link, buf[:n])
+			}
+			if err != nil {
+				d.ended(s, err)
+			}
+		})
+		d.mu.Lock()
+		pause, closed := s.paused, s.closed
+		d.mu.Unlock()
+		if err != nil || closed {
+			return
+		}
+		for pause {
+			select {
+			case <-s.resume:
+			case <-s.cancel:
+				return
+			}
+			d.mu.Lock()
+			pause = s.paused
+			d.mu.Unlock()
+		}
+	}
+}
+
+// ended reports the end of a socket's input. A client that has sent all it
+// wants may still wait for answers.
+func (d *portable) ended(s *stream, err error) {
+	if err == io.EOF {
+		err = nil
+		if s.link.Client() {
+			d.engine.Closed(s.link, nil)
+			return
+		}
+	}
+	d.drop(s)
+	d.engine.Closed(s.link, err)
+}
+
+func (d *portable) writer(s *stream) {
+	defer d.running.Done()
+	for {
+		select {
+		case buf := <-s.out:
+			_, err := s.conn.Write(buf)
+			d.with(func(e *proxy.Engine) {
+				switch {
+				case s.closed:
+				case err != nil:
+					d.drop(s)
+					e.Closed(s.link, err)
+				default:
+					e.Wrote(s.link, 0, false)
+					d.write(s)
+				}
+			})
+		case <-s.cancel:
+			return
+		}
+	}
+}
+
+func (d *portable) stop() {
+	d.mu.Lock()
+	d.stopped = true
+	d.timer.Stop()
+	for s := range d.socks {
+		d.drop(s)
+	}
+	d.mu.Unlock()
+	d.running.Wait()
+}

@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Proxy is what all engines of a process share: the table, and the few
+// numbers that limits count over all loops.
+type Proxy struct {
+	Log     *slog.Logger
+	Started time.Time
+	Version string // Ringside's own, for stats
+
+	table   atomic.Pointer[Table]
+	memory  atomic.Int64 // bytes of chunks held by all engines
+	clients atomic.Int64
+
+	mu      sync.Mutex
+	engines []*Engine
+}
+
+// NewProxy makes a proxy that serves t.
+func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
+	p := &Proxy{Log: log, Started: time.Now(), Version: version}
+	p.table.Store(t)
+	return p
+}
+
+// Table is the generation that new requests get.
+func (p *Proxy) Table() *Table { return p.table.Load() }
+
+// Swap makes t the generation that new requests get. Each engine takes it up
+// at its next wakeup; requests in flight finish on the one they began with.
+func (p *Proxy) Swap(t *Table) { p.table.Store(t) }
+
+// Engines returns the engines made so far.
+func (p *Proxy) Engines() []*Engine {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*Engine(nil), p.engines...)
+}
+
+// Collect asks every engine for what it has counted and calls done with the
+// sum, on one of the engines' goroutines or on the caller's. Nothing waits
+// for it.
+func (p *Proxy) Collect(done func(*Snapshot)) {
+	engines := p.Engines()
+	var mu sync.Mutex
+	sum, missing := &Snapshot{}, len(engines)
+	for _, e := range engines {
+		e.Post(func(e *Engine) {
+			mu.Lock()
+			defer mu.Unlock()
+			e.Snapshot(sum)
+			if missing--; missing == 0 {
+				done(sum)
+			}
+		})
+	}
+}
+
+// Snapshot is Collect for those who can wait. It fails when an engine does
+// not answer within a second.
+func (p *Proxy) Snapshot() (*Snapshot, error) {
+	got := make(chan *Snapshot, 1)
+	p.Collect(func(s *Snapshot) { got <- s })
+	select {
+	case s := <-got:
+		return s, nil
+	case <-time.After(time.Second):
+		return nil, errors.New("a loop did not report within 1s")
+	}
+}

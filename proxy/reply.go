@@ -1,0 +1,206 @@
+package proxy
+
+// Answers of servers: paired with requests by order, and sent on their way.
+
+import (
+	"ringside/proxy/wire"
+)
+
+// wholeValue is the largest value that is forwarded only when all of it is
+// here. A larger one is forwarded as it comes; if its server dies under it,
+// the client is closed.
+const wholeValue = 64 << 10
+
+// parse pairs the answers in the engine's current input.
+func (c *Conn) parse() {
+	e := c.srv.e
+	for e.cur.len() > 0 && c.state == connUp {
+		buf := e.cur.bytes()
+		if c.streamLeft > 0 {
+			c.stream(buf)
+			continue
+		}
+		a := c.head
+		if a == nil || a.start >= c.taken {
+			c.doubt("answered a question nobody asked", buf)
+			return
+		}
+		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
+		switch {
+		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || e.rep.Body.Len() > wholeValue):
+			c.startStream(a, buf)
+		case err == wire.ErrShort:
+			c.need = e.rep.Size
+			return
+		case err != nil || a.start+uint64(a.size) > c.taken && e.rep.Kind < wire.Error:
+			c.doubt("sent what is no answer to "+a.op.String(), buf)
+			return
+		default:
+			c.answered, c.greeted = true, true
+			if c.srv.down || c.srv.timeouts > 0 {
+				c.srv.alive()
+			}
+			if !c.reply(a, buf[:n]) {
+				e.cur.r += n // else the bytes were handed over
+			}
+		}
+	}
+	if c.answered && c.holding > 0 {
+		e.mark(&c.Link)
+	}
+}
+
+// doubt ends a connection on which nobody can tell any more which answer
+// belongs to which request. Going on would hand one client another's value.
+func (c *Conn) doubt(what string, buf []byte) {
+	e := c.srv.e
+	e.count.Doubts++
+	e.Shared.Log.Error("aborted a server connection: it "+what, "server", c.srv.target.Name, "address", c.srv.target.Address, "bytes", string(buf[:min(len(buf), 64)]))
+	e.cur.r = e.cur.w
+	c.abort(what, Lost)
+}
+
+// reply settles what one reply line or value, the bytes b, says about a. It
+// reports whether it has handed the bytes over, which are then gone from the
+// input.
+func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
+	e, x, r := c.srv.e, a.x, &c.srv.e.rep
+	last := r.Last
+	if x == nil {
+		if a.probe && r.Kind == wire.VersionIs {
+			c.srv.version, _ = wire.ParseVersion(r.Line.Of(b))
+		}
+		c.finished(a, last)
+		return false
+	}
+	switch {
+	case x.gather != nil:
+		rare := a.rarely()
+		rare.answer = append(rare.answer, b...)
+		if last {
+			x.gather.add(c.srv, rare.answer, "")
+		}
+	case a.rare != nil && a.rare.instead != nil:
+		x.emit(e, a, a.rare.instead)
+		x.outcome = ClientFault
+	case a.dialect == wire.Text && a.op <= wire.Gats:
+		taken = c.textRead(x, a, b)
+	case r.Kind == wire.ServerError && a.op == wire.Get:
+		x.fail("server "+c.srv.label()+": "+string(r.Line.Of(b)), ServerFault)
+	default:
+		x.outcome = outcomeOf(r.Kind)
+		if !wire.Hidden(a.op, a.dialect, a.flags, r.Kind) {
+			taken = c.forward(x, a, b)
+		}
+	}
+	c.finished(a, last)
+	return taken
+}
+
+// textRead settles one VALUE, END or error line of a part of a text read.
+func (c *Conn) textRead(x *Exchange, a *Attempt, b []byte) (taken bool) {
+	switch r := &c.srv.e.rep; r.Kind {
+	case wire.Value:
+		x.hits++
+		return c.forward(x, a, b)
+	case wire.End:
+	case wire.ServerError:
+		x.fail("server "+c.srv.label()+": "+string(r.Line.Of(b)), ServerFault)
+	default: // one line ends the answer, however many parts have one
+		x.errLine = append(x.errLine[:0], b...)
+		x.outcome = ClientFault
+	}
+	return false
+}
+
+// forward sends b to the client, with the key as the client knows it.
+func (c *Conn) forward(x *Exchange, a *Attempt, b []byte) (taken bool) {
+	e := c.srv.e
+	q := x.dest(e, a)
+	switch {
+	case q == nil:
+		return false
+	case a.rare != nil && a.rare.strip != "":
+		e.line = unstrip(e.line[:0], a, b, &e.rep)
+		q.append(&e.pool, e.line)
+		return false
+	case len(b) >= bigSpan:
+		q.push(&e.pool, e.take(len(b)))
+		return true
+	default:
+		q.append(&e.pool, b)
+		return false
+	}
+}
+
+// finished takes a off the list when last says that its answer is complete.
+func (c *Conn) finished(a *Attempt, last bool) {
+	if !last {
+		return
+	}
+	e := c.srv.e
+	c.pop()
+	c.srv.count.observe(e.now - a.sentAt)
+	if x := a.x; x != nil {
+		x.done(e)
+	}
+	e.freeAttempt(a)
+}
+
+// startStream forwards the beginning of a value too large to wait for.
+func (c *Conn) startStream(a *Attempt, buf []byte) {
+	e, r := c.srv.e, &c.srv.e.rep
+	c.answered, c.greeted = true, true
+	c.streamLeft, c.streamLast = r.Size-len(buf), r.Last
+	if x := a.x; x != nil {
+		x.begin(a)
+		x.hits++
+		x.outcome = Hit
+		if c.forward(x, a, buf) {
+			return
+		}
+	}
+	e.cur.r = e.cur.w
+}
+
+// stream forwards more of the value at the head of the list.
+func (c *Conn) stream(buf []byte) {
+	e, a := c.srv.e, c.head
+	n := min(c.streamLeft, len(buf))
+	c.streamLeft -= n
+	var q *queue
+	if a.x != nil {
+		q = a.x.dest(e, a)
+	}
+	if q != nil && n >= bigSpan {
+		q.push(&e.pool, e.take(n))
+	} else {
+		if q != nil {
+			q.append(&e.pool, buf[:n])
+		}
+		e.cur.r += n
+	}
+	if c.streamLeft == 0 {
+		if a.x != nil {
+			a.x.end(e, a)
+		}
+		c.finished(a, c.streamLast)
+	}
+}
+
+// unstrip appends the reply b to dst with the prefix that the route took off
+// the key put back.
+func unstrip(dst []byte, a *Attempt, b []byte, r *wire.Reply) []byte {
+	rare := a.rare
+	switch {
+	case r.Key.Len() > 0 && a.dialect == wire.Text:
+		dst = append(dst, b[:r.Key.Start]...)
+		dst = append(dst, rare.strip...)
+		return append(dst, b[r.Key.Start:]...)
+	case r.Key.Len() > 0: // the k flag of a meta answer, or the key of ME
+		dst = append(dst, b[:r.Key.Start]...)
+		dst = append(dst, rare.keyText...)
+		return append(dst, b[r.Key.End:]...)
+	}
+	return append(dst, b...)
+}

@@ -1,0 +1,485 @@
+package proxy
+
+// One memcached server as one engine sees it, and the connections to it.
+
+import (
+	"errors"
+	"fmt"
+
+	"ringside/proxy/wire"
+)
+
+// Server is one memcached server by address. Pools that name the same address
+// share it.
+type Server struct {
+	e       *Engine
+	target  Target
+	pool    *Pool // the settings in force: those of the pool that named it last
+	conns   []*Conn
+	turn    int
+	retired bool // no table names it any more: close when nothing is in flight
+
+	// Down: requests fail at once, and Ringside alone asks, at redialAt, until
+	// the server answers.
+	down     bool
+	why      string // the error line for its requests while it is down
+	slow     string // the error line for a request it did not answer in time
+	crowded  string // the error line for a request over its queue's bound
+	redialAt int64
+	wait     int64 // between the last two redials
+	timeouts int   // requests in a row that were not answered in time
+
+	asking *Exchange // the read of many keys that is being split, and the
+	asked  *Conn     // connection its part for this server is on
+
+	version wire.Release // the last it told; zero: none yet
+	count   ServerCounters
+}
+
+// Conn is one connection to a server: requests go out in order, answers come
+// back in the same order, and that is all that pairs them.
+type Conn struct {
+	Link
+	srv   *Server
+	state connState
+
+	head, tail *Attempt // sent, being sent and queued, in order
+	length     int
+
+	given, taken uint64 // bytes given to this connection so far; bytes the socket took
+	holding      int    // the last requests of the list, not sent yet
+	answered     bool   // an answer came since the last flush
+	streamLeft   int    // bytes of the head's value still to come
+	streamLast   bool   // and that is the end of its answer
+	deadline     int64  // nothing here is due before
+	dialBy       int64  // when to give up dialing
+	greeted      bool   // the server has answered on this connection
+}
+
+type connState uint8
+
+const (
+	connIdle connState = iota // no socket
+	connDialing
+	connUp
+)
+
+// downAfter is how many requests in a row without an answer make a server down.
+const downAfter = 3
+
+// settle takes up the settings of p.
+func (srv *Server) settle(p *Pool, t Target) {
+	srv.pool, srv.target.Name, srv.target.Weight, srv.retired = p, t.Name, t.Weight, false
+	srv.slow = fmt.Sprintf("server %s did not answer within %v", srv.label(), p.Timeouts.Request)
+	srv.crowded = fmt.Sprintf("server %s has %d requests waiting", srv.label(), p.QueueLimit)
+	for len(srv.conns) < max(1, p.Connections) {
+		c := &Conn{srv: srv, deadline: never}
+		c.conn = c
+		srv.conns = append(srv.conns, c)
+	}
+	if p.Preconnect {
+		for _, c := range srv.conns {
+			srv.e.mark(&c.Link)
+		}
+	}
+}
+
+// label names a server for people: its name, and its address if that differs.
+func (srv *Server) label() string {
+	if srv.target.Name == srv.target.Address {
+		return srv.target.Address
+	}
+	return srv.target.Name + " (" + srv.target.Address + ")"
+}
+
+// pick returns the connection for the next request, or why there is none.
+func (srv *Server) pick() (c *Conn, trouble string, o Outcome) {
+	if srv.down {
+		srv.count.Refused++
+		return nil, srv.why, Unavailable
+	}
+	n := len(srv.conns)
+	if n > srv.pool.Connections && srv.pool.Connections > 0 {
+		n = srv.pool.Connections
+	}
+	c = srv.conns[0]
+	if n > 1 {
+		srv.turn = (srv.turn + 1) % n
+		c = srv.conns[srv.turn]
+	}
+	if c.length >= srv.pool.QueueLimit {
+		srv.count.Crowded++
+		return nil, srv.crowded, Crowded
+	}
+	return c, "", 0
+}
+
+// begin puts a at the end of c's order. Its bytes follow, and then given.
+func (c *Conn) begin(a *Attempt) {
+	e := c.srv.e
+	t := &c.srv.pool.Timeouts
+	a.sentAt = e.now
+	a.start = c.given
+	a.deadline = e.now + int64(t.Deadline)
+	if c.state == connUp {
+		a.deadline = e.now + int64(min(t.Request, t.Deadline))
+	}
+	c.watch(a.deadline)
+	if c.tail == nil {
+		c.head = a
+	} else {
+		c.tail.next = a
+	}
+	c.tail = a
+	c.length++
+	c.holding++
+	c.srv.count.Requests++
+	e.asked++
+}
+
+// give ends what begin began: all bytes of a are in c.out.
+func (c *Conn) give(a *Attempt, n int) {
+	a.size += n
+	c.given += uint64(n)
+	c.srv.e.mark(&c.Link)
+}
+
+func (c *Conn) watch(t int64) {
+	if t < c.deadline {
+		c.deadline = t
+		c.srv.e.due(t)
+	}
+}
+
+// flush decides in End whether c's bytes go now.
+func (c *Conn) flush() {
+	e := c.srv.e
+	switch c.state {
+	case connIdle:
+		if c.length > 0 || c.srv.wanted() {
+			c.dial()
+		}
+		return
+	case connDialing:
+		return
+	}
+	if c.srv.retired && c.length == 0 {
+		c.hangUp(Close)
+		return
+	}
+	if c.out.size == 0 || c.full {
+		return
+	}
+	if t := e.Tune; t.HoldDue > 0 && c.due() >= t.HoldDue && c.holding < t.HoldMax && !c.answered {
+		return
+	}
+	c.answered = false
+	c.holding = 0
+	e.effect(Write, &c.Link)
+}
+
+// due is the number of requests that were sent and not answered.
+func (c *Conn) due() int { return c.length - c.holding }
+
+// wanted says whether a connection is opened ahead of requests.
+func (srv *Server) wanted() bool { return srv.pool.Preconnect && !srv.down && !srv.retired }
+
+func (c *Conn) dial() {
+	e := c.srv.e
+	c.state, c.closed, c.full, c.greeted = connDialing, false, false, false
+	c.dialBy = e.now + int64(c.srv.pool.Timeouts.Connect)
+	c.watch(c.dialBy)
+	c.srv.count.Dials++
+	e.effect(Dial, &c.Link)
+}
+
+// up sends what has waited, behind the question for the server's version: the
+// answer to that says that somebody is alive there.
+func (c *Conn) up() {
+	e := c.srv.e
+	c.state = connUp
+	until := e.now + int64(c.srv.pool.Timeouts.Request)
+	c.greet(until)
+	for a := c.head; a != nil; a = a.next {
+		a.deadline = min(a.deadline, until)
+	}
+	c.watch(until)
+	e.mark(&c.Link)
+}
+
+// greet puts Ringside's own question before all that waits.
+func (c *Conn) greet(until int64) {
+	e := c.srv.e
+	a := e.newAttempt(nil)
+	a.op, a.probe, a.size = wire.Version, true, len(askVersion)
+	a.sentAt, a.deadline = e.now, until
+	var q queue
+	q.append(&e.pool, askVersion)
+	c.out.moveTo(&e.pool, &q)
+	c.out = q
+	a.next = c.head
+	c.head = a
+	if c.tail == nil {
+		c.tail = a
+	}
+	c.length++
+	c.holding++
+	c.given, c.taken = 0, 0
+	for b := c.head; b != nil; b = b.next {
+		b.start = c.given
+		c.given += uint64(b.size)
+	}
+}
+
+var askVersion = []byte("version\r\n")
+
+// lost is the end of a connection, or of the attempt to get one. A server
+// that closes while it owes nothing is no event: it is asked again when there
+// is something to ask.
+func (c *Conn) lost(err error) {
+	srv := c.srv
+	was, owed, greeted := c.state, c.length, c.greeted
+	if was == connIdle {
+		return
+	}
+	why := "connection closed by the server"
+	if err != nil {
+		why = reason(err)
+	}
+	c.clear()
+	if was == connUp && greeted {
+		if owed == 0 {
+			srv.count.ClosedIdle++
+			if srv.wanted() {
+				srv.e.mark(&c.Link)
+			}
+			return
+		}
+		srv.count.Lost++
+		srv.e.Shared.Log.Warn("server connection lost with requests in flight", "server", srv.target.Name, "address", srv.target.Address, "requests", owed, "why", why)
+		c.failAll("server "+srv.label()+": "+why, Lost)
+		return
+	}
+	srv.fail(why)
+	c.failAll(srv.why, Unavailable)
+}
+
+// abort throws the connection away: what the kernel still holds of our
+// requests must not reach the server later, and no answer on it can be
+// trusted any more.
+func (c *Conn) abort(why string, o Outcome) {
+	if c.state == connIdle {
+		return
+	}
+	c.srv.e.effect(Abort, &c.Link)
+	c.clear()
+	c.failAll("server "+c.srv.label()+": "+why, o)
+}
+
+// hangUp closes a connection on which nothing is in flight.
+func (c *Conn) hangUp(k EffectKind) {
+	c.srv.e.effect(k, &c.Link)
+	c.clear()
+}
+
+// clear forgets the socket and the bytes; the requests stay in the list.
+func (c *Conn) clear() {
+	e := c.srv.e
+	c.state, c.closed, c.full, c.answered = connIdle, true, false, false
+	c.streamLeft, c.need = 0, 0
+	c.out.drop(&e.pool)
+	if c.in != nil && c.in != e.cur {
+		e.pool.put(c.in)
+		c.in = nil
+	}
+	c.given, c.taken = 0, 0
+	c.deadline = never
+}
+
+// failAll fails every request on c.
+func (c *Conn) failAll(why string, o Outcome) {
+	for c.head != nil {
+		a := c.pop()
+		c.failOne(a, why, o)
+		c.srv.e.freeAttempt(a)
+	}
+	c.holding = 0
+}
+
+// failOne settles a without an answer.
+func (c *Conn) failOne(a *Attempt, why string, o Outcome) {
+	x := a.x
+	if x == nil {
+		return
+	}
+	a.x = nil
+	c.srv.count.Failed++
+	if a.streaming && x.s != nil {
+		x.s.cut(c.srv, why)
+	}
+	if x.s != nil && x.gather != nil {
+		x.gather.add(c.srv, nil, why)
+	} else {
+		x.fail(why, o)
+	}
+	x.done(c.srv.e)
+}
+
+// pop takes the head off the list. The caller frees it.
+func (c *Conn) pop() *Attempt {
+	a := c.head
+	c.head = a.next
+	if c.head == nil {
+		c.tail = nil
+	}
+	a.next = nil
+	c.length--
+	return a
+}
+
+// fail says that the server is down: its requests fail at once, and it alone
+// is asked, later and later, until it answers.
+func (srv *Server) fail(why string) {
+	e := srv.e
+	b := srv.pool.RetryBackoff
+	if !srv.down {
+		srv.count.WentDown++
+		srv.wait = int64(b.First)
+		e.Shared.Log.Warn("server down", "server", srv.target.Name, "address", srv.target.Address, "why", why)
+	} else {
+		srv.wait = min(srv.wait*2, int64(b.Max))
+	}
+	srv.down = true
+	srv.why = fmt.Sprintf("server %s is down: %s", srv.label(), why)
+	srv.redialAt = e.now + srv.wait
+	e.due(srv.redialAt)
+	for _, c := range srv.conns {
+		c.abort("is down: "+why, Unavailable)
+	}
+}
+
+// alive ends an outage.
+func (srv *Server) alive() {
+	srv.timeouts = 0
+	if srv.down {
+		srv.down, srv.why = false, ""
+		srv.e.Shared.Log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
+	}
+}
+
+// expire fails the requests that have waited too long, gives up dials, and
+// dials a server that is down when its time has come.
+func (srv *Server) expire() {
+	e := srv.e
+	for _, c := range srv.conns {
+		if c.deadline <= e.now {
+			c.expire()
+		}
+		e.due(c.deadline)
+	}
+	if c := srv.conns[0]; srv.down && !srv.retired && c.state == connIdle {
+		if srv.redialAt <= e.now {
+			c.dial()
+		}
+		e.due(max(srv.redialAt, c.deadline))
+	}
+}
+
+func (c *Conn) expire() {
+	e, srv := c.srv.e, c.srv
+	if c.state == connDialing && c.dialBy <= e.now {
+		e.effect(Abort, &c.Link)
+		c.lost(errConnect)
+		return
+	}
+	c.deadline = never
+	if c.state == connDialing {
+		c.deadline = c.dialBy
+	}
+	unsent := false
+	for a := c.head; a != nil; a = a.next {
+		switch {
+		case a.x == nil && !a.probe: // an orphan
+		case a.deadline > e.now:
+			c.deadline = min(c.deadline, a.deadline)
+		case a.probe:
+			c.hangUp(Abort)
+			srv.fail(fmt.Sprintf("no answer within %v of connecting", srv.pool.Timeouts.Request))
+			c.failAll(srv.why, TimedOut)
+			return
+		default:
+			if a.start >= c.taken {
+				unsent = true
+				a.expired = true
+			} else {
+				srv.timeouts++
+			}
+			srv.count.TimedOut++
+			c.failOne(a, srv.slow, TimedOut)
+		}
+	}
+	if unsent {
+		c.dropUnsent()
+	}
+	if srv.timeouts >= downAfter {
+		srv.fail(fmt.Sprintf("%d requests in a row without an answer within %v", srv.timeouts, srv.pool.Timeouts.Request))
+	}
+}
+
+// dropUnsent takes expired requests that the socket has not got out of the
+// queue, so that they can never run.
+func (c *Conn) dropUnsent() {
+	e := c.srv.e
+	var keep queue
+	pos, given := c.taken, c.taken // in the old order of bytes, and in the new
+	prev, list, i := (*Attempt)(nil), c.head, 0
+	flushed := c.length - c.holding
+	for a := list; a != nil; i++ {
+		next := a.next
+		if a.expired {
+			n := int(a.start - pos)
+			c.out.transfer(&e.pool, &keep, n)
+			given += uint64(n)
+			c.out.consume(&e.pool, a.size)
+			pos = a.start + uint64(a.size)
+			if prev == nil {
+				c.head = next
+			} else {
+				prev.next = next
+			}
+			if c.tail == a {
+				c.tail = prev
+			}
+			c.length--
+			if i >= flushed {
+				c.holding--
+			}
+			e.freeAttempt(a)
+		} else {
+			if end := a.start + uint64(a.size); end > pos {
+				n := int(end - pos) // with what an answered request before it still has to send
+				pos = end
+				given += uint64(n)
+				a.start = given - uint64(a.size)
+				c.out.transfer(&e.pool, &keep, n)
+			}
+			prev = a
+		}
+		a = next
+	}
+	c.out.drop(&e.pool)
+	c.out, c.given = keep, given
+}
+
+var errConnect = errors.New("no connection within the connect timeout")
+
+// reason is err without what people know already: which address it was.
+func reason(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

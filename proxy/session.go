@@ -1,0 +1,225 @@
+package proxy
+
+// One client connection: its input, its ordered exchanges, its output.
+
+import (
+	"bytes"
+
+	"ringside/proxy/wire"
+)
+
+// Session is one client. Its exchanges form a list in the order of the
+// client's requests; only the first writes to the client, the others keep
+// their answers until it is their turn.
+type Session struct {
+	Link
+	e   *Engine
+	lst *listener
+	id  uint64
+
+	head, tail *Exchange
+	inFlight   int
+
+	since, last int64 // connected, last read: for people and idle limits
+	tryAt       int   // a line without an end is looked at again when it is this long
+	swallow     int64 // bytes of a refused data block still to come
+
+	stalled   bool  // parsing stopped at a bound
+	waking    bool  // in Engine.wake
+	quitting  bool  // no more input; close when all is answered and sent
+	reset     bool  // close by a reset: the client must not take what it has for whole
+	ready     bool  // what is in out may be sent now
+	holdUntil int64 // when it must be sent in any case; 0: not held
+}
+
+func (s *Session) peer() string {
+	if s.Sock == nil {
+		return "-"
+	}
+	return s.Sock.Peer()
+}
+
+// parse serves the requests in the engine's current input.
+func (s *Session) parse() {
+	e := s.e
+	s.last = e.now
+	before := s.tail
+	for e.cur.len() > 0 && !s.closed && !s.quitting {
+		if s.swallow > 0 {
+			n := int(min(s.swallow, int64(e.cur.len())))
+			s.swallow -= int64(n)
+			e.cur.r += n
+			continue
+		}
+		if s.inFlight >= e.gen.limits.InFlight || s.out.size >= e.gen.limits.Output {
+			s.stall()
+			break
+		}
+		buf := e.cur.bytes()
+		if s.tryAt > 0 && len(buf) < s.tryAt && bytes.IndexByte(buf, '\n') < 0 {
+			break
+		}
+		n, err := e.gen.wire.Next(buf, &e.req)
+		if err == wire.ErrShort {
+			s.short(len(buf))
+			break
+		}
+		s.tryAt = 0
+		if !e.dispatch(s, buf[:n]) {
+			e.cur.r += n // else the bytes were handed over
+		}
+	}
+	if s.quitting || s.closed {
+		e.cur.r = e.cur.w
+	}
+	if s.tail != nil && s.tail != before {
+		s.tail.endsGroup = true
+	}
+	if s.out.size > 0 {
+		s.ready = s.ready || s.head == nil
+		e.mark(&s.Link)
+	}
+}
+
+// short waits for the rest of a request of which have bytes are here.
+func (s *Session) short(have int) {
+	s.need = s.e.req.Need
+	if s.need == 0 {
+		// No line end yet. Look again when one comes or the line has grown by
+		// half: a client that sends byte by byte then costs no more than one
+		// that doesn't.
+		s.tryAt = have + have/2 + 1
+		return
+	}
+	if s.need > bigSpan && s.e.Shared.memory.Load()+int64(s.need) > s.e.gen.limits.Memory {
+		s.e.refuseBody(s, have)
+	}
+}
+
+// stall stops reading at a bound; resume goes on when there is room.
+func (s *Session) stall() {
+	s.stalled = true
+	s.e.mark(&s.Link)
+}
+
+// unstall lets a stalled session go on when half of what stopped it is gone.
+func (s *Session) unstall() {
+	l := s.e.gen.limits
+	if s.stalled && !s.waking && s.inFlight <= l.InFlight/2 && s.out.size <= l.Output/2 {
+		s.waking = true
+		s.e.wake = append(s.e.wake, s)
+	}
+}
+
+func (s *Session) resume() {
+	s.waking, s.stalled = false, false
+	if s.closed {
+		return
+	}
+	if s.in != nil {
+		s.e.cur = s.in
+		s.parse()
+		s.e.leave(&s.Link)
+	}
+	s.e.mark(&s.Link)
+}
+
+// quit stops input; the client is closed when it has all its answers.
+func (s *Session) quit() {
+	s.quitting = true
+	s.ready = true
+	s.e.mark(&s.Link)
+}
+
+// abort closes the client in the next End, whatever it still waits for.
+func (s *Session) abort() {
+	s.drop()
+	s.reset, s.quitting = true, true
+	s.e.mark(&s.Link)
+}
+
+// cut closes a client in the middle of a value whose server went away: what
+// it has must not pass for a whole value.
+func (s *Session) cut(srv *Server, why string) {
+	s.e.count.CutOff++
+	s.e.Shared.Log.Warn("closed a client in the middle of a value", "client", s.peer(), "server", srv.target.Name, "why", why)
+	s.abort()
+}
+
+// gone forgets a client whose socket is closed or about to be.
+func (s *Session) gone() {
+	if _, ok := s.e.sessions[s]; !ok {
+		return
+	}
+	s.drop()
+	s.closed = true
+	delete(s.e.sessions, s)
+	s.e.Shared.clients.Add(-1)
+}
+
+// drop lets go of everything the client waits for. Requests already with a
+// server stay there: their answers are swallowed.
+func (s *Session) drop() {
+	e := s.e
+	for x := s.head; x != nil; {
+		next := x.next
+		x.orphan(e)
+		x = next
+	}
+	s.head, s.tail, s.inFlight = nil, nil, 0
+	s.out.drop(&e.pool)
+	if s.in != nil && s.in != e.cur {
+		e.pool.put(s.in)
+		s.in = nil
+	}
+}
+
+// wrote goes on after the socket took bytes.
+func (s *Session) wrote() {
+	s.unstall()
+	if s.quitting && s.out.size == 0 && s.head == nil {
+		s.e.mark(&s.Link)
+	}
+}
+
+// flush decides in End what happens to the output.
+func (s *Session) flush() {
+	e := s.e
+	if s.closed {
+		return
+	}
+	if s.out.size > e.gen.limits.OutputHard {
+		e.count.OutputClosed++
+		e.Shared.Log.Warn("closed a client that does not read its answers: limits.output_hard reached", "client", s.peer(), "unsent", s.out.size)
+		s.abort()
+	}
+	if s.quitting && s.out.size == 0 && s.head == nil && !s.full {
+		s.gone()
+		if s.reset {
+			e.effect(Abort, &s.Link)
+		} else {
+			e.effect(Close, &s.Link)
+		}
+		return
+	}
+	if pause := s.stalled || s.quitting; pause != s.paused {
+		s.paused = pause
+		if pause {
+			e.effect(Pause, &s.Link)
+		} else {
+			e.effect(Resume, &s.Link)
+		}
+	}
+	if s.out.size == 0 || s.full {
+		return
+	}
+	if !s.ready && s.head != nil && e.Tune.GroupWait > 0 && s.out.size < e.Tune.GroupSize {
+		if s.holdUntil == 0 {
+			s.holdUntil = e.now + int64(e.Tune.GroupWait)
+			e.held.add(s, s.holdUntil)
+		}
+		return
+	}
+	s.ready, s.holdUntil = false, 0
+	e.effect(Write, &s.Link)
+}
