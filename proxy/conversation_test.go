@@ -1,0 +1,531 @@
+package proxy
+
+// Conversations: the engine tested as a story in a text file, without sockets
+// and with a clock that the file moves.
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/ring"
+)
+
+// TestConversations plays testdata/conversations/*.txt. A line of a file is
+// one of
+//
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
+//	limits in_flight=2 …                           limits; see limitOption
+//	route PREFIX NAME [strip]                      a route; the pools without one are routed without prefix
+//	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
+//	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
+//	s1 < TEXT       server s1 has got this line next
+//	s1 > TEXT       server s1 answers
+//	c1 < TEXT       client c1 has got this line next
+//	c1 <            nothing is left that c1 has got and the file has not said
+//	c1 <* N TEXT    client c1 has got TEXT N times
+//	c1 closes       client c1 closes its end; c1 resets: it is gone
+//	c1 closed       the engine has closed c1; s1 closed, s1 aborted: the connection to s1
+//	c1 full         the socket of c1 takes nothing more; c1 drains: it takes all again
+//	s1 refuses      connections to s1 are refused from now on; s1 hangs: they stay in the middle; s1 accepts: they work again
+//	s1 silent       s1 connects and does not answer the greeting
+//	s1 dies         the connection to s1 ends; s1 breaks: it is reset
+//	wait 500ms      the clock moves
+//	reload          the pool, limits and route lines after this make the next table, up to the next other line
+//
+// A key belongs to the server that its last character numbers, from 1. The
+// greeting that Ringside sends on each new connection is answered by itself.
+func TestConversations(t *testing.T) {
+	files, _ := filepath.Glob("testdata/conversations/*.txt")
+	if len(files) == 0 {
+		t.Fatal("no conversations")
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			newStage(t).play(file, string(b))
+		})
+	}
+}
+
+// byDigit is the placement of conversations.
+type byDigit int
+
+func (n byDigit) Len() int { return int(n) }
+
+func (n byDigit) At(key []byte, _ uint64, try int) int {
+	if len(key) == 0 || try > 0 {
+		return -1
+	}
+	i := int(key[len(key)-1]) - '1'
+	if i < 0 || i >= int(n) {
+		return -1
+	}
+	return i
+}
+
+// actor is a client or a server of a conversation.
+type actor struct {
+	name   string
+	link   *Link
+	got    bytes.Buffer
+	state  string // "closed" or "aborted" once it is
+	mode   string // of a server: "refuses", "hangs", "silent"
+	full   bool
+	paused bool
+	greet  bool // the greeting has not been read yet
+}
+
+func (a *actor) Peer() string { return a.name }
+
+type stage struct {
+	t      *testing.T
+	e      *Engine
+	p      *Proxy
+	now    int64
+	actors map[string]*actor
+	table  *Table
+	pools  map[string]*Pool
+	routes []Route
+	ready  bool
+	at     string
+}
+
+func newStage(t *testing.T) *stage {
+	s := &stage{t: t, now: int64(time.Hour), actors: map[string]*actor{}}
+	s.blank()
+	return s
+}
+
+func testLimits() Limits {
+	return Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20}
+}
+
+func (s *stage) blank() {
+	s.table = &Table{Limits: testLimits()}
+	s.pools, s.routes = map[string]*Pool{}, nil
+}
+
+func (s *stage) fatalf(format string, args ...any) {
+	s.t.Helper()
+	s.t.Fatalf("%s: %s", s.at, fmt.Sprintf(format, args...))
+}
+
+func (s *stage) play(file, script string) {
+	lines := bufio.NewScanner(strings.NewReader(script))
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		s.at = fmt.Sprintf("%s:%d: %s", filepath.Base(file), n, line)
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		s.line(line)
+	}
+	s.at = file + ": at the end"
+	for _, a := range s.actors {
+		if a.got.Len() > 0 {
+			s.fatalf("%s has got %q, which the file does not say", a.name, a.got.String())
+		}
+	}
+}
+
+func (s *stage) line(line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "pool":
+		s.pool(strings.Fields(rest))
+		return
+	case "limits":
+		s.limits(strings.Fields(rest))
+		return
+	case "route":
+		f := strings.Fields(rest)
+		s.routes = append(s.routes, Route{Prefix: f[0], Pool: s.pools[f[1]], Strip: len(f) > 2})
+		return
+	case "reload":
+		s.blank()
+		s.ready = false
+		return
+	}
+	s.begin()
+	if word == "wait" {
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		for end := s.now + int64(d); s.now < end; {
+			s.now = min(end, max(s.e.Next(), s.now+int64(time.Millisecond)))
+			s.wakeup(func() {})
+		}
+		return
+	}
+	verb, text, _ := strings.Cut(rest, " ")
+	a := s.actor(word)
+	switch verb {
+	case ">", ">*":
+		s.says(a, verb, text)
+	case "<":
+		s.hears(a, rest == "<", text)
+	case "<*":
+		n, text := s.times(text)
+		want := strings.Repeat(text, n)
+		if got := string(a.got.Next(len(want))); got != want {
+			s.fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.name, len(got), got, len(want), want)
+		}
+	case "closes":
+		s.wakeup(func() { s.e.Closed(a.link, nil) })
+	case "resets":
+		s.wakeup(func() { s.e.Closed(a.link, errors.New("connection reset by peer")) })
+	case "dies", "breaks":
+		var err error
+		if verb == "breaks" {
+			err = errors.New("connection reset by peer")
+		}
+		l := a.link
+		a.link = nil
+		s.wakeup(func() { s.e.Closed(l, err) })
+	case "full":
+		a.full = true
+	case "drains":
+		a.full = false
+		s.wakeup(func() { s.send(a) })
+	case "refuses", "hangs", "silent":
+		a.mode = verb
+	case "accepts":
+		a.mode = ""
+	case "closed", "aborted":
+		if a.state != verb {
+			s.fatalf("%s is %q", a.name, a.state)
+		}
+	case "paused", "reading":
+		if a.paused != (verb == "paused") {
+			s.fatalf("paused: %v", a.paused)
+		}
+	default:
+		s.fatalf("what is %q?", verb)
+	}
+}
+
+func (s *stage) pool(f []string) {
+	p := &Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
+		Timeouts:     Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		RetryBackoff: Backoff{First: 100 * time.Millisecond, Max: time.Second}}
+	for _, option := range f[1:] {
+		name, value, _ := strings.Cut(option, "=")
+		n, _ := strconv.Atoi(value)
+		d, _ := time.ParseDuration(value)
+		switch name {
+		case "servers":
+			for _, srv := range strings.Split(value, ",") {
+				p.Servers = append(p.Servers, Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
+			}
+		case "get_errors":
+			p.GetErrors = value == "error"
+		case "flush_all":
+			p.DenyFlush = value == "deny"
+		case "connections":
+			p.Connections = n
+		case "preconnect":
+			p.Preconnect = value == "true"
+		case "queue":
+			p.QueueLimit = n
+		case "deadline":
+			p.Timeouts.Deadline = d
+		case "request":
+			p.Timeouts.Request = d
+		default:
+			s.fatalf("what is %q?", option)
+		}
+	}
+	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(len(p.Servers))}
+	s.pools[p.Name] = p
+	s.table.Pools = append(s.table.Pools, p)
+}
+
+func (s *stage) limits(f []string) {
+	l := &s.table.Limits
+	for _, option := range f {
+		name, value, _ := strings.Cut(option, "=")
+		n, _ := strconv.Atoi(value)
+		d, _ := time.ParseDuration(value)
+		switch name {
+		case "clients":
+			l.Clients = n
+		case "in_flight":
+			l.InFlight = n
+		case "value":
+			l.Value = n
+		case "output":
+			l.Output = n
+		case "output_hard":
+			l.OutputHard = n
+		case "memory":
+			l.Memory = int64(n)
+		case "idle":
+			l.Idle = d
+		default:
+			s.fatalf("what is %q?", option)
+		}
+	}
+}
+
+// begin puts what the file has described so far in force.
+func (s *stage) begin() {
+	if s.ready {
+		return
+	}
+	s.ready = true
+	routed := map[*Pool]bool{}
+	for _, r := range s.routes {
+		routed[r.Pool] = true
+	}
+	for _, p := range s.table.Pools {
+		if !routed[p] {
+			s.routes = append(s.routes, Route{Pool: p})
+		}
+	}
+	s.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
+	if s.e == nil {
+		s.p = NewProxy(s.table, "test", slog.New(slog.NewTextHandler(s.t.Output(), nil)))
+		s.e = s.p.NewEngine(DefaultTune)
+		s.e.Post = func(f func(*Engine)) { s.wakeup(func() { f(s.e) }) }
+	} else {
+		s.p.Swap(s.table)
+	}
+	s.wakeup(func() {})
+}
+
+func (s *stage) actor(name string) *actor {
+	a := s.actors[name]
+	if a == nil {
+		a = &actor{name: name}
+		s.actors[name] = a
+		if name[0] == 'c' {
+			s.wakeup(func() { a.link = s.e.Accepted("tcp", "here", a) })
+		}
+	}
+	return a
+}
+
+func (s *stage) times(text string) (int, string) {
+	count, text, _ := strings.Cut(text, " ")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	return n, s.unquote(text)
+}
+
+func (s *stage) unquote(text string) string {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
+	if err != nil {
+		s.fatalf("%v", err)
+	}
+	return text
+}
+
+func (s *stage) says(a *actor, verb, text string) {
+	var data string
+	switch {
+	case verb == ">*":
+		n, text := s.times(text)
+		data = strings.Repeat(text, n)
+	case strings.HasSuffix(text, `\`):
+		data = s.unquote(strings.TrimSuffix(text, `\`))
+	default:
+		data = s.unquote(text) + "\r\n"
+	}
+	if a.link == nil || a.state != "" {
+		s.fatalf("%s has no connection", a.name)
+	}
+	s.wakeup(func() { s.e.Bytes(a.link, []byte(data)) })
+}
+
+func (s *stage) hears(a *actor, nothing bool, text string) {
+	if nothing {
+		if a.got.Len() > 0 {
+			s.fatalf("%s has got %q", a.name, a.got.String())
+		}
+		return
+	}
+	want := s.unquote(text) + "\r\n"
+	if strings.HasSuffix(text, `\`) {
+		want = s.unquote(strings.TrimSuffix(text, `\`))
+	}
+	if got := string(a.got.Next(len(want))); got != want {
+		s.fatalf("%s has got %q, want %q", a.name, got+a.got.String(), want)
+	}
+}
+
+// wakeup is one round of a driver.
+func (s *stage) wakeup(f func()) {
+	s.e.Begin(s.now)
+	f()
+	for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+		for _, x := range effects {
+			s.effect(x)
+		}
+	}
+}
+
+func (s *stage) effect(x Effect) {
+	l := x.Link
+	a, _ := l.Sock.(*actor)
+	switch x.Kind {
+	case Dial:
+		_, address := l.Dialled()
+		a = s.actor(address)
+		a.link, a.state, l.Sock = l, "", a
+		switch a.mode {
+		case "refuses":
+			a.link, l.Sock = nil, nil
+			s.e.Closed(l, errors.New("connection refused"))
+		case "hangs":
+		default:
+			a.greet = true
+			s.e.Up(l)
+		}
+	case Write:
+		s.send(a)
+	case Close, Abort:
+		a.state = map[EffectKind]string{Close: "closed", Abort: "aborted"}[x.Kind]
+		a.link, l.Sock = nil, nil
+	case Pause, Resume:
+		a.paused = x.Kind == Pause
+	}
+}
+
+// send moves what the engine has for a, and answers the greeting.
+func (s *stage) send(a *actor) {
+	if a == nil || a.link == nil {
+		return
+	}
+	if a.full {
+		s.e.Wrote(a.link, 0, true)
+		return
+	}
+	n := 0
+	for _, b := range a.link.Pending(nil) {
+		a.got.Write(b)
+		n += len(b)
+	}
+	s.e.Wrote(a.link, n, false)
+	if a.greet && bytes.HasPrefix(a.got.Bytes(), askVersion) {
+		a.greet = false
+		if a.mode == "silent" {
+			return
+		}
+		a.got.Next(len(askVersion))
+		s.e.Bytes(a.link, []byte("VERSION 1.6.18\r\n"))
+	}
+}
+
+// TestSplit feeds one busy client stream and its answers cut at every place:
+// what the client gets must not depend on it.
+func TestSplit(t *testing.T) {
+	const requests = "get a1\r\nset b1 0 0 3\r\nxyz\r\nget a1 c1 d1\r\nmg a1 v k Oq\r\nmn\r\nms b1 2 q\r\nhi\r\nincr n1 2\r\nfoo\r\nget miss1\r\n"
+	const answers = "VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nHD\r\n7\r\nEND\r\n"
+	var first string
+	play := func(cutRequest, cutAnswer int) string {
+		s := newStage(t)
+		s.pool([]string{"main", "servers=s1"})
+		s.begin()
+		c := s.actor("c1")
+		for _, part := range []string{requests[:cutRequest], requests[cutRequest:]} {
+			if part != "" {
+				s.wakeup(func() { s.e.Bytes(c.link, []byte(part)) })
+			}
+		}
+		srv := s.actor("s1")
+		for _, part := range []string{answers[:cutAnswer], answers[cutAnswer:]} {
+			if part != "" {
+				s.wakeup(func() { s.e.Bytes(srv.link, []byte(part)) })
+			}
+		}
+		s.now += int64(10 * time.Millisecond)
+		s.wakeup(func() {})
+		return c.got.String()
+	}
+	first = play(len(requests), len(answers))
+	const want = "VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nMN\r\n7\r\nERROR\r\nEND\r\n"
+	if first != want {
+		t.Fatalf("whole: got %q, want %q", first, want)
+	}
+	for i := range requests {
+		if got := play(i, len(answers)); got != want {
+			t.Fatalf("requests cut at %d: got %q", i, got)
+		}
+	}
+	for i := range answers {
+		if got := play(len(requests), i); got != want {
+			t.Fatalf("answers cut at %d: got %q", i, got)
+		}
+	}
+}
+
+// TestAllocations holds the hot path to no allocation at all.
+func TestAllocations(t *testing.T) {
+	value := strings.Repeat("v", 100)
+	for _, c := range []struct{ name, request, answer string }{
+		{"get", "get a1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\n"},
+		{"get miss", "get a1\r\n", "END\r\n"},
+		{"multi-get", "get a1 b1 c1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nVALUE c1 0 100\r\n" + value + "\r\nEND\r\n"},
+		{"set", "set a1 0 0 100\r\n" + value + "\r\n", "STORED\r\n"},
+		{"set noreply", "set a1 0 0 100 noreply\r\n" + value + "\r\n", "STORED\r\n"},
+		{"mg", "mg a1 v t Oabc k\r\n", "VA 100 t-1 Oabc ka1\r\n" + value + "\r\n"},
+		{"mg base64", "mg YTE= b v\r\n", "VA 100\r\n" + value + "\r\n"},
+		{"ms", "ms a1 100 T0\r\n" + value + "\r\n", "HD\r\n"},
+		{"ms quiet", "ms a1 100 T0 q\r\n" + value + "\r\nmn\r\n", "HD\r\n"},
+		{"large get", "get a1\r\n", "VALUE a1 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\nEND\r\n"},
+		{"large set", "set a1 0 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\n", "STORED\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStage(t)
+			s.pool([]string{"main", "servers=s1"})
+			s.begin()
+			client := s.actor("c1")
+			request, answer := []byte(c.request), []byte(c.answer)
+			s.wakeup(func() { s.e.Bytes(client.link, request) })
+			srv := s.actor("s1")
+			s.wakeup(func() { s.e.Bytes(srv.link, answer) })
+			sent := 0
+			step := func(l *Link, b []byte) {
+				s.e.Begin(s.now)
+				s.e.Bytes(l, b)
+				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+					for _, x := range effects {
+						if x.Kind == Write {
+							sent += x.Link.out.size
+							s.e.Wrote(x.Link, x.Link.out.size, false)
+						}
+					}
+				}
+				s.now += int64(time.Millisecond)
+			}
+			allocs := testing.AllocsPerRun(200, func() {
+				step(client.link, request)
+				step(srv.link, answer)
+			})
+			if allocs != 0 {
+				t.Errorf("%v allocations a request, want 0", allocs)
+			}
+			if sent == 0 {
+				t.Error("nothing was sent")
+			}
+		})
+	}
+}
