@@ -2,6 +2,8 @@ package wire
 
 // The meta commands: mg k v t, ms k 5 T60.
 
+import "bytes"
+
 const (
 	// maxMetaTokens bounds the words of a meta command, the command included.
 	maxMetaTokens = 19
@@ -59,20 +61,21 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 		}
 		return p.bad(answerMany)
 	}
-	wrong := p.flags()
+	wrong := p.flags(r.Key.End)
 	if wrong != nil && r.Op != Get {
 		wrong = answerFlag
 	}
 	known := r.Letters&^knownFlags == 0
+	// memcached refuses an opaque that is too long only when it writes the
+	// answer. By then an ma has counted and an mg has made or changed its item;
+	// only the server can do that.
 	switch {
 	case wrong != nil:
 	case r.Op == Incr:
-		// An opaque that is too long is refused after the fact, when the
-		// number has changed: only the server can do that.
 		if !p.incrMode() && known {
 			wrong = answerIncrMode
 		}
-	case r.Opaque.Len()+1 > maxOpaque && known:
+	case r.Opaque.Len()+1 > maxOpaque && known && (r.Op == Delete || r.Letters&effectFlags == 0):
 		wrong = answerOpaque
 	}
 	if wrong != nil {
@@ -106,7 +109,7 @@ func (p *parser) metaStore() (int, error) {
 		r.Flags |= Rewrite
 	}
 	r.MetaFlags = Span{nextToken(p.buf, length.End, p.end).Start, p.end}
-	wrong := p.flags()
+	wrong := p.flags(length.End)
 	badChunk := answerChunk
 	modeOK := p.storeMode()
 	switch {
@@ -157,8 +160,8 @@ func (p *parser) decodable() bool {
 
 // tooManyTokens counts the words of the line.
 func (p *parser) tooManyTokens() bool {
-	if p.r.Line.Len() < 2*maxMetaTokens {
-		return false // the command has two letters: no room for more
+	if bytes.Count(p.r.Line.Of(p.buf), []byte{' '}) < maxMetaTokens {
+		return false
 	}
 	rest := p.r.Line
 	for range maxMetaTokens + 1 {
@@ -170,15 +173,15 @@ func (p *parser) tooManyTokens() bool {
 	return true
 }
 
-// flags reads the meta flags of r and returns the answer to what is wrong with
+// flags reads the meta flags of r, from at behind the last word before them,
+// and returns the answer to what is wrong with
 // them. Like memcached it stops at a repeated flag and at one that no version
 // can have; of other faults the last is told. When there is a letter that
 // memcached 1.6.18 doesn't know, the server is the judge.
-func (p *parser) flags() (wrong []byte) {
+func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
 	wrong = answerFormat // which 1.6.18 says of an F that is no number
 	faulty, decodes := false, true
-	before := Span{End: r.MetaFlags.Start}
 	for t := nextToken(p.buf, r.MetaFlags.Start, p.end); t.Len() > 0; {
 		next := nextToken(p.buf, t.End, p.end)
 		letter, value := p.buf[t.Start], Span{t.Start + 1, t.End}
@@ -196,7 +199,7 @@ func (p *parser) flags() (wrong []byte) {
 		switch letter {
 		case 'q':
 			r.Flags |= Quiet
-			r.Drop = Span{before.End, t.End}
+			r.Drop = Span{at, t.End}
 			if next.Len() == 0 {
 				r.Drop.End = p.tail
 			}
@@ -231,7 +234,7 @@ func (p *parser) flags() (wrong []byte) {
 		if fault != nil {
 			faulty, wrong = true, fault
 		}
-		before, t = t, next
+		at, t = t.End, next
 	}
 	switch {
 	case r.Letters&^knownFlags == 0 && faulty:
@@ -263,10 +266,11 @@ func (p *parser) unsigned(value Span, to *Span, fault []byte) []byte {
 // storeMode turns Set into what the mode of an ms says; false if nothing.
 func (p *parser) storeMode() bool {
 	r := p.r
-	mode, _ := FlagArg(p.buf, r.MetaFlags, 'M')
 	letter := byte('S')
-	if mode.Len() == 1 {
-		letter = p.buf[mode.Start]
+	if r.Letters.Has('M') {
+		if mode, _ := FlagArg(p.buf, r.MetaFlags, 'M'); mode.Len() == 1 {
+			letter = p.buf[mode.Start]
+		}
 	}
 	switch letter {
 	case 'S':
@@ -290,9 +294,12 @@ func (p *parser) storeMode() bool {
 // incrMode turns Incr into Decr if the mode of an ma says so; false if it says
 // neither.
 func (p *parser) incrMode() bool {
+	if !p.r.Letters.Has('M') {
+		return true
+	}
 	mode, _ := FlagArg(p.buf, p.r.MetaFlags, 'M')
 	if mode.Len() != 1 {
-		return true // by default; or a fault that is the server's to tell
+		return true // a fault that is the server's to tell
 	}
 	switch p.buf[mode.Start] {
 	case 'I', '+':

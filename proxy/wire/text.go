@@ -41,15 +41,15 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 // before it looks at anything else, so the answers to what else is wrong are
 // already subject to it; and it takes any other last word for noise. min and
 // max bound the number of words, the command included.
-func (p *parser) args(min, max int) (tok [maxArgs]Span, n int, ok bool) {
-	tok, n = split(p.buf, p.r.Line)
+func (p *parser) args(tok *[maxArgs]Span, min, max int) (n int, ok bool) {
+	n = split(p.buf, p.r.Line, tok)
 	if n < min || n > max {
-		return tok, n, false
+		return n, false
 	}
 	if last := tok[n-1]; last.Len() == 7 && string(last.Of(p.buf)) == "noreply" {
 		p.r.Flags |= Quiet
 	}
-	return tok, n, true
+	return n, true
 }
 
 // unlessQuiet is the answer, or none when the client asked for none.
@@ -81,7 +81,8 @@ func (p *parser) store(op Op) (int, error) {
 	if op == Cas {
 		want = 6
 	}
-	tok, _, ok := p.args(want, want+1)
+	var tok [maxArgs]Span
+	_, ok := p.args(&tok, want, want+1)
 	if !ok {
 		return p.bad(answerError)
 	}
@@ -107,7 +108,8 @@ func (p *parser) store(op Op) (int, error) {
 }
 
 func (p *parser) arithmetic(op Op) (int, error) {
-	tok, _, ok := p.args(3, 4)
+	var tok [maxArgs]Span
+	_, ok := p.args(&tok, 3, 4)
 	if !ok {
 		return p.bad(answerError)
 	}
@@ -123,7 +125,8 @@ func (p *parser) arithmetic(op Op) (int, error) {
 }
 
 func (p *parser) touch() (int, error) {
-	tok, _, ok := p.args(3, 4)
+	var tok [maxArgs]Span
+	_, ok := p.args(&tok, 3, 4)
 	if !ok {
 		return p.bad(answerError)
 	}
@@ -141,7 +144,8 @@ func (p *parser) touch() (int, error) {
 // delete parses <key> [0] [noreply]. The 0 is a delay of old, no other is
 // accepted.
 func (p *parser) delete() (int, error) {
-	tok, n := split(p.buf, p.r.Line)
+	var tok [maxArgs]Span
+	n := split(p.buf, p.r.Line, &tok)
 	if n < 2 || n > 4 {
 		return p.bad(answerError)
 	}
@@ -162,7 +166,8 @@ func (p *parser) delete() (int, error) {
 }
 
 func (p *parser) flushAll() (int, error) {
-	tok, n, ok := p.args(1, 3)
+	var tok [maxArgs]Span
+	n, ok := p.args(&tok, 1, 3)
 	if !ok {
 		return p.bad(answerError)
 	}
@@ -180,7 +185,8 @@ func (p *parser) flushAll() (int, error) {
 }
 
 func (p *parser) verbosity() (int, error) {
-	tok, _, ok := p.args(2, 3)
+	var tok [maxArgs]Span
+	_, ok := p.args(&tok, 2, 3)
 	if !ok {
 		return p.bad(answerError)
 	}

@@ -8,14 +8,26 @@ import "bytes"
 // tabs and other control characters are part of a token. At the end the
 // token is empty.
 func nextToken(buf []byte, p, end uint32) Span {
-	for p < end && buf[p] == ' ' {
-		p++
+	b := buf[p:end]
+	i := 0
+	for i < len(b) && b[i] == ' ' {
+		i++
 	}
-	q := p
-	for q < end && buf[q] != ' ' {
-		q++
+	b = b[i:]
+	p += uint32(i)
+	// Flags and numbers are short, and a call would cost more than a loop;
+	// keys are not.
+	for j, c := range b[:min(len(b), 8)] {
+		if c == ' ' {
+			return Span{p, p + uint32(j)}
+		}
 	}
-	return Span{p, q}
+	if len(b) > 8 {
+		if j := bytes.IndexByte(b[8:], ' '); j >= 0 {
+			return Span{p, p + uint32(j+8)}
+		}
+	}
+	return Span{p, end}
 }
 
 // NextKey splits the first key off rest, a part of Request.Keys. At the end
@@ -44,15 +56,15 @@ func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
 const maxArgs = 7
 
 // split finds the tokens of a line; n counts no further than one past maxArgs.
-func split(buf []byte, line Span) (tok [maxArgs]Span, n int) {
+func split(buf []byte, line Span, tok *[maxArgs]Span) (n int) {
 	p := line.Start
 	for {
 		t := nextToken(buf, p, line.End)
 		if t.Len() == 0 {
-			return tok, n
+			return n
 		}
 		if n == maxArgs {
-			return tok, maxArgs + 1
+			return maxArgs + 1
 		}
 		tok[n] = t
 		n++
