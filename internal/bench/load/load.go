@@ -80,17 +80,17 @@ type Process struct {
 
 // Result is what the window showed.
 type Result struct {
-	Seconds   float64     `json:"seconds"`
-	Requests  int64       `json:"requests"`
-	Reads     int64       `json:"reads"`
-	Hits      int64       `json:"hits"` // keys read and found right
-	Rate      float64     `json:"rate"` // requests a second
-	Latency   Latency     `json:"latency_us"`
-	CPU       float64     `json:"load_cpu_us"`  // of the load itself, microseconds a request
-	Late      float64     `json:"late_us"`      // the worst delay of the load's own 20 ms clock
-	Processes []Process   `json:"processes"`    // as watched, in order
-	Cores     []proc.Core `json:"cores"`        // what each CPU of the machine did
-	Checked   int64       `json:"checked_keys"` // keys checked in the whole run
+	Seconds   float64       `json:"seconds"`
+	Requests  int64         `json:"requests"`
+	Reads     int64         `json:"reads"`
+	Hits      int64         `json:"hits"` // keys read and found right
+	Rate      float64       `json:"rate"` // requests a second
+	Latency   Latency       `json:"latency_us"`
+	CPU       time.Duration `json:"load_cpu_ns"`  // of the load itself
+	Late      float64       `json:"late_us"`      // the worst delay of the load's own 20 ms clock
+	Processes []Process     `json:"processes"`    // as watched, in order
+	Cores     []proc.Core   `json:"cores"`        // what each CPU of the machine did
+	Checked   int64         `json:"checked_keys"` // keys checked in the whole run
 }
 
 func (w Workload) check(b Bounds) error {

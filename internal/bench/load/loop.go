@@ -70,9 +70,13 @@ func Run(ctx context.Context, addr netip.AddrPort, work Workload, bounds Bounds,
 	if err := work.check(bounds); err != nil {
 		return Result{}, err
 	}
-	// Timer slack is a thread's, and so are the raw waits.
+	// Sleep to the nanosecond, as an open loop needs: the slack is a thread's.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
+		return Result{}, fmt.Errorf("timer slack: %w", err)
+	}
+	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1}
 	defer l.close()
 	l.window = newWindow(l, watch)
@@ -171,12 +175,15 @@ func (l *loop) run(ctx context.Context) error {
 // the rest of a request here. The runtime's own signals end the sleep, and then
 // it gets its turn.
 func (l *loop) wait(events []unix.EpollEvent) (int, error) {
-	call, timeout := uintptr(unix.SYS_EPOLL_PWAIT), ^uintptr(0)
+	var n uintptr
+	var errno unix.Errno
 	if l.paced() && l.freeLen > 0 {
 		rest := unix.NsecToTimespec(max(0, int64(l.nextDue)-l.clock()))
-		call, timeout = unix.SYS_EPOLL_PWAIT2, uintptr(unsafe.Pointer(&rest))
+		n, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), uintptr(unsafe.Pointer(&rest)), 0, 0)
+	} else {
+		const forever = ^uintptr(0)
+		n, _, errno = unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), forever, 0, 0)
 	}
-	n, _, errno := unix.RawSyscall6(call, uintptr(l.epoll), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), timeout, 0, 0)
 	switch errno {
 	case 0:
 		return int(n), nil

@@ -143,7 +143,7 @@ func (w *window) result(checked int64) Result {
 			Max:  micro(w.latency.Max()),
 			Mean: w.latency.Mean() / 1e3,
 		},
-		CPU:       micro(int64(w.cpu)) / float64(max(1, w.requests)),
+		CPU:       w.cpu,
 		Late:      micro(w.late),
 		Processes: w.processes,
 		Cores:     w.cores,

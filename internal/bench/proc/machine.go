@@ -20,18 +20,25 @@ import (
 // that Go has.
 const tick = 10 * time.Millisecond
 
-// Core is what one CPU has done since boot.
+// Core is what one CPU has done between two readings.
 type Core struct {
-	ID      int           `json:"id"`
-	Tasks   time.Duration `json:"tasks_ns"`   // user and system time
-	Softirq time.Duration `json:"softirq_ns"` // interrupts, the network's among them
-	Steal   time.Duration `json:"steal_ns"`   // taken by the hypervisor for others
+	ID    int           `json:"id"`
+	Wall  time.Duration `json:"wall_ns"`  // of one reading: since this program began
+	Idle  time.Duration `json:"idle_ns"`  // waiting for work or for a disk
+	Steal time.Duration `json:"steal_ns"` // taken by the hypervisor for others
 }
+
+// Busy is the time in which the CPU worked: for processes, for interrupts, and
+// to fall asleep and wake up. It is known to a tick or two, because tickless
+// kernels measure idle time; how they divide the rest is sampled.
+func (c Core) Busy() time.Duration { return max(0, c.Wall-c.Idle-c.Steal) }
 
 // Minus returns what the CPU did since an earlier reading.
 func (c Core) Minus(earlier Core) Core {
-	return Core{c.ID, c.Tasks - earlier.Tasks, c.Softirq - earlier.Softirq, c.Steal - earlier.Steal}
+	return Core{c.ID, c.Wall - earlier.Wall, c.Idle - earlier.Idle, c.Steal - earlier.Steal}
 }
+
+var started = time.Now() // any fixed time serves as the zero of Wall
 
 // Cores returns what each CPU has done since boot.
 func Cores() ([]Core, error) {
@@ -39,10 +46,10 @@ func Cores() ([]Core, error) {
 	if err != nil {
 		return nil, err
 	}
-	return parseCores(string(text))
+	return parseCores(string(text), time.Since(started))
 }
 
-func parseCores(text string) ([]Core, error) {
+func parseCores(text string, wall time.Duration) ([]Core, error) {
 	var cores []Core
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "cpu ") {
@@ -55,10 +62,10 @@ func parseCores(text string) ([]Core, error) {
 			continue // the lines after the CPUs
 		}
 		cores = append(cores, Core{
-			ID:      id,
-			Tasks:   time.Duration(user+nice+system) * tick,
-			Softirq: time.Duration(irq+softirq) * tick,
-			Steal:   time.Duration(steal) * tick,
+			ID:    id,
+			Wall:  wall,
+			Idle:  time.Duration(idle+iowait) * tick,
+			Steal: time.Duration(steal) * tick,
 		})
 	}
 	if len(cores) == 0 {

@@ -66,16 +66,20 @@ func TestMemory(t *testing.T) {
 }
 
 func TestParseCores(t *testing.T) {
-	cores, err := parseCores("cpu  30 0 30 0 0 0 0 0 0 0\ncpu0 10 1 5 900 7 2 3 4 0 0\ncpu3 1 0 0 0 0 0 0 0 0 0\nintr 5\n")
+	cores, err := parseCores("cpu  30 0 30 0 0 0 0 0 0 0\ncpu0 10 1 5 900 7 2 3 4 0 0\ncpu3 1 0 0 0 0 0 0 0 0 0\nintr 5\n", time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Core{ID: 0, Tasks: 160 * time.Millisecond, Softirq: 50 * time.Millisecond, Steal: 40 * time.Millisecond}
+	want := Core{ID: 0, Wall: time.Hour, Idle: 9070 * time.Millisecond, Steal: 40 * time.Millisecond}
 	if len(cores) != 2 || cores[0] != want || cores[1].ID != 3 {
 		t.Errorf("cores = %+v", cores)
 	}
-	if _, err := parseCores("intr 5\n"); err == nil {
+	if _, err := parseCores("intr 5\n", 0); err == nil {
 		t.Error("no CPU is no error")
+	}
+	later := Core{Wall: time.Hour + time.Second, Idle: 9370 * time.Millisecond, Steal: 140 * time.Millisecond}
+	if got := later.Minus(want).Busy(); got != 600*time.Millisecond {
+		t.Errorf("busy for %v of a second with 0.3 s idle and 0.1 s stolen", got)
 	}
 	if live, err := Cores(); err != nil || len(live) == 0 {
 		t.Errorf("this machine: %v, %v", live, err)

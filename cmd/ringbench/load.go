@@ -1,0 +1,77 @@
+//go:build linux
+
+package main
+
+// The load command.
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/internal/bench/load"
+)
+
+func loadCommand(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("ringbench load", flag.ContinueOnError)
+	addr := flags.String("addr", "", "address to put the load on, IP:PORT")
+	watch := flags.String("watch", "", "process ids, with commas, whose CPU and memory are reported too")
+	work, bounds := loadFlags(flags)
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	to, err := netip.ParseAddrPort(*addr)
+	if err != nil {
+		return fmt.Errorf("-addr %q: use IP:PORT, such as 127.0.0.1:11211", *addr)
+	}
+	var pids []int
+	for text := range strings.SplitSeq(*watch, ",") {
+		if text == "" {
+			continue
+		}
+		pid, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("-watch %q: use process ids, with commas", *watch)
+		}
+		pids = append(pids, pid)
+	}
+	// The loop allocates nothing; a collection would stop it for the few bytes
+	// that its clock does.
+	debug.SetGCPercent(-1)
+	result, err := load.Run(ctx, to, *work, *bounds, pids)
+	if err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	out.SetIndent("", "  ")
+	return out.Encode(result)
+}
+
+// loadFlags declares the flags of a workload with the defaults of scenario a.
+func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
+	w, b := new(load.Workload), new(load.Bounds)
+	flags.IntVar(&w.Conns, "conns", 50, "connections")
+	flags.IntVar(&w.Depth, "depth", 1, "requests in flight on a connection")
+	flags.IntVar(&w.Keys, "keys", 1, "keys of one read; more than 1 is a multi-get")
+	flags.IntVar(&w.Quiet, "quiet", 0, "speak quiet meta batches of so many keys, closed with mn; 0 speaks text")
+	flags.IntVar(&w.Value, "value", 100, "bytes of a value")
+	flags.IntVar(&w.KeySize, "keysize", 20, "bytes of a key")
+	flags.IntVar(&w.Count, "count", 10000, "how many keys there are")
+	flags.IntVar(&w.Reads, "reads", 90, "per cent of requests that read")
+	flags.Float64Var(&w.Rate, "rate", 0, "requests a second, latency counted from when each is due; 0 sends as replies come")
+	flags.BoolVar(&w.Sliding, "sliding", false, "refill a pipeline at each reply, not when it is empty")
+	flags.BoolVar(&w.Idle, "idle", false, "after one read on each connection send nothing")
+	flags.BoolVar(&b.NoFill, "nofill", false, "do not write the keys first: they are there")
+	flags.DurationVar(&b.Warm, "warm", 250*time.Millisecond, "load before the measured window")
+	flags.DurationVar(&b.Window, "duration", 2*time.Second, "the measured window")
+	flags.Int64Var(&b.Requests, "requests", 0, "end the window after so many requests; 0 is no limit")
+	flags.DurationVar(&b.Timeout, "timeout", 5*time.Second, "a reply that takes longer is lost")
+	return w, b
+}

@@ -1,0 +1,78 @@
+//go:build linux
+
+// Command ringbench measures Ringside beside its peers.
+//
+//	ringbench load -addr HOST:PORT   puts a checked load on one address
+//	ringbench run -ringside PATH     measures Ringside and its peers in turn
+//
+// Its exit code is 0, or 1 when a reply was wrong or lost or something could not
+// be started, or 2 for a command line it does not understand.
+package main
+
+// The commands.
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const usage = `ringbench measures Ringside beside its peers.
+
+  ringbench load -addr HOST:PORT [flags]   put a checked load on one address
+  ringbench run [flags]                    measure Ringside and its peers in turn
+
+"ringbench load -h" and "ringbench run -h" list the flags.
+`
+
+var errUsage = errors.New("usage")
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := command(ctx, os.Args[1:])
+	stop()
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+	case errors.Is(err, errUsage):
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "ringbench:", err)
+		os.Exit(1)
+	}
+}
+
+func command(ctx context.Context, args []string) error {
+	if len(args) == 0 {
+		args = []string{""}
+	}
+	switch args[0] {
+	case "load":
+		return loadCommand(ctx, args[1:])
+	case "run":
+		return runCommand(ctx, args[1:])
+	case "-h", "--help", "help":
+		fmt.Print(usage)
+		return nil
+	}
+	fmt.Fprint(os.Stderr, usage)
+	return errUsage
+}
+
+// parse reads flags; what is wrong with them has been said when it returns.
+func parse(flags *flag.FlagSet, args []string) error {
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case err != nil:
+		return errUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(flags.Output(), "%s takes flags only, what is %q?\n", flags.Name(), flags.Arg(0))
+		return errUsage
+	}
+	return nil
+}

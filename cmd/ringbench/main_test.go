@@ -1,0 +1,231 @@
+//go:build linux
+
+package main
+
+// The commands, against real memcached and nutcracker, and against a Ringside
+// that is not one: this test binary, which forwards and lies.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/internal/bench"
+)
+
+// TestMain lets the test binary be what the run command starts: the load, and
+// as a Ringside "serve" and "version".
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "load":
+			main()
+			return
+		case "version":
+			fmt.Println("liar 1.0")
+			return
+		case "serve":
+			fmt.Fprintln(os.Stderr, lyingProxy(os.Args[3]))
+			os.Exit(1)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// lyingProxy forwards every client to the first server of a Ringside file; of
+// each connection's answers it changes one byte, some 20,000 in.
+func lyingProxy(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	addrs := regexp.MustCompile(`(?:listen:|-) (127\S+)`).FindAllSubmatch(text, -1)
+	listener, err := net.Listen("tcp", string(addrs[0][1]))
+	if err != nil {
+		return err
+	}
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return err
+		}
+		go func() {
+			defer client.Close()
+			server, err := net.Dial("tcp", string(addrs[1][1]))
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			go io.Copy(server, client)
+			if _, err := io.CopyN(client, server, 20000); err != nil {
+				return
+			}
+			var b [1]byte
+			if _, err := io.ReadFull(server, b[:]); err != nil {
+				return
+			}
+			client.Write([]byte{b[0] ^ 1})
+			io.Copy(client, server)
+		}()
+	}
+}
+
+// noChildren fails the test if a process that this one started still lives.
+func noChildren(t *testing.T) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it ended meanwhile
+		}
+		if bytes.Contains(text, fmt.Appendf(nil, "\nPPid:\t%d\n", os.Getpid())) {
+			t.Errorf("left behind: %s", text[:bytes.IndexByte(text, '\n')])
+		}
+	}
+}
+
+func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	all := append([]string{"run", "-q", "-rounds", "2", "-time", "100ms", "-warm", "20ms", "-tries", "1",
+		"-json", dir + "/out.json", "-md", dir + "/out.md"}, args...)
+	failed := command(ctx, all)
+	noChildren(t)
+	var report bench.Report
+	text, err := os.ReadFile(dir + "/out.json")
+	if err != nil {
+		return report, "", failed
+	}
+	if err := json.Unmarshal(text, &report); err != nil {
+		t.Fatal(err)
+	}
+	markdown, err := os.ReadFile(dir + "/out.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report, string(markdown), failed
+}
+
+func TestRunMeasuresThePeers(t *testing.T) {
+	report, markdown, err := runShort(t, t.Context(), "-scenarios", "ai", "-memory=false")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Scenarios) != 2 {
+		t.Fatalf("%d scenarios", len(report.Scenarios))
+	}
+	peers := make(map[string]bool)
+	for _, m := range report.Scenarios[0].Peers {
+		peers[m.Peer] = true
+		if len(m.Runs) != 2 || m.CPU.Value.Median <= 0 || m.CPU.Ratio == nil || m.Rate.Value.Median <= 0 || m.P99.Value.Median < m.P50.Value.Median {
+			t.Errorf("%+v", m)
+		}
+	}
+	if !peers["nutcracker"] || !peers["memcached"] || peers["ringside"] {
+		t.Errorf("peers %v", peers)
+	}
+	for _, m := range report.Scenarios[1].Peers {
+		if m.Peer == "nutcracker" {
+			t.Error("nutcracker cannot speak meta")
+		}
+	}
+	for _, want := range []string{"## a: 50 connections", "| nutcracker | nutcracker-", "| ringside |  | left out", "| memcached | memcached 1."} {
+		if !strings.Contains(markdown, want) {
+			t.Errorf("the report lacks %q:\n%s", want, markdown)
+		}
+	}
+}
+
+func TestRunMeasuresMemory(t *testing.T) {
+	report, markdown, err := runShort(t, t.Context(), "-scenarios", "", "-haproxy", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Memory) != 4 || !strings.Contains(markdown, "| 5,000 connections, idle |") {
+		t.Errorf("%+v\n%s", report.Memory, markdown)
+	}
+	for _, m := range report.Memory {
+		if m.Peer != "nutcracker" || m.Anon <= 0 || m.Peak < m.Anon {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+func TestRunSaysWhoLies(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, markdown, err := runShort(t, t.Context(), "-scenarios", "c", "-memory=false", "-ringside", self)
+	if err == nil {
+		t.Error("a lying proxy is no error")
+	}
+	if len(report.Scenarios) != 1 {
+		t.Fatalf("%d scenarios, error %v", len(report.Scenarios), err)
+	}
+	for _, m := range report.Scenarios[0].Peers {
+		if lies := m.Peer == "ringside"; lies != (m.Failure != "") || lies == (len(m.Runs) == 2) {
+			t.Errorf("%s: %d runs, failure %q", m.Peer, len(m.Runs), m.Failure)
+		}
+	}
+	if !strings.Contains(markdown, "**Failed:** scenario c: ringside: connection") {
+		t.Errorf("the report does not say it:\n%s", markdown)
+	}
+	if strings.HasPrefix(report.Placement, "equal") {
+		t.Errorf("a proxy that only knows one server places equally: %s", report.Placement)
+	}
+}
+
+func TestRunEndsItsChildrenWhenStopped(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, _, err := runShort(t, ctx, "-time", "1h", "-scenarios", "a"); err == nil {
+		t.Error("a stopped run is no error")
+	}
+}
+
+func TestRunNeedsItsPeers(t *testing.T) {
+	for _, args := range [][]string{
+		{"-nutcracker", "/no/such/program"},
+		{"-memcached", "/no/such/program"},
+		{"-ringside", "/no/such/program"},
+		{"-scenarios", "z"},
+		{"-rounds", "0"},
+		{"-load-cpus", "x"},
+		{"-proxy-cpu", "1000"},
+	} {
+		if _, _, err := runShort(t, t.Context(), args...); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, args := range [][]string{{}, {"walk"}, {"load", "-no"}, {"run", "more"}} {
+		if err := command(t.Context(), args); !errors.Is(err, errUsage) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if err := command(t.Context(), []string{"help"}); err != nil {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{"load"}, {"load", "-addr", "localhost:1"}, {"load", "-addr", "127.0.0.1:1", "-watch", "x"}} {
+		if err := command(t.Context(), args); err == nil || errors.Is(err, errUsage) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

@@ -1,0 +1,198 @@
+//go:build linux
+
+// Package bench measures proxies side by side.
+//
+// Three real memcached servers stand behind every proxy. The proxy under test
+// has one CPU for itself; the load and the servers share the others. For each
+// scenario there are rounds; in each round every peer runs once, and each round
+// begins with another peer, so that what drifts on the machine meets all alike.
+// A run is a fresh process of the peer and one load of package load on it: fill,
+// warm up, measure. Ratios compare the runs of one round and are summed up by
+// their median, with the least and the greatest beside it.
+//
+// CPU per request is the process CPU clock of the peer over the requests of the
+// window. The kernel's network work counts where it runs in the process's name;
+// kernels that account interrupts apart leave part of it out, and the report
+// says which kind this one is.
+//
+// A run is disturbed when other processes or the hypervisor took more than a
+// share of the CPUs it used, or when the load's own clock rang late. It is
+// repeated, a bounded number of times; the least disturbed stays, and the report
+// counts both.
+//
+// The peers: Ringside; nutcracker with the same ketama ring over md5, which is
+// what the others are compared with; haproxy in tcp mode, which cannot split
+// keys and so forwards each connection to one server: the cost of forwarding
+// alone; memcached's own proxy, with its own placement; and plain memcached, the
+// load on it directly, as the floor. Nutcracker cannot speak meta: quiet batches
+// are compared with the floor.
+package bench
+
+// The whole measurement, from versions to memory.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringside/internal/bench/proc"
+)
+
+// Config says what to measure, with what, and where.
+type Config struct {
+	Self           string // the ringbench binary, started as the load
+	Ringside       string // a path; empty leaves it out
+	Nutcracker     string
+	Haproxy        string // left out when it does not exist
+	Memcached      string
+	MemcachedProxy string // a memcached built with its proxy; empty leaves it out
+
+	Scenarios string        // the letters to run
+	Rounds    int           // of every scenario
+	Window    time.Duration // the measured time of a run
+	Warm      time.Duration // the load before it
+	Memory    bool          // measure memory too
+	Tries     int           // how often a disturbed run is made in all
+	Disturbed float64       // the share of a CPU that others may use
+	ProxyCPU  int           // where the proxy under test runs; -1 picks the last
+	LoadCPUs  []int         // where load and servers run; empty picks the first
+	Log       *slog.Logger
+}
+
+// serverCount is how many memcached stand behind a proxy.
+const serverCount = 3
+
+type bench struct {
+	Config
+	peers    []*peer
+	starter  *starter
+	dir      string
+	servers  []*child
+	apart    bool // interrupts are not in the processes' CPU clocks
+	repeated int
+}
+
+// Measure measures all of it. A peer whose replies are wrong does not stop the others: the
+// report says so, and so does its Failures.
+func Measure(ctx context.Context, c Config) (*Report, error) {
+	b := &bench{Config: c}
+	if err := b.pickCPUs(); err != nil {
+		return nil, err
+	}
+	scenarios, err := pickScenarios(c.Scenarios)
+	if err != nil {
+		return nil, err
+	}
+	if b.peers, err = findPeers(c); err != nil {
+		return nil, err
+	}
+	if err := raiseDescriptors(); err != nil {
+		return nil, err
+	}
+	if b.dir, err = os.MkdirTemp("", "ringbench"); err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(b.dir)
+	b.starter = newStarter()
+	defer b.starter.close()
+
+	report := b.newReport()
+	for i := range serverCount {
+		server, err := b.startMemcached(ctx, fmt.Sprintf("server%d", i+1), b.LoadCPUs)
+		if err != nil {
+			return nil, err
+		}
+		defer server.stop()
+		b.servers = append(b.servers, server)
+	}
+	if report.Placement, err = b.comparePlacement(ctx); err != nil {
+		return nil, err
+	}
+	for _, s := range scenarios {
+		result, err := b.scenario(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		report.Scenarios = append(report.Scenarios, result)
+	}
+	if c.Memory {
+		if report.Memory, err = b.memory(ctx); err != nil {
+			return nil, err
+		}
+	}
+	report.Repeated = b.repeated
+	report.Seconds = time.Since(report.Date).Seconds()
+	return report, nil
+}
+
+// pickCPUs fills in what the configuration leaves open and checks the rest.
+func (b *bench) pickCPUs() error {
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return fmt.Errorf("which CPUs there are: %w", err)
+	}
+	var ids []int
+	for id := range 1024 {
+		if allowed.IsSet(id) {
+			ids = append(ids, id)
+		}
+	}
+	if len(ids) < 2 {
+		return errors.New("one CPU is too few: the proxy needs one, the load and the servers another")
+	}
+	if b.ProxyCPU < 0 {
+		b.ProxyCPU = ids[len(ids)-1]
+	}
+	if len(b.LoadCPUs) == 0 {
+		b.LoadCPUs = []int{ids[0]}
+	}
+	for _, id := range append([]int{b.ProxyCPU}, b.LoadCPUs...) {
+		if !slices.Contains(ids, id) {
+			return fmt.Errorf("CPU %d may not be used here, only %v", id, ids)
+		}
+	}
+	if slices.Contains(b.LoadCPUs, b.ProxyCPU) {
+		return fmt.Errorf("CPU %d is for the proxy alone, the load cannot have it too", b.ProxyCPU)
+	}
+	b.apart, _ = proc.SoftirqApart()
+	return nil
+}
+
+// comparePlacement fills through nutcracker and reads through Ringside: with
+// equal placement every key is found.
+func (b *bench) comparePlacement(ctx context.Context) (string, error) {
+	var ringside, nutcracker *peer
+	for _, p := range b.peers {
+		switch p.name {
+		case "ringside":
+			ringside = p
+		case "nutcracker":
+			nutcracker = p
+		}
+	}
+	if ringside == nil {
+		return "not compared: Ringside is not here", nil
+	}
+	s := scenario{ID: "placement", Name: "placement", Work: text(10, 1)}
+	s.Work.Reads, s.Work.KeySize = 100, 24 // keys that no other scenario writes
+	if _, err := b.once(ctx, nutcracker, s, time.Second/5, false); err != nil {
+		return "", err
+	}
+	_, err := b.once(ctx, ringside, s, time.Second/5, true)
+	switch {
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case err != nil && strings.Contains(err.Error(), "a miss"):
+		return "different: what nutcracker wrote is not where Ringside looks", nil
+	case err != nil:
+		return fmt.Sprintf("not compared: %v", err), nil
+	}
+	return fmt.Sprintf("equal: Ringside finds the %d keys that nutcracker wrote", s.Work.Count), nil
+}

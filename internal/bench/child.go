@@ -1,0 +1,121 @@
+//go:build linux
+
+package bench
+
+// Child processes: pinned from their first instruction, and never left behind.
+
+import (
+	"bytes"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// starter starts processes on one thread that lives as long as it does: a child
+// inherits the CPUs of the thread that forks it, and its parent-death signal
+// comes when that thread ends, not the process.
+type starter struct{ jobs chan func() }
+
+func newStarter() *starter {
+	s := &starter{make(chan func())}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with its work
+		for job := range s.jobs {
+			job()
+		}
+	}()
+	return s
+}
+
+// close ends the thread; children that still live are killed by that.
+func (s *starter) close() { close(s.jobs) }
+
+// start starts cmd on the given CPUs.
+func (s *starter) start(cmd *exec.Cmd, cpus []int) (err error) {
+	// A group of its own: a Ctrl-C is for us, and we end the children.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	done := make(chan struct{})
+	s.jobs <- func() {
+		defer close(done)
+		var set unix.CPUSet
+		for _, id := range cpus {
+			set.Set(id)
+		}
+		if err = unix.SchedSetaffinity(0, &set); err != nil {
+			err = fmt.Errorf("pin to CPUs %v: %w", cpus, err)
+			return
+		}
+		err = cmd.Start()
+	}
+	<-done
+	return err
+}
+
+// child is a server or proxy that runs until it is stopped.
+type child struct {
+	name   string
+	port   int
+	cmd    *exec.Cmd
+	output tail
+	ended  chan struct{} // closed when the process has ended
+}
+
+func (c *child) pid() int { return c.cmd.Process.Pid }
+
+func (c *child) addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
+
+// stop ends the process, which keeps nothing that a gentle end would save.
+func (c *child) stop() {
+	_ = c.cmd.Process.Kill() // it may have ended by itself
+	<-c.ended
+}
+
+// tail keeps the last bytes that a child printed.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if over := len(t.text) - 2000; over > 0 {
+		t.text = append(t.text[:0], t.text[over:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.text) == 0 {
+		return "it printed nothing"
+	}
+	return "it printed: " + string(bytes.TrimSpace(t.text))
+}
+
+// descriptors is what 5,000 clients need with a proxy that opens a connection
+// for each, as haproxy does.
+const descriptors = 16384
+
+// raiseDescriptors lets the children, which inherit it, have that many. It goes
+// through package syscall, which otherwise hands on the limit of the start.
+func raiseDescriptors() error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("limit of descriptors: %w", err)
+	}
+	if limit.Max < descriptors {
+		return fmt.Errorf("this needs %d descriptors a process and may have %d: raise the hard limit (ulimit -Hn)", descriptors, limit.Max)
+	}
+	limit.Cur = max(limit.Cur, descriptors)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return fmt.Errorf("raise the limit of descriptors to %d: %w", limit.Cur, err)
+	}
+	return nil
+}

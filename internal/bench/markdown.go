@@ -1,0 +1,177 @@
+//go:build linux
+
+package bench
+
+// The report as Markdown.
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Markdown writes the report as a reader wants it: what it is, the ratios at a
+// glance, then every scenario and the memory.
+func (r *Report) Markdown(w io.Writer) error {
+	m := new(strings.Builder)
+	fmt.Fprintf(m, "# Ringside and its peers, %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
+	fmt.Fprintf(m, "%s, %d CPUs, Linux %s. The proxy alone on CPU %d; load and %d memcached on CPU %s; all over loopback. ",
+		r.Machine.CPU, r.Machine.CPUs, r.Machine.Kernel, r.Machine.ProxyCPU, r.Settings.Servers, strings.Trim(fmt.Sprint(r.Machine.LoadCPUs), "[]"))
+	fmt.Fprintf(m, "Rounds: %d, of %v each after %v of warming up, peers in turn, a fresh process for each run. GOGC %s. Interrupts are accounted %s.\n\n",
+		r.Settings.Rounds, r.Settings.Window, r.Settings.Warm, r.Settings.GOGC, r.Machine.Softirq)
+	kept, runs := r.disturbed()
+	fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
+		r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
+	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked. Placement of nutcracker and Ringside: %s.\n\n", r.Placement)
+
+	table(m, []string{"peer", "version", "note"}, func(row func(...string)) {
+		for _, p := range r.Programs {
+			row(p.Name, p.Version, p.Note)
+		}
+	})
+	r.glance(m)
+	for _, s := range r.Scenarios {
+		s.markdown(m)
+	}
+	r.memoryTable(m)
+	for _, f := range r.Failures() {
+		fmt.Fprintf(m, "**Failed:** %s\n\n", oneLine(f))
+	}
+	fmt.Fprintf(m, "Measured in %v.\n", time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
+	_, err := io.WriteString(w, m.String())
+	return err
+}
+
+// glance writes one row a scenario, with all peers' ratios.
+func (r *Report) glance(m *strings.Builder) {
+	if len(r.Scenarios) == 0 {
+		return
+	}
+	var names []string
+	for _, p := range r.Programs {
+		if p.Version != "" {
+			names = append(names, p.Name)
+		}
+	}
+	fmt.Fprintf(m, "## At a glance\n\nCPU per request as a ratio to nutcracker, median of the rounds (in scenario i to memcached); in brackets throughput, p50 / p99.\n\n")
+	table(m, append([]string{"scenario"}, names...), func(row func(...string)) {
+		for _, s := range r.Scenarios {
+			cells := []string{s.ID + ", " + s.Name}
+			for _, name := range names {
+				i := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
+				switch {
+				case i < 0:
+					cells = append(cells, "–")
+				case s.Peers[i].Failure != "":
+					cells = append(cells, "failed")
+				case s.Peers[i].CPU.Ratio == nil:
+					cells = append(cells, "no ratio")
+				default:
+					p := s.Peers[i]
+					cells = append(cells, fmt.Sprintf("%.2f (%.2f, %.2f / %.2f)", p.CPU.Ratio.Median, p.Rate.Ratio.Median, p.P50.Ratio.Median, p.P99.Ratio.Median))
+				}
+			}
+			row(cells...)
+		}
+	})
+}
+
+func (r *Result) markdown(m *strings.Builder) {
+	fmt.Fprintf(m, "## %s: %s\n\n", r.ID, r.Name)
+	if r.Work.Rate > 0 {
+		fmt.Fprintf(m, "Latency counts from when a request was due.")
+		for _, p := range r.Peers {
+			if len(p.Runs) > 0 && p.Rate.Value.Median < 0.98*r.Work.Rate {
+				fmt.Fprintf(m, " **%s did not keep the pace:** its latency is that of a growing queue.", p.Peer)
+			}
+		}
+		m.WriteString("\n\n")
+	}
+	header := []string{"peer", "CPU µs/request", "to " + r.Base, "requests/s", "to " + r.Base, "p50 µs", "to " + r.Base, "p99 µs", "to " + r.Base, "p99.9 µs", "to " + r.Base, "its sleeps/request", "its core µs/request", "load's CPU µs/request"}
+	table(m, header, func(row func(...string)) {
+		for _, p := range r.Peers {
+			if len(p.Runs) == 0 {
+				row(p.Peer, "failed")
+				continue
+			}
+			cells := []string{p.Peer}
+			for _, f := range []struct {
+				Figure
+				format string
+			}{{p.CPU, "%.2f"}, {p.Rate, "%.0f"}, {p.P50, "%.0f"}, {p.P99, "%.0f"}, {p.P999, "%.0f"}} {
+				cells = append(cells, fmt.Sprintf(f.format, f.Value.Median), f.Ratio.String())
+			}
+			row(append(cells,
+				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.Switches })),
+				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.CoreBusy })),
+				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.LoadCPU })))...)
+		}
+	})
+	for _, p := range r.Peers {
+		if p.Peer != r.Base && p.P99.Ratio != nil && p.P99.Ratio.Interval != nil {
+			cpu, p99 := p.CPU.Ratio.Interval, p.P99.Ratio.Interval
+			fmt.Fprintf(m, "%s, 95 %% interval of the median ratio: CPU %.2f to %.2f, p99 %.2f to %.2f.\n\n", p.Peer, cpu[0], cpu[1], p99[0], p99[1])
+		}
+	}
+}
+
+// String is the median and in brackets the range.
+func (s *Spread) String() string {
+	if s == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Median, s.Min, s.Max)
+}
+
+func (r *Report) memoryTable(m *strings.Builder) {
+	if len(r.Memory) == 0 {
+		return
+	}
+	fmt.Fprintf(m, "## Memory\n\nMB (10⁶ bytes) of a fresh process: anonymous (RssAnon) at the end of the load; in brackets the most seen during it, and the most ever resident, files included (VmHWM). Nobody scraped metrics. GOGC %s.\n\n", r.Settings.GOGC)
+	var names []string
+	cells := make(map[string]string)
+	var loads []string
+	for _, x := range r.Memory {
+		if !slices.Contains(names, x.Peer) {
+			names = append(names, x.Peer)
+		}
+		if !slices.Contains(loads, x.Name) {
+			loads = append(loads, x.Name)
+		}
+		cell := "failed"
+		if x.Failure == "" {
+			cell = fmt.Sprintf("%.1f (%.1f, %.1f)", float64(x.Anon)/1e6, float64(x.AnonPeak)/1e6, float64(x.Peak)/1e6)
+		}
+		cells[x.Name+x.Peer] = cell
+	}
+	table(m, append([]string{"load"}, names...), func(row func(...string)) {
+		for _, load := range loads {
+			line := []string{load}
+			for _, name := range names {
+				line = append(line, cells[load+name])
+			}
+			row(line...)
+		}
+	})
+}
+
+// table writes a Markdown table; rows is given what writes one row.
+func table(m *strings.Builder, header []string, rows func(row func(cells ...string))) {
+	row := func(cells ...string) {
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(oneLine(cells[i]), "|", "\\|")
+		}
+		for len(cells) < len(header) {
+			cells = append(cells, "")
+		}
+		fmt.Fprintf(m, "| %s |\n", strings.Join(cells, " | "))
+	}
+	row(slices.Clone(header)...)
+	fmt.Fprintf(m, "|%s\n", strings.Repeat(" --- |", len(header)))
+	rows(row)
+	m.WriteString("\n")
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

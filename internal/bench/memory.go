@@ -1,0 +1,49 @@
+//go:build linux
+
+package bench
+
+// Memory of each proxy, one fresh process for each load.
+
+import (
+	"context"
+	"fmt"
+)
+
+// Memory is what one proxy held under one load, in bytes.
+type Memory struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Peer     string `json:"peer"`
+	Anon     int64  `json:"anon"`      // RssAnon when the window ended
+	AnonPeak int64  `json:"anon_peak"` // the most seen in the window, read every 20 ms
+	Peak     int64  `json:"peak"`      // VmHWM: the most ever resident, files included
+	Failure  string `json:"failure,omitempty"`
+}
+
+func (b *bench) memory(ctx context.Context) ([]Memory, error) {
+	var all []Memory
+	for _, s := range memoryScenarios() {
+		for _, p := range b.peers {
+			if !p.proxy {
+				continue
+			}
+			m := Memory{ID: s.ID, Name: s.Name, Peer: p.name}
+			got, err := b.once(ctx, p, s, b.Window, false)
+			switch {
+			case ctx.Err() != nil:
+				return nil, ctx.Err()
+			case err != nil:
+				b.Log.Error("failed", "memory", s.ID, "peer", p.name, "error", err)
+				m.Failure = err.Error()
+			default:
+				held := got.Processes[0]
+				m.Anon, m.AnonPeak, m.Peak = held.Memory.Anon, held.AnonPeak, held.Memory.Peak
+				b.Log.Info("held", "memory", s.ID, "peer", p.name, "anon", megabytes(m.Anon), "peak", megabytes(m.Peak))
+			}
+			all = append(all, m)
+		}
+	}
+	return all, nil
+}
+
+func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

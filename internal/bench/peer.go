@@ -1,0 +1,274 @@
+//go:build linux
+
+package bench
+
+// The peers: which there are, how each is configured and started.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// peer is a program that the load can be put on.
+type peer struct {
+	name    string
+	binary  string
+	version string
+	note    string // what a reader of its figures must know
+	meta    bool   // it speaks meta
+	proxy   bool   // it stands before the servers; if not, it is the floor
+
+	// configure writes what the peer reads into dir and returns its arguments.
+	configure func(dir string, port int, servers []string) ([]string, error)
+}
+
+// findPeers returns the peers that are here, in the order of the report.
+func findPeers(c Config) ([]*peer, error) {
+	all := []struct {
+		peer
+		versionFlag string
+		needed      bool
+	}{
+		{peer{name: "ringside", binary: c.Ringside, meta: true, proxy: true, configure: ringsideArgs,
+			note: "least configuration, ketama"}, "version", false},
+		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, configure: nutcrackerArgs,
+			note: "-v 4, ketama over md5, one connection a server"}, "-V", true},
+		{peer{name: "haproxy", binary: c.Haproxy, meta: true, proxy: true, configure: haproxyArgs,
+			note: "tcp mode, one thread: cannot split keys, forwards each client to one server over a connection of its own"}, "-v", false},
+		{peer{name: "memcached proxy", binary: c.MemcachedProxy, meta: true, proxy: true, configure: memcachedProxyArgs,
+			note: "one worker thread, its own placement"}, "-V", false},
+		{peer{name: "memcached", binary: c.Memcached, meta: true, configure: floorArgs,
+			note: "the floor: no proxy, the load directly on one server with one worker thread"}, "-V", true},
+	}
+	var found []*peer
+	for _, p := range all {
+		path, err := lookPath(p.binary)
+		if err != nil {
+			if p.needed || p.binary != "" && p.name != "haproxy" {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			continue
+		}
+		p.peer.binary = path
+		if p.version, err = firstLine(path, p.versionFlag); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.name, err)
+		}
+		found = append(found, &p.peer)
+	}
+	return found, nil
+}
+
+// lookPath also looks where Debian puts daemons, which a user's PATH lacks.
+func lookPath(name string) (string, error) {
+	if name == "" {
+		return "", errors.New("no program is named")
+	}
+	path, err := exec.LookPath(name)
+	if err != nil && !strings.Contains(name, "/") {
+		if path, e := exec.LookPath("/usr/sbin/" + name); e == nil {
+			return path, nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// firstLine runs a program that prints its version; some use standard error.
+func firstLine(path, flag string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, path, flag).CombinedOutput()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(text)), "\n")
+	if line == "" {
+		return "", fmt.Errorf("%s %s printed nothing: %w", path, flag, err)
+	}
+	return strings.TrimPrefix(line, "This is "), nil
+}
+
+func ringsideArgs(dir string, port int, servers []string) ([]string, error) {
+	admin, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	file, err := write(dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
+admin: 127.0.0.1:%d
+pools:
+  main:
+    distribution: ketama
+    servers:
+      - %s
+`, port, admin, strings.Join(servers, "\n      - ")))
+	return []string{"serve", "-c", file}, err
+}
+
+func nutcrackerArgs(dir string, port int, servers []string) ([]string, error) {
+	stats, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	file, err := write(dir, "nutcracker.yml", fmt.Sprintf(`bench:
+  listen: 127.0.0.1:%d
+  hash: md5
+  distribution: ketama
+  backlog: 4096
+  timeout: 5000
+  preconnect: true
+  server_connections: 1
+  auto_eject_hosts: false
+  servers:
+   - %s:1
+`, port, strings.Join(servers, ":1\n   - ")))
+	return []string{"-c", file, "-v", "4", "-o", filepath.Join(dir, "nutcracker.log"), "-p", filepath.Join(dir, "nutcracker.pid"),
+		"-a", "127.0.0.1", "-s", strconv.Itoa(stats)}, err
+}
+
+func haproxyArgs(dir string, port int, servers []string) ([]string, error) {
+	file, err := write(dir, "haproxy.cfg", fmt.Sprintf(`global
+  nbthread 1
+  maxconn 6000
+defaults
+  mode tcp
+  timeout connect 5s
+  timeout client 1h
+  timeout server 1h
+frontend bench
+  bind 127.0.0.1:%d backlog 4096
+  default_backend one
+backend one
+  server one %s
+`, port, servers[0]))
+	return []string{"-db", "-f", file}, err
+}
+
+// memcachedProxyArgs sets memcached's proxy to serve its connections to the
+// servers on the worker thread, not on one of their own.
+func memcachedProxyArgs(dir string, port int, servers []string) ([]string, error) {
+	var lua strings.Builder
+	lua.WriteString("function mcp_config_pools()\n  return mcp.pool({\n")
+	for i, server := range servers {
+		host, port, err := net.SplitHostPort(server)
+		if err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(&lua, "    mcp.backend(%q, %q, %s),\n", fmt.Sprintf("server%d", i+1), host, port)
+	}
+	lua.WriteString(`  }, { iothread = false })
+end
+
+function mcp_config_routes(pool)
+  local route = mcp.funcgen_new()
+  local handle = route:new_handle(pool)
+  route:ready({ n = "bench", f = function(context)
+    return function(request)
+      return context:enqueue_and_wait(request, handle)
+    end
+  end })
+  mcp.attach(mcp.CMD_ANY_STORAGE, route)
+end
+`)
+	file, err := write(dir, "proxy.lua", lua.String())
+	return append(memcachedArgs(port), "-o", "proxy_config="+file), err
+}
+
+func floorArgs(_ string, port int, _ []string) ([]string, error) { return memcachedArgs(port), nil }
+
+// memcachedArgs serve for the servers, the floor and memcached's proxy alike.
+func memcachedArgs(port int) []string {
+	args := []string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", "1", "-m", "1024", "-c", "12000", "-b", "4096"}
+	if os.Getuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	return args
+}
+
+func write(dir, name, text string) (string, error) {
+	path := filepath.Join(dir, name)
+	return path, os.WriteFile(path, []byte(text), 0o600)
+}
+
+// freePort returns a port that nothing listens on; it may be taken before it is
+// used, which the start of the child then says.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// start starts a peer on the proxy's CPU and waits until it listens.
+func (b *bench) start(ctx context.Context, p *peer) (*child, error) {
+	dir, err := os.MkdirTemp(b.dir, "peer")
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	var servers []string
+	for _, s := range b.servers {
+		servers = append(servers, s.addr())
+	}
+	args, err := p.configure(dir, port, servers)
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn(ctx, p.name, p.binary, args, port, []int{b.ProxyCPU})
+}
+
+// startMemcached starts a server.
+func (b *bench) startMemcached(ctx context.Context, name string, cpus []int) (*child, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	path, err := lookPath(b.Memcached)
+	if err != nil {
+		return nil, err
+	}
+	return b.spawn(ctx, name, path, memcachedArgs(port), port, cpus)
+}
+
+// spawn starts a program and waits until it listens on port.
+func (b *bench) spawn(ctx context.Context, name, binary string, args []string, port int, cpus []int) (*child, error) {
+	c := &child{name: name, port: port, cmd: exec.Command(binary, args...), ended: make(chan struct{})}
+	c.cmd.Stdout, c.cmd.Stderr = &c.output, &c.output
+	if err := b.starter.start(c.cmd, cpus); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		_ = c.cmd.Wait() // killed or ended: whoever needed it says what that means
+		close(c.ended)
+	}()
+	limit := time.After(10 * time.Second)
+	for {
+		conn, err := net.DialTimeout("tcp", c.addr(), time.Second)
+		if err == nil {
+			conn.Close()
+			return c, nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-c.ended:
+			return nil, fmt.Errorf("%s ended at its start; %s", name, &c.output)
+		case <-limit:
+			c.stop()
+			return nil, fmt.Errorf("%s does not listen on %s after 10 s; %s", name, c.addr(), &c.output)
+		case <-ctx.Done():
+			c.stop()
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,126 @@
+//go:build linux
+
+package bench
+
+// The report: what was measured, on what, with what.
+
+import (
+	"os"
+	"runtime"
+	"time"
+
+	"ringside/internal/bench/proc"
+)
+
+// Report is all of a measurement.
+type Report struct {
+	Date      time.Time `json:"date"`
+	Seconds   float64   `json:"seconds"`
+	Machine   Machine   `json:"machine"`
+	Programs  []Program `json:"programs"`
+	Settings  Settings  `json:"settings"`
+	Placement string    `json:"placement"` // whether nutcracker's and Ringside's are equal
+	Repeated  int       `json:"repeated"`  // runs that were disturbed and made again
+	Scenarios []*Result `json:"scenarios"`
+	Memory    []Memory  `json:"memory"`
+}
+
+// Machine is what the measurement ran on.
+type Machine struct {
+	Kernel   string `json:"kernel"`
+	CPU      string `json:"cpu"`
+	CPUs     int    `json:"cpus"`
+	ProxyCPU int    `json:"proxy_cpu"`
+	LoadCPUs []int  `json:"load_cpus"`
+	Softirq  string `json:"softirq"` // how interrupts are accounted
+}
+
+// Program is one peer; without a version it was left out, and the note says why.
+type Program struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Note    string `json:"note"`
+}
+
+// Settings are those of the measurement.
+type Settings struct {
+	Rounds    int           `json:"rounds"`
+	Window    time.Duration `json:"window_ns"`
+	Warm      time.Duration `json:"warm_ns"`
+	Tries     int           `json:"tries"`
+	Disturbed float64       `json:"disturbed"`
+	GOGC      string        `json:"gogc"`
+	Servers   int           `json:"servers"`
+}
+
+func (b *bench) newReport() *Report {
+	r := &Report{
+		Date: time.Now().UTC(),
+		Machine: Machine{
+			Kernel: proc.Kernel(), CPU: proc.Model(), CPUs: runtime.NumCPU(),
+			ProxyCPU: b.ProxyCPU, LoadCPUs: b.LoadCPUs,
+			Softirq: "unknown: this kernel's configuration cannot be read",
+		},
+		Settings: Settings{
+			Rounds: b.Rounds, Window: b.Window, Warm: b.Warm, Tries: b.Tries, Disturbed: b.Disturbed,
+			GOGC: "not set (100)", Servers: serverCount,
+		},
+		Memory: []Memory{},
+	}
+	if apart, known := proc.SoftirqApart(); apart {
+		r.Machine.Softirq = "apart: CPU per request lacks the network's interrupts"
+	} else if known {
+		r.Machine.Softirq = "within the process that they interrupt"
+	}
+	if value := os.Getenv("GOGC"); value != "" {
+		r.Settings.GOGC = value
+	}
+	here := make(map[string]bool)
+	for _, p := range b.peers {
+		here[p.name] = true
+		r.Programs = append(r.Programs, Program{p.name, p.version, p.note})
+	}
+	for _, p := range []Program{
+		{Name: "ringside", Note: "left out: -ringside names no binary"},
+		{Name: "haproxy", Note: "left out: it is not installed"},
+		{Name: "memcached proxy", Note: "left out: MEMCACHED_PROXY names no binary"},
+	} {
+		if !here[p.Name] {
+			r.Programs = append(r.Programs, p)
+		}
+	}
+	return r
+}
+
+// Failures lists what went wrong while the rest went on.
+func (r *Report) Failures() []string {
+	var all []string
+	for _, s := range r.Scenarios {
+		for _, m := range s.Peers {
+			if m.Failure != "" {
+				all = append(all, "scenario "+s.ID+": "+m.Failure)
+			}
+		}
+	}
+	for _, m := range r.Memory {
+		if m.Failure != "" {
+			all = append(all, "memory, "+m.ID+": "+m.Failure)
+		}
+	}
+	return all
+}
+
+// disturbed counts runs that stayed disturbed, and all runs.
+func (r *Report) disturbed() (kept, runs int) {
+	for _, s := range r.Scenarios {
+		for _, m := range s.Peers {
+			for _, run := range m.Runs {
+				runs++
+				if run.Disturbed {
+					kept++
+				}
+			}
+		}
+	}
+	return kept, runs
+}

@@ -1,0 +1,85 @@
+//go:build linux
+
+package bench
+
+// The scenarios: what load each row of the report puts on.
+
+import (
+	"fmt"
+	"strings"
+
+	"ringside/internal/bench/load"
+)
+
+type scenario struct {
+	ID   string
+	Name string
+	Base string // the peer that others are compared with
+	Work load.Workload
+}
+
+// text is scenario a, the load that the others vary.
+func text(conns, depth int) load.Workload {
+	return load.Workload{Conns: conns, Depth: depth, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90}
+}
+
+func scenarios() []scenario {
+	all := []scenario{
+		{"a", "50 connections", "nutcracker", text(50, 1)},
+		{"b", "1 connection", "nutcracker", text(1, 1)},
+		{"c", "50 connections, pipeline of 16", "nutcracker", text(50, 16)},
+		{"d", "1,000 connections", "nutcracker", text(1000, 1)},
+		{"e", "50 connections, multi-get of 20", "nutcracker", text(50, 1)},
+		{"f", "50 connections, values of 64 KiB", "nutcracker", text(50, 1)},
+		{"g", "200 connections, values of 1 KiB, 50 % writes", "nutcracker", text(200, 1)},
+		{"h", "50 connections, paced at 40,000 a second", "nutcracker", text(50, 1)},
+		{"i", "50 connections, quiet meta batches of 50", "memcached", text(50, 1)},
+	}
+	for i := range all {
+		w := &all[i].Work
+		switch all[i].ID {
+		case "e":
+			w.Keys = 20
+		case "f":
+			w.Value, w.Count = 64<<10, 1000
+		case "g":
+			w.Value, w.Reads = 1<<10, 50
+		case "h":
+			w.Rate = 40000
+		case "i":
+			w.Quiet = 50
+		}
+	}
+	return all
+}
+
+// memoryScenarios are run for what a proxy holds, not for what it costs.
+func memoryScenarios() []scenario {
+	idle, crowd, pipeline, multiget := text(1000, 1), text(5000, 1), text(1000, 16), text(1000, 1)
+	idle.Idle, crowd.Idle = true, true
+	multiget.Keys = 20
+	return []scenario{
+		{ID: "idle", Name: "1,000 connections, idle", Work: idle},
+		{ID: "pipeline", Name: "1,000 connections, pipeline of 16", Work: pipeline},
+		{ID: "multiget", Name: "1,000 connections, multi-get of 20", Work: multiget},
+		{ID: "crowd", Name: "5,000 connections, idle", Work: crowd},
+	}
+}
+
+func pickScenarios(letters string) ([]scenario, error) {
+	var picked []scenario
+	for _, s := range scenarios() {
+		if strings.Contains(letters, s.ID) {
+			picked = append(picked, s)
+		}
+	}
+	for _, letter := range letters {
+		if letter < 'a' || letter > 'i' {
+			return nil, fmt.Errorf("no scenario %q: use letters from a to i", letter)
+		}
+	}
+	return picked, nil
+}
+
+// fits reports whether p can serve the scenario's load.
+func (s scenario) fits(p *peer) bool { return s.Work.Quiet == 0 || p.meta }

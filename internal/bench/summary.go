@@ -1,0 +1,120 @@
+//go:build linux
+
+package bench
+
+// Summing up: medians and ranges, of what was measured and of its ratios.
+
+import (
+	"math"
+	"slices"
+
+	"ringside/internal/bench/load"
+)
+
+// Spread sums up the rounds.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	// Interval holds the true median with 95 % confidence whatever the
+	// distribution, by order statistics; it needs 6 rounds.
+	Interval *[2]float64 `json:"interval95,omitempty"`
+}
+
+// Figure is one quantity of one peer: the value, and round by round its ratio
+// to the peer that the scenario compares with.
+type Figure struct {
+	Value Spread  `json:"value"`
+	Ratio *Spread `json:"ratio,omitempty"`
+}
+
+// Measured is what a scenario showed of one peer.
+type Measured struct {
+	Peer    string `json:"peer"`
+	Failure string `json:"failure,omitempty"` // why it has no more runs
+	CPU     Figure `json:"cpu_us"`
+	Rate    Figure `json:"rate"`
+	P50     Figure `json:"p50_us"`
+	P99     Figure `json:"p99_us"`
+	P999    Figure `json:"p999_us"`
+	Runs    []Run  `json:"runs"`
+}
+
+// Result is what a scenario showed.
+type Result struct {
+	ID    string        `json:"id"`
+	Name  string        `json:"name"`
+	Base  string        `json:"base"` // the peer that ratios are to
+	Work  load.Workload `json:"work"`
+	Peers []*Measured   `json:"peers"`
+}
+
+// summarize fills in the figures from the runs.
+func (r *Result) summarize() {
+	base := make(map[int]Run) // by round
+	for _, m := range r.Peers {
+		if m.Peer == r.Base {
+			for _, run := range m.Runs {
+				base[run.Round] = run
+			}
+		}
+	}
+	for _, m := range r.Peers {
+		if len(m.Runs) == 0 {
+			continue
+		}
+		figure := func(of func(Run) float64) Figure {
+			var values, ratios []float64
+			for _, run := range m.Runs {
+				values = append(values, of(run))
+				if b, ok := base[run.Round]; ok && of(b) > 0 {
+					ratios = append(ratios, of(run)/of(b))
+				}
+			}
+			f := Figure{Value: spread(values)}
+			if len(ratios) > 0 {
+				ratio := spread(ratios)
+				f.Ratio = &ratio
+			}
+			return f
+		}
+		m.CPU = figure(func(r Run) float64 { return r.CPU })
+		m.Rate = figure(func(r Run) float64 { return r.Rate })
+		m.P50 = figure(func(r Run) float64 { return r.P50 })
+		m.P99 = figure(func(r Run) float64 { return r.P99 })
+		m.P999 = figure(func(r Run) float64 { return r.P999 })
+	}
+}
+
+// mean is the mean of one quantity over the runs.
+func (m *Measured) mean(of func(Run) float64) float64 {
+	sum := 0.0
+	for _, run := range m.Runs {
+		sum += of(run)
+	}
+	return sum / float64(max(1, len(m.Runs)))
+}
+
+func spread(values []float64) Spread {
+	slices.Sort(values)
+	n := len(values)
+	s := Spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Min: values[0], Max: values[n-1]}
+	if k := outside(n); k > 0 {
+		s.Interval = &[2]float64{values[k-1], values[n-k]}
+	}
+	return s
+}
+
+// outside returns the greatest k for which the median of what n values were
+// drawn from lies between the k-th least and the k-th greatest of them with 95 %
+// confidence, or 0 if there is none: each value is below it with chance 1/2.
+func outside(n int) int {
+	tail, term := 0.0, math.Pow(0.5, float64(n)) // term: exactly k values are below
+	for k := 0; ; k++ {
+		tail += term
+		if 2*tail > 0.05 {
+			return k
+		}
+		term *= float64(n-k) / float64(k+1)
+	}
+}
