@@ -1,0 +1,135 @@
+package main
+
+// ringside demo
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/memnode"
+)
+
+const (
+	demoAddress = "127.0.0.1:11211"
+	demoAdmin   = "127.0.0.1:9151"
+	demoMemory  = 32 << 20 // of each server
+)
+
+func newDemo() *cobra.Command {
+	var listen, adminAddr string
+	var verbose bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a whole cluster in this process, to try",
+		Long: `Run three small memcached servers in this process and Ringside in front of
+them. Nothing is written to disk, and nothing is left when it ends.`,
+		Example: "  ringside demo",
+		Args:    wantArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			signals := catch()
+			level := slog.LevelWarn
+			if verbose {
+				level = slog.LevelInfo
+			}
+			log := newLogger(config.Log{Level: level}, cmd.ErrOrStderr())
+			d, err := startDemo(listen, adminAddr, log)
+			if err != nil {
+				return err
+			}
+			defer d.close()
+			d.hello(cmd.OutOrStdout())
+			return d.serve(signals)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", demoAddress, "the `address` for clients; another port if it is taken")
+	cmd.Flags().StringVar(&adminAddr, "admin", demoAdmin, "the `address` of the admin interface; another port if it is taken")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens, not only what goes wrong")
+	return cmd
+}
+
+// demo is a cluster in this process.
+type demo struct {
+	*instance
+	nodes []*memnode.Node
+}
+
+func startDemo(listen, adminAddr string, log *slog.Logger) (d *demo, err error) {
+	d = &demo{}
+	defer func() {
+		if err != nil {
+			d.close()
+		}
+	}()
+	listen, err = freeAddress(listen)
+	if err != nil {
+		return nil, err
+	}
+	adminAddr, err = freeAddress(adminAddr)
+	if err != nil {
+		return nil, err
+	}
+	text := fmt.Sprintf("listen: %q\nadmin: %q\npools:\n  main:\n    distribution: ketama\n    servers:\n", listen, adminAddr)
+	for i := range 3 {
+		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
+		if err != nil {
+			return nil, fmt.Errorf("demo server %d: %w", i+1, err)
+		}
+		d.nodes = append(d.nodes, n)
+		text += fmt.Sprintf("      - {name: demo%d, address: %q}\n", i+1, n.Addr())
+	}
+	f, err := config.Parse("demo", []byte(text))
+	if err != nil {
+		return nil, err
+	}
+	d.instance, err = start(f, "", log)
+	return d, err
+}
+
+// freeAddress returns address, or one with another port if that is taken.
+func freeAddress(address string) (string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		host, _, bad := net.SplitHostPort(address)
+		if bad != nil {
+			return "", &usageError{bad}
+		}
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+			return "", err
+		}
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func (d *demo) close() {
+	for _, n := range d.nodes {
+		n.Close()
+	}
+}
+
+func (d *demo) hello(out io.Writer) {
+	clients := d.driver.Addrs()[0].String()
+	host, port, _ := net.SplitHostPort(clients)
+	var servers []string
+	for _, n := range d.nodes {
+		servers = append(servers, n.Addr().String())
+	}
+	fmt.Fprintf(out, `Ringside serves three memcached servers (%s) as one.
+
+  clients   %s
+  metrics   http://%s/metrics
+
+Try, in another terminal:
+
+  printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' | nc %s %s
+  printf 'stats servers\r\nquit\r\n' | nc %s %s
+
+Ctrl-C ends it; nothing is left behind.
+`, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port)
+}

@@ -1,0 +1,48 @@
+package main
+
+// ringside import
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+)
+
+func newImport() *cobra.Command {
+	return &cobra.Command{
+		Use:   "import nutcracker.yml",
+		Short: "Turn a twemproxy file into a Ringside file with the same placement",
+		Long: `Print a Ringside configuration that puts every key where this twemproxy
+(nutcracker) configuration puts it. What has no equivalent is said in comments
+of the file and on standard error. With - the file is read from standard input.`,
+		Example: "  ringside import /etc/nutcracker/nutcracker.yml > ringside.yaml",
+		Args:    wantArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := args[0]
+			var data []byte
+			var err error
+			if name == "-" {
+				name = "standard input"
+				data, err = io.ReadAll(cmd.InOrStdin())
+			} else {
+				data, err = os.ReadFile(name)
+			}
+			if err != nil {
+				return err
+			}
+			out, warnings, err := config.ImportNutcracker(name, data)
+			if err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+			}
+			_, err = cmd.OutOrStdout().Write(out)
+			return err
+		},
+	}
+}
