@@ -55,6 +55,8 @@ type Engine struct {
 	parts   []*Conn // of the read that is being split
 	leaving []*Conn // of servers that no table names any more
 
+	gathered int // bytes of answers kept for commands to every server
+
 	freeExchanges *Exchange
 	freeAttempts  *Attempt
 

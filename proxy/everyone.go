@@ -44,33 +44,36 @@ func (e *Engine) flushAll(s *Session, raw []byte) {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
 	e.key2 = append(line, lineEnd...)
-	e.askAll(s, e.key2, &flushed{quiet: r.Flags&wire.Quiet != 0})
+	e.askAll(s, e.key2, &obeyed{want: wire.AnswerOK, not: "not flushed", quiet: r.Flags&wire.Quiet != 0})
 }
 
-type flushed struct {
+// obeyed gathers the answers to an order: done only if every server says so.
+type obeyed struct {
+	want  string // what a server says that did
+	not   string // what the others are, for people
 	quiet bool
 	asked int
 	bad   []string
 }
 
-func (f *flushed) add(srv *Server, answer []byte, failed string) {
+func (f *obeyed) add(srv *Server, answer []byte, failed string) {
 	f.asked++
 	switch {
 	case failed != "":
 		f.bad = append(f.bad, failed)
-	case string(answer) != wire.AnswerOK:
+	case string(answer) != f.want:
 		f.bad = append(f.bad, fmt.Sprintf("server %s: %s", srv.label(), strings.TrimSpace(string(answer))))
 	}
 }
 
-func (f *flushed) answer(e *Engine, dst []byte) ([]byte, Outcome) {
+func (f *obeyed) answer(e *Engine, dst []byte) ([]byte, Outcome) {
 	switch {
 	case len(f.bad) == 0 && f.quiet:
 		return dst, Okay
 	case len(f.bad) == 0:
-		return append(dst, okLine...), Okay
+		return append(dst, f.want...), Okay
 	case f.quiet:
 		return dst, ServerFault
 	}
-	return wire.AppendServerError(dst, fmt.Sprintf("%d of %d servers not flushed: %s", len(f.bad), f.asked, strings.Join(f.bad, "; "))), ServerFault
+	return wire.AppendServerError(dst, fmt.Sprintf("%d of %d servers %s: %s", len(f.bad), f.asked, f.not, strings.Join(f.bad, "; "))), ServerFault
 }

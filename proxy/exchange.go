@@ -30,14 +30,15 @@ type Exchange struct {
 	start     int64
 	route     *route
 
-	out     queue
-	stream  *Attempt   // the part in the middle of a value
-	turns   []*Attempt // others in the middle of one of theirs
-	late    queue      // whole values that wait for stream to end
-	trouble string     // why a part could not be answered; "" if all could
-	miss    []byte     // mg: the line that says so
-	errLine []byte     // a server's error line, which stands where END would
-	gather  gather     // commands for every server: collects, then answers
+	out      queue
+	stream   *Attempt   // the part in the middle of a value
+	turns    []*Attempt // others in the middle of one of theirs
+	late     queue      // whole values that wait for stream to end
+	trouble  string     // why a part could not be answered; "" if all could
+	miss     []byte     // mg: the line that says so
+	errLine  []byte     // a server's error line, which stands where END would
+	gather   gather     // commands for every server: collects, then answers
+	gathered int        // bytes of answers kept for it
 
 	keys, hits int
 }
@@ -76,6 +77,7 @@ type Attempt struct {
 type rareAttempt struct {
 	held    queue  // the beginning of a value, while another part is in the middle of its own
 	answer  []byte // the answer so far, for a gather
+	cut     bool   // more of it came than there was room for
 	instead []byte // what the client gets when the server has answered, whatever it said
 	strip   string // what the route took from the front of the key
 	keyText []byte // the key as the client wrote it
@@ -103,6 +105,7 @@ func (e *Engine) newExchange(s *Session, r *route) *Exchange {
 func (e *Engine) freeExchange(x *Exchange) {
 	x.out.drop(&e.pool)
 	x.late.drop(&e.pool)
+	e.gathered -= x.gathered
 	*x = Exchange{next: e.freeExchanges, miss: x.miss[:0], errLine: x.errLine[:0]}
 	e.freeExchanges = x
 }

@@ -14,6 +14,7 @@ type Proxy struct {
 	Log     *slog.Logger
 	Started time.Time
 	Version string // Ringside's own, for stats
+	PID     int    // of this process, for stats; the driver sets it
 
 	table   atomic.Pointer[Table]
 	memory  atomic.Int64 // bytes of chunks held by all engines

@@ -75,11 +75,7 @@ func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 	}
 	switch {
 	case x.gather != nil:
-		rare := a.rarely()
-		rare.answer = append(rare.answer, b...)
-		if last {
-			x.gather.add(c.srv, rare.answer, "")
-		}
+		c.collect(a, b, last)
 	case a.rare != nil && a.rare.instead != nil:
 		x.emit(e, a, a.rare.instead)
 		x.outcome = ClientFault

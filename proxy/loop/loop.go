@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -77,6 +78,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 	if o.Loops < 1 {
 		o.Loops = 1
 	}
+	p.PID = os.Getpid()
 	d := &Driver{proxy: p, opts: o, open: map[string]*socket{}}
 	start := newEpoll
 	switch o.Driver {

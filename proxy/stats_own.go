@@ -1,0 +1,241 @@
+package proxy
+
+// Statistics that are Ringside's own: what it has counted, the servers as it
+// sees them, its clients.
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"ringside/proxy/wire"
+)
+
+// report appends lines STAT <prefix><name> <value>.
+type report struct {
+	dst    []byte
+	prefix string
+}
+
+func (r *report) text(name, value string) { r.dst = appendStat(r.dst, r.prefix+name, value) }
+
+func (r *report) count(name string, n uint64) { r.text(name, decimal(n)) }
+
+// int takes what is never negative.
+func (r *report) int(name string, n int) { r.count(name, uint64(max(n, 0))) }
+
+// latency reports quantiles in microseconds, once there is something to tell.
+func (r *report) latency(name string, h *Histogram) {
+	if h.Count() > 0 {
+		r.count(name+"p50_us", h.quantile(0.50)/1000)
+		r.count(name+"p99_us", h.quantile(0.99)/1000)
+	}
+}
+
+// quantile is a bound in nanoseconds that the fraction q of the durations is
+// under, 19 % above the truth at most.
+func (h *Histogram) quantile(q float64) uint64 {
+	rank, seen := uint64(q*float64(h.Count())), uint64(0)
+	for i, n := range h.Buckets {
+		if seen += n; seen > rank {
+			return Bound(i)
+		}
+	}
+	return Bound(len(h.Buckets) - 1)
+}
+
+// askLoops answers with what write makes of the counts of all loops. It runs
+// on e's goroutine, when the last loop has reported; the client may be gone by
+// then, but its exchange is there until it is answered.
+func (e *Engine) askLoops(s *Session, write func(e *Engine, sum *Snapshot, dst []byte) []byte) {
+	x := e.newExchange(s, nil)
+	e.Shared.Collect(func(sum *Snapshot) {
+		e.Post(func(e *Engine) {
+			x.answer(e, append(write(e, sum, nil), endLine...), Okay)
+		})
+	})
+}
+
+// statsProxy answers stats proxy. Where memcached has a name for it, it has
+// that name here.
+func (e *Engine) statsProxy(s *Session) {
+	e.askLoops(s, func(e *Engine, sum *Snapshot, dst []byte) []byte {
+		p, limits, now := e.Shared, e.gen.limits, time.Now()
+		r := &report{dst: dst}
+		r.int("pid", p.PID)
+		r.int("uptime", int(now.Sub(p.Started)/time.Second))
+		r.int("time", int(now.Unix()))
+		r.text("version", p.Version)
+		r.int("loops", len(p.Engines()))
+		r.int("max_connections", limits.Clients)
+		r.int("curr_connections", sum.Clients)
+		r.count("total_connections", sum.Accepted)
+		r.count("rejected_connections", sum.Refused)
+		r.int("requests_in_flight", sum.InFlight)
+		r.count("bytes_read", sum.ClientIn)
+		r.count("bytes_written", sum.ClientOut)
+		r.int("buffer_bytes", int(sum.Memory))
+		r.int("limit_buffer_bytes", int(limits.Memory))
+		r.count("keys_hit", sum.KeysHit)
+		r.count("keys_missed", sum.KeysMissed)
+		r.count("keys_failed", sum.KeysFailed)
+		r.count("closed_idle", sum.IdleClosed)
+		r.count("closed_output", sum.OutputClosed)
+		r.count("closed_memory", sum.MemoryClosed)
+		r.count("closed_in_value", sum.CutOff)
+		r.count("refused_memory", sum.NoMemory)
+		r.count("aborted_in_doubt", sum.Doubts)
+		for op := range wire.NumOps {
+			for o, n := range sum.Requests[op] {
+				if n > 0 {
+					r.count("requests:"+op.String()+":"+Outcome(o).String(), n)
+				}
+			}
+		}
+		for op := range wire.NumOps {
+			r.latency("latency:"+op.String()+":", &sum.Latency[op])
+		}
+		return r.dst
+	})
+}
+
+// statsServers answers stats servers: the servers behind s's listener, in the
+// order of the configuration, counted over all loops.
+func (e *Engine) statsServers(s *Session) {
+	type behind struct {
+		target Target
+		pools  []string
+	}
+	var list []behind
+	s.lst.each(func(srv *Server) {
+		b := behind{target: srv.target}
+		for _, p := range s.lst.pools {
+			if slices.Contains(p.servers, srv) {
+				b.pools = append(b.pools, p.pool.Name)
+			}
+		}
+		list = append(list, b)
+	})
+	e.askLoops(s, func(e *Engine, sum *Snapshot, dst []byte) []byte {
+		r := &report{dst: dst}
+		for i, b := range list {
+			r.prefix = "server:" + strconv.Itoa(i+1) + ":"
+			r.text("name", b.target.Name)
+			r.text("address", b.target.Address)
+			r.text("pools", strings.Join(b.pools, ","))
+			r.int("weight", b.target.Weight)
+			if t := sum.Servers[b.target.Network+" "+b.target.Address]; t != nil {
+				t.report(r)
+			} else { // a reload took it out meanwhile
+				r.text("state", "removed")
+			}
+		}
+		return r.dst
+	})
+}
+
+func (t *ServerSnapshot) report(r *report) {
+	state, version := "up", t.Version
+	if t.Down > 0 {
+		state = "down"
+	}
+	if version == "" {
+		version = "unknown"
+	}
+	r.text("state", state)
+	if t.Down > 0 {
+		r.text("why", t.Why)
+		r.int("loops_down", t.Down)
+	}
+	r.text("version", version)
+	r.int("connections", t.Conns)
+	r.int("waiting", t.Waiting)
+	r.count("requests", t.Requests)
+	r.count("failed", t.Failed)
+	r.count("timed_out", t.TimedOut)
+	r.int("timeouts_in_a_row", t.Timeouts)
+	r.count("refused", t.Refused)
+	r.count("crowded", t.ServerCounters.Crowded)
+	r.count("dials", t.Dials)
+	r.count("lost", t.ServerCounters.Lost)
+	r.count("closed_idle", t.ClosedIdle)
+	r.count("went_down", t.WentDown)
+	r.count("bytes_read", t.BytesIn)
+	r.count("bytes_written", t.BytesOut)
+	r.latency("latency_", &t.Latency)
+}
+
+// statsConns answers stats conns: the clients of all loops, whatever listener
+// they came by, in the lines that memcached has for a connection.
+func (e *Engine) statsConns(s *Session) {
+	x := e.newExchange(s, nil)
+	engines := e.Shared.Engines()
+	parts := make([][]byte, len(engines))
+	var missing atomic.Int64
+	missing.Store(int64(len(engines)))
+	for i, o := range engines {
+		o.Post(func(o *Engine) {
+			parts[i] = o.appendClients(nil, s, func(id uint64) uint64 { return id*uint64(len(engines)) + uint64(i) })
+			if missing.Add(-1) > 0 {
+				return
+			}
+			e.Post(func(e *Engine) {
+				x.answer(e, append(slices.Concat(parts...), endLine...), Okay)
+			})
+		})
+	}
+}
+
+// appendClients appends the clients of e, oldest first. asking is the one that
+// asks, perhaps on another loop; number makes an id one for the process.
+func (e *Engine) appendClients(dst []byte, asking *Session, number func(id uint64) uint64) []byte {
+	list := make([]*Session, 0, len(e.sessions))
+	for s := range e.sessions {
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b *Session) int { return cmp.Compare(a.id, b.id) })
+	r := report{dst: dst}
+	for _, s := range list {
+		network, address := "", "-"
+		if s.lst != nil {
+			network, address, _ = strings.Cut(s.lst.name, " ")
+		}
+		r.prefix = decimal(number(s.id)) + ":"
+		r.text("addr", socketName(network, s.peer()))
+		r.text("listen_addr", socketName(network, address))
+		r.text("state", s.state(asking))
+		r.int("secs_since_last_cmd", int((e.now-s.last)/int64(time.Second)))
+	}
+	return r.dst
+}
+
+// socketName spells an address as memcached does.
+func socketName(network, address string) string {
+	switch {
+	case network == "unix":
+		return "unix:" + strings.TrimPrefix(address, "unix")
+	case strings.HasPrefix(address, "["):
+		return "tcp6:" + address
+	}
+	return "tcp:" + address
+}
+
+// state is the memcached word for what s is at.
+func (s *Session) state(asking *Session) string {
+	switch {
+	case s == asking:
+		return "conn_parse_cmd"
+	case s.quitting || s.closed:
+		return "conn_closing"
+	case s.head != nil:
+		return "conn_io_queue" // waits for servers
+	case s.out.size > 0:
+		return "conn_mwrite"
+	case s.in != nil || s.swallow > 0:
+		return "conn_nread" // in the middle of a request
+	}
+	return "conn_read"
+}
