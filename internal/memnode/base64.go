@@ -1,0 +1,56 @@
+package memnode
+
+// base64.go: keys in base64, read as leniently as memcached reads them.
+
+// decodeKey reads base64 as memcached does: bytes outside of the alphabet are skipped,
+// '=' is a zero digit that shortens its block, and ends the key with it. Nothing is returned
+// for digits that do not fill blocks of four, and for a block with more than two '='.
+func decodeKey(dst, src []byte) []byte {
+	digits := 0
+	for _, b := range src {
+		if base64Digits[b] >= 0 {
+			digits++
+		}
+	}
+	if digits == 0 || digits%4 != 0 {
+		return nil
+	}
+	var block uint32
+	have, padding := 0, 0
+	for _, b := range src {
+		d := base64Digits[b]
+		if d < 0 {
+			continue
+		}
+		if b == '=' {
+			padding++
+		}
+		block = block<<6 | uint32(d)
+		if have++; have < 4 {
+			continue
+		}
+		if padding > 2 {
+			return nil
+		}
+		dst = append(dst, byte(block>>16), byte(block>>8), byte(block))
+		dst = dst[:len(dst)-padding]
+		if padding > 0 {
+			break
+		}
+		block, have = 0, 0
+	}
+	return dst
+}
+
+// base64Digits gives the value of each base64 digit, -1 for other bytes.
+var base64Digits = func() (digits [256]int8) {
+	for i := range digits {
+		digits[i] = -1
+	}
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	for i := range alphabet {
+		digits[alphabet[i]] = int8(i)
+	}
+	digits['='] = 0
+	return digits
+}()

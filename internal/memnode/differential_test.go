@@ -1,0 +1,502 @@
+package memnode
+
+// differential_test.go: the same commands to a Node and to memcached 1.6.18, compared byte by byte.
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startMemcached runs the real thing on a port the kernel chooses. Its background threads are
+// off: they hold items while they look at them, which changes what arithmetic does.
+func startMemcached(t *testing.T) string {
+	t.Helper()
+	ports := filepath.Join(t.TempDir(), "port")
+	args := []string{"-l", "127.0.0.1", "-p", "-1", "-U", "0", "-o", "no_lru_maintainer,no_lru_crawler"}
+	if os.Getuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	cmd := exec.Command("memcached", args...)
+	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+ports)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("this test needs memcached 1.6.18 in PATH: %v", err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	port := regexp.MustCompile(`TCP INET: (\d+)`)
+	for range 500 {
+		if text, err := os.ReadFile(ports); err == nil {
+			if m := port.FindSubmatch(text); m != nil {
+				return "127.0.0.1:" + string(m[1])
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("memcached did not say which port it chose")
+	return ""
+}
+
+func startNode(t *testing.T, o Options) *Node {
+	t.Helper()
+	n, err := Start(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+// A client sends batches and reads what comes back before the answer to mn.
+type client struct {
+	t *testing.T
+	net.Conn
+}
+
+func dial(t *testing.T, address string) *client {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(time.Minute)) // a hang must not hold up the build
+	return &client{t, c}
+}
+
+func (c *client) ask(batch string) string {
+	c.t.Helper()
+	if _, err := c.Write([]byte(batch + "mn\r\n")); err != nil {
+		c.t.Fatalf("sending %.200q: %v", batch, err)
+	}
+	var got []byte
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := c.Read(buf)
+		got = append(got, buf[:n]...)
+		if rest, ok := bytes.CutSuffix(got, []byte("MN\r\n")); ok && (len(rest) == 0 || bytes.HasSuffix(rest, []byte("\r\n"))) {
+			return string(rest)
+		}
+		if err != nil {
+			c.t.Fatalf("after %.200q and %.200q: %v", batch, got, err)
+		}
+	}
+}
+
+// A pair asks both and compares.
+type pair struct {
+	t          *testing.T
+	store      *store
+	node, real *client
+	asked      []string
+}
+
+func newPair(t *testing.T) *pair {
+	n := startNode(t, Options{})
+	return &pair{t: t, store: n.store, node: dial(t, n.Addr().String()), real: dial(t, startMemcached(t))}
+}
+
+func (p *pair) ask(batch string) string {
+	p.t.Helper()
+	p.asked = append(p.asked, batch)
+	got, want := p.node.ask(batch), p.real.ask(batch)
+	if !same(got, want) {
+		last := p.asked[max(0, len(p.asked)-12):]
+		p.t.Fatalf("batch %d: %.300q\nnode      %.300q\nmemcached %.300q\nbefore: %.300q", len(p.asked), batch, got, want, last)
+	}
+	return got
+}
+
+var (
+	metaLine = regexp.MustCompile(`(?m)^(HD|VA|ME) .*$`)
+	clocked  = regexp.MustCompile(` (t|l|la=|exp=|cls=)(-?\d+)`)
+)
+
+// same compares two answers. Numbers that depend on when a second began may differ by a few;
+// l and la also depend on memcached's background threads, and cls on its slab sizes.
+func same(a, b string) bool {
+	maskedA, numbersA := mask(a)
+	maskedB, numbersB := mask(b)
+	if maskedA != maskedB || len(numbersA) != len(numbersB) {
+		return false
+	}
+	for i := range numbersA {
+		if d := int32(numbersA[i] - numbersB[i]); d < -30 || d > 30 {
+			return false
+		}
+	}
+	return true
+}
+
+func mask(answer string) (string, []uint32) {
+	var numbers []uint32
+	masked := metaLine.ReplaceAllStringFunc(answer, func(line string) string {
+		return clocked.ReplaceAllStringFunc(line, func(field string) string {
+			m := clocked.FindStringSubmatch(field)
+			if n, _ := strconv.ParseInt(m[2], 10, 64); (m[1] == "t" || m[1] == "exp=") && n != -1 {
+				numbers = append(numbers, uint32(n))
+			} else if n == -1 {
+				return field
+			}
+			return " " + m[1] + "*"
+		})
+	})
+	return masked, numbers
+}
+
+// A player makes random commands, most of them good.
+type player struct {
+	*rand.Rand
+	keys []string
+	cas  uint64 // last seen
+	now  int64
+}
+
+var (
+	oddKeys  = []string{"", "k\x01", "k\xff\xfe", "k\x00z", "k\tz", "a  ", strings.Repeat("x", 250)}
+	inBase64 = []string{"YWJj", "YQ==", "YWI=", "azE=", "YW=j", "a", "====", "Y*W!Jj", "AAECAw==", "YWJjZA==YWJj", "IGEgYg=="}
+)
+
+func (r *player) of(list ...string) string { return list[r.IntN(len(list))] }
+func (r *player) one(in int) bool          { return r.IntN(in) == 0 }
+
+func (r *player) key() string {
+	switch {
+	case r.one(150):
+		return strings.Repeat("x", 251)
+	case r.one(100):
+		return r.of(oddKeys...)
+	}
+	return r.of(r.keys...)
+}
+
+func (r *player) exptime() string {
+	if r.one(60) {
+		return r.of("abc", "1x", "4294967296", "4294967295", "99999999999999999999", "+100", "\t100", "100\t", "-18446744073709551615", "2592001")
+	}
+	return r.of("0", "0", "0", "100", "1000", "2592000", "-1", strconv.FormatInt(r.now+300, 10))
+}
+
+// number is for client flags, and, like value and delta, more often right than wrong.
+func (r *player) number() string {
+	if r.one(2) {
+		return r.delta()
+	}
+	return r.of("18446744073709551615", "9223372036854775808", "4294967295", "4294967296")
+}
+
+func (r *player) delta() string {
+	if r.one(40) {
+		return r.of("abc", "-1", "18446744073709551616", "-18446744073709551615", "+3", "1 ", "\t4", "1.5", "4294967296")
+	}
+	return r.of("0", "1", "1", "7", "99", "100", "1000000")
+}
+
+// value never is all space and holds no minus: with them, arithmetic makes memcached
+// read memory behind the item. TestSameNumbers has such values, in fresh memory.
+func (r *player) value() string {
+	switch r.IntN(6) {
+	case 0:
+		return ""
+	case 1:
+		return strconv.Itoa(r.IntN(1200))
+	case 2:
+		return r.of("999999999999", "99", "9", "10 ", " 12", "12 34", "\t5", "7\x008", "+6", "18446744073709551616")
+	case 3:
+		return strings.Repeat(r.of("ab", "c d", "x\r\n", "y\n"), r.IntN(60))
+	}
+	return r.of("abc", "hello", "0", "1")
+}
+
+func (r *player) casNumber() string {
+	if r.one(40) {
+		return r.of("abc", "-1", "18446744073709551616", "18446744073709551615")
+	}
+	return strconv.FormatUint(max(1, r.cas+1)-1-uint64(r.IntN(3)%int(r.cas+1)), 10)
+}
+
+func (r *player) noreply() string {
+	switch {
+	case r.one(12):
+		return " noreply"
+	case r.one(200):
+		return " nonsense"
+	}
+	return ""
+}
+
+// body is a value behind a command that names its length, which is at times too short.
+func (r *player) body() (length, data string) {
+	v := r.value()
+	n := len(v)
+	if n > 1 && r.one(50) {
+		n -= 1 + r.IntN(n-1)
+	}
+	length = strconv.Itoa(n)
+	if r.one(150) {
+		length = r.of("-1", "abc", "2147483646", "-99999999999", "0x1")
+	}
+	return length, v + "\r\n"
+}
+
+func (r *player) flags(letters string) string {
+	var all []string
+	for _, l := range letters {
+		if r.one(3) {
+			all = append(all, r.flag(l))
+		}
+	}
+	if r.one(40) {
+		all = append(all, r.of("z", "S5", "E7", "b", "k", "Mxx", "M", "v", "T", "O"+strings.Repeat("o", 31), "O"+strings.Repeat("o", 32), "\xc3", "q", "c", "P1", "L2"))
+	}
+	if r.one(200) {
+		all = append(all, strings.Fields("k v f c t s h l u q O1 T0 N0 R0 C0 D1 J1 F1 MS P L")...)
+	}
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	if len(all) == 0 {
+		return ""
+	}
+	return " " + strings.Join(all, " ")
+}
+
+func (r *player) flag(letter rune) string {
+	switch letter {
+	case 'N', 'T':
+		return string(letter) + r.exptime()
+	case 'R':
+		return "R" + r.of("0", "50", "500", "-1", "x")
+	case 'F':
+		return "F" + r.number()
+	case 'D', 'J':
+		return string(letter) + r.delta()
+	case 'C':
+		return "C" + r.casNumber()
+	case 'M':
+		return "M" + r.of("S", "E", "A", "P", "R", "I", "D", "+", "-", "s", "X")
+	case 'O':
+		return "O" + r.of("q7", "", "opaque", "1")
+	}
+	return string(letter)
+}
+
+// metaKey is a key and, at times, what b says of it.
+func (r *player) metaKey() (key, flag string) {
+	if !r.one(6) {
+		return r.key(), ""
+	}
+	return r.of(inBase64...), " b"
+}
+
+func (r *player) command() string {
+	key := r.key()
+	switch r.IntN(24) {
+	case 0, 1:
+		keys := key
+		for range r.IntN(30) * r.IntN(2) {
+			keys += r.of(" ", " ", " ", "  ") + r.of(r.keys...)
+		}
+		return r.of("get ", "gets ", "gets ", "bget ") + keys + r.of("", "", " ") + "\r\n"
+	case 2:
+		return r.of("gat ", "gats ") + r.exptime() + " " + key + r.of("", " "+r.key()) + "\r\n"
+	case 3, 4, 5, 6:
+		length, data := r.body()
+		return r.of("set", "set", "add", "replace", "append", "prepend") + " " + key + " " + r.number() + " " + r.exptime() + " " + length + r.noreply() + "\r\n" + data
+	case 7:
+		length, data := r.body()
+		return "cas " + key + " " + r.number() + " " + r.exptime() + " " + length + " " + r.casNumber() + r.noreply() + "\r\n" + data
+	case 8:
+		return "delete " + key + r.of("", "", "", " 0", " 5", " 0 noreply", " noreply 0") + r.noreply() + "\r\n"
+	case 9, 10:
+		return r.of("incr ", "decr ") + key + " " + r.delta() + r.noreply() + "\r\n"
+	case 11:
+		return "touch " + key + " " + r.exptime() + r.noreply() + "\r\n"
+	case 12:
+		if !r.one(4) {
+			return "me " + key + r.of("", "", " b", " x") + "\r\n"
+		}
+		return r.odd()
+	case 13, 14, 15, 16:
+		key, b := r.metaKey()
+		return "mg " + key + b + r.flags("kvfctshluqONTR") + "\r\n"
+	case 17, 18, 19:
+		key, b := r.metaKey()
+		length, data := r.body()
+		return "ms " + key + " " + length + b + r.flags("kcqOFTCMI") + "\r\n" + data
+	case 20, 21:
+		key, b := r.metaKey()
+		return "md " + key + b + r.flags("kqOCIT") + "\r\n"
+	}
+	key, b := r.metaKey()
+	return "ma " + key + b + r.flags("kctvqONTCDJM") + "\r\n"
+}
+
+// odd is a command that is rare, wrong or dangerous.
+func (r *player) odd() string {
+	if r.one(3) {
+		// Reading all keys first removes what an earlier flush_all hides: a later delay would bring
+		// it back, unless memcached's crawler came by.
+		batch := ""
+		for _, key := range slices.Concat(r.keys, oddKeys) {
+			batch += "mg " + key + " \r\n"
+		}
+		for _, key := range slices.Concat(r.keys, inBase64) {
+			batch += "mg " + key + " b\r\n"
+		}
+		return batch + "flush_all" + r.of("", " 0", " -1", " 1000", " 2000000000", " noreply", " 0 noreply", " x", " 0 x", " x noreply", " 1 2 3") + "\r\n"
+	}
+	return r.of(
+		"get", "get ", "gets", "gat", "gat 10", "gat x", "gat x noreply", "GET a", "Get a", "nonsense", "a", "", " ", "\r", "mg", "mg a  v", "ms", "ms a", "ms a 5x",
+		"md", "ma", "me", "mx a", "version", "version x", "verbosity", "verbosity 1", "verbosity x", "verbosity 1 noreply", "verbosity noreply", "verbosity 1 2 3",
+		"set", "set a", "set a 0 0", "set a 0 0 1 2 3", "set a 0 0 noreply", "cas a 0 0 1", "cas a 0 0 noreply", "cas a 0 0 1 x", "incr", "incr a", "incr a 1 2 3", "incr a noreply", "touch a",
+		"touch a 1 2 3", "delete", "delete a 1 2 3", "shutdown", "shutdown graceful", "stats foo", "stats sizes", "stats reset", "config get cluster", "flush_all 1 2 3",
+		"set a 0 0 -1", "decr a -1", "set a -1 0 1", "set a 4294967296 0 0\r\n", "touch a x", "get a\x00b", "mg a\x00 v",
+	) + "\r\n"
+}
+
+func TestSameAsMemcached(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			p := newPair(t)
+			r := &player{
+				Rand: rand.New(rand.NewPCG(seed, 18)),
+				keys: []string{"a", "b", "k1", "num", "YWJj", "abc", strings.Repeat("y", 249)},
+				now:  time.Now().Unix(),
+			}
+			seen := regexp.MustCompile(` c(\d+)| (\d+)\r\n`)
+			for range 3000 {
+				batch := r.command()
+				if arithmetic(batch) && p.hugeNumber() {
+					continue
+				}
+				for r.one(4) {
+					if next := r.command(); pipelined(batch) && pipelined(next) {
+						batch += next
+					}
+				}
+				for _, m := range seen.FindAllStringSubmatch(p.ask(batch), -1) {
+					if n, err := strconv.ParseUint(m[1]+m[2], 10, 64); err == nil && n < 1e6 {
+						r.cas = n
+					}
+				}
+			}
+			compareCounters(t, p)
+		})
+	}
+}
+
+// pipelined says whether memcached answers a command in a pipeline as it does alone. It pads a
+// number only if no answer that waits to be sent still holds the item, and a get with a key
+// that is too long loses the answers before it.
+func pipelined(batch string) bool {
+	return !arithmetic(batch) && !strings.Contains(batch, strings.Repeat("x", 251))
+}
+
+func arithmetic(batch string) bool {
+	return strings.Contains(batch, "incr ") || strings.Contains(batch, "decr ") || strings.Contains(batch, "ma ")
+}
+
+// hugeNumber says whether an item holds a number near or beyond 2^63 (appending makes some).
+// Arithmetic on it makes memcached look for a minus behind the item.
+func (p *pair) hugeNumber() bool {
+	p.store.lock()
+	defer p.store.unlock()
+	for _, it := range p.store.items.Values() {
+		if n, ok := parseUint64(it.value); ok && n > 1<<62 {
+			return true
+		}
+	}
+	return false
+}
+
+// compareCounters compares what stats counts of the commands played.
+func compareCounters(t *testing.T, p *pair) {
+	t.Helper()
+	node, real := p.node.ask("stats\r\n"), p.real.ask("stats\r\n")
+	for _, name := range []string{
+		"version", "cmd_get", "cmd_set", "cmd_flush", "cmd_touch", "cmd_meta", "get_hits", "get_misses", "delete_misses", "delete_hits",
+		"incr_misses", "incr_hits", "decr_misses", "decr_hits", "cas_misses", "cas_hits", "cas_badval", "touch_hits", "touch_misses",
+		"store_too_large", "total_items", "limit_maxbytes", "max_connections", "curr_connections",
+	} {
+		line := regexp.MustCompile(`(?m)^STAT ` + name + ` .*\r$`)
+		if got, want := line.FindString(node), line.FindString(real); got != want || got == "" {
+			t.Errorf("node %q, memcached %q", got, want)
+		}
+	}
+}
+
+// TestSameLimits compares around the largest item and the longest number.
+func TestSameLimits(t *testing.T) {
+	p := newPair(t)
+	const largest = 1<<20 - 48 - 2 - 2 - 8 // with a key of one byte and no flags
+	big := strings.Repeat("1", largest+8)
+	for _, flags := range []string{"0", "7"} {
+		for n := largest - 5; n <= largest+1; n++ {
+			for _, command := range []string{"set", "add", "replace", "append", "prepend"} {
+				p.ask("set a 0 0 3\r\nold\r\n")
+				p.ask(fmt.Sprintf("%s a %s 0 %d\r\n%s\r\n", command, flags, n, big[:n]))
+				p.ask("mg a s f t c k\r\n")
+			}
+			for _, mode := range []string{"S", "E", "A"} {
+				p.ask("set a 0 0 3\r\nold\r\n")
+				p.ask(fmt.Sprintf("ms a %d F%s M%s q\r\n%s\r\n", n, flags, mode, big[:n]))
+				p.ask("mg a s f t c k\r\n")
+			}
+		}
+	}
+	for n := 512<<10 - 64; n <= 512<<10-56; n++ { // where memcached begins to store in chunks
+		p.ask(fmt.Sprintf("set a 0 0 %d\r\n%s\r\n", n, " 5"+strings.Repeat(" ", n-2)))
+		p.ask("incr a 1\r\n")
+		p.ask("ma a v N0 C1\r\n")
+	}
+	p.ask("set a 0 0 1\r\n1\r\nget a\r\nget b " + strings.Repeat("x", 251) + " a\r\nget a\r\n")
+	keys := strings.Repeat(" a b", 5000) // longer than any buffer
+	p.ask("get" + keys + "\r\nset a 0 0 2000000\r\n" + strings.Repeat("v", 2000000) + "\r\nget a\r\n")
+}
+
+// TestSameNumbers compares what counts as a number, each in an item that was never used before.
+func TestSameNumbers(t *testing.T) {
+	p := newPair(t)
+	for i, value := range []string{
+		"18446744073709551615", "18446744073709551616", "99", "10 ", " 12", "12 34", "-1", "-18446744073709551615", "\t5", "7\x008",
+		"+6", "+-6", "- 6", "a-", "18446744073709551615 -", "18446744073709551615\x00-", "-0", "-9223372036854775808", "-9223372036854775809",
+		"9223372036854775808", "c d", "1 -", "1-", "0x10", "1e3", "", "\v\f\r\n8", "00000000000000000000000000007",
+	} {
+		for j, command := range []string{
+			"incr %s 1", "decr %s 1", "ma %s v c D2 C1", "ma %s MD v t c",
+			"incr %s 18446744073709551615", "decr %s 9223372036854775808", "ma %s v D9223372036854775808", "ma %s M- v D18446744073709551615",
+		} {
+			key := fmt.Sprintf("%dof%d", j, i)
+			p.ask(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, len(value), value))
+			p.ask(fmt.Sprintf(command, key) + "\r\nget " + key + "\r\n")
+		}
+	}
+}
+
+// TestSameRefill walks through the states of an item that one client at a time may refill.
+func TestSameRefill(t *testing.T) {
+	p := newPair(t)
+	const read = "mg k k v f c t N100 R50 h\r\n"
+	for _, batch := range []string{
+		read, read, "get k\r\n", "gets k\r\n", "add k 0 0 1\r\nx\r\n", "ms k 1 ME\r\nx\r\n", "incr k 1\r\n", "touch k 100\r\n", "gat 100 k\r\n", // a stub
+		"append k 0 0 1\r\nx\r\n", read, "replace k 0 0 1\r\ny\r\n", read, // filled past the lease
+		"delete k\r\n", read, "ms k 2 C23 c\r\nhi\r\n", "ms k 2 C18 c\r\nhi\r\n", read,
+		"set k 5 100 3\r\nabc\r\n", read, "set k 5 20 3\r\nabc\r\n", read, read, read, // refreshed ahead
+		"md k I T100\r\n", read, read, "get k\r\n", "md k I\r\n", "mg k\r\n", "mg k v\r\n", // stale
+		"ms k 3 C1\r\nold\r\n", "ms k 3 C1 I c\r\nold\r\n", read, read, "me k\r\n", // the late filler
+		"md k C1\r\n", "md k C1 I q\r\n", "md k q\r\n", "md k q\r\n", "mg k q v k O1\r\n", read, read,
+	} {
+		p.ask(batch)
+	}
+}

@@ -1,0 +1,288 @@
+package memnode
+
+// text.go: the classic commands.
+
+import (
+	"math"
+	"strconv"
+)
+
+// get answers get, gets, gat and gats. One key that is too long spoils the whole answer;
+// the keys before it have been read (and touched) all the same.
+func (c *conn) get(withCAS, touch bool) error {
+	if !c.takes(2, math.MaxInt) {
+		return nil
+	}
+	keys := c.tokens[1:]
+	var expires uint32
+	if touch {
+		exptime, ok := parseInt32(keys[0])
+		if !ok {
+			c.reply(badTTL)
+			return nil
+		}
+		expires = c.node.store.deadline(exptime)
+		keys = keys[1:]
+	}
+	spoiled := !fit(keys, c.rest)
+	next := func() (key []byte) {
+		if len(keys) > 0 {
+			key, keys = keys[0], keys[1:]
+			return key
+		}
+		key, c.rest = nextToken(c.rest)
+		return key
+	}
+	for key := next(); len(key) > 0; key = next() {
+		if len(key) > maxKey {
+			c.reply(badFormat)
+			return nil
+		}
+		it, ok := c.fetch(key, touch, expires)
+		if !ok || spoiled {
+			continue
+		}
+		c.value(key, &it, withCAS)
+		if len(c.out) >= writeBuffer {
+			if err := c.send(); err != nil {
+				return err
+			}
+		}
+	}
+	c.reply("END")
+	return nil
+}
+
+// fit says whether all keys have a legal length.
+func fit(keys [][]byte, rest []byte) bool {
+	for _, key := range keys {
+		if len(key) > maxKey {
+			return false
+		}
+	}
+	for len(rest) > 0 {
+		var key []byte
+		if key, rest = nextToken(rest); len(key) > maxKey {
+			return false
+		}
+	}
+	return true
+}
+
+// fetch reads what key holds, as get and gat do.
+func (c *conn) fetch(key []byte, touch bool, expires uint32) (it item, ok bool) {
+	s := c.node.store
+	s.lock()
+	defer s.unlock()
+	s.countGet(touch)
+	found := s.find(key)
+	if found == nil {
+		s.countMiss(touch)
+		return item{}, false
+	}
+	s.countHit(touch)
+	found.read(s.now)
+	if touch {
+		found.expires = expires
+	}
+	return *found, true
+}
+
+func (c *conn) value(key []byte, it *item, withCAS bool) {
+	c.out = append(c.out, "VALUE "...)
+	c.out = append(c.out, key...)
+	c.out = append(c.out, ' ')
+	c.out = strconv.AppendUint(c.out, uint64(it.flags), 10)
+	c.out = append(c.out, ' ')
+	c.out = strconv.AppendInt(c.out, int64(len(it.value)), 10)
+	if withCAS {
+		c.out = append(c.out, ' ')
+		c.out = strconv.AppendUint(c.out, it.cas, 10)
+	}
+	c.endLine()
+	c.out = append(c.out, it.value...)
+	c.endLine()
+}
+
+// set answers the storing commands. A command line that cannot be read leaves the value to be
+// taken for the next command; a value that is too large is skipped.
+func (c *conn) set(m mode) error {
+	words := 5
+	if m == casMode {
+		words = 6
+	}
+	if !c.takes(words, words+1) {
+		return nil
+	}
+	c.readNoreply()
+	key := c.tokens[1]
+	flags, flagsOK := parseUint32(c.tokens[2])
+	exptime, exptimeOK := parseInt32(c.tokens[3])
+	length, lengthOK := parseInt32(c.tokens[4])
+	var cas uint64
+	casOK := true
+	if m == casMode {
+		cas, casOK = parseUint64(c.tokens[5])
+	}
+	if len(key) > maxKey || !flagsOK || !exptimeOK || !lengthOK || !casOK || !possible(length) {
+		c.reply(badFormat)
+		return nil
+	}
+	s := c.node.store
+	it := &item{flags: flags, expires: s.deadline(exptime)}
+	if size(len(key), flags, int(length)) > s.maxItem {
+		c.reply(tooLarge)
+		s.lock()
+		s.storeTooLarge++
+		if m == setMode { // or a reader would get the value that set was to replace
+			s.discard(key)
+		}
+		s.unlock()
+		return c.skipValue(int(length))
+	}
+	value, err := c.readValue(int(length))
+	if err != nil {
+		return err
+	}
+	s.lock()
+	defer s.unlock()
+	s.cmdSet++
+	if value == nil {
+		c.reply(badChunk)
+		return nil
+	}
+	it.value = value
+	end, _ := s.write(m, string(key), it, cas, false)
+	c.reply(textOutcomes[end])
+	return nil
+}
+
+// possible says whether a value may have this length, its line end included, in an int of C.
+func possible(length int32) bool { return length >= 0 && length <= math.MaxInt32-2 }
+
+var textOutcomes = [...]string{
+	stored: "STORED", notStored: "NOT_STORED", exists: "EXISTS", notFound: "NOT_FOUND", notNumber: badNumber,
+}
+
+func (c *conn) delete() {
+	if !c.takes(2, 4) {
+		return
+	}
+	if n := len(c.tokens); n > 2 {
+		c.readNoreply()
+		now := string(c.tokens[2]) == "0" // the delay that delete once had
+		if n == 3 && !now && !c.noreply || n == 4 && !(now && c.noreply) {
+			c.reply(badFormat + ".  Usage: delete <key> [noreply]")
+			return
+		}
+	}
+	key := c.tokens[1]
+	if len(key) > maxKey {
+		c.reply(badFormat)
+		return
+	}
+	s := c.node.store
+	s.lock()
+	defer s.unlock()
+	it := s.find(key)
+	if it == nil {
+		s.deleteMisses++
+		c.reply("NOT_FOUND")
+		return
+	}
+	s.deleteHits++
+	s.remove(key, it)
+	c.reply("DELETED")
+}
+
+func (c *conn) arithmetic(decr bool) {
+	if !c.takes(3, 4) {
+		return
+	}
+	c.readNoreply()
+	key := c.tokens[1]
+	if len(key) > maxKey {
+		c.reply(badFormat)
+		return
+	}
+	delta, ok := parseUint64(c.tokens[2])
+	if !ok {
+		c.reply("CLIENT_ERROR invalid numeric delta argument")
+		return
+	}
+	s := c.node.store
+	s.lock()
+	end, _, n := s.add(key, decr, delta, 0)
+	if end == notFound {
+		s.countNumberMiss(decr)
+	}
+	s.unlock()
+	if end != stored {
+		c.reply(textOutcomes[end])
+		return
+	}
+	if !c.noreply {
+		c.out = strconv.AppendUint(c.out, n, 10)
+		c.endLine()
+	}
+}
+
+func (c *conn) touch() {
+	if !c.takes(3, 4) {
+		return
+	}
+	c.readNoreply()
+	key := c.tokens[1]
+	if len(key) > maxKey {
+		c.reply(badFormat)
+		return
+	}
+	exptime, ok := parseInt32(c.tokens[2])
+	if !ok {
+		c.reply(badTTL)
+		return
+	}
+	if _, ok := c.fetch(key, true, c.node.store.deadline(exptime)); !ok {
+		c.reply("NOT_FOUND")
+		return
+	}
+	c.reply("TOUCHED")
+}
+
+func (c *conn) flushAll() {
+	if !c.takes(1, 3) {
+		return
+	}
+	c.readNoreply()
+	words := len(c.tokens)
+	if c.noreply {
+		words--
+	}
+	s := c.node.store
+	s.lock()
+	defer s.unlock()
+	s.cmdFlush++
+	var delay int32
+	if words > 1 {
+		var ok bool
+		if delay, ok = parseInt32(c.tokens[1]); !ok {
+			c.reply(badTTL)
+			return
+		}
+	}
+	s.flushAll(delay)
+	c.reply("OK")
+}
+
+// verbosity is accepted; there is no log that it could make talk.
+func (c *conn) verbosity() {
+	if !c.takes(2, 3) {
+		return
+	}
+	c.readNoreply()
+	if _, ok := parseUint32(c.tokens[1]); !ok {
+		c.reply(badFormat)
+		return
+	}
+	c.reply("OK")
+}
