@@ -1,5 +1,9 @@
 package ring
 
+// Which bytes of a key are hashed, and the whole rule in one value.
+
+import "bytes"
+
 // Placement is a whole rule: which part of a key is hashed, how, and what the
 // hash is looked up in. The zero Part hashes the whole key.
 type Placement struct {
@@ -28,4 +32,35 @@ type Part struct {
 }
 
 // Of returns the part of key that is hashed.
-func (p *Part) Of(key []byte) []byte { return key }
+func (p *Part) Of(key []byte) []byte {
+	for _, prefix := range p.StripPrefixes {
+		if bytes.HasPrefix(key, prefix) {
+			key = key[len(prefix):]
+			break
+		}
+	}
+	if len(p.Stop) > 0 {
+		if i := bytes.Index(key, p.Stop); i >= 0 {
+			key = key[:i]
+		}
+	}
+	if p.HasTag {
+		key = p.tagged(key)
+	}
+	return key
+}
+
+// tagged returns what stands between the first opening character and the
+// first closing one after it, or the whole key.
+func (p *Part) tagged(key []byte) []byte {
+	open := bytes.IndexByte(key, p.Tag[0])
+	if open < 0 {
+		return key
+	}
+	tag := key[open+1:]
+	end := bytes.IndexByte(tag, p.Tag[1])
+	if end < 0 || end == 0 && !p.EmptyTag {
+		return key
+	}
+	return tag[:end]
+}

@@ -4,6 +4,18 @@
 // into a number, and a Ring, which turns that number into a server. One hash
 // per key serves the owner, the fallbacks, the copies and the sampling, so it
 // is computed once and handed on.
+//
+// The rings are few: a Circle of 32-bit points, a Wide circle of 128-bit
+// points, a Table looked up by remainder, Jump, Ch3 and two kinds of
+// rendezvous. What makes one client differ from another (labels, rounding,
+// order, key hash, what it does about a dead server) is given to them by the
+// packages ketama, modulo and config.
+//
+// Every ring answers "and whom next?": by the client's own walk where the
+// client has one, else by a rule of ours that names every server once and
+// spreads a dead server's keys over all others. A client that rebuilds its
+// ring without the dead servers is built again over the live ones and put
+// behind Live.
 package ring
 
 // Hash turns the hashed part of a key into a number. Most clients use 32 bits
@@ -22,4 +34,17 @@ type Ring interface {
 	// end of the order. key is what was hashed; only rules that hash again
 	// (rendezvous, clients that rehash key and try number) look at it.
 	At(key []byte, h uint64, n int) int
+}
+
+// Explainer is a Ring that can say what a hash hit before it led to a server:
+// "point 79117e47", "bucket 357 of 1024".
+type Explainer interface {
+	Explain(key []byte, h uint64) string
+}
+
+// Sharer is a Ring that knows which share of all hashes each server owns. The
+// shares add up to 1. Those of circles and tables are exact for the range of
+// the key hash; those of jump, Ch3 and rendezvous are what the rule aims at.
+type Sharer interface {
+	Shares() []float64
 }

@@ -1,0 +1,137 @@
+package ketama
+
+// The clients. "Four of MD5" is the circle of last.fm's libketama; its
+// descendants changed the label or the rounding, the others kept the name.
+
+import "ringside/ring"
+
+var (
+	// Libmemcached is the lingua franca: KETAMA_WEIGHTED of libmemcached and
+	// pylibmc, memcached-proxy and nginx modules that call themselves
+	// compatible with it.
+	Libmemcached = Rule{Label: short, Count: floatLibmemcached, Spread: fourOfMD5}
+	// PHP is Libmemcached as php-memcached labels unix sockets.
+	PHP = Rule{Label: shortPHP, Count: floatLibmemcached, Spread: fourOfMD5}
+	// Twemproxy is Libmemcached as twemproxy labels unix sockets.
+	Twemproxy = Rule{Label: shortTwemproxy, Count: floatLibmemcached, Spread: fourOfMD5}
+	// LibmemcachedSpy is libmemcached's KETAMA_SPY with KETAMA_WEIGHTED, which
+	// is not spymemcached's circle.
+	LibmemcachedSpy = Rule{Label: spy, Count: floatLibmemcached, Spread: fourOfMD5}
+
+	// Node is node-memcached (hashring), which rounds in float64.
+	Node = Rule{Label: shortText, Count: double(40), Spread: fourOfMD5}
+	// NodeLong is Node with compatibility null.
+	NodeLong = Rule{Label: long, Count: double(40), Spread: fourOfMD5}
+	// NodeHashRing is Node with compatibility "hash_ring".
+	NodeHashRing = Rule{Label: long, Count: double(40), Spread: threeOfMD5}
+	// NodeSHA1 is Node with algorithm "sha1".
+	NodeSHA1 = Rule{Label: shortText, Count: double(40), Spread: fourOfSHA1}
+
+	// Libketama is the original in C, and go-ketama.
+	Libketama = Rule{Label: long, Count: floatLibketama, Spread: fourOfMD5}
+	// Goketama is rckclmbr/goketama with Memory set.
+	Goketama = Rule{Label: long, Count: double(40), Spread: fourOfMD5}
+	// GoketamaUnweighted is goketama with Memory 0.
+	GoketamaUnweighted = Rule{Label: long, Count: fixed(100), Spread: one(ring.MD5)}
+	// UhashringKetama is Python's HashRing(hash_fn="ketama").
+	UhashringKetama = Rule{Label: long, Count: integer(40), Spread: fourOfMD5, Seek: ring.After, LastWins: true}
+
+	// Xmemcached is its KetamaMemcachedSessionLocator.
+	Xmemcached = Rule{Label: javaSlash, Count: times(40), Spread: fourOfMD5, LastWins: true, Walk: xmemcachedWalk}
+	// XmemcachedNginx is xmemcached with cwNginxUpstreamConsistent.
+	XmemcachedNginx = Rule{Label: javaShort, Count: times(40), Spread: fourOfMD5, LastWins: true, Walk: xmemcachedWalk}
+	// XmemcachedGwhalin is xmemcached in the mode compatible with gwhalin's client.
+	XmemcachedGwhalin = Rule{Label: java, Count: times(40), Spread: fourOfMD5, LastWins: true, Walk: xmemcachedWalk}
+	// XmemcachedLibmemcached is its LibmemcachedMemcachedSessionLocator.
+	XmemcachedLibmemcached = Rule{Label: javaShort, Count: fixed(100), Spread: one(oneAtATimeUnsigned), LastWins: true}
+
+	// Dalli is the Ruby client.
+	Dalli = Rule{Label: bare, Count: dalli, Spread: sha1Dalli, Seek: ring.AtOrBefore,
+		Walk: ring.TryBefore(ring.CRC32, 0, 20)}
+	// Stathat is stathat/consistent.
+	Stathat = Rule{Label: long, Count: fixed(20), Spread: crcStathat, Seek: ring.After, LastWins: true}
+)
+
+var (
+	oneAtATimeUnsigned, _ = ring.OneAtATime.Unsigned()
+	xmemcachedWalk        = ring.AddTryBefore(ring.MD5, 1, 8, 32)
+)
+
+// Consistent is libmemcached's unweighted circle, whose points are made with
+// the hash that was set at the time.
+func Consistent(points ring.Algorithm) Rule {
+	return Rule{Label: short, Count: fixed(100), Spread: one(points)}
+}
+
+// ConsistentPHP is Consistent as php-memcached labels unix sockets.
+func ConsistentPHP(points ring.Algorithm) Rule {
+	return Rule{Label: shortPHP, Count: fixed(100), Spread: one(points)}
+}
+
+// ConsistentSpy is libmemcached's KETAMA_SPY alone.
+func ConsistentSpy(points ring.Algorithm) Rule {
+	return Rule{Label: spy, Count: fixed(100), Spread: one(points)}
+}
+
+// Spymemcached is KetamaNodeLocator with this key hash. Only with weights are
+// the labels counted as libmemcached does; only with MD5 does a label make four
+// points.
+func Spymemcached(key ring.Algorithm, weighted bool) Rule {
+	return spymemcached(java, key, weighted)
+}
+
+// SpymemcachedLibmemcached is Spymemcached with Format.LIBMEMCACHED.
+func SpymemcachedLibmemcached(key ring.Algorithm, weighted bool) Rule {
+	return spymemcached(javaShort, key, weighted)
+}
+
+// EVCache is Spymemcached over addresses that carry their own text as name.
+func EVCache(key ring.Algorithm) Rule { return spymemcached(javaTwice, key, false) }
+
+func spymemcached(label Label, key ring.Algorithm, weighted bool) Rule {
+	r := Rule{Label: label, Count: fixed(40), Spread: fourOfMD5, LastWins: true,
+		Walk: ring.AddTryBefore(key, 0, 7, 32)}
+	if weighted {
+		r.Count = floatLibmemcached
+	}
+	if key != ring.MD5 {
+		count := r.Count
+		r.Count = func(w, total, n int) int { return 4 * count(w, total, n) }
+		r.Spread = one(key)
+	}
+	return r
+}
+
+// ProxyKetama, ProxyTwemproxy and ProxyEVCache are the modes of memcached's
+// proxy, with so many points ("obuckets") for each server.
+func ProxyKetama(points int) Rule {
+	return Rule{Label: bare, Count: fixed(points / 4), Spread: fourOfMD5}
+}
+
+// ProxyTwemproxy: see ProxyKetama.
+func ProxyTwemproxy(points int) Rule {
+	return Rule{Label: shortPHP, Count: fixed(points / 4), Spread: fourOfMD5}
+}
+
+// ProxyEVCache: see ProxyKetama.
+func ProxyEVCache(points int) Rule {
+	return Rule{Label: Label{func(s ring.Server) (string, error) { return s.Host + "/" + s.Bare(), nil }, nil},
+		Count: fixed(points / 4), Spread: fourOfMD5}
+}
+
+// Pecl is php-memcache's consistent strategy; use its Buckets.
+func Pecl(hash ring.Algorithm) Rule {
+	return Rule{Label: pecl, Count: times(160), Spread: one(hash), Walk: ring.TryBehind(hash, 21)}
+}
+
+// PerlFast is Cache::Memcached::Fast with ketama_points.
+func PerlFast(points int) Rule {
+	return Rule{Label: perlFast, Count: times(points), Spread: chain}
+}
+
+// Points is the rule for new pools, compatible with nobody: so many points for
+// each unit of weight, whoever else is in the list, so that adding a server
+// moves the keys of its own share only.
+func Points(points int) Rule {
+	return Rule{Label: long, Count: times(points), Spread: exactly}
+}

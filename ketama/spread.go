@@ -1,0 +1,99 @@
+package ketama
+
+// How a server's labels become points.
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"encoding/binary"
+	"hash/crc32"
+	"strconv"
+
+	"ringside/ring"
+)
+
+// Spread returns the points of a server of this label that has count labels.
+type Spread func(label string, count int) []uint32
+
+// fourOfMD5 takes four points from the MD5 of "label-i", little-endian.
+func fourOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 4) }
+
+// threeOfMD5 takes three.
+func threeOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 3) }
+
+func ofMD5(label string, count, each int) []uint32 {
+	points := make([]uint32, 0, count*each)
+	for i := range count {
+		d := md5.Sum(numbered(label, "-", i))
+		for j := range each {
+			points = append(points, binary.LittleEndian.Uint32(d[4*j:]))
+		}
+	}
+	return points
+}
+
+// fourOfSHA1 takes four points from the SHA-1 of "label-i", little-endian.
+func fourOfSHA1(label string, count int) []uint32 {
+	points := make([]uint32, 0, count*4)
+	for i := range count {
+		d := sha1.Sum(numbered(label, "-", i))
+		for j := range 4 {
+			points = append(points, binary.LittleEndian.Uint32(d[4*j:]))
+		}
+	}
+	return points
+}
+
+// sha1Dalli takes the first four bytes of the SHA-1 of "label:i", big-endian.
+func sha1Dalli(label string, count int) []uint32 {
+	points := make([]uint32, 0, count)
+	for i := range count {
+		d := sha1.Sum(numbered(label, ":", i))
+		points = append(points, binary.BigEndian.Uint32(d[:]))
+	}
+	return points
+}
+
+// one takes the hash of "label-i".
+func one(a ring.Algorithm) Spread {
+	return func(label string, count int) []uint32 {
+		points := make([]uint32, 0, count)
+		for i := range count {
+			points = append(points, uint32(a.Sum(numbered(label, "-", i))))
+		}
+		return points
+	}
+}
+
+// crcStathat takes the CRC-32 of "i" and the label.
+func crcStathat(label string, count int) []uint32 {
+	points := make([]uint32, 0, count)
+	for i := range count {
+		points = append(points, crc32.ChecksumIEEE(append(strconv.AppendInt(nil, int64(i), 10), label...)))
+	}
+	return points
+}
+
+// chain continues the label's CRC-32 over the point before, each time from the
+// same state.
+func chain(label string, count int) []uint32 {
+	seed := crc32.ChecksumIEEE([]byte(label))
+	points := make([]uint32, 0, count)
+	var last [4]byte
+	for range count {
+		p := crc32.Update(seed, crc32.IEEETable, last[:])
+		points = append(points, p)
+		binary.LittleEndian.PutUint32(last[:], p)
+	}
+	return points
+}
+
+// exactly takes from the MD5 of "label-i" as many points as asked for, four by
+// four.
+func exactly(label string, count int) []uint32 {
+	return ofMD5(label, (count+3)/4, 4)[:count]
+}
+
+func numbered(label, sep string, i int) []byte {
+	return strconv.AppendInt([]byte(label+sep), int64(i), 10)
+}

@@ -1,0 +1,61 @@
+package ketama
+
+// The clients whose circle has 128 bits. All take the first point after the
+// hash.
+
+import (
+	"crypto/md5"
+	"encoding/binary"
+
+	"ringside/ring"
+)
+
+// Uhashring is Python's uhashring by default. The key hash is ring.MD5Wide.
+func Uhashring(servers []ring.Server) (*ring.Wide, error) {
+	return wide(servers, long, times(160), bigEndian)
+}
+
+// Bmemcached is python-binary-memcached without authentication. The key hash
+// is ring.MD5Wide.
+func Bmemcached(servers []ring.Server) (*ring.Wide, error) {
+	return wide(servers, bmemcached, times(160), bigEndian)
+}
+
+// Serialx is serialx/hashring, with one point for each unit of weight. The key
+// hash is ring.MD5Signed.
+func Serialx(servers []ring.Server) (*ring.Wide, error) {
+	return wide(servers, long, times(1), signedHalves)
+}
+
+func wide(servers []ring.Server, label Label, count Count, halves func([]byte) (hi, lo uint64)) (*ring.Wide, error) {
+	var points []ring.WidePoint
+	total := totalWeight(servers)
+	for i, s := range servers {
+		text, err := label.of(s)
+		if err != nil {
+			return nil, err
+		}
+		for j := range count(s.Share(), total, len(servers)) {
+			hi, lo := halves(numbered(text, "-", j))
+			points = append(points, ring.WidePoint{Hi: hi, Lo: lo, Server: i})
+		}
+	}
+	low := func(key []byte) uint64 {
+		_, lo := halves(key)
+		return lo
+	}
+	return ring.NewWide(len(servers), points, low), nil
+}
+
+// bigEndian reads an MD5 as one number.
+func bigEndian(text []byte) (hi, lo uint64) {
+	d := md5.Sum(text)
+	return binary.BigEndian.Uint64(d[:]), binary.BigEndian.Uint64(d[8:])
+}
+
+// signedHalves reads an MD5 as two signed little-endian numbers, which sort as
+// unsigned ones once the sign bit is flipped.
+func signedHalves(text []byte) (hi, lo uint64) {
+	d := md5.Sum(text)
+	return binary.LittleEndian.Uint64(d[:]) ^ 1<<63, binary.LittleEndian.Uint64(d[8:]) ^ 1<<63
+}

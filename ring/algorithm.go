@@ -1,0 +1,172 @@
+package ring
+
+// The key hashes of memcached clients, each as the client computes it.
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/twmb/murmur3"
+	"github.com/zeebo/xxh3"
+)
+
+// Algorithm is one key hash.
+//
+// It is a number and not a func so that rules that hash again (a try number
+// and the key, say) can build the bytes on the stack: what is passed to an
+// unknown func escapes to the heap.
+type Algorithm uint8
+
+// C clients add a byte of 0x80 or more as a negative number where the compiler
+// takes char for signed (x86). The algorithms from OneAtATime to Hsieh do so;
+// Unsigned gives the variant of compilers that take it for unsigned (ARM).
+// ASCII keys hash the same in both.
+//
+// Java's FNV runs over UTF-16 units. The "64 bit" FNV of clients are cut to 32
+// bits, and so can be computed in 32.
+const (
+	MD5          Algorithm = iota // first 4 bytes of MD5, little-endian
+	MD5Wide                       // first 8 bytes of MD5, big-endian: the upper half of a 128-bit number
+	MD5Signed                     // first 8 bytes of MD5 as a signed little-endian number, its sign bit flipped to make it sort
+	SHA1                          // first 4 bytes of SHA-1, little-endian
+	CRC32                         // IEEE, all 32 bits
+	CRC31                         // lower 31 bits of CRC32
+	CRC15                         // bits 16 to 30 of CRC32
+	CRC15Not0                     // CRC15, and 1 in place of 0
+	CRC16                         // CRC-CCITT in a 32-bit accumulator that is never cut to 16 bits (twemproxy)
+	Jenkins                       // lookup3 little-endian, initval 13
+	Murmur2                       // MurmurHash2, seed 0xdeadbeef times the length
+	Murmur3                       // MurmurHash3 x86_32, seed 0xdeadbeef times the length
+	Murmur64                      // MurmurHash64A, seed 4193360111 (mcrouter's furc_hash)
+	Murmur64Key                   // MurmurHash64A, seed 2718281828 (mcrouter's rendezvous)
+	XXH64                         // seed 0
+	XXH3                          // 64 bits, seed 0
+	Java                          // String.hashCode, taken as unsigned
+	Java15                        // bits 16 to 30 of Java
+	JavaAbs                       // Math.abs of String.hashCode (memjs)
+	JavaFNV1x32                   // FNV-1 over UTF-16 units
+	JavaFNV1Ax32                  // FNV-1a over UTF-16 units
+	JavaFNV1x64                   // the low half of FNV-1 64
+	JavaFNV1Ax64                  // the low half of FNV-1a 64
+	OneAtATime                    // Jenkins' one-at-a-time
+	FNV1x32                       // FNV-1
+	FNV1Ax32                      // FNV-1a
+	FNV1x64                       // the low half of FNV-1 64
+	FNV1Ax64                      // FNV-1a with the 64-bit constants cut to 32 bits
+	FNV1A15Not0                   // bits 16 to 30 of FNV1Ax32, and 1 in place of 0
+	Hsieh                         // SuperFastHash starting from 0
+	unsigned                      // added to one of the above from OneAtATime on
+)
+
+// Unsigned returns the variant of a that reads characters as unsigned, and
+// whether there is one.
+func (a Algorithm) Unsigned() (Algorithm, bool) {
+	if a < OneAtATime || a >= unsigned {
+		return a, false
+	}
+	return a - OneAtATime + unsigned, true
+}
+
+// Bits is the number of low bits that the hash can set.
+func (a Algorithm) Bits() int {
+	switch a {
+	case CRC15, CRC15Not0, Java15, FNV1A15Not0, FNV1A15Not0 - OneAtATime + unsigned:
+		return 15
+	case CRC31:
+		return 31
+	case MD5Wide, MD5Signed, Murmur64, Murmur64Key, XXH64, XXH3:
+		return 64
+	}
+	return 32
+}
+
+// Sum returns the hash of key.
+func (a Algorithm) Sum(key []byte) uint64 {
+	// ext is or-ed to a byte of 0x80 or more.
+	ext := uint32(0xffffff00)
+	if a >= unsigned {
+		a, ext = a-unsigned+OneAtATime, 0
+	}
+	switch a {
+	case MD5:
+		d := md5.Sum(key)
+		return uint64(binary.LittleEndian.Uint32(d[:]))
+	case MD5Wide:
+		d := md5.Sum(key)
+		return binary.BigEndian.Uint64(d[:])
+	case MD5Signed:
+		d := md5.Sum(key)
+		return binary.LittleEndian.Uint64(d[:]) ^ 1<<63
+	case SHA1:
+		d := sha1.Sum(key)
+		return uint64(binary.LittleEndian.Uint32(d[:]))
+	case CRC32:
+		return uint64(crc32(key))
+	case CRC31:
+		return uint64(crc32(key) & 0x7fffffff)
+	case CRC15:
+		return fold15(crc32(key))
+	case CRC15Not0:
+		return max(fold15(crc32(key)), 1)
+	case CRC16:
+		return uint64(crc16(key))
+	case Jenkins:
+		return uint64(jenkins(key))
+	case Murmur2:
+		return uint64(murmur2(key, 0xdeadbeef*uint32(len(key))))
+	case Murmur3:
+		return uint64(murmur3.SeedSum32(0xdeadbeef*uint32(len(key)), key))
+	case Murmur64:
+		return murmur64(key, furcSeed)
+	case Murmur64Key:
+		return murmur64(key, rendezvousSeed)
+	case XXH64:
+		return xxhash.Sum64(key)
+	case XXH3:
+		return xxh3.Hash(key)
+	case Java:
+		return uint64(javaHashCode(key))
+	case Java15:
+		return fold15(javaHashCode(key))
+	case JavaAbs:
+		h := int64(int32(javaHashCode(key)))
+		return uint64(max(h, -h))
+	case JavaFNV1x32:
+		return uint64(javaFNV(key, fnv32Start, fnv32Prime, false))
+	case JavaFNV1Ax32:
+		return uint64(javaFNV(key, fnv32Start, fnv32Prime, true))
+	case JavaFNV1x64:
+		return uint64(javaFNV(key, fnv64Start, fnv64Prime, false))
+	case JavaFNV1Ax64:
+		return uint64(javaFNV(key, fnv64Start, fnv64Prime, true))
+	case OneAtATime:
+		return uint64(oneAtATime(key, ext))
+	case FNV1x32:
+		return uint64(fnv1(key, fnv32Start, fnv32Prime, ext))
+	case FNV1Ax32:
+		return uint64(fnv1a(key, fnv32Start, fnv32Prime, ext))
+	case FNV1x64:
+		return uint64(fnv1(key, fnv64Start, fnv64Prime, ext))
+	case FNV1Ax64:
+		return uint64(fnv1a(key, fnv64Start, fnv64Prime, ext))
+	case FNV1A15Not0:
+		return max(fold15(fnv1a(key, fnv32Start, fnv32Prime, ext)), 1)
+	case Hsieh:
+		return uint64(hsieh(key, ext))
+	}
+	panic("ring: no such hash algorithm")
+}
+
+// Salted is a of the key with salt behind it, as mcrouter salts a key.
+func Salted(a Algorithm, salt string) Hash {
+	return func(key []byte) uint64 {
+		var buf [keyRoom]byte
+		return a.Sum(append(append(buf[:0], key...), salt...))
+	}
+}
+
+// fold15 takes bits 16 to 30, as the first memcached client did to keep Perl's
+// integers positive.
+func fold15(h uint32) uint64 { return uint64(h >> 16 & 0x7fff) }

@@ -1,0 +1,92 @@
+package ring
+
+// mcrouter's Ch3 (furc_hash): a walk down a binary tree by the bits of a
+// stream that the key seeds.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+)
+
+const (
+	furcSeed   = 4193360111
+	furcStep   = 23 // bits between two draws
+	furcRounds = 32 // draws before it gives up and takes server 0
+)
+
+// Ch3 gives hash h, which must be Murmur64 of the key, to one of n servers by
+// their order.
+type Ch3 struct {
+	order []int32
+}
+
+// NewCh3 returns the rule over n servers.
+func NewCh3(n int) *Ch3 {
+	c := &Ch3{order: make([]int32, n)}
+	for i := range c.order {
+		c.order[i] = int32(i)
+	}
+	return c
+}
+
+func (c *Ch3) Len() int { return len(c.order) }
+
+func (c *Ch3) At(_ []byte, h uint64, n int) int {
+	if len(c.order) == 0 {
+		return -1
+	}
+	owner := c.order[furc(h, uint32(len(c.order)))]
+	if n == 0 {
+		return int(owner)
+	}
+	return scatter(c.order, len(c.order), owner, h, n)
+}
+
+func (c *Ch3) once() bool { return true }
+
+func (c *Ch3) Explain(_ []byte, h uint64) string {
+	return fmt.Sprintf("bucket %d of %d", furc(h, uint32(len(c.order))), len(c.order))
+}
+
+func (c *Ch3) Shares() []float64 { return even(len(c.order)) }
+
+// furc returns a number below m. Word 0 of the bit stream is word; each next
+// one is the hash of the one before.
+func furc(word uint64, m uint32) uint32 {
+	if m <= 1 {
+		return 0
+	}
+	at, stream := 0, word // of the stream, word number at
+	bit := func(i int) uint32 {
+		if i>>6 < at {
+			at, stream = 0, word
+		}
+		for ; at < i>>6; at++ {
+			var b [8]byte
+			binary.LittleEndian.PutUint64(b[:], stream)
+			stream = murmur64(b[:], furcSeed)
+		}
+		return uint32(stream>>(i&63)) & 1
+	}
+	depth := bits.Len32(m - 1)
+	draw := depth
+	for range furcRounds {
+		for bit(draw) == 0 {
+			if depth--; depth == 0 {
+				return 0
+			}
+			draw = depth
+		}
+		draw += furcStep
+		num := uint32(1)
+		for range depth - 1 {
+			num = num<<1 | bit(draw)
+			draw += furcStep
+		}
+		if num < m {
+			return num
+		}
+	}
+	return 0
+}

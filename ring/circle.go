@@ -1,0 +1,188 @@
+package ring
+
+// A circle of 32-bit points, each of one server.
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Seek says which point a hash belongs to.
+type Seek uint8
+
+const (
+	AtOrAfter  Seek = iota // first point >= hash, past the end the first of all
+	After                  // first point > hash, past the end the first of all
+	AtOrBefore             // last point <= hash, before the first the last of all
+)
+
+// Point is one place on a Circle.
+type Point struct {
+	At     uint32
+	Server int
+}
+
+// Circle is the ring of most clients that "do ketama". It looks up the low 32
+// bits of a hash.
+type Circle struct {
+	points  []uint32 // sorted
+	owners  []int32  // of the point of the same index
+	servers int
+	seek    Seek
+	walk    Walk
+	space   uint64
+}
+
+// CircleOptions are how a client searches its points.
+type CircleOptions struct {
+	Seek      Seek
+	LastWins  bool // of equal points the one added last owns the place (Java's maps), not the one added first
+	Walk      Walk // the client's own walk on from a dead server; the zero Walk goes along the circle
+	SpaceBits int  // the key hash sets only so many low bits; 0 means 32
+}
+
+// NewCircle returns the circle of points, in the order the client adds them.
+func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
+	points = slices.Clone(points)
+	if o.LastWins {
+		slices.Reverse(points)
+	}
+	slices.SortStableFunc(points, func(a, b Point) int {
+		return int(int64(a.At) - int64(b.At))
+	})
+	// Of equal points only the first is ever asked for.
+	points = slices.CompactFunc(points, func(a, b Point) bool { return a.At == b.At })
+	c := &Circle{
+		points:  make([]uint32, len(points)),
+		owners:  make([]int32, len(points)),
+		servers: servers,
+		seek:    o.Seek,
+		walk:    o.Walk,
+		space:   space(min(o.SpaceBits, 32)),
+	}
+	for i, p := range points {
+		c.points[i], c.owners[i] = p.At, int32(p.Server)
+	}
+	return c
+}
+
+// space is the number of different hashes of so many bits.
+func space(bits int) uint64 {
+	if bits == 0 {
+		bits = 32
+	}
+	return 1 << bits
+}
+
+func (c *Circle) Len() int { return c.servers }
+
+// Points is the number of different points.
+func (c *Circle) Points() int { return len(c.points) }
+
+func (c *Circle) At(key []byte, h uint64, n int) int {
+	if len(c.points) == 0 {
+		return -1
+	}
+	if n == 0 {
+		return int(c.owners[c.find(uint32(h))])
+	}
+	if c.walk.Tries > 0 {
+		if h, ok := c.walk.at(key, h, n); ok {
+			return int(c.owners[c.find(uint32(h))])
+		}
+		return -1
+	}
+	i, step := c.find(uint32(h)), 1
+	if c.seek == AtOrBefore {
+		step = len(c.owners) - 1
+	}
+	return nth(c.owners, c.servers, c.owners[i], i, step, n)
+}
+
+func (c *Circle) once() bool { return c.walk.Tries == 0 }
+
+// find returns the index of the point that h belongs to; there is at least
+// one.
+func (c *Circle) find(h uint32) int {
+	switch c.seek {
+	case After:
+		i := firstAfter(c.points, h)
+		if i == len(c.points) {
+			return 0
+		}
+		return i
+	case AtOrBefore:
+		i := firstAfter(c.points, h)
+		if i == 0 {
+			i = len(c.points)
+		}
+		return i - 1
+	}
+	i := first(c.points, h)
+	if i == len(c.points) {
+		return 0
+	}
+	return i
+}
+
+// first returns the index of the first point >= h. The loop has a fixed number
+// of rounds and no branch to guess, which halves the time of sort.Search.
+func first(points []uint32, h uint32) int {
+	base, n := 0, len(points)
+	for n > 1 {
+		half := n >> 1
+		if points[base+half-1] < h {
+			base += half
+		}
+		n -= half
+	}
+	if points[base] < h {
+		base++
+	}
+	return base
+}
+
+func firstAfter(points []uint32, h uint32) int {
+	if h == 1<<32-1 {
+		return len(points)
+	}
+	return first(points, h+1)
+}
+
+func (c *Circle) Explain(_ []byte, h uint64) string {
+	if len(c.points) == 0 {
+		return "no points"
+	}
+	i := c.find(uint32(h))
+	return fmt.Sprintf("point %08x (%d of %d)", c.points[i], i+1, len(c.points))
+}
+
+// Shares are exact: the number of hashes that lead to each server, over all.
+func (c *Circle) Shares() []float64 {
+	shares := make([]float64, c.servers)
+	if len(c.points) == 0 {
+		return shares
+	}
+	counts := make([]uint64, c.servers)
+	// Between two bounds the answer is constant: from stands at the first hash
+	// of a piece, and the next piece starts at a point or just after one.
+	shift := uint64(0)
+	if c.seek == AtOrAfter {
+		shift = 1
+	}
+	from := uint64(0)
+	for _, p := range c.points {
+		to := min(uint64(p)+shift, c.space)
+		if to > from {
+			counts[c.owners[c.find(uint32(from))]] += to - from
+			from = to
+		}
+	}
+	if from < c.space {
+		counts[c.owners[c.find(uint32(from))]] += c.space - from
+	}
+	for i, n := range counts {
+		shares[i] = float64(n) / float64(c.space)
+	}
+	return shares
+}

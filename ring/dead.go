@@ -1,0 +1,94 @@
+package ring
+
+// The same list with some servers dead, as each kind of client sees it.
+
+import "slices"
+
+// Skip returns r for clients that walk on from dead servers: the live ones in
+// the order in which r names them.
+func Skip(r Ring, dead []bool) Ring {
+	return skip{r, slices.Clone(dead)}
+}
+
+type skip struct {
+	Ring
+	dead []bool
+}
+
+func (s skip) At(key []byte, h uint64, n int) int {
+	for i := 0; ; i++ {
+		at := s.Ring.At(key, h, i)
+		if at < 0 {
+			return -1
+		}
+		if !s.dead[at] {
+			if n == 0 {
+				return at
+			}
+			n--
+		}
+	}
+}
+
+// Stay returns r for clients that never move a key: a dead server's keys are
+// owned by nobody, and nobody is asked next.
+func Stay(r Ring, dead []bool) Ring {
+	return stay{r, slices.Clone(dead)}
+}
+
+type stay struct {
+	Ring
+	dead []bool
+}
+
+func (s stay) At(key []byte, h uint64, n int) int {
+	if n > 0 {
+		return -1
+	}
+	at := s.Ring.At(key, h, 0)
+	if at < 0 || s.dead[at] {
+		return -1
+	}
+	return at
+}
+
+// Live returns r, which was built over some servers of a list of n, as a ring
+// of the whole list: servers[i] is the place in the list of r's server i.
+func Live(r Ring, servers []int, n int) Ring {
+	return live{r, slices.Clone(servers), n}
+}
+
+type live struct {
+	ring    Ring
+	servers []int
+	n       int
+}
+
+func (l live) Len() int { return l.n }
+
+func (l live) At(key []byte, h uint64, n int) int {
+	at := l.ring.At(key, h, n)
+	if at < 0 {
+		return -1
+	}
+	return l.servers[at]
+}
+
+func (l live) Explain(key []byte, h uint64) string {
+	if e, ok := l.ring.(Explainer); ok {
+		return e.Explain(key, h)
+	}
+	return ""
+}
+
+func (l live) Shares() []float64 {
+	s, ok := l.ring.(Sharer)
+	if !ok {
+		return nil
+	}
+	shares := make([]float64, l.n)
+	for i, share := range s.Shares() {
+		shares[l.servers[i]] = share
+	}
+	return shares
+}

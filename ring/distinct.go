@@ -1,0 +1,125 @@
+package ring
+
+// Naming each server once: for copies, and for fallbacks where the client has
+// no rule of its own.
+
+// seenWords is room on the stack to mark 4096 servers; longer lists cost an
+// allocation at each fallback.
+const seenWords = 64
+
+// Distinct returns r in an order that names every server once: the servers in
+// the order r first names them, then those it never names, from one that the
+// hash gives.
+func Distinct(r Ring) Ring {
+	if o, ok := r.(interface{ once() bool }); ok && o.once() {
+		return r
+	}
+	return distinct{r}
+}
+
+type distinct struct{ Ring }
+
+func (d distinct) once() bool { return true }
+
+func (d distinct) At(key []byte, h uint64, n int) int {
+	if n == 0 {
+		return d.Ring.At(key, h, 0)
+	}
+	size := d.Len()
+	var room [seenWords]uint64
+	seen := marks(room[:], size)
+	for i := 0; ; i++ {
+		s := d.Ring.At(key, h, i)
+		if s < 0 {
+			if i == 0 {
+				return -1
+			}
+			break
+		}
+		if seen.add(s) {
+			if n == 0 {
+				return s
+			}
+			n--
+		}
+	}
+	start := int(mix(h) >> 1 % uint64(size))
+	for i := range size {
+		s := (start + i) % size
+		if seen.add(s) {
+			if n == 0 {
+				return s
+			}
+			n--
+		}
+	}
+	return -1
+}
+
+// scatter returns the n-th server after owner, n >= 1, going over owners from
+// a place and by a step that the hash gives. Each server comes once, one with
+// more entries sooner.
+func scatter(owners []int32, servers int, owner int32, h uint64, n int) int {
+	size := uint64(len(owners))
+	x := mix(h)
+	start, step := x>>32%size, 1+x&0xffffffff%size
+	for gcd(step, size) != 1 {
+		step++
+	}
+	return nth(owners, servers, owner, int(start), int(step%size), n)
+}
+
+// nth returns the n-th server, not counting owner, that is met on owners from
+// pos in steps of step, around the end; -1 if there are fewer.
+func nth(owners []int32, servers int, owner int32, pos, step, n int) int {
+	var room [seenWords]uint64
+	seen := marks(room[:], servers)
+	seen.add(int(owner))
+	for range owners {
+		if s := int(owners[pos]); seen.add(s) {
+			if n--; n == 0 {
+				return s
+			}
+		}
+		if pos += step; pos >= len(owners) {
+			pos -= len(owners)
+		}
+	}
+	return -1
+}
+
+// marked is a set of servers.
+type marked []uint64
+
+func marks(room []uint64, servers int) marked {
+	if servers > 64*len(room) {
+		return make(marked, (servers+63)/64)
+	}
+	return room
+}
+
+// add reports whether s is new.
+func (m marked) add(s int) bool {
+	word, bit := &m[s>>6], uint64(1)<<(s&63)
+	if *word&bit != 0 {
+		return false
+	}
+	*word |= bit
+	return true
+}
+
+// mix is the finalizer of splitmix64: its bits have nothing to do with h mod
+// any number.
+func mix(h uint64) uint64 {
+	h += 0x9e3779b97f4a7c15
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+func gcd(a, b uint64) uint64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,254 @@
+package ring
+
+// Rendezvous hashing: every server gets a score for the key, and the highest
+// owns it. A dead server's keys go each to its next highest score.
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"unicode/utf8"
+)
+
+const rendezvousSeed = 2718281828
+
+// Mcrouter is mcrouter's rendezvous. It wants Murmur64Key of the key.
+type Mcrouter struct {
+	tags []uint64 // hashes of the servers' tags
+}
+
+// NewMcrouter returns the rule over servers of these tags.
+func NewMcrouter(tags []string) *Mcrouter {
+	m := &Mcrouter{}
+	for _, tag := range tags {
+		m.tags = append(m.tags, murmur64([]byte(tag), furcSeed))
+	}
+	return m
+}
+
+func (m *Mcrouter) Len() int { return len(m.tags) }
+
+func (m *Mcrouter) At(_ []byte, h uint64, n int) int {
+	last := contender{score: 1 << 63 * 2, server: len(m.tags)}
+	for ; n >= 0; n-- {
+		best := contender{server: -1}
+		for i, tag := range m.tags {
+			c := contender{float64(combine(tag, h)), i}
+			if c.below(last) && best.below(c) {
+				best = c
+			}
+		}
+		if best.server < 0 {
+			return -1
+		}
+		last = best
+	}
+	return last.server
+}
+
+func (m *Mcrouter) once() bool { return true }
+
+func (m *Mcrouter) Shares() []float64 { return even(len(m.tags)) }
+
+func (m *Mcrouter) Explain(_ []byte, h uint64) string {
+	at := m.At(nil, h, 0)
+	if at < 0 {
+		return "no servers"
+	}
+	return fmt.Sprintf("score %016x", combine(m.tags[at], h))
+}
+
+// combine is the 128 to 64 bit mix that mcrouter takes from CityHash.
+func combine(upper, lower uint64) uint64 {
+	const k = 0x9ddfea08eb382d69
+	a := (lower ^ upper) * k
+	a ^= a >> 47
+	b := (upper ^ a) * k
+	b ^= b >> 47
+	return b * k
+}
+
+// contender is a server with its score; of equal scores the higher rank wins.
+type contender struct {
+	score  float64
+	server int
+}
+
+func (c contender) below(d contender) bool {
+	return c.score < d.score || c.score == d.score && c.server < d.server
+}
+
+// Pymemcache is pymemcache's rendezvous: MurmurHash3 over "node-key" as Python
+// text, of which every character counts by its low 8 bits.
+type Pymemcache struct {
+	starts []murmur3State // after "node-"
+	rank   []int          // of the node's text among all: of equal scores the greater text wins
+	bytes  bool           // keys are Python bytes, hashed as they print
+}
+
+// NewPymemcache returns the rule over nodes of these texts. bytesKeys is for
+// programs whose keys are Python bytes, which go where their printed form
+// (b'key') goes.
+func NewPymemcache(nodes []string, bytesKeys bool) *Pymemcache {
+	p := &Pymemcache{bytes: bytesKeys, rank: make([]int, len(nodes))}
+	for i, node := range nodes {
+		var s murmur3State
+		for _, r := range node {
+			s.add(byte(r))
+		}
+		s.add('-')
+		p.starts = append(p.starts, s)
+		for j, other := range nodes {
+			if other < node || other == node && j < i {
+				p.rank[i]++
+			}
+		}
+	}
+	return p
+}
+
+// PymemcacheHash is what stands for a key's hash where one number is wanted:
+// the score it gets from a node without a name. Every node gives another.
+func PymemcacheHash(key []byte) uint64 {
+	var s murmur3State
+	s.addText(key)
+	return uint64(s.sum())
+}
+
+func (p *Pymemcache) Len() int { return len(p.starts) }
+
+func (p *Pymemcache) At(key []byte, _ uint64, n int) int {
+	at, _ := p.find(key, n)
+	return at
+}
+
+func (p *Pymemcache) find(key []byte, n int) (server int, score uint32) {
+	lastScore, lastRank := uint32(1<<32-1), len(p.starts)
+	server = -1
+	for ; n >= 0; n-- {
+		best, bestRank := uint32(0), -1
+		for i := range p.starts {
+			s, rank := p.score(i, key), p.rank[i]
+			if (s < lastScore || s == lastScore && rank < lastRank) && (s > best || s == best && rank > bestRank) {
+				best, bestRank, server = s, rank, i
+			}
+		}
+		if bestRank < 0 {
+			return -1, 0
+		}
+		lastScore, lastRank = best, bestRank
+	}
+	return server, lastScore
+}
+
+func (p *Pymemcache) score(i int, key []byte) uint32 {
+	s := p.starts[i]
+	if p.bytes {
+		s.addPrinted(key)
+	} else {
+		s.addText(key)
+	}
+	return s.sum()
+}
+
+func (p *Pymemcache) once() bool { return true }
+
+func (p *Pymemcache) Shares() []float64 { return even(len(p.starts)) }
+
+func (p *Pymemcache) Explain(key []byte, _ uint64) string {
+	at, score := p.find(key, 0)
+	if at < 0 {
+		return "no servers"
+	}
+	return fmt.Sprintf("score %08x", score)
+}
+
+// murmur3State is MurmurHash3 x86_32 with seed 0 between two bytes, so that a
+// node's name is hashed once and not for every key.
+type murmur3State struct {
+	h, block uint32
+	n        int
+}
+
+func (s *murmur3State) add(b byte) {
+	s.block |= uint32(b) << (s.n & 3 * 8)
+	if s.n++; s.n&3 == 0 {
+		s.h = bits.RotateLeft32(s.h^murmur3Scramble(s.block), 13)*5 + 0xe6546b64
+		s.block = 0
+	}
+}
+
+func murmur3Scramble(k uint32) uint32 {
+	return bits.RotateLeft32(k*0xcc9e2d51, 15) * 0x1b873593
+}
+
+// addText adds the key as the text it was before it went on the wire.
+func (s *murmur3State) addText(key []byte) {
+	for s.n&3 != 0 && len(key) > 0 && key[0] < utf8.RuneSelf {
+		s.add(key[0])
+		key = key[1:]
+	}
+	// Whole blocks of ASCII at a time.
+	for s.n&3 == 0 && len(key) >= 4 {
+		block := binary.LittleEndian.Uint32(key)
+		if block&0x80808080 != 0 {
+			break
+		}
+		s.h = bits.RotateLeft32(s.h^murmur3Scramble(block), 13)*5 + 0xe6546b64
+		s.n += 4
+		key = key[4:]
+	}
+	for len(key) > 0 {
+		r, size := utf8.DecodeRune(key)
+		s.add(byte(r))
+		key = key[size:]
+	}
+}
+
+// addPrinted adds the key as Python prints bytes.
+func (s *murmur3State) addPrinted(key []byte) {
+	quote := byte('\'')
+	for _, b := range key {
+		if b == '"' {
+			quote = '\''
+			break
+		}
+		if b == '\'' {
+			quote = '"'
+		}
+	}
+	s.add('b')
+	s.add(quote)
+	for _, b := range key {
+		switch {
+		case b == quote || b == '\\':
+			s.add('\\')
+			s.add(b)
+		case b == '\t' || b == '\n' || b == '\r':
+			s.add('\\')
+			s.add("tn  r"[b-'\t'])
+		case b < ' ' || b > '~':
+			const hex = "0123456789abcdef"
+			s.add('\\')
+			s.add('x')
+			s.add(hex[b>>4])
+			s.add(hex[b&15])
+		default:
+			s.add(b)
+		}
+	}
+	s.add(quote)
+}
+
+func (s *murmur3State) sum() uint32 {
+	h := s.h
+	if s.n&3 != 0 {
+		h ^= murmur3Scramble(s.block)
+	}
+	h ^= uint32(s.n)
+	h ^= h >> 16
+	h *= 0x85ebca6b
+	h ^= h >> 13
+	h *= 0xc2b2ae35
+	return h ^ h>>16
+}

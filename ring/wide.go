@@ -1,0 +1,100 @@
+package ring
+
+// A circle of 128-bit points, for the clients that compare whole digests.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// WidePoint is one place on a Wide circle.
+type WidePoint struct {
+	Hi, Lo uint64
+	Server int
+}
+
+// Wide is a circle of 128-bit points searched for the first one after the
+// hash. A Hash has 64 bits, so it gives the upper half of a key's place, and
+// the lower half is computed only where the upper one meets a point.
+type Wide struct {
+	hi, lo  []uint64
+	owners  []int32
+	servers int
+	low     Hash
+}
+
+// NewWide returns the circle of points. low gives the lower half of a key's
+// place. Of equal points the one added last owns the place.
+func NewWide(servers int, points []WidePoint, low Hash) *Wide {
+	points = slices.Clone(points)
+	slices.Reverse(points)
+	slices.SortStableFunc(points, func(a, b WidePoint) int {
+		return cmp.Or(cmp.Compare(a.Hi, b.Hi), cmp.Compare(a.Lo, b.Lo))
+	})
+	points = slices.CompactFunc(points, func(a, b WidePoint) bool { return a.Hi == b.Hi && a.Lo == b.Lo })
+	w := &Wide{servers: servers, low: low}
+	for _, p := range points {
+		w.hi = append(w.hi, p.Hi)
+		w.lo = append(w.lo, p.Lo)
+		w.owners = append(w.owners, int32(p.Server))
+	}
+	return w
+}
+
+func (w *Wide) Len() int { return w.servers }
+
+func (w *Wide) At(key []byte, h uint64, n int) int {
+	if len(w.hi) == 0 {
+		return -1
+	}
+	i := w.find(key, h)
+	if n == 0 {
+		return int(w.owners[i])
+	}
+	return nth(w.owners, w.servers, w.owners[i], i, 1, n)
+}
+
+func (w *Wide) once() bool { return true }
+
+func (w *Wide) find(key []byte, h uint64) int {
+	base, n := 0, len(w.hi)
+	for n > 1 {
+		half := n >> 1
+		if w.hi[base+half-1] < h {
+			base += half
+		}
+		n -= half
+	}
+	if w.hi[base] < h {
+		base++
+	}
+	for base < len(w.hi) && w.hi[base] == h && w.lo[base] <= w.low(key) {
+		base++
+	}
+	if base == len(w.hi) {
+		return 0
+	}
+	return base
+}
+
+func (w *Wide) Explain(key []byte, h uint64) string {
+	if len(w.hi) == 0 {
+		return "no points"
+	}
+	i := w.find(key, h)
+	return fmt.Sprintf("point %016x%016x (%d of %d)", w.hi[i], w.lo[i], i+1, len(w.hi))
+}
+
+// Shares are the arcs between the upper halves.
+func (w *Wide) Shares() []float64 {
+	shares := make([]float64, w.servers)
+	for i, p := range w.hi {
+		before := w.hi[(i+len(w.hi)-1)%len(w.hi)]
+		shares[w.owners[i]] += float64(p-before) / (1 << 64)
+	}
+	if len(w.hi) == 1 {
+		shares[w.owners[0]] = 1
+	}
+	return shares
+}
