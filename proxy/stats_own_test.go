@@ -1,0 +1,299 @@
+package proxy
+
+// Statistics that cross loops: engines on goroutines of their own, so that the
+// race detector sees what a driver would do.
+
+import (
+	"errors"
+	"log/slog"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hive is several engines of one proxy, each on its goroutine, with clients
+// and with servers that answer by a function.
+type hive struct {
+	t      *testing.T
+	proxy  *Proxy
+	loops  []*Engine
+	events []chan func(e *Engine)
+	answer func(command string) string // "" for no answer
+}
+
+// bee is a client of a hive, or the connection to a server.
+type bee struct {
+	name string
+	got  chan string // what a client got, piece by piece
+	link *Link
+}
+
+func (b *bee) Peer() string { return b.name }
+
+// newHive starts loops. A server by the name dead refuses connections.
+func newHive(t *testing.T, loops int, answer func(command string) string, servers ...string) *hive {
+	pool := &Pool{Name: "main", Connections: 1, QueueLimit: 100,
+		Timeouts:     Timeouts{Connect: time.Minute, Request: time.Minute, Deadline: time.Minute},
+		RetryBackoff: Backoff{First: time.Minute, Max: time.Minute}}
+	for _, s := range servers {
+		pool.Servers = append(pool.Servers, Target{Name: s, Network: "tcp", Address: s + ":11211", Weight: 1})
+	}
+	h := &hive{t: t, answer: answer}
+	h.proxy = NewProxy(&Table{
+		Limits:    testLimits(),
+		Pools:     []*Pool{pool},
+		Listeners: []Listener{{Network: "tcp", Address: "[::]:11211", Routes: []Route{{Pool: pool}}}},
+	}, "0.1", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	h.proxy.PID = 4711
+	for i := range loops {
+		e := h.proxy.NewEngine(DefaultTune)
+		events, ended := make(chan func(*Engine), 1000), make(chan struct{})
+		e.Post = func(f func(*Engine)) { events <- f }
+		h.loops, h.events = append(h.loops, e), append(h.events, events)
+		go func() {
+			defer close(ended)
+			for f := range events {
+				e.Begin(int64(i+1) * int64(time.Hour))
+				f(e)
+				for effects := e.End(); len(effects) > 0; effects = e.End() {
+					for _, x := range effects {
+						h.effect(e, x)
+					}
+				}
+			}
+		}()
+		t.Cleanup(func() { close(events); <-ended })
+	}
+	return h
+}
+
+func (h *hive) effect(e *Engine, x Effect) {
+	l := x.Link
+	switch x.Kind {
+	case Dial:
+		if _, address := l.Dialled(); strings.HasPrefix(address, "dead") {
+			e.Closed(l, errors.New("connection refused"))
+			return
+		}
+		l.Sock = &bee{name: "server", link: l}
+		e.Up(l)
+	case Write:
+		var text strings.Builder
+		for _, b := range l.Pending(nil) {
+			text.Write(b)
+		}
+		e.Wrote(l, text.Len(), false)
+		b := l.Sock.(*bee)
+		if b.got != nil {
+			b.got <- text.String()
+			return
+		}
+		for command := range strings.Lines(text.String()) {
+			if a := h.answer(strings.TrimSpace(command)); a != "" {
+				e.Bytes(l, []byte(a))
+			}
+		}
+	}
+}
+
+// on runs f on loop i and waits for it.
+func (h *hive) on(i int, f func(e *Engine)) {
+	done := make(chan struct{})
+	h.events[i] <- func(e *Engine) {
+		f(e)
+		close(done)
+	}
+	<-done
+}
+
+func (h *hive) client(loop int, name string) *bee {
+	b := &bee{name: name, got: make(chan string, 1000)}
+	h.on(loop, func(e *Engine) { b.link = e.Accepted("tcp", "[::]:11211", b) })
+	return b
+}
+
+// ask sends command and returns the answer up to its last line.
+func (h *hive) ask(loop int, b *bee, command, last string) string {
+	h.on(loop, func(e *Engine) { e.Bytes(b.link, []byte(command+"\r\n")) })
+	var got strings.Builder
+	for !strings.HasSuffix(got.String(), last) {
+		got.WriteString(<-b.got)
+	}
+	return got.String()
+}
+
+func aServer(command string) string {
+	switch command {
+	case "version":
+		return "VERSION 1.6.18\r\n"
+	case "stats":
+		return "STAT threads 4\r\nSTAT curr_items 2\r\nEND\r\n"
+	}
+	return "ERROR\r\n"
+}
+
+// have fails unless every line of want, a regular expression, is a line of
+// got.
+func have(t *testing.T, got string, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if !regexp.MustCompile(`(?m)^STAT ` + w + "\r$").MatchString(got) {
+			t.Errorf("no line %q in\n%s", w, got)
+		}
+	}
+}
+
+func TestStatsThreads(t *testing.T) {
+	h := newHive(t, 3, aServer, "a", "b", "dead")
+	got := h.ask(1, h.client(1, "192.0.2.1:1000"), "stats", "END\r\n")
+	if want := "STAT threads 3\r\nSTAT curr_items 4\r\nSTAT ringside_servers 3\r\nSTAT ringside_servers_missing 1\r\nEND\r\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestStatsProxy(t *testing.T) {
+	h := newHive(t, 3, aServer, "a")
+	first, second := h.client(0, "192.0.2.1:1000"), h.client(2, "192.0.2.1:1001")
+	h.ask(0, first, "version", "\r\n")
+	h.ask(2, second, "version\r\nversion", "VERSION 1.6.18\r\nVERSION 1.6.18\r\n")
+	h.ask(2, second, "nonsense", "ERROR\r\n")
+	got := h.ask(0, first, "stats proxy", "END\r\n")
+	have(t, got, "pid 4711", `uptime \d+`, `time \d{10}`, "version 0.1", "loops 3", "max_connections 100", "curr_connections 2",
+		"total_connections 2", "rejected_connections 0", "requests_in_flight 1", "keys_hit 0", "limit_buffer_bytes 268435456",
+		"requests:version:ok 3", "requests:bad:client_error 1")
+	h.ask(0, first, "stats proxy", "END\r\n")
+	have(t, h.ask(2, second, "stats proxy", "END\r\n"), "requests:stats:ok 2", `latency:stats:p50_us \d+`, `latency:stats:p99_us \d+`)
+}
+
+func TestStatsServers(t *testing.T) {
+	h := newHive(t, 2, aServer, "a", "dead")
+	first, second := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.1:1001")
+	h.ask(0, first, "stats", "END\r\n")
+	h.ask(1, second, "stats", "END\r\n")
+	h.ask(1, second, "stats", "END\r\n")
+	got := h.ask(0, first, "stats servers", "END\r\n")
+	have(t, got, "server:1:name a", "server:1:address a:11211", "server:1:pools main", "server:1:weight 1", "server:1:state up",
+		"server:1:version 1.6.18", "server:1:connections 2", "server:1:waiting 0", "server:1:requests 3", "server:1:failed 0",
+		"server:1:timed_out 0", "server:1:refused 0", "server:1:dials 2", `server:1:latency_p99_us \d+`,
+		"server:2:name dead", "server:2:state down", `server:2:why server dead \(dead:11211\) is down: connection refused`, "server:2:loops_down 2",
+		"server:2:version unknown", "server:2:connections 0", "server:2:requests 2", "server:2:failed 2", "server:2:refused 1")
+	if strings.Contains(got, "server:1:why") || strings.Contains(got, "server:3:") {
+		t.Error(got)
+	}
+}
+
+func TestStatsConns(t *testing.T) {
+	silent := func(command string) string {
+		if command == "stats" {
+			return ""
+		}
+		return aServer(command)
+	}
+	h := newHive(t, 2, silent, "a")
+	asking, waiting, half := h.client(0, "192.0.2.1:1000"), h.client(0, "[2001:db8::1]:2000"), h.client(1, "192.0.2.1:3000")
+	h.on(0, func(e *Engine) { e.Bytes(waiting.link, []byte("stats\r\n")) })
+	h.on(1, func(e *Engine) { e.Bytes(half.link, []byte("set a 0 0 100\r\nabc")) })
+	got := h.ask(0, asking, "stats conns", "END\r\n")
+	want := `STAT 2:addr tcp:192.0.2.1:1000
+STAT 2:listen_addr tcp6:[::]:11211
+STAT 2:state conn_parse_cmd
+STAT 2:secs_since_last_cmd 0
+STAT 4:addr tcp6:[2001:db8::1]:2000
+STAT 4:listen_addr tcp6:[::]:11211
+STAT 4:state conn_io_queue
+STAT 4:secs_since_last_cmd 0
+STAT 3:addr tcp:192.0.2.1:3000
+STAT 3:listen_addr tcp6:[::]:11211
+STAT 3:state conn_nread
+STAT 3:secs_since_last_cmd 0
+END
+`
+	if got != strings.ReplaceAll(want, "\n", "\r\n") {
+		t.Errorf("%s\nwant:\n%s", got, want)
+	}
+}
+
+// TestStatsOfAClientThatLeaves: the other loops report when nobody waits.
+func TestStatsOfAClientThatLeaves(t *testing.T) {
+	h := newHive(t, 2, aServer, "a")
+	for _, command := range []string{"stats conns", "stats proxy", "stats servers"} {
+		leaves, stays := h.client(0, "192.0.2.1:1000"), h.client(0, "192.0.2.1:1001")
+		release := make(chan struct{})
+		h.events[1] <- func(*Engine) { <-release }
+		h.on(0, func(e *Engine) {
+			e.Bytes(leaves.link, []byte(command+"\r\n"))
+			e.Bytes(stays.link, []byte(command+"\r\nversion\r\n"))
+		})
+		h.on(0, func(e *Engine) { e.Closed(leaves.link, errors.New("connection reset by peer")) })
+		close(release)
+		var got strings.Builder
+		for !strings.HasSuffix(got.String(), "END\r\nVERSION 1.6.18\r\n") {
+			got.WriteString(<-stays.got)
+		}
+		h.on(0, func(e *Engine) {
+			if !e.Idle() || len(leaves.got) > 0 {
+				t.Errorf("%s: idle %v, %d answers to nobody", command, e.Idle(), len(leaves.got))
+			}
+		})
+	}
+}
+
+// TestGatherBound: answers of servers are kept up to a bound, and none of them
+// when they have been passed on.
+func TestGatherBound(t *testing.T) {
+	item := "ITEM " + strings.Repeat("k", 250) + " [1 b; 0 s]\r\n"
+	answer := ""
+	h := newHive(t, 1, func(command string) string {
+		if command == "stats cachedump 1 1" {
+			return answer
+		}
+		return aServer(command)
+	}, "a", "b")
+	c := h.client(0, "192.0.2.1:1000")
+
+	answer = strings.Repeat(item, gatherBound/len(item)*2/3) + "END\r\n"
+	if got := h.ask(0, c, "stats cachedump 1 1", "\r\n"); got != item+"END\r\n" {
+		t.Errorf("one fits, the other does not: %.100q", got)
+	}
+	h.on(0, func(e *Engine) {
+		if e.gathered != 0 {
+			t.Errorf("%d bytes are still gathered", e.gathered)
+		}
+	})
+	answer = strings.Repeat(item, gatherBound/len(item)+1) + "END\r\n"
+	if got := h.ask(0, c, "stats cachedump 1 1", "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR none of 2 servers answers: server ") {
+		t.Errorf("none fits: %.100q", got)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	var h Histogram
+	for range 98 {
+		h.Observe(int64(100 * time.Microsecond))
+	}
+	h.Observe(int64(time.Second))
+	h.Observe(int64(time.Second))
+	for _, c := range []struct {
+		q    float64
+		true time.Duration
+	}{{0.50, 100 * time.Microsecond}, {0.99, time.Second}, {0.999, time.Second}} {
+		if got := h.quantile(c.q); got < uint64(c.true) || got > uint64(c.true)*5/4 {
+			t.Errorf("quantile %v: %v, want about %v", c.q, time.Duration(got), c.true)
+		}
+	}
+}
+
+func TestSocketName(t *testing.T) {
+	for _, c := range [][3]string{
+		{"tcp", "192.0.2.1:1", "tcp:192.0.2.1:1"},
+		{"tcp", "[::1]:1", "tcp6:[::1]:1"},
+		{"unix", "/run/ringside.sock", "unix:/run/ringside.sock"},
+		{"unix", "unix", "unix:"},
+		{"", "-", "tcp:-"},
+	} {
+		if got := socketName(c[0], c[1]); got != c[2] {
+			t.Errorf("socketName(%q, %q) = %q, want %q", c[0], c[1], got, c[2])
+		}
+	}
+}
