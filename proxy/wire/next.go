@@ -29,7 +29,7 @@ func (l *Limits) key() int {
 
 func (l *Limits) line() int {
 	if l.Line > 0 {
-		return l.Line
+		return max(l.Line, shortLine)
 	}
 	return defaultLine
 }
@@ -77,6 +77,9 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	end := nl
 	if nl > 1 && buf[nl-1] == '\r' {
 		end--
+		if l.plainGet(buf[:end], r) {
+			return nl + 1, nil
+		}
 	} else {
 		r.Flags = Rewrite
 	}
@@ -92,6 +95,24 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	}
 	r.Line = Span{word.Start, p.end}
 	return p.command(word)
+}
+
+// plainGet parses what most requests are, a get of one key without an odd
+// byte, in half the time; of all else it says false and leaves r alone.
+func (l *Limits) plainGet(line []byte, r *Request) bool {
+	const start = len("get ")
+	if len(line) <= start || len(line) > start+l.key() || string(line[:start]) != "get " {
+		return false
+	}
+	for _, c := range line[start:] {
+		if c <= ' ' {
+			return false
+		}
+	}
+	end := uint32(len(line))
+	key := Span{uint32(start), end}
+	r.Op, r.Line, r.Key, r.Keys, r.NumKeys = Get, Span{0, end}, key, key, 1
+	return true
 }
 
 // isRead reports whether a line that is too long so far is one that may be:

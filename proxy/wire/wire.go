@@ -170,7 +170,7 @@ func (l *Letters) add(c byte) { *l |= 1 << (c - 'A') }
 // Limits bound what Next accepts. Zero fields mean the default.
 type Limits struct {
 	Key   int // bytes of a key; 250, which is also the most (memcached's own limit)
-	Line  int // bytes of a command line; 64 KiB (a multi-get of many keys)
+	Line  int // bytes of the line of a get, gets, gat, gats; 64 KiB, at least 2 KiB. All others: 2 KiB
 	Value int // bytes of a value; 8 MiB
 }
 
