@@ -1,0 +1,220 @@
+package config
+
+// Addresses and names as they stand in a file.
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+const (
+	defaultPort = "11211"
+	maxPath     = 107 // bytes of a unix socket's path, as Linux has it
+	maxName     = 250 // bytes of a server's name, and of the beginning of keys
+	namePattern = `^[A-Za-z0-9]([A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?$`
+)
+
+var (
+	isName = regexp.MustCompile(namePattern)
+	isHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
+)
+
+// address is a value read by one of the two functions below.
+func address(what string, parse func(string) (Address, error)) value[Address] {
+	return value[Address]{
+		read: func(d *document, n *node, path string, to *Address) {
+			if n.kind != scalar || n.empty() {
+				d.wrong(n, path, what)
+				return
+			}
+			a, err := parse(n.text)
+			if err != nil {
+				d.fail(n.line, n.column, "%s: %v", path, err)
+				return
+			}
+			*to = a
+		},
+		show: func(a Address) any {
+			if a.Network == "unix" {
+				return "unix:" + a.Address
+			}
+			return a.Address
+		},
+		schema: func() schema { return schema{"type": "string", "minLength": 1} },
+	}
+}
+
+// listenAddress reads where to listen. An empty host is every address.
+func listenAddress(text string) (Address, error) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		return unixAddress(path)
+	}
+	host, port, err := splitHost(text)
+	switch {
+	case err != nil:
+		return Address{}, err
+	case port == "":
+		return Address{}, fmt.Errorf("%s has no port: write host:port, [ipv6]:port, :port or unix:/path", quote(text))
+	}
+	if err := checkPort(port, 0); err != nil {
+		return Address{}, err
+	}
+	network := "tcp"
+	if ip, err := netip.ParseAddr(host); err == nil {
+		network = "tcp4"
+		if ip.Is6() {
+			network = "tcp6"
+		}
+	}
+	return Address{network, join(host, port)}, nil
+}
+
+// serverAddress reads where a server is. Without a port it is 11211.
+func serverAddress(text string) (Address, error) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok {
+		return unixAddress(path)
+	}
+	host, port, err := splitHost(text)
+	switch {
+	case err != nil:
+		return Address{}, err
+	case host == "":
+		return Address{}, fmt.Errorf("%s has no host: write host:port, [ipv6]:port or unix:/path", quote(text))
+	case port == "":
+		port = defaultPort
+	}
+	if err := checkPort(port, 1); err != nil {
+		return Address{}, err
+	}
+	return Address{"tcp", join(host, port)}, nil
+}
+
+func unixAddress(path string) (Address, error) {
+	switch {
+	case !strings.HasPrefix(path, "/"):
+		return Address{}, fmt.Errorf("the path of a unix socket begins with /, as in unix:/run/memcached.sock, not %s", quote(path))
+	case len(path) > maxPath:
+		return Address{}, fmt.Errorf("the path of a unix socket has at most %d bytes, not %d", maxPath, len(path))
+	}
+	return Address{"unix", path}, nil
+}
+
+// splitHost cuts host:port, [ipv6]:port, or either without the port.
+func splitHost(text string) (host, port string, err error) {
+	if strings.HasPrefix(text, "/") {
+		return "", "", fmt.Errorf("%s is a path: write unix:%s", quote(text), text)
+	}
+	if rest, ok := strings.CutPrefix(text, "["); ok {
+		host, rest, ok = strings.Cut(rest, "]")
+		ip, ipErr := netip.ParseAddr(host)
+		switch {
+		case !ok:
+			return "", "", fmt.Errorf("%s has no closing ]", quote(text))
+		case ipErr != nil || !ip.Is6():
+			return "", "", fmt.Errorf("%s is no IPv6 address; only those stand in brackets", quote(host))
+		case rest == "":
+			return host, "", nil
+		case rest[0] != ':' || rest == ":":
+			return "", "", fmt.Errorf("after ] comes :port, not %s", quote(rest))
+		}
+		return host, rest[1:], nil
+	}
+	if strings.Count(text, ":") > 1 {
+		if _, err := netip.ParseAddr(text); err == nil {
+			return "", "", fmt.Errorf("write the IPv6 address in brackets: %q", "["+text+"]:"+defaultPort)
+		}
+		return "", "", fmt.Errorf("%s is no address: write host:port, [ipv6]:port or unix:/path", quote(text))
+	}
+	host, port, colon := strings.Cut(text, ":")
+	switch {
+	case colon && port == "":
+		return "", "", fmt.Errorf("%s has no port after the colon", quote(text))
+	case host != "" && !isHost.MatchString(host):
+		return "", "", fmt.Errorf("%s is no host name or address", quote(host))
+	case text == "":
+		return "", "", errors.New("the address is empty: write host:port, [ipv6]:port or unix:/path")
+	case !colon && strings.Trim(host, "0123456789") == "":
+		return "", "", errors.New("a number alone is no address: write host:port")
+	}
+	if strings.Trim(host, "0123456789.") == "" && host != "" {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return "", "", fmt.Errorf("%s is no IPv4 address", quote(host))
+		}
+	}
+	return host, port, nil
+}
+
+func checkPort(port string, least int) error {
+	v, err := strconv.Atoi(port)
+	if err != nil || v < least || v > 65535 || strconv.Itoa(v) != port {
+		return fmt.Errorf("a port is a number between %d and 65535, not %s", least, quote(port))
+	}
+	return nil
+}
+
+// join is net.JoinHostPort without its import of the network.
+func join(host, port string) string {
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host + ":" + port
+}
+
+// printable refuses what can't stand in a key or a label that is logged.
+func printable(s string) bool {
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// serverName is a label: it is hashed byte by byte, so spaces would be easy to
+// get wrong, and control characters break logs and metrics.
+func serverName() value[string] { return visible("a name", maxName) }
+
+// prefixText is the beginning of keys.
+func prefixText() value[string] { return visible("the beginning of keys", maxName) }
+
+// visible is text that may be part of a key.
+func visible(what string, most int) value[string] {
+	v := text(what)
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *string) {
+		if n.kind == scalar && n.tag == "!!str" && (len(n.text) > most || !printable(n.text)) {
+			d.fail(n.line, n.column, "%s must have at most %d bytes and no spaces or control characters, not %s", path, most, n.is())
+			return
+		}
+		read(d, n, path, to)
+	}
+	return v
+}
+
+// permissions are those of a unix socket, in octal.
+func permissions() value[uint32] {
+	return value[uint32]{
+		read: func(d *document, n *node, path string, to *uint32) {
+			digits := strings.TrimPrefix(strings.TrimPrefix(n.text, "0o"), "0")
+			v, err := strconv.ParseUint(digits, 8, 32)
+			if n.kind != scalar || len(digits) != 3 || err != nil || v == 0 {
+				d.wrong(n, path, "permission bits in octal, such as 0660")
+				return
+			}
+			*to = uint32(v)
+		},
+		show: func(v uint32) any {
+			if v == 0 {
+				return nil
+			}
+			return fmt.Sprintf("%04o", v)
+		},
+		schema: func() schema {
+			return schema{"anyOf": []any{schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}}}
+		},
+	}
+}

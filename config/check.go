@@ -1,0 +1,162 @@
+package config
+
+// What must hold between settings, once each is fine by itself.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// place returns where the first of the settings that the file sets itself was
+// read: a default or an inherited value has no place, what holds it has.
+func (d *document) place(settings ...any) *node {
+	for _, s := range settings {
+		if n := d.where[s]; n != nil {
+			return n
+		}
+	}
+	return &node{line: 1, column: 1}
+}
+
+func (d *document) failAt(n *node, format string, args ...any) {
+	d.fail(n.line, n.column, format, args...)
+}
+
+// check looks at a file that is read; root is where errors go that have no
+// place of their own.
+func (d *document) check(root *node, s *settings) {
+	f := &s.File
+	d.checkTimeouts(&s.Defaults, "defaults")
+	d.checkBackoff(&s.Defaults, "defaults")
+	pools := make([]string, len(f.Pools))
+	for i := range f.Pools {
+		pools[i] = f.Pools[i].Name
+		d.checkPool(&f.Pools[i])
+	}
+	d.checkListeners(f)
+	if f.Routes != nil || len(f.Pools) > 1 && slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Routes == nil }) {
+		d.checkRoutes("routes", root, f.Routes, pools)
+	}
+	for i := range f.Listen {
+		if l := &f.Listen[i]; l.Routes != nil {
+			d.checkRoutes("the listener's routes", d.place(l), l.Routes, pools)
+		}
+	}
+	d.checkLimits(f)
+}
+
+func (d *document) checkListeners(f *File) {
+	seen := map[Address]bool{}
+	for i := range f.Listen {
+		l := &f.Listen[i]
+		if l.Mode != 0 && l.Address.Network != "unix" && l.Address.Network != "" {
+			d.failAt(d.place(&l.Mode), "mode is for unix sockets; %s is none", l.Address.Address)
+		}
+		d.checkTaken(seen, &l.Address)
+	}
+	d.checkTaken(seen, &f.Admin.Address)
+}
+
+// checkTaken refuses an address that stands twice. Two addresses may still meet
+// (a name and its number); the system says so at start.
+func (d *document) checkTaken(seen map[Address]bool, a *Address) {
+	if a.Network == "" || strings.HasSuffix(a.Address, ":0") && a.Network != "unix" {
+		return
+	}
+	if seen[*a] {
+		d.failAt(d.place(a), "%s is already listened on; each address once", a.Address)
+	}
+	seen[*a] = true
+}
+
+func (d *document) checkRoutes(what string, missing *node, routes []Route, pools []string) {
+	if len(routes) == 0 && len(pools) > 1 {
+		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(pools))
+	}
+	seen := map[string]bool{}
+	for i := range routes {
+		r := &routes[i]
+		if r.Pool != "" && len(pools) > 0 && !slices.Contains(pools, r.Pool) {
+			d.failAt(d.place(&r.Pool), "there is no pool %s%s; pools here: %s", quote(r.Pool), didYouMean(r.Pool, pools), strings.Join(pools, ", "))
+		}
+		if r.Pool == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
+			continue // reported already
+		}
+		if r.Strip && r.Prefix == "" {
+			d.failAt(d.place(&r.Strip), "strip_prefix needs a prefix to strip")
+		}
+		if seen[r.Prefix] {
+			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
+		}
+		seen[r.Prefix] = true
+	}
+}
+
+func (d *document) checkPool(p *Pool) {
+	d.checkServers(p)
+	d.checkPlacement(p)
+	if p.Timeouts != d.base.Timeouts {
+		d.checkTimeouts(p, "pools."+p.Name)
+	}
+	if p.Backoff != d.base.Backoff {
+		d.checkBackoff(p, "pools."+p.Name)
+	}
+}
+
+func (d *document) checkTimeouts(p *Pool, path string) {
+	t := &p.Timeouts
+	atMost(d, d.place(&t.Deadline, &t.Request, p), path+".timeouts", "request", t.Request, "deadline", t.Deadline)
+}
+
+func (d *document) checkBackoff(p *Pool, path string) {
+	b := &p.Backoff
+	atMost(d, d.place(&b.Max, &b.First, p), path+".backoff", "first", b.First, "max", b.Max)
+}
+
+// checkServers refuses servers that can't be told apart. One address may stand
+// under several names: that is how a ring's place outlives a machine.
+func (d *document) checkServers(p *Pool) {
+	seen := map[string]*node{}
+	for i := range p.Servers {
+		s := &p.Servers[i]
+		if s.Address.Network == "" {
+			continue
+		}
+		name, at := s.label(), d.place(&s.Name, s)
+		if first := seen[name]; first != nil {
+			d.failAt(at, "pools.%s has the server %s twice; the first is in line %d", p.Name, quote(name), first.line)
+			continue
+		}
+		seen[name] = at
+	}
+}
+
+func (d *document) checkLimits(f *File) {
+	l := &f.Limits
+	at := func(settings ...any) *node { return d.place(append(settings, l)...) }
+	atMost(d, at(&l.OutputHard, &l.Output), "limits", "output_per_client", byteCount(l.Output), "output_hard", byteCount(l.OutputHard))
+	atMost(d, at(&l.Memory, &l.OutputHard), "limits", "output_hard", byteCount(l.OutputHard), "memory", byteCount(l.Memory))
+	atMost(d, at(&l.Memory, &l.Value), "limits", "value", byteCount(l.Value), "memory", byteCount(l.Memory))
+	atMost(d, at(&l.Memory, &l.Line), "limits", "line", byteCount(l.Line), "memory", byteCount(l.Memory))
+}
+
+// byteCount is a size that prints as one.
+type byteCount int64
+
+func (b byteCount) String() string { return bytesText(int64(b)) }
+
+// atMost refuses a pair of settings whose order makes one of them useless.
+func atMost[V byteCount | time.Duration](d *document, n *node, path, lesser string, small V, greater string, big V) {
+	if small > big {
+		d.failAt(n, "%s: %s (%v) must not be more than %s (%v)", path, lesser, show(small), greater, show(big))
+	}
+}
+
+func show(v any) string {
+	if t, ok := v.(time.Duration); ok {
+		return short(t)
+	}
+	return fmt.Sprint(v)
+}

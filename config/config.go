@@ -1,0 +1,205 @@
+// Package config turns a file into a table, or into errors that say where it is
+// wrong.
+//
+// The file is YAML, read strictly: an unknown key, a value of the wrong type, a
+// name given twice or a bound that can't hold is an error, and all errors of a
+// file are reported together, each with its place, what is allowed, and the
+// nearest known word. deploy/ringside.example.yaml documents every key, and
+// deploy/ringside.schema.json lets editors check while one types; both are held
+// to the table of keys in keys.go by tests.
+//
+// Choices where YAML or custom leave room:
+//
+//   - Anchors, aliases and merge keys (<<) work. Keys at the top that begin with
+//     x- are ignored, so that anchors have a place to stand. A second document,
+//     an alias that contains itself, and a file that repeats more than 200,000
+//     values are refused. Nothing is taken from the environment.
+//   - Durations have a unit (500ms); a bare number is refused. Sizes are bytes or
+//     have a binary unit (64KiB). off, where allowed, is a duration of 0.
+//   - A pool inherits each setting it leaves out from defaults, including single
+//     keys of timeouts and backoff; lists replace each other.
+//   - A server without a port listens on 11211. IPv6 addresses stand in brackets.
+//     The text of a server's address is what ketama clients hash, so host names
+//     are not resolved and nothing is rewritten.
+//   - A listener's IPv4 address accepts IPv4, an IPv6 address IPv6, and :port or
+//     a host name whatever the system offers. Port 0 lets the system choose.
+//   - Routes may be left out while there is one pool. A listener with routes of
+//     its own uses only those. A key that no route takes gets an error.
+//   - The order of pools, servers and routes is that of the file, so building
+//     twice gives equal tables.
+package config
+
+// What a file says once its defaults are filled in, and the way in.
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"ringside/proxy"
+)
+
+// File is what a file says, with every default filled in. It is plain data; it
+// passed all checks when it came from Parse or Load.
+type File struct {
+	Listen []Listener
+	Admin  Admin
+	Pools  []Pool  // in the order of the file
+	Routes []Route // for the listeners that have none of their own; never empty then
+	Limits proxy.Limits
+	Engine Engine
+	Log    Log
+}
+
+// Address is where to listen or connect.
+type Address struct {
+	Network string // "tcp", "tcp4", "tcp6" or "unix"; empty: nowhere
+	Address string // host:port or a path, as package net takes it
+}
+
+// Listener is an address clients connect to.
+type Listener struct {
+	Address Address
+	Mode    uint32  // permission bits of a unix socket; 0 leaves what the umask gives
+	Routes  []Route // instead of those of the file
+}
+
+// Admin is the HTTP interface for metrics, health and profiles.
+type Admin struct {
+	Address Address
+	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
+}
+
+// Route sends the keys that begin with Prefix to a pool.
+type Route struct {
+	Prefix string
+	Pool   string
+	Strip  bool // the servers see the key without Prefix
+}
+
+// Pool is a list of servers and how they are used.
+type Pool struct {
+	Name         string
+	Distribution string // the name or an alias of a preset
+	Placement    PlacementOptions
+	Servers      []Server
+	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
+	DenyFlush    bool // refuse flush_all
+	Connections  int  // to each server, from each loop
+	Preconnect   bool // connect when the table is taken up, not at the first request
+	Queue        int  // requests waiting for one server, in each loop
+	Timeouts     proxy.Timeouts
+	Backoff      proxy.Backoff
+}
+
+// Server is one server of a pool.
+type Server struct {
+	Address Address
+	Name    string // the label that is hashed; empty: what the distribution makes of the address
+	Weight  int
+}
+
+// Engine is how the driver moves bytes. See the keys of the same names.
+type Engine struct {
+	Driver         string // "auto", "epoll" or "portable"
+	Loops          int
+	Wait           string // "raw" or "syscall"
+	CoalesceServer CoalesceServer
+	CoalesceClient CoalesceClient
+	Moderation     Moderation
+}
+
+// CoalesceServer holds requests to a busy server.
+type CoalesceServer struct {
+	On      bool
+	MinDue  int // answers due from the server from which on requests are held
+	MaxHeld int // requests held at most
+}
+
+// CoalesceClient holds answers until their companions are there.
+type CoalesceClient struct {
+	On       bool
+	MaxDelay time.Duration
+	MaxBytes int
+}
+
+// Moderation pauses a loop under high load.
+type Moderation struct {
+	On    bool
+	Above int // requests to servers in a second, of one loop
+	Sleep time.Duration
+}
+
+// Log is what is logged, and how.
+type Log struct {
+	Level  slog.Level
+	Format string // "text" or "json"
+}
+
+func defaultFile() File {
+	return File{
+		Admin: Admin{Pprof: "loopback"},
+		Limits: proxy.Limits{
+			Clients:    10_000,
+			Key:        250,
+			Line:       1 << 20,
+			Value:      8 << 20,
+			InFlight:   4096,
+			Output:     1 << 20,
+			OutputHard: 64 << 20,
+			Memory:     256 << 20,
+			Drain:      10 * time.Second,
+		},
+		Engine: Engine{
+			Driver:         "auto",
+			Loops:          1,
+			Wait:           "raw",
+			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
+			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
+			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 40 * time.Microsecond},
+		},
+		Log: Log{Level: slog.LevelInfo, Format: "text"},
+	}
+}
+
+func defaultPool() Pool {
+	return Pool{
+		Connections: 1,
+		Queue:       65_536,
+		Timeouts:    proxy.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		Backoff:     proxy.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
+	}
+}
+
+// Load reads and parses the file at path. The error is that of the system when
+// it can't be read, and Errors when it is wrong.
+func Load(path string) (*File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a file and checks everything about it, the placement of keys
+// included. name stands in the errors, which are Errors.
+func Parse(name string, data []byte) (*File, error) {
+	d := &document{name: name, where: map[any]*node{}, base: defaultPool()}
+	s := &settings{defaultFile(), defaultPool()}
+	if root := d.parse(data); root != nil {
+		fileKeys().read(d, root, "", s)
+		d.check(root, s)
+	}
+	if err := d.errs.orNil(); err != nil {
+		return nil, err
+	}
+	s.File.complete()
+	return &s.File, nil
+}

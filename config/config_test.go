@@ -1,0 +1,318 @@
+package config
+
+// Files that are wrong and what is said about them; files that are right and
+// what they become.
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+)
+
+var update = flag.Bool("update", false, "write what is said about the files in testdata/errors into them")
+
+const divider = "----\n"
+
+// TestErrors holds the exact errors of the files in testdata/errors: the file,
+// a line of dashes, the errors.
+func TestErrors(t *testing.T) {
+	files, err := filepath.Glob("testdata/errors/*.txt")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("found %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			input, want, ok := strings.Cut(string(text), divider)
+			if !ok {
+				t.Fatalf("%s has no line of four dashes", file)
+			}
+			f, err := Parse("ringside.yaml", []byte(input))
+			if err == nil {
+				t.Fatalf("the file is right: %+v", f)
+			}
+			got := err.Error() + "\n"
+			if *update {
+				if err := os.WriteFile(file, []byte(input+divider+got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != want {
+				t.Errorf("got:\n%swant:\n%s", got, want)
+			}
+		})
+	}
+}
+
+// What the YAML library would report without a place, and what is too big to
+// stand in a file of its own.
+func TestErrorsOfBytes(t *testing.T) {
+	for _, c := range []struct{ name, input, want string }{
+		{"not UTF-8", "listen: :1\nlog: {format: \"\xff\"}\n", "f:2:16: byte 0xff is not UTF-8 text"},
+		{"UTF-16", "\xff\xfel\x00i\x00", "f:1:1: byte 0xff is not UTF-8 text"},
+		{"a column after other letters", "listen: :1\nlog: {format: \"äöü\x02\"}\n", "f:2:19: the control character U+0002 is not allowed in YAML"},
+		{"too big", strings.Repeat("#", maxBytes+1), "f:1:1: the file has 4194305 bytes; at most 4194304 are read"},
+		{"too many values", "x-list: [" + strings.Repeat("1,", maxNodes) + "]", "f:1:400004: the file holds more than 200000 values, with what its aliases repeat"},
+	} {
+		_, err := Parse("f", []byte(c.input))
+		if err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", c.name, err, c.want)
+		}
+		var one *Error
+		if !errors.As(err, &one) || one.File != "f" {
+			t.Errorf("%s: no *Error in %T", c.name, err)
+		}
+	}
+}
+
+func TestLoadOfNoFile(t *testing.T) {
+	if _, err := Load(filepath.Join(t.TempDir(), "ringside.yaml")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want a file that does not exist", err)
+	}
+}
+
+func parse(t *testing.T, text string) *File {
+	t.Helper()
+	f, err := Parse("ringside.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// least is the least file, with routes, as the first page of the README has it.
+const least = `
+listen: 127.0.0.1:11211
+admin: 127.0.0.1:9151
+pools:
+  main:
+    distribution: ketama
+    servers:
+      - 10.0.0.1:11211
+      - {address: "10.0.0.2:11211", name: b, weight: 2}
+routes:
+  - {prefix: "img:", pool: main}
+  - {pool: main}
+`
+
+func TestLeastFile(t *testing.T) {
+	f := parse(t, least)
+	want := defaultFile()
+	want.Listen = []Listener{{Address: Address{"tcp4", "127.0.0.1:11211"}}}
+	want.Admin.Address = Address{"tcp4", "127.0.0.1:9151"}
+	pool := defaultPool()
+	pool.Name, pool.Distribution = "main", "ketama"
+	pool.Servers = []Server{
+		{Address: Address{"tcp", "10.0.0.1:11211"}, Weight: 1},
+		{Address: Address{"tcp", "10.0.0.2:11211"}, Name: "b", Weight: 2},
+	}
+	want.Pools = []Pool{pool}
+	want.Routes = []Route{{Prefix: "img:", Pool: "main"}, {Pool: "main"}}
+	if !reflect.DeepEqual(*f, want) {
+		t.Errorf("got  %+v\nwant %+v", *f, want)
+	}
+	table, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := table.Pools[0]
+	wantTargets := []proxy.Target{
+		{Name: "10.0.0.1:11211", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1},
+		{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 2},
+	}
+	if !reflect.DeepEqual(p.Servers, wantTargets) {
+		t.Errorf("got servers %+v, want %+v", p.Servers, wantTargets)
+	}
+	wantRoutes := []proxy.Route{{Prefix: "img:", Pool: p}, {Pool: p}}
+	if got := table.Listeners[0].Routes; !reflect.DeepEqual(got, wantRoutes) {
+		t.Errorf("got routes %+v, want %+v", got, wantRoutes)
+	}
+}
+
+func TestRoutesAreOptionalWithOnePool(t *testing.T) {
+	f := parse(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a]}}")
+	if want := []Route{{Pool: "main"}}; !reflect.DeepEqual(f.Routes, want) {
+		t.Errorf("got %+v, want %+v", f.Routes, want)
+	}
+	f = parse(t, `
+listen: [{address: "127.0.0.1:1", routes: [{pool: a}]}, {address: "127.0.0.1:2", routes: [{pool: b, prefix: x, strip_prefix: true}]}]
+pools: {a: {distribution: ketama, servers: [a]}, b: {distribution: ketama, servers: [a]}}
+`)
+	table, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, two := table.Listeners[0].Routes, table.Listeners[1].Routes
+	if len(one) != 1 || one[0].Pool != table.Pools[0] || len(two) != 1 || two[0].Pool != table.Pools[1] || !two[0].Strip {
+		t.Errorf("got %+v and %+v", one, two)
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	for _, c := range []struct {
+		text           string
+		listen, server Address // empty: refused
+	}{
+		{"127.0.0.1:11211", Address{"tcp4", "127.0.0.1:11211"}, Address{"tcp", "127.0.0.1:11211"}},
+		{"[::1]:11211", Address{"tcp6", "[::1]:11211"}, Address{"tcp", "[::1]:11211"}},
+		{"[fe80::1%eth0]:11211", Address{"tcp6", "[fe80::1%eth0]:11211"}, Address{"tcp", "[fe80::1%eth0]:11211"}},
+		{":11211", Address{"tcp", ":11211"}, Address{}},
+		{":0", Address{"tcp", ":0"}, Address{}},
+		{"cache_1.internal:1", Address{"tcp", "cache_1.internal:1"}, Address{"tcp", "cache_1.internal:1"}},
+		{"unix:/run/x.sock", Address{"unix", "/run/x.sock"}, Address{"unix", "/run/x.sock"}},
+		{"cache1", Address{}, Address{"tcp", "cache1:11211"}},
+		{"10.0.0.1", Address{}, Address{"tcp", "10.0.0.1:11211"}},
+		{"[::1]", Address{}, Address{"tcp", "[::1]:11211"}},
+		{"cache1:0", Address{"tcp", "cache1:0"}, Address{}},
+		{"::1", Address{}, Address{}},
+		{"a:b:c", Address{}, Address{}},
+		{"a:", Address{}, Address{}},
+		{"-a:1", Address{}, Address{}},
+		{"10.0.0.256:1", Address{}, Address{}},
+		{"unix:", Address{}, Address{}},
+		{"http://a:1", Address{}, Address{}},
+	} {
+		listen, listenErr := listenAddress(c.text)
+		server, serverErr := serverAddress(c.text)
+		if listen != c.listen || (listenErr == nil) != (c.listen != Address{}) {
+			t.Errorf("listen %q: got %v, %v; want %v", c.text, listen, listenErr, c.listen)
+		}
+		if server != c.server || (serverErr == nil) != (c.server != Address{}) {
+			t.Errorf("server %q: got %v, %v; want %v", c.text, server, serverErr, c.server)
+		}
+	}
+}
+
+func TestPoolsInheritDefaults(t *testing.T) {
+	f := parse(t, `
+listen: {address: "unix:/run/x", mode: 0660}
+pools:
+  own: {distribution: jump, servers: [a], timeouts: {request: 1s}, get_errors: miss, hash_strip_prefix: p}
+  all: {servers: [a], preconnect: off}
+defaults:
+  distribution: ketama
+  get_errors: error
+  preconnect: yes
+  timeouts: {connect: 1s500ms}
+  hash_strip_prefix: [q, r]
+routes: [{pool: own}]
+`)
+	own, all := f.Pools[0], f.Pools[1]
+	if own.Distribution != "jump" || own.GetErrors || !own.Preconnect || !slices.Equal(own.Placement.HashStripPrefix, []string{"p"}) ||
+		own.Timeouts != (proxy.Timeouts{Connect: 1500 * time.Millisecond, Request: time.Second, Deadline: 2 * time.Second}) {
+		t.Errorf("got %+v", own)
+	}
+	if all.Distribution != "ketama" || !all.GetErrors || all.Preconnect || !slices.Equal(all.Placement.HashStripPrefix, []string{"q", "r"}) ||
+		all.Timeouts != (proxy.Timeouts{Connect: 1500 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}) {
+		t.Errorf("got %+v", all)
+	}
+	if f.Listen[0].Mode != 0o660 {
+		t.Errorf("got mode %o", f.Listen[0].Mode)
+	}
+}
+
+func TestAliasesAndMerges(t *testing.T) {
+	f := parse(t, `
+x-pool: &pool {distribution: ketama, queue: 7, connections: 3}
+x-other: &other {queue: 8, flush_all: deny}
+listen: :1
+pools:
+  a: &a {<<: [*pool, *other], connections: 4, servers: &servers [x, y]}
+  b: {<<: *a, servers: *servers, queue: 9}
+routes: [{pool: a}]
+`)
+	a, b := f.Pools[0], f.Pools[1]
+	if a.Queue != 7 || a.Connections != 4 || !a.DenyFlush || b.Queue != 9 || b.Connections != 4 || len(b.Servers) != 2 {
+		t.Errorf("got %+v and %+v", a, b)
+	}
+}
+
+func TestSettingsAreRead(t *testing.T) {
+	f := parse(t, `
+listen: :1
+pools: {main: {distribution: ketama, servers: [a]}}
+admin: {address: "127.0.0.1:2", pprof: off}
+limits: {value: 1048576, line: 64KiB, memory: 1GiB, idle: 1m, drain: off}
+engine:
+  driver: portable
+  loops: 2
+  wait: syscall
+  coalesce_server: off
+  coalesce_client: {max_bytes: 1KiB}
+  moderation: false
+log: {level: debug, format: json}
+`)
+	if f.Admin.Pprof != "off" || f.Limits.Value != 1<<20 || f.Limits.Line != 64<<10 || f.Limits.Memory != 1<<30 ||
+		f.Limits.Idle != time.Minute || f.Limits.Drain != 0 || f.Log != (Log{slog.LevelDebug, "json"}) {
+		t.Errorf("got %+v", f)
+	}
+	want := Engine{
+		Driver: "portable", Loops: 2, Wait: "syscall",
+		CoalesceServer: CoalesceServer{On: false, MinDue: 4, MaxHeld: 16},
+		CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 1 << 10},
+		Moderation:     Moderation{On: false, Above: 20000, Sleep: 40 * time.Microsecond},
+	}
+	if f.Engine != want {
+		t.Errorf("got %+v, want %+v", f.Engine, want)
+	}
+	usual := defaultFile().Engine
+	if got := (proxy.Tune{
+		HoldDue: usual.CoalesceServer.MinDue, HoldMax: usual.CoalesceServer.MaxHeld,
+		GroupWait: usual.CoalesceClient.MaxDelay, GroupSize: usual.CoalesceClient.MaxBytes,
+	}); got != proxy.DefaultTune {
+		t.Errorf("by default %+v, want the engine's own %+v", got, proxy.DefaultTune)
+	}
+}
+
+// Reload compares by what tables say; two of the same file must say the same.
+func TestBuildIsDeterministic(t *testing.T) {
+	data, err := os.ReadFile("../deploy/ringside.example.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := func() (*File, *proxy.Table) {
+		f := parse(t, string(data))
+		table, err := f.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f, table
+	}
+	f1, t1 := build()
+	f2, t2 := build()
+	if !reflect.DeepEqual(f1, f2) {
+		t.Error("two files of the same text differ")
+	}
+	for i := range t1.Pools {
+		a, b := &t1.Pools[i].Place, &t2.Pools[i].Place
+		for k := range 10_000 {
+			key := fmt.Appendf(nil, "key:%d:{%d}", k, k%7)
+			_, hashA, serverA := a.Locate(key)
+			_, hashB, serverB := b.Locate(key)
+			if hashA != hashB || serverA != serverB {
+				t.Fatalf("pool %s, key %s: %d and %d", t1.Pools[i].Name, key, serverA, serverB)
+			}
+		}
+		if !reflect.DeepEqual(a.Ring, b.Ring) || !reflect.DeepEqual(a.Part, b.Part) {
+			t.Errorf("pool %s: the rings differ", t1.Pools[i].Name)
+		}
+		a.Hash, b.Hash = nil, nil // functions are never equal
+	}
+	if !reflect.DeepEqual(t1, t2) {
+		t.Errorf("two tables of the same file differ:\n%+v\n%+v", t1, t2)
+	}
+}

@@ -1,0 +1,337 @@
+package config
+
+// Every key a file may have, with its meaning, in one table: the parser, the
+// JSON Schema and the test of the example file all read it.
+
+import (
+	"cmp"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/proxy"
+)
+
+// A key is one setting of a T.
+type key[T any] struct {
+	name     string
+	doc      string
+	required bool
+	read     func(d *document, n *node, path string, to *T)
+	schema   func(usual *T) schema
+}
+
+// set is a key whose value goes into a field of T.
+func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
+	return key[T]{
+		name: name,
+		doc:  doc,
+		read: func(d *document, n *node, path string, to *T) {
+			d.where[field(to)] = n
+			v.read(d, n, path, field(to))
+		},
+		schema: func(usual *T) schema {
+			s := v.schema()
+			s["description"] = doc
+			switch shown := v.show(*field(usual)).(type) {
+			case nil, map[string]any:
+			case string:
+				if shown != "" {
+					s["default"] = shown
+				}
+			case []any:
+				if len(shown) > 0 {
+					s["default"] = shown
+				}
+			default:
+				s["default"] = shown
+			}
+			return s
+		},
+	}
+}
+
+// must makes a key required.
+func must[T any](k key[T]) key[T] {
+	k.required = true
+	return k
+}
+
+// group is a mapping of keys. usual holds the defaults: whoever reads a group
+// puts them, or what is inherited instead, into the target first.
+func group[T any](usual T, keys ...key[T]) value[T] {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	return value[T]{
+		read: func(d *document, n *node, path string, to *T) {
+			if n.kind != mapping && !n.empty() {
+				d.wrong(n, cmp.Or(path, "the file"), "a mapping of "+list(names))
+				return
+			}
+			within := path
+			if path != "" {
+				within += "."
+			}
+			given := map[string]*node{}
+			for _, p := range n.pairs {
+				given[p.key.text] = p.value
+				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
+					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
+						quote(p.key.text), inside(path), didYouMean(p.key.text, names), strings.Join(names, ", "))
+				}
+			}
+			for _, k := range keys {
+				if v := given[k.name]; v != nil {
+					k.read(d, v, within+k.name, to)
+				} else if k.required {
+					d.fail(n.line, n.column, "%s%s is missing: %s", within, k.name, k.doc)
+				}
+			}
+		},
+		show: func(T) any { return nil },
+		schema: func() schema {
+			properties, required := schema{}, []any{}
+			for _, k := range keys {
+				properties[k.name] = k.schema(&usual)
+				if k.required {
+					required = append(required, k.name)
+				}
+			}
+			s := schema{"type": []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+			if len(required) > 0 {
+				s["type"], s["required"] = "object", required
+			}
+			return s
+		},
+	}
+}
+
+func inside(path string) string {
+	if path == "" {
+		return ""
+	}
+	return " in " + path
+}
+
+// fresh reads into a target that begins as usual.
+func fresh[V any](usual V, v value[V]) value[V] {
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *V) {
+		*to = usual
+		read(d, n, path, to)
+	}
+	return v
+}
+
+// settings is the whole file.
+type settings struct {
+	File
+	Defaults Pool // what every pool inherits
+}
+
+func fileKeys() value[settings] {
+	pools := poolsValue()
+	return group(settings{defaultFile(), defaultPool()},
+		must(set("listen", "where clients connect: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
+			oneOrMore(listenerValue()), func(s *settings) *[]Listener { return &s.Listen })),
+		set("admin", "where metrics, health and profiles are served over HTTP; nowhere unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
+		key[settings]{
+			name: "defaults",
+			doc:  "settings that every pool inherits",
+			read: func(d *document, n *node, path string, to *settings) {
+				defaultsValue().read(d, n, path, &to.Defaults)
+				d.base = to.Defaults
+			},
+			schema: func(*settings) schema {
+				s := defaultsValue().schema()
+				s["description"] = "settings that every pool inherits"
+				return s
+			},
+		},
+		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
+		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
+			listOf(routeValue(), 0), func(s *settings) *[]Route { return &s.Routes }),
+		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *proxy.Limits { return &s.Limits }),
+		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
+		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
+	)
+}
+
+func listenerValue() value[Listener] {
+	brief := address("where clients connect", listenAddress)
+	return either(
+		through(brief, func(l *Listener) *Address { return &l.Address }),
+		group(Listener{},
+			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(l *Listener) *Address { return &l.Address })),
+			set("mode", "permission bits of the unix socket, such as 0660; what the umask leaves unless set",
+				permissions(), func(l *Listener) *uint32 { return &l.Mode }),
+			set("routes", "routes of this listener, instead of those of the file", listOf(routeValue(), 1), func(l *Listener) *[]Route { return &l.Routes }),
+		))
+}
+
+func routeValue() value[Route] {
+	return group(Route{},
+		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *Route) *string { return &r.Prefix }),
+		must(set("pool", "the name of the pool that gets them", text("the name of a pool"), func(r *Route) *string { return &r.Pool })),
+		set("strip_prefix", "send the keys to the servers without the prefix", yesNo(), func(r *Route) *bool { return &r.Strip }),
+	)
+}
+
+func adminValue() value[Admin] {
+	brief := address("where the admin interface listens", listenAddress)
+	return fresh(defaultFile().Admin, either(
+		through(brief, func(a *Admin) *Address { return &a.Address }),
+		group(defaultFile().Admin,
+			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(a *Admin) *Address { return &a.Address })),
+			set("pprof", "who may take Go profiles: clients on loopback, everybody (on), nobody (off)",
+				words("loopback", "on", "off"),
+				func(a *Admin) *string { return &a.Pprof }),
+		)))
+}
+
+func limitsValue() value[proxy.Limits] {
+	type l = proxy.Limits
+	return group(defaultFile().Limits,
+		set("clients", "client connections at once; the next one gets an error and is closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
+		set("key", "bytes of a key; memcached itself takes 250", size(1, 250), func(l *l) *int { return &l.Key }),
+		set("line", "bytes of a command line; a multi-get is one line", size(2048, 64<<20), func(l *l) *int { return &l.Line }),
+		set("value", "bytes of a value; the servers decide below it", size(1, 1<<30), func(l *l) *int { return &l.Value }),
+		set("requests_per_client", "requests of one client without an answer, at which its input waits",
+			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
+		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
+		set("output_hard", "unsent bytes of one client at which it is closed", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
+		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
+		set("idle", "how long a client may be silent with nothing in flight", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
+		set("drain", "how long requests in flight may take when Ringside is told to stop", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
+	)
+}
+
+func engineValue() value[Engine] {
+	usual := defaultFile().Engine
+	onOff := []option[bool]{{"on", true}, {"off", false}}
+	return group(usual,
+		set("driver", "what moves the bytes: epoll on Linux, portable anywhere, auto the best there is",
+			words("auto", "epoll", "portable"), func(e *Engine) *string { return &e.Driver }),
+		set("loops", "event loops; each has its own connections to every server", integer(1, 1024), func(e *Engine) *int { return &e.Loops }),
+		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall lets the Go scheduler have it",
+			words("raw", "syscall"), func(e *Engine) *string { return &e.Wait }),
+		set("coalesce_server", "hold requests to a busy server so that one send carries several; off, on, or its thresholds",
+			either(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
+				group(usual.CoalesceServer,
+					set("min_due", "answers due from the server from which on its requests are held",
+						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
+					set("max_held", "requests held at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
+				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
+		set("coalesce_client", "send the answers to requests that were read together in one go; off, on, or its bounds",
+			either(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
+				group(usual.CoalesceClient,
+					set("max_delay", "how long an answer waits for its companions at most",
+						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
+					set("max_bytes", "bytes of answers that wait at most", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
+				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
+		set("moderation", "under high load, pause before waiting so that one wakeup serves more requests; off, on, or its thresholds",
+			either(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
+				group(usual.Moderation,
+					set("above", "requests to servers in a second, of one loop, from which on it pauses",
+						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
+					set("sleep", "how long it pauses", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
+				)), func(e *Engine) *Moderation { return &e.Moderation }),
+	)
+}
+
+func logValue() value[Log] {
+	return group(defaultFile().Log,
+		set("level", "the least level that is logged",
+			oneOf([]option[slog.Level]{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}...),
+			func(l *Log) *slog.Level { return &l.Level }),
+		set("format", "lines for people (text) or for machines (json)",
+			words("text", "json"), func(l *Log) *string { return &l.Format }),
+	)
+}
+
+// defaultsValue is what pools may inherit: every pool key but its servers.
+func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
+
+// poolsValue is the mapping of pool names to pools, in the order of the file.
+func poolsValue() value[[]Pool] {
+	one := group(defaultPool(), append([]key[Pool]{
+		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with a name or weight",
+			listOf(serverValue(), 1), func(p *Pool) *[]Server { return &p.Servers })),
+	}, poolKeys()...)...)
+	return value[[]Pool]{
+		read: func(d *document, n *node, path string, to *[]Pool) {
+			if n.kind != mapping || len(n.pairs) == 0 {
+				d.wrong(n, path, "a mapping of at least one name to a pool")
+				return
+			}
+			*to = make([]Pool, len(n.pairs))
+			for i, p := range n.pairs {
+				pool := &(*to)[i]
+				*pool = d.base
+				pool.Name = p.key.text
+				d.where[pool] = p.key
+				if !isName.MatchString(p.key.text) {
+					d.fail(p.key.line, p.key.column, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
+				}
+				one.read(d, p.value, path+"."+p.key.text, pool)
+			}
+		},
+		show: func([]Pool) any { return nil },
+		schema: func() schema {
+			return schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema()}
+		},
+	}
+}
+
+func serverValue() value[Server] {
+	brief := address("a server's address", serverAddress)
+	usual := Server{Weight: 1}
+	return fresh(usual, either(
+		through(brief, func(s *Server) *Address { return &s.Address }),
+		group(usual,
+			must(set("address", "host:port, host for port 11211, [ipv6]:port, or unix:/path", brief, func(s *Server) *Address { return &s.Address })),
+			set("name", "what the server is called, and hashed as; its address unless set", serverName(), func(s *Server) *string { return &s.Name }),
+			set("weight", "its share of the keys, compared with the others", integer(1, maxWeight), func(s *Server) *int { return &s.Weight }),
+		)))
+}
+
+// poolKeys are the settings of a pool that it may inherit from defaults.
+func poolKeys() []key[Pool] {
+	type p = Pool
+	return append(placementKeys(),
+		set("get_errors", "what a read gets whose server can't answer: a miss, or SERVER_ERROR",
+			oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(p *p) *bool { return &p.GetErrors }),
+		set("flush_all", "whether clients may flush the servers",
+			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
+		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
+		set("preconnect", "connect at start and reload, not at the first request", yesNo(), func(p *p) *bool { return &p.Preconnect }),
+		set("queue", "requests waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
+		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
+			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Connect }),
+			set("request", "for a server's answer", duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Request }),
+			set("deadline", "for a client's command, whatever it waits for",
+				duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Deadline }),
+		), func(p *p) *proxy.Timeouts { return &p.Timeouts }),
+		set("backoff", "how long to leave a server alone that refuses connections", group(defaultPool().Backoff,
+			set("first", "after the first failure; doubled at each further one",
+				duration(time.Millisecond, time.Hour), func(b *proxy.Backoff) *time.Duration { return &b.First }),
+			set("max", "at most", duration(time.Millisecond, time.Hour), func(b *proxy.Backoff) *time.Duration { return &b.Max }),
+		), func(p *p) *proxy.Backoff { return &p.Backoff }),
+	)
+}
+
+// through lets a value for one field of T stand for the whole T.
+func through[T, V any](v value[V], field func(*T) *V) value[T] {
+	return value[T]{
+		read: func(d *document, n *node, path string, to *T) {
+			d.where[field(to)] = n
+			v.read(d, n, path, field(to))
+		},
+		show:   func(t T) any { return v.show(*field(&t)) },
+		schema: v.schema,
+	}
+}

@@ -1,0 +1,440 @@
+package config
+
+// A twemproxy file to a Ringside file with every key on the server it was on.
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ImportNutcracker turns a twemproxy (nutcracker) file into a Ringside file
+// with the same placement. Each pool becomes a pool and a listener whose only
+// route leads to it. warnings say what has no equivalent, one line each; they
+// stand in the file as comments too. The error is Errors, with places in the
+// twemproxy file, when that file is wrong, names a server Ringside can't reach,
+// or has no pool of memcached servers. What is returned parses.
+func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
+	d := &document{name: name, where: map[any]*node{}}
+	pools := d.readTwemproxy(data)
+	if err := d.errs.orNil(); err != nil {
+		return nil, nil, err
+	}
+	var kept []*twemproxyPool
+	var left []string
+	for _, p := range pools {
+		p.compare()
+		warnings = append(warnings, p.notes...)
+		if p.redis {
+			left = append(left, p.notes...)
+		} else {
+			kept = append(kept, p)
+		}
+	}
+	if len(kept) == 0 {
+		d.fail(1, 1, "every pool speaks redis; Ringside speaks memcached")
+		return nil, warnings, d.errs
+	}
+	out = writeImport(kept, left)
+	if _, err := Parse(name+" (imported)", out); err != nil {
+		return nil, warnings, err
+	}
+	return out, warnings, nil
+}
+
+// twemproxyPool is one pool of a twemproxy file. Numbers are -1 when not set.
+type twemproxyPool struct {
+	name, as      string // in the twemproxy file, and in Ringside's
+	listen        twemproxyListen
+	hash, hashTag string
+	distribution  string
+	timeout       int // ms
+	backlog       int
+	clients       int
+	redis         bool
+	redisAuth     string
+	redisDB       int
+	preconnect    bool
+	keepalive     bool
+	reuseport     bool
+	eject         bool
+	serverConns   int
+	retryTimeout  int // ms
+	failureLimit  int
+	servers       []twemproxyServer
+	notes         []string // what has no equivalent
+}
+
+type twemproxyListen struct {
+	text string // as Ringside writes it
+	mode uint64
+}
+
+type twemproxyServer struct {
+	text   string // as Ringside writes it
+	label  string // what twemproxy hashes
+	named  bool   // the label is not what the distribution makes of the address
+	weight int
+}
+
+// readTwemproxy reads a file by twemproxy's own rules. It is more lenient where
+// that does no harm: twemproxy refuses flow style and anchors.
+func (d *document) readTwemproxy(data []byte) []*twemproxyPool {
+	root := d.parse(data)
+	if root == nil {
+		return nil
+	}
+	if root.kind != mapping || len(root.pairs) == 0 {
+		d.failAt(root, "a twemproxy file is a mapping of names to pools, not %s", root.is())
+		return nil
+	}
+	usual := twemproxyPool{
+		hash: "fnv1a_64", distribution: "ketama",
+		timeout: -1, backlog: -1, clients: -1, redisDB: -1, serverConns: -1, retryTimeout: -1, failureLimit: -1,
+	}
+	keys := twemproxyKeys(usual)
+	var pools []*twemproxyPool
+	listeners := map[string]*node{}
+	for _, pair := range root.pairs {
+		p := usual
+		p.name = pair.key.text
+		p.as = freeName(p.name, pools)
+		if p.name == "" {
+			d.failAt(pair.key, "a pool needs a name")
+			continue
+		}
+		if pair.value.kind != mapping {
+			d.wrong(pair.value, p.name, "a mapping of settings")
+			continue
+		}
+		keys.read(d, pair.value, p.name, &p)
+		at := d.place(&p.listen)
+		if first := listeners[p.listen.text]; first != nil && p.listen.text != "" {
+			d.failAt(at, "%s is listened on by another pool already, in line %d", p.listen.text, first.line)
+		}
+		listeners[p.listen.text] = at
+		if p.redisAuth != "" && !p.redis {
+			d.failAt(d.place(&p.redisAuth), "%s.redis_auth is for a redis pool", p.name)
+		}
+		d.checkLabels(&p)
+		pools = append(pools, &p)
+	}
+	return pools
+}
+
+func twemproxyKeys(usual twemproxyPool) value[twemproxyPool] {
+	type p = twemproxyPool
+	return group(usual,
+		must(set("listen", "host:port, or the path of a unix socket", twemproxyListenValue(), func(p *p) *twemproxyListen { return &p.listen })),
+		set("hash", "", words(twemproxyHashes.names()...), func(p *p) *string { return &p.hash }),
+		set("hash_tag", "", hashTag(), func(p *p) *string { return &p.hashTag }),
+		set("distribution", "",
+			words("ketama", "modula", "random"), func(p *p) *string { return &p.distribution }),
+		set("timeout", "", number(0), func(p *p) *int { return &p.timeout }),
+		set("backlog", "", number(0), func(p *p) *int { return &p.backlog }),
+		set("client_connections", "", number(0), func(p *p) *int { return &p.clients }),
+		set("redis", "", truth(), func(p *p) *bool { return &p.redis }),
+		set("redis_auth", "", word(), func(p *p) *string { return &p.redisAuth }),
+		set("redis_db", "", number(0), func(p *p) *int { return &p.redisDB }),
+		set("preconnect", "", truth(), func(p *p) *bool { return &p.preconnect }),
+		set("tcpkeepalive", "", truth(), func(p *p) *bool { return &p.keepalive }),
+		set("reuseport", "", truth(), func(p *p) *bool { return &p.reuseport }),
+		set("auto_eject_hosts", "", truth(), func(p *p) *bool { return &p.eject }),
+		set("server_connections", "", number(1), func(p *p) *int { return &p.serverConns }),
+		set("server_retry_timeout", "", number(0), func(p *p) *int { return &p.retryTimeout }),
+		set("server_failure_limit", "", number(0), func(p *p) *int { return &p.failureLimit }),
+		must(set("servers", "a list of host:port:weight, each with a name if you like",
+			listOf(twemproxyServerValue(), 1), func(p *p) *[]twemproxyServer { return &p.servers })),
+	)
+}
+
+// bareText is a value that twemproxy takes from the bare text, whatever YAML makes
+// of it.
+func bareText[V any](want string, parse func(string) (V, bool)) value[V] {
+	return value[V]{
+		read: func(d *document, n *node, path string, to *V) {
+			v, ok := parse(n.text)
+			if n.kind != scalar || n.text == "" || !ok {
+				d.wrong(n, path, want)
+				return
+			}
+			*to = v
+		},
+		show:   func(V) any { return nil },
+		schema: func() schema { return schema{} },
+	}
+}
+
+func word() value[string] {
+	return bareText("text", func(s string) (string, bool) { return s, true })
+}
+
+func number(least int) value[int] {
+	return bareText(fmt.Sprintf("a whole number from %d on", least), func(s string) (int, bool) {
+		v, ok := digits(s)
+		return v, ok && v >= least
+	})
+}
+
+func truth() value[bool] {
+	return bareText("true or false", func(s string) (bool, bool) { return s == "true", s == "true" || s == "false" })
+}
+
+func digits(s string) (int, bool) {
+	v, err := strconv.ParseUint(s, 10, 31)
+	return int(v), err == nil && strings.Trim(s, "0123456789") == ""
+}
+
+func twemproxyListenValue() value[twemproxyListen] {
+	return value[twemproxyListen]{
+		read: func(d *document, n *node, path string, to *twemproxyListen) {
+			text, mode := n.text, ""
+			if strings.HasPrefix(text, "/") {
+				if at := strings.LastIndexByte(text, ' '); at >= 0 {
+					text, mode = text[:at], text[at+1:]
+				}
+				text = "unix:" + text
+			} else if at := strings.LastIndexByte(text, ':'); at >= 0 {
+				port, ok := digits(text[at+1:])
+				if !ok || port < 1 {
+					d.wrong(n, path, "host:port, or the path of a unix socket")
+					return
+				}
+				text = join(text[:at], strconv.Itoa(port))
+			}
+			if _, err := listenAddress(text); n.kind != scalar || err != nil {
+				d.failAt(n, "%s must be host:port, or the path of a unix socket, not %s", path, n.is())
+				return
+			}
+			to.text = text
+			if mode != "" {
+				v, err := strconv.ParseUint(mode, 8, 32)
+				if err != nil || v > 0o777 {
+					d.failAt(n, "%s: %s is no permission in octal, such as 0666", path, quote(mode))
+					return
+				}
+				to.mode = v
+			}
+		},
+		show:   func(twemproxyListen) any { return nil },
+		schema: func() schema { return schema{} },
+	}
+}
+
+// twemproxyServerValue reads host:port:weight or /path:weight, and a name after
+// the last space.
+func twemproxyServerValue() value[twemproxyServer] {
+	const want = "host:port:weight or /path:weight, with a name after a space if you like"
+	return value[twemproxyServer]{
+		read: func(d *document, n *node, path string, to *twemproxyServer) {
+			text, name := n.text, ""
+			if at := strings.LastIndexByte(text, ' '); at >= 0 {
+				text, name = text[:at], text[at+1:]
+			}
+			colon := strings.LastIndexByte(text, ':')
+			if n.kind != scalar || colon < 0 {
+				d.wrong(n, path, want)
+				return
+			}
+			address := text[:colon]
+			weight, ok := digits(text[colon+1:])
+			if !ok || weight < 1 || weight > maxWeight {
+				d.failAt(n, "%s has the weight %s; it must be a whole number between 1 and %d", path, quote(text[colon+1:]), maxWeight)
+				return
+			}
+			to.weight = weight
+			if strings.HasPrefix(address, "/") {
+				to.text, to.label, to.named = "unix:"+address, address+":", true
+			} else {
+				colon := strings.LastIndexByte(address, ':')
+				if colon < 0 {
+					d.wrong(n, path, want)
+					return
+				}
+				port, ok := digits(address[colon+1:])
+				if !ok || port < 1 {
+					d.wrong(n, path, want)
+					return
+				}
+				to.text, to.label = join(address[:colon], strconv.Itoa(port)), address
+				to.named = strconv.Itoa(port) != address[colon+1:]
+				if strconv.Itoa(port) == defaultPort {
+					to.label = address[:colon]
+				}
+			}
+			if name != "" {
+				to.label, to.named = name, true
+			}
+			if _, err := serverAddress(to.text); err != nil {
+				d.failAt(n, "%s: %v", path, err)
+			}
+			if len(to.label) > maxName || !printable(to.label) {
+				d.failAt(n, "%s has the name %s; Ringside takes names of at most %d bytes without spaces and control characters", path, quote(to.label), maxName)
+			}
+		},
+		show:   func(twemproxyServer) any { return nil },
+		schema: func() schema { return schema{} },
+	}
+}
+
+func (d *document) checkLabels(p *twemproxyPool) {
+	seen := map[string]bool{}
+	for i := range p.servers {
+		s := &p.servers[i]
+		if seen[s.label] && s.label != "" {
+			d.failAt(d.place(s), "%s has two servers called %s", p.name, quote(s.label))
+		}
+		seen[s.label] = true
+	}
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
+
+// freeName makes a pool's name one that Ringside takes and no pool has yet.
+func freeName(name string, pools []*twemproxyPool) string {
+	as := notInName.ReplaceAllString(name, "-")
+	as = strings.Trim(as[:min(len(as), 58)], "_.-")
+	if as == "" {
+		as = "pool"
+	}
+	taken := func(as string) bool {
+		return slices.ContainsFunc(pools, func(p *twemproxyPool) bool { return p.as == as })
+	}
+	free := as
+	for i := 2; taken(free); i++ {
+		free = fmt.Sprintf("%s-%d", as, i)
+	}
+	return free
+}
+
+// compare notes what a pool had in twemproxy and does not have in Ringside.
+func (p *twemproxyPool) compare() {
+	note := func(format string, args ...any) {
+		p.notes = append(p.notes, fmt.Sprintf("pool %s: ", p.as)+fmt.Sprintf(format, args...))
+	}
+	if p.as != p.name {
+		note("was called %s", quote(p.name))
+	}
+	if p.redis {
+		note("left out: it speaks redis (redis: true), Ringside speaks memcached")
+		return
+	}
+	if p.distribution == "random" {
+		note("distribution random has no equivalent: a key now has one owner, as under twemproxy's ketama")
+	}
+	if p.eject {
+		note("auto_eject_hosts has no equivalent: Ringside never moves the keys of a dead server by itself; they fail until it is back" +
+			" or the file changes (server_retry_timeout and server_failure_limit go with it)")
+	}
+	if p.timeout <= 0 {
+		note("no timeout: twemproxy waits for ever, Ringside never does; its default timeouts apply")
+	} else if p.timeout > maxTimeout {
+		note("timeout %d ms is cut to an hour", p.timeout)
+	}
+	if p.serverConns > maxConnections {
+		note("server_connections %d is cut to %d", p.serverConns, maxConnections)
+	}
+	if p.clients > 0 {
+		note("client_connections has no equivalent for one pool: limits.clients bounds the clients of all listeners together")
+	}
+	if p.backlog >= 0 {
+		note("backlog has no equivalent: the system's greatest backlog is used")
+	}
+	if p.keepalive {
+		note("tcpkeepalive has no equivalent: the timeouts find dead connections")
+	}
+	if p.reuseport {
+		note("reuseport has no equivalent: engine.loops shares one address among several loops")
+	}
+}
+
+const (
+	maxTimeout     = 3_600_000 // ms
+	maxConnections = 1024
+)
+
+// writeImport writes the Ringside file.
+func writeImport(pools []*twemproxyPool, left []string) []byte {
+	var b strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	line("# Imported from a twemproxy file: every key has the owner it had there.")
+	for _, note := range left {
+		line("# %s", note)
+	}
+	line("")
+	line("listen:")
+	for _, p := range pools {
+		line("  - address: %s", scalarText(p.listen.text))
+		if p.listen.mode != 0 {
+			line(`    mode: "%04o"`, p.listen.mode)
+		}
+		line("    routes: [{pool: %s}]", scalarText(p.as))
+	}
+	line("")
+	line("# admin: 127.0.0.1:9151  # metrics and health, in place of twemproxy's port 22222")
+	line("")
+	line("pools:")
+	for _, p := range pools {
+		line("  %s:", scalarText(p.as))
+		for _, note := range p.notes {
+			line("    # %s", strings.TrimPrefix(note, "pool "+p.as+": "))
+		}
+		p.write(line)
+	}
+	return []byte(b.String())
+}
+
+func (p *twemproxyPool) write(line func(format string, args ...any)) {
+	distribution := "twemproxy"
+	if p.distribution == "modula" {
+		distribution = "modulo-twemproxy"
+	}
+	line("    distribution: %s", distribution)
+	line("    hash: %s", p.hash)
+	if p.hashTag != "" {
+		line("    hash_tag: %s", scalarText(p.hashTag))
+	}
+	line("    get_errors: error  # as twemproxy; miss lets clients go on without the server")
+	if p.timeout > 0 {
+		t := min(p.timeout, maxTimeout)
+		line("    timeouts: {connect: %dms, request: %dms, deadline: %dms}", t, t, t)
+	}
+	if p.serverConns > 0 {
+		line("    connections: %d", min(p.serverConns, maxConnections))
+	}
+	if p.preconnect {
+		line("    preconnect: true")
+	}
+	line("    servers:")
+	named := slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.named })
+	for _, s := range p.servers {
+		item := scalarText(s.text)
+		if named || s.weight != 1 {
+			item = "{address: " + item
+			if named {
+				item += ", name: " + scalarText(s.label)
+			}
+			if s.weight != 1 {
+				item += fmt.Sprintf(", weight: %d", s.weight)
+			}
+			item += "}"
+		}
+		line("      - %s", item)
+	}
+}
+
+var isPlain = regexp.MustCompile(`^((unix:)?[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)(:[0-9]+)?$`)
+
+// scalarText writes text so that YAML reads it back as that text.
+func scalarText(s string) string {
+	switch strings.ToLower(s) {
+	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
+		return strconv.Quote(s)
+	}
+	if isPlain.MatchString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}

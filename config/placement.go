@@ -1,0 +1,188 @@
+package config
+
+// The distribution of a pool and its options: read, checked against what the
+// preset takes, and built.
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringside/ring"
+)
+
+// Bounds on weights. In most circles they are shares of a whole, however big;
+// but where each unit takes places of its own, a reload must not take seconds.
+const (
+	maxWeight = 1_000_000 // of a server
+	maxPlaces = 1 << 20   // in a circle or table
+)
+
+// places returns how many places one unit of weight takes.
+func (p *Preset) places(o PlacementOptions) int {
+	switch {
+	case p.Weights != WeightsUsed:
+		return 0
+	case p.Name == "ketama-points", p.Name == "perl-fast-ketama":
+		return max(o.Points, p.Points)
+	case p.Name == "pecl-consistent", p.Name == "uhashring", strings.HasPrefix(p.Name, "xmemcached"):
+		return 160
+	case p.Name == "serialx", strings.HasPrefix(p.Name, "modulo"):
+		return 1
+	}
+	return 0
+}
+
+func placementKeys() []key[Pool] {
+	type p = Pool
+	return []key[Pool]{
+		set("distribution", "the rule that gives keys to servers, by the name of its preset", distribution(), func(p *p) *string { return &p.Distribution }),
+		set("hash", "the hash of keys, where the distribution lets one choose", text("the name of a hash"), func(p *p) *string { return &p.Placement.Hash }),
+		set("point_hash", "the hash of points on the circle, where it may differ from that of keys",
+			text("the name of a hash"), func(p *p) *string { return &p.Placement.PointHash }),
+		set("points", "points on the circle for a server of weight 1, where the distribution lets one choose",
+			integer(1, 10_000), func(p *p) *int { return &p.Placement.Points }),
+		set("order", "in which order the servers are numbered, where the distribution lets one choose",
+			text("the name of an order"), func(p *p) *string { return &p.Placement.Order }),
+		set("seed", "the seed of the hash, where the distribution has one", text("a seed"), func(p *p) *string { return &p.Placement.Seed }),
+		set("salt", "what is appended to keys before they are hashed, where the distribution has it",
+			text("a salt"), func(p *p) *string { return &p.Placement.Salt }),
+		set("char", "what C hashes take bytes above 127 for: signed as on x86, unsigned as on ARM",
+			oneOf(option[bool]{"signed", false}, option[bool]{"unsigned", true}), func(p *p) *bool { return &p.Placement.UnsignedChars }),
+		set("hash_tag", `two characters, such as "{}": of a key that has both, only what stands between them is hashed`,
+			hashTag(), func(p *p) *string { return &p.Placement.HashTag }),
+		set("hash_stop", `hash only what stands before this text, such as "|#|"`, text("text in keys"), func(p *p) *string { return &p.Placement.HashStop }),
+		set("hash_strip_prefix", "beginnings of keys that clients send but don't hash; one or a list",
+			oneOrMore(prefixText()), func(p *p) *[]string { return &p.Placement.HashStripPrefix }),
+	}
+}
+
+func distribution() value[string] {
+	v := text("the name of a distribution, such as ketama-points")
+	v.schema = func() schema {
+		names := []any{}
+		for _, name := range presetWords() {
+			names = append(names, name)
+		}
+		return schema{"enum": names}
+	}
+	return v
+}
+
+func hashTag() value[string] {
+	v := text("two characters")
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *string) {
+		switch {
+		case n.kind != scalar && len(n.items)+len(n.pairs) == 0:
+			d.fail(n.line, n.column, `%s must be two characters in quotes: "{}" or "[]"`, path)
+		case n.kind == scalar && n.tag == "!!str" && (len(n.text) != 2 || !printable(n.text)):
+			d.wrong(n, path, `two characters, such as "{}"`)
+		default:
+			read(d, n, path, to)
+		}
+	}
+	v.schema = func() schema { return schema{"type": "string", "minLength": 2, "maxLength": 2} }
+	return v
+}
+
+// checkPlacement tries to build what the pool asks for. When that fails, it
+// finds out which setting is to blame by building without the others.
+func (d *document) checkPlacement(p *Pool) {
+	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
+		return // reported already; building would blame the wrong thing
+	}
+	if p.Distribution == "" {
+		if d.where[&p.Distribution] == nil {
+			d.failAt(d.place(p), "pools.%s.distribution is missing: the rule that gives keys to servers; %s", p.Name, knownPresets())
+		}
+		return
+	}
+	_, err := p.place()
+	if err == nil {
+		return
+	}
+	blame := func(err error, settings ...any) {
+		d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
+	}
+	if _, ok := FindPreset(p.Distribution); !ok {
+		blame(fmt.Errorf("%w; %s", err, knownPresets()), &p.Distribution)
+		return
+	}
+	all, bare := p.Placement, *p
+	with := func(o PlacementOptions) error {
+		bare.Placement = o
+		_, err := bare.place()
+		return err
+	}
+	if err := with(PlacementOptions{Hash: all.Hash}); err != nil {
+		if none := with(PlacementOptions{}); all.Hash != "" && (none == nil || none.Error() != err.Error()) {
+			blame(err, &p.Placement.Hash)
+		} else {
+			blame(err, &p.Distribution)
+		}
+		return
+	}
+	found := false
+	for _, one := range []struct {
+		setting any
+		options PlacementOptions
+	}{
+		{&p.Placement.PointHash, PlacementOptions{PointHash: all.PointHash}},
+		{&p.Placement.Points, PlacementOptions{Points: all.Points}},
+		{&p.Placement.Order, PlacementOptions{Order: all.Order}},
+		{&p.Placement.Seed, PlacementOptions{Seed: all.Seed}},
+		{&p.Placement.Salt, PlacementOptions{Salt: all.Salt}},
+		{&p.Placement.UnsignedChars, PlacementOptions{UnsignedChars: all.UnsignedChars}},
+		{&p.Placement.HashTag, PlacementOptions{HashTag: all.HashTag}},
+		{&p.Placement.HashStop, PlacementOptions{HashStop: all.HashStop}},
+		{&p.Placement.HashStripPrefix, PlacementOptions{HashStripPrefix: all.HashStripPrefix}},
+	} {
+		one.options.Hash = all.Hash
+		if err := with(one.options); err != nil {
+			blame(err, one.setting)
+			found = true
+		}
+	}
+	if !found {
+		blame(err, &p.Distribution)
+	}
+}
+
+func knownPresets() string {
+	var names []string
+	for _, p := range Presets() {
+		names = append(names, p.Name)
+	}
+	return "known: " + strings.Join(names, ", ")
+}
+
+// place builds the pool's placement.
+func (p *Pool) place() (ring.Placement, error) {
+	servers, weight := make([]PlacementServer, len(p.Servers)), 0
+	for i, s := range p.Servers {
+		weight += s.Weight
+		servers[i] = PlacementServer{Name: s.Name, Weight: s.Weight}
+		if s.Address.Network == "unix" {
+			servers[i].Path = s.Address.Address
+			continue
+		}
+		host, port, err := net.SplitHostPort(s.Address.Address)
+		if err != nil {
+			return ring.Placement{}, fmt.Errorf("server %s: %w", s.Address.Address, err)
+		}
+		servers[i].Host = host
+		if servers[i].Port, err = strconv.Atoi(port); err != nil {
+			return ring.Placement{}, fmt.Errorf("server %s: the port is no number", s.Address.Address)
+		}
+	}
+	if preset, ok := FindPreset(p.Distribution); ok {
+		if places := preset.places(p.Placement); weight*places > maxPlaces {
+			return ring.Placement{}, fmt.Errorf("distribution %s: the servers weigh %d together; here at most %d",
+				p.Distribution, weight, maxPlaces/places)
+		}
+	}
+	return BuildPlacement(p.Distribution, servers, p.Placement)
+}
