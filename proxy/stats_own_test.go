@@ -242,28 +242,31 @@ func TestStatsOfAClientThatLeaves(t *testing.T) {
 // TestGatherBound: answers of servers are kept up to a bound, and none of them
 // when they have been passed on.
 func TestGatherBound(t *testing.T) {
-	item := "ITEM " + strings.Repeat("k", 250) + " [1 b; 0 s]\r\n"
-	answer := ""
+	const item = "ITEM k [1 b; 0 s]\r\n"
 	h := newHive(t, 1, func(command string) string {
-		if command == "stats cachedump 1 1" {
-			return answer
+		if command == "stats cachedump 1 0" {
+			return item + "END\r\n"
 		}
 		return aServer(command)
 	}, "a", "b")
 	c := h.client(0, "192.0.2.1:1000")
-
-	answer = strings.Repeat(item, gatherBound/len(item)*2/3) + "END\r\n"
-	if got := h.ask(0, c, "stats cachedump 1 1", "\r\n"); got != item+"END\r\n" {
-		t.Errorf("one fits, the other does not: %.100q", got)
-	}
-	h.on(0, func(e *Engine) {
-		if e.gathered != 0 {
-			t.Errorf("%d bytes are still gathered", e.gathered)
+	for _, try := range []struct {
+		others int // bytes gathered for other clients
+		want   string
+	}{
+		{0, item + item + "END\r\n"},
+		{gatherBound - 2*len(item), item + "END\r\n"}, // one fits with its END, the other does not
+		{gatherBound, "SERVER_ERROR none of 2 servers answers: server a (a:11211): no room for its answer: answers of 33554432 bytes are being gathered\r\n"},
+	} {
+		h.on(0, func(e *Engine) { e.gathered = try.others })
+		if got := h.ask(0, c, "stats cachedump 1 0", try.want[len(try.want)-5:]); got != try.want {
+			t.Errorf("with %d bytes gathered: %q, want %q", try.others, got, try.want)
 		}
-	})
-	answer = strings.Repeat(item, gatherBound/len(item)+1) + "END\r\n"
-	if got := h.ask(0, c, "stats cachedump 1 1", "\r\n"); !strings.HasPrefix(got, "SERVER_ERROR none of 2 servers answers: server ") {
-		t.Errorf("none fits: %.100q", got)
+		h.on(0, func(e *Engine) {
+			if e.gathered != try.others {
+				t.Errorf("%d bytes are gathered, want %d", e.gathered, try.others)
+			}
+		})
 	}
 }
 
