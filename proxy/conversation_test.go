@@ -362,9 +362,11 @@ func (s *stage) hears(a *actor, nothing bool, text string) {
 		}
 		return
 	}
-	want := s.unquote(text) + "\r\n"
-	if strings.HasSuffix(text, `\`) {
-		want = s.unquote(strings.TrimSuffix(text, `\`))
+	var want string
+	if whole, cut := strings.CutSuffix(text, `\`); cut {
+		want = s.unquote(whole)
+	} else {
+		want = s.unquote(text) + "\r\n"
 	}
 	if got := string(a.got.Next(len(want))); got != want {
 		s.fatalf("%s has got %q, want %q", a.name, got+a.got.String(), want)

@@ -102,6 +102,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	r := &e.req
 	rt, srv, key := e.place(s, r.Key.Of(raw))
 	if rt != nil && len(key) == len(rt.strip) {
+		r.Op = wire.Bad
 		e.local(s, []byte(noKey), ClientFault)
 		return false
 	}
@@ -191,7 +192,11 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 			break
 		}
 		rt, srv, key := e.place(s, span.Of(raw))
-		if rt == nil || len(key) == len(rt.strip) {
+		if rt == nil {
+			x.fail(noRoute, Unavailable)
+			continue
+		}
+		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
 		if x.route == nil || rt.pool.GetErrors {

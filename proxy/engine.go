@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"ringside/proxy/wire"
@@ -368,6 +369,7 @@ func (e *Engine) expire() {
 	for _, srv := range e.servers {
 		srv.expire()
 	}
+	e.leaving = slices.DeleteFunc(e.leaving, func(c *Conn) bool { return c.state == connIdle && c.length == 0 })
 	for _, c := range e.leaving {
 		c.srv.expire()
 	}

@@ -45,7 +45,7 @@ func (c *Conn) parse() {
 			}
 		}
 	}
-	if c.answered && c.holding > 0 {
+	if c.answered && c.holding > 0 || c.srv.retired {
 		e.mark(&c.Link)
 	}
 }
@@ -85,6 +85,9 @@ func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 		x.fail("server "+c.srv.label()+": "+string(r.Line.Of(b)), ServerFault)
 	default:
 		x.outcome = outcomeOf(r.Kind)
+		if a.op == wire.Get && r.Kind == wire.Header { // mg without v
+			x.outcome = Hit
+		}
 		if !wire.Hidden(a.op, a.dialect, a.flags, r.Kind) {
 			taken = c.forward(x, a, b)
 		}

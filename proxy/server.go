@@ -377,11 +377,12 @@ func (srv *Server) expire() {
 		}
 		e.due(c.deadline)
 	}
-	if c := srv.conns[0]; srv.down && !srv.retired && c.state == connIdle {
-		if srv.redialAt <= e.now {
-			c.dial()
-		}
-		e.due(max(srv.redialAt, c.deadline))
+	switch c := srv.conns[0]; {
+	case !srv.down || srv.retired || c.state != connIdle:
+	case srv.redialAt > e.now:
+		e.due(srv.redialAt)
+	default:
+		c.dial()
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *Session) flush() {
 		e.Shared.Log.Warn("closed a client that does not read its answers: limits.output_hard reached", "client", s.peer(), "unsent", s.out.size)
 		s.abort()
 	}
-	if s.quitting && s.out.size == 0 && s.head == nil && !s.full {
+	if s.quitting && s.out.size == 0 && s.head == nil && (s.reset || !s.full) {
 		s.gone()
 		if s.reset {
 			e.effect(Abort, &s.Link)
