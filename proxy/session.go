@@ -8,6 +8,10 @@ import (
 	"ringside/proxy/wire"
 )
 
+// binaryMagic is the first byte of a client that speaks the binary protocol;
+// memcached too decides by that byte alone.
+const binaryMagic = 0x80
+
 // Session is one client. Its exchanges form a list in the order of the
 // client's requests; only the first writes to the client, the others keep
 // their answers until it is their turn.
@@ -24,6 +28,7 @@ type Session struct {
 	tryAt       int   // a line without an end is looked at again when it is this long
 	swallow     int64 // bytes of a refused data block still to come
 
+	spoken    bool  // it has sent something
 	stalled   bool  // parsing stopped at a bound
 	waking    bool  // in Engine.wake
 	quitting  bool  // no more input; close when all is answered and sent
@@ -43,6 +48,13 @@ func (s *Session) peer() string {
 func (s *Session) parse() {
 	e := s.e
 	s.last = e.now
+	if !s.spoken {
+		s.spoken = true
+		if e.cur.bytes()[0] == binaryMagic {
+			e.Shared.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.peer())
+			s.quit()
+		}
+	}
 	before := s.tail
 	for e.cur.len() > 0 && !s.closed && !s.quitting {
 		if s.swallow > 0 {
