@@ -1,0 +1,209 @@
+package admin
+
+// One scrape: one snapshot of what the loops have counted, as metrics.
+
+import (
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"ringside/proxy"
+	"ringside/proxy/wire"
+)
+
+// collector holds no number of its own. Each scrape asks every loop once, and
+// costs the loops nothing between scrapes.
+type collector struct {
+	p      *proxy.Proxy
+	reload func() Reload
+}
+
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range metrics {
+		ch <- m.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	s, err := c.p.Snapshot()
+	if err != nil {
+		ch <- prometheus.NewInvalidMetric(requests.desc, err)
+		return
+	}
+	out := output(ch)
+	t := c.p.Table()
+	out.commands(&s.Counters)
+	out.clients(s, &t.Limits)
+	for _, srv := range s.Servers {
+		out.server(srv)
+	}
+	out.set(doubts, float64(s.Doubts))
+	out.pools(t.Pools)
+	out.config(c.reload())
+	out.set(buildInfo, 1, c.p.Version, runtime.Version())
+}
+
+// output is where metrics go. One that cannot be made (a label that is not
+// UTF-8) fails the scrape.
+type output chan<- prometheus.Metric
+
+func (out output) set(m metric, v float64, labels ...string) {
+	made, err := prometheus.NewConstMetric(m.desc, m.kind, v, labels...)
+	out.send(m, made, err)
+}
+
+func (out output) count(m metric, n uint64, labels ...string) { out.set(m, float64(n), labels...) }
+
+func (out output) send(m metric, made prometheus.Metric, err error) {
+	if err != nil {
+		made = prometheus.NewInvalidMetric(m.desc, err)
+	}
+	out <- made
+}
+
+// common are the commands whose series are there before their first request.
+// rate() sees nothing of the request that makes a series appear; for these
+// that would be a hole in every graph, for the others it is one request.
+var common = [wire.NumOps]bool{wire.Get: true, wire.Set: true, wire.Delete: true}
+
+func (out output) commands(c *proxy.Counters) {
+	for op := range wire.NumOps {
+		counts := &c.Requests[op]
+		if !common[op] && *counts == ([proxy.NumOutcomes]uint64{}) {
+			continue
+		}
+		for o := range proxy.NumOutcomes {
+			if counts[o] > 0 || expected(op, o) {
+				out.count(requests, counts[o], op.String(), o.String())
+			}
+		}
+		if h := &c.Latency[op]; common[op] || h.Count() > 0 {
+			out.histogram(requestDuration, h, op.String())
+		}
+	}
+	out.count(keys, c.KeysHit, "hit")
+	out.count(keys, c.KeysMissed, "miss")
+	out.count(keys, c.KeysFailed, "failed")
+}
+
+// expected reports whether op has a series for o from its first request on,
+// so that the first failure of a command in use is seen by rate(). Outcomes
+// that few see (mg without v is ok, a set with a flag of its own exists) come
+// when they come.
+func expected(op wire.Op, o proxy.Outcome) bool {
+	switch {
+	case op < wire.Get || op > wire.Delete:
+		return false
+	case o.Failed() || o == proxy.ClientFault:
+		return true
+	case op <= wire.Gats:
+		return o == proxy.Hit || o == proxy.Miss
+	case op == wire.Cas:
+		return o == proxy.Stored || o == proxy.Exists || o == proxy.NotFound
+	case op.Stores():
+		return o == proxy.Stored || o == proxy.NotStored && op != wire.Set
+	default:
+		return o == proxy.Okay || o == proxy.NotFound
+	}
+}
+
+func (out output) clients(s *proxy.Snapshot, l *proxy.Limits) {
+	out.set(requestsInFlight, float64(s.InFlight))
+	out.set(clients, float64(s.Clients))
+	out.set(clientsLimit, float64(l.Clients))
+	out.count(clientsAccepted, s.Accepted)
+	out.count(clientsRefused, s.Refused)
+	out.count(clientsClosed, s.IdleClosed, "idle")
+	out.count(clientsClosed, s.OutputClosed, "output")
+	out.count(clientsClosed, s.MemoryClosed, "memory")
+	out.count(clientsClosed, s.CutOff, "cut_off")
+	out.count(clientReceived, s.ClientIn)
+	out.count(clientSent, s.ClientOut)
+	out.set(buffers, float64(s.Memory))
+	out.set(buffersLimit, float64(l.Memory))
+	out.count(valuesRefused, s.NoMemory)
+}
+
+func (out output) server(s *proxy.ServerSnapshot) {
+	name, addr := s.Target.Name, address(s.Target)
+	up := 1.0
+	if s.Down > 0 {
+		up = 0
+	}
+	out.set(serverUp, up, name, addr)
+	out.set(serverConnections, float64(s.Conns), name, addr)
+	out.set(serverQueue, float64(s.Waiting), name, addr)
+	out.count(serverRequests, s.Requests, name, addr)
+	out.count(serverFailed, s.Failed, name, addr)
+	out.count(serverTimedOut, s.TimedOut, name, addr)
+	out.count(serverRefused, s.Refused, name, addr, "down")
+	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
+	out.histogram(serverDuration, &s.Latency, name, addr)
+	out.count(serverDials, s.Dials, name, addr)
+	out.count(serverClosed, s.Lost, name, addr, "lost")
+	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
+	out.count(serverOutages, s.WentDown, name, addr)
+	out.count(serverReceived, s.BytesIn, name, addr)
+	out.count(serverSent, s.BytesOut, name, addr)
+	if s.Version != "" {
+		out.set(serverVersion, 1, name, addr, s.Version)
+	}
+}
+
+// address is the label address: what the configuration file says.
+func address(t proxy.Target) string {
+	if t.Network == "tcp" {
+		return t.Address
+	}
+	return t.Network + ":" + t.Address
+}
+
+func (out output) pools(pools []*proxy.Pool) {
+	type place struct{ pool, server, address, weight string }
+	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
+	for _, p := range pools {
+		for _, t := range p.Servers {
+			at := place{p.Name, t.Name, address(t), strconv.Itoa(t.Weight)}
+			if !seen[at] {
+				seen[at] = true
+				out.set(poolServer, 1, at.pool, at.server, at.address, at.weight)
+			}
+		}
+	}
+}
+
+func (out output) config(r Reload) {
+	success := 0.0
+	if r.Err == nil {
+		success = 1
+	}
+	out.set(configSuccess, success)
+	out.set(configTime, float64(r.At.UnixMilli())/1e3)
+	out.count(configReloads, r.Succeeded, "success")
+	out.count(configReloads, r.Failed, "failure")
+	out.count(configGeneration, r.Generation)
+}
+
+// The engine's buckets are four to a doubling, from 1 µs on. Prometheus gets
+// one to a doubling, from 16 µs to 8.6 s: 20 and +Inf.
+const (
+	firstBucket = 16
+	lastBucket  = 92
+	bucketStep  = 4
+)
+
+func (out output) histogram(m metric, h *proxy.Histogram, labels ...string) {
+	buckets := make(map[float64]uint64, (lastBucket-firstBucket)/bucketStep+1)
+	var count uint64
+	for i, n := range h.Buckets {
+		count += n
+		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 {
+			buckets[float64(proxy.Bound(i))/1e9] = count
+		}
+	}
+	made, err := prometheus.NewConstHistogram(m.desc, count, float64(h.Sum)/1e9, buckets, labels...)
+	out.send(m, made, err)
+}

@@ -1,0 +1,127 @@
+// Package admin shows a running proxy over HTTP.
+//
+//	/              what is here
+//	/metrics       for Prometheus
+//	/healthz       200 while every loop answers within a second, else 503
+//	/readyz        200 while clients should come here, else 503 and why not
+//	/debug/pprof/  Go profiles, for clients on this machine unless Options.Pprof says otherwise
+//
+// Everything is read from copies of the loops' counters, which the loops make
+// between two wakeups when they are asked. Nothing here is on the way of a
+// request, and what nobody looks at costs nothing.
+//
+// # Choices
+//
+//   - Ready means: the listeners are open, nothing is being stopped, the loops
+//     answer. It does not ask whether servers are up. A proxy without servers
+//     still answers at once, and when a server goes all proxies see it: taking
+//     all of them out would make an outage of one cache an outage of the site.
+//   - A scrape is whole and of now, or it fails: when a loop does not report
+//     within a second the answer is 500 and says so, and Prometheus sets up to
+//     0. Old or partial numbers would hide that the clients of that loop wait.
+//   - Only GET and HEAD are answered. Nothing that a client sends is shown to
+//     anybody, no header is believed, and connections, scrapes, headers and
+//     times have bounds.
+//   - Profiles for loopback also need a Host that is a loopback address or
+//     localhost, so that no web page can make a browser here fetch them. A
+//     reverse proxy on the same machine is on loopback: it must not pass
+//     /debug/pprof/ on.
+//
+// # Metrics
+//
+// A command's series are there with its first request, with zeros for the
+// outcomes that it has not had; those of get, set and delete are there from
+// the start. Outcomes are ok, hit, miss, stored, not_stored, exists, not_found,
+// client_error, and the failures: server_error, timeout, lost (the connection
+// broke), unavailable (no server to ask), crowded (its queue is full). Meta
+// commands are counted as the text command that does the same.
+//
+// A server is known by its address; address is as in the configuration,
+// unix:/path for a socket. Pools that list the same address share its
+// connections and series. If they give it different names, server is the name
+// in the last of them, so join with pool_server on address. A server that the
+// table no longer names loses its series.
+//
+//	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
+//
+// Histograms have a bucket for each doubling from 16 µs to 8.6 s. Besides
+// these there are the go_ and process_ metrics of client_golang.
+//
+//	ringside_requests_total{command,outcome} counter
+//	    Commands answered, by how they ended; a read that get_errors shows as a miss is counted as the failure
+//	    that it was.
+//	ringside_request_duration_seconds{command} histogram
+//	    Time from reading a command to having its whole answer, of commands that had to wait for one.
+//	ringside_requests_in_flight gauge
+//	    Commands read and not answered yet.
+//	ringside_keys_total{result} counter
+//	    Keys that clients asked for, by result: hit, miss, or failed when no server could say.
+//	ringside_client_connections gauge
+//	    Client connections open now.
+//	ringside_client_connections_limit gauge
+//	    Client connections that may be open at once: limits.clients.
+//	ringside_client_connections_accepted_total counter
+//	    Client connections accepted, those refused at once included.
+//	ringside_client_connections_refused_total counter
+//	    Client connections answered with an error and closed: limits.clients reached, or Ringside is stopping.
+//	ringside_client_connections_closed_total{reason} counter
+//	    Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard),
+//	    memory (limits.memory), cut_off (a server went away in the middle of a value).
+//	ringside_client_received_bytes_total counter
+//	    Bytes read from clients.
+//	ringside_client_sent_bytes_total counter
+//	    Bytes written to clients.
+//	ringside_buffer_bytes gauge
+//	    Memory that buffers for clients and servers hold now.
+//	ringside_buffer_limit_bytes gauge
+//	    Memory that buffers may hold: limits.memory.
+//	ringside_values_refused_total counter
+//	    Values refused because limits.memory was reached.
+//
+//	ringside_server_up{server,address} gauge
+//	    1 while no loop holds the server for down, else 0; one that was never asked is up.
+//	ringside_server_connections{server,address} gauge
+//	    Connections to the server open now.
+//	ringside_server_queue_depth{server,address} gauge
+//	    Requests to the server without an answer, those not sent yet included.
+//	ringside_server_requests_total{server,address} counter
+//	    Requests handed to a connection of the server.
+//	ringside_server_requests_failed_total{server,address} counter
+//	    Requests handed to a connection of the server that got no answer.
+//	ringside_server_requests_timed_out_total{server,address} counter
+//	    The part of the failed requests that was not answered in time.
+//	ringside_server_requests_refused_total{server,address,reason} counter
+//	    Requests not handed to a connection of the server, by reason: down, queue_full.
+//	ringside_server_request_duration_seconds{server,address} histogram
+//	    Time from handing a request to a connection of the server to its whole answer.
+//	ringside_server_dials_total{server,address} counter
+//	    Attempts to connect to the server.
+//	ringside_server_connections_closed_total{server,address,reason} counter
+//	    Connections that the server ended, by reason: lost (with requests in flight), idle (without).
+//	ringside_server_outages_total{server,address} counter
+//	    Times that a loop began to hold the server for down.
+//	ringside_server_received_bytes_total{server,address} counter
+//	    Bytes read from the server.
+//	ringside_server_sent_bytes_total{server,address} counter
+//	    Bytes written to the server.
+//	ringside_server_version_info{server,address,version} gauge
+//	    1, with the version that the server told last; absent until it has told one.
+//	ringside_pairing_doubts_total counter
+//	    Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug,
+//	    here or in a server.
+//	ringside_pool_server{pool,server,address,weight} gauge
+//	    1 for each server of each pool of the table in force, with the name and weight that it has there.
+//
+//	ringside_config_reload_success gauge
+//	    1 if the configuration that was read last is in force, 0 if it was refused and an older one is.
+//	ringside_config_last_reload_timestamp_seconds gauge
+//	    When a configuration was read last, whether it was taken or refused, in Unix time.
+//	ringside_config_reloads_total{result} counter
+//	    Reloads since the start, by result: success, failure.
+//	ringside_config_generation gauge
+//	    Number of the table in force; 1 is that of the start.
+//	ringside_build_info{version,goversion} gauge
+//	    1, with the version of Ringside and of the Go that built it.
+package admin
+
+// The package's manual.

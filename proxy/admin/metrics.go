@@ -1,0 +1,139 @@
+package admin
+
+// What each metric is called and means. The same words stand in the package
+// doc; a test holds the two together.
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metric is one name on /metrics.
+type metric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType // not used by histograms
+}
+
+// metrics is every metric that the constructors below have made.
+var metrics []metric
+
+func counter(name, help string, labels ...string) metric {
+	return describe(prometheus.CounterValue, name, help, labels)
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return describe(prometheus.GaugeValue, name, help, labels)
+}
+
+func histogram(name, help string, labels ...string) metric {
+	return describe(prometheus.UntypedValue, name, help, labels)
+}
+
+func describe(kind prometheus.ValueType, name, help string, labels []string) metric {
+	m := metric{prometheus.NewDesc("ringside_"+name, help, labels, nil), kind}
+	metrics = append(metrics, m)
+	return m
+}
+
+// What clients see.
+var (
+	requests = counter("requests_total",
+		"Commands answered, by how they ended; a read that get_errors shows as a miss is counted as the failure that it was.",
+		"command", "outcome")
+	requestDuration = histogram("request_duration_seconds",
+		"Time from reading a command to having its whole answer, of commands that had to wait for one.",
+		"command")
+	requestsInFlight = gauge("requests_in_flight",
+		"Commands read and not answered yet.")
+	keys = counter("keys_total",
+		"Keys that clients asked for, by result: hit, miss, or failed when no server could say.",
+		"result")
+
+	clients = gauge("client_connections",
+		"Client connections open now.")
+	clientsLimit = gauge("client_connections_limit",
+		"Client connections that may be open at once: limits.clients.")
+	clientsAccepted = counter("client_connections_accepted_total",
+		"Client connections accepted, those refused at once included.")
+	clientsRefused = counter("client_connections_refused_total",
+		"Client connections answered with an error and closed: limits.clients reached, or Ringside is stopping.")
+	clientsClosed = counter("client_connections_closed_total",
+		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
+			"memory (limits.memory), cut_off (a server went away in the middle of a value).",
+		"reason")
+	clientReceived = counter("client_received_bytes_total",
+		"Bytes read from clients.")
+	clientSent = counter("client_sent_bytes_total",
+		"Bytes written to clients.")
+
+	buffers = gauge("buffer_bytes",
+		"Memory that buffers for clients and servers hold now.")
+	buffersLimit = gauge("buffer_limit_bytes",
+		"Memory that buffers may hold: limits.memory.")
+	valuesRefused = counter("values_refused_total",
+		"Values refused because limits.memory was reached.")
+)
+
+// Each server, by name and address.
+var (
+	serverUp = gauge("server_up",
+		"1 while no loop holds the server for down, else 0; one that was never asked is up.",
+		"server", "address")
+	serverConnections = gauge("server_connections",
+		"Connections to the server open now.",
+		"server", "address")
+	serverQueue = gauge("server_queue_depth",
+		"Requests to the server without an answer, those not sent yet included.",
+		"server", "address")
+	serverRequests = counter("server_requests_total",
+		"Requests handed to a connection of the server.",
+		"server", "address")
+	serverFailed = counter("server_requests_failed_total",
+		"Requests handed to a connection of the server that got no answer.",
+		"server", "address")
+	serverTimedOut = counter("server_requests_timed_out_total",
+		"The part of the failed requests that was not answered in time.",
+		"server", "address")
+	serverRefused = counter("server_requests_refused_total",
+		"Requests not handed to a connection of the server, by reason: down, queue_full.",
+		"server", "address", "reason")
+	serverDuration = histogram("server_request_duration_seconds",
+		"Time from handing a request to a connection of the server to its whole answer.",
+		"server", "address")
+	serverDials = counter("server_dials_total",
+		"Attempts to connect to the server.",
+		"server", "address")
+	serverClosed = counter("server_connections_closed_total",
+		"Connections that the server ended, by reason: lost (with requests in flight), idle (without).",
+		"server", "address", "reason")
+	serverOutages = counter("server_outages_total",
+		"Times that a loop began to hold the server for down.",
+		"server", "address")
+	serverReceived = counter("server_received_bytes_total",
+		"Bytes read from the server.",
+		"server", "address")
+	serverSent = counter("server_sent_bytes_total",
+		"Bytes written to the server.",
+		"server", "address")
+	serverVersion = gauge("server_version_info",
+		"1, with the version that the server told last; absent until it has told one.",
+		"server", "address", "version")
+	doubts = counter("pairing_doubts_total",
+		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
+	poolServer = gauge("pool_server",
+		"1 for each server of each pool of the table in force, with the name and weight that it has there.",
+		"pool", "server", "address", "weight")
+)
+
+// Ringside itself.
+var (
+	configSuccess = gauge("config_reload_success",
+		"1 if the configuration that was read last is in force, 0 if it was refused and an older one is.")
+	configTime = gauge("config_last_reload_timestamp_seconds",
+		"When a configuration was read last, whether it was taken or refused, in Unix time.")
+	configReloads = counter("config_reloads_total",
+		"Reloads since the start, by result: success, failure.",
+		"result")
+	configGeneration = gauge("config_generation",
+		"Number of the table in force; 1 is that of the start.")
+	buildInfo = gauge("build_info",
+		"1, with the version of Ringside and of the Go that built it.",
+		"version", "goversion")
+)

@@ -1,0 +1,343 @@
+package admin
+
+// A proxy serves, is scraped, and the numbers must be those of what it did.
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"ringside/proxy"
+)
+
+// get asks h for path as a scraper elsewhere would.
+func get(h http.Handler, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+	return w
+}
+
+// scrape returns what /metrics shows, by name and labels.
+func scrape(t *testing.T, h http.Handler) map[string]float64 {
+	t.Helper()
+	w := get(h, "/metrics")
+	if w.Code != 200 {
+		t.Fatalf("/metrics answers %d: %s", w.Code, w.Body)
+	}
+	samples := map[string]float64{}
+	for line := range strings.Lines(w.Body.String()) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, _ := cutLast(strings.TrimSpace(line), " ")
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		samples[name] = v
+	}
+	return samples
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// busy is a proxy of two loops that has seen some of everything: server a
+// answers, b refuses connections, and a third client was one too many.
+func busy(t *testing.T) *proxy.Proxy {
+	t.Helper()
+	second := pool("second")
+	second.Servers[0].Weight = 7
+	p := newProxy(pool("first"), second)
+	l1, l2 := newLoop(p), newLoop(p)
+	for _, l := range []*loop{l1, l2} {
+		l.answer["get a1"] = "VALUE a1 0 2\r\nhi\r\nEND\r\n"
+		l.answer["get a2"] = "END\r\n"
+		l.answer["get a1 a2"] = "VALUE a1 0 2\r\nhi\r\nEND\r\n"
+		l.answer["set a1 0 0 2"] = "STORED\r\n"
+		l.answer["incr a9 1"] = "NOT_FOUND\r\n"
+		l.dead[beta] = true
+	}
+	c1, c2 := l1.client(), l2.client()
+	l1.mustSay(t, c1, "get a1\r\n", "VALUE a1 0 2\r\nhi\r\nEND\r\n")
+	l1.mustSay(t, c1, "get a2\r\n", "END\r\n")
+	l1.mustSay(t, c1, "get a1 a2\r\n", "VALUE a1 0 2\r\nhi\r\nEND\r\n")
+	l1.mustSay(t, c1, "get b1\r\n", "END\r\n")    // the dial fails
+	l1.mustSay(t, c1, "get b1 b2\r\n", "END\r\n") // it is down
+	l2.mustSay(t, c2, "set a1 0 0 2\r\nhi\r\n", "STORED\r\n")
+	l2.mustSay(t, c2, "incr a9 1\r\n", "NOT_FOUND\r\n")
+	l2.mustSay(t, c2, "nonsense\r\n", "ERROR\r\n")
+	if got := l2.says(l2.client(), ""); got != "" && !strings.Contains(got, "Too many") {
+		t.Fatalf("the third client gets %q", got)
+	}
+	return p
+}
+
+func TestScrape(t *testing.T) {
+	p := busy(t)
+	at := time.Unix(1_700_000_000, 500e6)
+	h := New(p, Options{Reload: func() Reload {
+		return Reload{Err: errors.New("line 3: no"), At: at, Succeeded: 4, Failed: 2, Generation: 5}
+	}}).Handler()
+	got := scrape(t, h)
+	server := func(name, addr, more string) string {
+		return fmt.Sprintf(`{address=%q%s,server=%q}`, addr, more, name)
+	}
+	a, b := server("a", alpha, ""), server(beta, beta, "")
+	want := map[string]float64{
+		`ringside_requests_total{command="get",outcome="hit"}`:              2,
+		`ringside_requests_total{command="get",outcome="miss"}`:             1,
+		`ringside_requests_total{command="get",outcome="unavailable"}`:      2,
+		`ringside_requests_total{command="get",outcome="timeout"}`:          0, // in use: its failures wait
+		`ringside_requests_total{command="set",outcome="stored"}`:           1,
+		`ringside_requests_total{command="incr",outcome="not_found"}`:       1,
+		`ringside_requests_total{command="bad",outcome="client_error"}`:     1,
+		`ringside_requests_total{command="delete",outcome="ok"}`:            0, // common: there from the start
+		`ringside_request_duration_seconds_count{command="get"}`:            5,
+		`ringside_request_duration_seconds_bucket{command="get",le="+Inf"}`: 5,
+		`ringside_keys_total{result="hit"}`:                                 2,
+		`ringside_keys_total{result="miss"}`:                                2,
+		`ringside_keys_total{result="failed"}`:                              3,
+		`ringside_requests_in_flight`:                                       0,
+
+		`ringside_client_connections`:                                2,
+		`ringside_client_connections_limit`:                          2,
+		`ringside_client_connections_accepted_total`:                 3,
+		`ringside_client_connections_refused_total`:                  1,
+		`ringside_client_connections_closed_total{reason="idle"}`:    0,
+		`ringside_client_connections_closed_total{reason="output"}`:  0,
+		`ringside_client_connections_closed_total{reason="memory"}`:  0,
+		`ringside_client_connections_closed_total{reason="cut_off"}`: 0,
+		`ringside_client_received_bytes_total`: float64(len("get a1\r\n" + "get a2\r\n" + "get a1 a2\r\n" + "get b1\r\n" + "get b1 b2\r\n" +
+			"set a1 0 0 2\r\nhi\r\n" + "incr a9 1\r\n" + "nonsense\r\n")),
+		`ringside_client_sent_bytes_total`: float64(len("VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"END\r\n"+
+			"STORED\r\n"+"NOT_FOUND\r\n"+"ERROR\r\n") + len("ERROR Too many open connections\r\n")),
+		`ringside_buffer_limit_bytes`:   1 << 26,
+		`ringside_values_refused_total`: 0,
+		`ringside_pairing_doubts_total`: 0,
+
+		"ringside_server_up" + a:                                                        1,
+		"ringside_server_up" + b:                                                        0,
+		"ringside_server_connections" + a:                                               2,
+		"ringside_server_connections" + b:                                               0,
+		"ringside_server_queue_depth" + a:                                               0,
+		"ringside_server_requests_total" + a:                                            5,
+		"ringside_server_requests_failed_total" + a:                                     0,
+		"ringside_server_requests_failed_total" + b:                                     1,
+		"ringside_server_requests_timed_out_total" + b:                                  0,
+		"ringside_server_requests_refused_total" + server(beta, beta, `,reason="down"`): 2,
+		"ringside_server_dials_total" + a:                                               2,
+		"ringside_server_dials_total" + b:                                               1,
+		"ringside_server_outages_total" + b:                                             1,
+		"ringside_server_sent_bytes_total" + b:                                          0,
+		"ringside_server_sent_bytes_total" + a: float64(2*len("version\r\n") +
+			len("get a1\r\n"+"get a2\r\n"+"get a1 a2\r\n"+"set a1 0 0 2\r\nhi\r\n"+"incr a9 1\r\n")),
+		"ringside_server_received_bytes_total" + a: float64(2*len("VERSION 1.6.18\r\n") +
+			len("VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"VALUE a1 0 2\r\nhi\r\nEND\r\n"+"STORED\r\n"+"NOT_FOUND\r\n")),
+		fmt.Sprintf(`ringside_server_version_info{address=%q,server="a",version="1.6.18"}`, alpha):     1,
+		fmt.Sprintf(`ringside_pool_server{address=%q,pool="first",server="a",weight="1"}`, alpha):      1,
+		fmt.Sprintf(`ringside_pool_server{address=%q,pool="second",server="a",weight="7"}`, alpha):     1,
+		fmt.Sprintf(`ringside_pool_server{address=%q,pool="second",server=%q,weight="2"}`, beta, beta): 1,
+
+		`ringside_config_reload_success`:                                                          0,
+		`ringside_config_last_reload_timestamp_seconds`:                                           1_700_000_000.5,
+		`ringside_config_reloads_total{result="success"}`:                                         4,
+		`ringside_config_reloads_total{result="failure"}`:                                         2,
+		`ringside_config_generation`:                                                              5,
+		fmt.Sprintf(`ringside_build_info{goversion=%q,version=%q}`, runtime.Version(), p.Version): 1,
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if v, ok := got[name]; !ok {
+			t.Errorf("%s is missing", name)
+		} else if v != want[name] {
+			t.Errorf("%s = %v, want %v", name, v, want[name])
+		}
+	}
+	for _, name := range []string{"go_goroutines", "process_start_time_seconds", "ringside_buffer_bytes"} {
+		if got[name] <= 0 {
+			t.Errorf("%s = %v, want more than 0", name, got[name])
+		}
+	}
+	for name := range got {
+		if strings.Contains(name, `command="touch"`) {
+			t.Errorf("%s is there, but nobody has sent touch", name)
+		}
+	}
+}
+
+// A new proxy shows what dashboards and alerts start from.
+func TestScrapeAtStart(t *testing.T) {
+	p := newProxy(pool("main"))
+	newLoop(p)
+	got := scrape(t, New(p, Options{}).Handler())
+	for name, want := range map[string]float64{
+		`ringside_requests_total{command="get",outcome="unavailable"}`:         0,
+		`ringside_requests_total{command="set",outcome="stored"}`:              0,
+		`ringside_request_duration_seconds_count{command="get"}`:               0,
+		`ringside_server_up{address="10.0.0.2:11211",server="10.0.0.2:11211"}`: 1,
+		`ringside_config_reload_success`:                                       1,
+		`ringside_config_generation`:                                           1,
+		`ringside_config_last_reload_timestamp_seconds`:                        float64(p.Started.UnixMilli()) / 1e3,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s = %v (there: %v), want %v", name, v, ok, want)
+		}
+	}
+}
+
+// A scrape is whole and of now, or it fails.
+func TestScrapeOfAHungLoop(t *testing.T) {
+	t.Parallel()
+	p := newProxy(pool("main"))
+	newLoop(p)
+	newLoop(p).e.Post = func(func(*proxy.Engine)) {}
+	w := get(New(p, Options{}).Handler(), "/metrics")
+	if w.Code != 500 || !strings.Contains(w.Body.String(), "did not report") || strings.Contains(w.Body.String(), "go_goroutines") {
+		t.Errorf("/metrics answers %d: %s", w.Code, w.Body)
+	}
+}
+
+// A server that a pool lists twice, and a name that no series can carry.
+func TestScrapeOfOddNames(t *testing.T) {
+	twice := pool("main")
+	twice.Servers = append(twice.Servers, twice.Servers[0],
+		proxy.Target{Name: "/s", Network: "unix", Address: "/s", Weight: 1})
+	p := newProxy(twice)
+	newLoop(p)
+	got := scrape(t, New(p, Options{}).Handler())
+	if v := got[`ringside_server_up{address="unix:/s",server="/s"}`]; v != 1 {
+		t.Errorf("the server on a unix socket is not there: %v", v)
+	}
+
+	bad := pool("main")
+	bad.Servers[0].Name = "\xff"
+	p = newProxy(bad)
+	newLoop(p)
+	if w := get(New(p, Options{}).Handler(), "/metrics"); w.Code != 500 || !strings.Contains(w.Body.String(), "UTF-8") {
+		t.Errorf("/metrics answers %d: %s", w.Code, w.Body)
+	}
+}
+
+// Prometheus's buckets are every fourth of the engine's: bounds that double.
+func TestHistogramBuckets(t *testing.T) {
+	p := newProxy(pool("main"))
+	l := newLoop(p)
+	l.answer["get a1"] = "END\r\n"
+	c := l.client()
+	l.mustSay(t, c, "get a1\r\n", "END\r\n")
+	got := scrape(t, New(p, Options{}).Handler())
+	bound, n := 16.384e-6, 0
+	for ; ; n++ {
+		if _, ok := got[fmt.Sprintf(`ringside_request_duration_seconds_bucket{command="get",le="%v"}`, bound)]; !ok {
+			break
+		}
+		bound *= 2
+	}
+	if n != 20 || bound < 17 || bound > 17.2 {
+		t.Errorf("%d buckets before %v, want 20 before 17.18", n, bound)
+	}
+
+	var h proxy.Histogram
+	out := make(chan prometheus.Metric, 1)
+	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
+		h.Observe(ns)
+	}
+	output(out).histogram(requestDuration, &h, "get")
+	var m dto.Metric
+	if err := (<-out).Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	buckets := map[float64]uint64{}
+	for _, b := range m.Histogram.Bucket {
+		buckets[b.GetUpperBound()] = b.GetCumulativeCount()
+	}
+	for bound, want := range map[float64]uint64{16.384e-6: 2, 32.768e-6: 3, 65.536e-6: 4, 1.048576e-3: 5, 8.589934592: 6} {
+		if buckets[bound] != want {
+			t.Errorf("bucket %v holds %d, want %d", bound, buckets[bound], want)
+		}
+	}
+	if m.Histogram.GetSampleCount() != 8 {
+		t.Errorf("%d in all, want 8", m.Histogram.GetSampleCount())
+	}
+}
+
+func TestLint(t *testing.T) {
+	s := New(busy(t), Options{})
+	problems, err := testutil.CollectAndLint(&collector{s.heart.p, s.options.Reload})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// documented is one entry of the table in the package doc.
+type documented struct{ labels, kind, help string }
+
+// The table in the package doc is what /metrics says, word for word.
+func TestDoc(t *testing.T) {
+	source, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := map[string]documented{}
+	entry := regexp.MustCompile(`(?m)^//\t(ringside_\w+)(?:\{([\w,]+)\})? (counter|gauge|histogram)\n((?://\t    .*\n)+)`)
+	for _, m := range entry.FindAllStringSubmatch(string(source), -1) {
+		help := strings.Join(strings.Fields(strings.ReplaceAll(m[4], "//\t", "")), " ")
+		doc[m[1]] = documented{sorted(strings.Split(m[2], ",")), m[3], help}
+	}
+
+	shown := map[string]documented{}
+	families, err := New(busy(t), Options{}).scrapes.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "ringside_") {
+			continue
+		}
+		var labels []string
+		for _, l := range f.Metric[0].Label {
+			labels = append(labels, l.GetName())
+		}
+		shown[f.GetName()] = documented{sorted(labels), strings.ToLower(f.GetType().String()), f.GetHelp()}
+	}
+	if len(shown) != len(metrics) {
+		t.Errorf("%d of %d metrics are shown", len(shown), len(metrics))
+	}
+	for name, s := range shown {
+		if doc[name] != s {
+			t.Errorf("%s is %+v\nthe package doc says %+v", name, s, doc[name])
+		}
+	}
+	for name := range doc {
+		if _, ok := shown[name]; !ok {
+			t.Errorf("the package doc has %s, /metrics has not", name)
+		}
+	}
+}
+
+func sorted(labels []string) string {
+	slices.Sort(labels)
+	return strings.Join(labels, ",")
+}

@@ -1,0 +1,75 @@
+package admin
+
+// Go profiles, and who may take them.
+
+import (
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"net/netip"
+	"strings"
+)
+
+// Pprof says who may take Go profiles of the process. A profile shows memory
+// contents and costs CPU while it runs.
+type Pprof string
+
+// The values of Pprof. The empty one is PprofLoopback; any other is PprofOff.
+const (
+	PprofLoopback Pprof = "loopback" // clients on this machine: over loopback, or a unix socket
+	PprofOn       Pprof = "on"       // everybody who reaches the listener
+	PprofOff      Pprof = "off"      // nobody
+)
+
+// profiles serves /debug/pprof/.
+func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
+	switch who := s.options.Pprof; {
+	case who == PprofOn, who == PprofLoopback && onThisMachine(r):
+	case who == PprofLoopback:
+		http.Error(w, "profiles are for clients on loopback; admin.pprof in the configuration opens them", http.StatusForbidden)
+		return
+	default:
+		http.NotFound(w, r)
+		return
+	}
+	switch r.PathValue("profile") {
+	case "cmdline":
+		pprof.Cmdline(w, r)
+	case "profile":
+		pprof.Profile(w, r)
+	case "symbol":
+		pprof.Symbol(w, r)
+	case "trace":
+		pprof.Trace(w, r)
+	default:
+		pprof.Index(w, r)
+	}
+}
+
+// onThisMachine reports whether r comes from this machine and means it. The
+// peer's address alone would not do: a web page that names its own host
+// 127.0.0.1 makes the browser of somebody at this machine ask for it, and only
+// Host tells. Host is never believed, it can only refuse.
+func onThisMachine(r *http.Request) bool {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
+		return true
+	}
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !peer.Addr().Unmap().IsLoopback() {
+		return false
+	}
+	if r.Host == "" || hostName(r.Host) == "localhost" {
+		return true
+	}
+	host, err := netip.ParseAddr(hostName(r.Host))
+	return err == nil && host.Unmap().IsLoopback()
+}
+
+// hostName is hostport without the port, if it has one, and without the
+// brackets of an IPv6 address.
+func hostName(hostport string) string {
+	if host, _, err := net.SplitHostPort(hostport); err == nil {
+		return host
+	}
+	return strings.Trim(hostport, "[]")
+}

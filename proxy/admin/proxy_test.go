@@ -1,0 +1,151 @@
+package admin
+
+// A real proxy without sockets, for the other tests: engines fed by hand, and
+// servers that answer each line as they were told.
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"ringside/proxy"
+	"ringside/ring"
+)
+
+// byFirstByte gives keys that begin with a to server 0, with b to 1.
+type byFirstByte int
+
+func (n byFirstByte) Len() int { return int(n) }
+
+func (n byFirstByte) At(key []byte, h uint64, try int) int {
+	if try > 0 {
+		return -1
+	}
+	return int(h) % int(n)
+}
+
+func place(n int) ring.Placement {
+	return ring.Placement{
+		Hash: func(key []byte) uint64 { return uint64(key[0] - 'a') },
+		Ring: byFirstByte(n),
+	}
+}
+
+const (
+	alpha = "10.0.0.1:11211"
+	beta  = "10.0.0.2:11211"
+)
+
+// pool has the servers alpha (named a) and beta.
+func pool(name string) *proxy.Pool {
+	return &proxy.Pool{
+		Name: name,
+		Servers: []proxy.Target{
+			{Name: "a", Network: "tcp", Address: alpha, Weight: 1},
+			{Name: beta, Network: "tcp", Address: beta, Weight: 2},
+		},
+		Place:        place(2),
+		Connections:  1,
+		QueueLimit:   100,
+		Timeouts:     proxy.Timeouts{Connect: 1e9, Request: 1e9, Deadline: 1e9},
+		RetryBackoff: proxy.Backoff{First: 1e9, Max: 1e9},
+	}
+}
+
+func table(pools ...*proxy.Pool) *proxy.Table {
+	return &proxy.Table{
+		Listeners: []proxy.Listener{{Network: "tcp", Address: "l", Routes: []proxy.Route{{Pool: pools[0]}}}},
+		Pools:     pools,
+		Limits: proxy.Limits{Clients: 2, Key: 250, Line: 1 << 16, Value: 1 << 20, InFlight: 100,
+			Output: 1 << 20, OutputHard: 1 << 24, Memory: 1 << 26},
+	}
+}
+
+// loop drives one engine, and is the servers behind it.
+type loop struct {
+	e      *proxy.Engine
+	now    int64
+	answer map[string]string // by request line; a server says nothing to others
+	dead   map[string]bool   // addresses that refuse connections
+	sent   map[*proxy.Link]*strings.Builder
+}
+
+func newProxy(pools ...*proxy.Pool) *proxy.Proxy {
+	return proxy.NewProxy(table(pools...), `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
+}
+
+func newLoop(p *proxy.Proxy) *loop {
+	l := &loop{
+		e:      p.NewEngine(proxy.Tune{}),
+		answer: map[string]string{"version": "VERSION 1.6.18\r\n"},
+		dead:   map[string]bool{},
+		sent:   map[*proxy.Link]*strings.Builder{},
+	}
+	l.e.Post = func(f func(*proxy.Engine)) { f(l.e) }
+	l.wakeup(func() {})
+	return l
+}
+
+// wakeup is one wakeup of a driver, and all that follow from it.
+func (l *loop) wakeup(f func()) {
+	l.now += 1e6
+	l.e.Begin(l.now)
+	f()
+	for effects := l.e.End(); len(effects) > 0; effects = l.e.End() {
+		var next []func()
+		for _, effect := range effects {
+			link := effect.Link
+			switch effect.Kind {
+			case proxy.Dial:
+				if _, addr := link.Dialled(); l.dead[addr] {
+					next = append(next, func() { l.e.Closed(link, errors.New("connection refused")) })
+				} else {
+					next = append(next, func() { l.e.Up(link) })
+				}
+			case proxy.Write:
+				var got strings.Builder
+				for _, b := range link.Pending(nil) {
+					got.Write(b)
+				}
+				l.e.Wrote(link, got.Len(), false)
+				if out := l.sent[link]; out != nil { // a client's
+					out.WriteString(got.String())
+					continue
+				}
+				for line := range strings.Lines(got.String()) {
+					if reply := l.answer[strings.TrimSpace(line)]; reply != "" {
+						next = append(next, func() { l.e.Bytes(link, []byte(reply)) })
+					}
+				}
+			}
+		}
+		for _, f := range next {
+			f()
+		}
+	}
+}
+
+// client connects.
+func (l *loop) client() (link *proxy.Link) {
+	l.wakeup(func() {
+		link = l.e.Accepted("tcp", "l", nil)
+		l.sent[link] = &strings.Builder{}
+	})
+	return link
+}
+
+// says sends bytes of a client and returns what it has got when all is still.
+func (l *loop) says(client *proxy.Link, text string) string {
+	l.wakeup(func() { l.e.Bytes(client, []byte(text)) })
+	got := l.sent[client].String()
+	l.sent[client].Reset()
+	return got
+}
+
+func (l *loop) mustSay(t *testing.T, client *proxy.Link, text, want string) {
+	t.Helper()
+	if got := l.says(client, text); got != want {
+		t.Fatalf("client says %q and gets %q, want %q", text, got, want)
+	}
+}

@@ -1,0 +1,163 @@
+package admin
+
+// The HTTP server: what is where, for whom, and for how long.
+
+import (
+	"context"
+	"errors"
+	"html"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"ringside/proxy"
+)
+
+// Options is what a Server must be told. The zero Options work.
+type Options struct {
+	// Pprof says who may take profiles; empty is PprofLoopback.
+	Pprof Pprof
+
+	// Ready returns nil while the listeners are open and take clients, else
+	// why not: "starting", "stopping". /readyz shows it. If nil, Ringside is
+	// ready whenever its loops answer. It is called from many goroutines.
+	Ready func() error
+
+	// Reload returns how the configuration stands. If nil, it was read once,
+	// when the proxy was made. It is called from many goroutines.
+	Reload func() Reload
+}
+
+// Reload is how the configuration of a running proxy stands.
+type Reload struct {
+	Err        error     // why the configuration that was read last was refused; nil: it is in force
+	At         time.Time // when that was
+	Succeeded  uint64    // configurations taken since the start, without the first
+	Failed     uint64    // configurations refused since the start
+	Generation uint64    // of the table in force; 1 is that of the start
+}
+
+// Server serves the admin pages of one proxy.
+type Server struct {
+	options Options
+	version string
+	heart   heart
+	scrapes *prometheus.Registry
+	http    http.Server
+	open    atomic.Int64 // connections
+}
+
+// The bounds of the admin interface. It shares memory and file descriptors
+// with the proxy, and must not take them from it.
+const (
+	maxConnections = 256 // at once; the next one is closed
+	maxScrapes     = 8   // at once; the next one gets 503
+	maxHeader      = 16 << 10
+)
+
+// New makes a server for p. Its handler may be used once p's loops are made.
+func New(p *proxy.Proxy, o Options) *Server {
+	if o.Pprof == "" {
+		o.Pprof = PprofLoopback
+	}
+	if o.Reload == nil {
+		o.Reload = func() Reload { return Reload{At: p.Started, Generation: 1} }
+	}
+	s := &Server{options: o, version: p.Version, scrapes: prometheus.NewRegistry()}
+	s.heart.p = p
+	s.scrapes.MustRegister(
+		&collector{p, o.Reload},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	complaints := slog.NewLogLogger(p.Log.With("listener", "admin").Handler(), slog.LevelWarn)
+
+	mux := http.NewServeMux() // GET serves HEAD too; other methods get 405
+	mux.HandleFunc("GET /{$}", s.index)
+	mux.HandleFunc("GET /healthz", s.healthz)
+	mux.HandleFunc("GET /readyz", s.readyz)
+	mux.HandleFunc("GET /debug/pprof/{profile...}", s.profiles)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.scrapes, promhttp.HandlerOpts{
+		ErrorHandling:       promhttp.HTTPErrorOnError,
+		ErrorLog:            complaints,
+		MaxRequestsInFlight: maxScrapes,
+		EnableOpenMetrics:   true,
+	}))
+	s.http = http.Server{
+		Handler:                      guarded(mux),
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            5 * time.Second,
+		ReadTimeout:                  10 * time.Second,
+		WriteTimeout:                 30 * time.Second, // a CPU profile extends its own
+		IdleTimeout:                  2 * time.Minute,  // above the usual scrape interval
+		MaxHeaderBytes:               maxHeader,
+		ErrorLog:                     complaints,
+		ConnState:                    s.bound,
+	}
+	return s
+}
+
+// Handler returns what Serve serves.
+func (s *Server) Handler() http.Handler { return s.http.Handler }
+
+// Serve answers on l until Shutdown, then returns nil. Several may run.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Shutdown closes the listeners and waits until ctx ends for requests being
+// answered; then it cuts them off, which it reports as ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		s.http.Close()
+	}
+	return err
+}
+
+// bound closes connections over maxConnections.
+func (s *Server) bound(c net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		if s.open.Add(1) > maxConnections {
+			c.Close()
+		}
+	case http.StateClosed, http.StateHijacked:
+		s.open.Add(-1)
+	}
+}
+
+// guarded tells browsers not to make anything of an answer but what it says
+// it is, and caches not to keep it.
+func guarded(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("X-Frame-Options", "DENY")
+		w.Header().Set("Cache-Control", "no-store")
+		h.ServeHTTP(w, r)
+	})
+}
+
+// index says what is here. Its links are relative: they work behind a path.
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	page := "<!DOCTYPE html>\n<title>Ringside</title>\n<h1>Ringside " + html.EscapeString(s.version) + "</h1>\n<ul>\n" +
+		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +
+		`<li><a href="healthz">healthz</a>: do the loops answer?` + "\n" +
+		`<li><a href="readyz">readyz</a>: may clients come here?` + "\n"
+	if s.options.Pprof == PprofLoopback || s.options.Pprof == PprofOn {
+		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(s.options.Pprof) + ")\n"
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'")
+	io.WriteString(w, page+"</ul>\n")
+}

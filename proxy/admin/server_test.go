@@ -1,0 +1,328 @@
+package admin
+
+// Who gets what from the admin pages, over real sockets where that matters.
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"ringside/proxy"
+)
+
+// serve runs s on a listener of its own and returns its address.
+func serve(t *testing.T, s *Server, network, address string) net.Addr {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	t.Cleanup(func() {
+		if err := s.Shutdown(context.Background()); err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+	return l.Addr()
+}
+
+func running() *proxy.Proxy {
+	p := newProxy(pool("main"))
+	newLoop(p)
+	return p
+}
+
+func TestMethods(t *testing.T) {
+	h := New(running(), Options{Pprof: PprofOn}).Handler()
+	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, path, nil))
+			if w.Code != 200 {
+				t.Errorf("%s %s: %d", method, path, w.Code)
+			}
+			if w.Header().Get("X-Content-Type-Options") != "nosniff" {
+				t.Errorf("%s %s: browsers may guess the type", method, path)
+			}
+		}
+		for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "BREW"} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader("x")))
+			if w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+				t.Errorf("%s %s: %d, allow %q", method, path, w.Code, w.Header().Get("Allow"))
+			}
+		}
+	}
+	for _, path := range []string{"/nothing", "/metrics/x", "/healthz/", "/index.html"} {
+		if w := get(h, path); w.Code != 404 {
+			t.Errorf("GET %s: %d", path, w.Code)
+		}
+	}
+}
+
+func TestIndex(t *testing.T) {
+	for _, test := range []struct {
+		pprof Pprof
+		shown bool
+	}{{"", true}, {PprofLoopback, true}, {PprofOn, true}, {PprofOff, false}, {"of", false}} {
+		w := get(New(running(), Options{Pprof: test.pprof}).Handler(), "/")
+		page := w.Body.String()
+		for _, want := range []string{`href="metrics"`, `href="healthz"`, `href="readyz"`, "1.2.3-&lt;b&gt;"} {
+			if !strings.Contains(page, want) {
+				t.Errorf("the index has no %s:\n%s", want, page)
+			}
+		}
+		if strings.Contains(page, "pprof") != test.shown {
+			t.Errorf("pprof %q: the index says\n%s", test.pprof, page)
+		}
+		if got := w.Header().Get("Content-Type"); got != "text/html; charset=utf-8" {
+			t.Errorf("the index is %s", got)
+		}
+	}
+}
+
+// Nothing that a client sends comes back.
+func TestNoReflection(t *testing.T) {
+	const mark = "evil<script>"
+	h := New(running(), Options{Ready: func() error { return errors.New("starting") }}).Handler()
+	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/evil", "/evil", "//evil/../metrics"} {
+		r := httptest.NewRequest("GET", path, nil)
+		r.Host = mark
+		for _, name := range []string{"X-Forwarded-Host", "X-Forwarded-For", "Origin", "Referer", "User-Agent", "Accept"} {
+			r.Header.Set(name, mark)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if strings.Contains(w.Body.String(), mark) || strings.Contains(fmt.Sprint(w.Header()), mark) {
+			t.Errorf("%s: %v %s", path, w.Header(), w.Body)
+		}
+	}
+}
+
+func TestHealth(t *testing.T) {
+	p := newProxy(pool("main"))
+	var notReady error
+	h := New(p, Options{Ready: func() error { return notReady }}).Handler()
+	want := func(path string, code int, body string) {
+		t.Helper()
+		if w := get(h, path); w.Code != code || w.Body.String() != body {
+			t.Errorf("%s: %d %q, want %d %q", path, w.Code, w.Body, code, body)
+		}
+	}
+	want("/healthz", 503, "not ok: no loop runs yet\n")
+	want("/readyz", 503, "not ready: no loop runs yet\n")
+	l := newLoop(p)
+	want("/healthz", 200, "ok\n")
+	want("/readyz", 200, "ready\n")
+	notReady = errors.New("stopping")
+	want("/healthz", 200, "ok\n")
+	want("/readyz", 503, "not ready: stopping\n")
+	notReady = nil
+
+	// With every server down Ringside is as ready as before.
+	l.dead[alpha], l.dead[beta] = true, true
+	l.mustSay(t, l.client(), "get a\r\nget b\r\n", "END\r\nEND\r\n")
+	want("/readyz", 200, "ready\n")
+}
+
+// A loop that hangs is asked once, however many ask about it.
+func TestHealthOfAHungLoop(t *testing.T) {
+	t.Parallel()
+	p := running()
+	var asked []func()
+	e := newLoop(p).e
+	e.Post = func(f func(*proxy.Engine)) { asked = append(asked, func() { f(e) }) }
+	h := New(p, Options{}).Handler()
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if w := get(h, path); w.Code != 503 || !strings.Contains(w.Body.String(), "1 of 2 loops did not answer within 1s") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	if len(asked) != 1 {
+		t.Fatalf("asked %d times", len(asked))
+	}
+	asked[0]() // it goes on
+	e.Post = func(f func(*proxy.Engine)) { f(e) }
+	if w := get(h, "/healthz"); w.Code != 200 {
+		t.Errorf("/healthz: %d %s", w.Code, w.Body)
+	}
+}
+
+func TestWhoMayProfile(t *testing.T) {
+	for _, test := range []struct {
+		pprof      Pprof
+		peer, host string
+		code       int
+	}{
+		{"", "127.0.0.1:4000", "127.0.0.1:9151", 200},
+		{"", "[::1]:4000", "[::1]:9151", 200},
+		{"", "[::ffff:127.0.0.1]:4000", "localhost", 200},
+		{"", "127.0.0.1:4000", "localhost:9151", 200},
+		{"", "127.0.0.1:4000", "[::1]", 200},
+		{"", "127.0.0.1:4000", "", 200},
+		{"", "127.0.0.1:4000", "rebound.example:9151", 403},
+		{"", "127.0.0.1:4000", "127.0.0.1.example", 403},
+		{"", "10.0.0.9:4000", "127.0.0.1:9151", 403},
+		{"", "10.0.0.9:4000", "localhost", 403},
+		{"", "nonsense", "localhost", 403},
+		{PprofLoopback, "127.0.0.1:4000", "127.0.0.1:9151", 200},
+		{PprofLoopback, "10.0.0.9:4000", "127.0.0.1:9151", 403},
+		{PprofOn, "10.0.0.9:4000", "cache1:9151", 200},
+		{PprofOff, "127.0.0.1:4000", "127.0.0.1:9151", 404},
+		{"of", "127.0.0.1:4000", "127.0.0.1:9151", 404},
+	} {
+		h := New(running(), Options{Pprof: test.pprof}).Handler()
+		for _, path := range []string{"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol"} {
+			r := httptest.NewRequest("GET", path, nil)
+			r.RemoteAddr, r.Host = test.peer, test.host
+			r.Header.Set("X-Forwarded-For", "127.0.0.1")
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, r)
+			if w.Code != test.code {
+				t.Errorf("pprof %q, %s for %s of host %q: %d, want %d", test.pprof, path, test.peer, test.host, w.Code, test.code)
+			}
+		}
+	}
+}
+
+// A unix socket is on this machine, whatever the client calls its host.
+func TestUnixSocket(t *testing.T) {
+	addr := serve(t, New(running(), Options{}), "unix", filepath.Join(t.TempDir(), "admin.sock"))
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return net.Dial(addr.Network(), addr.String())
+		},
+	}}
+	for _, path := range []string{"/metrics", "/debug/pprof/cmdline"} {
+		res, err := client.Get("http://ringside" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if res.StatusCode != 200 {
+			t.Errorf("%s: %s", path, res.Status)
+		}
+	}
+}
+
+// A profile that takes longer than other answers may is whole.
+func TestLongProfile(t *testing.T) {
+	t.Parallel()
+	s := New(running(), Options{})
+	s.http.ReadTimeout, s.http.WriteTimeout = 100*time.Millisecond, 990*time.Millisecond
+	addr := serve(t, s, "tcp", "127.0.0.1:0")
+	res, err := http.Get("http://" + addr.String() + "/debug/pprof/profile?seconds=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	unzipped, err := gzip.NewReader(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	profile, err := io.ReadAll(unzipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const durationNanos = 10 // the field of perftools.profiles.Profile
+	for len(profile) > 0 {
+		field, kind, n := protowire.ConsumeTag(profile)
+		if n < 0 {
+			t.Fatal("not a profile")
+		}
+		profile = profile[n:]
+		if field == durationNanos {
+			if ns, _ := protowire.ConsumeVarint(profile); time.Duration(ns) < time.Second {
+				t.Errorf("the profile ended after %v", time.Duration(ns))
+			}
+			return
+		}
+		profile = profile[protowire.ConsumeFieldValue(field, kind, profile):]
+	}
+	t.Error("the profile has no duration")
+}
+
+// One connection too many is closed, and those before it live on.
+func TestTooManyConnections(t *testing.T) {
+	addr := serve(t, New(running(), Options{}), "tcp", "127.0.0.1:0")
+	healthy := func(c net.Conn) bool {
+		io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+		var got bytes.Buffer
+		for b := make([]byte, 4096); !strings.HasSuffix(got.String(), "ok\n"); {
+			n, err := c.Read(b)
+			if err != nil {
+				return false
+			}
+			got.Write(b[:n])
+		}
+		return true
+	}
+	var conns []net.Conn
+	for range maxConnections + 1 {
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		conns = append(conns, c)
+	}
+	if healthy(conns[maxConnections]) {
+		t.Errorf("connection %d is served", maxConnections+1)
+	}
+	for i, c := range conns[:maxConnections] {
+		if !healthy(c) {
+			t.Fatalf("connection %d is not served", i+1)
+		}
+		c.Close()
+	}
+}
+
+// Shutdown waits for what is being answered, but no longer than it may.
+func TestShutdown(t *testing.T) {
+	asked, goOn := make(chan bool, 1), make(chan bool)
+	s := New(running(), Options{Ready: func() error {
+		asked <- true
+		<-goOn
+		return nil
+	}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, answered := make(chan error, 1), make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	go func() {
+		_, err := http.Get("http://" + l.Addr().String() + "/readyz")
+		answered <- err
+	}()
+	<-asked
+	over, cancel := context.WithCancel(context.Background())
+	cancel()
+	if err := s.Shutdown(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("Shutdown: %v", err)
+	}
+	if err := <-answered; err == nil {
+		t.Error("a request outlived Shutdown's context")
+	}
+	close(goOn)
+	if err := <-served; err != nil {
+		t.Errorf("Serve: %v", err)
+	}
+}
