@@ -113,7 +113,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	}
 	if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
-		c.begin(a)
+		c.begin(a, &rt.pool.Timeouts)
 		taken = e.send(c, a, raw, key[len(rt.strip):])
 	}
 	x.done(e)
@@ -199,7 +199,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		if x.route == nil || rt.pool.GetErrors {
+		if x.route == nil || rt.pool.GetErrors && !x.route.pool.GetErrors {
 			x.route = rt // the strictest get_errors of the keys' pools counts
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
@@ -256,7 +256,7 @@ func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
 	if rt.strip != "" {
 		a.rarely().strip = rt.strip
 	}
-	c.begin(a)
+	c.begin(a, &rt.pool.Timeouts)
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
@@ -299,7 +299,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 			e.line = append(e.line, key...)
 		}
 		e.line = append(e.line, lineEnd...)
-		c.begin(a)
+		c.begin(a, &rt.pool.Timeouts)
 		c.out.append(&e.pool, e.line)
 		c.give(a, len(e.line))
 	}

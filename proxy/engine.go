@@ -25,9 +25,9 @@ type Engine struct {
 	Shared *Proxy
 	Tune   Tune
 
-	// Post runs f on the goroutine that drives this engine, between two
-	// wakeups. It is the driver's, set before the engine is used, and safe to
-	// call from anywhere.
+	// Post runs f on the goroutine that drives this engine, as an event: after
+	// Begin and before End. It is the driver's, set before the engine is used,
+	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
 	now  int64 // nanoseconds on the driver's monotonic clock

@@ -14,7 +14,7 @@ import (
 func (e *Engine) askAll(s *Session, line []byte, g gather) {
 	x := e.newExchange(s, nil)
 	x.gather = g
-	s.lst.each(func(srv *Server) {
+	s.lst.each(func(srv *Server, p *Pool) {
 		c, why, _ := srv.pick()
 		if c == nil {
 			g.add(srv, nil, why)
@@ -22,7 +22,7 @@ func (e *Engine) askAll(s *Session, line []byte, g gather) {
 		}
 		a := e.newAttempt(x)
 		a.dialect = wire.Text
-		c.begin(a)
+		c.begin(a, &p.Timeouts)
 		c.out.append(&e.pool, line)
 		c.give(a, len(line))
 	})

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"slices"
+	"time"
 
 	"ringside/proxy/wire"
 )
@@ -66,6 +67,7 @@ type Attempt struct {
 	expired   bool // timed out before the socket got a byte of it
 	deadline  int64
 	sentAt    int64
+	wait      time.Duration // for an answer, once the bytes are with a connection
 
 	start uint64 // where its bytes begin in all the bytes given to this connection
 	size  int

@@ -96,10 +96,10 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.servers[key]
 	if srv == nil {
-		srv = &Server{e: e, target: target}
+		srv = &Server{e: e, target: target, retired: true}
 		e.servers[key] = srv
 	}
-	srv.settle(p, target)
+	srv.settle(p, target, srv.retired)
 	return srv
 }
 
@@ -129,14 +129,15 @@ func (l *listener) route(key []byte) *route {
 	return nil
 }
 
-// each calls f for every server behind l, once per address.
-func (l *listener) each(f func(srv *Server)) {
+// each calls f for every server behind l, once per address, with the first
+// pool that names it.
+func (l *listener) each(f func(srv *Server, p *Pool)) {
 	var seen []*Server
 	for _, p := range l.pools {
 		for _, srv := range p.servers {
 			if !slices.Contains(seen, srv) {
 				seen = append(seen, srv)
-				f(srv)
+				f(srv, p.pool)
 			}
 		}
 	}

@@ -1,5 +1,7 @@
 package proxy
 
+// What the engines of a process share.
+
 import (
 	"errors"
 	"log/slog"

@@ -5,6 +5,7 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"ringside/proxy/wire"
 )
@@ -12,10 +13,17 @@ import (
 // Server is one memcached server by address. Pools that name the same address
 // share it.
 type Server struct {
-	e       *Engine
-	target  Target
-	pool    *Pool // the settings in force: those of the pool that named it last
-	conns   []*Conn
+	e      *Engine
+	target Target
+	conns  []*Conn // may be more than connections, after a reload
+
+	// The settings of the pools that name it: see settle.
+	connections       int
+	queue             int
+	preconnect        bool
+	connect, greeting time.Duration
+	backoff           Backoff
+
 	turn    int
 	retired bool // no table names it any more: close when nothing is in flight
 
@@ -23,7 +31,6 @@ type Server struct {
 	// the server answers.
 	down     bool
 	why      string // the error line for its requests while it is down
-	slow     string // the error line for a request it did not answer in time
 	crowded  string // the error line for a request over its queue's bound
 	redialAt int64
 	wait     int64 // between the last two redials
@@ -67,17 +74,30 @@ const (
 // downAfter is how many requests in a row without an answer make a server down.
 const downAfter = 3
 
-// settle takes up the settings of p.
-func (srv *Server) settle(p *Pool, t Target) {
-	srv.pool, srv.target.Name, srv.target.Weight, srv.retired = p, t.Name, t.Weight, false
-	srv.slow = fmt.Sprintf("server %s did not answer within %v", srv.label(), p.Timeouts.Request)
-	srv.crowded = fmt.Sprintf("server %s has %d requests waiting", srv.label(), p.QueueLimit)
-	for len(srv.conns) < max(1, p.Connections) {
+// settle takes up the settings of p. Pools that name the same address share
+// its connections: the most connections, the longest queue and the shortest
+// waits of them count. What a request may take is its own pool's.
+func (srv *Server) settle(p *Pool, t Target, first bool) {
+	if first {
+		srv.retired = false
+		srv.target.Name, srv.target.Weight = t.Name, t.Weight
+		srv.connections, srv.queue, srv.preconnect = 1, 0, false
+		srv.connect, srv.greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
+	}
+	srv.connections = max(srv.connections, p.Connections)
+	srv.queue = max(srv.queue, p.QueueLimit)
+	srv.preconnect = srv.preconnect || p.Preconnect
+	srv.connect = min(srv.connect, p.Timeouts.Connect)
+	srv.greeting = min(srv.greeting, p.Timeouts.Request)
+	srv.backoff.First = min(srv.backoff.First, p.RetryBackoff.First)
+	srv.backoff.Max = min(srv.backoff.Max, p.RetryBackoff.Max)
+	srv.crowded = fmt.Sprintf("server %s has %d requests waiting", srv.label(), srv.queue)
+	for len(srv.conns) < srv.connections {
 		c := &Conn{srv: srv, deadline: never}
 		c.conn = c
 		srv.conns = append(srv.conns, c)
 	}
-	if p.Preconnect {
+	if srv.preconnect {
 		for _, c := range srv.conns {
 			srv.e.mark(&c.Link)
 		}
@@ -98,31 +118,28 @@ func (srv *Server) pick() (c *Conn, trouble string, o Outcome) {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
-	n := len(srv.conns)
-	if n > srv.pool.Connections && srv.pool.Connections > 0 {
-		n = srv.pool.Connections
-	}
 	c = srv.conns[0]
-	if n > 1 {
+	if n := srv.connections; n > 1 {
 		srv.turn = (srv.turn + 1) % n
 		c = srv.conns[srv.turn]
 	}
-	if c.length >= srv.pool.QueueLimit {
+	if c.length >= srv.queue {
 		srv.count.Crowded++
 		return nil, srv.crowded, Crowded
 	}
 	return c, "", 0
 }
 
-// begin puts a at the end of c's order. Its bytes follow, and then given.
-func (c *Conn) begin(a *Attempt) {
+// begin puts a, which may take what t says, at the end of c's order. Its
+// bytes follow, and then give.
+func (c *Conn) begin(a *Attempt, t *Timeouts) {
 	e := c.srv.e
-	t := &c.srv.pool.Timeouts
 	a.sentAt = e.now
 	a.start = c.given
+	a.wait = min(t.Request, t.Deadline)
 	a.deadline = e.now + int64(t.Deadline)
 	if c.state == connUp {
-		a.deadline = e.now + int64(min(t.Request, t.Deadline))
+		a.deadline = e.now + int64(a.wait)
 	}
 	c.watch(a.deadline)
 	if c.tail == nil {
@@ -182,12 +199,12 @@ func (c *Conn) flush() {
 func (c *Conn) due() int { return c.length - c.holding }
 
 // wanted says whether a connection is opened ahead of requests.
-func (srv *Server) wanted() bool { return srv.pool.Preconnect && !srv.down && !srv.retired }
+func (srv *Server) wanted() bool { return srv.preconnect && !srv.down && !srv.retired }
 
 func (c *Conn) dial() {
 	e := c.srv.e
 	c.state, c.closed, c.full, c.greeted = connDialing, false, false, false
-	c.dialBy = e.now + int64(c.srv.pool.Timeouts.Connect)
+	c.dialBy = e.now + int64(c.srv.connect)
 	c.watch(c.dialBy)
 	c.srv.count.Dials++
 	e.effect(Dial, &c.Link)
@@ -198,12 +215,13 @@ func (c *Conn) dial() {
 func (c *Conn) up() {
 	e := c.srv.e
 	c.state = connUp
-	until := e.now + int64(c.srv.pool.Timeouts.Request)
-	c.greet(until)
+	c.greet(e.now + int64(c.srv.greeting))
 	for a := c.head; a != nil; a = a.next {
-		a.deadline = min(a.deadline, until)
+		if !a.probe {
+			a.deadline = min(a.deadline, e.now+int64(a.wait))
+		}
+		c.watch(a.deadline)
 	}
-	c.watch(until)
 	e.mark(&c.Link)
 }
 
@@ -341,7 +359,7 @@ func (c *Conn) pop() *Attempt {
 // is asked, later and later, until it answers.
 func (srv *Server) fail(why string) {
 	e := srv.e
-	b := srv.pool.RetryBackoff
+	b := srv.backoff
 	if !srv.down {
 		srv.count.WentDown++
 		srv.wait = int64(b.First)
@@ -405,7 +423,7 @@ func (c *Conn) expire() {
 			c.deadline = min(c.deadline, a.deadline)
 		case a.probe:
 			c.hangUp(Abort)
-			srv.fail(fmt.Sprintf("no answer within %v of connecting", srv.pool.Timeouts.Request))
+			srv.fail(fmt.Sprintf("no answer within %v of connecting", srv.greeting))
 			c.failAll(srv.why, TimedOut)
 			return
 		default:
@@ -416,14 +434,14 @@ func (c *Conn) expire() {
 				srv.timeouts++
 			}
 			srv.count.TimedOut++
-			c.failOne(a, srv.slow, TimedOut)
+			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.label(), time.Duration(a.deadline-a.sentAt)), TimedOut)
 		}
 	}
 	if unsent {
 		c.dropUnsent()
 	}
 	if srv.timeouts >= downAfter {
-		srv.fail(fmt.Sprintf("%d requests in a row without an answer within %v", srv.timeouts, srv.pool.Timeouts.Request))
+		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
 	}
 }
 

@@ -110,7 +110,7 @@ func (e *Engine) statsServers(s *Session) {
 		pools  []string
 	}
 	var list []behind
-	s.lst.each(func(srv *Server) {
+	s.lst.each(func(srv *Server, _ *Pool) {
 		b := behind{target: srv.target}
 		for _, p := range s.lst.pools {
 			if slices.Contains(p.servers, srv) {

@@ -1,5 +1,7 @@
 package proxy
 
+// What a configuration becomes: plain data that the engines serve by.
+
 import (
 	"time"
 

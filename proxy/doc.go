@@ -1,0 +1,32 @@
+// Package proxy serves clients by the current table, one byte slice at a time.
+//
+// It is an engine without sockets, goroutines or a clock of its own: a driver
+// (package loop) tells it what came and what time it is, and carries out what
+// it wants done. The same input gives the same output.
+//
+//	client bytes ► Session ► wire.Next ► route ► hash once ► Attempt ► Conn's queue ► server bytes
+//	client bytes ◄ Session ◄ finish    ◄ Exchange ◄ pair by order    ◄ wire.NextReply ◄ server bytes
+//
+// # Choices
+//
+//   - A server is down when a connection to it cannot be made, when it does not
+//     answer the greeting (version) on a new one, or when three requests in a
+//     row were not answered in time. Its requests then fail at once, and
+//     Ringside alone asks it again, at growing intervals, until it answers.
+//   - What a read gets that no server could answer is the pool's get_errors: a
+//     miss or a SERVER_ERROR that names the server. A SERVER_ERROR that the
+//     server itself answers to a read counts as not answered. Writes always get
+//     the error. Metrics count the truth.
+//   - A read of many keys over several pools errs, when a server fails it, if
+//     one of those pools says get_errors: error.
+//   - The keys of a read of many keys come back in the order in which servers
+//     answer, not in that of the request.
+//   - A key that no route takes is an error, for reads too: the configuration
+//     is wrong, and a miss would hide it.
+//   - flush_all is done when every server has done it. When one could not, the
+//     client gets an error that names it.
+//   - Pools that name the same address share its connections.
+//   - A client of the binary protocol is closed at its first byte.
+package proxy
+
+// The package's manual.
