@@ -125,10 +125,10 @@ func (d *demo) hello(out io.Writer) {
   clients   %s
   metrics   http://%s/metrics
 
-Try, in another terminal:
+Try, in a second bash:
 
-  printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' | nc %s %s
-  printf 'stats servers\r\nquit\r\n' | nc %s %s
+  (printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3) 3<>/dev/tcp/%s/%s
+  (printf 'stats servers\r\nquit\r\n' >&3; cat <&3) 3<>/dev/tcp/%s/%s
 
 Ctrl-C ends it; nothing is left behind.
 `, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port)
