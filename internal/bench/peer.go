@@ -121,13 +121,13 @@ func nutcrackerArgs(dir string, port int, servers []string) ([]string, error) {
   hash: md5
   distribution: ketama
   backlog: 4096
-  timeout: 5000
+  timeout: %d
   preconnect: true
   server_connections: 1
   auto_eject_hosts: false
   servers:
    - %s:1
-`, port, strings.Join(servers, ":1\n   - ")))
+`, port, replyTimeout.Milliseconds(), strings.Join(servers, ":1\n   - ")))
 	return []string{"-c", file, "-v", "4", "-o", filepath.Join(dir, "nutcracker.log"), "-p", filepath.Join(dir, "nutcracker.pid"),
 		"-a", "127.0.0.1", "-s", strconv.Itoa(stats)}, err
 }

@@ -55,7 +55,7 @@ type Workload struct {
 type Bounds struct {
 	NoFill   bool          // the keys are there already
 	Warm     time.Duration // load before the window
-	Window   time.Duration // the measured time
+	Window   time.Duration // the measured time; it lasts until there is a reply to measure
 	Requests int64         // ends the window earlier, after so many; 0 is no limit
 	Timeout  time.Duration // a connect or reply that takes longer is lost
 }

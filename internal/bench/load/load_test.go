@@ -114,6 +114,25 @@ func TestIdleLoadReadsOnce(t *testing.T) {
 	}
 }
 
+// A window that ends before any reply can come: as on a machine that gives the
+// load no turn while it lasts.
+func TestWindowLastsUntilThereIsAReply(t *testing.T) {
+	addr, _ := memcached(t)
+	bounds := short
+	bounds.Warm, bounds.Window = 0, 1
+	for _, rate := range []float64{0, 2000} {
+		work := base
+		work.Rate = rate
+		got, err := Run(t.Context(), addr, work, bounds, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Requests == 0 || got.Latency.P50 <= 0 {
+			t.Errorf("at a rate of %v: %+v", rate, got)
+		}
+	}
+}
+
 func TestSecondRunNeedsNoFill(t *testing.T) {
 	addr, _ := memcached(t)
 	bounds := short

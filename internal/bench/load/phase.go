@@ -29,7 +29,7 @@ func (l *loop) advance() error {
 			l.phase, l.phaseEnd = measuring, l.clock()+int64(l.bounds.Window)
 		}
 	case measuring:
-		if now >= l.phaseEnd || l.bounds.Requests > 0 && l.window.requests >= l.bounds.Requests {
+		if l.window.shows(l.work.Idle) && now >= l.phaseEnd || l.bounds.Requests > 0 && l.window.requests >= l.bounds.Requests {
 			l.phase = draining
 			return l.window.end()
 		}

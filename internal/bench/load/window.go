@@ -66,6 +66,11 @@ func (w *window) record(r request, hits int, now int64) {
 	}
 }
 
+// shows reports whether there is anything to tell: on a machine that is busy
+// with other work a short window may pass before its first reply comes, and is
+// then kept open until it does (the timeout of replies bounds that).
+func (w *window) shows(idle bool) bool { return idle || w.latency.TotalCount() > 0 }
+
 // begin reads everything that only grows: slow readings first.
 func (w *window) begin() error {
 	if err := w.read(-1); err != nil {
