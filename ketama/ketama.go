@@ -37,6 +37,9 @@ func (r Rule) Circle(servers []ring.Server) (*ring.Circle, error) {
 	}), nil
 }
 
+// maxPoints bounds the memory of a circle whose points weights multiply.
+const maxPoints = 1 << 22
+
 func (r Rule) points(servers []ring.Server) ([]ring.Point, error) {
 	var points []ring.Point
 	total := totalWeight(servers)
@@ -45,7 +48,11 @@ func (r Rule) points(servers []ring.Server) ([]ring.Point, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, at := range r.Spread(label, r.Count(s.Share(), total, len(servers))) {
+		count := r.Count(s.Share(), total, len(servers))
+		if len(points)+count > maxPoints {
+			return nil, fmt.Errorf("more than %d points: divide the weights by a common factor", maxPoints)
+		}
+		for _, at := range r.Spread(label, count) {
 			points = append(points, ring.Point{At: at, Server: i})
 		}
 	}

@@ -124,6 +124,19 @@ func TestPointsMoveOnlyToTheNewServer(t *testing.T) {
 	}
 }
 
+func TestTooManyPoints(t *testing.T) {
+	heavy := []ring.Server{{Host: "10.0.0.1", Port: 1, Weight: 100_000}}
+	if _, err := Points(100).Circle(heavy); err == nil {
+		t.Error("ten million points are not an error")
+	}
+	if _, err := Uhashring(heavy); err == nil {
+		t.Error("sixteen million wide points are not an error")
+	}
+	if _, err := Libmemcached.Circle(heavy); err != nil {
+		t.Error(err) // normalised: the weight alone makes no points
+	}
+}
+
 func TestNoPoints(t *testing.T) {
 	if _, err := ProxyKetama(0).Circle([]ring.Server{{Host: "a", Port: 1}}); err == nil {
 		t.Error("a circle without points is not an error")

@@ -6,6 +6,7 @@ package ketama
 import (
 	"crypto/md5"
 	"encoding/binary"
+	"fmt"
 
 	"ringside/ring"
 )
@@ -35,7 +36,11 @@ func wide(servers []ring.Server, label Label, count Count, halves func([]byte) (
 		if err != nil {
 			return nil, err
 		}
-		for j := range count(s.Share(), total, len(servers)) {
+		labels := count(s.Share(), total, len(servers))
+		if len(points)+labels > maxPoints {
+			return nil, fmt.Errorf("more than %d points: divide the weights by a common factor", maxPoints)
+		}
+		for j := range labels {
 			hi, lo := halves(numbered(text, "-", j))
 			points = append(points, ring.WidePoint{Hi: hi, Lo: lo, Server: i})
 		}
