@@ -82,7 +82,7 @@ func (b *bench) newReport() *Report {
 	}
 	for _, p := range []Program{
 		{Name: "ringside", Note: "left out: -ringside names no binary"},
-		{Name: "haproxy", Note: "left out: it is not installed"},
+		{Name: "haproxy", Note: "left out: -haproxy names no program that is here"},
 		{Name: "memcached proxy", Note: "left out: MEMCACHED_PROXY names no binary"},
 	} {
 		if !here[p.Name] {
