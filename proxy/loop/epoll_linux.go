@@ -162,8 +162,10 @@ func (d *epoll) arm() {
 func (d *epoll) handle(ev *unix.EpollEvent) {
 	fd := int(ev.Fd)
 	switch fd {
-	case d.wake:
-		return // posted functions run after the events
+	case d.wake: // posted functions run after the events
+		var b [8]byte
+		unix.Read(d.wake, b[:])
+		return
 	case d.timer:
 		var b [8]byte
 		unix.Read(d.timer, b[:])
@@ -441,10 +443,9 @@ func (d *epoll) post(f func(e *proxy.Engine)) {
 	}
 }
 
-// runPosted runs what was posted. It reports whether the loop is to end.
+// runPosted runs what was posted. It reports whether the loop is to end. Who
+// posts may not have written to wake yet: that is read when it is ready.
 func (d *epoll) runPosted() bool {
-	var b [8]byte
-	unix.Read(d.wake, b[:])
 	d.mu.Lock()
 	d.asked.Store(false)
 	list := d.posted
@@ -465,12 +466,12 @@ func (d *epoll) stop() {
 				d.close(s)
 			}
 		}
+		d.mu.Lock()
+		d.ended = true // from here on nobody writes to wake
+		d.mu.Unlock()
 		for _, fd := range []int{d.timer, d.wake, d.fd} {
 			unix.Close(fd)
 		}
-		d.mu.Lock()
-		d.ended = true
-		d.mu.Unlock()
 	})
 	<-d.done
 }

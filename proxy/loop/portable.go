@@ -54,12 +54,13 @@ func newPortable(e *proxy.Engine, _ Options) (engineDriver, error) {
 	return d, nil
 }
 
-// with makes calls to the engine and carries out what it wants done.
-func (d *portable) with(f func(e *proxy.Engine)) {
+// with makes calls to the engine and carries out what it wants done. It
+// reports false, and does nothing, once the driver has stopped.
+func (d *portable) with(f func(e *proxy.Engine)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped {
-		return
+		return false
 	}
 	d.engine.Begin(int64(time.Since(d.base)))
 	f(d.engine)
@@ -72,6 +73,7 @@ func (d *portable) with(f func(e *proxy.Engine)) {
 		d.timerAt = next
 		d.timer.Reset(max(time.Duration(next)-time.Since(d.base), time.Millisecond))
 	}
+	return true
 }
 
 func (d *portable) post(f func(e *proxy.Engine)) { go d.with(f) }
@@ -154,10 +156,12 @@ func (d *portable) accept(l *socket, ln net.Listener) {
 			continue
 		}
 		s := &stream{conn: c}
-		d.with(func(e *proxy.Engine) {
+		if !d.with(func(e *proxy.Engine) {
 			s.link = e.Accepted(l.network, l.address, s)
 			d.start(s)
-		})
+		}) {
+			c.Close()
+		}
 	}
 }
 
@@ -174,23 +178,23 @@ func (d *portable) dial(l *proxy.Link) {
 		dialer := net.Dialer{Cancel: s.cancel}
 		dialer.SetMultipathTCP(false)
 		c, err := dialer.Dial(network, address)
+		used := false
 		d.with(func(e *proxy.Engine) {
 			switch {
-			case s.closed:
+			case s.closed: // given up meanwhile
 			case err != nil:
 				d.drop(s)
 				e.Closed(l, err)
-				return
 			default:
+				used = true
 				s.conn = c
 				d.start(s)
 				e.Up(l)
-				return
-			}
-			if c != nil {
-				c.Close()
 			}
 		})
+		if c != nil && !used {
+			c.Close()
+		}
 	}()
 }
 
