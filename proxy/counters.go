@@ -56,6 +56,8 @@ type Counters struct {
 
 	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
+	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
+
 	Accepted, Refused   uint64 // clients
 	ClientIn, ClientOut uint64 // bytes
 	IdleClosed          uint64 // clients closed by limits.idle
@@ -236,6 +238,9 @@ func add(into, o *Counters) {
 	into.KeysHit += o.KeysHit
 	into.KeysMissed += o.KeysMissed
 	into.KeysFailed += o.KeysFailed
+	into.Wakeups += o.Wakeups
+	into.Reads += o.Reads
+	into.Writes += o.Writes
 	into.Accepted += o.Accepted
 	into.Refused += o.Refused
 	into.ClientIn += o.ClientIn

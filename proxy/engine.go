@@ -107,6 +107,7 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 // Begin opens a wakeup at now, in nanoseconds of a monotonic clock.
 func (e *Engine) Begin(now int64) {
 	e.now = now
+	e.count.Wakeups++
 	if t := e.Shared.table.Load(); e.gen == nil || e.gen.table != t {
 		e.adopt(t)
 	}
@@ -147,6 +148,7 @@ func (e *Engine) Filled(l *Link, n int) {
 		return
 	}
 	l.bytesIn += uint64(n)
+	e.count.Reads++
 	if l.in != nil && l.in.free() > 0 {
 		l.in.w += n
 		if l.in.len() < l.need {
@@ -268,6 +270,7 @@ func (e *Engine) Closed(l *Link, err error) {
 func (e *Engine) Wrote(l *Link, n int, full bool) {
 	l.full = full
 	if n > 0 {
+		e.count.Writes++
 		l.out.consume(&e.pool, n)
 		l.bytesOut += uint64(n)
 	}

@@ -37,6 +37,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	t := c.p.Table()
 	out.commands(&s.Counters)
 	out.clients(s, &t.Limits)
+	out.count(wakeups, s.Wakeups)
+	out.count(loopReads, s.Reads)
+	out.count(loopWrites, s.Writes)
 	for _, srv := range s.Servers {
 		out.server(srv)
 	}

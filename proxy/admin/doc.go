@@ -56,6 +56,13 @@
 //	    Commands read and not answered yet.
 //	ringside_keys_total{result} counter
 //	    Keys that clients asked for, by result: hit, miss, or failed when no server could say.
+//	ringside_loop_wakeups_total counter
+//	    Times that a loop woke up for events.
+//	ringside_loop_reads_total counter
+//	    Reads from sockets that brought bytes.
+//	ringside_loop_writes_total counter
+//	    Writes to sockets that took bytes.
+//
 //	ringside_client_connections gauge
 //	    Client connections open now.
 //	ringside_client_connections_limit gauge

@@ -46,6 +46,13 @@ var (
 		"Keys that clients asked for, by result: hit, miss, or failed when no server could say.",
 		"result")
 
+	wakeups = counter("loop_wakeups_total",
+		"Times that a loop woke up for events.")
+	loopReads = counter("loop_reads_total",
+		"Reads from sockets that brought bytes.")
+	loopWrites = counter("loop_writes_total",
+		"Writes to sockets that took bytes.")
+
 	clients = gauge("client_connections",
 		"Client connections open now.")
 	clientsLimit = gauge("client_connections_limit",
