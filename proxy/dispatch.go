@@ -129,7 +129,7 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 	case srv == nil:
 		x.fail(noServer, Unavailable)
 	default:
-		c, why, o := srv.pick()
+		c, why, o := srv.pick(x.s)
 		if c == nil {
 			x.fail(why, o)
 		}

@@ -24,7 +24,6 @@ type Server struct {
 	connect, greeting time.Duration
 	backoff           Backoff
 
-	turn    int
 	retired bool // no table names it any more: close when nothing is in flight
 
 	// Down: requests fail at once, and Ringside alone asks, at redialAt, until
@@ -112,16 +111,17 @@ func (srv *Server) label() string {
 	return srv.target.Name + " (" + srv.target.Address + ")"
 }
 
-// pick returns the connection for the next request, or why there is none.
-func (srv *Server) pick() (c *Conn, trouble string, o Outcome) {
+// pick returns the connection for the next request of s, or why there is none.
+// It is the same for all requests of a client: a get behind a set that was not
+// waited for must not overtake it on another.
+func (srv *Server) pick(s *Session) (c *Conn, trouble string, o Outcome) {
 	if srv.down {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
 	c = srv.conns[0]
 	if n := srv.connections; n > 1 {
-		srv.turn = (srv.turn + 1) % n
-		c = srv.conns[srv.turn]
+		c = srv.conns[s.id%uint64(n)]
 	}
 	if c.length >= srv.queue {
 		srv.count.Crowded++
