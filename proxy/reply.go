@@ -35,11 +35,12 @@ func (c *Conn) parse() {
 		case err != nil || a.start+uint64(a.size) > c.taken && e.rep.Kind < wire.Error:
 			c.doubt("sent what is no answer to "+a.op.String(), buf)
 			return
+		case a.probe && e.rep.Kind.Failed():
+			c.unfit("it greets with "+string(e.rep.Line.Of(buf)), Unavailable)
+			e.cur.r = e.cur.w
+			return
 		default:
-			c.answered, c.greeted = true, true
-			if c.srv.down || c.srv.timeouts > 0 {
-				c.srv.alive()
-			}
+			c.heard()
 			if !c.reply(a, buf[:n]) {
 				e.cur.r += n // else the bytes were handed over
 			}
@@ -57,7 +58,19 @@ func (c *Conn) doubt(what string, buf []byte) {
 	e.count.Doubts++
 	e.Shared.Log.Error("aborted a server connection: it "+what, "server", c.srv.target.Name, "address", c.srv.target.Address, "bytes", string(buf[:min(len(buf), 64)]))
 	e.cur.r = e.cur.w
+	if !c.greeted {
+		c.unfit("it "+what, Unavailable)
+		return
+	}
 	c.abort(what, Lost)
+}
+
+// heard notes that the server has answered.
+func (c *Conn) heard() {
+	c.answered, c.greeted = true, true
+	if c.srv.down || c.srv.timeouts > 0 {
+		c.srv.alive()
+	}
 }
 
 // reply settles what one reply line or value, the bytes b, says about a. It
@@ -149,7 +162,7 @@ func (c *Conn) finished(a *Attempt, last bool) {
 // startStream forwards the beginning of a value too large to wait for.
 func (c *Conn) startStream(a *Attempt, buf []byte) {
 	e, r := c.srv.e, &c.srv.e.rep
-	c.answered, c.greeted = true, true
+	c.heard()
 	c.streamLeft, c.streamLast = r.Size-len(buf), r.Last
 	if x := a.x; x != nil {
 		x.begin(a)

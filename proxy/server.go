@@ -294,6 +294,14 @@ func (c *Conn) abort(why string, o Outcome) {
 	c.failAll("server "+c.srv.label()+": "+why, o)
 }
 
+// unfit throws away a connection on which the server has not greeted, and
+// takes it for down: one that is asked again at once might do so for ever.
+func (c *Conn) unfit(why string, o Outcome) {
+	c.hangUp(Abort)
+	c.srv.fail(why)
+	c.failAll(c.srv.why, o)
+}
+
 // hangUp closes a connection on which nothing is in flight.
 func (c *Conn) hangUp(k EffectKind) {
 	c.srv.e.effect(k, &c.Link)
@@ -422,9 +430,7 @@ func (c *Conn) expire() {
 		case a.deadline > e.now:
 			c.deadline = min(c.deadline, a.deadline)
 		case a.probe:
-			c.hangUp(Abort)
-			srv.fail(fmt.Sprintf("no answer within %v of connecting", srv.greeting))
-			c.failAll(srv.why, TimedOut)
+			c.unfit(fmt.Sprintf("no answer within %v of connecting", srv.greeting), TimedOut)
 			return
 		default:
 			if a.start >= c.taken {
