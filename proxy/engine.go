@@ -154,7 +154,7 @@ func (e *Engine) Filled(l *Link, n int) {
 		if l.in.len() < l.need {
 			return
 		}
-		e.cur = l.in
+		e.enter(l)
 	} else {
 		e.scratch.r, e.scratch.w = 0, n
 		e.cur = e.scratch
@@ -163,10 +163,11 @@ func (e *Engine) Filled(l *Link, n int) {
 			c.w = copy(c.b, l.in.bytes())
 			c.w += copy(c.b[c.w:], e.scratch.bytes())
 			e.pool.put(l.in)
-			l.in, e.cur = c, c
+			l.in = c
 			if c.len() < l.need {
 				return
 			}
+			e.enter(l)
 		}
 	}
 	l.need = 0
@@ -189,6 +190,12 @@ func (e *Engine) Bytes(l *Link, b []byte) {
 	}
 }
 
+// enter makes what l has kept the input being parsed. Until leave it is not
+// l's: parsing may hand it over, and l may be closed meanwhile.
+func (e *Engine) enter(l *Link) {
+	e.cur, l.in = l.in, nil
+}
+
 // leave keeps what parsing left over.
 func (e *Engine) leave(l *Link) {
 	c := e.cur
@@ -201,7 +208,6 @@ func (e *Engine) leave(l *Link) {
 		} else {
 			e.pool.put(c)
 		}
-		l.in = nil
 	case c == e.scratch:
 		if rest >= bigSpan && len(c.b)-c.r >= l.need {
 			l.in = c

@@ -314,7 +314,7 @@ func (c *Conn) clear() {
 	c.state, c.closed, c.full, c.answered = connIdle, true, false, false
 	c.streamLeft, c.need = 0, 0
 	c.out.drop(&e.pool)
-	if c.in != nil && c.in != e.cur {
+	if c.in != nil {
 		e.pool.put(c.in)
 		c.in = nil
 	}

@@ -129,7 +129,7 @@ func (s *Session) resume() {
 		return
 	}
 	if s.in != nil {
-		s.e.cur = s.in
+		s.e.enter(&s.Link)
 		s.parse()
 		s.e.leave(&s.Link)
 	}
@@ -180,7 +180,7 @@ func (s *Session) drop() {
 	}
 	s.head, s.tail, s.inFlight = nil, nil, 0
 	s.out.drop(&e.pool)
-	if s.in != nil && s.in != e.cur {
+	if s.in != nil {
 		e.pool.put(s.in)
 		s.in = nil
 	}
