@@ -1,0 +1,193 @@
+package archtest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "ringside"
+
+// room is what a package may import besides the standard library. A pattern
+// that ends in /... stands for a package and all below it.
+type room struct {
+	path  string   // of the package, without the module; a pattern too
+	ours  []string // packages of this module
+	outer []string // modules of others
+}
+
+// house is the table of ARCHITECTURE.md. A package that is not in it fails the
+// test: whoever adds one says here what it may know.
+var house = []room{
+	{"ring", nil, []string{"github.com/cespare/xxhash/v2", "github.com/zeebo/xxh3", "github.com/twmb/murmur3", "github.com/dgryski/go-jump"}},
+	{"ketama", []string{"ring"}, nil},
+	{"modulo", []string{"ring"}, nil},
+	{"replicate", nil, nil},
+	{"proxy/wire", nil, nil},
+	{"proxy/health", nil, nil},
+	{"proxy", []string{"ring", "replicate", "proxy/wire", "proxy/health"}, nil},
+	{"proxy/loop", []string{"proxy"}, []string{"golang.org/x/sys"}},
+	{"proxy/admin", []string{"proxy"}, []string{"github.com/prometheus/..."}},
+	{"config", []string{"ring", "ketama", "modulo", "replicate", "proxy", "proxy/wire", "proxy/health"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
+	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
+	{"internal/bench/...", []string{"internal/bench/..."}, []string{"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"}},
+	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
+	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
+
+	// Data and tests.
+	{"deploy", nil, nil},
+	{"ring/ringtest", []string{"ring"}, nil},
+	{"proxy/wire/wiretest", nil, nil},
+	{"internal/archtest", nil, nil},
+	{"internal/e2e", nil, nil},
+}
+
+// sockets are what the engine must never see.
+var sockets = []string{"net/...", "syscall", "golang.org/x/sys/...", "os", "os/signal"}
+
+// noSockets are the packages that must not import any of them.
+var noSockets = []string{"replicate", "proxy/wire", "proxy/health", "proxy"}
+
+func matches(pattern, name string) bool {
+	below, ok := strings.CutSuffix(pattern, "/...")
+	return pattern == name || ok && (name == below || strings.HasPrefix(name, below+"/"))
+}
+
+func anyMatches(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool { return matches(p, name) })
+}
+
+// listed is a package as `go list` tells of it.
+type listed struct {
+	ImportPath, Dir, Doc    string
+	Imports                 []string
+	GoFiles, IgnoredGoFiles []string
+}
+
+func (p listed) name() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+// list reads all packages of the module as they are on one system.
+func list(t *testing.T, system string) []listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Doc,Imports,GoFiles,IgnoredGoFiles", module+"/...")
+	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+	var trouble bytes.Buffer
+	cmd.Stderr = &trouble
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, trouble.String())
+	}
+	var all []listed
+	for d := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p listed
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	if len(all) == 0 {
+		t.Fatal("go list found no packages")
+	}
+	return all
+}
+
+var systems = []string{"linux", "darwin"}
+
+func TestImports(t *testing.T) {
+	for _, system := range systems {
+		for _, p := range list(t, system) {
+			i := slices.IndexFunc(house, func(r room) bool { return matches(r.path, p.name()) })
+			if i < 0 {
+				t.Errorf("%s is not in the table of this test: say there what it may import", p.name())
+				continue
+			}
+			for _, imported := range p.Imports {
+				checkImport(t, house[i], p, imported)
+			}
+		}
+	}
+}
+
+func checkImport(t *testing.T, r room, p listed, imported string) {
+	if slices.Contains(noSockets, p.name()) && anyMatches(sockets, imported) {
+		t.Errorf("%s imports %s: it must know nothing of sockets and processes", p.name(), imported)
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	switch {
+	case first == module:
+		ours := strings.TrimPrefix(imported, module+"/")
+		if !anyMatches(r.ours, ours) {
+			t.Errorf("%s imports %s; of ours it may import %v", p.name(), ours, r.ours)
+		}
+	case strings.Contains(first, "."): // no path of the standard library has a dot there
+		if !slices.ContainsFunc(r.outer, func(m string) bool { return matches(strings.TrimSuffix(m, "/...")+"/...", imported) }) {
+			t.Errorf("%s imports %s; of others it may import %v", p.name(), imported, r.outer)
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIs(t *testing.T) {
+	for _, system := range systems {
+		for _, p := range list(t, system) {
+			if len(p.GoFiles) > 0 && p.Doc == "" {
+				t.Errorf("%s has no package comment", p.name())
+			}
+		}
+	}
+}
+
+func TestEveryFileSaysItsIntent(t *testing.T) {
+	for _, p := range list(t, systems[0]) {
+		for _, file := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.ParseComments)
+			if err != nil {
+				t.Error(err)
+			} else if !saysIntent(f) {
+				t.Errorf("%s has no line of intent: a comment under its package clause", path.Join(p.name(), file))
+			}
+		}
+	}
+}
+
+// saysIntent sees whether a file has the package comment, or one of its own
+// between the package clause and its first declaration that does not belong to
+// that declaration. (Go counts such a comment as the import's.)
+func saysIntent(f *ast.File) bool {
+	if f.Doc != nil {
+		return true
+	}
+	end := f.FileEnd
+	var owned *ast.CommentGroup
+	if len(f.Decls) > 0 {
+		end = f.Decls[0].Pos()
+		switch d := f.Decls[0].(type) {
+		case *ast.FuncDecl:
+			owned = d.Doc
+		case *ast.GenDecl:
+			if d.Tok != token.IMPORT {
+				owned = d.Doc
+			}
+		}
+	}
+	return slices.ContainsFunc(f.Comments, func(c *ast.CommentGroup) bool {
+		return c != owned && c.Pos() > f.Name.End() && c.Pos() < end
+	})
+}

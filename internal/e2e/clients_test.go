@@ -1,0 +1,165 @@
+package e2e
+
+// Client libraries of six languages, each through its own list of operations.
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// checks are what every client program tries and reports on.
+var checks = []string{
+	"set", "get", "multiget", "add", "replace", "append", "prepend", "incr", "decr", "cas", "touch", "delete",
+	"flags", "expiry", "value-0", "value-1", "value-100k", "value-1m",
+}
+
+// client is a program that takes an address and a key prefix, and prints for
+// each check "ok NAME" or "not ok NAME: why".
+type client struct {
+	name  string
+	run   []string          // nil: the program is gomemcacheChecks
+	lacks map[string]string // checks, and why
+	ipv6  bool              // can be given an IPv6 address
+	unix  bool              // can be given a unix socket
+}
+
+// runs counts runs of client programs.
+var runs atomic.Int64
+
+var clients = []client{
+	{
+		name: "php-memcached",
+		run:  []string{"php", "php-memcached.php"},
+		ipv6: true, unix: true,
+	}, {
+		name: "php-memcache",
+		run:  []string{"php", "php-memcache.php"},
+		lacks: map[string]string{
+			"touch": "MemcachePool has no such method",
+		},
+		unix: true,
+	}, {
+		name: "pymemcache",
+		run:  []string{"/usr/bin/python3", "python.py", "pymemcache"},
+		ipv6: true, unix: true,
+	}, {
+		name: "pylibmc",
+		run:  []string{"/usr/bin/python3", "python.py", "pylibmc"},
+		ipv6: true, unix: true,
+	}, {
+		name: "python-memcache",
+		run:  []string{"/usr/bin/python3", "python.py", "memcache"},
+		ipv6: true, unix: true,
+	}, {
+		name: "Cache-Memcached",
+		run:  []string{"/usr/bin/perl", "perl.pl", "Cache::Memcached"},
+		lacks: map[string]string{
+			"cas":   "the module has neither gets nor cas",
+			"touch": "the module has no such method",
+		},
+		unix: true,
+	}, {
+		name: "Cache-Memcached-Fast",
+		run:  []string{"/usr/bin/perl", "perl.pl", "Cache::Memcached::Fast"},
+		unix: true,
+	}, {
+		name: "spymemcached",
+		run:  []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/spymemcached.jar", "Spymemcached.java"},
+		ipv6: true,
+	}, {
+		name: "gomemcache",
+		ipv6: true, unix: true,
+	}, {
+		name: "node-memcached",
+		run:  []string{"node", "node/memcached.js"},
+	},
+}
+
+func TestClients(t *testing.T) {
+	t.Parallel()
+	t.Run("memcached", func(t *testing.T) {
+		t.Parallel()
+		runClients(t, startMemcached(t).address, clients)
+	})
+	for _, driver := range drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			runClients(t, startRingside(t, driver, front(startMemcacheds(t, 3))).address, clients)
+		})
+	}
+}
+
+// Those clients that can use IPv6 and unix sockets, over such listeners.
+func TestClientsOnOtherListeners(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		four, six, path := freeAddress(t, "127.0.0.1"), freeAddress(t, "::1"), filepath.Join(shortDir(t), "s")
+		config := fmt.Sprintf("listen: [%q, %q, %q]\n", four, six, listenText(path)) + front(startMemcacheds(t, 3))
+		if _, err := tryRingside(t, driver, []string{four, six, path}, config); err != nil {
+			t.Fatal(err)
+		}
+		t.Run("ipv6", func(t *testing.T) {
+			runClients(t, six, slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !c.ipv6 }))
+		})
+		t.Run("unix", func(t *testing.T) {
+			runClients(t, path, slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !c.unix }))
+		})
+	})
+}
+
+func runClients(t *testing.T, address string, clients []client) {
+	for _, c := range clients {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t, address)
+		})
+	}
+}
+
+// check runs the client and holds what it printed against what it must say.
+func (c client) check(t *testing.T, address string) {
+	prefix := fmt.Sprintf("%s-%d:", c.name, runs.Add(1)) // fresh keys, whatever ran before
+	var printed string
+	if c.run == nil {
+		printed = gomemcacheChecks(address, prefix)
+	} else {
+		ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, need(t, c.run[0]), append(slices.Clone(c.run[1:]), address, prefix)...)
+		cmd.Dir = filepath.Join("testdata", "clients")
+		out, err := cmd.CombinedOutput()
+		printed = string(out)
+		if err != nil {
+			t.Errorf("%s: %v", strings.Join(cmd.Args, " "), err)
+		}
+	}
+	said := map[string]bool{}
+	for line := range strings.Lines(printed) {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "ok "); ok {
+			said[name] = true
+		}
+	}
+	for _, name := range checks {
+		why, lacks := c.lacks[name]
+		switch {
+		case lacks && said[name]:
+			t.Errorf("%s is listed as lacking (%s), yet it was checked", name, why)
+		case !lacks && !said[name]:
+			t.Errorf("%s did not pass", name)
+		}
+		delete(said, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(said)) {
+		t.Errorf("%q is not in the list of checks", name)
+	}
+	if t.Failed() {
+		t.Logf("%s printed:\n%s", c.name, printed)
+	}
+}

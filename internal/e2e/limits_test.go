@@ -1,0 +1,125 @@
+package e2e
+
+// Limits: what a client is told at each.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestLimitClients(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {clients: 2}\n")
+		// The connection that found ringside ready may not be closed yet.
+		eventually(t, "no client is there", func() bool { return r.metric(t, "ringside_client_connections") == 0 })
+		one, two := dial(t, r.address), dial(t, r.address)
+		one.store("a", "1")
+		two.holds("a", "1")
+		if said := dial(t, r.address).closed(); said != "ERROR Too many open connections\r\n" {
+			t.Errorf("the third client got %q", said)
+		}
+		one.holds("a", "1")
+		two.Close()
+		eventually(t, "there is room again", func() bool { return r.metric(t, "ringside_client_connections") < 2 })
+		dial(t, r.address).holds("a", "1")
+	})
+}
+
+func TestLimitKeyLineValue(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 1)
+		r := startRingside(t, driver, front(servers)+"limits: {key: 20, line: 4KiB, value: 1000}\n")
+		client := dial(t, r.address)
+		direct := dial(t, servers[0].address)
+
+		client.store(strings.Repeat("k", 20), "x")
+		long := strings.Repeat("k", 21)
+		client.ask("get "+long, "CLIENT_ERROR bad command line format")
+		client.ask("delete "+long, "CLIENT_ERROR bad command line format")
+
+		client.store("a", strings.Repeat("v", 1000))
+		if answer := client.set("a", strings.Repeat("v", 1001)); answer != "SERVER_ERROR object too large for cache" {
+			t.Errorf("a value over the limit got %q", answer)
+		}
+		direct.misses("a") // as memcached does, the old value is gone
+		client.store("a", "1")
+		client.ask("ms a 1001\r\n"+strings.Repeat("v", 1001), "SERVER_ERROR object too large for cache")
+		direct.misses("a")
+		client.store("a", "2")
+		client.holds("a", "2")
+
+		// A whole line that is too long, and one that never ends.
+		keys := strings.Repeat(" a", 3000)
+		client.send("get" + keys + "\r\n")
+		if answer := client.line(); !strings.HasPrefix(answer, "CLIENT_ERROR ") && !strings.HasPrefix(answer, "SERVER_ERROR ") && answer != "ERROR" {
+			t.Errorf("a line over the limit got %q", answer)
+		}
+		endless := dial(t, r.address)
+		endless.send("get" + keys)
+		if said := endless.closed(); !strings.Contains(said, "ERROR") {
+			t.Errorf("a line that never ends got %q", said)
+		}
+		dial(t, r.address).holds("a", "2")
+	})
+}
+
+// More requests than may be in flight wait; none is refused or reordered.
+func TestLimitRequestsPerClient(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		c := startCluster(t, driver)
+		c.reload(t, front(c.servers)+"limits: {requests_per_client: 2}\n")
+		c.reloaded(t, reloadsDone, 0)
+		client := dial(t, c.address)
+		var all strings.Builder
+		for _, key := range c.keys {
+			fmt.Fprintf(&all, "get %s\r\n", key)
+		}
+		client.send(all.String())
+		for _, key := range c.keys {
+			client.expect(fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", key, len(valueOf(key)), valueOf(key)))
+		}
+	})
+}
+
+// A server's queue has a bound, and who comes after it is told so.
+func TestLimitQueue(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		c := startCluster(t, driver, "queue: 5", "get_errors: error", "timeouts: {request: 50s, deadline: 50s}")
+		c.servers[0].pause(t)
+		client := dial(t, c.address)
+		for range 8 {
+			client.send("get " + c.of(0)[0] + "\r\n")
+		}
+		second := dial(t, c.address)
+		eventually(t, "the queue is full", func() bool {
+			return c.metric(t, fmt.Sprintf("ringside_server_requests_refused_total{address=%q,reason=\"queue_full\",server=%q}", c.servers[0].address, c.servers[0].address)) >= 3
+		})
+		c.blames(t, second.set(c.of(0)[0], "x"), 0)
+		second.store(c.of(1)[0], "x")
+		c.servers[0].resume(t)
+		for range 5 {
+			if found, end := client.values(); len(found) != 1 || end != "END" {
+				t.Fatalf("a request in the queue got %v and %s", found, end)
+			}
+		}
+		for range 3 {
+			c.blames(t, client.line(), 0)
+		}
+		client.holds(c.of(0)[0], valueOf(c.of(0)[0]))
+	})
+}
+
+func TestLimitIdle(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {idle: 500ms}\n")
+		client := dial(t, r.address)
+		client.store("a", "1")
+		if rest := client.closed(); rest != "" {
+			t.Errorf("a silent client got %q", rest)
+		}
+		if got := r.metric(t, `ringside_client_connections_closed_total{reason="idle"}`); got < 1 {
+			t.Errorf("%v clients were counted as closed for silence", got)
+		}
+	})
+}

@@ -1,0 +1,265 @@
+package e2e
+
+// Servers that die, hang, come back, or are not there when ringside starts.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cluster is a ringside over three servers that hold values.
+type cluster struct {
+	*ringside
+	servers []*memcached
+	keys    []string
+	at      map[string]int // the server that holds each key
+}
+
+func valueOf(key string) string { return "value of " + key }
+
+// startCluster fills three servers with 300 keys through ringside.
+func startCluster(t *testing.T, driver string, more ...string) *cluster {
+	t.Helper()
+	c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300)}
+	c.ringside = startRingside(t, driver, front(c.servers, more...))
+	client := dial(t, c.address)
+	for _, key := range c.keys {
+		client.store(key, valueOf(key))
+	}
+	c.at = owners(t, c.servers, c.keys)
+	if len(c.at) != len(c.keys) {
+		t.Fatalf("%d of %d keys are on the servers", len(c.at), len(c.keys))
+	}
+	for i := range c.servers {
+		if len(c.of(i)) == 0 {
+			t.Fatalf("server %d got no key", i)
+		}
+	}
+	return c
+}
+
+// of lists the keys that live on server i.
+func (c *cluster) of(i int) []string {
+	return slices.DeleteFunc(slices.Clone(c.keys), func(key string) bool { return c.at[key] != i })
+}
+
+// others lists the keys that live elsewhere.
+func (c *cluster) others(i int) []string {
+	return slices.DeleteFunc(slices.Clone(c.keys), func(key string) bool { return c.at[key] == i })
+}
+
+// serves checks that all keys of a list have their values, alone and together.
+func (c *cluster) serves(t *testing.T, keys []string) {
+	t.Helper()
+	client := dial(t, c.address)
+	for _, key := range keys {
+		client.holds(key, valueOf(key))
+	}
+	found, end := client.get(keys...)
+	if len(found) != len(keys) || end != "END" {
+		t.Fatalf("a multi-get of %d keys found %d and ended with %q", len(keys), len(found), end)
+	}
+}
+
+// blames checks that an error line says which server it was.
+func (c *cluster) blames(t *testing.T, line string, server int) {
+	t.Helper()
+	if !strings.HasPrefix(line, "SERVER_ERROR ") || !strings.Contains(line, c.servers[server].address) {
+		t.Fatalf("got %q, want SERVER_ERROR with %s in it", line, c.servers[server].address)
+	}
+}
+
+// readsFail checks what reads of keys on a server get that can't answer.
+func (c *cluster) readsFail(t *testing.T, getErrors string, server int) {
+	t.Helper()
+	client := dial(t, c.address)
+	for _, key := range c.of(server)[:3] {
+		if getErrors == "miss" {
+			client.misses(key)
+			client.ask("mg "+key+" v", "EN")
+		} else {
+			c.blames(t, client.question("get "+key), server)
+			c.blames(t, client.question("mg "+key+" v"), server)
+		}
+	}
+	// Of many keys, only those of that server are lost.
+	found, end := client.get(c.keys...)
+	for _, key := range c.others(server) {
+		if found[key] != valueOf(key) {
+			t.Fatalf("a multi-get lost %s, whose server is well; it ended with %q", key, end)
+		}
+	}
+	if len(found) != len(c.others(server)) {
+		t.Fatalf("a multi-get found %d keys, want %d", len(found), len(c.others(server)))
+	}
+	if getErrors == "miss" && end != "END" {
+		t.Fatalf("a multi-get ended with %q, want END", end)
+	} else if getErrors == "error" {
+		c.blames(t, end, server)
+	}
+	c.serves(t, c.others(server))
+}
+
+// writesFail checks that every mutation of a key there is refused with the
+// server's name, and that the connection goes on.
+func (c *cluster) writesFail(t *testing.T, server int) {
+	t.Helper()
+	client := dial(t, c.address)
+	key := c.of(server)[0]
+	for _, command := range []string{
+		"set %s 0 0 1\r\nx", "add %s 0 0 1\r\nx", "replace %s 0 0 1\r\nx", "append %s 0 0 1\r\nx", "prepend %s 0 0 1\r\nx",
+		"cas %s 0 0 1 1\r\nx", "incr %s 1", "decr %s 1", "touch %s 0", "delete %s",
+		"ms %s 1\r\nx", "md %s", "ma %s",
+	} {
+		c.blames(t, client.question(fmt.Sprintf(command, key)), server)
+	}
+	well := c.others(server)[0]
+	client.store(well, valueOf(well))
+}
+
+// returns waits until keys of a restarted or resumed server are served.
+func (c *cluster) returns(t *testing.T, server int) {
+	t.Helper()
+	client := dial(t, c.address)
+	key := c.of(server)[0]
+	eventually(t, "the server is used again", func() bool { return client.set(key, valueOf(key)) == "STORED" })
+	for _, key := range c.of(server) {
+		client.store(key, valueOf(key))
+	}
+	c.serves(t, c.keys)
+	if at := owners(t, c.servers, c.keys); !maps.Equal(at, c.at) {
+		t.Fatal("keys live elsewhere than before")
+	}
+}
+
+func TestServerDies(t *testing.T) {
+	for _, getErrors := range []string{"miss", "error"} {
+		t.Run(getErrors, func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) {
+				c := startCluster(t, driver, "get_errors: "+getErrors)
+				before := dial(t, c.address)
+				before.store(c.others(1)[0], valueOf(c.others(1)[0]))
+
+				c.servers[1].kill()
+				c.readsFail(t, getErrors, 1)
+				c.writesFail(t, 1)
+				if got := before.stats("")["ringside_servers_missing"]; got != "1" {
+					t.Errorf("stats say %q servers are missing, want 1", got)
+				}
+				// An idle client of before is still served.
+				before.holds(c.others(1)[0], valueOf(c.others(1)[0]))
+
+				c.servers[1].restart(t)
+				c.returns(t, 1)
+				if got, there := before.stats("")["ringside_servers_missing"]; there && got != "0" {
+					t.Errorf("stats say %q servers are missing, want none", got)
+				}
+			})
+		})
+	}
+}
+
+// A restart between two requests is invisible but for the lost values.
+func TestServerRestartsWhileIdle(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		c := startCluster(t, driver, "get_errors: error")
+		client := dial(t, c.address)
+		for range 3 {
+			c.servers[2].kill()
+			c.servers[2].restart(t)
+			key := c.of(2)[0]
+			client.misses(key)
+			client.store(key, "again")
+			client.holds(key, "again")
+		}
+	})
+}
+
+func TestServerHangs(t *testing.T) {
+	for _, getErrors := range []string{"miss", "error"} {
+		t.Run(getErrors, func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) {
+				c := startCluster(t, driver, "get_errors: "+getErrors, "timeouts: {connect: 100ms, request: 100ms, deadline: 200ms}")
+				c.servers[1].pause(t)
+				c.readsFail(t, getErrors, 1)
+				c.writesFail(t, 1)
+				// The late answers must not be taken for those to later requests.
+				c.servers[1].resume(t)
+				c.returns(t, 1)
+				c.serves(t, c.keys)
+			})
+		})
+	}
+}
+
+// While one server hangs, requests to the others go by those that wait for it.
+func TestHangingServerDelaysOnlyItsOwn(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		c := startCluster(t, driver, "timeouts: {request: 50s, deadline: 50s}")
+		c.servers[0].pause(t)
+		waiting := make([]*conn, 20)
+		for i := range waiting {
+			waiting[i] = dial(t, c.address)
+			waiting[i].send("get " + c.of(0)[i%len(c.of(0))] + "\r\n")
+		}
+		c.serves(t, c.others(0))
+		c.servers[0].resume(t)
+		for i, client := range waiting {
+			key := c.of(0)[i%len(c.of(0))]
+			if found, end := client.values(); found[key] != valueOf(key) || end != "END" {
+				t.Fatalf("after the pause %s got %v and %s", key, found, end)
+			}
+		}
+	})
+}
+
+func TestServerMissingAtStart(t *testing.T) {
+	for _, preconnect := range []string{"false", "true"} {
+		t.Run("preconnect "+preconnect, func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) {
+				c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300), at: map[string]int{}}
+				c.servers[2].kill()
+				c.ringside = startRingside(t, driver, front(c.servers, "preconnect: "+preconnect))
+				client := dial(t, c.address)
+				for _, key := range c.keys {
+					if answer := client.set(key, valueOf(key)); answer != "STORED" {
+						c.blames(t, answer, 2)
+						c.at[key] = 2
+					}
+				}
+				maps.Copy(c.at, owners(t, c.servers[:2], c.keys))
+				c.readsFail(t, "miss", 2)
+
+				c.servers[2].restart(t)
+				c.returns(t, 2)
+			})
+		})
+	}
+}
+
+// With every server dead ringside still answers, and says so.
+func TestAllServersDead(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		c := startCluster(t, driver)
+		for _, s := range c.servers {
+			s.kill()
+		}
+		client := dial(t, c.address)
+		for i := range c.servers {
+			client.misses(c.of(i)[0])
+			c.blames(t, client.set(c.of(i)[0], "x"), i)
+		}
+		if version := client.question("version"); !strings.HasPrefix(version, "VERSION 1.") {
+			t.Errorf("version: %q", version)
+		}
+		if answer := client.question("flush_all"); !strings.HasPrefix(answer, "SERVER_ERROR ") {
+			t.Errorf("flush_all that reached no server: %q", answer)
+		}
+		if answer := client.question("stats"); !strings.HasPrefix(answer, "SERVER_ERROR ") {
+			t.Errorf("stats that no server answered: %q", answer)
+		}
+	})
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package e2e
+
+// raceDetector: these tests run with it, so ringside should too.
+const raceDetector = true

@@ -1,0 +1,295 @@
+package e2e
+
+// The two servers of these tests: Debian's memcached, and ringside.
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// memcached is a real one. It keeps its address over kill and restart.
+type memcached struct {
+	address string // host:port, or the path of a unix socket
+	args    []string
+	*process
+}
+
+// startMemcached runs one on 127.0.0.1.
+func startMemcached(t *testing.T, args ...string) *memcached {
+	t.Helper()
+	return startMemcachedAt(t, "127.0.0.1", args...)
+}
+
+// startMemcachedAt runs one on a host's address, or on a unix socket when host
+// is a path.
+func startMemcachedAt(t *testing.T, host string, args ...string) *memcached {
+	t.Helper()
+	for try := 0; ; try++ {
+		address := host
+		if !strings.HasPrefix(host, "/") {
+			address = freeAddress(t, host)
+		}
+		m := &memcached{address: address, args: args}
+		if err := m.up(t); err == nil {
+			return m
+		} else if try == 5 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// startMemcacheds runs n of them.
+func startMemcacheds(t *testing.T, n int) []*memcached {
+	t.Helper()
+	all := make([]*memcached, n)
+	for i := range all {
+		all[i] = startMemcached(t)
+	}
+	return all
+}
+
+// up starts the process and waits for it to answer.
+func (m *memcached) up(t *testing.T) error {
+	args := append([]string{"-u", "root", "-U", "0", "-m", "256", "-I", "4m", "-t", "2"}, m.args...)
+	if strings.HasPrefix(m.address, "/") {
+		args = append(args, "-s", m.address)
+	} else {
+		i := strings.LastIndexByte(m.address, ':')
+		args = append(args, "-l", strings.Trim(m.address[:i], "[]"), "-p", m.address[i+1:])
+	}
+	m.process = start(t, "memcached", args...)
+	return m.ready(m.address)
+}
+
+// restart starts it again where it was.
+func (m *memcached) restart(t *testing.T) {
+	t.Helper()
+	if err := m.up(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ready waits until address answers a version command.
+func (p *process) ready(address string) error {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if !p.running() {
+			return fmt.Errorf("%s ended with status %d before it was ready:\n%s", p.name, p.cmd.ProcessState.ExitCode(), p.out.String())
+		}
+		c, err := dialError(address)
+		if err != nil {
+			continue
+		}
+		io.WriteString(c, "version\r\n")
+		answer := make([]byte, len("VERSION "))
+		_, err = io.ReadFull(c, answer)
+		c.Close()
+		if err == nil && string(answer) == "VERSION " {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s did not answer at %s:\n%s", p.name, address, p.out.String())
+}
+
+// drivers are the ways ringside can move bytes on this system.
+func drivers() []string {
+	if runtime.GOOS == "linux" {
+		return []string{"epoll", "portable"}
+	}
+	return []string{"portable"}
+}
+
+// eachDriver runs a test once with every driver.
+func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	t.Parallel()
+	for _, driver := range drivers() {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, driver)
+		})
+	}
+}
+
+// scratch holds what all tests share: the binary.
+var scratch string
+
+func TestMain(m *testing.M) {
+	// These tests mostly wait for other processes, so more of them than there
+	// are processors run at a time, unless the command line says how many.
+	flag.Parse()
+	chosen := false
+	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
+	if !chosen {
+		flag.Set("test.parallel", "8")
+	}
+	dir, err := os.MkdirTemp("", "ringside-e2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	scratch = dir
+	status := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(status)
+}
+
+// build makes the binary, once.
+var build = sync.OnceValues(func() (string, error) {
+	binary := filepath.Join(scratch, "ringside")
+	args := []string{"build", "-o", binary}
+	if raceDetector {
+		args = append(args, "-race")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "go", append(args, "ringside/cmd/ringside")...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
+	}
+	return binary, nil
+})
+
+// ringside is one under test.
+type ringside struct {
+	address string // of its first listener
+	admin   string // host:port of its HTTP interface
+	file    string // its configuration
+	driver  string
+	*process
+}
+
+// front is the configuration of one pool over servers, whose name is main.
+// more holds further lines of the pool, such as "get_errors: error".
+func front(servers []*memcached, more ...string) string {
+	var b strings.Builder
+	b.WriteString("pools:\n  main:\n    distribution: ketama\n")
+	for _, line := range more {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	b.WriteString("    servers:\n")
+	for _, s := range servers {
+		fmt.Fprintf(&b, "      - %q\n", listenText(s.address))
+	}
+	return b.String()
+}
+
+// listenText is an address as the configuration spells it.
+func listenText(address string) string {
+	if strings.HasPrefix(address, "/") {
+		return "unix:" + address
+	}
+	return address
+}
+
+// startRingside runs ringside with one TCP listener.
+func startRingside(t *testing.T, driver, config string) *ringside {
+	t.Helper()
+	for try := 0; ; try++ {
+		address := freeAddress(t, "127.0.0.1")
+		r, err := tryRingside(t, driver, []string{address}, fmt.Sprintf("listen: %s\n%s", address, config))
+		if err == nil {
+			return r
+		} else if try == 3 || !strings.Contains(err.Error(), "address already in use") {
+			t.Fatal(err)
+		}
+	}
+}
+
+// tryRingside runs ringside with a whole configuration but for the driver and
+// the admin address, and waits until all listeners answer.
+func tryRingside(t *testing.T, driver string, listeners []string, config string) (*ringside, error) {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &ringside{address: listeners[0], admin: freeAddress(t, "127.0.0.1"), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
+	r.write(t, config)
+	r.process = start(t, binary, "serve", "-c", r.file)
+	t.Cleanup(func() {
+		for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
+			if strings.Contains(r.out.String(), sign) {
+				t.Errorf("ringside wrote %q:\n%s", sign, r.out.String())
+			}
+		}
+	})
+	for _, address := range listeners {
+		if err := r.ready(address); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// write puts a configuration in place, as an editor would: all at once.
+func (r *ringside) write(t *testing.T, config string) {
+	t.Helper()
+	// Other tests run at the same time: a server that is slow then is none that
+	// hangs. Pools with timeouts of their own override these.
+	config += fmt.Sprintf("defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\nadmin: %s\nengine: {driver: %s}\n", r.admin, r.driver)
+	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(r.file+".new", r.file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reload makes it read a configuration with one TCP listener.
+func (r *ringside) reload(t *testing.T, config string) {
+	t.Helper()
+	r.write(t, fmt.Sprintf("listen: %s\n%s", r.address, config))
+	r.signal(t, syscall.SIGHUP)
+}
+
+// page fetches a page of the admin interface.
+func (r *ringside) page(t *testing.T, path string) (int, string) {
+	t.Helper()
+	client := http.Client{Timeout: patience}
+	answer, err := client.Get("http://" + r.admin + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+// owners says which server holds each key, by asking the servers.
+func owners(t *testing.T, servers []*memcached, keys []string) map[string]int {
+	t.Helper()
+	at := map[string]int{}
+	for i, s := range servers {
+		found, _ := dial(t, s.address).get(keys...)
+		for key := range found {
+			if other, twice := at[key]; twice {
+				t.Fatalf("%s is on %s and on %s", key, servers[other].address, s.address)
+			}
+			at[key] = i
+		}
+	}
+	return at
+}
+
+// names makes n keys.
+func names(prefix string, n int) []string {
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("%s%d", prefix, i)
+	}
+	return keys
+}

@@ -1,0 +1,101 @@
+package e2e
+
+// SIGTERM and SIGINT: finish what is in flight, then end.
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// refuses waits until nobody can connect any more.
+func (r *ringside) refuses(t *testing.T) {
+	t.Helper()
+	eventually(t, "ringside stops accepting", func() bool {
+		c, err := dialError(r.address)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+}
+
+func TestStopAnswersWhatIsInFlight(t *testing.T) {
+	for _, sign := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sign.String(), func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) {
+				servers := startMemcacheds(t, 1)
+				r := startRingside(t, driver, front(servers, "timeouts: {request: 50s, deadline: 50s}")+"limits: {drain: 50s}\n")
+				value := strings.Repeat("v", 100_000)
+				client, idle := dial(t, r.address), dial(t, r.address)
+				client.store("a", value)
+				idle.misses("b")
+
+				servers[0].pause(t)
+				client.send("get a\r\nget a b\r\nset c 0 0 1\r\nx\r\n")
+				eventually(t, "the requests are in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 3 })
+				r.signal(t, sign)
+				r.refuses(t)
+				if rest := idle.closed(); rest != "" {
+					t.Errorf("an idle client got %s", brief(rest))
+				}
+				servers[0].resume(t)
+				client.expect("VALUE a 0 100000\r\n" + value + "\r\nEND\r\n")
+				client.expect("VALUE a 0 100000\r\n" + value + "\r\nEND\r\n")
+				client.expect("STORED\r\n")
+				if rest := client.closed(); rest != "" {
+					t.Errorf("after the answers came %s", brief(rest))
+				}
+				if status := r.wait(t); status != 0 {
+					t.Errorf("exit status %d", status)
+				}
+			})
+		})
+	}
+}
+
+func TestStopUnderTraffic(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		r := startRingside(t, driver, front(startMemcacheds(t, 3)))
+		f := startTraffic(t, r.address, 20, tolerance{closing: true})
+		r.signal(t, syscall.SIGTERM)
+		if status := r.wait(t); status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+		f.halt(t)
+	})
+}
+
+// The bound on finishing is the file's.
+func TestStopGivesUpAfterItsBound(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 1)
+		r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: 100ms}\n")
+		client := dial(t, r.address)
+		client.store("a", "1")
+		servers[0].pause(t)
+		client.send("get a\r\n")
+		eventually(t, "the request is in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 1 })
+		r.signal(t, syscall.SIGTERM)
+		r.wait(t) // ends, although the answer never comes
+	})
+}
+
+func TestSecondSignalEndsAtOnce(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 1)
+		r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: 10m}\n")
+		client := dial(t, r.address)
+		client.store("a", "1")
+		servers[0].pause(t)
+		client.send("get a\r\n")
+		eventually(t, "the request is in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 1 })
+		r.signal(t, syscall.SIGTERM)
+		r.refuses(t)
+		if !r.running() {
+			t.Fatal("ringside ended with a request in flight, long before its bound")
+		}
+		r.signal(t, syscall.SIGTERM)
+		r.wait(t)
+	})
+}
