@@ -38,7 +38,8 @@ type epoll struct {
 	events  [256]unix.EpollEvent
 	iov     [][]byte
 	vec     [64]unix.Iovec
-	gauge   gauge
+	busy    moderator
+	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 
 	// Shared.
 	wake   int // eventfd
@@ -76,7 +77,7 @@ const (
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{})}
+	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation}}
 	var err error
 	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -127,7 +128,10 @@ func (d *epoll) now() int64 { return int64(time.Since(d.base)) }
 // for it back by a signal, which ends the wait, and then an ordinary call is
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
-	d.gauge.moderate(d)
+	if d.busy.wait(d.now(), d.engine.Asked()) {
+		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
+		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
+	}
 	if !d.opts.OrdinaryWait {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.fd), ptr(&d.events[0]), uintptr(len(d.events)), ^uintptr(0), 0, 0)
 		if errno == 0 {
