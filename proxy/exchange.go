@@ -180,20 +180,20 @@ func (x *Exchange) begin(a *Attempt) {
 // meanwhile follows, and the next one in the middle of a value has the turn.
 func (x *Exchange) end(e *Engine, a *Attempt) {
 	a.streaming = false
+	if x.s == nil { // nobody waits for it; what was kept goes with a and x
+		return
+	}
 	if x.stream != a {
 		a.rare.held.moveTo(&e.pool, &x.late)
 		x.turns = slices.DeleteFunc(x.turns, func(b *Attempt) bool { return a == b })
 		return
 	}
 	x.stream = nil
-	if q := x.dest(e, nil); q != nil {
-		x.late.moveTo(&e.pool, q)
-		if len(x.turns) > 0 {
-			x.stream, x.turns = x.turns[0], x.turns[1:]
-			if r := x.stream.rare; r != nil {
-				r.held.moveTo(&e.pool, q)
-			}
-		}
+	q := x.dest(e, nil)
+	x.late.moveTo(&e.pool, q)
+	if len(x.turns) > 0 {
+		x.stream, x.turns = x.turns[0], x.turns[1:]
+		x.stream.rare.held.moveTo(&e.pool, q)
 	}
 }
 
