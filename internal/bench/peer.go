@@ -38,9 +38,9 @@ func findPeers(c Config) ([]*peer, error) {
 		needed      bool
 	}{
 		{peer{name: "ringside", binary: c.Ringside, meta: true, proxy: true, configure: ringsideArgs,
-			note: "least configuration, ketama"}, "version", false},
+			note: "least configuration, ketama; its default timeouts, so that a server which stands still for longer shows as a miss and fails the run"}, "version", false},
 		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, configure: nutcrackerArgs,
-			note: "-v 4, ketama over md5, one connection a server"}, "-V", true},
+			note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
 		{peer{name: "haproxy", binary: c.Haproxy, meta: true, proxy: true, configure: haproxyArgs,
 			note: "tcp mode, one thread: cannot split keys, forwards each client to one server over a connection of its own"}, "-v", false},
 		{peer{name: "memcached proxy", binary: c.MemcachedProxy, meta: true, proxy: true, configure: memcachedProxyArgs,

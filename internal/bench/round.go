@@ -124,12 +124,14 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 	if err == nil {
 		return result, nil
 	}
+	// What the peer had to say about it: a timeout of its own, for instance.
+	how := "it still ran"
 	select {
 	case <-target.ended:
-		return result, fmt.Errorf("%s ended under load: %w; %s", p.name, err, &target.output)
+		how = "it had ended"
 	default:
-		return result, fmt.Errorf("%s: %w", p.name, err)
 	}
+	return result, fmt.Errorf("%s: %w (%s; %s)", p.name, err, how, &target.output)
 }
 
 // load runs ringbench's load on the load's CPUs against target.
