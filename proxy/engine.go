@@ -261,7 +261,7 @@ func (e *Engine) Up(l *Link) {
 func (e *Engine) Closed(l *Link, err error) {
 	if s := l.session; s != nil {
 		if err == nil && !l.closed {
-			s.quit()
+			s.end()
 			return
 		}
 		s.gone()

@@ -12,6 +12,10 @@ import (
 // memcached too decides by that byte alone.
 const binaryMagic = 0x80
 
+// longLine is how long a line without an end may be before memcached takes it
+// for junk, unless it is a read.
+const longLine = 2048
+
 // Session is one client. Its exchanges form a list in the order of the
 // client's requests; only the first writes to the client, the others keep
 // their answers until it is their turn.
@@ -31,6 +35,7 @@ type Session struct {
 	spoken    bool  // it has sent something
 	stalled   bool  // parsing stopped at a bound
 	waking    bool  // in Engine.wake
+	ended     bool  // the client sends no more; what it has sent is served
 	quitting  bool  // no more input; close when all is answered and sent
 	reset     bool  // close by a reset: the client must not take what it has for whole
 	ready     bool  // what is in out may be sent now
@@ -101,6 +106,9 @@ func (s *Session) short(have int) {
 		// half: a client that sends byte by byte then costs no more than one
 		// that doesn't.
 		s.tryAt = have + have/2 + 1
+		if have <= longLine {
+			s.tryAt = min(s.tryAt, longLine+1)
+		}
 		return
 	}
 	if s.need > bigSpan && s.e.Shared.memory.Load()+int64(s.need) > s.e.gen.limits.Memory {
@@ -133,7 +141,18 @@ func (s *Session) resume() {
 		s.parse()
 		s.e.leave(&s.Link)
 	}
+	if s.ended {
+		s.end()
+	}
 	s.e.mark(&s.Link)
+}
+
+// end is the end of the client's input.
+func (s *Session) end() {
+	s.ended = true
+	if !s.stalled { // else resume finds the end
+		s.quit()
+	}
 }
 
 // quit stops input; the client is closed when it has all its answers.
@@ -214,7 +233,7 @@ func (s *Session) flush() {
 		}
 		return
 	}
-	if pause := s.stalled || s.quitting; pause != s.paused {
+	if pause := s.stalled || s.ended || s.quitting; pause != s.paused {
 		s.paused = pause
 		if pause {
 			e.effect(Pause, &s.Link)
