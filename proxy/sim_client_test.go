@@ -1,0 +1,636 @@
+package proxy
+
+// The simulation's clients: what they ask, and what they may be answered.
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// simKey is what is known of one key. Only one client writes it, with a
+// sequence number in each value, so that every value can be told from all
+// others.
+type simKey struct {
+	name    string
+	seq     int // last used
+	size    map[int]int
+	acked   int // nobody may read anything older any more
+	set     int // the last that was STORED
+	removed int // the last command that may have removed it
+
+	firm                 int // the last command that has an effect if no server fails
+	firmEpoch, firmFlush int // when that was
+}
+
+// simClient is one client connection.
+type simClient struct {
+	w       *world
+	id      int
+	link    *Link
+	keys    []*simKey
+	pending []byte // composed and not sent
+	sent    int    // bytes
+	wants   []*want
+	got     []byte
+	full    bool
+	slow    bool
+	paused  bool
+	ended   bool // has closed its half, or said quit
+	opaque  int
+}
+
+func (c *simClient) Peer() string { return fmt.Sprintf("c%d", c.id) }
+
+// want is one command that was asked, or a group of quiet ones with the mn
+// behind it.
+type want struct {
+	kind  string
+	text  string // for people
+	end   int    // of the command in the client's bytes
+	epoch int    // reloads before it; -1 if the order of commands proves nothing
+	flush int    // flushes before it; -1 if one may still come
+	reads []wantRead
+	key   *simKey // of a mutation
+	seq   int
+	op    string // the opaque of a meta command
+	quiet []*want
+}
+
+// wantRead is one key that was asked for.
+type wantRead struct {
+	key     *simKey
+	atLeast int // nothing older may come
+	must    int // not 0: this version was there; if nobody has removed it since a miss is wrong
+}
+
+// value makes the data block of a key's version: no two are alike, anywhere.
+func value(key string, seq, size int) []byte {
+	b := fmt.Appendf(make([]byte, 0, size+40), "%s#%d#%d#", key, seq, size)
+	for i := len(b); i < size; i++ {
+		b = append(b, byte((i*131+seq*17+len(key))>>2))
+	}
+	return b
+}
+
+// checkValue fails unless body is a value of key that somebody has written.
+func (w *world) checkValue(who, key, flags string, body []byte) (seq int) {
+	part := bytes.SplitN(body, []byte("#"), 4)
+	if len(part) < 4 {
+		w.fatalf("%s: the value of %s is %.60q", who, key, body)
+	}
+	name := string(part[0])
+	seq, _ = strconv.Atoi(string(part[1]))
+	size, _ := strconv.Atoi(string(part[2]))
+	if name != key {
+		w.fatalf("%s: as the value of %s came one of %s", who, key, name)
+	}
+	if k := w.keys[key]; k == nil || seq < 1 || seq > k.seq || k.size[seq] != size {
+		w.fatalf("%s: version %d of %s, %d bytes: nobody has written it", who, seq, key, size)
+	}
+	if flags != "" && flags != strconv.Itoa(seq&0xffff) {
+		w.fatalf("%s: version %d of %s has the flags %s", who, seq, key, flags)
+	}
+	if !bytes.Equal(body, value(key, seq, size)) {
+		w.fatalf("%s: version %d of %s has other bytes in it", who, seq, key)
+	}
+	return seq
+}
+
+// checkStored is checkValue for what a server is told to keep.
+func (w *world) checkStored(key, flags string, body []byte) {
+	if strings.HasPrefix(key, "n") { // a number
+		return
+	}
+	if w.keys[key] == nil {
+		key = stripped + key
+	}
+	w.checkValue("a server", key, flags, body)
+}
+
+// stripped is the prefix that a route takes off.
+const stripped = "p:"
+
+func (c *simClient) newKey() *simKey {
+	prefix := ""
+	if c.w.d.one(3) {
+		prefix = stripped
+	}
+	k := &simKey{name: fmt.Sprintf("%sc%dk%d", prefix, c.id, len(c.keys)), size: map[int]int{}}
+	if prefix != "" {
+		k.name += "s" // no other key may look like this one without its prefix
+	}
+	c.keys = append(c.keys, k)
+	c.w.keys[k.name] = k
+	c.w.keyList = append(c.w.keyList, k)
+	return k
+}
+
+func (c *simClient) own() *simKey {
+	if len(c.keys) < 4 {
+		return c.newKey()
+	}
+	return c.keys[c.w.d.n(len(c.keys))]
+}
+
+func (c *simClient) any() *simKey {
+	if len(c.w.keyList) == 0 || c.w.d.one(3) {
+		return c.own()
+	}
+	k := c.w.keyList[c.w.d.n(len(c.w.keyList))]
+	if k.seq == 0 { // nothing there
+		return c.w.keyList[0]
+	}
+	return k
+}
+
+func (c *simClient) size() int {
+	d := c.w.d
+	most := 12
+	if c.w.heavy {
+		most = 5
+	}
+	switch d.n(most) {
+	case 0:
+		return 20_000 + d.n(50_000)
+	case 1:
+		return 64<<10 - 50 + d.n(100)
+	case 2:
+		return 70_000 + d.n(120_000)
+	case 3, 4:
+		return 1000 + d.n(18_000)
+	}
+	return 20 + d.n(200)
+}
+
+// next numbers a mutation of k.
+func (c *simClient) next(w *want, k *simKey) int {
+	k.seq++
+	w.key, w.seq = k, k.seq
+	return k.seq
+}
+
+// read notes what k may be at best when it is asked for now.
+func (c *simClient) read(w *want, k *simKey) string {
+	r := wantRead{key: k, atLeast: k.acked}
+	if k.set > 0 && k.set == k.acked && k.removed < k.set {
+		r.must = k.set
+	}
+	if !c.w.storm && slices.Contains(c.keys, k) && k.firm > 0 && k.firmEpoch == w.epoch {
+		r.atLeast, r.must = k.firm, 0 // one client's commands are done in their order
+		if k.removed < k.firm && k.firmFlush == w.flush {
+			r.must = k.firm
+		}
+	}
+	w.reads = append(w.reads, r)
+	return k.name
+}
+
+// compose adds one command to what the client is going to send.
+func (c *simClient) compose() {
+	d := c.w.d
+	w := c.w.newWant()
+	var text []byte
+	choice := d.n(22)
+	if c.w.heavy && d.one(4) {
+		choice = 3
+	}
+	switch choice {
+	case 0, 1, 2:
+		text, w.kind = fmt.Appendf(nil, "get %s\r\n", c.read(w, c.any())), "read"
+	case 3, 4:
+		text, w.kind = []byte("get"), "read"
+		if d.one(4) {
+			text, w.kind = []byte("gets"), "gets"
+		}
+		if d.one(4) {
+			text, w.kind = []byte("gat 0"), "read"
+		}
+		for range 2 + d.n(12) {
+			text = fmt.Appendf(text, " %s", c.read(w, c.any()))
+		}
+		text = append(text, "\r\n"...)
+	case 5, 6, 7:
+		text, w.kind = c.store(w, "set"), "set"
+	case 8:
+		text, w.kind = c.store(w, "set"), "noreply"
+		text = bytes.Replace(text, []byte("\r\n"), []byte(" noreply\r\n"), 1)
+	case 9:
+		text, w.kind = c.store(w, [...]string{"add", "replace"}[d.n(2)]), "add"
+		c.mayRemove(w) // perhaps it isn't stored: its number proves nothing
+	case 10:
+		k := c.own()
+		text, w.kind = fmt.Appendf(nil, "delete %s\r\n", k.name), "delete"
+		c.next(w, k)
+		c.mayRemove(w)
+		c.firm(w)
+	case 11:
+		if d.one(2) {
+			text, w.kind = c.store(w, "set"), "set"
+			break
+		}
+		text, w.kind = fmt.Appendf(nil, "touch %s 0\r\n", c.any().name), "touch"
+	case 12:
+		text, w.kind = fmt.Appendf(nil, "incr nc%d 1\r\n", c.id), "incr"
+		if d.one(3) {
+			text, w.kind = fmt.Appendf(nil, "set nc%d 0 0 1\r\n1\r\n", c.id), "set"
+		}
+	case 13, 14:
+		text = c.meta(w, "")
+	case 15:
+		group := 1 + d.n(5)
+		for range group {
+			q := c.w.newWant()
+			text = append(text, c.meta(q, " q")...)
+			w.quiet = append(w.quiet, q)
+		}
+		text, w.kind = append(text, "mn\r\n"...), "quiet"
+	case 16:
+		text, w.kind = []byte("mn\r\n"), "mn"
+	case 17:
+		text, w.kind = []byte("version\r\n"), "version"
+	case 18:
+		text, w.kind = c.odd(w)
+	case 19:
+		k := c.own()
+		c.next(w, k)
+		c.mayRemove(w)
+		c.firm(w)
+		n := c.w.e.gen.limits.Value + 1 + d.n(100_000)
+		text, w.kind = fmt.Appendf(nil, "set %s 0 0 %d\r\n", k.name, n), "too large"
+		text = append(append(text, bytes.Repeat([]byte("get c0k0\r\n"), n/10+1)[:n]...), "\r\n"...)
+	default:
+		if !d.one(8) {
+			text, w.kind = fmt.Appendf(nil, "get %s\r\n", c.read(w, c.own())), "read"
+			break
+		}
+		switch d.n(3) {
+		case 0:
+			text, w.kind = []byte("stats\r\n"), "stats"
+		case 1:
+			c.w.flushes++
+			c.w.flushing++
+			text, w.kind = []byte("flush_all\r\n"), "flush"
+			for _, k := range c.w.keyList {
+				k.set = 0
+			}
+		case 2:
+			text, w.kind = []byte("quit\r\n"), "quit"
+			c.ended = true
+		}
+	}
+	c.pending = append(c.pending, text...)
+	w.text, w.end = fmt.Sprintf("%.40q", text), c.sent+len(c.pending)
+	c.wants = append(c.wants, w)
+	c.w.log("c%d composes %s", c.id, w.text)
+}
+
+// mayRemove notes that after w the key may be gone.
+func (c *simClient) mayRemove(w *want) { w.key.removed = w.seq }
+
+// firm notes that w has its effect unless a server fails.
+func (c *simClient) firm(w *want) {
+	w.key.firm, w.key.firmEpoch, w.key.firmFlush = w.seq, w.epoch, w.flush
+}
+
+func (c *simClient) store(w *want, command string) []byte {
+	k, size := c.own(), c.size()
+	seq := c.next(w, k)
+	body := c.body(w, k, seq, size)
+	if command == "set" {
+		c.firm(w)
+	}
+	text := fmt.Appendf(nil, "%s %s %d 0 %d\r\n", command, k.name, seq&0xffff, len(body))
+	return append(append(text, body...), "\r\n"...)
+}
+
+func (c *simClient) body(w *want, k *simKey, seq, size int) []byte {
+	k.size[seq] = size
+	b := value(k.name, seq, size)
+	if c.w.tight && len(b) > 1000 {
+		c.mayRemove(w) // refused for want of memory, which removes the old one
+	}
+	return b
+}
+
+func (c *simClient) meta(w *want, q string) []byte {
+	c.opaque++
+	w.op = fmt.Sprintf("O%dx%d", c.id, c.opaque)
+	switch c.w.d.n(5) {
+	case 0, 1:
+		w.kind = "mg"
+		return fmt.Appendf(nil, "mg %s %s%s v k f\r\n", c.read(w, c.any()), w.op, q)
+	case 2:
+		w.kind = "mg"
+		k := c.any()
+		c.read(w, k)
+		return fmt.Appendf(nil, "mg %s %s k%s\r\n", k.name, w.op, q)
+	case 3:
+		w.kind = "md"
+		k := c.own()
+		c.next(w, k)
+		c.mayRemove(w)
+		c.firm(w)
+		return fmt.Appendf(nil, "md %s %s%s\r\n", k.name, w.op, q)
+	}
+	w.kind = "ms"
+	k, size := c.own(), c.size()
+	seq := c.next(w, k)
+	body := c.body(w, k, seq, size)
+	c.firm(w)
+	return fmt.Appendf(nil, "ms %s %d F%d %s%s\r\n%s\r\n", k.name, len(body), seq&0xffff, w.op, q, body)
+}
+
+// odd is input that is answered without a server.
+func (c *simClient) odd(w *want) (text []byte, kind string) {
+	switch c.w.d.n(6) {
+	case 0:
+		return []byte("foo bar\r\n"), "error"
+	case 1:
+		return []byte("get " + strings.Repeat("k", 251) + "\r\n"), "client error"
+	case 2:
+		return []byte("set c0k0 0 0 3\r\nabcde"), "client error" // no \r\n where it should be
+	case 3:
+		return []byte("\r\n"), "error"
+	case 4:
+		return []byte("incr c0k0 x\r\n"), "client error"
+	}
+	return []byte("verbosity 1\r\n"), "ok"
+}
+
+// hears takes bytes from the engine and checks every answer that they
+// complete.
+func (c *simClient) hears(b []byte) {
+	c.got = append(c.got, b...)
+	for len(c.wants) > 0 {
+		w := c.wants[0]
+		n := 0
+		if w.kind != "noreply" && w.kind != "quit" {
+			if n = c.answer(w, c.got); n < 0 {
+				return
+			}
+			c.w.log("c%d has the answer to %s: %.60q", c.id, w.text, c.got[:n])
+			if w.end > c.sent && !bytes.HasPrefix(c.got, []byte("SERVER_ERROR")) { // a data block may be refused at its beginning
+				c.w.fatalf("c%d has an answer to what it has not sent", c.id)
+			}
+		}
+		c.got = c.got[n:]
+		c.wants = c.wants[1:]
+		c.w.answered++
+	}
+	if len(c.got) > 0 {
+		c.w.fatalf("c%d has got %.100q, which it has not asked for", c.id, c.got)
+	}
+}
+
+func (c *simClient) wrong(w *want, b []byte) {
+	c.w.fatalf("c%d: the answer to %s (%s) is %.100q", c.id, w.text, w.kind, b)
+}
+
+// answer checks the answer to w at the front of b and returns its size, or -1
+// if it is not whole yet.
+func (c *simClient) answer(w *want, b []byte) int {
+	end := bytes.Index(b, []byte("\r\n"))
+	if end < 0 {
+		return -1
+	}
+	line := string(b[:end])
+	n := end + 2
+	sad := strings.HasPrefix(line, "SERVER_ERROR ")
+	if sad && !c.w.storm && w.kind != "too large" {
+		c.wrong(w, b)
+	}
+	switch w.kind {
+	case "read", "gets":
+		return c.values(w, b)
+	case "mg", "ms", "md":
+		return c.metaAnswer(w, b)
+	case "quiet":
+		return c.quietAnswer(w, b)
+	case "stats":
+		if sad {
+			return n
+		}
+		if i := bytes.Index(b, []byte("END\r\n")); i >= 0 {
+			return i + 5
+		}
+		return -1
+	}
+	good := false
+	switch w.kind {
+	case "set":
+		if good = line == "STORED"; good && w.key != nil {
+			c.stored(w)
+		}
+	case "add":
+		good = line == "NOT_STORED" || line == "STORED"
+	case "delete":
+		if good = line == "DELETED" || line == "NOT_FOUND"; good {
+			c.acked(w)
+		}
+	case "touch":
+		good = line == "TOUCHED" || line == "NOT_FOUND"
+	case "incr":
+		_, err := strconv.Atoi(line)
+		good = err == nil || line == "NOT_FOUND"
+	case "mn":
+		good, sad = line == "MN", false
+	case "version":
+		good, sad = strings.HasPrefix(line, "VERSION "), false
+	case "error":
+		good, sad = line == "ERROR", false
+	case "client error":
+		good, sad = strings.HasPrefix(line, "CLIENT_ERROR "), false
+	case "ok":
+		good, sad = line == "OK", false
+	case "flush":
+		if good = line == "OK"; good {
+			c.w.flushing-- // else it may still come
+		}
+	case "too large":
+		good = line == "SERVER_ERROR object too large for cache"
+	}
+	if !good && !sad {
+		c.wrong(w, b)
+	}
+	return n
+}
+
+// acked: nobody reads anything older than w any more.
+func (c *simClient) acked(w *want) {
+	if w.epoch == c.w.epoch {
+		w.key.acked = max(w.key.acked, w.seq)
+	}
+}
+
+func (c *simClient) stored(w *want) {
+	c.acked(w)
+	if w.epoch == c.w.epoch && w.flush == c.w.flushes && w.key.acked == w.seq { // -1 is never equal
+		w.key.set = w.seq
+	}
+}
+
+// values checks VALUE … END.
+func (c *simClient) values(w *want, b []byte) int {
+	at, seen := 0, make([]int, len(w.reads))
+	for {
+		end := bytes.Index(b[at:], []byte("\r\n"))
+		if end < 0 {
+			return -1
+		}
+		line := string(b[at : at+end])
+		at += end + 2
+		f := strings.Split(line, " ")
+		switch {
+		case line == "END" || f[0] == "SERVER_ERROR":
+			if line != "END" && !c.w.storm {
+				c.wrong(w, b)
+			}
+			for i, r := range w.reads {
+				switch {
+				case seen[i] > 0:
+					c.seen(w, r, seen[i])
+				case line == "END":
+					c.missed(w, r)
+				}
+			}
+			return at
+		case f[0] != "VALUE" || len(f) < 4 || (w.kind == "gets") != (len(f) == 5):
+			c.wrong(w, b)
+		}
+		n, _ := strconv.Atoi(f[3])
+		if len(b) < at+n+2 {
+			return -1
+		}
+		seq := c.w.checkValue(c.Peer(), f[1], f[2], b[at:at+n])
+		i := slices.IndexFunc(w.reads, func(r wantRead) bool { return r.key.name == f[1] })
+		for i >= 0 && seen[i] > 0 { // a key may be asked for twice
+			next := slices.IndexFunc(w.reads[i+1:], func(r wantRead) bool { return r.key.name == f[1] })
+			if next < 0 {
+				i = -1
+				break
+			}
+			i += 1 + next
+		}
+		if i < 0 || string(b[at+n:at+n+2]) != "\r\n" {
+			c.wrong(w, b)
+		}
+		seen[i] = seq
+		at += n + 2
+	}
+}
+
+func (c *simClient) seen(w *want, r wantRead, seq int) {
+	if w.epoch != c.w.epoch {
+		return // a reload may have given the key to another server meanwhile
+	}
+	if seq < r.atLeast {
+		c.w.fatalf("c%d reads version %d of %s; version %d was there before it asked", c.id, seq, r.key.name, r.atLeast)
+	}
+	r.key.acked = max(r.key.acked, seq)
+}
+
+func (c *simClient) missed(w *want, r wantRead) {
+	if w.epoch != c.w.epoch || w.flush != c.w.flushes || r.must == 0 || r.key.removed >= r.must {
+		return
+	}
+	if c.w.storm && !c.w.getErrors {
+		return // an outage looks like a miss
+	}
+	c.w.fatalf("c%d misses %s; version %d was there before it asked", c.id, r.key.name, r.must)
+}
+
+// metaAnswer checks the answer to one meta command, which its opaque names.
+func (c *simClient) metaAnswer(w *want, b []byte) int {
+	end := bytes.Index(b, []byte("\r\n"))
+	line := string(b[:end])
+	f := strings.Split(line, " ")
+	if f[0] == "SERVER_ERROR" {
+		return end + 2
+	}
+	if !slices.Contains(f, w.op) {
+		c.wrong(w, b)
+	}
+	switch w.kind + f[0] {
+	case "mgVA":
+		n, _ := strconv.Atoi(f[1])
+		if len(b) < end+2+n+2 {
+			return -1
+		}
+		key := w.reads[0].key.name
+		if !slices.Contains(f, "k"+key) {
+			c.wrong(w, b)
+		}
+		flags := slices.IndexFunc(f, func(s string) bool { return s[0] == 'f' })
+		seq := c.w.checkValue(c.Peer(), key, f[flags][1:], b[end+2:end+2+n])
+		c.seen(w, w.reads[0], seq)
+		return end + 2 + n + 2
+	case "mgHD":
+	case "mgEN":
+		c.missed(w, w.reads[0])
+	case "msHD":
+		c.stored(w)
+	case "mdHD", "mdNF":
+		c.acked(w)
+	default:
+		c.wrong(w, b)
+	}
+	return end + 2
+}
+
+// quietAnswer checks the answers to a group of quiet commands, and the MN.
+func (c *simClient) quietAnswer(w *want, b []byte) int {
+	at, next := 0, 0
+	failed := 0
+	for {
+		end := bytes.Index(b[at:], []byte("\r\n"))
+		if end < 0 {
+			return -1
+		}
+		line := string(b[at : at+end])
+		f := strings.Split(line, " ")
+		switch {
+		case line == "MN":
+			for ; next < len(w.quiet) && failed == 0; next++ {
+				c.hidden(w.quiet[next])
+			}
+			return at + 4
+		case f[0] == "SERVER_ERROR":
+			if failed++; failed > len(w.quiet) || !c.w.storm {
+				c.wrong(w, b)
+			}
+			at += end + 2
+			continue
+		}
+		i := next
+		for i < len(w.quiet) && !slices.Contains(f, w.quiet[i].op) {
+			i++
+		}
+		if i == len(w.quiet) || f[0] == "EN" || f[0] == "HD" && w.quiet[i].kind != "mg" {
+			c.wrong(w, b)
+		}
+		n := c.metaAnswer(w.quiet[i], b[at:])
+		if n < 0 {
+			return -1
+		}
+		for ; next < i && failed == 0; next++ {
+			c.hidden(w.quiet[next])
+		}
+		next = i + 1
+		at += n
+	}
+}
+
+// hidden: a quiet command got no answer, which says that all was well.
+func (c *simClient) hidden(w *want) {
+	switch w.kind {
+	case "mg":
+		c.missed(w, w.reads[0])
+	case "ms":
+		c.stored(w)
+	case "md":
+		c.acked(w)
+	}
+}

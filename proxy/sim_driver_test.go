@@ -1,0 +1,271 @@
+package proxy
+
+// The simulation's driver: sockets that take and give any part of the bytes.
+
+import (
+	"errors"
+	"slices"
+)
+
+func (w *world) effect(x Effect) {
+	l := x.Link
+	switch s := l.Sock.(type) {
+	case nil:
+		if x.Kind == Dial {
+			w.dial(l)
+		} else if x.Kind != Write && x.Kind != Abort { // a socket may end while its effect is on the way
+			w.fatalf("effect %d for a link without a socket", x.Kind)
+		}
+	case *simClient:
+		s.effect(x.Kind)
+	case *simConn:
+		switch x.Kind {
+		case Write:
+			s.write()
+		case Close, Abort:
+			s.shut(x.Kind)
+		default:
+			w.fatalf("effect %d for a server connection", x.Kind)
+		}
+	}
+}
+
+func (w *world) dial(l *Link) {
+	_, address := l.Dialled()
+	i := slices.IndexFunc(w.servers, func(s *simServer) bool { return s.name == address })
+	c := &simConn{w: w, srv: w.servers[i], link: l, state: "dialling"}
+	l.Sock = c
+	w.conns = append(w.conns, c)
+	w.log("dial %s", address)
+	if w.instant && !c.srv.hangs {
+		c.dialled()
+	}
+}
+
+func (c *simConn) dialled() {
+	if c.srv.refuses {
+		c.dies(errors.New("connection refused"))
+		return
+	}
+	c.w.log("%s is connected", c.srv.name)
+	c.state = "up"
+	c.w.e.Up(c.link)
+}
+
+// part is how much of n bytes a socket takes or gives this time.
+func (w *world) part(n int) int {
+	switch w.d.n(4) {
+	case 0:
+		return w.d.n(n + 1)
+	case 1:
+		return min(n, w.d.n(30))
+	case 2:
+		return min(n, w.d.n(70_000))
+	}
+	return n
+}
+
+// write is what a driver does for an effect Write: all that the socket takes.
+func (c *simConn) write() {
+	if c.full {
+		c.w.fatalf("%s: a write to a socket that is full", c.srv.name)
+	}
+	c.give(func(n int) int {
+		if c.w.d.one(4) {
+			return c.w.part(n)
+		}
+		return n
+	}, c.w.handsOver)
+}
+
+// drain lets a full socket take more; then the driver sends on its own.
+func (c *simConn) drain(all bool) {
+	if !c.full || c.state != "up" {
+		return
+	}
+	c.give(func(n int) int {
+		if !all {
+			return c.w.part(n)
+		}
+		return n
+	}, false)
+}
+
+func (c *simConn) give(takes func(n int) int, handsOver bool) {
+	b, full := send(c.w, c.link, takes, handsOver)
+	c.full = full
+	c.in = append(c.in, b...)
+}
+
+// send moves what is pending until the socket is full or nothing is left.
+func send(w *world, l *Link, takes func(n int) int, handsOver bool) (b []byte, full bool) {
+	for {
+		size := 0
+		spans := l.Pending(nil)
+		for _, s := range spans {
+			size += len(s)
+		}
+		n := takes(size)
+		full = n < size || handsOver
+		for left := n; left > 0; spans = spans[1:] {
+			part := spans[0][:min(left, len(spans[0]))]
+			b = append(b, part...)
+			left -= len(part)
+		}
+		w.e.Wrote(l, n, full)
+		if full || size == 0 {
+			return b, full
+		}
+	}
+}
+
+// deliver gives the engine some of what the server has answered.
+func (c *simConn) deliver(all bool) {
+	n := len(c.out)
+	if !all {
+		n = c.w.part(n)
+	}
+	if n == 0 || c.state != "up" {
+		return
+	}
+	b := c.out[:n]
+	c.out = c.out[n:]
+	c.w.log("%s delivers %d bytes: %.60q", c.srv.name, n, b)
+	c.w.e.Bytes(c.link, b)
+}
+
+// dies ends the connection at the server's side. It may have done some of
+// what is on the way, and not the rest.
+func (c *simConn) dies(err error) {
+	c.w.log("%s ends a connection: %v", c.srv.name, err)
+	c.end()
+	c.w.e.Closed(c.link, err)
+}
+
+// shut is what the engine orders.
+func (c *simConn) shut(k EffectKind) {
+	c.w.log("the connection to %s is ended by effect %d", c.srv.name, k)
+	if k == Close && (len(c.in) > 0 || len(c.out) > 0) && !c.bitten {
+		c.w.fatalf("%s: closed with %d bytes to do and %d to get", c.srv.name, len(c.in), len(c.out))
+	}
+	c.end()
+}
+
+func (c *simConn) end() {
+	for n := c.w.d.n(4); n > 0 && c.process(); n-- {
+	}
+	c.state = "closed"
+	c.link.Sock = nil
+	c.w.conns = slices.DeleteFunc(c.w.conns, func(o *simConn) bool { return o == c })
+}
+
+// stray is an answer when the server owes none.
+func (c *simConn) stray() {
+	if c.state != "up" || c.link.conn.length > 0 || len(c.in)+len(c.out) > 0 || c.link.conn.state != connUp {
+		return
+	}
+	c.w.log("%s answers what nobody asked", c.srv.name)
+	doubts := c.w.e.count.Doubts
+	c.w.e.Bytes(c.link, []byte("VALUE c1k1 0 3\r\nxyz\r\nEND\r\n"))
+	if c.w.e.count.Doubts != doubts+1 {
+		c.w.fatalf("%s: an answer that nobody waits for did not end the connection", c.srv.name)
+	}
+}
+
+// garbage is no answer to anything, behind what was answered.
+func (c *simConn) garbage() {
+	if c.state != "up" || c.link.conn.state != connUp {
+		return
+	}
+	c.out = append(c.out, "WHAT?\r\n"...)
+	c.bitten = true
+	c.w.log("%s answers garbage", c.srv.name)
+}
+
+func (c *simClient) effect(k EffectKind) {
+	w := c.w
+	switch k {
+	case Write:
+		if c.full {
+			w.fatalf("c%d: a write to a socket that is full", c.id)
+		}
+		c.take(w.handsOver)
+	case Pause:
+		c.paused = true
+	case Resume:
+		c.paused = false
+	case Abort:
+		w.log("c%d is aborted", c.id)
+		w.aborted++
+		c.leave()
+	case Close:
+		w.log("c%d is closed", c.id)
+		c.leave()
+		idle := w.table.Limits.Idle > 0 && len(c.pending) > 0 || c.sent == 0
+		if c.waits() && !idle || !c.ended && w.table.Limits.Idle == 0 {
+			w.fatalf("c%d is closed; ended %v, %d answers are missing, first to %s", c.id, c.ended, len(c.wants), c.wants[0].text)
+		}
+	}
+}
+
+// waits: an answer is still to come to what was sent.
+func (c *simClient) waits() bool {
+	return slices.ContainsFunc(c.wants, func(x *want) bool { return x.kind != "noreply" && x.kind != "quit" && x.end <= c.sent })
+}
+
+// drain lets a full socket take more.
+func (c *simClient) drain() {
+	if !c.full || c.link.Sock == nil {
+		return
+	}
+	c.take(false)
+}
+
+func (c *simClient) take(handsOver bool) {
+	b, full := send(c.w, c.link, func(n int) int {
+		if c.slow {
+			return c.w.part(n)
+		}
+		return n
+	}, handsOver)
+	c.full = full
+	c.hears(b)
+}
+
+// send gives the engine some of what the client has composed.
+func (c *simClient) send(all bool) {
+	n := len(c.pending)
+	if !all {
+		n = c.w.part(n)
+	}
+	if n == 0 || c.link.Sock == nil || c.paused {
+		return
+	}
+	c.w.log("c%d sends %d bytes: %.60q", c.id, n, c.pending[:n])
+	b := c.pending[:n]
+	c.pending = c.pending[n:]
+	c.sent += n
+	c.w.e.Bytes(c.link, b)
+}
+
+func (c *simClient) reset() {
+	c.w.log("c%d resets", c.id)
+	c.leave()
+	c.w.e.Closed(c.link, errors.New("connection reset by peer"))
+}
+
+// halfClose says that the client sends nothing more.
+func (c *simClient) halfClose() {
+	if c.paused || c.ended && len(c.pending) > 0 {
+		return // nobody reads its end
+	}
+	c.w.log("c%d closes its half", c.id)
+	c.ended = true
+	c.pending = nil
+	c.w.e.Closed(c.link, nil)
+}
+
+func (c *simClient) leave() {
+	c.link.Sock = nil
+	c.w.clients = slices.DeleteFunc(c.w.clients, func(o *simClient) bool { return o == c })
+}

@@ -1,0 +1,195 @@
+package proxy
+
+// The simulation's servers: small memcacheds that answer when the scheduler
+// lets them.
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// simServer is one address. What it holds outlives its connections.
+type simServer struct {
+	name    string
+	items   map[string]simItem
+	refuses bool // connections
+	hangs   bool // accepts and reads, and does nothing
+}
+
+type simItem struct {
+	flags string
+	body  []byte
+	cas   int
+}
+
+// simConn is one connection from the engine to a server. Bytes wait at three
+// places: with the engine, in `in`, and in `out`.
+type simConn struct {
+	w      *world
+	srv    *simServer
+	link   *Link
+	state  string // "dialling", "up", "closed"
+	in     []byte // the server has not looked at
+	out    []byte // answered and not delivered
+	full   bool   // the engine thinks that the socket takes nothing
+	bitten bool   // the server has said something that is no answer
+}
+
+func (c *simConn) Peer() string { return c.srv.name }
+
+// process lets the server answer one whole command; false if there is none.
+func (c *simConn) process() bool {
+	end := bytes.Index(c.in, []byte("\r\n"))
+	if end < 0 {
+		return false
+	}
+	line := string(c.in[:end])
+	f := strings.Split(line, " ")
+	used := end + 2
+	var body []byte
+	if n := dataLength(f); n >= 0 {
+		if len(c.in) < used+n+2 {
+			return false
+		}
+		body = c.in[used : used+n]
+		if string(c.in[used+n:used+n+2]) != "\r\n" {
+			c.w.fatalf("%s: %q: the data block has no end", c.srv.name, line)
+		}
+		used += n + 2
+	}
+	c.w.log("%s does %.60q", c.srv.name, line)
+	answer, ok := c.srv.command(c.w, f, body)
+	if !ok {
+		c.w.fatalf("%s does not understand %q", c.srv.name, line)
+	}
+	c.in = c.in[used:]
+	c.out = append(c.out, answer...)
+	return true
+}
+
+func dataLength(f []string) int {
+	at := -1
+	switch f[0] {
+	case "set", "add", "replace":
+		at = 4
+	case "ms":
+		at = 2
+	}
+	if at < 0 || len(f) <= at {
+		return -1
+	}
+	n, err := strconv.Atoi(f[at])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func (s *simServer) command(w *world, f []string, body []byte) (answer []byte, ok bool) {
+	say := func(format string, args ...any) ([]byte, bool) { return fmt.Appendf(nil, format, args...), true }
+	switch {
+	case f[0] == "version":
+		return say("VERSION 1.6.18\r\n")
+	case f[0] == "flush_all":
+		clear(s.items)
+		return say("OK\r\n")
+	case f[0] == "stats":
+		return say("STAT pid 1\r\nSTAT curr_items %d\r\nEND\r\n", len(s.items))
+	case len(f) < 2:
+		return nil, false
+	case f[0] == "get" || f[0] == "gets":
+		return s.read(f[1:], f[0] == "gets"), true
+	case f[0] == "gat" && len(f) > 2:
+		return s.read(f[2:], false), true
+	}
+	key := f[1]
+	item, have := s.items[key]
+	switch {
+	case f[0] == "delete" && len(f) == 2:
+		delete(s.items, key)
+		if !have {
+			return say("NOT_FOUND\r\n")
+		}
+		return say("DELETED\r\n")
+	case f[0] == "touch" && len(f) == 3 && have:
+		return say("TOUCHED\r\n")
+	case f[0] == "touch" && len(f) == 3:
+		return say("NOT_FOUND\r\n")
+	case f[0] == "incr" && len(f) == 3:
+		if !have {
+			return say("NOT_FOUND\r\n")
+		}
+		n, _ := strconv.Atoi(string(item.body))
+		s.items[key] = simItem{flags: item.flags, body: fmt.Append(nil, n+1), cas: item.cas + 1}
+		return say("%d\r\n", n+1)
+	case (f[0] == "set" || f[0] == "add" || f[0] == "replace") && len(f) == 5:
+		w.checkStored(key, f[2], body)
+		if f[0] != "set" && have != (f[0] == "replace") {
+			return say("NOT_STORED\r\n")
+		}
+		s.items[key] = simItem{f[2], append([]byte(nil), body...), item.cas + 1}
+		return say("STORED\r\n")
+	}
+	return s.meta(w, key, f, body)
+}
+
+func (s *simServer) read(keys []string, cas bool) (answer []byte) {
+	for _, key := range keys {
+		item, have := s.items[key]
+		if !have {
+			continue
+		}
+		answer = fmt.Appendf(answer, "VALUE %s %s %d", key, item.flags, len(item.body))
+		if cas {
+			answer = fmt.Appendf(answer, " %d", item.cas)
+		}
+		answer = append(append(append(answer, "\r\n"...), item.body...), "\r\n"...)
+	}
+	return append(answer, "END\r\n"...)
+}
+
+// meta knows the flags that the simulation's clients use: O k v f F.
+func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer []byte, ok bool) {
+	item, have := s.items[key]
+	flags, value, client := "", false, "0"
+	for _, flag := range f[2:] {
+		switch {
+		case flag == "":
+			return nil, false
+		case flag[0] == 'O':
+			flags += " " + flag
+		case flag == "k":
+			flags += " k" + key
+		case flag == "f" && have:
+			flags += " f" + item.flags
+		case flag == "v":
+			value = true
+		case flag[0] == 'F':
+			client = flag[1:]
+		case flag == "q": // must not reach a server: nobody could count the answers
+			return nil, false
+		}
+	}
+	switch {
+	case f[0] == "mg" && !have:
+		return []byte("EN" + flags + "\r\n"), true // the opaque tells whose answer it is
+	case f[0] == "mg" && value:
+		answer = fmt.Appendf(nil, "VA %d%s\r\n", len(item.body), flags)
+		return append(append(answer, item.body...), "\r\n"...), true
+	case f[0] == "mg":
+		return []byte("HD" + flags + "\r\n"), true
+	case f[0] == "ms":
+		w.checkStored(key, client, body)
+		s.items[key] = simItem{client, append([]byte(nil), body...), item.cas + 1}
+		return []byte("HD" + flags + "\r\n"), true
+	case f[0] == "md":
+		delete(s.items, key)
+		if !have {
+			return []byte("NF" + flags + "\r\n"), true
+		}
+		return []byte("HD" + flags + "\r\n"), true
+	}
+	return nil, false
+}

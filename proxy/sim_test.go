@@ -1,0 +1,462 @@
+package proxy
+
+// The simulation: clients, servers and reloads at random around one engine.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/ring"
+)
+
+// TestSimulation plays the same worlds each time. FuzzEngine looks for others.
+func TestSimulation(t *testing.T) {
+	for seed := range uint64(200) {
+		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 1)), left: 3000}, fmt.Sprintf("seed %d", seed))
+	}
+}
+
+// FuzzEngine lets the fuzzer decide what happens next.
+func FuzzEngine(f *testing.F) {
+	for seed := range uint64(8) {
+		b := make([]byte, 600)
+		rng := rand.New(rand.NewPCG(seed, 2))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { simulate(t, &dice{bytes: b}, "fuzz") })
+}
+
+// dice decide what happens next: by a seed, or by the bytes of a fuzzer. When
+// they are used up they always say 0.
+type dice struct {
+	rng   *rand.Rand
+	left  int
+	bytes []byte
+}
+
+func (d *dice) over() bool { return d.left <= 0 && len(d.bytes) == 0 }
+
+func (d *dice) n(k int) int {
+	if k <= 1 || d.over() {
+		return 0
+	}
+	if d.rng != nil {
+		d.left--
+		return d.rng.IntN(k)
+	}
+	v := 0
+	for m := 1; m < k && len(d.bytes) > 0; m *= 256 {
+		v = v*256 + int(d.bytes[0])
+		d.bytes = d.bytes[1:]
+	}
+	return v % k
+}
+
+// one is true once in k times.
+func (d *dice) one(k int) bool { return d.n(k) == k-1 }
+
+// world is one engine and all that happens around it. In fair weather no
+// server fails and nothing is late, and every answer is foreseen; in a storm
+// a command may fail, but no answer may be wrong.
+type world struct {
+	t    testing.TB
+	name string
+	d    *dice
+	p    *Proxy
+	e    *Engine
+	now  int64
+
+	storm, tight, getErrors bool
+	heavy                   bool // most values are large
+	handsOver               bool // the driver copies what it sends, as the portable one does
+	instant                 bool // connections are made at once
+	table                   Table
+	pools                   [2]Pool
+
+	servers []*simServer
+	conns   []*simConn
+	clients []*simClient
+	nextID  int
+	keys    map[string]*simKey
+	keyList []*simKey
+
+	epoch    int // reloads
+	flushes  int
+	flushing int // flushes that may still come
+	answered int
+	aborted  int // clients
+	old      []*simConn
+	trace    []string
+	ops      int
+}
+
+func (w *world) log(format string, args ...any) {
+	if len(w.trace) > 4000 {
+		w.trace = slices.Delete(w.trace, 0, 2000)
+	}
+	w.trace = append(w.trace, fmt.Sprintf("%6d %8.3f ", w.ops, float64(w.now)/1e6)+fmt.Sprintf(format, args...))
+}
+
+func (w *world) fatalf(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\n%s: %s", strings.Join(w.trace[max(0, len(w.trace)-60):], "\n"), w.name, fmt.Sprintf(format, args...))
+}
+
+func simulate(t testing.TB, d *dice, name string) {
+	w := &world{t: t, name: name, d: d, now: int64(time.Hour), keys: map[string]*simKey{}}
+	defer func() {
+		if r := recover(); r != nil {
+			w.fatalf("panic: %v", r)
+		}
+	}()
+	w.storm, w.getErrors, w.handsOver, w.instant = d.one(2), d.one(2), d.one(4), d.one(2)
+	w.tight, w.heavy = w.storm && d.one(6), d.one(2)
+	for i := range 4 {
+		w.servers = append(w.servers, &simServer{name: fmt.Sprintf("s%d", i+1), items: map[string]simItem{}})
+	}
+	w.limits()
+	w.lay()
+	t1 := w.table
+	w.p = NewProxy(&t1, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	tune := DefaultTune
+	if d.one(3) {
+		tune = Tune{}
+	}
+	w.e = w.p.NewEngine(tune)
+	w.e.Post = func(func(*Engine)) {}
+	w.wakeup(func() {})
+	for !d.over() {
+		if d.one(12) {
+			w.wait()
+		}
+		if d.one(150) {
+			w.reload()
+		}
+		w.wakeup(func() {
+			for range 1 + d.n(4) {
+				w.act()
+			}
+		})
+	}
+	w.settle()
+}
+
+// limits are the same for one world's whole life, as are the settings of its
+// pools: only where keys live changes.
+func (w *world) limits() {
+	d := w.d
+	w.table.Limits = testLimits()
+	l := &w.table.Limits
+	l.Value = 200_000
+	l.InFlight = []int{4096, 2, 30}[d.n(3)]
+	l.Output = []int{1 << 20, 3000}[d.n(2)]
+	for i := range w.pools {
+		p := &w.pools[i]
+		*p = Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors,
+			Timeouts:     Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
+			RetryBackoff: Backoff{First: 50 * time.Millisecond, Max: time.Second}}
+		if w.storm {
+			p.QueueLimit = []int{10_000, 10_000, 3}[d.n(3)]
+			p.Preconnect = d.one(4)
+			p.Timeouts = Timeouts{Connect: 300 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: []time.Duration{time.Second, 400 * time.Millisecond}[d.n(2)]}
+		}
+	}
+	if w.storm {
+		l.OutputHard = []int{64 << 20, 300_000}[d.n(2)]
+		l.Idle = []time.Duration{0, 3 * time.Second}[d.n(2)]
+	}
+	if w.tight {
+		l.Memory = 1 << 20
+	}
+}
+
+// lay makes a table with the servers in a random order, one or more of them.
+func (w *world) lay() {
+	w.table.Pools, w.table.Listeners = nil, nil
+	var routes []Route
+	for i := range w.pools {
+		p := w.pools[i]
+		p.Servers = nil
+		order := append([]*simServer(nil), w.servers...)
+		for i := range order {
+			j := i + w.d.n(len(order)-i)
+			order[i], order[j] = order[j], order[i]
+		}
+		for _, s := range order[:1+w.d.n(len(order))] {
+			p.Servers = append(p.Servers, Target{Name: s.name, Network: "tcp", Address: s.name, Weight: 1})
+		}
+		p.Place = ring.Placement{Hash: simHash, Ring: byHash(len(p.Servers))}
+		w.table.Pools = append(w.table.Pools, &p)
+		routes = append(routes, Route{Prefix: []string{"", stripped}[i], Pool: &p, Strip: i == 1})
+	}
+	w.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: routes}}
+}
+
+func simHash(key []byte) (h uint64) {
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h >> 7
+}
+
+type byHash int
+
+func (n byHash) Len() int { return int(n) }
+
+func (n byHash) At(_ []byte, h uint64, try int) int {
+	if try > 0 {
+		return -1
+	}
+	return int(h % uint64(n))
+}
+
+func (w *world) reload() {
+	w.log("reload")
+	w.epoch++
+	w.lay()
+	t := w.table
+	w.p.Swap(&t)
+	w.old = append(w.old, w.conns...) // what is in flight may still reach a server that the next table names
+	for _, k := range w.keyList {
+		k.acked, k.set = 0, 0
+	}
+}
+
+// newWant says what the order of commands proves for one that is asked now.
+func (w *world) newWant() *want {
+	x := &want{epoch: w.epoch, flush: w.flushes}
+	w.old = slices.DeleteFunc(w.old, func(c *simConn) bool {
+		return c.state == "closed" || len(c.in) == 0 && c.link.conn.length == 0
+	})
+	if len(w.old) > 0 {
+		x.epoch = -1
+	}
+	if w.flushing > 0 {
+		x.flush = -1
+	}
+	return x
+}
+
+// wait moves the clock: a little, or to where something is due.
+func (w *world) wait() {
+	d := w.d
+	switch {
+	case d.one(3) && w.e.Next() < w.now+int64(time.Minute):
+		w.now = max(w.now, w.e.Next())
+	case w.storm && d.one(4):
+		w.now += int64(d.n(700)) * int64(time.Millisecond)
+	default:
+		w.now += int64(d.n(2000)) * int64(time.Microsecond)
+	}
+}
+
+// wakeup is one round of a driver.
+func (w *world) wakeup(f func()) {
+	w.ops++
+	w.e.Begin(w.now)
+	f()
+	rounds := 0
+	for effects := w.e.End(); len(effects) > 0; effects = w.e.End() {
+		for _, x := range effects {
+			w.effect(x)
+		}
+		if rounds++; rounds > 1000 {
+			w.fatalf("the effects of one wakeup have no end: %v", effects)
+		}
+	}
+	if bad := faults(w.e); len(bad) > 0 {
+		w.fatalf("%s", strings.Join(bad, "\n"))
+	}
+	if next := w.e.Next(); next <= w.now {
+		w.fatalf("at %d the engine wants to be called at %d again", w.now, next)
+	}
+	if got := w.p.memory.Load(); got != w.e.pool.held {
+		w.fatalf("%d bytes are booked, %d held", got, w.e.pool.held)
+	}
+}
+
+// act is one event.
+func (w *world) act() {
+	d := w.d
+	if len(w.clients) == 0 || len(w.clients) < 6 && d.one(30) {
+		w.accept()
+		return
+	}
+	if len(w.conns) > 0 && d.n(2) == 0 {
+		w.serverActs(w.conns[d.n(len(w.conns))])
+		return
+	}
+	c := w.clients[d.n(len(w.clients))]
+	if x := c.link.session.head; x != nil && x.stream != nil && d.one(10) { // where it hurts
+		c.reset()
+		return
+	}
+	switch d.n(20) {
+	case 0:
+		c.drain()
+	case 1:
+		c.slow = d.one(2)
+	case 2:
+		switch {
+		case d.one(5):
+			c.reset()
+		case d.one(15):
+			c.halfClose()
+		}
+	case 3:
+		if w.storm {
+			w.trouble()
+		}
+	default:
+		if len(c.pending) == 0 && !c.ended {
+			for range 1 + d.n(4) {
+				if !c.ended {
+					c.compose()
+				}
+			}
+		}
+		c.send(false)
+	}
+}
+
+func (w *world) trouble() {
+	s := w.servers[w.d.n(len(w.servers))]
+	switch w.d.n(6) {
+	case 0:
+		s.refuses = !s.refuses
+		w.log("%s refuses: %v", s.name, s.refuses)
+	case 1:
+		s.hangs = !s.hangs
+		w.log("%s hangs: %v", s.name, s.hangs)
+	case 2, 3:
+		s.refuses, s.hangs = false, false
+	}
+}
+
+func (w *world) serverActs(c *simConn) {
+	d := w.d
+	switch {
+	case c.state == "dialling":
+		if !c.srv.hangs {
+			c.dialled()
+		}
+	case w.storm && d.one(50):
+		switch d.n(4) {
+		case 0:
+			c.dies(nil)
+		case 1:
+			c.dies(errors.New("connection reset by peer"))
+		case 2:
+			c.stray()
+		case 3:
+			c.garbage()
+		}
+	case d.one(6):
+		c.drain(false)
+	case d.one(2) && !c.srv.hangs:
+		for range 1 + d.n(6) {
+			c.process()
+		}
+	default:
+		c.deliver(false)
+	}
+}
+
+func (w *world) accept() {
+	w.nextID++
+	c := &simClient{w: w, id: w.nextID}
+	w.log("c%d connects", c.id)
+	c.link = w.e.Accepted("tcp", "here", c)
+	w.clients = append(w.clients, c)
+}
+
+// settle ends all trouble and plays on until everybody has got what was
+// asked, then until everybody has gone; and looks at what is left.
+func (w *world) settle() {
+	w.log("settle")
+	for _, s := range w.servers {
+		s.refuses, s.hangs = false, false
+	}
+	for _, c := range w.clients {
+		c.slow = false
+		if !c.ended {
+			c.wants = append(c.wants, &want{kind: "mn", end: c.sent + len(c.pending) + 4})
+			c.pending = append(c.pending, "mn\r\n"...)
+		}
+	}
+	w.play("everybody has an answer", func() bool {
+		return !slices.ContainsFunc(w.clients, func(c *simClient) bool { return len(c.pending) > 0 || c.waits() })
+	})
+	w.wakeup(func() {
+		for _, c := range slices.Clone(w.clients) {
+			if c.id%2 == 0 {
+				c.halfClose()
+			} else {
+				c.reset()
+			}
+		}
+	})
+	w.play("all is quiet", func() bool {
+		return len(w.clients) == 0 && !slices.ContainsFunc(w.conns, func(c *simConn) bool { return c.link.conn.length > 0 })
+	})
+	if n := len(w.e.sessions); n != 0 || w.p.clients.Load() != 0 {
+		w.fatalf("%d sessions are left, %d counted", n, w.p.clients.Load())
+	}
+	if w.e.pool.held != scratchSize {
+		w.fatalf("%d bytes are held, %d when nothing goes on", w.e.pool.held, scratchSize)
+	}
+	if w.e.gathered != 0 {
+		w.fatalf("%d bytes of gathered answers are left", w.e.gathered)
+	}
+	n := &w.e.count
+	if got := int(n.CutOff + n.OutputClosed + n.MemoryClosed); w.aborted != got {
+		w.fatalf("%d clients were aborted, %d counted", w.aborted, got)
+	}
+	if !w.storm && (w.aborted > 0 || n.Doubts > 0) {
+		w.fatalf("in fair weather %d clients and %d server connections were aborted", w.aborted, n.Doubts)
+	}
+}
+
+func (w *world) play(until string, done func() bool) {
+	for i := range 3000 {
+		if done() {
+			return
+		}
+		w.now += int64(time.Millisecond)
+		if i%100 == 99 {
+			w.now += int64(400 * time.Millisecond)
+		}
+		w.wakeup(func() {
+			for _, c := range slices.Clone(w.conns) {
+				if c.state == "dialling" {
+					c.dialled()
+				}
+				c.drain(true)
+				for c.process() {
+				}
+				c.deliver(true)
+			}
+			for _, c := range slices.Clone(w.clients) {
+				c.send(true)
+				c.drain()
+			}
+		})
+	}
+	for _, c := range w.clients {
+		w.log("c%d: %d to send, %d wants, paused %v, full %v, got %.60q, session %+v", c.id, len(c.pending), len(c.wants), c.paused, c.full, c.got, *c.link.session)
+	}
+	for _, c := range w.conns {
+		w.log("%s: %s, in %.60q, out %.60q, %d in flight, full %v", c.srv.name, c.state, c.in, c.out, c.link.conn.length, c.full)
+	}
+	w.fatalf("it never comes to that %s", until)
+}
