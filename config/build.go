@@ -57,6 +57,7 @@ func (p *Pool) build() (*proxy.Pool, error) {
 		Distribution: p.Distribution,
 		Place:        place,
 		GetErrors:    p.GetErrors,
+		Ordered:      p.ordered(),
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
 		Preconnect:   p.Preconnect,
@@ -70,6 +71,15 @@ func (p *Pool) build() (*proxy.Pool, error) {
 		})
 	}
 	return built, nil
+}
+
+// ordered says whether multi-gets are answered in the order of the request.
+func (p *Pool) ordered() bool {
+	if p.Multiget != "" {
+		return p.Multiget == "request"
+	}
+	preset, _ := FindPreset(p.Distribution)
+	return preset.Ordered
 }
 
 // label is what people call the server.

@@ -85,11 +85,12 @@ type Pool struct {
 	Distribution string // the name or an alias of a preset
 	Placement    PlacementOptions
 	Servers      []Server
-	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
-	DenyFlush    bool // refuse flush_all
-	Connections  int  // to each server, from each loop
-	Preconnect   bool // connect when the table is taken up, not at the first request
-	Queue        int  // requests waiting for one server, in each loop
+	GetErrors    bool   // a read whose server can't answer gets SERVER_ERROR, not a miss
+	Multiget     string // "arrival" or "request": the order of a multi-get's answers; empty: what the clients of the distribution need
+	DenyFlush    bool   // refuse flush_all
+	Connections  int    // to each server, from each loop
+	Preconnect   bool   // connect when the table is taken up, not at the first request
+	Queue        int    // requests waiting for one server, in each loop
 	Timeouts     proxy.Timeouts
 	Backoff      proxy.Backoff
 }

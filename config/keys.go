@@ -305,6 +305,8 @@ func poolKeys() []key[Pool] {
 	return append(placementKeys(),
 		set("get_errors", "what a read gets whose server can't answer: a miss, or SERVER_ERROR",
 			oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(p *p) *bool { return &p.GetErrors }),
+		set("multiget_order", "the order of a multi-get's answers: as they arrive, or that of the request (unless set: request for the distributions of Perl, else arrival)",
+			oneOf(option[string]{"arrival", "arrival"}, option[string]{"request", "request"}), func(p *p) *string { return &p.Multiget }),
 		set("flush_all", "whether clients may flush the servers",
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),

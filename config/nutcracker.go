@@ -397,6 +397,7 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 		line("    hash_tag: %s", scalarText(p.hashTag))
 	}
 	line("    get_errors: error  # as twemproxy; miss lets clients go on without the server")
+	line("    multiget_order: request  # as twemproxy; arrival does not wait for the slowest server")
 	if p.timeout > 0 {
 		t := min(p.timeout, maxTimeout)
 		line("    timeouts: {connect: %dms, request: %dms, deadline: %dms}", t, t, t)

@@ -71,6 +71,8 @@ type Preset struct {
 	Options     []string
 	Weights     WeightUse
 
+	Ordered bool // the client takes values that come out of order for misses
+
 	Dead          DeadRule
 	DeadByDefault bool // the client does so unless told not to
 

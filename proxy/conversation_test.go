@@ -100,6 +100,7 @@ type stage struct {
 	pools  map[string]*Pool
 	routes []Route
 	ready  bool
+	quiet  bool // log nothing
 	at     string
 }
 
@@ -235,6 +236,8 @@ func (s *stage) pool(f []string) {
 			}
 		case "get_errors":
 			p.GetErrors = value == "error"
+		case "ordered":
+			p.Ordered = value == "true"
 		case "flush_all":
 			p.DenyFlush = value == "deny"
 		case "connections":
@@ -300,7 +303,11 @@ func (s *stage) begin() {
 	}
 	s.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
 	if s.e == nil {
-		s.p = NewProxy(s.table, "test", slog.New(slog.NewTextHandler(s.t.Output(), nil)))
+		log := slog.New(slog.DiscardHandler)
+		if !s.quiet {
+			log = slog.New(slog.NewTextHandler(s.t.Output(), nil))
+		}
+		s.p = NewProxy(s.table, "test", log)
 		s.e = s.p.NewEngine(DefaultTune)
 		s.e.Post = func(f func(*Engine)) { s.wakeup(func() { f(s.e) }) }
 	} else {

@@ -148,8 +148,7 @@ func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
 		line, n := e.line, len(e.line)
 		if strip != "" {
-			rare := a.rarely()
-			rare.strip, rare.keyText = strip, append([]byte(nil), r.Key.Of(raw)...)
+			a.rarely().strip = strip
 			if r.Flags&wire.Base64 != 0 {
 				e.key2 = base64.StdEncoding.AppendEncode(e.key2[:0], key)
 				key = e.key2
@@ -184,6 +183,9 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 	r := &e.req
 	x := e.newExchange(s, nil)
 	x.keys = r.NumKeys
+	if s.lst.ordered {
+		x.orderKeys(e, raw)
+	}
 	command := raw[r.Line.Start:r.Keys.Start]
 	e.parts = e.parts[:0]
 	for rest := r.Keys; ; {

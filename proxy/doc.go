@@ -20,7 +20,9 @@
 //   - A read of many keys over several pools errs, when a server fails it, if
 //     one of those pools says get_errors: error.
 //   - The keys of a read of many keys come back in the order in which servers
-//     answer, not in that of the request.
+//     answer. If a pool behind the listener asks for it, they come in the order
+//     of the request, when the last server has answered: a client exists that
+//     needs that.
 //   - A key that no route takes is an error, for reads too: the configuration
 //     is wrong, and a miss would hide it.
 //   - flush_all is done when every server has done it. When one could not, the

@@ -176,6 +176,7 @@ func (e *Engine) Filled(l *Link, n int) {
 		s.parse()
 	} else {
 		l.conn.srv.count.BytesIn += uint64(n)
+		l.conn.lastIn = e.now
 		l.conn.parse()
 	}
 	e.leave(l)

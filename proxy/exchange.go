@@ -38,6 +38,7 @@ type Exchange struct {
 	trouble  string     // why a part could not be answered; "" if all could
 	miss     []byte     // mg: the line that says so
 	errLine  []byte     // a server's error line, which stands where END would
+	order    *ordered   // values go in the order of the keys
 	gather   gather     // commands for every server: collects, then answers
 	gathered int        // bytes of answers kept for it
 
@@ -82,7 +83,6 @@ type rareAttempt struct {
 	cut     bool   // more of it came than there was room for
 	instead []byte // what the client gets when the server has answered, whatever it said
 	strip   string // what the route took from the front of the key
-	keyText []byte // the key as the client wrote it
 }
 
 func (e *Engine) newExchange(s *Session, r *route) *Exchange {
@@ -107,6 +107,9 @@ func (e *Engine) newExchange(s *Session, r *route) *Exchange {
 func (e *Engine) freeExchange(x *Exchange) {
 	x.out.drop(&e.pool)
 	x.late.drop(&e.pool)
+	if x.order != nil {
+		x.order.drop(e)
+	}
 	e.gathered -= x.gathered
 	*x = Exchange{next: e.freeExchanges, miss: x.miss[:0], errLine: x.errLine[:0]}
 	e.freeExchanges = x
@@ -229,6 +232,9 @@ func (x *Exchange) done(e *Engine) {
 func (x *Exchange) finish(e *Engine) {
 	read := x.op >= wire.Get && x.op <= wire.Gats
 	hit := x.hits > 0 && x.trouble == ""
+	if x.order != nil {
+		x.order.send(e, x.dest(e, nil))
+	}
 	switch {
 	case x.gather != nil:
 		e.line, x.outcome = x.gather.answer(e, e.line[:0])

@@ -23,6 +23,8 @@ type listener struct {
 	name   string
 	routes []route // longest prefix first
 	pools  []*livePool
+
+	ordered bool // one of the pools wants multi-gets answered in order
 }
 
 // route sends keys to a pool.
@@ -104,13 +106,14 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 }
 
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
-	l.routes, l.pools = nil, nil
+	l.routes, l.pools, l.ordered = nil, nil, false
 	for _, r := range routes {
 		made := route{prefix: r.Prefix, livePool: live[r.Pool]}
 		if r.Strip {
 			made.strip = r.Prefix
 		}
 		l.routes = append(l.routes, made)
+		l.ordered = l.ordered || r.Pool.Ordered
 		if !slices.Contains(l.pools, made.livePool) {
 			l.pools = append(l.pools, made.livePool)
 		}

@@ -3,6 +3,8 @@ package proxy
 // Answers of servers: paired with requests by order, and sent on their way.
 
 import (
+	"encoding/base64"
+
 	"ringside/proxy/wire"
 )
 
@@ -27,7 +29,7 @@ func (c *Conn) parse() {
 		}
 		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
 		switch {
-		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || e.rep.Body.Len() > wholeValue):
+		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || a.x.order == nil && e.rep.Body.Len() > wholeValue):
 			c.startStream(a, buf)
 		case err == wire.ErrShort:
 			c.need = e.rep.Size
@@ -114,6 +116,10 @@ func (c *Conn) textRead(x *Exchange, a *Attempt, b []byte) (taken bool) {
 	switch r := &c.srv.e.rep; r.Kind {
 	case wire.Value:
 		x.hits++
+		if x.order != nil && x.s != nil {
+			x.order.keep(c.srv.e, a.strip()+string(r.Key.Of(b)), c.clientForm(a, b))
+			return false
+		}
 		return c.forward(x, a, b)
 	case wire.End:
 	case wire.ServerError:
@@ -133,8 +139,7 @@ func (c *Conn) forward(x *Exchange, a *Attempt, b []byte) (taken bool) {
 	case q == nil:
 		return false
 	case a.rare != nil && a.rare.strip != "":
-		e.line = unstrip(e.line[:0], a, b, &e.rep)
-		q.append(&e.pool, e.line)
+		q.append(&e.pool, c.clientForm(a, b))
 		return false
 	case len(b) >= bigSpan:
 		q.push(&e.pool, e.take(len(b)))
@@ -143,6 +148,16 @@ func (c *Conn) forward(x *Exchange, a *Attempt, b []byte) (taken bool) {
 		q.append(&e.pool, b)
 		return false
 	}
+}
+
+// clientForm is the reply b with the key as the client knows it.
+func (c *Conn) clientForm(a *Attempt, b []byte) []byte {
+	if a.strip() == "" {
+		return b
+	}
+	e := c.srv.e
+	e.line = unstrip(e.line[:0], a, b, &e.rep)
+	return e.line
 }
 
 // finished takes a off the list when last says that its answer is complete.
@@ -205,14 +220,23 @@ func (c *Conn) stream(buf []byte) {
 func unstrip(dst []byte, a *Attempt, b []byte, r *wire.Reply) []byte {
 	rare := a.rare
 	switch {
+	case r.Kind == wire.Item:
+		dst = append(dst, "ME "...)
+		dst = append(dst, rare.strip...)
+		return append(dst, b[len("ME "):]...)
 	case r.Key.Len() > 0 && a.dialect == wire.Text:
 		dst = append(dst, b[:r.Key.Start]...)
 		dst = append(dst, rare.strip...)
 		return append(dst, b[r.Key.Start:]...)
-	case r.Key.Len() > 0: // the k flag of a meta answer, or the key of ME
+	case r.Key.Len() > 0 && r.Letters.Has('b'): // the server gives it back in base64
+		key, _ := wire.DecodeKey(nil, r.Key.Of(b))
 		dst = append(dst, b[:r.Key.Start]...)
-		dst = append(dst, rare.keyText...)
+		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(rare.strip), key...))
 		return append(dst, b[r.Key.End:]...)
+	case r.Key.Len() > 0: // the k flag of a meta answer
+		dst = append(dst, b[:r.Key.Start]...)
+		dst = append(dst, rare.strip...)
+		return append(dst, b[r.Key.Start:]...)
 	}
 	return append(dst, b...)
 }

@@ -58,6 +58,7 @@ type Conn struct {
 	streamLeft   int    // bytes of the head's value still to come
 	streamLast   bool   // and that is the end of its answer
 	deadline     int64  // nothing here is due before
+	lastIn       int64  // when the last bytes came
 	dialBy       int64  // when to give up dialing
 	greeted      bool   // the server has answered on this connection
 }
@@ -436,7 +437,7 @@ func (c *Conn) expire() {
 			if a.start >= c.taken {
 				unsent = true
 				a.expired = true
-			} else {
+			} else if c.lastIn <= a.sentAt { // else it is busy with a large answer, not gone
 				srv.timeouts++
 			}
 			srv.count.TimedOut++

@@ -40,6 +40,7 @@ type Pool struct {
 	Place        ring.Placement
 
 	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
+	Ordered      bool // a read of many keys is answered in their order, once all servers have answered
 	DenyFlush    bool // refuse flush_all
 	Connections  int  // to each server, from each loop
 	Preconnect   bool // connect when the table is taken up, not at the first request

@@ -71,7 +71,6 @@ type engineDriver interface {
 type socket struct {
 	network, address string
 	listeners        []net.Listener // one for each engine that has its own
-	gone             bool
 }
 
 // New starts the engines of p. Nothing is accepted before Listen.

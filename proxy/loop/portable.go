@@ -3,6 +3,7 @@ package loop
 // The portable driver: goroutines for each socket, one engine behind a mutex.
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -175,9 +176,18 @@ func (d *portable) dial(l *proxy.Link) {
 	d.running.Add(1)
 	go func() {
 		defer d.running.Done()
-		dialer := net.Dialer{Cancel: s.cancel}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			select {
+			case <-s.cancel:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		dialer := net.Dialer{}
 		dialer.SetMultipathTCP(false)
-		c, err := dialer.Dial(network, address)
+		c, err := dialer.DialContext(ctx, network, address)
 		used := false
 		d.with(func(e *proxy.Engine) {
 			switch {
