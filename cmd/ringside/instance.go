@@ -199,10 +199,11 @@ func (r *instance) stop(signals <-chan os.Signal) error {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.file.Limits.Drain)
 	defer cancel()
+	var hurried atomic.Bool
 	go func() {
 		for s := range signals {
 			if s != syscall.SIGHUP {
-				r.log.Warn("a second signal: ending at once", "signal", s.String())
+				hurried.Store(true)
 				cancel()
 				return
 			}
@@ -214,9 +215,12 @@ func (r *instance) stop(signals <-chan os.Signal) error {
 		defer cancel()
 		r.admin.Shutdown(ctx)
 	}
-	if err != nil {
+	switch {
+	case hurried.Load():
+		return errors.New("ended at once by a second signal")
+	case err != nil:
 		r.log.Warn("stopped before all was answered", "error", err)
-	} else {
+	default:
 		r.log.Info("stopped")
 	}
 	return nil

@@ -19,7 +19,7 @@ SIGHUP reads the file again: a correct one is put in force as a whole, without
 closing a connection that both name; a wrong one changes nothing and is logged
 and counted. SIGTERM or SIGINT stops accepting, lets clients have the answers
 to what they have asked, for at most limits.drain, and exits 0; a second one
-ends at once.`,
+ends at once and exits 1.`,
 		Example: `  ringside serve -c /etc/ringside/ringside.yaml
   kill -HUP $(pidof ringside)`,
 		Args: wantArgs(cobra.NoArgs),

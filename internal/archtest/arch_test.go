@@ -38,7 +38,7 @@ var house = []room{
 	{"proxy/health", nil, nil},
 	{"proxy", []string{"ring", "replicate", "proxy/wire", "proxy/health"}, nil},
 	{"proxy/loop", []string{"proxy"}, []string{"golang.org/x/sys"}},
-	{"proxy/admin", []string{"proxy"}, []string{"github.com/prometheus/..."}},
+	{"proxy/admin", []string{"proxy", "proxy/wire"}, []string{"github.com/prometheus/..."}},
 	{"config", []string{"ring", "ketama", "modulo", "replicate", "proxy", "proxy/wire", "proxy/health"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/bench/...", []string{"internal/bench/..."}, []string{"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"}},

@@ -24,11 +24,12 @@ var checks = []string{
 // client is a program that takes an address and a key prefix, and prints for
 // each check "ok NAME" or "not ok NAME: why".
 type client struct {
-	name  string
-	run   []string          // nil: the program is gomemcacheChecks
-	lacks map[string]string // checks, and why
-	ipv6  bool              // can be given an IPv6 address
-	unix  bool              // can be given a unix socket
+	name    string
+	run     []string          // nil: the program is gomemcacheChecks
+	lacks   map[string]string // checks, and why
+	ipv6    bool              // can be given an IPv6 address
+	unix    bool              // can be given a unix socket
+	ordered bool              // needs the answers of a multi-get in the order of its keys
 }
 
 // runs counts runs of client programs.
@@ -69,7 +70,7 @@ var clients = []client{
 	}, {
 		name: "Cache-Memcached-Fast",
 		run:  []string{"/usr/bin/perl", "perl.pl", "Cache::Memcached::Fast"},
-		unix: true,
+		unix: true, ordered: true,
 	}, {
 		name: "spymemcached",
 		run:  []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/spymemcached.jar", "Spymemcached.java"},
@@ -92,7 +93,10 @@ func TestClients(t *testing.T) {
 	for _, driver := range drivers() {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
-			runClients(t, startRingside(t, driver, front(startMemcacheds(t, 3))).address, clients)
+			servers := startMemcacheds(t, 3)
+			unordered, ordered := split(clients)
+			runClients(t, startRingside(t, driver, front(servers)).address, unordered)
+			runClients(t, startRingside(t, driver, front(servers, "multiget_order: request")).address, ordered)
 		})
 	}
 }
@@ -109,9 +113,22 @@ func TestClientsOnOtherListeners(t *testing.T) {
 			runClients(t, six, slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !c.ipv6 }))
 		})
 		t.Run("unix", func(t *testing.T) {
-			runClients(t, path, slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !c.unix }))
+			runClients(t, path, slices.DeleteFunc(slices.Clone(clients), func(c client) bool { return !c.unix || c.ordered }))
 		})
 	})
+}
+
+// split tells the clients that need a multi-get's answers in the order of its
+// keys from those that don't.
+func split(clients []client) (unordered, ordered []client) {
+	for _, c := range clients {
+		if c.ordered {
+			ordered = append(ordered, c)
+		} else {
+			unordered = append(unordered, c)
+		}
+	}
+	return unordered, ordered
 }
 
 func runClients(t *testing.T, address string, clients []client) {

@@ -77,7 +77,9 @@ func TestStopGivesUpAfterItsBound(t *testing.T) {
 		client.send("get a\r\n")
 		eventually(t, "the request is in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 1 })
 		r.signal(t, syscall.SIGTERM)
-		r.wait(t) // ends, although the answer never comes
+		if status := r.wait(t); status != 0 { // although the answer never comes
+			t.Errorf("exit status %d", status)
+		}
 	})
 }
 
@@ -96,6 +98,8 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 			t.Fatal("ringside ended with a request in flight, long before its bound")
 		}
 		r.signal(t, syscall.SIGTERM)
-		r.wait(t)
+		if status := r.wait(t); status != 1 {
+			t.Errorf("exit status %d; what was asked to end at once has not ended well", status)
+		}
 	})
 }
