@@ -149,6 +149,13 @@ func (e *Engine) Filled(l *Link, n int) {
 	}
 	l.bytesIn += uint64(n)
 	e.count.Reads++
+	if s := l.session; s != nil {
+		e.count.ClientIn += uint64(n)
+		s.last = e.now
+	} else {
+		l.conn.srv.count.BytesIn += uint64(n)
+		l.conn.lastIn = e.now
+	}
 	if l.in != nil && l.in.free() > 0 {
 		l.in.w += n
 		if l.in.len() < l.need {
@@ -172,11 +179,8 @@ func (e *Engine) Filled(l *Link, n int) {
 	}
 	l.need = 0
 	if s := l.session; s != nil {
-		e.count.ClientIn += uint64(n)
 		s.parse()
 	} else {
-		l.conn.srv.count.BytesIn += uint64(n)
-		l.conn.lastIn = e.now
 		l.conn.parse()
 	}
 	e.leave(l)
