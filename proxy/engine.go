@@ -443,7 +443,14 @@ type heldClient struct {
 	until int64
 }
 
-func (h *holdList) add(s *Session, until int64) { h.list = append(h.list, heldClient{s, until}) }
+func (h *holdList) add(s *Session, until int64) {
+	if h.first > 64 && h.first > len(h.list)/2 { // somebody always waits: due never empties it
+		n := copy(h.list, h.list[h.first:])
+		clear(h.list[n:])
+		h.list, h.first = h.list[:n], 0
+	}
+	h.list = append(h.list, heldClient{s, until})
+}
 
 func (h *holdList) due() int64 {
 	for h.first < len(h.list) {

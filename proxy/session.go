@@ -52,7 +52,6 @@ func (s *Session) peer() string {
 // parse serves the requests in the engine's current input.
 func (s *Session) parse() {
 	e := s.e
-	s.last = e.now
 	if !s.spoken {
 		s.spoken = true
 		if e.cur.bytes()[0] == binaryMagic {
