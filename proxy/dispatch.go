@@ -102,8 +102,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	r := &e.req
 	rt, srv, key := e.place(s, r.Key.Of(raw))
 	if rt != nil && len(key) == len(rt.strip) {
-		r.Op = wire.Bad
-		e.local(s, []byte(noKey), ClientFault)
+		e.refuseKey(s)
 		return false
 	}
 	x := e.newExchange(s, rt)
@@ -118,6 +117,16 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	}
 	x.done(e)
 	return taken
+}
+
+// refuseKey answers a command whose route leaves nothing of its key.
+func (e *Engine) refuseKey(s *Session) {
+	answer := []byte(noKey)
+	if e.req.Dialect == wire.Text {
+		answer = e.quietly(answer)
+	}
+	e.req.Op = wire.Bad
+	e.local(s, answer, ClientFault)
 }
 
 // reach finds the connection to srv for a part of x; if there is none, the
@@ -187,6 +196,9 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		x.orderKeys(e, raw)
 	}
 	command := raw[r.Line.Start:r.Keys.Start]
+	if r.Op == wire.Get { // or bget, which not every server knows
+		command = plainGet
+	}
 	e.parts = e.parts[:0]
 	for rest := r.Keys; ; {
 		var span wire.Span
@@ -220,6 +232,8 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 }
 
 var (
+	plainGet = []byte("get")
+
 	space   = []byte(" ")
 	lineEnd = []byte("\r\n")
 )
@@ -285,6 +299,10 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	rt, srv, key := e.place(s, r.Key.Of(raw))
+	if rt != nil && len(key) == len(rt.strip) {
+		e.refuseKey(s)
+		return
+	}
 	x := e.newExchange(s, rt)
 	if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
