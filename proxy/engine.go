@@ -417,7 +417,7 @@ func (e *Engine) closeLargest() {
 			n += len(s.in.b)
 		}
 		for x := s.head; x != nil; x = x.next {
-			n += x.out.size
+			n += x.kept()
 		}
 		if n > most && !s.closed {
 			worst, most = s, n

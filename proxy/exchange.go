@@ -272,6 +272,20 @@ func (x *Exchange) finishTroubled(e *Engine, read bool) {
 	}
 }
 
+// kept is how many bytes of x's answer wait for something.
+func (x *Exchange) kept() int {
+	n := x.out.size + x.late.size
+	for _, a := range x.turns {
+		n += a.rare.held.size
+	}
+	if x.order != nil {
+		for i := range x.order.values {
+			n += x.order.values[i].block.size
+		}
+	}
+	return n
+}
+
 // orphan lets go of a client that is gone. x stays until its attempts are
 // finished.
 func (x *Exchange) orphan(e *Engine) {
