@@ -39,6 +39,10 @@ func (e *Engine) dispatch(s *Session, raw []byte) (taken bool) {
 			e.refuse(s, raw)
 			return false
 		}
+		if r.Op.Stores() && e.scarce(len(raw)) {
+			e.refuseMemory(s, raw, 0)
+			return false
+		}
 		return e.ask(s, raw)
 	}
 	if r.Flags&wire.CloseAfter != 0 {
@@ -326,20 +330,22 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 	x.done(e)
 }
 
-// refuseBody refuses a storage command for whose data block there is no
-// memory. have bytes of it are in the input; the rest is discarded as it
-// comes.
-func (e *Engine) refuseBody(s *Session, have int) {
+// scarce says that limits.memory has no room for a value of n bytes.
+func (e *Engine) scarce(n int) bool {
+	return n > bigSpan && e.Shared.memory.Load()+e.pool.held-e.booked+int64(n) > e.gen.limits.Memory
+}
+
+// refuseMemory refuses a storage command for whose data block there is no
+// memory. rest bytes of it are still to come, and are discarded as they do.
+func (e *Engine) refuseMemory(s *Session, raw []byte, rest int) {
 	e.count.NoMemory++
 	r := &e.req
-	r.Swallow = int64(s.need - have)
+	r.Swallow = int64(rest)
 	r.Answer = noMemory
 	if r.Dialect == wire.Text {
 		r.Answer = e.quietly(noMemory)
 	}
-	s.need = 0
-	e.refuse(s, e.cur.bytes())
-	e.cur.r = e.cur.w
+	e.refuse(s, raw)
 }
 
 // what memcached says when it has no memory for an item.

@@ -2,7 +2,10 @@ package proxy
 
 // Parts of the engine that conversations do not reach.
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestHoldListStaysSmall: while there is always a client whose answers wait,
 // the list must not keep all that ever waited.
@@ -22,5 +25,26 @@ func TestHoldListStaysSmall(t *testing.T) {
 	}
 	if len(h.list) > 1000 {
 		t.Errorf("%d entries for one client that waits", len(h.list))
+	}
+}
+
+// TestMemoryOfWholeBodies: values that come with their command in one read are
+// held against limits.memory too, though nobody had to wait for them.
+func TestMemoryOfWholeBodies(t *testing.T) {
+	s := newStage(t)
+	s.pool([]string{"main", "servers=s1"})
+	s.limits([]string{"memory=1000000"})
+	s.begin()
+	s.actor("s1").mode = "hangs"
+	c := s.actor("c1")
+	set := []byte("set a1 0 0 60000 noreply\r\n" + strings.Repeat("x", 60000) + "\r\n")
+	for range 100 {
+		s.wakeup(func() { s.e.Bytes(c.link, set) })
+	}
+	if held := s.e.pool.held; held > 1_200_000 {
+		t.Errorf("%d bytes are held", held)
+	}
+	if c.state != "" {
+		t.Errorf("the client is %s", c.state)
 	}
 }

@@ -110,8 +110,11 @@ func (s *Session) short(have int) {
 		}
 		return
 	}
-	if s.need > bigSpan && s.e.Shared.memory.Load()+int64(s.need) > s.e.gen.limits.Memory {
-		s.e.refuseBody(s, have)
+	if e := s.e; e.scarce(s.need) {
+		rest := s.need - have
+		s.need = 0
+		e.refuseMemory(s, e.cur.bytes(), rest)
+		e.cur.r = e.cur.w
 	}
 }
 
