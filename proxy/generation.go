@@ -75,8 +75,10 @@ func (e *Engine) adopt(t *Table) {
 		if srv.retired {
 			delete(e.servers, key)
 			for _, c := range srv.conns {
-				e.leaving = append(e.leaving, c)
-				e.mark(&c.Link)
+				if c.state != connIdle || c.length > 0 {
+					e.leaving = append(e.leaving, c)
+					e.mark(&c.Link)
+				}
 			}
 		}
 	}

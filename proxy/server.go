@@ -181,8 +181,13 @@ func (c *Conn) flush() {
 	case connDialing:
 		return
 	}
-	if c.srv.retired && c.length == 0 {
-		c.hangUp(Close)
+	if c.srv.retired && !c.awaited() {
+		k := Close
+		if c.length > 0 { // late answers, which may never come
+			k = Abort
+		}
+		c.hangUp(k)
+		c.failAll("", Lost)
 		return
 	}
 	if c.out.size == 0 || c.full {
@@ -194,6 +199,16 @@ func (c *Conn) flush() {
 	c.answered = false
 	c.holding = 0
 	e.effect(Write, &c.Link)
+}
+
+// awaited says whether somebody waits for an answer on c.
+func (c *Conn) awaited() bool {
+	for a := c.head; a != nil; a = a.next {
+		if a.x != nil || a.probe {
+			return true
+		}
+	}
+	return false
 }
 
 // due is the number of requests that were sent and not answered.
@@ -446,6 +461,9 @@ func (c *Conn) expire() {
 	}
 	if unsent {
 		c.dropUnsent()
+	}
+	if srv.retired {
+		e.mark(&c.Link)
 	}
 	if srv.timeouts >= downAfter {
 		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
