@@ -35,6 +35,7 @@ type Engine struct {
 	keep map[string]*listener // by network and address, over generations
 
 	servers map[string]*Server // by network and address, over generations
+	list    []*Server          // the same, in the order of the table
 
 	pool    pool
 	booked  int64  // of pool.held, what Shared.memory knows of
@@ -380,7 +381,7 @@ func (e *Engine) due(t int64) {
 // and an answered one nothing.
 func (e *Engine) expire() {
 	e.expiry = never
-	for _, srv := range e.servers {
+	for _, srv := range e.list {
 		srv.expire()
 	}
 	e.leaving = slices.DeleteFunc(e.leaving, func(c *Conn) bool { return c.state == connIdle && c.length == 0 })
@@ -419,7 +420,7 @@ func (e *Engine) closeLargest() {
 		for x := s.head; x != nil; x = x.next {
 			n += x.kept()
 		}
-		if n > most && !s.closed {
+		if n > most || n == most && worst != nil && s.id < worst.id {
 			worst, most = s, n
 		}
 	}

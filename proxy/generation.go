@@ -49,9 +49,11 @@ func (e *Engine) adopt(t *Table) {
 		limits: &t.Limits,
 		wire:   wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value},
 	}
-	for _, srv := range e.servers {
+	before := e.list
+	for _, srv := range before {
 		srv.retired = true
 	}
+	e.list = nil
 	live := map[*Pool]*livePool{}
 	for _, p := range t.Pools {
 		lp := &livePool{pool: p}
@@ -60,20 +62,20 @@ func (e *Engine) adopt(t *Table) {
 		}
 		live[p] = lp
 	}
-	before := e.keep
+	keep := e.keep
 	e.keep = map[string]*listener{}
 	for _, l := range t.Listeners {
 		name := l.Network + " " + l.Address
-		lst := before[name]
+		lst := keep[name]
 		if lst == nil {
 			lst = &listener{name: name}
 		}
 		lst.take(l.Routes, live)
 		e.keep[name] = lst
 	}
-	for key, srv := range e.servers {
+	for _, srv := range before {
 		if srv.retired {
-			delete(e.servers, key)
+			delete(e.servers, srv.target.Network+" "+srv.target.Address)
 			for _, c := range srv.conns {
 				if c.state != connIdle || c.length > 0 {
 					e.leaving = append(e.leaving, c)
@@ -102,6 +104,9 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 	if srv == nil {
 		srv = &Server{e: e, target: target, retired: true}
 		e.servers[key] = srv
+	}
+	if srv.retired {
+		e.list = append(e.list, srv)
 	}
 	srv.settle(p, target, srv.retired)
 	return srv
