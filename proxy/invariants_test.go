@@ -132,6 +132,11 @@ func (v *inventory) exchange(x *Exchange, where string) {
 	v.queue(&x.out, where+": an exchange's answer")
 	v.queue(&x.late, where+": an exchange's late values")
 	v.want(x.stream != nil || x.late.size == 0, "%s: late values and no stream", where)
+	if x.order != nil {
+		for i := range x.order.values {
+			v.queue(&x.order.values[i].block, where+": a value that waits for its place")
+		}
+	}
 }
 
 func (v *inventory) conn(c *Conn) {

@@ -11,17 +11,21 @@ import "ringside/proxy/wire"
 type ordered struct {
 	keys   []byte // as the client wrote them
 	values []orderedValue
-	first  map[string]int // by key: its first value not sent yet
+	of     map[string]orderedKey
 }
 
 type orderedValue struct {
 	block queue // VALUE line and data
-	next  int   // the next value of the same key; -1: none
+	next  int   // the next value of the same key, which was asked for twice; -1: none
 }
+
+// orderedKey is where the values of one key are: the first that is not sent
+// yet, -1 if there is none, and the last.
+type orderedKey struct{ first, last int }
 
 // orderKeys makes x answer in the order of the keys of the request in e.req.
 func (x *Exchange) orderKeys(e *Engine, raw []byte) {
-	x.order = &ordered{keys: append([]byte(nil), e.req.Keys.Of(raw)...), first: map[string]int{}}
+	x.order = &ordered{keys: append([]byte(nil), e.req.Keys.Of(raw)...), of: map[string]orderedKey{}}
 }
 
 // keep takes the block of one value of the key that the client knows as key.
@@ -30,14 +34,14 @@ func (o *ordered) keep(e *Engine, key string, block []byte) {
 	v.block.append(&e.pool, block)
 	o.values = append(o.values, v)
 	at := len(o.values) - 1
-	if i, ok := o.first[key]; ok { // asked for twice
-		for o.values[i].next >= 0 {
-			i = o.values[i].next
-		}
-		o.values[i].next = at
-		return
+	k, ok := o.of[key]
+	if ok {
+		o.values[k.last].next = at
+	} else {
+		k.first = at
 	}
-	o.first[key] = at
+	k.last = at
+	o.of[key] = k
 }
 
 // send moves the values to q in the order of the keys.
@@ -49,12 +53,13 @@ func (o *ordered) send(e *Engine, q *queue) {
 			return
 		}
 		name := string(key.Of(o.keys))
-		i, ok := o.first[name]
-		if !ok || i < 0 {
+		k, ok := o.of[name]
+		if !ok || k.first < 0 {
 			continue
 		}
-		o.first[name] = o.values[i].next
-		o.values[i].block.moveTo(&e.pool, q)
+		o.values[k.first].block.moveTo(&e.pool, q)
+		k.first = o.values[k.first].next
+		o.of[name] = k
 	}
 }
 

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"encoding/base64"
+	"fmt"
 
 	"ringside/proxy/wire"
 )
@@ -29,7 +30,7 @@ func (c *Conn) parse() {
 		}
 		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
 		switch {
-		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || a.x.order == nil && e.rep.Body.Len() > wholeValue):
+		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || c.tooLarge(a.x)):
 			c.startStream(a, buf)
 		case err == wire.ErrShort:
 			c.need = e.rep.Size
@@ -174,12 +175,26 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	e.freeAttempt(a)
 }
 
+// tooLarge says whether the value in e.rep is not waited for until it is
+// whole. One that has to be kept until its turn is, unless there is no room.
+func (c *Conn) tooLarge(x *Exchange) bool {
+	e := c.srv.e
+	if x.order != nil {
+		return e.scarce(e.rep.Size)
+	}
+	return e.rep.Body.Len() > wholeValue
+}
+
 // startStream forwards the beginning of a value too large to wait for.
 func (c *Conn) startStream(a *Attempt, buf []byte) {
 	e, r := c.srv.e, &c.srv.e.rep
 	c.heard()
 	c.streamLeft, c.streamLast = r.Size-len(buf), r.Last
-	if x := a.x; x != nil {
+	switch x := a.x; {
+	case x == nil:
+	case x.order != nil:
+		x.fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.srv.label(), r.Body.Len()), ServerFault)
+	default:
 		x.begin(a)
 		x.hits++
 		x.outcome = Hit
@@ -196,7 +211,7 @@ func (c *Conn) stream(buf []byte) {
 	n := min(c.streamLeft, len(buf))
 	c.streamLeft -= n
 	var q *queue
-	if a.x != nil {
+	if a.x != nil && a.streaming {
 		q = a.x.dest(e, a)
 	}
 	if q != nil && n >= bigSpan {
@@ -208,7 +223,7 @@ func (c *Conn) stream(buf []byte) {
 		e.cur.r += n
 	}
 	if c.streamLeft == 0 {
-		if a.x != nil {
+		if a.x != nil && a.streaming {
 			a.x.end(e, a)
 		}
 		c.finished(a, c.streamLast)

@@ -474,7 +474,7 @@ func (c *simClient) stored(w *want) {
 
 // values checks VALUE … END.
 func (c *simClient) values(w *want, b []byte) int {
-	at, seen := 0, make([]int, len(w.reads))
+	at, seen, before := 0, make([]int, len(w.reads)), -1
 	for {
 		end := bytes.Index(b[at:], []byte("\r\n"))
 		if end < 0 {
@@ -514,10 +514,10 @@ func (c *simClient) values(w *want, b []byte) int {
 			}
 			i += 1 + next
 		}
-		if i < 0 || string(b[at+n:at+n+2]) != "\r\n" {
+		if i < 0 || string(b[at+n:at+n+2]) != "\r\n" || c.w.ordered && i < before {
 			c.wrong(w, b)
 		}
-		seen[i] = seq
+		seen[i], before = seq, i
 		at += n + 2
 	}
 }

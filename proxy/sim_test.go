@@ -78,6 +78,7 @@ type world struct {
 
 	storm, tight, getErrors bool
 	heavy                   bool // most values are large
+	ordered                 bool // values come in the order of the keys
 	handsOver               bool // the driver copies what it sends, as the portable one does
 	instant                 bool // connections are made at once
 	table                   Table
@@ -120,6 +121,7 @@ func simulate(t testing.TB, d *dice, name string) {
 		}
 	}()
 	w.storm, w.getErrors, w.handsOver, w.instant = d.one(2), d.one(2), d.one(4), d.one(2)
+	w.ordered = d.one(4)
 	w.tight, w.heavy = w.storm && d.one(6), d.one(2)
 	for i := range 4 {
 		w.servers = append(w.servers, &simServer{name: fmt.Sprintf("s%d", i+1), items: map[string]simItem{}})
@@ -162,7 +164,7 @@ func (w *world) limits() {
 	l.Output = []int{1 << 20, 3000}[d.n(2)]
 	for i := range w.pools {
 		p := &w.pools[i]
-		*p = Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors,
+		*p = Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors, Ordered: w.ordered,
 			Timeouts:     Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
 			RetryBackoff: Backoff{First: 50 * time.Millisecond, Max: time.Second}}
 		if w.storm {
