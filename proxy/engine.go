@@ -356,7 +356,7 @@ func (e *Engine) Idle() bool {
 func (e *Engine) Drain() {
 	e.draining = true
 	for s := range e.sessions {
-		s.quit()
+		s.end()
 	}
 }
 
@@ -397,7 +397,7 @@ func (e *Engine) sweepIdle() {
 		return
 	}
 	for s := range e.sessions {
-		if t := s.last + idle; s.head != nil || s.out.size > 0 {
+		if t := s.last + idle; s.head != nil || s.out.size > 0 || s.stalled {
 			e.sweep = min(e.sweep, e.now+idle)
 		} else if t <= e.now {
 			e.count.IdleClosed++

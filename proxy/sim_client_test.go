@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -56,7 +57,9 @@ type want struct {
 	key   *simKey // of a mutation
 	seq   int
 	op    string // the opaque of a meta command
-	quiet []*want
+
+	spelled string // its key
+	quiet   []*want
 }
 
 // wantRead is one key that was asked for.
@@ -318,29 +321,39 @@ func (c *simClient) body(w *want, k *simKey, seq, size int) []byte {
 func (c *simClient) meta(w *want, q string) []byte {
 	c.opaque++
 	w.op = fmt.Sprintf("O%dx%d", c.id, c.opaque)
+	spelled := func(k *simKey) string {
+		w.spelled = k.name
+		if c.w.d.one(4) {
+			w.spelled = base64.StdEncoding.EncodeToString([]byte(k.name))
+			q += " b"
+		}
+		return w.spelled
+	}
 	switch c.w.d.n(5) {
 	case 0, 1:
 		w.kind = "mg"
-		return fmt.Appendf(nil, "mg %s %s%s v k f\r\n", c.read(w, c.any()), w.op, q)
+		k := c.any()
+		c.read(w, k)
+		return fmt.Appendf(nil, "mg %s %s v k f%s\r\n", spelled(k), w.op, q)
 	case 2:
 		w.kind = "mg"
 		k := c.any()
 		c.read(w, k)
-		return fmt.Appendf(nil, "mg %s %s k%s\r\n", k.name, w.op, q)
+		return fmt.Appendf(nil, "mg %s %s k%s\r\n", spelled(k), w.op, q)
 	case 3:
 		w.kind = "md"
 		k := c.own()
 		c.next(w, k)
 		c.mayRemove(w)
 		c.firm(w)
-		return fmt.Appendf(nil, "md %s %s%s\r\n", k.name, w.op, q)
+		return fmt.Appendf(nil, "md %s %s%s\r\n", spelled(k), w.op, q)
 	}
 	w.kind = "ms"
 	k, size := c.own(), c.size()
 	seq := c.next(w, k)
 	body := c.body(w, k, seq, size)
 	c.firm(w)
-	return fmt.Appendf(nil, "ms %s %d F%d %s%s\r\n%s\r\n", k.name, len(body), seq&0xffff, w.op, q, body)
+	return fmt.Appendf(nil, "ms %s %d F%d %s%s\r\n%s\r\n", spelled(k), len(body), seq&0xffff, w.op, q, body)
 }
 
 // odd is input that is answered without a server.
@@ -560,7 +573,7 @@ func (c *simClient) metaAnswer(w *want, b []byte) int {
 			return -1
 		}
 		key := w.reads[0].key.name
-		if !slices.Contains(f, "k"+key) {
+		if !slices.Contains(f, "k"+w.spelled) {
 			c.wrong(w, b)
 		}
 		flags := slices.IndexFunc(f, func(s string) bool { return s[0] == 'f' })

@@ -6,8 +6,11 @@ package proxy
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+
+	"ringside/proxy/wire"
 )
 
 // simServer is one address. What it holds outlives its connections.
@@ -61,12 +64,24 @@ func (c *simConn) process() bool {
 	}
 	c.w.log("%s does %.60q", c.srv.name, line)
 	answer, ok := c.srv.command(c.w, f, body)
+	if c.w.storm && c.w.d.one(60) {
+		answer, ok = c.srv.excuse(f[0]), true
+	}
 	if !ok {
 		c.w.fatalf("%s does not understand %q", c.srv.name, line)
 	}
 	c.in = c.in[used:]
 	c.out = append(c.out, answer...)
 	return true
+}
+
+// excuse is what a server says that has done nothing, or does not say that it
+// has.
+func (s *simServer) excuse(command string) []byte {
+	if command == "version" {
+		return []byte("ERROR Too many open connections\r\n")
+	}
+	return []byte("SERVER_ERROR out of memory\r\n")
 }
 
 func dataLength(f []string) int {
@@ -105,6 +120,14 @@ func (s *simServer) command(w *world, f []string, body []byte) (answer []byte, o
 		return s.read(f[2:], false), true
 	}
 	key := f[1]
+	base64 := f[0][0] == 'm' && slices.Contains(f[2:], "b")
+	if base64 {
+		b, ok := wire.DecodeKey(nil, []byte(key))
+		if !ok {
+			return nil, false
+		}
+		key = string(b)
+	}
 	item, have := s.items[key]
 	switch {
 	case f[0] == "delete" && len(f) == 2:
@@ -161,7 +184,9 @@ func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer 
 		case flag[0] == 'O':
 			flags += " " + flag
 		case flag == "k":
-			flags += " k" + key
+			flags += " k" + f[1]
+		case flag == "b":
+			flags += " b"
 		case flag == "f" && have:
 			flags += " f" + item.flags
 		case flag == "v":

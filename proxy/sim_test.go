@@ -78,6 +78,7 @@ type world struct {
 
 	storm, tight, getErrors bool
 	heavy                   bool // most values are large
+	trickle                 bool // servers answer in small pieces
 	ordered                 bool // values come in the order of the keys
 	handsOver               bool // the driver copies what it sends, as the portable one does
 	instant                 bool // connections are made at once
@@ -121,7 +122,7 @@ func simulate(t testing.TB, d *dice, name string) {
 		}
 	}()
 	w.storm, w.getErrors, w.handsOver, w.instant = d.one(2), d.one(2), d.one(4), d.one(2)
-	w.ordered = d.one(4)
+	w.ordered, w.trickle = d.one(4), d.one(3)
 	w.tight, w.heavy = w.storm && d.one(6), d.one(2)
 	for i := range 4 {
 		w.servers = append(w.servers, &simServer{name: fmt.Sprintf("s%d", i+1), items: map[string]simItem{}})
@@ -175,7 +176,7 @@ func (w *world) limits() {
 	}
 	if w.storm {
 		l.OutputHard = []int{64 << 20, 300_000}[d.n(2)]
-		l.Idle = []time.Duration{0, 3 * time.Second}[d.n(2)]
+		l.Idle = []time.Duration{0, 3 * time.Second, 300 * time.Millisecond}[d.n(3)]
 	}
 	if w.tight {
 		l.Memory = 1 << 20
@@ -396,10 +397,16 @@ func (w *world) settle() {
 			c.pending = append(c.pending, "mn\r\n"...)
 		}
 	}
+	if w.nextID%4 == 0 {
+		w.wakeup(w.drain)
+	}
 	w.play("everybody has an answer", func() bool {
 		return !slices.ContainsFunc(w.clients, func(c *simClient) bool { return len(c.pending) > 0 || c.waits() })
 	})
 	w.wakeup(func() {
+		if w.nextID%3 == 0 {
+			w.drain()
+		}
 		for _, c := range slices.Clone(w.clients) {
 			if c.id%2 == 0 {
 				c.halfClose()
@@ -426,6 +433,15 @@ func (w *world) settle() {
 	}
 	if !w.storm && (w.aborted > 0 || n.Doubts > 0) {
 		w.fatalf("in fair weather %d clients and %d server connections were aborted", w.aborted, n.Doubts)
+	}
+}
+
+// drain is what a driver does when the process is told to stop.
+func (w *world) drain() {
+	w.log("drain")
+	w.e.Drain()
+	for _, c := range w.clients {
+		c.ended, c.pending = true, nil
 	}
 }
 
