@@ -68,6 +68,7 @@ func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
 	flags.Float64Var(&w.Rate, "rate", 0, "requests a second, latency counted from when each is due; 0 sends as replies come")
 	flags.BoolVar(&w.Sliding, "sliding", false, "refill a pipeline at each reply, not when it is empty")
 	flags.BoolVar(&w.Idle, "idle", false, "after one read on each connection send nothing")
+	flags.BoolVar(&w.Lossy, "lossy", false, "count misses and SERVER_ERROR replies and go on")
 	flags.BoolVar(&b.NoFill, "nofill", false, "do not write the keys first: they are there")
 	flags.DurationVar(&b.Warm, "warm", 250*time.Millisecond, "load before the measured window")
 	flags.DurationVar(&b.Window, "duration", 2*time.Second, "the measured window")

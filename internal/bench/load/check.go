@@ -36,6 +36,8 @@ var (
 	end    = []byte("END\r\n")
 	stored = []byte("STORED\r\n")
 	mn     = []byte("MN\r\n")
+
+	serverError = []byte("SERVER_ERROR ")
 )
 
 // maxLine is longer than any line that can be right: 250 bytes of key and some
@@ -46,6 +48,7 @@ const maxLine = 512
 // far the reply to the first of them has come.
 type checker struct {
 	data *data
+	lost *losses // counts misses and errors; nil when none is allowed
 
 	due        []request // a ring
 	head, size int
@@ -57,8 +60,8 @@ type checker struct {
 	offset int      // how much of it, line end included, has come
 }
 
-func newChecker(d *data, depth, keys int) checker {
-	return checker{data: d, due: make([]request, depth), seen: make([]uint64, (keys+63)/64), last: -1, body: -1}
+func newChecker(d *data, lost *losses, depth, keys int) checker {
+	return checker{data: d, lost: lost, due: make([]request, depth), seen: make([]uint64, (keys+63)/64), last: -1, body: -1}
 }
 
 func (c *checker) push(r request) {
@@ -125,7 +128,24 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	reads := r.kind == get || r.kind == quietGets
 	if bytes.Equal(line, last) {
 		if reads && c.found < r.n {
+			if c.lost != nil {
+				c.settle(r)
+				return true, nil
+			}
 			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", r.n-c.found, r.n, c.data.key(r.first))
+		}
+		if reads && c.lost != nil {
+			c.settle(r)
+		}
+		return true, nil
+	}
+	if c.lost != nil && bytes.HasPrefix(line, serverError) {
+		c.lost.errors++
+		if r.kind == quietGets || r.kind == quietSets {
+			return false, nil // one key's; the batch goes on to its mn
+		}
+		if reads {
+			c.settle(r)
 		}
 		return true, nil
 	}
@@ -137,6 +157,19 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 		return false, fmt.Errorf("expected the value of one of the %d keys from %s on or %s, got %s", r.n, c.data.key(r.first), quote(last), quote(line))
 	}
 	return false, c.hit(r, i)
+}
+
+// settle notes which keys of a read were answered and which were not.
+func (c *checker) settle(r *request) {
+	for place := range r.n {
+		i := (r.first + place) % c.data.count
+		if c.seen[place/64]&(1<<(place%64)) != 0 {
+			c.lost.hit[i] = true
+			continue
+		}
+		c.lost.misses++
+		c.lost.missed[i] = true
+	}
 }
 
 // hit begins the value of key i.
@@ -157,6 +190,31 @@ func (c *checker) hit(r *request, i int) error {
 	c.found++
 	c.last, c.body, c.offset = place, i, 0
 	return nil
+}
+
+// losses are what a lossy load was not given, on all its connections.
+type losses struct {
+	misses, errors int64
+	hit, missed    []bool // by key
+}
+
+func newLosses(count int) *losses {
+	return &losses{hit: make([]bool, count), missed: make([]bool, count)}
+}
+
+func (l *losses) sum() Lost {
+	s := Lost{Misses: l.misses, Errors: l.errors}
+	for i, hit := range l.hit {
+		switch missed := l.missed[i]; {
+		case hit && missed:
+			s.KeysBoth++
+		case hit:
+			s.KeysHit++
+		case missed:
+			s.KeysMissed++
+		}
+	}
+	return s
 }
 
 var errValue = errors.New("a wrong value")

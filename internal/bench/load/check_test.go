@@ -53,7 +53,7 @@ func TestCheckerTakesRightRepliesInEverySplit(t *testing.T) {
 		hit(d, 4) + "END\r\n" +
 		"END\r\n"
 	for piece := 1; piece <= len(replies); piece++ {
-		c := newChecker(d, 4, 3)
+		c := newChecker(d, nil, 4, 3)
 		c.push(request{kind: get, first: 9, n: 3})
 		c.push(request{kind: set, first: 2, n: 1})
 		c.push(request{kind: get, first: 4, n: 1})
@@ -70,12 +70,53 @@ func TestCheckerTakesQuietBatches(t *testing.T) {
 	d := newData(work)
 	replies := metaHit(d, 8) + metaHit(d, 9) + metaHit(d, 0) + "MN\r\n" + "MN\r\n" + "MN\r\n"
 	for piece := 1; piece <= len(replies); piece++ {
-		c := newChecker(d, 4, 3)
+		c := newChecker(d, nil, 4, 3)
 		c.push(request{kind: quietGets, first: 8, n: 3})
 		c.push(request{kind: quietSets, first: 1, n: 3})
 		c.push(request{kind: quietFence})
 		if settled, err := feed(&c, replies, piece); settled != 3 || err != nil {
 			t.Fatalf("in pieces of %d bytes: %d settled, %v", piece, settled, err)
+		}
+	}
+}
+
+func TestLossyCheckerCountsWhatIsMissing(t *testing.T) {
+	d := newData(testWork)
+	meta := testWork
+	meta.Keys, meta.Quiet = 1, 3
+	m := newData(meta)
+	for _, row := range []struct {
+		name    string
+		data    *data
+		due     []request
+		replies string
+		want    Lost
+	}{
+		{"a miss", d, []request{{kind: get, first: 4, n: 1}}, "END\r\n", Lost{Misses: 1, KeysMissed: 1}},
+		{"some of a multi-get", d, []request{{kind: get, first: 8, n: 3}}, hit(d, 0) + "END\r\n", Lost{Misses: 2, KeysHit: 1, KeysMissed: 2}},
+		{"an error for the rest", d, []request{{kind: get, first: 3, n: 3}}, hit(d, 4) + "SERVER_ERROR down\r\n", Lost{Misses: 2, Errors: 1, KeysHit: 1, KeysMissed: 2}},
+		{"a write refused", d, []request{{kind: set, first: 1, n: 1}}, "SERVER_ERROR down\r\n", Lost{Errors: 1}},
+		{"a fence refused", d, []request{{kind: fence}}, "SERVER_ERROR down\r\n", Lost{Errors: 1}},
+		{"now and then", d, []request{{kind: get, first: 2, n: 1}, {kind: get, first: 2, n: 1}}, "END\r\n" + hit(d, 2) + "END\r\n", Lost{Misses: 1, KeysBoth: 1}},
+		{"a quiet miss", m, []request{{kind: quietGets, first: 2, n: 3}}, metaHit(m, 2) + metaHit(m, 4) + "MN\r\n", Lost{Misses: 1, KeysHit: 2, KeysMissed: 1}},
+		{"quiet writes refused", m, []request{{kind: quietSets, first: 2, n: 3}}, "SERVER_ERROR down\r\nSERVER_ERROR down\r\nMN\r\n", Lost{Errors: 2}},
+	} {
+		for piece := 1; piece <= len(row.replies); piece++ {
+			lost := newLosses(10)
+			c := newChecker(row.data, lost, 4, 3)
+			for _, r := range row.due {
+				c.push(r)
+			}
+			if settled, err := feed(&c, row.replies, piece); settled != len(row.due) || err != nil || lost.sum() != row.want {
+				t.Fatalf("%s, in pieces of %d bytes: %d settled, lost %+v, error %v", row.name, piece, settled, lost.sum(), err)
+			}
+		}
+	}
+	for _, lie := range []string{"CLIENT_ERROR bad\r\n", "ERROR\r\n", hit(d, 5), strings.Replace(hit(d, 4), string(d.value(4)), string(d.value(5)), 1)} {
+		c := newChecker(d, newLosses(10), 4, 3)
+		c.push(request{kind: get, first: 4, n: 1})
+		if _, err := feed(&c, lie+"END\r\n", 7); err == nil {
+			t.Errorf("a lossy load takes %q", lie)
 		}
 	}
 }
@@ -127,7 +168,7 @@ func TestCheckerFindsEveryLie(t *testing.T) {
 		{"quiet set speaks", m, []request{{kind: quietSets, n: 3}}, "HD\r\n", `expected "MN\r\n"`},
 	} {
 		for _, piece := range []int{1, 7, 1000} {
-			c := newChecker(lie.data, 4, 3)
+			c := newChecker(lie.data, nil, 4, 3)
 			for _, r := range lie.due {
 				c.push(r)
 			}
@@ -141,7 +182,7 @@ func TestCheckerFindsEveryLie(t *testing.T) {
 
 func TestRequestsCostNoAllocation(t *testing.T) {
 	d := newData(testWork)
-	c := newChecker(d, 4, 3)
+	c := newChecker(d, nil, 4, 3)
 	replies := []byte(hit(d, 3) + hit(d, 4) + hit(d, 5) + "END\r\nSTORED\r\n")
 	out := make([]byte, 0, 1024)
 	if allocs := testing.AllocsPerRun(100, func() {

@@ -8,7 +8,9 @@
 // header of a hit (key, flags, length) is compared with the one that belongs to
 // the key, and so is every byte of its value. The first wrong, lost or
 // surplus reply ends the run with an error; so does a miss, because every key
-// was written before the reading began.
+// was written before the reading began. Only a Lossy load, for servers that are
+// down, counts misses and SERVER_ERROR replies and goes on; what is wrong stays
+// wrong there too.
 //
 // A run passes through these phases: connect; fill (each key is written once);
 // warm (the load runs, unmeasured); the window, which is measured; drain (all
@@ -49,6 +51,7 @@ type Workload struct {
 	Rate    float64 `json:"rate"`    // requests a second; 0 is a closed loop
 	Sliding bool    `json:"sliding"` // refill a pipeline at each reply, not when it is empty
 	Idle    bool    `json:"idle"`    // after one read on each connection, send nothing
+	Lossy   bool    `json:"lossy"`   // misses and SERVER_ERROR replies are counted and end nothing
 }
 
 // Bounds say how long a run takes.
@@ -73,9 +76,20 @@ type Latency struct {
 type Process struct {
 	PID      int           `json:"pid"`
 	CPU      time.Duration `json:"cpu_ns"`
+	User     time.Duration `json:"user_ns"`      // how the kernel divides the CPU time,
+	Kernel   time.Duration `json:"kernel_ns"`    // sampled at its ticks
 	Switches int64         `json:"switches"`     // times its threads went to sleep
 	Memory   proc.Memory   `json:"memory"`       // at the end of the window
 	AnonPeak int64         `json:"anon_sampled"` // most anonymous memory seen in the window; 0 for all but the first
+}
+
+// Lost is what a lossy load was not given, from the fill to the end of the run.
+type Lost struct {
+	Misses     int64 `json:"misses"`      // keys asked for and not answered
+	Errors     int64 `json:"errors"`      // SERVER_ERROR replies
+	KeysHit    int   `json:"keys_hit"`    // keys that were always answered
+	KeysMissed int   `json:"keys_missed"` // keys that never were
+	KeysBoth   int   `json:"keys_both"`   // keys that sometimes were
 }
 
 // Result is what the window showed.
@@ -91,6 +105,8 @@ type Result struct {
 	Processes []Process     `json:"processes"`    // as watched, in order
 	Cores     []proc.Core   `json:"cores"`        // what each CPU of the machine did
 	Checked   int64         `json:"checked_keys"` // keys checked in the whole run
+	Replies   int64         `json:"replies"`      // requests of the whole run, the fill and the fences too
+	Lost      Lost          `json:"lost"`         // of a lossy load
 }
 
 func (w Workload) check(b Bounds) error {

@@ -148,6 +148,20 @@ func TestSecondRunNeedsNoFill(t *testing.T) {
 	}
 }
 
+func TestLossyLoadGoesOn(t *testing.T) {
+	addr, _ := memcached(t)
+	work, bounds := base, short
+	work.Lossy, work.Reads, work.Keys = true, 95, 2
+	bounds.NoFill = true
+	got, err := Run(t.Context(), addr, work, bounds, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := got.Lost; l.Misses == 0 || l.Errors != 0 || l.KeysBoth == 0 || got.Replies < got.Requests {
+		t.Errorf("an empty server that is being filled: %+v of %d replies", l, got.Replies)
+	}
+}
+
 // liar is a server that stores and answers rightly until the reply with number
 // `from` on a connection, which lie changes; nil closes the connection.
 func liar(t *testing.T, from int, lie func(reply string) *string) netip.AddrPort {

@@ -40,6 +40,7 @@ type loop struct {
 	work   Workload
 	bounds Bounds
 	data   *data
+	lost   *losses // nil unless the load is lossy
 	window window
 
 	epoll, ticker int
@@ -53,6 +54,7 @@ type loop struct {
 	random   uint64 // splitmix state
 	phaseEnd int64  // when warming or measuring ends
 	checked  int64  // keys read and found right
+	replies  int64  // requests settled in all phases
 
 	// An open loop's clock, and the connections that may send: one entry for
 	// each request that a connection may have in flight.
@@ -79,6 +81,9 @@ func Run(ctx context.Context, addr netip.AddrPort, work Workload, bounds Bounds,
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1}
 	defer l.close()
+	if work.Lossy {
+		l.lost = newLosses(work.Count)
+	}
 	l.window = newWindow(l, watch)
 	if err := l.open(addr); err != nil {
 		return Result{}, err
@@ -86,7 +91,12 @@ func Run(ctx context.Context, addr netip.AddrPort, work Workload, bounds Bounds,
 	if err := l.run(ctx); err != nil {
 		return Result{}, err
 	}
-	return l.window.result(l.checked), nil
+	result := l.window.result()
+	result.Checked, result.Replies = l.checked, l.replies
+	if l.lost != nil {
+		result.Lost = l.lost.sum()
+	}
+	return result, nil
 }
 
 // open connects, and prepares epoll and the clock.
@@ -104,7 +114,7 @@ func (l *loop) open(addr netip.AddrPort) (err error) {
 		if err != nil {
 			return fmt.Errorf("connection %d of %d: %w", id+1, l.work.Conns, err)
 		}
-		l.conns = append(l.conns, conn{id: id, fd: fd, check: newChecker(l.data, l.work.Depth, batch)})
+		l.conns = append(l.conns, conn{id: id, fd: fd, check: newChecker(l.data, l.lost, l.work.Depth, batch)})
 		event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(id)}
 		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
 			return fmt.Errorf("epoll: %w", err)
@@ -267,6 +277,7 @@ func (l *loop) take(c *conn, b []byte) error {
 		hits := c.check.found
 		r := c.check.pop()
 		c.served++
+		l.replies++
 		l.due--
 		if l.phase == measuring {
 			l.window.record(r, hits, now)

@@ -96,6 +96,12 @@ func (w *window) read(sign int64) error {
 				err = e
 			}
 			w.processes[i].CPU += time.Duration(sign) * used
+			user, kernel, e := proc.Times(pid)
+			if e != nil {
+				err = e
+			}
+			w.processes[i].User += time.Duration(sign) * user
+			w.processes[i].Kernel += time.Duration(sign) * kernel
 		}
 		return err
 	}
@@ -132,7 +138,7 @@ func (w *window) read(sign int64) error {
 	return nil
 }
 
-func (w *window) result(checked int64) Result {
+func (w *window) result() Result {
 	seconds := time.Duration(w.to - w.from).Seconds()
 	micro := func(ns int64) float64 { return float64(ns) / 1e3 }
 	return Result{
@@ -152,6 +158,5 @@ func (w *window) result(checked int64) Result {
 		Late:      micro(w.late),
 		Processes: w.processes,
 		Cores:     w.cores,
-		Checked:   checked,
 	}
 }

@@ -8,7 +8,7 @@
 // serves to tell whether other work disturbed a measurement.
 package proc
 
-// One process: its CPU clock, its context switches, its memory.
+// One process: its CPU clock, its context switches, its memory, its descriptors.
 
 import (
 	"bufio"
@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,6 +39,32 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
+// Times returns how the kernel divides the CPU time of process pid, in ticks: it
+// looks at each tick where the process is.
+func Times(pid int) (user, kernel time.Duration, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	return parseTimes(string(text))
+}
+
+func parseTimes(text string) (user, kernel time.Duration, err error) {
+	// The second field is the program's name in parentheses, which may hold both
+	// spaces and parentheses.
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) < 13 {
+		return 0, 0, fmt.Errorf("%q is no /proc/PID/stat", text)
+	}
+	var ticks [2]int64
+	for i := range ticks {
+		if ticks[i], err = strconv.ParseInt(fields[11+i], 10, 64); err != nil {
+			return 0, 0, fmt.Errorf("/proc/PID/stat: %w", err)
+		}
+	}
+	return time.Duration(ticks[0]) * tick, time.Duration(ticks[1]) * tick, nil
+}
+
 // Memory is what a process holds, in bytes.
 type Memory struct {
 	Anon int64 `json:"anon"` // resident anonymous memory now (RssAnon)
@@ -51,6 +78,12 @@ func ReadMemory(pid int) (Memory, error) {
 		return Memory{}, err
 	}
 	return Memory{Anon: fields["RssAnon"] << 10, Peak: fields["VmHWM"] << 10}, nil
+}
+
+// Descriptors returns how many files and sockets process pid has open.
+func Descriptors(pid int) (int, error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	return len(open), err
 }
 
 // Switches returns how often the living threads of process pid went to sleep:

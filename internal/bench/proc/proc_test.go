@@ -65,6 +65,34 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+func TestTimes(t *testing.T) {
+	user, kernel, err := parseTimes("7 (a (b) c) S 1 7 7 0 -1 4194560 1 2 3 4 55 21 0 0 20 0 6 0 900 1 2\n")
+	if err != nil || user != 550*time.Millisecond || kernel != 210*time.Millisecond {
+		t.Errorf("user %v, kernel %v, error %v", user, kernel, err)
+	}
+	if _, _, err := parseTimes("7 (sh) S 1"); err == nil {
+		t.Error("a short line has times")
+	}
+	if _, _, err := Times(os.Getpid()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDescriptors(t *testing.T) {
+	before, err := Descriptors(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if after, err := Descriptors(os.Getpid()); err != nil || after != before+1 {
+		t.Errorf("%d descriptors after one more than %d, error %v", after, before, err)
+	}
+}
+
 func TestParseCores(t *testing.T) {
 	cores, err := parseCores("cpu  30 0 30 0 0 0 0 0 0 0\ncpu0 10 1 5 900 7 2 3 4 0 0\ncpu3 1 0 0 0 0 0 0 0 0 0\nintr 5\n", time.Hour)
 	if err != nil {
