@@ -41,8 +41,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"ringside/internal/bench/proc"
 )
 
 // Config says what to measure, with what, and where.
@@ -71,47 +69,28 @@ const serverCount = 3
 
 type bench struct {
 	Config
-	peers    []*peer
-	starter  *starter
-	dir      string
-	servers  []*child
-	apart    bool // interrupts are not in the processes' CPU clocks
-	repeated int
+	peers     []*peer
+	starter   *starter
+	dir       string
+	pool      pool
+	proxyCPUs []int
+	loops     int // of Ringside
+	repeated  int
 }
 
 // Measure measures all of it. A peer whose replies are wrong does not stop the others: the
 // report says so, and so does its Failures.
 func Measure(ctx context.Context, c Config) (*Report, error) {
-	b := &bench{Config: c}
-	if err := b.pickCPUs(); err != nil {
-		return nil, err
-	}
 	scenarios, err := pickScenarios(c.Scenarios)
 	if err != nil {
 		return nil, err
 	}
-	if b.peers, err = findPeers(c); err != nil {
+	b, err := c.open(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if err := raiseDescriptors(); err != nil {
-		return nil, err
-	}
-	if b.dir, err = os.MkdirTemp("", "ringbench"); err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(b.dir)
-	b.starter = newStarter()
-	defer b.starter.close()
-
+	defer b.close()
 	report := b.newReport()
-	for i := range serverCount {
-		server, err := b.startMemcached(ctx, fmt.Sprintf("server%d", i+1), b.LoadCPUs)
-		if err != nil {
-			return nil, err
-		}
-		defer server.stop()
-		b.servers = append(b.servers, server)
-	}
 	if report.Placement, err = b.comparePlacement(ctx); err != nil {
 		return nil, err
 	}
@@ -127,9 +106,44 @@ func Measure(ctx context.Context, c Config) (*Report, error) {
 			return nil, err
 		}
 	}
-	report.Repeated = b.repeated
-	report.Seconds = time.Since(report.Date).Seconds()
-	return report, nil
+	return b.finish(report), nil
+}
+
+// open finds the peers and starts the servers.
+func (c Config) open(ctx context.Context) (*bench, error) {
+	b := &bench{Config: c, loops: 1}
+	if err := b.pickCPUs(); err != nil {
+		return nil, err
+	}
+	var err error
+	if b.peers, err = findPeers(c); err != nil {
+		return nil, err
+	}
+	if err := raiseDescriptors(); err != nil {
+		return nil, err
+	}
+	if b.dir, err = os.MkdirTemp("", "ringbench"); err != nil {
+		return nil, err
+	}
+	b.starter = newStarter()
+	if b.pool, err = b.startPool(ctx, serverCount, 1); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *bench) close() {
+	b.pool.stop()
+	b.starter.close()
+	_ = os.RemoveAll(b.dir) // a leftover in the temporary directory spoils no result
+}
+
+// finish fills in what is known when all is measured.
+func (b *bench) finish(r *Report) *Report {
+	r.Repeated = b.repeated
+	r.Seconds = time.Since(r.Date).Seconds()
+	return r
 }
 
 // pickCPUs fills in what the configuration leaves open and checks the rest.
@@ -161,7 +175,7 @@ func (b *bench) pickCPUs() error {
 	if slices.Contains(b.LoadCPUs, b.ProxyCPU) {
 		return fmt.Errorf("CPU %d is for the proxy alone, the load cannot have it too", b.ProxyCPU)
 	}
-	b.apart, _ = proc.SoftirqApart()
+	b.proxyCPUs = []int{b.ProxyCPU}
 	return nil
 }
 
@@ -182,10 +196,11 @@ func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	}
 	s := scenario{ID: "placement", Name: "placement", Work: text(10, 1)}
 	s.Work.Reads, s.Work.KeySize = 100, 24 // keys that no other scenario writes
-	if _, err := b.once(ctx, nutcracker, s, time.Second/5, false); err != nil {
+	if _, err := b.once(ctx, nutcracker, s, time.Second/5); err != nil {
 		return "", err
 	}
-	_, err := b.once(ctx, ringside, s, time.Second/5, true)
+	s.Filled = true
+	_, err := b.once(ctx, ringside, s, time.Second/5)
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()

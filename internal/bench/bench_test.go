@@ -60,7 +60,7 @@ func TestRatiosCompareTheRunsOfARound(t *testing.T) {
 }
 
 func TestDisturbance(t *testing.T) {
-	b := &bench{Config: Config{Disturbed: 0.1, ProxyCPU: 1, LoadCPUs: []int{0}}}
+	b := &bench{Config: Config{Disturbed: 0.1, LoadCPUs: []int{0}}, proxyCPUs: []int{1}}
 	quiet := load.Result{
 		Requests:  1000,
 		CPU:       300 * time.Millisecond,
@@ -110,7 +110,7 @@ func TestScenarios(t *testing.T) {
 func TestConfigurationsNameTheServers(t *testing.T) {
 	servers := []string{"127.0.0.1:31001", "127.0.0.1:31002", "127.0.0.1:31003"}
 	for name, row := range map[string]struct {
-		configure func(string, int, []string) ([]string, error)
+		configure func(place) ([]string, error)
 		file      string
 		says      []string
 	}{
@@ -120,7 +120,7 @@ func TestConfigurationsNameTheServers(t *testing.T) {
 		"memcached proxy": {memcachedProxyArgs, "proxy.lua", []string{`mcp.backend("server1", "127.0.0.1", 31001)`, `mcp.backend("server3", "127.0.0.1", 31003)`}},
 	} {
 		dir := t.TempDir()
-		args, err := row.configure(dir, 31000, servers)
+		args, err := row.configure(place{dir, 31000, 31009, servers, 1})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -59,6 +59,7 @@ func (s *starter) start(cmd *exec.Cmd, cpus []int) (err error) {
 type child struct {
 	name   string
 	port   int
+	admin  int // where a Ringside has its metrics and profiles
 	cmd    *exec.Cmd
 	output tail
 	ended  chan struct{} // closed when the process has ended
@@ -67,6 +68,26 @@ type child struct {
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
 func (c *child) addr() string { return fmt.Sprintf("127.0.0.1:%d", c.port) }
+
+// alive reports whether the process has not ended.
+func (c *child) alive() bool {
+	select {
+	case <-c.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// blame adds to an error what the process had to say: a timeout of its own, for
+// instance.
+func (c *child) blame(err error) error {
+	how := "it still ran"
+	if !c.alive() {
+		how = "it had ended"
+	}
+	return fmt.Errorf("%s: %w (%s; %s)", c.name, err, how, &c.output)
+}
 
 // stop ends the process, which keeps nothing that a gentle end would save.
 func (c *child) stop() {

@@ -28,7 +28,7 @@ func (b *bench) memory(ctx context.Context) ([]Memory, error) {
 				continue
 			}
 			m := Memory{ID: s.ID, Name: s.Name, Peer: p.name}
-			got, err := b.once(ctx, p, s, b.Window, false)
+			got, err := b.once(ctx, p, s, b.Window)
 			switch {
 			case ctx.Err() != nil:
 				return nil, ctx.Err()

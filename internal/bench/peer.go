@@ -27,7 +27,16 @@ type peer struct {
 	proxy   bool   // it stands before the servers; if not, it is the floor
 
 	// configure writes what the peer reads into dir and returns its arguments.
-	configure func(dir string, port int, servers []string) ([]string, error)
+	configure func(place) ([]string, error)
+}
+
+// place is where and before what a peer is to run.
+type place struct {
+	dir     string
+	port    int
+	admin   int // for what is no load: metrics, statistics
+	servers []string
+	loops   int // of Ringside
 }
 
 // findPeers returns the peers that are here, in the order of the report.
@@ -95,28 +104,21 @@ func firstLine(path, flag string) (string, error) {
 	return strings.TrimPrefix(line, "This is "), nil
 }
 
-func ringsideArgs(dir string, port int, servers []string) ([]string, error) {
-	admin, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	file, err := write(dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
+func ringsideArgs(at place) ([]string, error) {
+	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
 admin: 127.0.0.1:%d
 pools:
   main:
     distribution: ketama
     servers:
       - %s
-`, port, admin, strings.Join(servers, "\n      - ")))
+engine: {loops: %d}
+`, at.port, at.admin, strings.Join(at.servers, "\n      - "), at.loops))
 	return []string{"serve", "-c", file}, err
 }
 
-func nutcrackerArgs(dir string, port int, servers []string) ([]string, error) {
-	stats, err := freePort()
-	if err != nil {
-		return nil, err
-	}
-	file, err := write(dir, "nutcracker.yml", fmt.Sprintf(`bench:
+func nutcrackerArgs(at place) ([]string, error) {
+	file, err := write(at.dir, "nutcracker.yml", fmt.Sprintf(`bench:
   listen: 127.0.0.1:%d
   hash: md5
   distribution: ketama
@@ -127,13 +129,13 @@ func nutcrackerArgs(dir string, port int, servers []string) ([]string, error) {
   auto_eject_hosts: false
   servers:
    - %s:1
-`, port, replyTimeout.Milliseconds(), strings.Join(servers, ":1\n   - ")))
-	return []string{"-c", file, "-v", "4", "-o", filepath.Join(dir, "nutcracker.log"), "-p", filepath.Join(dir, "nutcracker.pid"),
-		"-a", "127.0.0.1", "-s", strconv.Itoa(stats)}, err
+`, at.port, replyTimeout.Milliseconds(), strings.Join(at.servers, ":1\n   - ")))
+	return []string{"-c", file, "-v", "4", "-o", filepath.Join(at.dir, "nutcracker.log"), "-p", filepath.Join(at.dir, "nutcracker.pid"),
+		"-a", "127.0.0.1", "-s", strconv.Itoa(at.admin)}, err
 }
 
-func haproxyArgs(dir string, port int, servers []string) ([]string, error) {
-	file, err := write(dir, "haproxy.cfg", fmt.Sprintf(`global
+func haproxyArgs(at place) ([]string, error) {
+	file, err := write(at.dir, "haproxy.cfg", fmt.Sprintf(`global
   nbthread 1
   maxconn 6000
 defaults
@@ -146,16 +148,16 @@ frontend bench
   default_backend one
 backend one
   server one %s
-`, port, servers[0]))
+`, at.port, at.servers[0]))
 	return []string{"-db", "-f", file}, err
 }
 
 // memcachedProxyArgs sets memcached's proxy to serve its connections to the
 // servers on the worker thread, not on one of their own.
-func memcachedProxyArgs(dir string, port int, servers []string) ([]string, error) {
+func memcachedProxyArgs(at place) ([]string, error) {
 	var lua strings.Builder
 	lua.WriteString("function mcp_config_pools()\n  return mcp.pool({\n")
-	for i, server := range servers {
+	for i, server := range at.servers {
 		host, port, err := net.SplitHostPort(server)
 		if err != nil {
 			return nil, err
@@ -176,15 +178,19 @@ function mcp_config_routes(pool)
   mcp.attach(mcp.CMD_ANY_STORAGE, route)
 end
 `)
-	file, err := write(dir, "proxy.lua", lua.String())
-	return append(memcachedArgs(port), "-o", "proxy_config="+file), err
+	file, err := write(at.dir, "proxy.lua", lua.String())
+	return append(memcachedArgs(at.port), "-o", "proxy_config="+file), err
 }
 
-func floorArgs(_ string, port int, _ []string) ([]string, error) { return memcachedArgs(port), nil }
+func floorArgs(at place) ([]string, error) { return memcachedArgs(at.port), nil }
 
 // memcachedArgs serve for the servers, the floor and memcached's proxy alike.
-func memcachedArgs(port int) []string {
-	args := []string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", "1", "-m", "1024", "-c", "12000", "-b", "4096"}
+func memcachedArgs(ports ...int) []string {
+	var listen []string
+	for _, port := range ports {
+		listen = append(listen, fmt.Sprintf("127.0.0.1:%d", port))
+	}
+	args := []string{"-l", strings.Join(listen, ","), "-U", "0", "-t", "1", "-m", "1024", "-I", "2m", "-c", "12000", "-b", "4096"}
 	if os.Getuid() == 0 {
 		args = append(args, "-u", "root")
 	}
@@ -196,49 +202,42 @@ func write(dir, name, text string) (string, error) {
 	return path, os.WriteFile(path, []byte(text), 0o600)
 }
 
-// freePort returns a port that nothing listens on; it may be taken before it is
+// freePorts returns ports that nothing listens on; one may be taken before it is
 // used, which the start of the child then says.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+func freePorts(n int) ([]int, error) {
+	var ports []int
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // only when all are found, so that none comes twice
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return ports, nil
 }
 
-// start starts a peer on the proxy's CPU and waits until it listens.
+// start starts a peer on the proxy's CPUs, before the pool, and waits until it
+// listens.
 func (b *bench) start(ctx context.Context, p *peer) (*child, error) {
 	dir, err := os.MkdirTemp(b.dir, "peer")
 	if err != nil {
 		return nil, err
 	}
-	port, err := freePort()
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	var servers []string
-	for _, s := range b.servers {
-		servers = append(servers, s.addr())
-	}
-	args, err := p.configure(dir, port, servers)
+	args, err := p.configure(place{dir, ports[0], ports[1], b.pool.addrs, b.loops})
 	if err != nil {
 		return nil, err
 	}
-	return b.spawn(ctx, p.name, p.binary, args, port, []int{b.ProxyCPU})
-}
-
-// startMemcached starts a server.
-func (b *bench) startMemcached(ctx context.Context, name string, cpus []int) (*child, error) {
-	port, err := freePort()
+	c, err := b.spawn(ctx, p.name, p.binary, args, ports[0], b.proxyCPUs)
 	if err != nil {
 		return nil, err
 	}
-	path, err := lookPath(b.Memcached)
-	if err != nil {
-		return nil, err
-	}
-	return b.spawn(ctx, name, path, memcachedArgs(port), port, cpus)
+	c.admin = ports[1]
+	return c, nil
 }
 
 // spawn starts a program and waits until it listens on port.

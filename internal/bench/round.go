@@ -94,7 +94,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 func (b *bench) undisturbed(ctx context.Context, p *peer, s scenario) (Run, error) {
 	var best Run
 	for try := 1; ; try++ {
-		got, err := b.once(ctx, p, s, b.Window, false)
+		got, err := b.once(ctx, p, s, b.Window)
 		if err != nil {
 			return Run{}, err
 		}
@@ -114,31 +114,31 @@ func (d Disturbance) badness() float64 { return d.Other + d.Steal + d.Late/1e6 }
 
 // once starts the peer, puts the scenario's load on it and ends it. The first
 // process of the result is the peer, the others are the servers behind it.
-func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration, noFill bool) (load.Result, error) {
+func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration) (load.Result, error) {
 	target, err := b.start(ctx, p)
 	if err != nil {
 		return load.Result{}, err
 	}
 	defer target.stop()
-	result, err := b.load(ctx, target, s.Work, window, noFill)
-	if err == nil {
-		return result, nil
+	result, err := b.load(ctx, target, s, window)
+	if err == nil && s.check != nil {
+		err = s.check(result)
 	}
-	// What the peer had to say about it: a timeout of its own, for instance.
-	how := "it still ran"
-	select {
-	case <-target.ended:
-		how = "it had ended"
-	default:
+	if err != nil {
+		return result, target.blame(err)
 	}
-	return result, fmt.Errorf("%s: %w (%s; %s)", p.name, err, how, &target.output)
+	return result, nil
 }
 
-// load runs ringbench's load on the load's CPUs against target.
-func (b *bench) load(ctx context.Context, target *child, w load.Workload, window time.Duration, noFill bool) (load.Result, error) {
+// load runs ringbench's load on the load's CPUs against target, and watches it
+// and the servers that live.
+func (b *bench) load(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
+	w := s.Work
 	pids := []string{strconv.Itoa(target.pid())}
-	for _, s := range b.servers {
-		pids = append(pids, strconv.Itoa(s.pid()))
+	for _, server := range b.pool.processes {
+		if server.alive() {
+			pids = append(pids, strconv.Itoa(server.pid()))
+		}
 	}
 	// The window, and generously what comes before and after it.
 	ctx, cancel := context.WithTimeout(ctx, window+b.Warm+2*time.Minute)
@@ -146,7 +146,7 @@ func (b *bench) load(ctx context.Context, target *child, w load.Workload, window
 	cmd := exec.CommandContext(ctx, b.Self, "load", "-addr", target.addr(), "-watch", strings.Join(pids, ","),
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
-		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", noFill),
+		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy),
 		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String())
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -185,8 +185,8 @@ func (b *bench) figures(r load.Result) Run {
 	}
 	var busy, steal, wall time.Duration
 	for _, core := range r.Cores {
-		if core.ID == b.ProxyCPU {
-			run.CoreBusy = each(core.Busy())
+		if slices.Contains(b.proxyCPUs, core.ID) {
+			run.CoreBusy += each(core.Busy())
 		} else if !slices.Contains(b.LoadCPUs, core.ID) {
 			continue
 		}

@@ -16,6 +16,9 @@ type scenario struct {
 	Name string
 	Base string // the peer that others are compared with
 	Work load.Workload
+
+	Filled bool                    // the keys are there already
+	check  func(load.Result) error // what must be so besides; nil is nothing
 }
 
 // text is scenario a, the load that the others vary.
@@ -25,15 +28,15 @@ func text(conns, depth int) load.Workload {
 
 func scenarios() []scenario {
 	all := []scenario{
-		{"a", "50 connections", "nutcracker", text(50, 1)},
-		{"b", "1 connection", "nutcracker", text(1, 1)},
-		{"c", "50 connections, pipeline of 16", "nutcracker", text(50, 16)},
-		{"d", "1,000 connections", "nutcracker", text(1000, 1)},
-		{"e", "50 connections, multi-get of 20", "nutcracker", text(50, 1)},
-		{"f", "50 connections, values of 64 KiB", "nutcracker", text(50, 1)},
-		{"g", "200 connections, values of 1 KiB, 50 % writes", "nutcracker", text(200, 1)},
-		{"h", "50 connections, paced at 40,000 a second", "nutcracker", text(50, 1)},
-		{"i", "50 connections, quiet meta batches of 50", "memcached", text(50, 1)},
+		{ID: "a", Name: "50 connections", Base: "nutcracker", Work: text(50, 1)},
+		{ID: "b", Name: "1 connection", Base: "nutcracker", Work: text(1, 1)},
+		{ID: "c", Name: "50 connections, pipeline of 16", Base: "nutcracker", Work: text(50, 16)},
+		{ID: "d", Name: "1,000 connections", Base: "nutcracker", Work: text(1000, 1)},
+		{ID: "e", Name: "50 connections, multi-get of 20", Base: "nutcracker", Work: text(50, 1)},
+		{ID: "f", Name: "50 connections, values of 64 KiB", Base: "nutcracker", Work: text(50, 1)},
+		{ID: "g", Name: "200 connections, values of 1 KiB, 50 % writes", Base: "nutcracker", Work: text(200, 1)},
+		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: text(50, 1)},
+		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: text(50, 1)},
 	}
 	for i := range all {
 		w := &all[i].Work
