@@ -172,9 +172,6 @@ func (e *Engine) Filled(l *Link, n int) {
 			c.w += copy(c.b[c.w:], e.scratch.bytes())
 			e.pool.put(l.in)
 			l.in = c
-			if c.len() < l.need {
-				return
-			}
 			e.enter(l)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -95,7 +96,6 @@ type world struct {
 	epoch    int // reloads
 	flushes  int
 	flushing int // flushes that may still come
-	answered int
 	aborted  int // clients
 	old      []*simConn
 	trace    []string
@@ -118,7 +118,7 @@ func simulate(t testing.TB, d *dice, name string) {
 	w := &world{t: t, name: name, d: d, now: int64(time.Hour), keys: map[string]*simKey{}}
 	defer func() {
 		if r := recover(); r != nil {
-			w.fatalf("panic: %v", r)
+			w.fatalf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
 	w.storm, w.getErrors, w.handsOver, w.instant = d.one(2), d.one(2), d.one(4), d.one(2)
@@ -179,7 +179,7 @@ func (w *world) limits() {
 		l.Idle = []time.Duration{0, 3 * time.Second, 300 * time.Millisecond}[d.n(3)]
 	}
 	if w.tight {
-		l.Memory = 1 << 20
+		l.Memory = []int64{1 << 20, 250_000}[d.n(2)]
 	}
 }
 
