@@ -4,6 +4,7 @@
 //
 //	ringbench load -addr HOST:PORT   puts a checked load on one address
 //	ringbench run -ringside PATH     measures Ringside and its peers in turn
+//	ringbench curves -ringside PATH  measures how cost grows with load, keys, servers and their outages
 //
 // Its exit code is 0, or 1 when a reply was wrong or lost or something could not
 // be started, or 2 for a command line it does not understand.
@@ -25,8 +26,9 @@ const usage = `ringbench measures Ringside beside its peers.
 
   ringbench load -addr HOST:PORT [flags]   put a checked load on one address
   ringbench run [flags]                    measure Ringside and its peers in turn
+  ringbench curves [flags]                 measure how cost grows
 
-"ringbench load -h" and "ringbench run -h" list the flags.
+"ringbench COMMAND -h" lists the flags of a command.
 `
 
 var errUsage = errors.New("usage")
@@ -54,6 +56,8 @@ func command(ctx context.Context, args []string) error {
 		return loadCommand(ctx, args[1:])
 	case "run":
 		return runCommand(ctx, args[1:])
+	case "curves":
+		return curvesCommand(ctx, args[1:])
 	case "-h", "--help", "help":
 		fmt.Print(usage)
 		return nil

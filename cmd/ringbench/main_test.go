@@ -100,8 +100,14 @@ func noChildren(t *testing.T) {
 
 func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
 	t.Helper()
+	return measureShort(t, ctx, "run", append([]string{"-rounds", "2"}, args...)...)
+}
+
+// measureShort runs a command that measures, and reads its reports.
+func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (bench.Report, string, error) {
+	t.Helper()
 	dir := t.TempDir()
-	all := append([]string{"run", "-q", "-rounds", "2", "-time", "100ms", "-warm", "20ms", "-tries", "1",
+	all := append([]string{name, "-q", "-time", "100ms", "-warm", "20ms", "-tries", "1",
 		"-json", dir + "/out.json", "-md", dir + "/out.md"}, args...)
 	failed := command(ctx, all)
 	noChildren(t)
@@ -227,5 +233,32 @@ func TestCommandLine(t *testing.T) {
 		if err := command(t.Context(), args); err == nil || errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}
+	}
+}
+
+func TestCurves(t *testing.T) {
+	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-curves", "down,servers,loops")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Curves) != 3 { // loops is Ringside's alone, and empty without
+		t.Fatalf("%d curves", len(report.Curves))
+	}
+	for _, c := range report.Curves {
+		for _, row := range c.Rows {
+			for _, m := range row.Peers {
+				if m.Peer != "nutcracker" || len(m.Runs) == 0 || m.CPU.Value.Median <= 0 {
+					t.Errorf("%s, %s: %+v", c.ID, row.Label, m)
+				}
+			}
+		}
+	}
+	for _, want := range []string{"## Servers down", "| 200 |", "| 100 |", "memcached 1."} {
+		if !strings.Contains(markdown, want) {
+			t.Errorf("the report lacks %q:\n%s", want, markdown)
+		}
+	}
+	if _, _, err := measureShort(t, t.Context(), "curves", "-curves", "weather"); err == nil {
+		t.Error("there is a curve of the weather")
 	}
 }

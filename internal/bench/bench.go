@@ -72,7 +72,9 @@ type bench struct {
 	peers     []*peer
 	starter   *starter
 	dir       string
+	server    string // the version of memcached
 	pool      pool
+	allCPUs   []int // that may be used
 	proxyCPUs []int
 	loops     int // of Ringside
 	repeated  int
@@ -91,6 +93,7 @@ func Measure(ctx context.Context, c Config) (*Report, error) {
 	}
 	defer b.close()
 	report := b.newReport()
+	report.nameMissing()
 	if report.Placement, err = b.comparePlacement(ctx); err != nil {
 		return nil, err
 	}
@@ -119,6 +122,7 @@ func (c Config) open(ctx context.Context) (*bench, error) {
 	if b.peers, err = findPeers(c); err != nil {
 		return nil, err
 	}
+	b.server = b.peers[len(b.peers)-1].version // the floor is the servers' program
 	if err := raiseDescriptors(); err != nil {
 		return nil, err
 	}
@@ -175,7 +179,7 @@ func (b *bench) pickCPUs() error {
 	if slices.Contains(b.LoadCPUs, b.ProxyCPU) {
 		return fmt.Errorf("CPU %d is for the proxy alone, the load cannot have it too", b.ProxyCPU)
 	}
-	b.proxyCPUs = []int{b.ProxyCPU}
+	b.allCPUs, b.proxyCPUs = ids, []int{b.ProxyCPU}
 	return nil
 }
 

@@ -138,3 +138,81 @@ func TestConfigurationsNameTheServers(t *testing.T) {
 		}
 	}
 }
+
+func TestCurvesRise(t *testing.T) {
+	var down curve
+	all := curves(func(loops int) []int { return make([]int, min(loops, 2)) })
+	for _, c := range all {
+		if c.id == "down" {
+			down = c
+		}
+		if len(c.points) < 2 || !slices.IsSortedFunc(c.points, func(a, b point) int { return int(a.x - b.x) }) {
+			t.Errorf("%s: %d points, or not in order", c.id, len(c.points))
+		}
+		if c.id == "loops" && !strings.Contains(c.note, "4 on 2") {
+			t.Errorf("the loops' note does not say their CPUs: %s", c.note)
+		}
+	}
+	if down.id == "" || down.points[5].x != 100 {
+		t.Errorf("no curve of servers that are down: %+v", down)
+	}
+}
+
+func TestCliffs(t *testing.T) {
+	row := func(x, cpu, rate, p50, p99 float64) *Point {
+		p := &Point{X: x, Result: Result{Peers: []*Measured{{Peer: "ringside", Runs: []Run{{CPU: cpu, Rate: rate, P50: p50, P99: p99}}}}}}
+		p.summarize()
+		return p
+	}
+	flat, growing := curve{}, curve{share: 1}
+	before := row(10, 10, 1000, 50, 100)
+	for name, c := range map[string]struct {
+		curve curve
+		row   *Point
+		says  string
+	}{
+		"flat":                    {flat, row(100, 11, 900, 55, 150), ""},
+		"cheaper":                 {flat, row(100, 2, 9000, 5, 10), ""},
+		"dear":                    {flat, row(100, 17, 1000, 50, 100), "ringside CPU × 1.7"},
+		"slow":                    {flat, row(100, 10, 500, 50, 100), "ringside throughput × 2.0"},
+		"a long tail":             {flat, row(100, 10, 1000, 50, 600), "ringside p99 × 6.0"},
+		"more work":               {growing, row(100, 90, 110, 500, 900), ""},
+		"more than the work":      {growing, row(100, 160, 110, 500, 900), "ringside CPU × 16.0"},
+		"work that grew not much": {growing, row(11, 18, 1000, 50, 100), "ringside CPU × 1.8"},
+	} {
+		if got := strings.Join(c.curve.cliffs(before, c.row), ", "); got != c.says {
+			t.Errorf("%s: %q, want %q", name, got, c.says)
+		}
+	}
+	if got := flat.cliffs(before, &Point{Result: Result{Peers: []*Measured{{Failure: "gone"}}}}); got != nil {
+		t.Errorf("a failed row is a cliff: %q", got)
+	}
+}
+
+func TestLaterRunsJoin(t *testing.T) {
+	r := &Result{Base: "nutcracker", Peers: []*Measured{{Peer: "ringside", Runs: []Run{{Round: 1, CPU: 1}}}, {Peer: "nutcracker", Runs: []Run{{Round: 1, CPU: 2}}}}}
+	r.add(&Result{Peers: []*Measured{{Peer: "ringside", Runs: []Run{{Round: 1, CPU: 9}}}, {Peer: "nutcracker", Runs: []Run{{Round: 1, CPU: 3}}}}})
+	if got := r.Peers[0].CPU; got.Value.Median != 5 || got.Ratio.Min != 0.5 || got.Ratio.Max != 3 {
+		t.Errorf("%+v, ratio %+v", got.Value, got.Ratio)
+	}
+}
+
+func TestCheckLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost load.Lost
+		ok   bool
+	}{
+		"its share":     {load.Lost{KeysHit: 70, KeysMissed: 30, Errors: 5, Misses: 99}, true},
+		"not all read":  {load.Lost{KeysHit: 60, KeysMissed: 25}, true},
+		"more missed":   {load.Lost{KeysHit: 60, KeysMissed: 31}, false},
+		"more hit":      {load.Lost{KeysHit: 71, KeysMissed: 20}, false},
+		"now and again": {load.Lost{KeysHit: 60, KeysMissed: 20, KeysBoth: 1}, false},
+	} {
+		if err := checkLost(load.Result{Lost: c.lost}, 100, 30); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := checkLost(load.Result{Lost: load.Lost{Errors: 1, KeysHit: 100}}, 100, 0); err == nil {
+		t.Error("an error with all servers up is taken")
+	}
+}

@@ -17,8 +17,8 @@ import (
 func (r *Report) Markdown(w io.Writer) error {
 	m := new(strings.Builder)
 	fmt.Fprintf(m, "# Ringside and its peers, %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
-	fmt.Fprintf(m, "%s, %d CPUs, Linux %s. The proxy alone on CPU %d; load and %d memcached on CPU %s; all over loopback. ",
-		r.Machine.CPU, r.Machine.CPUs, r.Machine.Kernel, r.Machine.ProxyCPU, r.Settings.Servers, strings.Trim(fmt.Sprint(r.Machine.LoadCPUs), "[]"))
+	fmt.Fprintf(m, "%s, %d CPUs, Linux %s. The proxy alone on CPU %d; load and servers on CPU %s; all over loopback. Servers: %d %s. ",
+		r.Machine.CPU, r.Machine.CPUs, r.Machine.Kernel, r.Machine.ProxyCPU, strings.Trim(fmt.Sprint(r.Machine.LoadCPUs), "[]"), r.Settings.Servers, r.Settings.Server)
 	fmt.Fprintf(m, "Rounds: %d, of %v each after %v of warming up, peers in turn, a fresh process for each run. GOGC %s. Interrupts are accounted %s.\n\n",
 		r.Settings.Rounds, r.Settings.Window, r.Settings.Warm, r.Settings.GOGC, r.Machine.Softirq)
 	kept, runs := r.disturbed()
@@ -36,6 +36,13 @@ func (r *Report) Markdown(w io.Writer) error {
 		s.markdown(m)
 	}
 	r.memoryTable(m)
+	if len(r.Curves) > 0 {
+		fmt.Fprintf(m, "A cliff is a row that costs more than %.1f times the CPU of the row before it, or serves fewer than 1/%.1f of its requests, or whose p99/p50 is more than %d times as high; it was measured %d times more before it was called so.\n\n",
+			cliffCost, cliffCost, cliffTail, cliffAgain)
+	}
+	for _, c := range r.Curves {
+		c.markdown(m)
+	}
 	for _, f := range r.Failures() {
 		fmt.Fprintf(m, "**Failed:** %s\n\n", oneLine(f))
 	}
@@ -115,6 +122,48 @@ func (r *Result) markdown(m *strings.Builder) {
 			fmt.Fprintf(m, "%s, 95 %% interval of the median ratio: CPU %.2f to %.2f, p99 %.2f to %.2f.\n\n", p.Peer, cpu[0], cpu[1], p99[0], p99[1])
 		}
 	}
+}
+
+func (c *Curve) markdown(m *strings.Builder) {
+	fmt.Fprintf(m, "## %s\n\n", c.Name)
+	for _, note := range []string{c.Note, c.Growth} {
+		if note != "" {
+			fmt.Fprintf(m, "%s\n\n", note)
+		}
+	}
+	var names []string
+	header := []string{c.X}
+	for _, p := range c.Rows[0].Peers {
+		names = append(names, p.Peer)
+		for _, figure := range []string{"CPU µs/request", "requests/s", "p50 µs", "p99 µs"} {
+			header = append(header, p.Peer+", "+figure)
+		}
+	}
+	compared := slices.Contains(names, "ringside") && len(names) > 1
+	if compared {
+		header = append(header, "CPU to "+c.Rows[0].Base, "requests to "+c.Rows[0].Base)
+	}
+	table(m, append(header, "cliff"), func(line func(...string)) {
+		for _, row := range c.Rows {
+			cells := []string{row.Label}
+			ratios := []string{"–", "–"}
+			for _, p := range row.Peers {
+				if len(p.Runs) == 0 {
+					cells = append(cells, "failed", "", "", "")
+					continue
+				}
+				cells = append(cells, fmt.Sprintf("%.2f", p.CPU.Value.Median), fmt.Sprintf("%.0f", p.Rate.Value.Median),
+					fmt.Sprintf("%.0f", p.P50.Value.Median), fmt.Sprintf("%.0f", p.P99.Value.Median))
+				if p.Peer == "ringside" {
+					ratios = []string{p.CPU.Ratio.String(), p.Rate.Ratio.String()}
+				}
+			}
+			if compared {
+				cells = append(cells, ratios...)
+			}
+			line(append(cells, strings.Join(row.Cliffs, ", "))...)
+		}
+	})
 }
 
 // String is the median and in brackets the range.

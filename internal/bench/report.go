@@ -7,6 +7,7 @@ package bench
 import (
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"ringside/internal/bench/proc"
@@ -23,6 +24,7 @@ type Report struct {
 	Repeated  int       `json:"repeated"`  // runs that were disturbed and made again
 	Scenarios []*Result `json:"scenarios"`
 	Memory    []Memory  `json:"memory"`
+	Curves    []*Curve  `json:"curves,omitempty"`
 }
 
 // Machine is what the measurement ran on.
@@ -50,7 +52,8 @@ type Settings struct {
 	Tries     int           `json:"tries"`
 	Disturbed float64       `json:"disturbed"`
 	GOGC      string        `json:"gogc"`
-	Servers   int           `json:"servers"`
+	Servers   int           `json:"servers"` // unless a scenario says otherwise
+	Server    string        `json:"server"`  // their version
 }
 
 func (b *bench) newReport() *Report {
@@ -63,7 +66,7 @@ func (b *bench) newReport() *Report {
 		},
 		Settings: Settings{
 			Rounds: b.Rounds, Window: b.Window, Warm: b.Warm, Tries: b.Tries, Disturbed: b.Disturbed,
-			GOGC: "not set (100)", Servers: serverCount,
+			GOGC: "not set (100)", Servers: serverCount, Server: b.server,
 		},
 		Memory: []Memory{},
 	}
@@ -75,10 +78,17 @@ func (b *bench) newReport() *Report {
 	if value := os.Getenv("GOGC"); value != "" {
 		r.Settings.GOGC = value
 	}
-	here := make(map[string]bool)
 	for _, p := range b.peers {
-		here[p.name] = true
 		r.Programs = append(r.Programs, Program{p.name, p.version, p.note})
+	}
+	return r
+}
+
+// nameMissing names the peers that could have taken part, and why they did not.
+func (r *Report) nameMissing() {
+	here := make(map[string]bool)
+	for _, p := range r.Programs {
+		here[p.Name] = true
 	}
 	for _, p := range []Program{
 		{Name: "ringside", Note: "left out: -ringside names no binary"},
@@ -89,17 +99,35 @@ func (b *bench) newReport() *Report {
 			r.Programs = append(r.Programs, p)
 		}
 	}
-	return r
+}
+
+// results are those of the scenarios and of all points of the curves.
+func (r *Report) results() []*Result {
+	all := slices.Clone(r.Scenarios)
+	for _, c := range r.Curves {
+		for _, row := range c.Rows {
+			all = append(all, &row.Result)
+		}
+	}
+	return all
 }
 
 // Failures lists what went wrong while the rest went on.
 func (r *Report) Failures() []string {
 	var all []string
-	for _, s := range r.Scenarios {
-		for _, m := range s.Peers {
+	look := func(where string, peers []*Measured) {
+		for _, m := range peers {
 			if m.Failure != "" {
-				all = append(all, "scenario "+s.ID+": "+m.Failure)
+				all = append(all, where+": "+m.Failure)
 			}
+		}
+	}
+	for _, s := range r.Scenarios {
+		look("scenario "+s.ID, s.Peers)
+	}
+	for _, c := range r.Curves {
+		for _, row := range c.Rows {
+			look("curve "+row.ID, row.Peers)
 		}
 	}
 	for _, m := range r.Memory {
@@ -112,7 +140,7 @@ func (r *Report) Failures() []string {
 
 // disturbed counts runs that stayed disturbed, and all runs.
 func (r *Report) disturbed() (kept, runs int) {
-	for _, s := range r.Scenarios {
+	for _, s := range r.results() {
 		for _, m := range s.Peers {
 			for _, run := range m.Runs {
 				runs++

@@ -17,6 +17,7 @@ type scenario struct {
 	Base string // the peer that others are compared with
 	Work load.Workload
 
+	only   string                  // the one peer to run it on; empty is all
 	Filled bool                    // the keys are there already
 	check  func(load.Result) error // what must be so besides; nil is nothing
 }
@@ -25,6 +26,9 @@ type scenario struct {
 func text(conns, depth int) load.Workload {
 	return load.Workload{Conns: conns, Depth: depth, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90}
 }
+
+// AllScenarios are the letters of all scenarios.
+const AllScenarios = "abcdefghi"
 
 func scenarios() []scenario {
 	all := []scenario{
@@ -77,7 +81,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 		}
 	}
 	for _, letter := range letters {
-		if letter < 'a' || letter > 'i' {
+		if !strings.ContainsRune(AllScenarios, letter) {
 			return nil, fmt.Errorf("no scenario %q: use letters from a to i", letter)
 		}
 	}
@@ -85,4 +89,6 @@ func pickScenarios(letters string) ([]scenario, error) {
 }
 
 // fits reports whether p can serve the scenario's load.
-func (s scenario) fits(p *peer) bool { return s.Work.Quiet == 0 || p.meta }
+func (s scenario) fits(p *peer) bool {
+	return (s.Work.Quiet == 0 || p.meta) && (s.only == "" || s.only == p.name)
+}

@@ -1,0 +1,119 @@
+//go:build linux
+
+package main
+
+// What the commands that measure have in common: flags, and where reports go.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/internal/bench"
+)
+
+// measuring holds the flags of a command that measures.
+type measuring struct {
+	*flag.FlagSet
+	config         bench.Config
+	cpus           *string
+	markdown, json *string
+	limit          *time.Duration
+	quiet          *bool
+}
+
+// measuringFlags declares them, with the defaults that the commands differ in.
+func measuringFlags(name string, limit time.Duration) *measuring {
+	m := &measuring{FlagSet: flag.NewFlagSet("ringbench "+name, flag.ContinueOnError)}
+	c := &m.config
+	m.StringVar(&c.Ringside, "ringside", "", "Ringside's binary; without it Ringside is left out")
+	m.StringVar(&c.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
+	m.StringVar(&c.Memcached, "memcached", "memcached", "memcached's binary, for the servers and the floor")
+	m.IntVar(&c.ProxyCPU, "proxy-cpu", -1, "CPU of the proxy under test; -1 is the last")
+	m.cpus = m.String("load-cpus", "", "CPUs of load and servers, with commas; empty is the first")
+	m.markdown = m.String("md", "", "file for the report as Markdown, which is printed too")
+	m.json = m.String("json", "", "file for the report as JSON")
+	m.limit = m.Duration("limit", limit, "give up after this time")
+	m.quiet = m.Bool("q", false, "do not log each run")
+	return m
+}
+
+// runFlags declares those of commands that repeat runs.
+func (m *measuring) runFlags(rounds, tries int, window time.Duration) {
+	c := &m.config
+	m.IntVar(&c.Rounds, "rounds", rounds, "rounds of every scenario")
+	m.DurationVar(&c.Window, "time", window, "measured time of a run")
+	m.DurationVar(&c.Warm, "warm", 250*time.Millisecond, "load before it")
+	m.IntVar(&c.Tries, "tries", tries, "how often a disturbed run is made in all")
+	m.Float64Var(&c.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
+}
+
+// run parses the flags, measures, prints and saves the report, and fails if
+// something in it did.
+func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*bench.Report, error)) error {
+	if err := parse(m.FlagSet, args); err != nil {
+		return err
+	}
+	c := m.config
+	for text := range strings.SplitSeq(*m.cpus, ",") {
+		if text == "" {
+			continue
+		}
+		id, err := strconv.Atoi(text)
+		if err != nil {
+			return fmt.Errorf("-load-cpus %q: use numbers, with commas", *m.cpus)
+		}
+		c.LoadCPUs = append(c.LoadCPUs, id)
+	}
+	var err error
+	if c.Self, err = os.Executable(); err != nil {
+		return err
+	}
+	c.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if *m.quiet {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, *m.limit, fmt.Errorf("not done within -limit %v", *m.limit))
+	defer cancel()
+	report, err := measure(ctx, c)
+	if err != nil {
+		return errors.Join(err, context.Cause(ctx))
+	}
+	if err := report.Markdown(os.Stdout); err != nil {
+		return err
+	}
+	if err := save(*m.markdown, report.Markdown); err != nil {
+		return err
+	}
+	if err := save(*m.json, func(w io.Writer) error {
+		out := json.NewEncoder(w)
+		out.SetIndent("", "  ")
+		return out.Encode(report)
+	}); err != nil {
+		return err
+	}
+	if failures := report.Failures(); len(failures) > 0 {
+		return fmt.Errorf("%d measurements failed, the first: %s", len(failures), failures[0])
+	}
+	return nil
+}
+
+// save writes a report to path, if there is one.
+func save(path string, report func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(report(file), file.Close())
+}

@@ -1,0 +1,228 @@
+//go:build linux
+
+package bench
+
+// Curves: how cost grows with one quantity, and where it jumps.
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Curve is how cost grows with one quantity.
+type Curve struct {
+	ID   string   `json:"id"`
+	Name string   `json:"name"`
+	Note string   `json:"note,omitempty"` // what a reader must know
+	X    string   `json:"x"`              // what varies
+	Rows []*Point `json:"rows"`
+
+	Growth string `json:"growth,omitempty"` // how cost may grow with X and be no cliff
+}
+
+// Point is one row of a curve: what was measured at one X.
+type Point struct {
+	X      float64  `json:"x"`
+	Label  string   `json:"label"`
+	Cliffs []string `json:"cliffs,omitempty"` // which figures of which peer jump here
+	Result
+}
+
+// Limits beyond which a row is a cliff, as factors to the row before it. Both
+// allow for what this kind of machine makes of equal runs.
+const (
+	// cliffCost is for CPU per request, and for throughput downwards.
+	cliffCost = 1.6
+	// cliffTail is for p99 in terms of p50, which is known less well.
+	cliffTail = 4
+)
+
+// cliffAgain is how often a row that looks like a cliff is measured again before
+// it is called one.
+const cliffAgain = 2
+
+// curve says how one is measured.
+type curve struct {
+	id, name, note, x string
+	points            []point
+	only              string // the one peer to measure; empty is both
+
+	// share is the x that adds as much work as there is in a request without
+	// any: the cost of a request may grow with 1 + x/share. 0: it may not grow.
+	share float64
+}
+
+// point is one x of a curve.
+type point struct {
+	x     float64
+	label string
+	work  scenario
+	loops int // of Ringside; 0 is 1
+
+	// prepare replaces the pool and may change the scenario by it; nil keeps the
+	// three servers.
+	prepare func(context.Context, *bench, *scenario) (pool, error)
+}
+
+// allowed is the factor by which cost may grow from x to y for the work's sake.
+func (c *curve) allowed(x, y float64) float64 {
+	if c.share == 0 {
+		return 1
+	}
+	return max(1, (1+y/c.share)/(1+x/c.share))
+}
+
+// Curves measures the curves whose ids are named, or all: Ringside beside
+// nutcracker where nutcracker can.
+func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
+	b, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	b.keepPeers("ringside", "nutcracker")
+	all := curves(b.cpusFor)
+	for _, id := range ids {
+		if !slices.ContainsFunc(all, func(c curve) bool { return c.id == id }) {
+			return nil, fmt.Errorf("no curve %q: use %s", id, curveNames())
+		}
+	}
+	report := b.newReport()
+	if report.Placement, err = b.comparePlacement(ctx); err != nil {
+		return nil, err
+	}
+	for _, c := range all {
+		if len(ids) > 0 && !slices.Contains(ids, c.id) {
+			continue
+		}
+		curve, err := b.curve(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		report.Curves = append(report.Curves, curve)
+	}
+	return b.finish(report), nil
+}
+
+// keepPeers leaves out all peers but these.
+func (b *bench) keepPeers(names ...string) {
+	b.peers = slices.DeleteFunc(b.peers, func(p *peer) bool { return !slices.Contains(names, p.name) })
+}
+
+func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
+	out := &Curve{ID: c.id, Name: c.name, Note: c.note, X: c.x}
+	if c.share > 0 {
+		out.Growth = fmt.Sprintf("The work of a request grows with 1 + x/%.0f, and cost may grow as much.", c.share)
+	}
+	for _, p := range c.points {
+		result, err := b.point(ctx, c, p)
+		if err != nil {
+			return nil, err
+		}
+		out.Rows = append(out.Rows, &Point{X: p.x, Label: p.label, Result: *result})
+	}
+	// A cliff must still be one when it and the row before it are measured again,
+	// later, together.
+	for again := range cliffAgain + 1 {
+		for i := 1; i < len(out.Rows); i++ {
+			out.Rows[i].Cliffs = c.cliffs(out.Rows[i-1], out.Rows[i])
+		}
+		if again == cliffAgain {
+			break
+		}
+		for i, row := range out.Rows {
+			if len(row.Cliffs) == 0 && (i+1 == len(out.Rows) || len(out.Rows[i+1].Cliffs) == 0) {
+				continue
+			}
+			more, err := b.point(ctx, c, c.points[i])
+			if err != nil {
+				return nil, err
+			}
+			row.add(more)
+			b.repeated += b.Rounds
+		}
+	}
+	return out, nil
+}
+
+// point measures one row.
+func (b *bench) point(ctx context.Context, c curve, p point) (*Result, error) {
+	s := p.work
+	s.ID, s.Name, s.Base, s.only = c.id+" "+p.label, c.name, "nutcracker", c.only
+	if p.loops > 0 {
+		b.loops, b.proxyCPUs = p.loops, b.cpusFor(p.loops)
+		defer func() { b.loops, b.proxyCPUs = 1, []int{b.ProxyCPU} }()
+	}
+	if p.prepare != nil {
+		usual := b.pool
+		defer func() { b.pool = usual }()
+		prepared, err := p.prepare(ctx, b, &s)
+		if err != nil {
+			return nil, fmt.Errorf("curve %s: %w", s.ID, err)
+		}
+		defer prepared.stop()
+		b.pool = prepared
+	}
+	return b.scenario(ctx, s)
+}
+
+// add joins the runs of a later measurement of the same.
+func (r *Result) add(later *Result) {
+	rounds := 0
+	for _, m := range r.Peers {
+		for _, run := range m.Runs {
+			rounds = max(rounds, run.Round)
+		}
+	}
+	for i, m := range later.Peers {
+		for _, run := range m.Runs {
+			run.Round += rounds
+			r.Peers[i].Runs = append(r.Peers[i].Runs, run)
+		}
+		if m.Failure != "" {
+			r.Peers[i].Failure = m.Failure
+		}
+	}
+	r.summarize()
+}
+
+// cliffs names the figures that are worse in row than the work explains.
+func (c *curve) cliffs(before, row *Point) []string {
+	var found []string
+	allowed := c.allowed(before.X, row.X)
+	for i, m := range row.Peers {
+		was := before.Peers[i]
+		if len(m.Runs) == 0 || len(was.Runs) == 0 {
+			continue
+		}
+		for _, f := range []struct {
+			name      string
+			got, most float64
+		}{
+			{"CPU", m.CPU.Value.Median / was.CPU.Value.Median, cliffCost * allowed},
+			{"throughput", was.Rate.Value.Median / m.Rate.Value.Median, cliffCost * allowed},
+			{"p99", tailOf(m) / tailOf(was), cliffTail},
+		} {
+			if f.got > f.most && !math.IsNaN(f.got) {
+				found = append(found, fmt.Sprintf("%s %s × %.1f", m.Peer, f.name, f.got))
+			}
+		}
+	}
+	return found
+}
+
+func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
+
+// cpusFor returns where a proxy with so many loops runs: as many CPUs, as far as
+// the load leaves them.
+func (b *bench) cpusFor(loops int) []int {
+	cpus := []int{b.ProxyCPU}
+	for _, id := range slices.Backward(b.allCPUs) {
+		if len(cpus) < loops && !slices.Contains(cpus, id) && !slices.Contains(b.LoadCPUs, id) {
+			cpus = append(cpus, id)
+		}
+	}
+	return cpus
+}

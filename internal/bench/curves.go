@@ -1,0 +1,204 @@
+//go:build linux
+
+package bench
+
+// The curves: what varies, over which range, and what stays.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/internal/bench/load"
+)
+
+// curves returns all of them; cpus says where so many loops would run.
+func curves(cpus func(loops int) []int) []curve {
+	all := []curve{
+		{id: "servers", name: "Servers", x: "servers", points: serverPoints(), note: fmt.Sprintf(
+			"Scenario a, spread over more and more addresses, which up to %d memcached processes serve on many ports each: a value at the wrong port of the right process is not noticed here. Each further server takes from the others' batches, so that cost grows by nature; the question is how.", manyServers)},
+		{id: "connections", name: "Connections", x: "connections",
+			points: vary([]int{1, 10, 50, 200, 1000, 2500, 5000}, func(w *load.Workload, n int) { w.Conns = n }),
+			note:   "Scenario a with more and more clients, all of them busy: latency is connections / throughput."},
+		{id: "multi-get", name: "Keys in a multi-get", x: "keys", share: 1,
+			points: vary([]int{1, 5, 20, 50, 100, 300, 1000}, func(w *load.Workload, n int) { w.Keys = n })},
+		{id: "loops", name: "Loops", x: "loops", only: "ringside"},
+		{id: "keys", name: "Size of keys", x: "bytes",
+			points: vary([]int{10, 20, 50, 100, 250}, func(w *load.Workload, n int) { w.KeySize = n })},
+		{id: "values", name: "Size of values", x: "bytes", share: 1 << 10,
+			points: vary([]int{0, 100, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}, func(w *load.Workload, n int) {
+				w.Value = n
+				w.Count = min(w.Count, max(100, 64<<20/max(1, n)))
+				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // 8 MB in flight: the load alone would fill the caches
+			}),
+			note: "From 256 KiB on with fewer connections: 8 MB in flight at most."},
+		{id: "down", name: "Servers down", x: "% of 10 servers", points: downPoints(1), note: downNote},
+		{id: "down-multi-get", name: "Servers down, multi-get of 20", x: "% of 10 servers", points: downPoints(20), only: "ringside",
+			note: downNote + " Nutcracker fails a whole multi-get for one of its keys, and so cannot be compared."},
+	}
+	for i := range all {
+		if all[i].id == "loops" {
+			all[i].points, all[i].note = loopPoints(cpus)
+		}
+	}
+	return all
+}
+
+func curveNames() string {
+	var names []string
+	for _, c := range curves(func(int) []int { return nil }) {
+		names = append(names, c.id)
+	}
+	return strings.Join(names, ", ")
+}
+
+// vary returns scenario a with one quantity at each of its values.
+func vary(values []int, set func(*load.Workload, int)) []point {
+	var points []point
+	for _, n := range values {
+		work := text(50, 1)
+		set(&work, n)
+		points = append(points, point{x: float64(n), label: quantity(n), work: scenario{Work: work}})
+	}
+	return points
+}
+
+// quantity writes powers of 1024 as such.
+func quantity(n int) string {
+	switch {
+	case n > 0 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d Mi", n>>20)
+	case n > 0 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d Ki", n>>10)
+	}
+	return strconv.Itoa(n)
+}
+
+// manyServers is how many processes stand for a large pool: more would only take
+// turns on the load's CPU.
+const manyServers = 4
+
+func serverPoints() []point {
+	points := vary([]int{1, 2, 5, 10, 20, 50, 100, 200}, func(*load.Workload, int) {})
+	for i := range points {
+		n := int(points[i].x)
+		points[i].prepare = func(ctx context.Context, b *bench, _ *scenario) (pool, error) {
+			processes := min(n, manyServers)
+			p, err := b.startPool(ctx, processes, (n+processes-1)/processes)
+			if err == nil {
+				p.addrs = p.addrs[:n]
+			}
+			return p, err
+		}
+	}
+	return points
+}
+
+// loopPoints also says how many CPUs the loops had.
+func loopPoints(cpus func(loops int) []int) ([]point, string) {
+	points := vary([]int{1, 2, 3, 4}, func(w *load.Workload, _ int) { w.Conns = 200 })
+	var where []string
+	for i := range points {
+		n := int(points[i].x)
+		points[i].loops = n
+		where = append(where, fmt.Sprintf("%d on %d", n, len(cpus(n))))
+	}
+	return points, "200 connections. Loops on CPUs: " + strings.Join(where, ", ") +
+		". Loops that share a CPU show what they cost, not what they bring; and one load on one CPU is not enough to fill several loops."
+}
+
+const downNote = "Of 10 memcached, so many are killed before the proxy starts and refuse connections; each proxy has its default rule for that. Every run checks that no more keys miss than the dead servers held, that no more hit than the others hold, that none does both, and every byte of every hit. Requests that fail count as requests."
+
+// downServers is how many servers there are, of which some are dead; downKeys is
+// so few that each key is read in every run.
+const (
+	downServers = 10
+	downKeys    = 1000
+)
+
+func downPoints(keys int) []point {
+	points := vary([]int{0, 10, 30, 50, 80, 100}, func(w *load.Workload, _ int) {
+		w.Keys, w.Count = keys, downKeys
+	})
+	for i := range points {
+		dead := int(points[i].x) * downServers / 100
+		points[i].prepare = func(ctx context.Context, b *bench, s *scenario) (pool, error) {
+			return b.killed(ctx, s, dead)
+		}
+	}
+	return points
+}
+
+// killed starts a pool, writes the scenario's keys through the first peer, and
+// kills the first servers. The scenario then knows its keys and checks which of
+// them miss.
+func (b *bench) killed(ctx context.Context, s *scenario, dead int) (pool, error) {
+	p, err := b.startPool(ctx, downServers, 1)
+	if err != nil {
+		return pool{}, err
+	}
+	b.pool = p
+	fill := *s
+	fill.Work.Keys, fill.Work.Reads = 1, 100
+	if _, err := b.once(ctx, b.peers[0], fill, 10*time.Millisecond); err != nil {
+		p.stop()
+		return pool{}, fmt.Errorf("write the keys: %w", err)
+	}
+	held := 0
+	for i, server := range p.processes {
+		items, err := items(server.addr())
+		if err != nil {
+			p.stop()
+			return pool{}, err
+		}
+		if i < dead {
+			held += items
+			server.stop()
+		}
+	}
+	s.Filled, s.Work.Lossy = true, true
+	s.check = func(r load.Result) error { return checkLost(r, s.Work.Count, held) }
+	return p, nil
+}
+
+// checkLost says whether the keys that missed are those that dead servers held.
+func checkLost(r load.Result, count, held int) error {
+	l := r.Lost
+	switch {
+	case l.KeysBoth > 0:
+		return fmt.Errorf("%d keys hit at one time and missed at another, with the same servers down all the time", l.KeysBoth)
+	case l.KeysMissed > held:
+		return fmt.Errorf("%d keys missed, and the servers that are down held only %d", l.KeysMissed, held)
+	case l.KeysHit > count-held:
+		return fmt.Errorf("%d keys hit, and the servers that are up held only %d", l.KeysHit, count-held)
+	case held == 0 && l.Errors > 0:
+		return fmt.Errorf("%d errors while every server was up", l.Errors)
+	}
+	return nil
+}
+
+// items asks a memcached how many it holds.
+func items(addr string) (int, error) {
+	c, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := c.Write([]byte("stats\r\n")); err != nil {
+		return 0, err
+	}
+	for lines := bufio.NewScanner(c); lines.Scan(); {
+		if n, ok := strings.CutPrefix(lines.Text(), "STAT curr_items "); ok {
+			return strconv.Atoi(n)
+		}
+	}
+	return 0, errors.New(addr + " does not say how many items it holds")
+}
