@@ -4,6 +4,7 @@ package ring
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -27,6 +28,8 @@ type Point struct {
 type Circle struct {
 	points  []uint32 // sorted
 	owners  []int32  // of the point of the same index
+	guide   []int32  // by the leading bits of a hash: where points with these bits begin
+	shift   uint     // how many bits are not leading
 	servers int
 	seek    Seek
 	walk    Walk
@@ -63,15 +66,31 @@ func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	for i, p := range points {
 		c.points[i], c.owners[i] = p.At, int32(p.Server)
 	}
+	c.makeGuide()
 	return c
 }
 
-// space is the number of different hashes of so many bits.
-func space(bits int) uint64 {
-	if bits == 0 {
-		bits = 32
+// makeGuide cuts the circle into more pieces than there are points, so that a
+// look-up that begins with its piece is over after a comparison or two.
+func (c *Circle) makeGuide() {
+	k := min(uint(bits.Len(uint(2*len(c.points)))), 16)
+	c.shift = 32 - k
+	c.guide = make([]int32, 1<<k+1)
+	at := 0
+	for piece := range c.guide {
+		for at < len(c.points) && uint64(c.points[at])>>c.shift < uint64(piece) {
+			at++
+		}
+		c.guide[piece] = int32(at)
 	}
-	return 1 << bits
+}
+
+// space is the number of different hashes of so many bits.
+func space(width int) uint64 {
+	if width == 0 {
+		width = 32
+	}
+	return 1 << width
 }
 
 func (c *Circle) Len() int { return c.servers }
@@ -106,27 +125,51 @@ func (c *Circle) once() bool { return c.walk.Tries == 0 }
 func (c *Circle) find(h uint32) int {
 	switch c.seek {
 	case After:
-		i := firstAfter(c.points, h)
+		i := c.firstAfter(h)
 		if i == len(c.points) {
 			return 0
 		}
 		return i
 	case AtOrBefore:
-		i := firstAfter(c.points, h)
+		i := c.firstAfter(h)
 		if i == 0 {
 			i = len(c.points)
 		}
 		return i - 1
 	}
-	i := first(c.points, h)
+	i := c.first(h)
 	if i == len(c.points) {
 		return 0
 	}
 	return i
 }
 
-// first returns the index of the first point >= h. The loop has a fixed number
-// of rounds and no branch to guess, which halves the time of sort.Search.
+// few is how many points are looked through one by one.
+const few = 8
+
+// first returns the index of the first point >= h.
+func (c *Circle) first(h uint32) int {
+	piece := h >> c.shift
+	from, to := int(c.guide[piece]), int(c.guide[piece+1])
+	if to-from > few { // points that crowd: some hashes fill only a part of the circle
+		return from + first(c.points[from:to], h)
+	}
+	for from < to && c.points[from] < h {
+		from++
+	}
+	return from
+}
+
+func (c *Circle) firstAfter(h uint32) int {
+	if h == 1<<32-1 {
+		return len(c.points)
+	}
+	return c.first(h + 1)
+}
+
+// first returns the index of the first of points >= h. The loop has a fixed
+// number of rounds and no branch to guess, which halves the time of
+// sort.Search.
 func first(points []uint32, h uint32) int {
 	base, n := 0, len(points)
 	for n > 1 {
@@ -140,13 +183,6 @@ func first(points []uint32, h uint32) int {
 		base++
 	}
 	return base
-}
-
-func firstAfter(points []uint32, h uint32) int {
-	if h == 1<<32-1 {
-		return len(points)
-	}
-	return first(points, h+1)
 }
 
 func (c *Circle) Explain(_ []byte, h uint64) string {

@@ -4,6 +4,7 @@ package ring
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -115,6 +116,35 @@ func TestWide(t *testing.T) {
 		low = c.low
 		if got := r.At(nil, c.h, 0); got != c.want {
 			t.Errorf("hash %d,%d goes to %d, want %d", c.h, c.low, got, c.want)
+		}
+	}
+}
+
+// The guide only shortens the search: wherever points stand, it finds what the
+// search over all of them finds.
+func TestGuide(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for _, crowd := range []uint32{1<<32 - 1, 1<<17 - 1, 255} {
+		for _, n := range []int{1, 2, 3, 480, 5000} {
+			var points []Point
+			for i := range n {
+				points = append(points, Point{At: r.Uint32() & crowd, Server: i})
+			}
+			c := NewCircle(n, points, CircleOptions{})
+			ask := func(h uint32) {
+				if got, want := c.first(h), first(c.points, h); got != want {
+					t.Fatalf("%d points below %#x: first(%#x) = %d, want %d", n, crowd, h, got, want)
+				}
+			}
+			for _, p := range c.points {
+				ask(p - 1)
+				ask(p)
+				ask(p + 1)
+			}
+			for range 1000 {
+				ask(r.Uint32())
+				ask(r.Uint32() & crowd)
+			}
 		}
 	}
 }
