@@ -5,6 +5,7 @@
 //	ringbench load -addr HOST:PORT   puts a checked load on one address
 //	ringbench run -ringside PATH     measures Ringside and its peers in turn
 //	ringbench curves -ringside PATH  measures how cost grows with load, keys, servers and their outages
+//	ringbench where -ringside PATH   tells where time goes: kernel, system calls, functions
 //
 // Its exit code is 0, or 1 when a reply was wrong or lost or something could not
 // be started, or 2 for a command line it does not understand.
@@ -27,6 +28,7 @@ const usage = `ringbench measures Ringside beside its peers.
   ringbench load -addr HOST:PORT [flags]   put a checked load on one address
   ringbench run [flags]                    measure Ringside and its peers in turn
   ringbench curves [flags]                 measure how cost grows
+  ringbench where [flags]                  tell where time goes
 
 "ringbench COMMAND -h" lists the flags of a command.
 `
@@ -58,6 +60,8 @@ func command(ctx context.Context, args []string) error {
 		return runCommand(ctx, args[1:])
 	case "curves":
 		return curvesCommand(ctx, args[1:])
+	case "where":
+		return whereCommand(ctx, args[1:])
 	case "-h", "--help", "help":
 		fmt.Print(usage)
 		return nil

@@ -100,14 +100,14 @@ func noChildren(t *testing.T) {
 
 func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
 	t.Helper()
-	return measureShort(t, ctx, "run", append([]string{"-rounds", "2"}, args...)...)
+	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
 }
 
 // measureShort runs a command that measures, and reads its reports.
 func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (bench.Report, string, error) {
 	t.Helper()
 	dir := t.TempDir()
-	all := append([]string{name, "-q", "-time", "100ms", "-warm", "20ms", "-tries", "1",
+	all := append([]string{name, "-q", "-time", "100ms", "-warm", "20ms",
 		"-json", dir + "/out.json", "-md", dir + "/out.md"}, args...)
 	failed := command(ctx, all)
 	noChildren(t)
@@ -237,7 +237,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestCurves(t *testing.T) {
-	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-curves", "down,servers,loops")
+	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-tries", "1", "-curves", "down,servers,loops")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,5 +260,26 @@ func TestCurves(t *testing.T) {
 	}
 	if _, _, err := measureShort(t, t.Context(), "curves", "-curves", "weather"); err == nil {
 		t.Error("there is a curve of the weather")
+	}
+}
+
+func TestWhere(t *testing.T) {
+	report, markdown, err := measureShort(t, t.Context(), "where", "-scenarios", "ai")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Where) != 2 || len(report.Where[0].Peers) != 2 || len(report.Where[1].Peers) != 1 {
+		t.Fatalf("%+v", report.Where)
+	}
+	for _, p := range report.Where[0].Peers {
+		if p.CPU <= 0 || p.Rate <= 0 || p.Kernel < 0 || p.Kernel > 1 || p.Loop != nil {
+			t.Errorf("%+v", p)
+		}
+		if counted := !strings.HasPrefix(report.Tracer, "not counted"); counted != (len(p.Calls) > 0) {
+			t.Errorf("%s: calls %v, and the tracer is %s", p.Peer, p.Calls, report.Tracer)
+		}
+	}
+	if !strings.Contains(markdown, "## Where time goes, a: 50 connections") {
+		t.Errorf("the report does not say where:\n%s", markdown)
 	}
 }

@@ -2,7 +2,7 @@
 
 package main
 
-// The commands run and curves.
+// The commands run, curves and where.
 
 import (
 	"context"
@@ -14,10 +14,13 @@ import (
 	"ringside/internal/bench"
 )
 
+// proxyVariable names a memcached that is built with its proxy.
+const proxyVariable = "MEMCACHED_PROXY"
+
 func runCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("run", 30*time.Minute)
 	c := &flags.config
-	c.MemcachedProxy = os.Getenv("MEMCACHED_PROXY")
+	c.MemcachedProxy = os.Getenv(proxyVariable)
 	flags.runFlags(3, 3, time.Second)
 	flags.StringVar(&c.Haproxy, "haproxy", "haproxy", "haproxy's binary; left out when it does not exist (memcached's own proxy takes part when MEMCACHED_PROXY names a memcached built with it)")
 	flags.StringVar(&c.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run; empty for none")
@@ -39,6 +42,24 @@ func curvesCommand(ctx context.Context, args []string) error {
 			return nil, err
 		}
 		return bench.Curves(ctx, c, strings.FieldsFunc(*names, func(r rune) bool { return r == ',' }))
+	})
+}
+
+func whereCommand(ctx context.Context, args []string) error {
+	flags := measuringFlags("where", 15*time.Minute)
+	flags.config.MemcachedProxy = os.Getenv(proxyVariable)
+	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run")
+	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
+	flags.DurationVar(&flags.config.Warm, "warm", 250*time.Millisecond, "load before it")
+	var to bench.WhereTo
+	flags.StringVar(&to.Profiles, "profiles", "", "directory for CPU profiles of Ringside and their top functions; empty takes none")
+	flags.DurationVar(&to.Time, "profile-time", 3*time.Second, "how long each is taken, in whole seconds")
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
+		if c.Window <= 0 || c.Warm < 0 || to.Time < time.Second || to.Time > time.Minute {
+			return nil, errors.New("-time is more than 0, -warm at least 0, -profile-time 1s to 1m")
+		}
+		c.Rounds, c.Tries, c.Disturbed = 1, 1, 1
+		return bench.FindWhere(ctx, c, to)
 	})
 }
 

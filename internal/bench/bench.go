@@ -76,7 +76,8 @@ type bench struct {
 	pool      pool
 	allCPUs   []int // that may be used
 	proxyCPUs []int
-	loops     int // of Ringside
+	loops     int           // of Ringside
+	timeout   time.Duration // of Ringside's requests; 0 is its default
 	repeated  int
 }
 
@@ -114,7 +115,7 @@ func Measure(ctx context.Context, c Config) (*Report, error) {
 
 // open finds the peers and starts the servers.
 func (c Config) open(ctx context.Context) (*bench, error) {
-	b := &bench{Config: c, loops: 1}
+	b := &bench{Config: c, loops: 1, timeout: replyTimeout}
 	if err := b.pickCPUs(); err != nil {
 		return nil, err
 	}

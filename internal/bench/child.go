@@ -86,6 +86,9 @@ func (c *child) blame(err error) error {
 	if !c.alive() {
 		how = "it had ended"
 	}
+	if c.name == "ringside" && c.alive() {
+		how += "; " + troubles(c)
+	}
 	return fmt.Errorf("%s: %w (%s; %s)", c.name, err, how, &c.output)
 }
 

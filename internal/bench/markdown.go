@@ -19,11 +19,12 @@ func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintf(m, "# Ringside and its peers, %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
 	fmt.Fprintf(m, "%s, %d CPUs, Linux %s. The proxy alone on CPU %d; load and servers on CPU %s; all over loopback. Servers: %d %s. ",
 		r.Machine.CPU, r.Machine.CPUs, r.Machine.Kernel, r.Machine.ProxyCPU, strings.Trim(fmt.Sprint(r.Machine.LoadCPUs), "[]"), r.Settings.Servers, r.Settings.Server)
-	fmt.Fprintf(m, "Rounds: %d, of %v each after %v of warming up, peers in turn, a fresh process for each run. GOGC %s. Interrupts are accounted %s.\n\n",
+	fmt.Fprintf(m, "Rounds: %d, of %v each after %v of warming up, peers in turn, a fresh process for each. GOGC %s. Interrupts are accounted %s.\n\n",
 		r.Settings.Rounds, r.Settings.Window, r.Settings.Warm, r.Settings.GOGC, r.Machine.Softirq)
-	kept, runs := r.disturbed()
-	fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
-		r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
+	if kept, runs := r.disturbed(); runs > 0 {
+		fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
+			r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
+	}
 	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked. Placement of nutcracker and Ringside: %s.\n\n", r.Placement)
 
 	table(m, []string{"peer", "version", "note"}, func(row func(...string)) {
@@ -43,6 +44,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	for _, c := range r.Curves {
 		c.markdown(m)
 	}
+	r.whereTables(m)
 	for _, f := range r.Failures() {
 		fmt.Fprintf(m, "**Failed:** %s\n\n", oneLine(f))
 	}
@@ -164,6 +166,42 @@ func (c *Curve) markdown(m *strings.Builder) {
 			line(append(cells, strings.Join(row.Cliffs, ", "))...)
 		}
 	})
+}
+
+// whereTables say where time goes, scenario by scenario.
+func (r *Report) whereTables(m *strings.Builder) {
+	if len(r.Where) == 0 {
+		return
+	}
+	fmt.Fprintf(m, "The kernel's share is sampled at its ticks. System calls and Ringside's own counters are per request, of a whole load with its coming and going; calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
+	for _, w := range r.Where {
+		fmt.Fprintf(m, "## Where time goes, %s: %s\n\n", w.ID, w.Name)
+		table(m, []string{"peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "sleeps", "system calls", "by name", "its loop: wakeups, reads, writes"}, func(row func(...string)) {
+			for _, p := range w.Peers {
+				if p.Failure != "" {
+					row(p.Peer, "failed")
+					continue
+				}
+				var names []string
+				total := 0.0
+				for _, c := range p.Calls {
+					total += c.Each
+					names = append(names, fmt.Sprintf("%s %.3f", c.Name, c.Each))
+				}
+				calls, traced, loop := "–", "–", "–"
+				if p.Calls != nil {
+					calls, traced = fmt.Sprintf("%.2f", total), fmt.Sprintf("%.0f", p.TracedRate)
+				}
+				if p.Loop != nil {
+					loop = fmt.Sprintf("%.3f, %.3f, %.3f", p.Loop.Wakeups, p.Loop.Reads, p.Loop.Writes)
+				}
+				row(p.Peer, fmt.Sprintf("%.2f", p.CPU), percent(p.Kernel), fmt.Sprintf("%.0f", p.Rate), traced, fmt.Sprintf("%.3f", p.Switches), calls, strings.Join(names, ", "), loop)
+			}
+		})
+		if w.Profile != "" {
+			fmt.Fprintf(m, "Ringside's top functions are in %s.\n\n", w.Profile)
+		}
+	}
 }
 
 // String is the median and in brackets the range.

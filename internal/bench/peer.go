@@ -36,7 +36,8 @@ type place struct {
 	port    int
 	admin   int // for what is no load: metrics, statistics
 	servers []string
-	loops   int // of Ringside
+	loops   int           // of Ringside
+	timeout time.Duration // of Ringside's requests; 0 is its default
 }
 
 // findPeers returns the peers that are here, in the order of the report.
@@ -47,7 +48,7 @@ func findPeers(c Config) ([]*peer, error) {
 		needed      bool
 	}{
 		{peer{name: "ringside", binary: c.Ringside, meta: true, proxy: true, configure: ringsideArgs,
-			note: "least configuration, ketama; its default timeouts, so that a server which stands still for longer shows as a miss and fails the run"}, "version", false},
+			note: "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"}, "version", false},
 		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, configure: nutcrackerArgs,
 			note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
 		{peer{name: "haproxy", binary: c.Haproxy, meta: true, proxy: true, configure: haproxyArgs,
@@ -105,6 +106,10 @@ func firstLine(path, flag string) (string, error) {
 }
 
 func ringsideArgs(at place) ([]string, error) {
+	timeouts := ""
+	if at.timeout > 0 {
+		timeouts = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.timeout)
+	}
 	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
 admin: 127.0.0.1:%d
 pools:
@@ -113,7 +118,7 @@ pools:
     servers:
       - %s
 engine: {loops: %d}
-`, at.port, at.admin, strings.Join(at.servers, "\n      - "), at.loops))
+%s`, at.port, at.admin, strings.Join(at.servers, "\n      - "), at.loops, timeouts))
 	return []string{"serve", "-c", file}, err
 }
 
@@ -228,7 +233,7 @@ func (b *bench) start(ctx context.Context, p *peer) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := p.configure(place{dir, ports[0], ports[1], b.pool.addrs, b.loops})
+	args, err := p.configure(place{dir, ports[0], ports[1], b.pool.addrs, b.loops, b.timeout})
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,8 @@ type Report struct {
 	Scenarios []*Result `json:"scenarios"`
 	Memory    []Memory  `json:"memory"`
 	Curves    []*Curve  `json:"curves,omitempty"`
+	Where     []*Where  `json:"where,omitempty"`
+	Tracer    string    `json:"tracer,omitempty"` // how system calls were counted, or why not
 }
 
 // Machine is what the measurement ran on.
@@ -128,6 +130,13 @@ func (r *Report) Failures() []string {
 	for _, c := range r.Curves {
 		for _, row := range c.Rows {
 			look("curve "+row.ID, row.Peers)
+		}
+	}
+	for _, w := range r.Where {
+		for _, p := range w.Peers {
+			if p.Failure != "" {
+				all = append(all, "where, "+w.ID+": "+p.Failure)
+			}
 		}
 	}
 	for _, m := range r.Memory {

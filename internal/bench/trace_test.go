@@ -1,0 +1,81 @@
+//go:build linux
+
+package bench
+
+// The counts of system calls, as the tracers print them, and of this process
+// where one of them may be used.
+
+import (
+	"maps"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTracerCountsCalls(t *testing.T) {
+	b := &bench{starter: newStarter(), dir: t.TempDir(), Config: Config{LoadCPUs: []int{0}}}
+	defer b.starter.close()
+	how, note := b.findTracer()
+	if how == nil {
+		if !strings.HasPrefix(note, "not counted, for want of") {
+			t.Errorf("no tracer, and no reason: %s", note)
+		}
+		return
+	}
+	counts, err := b.trace(how, os.Getpid(), func() error {
+		for range 5000 {
+			if _, err := unix.Getpgid(0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	total := int64(0)
+	for _, n := range counts {
+		total += n
+	}
+	if err != nil || total < 4900 {
+		t.Errorf("%s counts %v for 5000 calls, error %v", how.name, counts, err)
+	}
+}
+
+func TestParseTracers(t *testing.T) {
+	for _, c := range []struct {
+		parse func(string) (map[string]int64, error)
+		text  string
+		want  map[string]int64
+	}{
+		{parsePerf, "# started\n\n30;;raw_syscalls:sys_enter;1;100.00;;\n20;;syscalls:sys_enter_read;1;100.00;;\n0;;syscalls:sys_enter_close;1;100.00;;\n",
+			map[string]int64{"read": 20, "others": 10}},
+		{parsePerf, "<not counted>;;syscalls:sys_enter_read;0;0.00;;\n", nil},
+		{parsePerf, "# started\n", nil},
+		{parseStrace, "    calls syscall\n--------- ----------------\n       20 read\n        3 futex\n--------- ----------------\n       23 total\n",
+			map[string]int64{"read": 20, "futex": 3}},
+		{parseStrace, "", nil},
+	} {
+		got, err := c.parse(c.text)
+		if !maps.Equal(got, c.want) || (err == nil) != (c.want != nil) {
+			t.Errorf("%q: %v, error %v", c.text, got, err)
+		}
+	}
+}
+
+func TestPerRequest(t *testing.T) {
+	got := perRequest(map[string]int64{"read": 1500, "write": 1000, "accept4": 1, "epoll_wait": 1000}, 2000)
+	want := []Calls{{"read", 0.75}, {"epoll_wait", 0.5}, {"write", 0.5}}
+	if len(got) != 3 || got[0] != want[0] || got[1] != want[1] || got[2] != want[2] {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	m, err := parseMetrics("# HELP a b c\na_total{x=\"1\",y=\"two words\"} 3\na_total{x=\"2\"} 4e1\na_total_more 9\n")
+	if err != nil || m.sum("a_total") != 43 || m.sum("a_total", `x="1"`) != 3 || m.sum("none") != 0 {
+		t.Errorf("%v, error %v", m, err)
+	}
+	if _, err := parseMetrics("a x\n"); err == nil {
+		t.Error("a value without a number is taken")
+	}
+}

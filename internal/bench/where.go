@@ -1,0 +1,303 @@
+//go:build linux
+
+package bench
+
+// Where time goes: kernel or program, which system calls, which functions.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/internal/bench/load"
+)
+
+// Where tells where the time of one scenario goes.
+type Where struct {
+	ID      string        `json:"id"`
+	Name    string        `json:"name"`
+	Work    load.Workload `json:"work"`
+	Peers   []*Spent      `json:"peers"`
+	Profile string        `json:"profile,omitempty"` // the file of Ringside's top functions
+}
+
+// Spent is what one peer spent on a request.
+type Spent struct {
+	Peer       string  `json:"peer"`
+	CPU        float64 `json:"cpu_us"`      // microseconds a request
+	Kernel     float64 `json:"kernel"`      // share of the CPU time in the kernel, sampled at its ticks
+	Rate       float64 `json:"rate"`        // requests a second
+	Switches   float64 `json:"switches"`    // how often it went to sleep, a request
+	TracedRate float64 `json:"traced_rate"` // requests a second while calls were counted
+	Calls      []Calls `json:"calls"`       // most frequent first; none where they were not counted
+	Loop       *Loop   `json:"loop,omitempty"`
+	Failure    string  `json:"failure,omitempty"`
+}
+
+// Calls is how often a system call was made, a request.
+type Calls struct {
+	Name string  `json:"name"`
+	Each float64 `json:"each"`
+}
+
+// Loop is what Ringside's own counters say, a request.
+type Loop struct {
+	Wakeups float64 `json:"wakeups"`
+	Reads   float64 `json:"reads"`
+	Writes  float64 `json:"writes"`
+}
+
+// rareCall is where a system call is no longer listed: a thousandth of one a
+// request. What a connection costs when it comes and goes is mostly below it.
+const rareCall = 0.001
+
+// WhereTo says where and how long Ringside is profiled.
+type WhereTo struct {
+	Profiles string        // a directory; empty takes no profiles
+	Time     time.Duration // of a profile, whole seconds
+}
+
+// FindWhere runs every scenario on each peer and tells where the time goes. Each
+// peer serves three loads in one process: one to write the keys; one that is
+// measured, with Ringside's counters read before and after; one while system
+// calls are counted. Ringside serves a fourth, profiled.
+func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
+	scenarios, err := pickScenarios(c.Scenarios)
+	if err != nil {
+		return nil, err
+	}
+	if to.Profiles != "" {
+		if err := os.MkdirAll(to.Profiles, 0o777); err != nil {
+			return nil, err
+		}
+	}
+	b, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	report := b.newReport()
+	report.nameMissing()
+	if report.Placement, err = b.comparePlacement(ctx); err != nil {
+		return nil, err
+	}
+	var how *tracer
+	how, report.Tracer = b.findTracer()
+	for _, s := range scenarios {
+		w := &Where{ID: s.ID, Name: s.Name, Work: s.Work}
+		for _, p := range b.peers {
+			if !s.fits(p) {
+				continue
+			}
+			spent, err := b.spent(ctx, p, s, how, to, w)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				b.Log.Error("failed", "scenario", s.ID, "peer", p.name, "error", err)
+				spent.Failure = err.Error()
+			}
+			w.Peers = append(w.Peers, spent)
+		}
+		report.Where = append(report.Where, w)
+	}
+	return b.finish(report), nil
+}
+
+// spent measures one peer in one scenario; what it knew when an error came is
+// returned too.
+func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to WhereTo, w *Where) (*Spent, error) {
+	out := &Spent{Peer: p.name}
+	target, err := b.start(ctx, p)
+	if err != nil {
+		return out, err
+	}
+	defer target.stop()
+	if _, err := b.load(ctx, target, s, 10*time.Millisecond); err != nil {
+		return out, target.blame(err)
+	}
+	s.Filled = true
+	ringside := p.name == "ringside"
+	var before, after metrics
+	if ringside {
+		if before, err = readMetrics(ctx, target); err != nil {
+			return out, err
+		}
+	}
+	got, err := b.load(ctx, target, s, b.Window)
+	if err != nil {
+		return out, target.blame(err)
+	}
+	run := b.figures(got)
+	out.CPU, out.Rate, out.Switches = run.CPU, run.Rate, run.Switches
+	if used := got.Processes[0]; used.User+used.Kernel > 0 {
+		out.Kernel = float64(used.Kernel) / float64(used.User+used.Kernel)
+	}
+	if ringside {
+		if after, err = readMetrics(ctx, target); err != nil {
+			return out, err
+		}
+		each := func(name string) float64 { return (after.sum(name) - before.sum(name)) / float64(got.Replies) }
+		out.Loop = &Loop{each("ringside_loop_wakeups_total"), each("ringside_loop_reads_total"), each("ringside_loop_writes_total")}
+	}
+	if how != nil {
+		counts, err := b.trace(how, target.pid(), func() error {
+			got, err = b.load(ctx, target, s, b.Window)
+			return err
+		})
+		if err != nil {
+			return out, target.blame(err)
+		}
+		out.TracedRate, out.Calls = got.Rate, perRequest(counts, got.Replies)
+	}
+	b.Log.Info("spent", "scenario", s.ID, "peer", p.name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", percent(out.Kernel), "other", percent(run.Other))
+	if ringside && to.Profiles != "" {
+		w.Profile, err = b.profile(ctx, target, s, to)
+	}
+	return out, err
+}
+
+// perRequest divides the counts and leaves out what is rare.
+func perRequest(counts map[string]int64, requests int64) []Calls {
+	calls := []Calls{}
+	for name, n := range counts {
+		if each := float64(n) / float64(requests); each >= rareCall {
+			calls = append(calls, Calls{name, each})
+		}
+	}
+	slices.SortFunc(calls, func(x, y Calls) int { return cmp.Or(cmp.Compare(y.Each, x.Each), cmp.Compare(x.Name, y.Name)) })
+	return calls
+}
+
+// profile takes a CPU profile under the scenario's load and returns the file of
+// its top functions.
+func (b *bench) profile(ctx context.Context, target *child, s scenario, to WhereTo) (string, error) {
+	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
+	taken := make(chan error, 1)
+	seconds := max(1, int(to.Time.Seconds()))
+	go func() {
+		time.Sleep(b.Warm) // connecting and the first requests are not the scenario
+		body, err := fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
+		if err == nil {
+			err = os.WriteFile(raw, body, 0o666)
+		}
+		taken <- err
+	}()
+	_, err := b.load(ctx, target, s, time.Duration(seconds)*time.Second+b.Warm)
+	if err != nil {
+		err = target.blame(err)
+	}
+	if err := errors.Join(err, <-taken); err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, "go", "tool", "pprof", "-top", "-nodecount=20", raw).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s is there, but not its top functions: go tool pprof: %w: %s", raw, err, out)
+	}
+	top := filepath.Join(to.Profiles, "where-"+s.ID+".txt")
+	return top, os.WriteFile(top, out, 0o666)
+}
+
+// troubles lists what a Ringside has counted of failures.
+func troubles(target *child) string {
+	m, err := readMetrics(context.Background(), target)
+	if err != nil {
+		return err.Error()
+	}
+	var all []string
+	for series, value := range m {
+		name, _, _ := strings.Cut(series, "{")
+		if value > 0 && slices.Contains(troubleMetrics, name) {
+			all = append(all, fmt.Sprintf("%s %g", series, value))
+		}
+	}
+	if len(all) == 0 {
+		return "it counted no failures"
+	}
+	slices.Sort(all)
+	return "it counted " + strings.Join(all, ", ")
+}
+
+var troubleMetrics = []string{
+	"ringside_client_connections_refused_total", "ringside_client_connections_closed_total", "ringside_values_refused_total",
+	"ringside_server_requests_failed_total", "ringside_server_requests_timed_out_total", "ringside_server_requests_refused_total",
+	"ringside_server_outages_total", "ringside_pairing_doubts_total",
+}
+
+// metrics are the samples of a Prometheus page: values by name with labels.
+type metrics map[string]float64
+
+// sum adds up all series of a name whose labels contain all of the texts.
+func (m metrics) sum(name string, labels ...string) float64 {
+	total := 0.0
+series:
+	for series, value := range m {
+		base, rest, _ := strings.Cut(series, "{")
+		if base != name {
+			continue
+		}
+		for _, label := range labels {
+			if !strings.Contains(rest, label) {
+				continue series
+			}
+		}
+		total += value
+	}
+	return total
+}
+
+func readMetrics(ctx context.Context, target *child) (metrics, error) {
+	text, err := fetch(ctx, target, "/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(string(text))
+}
+
+func parseMetrics(text string) (metrics, error) {
+	m := make(metrics)
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		value, err := strconv.ParseFloat(line[at+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("metrics: %q: %w", line, err)
+		}
+		m[line[:at]] = value
+	}
+	return m, nil
+}
+
+// fetch gets a page of Ringside's admin address.
+func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", target.admin, path), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Close = true // no connection of ours stays in its figures
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s: %.200s", path, response.Status, body)
+	}
+	return body, err
+}
