@@ -159,7 +159,7 @@ func defaultFile() File {
 			Wait:           "raw",
 			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
 			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
-			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 40 * time.Microsecond},
+			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond},
 		},
 		Log: Log{Level: slog.LevelInfo, Format: "text"},
 	}

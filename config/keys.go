@@ -236,9 +236,9 @@ func engineValue() value[Engine] {
 		set("moderation", "under high load, pause before waiting so that one wakeup serves more requests; off, on, or its thresholds",
 			either(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
 				group(usual.Moderation,
-					set("above", "requests to servers in a second, of one loop, from which on it pauses",
+					set("above", "requests to servers in a second, of one loop, from which on it may pause",
 						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
-					set("sleep", "how long it pauses", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
+					set("sleep", "how long it pauses at most; whether and how long pays is found out", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
 				)), func(e *Engine) *Moderation { return &e.Moderation }),
 	)
 }

@@ -128,8 +128,8 @@ func (d *epoll) now() int64 { return int64(time.Since(d.base)) }
 // for it back by a signal, which ends the wait, and then an ordinary call is
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
-	if d.busy.wait(d.now(), d.engine.Asked()) {
-		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
+	if nap := d.busy.next(d.now(), d.engine.Asked()); nap > 0 {
+		d.nap = unix.NsecToTimespec(int64(nap))
 		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
 	}
 	if !d.opts.OrdinaryWait {

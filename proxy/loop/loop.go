@@ -42,7 +42,7 @@ type Options struct {
 // trying shows that more requests are served with it than without.
 type Moderation struct {
 	Above int           // requests to servers a second, for each loop, above which it acts; 0: never
-	Sleep time.Duration // how long it waits
+	Sleep time.Duration // how long it waits at most
 }
 
 // Driver runs the engines of a proxy.

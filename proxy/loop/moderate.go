@@ -4,85 +4,91 @@ package loop
 
 import "time"
 
-// moderator decides when a loop waits a moment before it looks for events.
-// Under saturation that makes batches large and everybody faster, the servers
-// and the clients too; under a steady load that the loop can carry it only
-// costs latency. The two look alike from inside: a busy loop on a machine
-// that it shares is no busier when clients wait for it than when they don't.
-// So the moderator tries: for a few milliseconds it waits, for a few it
-// doesn't, and again. Clients that wait for their answers ask more when
-// answers come faster; a steady load stays what it is.
+// moderator decides how long a loop waits before it looks for events. Under
+// saturation a wait makes batches large and everybody faster, the servers and
+// the clients too, and the best wait grows with the number of clients; under a
+// steady load that the loop can carry it only costs latency. The two look
+// alike from inside: a loop on a machine that it shares is no busier when
+// clients wait for it than when they don't. So the moderator tries: it gives
+// each of a few waits, none among them, some milliseconds, in turns. Clients
+// that wait for their answers ask more when answers come faster; a steady load
+// stays what it is.
 type moderator struct {
 	Moderation
 
-	on       bool
-	phase    int    // of a trial: even without, odd with; -1: no trial
-	until    int64  // when the phase, or the verdict, ends
-	last     uint64 // requests when it began
-	began    int64
-	with     uint64 // requests in the trial's windows
-	without  uint64
-	patience int64 // how long a verdict against waiting holds
+	wait     int       // in force: an index into waits
+	window   int       // of a trial; -1: no trial
+	until    int64     // when the window, or the verdict, ends
+	last     uint64    // requests when the window began
+	began    int64     // when it did
+	served   [4]uint64 // requests in a trial, by wait
+	waiting  bool      // the last verdict was to wait
+	patience int64     // how long it holds
 }
 
 const (
-	trialWindow  = int64(4 * time.Millisecond)
-	trialWindows = 12 // half of them waiting
-	trialGain    = 10 // per cent more requests that prove that waiting pays
-	verdictOn    = int64(500 * time.Millisecond)
-	verdictOff   = int64(500 * time.Millisecond) // doubled while waiting doesn't pay
-	verdictMax   = int64(8 * time.Second)
+	trialWindow = int64(4 * time.Millisecond)
+	trialRounds = 3 // windows of each wait in a trial
+	trialGain   = 8 // per cent more requests than without that prove that waiting pays
+	trialEqual  = 2 // per cent fewer than the best that count as equal: the longer wait then costs less
+	verdictMin  = int64(500 * time.Millisecond)
+	verdictMax  = int64(8 * time.Second) // reached by doubling while the verdict stays the same
 )
 
-// wait reports whether the loop should wait now. requests is how many were
+// waits are the shares of Moderation.Sleep that are tried, in quarters.
+var waits = [4]time.Duration{0, 1, 2, 4}
+
+// next returns how long the loop should wait now; requests is how many were
 // given to servers so far.
-func (m *moderator) wait(now int64, requests uint64) bool {
+func (m *moderator) next(now int64, requests uint64) time.Duration {
 	if m.Above == 0 {
-		return false
+		return 0
 	}
-	if now < m.until {
-		return m.on
+	if now >= m.until {
+		m.turn(now, requests)
 	}
-	elapsed, n := now-m.began, requests-m.last
-	fast := int64(n)*int64(time.Second) >= int64(m.Above)*elapsed
-	m.began, m.last = now, requests
-	switch {
-	case m.patience == 0: // the first call
-		m.patience, m.phase = verdictOff, -1
-		m.until = now + trialWindow
-	case !fast && (m.on || m.phase < 0): // low load: just watch
-		m.on, m.phase, m.patience = false, -1, verdictOff
-		m.until = now + trialWindow
-	case m.phase < 0:
-		m.phase, m.with, m.without = 0, 0, 0
-		m.on = false
-		m.until = now + trialWindow
-	default:
-		m.window(now, n)
-	}
-	return m.on
+	return m.Sleep * waits[m.wait] / 4
 }
 
-// window ends one window of a trial, in which n requests came, and begins the
-// next, or gives the verdict.
-func (m *moderator) window(now int64, n uint64) {
-	if m.on {
-		m.with += n
+// turn ends a window or a verdict.
+func (m *moderator) turn(now int64, requests uint64) {
+	elapsed, n := now-m.began, requests-m.last
+	busy := int64(n)*int64(time.Second) >= int64(m.Above)*elapsed
+	m.began, m.last, m.until = now, requests, now+trialWindow
+	switch {
+	case m.patience == 0: // the first call
+		m.patience, m.window = verdictMin, -1
+	case !busy && m.window < 0: // low load: just watch
+		m.wait, m.patience = 0, verdictMin
+	case m.window < 0:
+		m.wait, m.window, m.served = 0, 0, [4]uint64{}
+	default:
+		m.served[m.wait] += n
+		if m.window++; m.window < trialRounds*len(waits) {
+			m.wait = m.window % len(waits)
+			return
+		}
+		m.verdict(now)
+	}
+}
+
+// verdict ends a trial.
+func (m *moderator) verdict(now int64) {
+	best := 0
+	for i, n := range m.served {
+		if n > m.served[best] {
+			best = i
+		}
+	}
+	wait := 0
+	if m.served[best]*100 >= m.served[0]*(100+trialGain) {
+		for wait = len(waits) - 1; m.served[wait]*100 < m.served[best]*(100-trialEqual); wait-- {
+		}
+	}
+	if waiting := wait > 0; waiting == m.waiting {
+		m.patience = min(2*m.patience, verdictMax)
 	} else {
-		m.without += n
+		m.waiting, m.patience = waiting, verdictMin
 	}
-	if m.phase++; m.phase < trialWindows {
-		m.on = m.phase%2 == 1
-		m.until = now + trialWindow
-		return
-	}
-	m.phase = -1
-	if m.with*100 >= m.without*(100+trialGain) {
-		m.on, m.patience = true, verdictOff
-		m.until = now + verdictOn
-		return
-	}
-	m.on = false
-	m.until = now + m.patience
-	m.patience = min(2*m.patience, verdictMax)
+	m.wait, m.window, m.until = wait, -1, now+m.patience
 }

@@ -5,52 +5,47 @@ import (
 	"time"
 )
 
-// play runs a moderator for a second of model time against a load: rate says
-// how many requests a second come, with and without the wait. It returns the
-// share of the last half second in which the loop waited.
-func play(m *moderator, rate func(waiting bool) float64) float64 {
+// play runs a moderator for ten seconds of model time against a load: rate
+// says how many requests a second come at a wait. It returns the mean wait of
+// the last seven.
+func play(m *moderator, rate func(wait time.Duration) float64) time.Duration {
 	var requests float64
-	waited, looked := 0, 0
-	for now := int64(time.Hour); now < int64(time.Hour+5*time.Second); now += int64(50 * time.Microsecond) {
-		on := m.wait(now, uint64(requests))
-		requests += rate(on) * 50e-6
+	var waited, looked time.Duration
+	for now := int64(time.Hour); now < int64(time.Hour+10*time.Second); now += int64(50 * time.Microsecond) {
+		wait := m.next(now, uint64(requests))
+		requests += rate(wait) * 50e-6
 		if now > int64(time.Hour+3*time.Second) {
 			looked++
-			if on {
-				waited++
-			}
+			waited += wait
 		}
 	}
-	return float64(waited) / float64(looked)
+	return waited / looked
 }
 
 func TestModerator(t *testing.T) {
-	settings := Moderation{Above: 20_000, Sleep: 40 * time.Microsecond}
+	const us = time.Microsecond
+	settings := Moderation{Above: 20_000, Sleep: 200 * us}
 	for _, c := range []struct {
 		name     string
-		rate     func(waiting bool) float64
-		min, max float64
+		rate     func(wait time.Duration) float64
+		min, max time.Duration
 	}{
-		{"saturation, waiting pays", func(w bool) float64 {
-			if w {
-				return 75_000
+		{"many clients: the longest wait pays most", func(w time.Duration) float64 { return 60_000 + 100*float64(w/us) }, 185 * us, 200 * us},
+		{"few clients: too long a wait starves the loop", func(w time.Duration) float64 {
+			if w > 100*us {
+				return 55_000
 			}
-			return 60_000
-		}, 0.9, 1},
-		{"a steady load", func(bool) float64 { return 40_000 }, 0, 0.05},
-		{"a load that waiting slows", func(w bool) float64 {
-			if w {
-				return 25_000
-			}
-			return 40_000
-		}, 0, 0.05},
-		{"a low load", func(bool) float64 { return 10_000 }, 0, 0},
+			return 60_000 + 150*float64(w/us)
+		}, 90 * us, 110 * us},
+		{"a steady load", func(time.Duration) float64 { return 40_000 }, 0, 5 * us},
+		{"a load that any wait slows", func(w time.Duration) float64 { return 40_000 - 100*float64(w/us) }, 0, 5 * us},
+		{"a low load", func(time.Duration) float64 { return 10_000 }, 0, 0},
 	} {
 		if got := play(&moderator{Moderation: settings}, c.rate); got < c.min || got > c.max {
-			t.Errorf("%s: waited %.3f of the time, want %.2f to %.2f", c.name, got, c.min, c.max)
+			t.Errorf("%s: waited %v, want %v to %v", c.name, got, c.min, c.max)
 		}
 	}
-	if got := play(&moderator{}, func(bool) float64 { return 1e6 }); got != 0 {
-		t.Errorf("switched off: waited %.3f of the time", got)
+	if got := play(&moderator{}, func(time.Duration) float64 { return 1e6 }); got != 0 {
+		t.Errorf("switched off: waited %v", got)
 	}
 }
