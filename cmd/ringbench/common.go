@@ -35,7 +35,6 @@ func measuringFlags(name string, limit time.Duration) *measuring {
 	m := &measuring{FlagSet: flag.NewFlagSet("ringbench "+name, flag.ContinueOnError)}
 	c := &m.config
 	m.StringVar(&c.Ringside, "ringside", "", "Ringside's binary; without it Ringside is left out")
-	m.StringVar(&c.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
 	m.StringVar(&c.Memcached, "memcached", "memcached", "memcached's binary, for the servers and the floor")
 	m.IntVar(&c.ProxyCPU, "proxy-cpu", -1, "CPU of the proxy under test; -1 is the last")
 	m.cpus = m.String("load-cpus", "", "CPUs of load and servers, with commas; empty is the first")
@@ -44,6 +43,11 @@ func measuringFlags(name string, limit time.Duration) *measuring {
 	m.limit = m.Duration("limit", limit, "give up after this time")
 	m.quiet = m.Bool("q", false, "do not log each run")
 	return m
+}
+
+// nutcrackerFlag declares that of commands that compare.
+func (m *measuring) nutcrackerFlag() {
+	m.StringVar(&m.config.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
 }
 
 // runFlags declares those of commands that repeat runs.

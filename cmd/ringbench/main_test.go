@@ -14,6 +14,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -103,12 +104,22 @@ func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, 
 	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
 }
 
-// measureShort runs a command that measures, and reads its reports.
+// measureShort runs a command that measures.
 func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (bench.Report, string, error) {
 	t.Helper()
+	return report(t, ctx, append([]string{name, "-q", "-time", "100ms", "-warm", "20ms"}, args...)...)
+}
+
+func soakShort(t *testing.T, args ...string) (bench.Report, string, error) {
+	t.Helper()
+	return report(t, t.Context(), append([]string{"soak", "-q"}, args...)...)
+}
+
+// report runs a command and reads what it reports.
+func report(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
+	t.Helper()
 	dir := t.TempDir()
-	all := append([]string{name, "-q", "-time", "100ms", "-warm", "20ms",
-		"-json", dir + "/out.json", "-md", dir + "/out.md"}, args...)
+	all := append(args, "-json", dir+"/out.json", "-md", dir+"/out.md")
 	failed := command(ctx, all)
 	noChildren(t)
 	var report bench.Report
@@ -281,5 +292,42 @@ func TestWhere(t *testing.T) {
 	}
 	if !strings.Contains(markdown, "## Where time goes, a: 50 connections") {
 		t.Errorf("the report does not say where:\n%s", markdown)
+	}
+}
+
+// A real Ringside among servers that die. Whether it grows says only a longer
+// soak.
+func TestSoak(t *testing.T) {
+	ringside := filepath.Join(t.TempDir(), "ringside")
+	if out, err := exec.Command("go", "build", "-o", ringside, "ringside/cmd/ringside").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	report, markdown, err := soakShort(t, "-time", "10s", "-ringside", ringside)
+	if report.Soak == nil {
+		t.Fatal(err)
+	}
+	for _, failed := range report.Soak.Failed {
+		if !strings.HasPrefix(failed, "growth") {
+			t.Error(failed)
+		}
+	}
+	if s := report.Soak; s.Kills < 2 || len(s.Samples) < 4 || len(s.Growth) == 0 {
+		t.Errorf("%+v", s)
+	}
+	for _, l := range report.Soak.Loads {
+		if l.Runs == 0 || l.Checked == 0 || l.Misses == 0 {
+			t.Errorf("%+v, with a server killed", l)
+		}
+	}
+	if !strings.Contains(markdown, "## Soak of 10s") {
+		t.Errorf("the report does not say it:\n%s", markdown)
+	}
+}
+
+func TestSoakRefuses(t *testing.T) {
+	for _, args := range [][]string{{"-time", "1s"}, {}, {"-ringside", "/no/such/program"}} {
+		if _, _, err := soakShort(t, args...); err == nil {
+			t.Errorf("%q is taken", args)
+		}
 	}
 }

@@ -2,7 +2,7 @@
 
 package main
 
-// The commands run, curves and where.
+// The commands run, curves, where and soak.
 
 import (
 	"context"
@@ -21,6 +21,7 @@ func runCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("run", 30*time.Minute)
 	c := &flags.config
 	c.MemcachedProxy = os.Getenv(proxyVariable)
+	flags.nutcrackerFlag()
 	flags.runFlags(3, 3, time.Second)
 	flags.StringVar(&c.Haproxy, "haproxy", "haproxy", "haproxy's binary; left out when it does not exist (memcached's own proxy takes part when MEMCACHED_PROXY names a memcached built with it)")
 	flags.StringVar(&c.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run; empty for none")
@@ -35,6 +36,7 @@ func runCommand(ctx context.Context, args []string) error {
 
 func curvesCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("curves", 15*time.Minute)
+	flags.nutcrackerFlag()
 	flags.runFlags(2, 2, 500*time.Millisecond)
 	names := flags.String("curves", "", "names of the curves to measure, with commas; empty is all")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
@@ -48,6 +50,7 @@ func curvesCommand(ctx context.Context, args []string) error {
 func whereCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("where", 15*time.Minute)
 	flags.config.MemcachedProxy = os.Getenv(proxyVariable)
+	flags.nutcrackerFlag()
 	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run")
 	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
 	flags.DurationVar(&flags.config.Warm, "warm", 250*time.Millisecond, "load before it")
@@ -60,6 +63,14 @@ func whereCommand(ctx context.Context, args []string) error {
 		}
 		c.Rounds, c.Tries, c.Disturbed = 1, 1, 1
 		return bench.FindWhere(ctx, c, to)
+	})
+}
+
+func soakCommand(ctx context.Context, args []string) error {
+	flags := measuringFlags("soak", 25*time.Hour)
+	length := flags.Duration("time", 10*time.Minute, "how long to soak")
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
+		return bench.RunSoak(ctx, c, *length)
 	})
 }
 

@@ -113,17 +113,16 @@ func Measure(ctx context.Context, c Config) (*Report, error) {
 	return b.finish(report), nil
 }
 
-// open finds the peers and starts the servers.
-func (c Config) open(ctx context.Context) (*bench, error) {
+// open finds the peers of these names, or all, and starts the servers.
+func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 	b := &bench{Config: c, loops: 1, timeout: replyTimeout}
 	if err := b.pickCPUs(); err != nil {
 		return nil, err
 	}
 	var err error
-	if b.peers, err = findPeers(c); err != nil {
+	if b.peers, b.server, err = findPeers(c, names); err != nil {
 		return nil, err
 	}
-	b.server = b.peers[len(b.peers)-1].version // the floor is the servers' program
 	if err := raiseDescriptors(); err != nil {
 		return nil, err
 	}

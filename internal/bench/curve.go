@@ -77,12 +77,11 @@ func (c *curve) allowed(x, y float64) float64 {
 // Curves measures the curves whose ids are named, or all: Ringside beside
 // nutcracker where nutcracker can.
 func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
-	b, err := c.open(ctx)
+	b, err := c.open(ctx, "ringside", "nutcracker")
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	b.keepPeers("ringside", "nutcracker")
 	all := curves(b.cpusFor)
 	for _, id := range ids {
 		if !slices.ContainsFunc(all, func(c curve) bool { return c.id == id }) {
@@ -104,11 +103,6 @@ func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
 		report.Curves = append(report.Curves, curve)
 	}
 	return b.finish(report), nil
-}
-
-// keepPeers leaves out all peers but these.
-func (b *bench) keepPeers(names ...string) {
-	b.peers = slices.DeleteFunc(b.peers, func(p *peer) bool { return !slices.Contains(names, p.name) })
 }
 
 func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {

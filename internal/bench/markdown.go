@@ -19,13 +19,20 @@ func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintf(m, "# Ringside and its peers, %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
 	fmt.Fprintf(m, "%s, %d CPUs, Linux %s. The proxy alone on CPU %d; load and servers on CPU %s; all over loopback. Servers: %d %s. ",
 		r.Machine.CPU, r.Machine.CPUs, r.Machine.Kernel, r.Machine.ProxyCPU, strings.Trim(fmt.Sprint(r.Machine.LoadCPUs), "[]"), r.Settings.Servers, r.Settings.Server)
-	fmt.Fprintf(m, "Rounds: %d, of %v each after %v of warming up, peers in turn, a fresh process for each. GOGC %s. Interrupts are accounted %s.\n\n",
-		r.Settings.Rounds, r.Settings.Window, r.Settings.Warm, r.Settings.GOGC, r.Machine.Softirq)
+	if r.Settings.Rounds > 0 {
+		fmt.Fprintf(m, "Rounds: %d, of %v each after %v of warming up, peers in turn, a fresh process for each. ",
+			r.Settings.Rounds, r.Settings.Window, r.Settings.Warm)
+	}
+	fmt.Fprintf(m, "GOGC %s. Interrupts are accounted %s.\n\n", r.Settings.GOGC, r.Machine.Softirq)
 	if kept, runs := r.disturbed(); runs > 0 {
 		fmt.Fprintf(m, "Other work disturbed %d runs, which were repeated; of the %d runs below %d are disturbed (the least disturbed of %d tries; more than %s of the CPUs went to others, or half that to the hypervisor, or the load's clock was late by %v).\n\n",
 			r.Repeated, runs, kept, r.Settings.Tries, percent(r.Settings.Disturbed), lateLimit)
 	}
-	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked. Placement of nutcracker and Ringside: %s.\n\n", r.Placement)
+	fmt.Fprintf(m, "Every reply was parsed and every byte of every hit checked.")
+	if r.Placement != "" {
+		fmt.Fprintf(m, " Placement of nutcracker and Ringside: %s.", r.Placement)
+	}
+	m.WriteString("\n\n")
 
 	table(m, []string{"peer", "version", "note"}, func(row func(...string)) {
 		for _, p := range r.Programs {
@@ -45,6 +52,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		c.markdown(m)
 	}
 	r.whereTables(m)
+	r.Soak.markdown(m)
 	for _, f := range r.Failures() {
 		fmt.Fprintf(m, "**Failed:** %s\n\n", oneLine(f))
 	}
@@ -201,6 +209,40 @@ func (r *Report) whereTables(m *strings.Builder) {
 		if w.Profile != "" {
 			fmt.Fprintf(m, "Ringside's top functions are in %s.\n\n", w.Profile)
 		}
+	}
+}
+
+func (s *Soak) markdown(m *strings.Builder) {
+	if s == nil {
+		return
+	}
+	fmt.Fprintf(m, "## Soak of %v\n\n", s.Length)
+	fmt.Fprintf(m, "Legs of %v; in each, loads come and go and one of two servers is killed and comes back empty after %v; %d kills. Misses and errors of its share are expected, a wrong byte ends the soak. Nothing else was asked of Ringside but its metrics, at every sample.\n\n", s.Leg, s.Outage, s.Kills)
+	table(m, []string{"load", "runs", "requests", "keys checked", "misses", "errors"}, func(row func(...string)) {
+		for _, l := range s.Loads {
+			row(l.Name, fmt.Sprint(l.Runs), fmt.Sprint(l.Replies), fmt.Sprint(l.Checked), fmt.Sprint(l.Misses), fmt.Sprint(l.Errors))
+		}
+	})
+	fmt.Fprintf(m, "Medians of the first and the last third of the samples, without the first leg:\n\n")
+	table(m, []string{"what", "first", "last", "may be", "grew"}, func(row func(...string)) {
+		for _, g := range s.Growth {
+			grew := "no"
+			if g.Last > g.Bound {
+				grew = "**yes**"
+			}
+			row(g.What, fmt.Sprintf("%.0f", g.First), fmt.Sprintf("%.0f", g.Last), fmt.Sprintf("%.0f", g.Bound), grew)
+		}
+	})
+	fmt.Fprintf(m, "At rest, between the legs (the report as JSON has all samples):\n\n")
+	table(m, []string{"at", "RssAnon MB", "goroutines", "descriptors", "clients"}, func(row func(...string)) {
+		for _, x := range s.Samples {
+			if x.Rest {
+				row(x.At.Round(time.Second).String(), fmt.Sprintf("%.1f", float64(x.Anon)/1e6), fmt.Sprint(x.Goroutines), fmt.Sprint(x.Descriptors), fmt.Sprint(x.Clients))
+			}
+		}
+	})
+	for _, note := range s.Notes {
+		fmt.Fprintf(m, "%s.\n\n", note)
 	}
 }
 

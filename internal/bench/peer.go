@@ -8,10 +8,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,8 +42,9 @@ type place struct {
 	timeout time.Duration // of Ringside's requests; 0 is its default
 }
 
-// findPeers returns the peers that are here, in the order of the report.
-func findPeers(c Config) ([]*peer, error) {
+// findPeers returns the peers of these names, or all, that are here, in the order
+// of the report, and the version of the servers.
+func findPeers(c Config, names []string) (found []*peer, server string, err error) {
 	all := []struct {
 		peer
 		versionFlag string
@@ -58,22 +61,30 @@ func findPeers(c Config) ([]*peer, error) {
 		{peer{name: "memcached", binary: c.Memcached, meta: true, configure: floorArgs,
 			note: "the floor: no proxy, the load directly on one server with one worker thread"}, "-V", true},
 	}
-	var found []*peer
 	for _, p := range all {
+		wanted := len(names) == 0 || slices.Contains(names, p.name)
+		if !wanted && p.name != "memcached" {
+			continue
+		}
 		path, err := lookPath(p.binary)
 		if err != nil {
 			if p.needed || p.binary != "" && p.name != "haproxy" {
-				return nil, fmt.Errorf("%s: %w", p.name, err)
+				return nil, "", fmt.Errorf("%s: %w", p.name, err)
 			}
 			continue
 		}
 		p.peer.binary = path
 		if p.version, err = firstLine(path, p.versionFlag); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+			return nil, "", fmt.Errorf("%s: %w", p.name, err)
 		}
-		found = append(found, &p.peer)
+		if p.name == "memcached" {
+			server = p.version
+		}
+		if wanted {
+			found = append(found, &p.peer)
+		}
 	}
-	return found, nil
+	return found, server, nil
 }
 
 // lookPath also looks where Debian puts daemons, which a user's PATH lacks.
@@ -208,16 +219,32 @@ func write(dir, name, text string) (string, error) {
 }
 
 // freePorts returns ports that nothing listens on; one may be taken before it is
-// used, which the start of the child then says.
+// used, which the start of the child then says. They lie below those that the
+// kernel gives to clients: a client of a dead server whose own port becomes the
+// server's would be connected with itself, and the server could not come back.
 func freePorts(n int) ([]int, error) {
+	const lowest = 20000
+	below := 32768 // the kernel's default
+	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
+		if _, err := fmt.Sscan(string(text), &below); err != nil {
+			return nil, fmt.Errorf("the ports of clients: %w", err)
+		}
+	}
+	if below < lowest+1000 {
+		return nil, fmt.Errorf("clients have the ports from %d on, and nearly none are left above %d for servers: see ip_local_port_range", below, lowest)
+	}
 	var ports []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for tries := 0; len(ports) < n; tries++ {
+		port := lowest + rand.IntN(below-lowest)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 		if err != nil {
-			return nil, err
+			if tries > 100*n {
+				return nil, err
+			}
+			continue
 		}
 		defer l.Close() // only when all are found, so that none comes twice
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, port)
 	}
 	return ports, nil
 }

@@ -26,6 +26,7 @@ type Report struct {
 	Memory    []Memory  `json:"memory"`
 	Curves    []*Curve  `json:"curves,omitempty"`
 	Where     []*Where  `json:"where,omitempty"`
+	Soak      *Soak     `json:"soak,omitempty"`
 	Tracer    string    `json:"tracer,omitempty"` // how system calls were counted, or why not
 }
 
@@ -137,6 +138,11 @@ func (r *Report) Failures() []string {
 			if p.Failure != "" {
 				all = append(all, "where, "+w.ID+": "+p.Failure)
 			}
+		}
+	}
+	if r.Soak != nil {
+		for _, failed := range r.Soak.Failed {
+			all = append(all, "soak: "+failed)
 		}
 	}
 	for _, m := range r.Memory {

@@ -1,0 +1,365 @@
+//go:build linux
+
+package bench
+
+// The soak: mixed load for long, servers that die and come back, and whether
+// Ringside grows.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"ringside/internal/bench/load"
+	"ringside/internal/bench/proc"
+)
+
+// Soak is what a soak showed.
+type Soak struct {
+	Length  time.Duration `json:"length_ns"`
+	Leg     time.Duration `json:"leg_ns"`    // loads but one come and go once a leg, and one server is killed
+	Outage  time.Duration `json:"outage_ns"` // for so long
+	Kills   int           `json:"kills"`
+	Loads   []*Soaked     `json:"loads"`
+	Samples []Sample      `json:"samples"`
+	Growth  []Growth      `json:"growth"`
+	Notes   []string      `json:"notes,omitempty"`
+	Failed  []string      `json:"failed,omitempty"`
+}
+
+// Soaked is what one load of the mix was given, all its runs together.
+type Soaked struct {
+	Name    string `json:"name"`
+	Runs    int    `json:"runs"`
+	Replies int64  `json:"replies"`
+	Checked int64  `json:"checked_keys"` // found, and right to the last byte
+	Misses  int64  `json:"misses"`
+	Errors  int64  `json:"errors"` // SERVER_ERROR
+}
+
+// Sample is what Ringside held at one time.
+type Sample struct {
+	At          time.Duration `json:"at_ns"`
+	Rest        bool          `json:"rest"` // between two legs: only the steady load runs
+	Anon        int64         `json:"anon"` // RssAnon, bytes
+	Goroutines  int           `json:"goroutines"`
+	Descriptors int           `json:"descriptors"`
+	Clients     int           `json:"clients"`
+}
+
+// Growth compares the first third of the samples with the last, by medians; the
+// first leg is left out, in which pools fill.
+type Growth struct {
+	What  string  `json:"what"`
+	First float64 `json:"first"`
+	Last  float64 `json:"last"`
+	Bound float64 `json:"bound"` // the most that Last may be
+}
+
+// Bounds of growth: what comes from one collection to the next, not a leak over
+// millions of requests and thousands of connections.
+const (
+	soakAnonShare      = 1.1
+	soakAnonBytes      = 4e6
+	soakGoroutines     = 2
+	soakDescriptors    = 4
+	soakLeastLength    = 10 * time.Second
+	soakSampleInterval = 10 * time.Second
+)
+
+// soakLoads are the mix: the first runs all the time, the others for a leg. Each
+// has keys of its own size and so its own keys. Values stay below what Ringside
+// streams: a client whose value is cut off is closed, and should be.
+func soakLoads() []scenario {
+	mix := []scenario{
+		{ID: "steady", Work: load.Workload{Conns: 50, Depth: 4, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90, Rate: 2000}},
+		{ID: "pipelines", Work: load.Workload{Conns: 50, Depth: 16, Keys: 1, Value: 100, KeySize: 24, Count: 10000, Reads: 80, Sliding: true}},
+		{ID: "multi-gets", Work: load.Workload{Conns: 20, Depth: 1, Keys: 20, Value: 500, KeySize: 28, Count: 5000, Reads: 50, Rate: 500}},
+		{ID: "quiet meta batches", Work: load.Workload{Conns: 20, Depth: 2, Keys: 1, Quiet: 50, Value: 100, KeySize: 32, Count: 5000, Reads: 50, Rate: 100}},
+		{ID: "large values", Work: load.Workload{Conns: 10, Depth: 1, Keys: 1, Value: 32 << 10, KeySize: 36, Count: 500, Reads: 50, Rate: 200}},
+		{ID: "crowd", Work: load.Workload{Conns: 500, Depth: 1, Keys: 1, Value: 1000, KeySize: 40, Count: 5000, Reads: 70, Rate: 1000}},
+	}
+	for i := range mix {
+		mix[i].Work.Lossy = true
+	}
+	return mix
+}
+
+type soak struct {
+	*bench
+	target  *child
+	servers []*child
+	out     *Soak
+	began   time.Time
+	ticks   <-chan time.Time
+	ended   chan ended
+	running int
+	loads   sync.WaitGroup
+}
+
+// ended is the end of a load.
+type ended struct {
+	name   string
+	result load.Result
+	err    error
+}
+
+// RunSoak puts mixed load on Ringside for so long. In every leg one of two
+// servers is killed and comes back empty; the first is never touched. Ringside
+// has its default timeouts here.
+func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, error) {
+	if length < soakLeastLength {
+		return nil, fmt.Errorf("a soak of %v shows nothing: use at least %v", length, soakLeastLength)
+	}
+	b, err := c.open(ctx, "ringside")
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	if len(b.peers) == 0 {
+		return nil, errors.New("there is nothing to soak: name Ringside's binary")
+	}
+	b.timeout, b.peers[0].note = 0, "least configuration, ketama"
+	s := &soak{bench: b, servers: b.pool.processes, ended: make(chan ended)}
+	ctx, stop := context.WithCancel(ctx)
+	defer func() { // with the loads that still run
+		stop()
+		s.loads.Wait()
+	}()
+	b.pool.processes = nil // they come and go: the loads must not watch them
+	defer func() { pool{processes: s.servers}.stop() }()
+	if s.target, err = b.start(ctx, b.peers[0]); err != nil {
+		return nil, err
+	}
+	defer s.target.stop()
+
+	leg := min(30*time.Second, max(soakLeastLength/8, length/20))
+	s.out = &Soak{Length: length, Leg: leg, Outage: min(3*time.Second, leg/4)}
+	report := b.newReport()
+	report.Soak = s.out
+	ticker := time.NewTicker(min(soakSampleInterval, leg/3))
+	defer ticker.Stop()
+	s.began, s.ticks = time.Now(), ticker.C
+	if err := s.run(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		s.out.Failed = append(s.out.Failed, err.Error())
+	}
+	s.judge()
+	return b.finish(report), nil
+}
+
+func (s *soak) run(ctx context.Context) error {
+	mix := soakLoads()
+	for _, l := range mix {
+		s.out.Loads = append(s.out.Loads, &Soaked{Name: l.ID})
+	}
+	s.launch(ctx, mix[0], s.out.Length)
+	for leg := 0; time.Since(s.began) < s.out.Length-s.out.Leg/2; leg++ {
+		began := time.Now()
+		for _, l := range mix[1:] {
+			s.launch(ctx, l, s.out.Leg)
+		}
+		victim := 1 + leg%(len(s.servers)-1)
+		if err := s.wait(ctx, began.Add(s.out.Leg/3)); err != nil {
+			return err
+		}
+		s.servers[victim].stop()
+		s.out.Kills++
+		if err := s.wait(ctx, began.Add(s.out.Leg/3+s.out.Outage)); err != nil {
+			return err
+		}
+		again, err := s.startMemcached(ctx, s.servers[victim].name, []int{s.servers[victim].port})
+		if err != nil {
+			return err
+		}
+		s.servers[victim] = again
+		if err := s.rest(ctx, 1, mix[0].Work.Conns); err != nil {
+			return err
+		}
+		if err := s.sample(ctx, true); err != nil {
+			return err
+		}
+		last := s.out.Samples[len(s.out.Samples)-1]
+		s.Log.Info("rest", "leg", leg+1, "at", last.At.Round(time.Second), "anon", megabytes(last.Anon), "goroutines", last.Goroutines, "descriptors", last.Descriptors)
+	}
+	if err := s.rest(ctx, 0, 0); err != nil {
+		return err
+	}
+	if err := s.allThere(ctx); err != nil {
+		return err
+	}
+	return s.account(ctx)
+}
+
+// launch starts a load.
+func (s *soak) launch(ctx context.Context, l scenario, window time.Duration) {
+	s.running++
+	s.loads.Go(func() {
+		result, err := s.load(ctx, s.target, l, window)
+		select {
+		case s.ended <- ended{l.ID, result, err}:
+		case <-ctx.Done(): // nobody waits for it any more
+		}
+	})
+}
+
+// wait samples until it is time.
+func (s *soak) wait(ctx context.Context, until time.Time) error {
+	alarm := time.After(time.Until(until))
+	for {
+		rang, err := s.next(ctx, alarm)
+		if rang || err != nil {
+			return err
+		}
+	}
+}
+
+// rest waits until only so many loads run, and until Ringside has noticed that
+// the clients of the others are gone.
+func (s *soak) rest(ctx context.Context, loads, clients int) error {
+	for s.running > loads {
+		if _, err := s.next(ctx, nil); err != nil {
+			return err
+		}
+	}
+	const patience = 10 * time.Second
+	for began := time.Now(); ; {
+		m, err := readMetrics(ctx, s.target)
+		if err != nil {
+			return err
+		}
+		open := int(m.sum("ringside_client_connections"))
+		if open <= clients {
+			return nil
+		}
+		if time.Since(began) > patience {
+			return fmt.Errorf("%d clients are connected %v after all but %d went", open, patience, clients)
+		}
+		if err := s.wait(ctx, time.Now().Add(50*time.Millisecond)); err != nil {
+			return err
+		}
+	}
+}
+
+// next waits for one thing: a sample that is due, a load that ends, the alarm.
+func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err error) {
+	select {
+	case <-alarm:
+		return true, nil
+	case <-s.ticks:
+		return false, s.sample(ctx, false)
+	case e := <-s.ended:
+		s.running--
+		if e.err != nil {
+			return false, fmt.Errorf("load %q: %w", e.name, s.target.blame(e.err))
+		}
+		i := slices.IndexFunc(s.out.Loads, func(l *Soaked) bool { return l.Name == e.name })
+		l, r := s.out.Loads[i], e.result
+		l.Runs++
+		l.Replies += r.Replies
+		l.Checked += r.Checked
+		l.Misses += r.Lost.Misses
+		l.Errors += r.Lost.Errors
+		return false, nil
+	case <-s.target.ended:
+		return false, s.target.blame(errors.New("it ended"))
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+func (s *soak) sample(ctx context.Context, rest bool) error {
+	m, err := readMetrics(ctx, s.target)
+	if err != nil {
+		return err
+	}
+	memory, err := proc.ReadMemory(s.target.pid())
+	if err != nil {
+		return err
+	}
+	descriptors, err := proc.Descriptors(s.target.pid())
+	if err != nil {
+		return err
+	}
+	s.out.Samples = append(s.out.Samples, Sample{
+		At: time.Since(s.began), Rest: rest, Anon: memory.Anon, Descriptors: descriptors,
+		Goroutines: int(m.sum("go_goroutines")), Clients: int(m.sum("ringside_client_connections")),
+	})
+	return nil
+}
+
+// allThere writes keys and reads them, with every server up: none may miss. It
+// has more than one try for what a machine that stands still does.
+func (s *soak) allThere(ctx context.Context) error {
+	after := soakLoads()[0]
+	var lost load.Lost
+	for range 3 {
+		got, err := s.load(ctx, s.target, after, time.Second)
+		if err != nil {
+			return s.target.blame(err)
+		}
+		if lost = got.Lost; lost.Misses == 0 && lost.Errors == 0 {
+			return nil
+		}
+	}
+	return s.target.blame(fmt.Errorf("with every server up again %d keys missed and %d requests failed", lost.Misses, lost.Errors))
+}
+
+// account reads what Ringside itself says about the soak.
+func (s *soak) account(ctx context.Context) error {
+	m, err := readMetrics(ctx, s.target)
+	if err != nil {
+		return err
+	}
+	fail := func(n float64, what string) {
+		if n > 0 {
+			s.out.Failed = append(s.out.Failed, fmt.Sprintf("%g %s", n, what))
+		}
+	}
+	fail(m.sum("ringside_pairing_doubts_total"), "replies could not be paired with a request")
+	fail(m.sum("ringside_client_connections_closed_total"), "clients were closed by Ringside")
+	fail(m.sum("ringside_client_connections_refused_total"), "clients were refused")
+	fail(m.sum("ringside_values_refused_total"), "values were refused")
+	untouched := fmt.Sprintf("address=%q", s.servers[0].addr())
+	late := m.sum("ringside_server_requests_timed_out_total", untouched)
+	fail(m.sum("ringside_server_requests_failed_total", untouched)-late, "requests failed on the server that was never killed, and not for time")
+	if late > 0 {
+		s.out.Notes = append(s.out.Notes, fmt.Sprintf("%g requests were not answered in time by the server that was never killed: other work on the machine, or a fault", late))
+	}
+	s.out.Notes = append(s.out.Notes, fmt.Sprintf("Ringside counted %g requests that servers did not answer, %g of them for time, and %g that it did not send because the server was down",
+		m.sum("ringside_server_requests_failed_total"), m.sum("ringside_server_requests_timed_out_total"), m.sum("ringside_server_requests_refused_total")))
+	return nil
+}
+
+// judge compares what Ringside held early and late.
+func (s *soak) judge() {
+	anon := func(x Sample) float64 { return float64(x.Anon) }
+	s.growth("RssAnon at rest, bytes", true, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
+	s.growth("RssAnon under load, bytes", false, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
+	s.growth("goroutines at rest", true, func(x Sample) float64 { return float64(x.Goroutines) }, func(first float64) float64 { return first + soakGoroutines })
+	s.growth("descriptors at rest", true, func(x Sample) float64 { return float64(x.Descriptors) }, func(first float64) float64 { return first + soakDescriptors })
+}
+
+func (s *soak) growth(what string, rest bool, of func(Sample) float64, bound func(first float64) float64) {
+	var values []float64
+	for _, x := range s.out.Samples {
+		if x.Rest == rest && x.At > s.out.Leg {
+			values = append(values, of(x))
+		}
+	}
+	third := len(values) / 3
+	if third == 0 {
+		return // it ended early, and that has been said
+	}
+	g := Growth{What: what, First: spread(slices.Clone(values[:third])).Median, Last: spread(slices.Clone(values[len(values)-third:])).Median}
+	g.Bound = bound(g.First)
+	s.out.Growth = append(s.out.Growth, g)
+	if g.Last > g.Bound {
+		s.out.Failed = append(s.out.Failed, fmt.Sprintf("growth: %s went from %.0f to %.0f, beyond %.0f", what, g.First, g.Last, g.Bound))
+	}
+}
