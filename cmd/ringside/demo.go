@@ -59,36 +59,39 @@ type demo struct {
 	nodes []*memnode.Node
 }
 
-func startDemo(listen, adminAddr string, log *slog.Logger) (d *demo, err error) {
-	d = &demo{}
-	defer func() {
-		if err != nil {
-			d.close()
-		}
-	}()
-	listen, err = freeAddress(listen)
-	if err != nil {
+func startDemo(listen, adminAddr string, log *slog.Logger) (*demo, error) {
+	d := &demo{}
+	if err := d.start(listen, adminAddr, log); err != nil {
+		d.close()
 		return nil, err
+	}
+	return d, nil
+}
+
+func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
+	listen, err := freeAddress(listen)
+	if err != nil {
+		return err
 	}
 	adminAddr, err = freeAddress(adminAddr)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	text := fmt.Sprintf("listen: %q\nadmin: %q\npools:\n  main:\n    distribution: ketama\n    servers:\n", listen, adminAddr)
 	for i := range 3 {
 		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
 		if err != nil {
-			return nil, fmt.Errorf("demo server %d: %w", i+1, err)
+			return fmt.Errorf("demo server %d: %w", i+1, err)
 		}
 		d.nodes = append(d.nodes, n)
 		text += fmt.Sprintf("      - {name: demo%d, address: %q}\n", i+1, n.Addr())
 	}
 	f, err := config.Parse("demo", []byte(text))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	d.instance, err = start(f, "", log)
-	return d, err
+	return err
 }
 
 // freeAddress returns address, or one with another port if that is taken.

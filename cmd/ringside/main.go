@@ -83,9 +83,7 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newCheck(), newRoute(), newImport(), newDemo(), newVersion())
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
+	root.AddCommand(newServe(), newCheck(), newRoute(), newDistributions(), newImport(), newDemo(), newVersion())
 	return root
 }
 

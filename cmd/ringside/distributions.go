@@ -1,0 +1,36 @@
+package main
+
+// ringside distributions
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+)
+
+func newDistributions() *cobra.Command {
+	return &cobra.Command{
+		Use:   "distributions",
+		Short: "List the rules that give keys to servers, and who uses each",
+		Long: `List what a pool's distribution may be: the rule, the clients that use it, and
+its other names. Take the one that your clients use, so that every key stays
+where it is; for a new pool take ketama-points.`,
+		Example: "  ringside distributions | grep -i php",
+		Args:    wantArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, p := range config.Presets() {
+				also := ""
+				if len(p.Aliases) > 0 {
+					also = "also " + strings.Join(p.Aliases, ", ")
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p.For, also)
+			}
+			return w.Flush()
+		},
+	}
+}

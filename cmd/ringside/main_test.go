@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const goodFile = `listen: 127.0.0.1:0
+pools:
+  main:
+    distribution: ketama
+    servers:
+      - 127.0.0.1:31001
+      - {address: "127.0.0.1:31002", name: b, weight: 2}
+`
+
+// TestCommands runs commands as a person types them: what they print, where,
+// and their exit codes.
+func TestCommands(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	good := write("good.yaml", goodFile)
+	bad := write("bad.yaml", strings.Replace(strings.Replace(goodFile, "ketama", "ketma", 1), "weight: 2", "wait: 2", 1))
+	nut := write("nutcracker.yml", "alpha:\n  listen: 127.0.0.1:22121\n  hash: md5\n  distribution: ketama\n  servers:\n   - 127.0.0.1:31001:1 one\n   - 127.0.0.1:31002:2 two\n")
+	for _, c := range []struct {
+		args   string
+		in     string
+		code   int
+		out    []string // what standard output has
+		errors []string // what standard error has
+	}{
+		{"", "", 0, []string{"ringside demo", "Available Commands"}, nil},
+		{"--help", "", 0, []string{"Available Commands"}, nil},
+		{"serve --help", "", 0, []string{"Examples:", "SIGHUP"}, nil},
+		{"distributions", "", 0, []string{"ketama-points", "dalli", "Cache::Memcached"}, nil},
+		{"version", "", 0, []string{"ringside ", "go1."}, nil},
+		{"completion bash", "", 0, []string{"bash completion"}, nil},
+		{"serv", "", 2, nil, []string{`unknown command "serv"; did you mean "serve"?`}},
+		{"check --nope", "", 2, nil, []string{"unknown flag: --nope"}},
+		{"check extra", "", 2, nil, []string{`unknown command "extra"`}},
+		{"check -c " + dir + "/none.yaml", "", 1, nil, []string{"no such file"}},
+		{"check -c " + good, "", 0, []string{"is correct", "pool main: ketama, 2 servers", "127.0.0.1:31001", "SHARE"}, nil},
+		{"check --json -c " + good, "", 0, []string{`"pool":"main"`, `"name":"b"`}, nil},
+		{"check -c " + bad, "", 2, nil, []string{"bad.yaml:4:19: ", `did you mean "ketama"?`, "bad.yaml:7:47: ", `unknown key "wait"`, "known here: address, name, weight"}},
+		{"serve -c " + bad, "", 2, nil, []string{"bad.yaml:4:19: "}},
+		{"route -c " + good, "", 2, nil, []string{"requires at least 1 arg"}},
+		{"route -c " + good + " user:17", "", 0, []string{"pool        main", "hash        05e8e214", "hits        point ", "owner       "}, nil},
+		{"route -c " + good + " --listener nowhere k", "", 2, nil, []string{`no listener "nowhere"`}},
+		{"route --json -c " + good + " -", "a\nb c\r\n\n", 0, []string{`{"key":"a",`, `{"key":"b c",`}, nil},
+		{"import " + nut, "", 0, []string{"distribution: twemproxy", "hash: md5", "name: two", "weight: 2"}, nil},
+		{"import -", "alpha:\n  listen: nonsense\n", 2, nil, []string{"standard input:"}},
+		{"demo --listen nonsense", "", 2, nil, []string{"nonsense"}},
+	} {
+		t.Run(c.args, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			if code := run(strings.Fields(c.args), strings.NewReader(c.in), &out, &errs); code != c.code {
+				t.Errorf("exit code %d, want %d", code, c.code)
+			}
+			for _, want := range c.out {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("standard output lacks %q:\n%s", want, out.String())
+				}
+			}
+			for _, want := range c.errors {
+				if !strings.Contains(errs.String(), want) {
+					t.Errorf("standard error lacks %q:\n%s", want, errs.String())
+				}
+			}
+			if c.code == 0 && errs.Len() > 0 && !strings.HasPrefix(c.args, "import") {
+				t.Errorf("standard error has %q", errs.String())
+			}
+		})
+	}
+}
+
+// What `route --json` prints is one JSON object a line.
+func TestRouteJSON(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.yaml")
+	os.WriteFile(path, []byte(goodFile), 0o644)
+	var out, errs bytes.Buffer
+	if code := run([]string{"route", "--json", "-c", path, "user:17", "user:18"}, nil, &out, &errs); code != 0 {
+		t.Fatal(errs.String())
+	}
+	n := 0
+	for line := range strings.Lines(out.String()) {
+		var got struct{ Key, Pool, Owner, Address string }
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Pool != "main" || got.Owner == "" || got.Address == "" {
+			t.Errorf("%s: %+v, %v", line, got, err)
+		}
+		n++
+	}
+	if n != 2 {
+		t.Errorf("%d lines, want 2", n)
+	}
+}
+
+// The demo serves, takes another port when its own is taken, and leaves
+// nothing behind.
+func TestDemo(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	d, err := startDemo(taken.Addr().String(), "127.0.0.1:0", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var hello bytes.Buffer
+	d.hello(&hello)
+	address := d.driver.Addrs()[0].String()
+	if address == taken.Addr().String() || !strings.Contains(hello.String(), address) {
+		t.Errorf("serves on %s and says:\n%s", address, hello.String())
+	}
+
+	signals := make(chan os.Signal, 1)
+	done := make(chan error, 1)
+	go func() { done <- d.serve(signals) }()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	r := bufio.NewReader(c)
+	for i := range 50 {
+		fmt.Fprintf(c, "set key%d 0 0 5\r\nhello\r\n", i)
+		if line, _ := r.ReadString('\n'); line != "STORED\r\n" {
+			t.Fatalf("set: %q", line)
+		}
+	}
+	fmt.Fprint(c, "get key0 key1 key2 key3 key4 key5 key6 key7 key8 key9\r\n")
+	values := 0
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil || line == "END\r\n" {
+			break
+		}
+		if strings.HasPrefix(line, "VALUE ") {
+			values++
+		}
+	}
+	if values != 10 {
+		t.Errorf("%d of 10 values", values)
+	}
+	used := 0
+	for _, n := range d.nodes {
+		conn, err := net.Dial("tcp", n.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, "stats\r\nquit\r\n")
+		b, _ := io.ReadAll(conn)
+		if !strings.Contains(string(b), "STAT curr_items 0\r\n") {
+			used++
+		}
+		conn.Close()
+	}
+	if used != 3 {
+		t.Errorf("%d of 3 servers hold keys", used)
+	}
+
+	signals <- syscall.SIGINT
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	d.close()
+	for _, a := range []string{address, d.adminAddr.String(), d.nodes[0].Addr().String()} {
+		if c, err := net.Dial("tcp", a); err == nil {
+			c.Close()
+			t.Errorf("%s still accepts", a)
+		}
+	}
+}
