@@ -26,9 +26,9 @@ where it is; for a new pool take ketama-points.`,
 			for _, p := range config.Presets() {
 				also := ""
 				if len(p.Aliases) > 0 {
-					also = "also " + strings.Join(p.Aliases, ", ")
+					also = " (also " + strings.Join(p.Aliases, ", ") + ")"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p.For, also)
+				fmt.Fprintf(w, "%s\t%s%s\n", p.Name, p.For, also)
 			}
 			return w.Flush()
 		},
