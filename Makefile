@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build test deps format vet staticcheck unit fuzz bench clean
+.PHONY: build test deps format vet staticcheck unit fuzz bench curves where soak bench-engine bench-placement clean
 
 build:
 	$(GO) build -o bin/ ./cmd/ringside
@@ -35,6 +35,28 @@ fuzz:
 # CPU per request and memory against nutcracker, as ratios.
 bench: build
 	$(GO) run ./cmd/ringbench run -ringside bin/ringside $(BENCHFLAGS)
+
+# Cost as it grows: servers, connections, keys, values, outages. Some four minutes.
+curves: build
+	$(GO) run ./cmd/ringbench curves -ringside bin/ringside $(BENCHFLAGS)
+
+# Where time goes: kernel, system calls, profiles in bin/profiles. Some two minutes.
+where: build
+	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
+
+# Mixed load while servers die and come back; fails when Ringside grows.
+SOAKTIME ?= 10m
+soak: build
+	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
+
+# Instructions of the engine alone, under valgrind: BENCHFLAGS='-json old.json' on
+# one commit and BENCHFLAGS='-against old.json' on another shows a rise.
+bench-engine:
+	$(GO) run ./cmd/ringbench instructions $(BENCHFLAGS)
+
+# Nanoseconds to place a key, by preset, beside the clients' own libraries.
+bench-placement:
+	$(GO) test ./config -run '^$$' -bench '^BenchmarkPlacement$$' -benchtime 50ms
 
 clean:
 	rm -rf bin

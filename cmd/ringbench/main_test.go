@@ -232,7 +232,7 @@ func TestRunNeedsItsPeers(t *testing.T) {
 }
 
 func TestCommandLine(t *testing.T) {
-	for _, args := range [][]string{{}, {"walk"}, {"load", "-no"}, {"run", "more"}} {
+	for _, args := range [][]string{{}, {"walk"}, {"load", "-no"}, {"run", "more"}, {"instructions", "-no"}} {
 		if err := command(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}

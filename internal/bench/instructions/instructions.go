@@ -1,0 +1,238 @@
+//go:build linux
+
+// Package instructions counts what Go benchmarks execute, under valgrind.
+//
+// A count of instructions hardly depends on the machine or on what else runs on
+// it: two counts of the same program differ by some tenths of a per cent, where
+// times differ by tens of per cent. So it shows a small regression between two
+// commits that no clock would. It says nothing of caches or of the kernel.
+//
+// Each benchmark runs twice with fixed numbers of iterations, in processes with
+// one P and without collections; what the larger run executed beyond the smaller
+// is the iterations' alone: the start, the benchmark's preparation and the first
+// growth of pools are in both. Time and allocations come from a run without
+// valgrind, for the reader's orientation.
+//
+// A benchmark whose iteration is more than one request says so by reporting
+// ns/request; its figures are then per request.
+package instructions
+
+// Counting: list, run twice, subtract; and comparing two counts.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Config says what to count.
+type Config struct {
+	Package string // as `go test` takes it
+	Bench   string // a regular expression, as -bench takes it
+	Repeat  int    // how often everything is counted
+}
+
+// Count is what one benchmark costs, for each request.
+type Count struct {
+	Name         string    `json:"name"`
+	Instructions []float64 `json:"instructions"` // one for each repetition
+	Nanoseconds  float64   `json:"ns"`           // on an ordinary CPU, once
+	Allocs       float64   `json:"allocs"`       // for each iteration, not request
+}
+
+// Least is the least of the counts: what disturbs one only adds to it.
+func (c Count) Least() float64 {
+	least := c.Instructions[0]
+	for _, n := range c.Instructions {
+		least = min(least, n)
+	}
+	return least
+}
+
+// Spread is how far the counts lie apart, as a share of the least.
+func (c Count) Spread() float64 {
+	most := 0.0
+	for _, n := range c.Instructions {
+		most = max(most, n)
+	}
+	return most/c.Least() - 1
+}
+
+// The larger run has as many iterations as make so many requests, at least the
+// least; the smaller half as many.
+const (
+	requests        = 20000
+	leastIterations = 40
+)
+
+// Run counts all benchmarks that match.
+func Run(ctx context.Context, c Config) ([]Count, error) {
+	if _, err := exec.LookPath("valgrind"); err != nil {
+		return nil, fmt.Errorf("counting instructions needs valgrind: %w", err)
+	}
+	dir, err := os.MkdirTemp("", "instructions")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	b := binary{path: filepath.Join(dir, "benchmarks"), bench: c.Bench}
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", b.path, c.Package).CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the benchmarks of %s: %w: %s", c.Package, err, out)
+	}
+	where, err := exec.CommandContext(ctx, "go", "list", "-f", "{{.Dir}}", c.Package).Output()
+	if err != nil {
+		return nil, fmt.Errorf("where %s is: %w", c.Package, err)
+	}
+	b.dir = strings.TrimSpace(string(where))
+	all, err := b.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var counts []Count
+	for _, m := range all {
+		count := Count{Name: m.name, Nanoseconds: m.perRequest, Allocs: m.allocs}
+		each := max(1, m.perIteration/m.perRequest)
+		n := max(leastIterations, int(requests/each))
+		for range c.Repeat {
+			few, err := b.count(ctx, m.name, n/2)
+			if err != nil {
+				return nil, err
+			}
+			many, err := b.count(ctx, m.name, n)
+			if err != nil {
+				return nil, err
+			}
+			count.Instructions = append(count.Instructions, float64(many-few)/float64(n-n/2)/each)
+		}
+		counts = append(counts, count)
+	}
+	return counts, nil
+}
+
+// binary is a test binary whose benchmarks are counted.
+type binary struct{ path, dir, bench string }
+
+func (b binary) command(ctx context.Context, pattern string, iterations string, before ...string) *exec.Cmd {
+	args := append(before, b.path, "-test.run", "^$", "-test.bench", pattern, "-test.benchtime", iterations, "-test.benchmem", "-test.cpu", "1")
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
+	cmd.Dir = b.dir
+	// No collection, and no signals that preempt: both come by the clock.
+	cmd.Env = append(os.Environ(), "GOGC=off", "GODEBUG=asyncpreemptoff=1")
+	return cmd
+}
+
+// list runs the benchmarks without valgrind, to know which there are and how
+// many requests an iteration of each is.
+func (b binary) list(ctx context.Context) ([]measured, error) {
+	out, err := b.command(ctx, b.bench, "200ms").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("run the benchmarks: %w: %s", err, out)
+	}
+	all := parseBenchmarks(string(out))
+	if len(all) == 0 {
+		return nil, fmt.Errorf("no benchmark matches %q", b.bench)
+	}
+	return all, nil
+}
+
+// measured is a line of a benchmark's output.
+type measured struct {
+	name                     string
+	perIteration, perRequest float64 // nanoseconds
+	allocs                   float64
+}
+
+func parseBenchmarks(text string) []measured {
+	var all []measured
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) < 4 || !strings.HasPrefix(fields[0], "Benchmark") {
+			continue
+		}
+		m := measured{name: fields[0]}
+		for i := 2; i+1 < len(fields); i += 2 {
+			value, err := strconv.ParseFloat(fields[i], 64)
+			if err != nil {
+				break
+			}
+			switch fields[i+1] {
+			case "ns/op":
+				m.perIteration = value
+			case "ns/request":
+				m.perRequest = value
+			case "allocs/op":
+				m.allocs = value
+			}
+		}
+		if m.perRequest == 0 {
+			m.perRequest = m.perIteration
+		}
+		if m.perIteration > 0 {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// refs is how cachegrind says what it counted.
+var refs = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
+
+// count runs one benchmark for so many iterations and returns how many
+// instructions the whole process executed.
+func (b binary) count(ctx context.Context, name string, iterations int) (int64, error) {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(parts[i]) + "$"
+	}
+	cmd := b.command(ctx, strings.Join(parts, "/"), strconv.Itoa(iterations)+"x", "valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file="+os.DevNull)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("%s under valgrind: %w: %s", name, err, out)
+	}
+	found := refs.FindSubmatch(out)
+	if found == nil {
+		return 0, fmt.Errorf("%s under valgrind: it counted nothing: %s", name, out)
+	}
+	return strconv.ParseInt(strings.ReplaceAll(string(found[1]), ",", ""), 10, 64)
+}
+
+// Compare writes the counts as a Markdown table, beside earlier ones if there
+// are any, and returns an error that names what rose by more than limit, a share.
+func Compare(w io.Writer, now, earlier []Count, limit float64) error {
+	was := make(map[string]float64)
+	for _, c := range earlier {
+		was[c.Name] = c.Least()
+	}
+	header := "| benchmark | instructions/request | spread | ns/request | allocs/iteration |"
+	rule := "| --- | --- | --- | --- | --- |"
+	if earlier != nil {
+		header, rule = header+" earlier | ratio |", rule+" --- | --- |"
+	}
+	if _, err := fmt.Fprintln(w, header+"\n"+rule); err != nil {
+		return err
+	}
+	var risen []error
+	for _, c := range now {
+		line := fmt.Sprintf("| %s | %.0f | %.2f%% | %.0f | %.2f |", c.Name, c.Least(), 100*c.Spread(), c.Nanoseconds, c.Allocs)
+		if before, ok := was[c.Name]; ok {
+			ratio := c.Least() / before
+			line += fmt.Sprintf(" %.0f | %.3f |", before, ratio)
+			if ratio > 1+limit {
+				risen = append(risen, fmt.Errorf("%s rose by %.1f%%, from %.0f to %.0f instructions", c.Name, 100*(ratio-1), before, c.Least()))
+			}
+		} else if earlier != nil {
+			line += " – | – |"
+		}
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return errors.Join(risen...)
+}
