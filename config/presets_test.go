@@ -231,20 +231,3 @@ func TestNamesReplaceAddresses(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkLocate(b *testing.B) {
-	keys := ringtest.Keys(1024)
-	for _, p := range Presets() {
-		servers, _ := poolOf(p, 10)
-		placement, err := BuildPlacement(p.Name, servers, needed(p))
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Run(p.Name, func(b *testing.B) {
-			b.ReportAllocs()
-			for i := range b.N {
-				placement.Locate(keys[i&1023])
-			}
-		})
-	}
-}
