@@ -26,6 +26,11 @@
 // alone; memcached's own proxy, with its own placement; and plain memcached, the
 // load on it directly, as the floor. Nutcracker cannot speak meta: quiet batches
 // are compared with the floor.
+//
+// Besides the scenarios (Measure) there are curves, on which one quantity grows
+// and a jump is marked (Curves); what the time of a scenario is spent on
+// (FindWhere); and a soak, which asks whether Ringside grows while servers die
+// and come back (RunSoak).
 package bench
 
 // The whole measurement, from versions to memory.

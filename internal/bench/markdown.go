@@ -184,7 +184,7 @@ func (r *Report) whereTables(m *strings.Builder) {
 	fmt.Fprintf(m, "The kernel's share is sampled at its ticks. System calls and Ringside's own counters are per request, of a whole load with its coming and going; calls rarer than %g a request are left out. System calls: %s.\n\n", rareCall, r.Tracer)
 	for _, w := range r.Where {
 		fmt.Fprintf(m, "## Where time goes, %s: %s\n\n", w.ID, w.Name)
-		table(m, []string{"peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "sleeps", "system calls", "by name", "its loop: wakeups, reads, writes"}, func(row func(...string)) {
+		table(m, []string{"peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "sleeps", "system calls", "by name", "its loop: wakeups, reads, writes", "other work"}, func(row func(...string)) {
 			for _, p := range w.Peers {
 				if p.Failure != "" {
 					row(p.Peer, "failed")
@@ -203,7 +203,7 @@ func (r *Report) whereTables(m *strings.Builder) {
 				if p.Loop != nil {
 					loop = fmt.Sprintf("%.3f, %.3f, %.3f", p.Loop.Wakeups, p.Loop.Reads, p.Loop.Writes)
 				}
-				row(p.Peer, fmt.Sprintf("%.2f", p.CPU), percent(p.Kernel), fmt.Sprintf("%.0f", p.Rate), traced, fmt.Sprintf("%.3f", p.Switches), calls, strings.Join(names, ", "), loop)
+				row(p.Peer, fmt.Sprintf("%.2f", p.CPU), percent(p.Kernel), fmt.Sprintf("%.0f", p.Rate), traced, fmt.Sprintf("%.3f", p.Switches), calls, strings.Join(names, ", "), loop, percent(p.Other))
 			}
 		})
 		if w.Profile != "" {
@@ -217,13 +217,13 @@ func (s *Soak) markdown(m *strings.Builder) {
 		return
 	}
 	fmt.Fprintf(m, "## Soak of %v\n\n", s.Length)
-	fmt.Fprintf(m, "Legs of %v; in each, loads come and go and one of two servers is killed and comes back empty after %v; %d kills. Misses and errors of its share are expected, a wrong byte ends the soak. Nothing else was asked of Ringside but its metrics, at every sample.\n\n", s.Leg, s.Outage, s.Kills)
+	fmt.Fprintf(m, "Legs of %v; in each, loads come and go and one of two servers is killed and comes back empty after %v; %d kills. Misses and errors of its share are expected, a wrong byte ends the soak. Every sample reads Ringside's metrics.\n\n", s.Leg, s.Outage, s.Kills)
 	table(m, []string{"load", "runs", "requests", "keys checked", "misses", "errors"}, func(row func(...string)) {
 		for _, l := range s.Loads {
 			row(l.Name, fmt.Sprint(l.Runs), fmt.Sprint(l.Replies), fmt.Sprint(l.Checked), fmt.Sprint(l.Misses), fmt.Sprint(l.Errors))
 		}
 	})
-	fmt.Fprintf(m, "Medians of the first and the last third of the samples, without the first leg:\n\n")
+	fmt.Fprintf(m, "Medians of the first and the last third of the samples, without a first quarter:\n\n")
 	table(m, []string{"what", "first", "last", "may be", "grew"}, func(row func(...string)) {
 		for _, g := range s.Growth {
 			grew := "no"
@@ -233,11 +233,11 @@ func (s *Soak) markdown(m *strings.Builder) {
 			row(g.What, fmt.Sprintf("%.0f", g.First), fmt.Sprintf("%.0f", g.Last), fmt.Sprintf("%.0f", g.Bound), grew)
 		}
 	})
-	fmt.Fprintf(m, "At rest, between the legs (the report as JSON has all samples):\n\n")
-	table(m, []string{"at", "RssAnon MB", "goroutines", "descriptors", "clients"}, func(row func(...string)) {
+	fmt.Fprintf(m, "At rest, between the legs and after a forced collection (the report as JSON has all samples):\n\n")
+	table(m, []string{"at", "RssAnon MB", "live heap MB", "goroutines", "descriptors", "clients"}, func(row func(...string)) {
 		for _, x := range s.Samples {
 			if x.Rest {
-				row(x.At.Round(time.Second).String(), fmt.Sprintf("%.1f", float64(x.Anon)/1e6), fmt.Sprint(x.Goroutines), fmt.Sprint(x.Descriptors), fmt.Sprint(x.Clients))
+				row(x.At.Round(time.Second).String(), fmt.Sprintf("%.1f", float64(x.Anon)/1e6), fmt.Sprintf("%.2f", float64(x.Heap)/1e6), fmt.Sprint(x.Goroutines), fmt.Sprint(x.Descriptors), fmt.Sprint(x.Clients))
 			}
 		}
 	})

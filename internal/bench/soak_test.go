@@ -20,7 +20,8 @@ func TestGrowth(t *testing.T) {
 		"saw teeth": {func(i int) Sample {
 			return Sample{Anon: int64(20+5*(i%2)) * mb, Goroutines: 9 + i%2, Descriptors: 60 + i%3}
 		}, ""},
-		"a first leg apart":  {func(i int) Sample { return Sample{Anon: int64(20+30*min(i, 1)) * mb} }, ""},
+		"growth at first":    {func(i int) Sample { return Sample{Anon: int64(20+30*min(i, 4)) * mb} }, ""},
+		"live heap":          {func(i int) Sample { return Sample{Heap: int64(5*mb + i*mb/4)} }, "live heap"},
 		"memory":             {func(i int) Sample { return Sample{Anon: int64(20+i) * mb} }, "RssAnon at rest"},
 		"goroutines":         {func(i int) Sample { return Sample{Goroutines: 9 + i/2} }, "goroutines"},
 		"descriptors":        {func(i int) Sample { return Sample{Descriptors: 60 + i} }, "descriptors"},

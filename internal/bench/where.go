@@ -38,6 +38,7 @@ type Spent struct {
 	Kernel     float64 `json:"kernel"`      // share of the CPU time in the kernel, sampled at its ticks
 	Rate       float64 `json:"rate"`        // requests a second
 	Switches   float64 `json:"switches"`    // how often it went to sleep, a request
+	Other      float64 `json:"other"`       // share of the CPUs that other work took meanwhile
 	TracedRate float64 `json:"traced_rate"` // requests a second while calls were counted
 	Calls      []Calls `json:"calls"`       // most frequent first; none where they were not counted
 	Loop       *Loop   `json:"loop,omitempty"`
@@ -139,7 +140,7 @@ func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to 
 		return out, target.blame(err)
 	}
 	run := b.figures(got)
-	out.CPU, out.Rate, out.Switches = run.CPU, run.Rate, run.Switches
+	out.CPU, out.Rate, out.Switches, out.Other = run.CPU, run.Rate, run.Switches, run.Other
 	if used := got.Processes[0]; used.User+used.Kernel > 0 {
 		out.Kernel = float64(used.Kernel) / float64(used.User+used.Kernel)
 	}
@@ -289,7 +290,8 @@ func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request.Close = true // no connection of ours stays in its figures
+	request.Close = true                              // no connection of ours stays in its figures
+	request.Header.Set("Accept-Encoding", "identity") // nor a compressor's megabytes
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
