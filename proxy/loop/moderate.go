@@ -17,26 +17,32 @@ type moderator struct {
 	Moderation
 
 	wait     int       // in force: an index into waits
-	window   int       // of a trial; -1: no trial
-	until    int64     // when the window, or the verdict, ends
-	last     uint64    // requests when the window began
-	began    int64     // when it did
-	served   [4]uint64 // requests in a trial, by wait
+	step     int       // of a trial: two for each window, to settle and to count; -1: no trial
+	until    int64     // when the step, or the verdict, ends
+	last     uint64    // requests when it began
+	began    int64     // when that was
+	served   [3]uint64 // requests counted in a trial, by wait
 	waiting  bool      // the last verdict was to wait
 	patience int64     // how long it holds
 }
 
 const (
-	trialWindow = int64(4 * time.Millisecond)
-	trialRounds = 3 // windows of each wait in a trial
-	trialGain   = 8 // per cent more requests than without that prove that waiting pays
-	trialEqual  = 2 // per cent fewer than the best that count as equal: the longer wait then costs less
-	verdictMin  = int64(500 * time.Millisecond)
-	verdictMax  = int64(8 * time.Second) // reached by doubling while the verdict stays the same
+	settleTime = int64(15 * time.Millisecond) // clients fall in step with a new wait in some ten rounds
+	countTime  = int64(15 * time.Millisecond)
+	watchTime  = int64(10 * time.Millisecond) // between looks at a low load
+	trialGain  = 6                            // per cent more requests than without that prove that waiting pays
+	trialEqual = 2                            // per cent fewer than the best that count as equal: the longer wait then costs less
+	verdictMin = int64(400 * time.Millisecond)
+	verdictMax = int64(4 * time.Second) // reached by doubling while the verdict stays the same
 )
 
-// waits are the shares of Moderation.Sleep that are tried, in quarters.
-var waits = [4]time.Duration{0, 1, 2, 4}
+// waits are what is tried, in fifths of Moderation.Sleep: none, what suits some
+// fifty clients, and what suits hundreds.
+var waits = [3]time.Duration{0, 2, 5}
+
+// turns is the order of the windows of a trial: there and back, so that a
+// load that grows or shrinks meanwhile favours none.
+var turns = [...]int{0, 1, 2, 2, 1, 0}
 
 // next returns how long the loop should wait now; requests is how many were
 // given to servers so far.
@@ -47,28 +53,39 @@ func (m *moderator) next(now int64, requests uint64) time.Duration {
 	if now >= m.until {
 		m.turn(now, requests)
 	}
-	return m.Sleep * waits[m.wait] / 4
+	return m.Sleep * waits[m.wait] / 5
 }
 
-// turn ends a window or a verdict.
+// turn ends a step or a verdict.
 func (m *moderator) turn(now int64, requests uint64) {
 	elapsed, n := now-m.began, requests-m.last
 	busy := int64(n)*int64(time.Second) >= int64(m.Above)*elapsed
-	m.began, m.last, m.until = now, requests, now+trialWindow
+	m.began, m.last, m.until = now, requests, now+watchTime
 	switch {
 	case m.patience == 0: // the first call
-		m.patience, m.window = verdictMin, -1
-	case !busy && m.window < 0: // low load: just watch
-		m.wait, m.patience = 0, verdictMin
-	case m.window < 0:
-		m.wait, m.window, m.served = 0, 0, [4]uint64{}
+		m.patience, m.step = verdictMin, -1
+	case !busy && m.step < 0: // low load: just watch
+		m.wait, m.waiting, m.patience = 0, false, verdictMin
 	default:
+		m.trial(now, n)
+	}
+}
+
+// trial ends one step of a trial, in which n requests came, and begins the
+// next.
+func (m *moderator) trial(now int64, n uint64) {
+	if m.step < 0 {
+		m.served = [3]uint64{}
+	} else if m.step%2 == 1 {
 		m.served[m.wait] += n
-		if m.window++; m.window < trialRounds*len(waits) {
-			m.wait = m.window % len(waits)
-			return
-		}
+	}
+	if m.step++; m.step == 2*len(turns) {
 		m.verdict(now)
+		return
+	}
+	m.wait, m.until = turns[m.step/2], now+settleTime
+	if m.step%2 == 1 {
+		m.until = now + countTime
 	}
 }
 
@@ -90,5 +107,5 @@ func (m *moderator) verdict(now int64) {
 	} else {
 		m.waiting, m.patience = waiting, verdictMin
 	}
-	m.wait, m.window, m.until = wait, -1, now+m.patience
+	m.wait, m.step, m.until = wait, -1, now+m.patience
 }

@@ -30,15 +30,15 @@ func TestModerator(t *testing.T) {
 		rate     func(wait time.Duration) float64
 		min, max time.Duration
 	}{
-		{"many clients: the longest wait pays most", func(w time.Duration) float64 { return 60_000 + 100*float64(w/us) }, 185 * us, 200 * us},
+		{"many clients: the longest wait pays most", func(w time.Duration) float64 { return 60_000 + 100*float64(w/us) }, 175 * us, 200 * us},
 		{"few clients: too long a wait starves the loop", func(w time.Duration) float64 {
-			if w > 100*us {
+			if w > 150*us {
 				return 55_000
 			}
 			return 60_000 + 150*float64(w/us)
-		}, 90 * us, 110 * us},
-		{"a steady load", func(time.Duration) float64 { return 40_000 }, 0, 5 * us},
-		{"a load that any wait slows", func(w time.Duration) float64 { return 40_000 - 100*float64(w/us) }, 0, 5 * us},
+		}, 70 * us, 90 * us},
+		{"a steady load", func(time.Duration) float64 { return 40_000 }, 0, 10 * us},
+		{"a load that any wait slows", func(w time.Duration) float64 { return 40_000 - 100*float64(w/us) }, 0, 10 * us},
 		{"a low load", func(time.Duration) float64 { return 10_000 }, 0, 0},
 	} {
 		if got := play(&moderator{Moderation: settings}, c.rate); got < c.min || got > c.max {
