@@ -277,6 +277,9 @@ func poolsValue() value[[]Pool] {
 				if !isName.MatchString(p.key.text) {
 					d.fail(p.key.line, p.key.column, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
 				}
+				if p.value.kind != mapping && !p.value.empty() {
+					d.where[&pool.Distribution] = p.value // no pool at all: its distribution is not what is missing
+				}
 				one.read(d, p.value, path+"."+p.key.text, pool)
 			}
 		},

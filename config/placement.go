@@ -88,27 +88,36 @@ func hashTag() value[string] {
 	return v
 }
 
-// checkPlacement tries to build what the pool asks for. When that fails, it
-// finds out which setting is to blame by building without the others.
+// checkPlacement looks at what the distribution says without its servers, and
+// then tries to build what the pool asks for. When that fails, it finds out
+// which setting is to blame by building without the others.
 func (d *document) checkPlacement(p *Pool) {
-	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
-		return // reported already; building would blame the wrong thing
-	}
 	if p.Distribution == "" {
 		if d.where[&p.Distribution] == nil {
-			d.failAt(d.place(p), "pools.%s.distribution is missing: the rule that gives keys to servers; %s", p.Name, knownPresets())
+			d.failAt(d.place(p), "pools.%s.distribution is missing: the rule that gives keys to servers; ketama-points for a new pool, 'ringside distributions' lists all", p.Name)
 		}
-		return
-	}
-	_, err := p.place()
-	if err == nil {
 		return
 	}
 	blame := func(err error, settings ...any) {
 		d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
 	}
-	if _, ok := FindPreset(p.Distribution); !ok {
-		blame(fmt.Errorf("%w; %s", err, knownPresets()), &p.Distribution)
+	preset, ok := FindPreset(p.Distribution)
+	switch near := didYouMean(p.Distribution, presetWords()); {
+	case !ok && near != "":
+		blame(fmt.Errorf("no distribution %s%s; 'ringside distributions' lists all", quote(p.Distribution), near), &p.Distribution)
+		return
+	case !ok:
+		blame(fmt.Errorf("no distribution %s; %s", quote(p.Distribution), knownPresets()), &p.Distribution)
+		return
+	case preset.needs != "" && p.Placement.Hash == "" && d.where[&p.Placement.Hash] == nil:
+		blame(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs), &p.Distribution)
+		return
+	}
+	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
+		return // reported already; building would blame the wrong thing
+	}
+	_, err := p.place()
+	if err == nil {
 		return
 	}
 	all, bare := p.Placement, *p
