@@ -113,14 +113,22 @@ func (d *document) checkPlacement(p *Pool) {
 		blame(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs), &p.Distribution)
 		return
 	}
+	light := *p
+	light.Servers = slices.Clone(p.Servers)
+	for i := range p.Servers {
+		if s := &p.Servers[i]; s.Weight > 1 && preset.Weights == WeightsRefused {
+			d.failAt(d.place(&s.Weight, s), "pools.%s.servers[%d].weight must be 1, not %d: the distribution %s knows no weights", p.Name, i, s.Weight, p.Distribution)
+			light.Servers[i].Weight = 1
+		}
+	}
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
 		return // reported already; building would blame the wrong thing
 	}
-	_, err := p.place()
+	_, err := light.place()
 	if err == nil {
 		return
 	}
-	all, bare := p.Placement, *p
+	all, bare := p.Placement, light
 	with := func(o PlacementOptions) error {
 		bare.Placement = o
 		_, err := bare.place()

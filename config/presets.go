@@ -114,7 +114,7 @@ func BuildPlacement(distribution string, servers []PlacementServer, o PlacementO
 	if !ok {
 		return ring.Placement{}, fmt.Errorf("no distribution %q%s", distribution, didYouMean(distribution, presetWords()))
 	}
-	return p.place(servers, o)
+	return p.place(distribution, servers, o)
 }
 
 // BuildPlacementWithout returns what the preset's client makes of the same list
@@ -144,7 +144,7 @@ func BuildPlacementWithout(distribution string, servers []PlacementServer, o Pla
 	}
 	rebuilt := ring.Placement{Ring: ring.NewTable(0, nil, ring.TableOptions{})}
 	if len(left) > 0 {
-		if rebuilt, err = p.place(left, o); err != nil {
+		if rebuilt, err = p.place(distribution, left, o); err != nil {
 			return rebuilt, err
 		}
 	}
@@ -160,9 +160,10 @@ func presetWords() []string {
 	return words
 }
 
-func (p *Preset) place(servers []ring.Server, o PlacementOptions) (ring.Placement, error) {
+// place builds the placement; as is the name or alias that errors say.
+func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ring.Placement, error) {
 	fail := func(err error) (ring.Placement, error) {
-		return ring.Placement{}, fmt.Errorf("distribution %s: %w", p.Name, err)
+		return ring.Placement{}, fmt.Errorf("distribution %s: %w", as, err)
 	}
 	if len(servers) == 0 {
 		return fail(fmt.Errorf("no servers"))
