@@ -58,7 +58,7 @@ func TestPresetsKeepTheContract(t *testing.T) {
 				t.Error("doesn't know its shares")
 			}
 			part, h, _ := placement.Locate([]byte("key"))
-			if e, ok := placement.Ring.(ring.Explainer); !ok || e.Explain(part, h) == "" {
+			if e, ok := placement.Ring.(ring.Explainer); !ok || e.Explain(part, h) == (ring.Hit{}) {
 				t.Error("doesn't say what a hash hits")
 			}
 		})

@@ -124,6 +124,9 @@ func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 	s.session = s
 	s.Sock = sock
 	e.sessions[s] = struct{}{}
+	if e.Shared.debug {
+		e.Shared.Log.Debug("client connected", "client", s.peer(), "listener", address)
+	}
 	e.count.Accepted++
 	if max := e.gen.limits.Clients; int(e.Shared.clients.Add(1)) > max || s.lst == nil || e.draining {
 		e.count.Refused++

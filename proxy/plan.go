@@ -14,8 +14,8 @@ type Plan struct {
 	Pool   *Pool
 	Hashed string // the part of the key that is hashed
 	Hash   uint64
-	Hit    string // what the hash hit: a point, a bucket; empty where the rule has none
-	Owner  int    // index in Pool.Servers; -1: the rule gives the key to nobody
+	Hit    ring.Hit // what the hash hit before it led to the owner
+	Owner  int      // index in Pool.Servers; -1: the rule gives the key to nobody
 
 	// Successors are the servers that the rule asks next when the ones before
 	// are dead, each once.

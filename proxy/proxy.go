@@ -3,6 +3,7 @@ package proxy
 // What the engines of a process share.
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
@@ -18,6 +19,7 @@ type Proxy struct {
 	Version string // Ringside's own, for stats
 	PID     int    // of this process, for stats; the driver sets it
 
+	debug   bool // Log wants to know of every connection
 	table   atomic.Pointer[Table]
 	memory  atomic.Int64 // bytes of chunks held by all engines
 	clients atomic.Int64
@@ -28,7 +30,7 @@ type Proxy struct {
 
 // NewProxy makes a proxy that serves t.
 func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
-	p := &Proxy{Log: log, Started: time.Now(), Version: version}
+	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
 	p.table.Store(t)
 	return p
 }

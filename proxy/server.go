@@ -231,6 +231,9 @@ func (c *Conn) dial() {
 func (c *Conn) up() {
 	e := c.srv.e
 	c.state = connUp
+	if e.Shared.debug {
+		e.Shared.Log.Debug("connected to a server", "server", c.srv.target.Name, "address", c.srv.target.Address)
+	}
 	c.greet(e.now + int64(c.srv.greeting))
 	for a := c.head; a != nil; a = a.next {
 		if !a.probe {
@@ -284,6 +287,9 @@ func (c *Conn) lost(err error) {
 	if was == connUp && greeted {
 		if owed == 0 {
 			srv.count.ClosedIdle++
+			if srv.e.Shared.debug {
+				srv.e.Shared.Log.Debug("a server closed a connection that owed nothing", "server", srv.target.Name, "address", srv.target.Address)
+			}
 			if srv.wanted() {
 				srv.e.mark(&c.Link)
 			}

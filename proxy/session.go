@@ -187,6 +187,9 @@ func (s *Session) gone() {
 	s.drop()
 	s.closed = true
 	delete(s.e.sessions, s)
+	if s.e.Shared.debug {
+		s.e.Shared.Log.Debug("client gone", "client", s.peer(), "received", s.bytesIn, "sent", s.bytesOut)
+	}
 	s.e.Shared.clients.Add(-1)
 }
 

@@ -5,7 +5,6 @@ package ring
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 )
 
@@ -45,8 +44,8 @@ func (c *Ch3) At(_ []byte, h uint64, n int) int {
 
 func (c *Ch3) once() bool { return true }
 
-func (c *Ch3) Explain(_ []byte, h uint64) string {
-	return fmt.Sprintf("bucket %d of %d", furc(h, uint32(len(c.order))), len(c.order))
+func (c *Ch3) Explain(_ []byte, h uint64) Hit {
+	return Hit{Kind: "bucket", Index: int(furc(h, uint32(len(c.order)))), Of: len(c.order)}
 }
 
 func (c *Ch3) Shares() []float64 { return even(len(c.order)) }

@@ -185,12 +185,12 @@ func first(points []uint32, h uint32) int {
 	return base
 }
 
-func (c *Circle) Explain(_ []byte, h uint64) string {
+func (c *Circle) Explain(_ []byte, h uint64) Hit {
 	if len(c.points) == 0 {
-		return "no points"
+		return Hit{}
 	}
 	i := c.find(uint32(h))
-	return fmt.Sprintf("point %08x (%d of %d)", c.points[i], i+1, len(c.points))
+	return Hit{Kind: "point", Value: fmt.Sprintf("%08x", c.points[i]), Index: i + 1, Of: len(c.points)}
 }
 
 // Shares are exact: the number of hashes that lead to each server, over all.

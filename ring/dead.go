@@ -74,11 +74,11 @@ func (l live) At(key []byte, h uint64, n int) int {
 	return l.servers[at]
 }
 
-func (l live) Explain(key []byte, h uint64) string {
+func (l live) Explain(key []byte, h uint64) Hit {
 	if e, ok := l.ring.(Explainer); ok {
 		return e.Explain(key, h)
 	}
-	return ""
+	return Hit{}
 }
 
 func (l live) Shares() []float64 {

@@ -4,8 +4,6 @@ package ring
 // weights, only the order of the list.
 
 import (
-	"fmt"
-
 	jump "github.com/dgryski/go-jump"
 )
 
@@ -38,8 +36,8 @@ func (j *Jump) At(_ []byte, h uint64, n int) int {
 
 func (j *Jump) once() bool { return true }
 
-func (j *Jump) Explain(_ []byte, h uint64) string {
-	return fmt.Sprintf("bucket %d of %d", jump.Hash(h, len(j.order)), len(j.order))
+func (j *Jump) Explain(_ []byte, h uint64) Hit {
+	return Hit{Kind: "bucket", Index: int(jump.Hash(h, len(j.order))), Of: len(j.order)}
 }
 
 func (j *Jump) Shares() []float64 { return even(len(j.order)) }

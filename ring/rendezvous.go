@@ -50,12 +50,12 @@ func (m *Mcrouter) once() bool { return true }
 
 func (m *Mcrouter) Shares() []float64 { return even(len(m.tags)) }
 
-func (m *Mcrouter) Explain(_ []byte, h uint64) string {
+func (m *Mcrouter) Explain(_ []byte, h uint64) Hit {
 	at := m.At(nil, h, 0)
 	if at < 0 {
-		return "no servers"
+		return Hit{}
 	}
-	return fmt.Sprintf("score %016x", combine(m.tags[at], h))
+	return Hit{Kind: "score", Value: fmt.Sprintf("%016x", combine(m.tags[at], h))}
 }
 
 // combine is the 128 to 64 bit mix that mcrouter takes from CityHash.
@@ -155,12 +155,12 @@ func (p *Pymemcache) once() bool { return true }
 
 func (p *Pymemcache) Shares() []float64 { return even(len(p.starts)) }
 
-func (p *Pymemcache) Explain(key []byte, _ uint64) string {
+func (p *Pymemcache) Explain(key []byte, _ uint64) Hit {
 	at, score := p.find(key, 0)
 	if at < 0 {
-		return "no servers"
+		return Hit{}
 	}
-	return fmt.Sprintf("score %08x", score)
+	return Hit{Kind: "score", Value: fmt.Sprintf("%08x", score)}
 }
 
 // murmur3State is MurmurHash3 x86_32 with seed 0 between two bytes, so that a

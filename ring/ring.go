@@ -18,6 +18,10 @@
 // behind Live.
 package ring
 
+// The contract: a hash, a ring, and the two questions an operator asks of it.
+
+import "fmt"
+
 // Hash turns the hashed part of a key into a number. Most clients use 32 bits
 // of it; the rest is then zero. It must be pure and must not keep the key.
 type Hash func(key []byte) uint64
@@ -36,10 +40,30 @@ type Ring interface {
 	At(key []byte, h uint64, n int) int
 }
 
+// Hit is what a hash hit before it led to a server. The zero Hit is nothing.
+type Hit struct {
+	Kind  string // "point", "bucket", "entry" or "score"
+	Value string // of a point or a score, in hexadecimal
+	Index int    // of a point, counted from 1; of a bucket or an entry, from 0
+	Of    int    // how many there are; 0 for a score
+}
+
+func (h Hit) String() string {
+	switch {
+	case h.Kind == "":
+		return ""
+	case h.Of == 0:
+		return h.Kind + " " + h.Value
+	case h.Value == "":
+		return fmt.Sprintf("%s %d of %d", h.Kind, h.Index, h.Of)
+	}
+	return fmt.Sprintf("%s %s (%d of %d)", h.Kind, h.Value, h.Index, h.Of)
+}
+
 // Explainer is a Ring that can say what a hash hit before it led to a server:
 // "point 79117e47", "bucket 357 of 1024".
 type Explainer interface {
-	Explain(key []byte, h uint64) string
+	Explain(key []byte, h uint64) Hit
 }
 
 // Sharer is a Ring that knows which share of all hashes each server owns. The

@@ -2,8 +2,6 @@ package ring
 
 // A table of servers looked up by the remainder of the hash.
 
-import "fmt"
-
 // Table gives hash h to its entry h mod len.
 type Table struct {
 	owners  []int32
@@ -71,11 +69,11 @@ func (t *Table) At(key []byte, h uint64, n int) int {
 
 func (t *Table) once() bool { return t.walk.Tries == 0 && !t.next }
 
-func (t *Table) Explain(_ []byte, h uint64) string {
+func (t *Table) Explain(_ []byte, h uint64) Hit {
 	if len(t.owners) == 0 {
-		return "no entries"
+		return Hit{}
 	}
-	return fmt.Sprintf("%s %d of %d", t.noun, h%uint64(len(t.owners)), len(t.owners))
+	return Hit{Kind: t.noun, Index: int(h % uint64(len(t.owners))), Of: len(t.owners)}
 }
 
 // Shares are exact for the range of the key hash: with 15 bits the first

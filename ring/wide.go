@@ -78,12 +78,12 @@ func (w *Wide) find(key []byte, h uint64) int {
 	return base
 }
 
-func (w *Wide) Explain(key []byte, h uint64) string {
+func (w *Wide) Explain(key []byte, h uint64) Hit {
 	if len(w.hi) == 0 {
-		return "no points"
+		return Hit{}
 	}
 	i := w.find(key, h)
-	return fmt.Sprintf("point %016x%016x (%d of %d)", w.hi[i], w.lo[i], i+1, len(w.hi))
+	return Hit{Kind: "point", Value: fmt.Sprintf("%016x%016x", w.hi[i], w.lo[i]), Index: i + 1, Of: len(w.hi)}
 }
 
 // Shares are the arcs between the upper halves.

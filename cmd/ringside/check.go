@@ -25,7 +25,7 @@ func newCheck() *cobra.Command {
 column; the exit code is then 2. A correct file prints its pools with the
 share of all hashes that each server owns.`,
 		Example: "  ringside check -c ringside.yaml",
-		Args:    wantArgs(cobra.NoArgs),
+		Args:    noFile,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := config.Load(path)
 			if err != nil {
@@ -93,12 +93,12 @@ func printShares(out io.Writer, path string, t *proxy.Table) error {
 		for _, r := range l.Routes {
 			how := ""
 			if r.Strip {
-				how = ", which the servers don't see"
+				how = " (the servers don't see it)"
 			}
 			if r.Prefix == "" {
-				fmt.Fprintf(out, "  all other keys to pool %s\n", r.Pool.Name)
+				fmt.Fprintf(out, "  all other keys: pool %s\n", r.Pool.Name)
 			} else {
-				fmt.Fprintf(out, "  keys with the prefix %q%s to pool %s\n", r.Prefix, how, r.Pool.Name)
+				fmt.Fprintf(out, "  keys with the prefix %q%s: pool %s\n", r.Prefix, how, r.Pool.Name)
 			}
 		}
 	}

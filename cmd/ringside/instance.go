@@ -70,18 +70,22 @@ func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
 		cancel()
 		r.driver.Shutdown(ctx)
 	}
-	commit, err := r.driver.Listen(table)
-	if err != nil {
-		stop()
-		return nil, err
-	}
+	var l net.Listener
 	if f.Admin.Address.Network != "" {
-		l, err := net.Listen(f.Admin.Address.Network, f.Admin.Address.Address)
-		if err != nil {
-			commit()
+		if l, err = net.Listen(f.Admin.Address.Network, f.Admin.Address.Address); err != nil {
 			stop()
 			return nil, fmt.Errorf("cannot listen for admin on %s: %w", f.Admin.Address.Address, err)
 		}
+	}
+	commit, err := r.driver.Listen(table)
+	if err != nil {
+		if l != nil {
+			l.Close()
+		}
+		stop()
+		return nil, err
+	}
+	if l != nil {
 		r.adminAddr = l.Addr()
 		r.admin = admin.New(r.proxy, admin.Options{Pprof: admin.Pprof(f.Admin.Pprof), Ready: r.ready, Reload: r.reloaded})
 		go func() {
@@ -91,7 +95,23 @@ func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
 		}()
 	}
 	commit()
+	r.announce()
 	return r, nil
+}
+
+// announce says what has been started.
+func (r *instance) announce() {
+	servers := 0
+	for _, p := range r.file.Pools {
+		servers += len(p.Servers)
+	}
+	r.log.Info("ringside starts", "version", versionText(), "file", r.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	for _, a := range r.driver.Addrs() {
+		r.log.Info("listening", "address", a.String())
+	}
+	if r.adminAddr != nil {
+		r.log.Info("admin interface", "address", r.adminAddr.String())
+	}
 }
 
 func loopOptions(e config.Engine) loop.Options {
@@ -189,7 +209,7 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 			}
 			continue
 		}
-		r.log.Info("stopping", "signal", s.String(), "at_most", r.file.Limits.Drain)
+		r.log.Info("stopping", "signal", s.String(), "at_most", r.file.Limits.Drain.String())
 		return r.stop(signals)
 	}
 	return nil

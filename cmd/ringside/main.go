@@ -72,6 +72,7 @@ client put it.
   ringside demo                        a working cluster in this process, to try
   ringside check -c ringside.yaml      is the file right, and who gets how much
   ringside serve -c ringside.yaml      serve it; SIGHUP reads it again`,
+		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs,
@@ -95,7 +96,15 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	return &usageError{err}
 }
 
-// noArgs and the like turn cobra's complaints into usage errors.
+// noFile refuses arguments of a command that takes its file by -c.
+func noFile(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("%q is one word too many; a configuration file goes behind -c: ringside %s -c %s", args[0], cmd.Name(), args[0])}
+	}
+	return nil
+}
+
+// wantArgs turns cobra's complaints about arguments into usage errors.
 func wantArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {

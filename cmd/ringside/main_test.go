@@ -54,16 +54,19 @@ func TestCommands(t *testing.T) {
 		{"completion bash", "", 0, []string{"bash completion"}, nil},
 		{"serv", "", 2, nil, []string{`unknown command "serv"; did you mean "serve"?`}},
 		{"check --nope", "", 2, nil, []string{"unknown flag: --nope"}},
-		{"check extra", "", 2, nil, []string{`unknown command "extra"`}},
+		{"check extra", "", 2, nil, []string{"a configuration file goes behind -c: ringside check -c extra"}},
 		{"check -c " + dir + "/none.yaml", "", 1, nil, []string{"no such file"}},
 		{"check -c " + good, "", 0, []string{"is correct", "pool main: ketama, 2 servers", "127.0.0.1:31001", "SHARE"}, nil},
 		{"check --json -c " + good, "", 0, []string{`"pool":"main"`, `"name":"b"`}, nil},
 		{"check -c " + bad, "", 2, nil, []string{"bad.yaml:4:19: ", `did you mean "ketama"?`, "bad.yaml:7:47: ", `unknown key "wait"`, "known here: address, name, weight"}},
 		{"serve -c " + bad, "", 2, nil, []string{"bad.yaml:4:19: "}},
-		{"route -c " + good, "", 2, nil, []string{"requires at least 1 arg"}},
+		{"route -c " + good, "", 2, nil, []string{"which keys?"}},
 		{"route -c " + good + " user:17", "", 0, []string{"pool        main", "hash        05e8e214", "hits        point ", "owner       "}, nil},
 		{"route -c " + good + " --listener nowhere k", "", 2, nil, []string{`no listener "nowhere"`}},
 		{"route --json -c " + good + " -", "a\nb c\r\n\n", 0, []string{`{"key":"a",`, `{"key":"b c",`}, nil},
+		{"route -c " + good + " " + strings.Repeat("k", 251), "", 1, []string{"it has 251 bytes, limits.key is 250"}, []string{"1 keys go nowhere"}},
+		{"route -c " + good + " - k", "", 2, nil, []string{"give it alone"}},
+		{"--version", "", 0, []string{"ringside version"}, nil},
 		{"import " + nut, "", 0, []string{"distribution: twemproxy", "hash: md5", "name: two", "weight: 2"}, nil},
 		{"import -", "alpha:\n  listen: nonsense\n", 2, nil, []string{"standard input:"}},
 		{"demo --listen nonsense", "", 2, nil, []string{"nonsense"}},
@@ -100,8 +103,11 @@ func TestRouteJSON(t *testing.T) {
 	}
 	n := 0
 	for line := range strings.Lines(out.String()) {
-		var got struct{ Key, Pool, Owner, Address string }
-		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Pool != "main" || got.Owner == "" || got.Address == "" {
+		var got struct {
+			Key, Pool, Owner, Address, Hits, Point string
+			Index, Of                              int
+		}
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Pool != "main" || got.Owner == "" || got.Address == "" || got.Hits != "point" || len(got.Point) != 8 || got.Index == 0 || got.Of != 316 {
 			t.Errorf("%s: %+v, %v", line, got, err)
 		}
 		n++

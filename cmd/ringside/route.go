@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,12 +23,12 @@ func newRoute() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route KEY… | -",
 		Short: "Print where keys go",
-		Long: `Print where keys go: the pool, the hash and what it hits, the owner, and who is
-asked next when the owner is dead. With - the keys are read from standard
+		Long: `Print where keys go: the pool, the hash and what it hits, the owner, and whom
+the distribution's client would ask next if the owner were dead. With - the keys are read from standard
 input, one a line. No server is asked.`,
 		Example: `  ringside route user:17 user:18
   lru_keys | ringside route - --json`,
-		Args: wantArgs(cobra.MinimumNArgs(1)),
+		Args: someKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := config.Load(path)
 			if err != nil {
@@ -46,14 +47,37 @@ input, one a line. No server is asked.`,
 			if asJSON {
 				show = printPlanJSON
 			}
-			err = eachKey(args, cmd.InOrStdin(), func(key string) error { return show(out, l.Plan([]byte(key))) })
-			return errors.Join(err, out.Flush())
+			lost := 0
+			err = eachKey(args, cmd.InOrStdin(), func(key string) error {
+				p, why := l.Plan([]byte(key)), ""
+				switch {
+				case len(key) > t.Limits.Key:
+					why = fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(key), t.Limits.Key)
+				case !p.Routed:
+					why = "no route takes this key; add one without a prefix"
+				}
+				if why != "" {
+					lost++
+				}
+				return show(out, p, why)
+			})
+			if err = errors.Join(err, out.Flush()); err == nil && lost > 0 {
+				err = fmt.Errorf("%d keys go nowhere", lost)
+			}
+			return err
 		},
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	cmd.Flags().StringVar(&listener, "listener", "", "the `address` whose routes count, where listeners differ (default: the first)")
 	return cmd
+}
+
+func someKeys(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return &usageError{errors.New("which keys? give them behind route, or - to read them from standard input")}
+	}
+	return nil
 }
 
 func pickListener(t *proxy.Table, address string) (*proxy.Listener, error) {
@@ -69,7 +93,10 @@ func pickListener(t *proxy.Table, address string) (*proxy.Listener, error) {
 
 // eachKey calls f for the keys of the command line, or for the lines of in.
 func eachKey(args []string, in io.Reader, f func(key string) error) error {
-	if len(args) != 1 || args[0] != "-" {
+	if slices.Contains(args, "-") && len(args) > 1 {
+		return &usageError{errors.New("- stands for the keys on standard input: give it alone")}
+	}
+	if args[0] != "-" {
 		for _, key := range args {
 			if err := f(key); err != nil {
 				return err
@@ -97,9 +124,10 @@ func names(p *proxy.Pool, list []int) []string {
 	return out
 }
 
-func printPlan(out io.Writer, p proxy.Plan) error {
-	if !p.Routed {
-		_, err := fmt.Fprintf(out, "%s: no route takes this key; add one without a prefix\n", p.Key)
+// printPlan prints where a key goes, or why it goes nowhere.
+func printPlan(out io.Writer, p proxy.Plan, why string) error {
+	if why != "" {
+		_, err := fmt.Fprintf(out, "%s: %s\n", p.Key, why)
 		return err
 	}
 	fmt.Fprintf(out, "%s\n  pool        %s", p.Key, p.Pool.Name)
@@ -111,7 +139,7 @@ func printPlan(out io.Writer, p proxy.Plan) error {
 		fmt.Fprintf(out, "  hashed      %s\n", p.Hashed)
 	}
 	fmt.Fprintf(out, "  hash        %08x\n", p.Hash)
-	if p.Hit != "" {
+	if p.Hit.Kind != "" {
 		fmt.Fprintf(out, "  hits        %s\n", p.Hit)
 	}
 	owner := "nobody"
@@ -129,24 +157,29 @@ func printPlan(out io.Writer, p proxy.Plan) error {
 	return nil
 }
 
-func printPlanJSON(out io.Writer, p proxy.Plan) error {
+func printPlanJSON(out io.Writer, p proxy.Plan, why string) error {
 	type line struct {
 		Key        string   `json:"key"`
 		Pool       string   `json:"pool,omitempty"`
 		Prefix     string   `json:"prefix,omitempty"`
 		Hashed     string   `json:"hashed,omitempty"`
-		Hash       string   `json:"hash,omitempty"` // hexadecimal: 64 bits don't fit a JSON number
-		Hit        string   `json:"hits,omitempty"`
+		Hash       string   `json:"hash,omitempty"`  // hexadecimal: 64 bits don't fit a JSON number
+		Hits       string   `json:"hits,omitempty"`  // what the hash hit: point, bucket, entry or score
+		Point      string   `json:"point,omitempty"` // its value in hexadecimal, where it has one
+		Index      *int     `json:"index,omitempty"` // which one it is
+		Of         int      `json:"of,omitempty"`    // of how many
 		Owner      string   `json:"owner,omitempty"`
 		Address    string   `json:"address,omitempty"`
 		Successors []string `json:"successors,omitempty"`
 		Error      string   `json:"error,omitempty"`
 	}
-	l := line{Key: p.Key}
-	if !p.Routed {
-		l.Error = "no route takes this key"
-	} else {
-		l.Pool, l.Prefix, l.Hashed, l.Hash, l.Hit = p.Pool.Name, p.Prefix, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit
+	l := line{Key: p.Key, Error: why}
+	if why == "" {
+		l.Pool, l.Prefix, l.Hashed, l.Hash, l.Hits = p.Pool.Name, p.Prefix, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
+		l.Point, l.Of = p.Hit.Value, p.Hit.Of
+		if p.Hit.Of > 0 {
+			l.Index = &p.Hit.Index
+		}
 		l.Successors = names(p.Pool, p.Successors)
 		if p.Owner >= 0 {
 			l.Owner, l.Address = p.Pool.Servers[p.Owner].Name, p.Pool.Servers[p.Owner].Address

@@ -49,6 +49,7 @@ type Moderation struct {
 type Driver struct {
 	proxy *proxy.Proxy
 	opts  Options
+	name  string
 
 	mu     sync.Mutex
 	open   map[string]*socket // listening, by network and address
@@ -79,7 +80,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		o.Loops = 1
 	}
 	p.PID = os.Getpid()
-	d := &Driver{proxy: p, opts: o, open: map[string]*socket{}}
+	d := &Driver{proxy: p, opts: o, name: "epoll", open: map[string]*socket{}}
 	start := newEpoll
 	switch o.Driver {
 	case "epoll":
@@ -96,6 +97,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		return nil, fmt.Errorf("engine.driver: %q is not auto, epoll or portable", o.Driver)
 	}
 	if o.Driver == "portable" || newEpoll == nil {
+		d.name = "portable"
 		d.opts.Loops = 1 // one engine behind one mutex: more would only wait for it
 	}
 	for range d.opts.Loops {
@@ -110,6 +112,9 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 	}
 	return d, nil
 }
+
+// Name is the driver in use: "epoll" or "portable".
+func (d *Driver) Name() string { return d.name }
 
 // newEpoll is set where there is epoll.
 var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
