@@ -278,6 +278,17 @@ log: {level: debug, format: json}
 	}
 }
 
+// A memory below the default of output_hard is no contradiction by itself.
+func TestSmallMemoryLowersOutputHard(t *testing.T) {
+	f, err := Parse("small", []byte(least+"limits: {memory: 16MiB}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Limits.OutputHard != 16<<20 {
+		t.Errorf("output_hard is %d", f.Limits.OutputHard)
+	}
+}
+
 // Reload compares by what tables say; two of the same file must say the same.
 func TestBuildIsDeterministic(t *testing.T) {
 	data, err := os.ReadFile("../deploy/ringside.example.yaml")

@@ -195,7 +195,7 @@ func adminValue() value[Admin] {
 
 func limitsValue() value[proxy.Limits] {
 	type l = proxy.Limits
-	return group(defaultFile().Limits,
+	v := group(defaultFile().Limits,
 		set("clients", "client connections at once; the next one gets an error and is closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
 		set("key", "bytes of a key; memcached itself takes 250", size(1, 250), func(l *l) *int { return &l.Key }),
 		set("line", "bytes of a command line; a multi-get is one line", size(2048, 64<<20), func(l *l) *int { return &l.Line }),
@@ -203,11 +203,19 @@ func limitsValue() value[proxy.Limits] {
 		set("requests_per_client", "requests of one client without an answer, at which its input waits",
 			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
 		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
-		set("output_hard", "unsent bytes of one client at which it is closed", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
+		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
 		set("idle", "how long a client may be silent with nothing in flight", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
 		set("drain", "how long requests in flight may take when Ringside is told to stop", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *l) {
+		read(d, n, path, to)
+		if d.where[&to.OutputHard] == nil { // a small memory is asked for, not a contradiction
+			to.OutputHard = int(min(int64(to.OutputHard), to.Memory))
+		}
+	}
+	return v
 }
 
 func engineValue() value[Engine] {

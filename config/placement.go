@@ -113,7 +113,7 @@ func (d *document) checkPlacement(p *Pool) {
 		blame(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs), &p.Distribution)
 		return
 	}
-	light := *p
+	light := *p // without the weights it is blamed for
 	light.Servers = slices.Clone(p.Servers)
 	for i := range p.Servers {
 		if s := &p.Servers[i]; s.Weight > 1 && preset.Weights == WeightsRefused {
