@@ -3,6 +3,7 @@ package config
 // Addresses and names as they stand in a file.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -107,6 +108,10 @@ func unixAddress(path string) (Address, error) {
 func splitHost(text string) (host, port string, err error) {
 	if strings.HasPrefix(text, "/") {
 		return "", "", fmt.Errorf("%s is a path: write unix:%s", quote(text), text)
+	}
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		host, _, _ := strings.Cut(rest, "/")
+		return "", "", fmt.Errorf("an address has no scheme: write %s without %s", quote(cmp.Or(host, "host:port")), quote(scheme+"://"))
 	}
 	if rest, ok := strings.CutPrefix(text, "["); ok {
 		host, rest, ok = strings.Cut(rest, "]")

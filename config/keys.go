@@ -80,8 +80,12 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			for _, p := range n.pairs {
 				given[p.key.text] = p.value
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
+					hint := didYouMean(p.key.text, names)
+					if path == "" {
+						hint = cmp.Or(belongs(p.key.text), hint)
+					}
 					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
-						quote(p.key.text), inside(path), didYouMean(p.key.text, names), strings.Join(names, ", "))
+						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
 				}
 			}
 			for _, k := range keys {
@@ -108,6 +112,18 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			return s
 		},
 	}
+}
+
+// belongs says where a key goes that stands at the top but is a pool's; nothing
+// when it is none.
+func belongs(name string) string {
+	switch {
+	case name == "servers":
+		return " (it belongs in a pool)"
+	case slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name }):
+		return " (it belongs in a pool, or under defaults for all pools)"
+	}
+	return ""
 }
 
 func inside(path string) string {
