@@ -361,7 +361,7 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# Imported from a twemproxy file: every key has the owner it had there.")
 	for _, note := range left {
-		line("# %s", note)
+		b.WriteString(comment("", note))
 	}
 	line("")
 	line("listen:")
@@ -379,11 +379,27 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	for _, p := range pools {
 		line("  %s:", scalarText(p.as))
 		for _, note := range p.notes {
-			line("    # %s", strings.TrimPrefix(note, "pool "+p.as+": "))
+			b.WriteString(comment("    ", strings.TrimPrefix(note, "pool "+p.as+": ")))
 		}
 		p.write(line)
 	}
 	return []byte(b.String())
+}
+
+// comment writes text as a comment in lines of at most 100 bytes, but for longer
+// words; the lines after the first are indented.
+func comment(indent, text string) string {
+	const most = 100
+	var b strings.Builder
+	line := indent + "#"
+	for _, word := range strings.Split(text, " ") {
+		if len(line)+1+len(word) > most && line != indent+"#" {
+			b.WriteString(line + "\n")
+			line = indent + "# "
+		}
+		line += " " + word
+	}
+	return b.String() + line + "\n"
 }
 
 func (p *twemproxyPool) write(line func(format string, args ...any)) {
@@ -398,6 +414,7 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 	}
 	line("    get_errors: error  # as twemproxy; miss lets clients go on without the server")
 	line("    multiget_order: request  # as twemproxy; arrival does not wait for the slowest server")
+	line("    flush_all: deny  # as twemproxy")
 	if p.timeout > 0 {
 		t := min(p.timeout, maxTimeout)
 		line("    timeouts: {connect: %dms, request: %dms, deadline: %dms}", t, t, t)
