@@ -172,8 +172,7 @@ type ServerSnapshot struct {
 	Version  string // the last it told
 	Conns    int    // open connections
 	Waiting  int    // requests without an answer
-	Retired  bool
-	Timeouts int // requests in a row without an answer
+	Timeouts int    // requests in a row without an answer
 }
 
 // Snapshot adds what e has counted to into. It must be called on the

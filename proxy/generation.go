@@ -5,7 +5,6 @@ package proxy
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"ringside/proxy/wire"
 )
@@ -157,5 +156,3 @@ func (l *listener) each(f func(srv *Server, p *Pool)) {
 func (l *listener) deniesFlush() bool {
 	return slices.ContainsFunc(l.pools, func(p *livePool) bool { return p.pool.DenyFlush })
 }
-
-func (l *listener) String() string { return strings.Replace(l.name, " ", ":", 1) }
