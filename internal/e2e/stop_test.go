@@ -66,18 +66,23 @@ func TestStopUnderTraffic(t *testing.T) {
 	})
 }
 
-// The bound on finishing is the file's.
+// stopWaiting sends SIGTERM to a ringside that has a request in flight which
+// its server will never answer; drain is the file's bound on finishing.
+func stopWaiting(t *testing.T, driver, drain string) *ringside {
+	servers := startMemcacheds(t, 1)
+	r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: "+drain+"}\n")
+	client := dial(t, r.address)
+	client.store("a", "1")
+	servers[0].pause(t)
+	client.send("get a\r\n")
+	eventually(t, "the request is in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 1 })
+	r.signal(t, syscall.SIGTERM)
+	return r
+}
+
 func TestStopGivesUpAfterItsBound(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
-		servers := startMemcacheds(t, 1)
-		r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: 100ms}\n")
-		client := dial(t, r.address)
-		client.store("a", "1")
-		servers[0].pause(t)
-		client.send("get a\r\n")
-		eventually(t, "the request is in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 1 })
-		r.signal(t, syscall.SIGTERM)
-		if status := r.wait(t); status != 0 { // although the answer never comes
+		if status := stopWaiting(t, driver, "100ms").wait(t); status != 0 {
 			t.Errorf("exit status %d", status)
 		}
 	})
@@ -85,14 +90,7 @@ func TestStopGivesUpAfterItsBound(t *testing.T) {
 
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
-		servers := startMemcacheds(t, 1)
-		r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: 10m}\n")
-		client := dial(t, r.address)
-		client.store("a", "1")
-		servers[0].pause(t)
-		client.send("get a\r\n")
-		eventually(t, "the request is in flight", func() bool { return r.metric(t, "ringside_requests_in_flight") >= 1 })
-		r.signal(t, syscall.SIGTERM)
+		r := stopWaiting(t, driver, "10m")
 		r.refuses(t)
 		if !r.running() {
 			t.Fatal("ringside ended with a request in flight, long before its bound")

@@ -96,7 +96,7 @@ func (l *loop) startPacing(now int64) {
 
 // pace sends what is due, as far as connections are free.
 func (l *loop) pace() error {
-	for now := float64(l.clock()); l.freeLen > 0 && l.nextDue <= now; l.nextDue += l.gap {
+	for t := float64(l.clock()); l.freeLen > 0 && l.nextDue <= t; l.nextDue += l.gap {
 		c := &l.conns[l.free[l.freeAt]]
 		l.freeAt = (l.freeAt + 1) % len(l.free)
 		l.freeLen--
