@@ -246,7 +246,7 @@ func engineValue() value[Engine] {
 		set("coalesce_server", "hold requests to a busy server so that one send carries several; off, on, or its thresholds",
 			either(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
 				group(usual.CoalesceServer,
-					set("min_due", "answers due from the server from which on its requests are held",
+					set("min_due", "answers due from the server from which on its requests are held; four times as many while moderation has found that waiting does not pay",
 						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
 					set("max_held", "requests held at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
 				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),

@@ -25,6 +25,10 @@ type Engine struct {
 	Shared *Proxy
 	Tune   Tune
 
+	// Prompt holds requests only where a queue is so long that its requests
+	// came in batches; without it from Tune.HoldDue on. The driver's to set.
+	Prompt bool
+
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
 	// and safe to call from anywhere. A driver that has ended drops f.

@@ -193,13 +193,19 @@ func (c *Conn) flush() {
 	if c.out.size == 0 || c.full {
 		return
 	}
-	if t := e.Tune; t.HoldDue > 0 && c.due() >= t.HoldDue && c.holding < t.HoldMax && !c.answered {
-		return
+	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax {
+		if d := c.due(); d >= promptFactor*t.HoldDue || d >= t.HoldDue && !e.Prompt {
+			return
+		}
 	}
 	c.answered = false
 	c.holding = 0
 	e.effect(Write, &c.Link)
 }
+
+// promptFactor is how much longer a queue must be to be held when the engine
+// is to be prompt: one that long is fed by pipelines and reads of many keys.
+const promptFactor = 4
 
 // awaited says whether somebody waits for an answer on c.
 func (c *Conn) awaited() bool {

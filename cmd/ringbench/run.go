@@ -53,7 +53,7 @@ func whereCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run")
 	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
-	flags.DurationVar(&flags.config.Warm, "warm", 250*time.Millisecond, "load before it")
+	flags.DurationVar(&flags.config.Warm, "warm", 1500*time.Millisecond, "load before it; moderation finds its pace in the first second")
 	var to bench.WhereTo
 	flags.StringVar(&to.Profiles, "profiles", "", "directory for CPU profiles of Ringside and their top functions; empty takes none")
 	flags.DurationVar(&to.Time, "profile-time", 3*time.Second, "how long each is taken, in whole seconds")

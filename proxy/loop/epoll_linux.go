@@ -128,8 +128,10 @@ func (d *epoll) now() int64 { return int64(time.Since(d.base)) }
 // for it back by a signal, which ends the wait, and then an ordinary call is
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
-	if nap := d.busy.next(d.now(), d.engine.Asked()); nap > 0 {
-		d.nap = unix.NsecToTimespec(int64(nap))
+	p := d.busy.next(d.now(), d.engine.Asked())
+	d.engine.Prompt = p.prompt
+	if p.wait > 0 {
+		d.nap = unix.NsecToTimespec(int64(p.wait))
 		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
 	}
 	if !d.opts.OrdinaryWait {

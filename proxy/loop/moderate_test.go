@@ -6,14 +6,22 @@ import (
 )
 
 // play runs a moderator for ten seconds of model time against a load: rate
-// says how many requests a second come at a wait. It returns the mean wait of
-// the last seven.
+// says how many requests a second come at a wait. For 3 ms of every 83 it is
+// stalled, and what came meanwhile is served in the next 3. It returns the mean
+// wait of the last seven seconds.
 func play(m *moderator, rate func(wait time.Duration) float64) time.Duration {
-	var requests float64
+	var came, served float64
 	var waited, looked time.Duration
 	for now := int64(time.Hour); now < int64(time.Hour+10*time.Second); now += int64(50 * time.Microsecond) {
-		wait := m.next(now, uint64(requests))
-		requests += rate(wait) * 50e-6
+		wait := m.next(now, uint64(served)).wait
+		came += rate(wait) * 50e-6
+		switch at := now / int64(time.Millisecond) % 83; {
+		case at < 3:
+		case at < 6:
+			served += (came - served) / float64(6-at) / 20
+		default:
+			served = came
+		}
 		if now > int64(time.Hour+3*time.Second) {
 			looked++
 			waited += wait
