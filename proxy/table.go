@@ -5,6 +5,8 @@ package proxy
 import (
 	"time"
 
+	"ringside/proxy/health"
+	"ringside/replicate"
 	"ringside/ring"
 )
 
@@ -30,6 +32,12 @@ type Route struct {
 	Prefix string
 	Pool   *Pool
 	Strip  bool // the servers see the key without Prefix
+
+	// Copies keeps several copies of each key. They stand in Pool, or one in
+	// Pool and one in each of Also; Pool is the one that is read first.
+	Copies replicate.Policy
+	Also   []*Pool
+	Zone   string // Ringside's own, for replicate.Nearest
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -47,7 +55,30 @@ type Pool struct {
 	QueueLimit   int  // requests waiting for one server, for each loop
 	Timeouts     Timeouts
 	RetryBackoff Backoff
+	Failover     Failover
+
+	// Without is the rule of a client that rebuilds its ring without the
+	// servers that are out; nil if it walks Place.Ring on from the owner.
+	Without func(out []bool) (ring.Ring, error)
 }
+
+// Failover is what a pool does when one of its servers is gone.
+type Failover struct {
+	Mode       Mode
+	Gutter     *Pool         // of mode Gutter
+	InterimTTL time.Duration // at most, of what another server keeps for one that is out
+	health.Settings
+}
+
+// Mode is where the keys of a server go that is gone.
+type Mode uint8
+
+// The modes.
+const (
+	FailFast Mode = iota // nowhere: reads miss, writes are refused
+	Rehash               // to the next servers of the pool
+	Gutter               // to another pool
+)
 
 // Target is one server of a pool.
 type Target struct {
@@ -55,6 +86,8 @@ type Target struct {
 	Network string // "tcp" or "unix"
 	Address string // host:port or a path
 	Weight  int
+	Host    string // what replicate.Hosts keeps apart
+	Zone    string // what replicate.Zones keeps apart; empty: none
 }
 
 // Timeouts bound how long a request may wait.

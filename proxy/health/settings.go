@@ -1,0 +1,28 @@
+package health
+
+// What an operator chooses.
+
+import "time"
+
+// Settings say how a pool notices trouble and how a server comes back.
+type Settings struct {
+	Strict        bool          // serve only what is sure: leases and the view record are checked at each answer
+	AfterFailures int           // soft failures in a row that make a server suspect
+	EjectAfter    time.Duration // suspicion that lasts this long ejects
+	Ping          time.Duration // between two pings of a server
+	Lease         time.Duration // what a good ping is worth
+	Request       time.Duration // after which a request to a server counts as unanswered
+	GoodPings     int           // in a row, before a server that was out comes back
+	OnRejoin      OnRejoin
+	Hold          time.Duration // how long OnRejoin Hold keeps a server out
+}
+
+// OnRejoin is what happens to a server that was out and answers again.
+type OnRejoin uint8
+
+// What happens to it. All of them flush it before anybody reads from it.
+const (
+	Flush OnRejoin = iota // it serves as soon as it is empty
+	Warm                  // misses on it ask the interim server for a while
+	Hold                  // it stays out for Settings.Hold first
+)

@@ -1,0 +1,52 @@
+// Package replicate decides which copies a command goes to and whose answer
+// counts.
+package replicate
+
+import "time"
+
+// All as Policy.Copies keeps a copy on every server of the pool.
+const All = -1
+
+// Policy says how many copies of a key a route keeps, where, and whose answers
+// count. The zero Policy keeps one: no replication.
+type Policy struct {
+	Copies      int // of each key; 0 and 1: only the owner's; or All
+	Apart       Apart
+	Read        Read
+	Ack         Ack
+	ReadThrough bool          // a miss at a healthy member asks the others; while one is warming it always does
+	Hedge       time.Duration // a read without an answer for so long asks the next member too; 0: never
+	RepairRate  int           // keys a second that are copied to one member; 0: no repair
+}
+
+// Apart says what two copies of a key must not share.
+type Apart uint8
+
+// What copies don't share.
+const (
+	Hosts   Apart = iota // the host of the server's address
+	Zones                // the server's zone
+	Servers              // only the server itself
+)
+
+// Read says which member a read asks first.
+type Read uint8
+
+// The choices. Whatever is asked, a hit beats a healthy miss beats an error.
+const (
+	First   Read = iota // the first healthy member in the key's order
+	Nearest             // one in Ringside's own zone, else First
+	Spread              // members in turns
+	Fastest             // all members at once: the first hit
+)
+
+// Ack says how many healthy members must have taken a write before it is
+// acknowledged. The authority is always among them.
+type Ack uint8
+
+// The choices.
+const (
+	AckAll Ack = iota
+	AckQuorum
+	AckOne
+)
