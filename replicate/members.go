@@ -1,0 +1,28 @@
+// Choosing a key's members.
+
+package replicate
+
+// Members appends to dst the first n servers of an order that may stand beside
+// each other. order(i) is the i-th server to try, -1 at the end; same reports
+// whether two may not both hold a copy. n may be All; more than Max are never
+// chosen.
+func Members(dst []int, order func(i int) int, n int, same func(a, b int) bool) []int {
+	if n == All || n > Max {
+		n = Max
+	}
+	start := len(dst)
+next:
+	for i := 0; len(dst)-start < n; i++ {
+		s := order(i)
+		if s < 0 {
+			break
+		}
+		for _, chosen := range dst[start:] {
+			if chosen == s || same(chosen, s) {
+				continue next
+			}
+		}
+		dst = append(dst, s)
+	}
+	return dst
+}
