@@ -54,6 +54,8 @@ type Counters struct {
 	Requests [wire.NumOps][NumOutcomes]uint64
 	Latency  [wire.NumOps]Histogram // from request to answer, by command
 
+	Repairs, RepairsDropped uint64 // of copies, key by key
+
 	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some

@@ -5,6 +5,7 @@ package proxy
 import (
 	"encoding/base64"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -109,12 +110,18 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 		e.refuseKey(s)
 		return false
 	}
+	if rt != nil && reserved(key[len(rt.strip):]) {
+		e.local(s, e.quietly(reservedKey), ClientFault)
+		return false
+	}
 	x := e.newExchange(s, rt)
 	x.keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if c := e.reach(x, srv); c != nil {
+	if rt.led() {
+		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
+	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		c.begin(a, &rt.pool.Timeouts)
 		taken = e.send(c, a, raw, key[len(rt.strip):])
@@ -122,6 +129,19 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	x.done(e)
 	return taken
 }
+
+// led says that a command needs a task: its route keeps copies, or servers of
+// its pool are gone.
+func (rt *route) led() bool {
+	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || !rt.plain())
+}
+
+// reserved says whether a key is one of those that Ringside makes itself.
+func reserved(key []byte) bool {
+	return len(key) >= len(health.Reserved) && string(key[:len(health.Reserved)]) == health.Reserved
+}
+
+var reservedKey = []byte("CLIENT_ERROR keys that begin with __rs are Ringside's own\r\n")
 
 // refuseKey answers a command whose route leaves nothing of its key.
 func (e *Engine) refuseKey(s *Session) {
@@ -142,7 +162,7 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 	case srv == nil:
 		x.fail(noServer, Unavailable)
 	default:
-		c, why, o := srv.pick(x.s)
+		c, why, o := srv.pick(x.s.id)
 		if c == nil {
 			x.fail(why, o)
 		}
@@ -219,6 +239,13 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		}
 		if x.route == nil || rt.pool.GetErrors && !x.route.pool.GetErrors {
 			x.route = rt // the strictest get_errors of the keys' pools counts
+		}
+		if reserved(key[len(rt.strip):]) {
+			continue // nor can a client hold one of Ringside's own
+		}
+		if rt.led() {
+			e.lead(e.newTask(x, rt, raw, span.Of(raw), key))
+			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
 			key = key[len(rt.strip):]
@@ -308,7 +335,9 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	x := e.newExchange(s, rt)
-	if c := e.reach(x, srv); c != nil {
+	if rt.led() {
+		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0
 		a.rarely().instead = append([]byte{}, r.Answer...)

@@ -15,7 +15,7 @@ func (e *Engine) askAll(s *Session, line []byte, g gather) {
 	x := e.newExchange(s, nil)
 	x.gather = g
 	s.lst.each(func(srv *Server, p *Pool) {
-		c, why, _ := srv.pick(s)
+		c, why, _ := srv.pick(s.id)
 		if c == nil {
 			g.add(srv, nil, why)
 			return

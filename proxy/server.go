@@ -35,6 +35,14 @@ type Server struct {
 	wait     int64 // between the last two redials
 	timeouts int   // requests in a row that were not answered in time
 
+	watched []member         // by the keepers of its pools
+	own     map[uint32]*Conn // of errands, by number
+
+	// Of a server that has copies: since when it runs, by its own clock in
+	// seconds, and as which process; unknown on a new connection.
+	born, bornAs int64
+	unknown      bool
+
 	asking *Exchange // the read of many keys that is being split, and the
 	asked  *Conn     // connection its part for this server is on
 
@@ -112,17 +120,18 @@ func (srv *Server) label() string {
 	return srv.target.Name + " (" + srv.target.Address + ")"
 }
 
-// pick returns the connection for the next request of s, or why there is none.
+// pick returns the connection for the next request of a client, by its number,
+// or why there is none.
 // It is the same for all requests of a client: a get behind a set that was not
 // waited for must not overtake it on another.
-func (srv *Server) pick(s *Session) (c *Conn, trouble string, o Outcome) {
+func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
 	if srv.down {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
 	c = srv.conns[0]
 	if n := srv.connections; n > 1 {
-		c = srv.conns[s.id%uint64(n)]
+		c = srv.conns[client%uint64(n)]
 	}
 	if c.length >= srv.queue {
 		srv.count.Crowded++
@@ -210,7 +219,7 @@ const promptFactor = 4
 // awaited says whether somebody waits for an answer on c.
 func (c *Conn) awaited() bool {
 	for a := c.head; a != nil; a = a.next {
-		if a.x != nil || a.probe {
+		if a.x != nil || a.probe || a.asked() {
 			return true
 		}
 	}
@@ -247,6 +256,7 @@ func (c *Conn) up() {
 		}
 		c.watch(a.deadline)
 	}
+	c.introduce()
 	e.mark(&c.Link)
 }
 
@@ -346,24 +356,32 @@ func (c *Conn) clear() {
 		e.pool.put(c.in)
 		c.in = nil
 	}
+	for a := c.head; a != nil; a = a.next {
+		a.expired = a.start >= c.taken // it can't run later: see answer.unsent
+	}
 	c.given, c.taken = 0, 0
 	c.deadline = never
 }
 
 // failAll fails every request on c.
 func (c *Conn) failAll(why string, o Outcome) {
-	for c.head != nil {
-		a := c.pop()
+	a := c.head
+	c.head, c.tail, c.length, c.holding = nil, nil, 0, 0 // who is told may ask again
+	for a != nil {
+		next := a.next
 		c.failOne(a, why, o)
 		c.srv.e.freeAttempt(a)
+		a = next
 	}
-	c.holding = 0
 }
 
 // failOne settles a without an answer.
 func (c *Conn) failOne(a *Attempt, why string, o Outcome) {
 	x := a.x
 	if x == nil {
+		if a.asked() {
+			c.tellNone(a, why, o)
+		}
 		return
 	}
 	a.x = nil
@@ -410,6 +428,10 @@ func (srv *Server) fail(why string) {
 	for _, c := range srv.conns {
 		c.abort("is down: "+why, Unavailable)
 	}
+	for _, c := range srv.own {
+		c.abort("is down: "+why, Unavailable)
+	}
+	srv.trouble(why)
 }
 
 // alive ends an outage.
@@ -426,6 +448,12 @@ func (srv *Server) alive() {
 func (srv *Server) expire() {
 	e := srv.e
 	for _, c := range srv.conns {
+		if c.deadline <= e.now {
+			c.expire()
+		}
+		e.due(c.deadline)
+	}
+	for _, c := range srv.own {
 		if c.deadline <= e.now {
 			c.expire()
 		}
@@ -454,7 +482,7 @@ func (c *Conn) expire() {
 	unsent := false
 	for a := c.head; a != nil; a = a.next {
 		switch {
-		case a.x == nil && !a.probe: // an orphan
+		case a.x == nil && !a.probe && !a.asked(): // an orphan
 		case a.deadline > e.now:
 			c.deadline = min(c.deadline, a.deadline)
 		case a.probe:
