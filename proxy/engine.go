@@ -34,7 +34,7 @@ type Engine struct {
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	now  int64 // nanoseconds on the driver's monotonic clock
+	now  int64 // nanoseconds on the drivers' clock
 	gen  *generation
 	keep map[string]*listener // by network and address, over generations
 
@@ -109,7 +109,8 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 	return e
 }
 
-// Begin opens a wakeup at now, in nanoseconds of a monotonic clock.
+// Begin opens a wakeup at now, in nanoseconds of a clock that never goes back,
+// counts the time that the machine sleeps, and is one for all engines of p.
 func (e *Engine) Begin(now int64) {
 	e.now = now
 	e.count.Wakeups++

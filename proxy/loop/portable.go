@@ -19,7 +19,6 @@ import (
 type portable struct {
 	mu      sync.Mutex
 	engine  *proxy.Engine
-	base    time.Time
 	timer   *time.Timer
 	timerAt int64
 	stopped bool
@@ -50,7 +49,7 @@ func (s *stream) Peer() string {
 }
 
 func newPortable(e *proxy.Engine, _ Options) (engineDriver, error) {
-	d := &portable{engine: e, base: time.Now(), socks: map[*stream]struct{}{}}
+	d := &portable{engine: e, socks: map[*stream]struct{}{}}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -63,7 +62,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
 	}
-	d.engine.Begin(int64(time.Since(d.base)))
+	d.engine.Begin(now())
 	f(d.engine)
 	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
 		for _, x := range effects {
@@ -72,7 +71,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	}
 	if next := d.engine.Next(); next != d.timerAt {
 		d.timerAt = next
-		d.timer.Reset(max(time.Duration(next)-time.Since(d.base), time.Millisecond))
+		d.timer.Reset(max(time.Duration(next-now()), time.Millisecond))
 	}
 	return true
 }
