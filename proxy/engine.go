@@ -60,6 +60,8 @@ type Engine struct {
 
 	parts   []*Conn // of the read that is being split
 	leaving []*Conn // of servers that no table names any more
+	zombies []*Conn // wait for late answers only
+	undos   int     // in the lists of all connections
 
 	gathered int // bytes of answers kept for commands to every server
 
@@ -348,6 +350,9 @@ func (e *Engine) Asked() uint64 { return e.asked }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
+	if e.undos > 0 { // a connection that is closed now would lose them
+		return false
+	}
 	for s := range e.sessions {
 		if s.head != nil || s.out.size > 0 || s.full {
 			return false
@@ -393,6 +398,7 @@ func (e *Engine) expire() {
 	for _, c := range e.leaving {
 		c.srv.expire()
 	}
+	e.expireZombies()
 }
 
 func (e *Engine) sweepIdle() {

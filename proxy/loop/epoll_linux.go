@@ -363,6 +363,15 @@ func (s *sock) Peer() string {
 	return "unix"
 }
 
+// Unsent is what the server's kernel has not acknowledged. What a unix socket
+// has taken is with the other end at once.
+func (s *sock) Unsent() int {
+	if network, _ := s.link.Dialled(); s.state != sockOpen || network == "unix" {
+		return 0
+	}
+	return unacked(s.fd)
+}
+
 // serve adopts the descriptor of l for this engine. It runs on the loop.
 func (d *epoll) serve(l *socket, i int) {
 	ln := l.of(i)

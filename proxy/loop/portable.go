@@ -31,6 +31,7 @@ type stream struct {
 	conn   net.Conn // nil while dialling
 	link   *proxy.Link
 	out    chan []byte   // to the writer; one buffer at a time
+	handed int           // bytes of the buffer that the writer has not reported back
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed with the stream
 	paused bool
@@ -47,6 +48,10 @@ func (s *stream) Peer() string {
 	}
 	return "unix"
 }
+
+// Unsent is what the writer may still have, and what the server's kernel has
+// not acknowledged.
+func (s *stream) Unsent() int { return s.handed + unackedOf(s.conn) }
 
 func newPortable(e *proxy.Engine, _ Options) (engineDriver, error) {
 	d := &portable{engine: e, socks: map[*stream]struct{}{}}
@@ -118,6 +123,7 @@ func (d *portable) write(s *stream) {
 		return
 	}
 	d.engine.Wrote(s.link, len(buf), true)
+	s.handed = len(buf)
 	s.out <- buf // never blocks: the writer has reported back, or was just made
 }
 
@@ -282,6 +288,7 @@ func (d *portable) writer(s *stream) {
 					d.drop(s)
 					e.Closed(s.link, err)
 				default:
+					s.handed = 0
 					e.Wrote(s.link, 0, false)
 					d.write(s)
 				}
