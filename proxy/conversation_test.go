@@ -38,6 +38,8 @@ import (
 //	c1 full         the socket of c1 takes nothing more; c1 drains: it takes all again
 //	s1 refuses      connections to s1 are refused from now on; s1 hangs: they stay in the middle; s1 accepts: they work again
 //	s1 silent       s1 connects and does not answer the greeting
+//	s1 unsent N     the last N bytes for s1 have not left the kernel
+//	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
 //	reload          the pool, limits and route lines after this make the next table, up to the next other line
@@ -86,9 +88,12 @@ type actor struct {
 	full   bool
 	paused bool
 	greet  bool // the greeting has not been read yet
+	unsent int  // bytes that have not arrived, though the socket took them
 }
 
 func (a *actor) Peer() string { return a.name }
+
+func (a *actor) Unsent() int { return a.unsent }
 
 type stage struct {
 	t      *testing.T
@@ -204,6 +209,8 @@ func (s *stage) line(line string) {
 	case "drains":
 		a.full = false
 		s.wakeup(func() { s.send(a) })
+	case "unsent":
+		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
 		a.mode = verb
 	case "accepts":
@@ -398,7 +405,10 @@ func (s *stage) effect(x Effect) {
 	case Dial:
 		_, address := l.Dialled()
 		a = s.actor(address)
-		a.link, a.state, l.Sock = l, "", a
+		if a.link != nil {
+			a = s.older(a)
+		}
+		a.link, a.state, a.unsent, l.Sock = l, "", 0, a
 		switch a.mode {
 		case "refuses":
 			a.link, l.Sock = nil, nil
@@ -416,6 +426,21 @@ func (s *stage) effect(x Effect) {
 	case Pause, Resume:
 		a.paused = x.Kind == Pause
 	}
+}
+
+// older makes a the older connection to its server, and returns the actor of
+// the newer one.
+func (s *stage) older(a *actor) *actor {
+	name := a.name + "'"
+	for s.actors[name] != nil && s.actors[name].link != nil {
+		name += "'"
+	}
+	for ; len(name) > len(a.name)+1; name = name[:len(name)-1] {
+		s.actors[name] = s.actors[name[:len(name)-1]]
+	}
+	fresh := &actor{name: a.name, mode: a.mode}
+	s.actors[name], s.actors[a.name] = a, fresh
+	return fresh
 }
 
 // send moves what the engine has for a, and answers the greeting.

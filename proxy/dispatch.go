@@ -176,6 +176,7 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
 	r := &e.req
 	strip := a.x.route.strip
+	a.remember(r, key)
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)

@@ -35,7 +35,7 @@ type Engine struct {
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	now  int64 // nanoseconds on the driver's monotonic clock
+	now  int64 // nanoseconds on the drivers' clock
 	gen  *generation
 	keep map[string]*listener // by network and address, over generations
 
@@ -61,6 +61,8 @@ type Engine struct {
 
 	parts   []*Conn // of the read that is being split
 	leaving []*Conn // of servers that no table names any more
+	zombies []*Conn // wait for late answers only
+	undos   int     // in the lists of all connections
 
 	gathered int // bytes of answers kept for commands to every server
 
@@ -128,7 +130,8 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 	return e
 }
 
-// Begin opens a wakeup at now, in nanoseconds of a monotonic clock.
+// Begin opens a wakeup at now, in nanoseconds of a clock that never goes back,
+// counts the time that the machine sleeps, and is one for all engines of p.
 func (e *Engine) Begin(now int64) {
 	e.now = now
 	e.count.Wakeups++
@@ -373,6 +376,9 @@ func (e *Engine) Asked() uint64 { return e.asked }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
+	if e.undos > 0 { // a connection that is closed now would lose them
+		return false
+	}
 	for s := range e.sessions {
 		if s.head != nil || s.out.size > 0 || s.full {
 			return false
@@ -418,6 +424,7 @@ func (e *Engine) expire() {
 	for _, c := range e.leaving {
 		c.srv.expire()
 	}
+	e.expireZombies()
 }
 
 func (e *Engine) sweepIdle() {

@@ -74,6 +74,8 @@ type Attempt struct {
 	size  int
 
 	rare *rareAttempt
+	key  []byte // of a mutation whose late run must be undone: see undo.go
+	undo bool   // Ringside's own, which does that
 }
 
 // rareAttempt holds what few attempts need.
@@ -136,7 +138,7 @@ func (e *Engine) freeAttempt(a *Attempt) {
 	if a.rare != nil {
 		a.rare.held.drop(&e.pool)
 	}
-	*a = Attempt{next: e.freeAttempts}
+	*a = Attempt{next: e.freeAttempts, key: a.key[:0]}
 	e.freeAttempts = a
 }
 

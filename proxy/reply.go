@@ -39,9 +39,9 @@ func (c *Conn) parse() {
 			c.doubt("sent what is no answer to "+a.op.String(), buf)
 			return
 		case a.probe && e.rep.Kind.Failed():
+			e.cur.r += n
+			e.freeAttempt(c.pop())
 			c.unfit("it greets with "+string(e.rep.Line.Of(buf)), Unavailable)
-			e.cur.r = e.cur.w
-			return
 		default:
 			c.heard()
 			if !c.reply(a, buf[:n]) {
@@ -49,7 +49,7 @@ func (c *Conn) parse() {
 			}
 		}
 	}
-	if c.answered && c.holding > 0 || c.srv.retired {
+	if c.answered && c.holding > 0 || c.srv.retired || c.zombie {
 		e.mark(&c.Link)
 	}
 }
@@ -61,17 +61,17 @@ func (c *Conn) doubt(what string, buf []byte) {
 	e.count.Doubts++
 	e.Shared.Log.Error("aborted a server connection: it "+what, "server", c.srv.target.Name, "address", c.srv.target.Address, "bytes", string(buf[:min(len(buf), 64)]))
 	e.cur.r = e.cur.w
-	if !c.greeted {
+	if !c.greeted && !c.zombie {
 		c.unfit("it "+what, Unavailable)
 		return
 	}
-	c.abort(what, Lost)
+	c.abort("server "+c.srv.label()+": "+what, Lost)
 }
 
 // heard notes that the server has answered.
 func (c *Conn) heard() {
 	c.answered, c.greeted = true, true
-	if c.srv.down || c.srv.timeouts > 0 {
+	if (c.srv.down || c.srv.timeouts > 0) && !c.zombie {
 		c.srv.alive()
 	}
 }

@@ -131,6 +131,12 @@ func (t *task) ask(id int, srv *Server, line []byte) {
 		limit.Deadline = max(left, time.Millisecond)
 	}
 	t.e.demand(c, t, id, &limit, line)
+	r := &t.e.plain
+	key := r.Key.Of(line)
+	if r.Flags&wire.Base64 != 0 {
+		key, _ = wire.DecodeKey(nil, key)
+	}
+	c.tail.remember(r, key)
 }
 
 // edit is a change to a request: what replaces one of its spans.

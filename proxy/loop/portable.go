@@ -19,7 +19,6 @@ import (
 type portable struct {
 	mu      sync.Mutex
 	engine  *proxy.Engine
-	base    time.Time
 	timer   *time.Timer
 	timerAt int64
 	stopped bool
@@ -32,6 +31,7 @@ type stream struct {
 	conn   net.Conn // nil while dialling
 	link   *proxy.Link
 	out    chan []byte   // to the writer; one buffer at a time
+	handed int           // bytes of the buffer that the writer has not reported back
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed with the stream
 	paused bool
@@ -49,8 +49,12 @@ func (s *stream) Peer() string {
 	return "unix"
 }
 
+// Unsent is what the writer may still have, and what the server's kernel has
+// not acknowledged.
+func (s *stream) Unsent() int { return s.handed + unackedOf(s.conn) }
+
 func newPortable(e *proxy.Engine, _ Options) (engineDriver, error) {
-	d := &portable{engine: e, base: time.Now(), socks: map[*stream]struct{}{}}
+	d := &portable{engine: e, socks: map[*stream]struct{}{}}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -63,7 +67,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
 	}
-	d.engine.Begin(int64(time.Since(d.base)))
+	d.engine.Begin(now())
 	f(d.engine)
 	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
 		for _, x := range effects {
@@ -72,7 +76,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	}
 	if next := d.engine.Next(); next != d.timerAt {
 		d.timerAt = next
-		d.timer.Reset(max(time.Duration(next)-time.Since(d.base), time.Millisecond))
+		d.timer.Reset(max(time.Duration(next-now()), time.Millisecond))
 	}
 	return true
 }
@@ -119,6 +123,7 @@ func (d *portable) write(s *stream) {
 		return
 	}
 	d.engine.Wrote(s.link, len(buf), true)
+	s.handed = len(buf)
 	s.out <- buf // never blocks: the writer has reported back, or was just made
 }
 
@@ -283,6 +288,7 @@ func (d *portable) writer(s *stream) {
 					d.drop(s)
 					e.Closed(s.link, err)
 				default:
+					s.handed = 0
 					e.Wrote(s.link, 0, false)
 					d.write(s)
 				}
