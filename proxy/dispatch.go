@@ -119,7 +119,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if rt.led() {
+	if rt.led(srv) {
 		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
@@ -130,10 +130,10 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// led says that a command needs a task: its route keeps copies, or servers of
-// its pool are gone.
-func (rt *route) led() bool {
-	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || !rt.plain())
+// led says that a command on a key of srv needs a task: the route keeps
+// copies, or the server is gone, or everything has to be sure.
+func (rt *route) led(srv *Server) bool {
+	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
 }
 
 // reserved says whether a key is one of those that Ringside makes itself.
@@ -225,6 +225,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		command = plainGet
 	}
 	e.parts = e.parts[:0]
+	var led []*task // when the parts are whole: they may go to the same connections
 	for rest := r.Keys; ; {
 		var span wire.Span
 		if span, rest = wire.NextKey(raw, rest); span.Len() == 0 {
@@ -244,8 +245,8 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
-		if rt.led() {
-			e.lead(e.newTask(x, rt, raw, span.Of(raw), key))
+		if rt.led(srv) {
+			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
@@ -259,6 +260,9 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		c.out.append(&e.pool, lineEnd)
 		c.give(c.tail, len(lineEnd))
 		c.srv.asking = nil
+	}
+	for _, t := range led {
+		e.lead(t)
 	}
 	x.done(e)
 }
@@ -336,7 +340,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	x := e.newExchange(s, rt)
-	if rt.led() {
+	if rt.led(srv) {
 		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)

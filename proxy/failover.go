@@ -96,10 +96,15 @@ func (lp *livePool) without(out []bool) ring.Ring {
 // out.
 const maxRebuilt = 64
 
-// plain says that requests of lp need no task: its members are all in and
-// nothing has to be sure.
-func (lp *livePool) plain() bool {
-	return lp.watch == nil || lp.watch.quiet.Load() && !lp.pool.Failover.Strict
+// plain says that the keys of srv need nothing special.
+func (lp *livePool) plain(srv *Server) bool {
+	for i, s := range lp.servers {
+		if s == srv {
+			seen := &lp.watch.seen[i]
+			return lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
+		}
+	}
+	return false
 }
 
 // lead serves the request of t, or parks it.

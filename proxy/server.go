@@ -3,8 +3,10 @@ package proxy
 // One memcached server as one engine sees it, and the connections to it.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"ringside/proxy/wire"
@@ -23,6 +25,7 @@ type Server struct {
 	preconnect        bool
 	connect, greeting time.Duration
 	backoff           Backoff
+	downAfter         int
 
 	retired bool // no table names it any more: close when nothing is in flight
 
@@ -84,7 +87,8 @@ const (
 	connUp
 )
 
-// downAfter is how many requests in a row without an answer make a server down.
+// downAfter is how many requests in a row without an answer make a server
+// down, unless its pools say otherwise.
 const downAfter = 3
 
 // settle takes up the settings of p. Pools that name the same address share
@@ -96,7 +100,9 @@ func (srv *Server) settle(p *Pool, t Target, first bool) {
 		srv.target.Name, srv.target.Weight = t.Name, t.Weight
 		srv.connections, srv.queue, srv.preconnect = 1, 0, false
 		srv.connect, srv.greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
+		srv.downAfter = math.MaxInt
 	}
+	srv.downAfter = min(srv.downAfter, cmp.Or(p.Failover.AfterFailures, downAfter))
 	srv.connections = max(srv.connections, p.Connections)
 	srv.queue = max(srv.queue, p.QueueLimit)
 	srv.preconnect = srv.preconnect || p.Preconnect
@@ -557,7 +563,7 @@ func (c *Conn) expire() {
 	if srv.retired {
 		e.mark(&c.Link)
 	}
-	if srv.timeouts >= downAfter && srv.timeouts > before {
+	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
 		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
 	}
 }
