@@ -58,6 +58,9 @@ func (r *Rule) leadTold(ask int, m Mask, o Outcome) {
 	case r.succeeded(o.Kind):
 		r.took |= m
 		r.number = o.Value
+		if r.deed() == Extend {
+			r.fix |= r.deaf
+		}
 		r.follow()
 	case o.Kind.failed():
 		r.leadFailed(m, o.Kind)
@@ -215,7 +218,7 @@ func (r *Rule) follow() {
 func (r *Rule) followTold(m Mask, d Deed, o Outcome) {
 	k := o.Kind
 	switch {
-	case k.failed() && d == Extend:
+	case d == Extend && (k.failed() || k.refused()):
 		r.fix |= m
 	case k.failed():
 		r.dirty |= m
