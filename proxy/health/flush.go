@@ -54,8 +54,10 @@ func (k *Keeper) driveFlush(i int, now int64) {
 	f := &s.flush
 	settled := max(s.goodSince+settleTime, f.retryAt)
 	switch {
+	case s.renamed == s.n:
+		k.flushed(i, "renamed, and all proxies know it", now)
 	case k.off.flush:
-		k.flushed(i, s.renamed, "ablation", now)
+		k.flushed(i, "ablation", now)
 	case f.step != flushIdle:
 		s.step = "next: WARM, is being flushed"
 	case s.suspect || s.good == 0:
@@ -141,20 +143,22 @@ func (k *Keeper) judgeFlush(i int, end string, now int64) {
 	answer := s.flush.answer
 	switch {
 	case end == "MN" && answer == "OK":
-		k.flushed(i, s.renamed, "flushed", now)
+		k.flushed(i, "flushed", now)
 	case end == "MN" && (strings.HasPrefix(answer, "CLIENT_ERROR") || answer == "ERROR"):
 		// It refuses. Then its keys get a number that they never had: what it
-		// holds can't be addressed any more.
-		k.flushed(i, s.n+1, "renamed, because it refuses to be flushed: "+answer, now)
+		// holds can't be addressed any more. All proxies must know the number
+		// before anybody reads: they delete there under that name.
+		e := s.entry
+		e.renamed = e.n
+		k.publish(i, e, "it refuses to be flushed and is renamed: "+answer, now)
 	default:
 		k.flushLater(i, now)
 	}
 }
 
-func (k *Keeper) flushed(i int, renamed uint32, why string, now int64) {
+func (k *Keeper) flushed(i int, why string, now int64) {
 	e := k.servers[i].entry
 	e.n++
-	e.renamed = renamed
 	k.publish(i, e, why, now)
 }
 

@@ -122,9 +122,10 @@ type server struct {
 	lease     int64
 	goodSent  int64 // when the last ping that brought a record was sent
 	record    record
-	absent    int64 // since when there has been no record, without a gap; 0: there is one, or nobody knows
-	patience  int64 // jitter before it gets one
-	takeAt    int64 // not before this another list's record is written over
+	absent    int64  // since when there has been no record, without a gap; 0: there is one, or nobody knows
+	absentCas uint64 // of what is in its place
+	patience  int64  // jitter before it gets one
+	takeAt    int64  // not before this another list's record is written over
 	noMeta    bool
 	complaint string // about its record
 

@@ -294,39 +294,55 @@ func (k *Keeper) missing(i int, cas uint64, now int64) {
 		s.absent = now
 		s.patience = k.wait() + k.jitter(int64(k.set.Lease)/4)
 	}
-	if !s.writing && k.mayRestore(i, now) {
-		k.write(i, record{cas: cas, incarnation: k.draw()}, now)
+	s.absentCas = cas
+	if k.lost(now) {
+		for j := range k.servers {
+			if k.servers[j].absent != 0 {
+				k.create(j, now)
+			}
+		}
+	} else if k.mayRestore(i, now) {
+		k.create(i, now)
+	}
+}
+
+// create writes a record where there is none.
+func (k *Keeper) create(i int, now int64) {
+	if s := &k.servers[i]; !s.writing {
+		k.write(i, record{cas: s.absentCas, incarnation: k.draw()}, now)
 	}
 }
 
 // mayRestore says whether this proxy may write the record that server i lacks.
 // It must not if others may have published what it doesn't know: others would
-// then read its old record and take it for the truth. So it needs
-//   - leases of R others, or of all others that are not LEAVING or OUT: they
-//     hold whatever is in force,
-//   - or R records that have been absent for a WAIT, and with them everybody's
-//     leases. Of what was known before nothing is left but what the proxies
-//     that are still there remember; it is like a first start.
+// then read its old record and take it for the truth. So it needs leases of R
+// others, or of all others that are not LEAVING or OUT: they hold whatever is in
+// force. But if nobody has been able to restore it for a long time, several
+// things have failed at once; then whoever has any lease goes on.
 func (k *Keeper) mayRestore(i int, now int64) bool {
 	if !k.strict() {
 		return true
 	}
-	have, _ := k.leases(now, func(j int) bool { return j != i })
-	if have >= k.majority() {
+	others, _ := k.leases(now, func(j int) bool { return j != i })
+	if others >= k.majority() {
 		return true
 	}
 	have, all := k.leases(now, func(j int) bool { return j != i && k.present(j) })
-	if all > 0 && have == all {
-		return true
-	}
+	s := &k.servers[i]
+	return all > 0 && have == all || others > 0 && now >= s.absent+10*s.patience
+}
+
+// lost says whether R records have been absent for a WAIT, and with them
+// everybody's leases. Of what was known before nothing is left but what the
+// proxies that are still there remember; it is like a first start.
+func (k *Keeper) lost(now int64) bool {
 	absent := 0
 	for j := range k.servers {
 		if s := &k.servers[j]; PhaseOf(s.n) == Out || s.absent != 0 && now >= s.absent+s.patience {
 			absent++
 		}
 	}
-	s := &k.servers[i]
-	return absent >= k.majority() && now >= s.absent+s.patience
+	return k.strict() && absent >= k.majority()
 }
 
 // parseValue reads `VA <size> c<cas>`, the value and the line end behind it.

@@ -4,6 +4,7 @@ package health
 // the phases say, and a judge looks at every answer.
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 )
@@ -22,7 +23,7 @@ type write struct {
 }
 
 func (w *world) startClients() {
-	for i := range 12 {
+	for i := range hot + cold {
 		w.keys = append(w.keys, &keyState{name: fmt.Sprintf("k%d", i)})
 	}
 	for _, p := range w.proxies {
@@ -30,27 +31,26 @@ func (w *world) startClients() {
 	}
 }
 
-// client does one thing after another. Some keys are written seldom: only they
-// have leftovers.
+// Half of all requests go to a few hot keys, the others to many cold ones: only
+// those keep leftovers.
+const hot, cold = 6, 300
+
+// client does one thing after another.
 func (w *world) client(p *proxy) {
-	w.after(10*ms+w.rand.Int64N(30*ms), func() {
+	pace := cmp.Or(w.pace, 20*ms)
+	w.after(pace/2+w.rand.Int64N(pace), func() {
 		w.client(p)
 		if p.dead {
 			return
 		}
-		i := w.rand.IntN(6)
-		if w.rand.IntN(3) == 0 {
-			i = 6 + w.rand.IntN(6)
-		}
-		key := w.keys[i]
-		limit := 4
-		if i >= 6 {
-			limit = 1
+		key, writes := w.keys[w.rand.IntN(hot)], 4
+		if w.rand.IntN(2) == 0 {
+			key, writes = w.keys[hot+w.rand.IntN(cold)], 1
 		}
 		switch draw := w.rand.IntN(10); {
-		case draw < limit:
+		case draw < writes:
 			w.mutate(p, key, false)
-		case draw == 9 && i < 6:
+		case draw == 9:
 			w.mutate(p, key, true)
 		default:
 			w.read(p, key)

@@ -6,6 +6,7 @@ package health
 // acknowledged before.
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
@@ -34,6 +35,8 @@ type scenario struct {
 	sameKey bool // ablation of the clients: diverted keys don't tell outages apart
 	refuse  bool // servers refuse flush_all
 	clients bool
+	targets int   // faults hit the first ones only; 0: any
+	pace    int64 // between two requests of a client; 0: the usual
 }
 
 // world is the state of a run.
@@ -74,7 +77,7 @@ type proxy struct {
 }
 
 // conn keeps the order of what is sent on a connection and of the answers.
-type conn struct{ arrive, reply int64 }
+type conn struct{ sent, arrive, reply int64 }
 
 type event struct {
 	at    int64
@@ -285,7 +288,10 @@ func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(st
 			}
 		})
 	}
-	c.arrive = max(c.arrive+1, w.now+w.latency())
+	c.arrive++ // what is sent together arrives together
+	if c.sent != w.now {
+		c.sent, c.arrive = w.now, max(c.arrive, w.now+w.latency())
+	}
 	w.at(c.arrive, func() {
 		switch {
 		case w.cut[p.id][server]: // the bytes never leave this side: the connection is aborted
@@ -368,7 +374,7 @@ func simulate(t testing.TB, s scenario) *world {
 // fault draws a fault, and its end.
 func (w *world) fault() {
 	kind := w.faults[w.rand.IntN(len(w.faults))]
-	i := w.rand.IntN(len(w.nodes))
+	i := w.rand.IntN(cmp.Or(w.targets, len(w.nodes)))
 	p := w.proxies[w.rand.IntN(len(w.proxies))]
 	lasts := w.rand.Int64N(12 * sec)
 	if w.rand.IntN(4) == 0 {
