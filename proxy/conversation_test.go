@@ -172,6 +172,8 @@ func (s *stage) line(line string) {
 			case "copies":
 				n, _ := strconv.Atoi(value)
 				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+			case "through":
+				r.Copies.ReadThrough = true
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
