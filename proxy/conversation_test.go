@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
-//	route PREFIX NAME [strip]                      a route; the pools without one are routed without prefix
+//	route PREFIX NAME [strip] [get_errors=error]   a route; the pools without one are routed without prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -155,7 +156,12 @@ func (s *stage) line(line string) {
 		return
 	case "route":
 		f := strings.Fields(rest)
-		s.routes = append(s.routes, Route{Prefix: f[0], Pool: s.pools[f[1]], Strip: len(f) > 2})
+		r := Route{Prefix: f[0], Pool: s.pools[f[1]], Strip: slices.Contains(f[2:], "strip")}
+		if i := slices.IndexFunc(f, func(o string) bool { return strings.HasPrefix(o, "get_errors=") }); i >= 0 {
+			loud := f[i] == "get_errors=error"
+			r.GetErrors = &loud
+		}
+		s.routes = append(s.routes, r)
 		return
 	case "reload":
 		s.blank()

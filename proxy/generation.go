@@ -31,6 +31,8 @@ type route struct {
 	prefix string
 	strip  string // what the servers don't see of the key: the prefix, or nothing
 	*livePool
+
+	getErrors bool // a read whose server can't answer gets an error, not a miss
 }
 
 // livePool is a pool and, by the same index, its servers.
@@ -114,7 +116,10 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 	l.routes, l.pools, l.ordered = nil, nil, false
 	for _, r := range routes {
-		made := route{prefix: r.Prefix, livePool: live[r.Pool]}
+		made := route{prefix: r.Prefix, livePool: live[r.Pool], getErrors: r.Pool.GetErrors}
+		if r.GetErrors != nil {
+			made.getErrors = *r.GetErrors
+		}
 		if r.Strip {
 			made.strip = r.Prefix
 		}

@@ -34,10 +34,15 @@ type Route struct {
 	Strip  bool // the servers see the key without Prefix
 
 	// Copies keeps several copies of each key. They stand in Pool, or one in
-	// Pool and one in each of Also; Pool is the one that is read first.
+	// Pool and one in each of Also, in this order. Prefer is the one of these
+	// that replicate.First reads first, nil for Pool: it may differ from one
+	// Ringside to the next; the order, which says who decides, must not.
 	Copies replicate.Policy
 	Also   []*Pool
+	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
+
+	GetErrors *bool // instead of that of Pool
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -79,6 +84,8 @@ const (
 	Rehash               // to the next servers of the pool
 	Gutter               // to another pool
 )
+
+func (m Mode) String() string { return [...]string{"fail_fast", "rehash", "gutter"}[m] }
 
 // Target is one server of a pool.
 type Target struct {
