@@ -89,10 +89,8 @@ func (p *Pool) build() (*proxy.Pool, error) {
 		Failover:     proxy.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Settings: p.Failover.Settings},
 	}
 	built.Failover.Request = p.Timeouts.Request
-	for _, s := range p.Servers {
-		built.Servers = append(built.Servers, proxy.Target{
-			Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
-		})
+	for i := range p.Servers {
+		built.Servers = append(built.Servers, p.Servers[i].target())
 	}
 	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == proxy.Rehash {
 		if built.Without, err = p.without(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy"
 	"ringside/replicate"
 )
 
@@ -32,8 +33,7 @@ type Route struct {
 
 const (
 	presetSessions = "sessions"
-	maxCopies      = 16     // of a key: each write goes to all of them
-	reserved       = "__rs" // what Ringside's own keys begin with
+	maxCopies      = 16 // of a key: each write goes to all of them
 	thisHost       = "localhost"
 )
 
@@ -183,13 +183,15 @@ func (s *Server) host() string {
 
 // apart is what two copies must not have in common; empty: nothing known.
 func (s *Server) apart(a replicate.Apart) string {
-	switch a {
-	case replicate.Hosts:
-		return s.host()
-	case replicate.Zones:
-		return s.Zone
+	t := s.target()
+	return t.Apart(a)
+}
+
+// target is the server as the proxy knows it.
+func (s *Server) target() proxy.Target {
+	return proxy.Target{
+		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
 	}
-	return s.Address.Network + " " + s.Address.Address
 }
 
 // distinct is the different hosts, zones or addresses of servers.

@@ -158,31 +158,43 @@ func (p *Pool) usualMode() (proxy.Mode, string) {
 }
 
 func (d *document) decideConsistency(f *File, p *Pool) {
-	own := func(setting any) bool { return d.where[setting] != nil }
 	o := &p.Failover
 	o.WhyConsistency = "the default"
 	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
 		o.WhyConsistency = "as the file says"
 	}
-	if !slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions }) {
-		return
+	if slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions }) {
+		d.decideSessions(p, f.viewServers(p))
 	}
+	if o.Strict && f.viewServers(p) < manyServers {
+		o.WhyConsistency += "; below three view servers it holds for one fault at a time"
+	}
+}
+
+// decideSessions sets what preset: sessions wants of a pool that has so many
+// view servers.
+func (d *document) decideSessions(p *Pool, servers int) {
+	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
 	if !own(&o.Lease) {
 		o.Lease = sessionsLease
 	}
 	if !own(&o.Ping) {
 		o.Ping = sessionsPing
 	}
-	switch n := f.viewServers(p); {
+	switch {
 	case own(&o.Strict):
-	case n >= manyServers:
-		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset sessions, with %d view servers", n)
+	case servers >= manyServers:
+		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset sessions, with %d view servers", servers)
 	case !o.Strict:
-		o.WhyConsistency = fmt.Sprintf("preset sessions is strict with three view servers, here is %d", n)
-		if n > 1 {
-			o.WhyConsistency = fmt.Sprintf("preset sessions is strict with three view servers, here are %d", n)
-		}
+		o.WhyConsistency = fmt.Sprintf("preset sessions is strict from three view servers on; here: %d", servers)
 	}
+}
+
+// Ejects says whether a pool takes part in agreeing which of its servers are
+// out: where keys move, or where a route keeps copies.
+func (f *File) Ejects(pool string) bool {
+	p := f.pool(pool)
+	return p != nil && p.has(ejection, len(f.copiesIn(pool)) > 0)
 }
 
 // viewServers is how many servers hold the record of who is in and who is out.

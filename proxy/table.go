@@ -26,6 +26,10 @@ type Listener struct {
 	Routes  []Route
 }
 
+// Reserved is what Ringside's own keys on servers begin with. Clients can't use
+// keys that do.
+const Reserved = "__rs"
+
 // Route sends the keys that begin with Prefix to Pool. The longest prefix
 // wins; the order of the routes does not matter.
 type Route struct {
@@ -95,6 +99,17 @@ type Target struct {
 	Weight  int
 	Host    string // what replicate.Hosts keeps apart
 	Zone    string // what replicate.Zones keeps apart; empty: none
+}
+
+// Apart is what two copies of a key must not have in common when a says so.
+func (t *Target) Apart(a replicate.Apart) string {
+	switch a {
+	case replicate.Hosts:
+		return t.Host
+	case replicate.Zones:
+		return t.Zone
+	}
+	return t.Network + " " + t.Address
 }
 
 // Timeouts bound how long a request may wait.
