@@ -38,6 +38,7 @@ func defaultFailover() Failover {
 
 const (
 	manyServers   = 3 // servers from which on keys move by default, and a majority can outvote one
+	maxFailures   = 1000
 	sessionsLease = time.Second
 	sessionsPing  = 250 * time.Millisecond
 	month         = 30 * 24 * time.Hour // beyond which memcached takes an expiry for a date
@@ -50,7 +51,7 @@ func failoverValue() value[Failover] {
 			depends(spoken(proxy.FailFast, proxy.Rehash, proxy.Gutter)), func(f *f) *proxy.Mode { return &f.Mode }),
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
-		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, 1000), func(f *f) *int { return &f.AfterFailures }),
+		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
 		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back",
 			duration(10*time.Millisecond, time.Hour), func(f *f) *time.Duration { return &f.EjectAfter }),
 		set("ping", "between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
