@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
-//	route PREFIX NAME [strip] [copies=2]           a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [copies=2] [get_errors=error]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -172,6 +173,9 @@ func (s *stage) line(line string) {
 			case "copies":
 				n, _ := strconv.Atoi(value)
 				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+			case "get_errors":
+				loud := value == "error"
+				r.GetErrors = &loud
 			case "through":
 				r.Copies.ReadThrough = true
 			case "ack":

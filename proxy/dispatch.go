@@ -239,8 +239,8 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		if x.route == nil || rt.pool.GetErrors && !x.route.pool.GetErrors {
-			x.route = rt // the strictest get_errors of the keys' pools counts
+		if x.route == nil || rt.getErrors && !x.route.getErrors {
+			x.route = rt // the strictest get_errors of the keys' routes counts
 		}
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own

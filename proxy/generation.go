@@ -35,6 +35,8 @@ type route struct {
 	strip    string // what the servers don't see of the key: the prefix, or nothing
 	*livePool
 
+	getErrors bool // a read whose server can't answer gets an error, not a miss
+
 	copies replicate.Policy // of each key; its Copies is 0 if there is only one
 	also   []*livePool
 	zone   string
@@ -169,7 +171,10 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 	l.routes, l.pools, l.ordered = nil, nil, false
 	for _, r := range routes {
-		made := route{listener: l.name, prefix: r.Prefix, livePool: live[r.Pool], zone: r.Zone}
+		made := route{listener: l.name, prefix: r.Prefix, livePool: live[r.Pool], getErrors: r.Pool.GetErrors, zone: r.Zone}
+		if r.GetErrors != nil {
+			made.getErrors = *r.GetErrors
+		}
 		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
 			made.copies = r.Copies
 			made.copies.Copies = cmp.Or(made.copies.Copies, 1)
