@@ -21,6 +21,7 @@ type Proxy struct {
 
 	debug   bool // Log wants to know of every connection
 	table   atomic.Pointer[Table]
+	orders  atomic.Pointer[orders]
 	memory  atomic.Int64 // bytes of chunks held by all engines
 	clients atomic.Int64
 

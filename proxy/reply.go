@@ -49,7 +49,7 @@ func (c *Conn) parse() {
 			}
 		}
 	}
-	if c.answered && c.holding > 0 || c.srv.retired {
+	if c.answered && c.holding > 0 || c.srv.leaving() {
 		e.mark(&c.Link)
 	}
 }
