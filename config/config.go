@@ -70,6 +70,8 @@ type Listener struct {
 type Admin struct {
 	Address Address
 	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
+	Control string // who may drain servers and set faults: as Pprof
+	Faults  bool   // faults may be set
 }
 
 // Route sends the keys that begin with Prefix to a pool.
@@ -141,7 +143,7 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback"},
 		Limits: proxy.Limits{
 			Clients:    10_000,
 			Key:        250,
