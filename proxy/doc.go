@@ -13,6 +13,10 @@
 //     answer the greeting (version) on a new one, or when three requests in a
 //     row were not answered in time. Its requests then fail at once, and
 //     Ringside alone asks it again, at growing intervals, until it answers.
+//   - A person can drain a server or take it down (Proxy.Order), in one pool of
+//     those that name it. To clients it is as if it were down, but the error
+//     says who wants it so; flush_all is an error then, too. Ringside asks it
+//     nothing, not even whether it is there.
 //   - What a read gets that no server could answer is the pool's get_errors: a
 //     miss or a SERVER_ERROR that names the server. A SERVER_ERROR that the
 //     server itself answers to a read counts as not answered. Writes always get

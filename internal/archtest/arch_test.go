@@ -42,9 +42,10 @@ var house = []room{
 	{"proxy/admin", []string{"proxy", "proxy/wire", "proxy/fault"}, []string{"github.com/prometheus/..."}},
 	{"config", []string{"ring", "ketama", "modulo", "replicate", "proxy", "proxy/wire", "proxy/health"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
+	{"internal/drill", []string{"proxy/admin", "proxy/fault"}, nil},
 	{"internal/bench/...", []string{"internal/bench/..."}, []string{"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"}},
 	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
-	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
+	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
 
 	// Data and tests.
 	{"deploy", nil, nil},
