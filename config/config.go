@@ -88,6 +88,8 @@ type Listener struct {
 type Admin struct {
 	Address Address
 	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
+	Control string // who may drain servers and set faults: as Pprof
+	Faults  bool   // faults may be set
 }
 
 // Pool is a list of servers and how they are used.
@@ -155,7 +157,7 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback"},
 		Limits: proxy.Limits{
 			Clients:    10_000,
 			Key:        250,

@@ -199,6 +199,11 @@ func adminValue() value[Admin] {
 			set("pprof", "who may take Go profiles: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Pprof }),
+			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
+				words("loopback", "on", "off"),
+				func(a *Admin) *string { return &a.Control }),
+			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
+				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))
 }
 

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -46,6 +45,7 @@ import (
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
+//	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
 //	reload          the pool, limits and route lines after this make the next table, up to the next other line
 //
 // A key belongs to the server that its last character numbers, from 1, and
@@ -192,6 +192,14 @@ func (s *stage) line(line string) {
 		return
 	}
 	s.begin()
+	if word == "order" {
+		f := strings.Fields(rest)
+		o := map[string]Order{"restore": Restore, "drain": Drain, "down": Down}[f[2]]
+		if err := s.p.Order(f[0], f[1], o); err != nil {
+			s.fatalf("%v", err)
+		}
+		return
+	}
 	if word == "wait" {
 		d, err := time.ParseDuration(rest)
 		if err != nil {

@@ -16,6 +16,7 @@ type generation struct {
 	table  *Table
 	limits *Limits
 	wire   wire.Limits
+	pools  []*livePool
 }
 
 // listener is what the clients of one address see. It outlives generations;
@@ -46,6 +47,8 @@ type route struct {
 type livePool struct {
 	pool    *Pool
 	servers []*Server
+
+	refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
 
 	// Of a pool whose keys move: see failover.go.
 	watch   *watch
@@ -85,6 +88,7 @@ func (e *Engine) adopt(cur *live) {
 			lp.servers = append(lp.servers, e.server(target, p))
 		}
 		live[p] = lp
+		e.gen.pools = append(e.gen.pools, lp)
 	}
 	e.watches = nil
 	for p, lp := range live {
@@ -112,6 +116,8 @@ func (e *Engine) adopt(cur *live) {
 			}
 		}
 	}
+	e.orders = e.Shared.orders.Load()
+	e.applyOrders()
 	if first {
 		return
 	}
@@ -158,7 +164,7 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.servers[key]
 	if srv == nil {
-		srv = &Server{e: e, target: target, retired: true}
+		srv = &Server{e: e, target: target, retired: true, changed: e.now}
 		e.servers[key] = srv
 	}
 	if srv.retired {
@@ -206,16 +212,27 @@ func (l *listener) route(key []byte) *route {
 }
 
 // each calls f for every server behind l, once per address, with the first
-// pool that names it.
-func (l *listener) each(f func(srv *Server, p *Pool)) {
-	var seen []*Server
+// pool that names it and lets it serve; if none does, with why not.
+func (l *listener) each(f func(srv *Server, p *Pool, refusal string)) {
+	type place struct {
+		pool    *Pool
+		refusal string
+	}
+	found := map[*Server]place{}
+	var order []*Server
 	for _, p := range l.pools {
-		for _, srv := range p.servers {
-			if !slices.Contains(seen, srv) {
-				seen = append(seen, srv)
-				f(srv, p.pool)
+		for i, srv := range p.servers {
+			at, ok := found[srv]
+			if !ok {
+				order = append(order, srv)
+			}
+			if !ok || at.refusal != "" && p.refusal(i) == "" {
+				found[srv] = place{p.pool, p.refusal(i)}
 			}
 		}
+	}
+	for _, srv := range order {
+		f(srv, found[srv].pool, found[srv].refusal)
 	}
 }
 
