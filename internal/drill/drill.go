@@ -223,15 +223,19 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.bad(), before.Requests, before.Example)
 	}
 	t.tally.begin()
-	set, err := t.Control.Fault(ctx, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
-		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)}) // if this process dies, it ends nevertheless
+	// These two are not given up half-way, or nobody would know whether there is
+	// a fault. If this process dies, it ends nevertheless.
+	setting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer done()
+	set, err := t.Control.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
+		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
 	if err != nil {
 		return nil, err
 	}
 	lift := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-		return t.Control.Lift(ctx, set.ID)
+		lifting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer done()
+		return t.Control.Lift(lifting, set.ID)
 	}
 	began := time.Now()
 	during, err := t.watch(ctx, began.Add(t.For), nil)
