@@ -145,6 +145,17 @@ func (f *faulty) give(now int64) {
 	}
 }
 
+// refill takes what the engine had no room for, if there is room now.
+func (f *faulty) refill(now int64) bool {
+	if !f.full || f.out.full() {
+		return false
+	}
+	f.full = false
+	f.engine.Wrote(f.link, 0, false)
+	f.give(now)
+	return true
+}
+
 // pump moves on what is due. It reports false when it has ended the
 // connection.
 func (f *faulty) pump(now int64) bool {
@@ -178,10 +189,7 @@ func (f *faulty) pump(now int64) bool {
 		}
 		f.out.pieces = f.out.pieces[1:]
 	}
-	if f.full && !f.out.full() {
-		f.full = false
-		f.engine.Wrote(f.link, 0, false)
-		f.give(now)
+	if f.refill(now) {
 		return f.pump(now)
 	}
 	f.sleep(now)
@@ -212,6 +220,7 @@ func (f *faulty) change(now int64, s fault.State) bool {
 	}
 	f.in.release()
 	f.out.release()
+	f.refill(now)
 	return f.pump(now)
 }
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -245,6 +246,44 @@ func TestHangWithLargeValue(t *testing.T) {
 		b.want(fmt.Sprintf("set k5 0 0 %d\r\n%s", len(value), value), "STORED")
 		b.want("get k5", "VALUE k5 0 3145728 "+value+" END")
 	})
+}
+
+// A connection that is stuck already when it gets a fault goes on when both
+// are over.
+func TestFaultOnFullConnection(t *testing.T) {
+	for _, kind := range []fault.Fault{{Kind: fault.Hang}, {Kind: fault.Delay, Delay: time.Millisecond}} {
+		each(t, func(t *testing.T, o Options) {
+			addr, cmd := memcachedProcess(t)
+			tab := table(addr)
+			tab.Pools[0].Timeouts = proxy.Timeouts{Connect: 20 * time.Second, Request: 20 * time.Second, Deadline: 20 * time.Second}
+			o.Faults = &fault.Set{}
+			at := start(t, o, tab)
+			clients := []*talk{talkTo(t, at), talkTo(t, at), talkTo(t, at)}
+			clients[0].want("set k0 0 0 1\r\nx", "STORED")
+			if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			value := strings.Repeat("x", 7_000_000)
+			for i, k := range clients {
+				fmt.Fprintf(k.c, "set k%d 0 0 %d\r\n%s\r\n", i, len(value), value)
+			}
+			time.Sleep(100 * time.Millisecond) // most times the connection is full by now; it may not be
+			kind.Network, kind.Address = "tcp", addr
+			if _, err := o.Faults.Add(kind); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			o.Faults.LiftAll()
+			for i, k := range clients {
+				if got := k.answer(); got != "STORED" {
+					t.Errorf("set k%d: %q", i, got)
+				}
+				k.want(fmt.Sprintf("get k%d", i), fmt.Sprintf("VALUE k%d 0 7000000 xxx", i))
+			}
+		})
+	}
 }
 
 // Faults that come and go at any moment never give a client another's answer.
