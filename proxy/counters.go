@@ -54,6 +54,8 @@ type Counters struct {
 	Requests [wire.NumOps][NumOutcomes]uint64
 	Latency  [wire.NumOps]Histogram // from request to answer, by command
 
+	Repairs, RepairsDropped uint64 // of copies, key by key
+
 	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
@@ -75,6 +77,8 @@ type ServerCounters struct {
 	TimedOut uint64 // of the failed: not answered in time
 	Refused  uint64 // not handed on: the server was down
 	Crowded  uint64 // not handed on: the queue was full
+	Undone   uint64 // of the failed: mutations that may run late, and are deleted behind that
+	UndoLost uint64 // of the undone: the delete was not answered
 	Ordered  uint64 // not handed on: a person has drained it or taken it down
 
 	Dials, Lost, ClosedIdle, WentDown uint64
@@ -175,6 +179,7 @@ type ServerSnapshot struct {
 	Conns    int    // open connections
 	Waiting  int    // requests without an answer
 	Timeouts int    // requests in a row without an answer
+	Zombies  int    // further connections, which wait for late answers only
 }
 
 // Snapshot adds what e has counted to into. It must be called on the
@@ -206,6 +211,9 @@ func (t *ServerSnapshot) add(srv *Server) {
 	t.TimedOut += o.TimedOut
 	t.Refused += o.Refused
 	t.ServerCounters.Crowded += o.Crowded
+	t.Undone += o.Undone
+	t.UndoLost += o.UndoLost
+	t.Zombies += srv.zombies
 	t.Ordered += o.Ordered
 	t.Dials += o.Dials
 	t.ServerCounters.Lost += o.Lost

@@ -5,6 +5,7 @@ package proxy
 import (
 	"encoding/base64"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -109,12 +110,18 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 		e.refuseKey(s)
 		return false
 	}
+	if rt != nil && reserved(key[len(rt.strip):]) {
+		e.local(s, e.quietly(reservedKey), ClientFault)
+		return false
+	}
 	x := e.newExchange(s, rt)
 	x.keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if c := e.reach(x, srv); c != nil {
+	if rt.led(srv) {
+		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
+	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		c.begin(a, &rt.pool.Timeouts)
 		taken = e.send(c, a, raw, key[len(rt.strip):])
@@ -122,6 +129,19 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	x.done(e)
 	return taken
 }
+
+// led says that a command on a key of srv needs a task: the route keeps
+// copies, or the server is gone, or everything has to be sure.
+func (rt *route) led(srv *Server) bool {
+	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
+}
+
+// reserved says whether a key is one of those that Ringside makes itself.
+func reserved(key []byte) bool {
+	return len(key) >= len(health.Reserved) && string(key[:len(health.Reserved)]) == health.Reserved
+}
+
+var reservedKey = []byte("CLIENT_ERROR keys that begin with __rs are Ringside's own\r\n")
 
 // refuseKey answers a command whose route leaves nothing of its key.
 func (e *Engine) refuseKey(s *Session) {
@@ -145,7 +165,7 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 		srv.count.Ordered++
 		x.fail(e.refusal, Unavailable)
 	default:
-		c, why, o := srv.pick(x.s)
+		c, why, o := srv.pick(x.s.id)
 		if c == nil {
 			x.fail(why, o)
 		}
@@ -159,6 +179,7 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
 	r := &e.req
 	strip := a.x.route.strip
+	a.remember(r, key)
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
@@ -207,6 +228,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		command = plainGet
 	}
 	e.parts = e.parts[:0]
+	var led []*task // when the parts are whole: they may go to the same connections
 	for rest := r.Keys; ; {
 		var span wire.Span
 		if span, rest = wire.NextKey(raw, rest); span.Len() == 0 {
@@ -220,8 +242,15 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		if x.route == nil || rt.pool.GetErrors && !x.route.pool.GetErrors {
-			x.route = rt // the strictest get_errors of the keys' pools counts
+		if x.route == nil || rt.getErrors && !x.route.getErrors {
+			x.route = rt // the strictest get_errors of the keys' routes counts
+		}
+		if reserved(key[len(rt.strip):]) {
+			continue // nor can a client hold one of Ringside's own
+		}
+		if rt.led(srv) {
+			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
+			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
 			key = key[len(rt.strip):]
@@ -234,6 +263,9 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		c.out.append(&e.pool, lineEnd)
 		c.give(c.tail, len(lineEnd))
 		c.srv.asking = nil
+	}
+	for _, t := range led {
+		e.lead(t)
 	}
 	x.done(e)
 }
@@ -311,7 +343,9 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	x := e.newExchange(s, rt)
-	if c := e.reach(x, srv); c != nil {
+	if rt.led(srv) {
+		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0
 		a.rarely().instead = append([]byte{}, r.Answer...)

@@ -13,6 +13,14 @@
 //     answer the greeting (version) on a new one, or when three requests in a
 //     row were not answered in time. Its requests then fail at once, and
 //     Ringside alone asks it again, at growing intervals, until it answers.
+//   - A mutation that was answered with an error or a timeout may still run in
+//     the server. If that could leave a value older than the last write or
+//     delete that was acknowledged (set, add, replace; meta commands that create
+//     an item on a miss; a cas that stores with an old token), its key is deleted
+//     right behind it, on every route and in every failover mode: a miss at
+//     worst, also for a newer value, and for a lock that an add did not get. A
+//     cas, incr, decr, append, prepend or touch without an answer may still
+//     count; a delete may still delete. See undo.go.
 //   - A person can drain a server or take it down (Proxy.Order), in one pool of
 //     those that name it. To clients it is as if it were down, but the error
 //     says who wants it so; flush_all is an error then, too. Ringside asks it

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/wire"
+	"ringside/replicate"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -34,7 +35,7 @@ type Engine struct {
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	now  int64 // nanoseconds on the driver's monotonic clock
+	now  int64 // nanoseconds on the drivers' clock
 	gen  *generation
 	keep map[string]*listener // by network and address, over generations
 
@@ -63,6 +64,8 @@ type Engine struct {
 
 	parts   []*Conn // of the read that is being split
 	leaving []*Conn // of servers that no table names any more
+	zombies []*Conn // wait for late answers only
+	undos   int     // in the lists of all connections
 
 	gathered int // bytes of answers kept for commands to every server
 
@@ -76,6 +79,21 @@ type Engine struct {
 	rep      wire.Reply
 	line     []byte // a local answer being made
 	draining bool
+
+	keeps   bool     // it is the engine that lets the keepers work
+	watches []*watch // then: all of them
+	keepAt  int64    // when
+	parked  []parked // writes that wait for a server's next phase
+	parkAt  int64    // when they are looked at
+
+	// Of keys that routes keep copies of.
+	keylines   map[uint64]*keyline // by hash of the key
+	turns      []*task             // whose turn on their key has come
+	wholes     map[string]*whole   // by pool
+	graves     *replicate.Tombstones
+	mends      int    // repairs at work
+	turn       uint64 // of reads that are spread
+	lastChosen uint64 // cas given to all copies of a value
 
 	asked uint64
 	count Counters
@@ -104,20 +122,24 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		sessions: map[*Session]struct{}{},
 		expiry:   never,
 		sweep:    never,
+		keepAt:   never,
+		parkAt:   never,
 	}
 	e.scratch = e.pool.get(scratchSize)
 	p.mu.Lock()
+	e.keeps = len(p.engines) == 0
 	p.engines = append(p.engines, e)
 	p.mu.Unlock()
 	return e
 }
 
-// Begin opens a wakeup at now, in nanoseconds of a monotonic clock.
+// Begin opens a wakeup at now, in nanoseconds of a clock that never goes back,
+// counts the time that the machine sleeps, and is one for all engines of p.
 func (e *Engine) Begin(now int64) {
 	e.now = now
 	e.count.Wakeups++
-	if t := e.Shared.table.Load(); e.gen == nil || e.gen.table != t {
-		e.adopt(t)
+	if cur := e.Shared.live.Load(); e.gen == nil || e.gen.table != cur.Table {
+		e.adopt(cur)
 	}
 	e.obey()
 }
@@ -316,6 +338,13 @@ func (e *Engine) End() []Effect {
 	if e.now >= e.sweep {
 		e.sweepIdle()
 	}
+	if e.now >= e.keepAt {
+		e.tend()
+	}
+	if e.now >= e.parkAt {
+		e.unpark()
+	}
+	e.takeTurns()
 	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
 		e.wake[i].resume()
 	}
@@ -344,13 +373,16 @@ func (e *Engine) End() []Effect {
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
-func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.held.due()) }
+func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.held.due()) }
 
 // Asked is how many requests were given to server connections so far.
 func (e *Engine) Asked() uint64 { return e.asked }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
+	if e.undos > 0 { // a connection that is closed now would lose them
+		return false
+	}
 	for s := range e.sessions {
 		if s.head != nil || s.out.size > 0 || s.full {
 			return false
@@ -396,6 +428,7 @@ func (e *Engine) expire() {
 	for _, c := range e.leaving {
 		c.srv.expire()
 	}
+	e.expireZombies()
 }
 
 func (e *Engine) sweepIdle() {

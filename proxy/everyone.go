@@ -17,7 +17,7 @@ func (e *Engine) askAll(s *Session, line []byte, g gather) {
 	s.lst.each(func(srv *Server, p *Pool, why string) {
 		var c *Conn
 		if why == "" {
-			c, why, _ = srv.pick(s)
+			c, why, _ = srv.pick(s.id)
 		}
 		if c == nil {
 			g.add(srv, nil, why)

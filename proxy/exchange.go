@@ -65,7 +65,7 @@ type Attempt struct {
 	flags     wire.Flags
 	probe     bool // Ringside's own, the first on each new connection
 	streaming bool // in the middle of a value
-	expired   bool // timed out before the socket got a byte of it
+	expired   bool // over before the socket got a byte of it
 	deadline  int64
 	sentAt    int64
 	wait      time.Duration // for an answer, once the bytes are with a connection
@@ -74,6 +74,8 @@ type Attempt struct {
 	size  int
 
 	rare *rareAttempt
+	key  []byte // of a mutation whose late run must be undone: see undo.go
+	undo bool   // Ringside's own, which does that
 }
 
 // rareAttempt holds what few attempts need.
@@ -83,6 +85,8 @@ type rareAttempt struct {
 	cut     bool   // more of it came than there was room for
 	instead []byte // what the client gets when the server has answered, whatever it said
 	strip   string // what the route took from the front of the key
+	to      asker  // who wants the whole answer
+	id      int    // under which number
 }
 
 func (e *Engine) newExchange(s *Session, r *route) *Exchange {
@@ -134,7 +138,7 @@ func (e *Engine) freeAttempt(a *Attempt) {
 	if a.rare != nil {
 		a.rare.held.drop(&e.pool)
 	}
-	*a = Attempt{next: e.freeAttempts}
+	*a = Attempt{next: e.freeAttempts, key: a.key[:0]}
 	e.freeAttempts = a
 }
 
@@ -256,7 +260,7 @@ func (x *Exchange) finish(e *Engine) {
 // finishTroubled answers a command that at least one server could not answer.
 func (x *Exchange) finishTroubled(e *Engine, read bool) {
 	switch {
-	case read && x.route != nil && !x.route.pool.GetErrors:
+	case read && x.route != nil && !x.route.getErrors:
 		switch {
 		case x.op == wire.Debug:
 			x.emit(e, nil, missLine)

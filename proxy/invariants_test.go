@@ -75,6 +75,7 @@ func (v *inventory) queue(q *queue, where string) {
 func (v *inventory) conns() (list []*Conn) {
 	for _, srv := range v.e.servers {
 		list = append(list, srv.conns...)
+		v.want(srv.zombies <= zombiesPerConn*srv.connections, "%s: %d zombies", srv.label(), srv.zombies)
 		v.want(srv.asking == nil, "a read is being split between wakeups")
 		if srv.down && srv.conns[0].state == connIdle {
 			v.want(srv.redialAt >= v.e.expiry, "%s: redialled at %d, looked at %d", srv.label(), srv.redialAt, v.e.expiry)
@@ -87,6 +88,17 @@ func (v *inventory) conns() (list []*Conn) {
 			}
 		}
 	}
+	undos := 0
+	for _, c := range v.e.zombies {
+		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.srv.label())
+		v.want(c.zombie && c.state == connUp && c.length > 0, "%s: a zombie waits for nothing", c.srv.label())
+		v.want(v.e.expiry <= c.until, "%s: a zombie ends at %d, the engine looks at %d", c.srv.label(), c.until, v.e.expiry)
+		list = append(list, c)
+	}
+	for _, c := range list {
+		undos += c.undos
+	}
+	v.want(undos == v.e.undos, "%d undos, counted %d", undos, v.e.undos)
 	return list
 }
 
@@ -142,7 +154,7 @@ func (v *inventory) exchange(x *Exchange, where string) {
 func (v *inventory) conn(c *Conn) {
 	name := c.srv.label()
 	n, last := 0, (*Attempt)(nil)
-	earliest, pos := int64(never), uint64(0)
+	earliest, pos, undos := int64(never), uint64(0), 0
 	for a := c.head; a != nil; a = a.next {
 		v.want(last == nil || a.start == pos, "%s: a request begins at %d, the one before ends at %d", name, a.start, pos)
 		pos = a.start + uint64(a.size)
@@ -150,6 +162,10 @@ func (v *inventory) conn(c *Conn) {
 			v.asks[a.x]++
 			v.want(a.x.s == nil || v.live[a.x], "%s: an attempt of an exchange that is in no client's order", name)
 		}
+		if a.undo {
+			undos++
+		}
+		v.want(!a.loose(), "%s: a mutation may run late and nothing undoes it", name)
 		if a.x != nil || a.probe {
 			earliest = min(earliest, a.deadline)
 		}
@@ -162,6 +178,7 @@ func (v *inventory) conn(c *Conn) {
 		}
 	}
 	v.want(n == c.length, "%s: %d requests, counted %d", name, n, c.length)
+	v.want(undos == c.undos, "%s: %d undos, counted %d", name, undos, c.undos)
 	v.want(last == c.tail, "%s: the tail is not the last request", name)
 	v.want(last == nil || pos == c.given, "%s: the last request ends at %d, given %d", name, pos, c.given)
 	v.want(c.given-c.taken == uint64(c.out.size), "%s: given %d, taken %d, %d wait", name, c.given, c.taken, c.out.size)

@@ -2,9 +2,17 @@ package proxy
 
 // One connection as the engine and its driver share it.
 
-// Sock is what a driver keeps behind a Link. The engine only ever asks it for
-// the peer's name, for people.
-type Sock interface{ Peer() string }
+// Sock is what a driver keeps behind a Link.
+type Sock interface {
+	// Peer names the other end, for people.
+	Peer() string
+
+	// Unsent is how many of the bytes that Wrote has reported are not known to
+	// have reached the other end's kernel: 0 where that cannot be told. Only a
+	// server's is asked for, when a mutation was not answered in time; that may
+	// cost a system call.
+	Unsent() int
+}
 
 // Link is one connection: a client's or a server's. The driver moves its
 // bytes; the engine owns everything else. A Link must only be touched by the

@@ -30,7 +30,7 @@ func (c *Conn) parse() {
 		}
 		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
 		switch {
-		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || c.tooLarge(a.x)):
+		case err == wire.ErrShort && e.rep.Kind == wire.Value && !a.asked() && (a.x == nil || c.tooLarge(a.x)):
 			c.startStream(a, buf)
 		case err == wire.ErrShort:
 			c.need = e.rep.Size
@@ -39,9 +39,9 @@ func (c *Conn) parse() {
 			c.doubt("sent what is no answer to "+a.op.String(), buf)
 			return
 		case a.probe && e.rep.Kind.Failed():
+			e.cur.r += n
+			e.freeAttempt(c.pop())
 			c.unfit("it greets with "+string(e.rep.Line.Of(buf)), Unavailable)
-			e.cur.r = e.cur.w
-			return
 		default:
 			c.heard()
 			if !c.reply(a, buf[:n]) {
@@ -49,7 +49,7 @@ func (c *Conn) parse() {
 			}
 		}
 	}
-	if c.answered && c.holding > 0 || c.srv.leaving() {
+	if c.answered && c.holding > 0 || c.srv.leaving() || c.zombie {
 		e.mark(&c.Link)
 	}
 }
@@ -61,17 +61,17 @@ func (c *Conn) doubt(what string, buf []byte) {
 	e.count.Doubts++
 	e.Shared.Log.Error("aborted a server connection: it "+what, "server", c.srv.target.Name, "address", c.srv.target.Address, "bytes", string(buf[:min(len(buf), 64)]))
 	e.cur.r = e.cur.w
-	if !c.greeted {
+	if !c.greeted && !c.zombie {
 		c.unfit("it "+what, Unavailable)
 		return
 	}
-	c.abort(what, Lost)
+	c.abort("server "+c.srv.label()+": "+what, Lost)
 }
 
 // heard notes that the server has answered.
 func (c *Conn) heard() {
 	c.answered, c.greeted = true, true
-	if c.srv.down || c.srv.timeouts > 0 {
+	if (c.srv.down || c.srv.timeouts > 0) && !c.zombie {
 		c.srv.alive()
 	}
 }
@@ -82,6 +82,11 @@ func (c *Conn) heard() {
 func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 	e, x, r := c.srv.e, a.x, &c.srv.e.rep
 	last := r.Last
+	if a.asked() {
+		a.rare.answer = append(a.rare.answer, b...)
+		c.finished(a, last)
+		return false
+	}
 	if x == nil {
 		if a.probe && r.Kind == wire.VersionIs {
 			c.srv.version, _ = wire.ParseVersion(r.Line.Of(b))
@@ -169,7 +174,9 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	e := c.srv.e
 	c.pop()
 	c.srv.count.observe(e.now - a.sentAt)
-	if x := a.x; x != nil {
+	if a.asked() {
+		c.tell(a)
+	} else if x := a.x; x != nil {
 		x.done(e)
 	}
 	e.freeAttempt(a)

@@ -3,8 +3,10 @@ package proxy
 // One memcached server as one engine sees it, and the connections to it.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"ringside/proxy/wire"
@@ -23,6 +25,7 @@ type Server struct {
 	preconnect        bool
 	connect, greeting time.Duration
 	backoff           Backoff
+	downAfter         int
 
 	retired bool  // no table names it any more: close when nothing is in flight
 	order   Order // of all pools that name it, the one that asks least
@@ -37,11 +40,20 @@ type Server struct {
 	timeouts int   // requests in a row that were not answered in time
 	changed  int64 // when it was made, or down changed
 
+	watched []member         // by the keepers of its pools
+	own     map[uint32]*Conn // of errands, by number
+
+	// Of a server that has copies: since when it runs, by its own clock in
+	// seconds, and as which process; unknown on a new connection.
+	born, bornAs int64
+	unknown      bool
+
 	asking *Exchange // the read of many keys that is being split, and the
 	asked  *Conn     // connection its part for this server is on
 
 	version wire.Release // the last it told; zero: none yet
 	count   ServerCounters
+	zombies int // connections that only wait for late answers: see undo.go
 }
 
 // Conn is one connection to a server: requests go out in order, answers come
@@ -63,6 +75,10 @@ type Conn struct {
 	lastIn       int64  // when the last bytes came
 	dialBy       int64  // when to give up dialing
 	greeted      bool   // the server has answered on this connection
+
+	undos  int   // in the list: deletes behind mutations that may run late
+	zombie bool  // gets no new requests and stays open for what is in the list
+	until  int64 // if nobody waits for it either
 }
 
 type connState uint8
@@ -73,7 +89,8 @@ const (
 	connUp
 )
 
-// downAfter is how many requests in a row without an answer make a server down.
+// downAfter is how many requests in a row without an answer make a server
+// down, unless its pools say otherwise.
 const downAfter = 3
 
 // settle takes up the settings of p. Pools that name the same address share
@@ -85,7 +102,9 @@ func (srv *Server) settle(p *Pool, t Target, first bool) {
 		srv.target.Name, srv.target.Weight = t.Name, t.Weight
 		srv.connections, srv.queue, srv.preconnect = 1, 0, false
 		srv.connect, srv.greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
+		srv.downAfter = math.MaxInt
 	}
+	srv.downAfter = min(srv.downAfter, cmp.Or(p.Failover.AfterFailures, downAfter))
 	srv.connections = max(srv.connections, p.Connections)
 	srv.queue = max(srv.queue, p.QueueLimit)
 	srv.preconnect = srv.preconnect || p.Preconnect
@@ -95,15 +114,19 @@ func (srv *Server) settle(p *Pool, t Target, first bool) {
 	srv.backoff.Max = min(srv.backoff.Max, p.RetryBackoff.Max)
 	srv.crowded = fmt.Sprintf("server %s has %d requests waiting", srv.label(), srv.queue)
 	for len(srv.conns) < srv.connections {
-		c := &Conn{srv: srv, deadline: never}
-		c.conn = c
-		srv.conns = append(srv.conns, c)
+		srv.conns = append(srv.conns, srv.newConn())
 	}
 	if srv.preconnect {
 		for _, c := range srv.conns {
 			srv.e.mark(&c.Link)
 		}
 	}
+}
+
+func (srv *Server) newConn() *Conn {
+	c := &Conn{srv: srv, deadline: never}
+	c.conn = c
+	return c
 }
 
 // label names a server for people: its name, and its address if that differs.
@@ -114,17 +137,18 @@ func (srv *Server) label() string {
 	return srv.target.Name + " (" + srv.target.Address + ")"
 }
 
-// pick returns the connection for the next request of s, or why there is none.
+// pick returns the connection for the next request of a client, by its number,
+// or why there is none.
 // It is the same for all requests of a client: a get behind a set that was not
 // waited for must not overtake it on another.
-func (srv *Server) pick(s *Session) (c *Conn, trouble string, o Outcome) {
+func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
 	if srv.down {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
 	c = srv.conns[0]
 	if n := srv.connections; n > 1 {
-		c = srv.conns[s.id%uint64(n)]
+		c = srv.conns[client%uint64(n)]
 	}
 	if c.length >= srv.queue {
 		srv.count.Crowded++
@@ -137,14 +161,21 @@ func (srv *Server) pick(s *Session) (c *Conn, trouble string, o Outcome) {
 // bytes follow, and then give.
 func (c *Conn) begin(a *Attempt, t *Timeouts) {
 	e := c.srv.e
-	a.sentAt = e.now
-	a.start = c.given
+	c.enlist(a)
 	a.wait = min(t.Request, t.Deadline)
 	a.deadline = e.now + int64(t.Deadline)
 	if c.state == connUp {
 		a.deadline = e.now + int64(a.wait)
 	}
 	c.watch(a.deadline)
+	c.srv.count.Requests++
+	e.asked++
+}
+
+// enlist puts a at the end of c's order.
+func (c *Conn) enlist(a *Attempt) {
+	a.sentAt = c.srv.e.now
+	a.start = c.given
 	if c.tail == nil {
 		c.head = a
 	} else {
@@ -153,8 +184,6 @@ func (c *Conn) begin(a *Attempt, t *Timeouts) {
 	c.tail = a
 	c.length++
 	c.holding++
-	c.srv.count.Requests++
-	e.asked++
 }
 
 // give ends what begin began: all bytes of a are in c.out.
@@ -176,20 +205,23 @@ func (c *Conn) flush() {
 	e := c.srv.e
 	switch c.state {
 	case connIdle:
-		if c.length > 0 || c.srv.wanted() {
+		if (c.length > 0 || c.srv.wanted()) && !c.zombie {
 			c.dial()
 		}
 		return
 	case connDialing:
 		return
 	}
-	if c.srv.leaving() && !c.awaited() {
-		k := Close
-		if c.length > 0 { // late answers, which may never come
-			k = Abort
+	if c.srv.leaving() && !c.awaited() && !c.zombie {
+		if c.undos > 0 {
+			c.rise("")
+		} else {
+			c.close()
 		}
-		c.hangUp(k)
-		c.failAll("", Lost)
+		return
+	}
+	if c.zombie && c.length == 0 {
+		c.close()
 		return
 	}
 	if c.out.size == 0 || c.full {
@@ -205,6 +237,16 @@ func (c *Conn) flush() {
 	e.effect(Write, &c.Link)
 }
 
+// close ends a connection on which nobody waits for anything.
+func (c *Conn) close() {
+	k := Close
+	if c.length > 0 { // late answers, which may never come
+		k = Abort
+	}
+	c.hangUp(k)
+	c.failAll("", Lost)
+}
+
 // promptFactor is how much longer a queue must be to be held when the engine
 // is to be prompt: one that long is fed by pipelines and reads of many keys.
 const promptFactor = 4
@@ -212,7 +254,7 @@ const promptFactor = 4
 // awaited says whether somebody waits for an answer on c.
 func (c *Conn) awaited() bool {
 	for a := c.head; a != nil; a = a.next {
-		if a.x != nil || a.probe {
+		if a.x != nil || a.probe || a.asked() {
 			return true
 		}
 	}
@@ -249,6 +291,7 @@ func (c *Conn) up() {
 		}
 		c.watch(a.deadline)
 	}
+	c.introduce()
 	e.mark(&c.Link)
 }
 
@@ -291,7 +334,12 @@ func (c *Conn) lost(err error) {
 	if err != nil {
 		why = reason(err)
 	}
+	zombie := c.zombie
 	c.clear()
+	if zombie {
+		c.failAll("server "+srv.label()+": "+why, Lost)
+		return
+	}
 	if was == connUp && greeted {
 		if owed == 0 {
 			srv.count.ClosedIdle++
@@ -321,18 +369,17 @@ func (c *Conn) abort(why string, o Outcome) {
 	}
 	c.srv.e.effect(Abort, &c.Link)
 	c.clear()
-	c.failAll("server "+c.srv.label()+": "+why, o)
+	c.failAll(why, o)
 }
 
-// unfit throws away a connection on which the server has not greeted, and
+// unfit gets rid of a connection on which the server has not greeted, and
 // takes it for down: one that is asked again at once might do so for ever.
 func (c *Conn) unfit(why string, o Outcome) {
-	c.hangUp(Abort)
+	c.giveUp(c.srv.whyDown(why), o)
 	c.srv.fail(why)
-	c.failAll(c.srv.why, o)
 }
 
-// hangUp closes a connection on which nothing is in flight.
+// hangUp closes a connection; its requests stay in the list.
 func (c *Conn) hangUp(k EffectKind) {
 	c.srv.e.effect(k, &c.Link)
 	c.clear()
@@ -348,24 +395,36 @@ func (c *Conn) clear() {
 		e.pool.put(c.in)
 		c.in = nil
 	}
+	for a := c.head; a != nil; a = a.next {
+		a.expired = a.start >= c.taken // it can't run later: see answer.unsent
+	}
 	c.given, c.taken = 0, 0
 	c.deadline = never
+	c.bury()
 }
 
 // failAll fails every request on c.
 func (c *Conn) failAll(why string, o Outcome) {
-	for c.head != nil {
-		a := c.pop()
+	c.srv.count.UndoLost += uint64(c.undos)
+	c.srv.e.undos -= c.undos
+	c.undos = 0
+	a := c.head
+	c.head, c.tail, c.length, c.holding = nil, nil, 0, 0 // who is told may ask again
+	for a != nil {
+		next := a.next
 		c.failOne(a, why, o)
 		c.srv.e.freeAttempt(a)
+		a = next
 	}
-	c.holding = 0
 }
 
 // failOne settles a without an answer.
 func (c *Conn) failOne(a *Attempt, why string, o Outcome) {
 	x := a.x
 	if x == nil {
+		if a.asked() {
+			c.tellNone(a, why, o)
+		}
 		return
 	}
 	a.x = nil
@@ -390,6 +449,10 @@ func (c *Conn) pop() *Attempt {
 	}
 	a.next = nil
 	c.length--
+	if a.undo {
+		c.undos--
+		c.srv.e.undos--
+	}
 	return a
 }
 
@@ -407,12 +470,20 @@ func (srv *Server) fail(why string) {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 	}
 	srv.down = true
-	srv.why = fmt.Sprintf("server %s is down: %s", srv.label(), why)
+	srv.why = srv.whyDown(why)
 	srv.redialAt = e.now + srv.wait
 	e.due(srv.redialAt)
 	for _, c := range srv.conns {
+		c.giveUp(srv.why, Unavailable)
+	}
+	for _, c := range srv.own {
 		c.abort("is down: "+why, Unavailable)
 	}
+	srv.trouble(why)
+}
+
+func (srv *Server) whyDown(why string) string {
+	return fmt.Sprintf("server %s is down: %s", srv.label(), why)
 }
 
 // alive ends an outage.
@@ -429,6 +500,12 @@ func (srv *Server) alive() {
 func (srv *Server) expire() {
 	e := srv.e
 	for _, c := range srv.conns {
+		if c.deadline <= e.now {
+			c.expire()
+		}
+		e.due(c.deadline)
+	}
+	for _, c := range srv.own {
 		if c.deadline <= e.now {
 			c.expire()
 		}
@@ -454,10 +531,10 @@ func (c *Conn) expire() {
 	if c.state == connDialing {
 		c.deadline = c.dialBy
 	}
-	unsent := false
+	unsent, loose, stuck, before := false, false, false, srv.timeouts
 	for a := c.head; a != nil; a = a.next {
 		switch {
-		case a.x == nil && !a.probe: // an orphan
+		case a.x == nil && !a.probe && !a.asked(): // an orphan
 		case a.deadline > e.now:
 			c.deadline = min(c.deadline, a.deadline)
 		case a.probe:
@@ -467,27 +544,37 @@ func (c *Conn) expire() {
 			if a.start >= c.taken {
 				unsent = true
 				a.expired = true
-			} else if c.lastIn <= a.sentAt { // else it is busy with a large answer, not gone
-				srv.timeouts++
+			} else {
+				silent := c.lastIn <= a.sentAt // else it is busy with a large answer, not gone
+				if silent && !c.zombie {
+					srv.timeouts++
+				}
+				if len(a.key) > 0 {
+					loose, stuck = true, stuck || silent
+				}
 			}
 			srv.count.TimedOut++
 			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.label(), time.Duration(a.deadline-a.sentAt)), TimedOut)
 		}
 	}
 	if unsent {
-		c.dropUnsent()
+		c.dropUnsent(nil)
+	}
+	if loose {
+		c.late(stuck)
 	}
 	if srv.leaving() {
 		e.mark(&c.Link)
 	}
-	if srv.timeouts >= downAfter {
+	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
 		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
 	}
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the
-// queue, so that they can never run.
-func (c *Conn) dropUnsent() {
+// queue, so that they can never run. The others move to another connection,
+// unless to is nil; an undo never does.
+func (c *Conn) dropUnsent(to *Conn) {
 	e := c.srv.e
 	var keep queue
 	pos, given := c.taken, c.taken // in the old order of bytes, and in the new
@@ -495,11 +582,15 @@ func (c *Conn) dropUnsent() {
 	flushed := c.length - c.holding
 	for a := list; a != nil; i++ {
 		next := a.next
-		if a.expired {
+		if moves := to != nil && a.start >= c.taken && !a.undo; moves || a.expired {
 			n := int(a.start - pos)
 			c.out.transfer(&e.pool, &keep, n)
 			given += uint64(n)
-			c.out.consume(&e.pool, a.size)
+			if !a.expired {
+				c.out.transfer(&e.pool, &to.out, a.size)
+			} else {
+				c.out.consume(&e.pool, a.size)
+			}
 			pos = a.start + uint64(a.size)
 			if prev == nil {
 				c.head = next
@@ -513,7 +604,11 @@ func (c *Conn) dropUnsent() {
 			if i >= flushed {
 				c.holding--
 			}
-			e.freeAttempt(a)
+			if a.expired {
+				e.freeAttempt(a)
+			} else {
+				to.adopt(a)
+			}
 		} else {
 			if end := a.start + uint64(a.size); end > pos {
 				n := int(end - pos) // with what an answered request before it still has to send
@@ -528,6 +623,17 @@ func (c *Conn) dropUnsent() {
 	}
 	c.out.drop(&e.pool)
 	c.out, c.given = keep, given
+}
+
+// adopt takes over a, whose bytes are at the end of c.out: it has been on
+// another connection, and waits no longer for that.
+func (c *Conn) adopt(a *Attempt) {
+	at := a.sentAt
+	a.next = nil
+	c.enlist(a)
+	a.sentAt = at
+	c.given += uint64(a.size)
+	c.watch(a.deadline)
 }
 
 var errConnect = errors.New("no connection within the connect timeout")

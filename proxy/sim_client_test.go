@@ -44,6 +44,8 @@ type simClient struct {
 
 func (c *simClient) Peer() string { return fmt.Sprintf("c%d", c.id) }
 
+func (c *simClient) Unsent() int { panic("of a client") }
+
 // want is one command that was asked, or a group of quiet ones with the mn
 // behind it.
 type want struct {

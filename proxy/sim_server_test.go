@@ -37,10 +37,13 @@ type simConn struct {
 	in     []byte // the server has not looked at
 	out    []byte // answered and not delivered
 	full   bool   // the engine thinks that the socket takes nothing
+	unsent int    // bytes at the end of `in` that are still on this side
 	bitten bool   // the server has said something that is no answer
 }
 
 func (c *simConn) Peer() string { return c.srv.name }
+
+func (c *simConn) Unsent() int { return c.unsent }
 
 // process lets the server answer one whole command; false if there is none.
 func (c *simConn) process() bool {

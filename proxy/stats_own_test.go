@@ -31,6 +31,8 @@ type bee struct {
 
 func (b *bee) Peer() string { return b.name }
 
+func (b *bee) Unsent() int { return 0 }
+
 // newHive starts loops. A server by the name dead refuses connections.
 func newHive(t *testing.T, loops int, answer func(command string) string, servers ...string) *hive {
 	pool := &Pool{Name: "main", Connections: 1, QueueLimit: 100,
@@ -175,7 +177,7 @@ func TestStatsServers(t *testing.T) {
 	got := h.ask(0, first, "stats servers", "END\r\n")
 	have(t, got, "server:1:name a", "server:1:address a:11211", "server:1:pools main", "server:1:weight 1", "server:1:state up",
 		"server:1:version 1.6.18", "server:1:connections 2", "server:1:waiting 0", "server:1:requests 3", "server:1:failed 0",
-		"server:1:timed_out 0", "server:1:refused 0", "server:1:dials 2", `server:1:latency_p99_us \d+`,
+		"server:1:timed_out 0", "server:1:refused 0", "server:1:undone 0", "server:1:undo_lost 0", "server:1:zombies 0", "server:1:dials 2", `server:1:latency_p99_us \d+`,
 		"server:2:name dead", "server:2:state down", `server:2:why server dead \(dead:11211\) is down: connection refused`, "server:2:loops_down 2",
 		"server:2:version unknown", "server:2:connections 0", "server:2:requests 2", "server:2:failed 2", "server:2:refused 1")
 	if strings.Contains(got, "server:1:why") || strings.Contains(got, "server:3:") {

@@ -138,10 +138,13 @@ func (out output) server(s *proxy.ServerSnapshot) {
 	}
 	out.set(serverUp, up, name, addr)
 	out.set(serverConnections, float64(s.Conns), name, addr)
+	out.set(serverZombies, float64(s.Zombies), name, addr)
 	out.set(serverQueue, float64(s.Waiting), name, addr)
 	out.count(serverRequests, s.Requests, name, addr)
 	out.count(serverFailed, s.Failed, name, addr)
 	out.count(serverTimedOut, s.TimedOut, name, addr)
+	out.count(serverUndone, s.Undone, name, addr)
+	out.count(serverUndoLost, s.UndoLost, name, addr)
 	out.count(serverRefused, s.Refused, name, addr, "down")
 	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
 	out.count(serverRefused, s.Ordered, name, addr, "ordered")

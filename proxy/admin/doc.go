@@ -121,6 +121,8 @@
 //	    1 while no loop holds the server for down, else 0; one that was never asked is up.
 //	ringside_server_connections{server,address} gauge
 //	    Connections to the server open now.
+//	ringside_server_zombie_connections{server,address} gauge
+//	    Further connections to the server that get no requests and stay open for late answers.
 //	ringside_server_queue_depth{server,address} gauge
 //	    Requests to the server without an answer, those not sent yet included.
 //	ringside_server_requests_total{server,address} counter
@@ -129,6 +131,10 @@
 //	    Requests handed to a connection of the server that got no answer.
 //	ringside_server_requests_timed_out_total{server,address} counter
 //	    The part of the failed requests that was not answered in time.
+//	ringside_server_mutations_undone_total{server,address} counter
+//	    The part of the failed requests that the server may still do, and behind which their keys are deleted.
+//	ringside_server_mutations_undo_lost_total{server,address} counter
+//	    The part of those whose delete was not answered: an old value may be left.
 //	ringside_server_requests_refused_total{server,address,reason} counter
 //	    Requests not handed to a connection of the server, by reason: down, queue_full, ordered (a person has
 //	    drained it or taken it down).

@@ -86,6 +86,9 @@ var (
 	serverConnections = gauge("server_connections",
 		"Connections to the server open now.",
 		"server", "address")
+	serverZombies = gauge("server_zombie_connections",
+		"Further connections to the server that get no requests and stay open for late answers.",
+		"server", "address")
 	serverQueue = gauge("server_queue_depth",
 		"Requests to the server without an answer, those not sent yet included.",
 		"server", "address")
@@ -97,6 +100,12 @@ var (
 		"server", "address")
 	serverTimedOut = counter("server_requests_timed_out_total",
 		"The part of the failed requests that was not answered in time.",
+		"server", "address")
+	serverUndone = counter("server_mutations_undone_total",
+		"The part of the failed requests that the server may still do, and behind which their keys are deleted.",
+		"server", "address")
+	serverUndoLost = counter("server_mutations_undo_lost_total",
+		"The part of those whose delete was not answered: an old value may be left.",
 		"server", "address")
 	serverRefused = counter("server_requests_refused_total",
 		"Requests not handed to a connection of the server, by reason: down, queue_full, ordered (a person has drained it or taken it down).",

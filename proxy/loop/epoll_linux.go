@@ -28,7 +28,7 @@ func init() {
 type epoll struct {
 	engine *proxy.Engine
 	opts   Options
-	base   time.Time
+	base   time.Time // of the moderator's clock, which need not count a suspend and is cheaper
 
 	// Owned by run.
 	fd      int
@@ -91,7 +91,7 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	if d.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	if d.timer, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+	if d.timer, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("timerfd: %w", err)
 	}
 	for _, fd := range []int{d.wake, d.timer} {
@@ -111,7 +111,7 @@ func (d *epoll) run() {
 	fineTimers()
 	for {
 		n := d.wait()
-		d.engine.Begin(d.now())
+		d.engine.Begin(now())
 		for i := range n {
 			d.handle(&d.events[i])
 		}
@@ -127,14 +127,12 @@ func (d *epoll) run() {
 	}
 }
 
-func (d *epoll) now() int64 { return int64(time.Since(d.base)) }
-
 // wait blocks until something happens. The raw call keeps the processor (the
 // runtime's P) while it waits, which makes a wakeup cheap; the runtime asks
 // for it back by a signal, which ends the wait, and then an ordinary call is
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
-	p := d.busy.next(d.now(), d.engine.Asked())
+	p := d.busy.next(int64(time.Since(d.base)), d.engine.Asked())
 	d.engine.Prompt = p.prompt
 	if p.wait > 0 {
 		d.nap = unix.NsecToTimespec(int64(p.wait))
@@ -165,8 +163,8 @@ func (d *epoll) arm() {
 	if next == math.MaxInt64 || d.timerAt != 0 && d.timerAt <= next {
 		return
 	}
-	wait := max(time.Duration(next)-time.Since(d.base), time.Millisecond)
-	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(wait))}
+	wait := max(next-now(), int64(time.Millisecond))
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(wait)}
 	unix.TimerfdSettime(d.timer, 0, &spec, nil)
 	d.timerAt = next
 }
@@ -377,6 +375,15 @@ func (s *sock) Peer() string {
 		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
 	}
 	return "unix"
+}
+
+// Unsent is what the server's kernel has not acknowledged. What a unix socket
+// has taken is with the other end at once.
+func (s *sock) Unsent() int {
+	if network, _ := s.link.Dialled(); s.state != sockOpen || network == "unix" {
+		return 0
+	}
+	return unacked(s.fd)
 }
 
 // serve adopts the descriptor of l for this engine. It runs on the loop.

@@ -33,7 +33,7 @@ func (d *epoll) refault() {
 			s.faulty.greeted = true
 			s.faulty.full = s.events&unix.EPOLLOUT != 0
 		}
-		if state != s.faulty.state && s.faulty.change(d.now(), state) {
+		if state != s.faulty.state && s.faulty.change(now(), state) {
 			d.settleFaulty(s)
 		}
 	}
@@ -111,7 +111,7 @@ func (d *epoll) openFaulty(s *sock) bool {
 		return true
 	}
 	d.spoil(s)
-	return s.faulty.change(d.now(), state)
+	return s.faulty.change(now(), state)
 }
 
 func (d *epoll) readFaulty(s *sock) {
@@ -133,21 +133,21 @@ func (d *epoll) readFaulty(s *sock) {
 		}
 		if n <= 0 { // its end would be told again and again
 			unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
-			f.ended(d.now(), err)
+			f.ended(now(), err)
 			break
 		}
-		f.came(d.now(), buf[:n])
+		f.came(now(), buf[:n])
 	}
 	d.pumpFaulty(s)
 }
 
 func (d *epoll) writeFaulty(s *sock) {
-	s.faulty.give(d.now())
+	s.faulty.give(now())
 	d.pumpFaulty(s)
 }
 
 func (d *epoll) pumpFaulty(s *sock) {
-	if s.state == sockOpen && s.faulty != nil && s.faulty.pump(d.now()) {
+	if s.state == sockOpen && s.faulty != nil && s.faulty.pump(now()) {
 		d.settleFaulty(s)
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"ringside/proxy/fault"
 )
 
-func (d *portable) now() int64 { return int64(time.Since(d.base)) }
-
 // wrong is what is wrong with the server behind l.
 func (d *portable) wrong(l *proxy.Link) fault.State {
 	network, address := l.Dialled()
@@ -34,7 +32,7 @@ func (d *portable) refault() {
 			d.spoil(s)
 			s.faulty.greeted = true
 		}
-		if state != s.faulty.state && s.faulty.change(d.now(), state) {
+		if state != s.faulty.state && s.faulty.change(now(), state) {
 			d.settleFaulty(s)
 		}
 	}
@@ -110,16 +108,16 @@ func (d *portable) openFaulty(s *stream) bool {
 		return true
 	}
 	d.spoil(s)
-	return s.faulty.change(d.now(), state)
+	return s.faulty.change(now(), state)
 }
 
 func (d *portable) writeFaulty(s *stream) {
-	s.faulty.give(d.now())
+	s.faulty.give(now())
 	d.pumpFaulty(s)
 }
 
 func (d *portable) pumpFaulty(s *stream) {
-	if !s.closed && s.faulty != nil && s.faulty.pump(d.now()) {
+	if !s.closed && s.faulty != nil && s.faulty.pump(now()) {
 		d.settleFaulty(s)
 	}
 }

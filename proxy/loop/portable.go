@@ -20,7 +20,6 @@ import (
 type portable struct {
 	mu      sync.Mutex
 	engine  *proxy.Engine
-	base    time.Time
 	timer   *time.Timer
 	timerAt int64
 	stopped bool
@@ -36,6 +35,7 @@ type stream struct {
 	conn   net.Conn // nil while dialling
 	link   *proxy.Link
 	out    chan []byte   // to the writer; one buffer at a time
+	handed int           // bytes of the buffer that the writer has not reported back
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed with the stream
 	paused bool
@@ -56,8 +56,12 @@ func (s *stream) Peer() string {
 	return "unix"
 }
 
+// Unsent is what the writer may still have, and what the server's kernel has
+// not acknowledged.
+func (s *stream) Unsent() int { return s.handed + unackedOf(s.conn) }
+
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
-	d := &portable{engine: e, base: time.Now(), socks: map[*stream]struct{}{}, opts: o, chance: newChance()}
+	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o, chance: newChance()}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -70,7 +74,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
 	}
-	d.engine.Begin(int64(time.Since(d.base)))
+	d.engine.Begin(now())
 	f(d.engine)
 	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
 		for _, x := range effects {
@@ -79,7 +83,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	}
 	if next := d.engine.Next(); next != d.timerAt {
 		d.timerAt = next
-		d.timer.Reset(max(time.Duration(next)-time.Since(d.base), time.Millisecond))
+		d.timer.Reset(max(time.Duration(next-now()), time.Millisecond))
 	}
 	return true
 }
@@ -130,6 +134,7 @@ func (d *portable) write(s *stream) {
 		return
 	}
 	d.engine.Wrote(s.link, len(buf), true)
+	s.handed = len(buf)
 	s.busy = true
 	s.out <- buf // never blocks: the writer has reported back, or was just made
 }
@@ -251,9 +256,9 @@ func (d *portable) reader(s *stream) {
 			}
 			switch f := s.faulty; {
 			case f != nil:
-				f.came(d.now(), buf[:n])
+				f.came(now(), buf[:n])
 				if err != nil {
-					f.ended(d.now(), err)
+					f.ended(now(), err)
 				}
 				d.pumpFaulty(s)
 				return
@@ -310,6 +315,7 @@ func (d *portable) writer(s *stream) {
 					d.drop(s)
 					e.Closed(s.link, err)
 				default:
+					s.handed = 0
 					s.busy = false
 					e.Wrote(s.link, 0, false)
 					d.write(s)
