@@ -34,6 +34,7 @@ type faulty struct {
 	in, out line
 	greeted bool // a whole line has come: what follows is answers
 	lost    bool // bytes are gone: nothing that follows can be understood
+	sunk    int  // of the engine's bytes, how many are gone
 	over    bool // the end is in the line, or past
 	full    bool // the engine was told that the socket is full
 	blocked bool // the socket is: it did not take all
@@ -139,6 +140,7 @@ func (f *faulty) give(now int64) {
 		f.engine.Wrote(f.link, len(b), false)
 		if f.state.Partition {
 			f.lost = true
+			f.sunk += len(b)
 		} else {
 			f.out.push(piece{b: b, due: now + int64(f.late(rto))})
 		}
@@ -222,6 +224,15 @@ func (f *faulty) change(now int64, s fault.State) bool {
 	f.out.release()
 	f.refill(now)
 	return f.pump(now)
+}
+
+// unsent is how many of the engine's bytes the server's kernel has not got. It
+// has got those to a server that only hangs.
+func (f *faulty) unsent() int {
+	if f == nil || f.state.Hang && !f.lost {
+		return 0
+	}
+	return f.out.size + f.sunk
 }
 
 // done says that there is no fault any more and nothing is kept.

@@ -118,7 +118,7 @@ func (d *epoll) readFaulty(s *sock) {
 	f := s.faulty
 	if s.events&unix.EPOLLIN == 0 { // only the end of the connection is news, and that it would be again and again
 		unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
-		f.ended(d.now(), sockError(s.fd))
+		f.ended(now(), sockError(s.fd))
 		d.pumpFaulty(s)
 		return
 	}
