@@ -58,7 +58,7 @@ func (s *stream) Peer() string {
 
 // Unsent is what the writer may still have, and what the server's kernel has
 // not acknowledged.
-func (s *stream) Unsent() int { return s.handed + unackedOf(s.conn) }
+func (s *stream) Unsent() int { return s.faulty.unsent() + s.handed + unackedOf(s.conn) }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o, chance: newChance()}
