@@ -125,6 +125,7 @@ func (r *real) until(server int, phase Phase) {
 func TestRealMemcached(t *testing.T) {
 	for _, refuse := range []bool{false, true} {
 		t.Run(fmt.Sprintf("refuse %t", refuse), func(t *testing.T) {
+			t.Parallel()
 			var args []string
 			if refuse {
 				args = []string{"-F"}
