@@ -134,6 +134,9 @@ func (srv *Server) pick(s *Session) (c *Conn, trouble string, o Outcome) {
 	if n := srv.connections; n > 1 {
 		c = srv.conns[s.id%uint64(n)]
 	}
+	if srv.zombies > 0 && s.head != nil {
+		c = s.before(c)
+	}
 	if c.length >= srv.queue {
 		srv.count.Crowded++
 		return nil, srv.crowded, Crowded
@@ -520,12 +523,12 @@ func (c *Conn) expire() {
 		}
 	}
 	if unsent {
-		c.dropUnsent(nil)
+		c.dropUnsent()
 	}
 	if loose {
 		c.late(stuck)
 	}
-	if srv.retired {
+	if srv.retired || c.zombie {
 		e.mark(&c.Link)
 	}
 	if srv.timeouts >= downAfter && srv.timeouts > before {
@@ -534,9 +537,8 @@ func (c *Conn) expire() {
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the
-// queue, so that they can never run. The others move to another connection,
-// unless to is nil; an undo never does.
-func (c *Conn) dropUnsent(to *Conn) {
+// queue, so that they can never run.
+func (c *Conn) dropUnsent() {
 	e := c.srv.e
 	var keep queue
 	pos, given := c.taken, c.taken // in the old order of bytes, and in the new
@@ -544,15 +546,11 @@ func (c *Conn) dropUnsent(to *Conn) {
 	flushed := c.length - c.holding
 	for a := list; a != nil; i++ {
 		next := a.next
-		if moves := to != nil && a.start >= c.taken && !a.undo; moves || a.expired {
+		if a.expired {
 			n := int(a.start - pos)
 			c.out.transfer(&e.pool, &keep, n)
 			given += uint64(n)
-			if !a.expired {
-				c.out.transfer(&e.pool, &to.out, a.size)
-			} else {
-				c.out.consume(&e.pool, a.size)
-			}
+			c.out.consume(&e.pool, a.size)
 			pos = a.start + uint64(a.size)
 			if prev == nil {
 				c.head = next
@@ -566,11 +564,7 @@ func (c *Conn) dropUnsent(to *Conn) {
 			if i >= flushed {
 				c.holding--
 			}
-			if a.expired {
-				e.freeAttempt(a)
-			} else {
-				to.adopt(a)
-			}
+			e.freeAttempt(a)
 		} else {
 			if end := a.start + uint64(a.size); end > pos {
 				n := int(end - pos) // with what an answered request before it still has to send
@@ -585,17 +579,6 @@ func (c *Conn) dropUnsent(to *Conn) {
 	}
 	c.out.drop(&e.pool)
 	c.out, c.given = keep, given
-}
-
-// adopt takes over a, whose bytes are at the end of c.out: it has been on
-// another connection, and waits no longer for that.
-func (c *Conn) adopt(a *Attempt) {
-	at := a.sentAt
-	a.next = nil
-	c.enlist(a)
-	a.sentAt = at
-	c.given += uint64(a.size)
-	c.watch(a.deadline)
 }
 
 var errConnect = errors.New("no connection within the connect timeout")
