@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/health"
+	"ringside/replicate"
 	"ringside/ring"
 )
 
@@ -25,7 +27,7 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
-//	route PREFIX NAME [strip]                      a route; the pools without one are routed without prefix
+//	route PREFIX NAME [strip] [copies=2] [get_errors=error]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -40,12 +42,15 @@ import (
 //	s1 silent       s1 connects and does not answer the greeting
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
+//	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
+//	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
 //	reload          the pool, limits and route lines after this make the next table, up to the next other line
 //
-// A key belongs to the server that its last character numbers, from 1. The
-// greeting that Ringside sends on each new connection is answered by itself.
+// A key belongs to the server that its last character numbers, from 1, and
+// then to the next ones. The greeting that Ringside sends on each new
+// connection is answered by itself; keepers don't work.
 func TestConversations(t *testing.T) {
 	files, _ := filepath.Glob("testdata/conversations/*.txt")
 	if len(files) == 0 {
@@ -68,14 +73,14 @@ type byDigit int
 func (n byDigit) Len() int { return int(n) }
 
 func (n byDigit) At(key []byte, _ uint64, try int) int {
-	if len(key) == 0 || try > 0 {
+	if len(key) == 0 || try >= int(n) {
 		return -1
 	}
 	i := int(key[len(key)-1]) - '1'
 	if i < 0 || i >= int(n) {
 		return -1
 	}
-	return i
+	return (i + try) % int(n)
 }
 
 // actor is a client or a server of a conversation.
@@ -160,7 +165,26 @@ func (s *stage) line(line string) {
 		return
 	case "route":
 		f := strings.Fields(rest)
-		s.routes = append(s.routes, Route{Prefix: f[0], Pool: s.pools[f[1]], Strip: len(f) > 2})
+		r := Route{Prefix: strings.Trim(f[0], "-"), Pool: s.pools[f[1]]}
+		for _, option := range f[2:] {
+			switch name, value, _ := strings.Cut(option, "="); name {
+			case "strip":
+				r.Strip = true
+			case "copies":
+				n, _ := strconv.Atoi(value)
+				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+			case "get_errors":
+				loud := value == "error"
+				r.GetErrors = &loud
+			case "through":
+				r.Copies.ReadThrough = true
+			case "ack":
+				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
+			default:
+				s.fatalf("what is %q?", option)
+			}
+		}
+		s.routes = append(s.routes, r)
 		return
 	case "reload":
 		s.blank()
@@ -168,6 +192,14 @@ func (s *stage) line(line string) {
 		return
 	}
 	s.begin()
+	if word == "order" {
+		f := strings.Fields(rest)
+		o := map[string]Order{"restore": Restore, "drain": Drain, "down": Down}[f[2]]
+		if err := s.p.Order(f[0], f[1], o); err != nil {
+			s.fatalf("%v", err)
+		}
+		return
+	}
 	if word == "wait" {
 		d, err := time.ParseDuration(rest)
 		if err != nil {
@@ -209,6 +241,8 @@ func (s *stage) line(line string) {
 	case "drains":
 		a.full = false
 		s.wakeup(func() { s.send(a) })
+	case "is":
+		s.becomes(a.name, text)
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
@@ -241,6 +275,13 @@ func (s *stage) pool(f []string) {
 			for _, srv := range strings.Split(value, ",") {
 				p.Servers = append(p.Servers, Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
 			}
+		case "failover":
+			p.Failover.Mode = map[string]Mode{"fail_fast": FailFast, "rehash": Rehash}[value]
+			p.Failover.InterimTTL = 10 * time.Minute
+		case "gutter":
+			p.Failover.Mode, p.Failover.Gutter = Gutter, s.pools[value]
+		case "strict":
+			p.Failover.Strict = value == "true"
 		case "get_errors":
 			p.GetErrors = value == "error"
 		case "ordered":
@@ -264,6 +305,29 @@ func (s *stage) pool(f []string) {
 	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(len(p.Servers))}
 	s.pools[p.Name] = p
 	s.table.Pools = append(s.table.Pools, p)
+}
+
+// becomes does what a keeper does when it has decided.
+func (s *stage) becomes(server, phase string) {
+	for _, w := range s.p.live.Load().watches {
+		quiet := true
+		for i := range w.seen {
+			if state := &w.seen[i].state; w.members[i].Name == server {
+				n := w.seen[i].n()
+				for health.PhaseOf(n).String() != phase && phase != "SUSPECT" {
+					n++
+				}
+				state.Store(uint64(n) << 32)
+				if phase == "SUSPECT" {
+					state.Store(uint64(n)<<32 | suspected)
+				}
+			}
+			w.seen[i].valid.Store(never)
+			quiet = quiet && w.phase(i) == health.In && !w.seen[i].suspected()
+		}
+		w.quiet.Store(quiet)
+		w.gen.Add(1)
+	}
 }
 
 func (s *stage) limits(f []string) {
@@ -321,6 +385,10 @@ func (s *stage) begin() {
 		s.p.Swap(s.table)
 	}
 	s.wakeup(func() {})
+	s.e.watches = nil
+	for _, srv := range s.e.servers {
+		srv.watched = nil
+	}
 }
 
 func (s *stage) actor(name string) *actor {

@@ -5,6 +5,7 @@ package proxy
 import (
 	"encoding/base64"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -90,7 +91,7 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 		return nil, nil, key
 	}
 	if _, _, i := rt.pool.Place.Locate(key[len(rt.strip):]); i >= 0 {
-		srv = rt.servers[i]
+		srv, e.refusal = rt.servers[i], rt.refusal(i)
 	}
 	return rt, srv, key
 }
@@ -109,12 +110,18 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 		e.refuseKey(s)
 		return false
 	}
+	if rt != nil && reserved(key[len(rt.strip):]) {
+		e.local(s, e.quietly(reservedKey), ClientFault)
+		return false
+	}
 	x := e.newExchange(s, rt)
 	x.keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if c := e.reach(x, srv); c != nil {
+	if rt.led(srv) {
+		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
+	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		c.begin(a, &rt.pool.Timeouts)
 		taken = e.send(c, a, raw, key[len(rt.strip):])
@@ -122,6 +129,19 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	x.done(e)
 	return taken
 }
+
+// led says that a command on a key of srv needs a task: the route keeps
+// copies, or the server is gone, or everything has to be sure.
+func (rt *route) led(srv *Server) bool {
+	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
+}
+
+// reserved says whether a key is one of those that Ringside makes itself.
+func reserved(key []byte) bool {
+	return len(key) >= len(health.Reserved) && string(key[:len(health.Reserved)]) == health.Reserved
+}
+
+var reservedKey = []byte("CLIENT_ERROR keys that begin with __rs are Ringside's own\r\n")
 
 // refuseKey answers a command whose route leaves nothing of its key.
 func (e *Engine) refuseKey(s *Session) {
@@ -133,7 +153,7 @@ func (e *Engine) refuseKey(s *Session) {
 	e.local(s, answer, ClientFault)
 }
 
-// reach finds the connection to srv for a part of x; if there is none, the
+// reach finds the connection to srv, which place found, for a part of x; if there is none, the
 // part has failed.
 func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 	switch {
@@ -141,8 +161,11 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 		x.fail(noRoute, Unavailable)
 	case srv == nil:
 		x.fail(noServer, Unavailable)
+	case e.refusal != "":
+		srv.count.Ordered++
+		x.fail(e.refusal, Unavailable)
 	default:
-		c, why, o := srv.pick(x.s)
+		c, why, o := srv.pick(x.s.id)
 		if c == nil {
 			x.fail(why, o)
 		}
@@ -205,6 +228,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		command = plainGet
 	}
 	e.parts = e.parts[:0]
+	var led []*task // when the parts are whole: they may go to the same connections
 	for rest := r.Keys; ; {
 		var span wire.Span
 		if span, rest = wire.NextKey(raw, rest); span.Len() == 0 {
@@ -218,8 +242,15 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		if x.route == nil || rt.pool.GetErrors && !x.route.pool.GetErrors {
-			x.route = rt // the strictest get_errors of the keys' pools counts
+		if x.route == nil || rt.getErrors && !x.route.getErrors {
+			x.route = rt // the strictest get_errors of the keys' routes counts
+		}
+		if reserved(key[len(rt.strip):]) {
+			continue // nor can a client hold one of Ringside's own
+		}
+		if rt.led(srv) {
+			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
+			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
 			key = key[len(rt.strip):]
@@ -232,6 +263,9 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		c.out.append(&e.pool, lineEnd)
 		c.give(c.tail, len(lineEnd))
 		c.srv.asking = nil
+	}
+	for _, t := range led {
+		e.lead(t)
 	}
 	x.done(e)
 }
@@ -251,7 +285,7 @@ const longGat = 2000
 // On one connection the parts of x follow each other, so a key by a route
 // that strips another prefix ends one and begins the next.
 func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key int) *Conn {
-	if srv != nil && srv.asking == x {
+	if srv != nil && srv.asking == x && e.refusal == "" {
 		c := srv.asked
 		long := x.op >= wire.Gat && c.tail.size+key > longGat
 		if c.tail.strip() == rt.strip && !long {
@@ -309,7 +343,9 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	x := e.newExchange(s, rt)
-	if c := e.reach(x, srv); c != nil {
+	if rt.led(srv) {
+		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0
 		a.rarely().instead = append([]byte{}, r.Answer...)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/wire"
+	"ringside/replicate"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -37,6 +38,9 @@ type Engine struct {
 	now  int64 // nanoseconds on the drivers' clock
 	gen  *generation
 	keep map[string]*listener // by network and address, over generations
+
+	orders  *orders // that are obeyed
+	refusal string  // why a person keeps the server that place found from getting requests
 
 	servers map[string]*Server // by network and address, over generations
 	list    []*Server          // the same, in the order of the table
@@ -76,6 +80,21 @@ type Engine struct {
 	line     []byte // a local answer being made
 	draining bool
 
+	keeps   bool     // it is the engine that lets the keepers work
+	watches []*watch // then: all of them
+	keepAt  int64    // when
+	parked  []parked // writes that wait for a server's next phase
+	parkAt  int64    // when they are looked at
+
+	// Of keys that routes keep copies of.
+	keylines   map[uint64]*keyline // by hash of the key
+	turns      []*task             // whose turn on their key has come
+	wholes     map[string]*whole   // by pool
+	graves     *replicate.Tombstones
+	mends      int    // repairs at work
+	turn       uint64 // of reads that are spread
+	lastChosen uint64 // cas given to all copies of a value
+
 	asked uint64
 	count Counters
 }
@@ -103,9 +122,12 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		sessions: map[*Session]struct{}{},
 		expiry:   never,
 		sweep:    never,
+		keepAt:   never,
+		parkAt:   never,
 	}
 	e.scratch = e.pool.get(scratchSize)
 	p.mu.Lock()
+	e.keeps = len(p.engines) == 0
 	p.engines = append(p.engines, e)
 	p.mu.Unlock()
 	return e
@@ -116,9 +138,10 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 func (e *Engine) Begin(now int64) {
 	e.now = now
 	e.count.Wakeups++
-	if t := e.Shared.table.Load(); e.gen == nil || e.gen.table != t {
-		e.adopt(t)
+	if cur := e.Shared.live.Load(); e.gen == nil || e.gen.table != cur.Table {
+		e.adopt(cur)
 	}
+	e.obey()
 }
 
 // Accepted makes a Link for a client that connected to a listener of the
@@ -316,6 +339,13 @@ func (e *Engine) End() []Effect {
 	if e.now >= e.sweep {
 		e.sweepIdle()
 	}
+	if e.now >= e.keepAt {
+		e.tend()
+	}
+	if e.now >= e.parkAt {
+		e.unpark()
+	}
+	e.takeTurns()
 	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
 		e.wake[i].resume()
 	}
@@ -344,7 +374,7 @@ func (e *Engine) End() []Effect {
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
-func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.held.due()) }
+func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.held.due()) }
 
 // Asked is how many requests were given to server connections so far.
 func (e *Engine) Asked() uint64 { return e.asked }

@@ -65,7 +65,7 @@ type Attempt struct {
 	flags     wire.Flags
 	probe     bool // Ringside's own, the first on each new connection
 	streaming bool // in the middle of a value
-	expired   bool // timed out before the socket got a byte of it
+	expired   bool // over before the socket got a byte of it
 	deadline  int64
 	sentAt    int64
 	wait      time.Duration // for an answer, once the bytes are with a connection
@@ -85,6 +85,8 @@ type rareAttempt struct {
 	cut     bool   // more of it came than there was room for
 	instead []byte // what the client gets when the server has answered, whatever it said
 	strip   string // what the route took from the front of the key
+	to      asker  // who wants the whole answer
+	id      int    // under which number
 }
 
 func (e *Engine) newExchange(s *Session, r *route) *Exchange {
@@ -258,7 +260,7 @@ func (x *Exchange) finish(e *Engine) {
 // finishTroubled answers a command that at least one server could not answer.
 func (x *Exchange) finishTroubled(e *Engine, read bool) {
 	switch {
-	case read && x.route != nil && !x.route.pool.GetErrors:
+	case read && x.route != nil && !x.route.getErrors:
 		switch {
 		case x.op == wire.Debug:
 			x.emit(e, nil, missLine)

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"ringside/proxy/wire"
+	"ringside/replicate"
+	"ringside/ring"
 )
 
 // generation is one table tied to an engine's servers.
@@ -14,6 +16,7 @@ type generation struct {
 	table  *Table
 	limits *Limits
 	wire   wire.Limits
+	pools  []*livePool
 }
 
 // listener is what the clients of one address see. It outlives generations;
@@ -28,21 +31,46 @@ type listener struct {
 
 // route sends keys to a pool.
 type route struct {
-	prefix string
-	strip  string // what the servers don't see of the key: the prefix, or nothing
+	listener string // its listener's name
+	prefix   string
+	strip    string // what the servers don't see of the key: the prefix, or nothing
 	*livePool
+
+	getErrors bool // a read whose server can't answer gets an error, not a miss
+
+	copies replicate.Policy // of each key; its Copies is 0 if there is only one
+	also   []*livePool
+	zone   string
 }
 
 // livePool is a pool and, by the same index, its servers.
 type livePool struct {
 	pool    *Pool
 	servers []*Server
+
+	refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
+
+	// Of a pool whose keys move: see failover.go.
+	watch   *watch
+	others  []*Server            // of its gutter
+	order   ring.Ring            // its own, each server once
+	gutter  ring.Ring            // the gutter's
+	rebuilt map[string]ring.Ring // without the servers that are out
+	whole   *whole               // of a pool that keeps copies
+}
+
+// member is a server of the pool or, behind them, of its gutter.
+func (lp *livePool) member(i int) *Server {
+	if n := len(lp.servers); i >= n {
+		return lp.others[i-n]
+	}
+	return lp.servers[i]
 }
 
 // adopt takes up t. Servers that both tables name keep their connections;
 // those that only the old one names finish what is in flight and close.
-func (e *Engine) adopt(t *Table) {
-	first := e.gen == nil
+func (e *Engine) adopt(cur *live) {
+	first, t := e.gen == nil, cur.Table
 	e.gen = &generation{
 		table:  t,
 		limits: &t.Limits,
@@ -60,6 +88,11 @@ func (e *Engine) adopt(t *Table) {
 			lp.servers = append(lp.servers, e.server(target, p))
 		}
 		live[p] = lp
+		e.gen.pools = append(e.gen.pools, lp)
+	}
+	e.watches = nil
+	for p, lp := range live {
+		e.tie(lp, cur.watches[p], live)
 	}
 	keep := e.keep
 	e.keep = map[string]*listener{}
@@ -83,6 +116,8 @@ func (e *Engine) adopt(t *Table) {
 			}
 		}
 	}
+	e.orders = e.Shared.orders.Load()
+	e.applyOrders()
 	if first {
 		return
 	}
@@ -96,12 +131,40 @@ func (e *Engine) adopt(t *Table) {
 	}
 }
 
+// tie ties a pool to its keeper and its gutter.
+func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
+	for _, srv := range lp.servers {
+		srv.watched = slices.DeleteFunc(srv.watched, func(m member) bool { return m.pool == lp.pool.Name })
+	}
+	if w == nil {
+		return
+	}
+	lp.watch = w
+	copies := lp.pool.copied(e.gen.table)
+	if copies {
+		lp.whole = e.wholeOf(lp.pool)
+	}
+	lp.order = ring.Distinct(lp.pool.Place.Ring)
+	if g := lp.pool.Failover.Gutter; g != nil {
+		lp.others = live[g].servers
+		lp.gutter = ring.Distinct(g.Place.Ring)
+	}
+	for i := range w.members {
+		srv := lp.member(i)
+		srv.watched = append(srv.watched, member{lp.pool.Name, w, i, lp, copies})
+	}
+	if e.keeps {
+		e.watches = append(e.watches, w)
+		e.keepAt = 0
+	}
+}
+
 // server finds or makes the server of target.
 func (e *Engine) server(target Target, p *Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.servers[key]
 	if srv == nil {
-		srv = &Server{e: e, target: target, retired: true}
+		srv = &Server{e: e, target: target, retired: true, changed: e.now}
 		e.servers[key] = srv
 	}
 	if srv.retired {
@@ -114,7 +177,17 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 	l.routes, l.pools, l.ordered = nil, nil, false
 	for _, r := range routes {
-		made := route{prefix: r.Prefix, livePool: live[r.Pool]}
+		made := route{listener: l.name, prefix: r.Prefix, livePool: live[r.Pool], getErrors: r.Pool.GetErrors, zone: r.Zone}
+		if r.GetErrors != nil {
+			made.getErrors = *r.GetErrors
+		}
+		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
+			made.copies = r.Copies
+			made.copies.Copies = cmp.Or(made.copies.Copies, 1)
+		}
+		for _, p := range r.Also {
+			made.also = append(made.also, live[p])
+		}
 		if r.Strip {
 			made.strip = r.Prefix
 		}
@@ -139,16 +212,27 @@ func (l *listener) route(key []byte) *route {
 }
 
 // each calls f for every server behind l, once per address, with the first
-// pool that names it.
-func (l *listener) each(f func(srv *Server, p *Pool)) {
-	var seen []*Server
+// pool that names it and lets it serve; if none does, with why not.
+func (l *listener) each(f func(srv *Server, p *Pool, refusal string)) {
+	type place struct {
+		pool    *Pool
+		refusal string
+	}
+	found := map[*Server]place{}
+	var order []*Server
 	for _, p := range l.pools {
-		for _, srv := range p.servers {
-			if !slices.Contains(seen, srv) {
-				seen = append(seen, srv)
-				f(srv, p.pool)
+		for i, srv := range p.servers {
+			at, ok := found[srv]
+			if !ok {
+				order = append(order, srv)
+			}
+			if !ok || at.refusal != "" && p.refusal(i) == "" {
+				found[srv] = place{p.pool, p.refusal(i)}
 			}
 		}
+	}
+	for _, srv := range order {
+		f(srv, found[srv].pool, found[srv].refusal)
 	}
 }
 

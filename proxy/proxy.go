@@ -18,9 +18,11 @@ type Proxy struct {
 	Started time.Time
 	Version string // Ringside's own, for stats
 	PID     int    // of this process, for stats; the driver sets it
+	Seed    uint64 // of what keepers leave to chance
 
 	debug   bool // Log wants to know of every connection
-	table   atomic.Pointer[Table]
+	live    atomic.Pointer[live]
+	orders  atomic.Pointer[orders]
 	memory  atomic.Int64 // bytes of chunks held by all engines
 	clients atomic.Int64
 
@@ -31,22 +33,30 @@ type Proxy struct {
 // NewProxy makes a proxy that serves t.
 func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
 	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
-	p.table.Store(t)
+	p.Seed = uint64(p.Started.UnixNano())
+	p.live.Store(p.watchers(t, nil))
 	return p
 }
 
 // Table is the generation that new requests get.
-func (p *Proxy) Table() *Table { return p.table.Load() }
+func (p *Proxy) Table() *Table { return p.live.Load().Table }
 
 // Swap makes t the generation that new requests get. Each engine takes it up
 // at its next wakeup; requests in flight finish on the one they began with.
-func (p *Proxy) Swap(t *Table) { p.table.Store(t) }
+func (p *Proxy) Swap(t *Table) { p.live.Store(p.watchers(t, p.live.Load())) }
 
 // Engines returns the engines made so far.
 func (p *Proxy) Engines() []*Engine {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]*Engine(nil), p.engines...)
+}
+
+// first is the engine that lets the keepers work.
+func (p *Proxy) first() *Engine {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.engines[0]
 }
 
 // Collect asks every engine for what it has counted and calls done with the

@@ -30,7 +30,7 @@ func (c *Conn) parse() {
 		}
 		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
 		switch {
-		case err == wire.ErrShort && e.rep.Kind == wire.Value && (a.x == nil || c.tooLarge(a.x)):
+		case err == wire.ErrShort && e.rep.Kind == wire.Value && !a.asked() && (a.x == nil || c.tooLarge(a.x)):
 			c.startStream(a, buf)
 		case err == wire.ErrShort:
 			c.need = e.rep.Size
@@ -49,7 +49,7 @@ func (c *Conn) parse() {
 			}
 		}
 	}
-	if c.answered && c.holding > 0 || c.srv.retired || c.zombie {
+	if c.answered && c.holding > 0 || c.srv.leaving() || c.zombie {
 		e.mark(&c.Link)
 	}
 }
@@ -83,6 +83,11 @@ func (c *Conn) heard() {
 func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 	e, x, r := c.srv.e, a.x, &c.srv.e.rep
 	last := r.Last
+	if a.asked() {
+		a.rare.answer = append(a.rare.answer, b...)
+		c.finished(a, last)
+		return false
+	}
 	if x == nil {
 		if a.probe && r.Kind == wire.VersionIs {
 			c.srv.version, _ = wire.ParseVersion(r.Line.Of(b))
@@ -170,7 +175,9 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	e := c.srv.e
 	c.pop()
 	c.srv.count.observe(e.now - a.sentAt)
-	if x := a.x; x != nil {
+	if a.asked() {
+		c.tell(a)
+	} else if x := a.x; x != nil {
 		x.done(e)
 	}
 	e.freeAttempt(a)

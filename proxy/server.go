@@ -3,8 +3,10 @@ package proxy
 // One memcached server as one engine sees it, and the connections to it.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"ringside/proxy/wire"
@@ -23,8 +25,10 @@ type Server struct {
 	preconnect        bool
 	connect, greeting time.Duration
 	backoff           Backoff
+	downAfter         int
 
-	retired bool // no table names it any more: close when nothing is in flight
+	retired bool  // no table names it any more: close when nothing is in flight
+	order   Order // of all pools that name it, the one that asks least
 
 	// Down: requests fail at once, and Ringside alone asks, at redialAt, until
 	// the server answers.
@@ -34,6 +38,15 @@ type Server struct {
 	redialAt int64
 	wait     int64 // between the last two redials
 	timeouts int   // requests in a row that were not answered in time
+	changed  int64 // when it was made, or down changed
+
+	watched []member         // by the keepers of its pools
+	own     map[uint32]*Conn // of errands, by number
+
+	// Of a server that has copies: since when it runs, by its own clock in
+	// seconds, and as which process; unknown on a new connection.
+	born, bornAs int64
+	unknown      bool
 
 	asking *Exchange // the read of many keys that is being split, and the
 	asked  *Conn     // connection its part for this server is on
@@ -67,6 +80,7 @@ type Conn struct {
 	undos  int   // in the list: deletes behind mutations that may run late
 	zombie bool  // gets no new requests and stays open for what is in the list
 	until  int64 // if nobody waits for it either
+	lonely bool  // nobody does, as a zombie
 }
 
 type connState uint8
@@ -77,7 +91,8 @@ const (
 	connUp
 )
 
-// downAfter is how many requests in a row without an answer make a server down.
+// downAfter is how many requests in a row without an answer make a server
+// down, unless its pools say otherwise.
 const downAfter = 3
 
 // settle takes up the settings of p. Pools that name the same address share
@@ -89,7 +104,9 @@ func (srv *Server) settle(p *Pool, t Target, first bool) {
 		srv.target.Name, srv.target.Weight = t.Name, t.Weight
 		srv.connections, srv.queue, srv.preconnect = 1, 0, false
 		srv.connect, srv.greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
+		srv.downAfter = math.MaxInt
 	}
+	srv.downAfter = min(srv.downAfter, cmp.Or(p.Failover.AfterFailures, downAfter))
 	srv.connections = max(srv.connections, p.Connections)
 	srv.queue = max(srv.queue, p.QueueLimit)
 	srv.preconnect = srv.preconnect || p.Preconnect
@@ -122,20 +139,20 @@ func (srv *Server) label() string {
 	return srv.target.Name + " (" + srv.target.Address + ")"
 }
 
-// pick returns the connection for the next request of s, or why there is none.
-// It is the same for all requests of a client: a get behind a set that was not
+// pick returns the connection for the next request of a client, by its number,
+// or why there is none. It is the same for all requests of a client: a get behind a set that was not
 // waited for must not overtake it on another.
-func (srv *Server) pick(s *Session) (c *Conn, trouble string, o Outcome) {
+func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
 	if srv.down {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
 	c = srv.conns[0]
 	if n := srv.connections; n > 1 {
-		c = srv.conns[s.id%uint64(n)]
+		c = srv.conns[client%uint64(n)]
 	}
-	if srv.zombies > 0 && s.head != nil {
-		c = s.before(c)
+	if srv.zombies > 0 {
+		c = c.behind(client)
 	}
 	if c.length >= srv.queue {
 		srv.count.Crowded++
@@ -199,7 +216,7 @@ func (c *Conn) flush() {
 	case connDialing:
 		return
 	}
-	if c.srv.retired && !c.awaited() && !c.zombie {
+	if c.srv.leaving() && !c.awaited() && !c.zombie {
 		if c.undos > 0 {
 			c.rise("")
 		} else {
@@ -241,7 +258,7 @@ const promptFactor = 4
 // awaited says whether somebody waits for an answer on c.
 func (c *Conn) awaited() bool {
 	for a := c.head; a != nil; a = a.next {
-		if a.x != nil || a.probe {
+		if a.x != nil || a.probe || a.asked() {
 			return true
 		}
 	}
@@ -252,7 +269,7 @@ func (c *Conn) awaited() bool {
 func (c *Conn) due() int { return c.length - c.holding }
 
 // wanted says whether a connection is opened ahead of requests.
-func (srv *Server) wanted() bool { return srv.preconnect && !srv.down && !srv.retired }
+func (srv *Server) wanted() bool { return srv.preconnect && !srv.down && !srv.leaving() }
 
 func (c *Conn) dial() {
 	e := c.srv.e
@@ -278,6 +295,7 @@ func (c *Conn) up() {
 		}
 		c.watch(a.deadline)
 	}
+	c.introduce()
 	e.mark(&c.Link)
 }
 
@@ -381,6 +399,9 @@ func (c *Conn) clear() {
 		e.pool.put(c.in)
 		c.in = nil
 	}
+	for a := c.head; a != nil; a = a.next {
+		a.expired = a.start >= c.taken // it can't run later: see answer.unsent
+	}
 	c.given, c.taken = 0, 0
 	c.deadline = never
 	c.bury()
@@ -389,18 +410,25 @@ func (c *Conn) clear() {
 // failAll fails every request on c.
 func (c *Conn) failAll(why string, o Outcome) {
 	c.srv.count.UndoLost += uint64(c.undos)
-	for c.head != nil {
-		a := c.pop()
+	c.srv.e.undos -= c.undos
+	c.undos = 0
+	a := c.head
+	c.head, c.tail, c.length, c.holding = nil, nil, 0, 0 // who is told may ask again
+	for a != nil {
+		next := a.next
 		c.failOne(a, why, o)
 		c.srv.e.freeAttempt(a)
+		a = next
 	}
-	c.holding = 0
 }
 
 // failOne settles a without an answer.
 func (c *Conn) failOne(a *Attempt, why string, o Outcome) {
 	x := a.x
 	if x == nil {
+		if a.asked() {
+			c.tellNone(a, why, o)
+		}
 		return
 	}
 	a.x = nil
@@ -439,6 +467,7 @@ func (srv *Server) fail(why string) {
 	b := srv.backoff
 	if !srv.down {
 		srv.count.WentDown++
+		srv.changed = e.now
 		srv.wait = int64(b.First)
 		e.Shared.Log.Warn("server down", "server", srv.target.Name, "address", srv.target.Address, "why", why)
 	} else {
@@ -451,6 +480,10 @@ func (srv *Server) fail(why string) {
 	for _, c := range srv.conns {
 		c.giveUp(srv.why, Unavailable)
 	}
+	for _, c := range srv.own {
+		c.abort("is down: "+why, Unavailable)
+	}
+	srv.trouble(why)
 }
 
 func (srv *Server) whyDown(why string) string {
@@ -461,7 +494,7 @@ func (srv *Server) whyDown(why string) string {
 func (srv *Server) alive() {
 	srv.timeouts = 0
 	if srv.down {
-		srv.down, srv.why = false, ""
+		srv.down, srv.why, srv.changed = false, "", srv.e.now
 		srv.e.Shared.Log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
 	}
 }
@@ -476,8 +509,14 @@ func (srv *Server) expire() {
 		}
 		e.due(c.deadline)
 	}
+	for _, c := range srv.own {
+		if c.deadline <= e.now {
+			c.expire()
+		}
+		e.due(c.deadline)
+	}
 	switch c := srv.conns[0]; {
-	case !srv.down || srv.retired || c.state != connIdle:
+	case !srv.down || srv.leaving() || c.state != connIdle:
 	case srv.redialAt > e.now:
 		e.due(srv.redialAt)
 	default:
@@ -499,7 +538,7 @@ func (c *Conn) expire() {
 	unsent, loose, stuck, before := false, false, false, srv.timeouts
 	for a := c.head; a != nil; a = a.next {
 		switch {
-		case a.x == nil && !a.probe: // an orphan
+		case a.x == nil && !a.probe && !a.asked(): // an orphan
 		case a.deadline > e.now:
 			c.deadline = min(c.deadline, a.deadline)
 		case a.probe:
@@ -528,10 +567,10 @@ func (c *Conn) expire() {
 	if loose {
 		c.late(stuck)
 	}
-	if srv.retired || c.zombie {
+	if srv.leaving() || c.zombie {
 		e.mark(&c.Link)
 	}
-	if srv.timeouts >= downAfter && srv.timeouts > before {
+	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
 		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A rule makes one value of those that servers of the given number gave for
+// A statRule makes one value of those that servers of the given number gave for
 // one name; there may be fewer values than servers. false leaves the name out.
-type rule func(values []string, servers int) (string, bool)
+type statRule func(values []string, servers int) (string, bool)
 
-var generalRules = map[string]rule{
+var generalRules = map[string]statRule{
 	"uptime":           least,
 	"time":             least,
 	"version":          lowest,
@@ -37,16 +37,16 @@ var generalRules = map[string]rule{
 	"extstore_memory_pressure":       most,
 }
 
-var itemsRules = map[string]rule{
+var itemsRules = map[string]statRule{
 	"age":          most,
 	"age_hot":      most,
 	"age_warm":     most,
 	"evicted_time": leastNotZero, // 0 is that of a class that has evicted nothing
 }
 
-var slabsRules = map[string]rule{"chunk_size": same, "chunks_per_page": same}
+var slabsRules = map[string]statRule{"chunk_size": same, "chunks_per_page": same}
 
-var sizesRules = map[string]rule{"sizes_status": sameEverywhere}
+var sizesRules = map[string]statRule{"sizes_status": sameEverywhere}
 
 func mergeGeneral(dst []byte, answers [][]byte, a about) []byte {
 	for _, st := range union(answers) {
@@ -100,7 +100,7 @@ func mergeSlabs(dst []byte, answers [][]byte, _ about) []byte {
 
 // mergeClasses appends list by the number in the names; names without one
 // come last. rules are by what follows the number.
-func mergeClasses(dst []byte, list []*stat, rules map[string]rule, servers int) []byte {
+func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers int) []byte {
 	slices.SortStableFunc(list, func(a, b *stat) int {
 		classA, _ := classOf(a.name)
 		classB, _ := classOf(b.name)
@@ -136,7 +136,7 @@ type stat struct {
 	next   *stat
 }
 
-func (st *stat) apply(r rule, servers int) (string, bool) {
+func (st *stat) apply(r statRule, servers int) (string, bool) {
 	if r == nil {
 		r = total
 	}

@@ -67,7 +67,7 @@ func (a *Attempt) remember(r *wire.Request, key []byte) {
 
 // loose says that nobody waits for a any more, that it may run late and leave
 // a value, and that nothing undoes that yet.
-func (a *Attempt) loose() bool { return len(a.key) > 0 && a.x == nil }
+func (a *Attempt) loose() bool { return len(a.key) > 0 && a.x == nil && !a.asked() }
 
 // undo puts a delete behind all that is on c, for each loose mutation.
 func (c *Conn) undo() {
@@ -182,20 +182,39 @@ func (c *Conn) rise(why string) {
 	e.mark(&c.Link)
 }
 
-// before is where the next request of s goes that would go to c: to the zombie
-// that still has one of s, which it must not overtake.
-func (s *Session) before(c *Conn) *Conn {
+// behind is where the next request of a client goes that would go to c: to the
+// zombie that still has one of that client, which it must not overtake.
+func (c *Conn) behind(client uint64) *Conn {
 	for _, z := range c.srv.e.zombies {
-		if z.srv != c.srv {
+		if z.srv != c.srv || z.lonely {
 			continue
 		}
+		z.lonely = true
 		for a := z.head; a != nil; a = a.next {
-			if a.x != nil && a.x.s == s {
+			switch who, ok := a.client(); {
+			case !ok:
+			case who == client:
+				z.lonely = false
 				return z
+			default:
+				z.lonely = false
 			}
 		}
 	}
 	return c
+}
+
+// client is the number of the client that waits for a, if one does.
+func (a *Attempt) client() (id uint64, ok bool) {
+	switch {
+	case a.x != nil && a.x.s != nil:
+		return a.x.s.id, true
+	case a.asked():
+		if t, ok := a.rare.to.(*task); ok {
+			return t.client, true
+		}
+	}
+	return 0, false
 }
 
 // bury forgets a zombie whose connection has ended.

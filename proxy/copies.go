@@ -1,0 +1,418 @@
+package proxy
+
+// Commands on keys of which a route keeps several copies: package replicate
+// says whom to ask for what, this file asks it.
+
+import (
+	"bytes"
+	"hash/maphash"
+	"strconv"
+
+	"ringside/proxy/health"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// copied is the rule of a command on a key of several copies.
+type copied struct {
+	rule    replicate.Rule
+	members []copyOf
+	asks    []copyAsk
+	gen     uint64 // of the members' pools when it began
+	hash    uint64 // of the key, for what is remembered about it
+	writes  bool   // it changes the key: others that do wait for it
+	chosen  uint64 // the cas that all copies get, where servers take it
+	buried  bool   // it is a delete
+	mends   bool   // it is a repair: there is no client
+	next    []replicate.Ask
+}
+
+// copyOf is one member of a key.
+type copyOf struct {
+	lp    *livePool
+	index int // in the pool
+	srv   *Server
+	left  bool // it can't be reached and others may still read it: a write leaves it dirty
+}
+
+// missed are the keys that a member has missed a write to.
+func (m *copyOf) missed() *replicate.DirtyKeys { return m.lp.whole.members[m.index].dirty }
+
+// copyAsk is one ask of the rule and what came of it.
+type copyAsk struct {
+	replicate.Ask
+	op      wire.Op
+	dialect wire.Dialect
+	check   bool // the value is empty: it is being asked whether it is a stub
+	shown   bool // Ringside asked for the number, not the client
+	got     answer
+}
+
+// hashSeed makes one number of a key for all loops.
+var hashSeed = maphash.MakeSeed()
+
+// leadCopies serves t, a command of a route that keeps copies. One loop does
+// it for each key, so that writes come one after another and what is known of
+// the key is in one place.
+func (e *Engine) leadCopies(t *task) {
+	hash := maphash.Bytes(hashSeed, t.key)
+	if o := e.Shared.owner(hash); o != t.e {
+		t.handOver(o)
+		return
+	}
+	c := &copied{hash: hash}
+	command := commandOf(t)
+	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
+	c.buried = command.Op == replicate.Delete
+	if c.writes && !e.claim(t, hash) {
+		return // it is led again when those before it are done
+	}
+	if e.now >= t.deadline {
+		t.fail("the writes before it on this key took too long", TimedOut)
+		e.unclaim(t, hash)
+		return
+	}
+	e.findCopies(t, c)
+	states := make([]replicate.Member, len(c.members))
+	for i := range c.members {
+		states[i] = c.stateOf(t, i)
+	}
+	token, has := t.token()
+	if at := replicate.Authority(states); has && at >= 0 {
+		token = replicate.Open(token, c.identity(at))
+		t.raw = t.spelled([]byte(t.rt.strip+string(t.key)), edit{t.tokenSpan(), strconv.AppendUint(nil, token, 10)})
+		e.gen.wire.Next(t.raw, &t.req)
+	}
+	e.lastChosen = max(e.lastChosen+1, uint64(e.now)>>10)
+	c.chosen = e.lastChosen
+	c.gen = c.generation()
+	e.turn++
+	c.rule = replicate.Begin(t.rt.copies, command, states, e.turn)
+	t.rule = c
+	t.run(0, nil)
+}
+
+// findCopies fills in who has t's key: one member of each pool that the route
+// names, or several of its only one.
+func (e *Engine) findCopies(t *task, c *copied) {
+	rt := t.rt
+	if len(rt.also) > 0 {
+		for _, lp := range append([]*livePool{rt.livePool}, rt.also...) {
+			if _, _, i := lp.pool.Place.Locate(t.key); i >= 0 {
+				c.members = append(c.members, copyOf{lp: lp, index: i, srv: lp.servers[i]})
+			}
+		}
+		return
+	}
+	part := rt.pool.Place.Part.Of(t.key)
+	h := rt.pool.Place.Hash(part)
+	servers := rt.pool.Servers
+	same := func(a, b int) bool {
+		switch rt.copies.Apart {
+		case replicate.Hosts:
+			return servers[a].Host == servers[b].Host
+		case replicate.Zones:
+			return servers[a].Zone == servers[b].Zone
+		}
+		return false
+	}
+	for _, i := range replicate.Members(nil, func(n int) int { return rt.order.At(part, h, n) }, rt.copies.Copies, same) {
+		c.members = append(c.members, copyOf{lp: rt.livePool, index: i, srv: rt.servers[i]})
+	}
+}
+
+// stateOf is what is known of a member for this key. In relaxed mode nobody
+// waits for a server that can't be reached: writes leave it out, and the key
+// is dirty there until it is repaired.
+func (c *copied) stateOf(t *task, i int) replicate.Member {
+	m := &c.members[i]
+	strict := m.lp.pool.Failover.Strict
+	out := replicate.Member{
+		Near:      t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
+		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
+	}
+	switch phase := m.lp.watch.phase(m.index); {
+	case phase == health.In && (m.srv.down || m.lp.watch.seen[m.index].suspected()):
+		out.State = replicate.Suspect
+		if !strict {
+			out.State, m.left = replicate.Out, true
+		}
+	case phase == health.In && m.lp.overfull(t.e, m.index):
+		out.State = replicate.Returning
+	case phase == health.In && (m.srv.unknown || m.lp.lacks(t.e, m.index)):
+		out.State = replicate.Warming
+	case phase == health.In && m.missed().Has(c.hash):
+		out.State = replicate.Dirty
+	case phase == health.In:
+		out.State = replicate.In
+	case phase == health.Leaving:
+		out.State = replicate.Leaving
+		if !strict {
+			out.State = replicate.Out
+		}
+	case phase == health.Out:
+		out.State = replicate.Out
+	case phase == health.Returning:
+		out.State = replicate.Returning
+	case phase == health.Warming:
+		out.State = replicate.Warming
+	default:
+		out.State = replicate.Settling
+	}
+	return out
+}
+
+// generation changes when anybody's phase does.
+func (c *copied) generation() (sum uint64) {
+	var last *watch
+	for _, m := range c.members {
+		if m.lp.watch != last {
+			last = m.lp.watch
+			sum += last.gen.Load()
+		}
+	}
+	return sum
+}
+
+// identity names a member and its incarnation, for cas tokens.
+func (c *copied) identity(i int) uint64 {
+	m := c.members[i]
+	return maphash.String(hashSeed, m.srv.target.Address)&(1<<31-1)<<32 | uint64(m.lp.watch.seen[m.index].n())
+}
+
+func (c *copied) begin(t *task) { c.goOn(t) }
+
+// goOn sends what the rule wants asked, and settles when it knows how.
+func (c *copied) goOn(t *task) {
+	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
+		for _, ask := range c.next {
+			id := len(c.asks)
+			c.asks = append(c.asks, copyAsk{Ask: ask})
+			t.ask(id, c.members[ask.Member].srv, c.line(t, &c.asks[id]))
+		}
+	}
+	s, ok := c.rule.Settled()
+	if !ok {
+		return
+	}
+	if !t.over {
+		c.settle(t, s)
+	}
+	if c.rule.Over() {
+		c.finish(t, s)
+	}
+}
+
+func (c *copied) told(t *task, id int, r *answer) {
+	if id >= len(c.asks) { // an undo, which nobody waits for
+		return
+	}
+	a := &c.asks[id]
+	kind, value := c.outcome(t, a, r)
+	if kind == replicate.Hit && a.Deed == replicate.Forward && !a.check && t.op <= wire.Gats && t.e.rep.Kind == wire.Value && t.e.rep.Body.Len() == 0 {
+		a.check = true
+		a.keep(r)
+		t.ask(id, c.members[a.Member].srv, t.meta("mg", t.key, " v s", nil))
+		return
+	}
+	if !a.check {
+		a.keep(r)
+	}
+	c.rule.Told(id, replicate.Outcome{Kind: kind, Value: value})
+	c.goOn(t)
+}
+
+// keep holds an answer beyond the call that brought it.
+func (a *copyAsk) keep(r *answer) {
+	a.got = *r
+	a.got.bytes = bytes.Clone(r.bytes)
+}
+
+// outcome is what an answer means for the rule.
+func (c *copied) outcome(t *task, a *copyAsk, r *answer) (replicate.Kind, uint64) {
+	rep := &t.e.rep
+	op, dialect := a.op, a.dialect
+	if a.check {
+		op, dialect = wire.Get, wire.Meta
+	}
+	switch {
+	case r.bytes == nil && r.unsent:
+		return replicate.Unsent, 0
+	case !r.parsed(op, dialect, rep):
+		return replicate.InDoubt, 0
+	}
+	switch rep.Kind {
+	case wire.Value:
+		switch {
+		case op == wire.Incr || op == wire.Decr:
+			n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(r.bytes))), 10, 64)
+			return replicate.Number, n
+		case dialect == wire.Meta && rep.Body.Len() == 0 && rep.Letters.Has('Z') && !commandOf(t).Vivify:
+			return replicate.Miss, 0 // a stub of some repair
+		}
+		return replicate.Hit, 0
+	case wire.Header:
+		switch {
+		case a.Deed == replicate.Stub && rep.Letters.Has('W'):
+			return replicate.Miss, 0
+		case a.Deed == replicate.Extend:
+			return replicate.Touched, 0
+		}
+		return replicate.Hit, 0
+	case wire.End:
+		return replicate.Miss, 0
+	case wire.Miss:
+		if a.Deed == replicate.Extend {
+			return replicate.NotFound, 0
+		}
+		return replicate.Miss, 0
+	case wire.Stored:
+		return replicate.Stored, 0
+	case wire.NotStored:
+		return replicate.NotStored, 0
+	case wire.Exists:
+		return replicate.Exists, 0
+	case wire.NotFound:
+		return replicate.NotFound, 0
+	case wire.Deleted:
+		return replicate.Deleted, 0
+	case wire.Touched:
+		return replicate.Touched, 0
+	case wire.Number:
+		n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Line.Of(r.bytes))), 10, 64)
+		return replicate.Number, n
+	case wire.Item:
+		return replicate.Hit, 0
+	case wire.OK:
+		return replicate.OK, 0
+	case wire.ServerError:
+		return replicate.ServerError, 0
+	}
+	return replicate.ClientError, 0
+}
+
+// settle tells the client.
+func (c *copied) settle(t *task, s replicate.Settlement) {
+	switch s.Verdict {
+	case replicate.Answered:
+		a := &c.asks[s.Answer]
+		if a.shown {
+			hideNumber(&a.got, &t.e.rep)
+		}
+		identity := c.identity(a.Member)
+		t.settle(&a.got, func(n uint64) uint64 { return replicate.Seal(n, identity) })
+	case replicate.Absent:
+		t.say(absence(t))
+	case replicate.Held:
+		if c.rule.Over() && t.e.now < t.deadline {
+			t.e.park(t, c.generation)
+			return
+		}
+		t.fail("a member of the key can't be reached, and it is not sure that others don't read it", Unavailable)
+	case replicate.Refused:
+		t.fail("no member of the key is in use", Unavailable)
+	default:
+		why, o := "too few copies have taken the write", ServerFault
+		if s.Answer >= 0 && c.asks[s.Answer].got.bytes != nil {
+			t.settle(&c.asks[s.Answer].got, nil)
+			return
+		}
+		for i := range c.asks {
+			if a := &c.asks[i].got; a.bytes == nil && a.why != "" {
+				why, o = a.why, a.outcome
+			}
+		}
+		t.fail(why, o)
+	}
+}
+
+// finish remembers what the command has left behind.
+func (c *copied) finish(t *task, s replicate.Settlement) {
+	e := t.e
+	if !t.over { // it is parked
+		return
+	}
+	for i, m := range c.members {
+		missed := s.Dirty.Has(i) || m.left && c.writes && c.took()
+		switch {
+		case s.Undo.Has(i):
+			t.ask(len(c.asks), m.srv, t.meta("md", t.key, "", nil))
+		case missed && !m.missed().Add(c.hash):
+			m.lp.whole.members[m.index].overfull = true
+		case s.Clean.Has(i):
+			m.missed().Remove(c.hash)
+		}
+	}
+	if c.mends {
+		e.mends--
+		return
+	}
+	if c.buried {
+		e.graves.Add(c.hash, e.now+int64(graveTime))
+	}
+	if s.Source >= 0 {
+		for i, m := range c.members {
+			if s.Repair.Has(i) {
+				e.repair(t, c.hash, c.members[s.Source], m, m.missed().Has(c.hash))
+			}
+		}
+	}
+	if c.writes {
+		e.unclaim(t, c.hash)
+	}
+}
+
+// took says that some server may have carried the write out.
+func (c *copied) took() bool {
+	for i := range c.asks {
+		if a := &c.asks[i]; a.Deed.Mutates() && (a.got.bytes != nil || !a.got.unsent) {
+			return true
+		}
+	}
+	return false
+}
+
+// absence is how t's command says that there is nothing.
+func absence(t *task) wire.Kind {
+	switch {
+	case t.op <= wire.Gats && t.req.Dialect == wire.Text:
+		return wire.End
+	case t.op <= wire.Gats || t.op == wire.Debug:
+		return wire.Miss
+	case t.op == wire.Add || t.op == wire.Replace || t.op == wire.Append || t.op == wire.Prepend:
+		return wire.NotStored
+	}
+	return wire.NotFound
+}
+
+// commandOf says what t's command is to package replicate.
+func commandOf(t *task) replicate.Command {
+	r := &t.req
+	c := replicate.Command{Op: operations[t.op]}
+	if r.Dialect == wire.Text {
+		return c
+	}
+	has := r.Letters.Has
+	c.If = has('C')
+	c.Vivify = has('N')
+	c.Stale = has('I')
+	if t.op == wire.Get {
+		c.Win = has('N') || has('R')
+		switch cas, touch := has('c'), has('T'); {
+		case cas && touch:
+			c.Op = replicate.Gats
+		case touch:
+			c.Op = replicate.Gat
+		case cas:
+			c.Op = replicate.Gets
+		}
+	}
+	return c
+}
+
+var operations = [wire.NumOps]replicate.Op{
+	wire.Get: replicate.Get, wire.Gets: replicate.Gets, wire.Gat: replicate.Gat, wire.Gats: replicate.Gats,
+	wire.Set: replicate.Set, wire.Add: replicate.Add, wire.Replace: replicate.Replace, wire.Append: replicate.Append,
+	wire.Prepend: replicate.Prepend, wire.Cas: replicate.Cas, wire.Incr: replicate.Incr, wire.Decr: replicate.Decr,
+	wire.Touch: replicate.Touch, wire.Delete: replicate.Delete, wire.Debug: replicate.Debug,
+}

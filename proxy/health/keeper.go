@@ -1,0 +1,274 @@
+package health
+
+// The keeper: what it is told, what it wants sent and what it says.
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Member is one server of a pool. Its index in the list is its number
+// everywhere in this package; the pool's own servers come first, in the order
+// of the table, then those of its gutter.
+type Member struct {
+	Name    string // stable; in the view record it stands for the server
+	Address string // only compared: proxies with another one have another membership list
+	Gutter  bool   // takes keys only in place of others
+}
+
+// Order is what a person wants with a server.
+type Order uint8
+
+// What a person may want.
+const (
+	Restore Order = iota // no order: the server may come back when it answers
+	Drain                // take it out in good order and keep it out
+	Down                 // the same, and use it no more from this moment on
+)
+
+const orders = 3
+
+// String is the word that people use for the order; none is "".
+func (o Order) String() string {
+	return [...]string{"", "drain", "down", "?"}[min(o, orders)]
+}
+
+// Request is one memcached request that the keeper wants sent. Each one is
+// answered by one call of Answered or Unanswered.
+type Request struct {
+	ID     uint64
+	Server int
+	Conn   uint32 // 0: the usual connection; else one of the keeper's own, opened for the first request with this number
+	Close  bool   // close that own connection after the answer
+	Line   []byte // the whole request, with its line ends
+}
+
+// Verdict is what the keeper says of one server.
+type Verdict struct {
+	N          uint32 // its number; PhaseOf(N) is its phase
+	Suspect    bool   // this proxy gets no answers: get misses and mutations fail, at once
+	Why        string // of the suspicion, else of the phase
+	Since      int64  // of that
+	Ordered    Order  // by a person, at any proxy
+	ValidUntil int64  // what is sent or answered later than this can't be sure
+	Step       string // for people: what is to happen next, or what it waits for
+	Until      int64  // when that is due, 0 if it depends on others
+	Lease      int64  // until when the last good ping of this server counts
+}
+
+// Event is something to log and count.
+type Event struct {
+	Server   int    // -1: the whole pool
+	From, To string // phases, or up and suspect, or what the whole pool is
+	Why      string
+}
+
+// Keeper keeps the phases of the servers of one pool. It is a state machine:
+// no goroutine, no clock, no socket, and the same calls give the same answers.
+// All times are nanoseconds of CLOCK_BOOTTIME, or of any clock that never goes
+// back and doesn't stop while the machine sleeps. It is not safe for concurrent
+// use.
+type Keeper struct {
+	members []Member
+	index   map[string]int // of members by name
+	set     Settings
+	hash    uint64 // of the membership
+	keys    keys
+	random  uint64 // state of the generator of jitter
+	off     knobs
+
+	servers []server
+	gen     uint64
+	quorum  int64 // until when this proxy has leases from enough view servers
+	scratch []int64
+
+	pending  map[uint64]ask
+	lastID   uint64
+	lastConn uint32
+	requests []Request
+	events   []Event
+
+	next         int64
+	voteAt       int64   // when the next vote is due
+	foreignUntil int64   // how long other membership lists that were seen count
+	pool         string  // what the pool is as a whole: poolKept, or why it isn't
+	open         [2]bool // fail-open, of the pool's own servers and of its gutter
+}
+
+// server is what the keeper knows of one server.
+type server struct {
+	entry         // merged from all records, and what this proxy added
+	why   string  // of the phase
+	since int64   // of the phase
+	held  []int64 // by view server: since when its record has been seen to hold this n without a gap; 0: it doesn't
+	goTo  uint32  // the number it is ready for, 0: none
+	goAt  int64   // when it goes there, after its jitter
+	step  string  // for people
+	until int64
+
+	suspect      bool
+	suspectWhy   string
+	suspectSince int64
+	down         bool  // by a person at this proxy: stays suspect
+	restored     bool  // by a person at this proxy: no hold
+	soft         int   // pings in a row without an answer
+	good         int   // pings in a row with one
+	goodSince    int64 // first of those
+
+	pingAt    int64 // when the next ping is due
+	pinging   bool
+	writing   bool
+	lease     int64
+	goodSent  int64 // when the last ping that brought a record was sent
+	record    record
+	absent    int64  // since when there has been no record, without a gap; 0: there is one, or nobody knows
+	absentCas uint64 // of what is in its place
+	patience  int64  // jitter before it gets one
+	takeAt    int64  // not before this another list's record is written over
+	noMeta    bool
+	complaint string // about its record
+
+	flush flushing
+	warm  warming
+	live  tally
+	sus   []tally // by suspect; nil until somebody is one
+}
+
+// knobs switch off what makes the protocol safe, for the tests that show that
+// each part is needed.
+type knobs struct {
+	ejectWait, returnWait, flush, settle, out bool
+}
+
+// New returns the keeper of a pool. Names of members must differ. What is not
+// set in s has a default: 3 failures, 3 s to an ejection, a ping each 500 ms,
+// leases of 2 s, 500 ms for a request, 2 good pings. The seed makes the jitter:
+// every proxy should have its own.
+func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
+	k := &Keeper{
+		members: slices.Clone(members),
+		index:   make(map[string]int, len(members)),
+		set:     s.withDefaults(),
+		hash:    membership(pool, members),
+		keys:    makeKeys(pool, members),
+		random:  seed,
+		servers: make([]server, len(members)),
+		pending: make(map[uint64]ask),
+		gen:     1,
+		pool:    poolKept,
+	}
+	for i, m := range members {
+		k.index[m.Name] = i
+	}
+	return k
+}
+
+func (s Settings) withDefaults() Settings {
+	s.AfterFailures = cmp.Or(s.AfterFailures, 3)
+	s.EjectAfter = cmp.Or(s.EjectAfter, 3*time.Second)
+	s.Ping = cmp.Or(s.Ping, 500*time.Millisecond)
+	s.Lease = cmp.Or(s.Lease, 2*time.Second)
+	s.Request = cmp.Or(s.Request, 500*time.Millisecond)
+	s.GoodPings = cmp.Or(s.GoodPings, 2)
+	return s
+}
+
+// Trouble says that the engine saw a server fail on requests of clients: it
+// refused, can't be reached or greets wrongly (hard), or Settings.AfterFailures
+// requests in a row had no answer. The server is suspect from now on.
+func (k *Keeper) Trouble(server int, hard bool, why string, now int64) {
+	if s := &k.servers[server]; hard && !s.suspect {
+		s.pingAt = min(s.pingAt, now) // it may be back already
+	}
+	k.isSuspect(server, why, now)
+	k.step(now)
+}
+
+// Answered brings the whole answer to a request of Requests. An id that isn't
+// waited for is ignored.
+func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
+	if a, ok := k.pending[id]; ok {
+		delete(k.pending, id)
+		k.answered(a, answer, now)
+		k.step(now)
+	}
+}
+
+// Unanswered says that a request of Requests has no answer and won't get one:
+// the server refused or can't be reached (hard), or the time was up or the
+// connection was lost.
+func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
+	if a, ok := k.pending[id]; ok {
+		delete(k.pending, id)
+		k.unanswered(a, hard, why, now)
+		k.step(now)
+	}
+}
+
+// Warmed brings the running totals of this proxy's reads at a WARM server: how
+// many there were and how many it could answer itself.
+func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
+	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
+		s.warm.count(asks, hits, now)
+	}
+	k.step(now)
+}
+
+// Order is a person's order for a server. It fails if nobody would be left to
+// take over; Down makes the server suspect at this proxy even then. All proxies
+// learn of an order from the view record, and it lasts until the next one.
+func (k *Keeper) Order(server int, o Order, now int64) error {
+	err := k.order(server, o, now)
+	k.step(now)
+	return err
+}
+
+// Tick does what is due. Call it first of all and whenever Next is reached.
+func (k *Keeper) Tick(now int64) { k.step(now) }
+
+// Next is when something is due.
+func (k *Keeper) Next() int64 { return k.next }
+
+// Requests returns what is to be sent since the last call, in the order in
+// which it is to be sent on each connection. The caller may keep it.
+func (k *Keeper) Requests() []Request {
+	r := k.requests
+	k.requests = nil
+	return r
+}
+
+// Events returns what has happened since the last call.
+func (k *Keeper) Events() []Event {
+	e := k.events
+	k.events = nil
+	return e
+}
+
+// Gen changes whenever a phase or a suspicion does. A hit or an acknowledgement
+// counts only if Gen is what it was when the request was sent.
+func (k *Keeper) Gen() uint64 { return k.gen }
+
+// Verdict returns what is known of a server. It allocates nothing.
+func (k *Keeper) Verdict(server int) Verdict {
+	s := &k.servers[server]
+	v := Verdict{
+		N:          s.n,
+		Suspect:    s.suspect,
+		Why:        s.why,
+		Since:      s.since,
+		Ordered:    s.order(),
+		ValidUntil: k.validUntil(server),
+		Step:       s.step,
+		Until:      s.until,
+		Lease:      s.lease,
+	}
+	if s.suspect {
+		v.Why, v.Since = s.suspectWhy, s.suspectSince
+	}
+	return v
+}
+
+// Renamed returns the number that the keys of a server carry because it refused
+// to be flushed, 0 for none. Path and AppendKey take it.
+func (k *Keeper) Renamed(server int) uint32 { return k.servers[server].renamed }

@@ -1,0 +1,237 @@
+package health
+
+// The view record: what all proxies know of a pool, as one item on each of its
+// servers.
+//
+//	rs1 <membership> <incarnation> <server>=<n>[,<renamed>[,<orders>]] …
+//
+// Numbers are in base 36. Only servers are named of which there is something to
+// say. Any two records can be merged, in any order and as often as one likes,
+// with the same result, and a merge never takes anything back; so it doesn't
+// matter who writes when, as long as he writes over nothing that he hasn't read
+// (he sends the cas of what he read).
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"strconv"
+)
+
+// entry is what a record says of one server.
+type entry struct {
+	n       uint32 // its phase is n mod 6; it only grows
+	renamed uint32 // the n from which on its keys have a number because it refused to be flushed; it belongs to n
+	orders  uint32 // orders by persons, counted so that orders mod 3 is the last one
+}
+
+// merge returns what two entries say together.
+func merge(a, b entry) entry {
+	m := a
+	if b.n > m.n || b.n == m.n && b.renamed > m.renamed {
+		m.n, m.renamed = b.n, b.renamed
+	}
+	m.orders = max(m.orders, b.orders)
+	return m
+}
+
+// order is the last order of a person.
+func (e entry) order() Order { return Order(e.orders % orders) }
+
+// ordered returns the entry with one more order.
+func (e entry) ordered(o Order) entry {
+	for e.order() != o {
+		e.orders++
+	}
+	return e
+}
+
+// record is one server's record, as last read or written.
+type record struct {
+	cas         uint64
+	hash        uint64  // of the membership of whoever wrote it last
+	incarnation uint64  // drawn when the item was created and kept by all who change it: another one tells that the item was lost in between
+	entries     []entry // by server; nil: there is none that could be read
+	others      []byte  // what it says of servers that this proxy doesn't know, kept as it is
+}
+
+const (
+	recordMagic = "rs1"
+	recordLimit = 512 << 10 // bytes; a longer record is not ours
+)
+
+var errRecord = errors.New("not a view record of this version")
+
+// parseRecord reads the value of a record. It never takes more than it is
+// sure of: one bad field refuses the whole.
+func parseRecord(value []byte, index map[string]int, servers int) (record, error) {
+	if len(value) > recordLimit {
+		return record{}, fmt.Errorf("%w: %d bytes", errRecord, len(value))
+	}
+	fields := bytes.Split(value, []byte{' '})
+	if len(fields) < 3 || string(fields[0]) != recordMagic {
+		return record{}, errRecord
+	}
+	var r record
+	var err error
+	if r.hash, err = number(fields[1], 64); err != nil {
+		return record{}, err
+	}
+	if r.incarnation, err = number(fields[2], 64); err != nil {
+		return record{}, err
+	}
+	r.entries = make([]entry, servers)
+	for _, f := range fields[3:] {
+		name, e, err := parseEntry(f)
+		if err != nil {
+			return record{}, err
+		}
+		if i, ok := index[name]; ok {
+			r.entries[i] = merge(r.entries[i], e)
+		} else {
+			r.others = append(append(r.others, ' '), f...)
+		}
+	}
+	return r, nil
+}
+
+func parseEntry(f []byte) (name string, e entry, err error) {
+	i := bytes.LastIndexByte(f, '=')
+	if i <= 0 {
+		return "", entry{}, fmt.Errorf("%w: %q", errRecord, f)
+	}
+	name, err = unescape(f[:i])
+	if err != nil {
+		return "", entry{}, err
+	}
+	parts := bytes.Split(f[i+1:], []byte{','})
+	if len(parts) > 3 {
+		return "", entry{}, fmt.Errorf("%w: %q", errRecord, f)
+	}
+	for i, field := range []*uint32{&e.n, &e.renamed, &e.orders}[:len(parts)] {
+		v, err := number(parts[i], 32)
+		if err != nil {
+			return "", entry{}, err
+		}
+		*field = uint32(v)
+	}
+	if e.renamed > e.n {
+		return "", entry{}, fmt.Errorf("%w: %q is renamed in the future", errRecord, f)
+	}
+	return name, e, nil
+}
+
+// appendRecord writes a record the way that parseRecord reads it.
+func appendRecord(dst []byte, r record, members []Member) []byte {
+	dst = append(dst, recordMagic...)
+	dst = appendNumber(append(dst, ' '), r.hash)
+	dst = appendNumber(append(dst, ' '), r.incarnation)
+	for i, e := range r.entries {
+		if e == (entry{}) {
+			continue
+		}
+		dst = appendName(append(dst, ' '), members[i].Name)
+		dst = appendNumber(append(dst, '='), uint64(e.n))
+		if e.renamed != 0 || e.orders != 0 {
+			dst = appendNumber(append(dst, ','), uint64(e.renamed))
+		}
+		if e.orders != 0 {
+			dst = appendNumber(append(dst, ','), uint64(e.orders))
+		}
+	}
+	return append(dst, r.others...)
+}
+
+func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, v, 36) }
+
+func number(b []byte, bits int) (uint64, error) {
+	v, err := strconv.ParseUint(string(b), 36, bits)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %q is no number", errRecord, b)
+	}
+	return v, nil
+}
+
+// appendName writes a name so that it can stand in a record and in a key: what
+// is no letter, digit or harmless sign becomes %XX.
+func appendName(dst []byte, name string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(name) {
+		c := name[i]
+		if c > ' ' && c < 0x7f && c != '%' && c != '=' {
+			dst = append(dst, c)
+		} else {
+			dst = append(dst, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return dst
+}
+
+func unescape(b []byte) (string, error) {
+	name := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		if b[i] != '%' {
+			name = append(name, b[i])
+			continue
+		}
+		if i+3 > len(b) {
+			return "", fmt.Errorf("%w: name %q", errRecord, b)
+		}
+		c, err := strconv.ParseUint(string(b[i+1:i+3]), 16, 8)
+		if err != nil {
+			return "", fmt.Errorf("%w: name %q", errRecord, b)
+		}
+		name = append(name, byte(c))
+		i += 2
+	}
+	return string(name), nil
+}
+
+// membership is the hash by which proxies see whether they have the same list.
+func membership(pool string, members []Member) uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q", pool)
+	for _, m := range members {
+		fmt.Fprintf(h, "%q%q%t", m.Name, m.Address, m.Gutter)
+	}
+	return h.Sum64()
+}
+
+// keyLimit is the longest key that memcached takes.
+const keyLimit = 250
+
+// keys are the names of what the keeper stores on the servers of a pool.
+type keys struct {
+	view     string
+	live     string
+	suspects []string // by server
+	flush    string   // and the n behind it
+}
+
+func makeKeys(pool string, members []Member) keys {
+	k := keys{
+		view:  makeKey("view__", pool),
+		live:  makeKey("live", pool),
+		flush: makeKey("fl", pool),
+	}
+	for _, m := range members {
+		k.suspects = append(k.suspects, makeKey("sus", pool, m.Name))
+	}
+	return k
+}
+
+// makeKey joins names to a key. If that gets too long they are hashed; a few
+// bytes are kept free for a number behind it.
+func makeKey(kind string, names ...string) string {
+	key := []byte(Reserved + "_" + kind)
+	for _, name := range names {
+		key = appendName(append(key, ':'), name)
+	}
+	if len(key) <= keyLimit-10 {
+		return string(key)
+	}
+	h := fnv.New64a()
+	h.Write(key)
+	return fmt.Sprintf("%s_%s:%016x", Reserved, kind, h.Sum64())
+}

@@ -1,0 +1,109 @@
+package proxy
+
+// Who waits for whom on one key: writes to a key of several copies come one
+// after another, so that all copies see them in one order.
+
+// keyline is the writes on one key: the one that is at work, and those behind
+// it. Keys are told apart by their hash: two that share one wait for nothing
+// worse than each other.
+type keyline struct {
+	owner *task
+	queue []*task
+}
+
+const maxKeyline = 1000 // writes that wait on one key
+
+// claim says that t may write its key now. If not, it is led when its turn
+// comes.
+func (e *Engine) claim(t *task, hash uint64) bool {
+	l := e.keylines[hash]
+	switch {
+	case l == nil:
+		if e.keylines == nil {
+			e.keylines = map[uint64]*keyline{}
+		}
+		e.keylines[hash] = &keyline{owner: t}
+		return true
+	case l.owner == t: // it was parked
+		return true
+	case len(l.queue) >= maxKeyline:
+		t.fail("too many writes wait on this key", Crowded)
+		return false
+	}
+	l.queue = append(l.queue, t)
+	return false
+}
+
+// unclaim lets the next write on t's key begin.
+func (e *Engine) unclaim(t *task, hash uint64) {
+	l := e.keylines[hash]
+	if l == nil || l.owner != t {
+		return
+	}
+	if len(l.queue) == 0 {
+		delete(e.keylines, hash)
+		return
+	}
+	l.owner = l.queue[0]
+	l.queue = l.queue[1:]
+	e.turns = append(e.turns, l.owner)
+	e.keepAt = 0 // End leads it
+}
+
+// takeTurns leads the writes whose turn has come. They are led from End, not
+// from where the one before ended: a long line must not become a deep stack.
+func (e *Engine) takeTurns() {
+	for i := 0; i < len(e.turns); i++ { // may grow
+		e.lead(e.turns[i])
+	}
+	clear(e.turns)
+	e.turns = e.turns[:0]
+}
+
+// owner is the engine that leads the commands on a key of several copies.
+func (p *Proxy) owner(hash uint64) *Engine {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.engines[hash%uint64(len(p.engines))]
+}
+
+// handOver lets another engine lead t; its answer comes back to where its
+// client is.
+func (t *task) handOver(o *Engine) {
+	home, listener, prefix := t.e, t.rt.listener, t.rt.prefix
+	home.pool.held -= int64(len(t.raw))
+	deadline := t.deadline
+	o.Post(func(o *Engine) {
+		t.e = o
+		o.pool.held += int64(len(t.raw))
+		t.deadline = deadline
+		if l := o.keep[listener]; l != nil {
+			for i := range l.routes {
+				if l.routes[i].prefix == prefix && l.routes[i].copies.Copies != 0 {
+					t.rt = &l.routes[i]
+					o.lead(t)
+					return
+				}
+			}
+		}
+		t.fail("the configuration has just changed", Unavailable)
+	})
+}
+
+// conclude ends the task's part of its exchange, on the engine that has it.
+func (t *task) conclude(f func(e *Engine, x *Exchange)) {
+	if t.over {
+		return
+	}
+	t.over = true
+	x := t.x
+	if t.home == t.e {
+		f(t.e, x)
+		x.done(t.e)
+		return
+	}
+	t.home.Post(func(e *Engine) {
+		f(e, x)
+		x.done(e)
+	})
+}

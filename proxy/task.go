@@ -1,0 +1,298 @@
+package proxy
+
+// A command that takes several asks: what they have in common.
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/wire"
+)
+
+// task is a command on one key, or one key of a read of many, that a rule
+// leads through several asks: because its server is gone or comes back, or
+// because its route keeps copies. It goes on when its client is gone or has
+// its answer, until every ask has ended.
+//
+// Tasks are made where requests are rare or are several anyway, so they may
+// allocate. Their bytes count against limits.memory.
+type task struct {
+	home *Engine   // where its client is
+	x    *Exchange // the home's
+	over bool      // the client has its answer
+	e    *Engine   // that leads it: another one, if copies of its key are led there
+	rt   *route    // that engine's
+	rule rule
+
+	op    wire.Op // of the request
+	strip string  // what the servers don't see of the client's key
+
+	client   uint64       // whose asks go in order
+	raw      []byte       // the request, a copy
+	req      wire.Request // raw, parsed
+	key      []byte       // decoded, without what the route strips
+	deadline int64
+
+	instead []byte      // what the client gets when all went well
+	failed  []failedAsk // asks that found no connection, to be told
+	open    int         // asks that have not ended
+}
+
+// rule leads a task: it asks, is told how each ask ended, and settles.
+type rule interface {
+	begin(t *task)
+	told(t *task, id int, r *answer)
+}
+
+type failedAsk struct {
+	id int
+	answer
+}
+
+// newTask makes a task of the request in e.req, for its only key or for one of
+// several, which the client wrote as wrote. It takes a part of x.
+func (e *Engine) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
+	t := &task{home: e, x: x, e: e, rt: rt, op: e.req.Op, strip: rt.strip, client: x.s.id}
+	t.deadline = x.start + int64(rt.pool.Timeouts.Deadline)
+	if e.req.NumKeys > 1 {
+		command := raw[e.req.Line.Start:e.req.Keys.Start]
+		if e.req.Op == wire.Get { // or bget, which not every server knows
+			command = []byte("get ")
+		}
+		t.raw = append(t.raw, command...)
+		t.raw = append(append(t.raw, wrote...), lineEnd...)
+	} else {
+		t.raw = wire.AppendPlain(nil, raw, &e.req)
+	}
+	e.gen.wire.Next(t.raw, &t.req)
+	t.key = append([]byte(nil), key[len(rt.strip):]...)
+	e.pool.held += int64(len(t.raw))
+	x.waiting++
+	return t
+}
+
+// newRemoval makes a task that deletes key, which the client wrote as wrote,
+// and then answers what a storage command that Ringside refuses gets.
+func (e *Engine) newRemoval(x *Exchange, rt *route, wrote, key, instead []byte) *task {
+	flags := e.req.Flags & wire.Base64
+	line := append([]byte("md "), wrote...)
+	if flags != 0 {
+		line = append(line, " b"...)
+	}
+	line = append(line, lineEnd...)
+	e.gen.wire.Next(line, &e.req)
+	t := e.newTask(x, rt, line, wrote, key)
+	t.instead = append([]byte{}, instead...)
+	return t
+}
+
+// run lets the rule begin (answer nil) or tells it how ask id ended, and then
+// of the asks that found no connection meanwhile.
+func (t *task) run(id int, r *answer) {
+	if r == nil {
+		t.rule.begin(t)
+	} else {
+		t.open--
+		t.rule.told(t, id, r)
+	}
+	for len(t.failed) > 0 {
+		f := t.failed[0]
+		t.failed = t.failed[1:]
+		t.open--
+		t.rule.told(t, f.id, &f.answer)
+	}
+	t.release()
+}
+
+// release gives up the task's bytes when nothing needs them any more.
+func (t *task) release() {
+	if t.over && t.open == 0 && t.raw != nil {
+		t.e.pool.held -= int64(len(t.raw))
+		t.raw = nil
+	}
+}
+
+func (t *task) answered(_ *Engine, id int, r *answer) { t.run(id, r) }
+
+// ask sends line to srv, and lets the rule have the answer as number id.
+func (t *task) ask(id int, srv *Server, line []byte) {
+	t.open++
+	c, why, o := srv.pick(t.client)
+	if c == nil {
+		t.failed = append(t.failed, failedAsk{id, answer{srv: srv, why: why, outcome: o, unsent: true}})
+		return
+	}
+	limit := t.rt.pool.Timeouts
+	if left := time.Duration(t.deadline - t.e.now); left < limit.Deadline {
+		limit.Deadline = max(left, time.Millisecond)
+	}
+	t.e.demand(c, t, id, &limit, line)
+	r := &t.e.plain
+	key := r.Key.Of(line)
+	if r.Flags&wire.Base64 != 0 {
+		key, _ = wire.DecodeKey(nil, key)
+	}
+	c.tail.remember(r, key)
+}
+
+// edit is a change to a request: what replaces one of its spans.
+type edit struct {
+	at   wire.Span
+	with []byte
+}
+
+// spelled is the task's request with another key and with edits.
+func (t *task) spelled(key []byte, edits ...edit) []byte {
+	edits = append(edits, edit{t.req.Key, t.onWire(key)})
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.at.Start, b.at.Start) })
+	var line []byte
+	at := uint32(0)
+	for _, x := range edits {
+		line = append(append(line, t.raw[at:x.at.Start]...), x.with...)
+		at = x.at.End
+	}
+	return append(line, t.raw[at:]...)
+}
+
+// onWire is key as the client's dialect writes it.
+func (t *task) onWire(key []byte) []byte {
+	if t.req.Flags&wire.Base64 != 0 {
+		return base64.StdEncoding.AppendEncode(nil, key)
+	}
+	return key
+}
+
+// meta is a meta command on key with flags, and with a data block if body is
+// not nil.
+func (t *task) meta(command string, key []byte, flags string, body []byte) []byte {
+	line := append([]byte(command), ' ')
+	if t.req.Flags&wire.Base64 != 0 {
+		line = base64.StdEncoding.AppendEncode(line, key)
+	} else {
+		line = append(line, key...)
+	}
+	if body != nil {
+		line = strconv.AppendInt(append(line, ' '), int64(len(body)), 10)
+	}
+	if t.req.Flags&wire.Base64 != 0 {
+		line = append(line, " b"...)
+	}
+	line = append(append(line, flags...), lineEnd...)
+	if body != nil {
+		line = append(append(line, body...), lineEnd...)
+	}
+	return line
+}
+
+// settle gives the client an answer of a server, with the client's own key in
+// it and with the cas token that token makes. It ends the task's part of the
+// exchange.
+func (t *task) settle(r *answer, token func(uint64) uint64) {
+	got := *r
+	if t.home != t.e {
+		got.bytes = bytes.Clone(r.bytes)
+	}
+	t.conclude(func(e *Engine, x *Exchange) { t.tell(e, x, &got, token) })
+	t.release()
+}
+
+func (t *task) tell(e *Engine, x *Exchange, r *answer, token func(uint64) uint64) {
+	rep := &e.rep
+	switch {
+	case !r.parsed(t.op, t.req.Dialect, rep):
+		x.fail(r.why, r.outcome)
+	case t.instead != nil:
+		x.outcome = ClientFault
+		x.emit(e, nil, t.instead)
+	case rep.Kind == wire.ServerError && t.op <= wire.Gats:
+		x.fail("server "+r.srv.label()+": "+string(rep.Line.Of(r.bytes)), ServerFault)
+	case t.req.Dialect == wire.Text && t.op <= wire.Gats:
+		t.tellRead(e, x, r, token)
+	default:
+		x.outcome = outcomeOf(rep.Kind)
+		if t.op == wire.Get && rep.Kind == wire.Header {
+			x.outcome = Hit
+		}
+		if !wire.Hidden(t.op, t.req.Dialect, x.flags, rep.Kind) {
+			x.emit(e, nil, t.forClient(rep, r.bytes, token))
+		}
+	}
+}
+
+// tellRead gives the client the value that a text read found.
+func (t *task) tellRead(e *Engine, x *Exchange, r *answer, token func(uint64) uint64) {
+	switch rep := &e.rep; rep.Kind {
+	case wire.Value:
+		x.hits++
+		block := t.forClient(rep, r.bytes[:rep.Size], token)
+		if x.order != nil && x.s != nil {
+			x.order.keep(e, t.strip+string(t.key), block)
+		} else {
+			x.emit(e, nil, block)
+		}
+	case wire.End:
+	default:
+		x.errLine = append(x.errLine[:0], r.bytes...)
+		x.outcome = ClientFault
+	}
+}
+
+// fail ends the task's part of the exchange without an answer.
+func (t *task) fail(why string, o Outcome) {
+	t.conclude(func(_ *Engine, x *Exchange) { x.fail(why, o) })
+	t.release()
+}
+
+// say ends the task's part of the exchange with an answer that Ringside makes.
+func (t *task) say(k wire.Kind) {
+	var line []byte
+	if t.req.Dialect == wire.Meta || t.op > wire.Gats { // else a miss is no line
+		line = wire.AppendAnswer(nil, t.raw, &t.req, k)
+	}
+	t.conclude(func(e *Engine, x *Exchange) {
+		x.outcome = outcomeOf(k)
+		if !wire.Hidden(t.op, t.req.Dialect, x.flags, k) {
+			x.emit(e, nil, line)
+		}
+	})
+	t.release()
+}
+
+// forClient is the reply rep, whose bytes are b, with the key as the client
+// knows it.
+func (t *task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
+	var edits []edit
+	switch {
+	case rep.Kind == wire.Item: // ME key …
+		end := uint32(len("ME "))
+		for b[end] != ' ' {
+			end++
+		}
+		edits = append(edits, edit{wire.Span{Start: uint32(len("ME ")), End: end}, []byte(t.rt.strip + string(t.key))})
+	case rep.Key.Len() > 0 && rep.Letters.Has('b'):
+		edits = append(edits, edit{rep.Key, base64.StdEncoding.AppendEncode(nil, []byte(t.strip+string(t.key)))})
+	case rep.Key.Len() > 0:
+		edits = append(edits, edit{rep.Key, []byte(t.rt.strip + string(t.key))})
+	}
+	if token != nil {
+		at := rep.Unique
+		if arg, ok := wire.FlagArg(b, rep.MetaFlags, 'c'); ok {
+			at = arg
+		}
+		if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
+			edits = append(edits, edit{at, strconv.AppendUint(nil, token(n), 10)})
+		}
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return cmp.Compare(a.at.Start, b.at.Start) })
+	var out []byte
+	from := uint32(0)
+	for _, x := range edits {
+		out = append(append(out, b[from:x.at.Start]...), x.with...)
+		from = x.at.End
+	}
+	return append(out, b[from:]...)
+}

@@ -1,0 +1,96 @@
+package replicate
+
+// What a rule is told: the command, the members, and what became of an ask.
+
+// Max is how many members a Rule can have.
+const Max = 8
+
+// Op is what a command does, whatever the dialect that spelled it.
+type Op uint8
+
+// The operations. mg is Get; with c Gets, with T Gat, with both Gats. ms is
+// Set, Add, Replace, Append, Prepend by its mode, and Cas where S or R comes
+// with C. ma is Incr or Decr, md is Delete, me is Debug.
+const (
+	Get Op = iota
+	Gets
+	Gat
+	Gats
+	Set
+	Add
+	Replace
+	Append
+	Prepend
+	Cas
+	Incr
+	Decr
+	Touch
+	Delete
+	Debug
+	Flush // flush_all, and whatever else goes to everybody and must be done by all
+	NumOps
+)
+
+// Command is an Op with what meta flags make of it. The zero value of a flag
+// is what the text protocol does.
+type Command struct {
+	Op     Op
+	If     bool // it has a cas condition: C of ms, ma and md. Cas always has one
+	Vivify bool // N of mg, ma and ms: it makes what is missing
+	Win    bool // N or R of mg: it hands out the right to fill, which only the authority may
+	Stale  bool // I of md (marks the item stale) and of ms (stores as stale under an older cas)
+}
+
+// State is what Ringside thinks of a member for this key.
+type State uint8
+
+// The states. Only Out is skipped in silence: every other member counts when a
+// write asks whether enough have taken it.
+const (
+	In        State = iota // reads and writes
+	Returning              // takes all writes, is not read; it will be flushed
+	Warming                // takes writes, readable, a miss there decides nothing
+	Settling               // as Warming, and next In: whoever would take the authority from another holds what the authority decides (all but add)
+	Leaving                // soon Out: reads elsewhere, writes held
+	Out                    // skipped
+	Suspect                // Ringside can't reach it but others may: reads elsewhere, writes held
+	Dirty                  // In, but missed a write to this key: not read before it is repaired
+	NumStates
+)
+
+// Member is one of a key's members; its index is its place in the key's order.
+type Member struct {
+	State State
+	Near  bool // in Ringside's own zone: what Nearest prefers
+	// ChosenCAS: the server knows the meta flag E (memcached 1.6.27 and later).
+	ChosenCAS bool
+}
+
+// Kind is what became of an ask.
+type Kind uint8
+
+// The kinds. A server's ERROR counts as ClientError.
+const (
+	pending     Kind = iota
+	Hit              // a value; HD to mg; to Stub: there is an item
+	Miss             // END, EN; to Stub: there was none and now there is a stub
+	Stored           // STORED, HD to ms
+	NotStored        // NOT_STORED, NS
+	Exists           // EXISTS, EX
+	NotFound         // NOT_FOUND, NF
+	Deleted          // DELETED, HD to md
+	Touched          // TOUCHED, HD or EN without value to what Extend is sent as
+	Number           // of incr and decr; Outcome.Value
+	OK               // to flush_all
+	ClientError      // the server refused the request: nothing ran
+	ServerError      // too large, out of memory…: nothing was stored, the old value may be gone
+	Unsent           // failed, and the server surely executed nothing
+	InDoubt          // failed, and the server may execute it, even later
+	NumKinds
+)
+
+// Outcome is what became of an ask.
+type Outcome struct {
+	Kind  Kind
+	Value uint64 // of Number
+}
