@@ -63,9 +63,10 @@
 // NOT_FOUND, an error where the authority had none) gets a guarded copy of the
 // authority's value with its flags and TTL: Stub there, Fetch from the
 // authority, Fill there if nothing has happened in between, else the same again,
-// three times at most, and then it loses the key. A member that refuses to store a value that others have stored loses the key instead.
-// The same copy in the other direction, and then the command once more, is made
-// when the authority says that it has no such key and another has it.
+// three times at most, and then it loses the key. A member that refuses to store
+// a value that others have stored loses the key too. The same copy in the other
+// direction, and then the command once more, is made when the authority says
+// that it has no such key and another has it.
 //
 // Nothing that may have run is sent again, except reads: gets, gat and me go to
 // the next member if the authority fails. That costs a gat a second look, and
