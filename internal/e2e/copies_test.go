@@ -58,7 +58,7 @@ func (r *ringside) members(t *testing.T, servers []*memcached, keys ...string) m
 }
 
 // changes are the log lines of a server that changes in the eyes of its pool.
-var changes = regexp.MustCompile(`msg="server changed" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
+var changes = regexp.MustCompile(`msg="failover of a server" pool=(\S+) server=(\S+) from=\S+ to=(\S+)`)
 
 // calm says that every server is in and nobody suspects it, as far as the log
 // tells.
