@@ -267,42 +267,58 @@ func (h *histories) more(t *testing.T, answers int64) {
 	eventually(t, "clients get answers", func() bool { return h.acknowledged.Load() >= goal })
 }
 
-// complete waits until both members of each key that is in use have had the
-// same, so that one of them may go. Keys change meanwhile, so each is looked at
-// until it has been seen so once.
+// complete waits until one server may go: see whole.
 func (h *histories) complete(t *testing.T, servers []*memcached) {
 	t.Helper()
 	h.mu.Lock()
-	waiting := slices.Clone(h.live)
+	var keys []string
+	used := map[string]*track{}
+	for _, k := range h.live {
+		keys, used[k.key] = append(keys, k.key), k
+	}
 	h.mu.Unlock()
+	whole(t, h.fronts, servers, keys, func(key string) bool { return used[key].left.Load() > 0 })
+}
+
+// whole waits until no ringside suspects a server and both members of each key
+// that is in use have the same, so that one of them may go. Keys change
+// meanwhile, so each is looked at until it has been seen so once.
+func whole(t *testing.T, fronts []*ringside, servers []*memcached, keys []string, used func(string) bool) {
+	t.Helper()
 	conns := make([]*conn, len(servers))
 	for i, s := range servers {
 		conns[i] = dial(t, s.address)
 		defer conns[i].Close()
 	}
-	eventually(t, "every key is on two servers or on none", func() bool {
-		for _, r := range h.fronts {
-			if !r.calm() {
-				return false
-			}
-		}
-		waiting = slices.DeleteFunc(waiting, func(k *track) bool {
-			if k.left.Load() < 0 { // no longer in use
+	keys = slices.Clone(keys)
+	wrong := map[string]string{}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		keys = slices.DeleteFunc(keys, func(key string) bool {
+			if !used(key) {
 				return true
 			}
 			have := map[string]int{}
 			for _, c := range conns {
-				if found, _ := c.get(k.key); len(found) > 0 {
-					have[strings.TrimSpace(found[k.key])]++
+				if found, _ := c.get(key); len(found) > 0 {
+					have[strings.TrimSpace(found[key])]++
 				}
 			}
+			wrong[key] = fmt.Sprint(have)
 			for _, n := range have {
 				return n == 2 && len(have) == 1
 			}
 			return true
 		})
-		return len(waiting) == 0
-	})
+		calm := !slices.ContainsFunc(fronts, func(r *ringside) bool { return !r.calm() })
+		switch {
+		case calm && len(keys) == 0:
+			return
+		case time.Now().After(end) && len(keys) > 0:
+			t.Fatalf("%d keys are not on two servers or on none, such as %s: %s", len(keys), keys[0], wrong[keys[0]])
+		case time.Now().After(end):
+			t.Fatal("a server is suspect or not in, and all are well")
+		}
+	}
 }
 
 // halt stops the clients.
