@@ -380,7 +380,9 @@ func (e *Engine) End() []Effect {
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
-func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.held.due()) }
+func (e *Engine) Next() int64 {
+	return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.held.due())
+}
 
 // Asked is how many requests were given to server connections so far.
 func (e *Engine) Asked() uint64 { return e.asked }
