@@ -1,13 +1,37 @@
-// Choosing a key's members.
+// Choosing a key's members: who may hold its copies, and whether a pool has
+// room for them.
 
 package replicate
 
-// Members appends to dst the first n servers of an order that may stand beside
-// each other. order(i) is the i-th server to try, -1 at the end; same reports
-// whether two may not both hold a copy. n may be All; more than Max are never
-// chosen.
+import "fmt"
+
+// Place is where a server stands.
+type Place struct {
+	Host string
+	Zone string // empty: not known
+}
+
+// Same reports whether two servers share what copies must not share. A server
+// whose zone is not known shares it with its own host only.
+func (a Apart) Same(x, y Place) bool {
+	switch {
+	case a == Servers:
+		return false
+	case a == Zones && x.Zone != "" && y.Zone != "":
+		return x.Zone == y.Zone
+	default:
+		return x.Host == y.Host
+	}
+}
+
+// Members appends to dst the first n servers of an order that may all stand
+// beside each other. order(i) is the i-th server to try, -1 at the end; same
+// reports whether two may not both hold a copy. With All nobody is skipped but
+// who was chosen before. There may be fewer than n, and are never more than
+// Max.
 func Members(dst []int, order func(i int) int, n int, same func(a, b int) bool) []int {
-	if n == All || n > Max {
+	everybody := n == All
+	if everybody || n > Max {
 		n = Max
 	}
 	start := len(dst)
@@ -18,11 +42,65 @@ next:
 			break
 		}
 		for _, chosen := range dst[start:] {
-			if chosen == s || same(chosen, s) {
+			if chosen == s || !everybody && same(chosen, s) {
 				continue next
 			}
 		}
 		dst = append(dst, s)
 	}
 	return dst
+}
+
+// Check reports why a pool with servers in these places can't hold the copies
+// that p asks for. Every key finds its members if and only if there are as many
+// different hosts (or zones) as copies.
+func (p Policy) Check(pool string, servers []Place) error {
+	n := p.Copies
+	switch {
+	case n < All:
+		return fmt.Errorf("%d copies: must be 1 to %d, or all", n, Max)
+	case n > Max:
+		return fmt.Errorf("%d copies: at most %d are possible", n, Max)
+	case n == All && len(servers) > Max:
+		return fmt.Errorf("pool %s has %d servers: at most %d copies are possible, so not all", pool, len(servers), Max)
+	case n == All || n <= 1:
+		return nil
+	case n > len(servers):
+		return fmt.Errorf("only %s in pool %s: not enough for %d copies", count(len(servers), "server"), pool, n)
+	}
+	room := p.Apart.groups(servers)
+	if room >= n {
+		return nil
+	}
+	if p.Apart == Zones && Hosts.groups(servers) >= n {
+		return fmt.Errorf("only %s in pool %s: %d copies need copies_on: host", count(room, "zone"), pool, n)
+	}
+	what := "host"
+	if p.Apart == Zones {
+		what = "zone"
+	}
+	return fmt.Errorf("only %s in pool %s: %d copies need copies_on: server", count(room, what), pool, n)
+}
+
+// groups is how many copies fit if the walk meets the servers in the worst
+// order: each server chosen in its turn, if it shares nothing with one before.
+func (a Apart) groups(servers []Place) int {
+	n := 0
+next:
+	for i, s := range servers {
+		for _, before := range servers[:i] {
+			if a.Same(before, s) {
+				continue next
+			}
+		}
+		n++
+	}
+	return n
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprint(n, " ", what)
 }

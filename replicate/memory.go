@@ -1,41 +1,96 @@
-// What a proxy remembers about single keys for a while: who missed a write,
-// and what was deleted a moment ago.
+// What is remembered about single keys for a while: who missed a write, and
+// what was deleted a moment ago. Keys are known by their hash; two that collide
+// cost a needless lookup or a repair that is not made.
 
 package replicate
 
-// DirtyKeys remembers which keys members have missed a write to. Its capacity
-// is fixed. Not safe for concurrent use.
-type DirtyKeys struct{}
+// DirtyKeys remembers the keys to which one server has missed a write. Its room
+// is fixed. It is not safe for concurrent use.
+type DirtyKeys struct {
+	keys     map[uint64]struct{}
+	capacity int
+	overflow bool
+}
 
-// NewDirtyKeys returns a table for up to capacity keys.
-func NewDirtyKeys(capacity int) *DirtyKeys { panic("not yet") }
+// NewDirtyKeys returns an empty table with room for capacity keys.
+func NewDirtyKeys(capacity int) *DirtyKeys {
+	return &DirtyKeys{keys: make(map[uint64]struct{}), capacity: capacity}
+}
 
-// Add says that server missed a write to the key with this hash. false: there
-// is no room, so the whole member is incomplete and must be flushed or warmed.
-func (d *DirtyKeys) Add(server int, key uint64) bool { panic("not yet") }
+// Add says that the server missed a write to key. false: there was no room for
+// it. Then all keys count as dirty until Clear, and the caller should mark the
+// whole member incomplete: flush it, or warm it again.
+func (d *DirtyKeys) Add(key uint64) bool {
+	if _, ok := d.keys[key]; ok || d.overflow {
+		return !d.overflow
+	}
+	if len(d.keys) >= d.capacity {
+		d.overflow = true
+		return false
+	}
+	d.keys[key] = struct{}{}
+	return true
+}
 
-// Has reports whether server missed a write to the key.
-func (d *DirtyKeys) Has(server int, key uint64) bool { panic("not yet") }
+// Has reports whether the server may have missed a write to key.
+func (d *DirtyKeys) Has(key uint64) bool {
+	if d.overflow {
+		return true
+	}
+	if len(d.keys) == 0 {
+		return false // nearly always
+	}
+	_, ok := d.keys[key]
+	return ok
+}
 
-// Remove says that the server's copy is repaired or gone.
-func (d *DirtyKeys) Remove(server int, key uint64) { panic("not yet") }
+// Remove says that the server's copy of key is repaired or gone.
+func (d *DirtyKeys) Remove(key uint64) { delete(d.keys, key) }
 
-// Forget removes all keys of a server: it was flushed.
-func (d *DirtyKeys) Forget(server int) { panic("not yet") }
+// Clear forgets everything: the server was flushed.
+func (d *DirtyKeys) Clear() {
+	clear(d.keys)
+	d.overflow = false
+}
 
-// Len is the number of keys of a server.
-func (d *DirtyKeys) Len(server int) int { panic("not yet") }
+// Len is the number of keys that are remembered.
+func (d *DirtyKeys) Len() int { return len(d.keys) }
 
 // Tombstones remembers keys that were deleted a moment ago, so that nobody
-// repairs them from a copy that was read before. Not safe for concurrent use.
-type Tombstones struct{}
+// repairs them from a copy that was read before. It has room for a fixed number
+// and forgets the oldest for a new one; a repair is guarded by its stub too. It
+// is not safe for concurrent use.
+type Tombstones struct {
+	until map[uint64]int64
+	ring  []uint64 // keys in the order in which they came
+	next  int      // the oldest, once the ring is full
+}
 
-// NewTombstones returns a table that remembers at least the last capacity keys.
-func NewTombstones(capacity int) *Tombstones { panic("not yet") }
+// NewTombstones returns an empty table with room for capacity keys, at least 1.
+func NewTombstones(capacity int) *Tombstones {
+	return &Tombstones{until: make(map[uint64]int64), ring: make([]uint64, 0, max(capacity, 1))}
+}
 
-// Add says that the key was deleted; until is when that is forgotten, in the
-// caller's unit of time.
-func (t *Tombstones) Add(key uint64, until int64) { panic("not yet") }
+// Add says that key was deleted, and until when that matters (in any unit of
+// time, but always the same).
+func (t *Tombstones) Add(key uint64, until int64) {
+	if _, ok := t.until[key]; !ok {
+		if len(t.ring) < cap(t.ring) {
+			t.ring = append(t.ring, key)
+		} else {
+			delete(t.until, t.ring[t.next])
+			t.ring[t.next] = key
+			t.next = (t.next + 1) % len(t.ring)
+		}
+	}
+	t.until[key] = max(until, t.until[key])
+}
 
-// Has reports whether the key was deleted and that is not yet forgotten.
-func (t *Tombstones) Has(key uint64, now int64) bool { panic("not yet") }
+// Has reports whether key was deleted and that still matters.
+func (t *Tombstones) Has(key uint64, now int64) bool {
+	if len(t.until) == 0 {
+		return false
+	}
+	until, ok := t.until[key]
+	return ok && now < until
+}

@@ -74,37 +74,407 @@ type Settlement struct {
 // Rule carries one command through its members. It is a small value without
 // pointers; its methods do not allocate.
 type Rule struct {
-	todo int
+	c       Command
+	class   class
+	stage   stage
+	confirm bool // a miss of one member is asked of the others too
+	chosen  bool // all copies get one cas, by E
+	tried   bool // a miss of the authority has been confirmed
+	peeked  bool // it was looked for before the authority was asked
+	settled bool
+	verdict Verdict
+	answer  int8
+	reply   int8 // the ask that will be the answer when the copies have settled
+
+	lead int8 // the authority; of a read at one member, that member
+	need int8 // members that must have taken the write
+
+	// The members by what they are good for.
+	in, warm, stale, away, takes Mask
+	deaf                         Mask // were asked to lead and have failed
+
+	// What has become of the write.
+	took  Mask // have it
+	lacks Mask // have nothing: neither the write nor what it replaced
+	dirty Mask // have something else, or nobody knows
+	undo  Mask // of these, who may execute it late, or must not have it
+	clean Mask // were dirty and are not
+	fix   Mask // are right but for their TTL, or unlike an authority in doubt
+	from  int8 // the member that fix is made like, if not the authority
+
+	order [Max]uint8 // of a read, or of looking for what the authority hasn't: whom to ask
+	at    uint8      // the next in order
+	last  uint8      // the length of order
+
+	copy   copying
+	differ Mask   // followers that are to be copied from the authority
+	refuse Mask   // followers that would not store the value
+	number uint64 // the authority's count
+
+	n, given, open uint8 // asks made, handed out, unanswered
+	asks           [maxAsks]asked
+}
+
+// maxAsks is more than any command needs: 8 members, one of them repaired
+// first, all the others counted, found different and copied.
+const maxAsks = 64
+
+type asked struct {
+	member uint8
+	deed   Deed
+	from   uint8
+	guard  uint8
+	kind   Kind
+}
+
+// class is one of the ways in which a command meets its members.
+type class uint8
+
+const (
+	reads  class = iota // one member after the other until the first hit
+	alone               // one member, others only to confirm a miss
+	all                 // all members at once
+	grants              // one after the other in the key's order, and all must agree
+	leads               // the authority, then the rest follow
+	mends               // one copy from another
+)
+
+// stage says what the unanswered asks are for.
+type stage uint8
+
+const (
+	done stage = iota
+	reading
+	spreading // all: the command is everywhere
+	granting  // grants: one member has it
+	leading   // leads, alone: the authority has it
+	emptying  // the only authority is dirty and nobody knows better
+	peeking   // does an incomplete authority have the key, before it makes one?
+	looking   // the authority has nothing; do others?
+	following // leads, grants: the rest
+	sweeping  // members that refused what others have lose their old value
+	stubbing  // copying, in its order
+	fetching
+	filling
+)
+
+// next is what follows a copying.
+type next uint8
+
+const (
+	starting next = iota // the command: its dirty authority is repaired
+	asking               // the authority once more: it has now what others had
+	closing              // the end: the followers that differed are repaired
+	refusing             // the answer of the member that refused an add
+	mending              // nothing: that was all
+)
+
+func classOf(c Command) class {
+	switch c.Op {
+	case Get:
+		if c.Win || c.Vivify {
+			return alone
+		}
+		return reads
+	case Gets, Debug:
+		return alone
+	case Set:
+		if c.If {
+			return leads
+		}
+		return all
+	case Delete:
+		if c.If {
+			return leads
+		}
+		return all
+	case Flush:
+		return all
+	case Add:
+		if c.If {
+			return leads
+		}
+		return grants
+	default:
+		return leads
+	}
 }
 
 // Begin returns the rule of command c under policy p. members are those of the
 // key in its order, at most Max; spread is any number that changes from read to
 // read (for Spread).
-func Begin(p Policy, c Command, members []Member, spread uint64) Rule { panic("not yet") }
+func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
+	r := Rule{c: c, class: classOf(c), answer: -1, reply: -1, from: -1, lead: int8(Authority(members)), chosen: true}
+	var near, settling Mask
+	calm, count := true, 0
+	for i, m := range members {
+		bit := Mask(1) << i
+		if m.Near {
+			near |= bit
+		}
+		if m.State == Out {
+			continue
+		}
+		count++
+		calm = calm && m.State == In
+		r.chosen = r.chosen && m.ChosenCAS
+		switch m.State {
+		case In:
+			r.in |= bit
+		case Warming:
+			r.warm |= bit
+		case Settling:
+			r.warm |= bit
+			settling |= bit
+		case Dirty:
+			r.stale |= bit
+		case Leaving, Suspect:
+			r.away |= bit
+			continue
+		}
+		r.takes |= bit
+	}
+	r.confirm = p.ReadThrough || !calm
+	r.chosen = r.chosen && changesValue(c)
+	r.need = int8(need(p.Ack, c, count))
+
+	switch {
+	case r.class == reads:
+		r.beginRead(p.Read, near, spread)
+		return r
+	case r.lead < 0:
+		r.settle(Refused, -1)
+		return r
+	case readsAtOne(c):
+		if r.away.Has(int(r.lead)) {
+			if r.in == 0 {
+				r.settle(Refused, -1)
+				return r
+			}
+			r.lead = int8(r.in.first())
+		}
+		if r.stale.Has(int(r.lead)) && r.in|r.warm == 0 && r.away != 0 {
+			r.settle(Refused, -1)
+			return r
+		}
+	case r.away.Has(int(r.lead)), r.takes.Len() < int(r.need):
+		r.settle(Held, -1)
+		return r
+	case r.class == leads && settling&(1<<r.lead-1) != 0:
+		r.settle(Held, -1)
+		return r
+	case r.class != all && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
+		r.settle(Held, -1) // who could repair the authority can't be asked
+		return r
+	}
+
+	switch r.class {
+	case all:
+		r.stage = spreading
+		r.askAll(r.takes, Forward)
+	default:
+		r.prepare()
+	}
+	return r
+}
 
 // Mend returns the rule of a repair: member is made like source, guarded, so
-// that a concurrent write or delete wins. An item that is there already stays
-// unless overwrite is set (the member is Dirty, or differs).
-func Mend(member, source int, overwrite bool) Rule { panic("not yet") }
+// that a concurrent write or delete at member wins. An item that is there
+// already stays unless overwrite is set (the member is Dirty, or differs). It
+// settles as Answered, without a reply, if the member is right, else as Unmet.
+func Mend(member, source int, overwrite bool) Rule {
+	r := Rule{class: mends, answer: -1, reply: -1, from: -1, lead: int8(member)}
+	r.takes = 1<<member | 1<<source
+	r.in = 1 << source
+	r.copyThen(mending, 1<<member, 1<<source, overwrite, false)
+	return r
+}
 
-// Next appends the asks that are to be sent now; none: wait, or see Settled.
-func (r *Rule) Next(dst []Ask) []Ask { panic("not yet") }
+// readsAtOne reports whether c is a read that one member answers, so that it
+// goes to another rather than being held.
+func readsAtOne(c Command) bool {
+	switch c.Op {
+	case Get, Gets, Gat, Gats, Debug:
+		return true
+	}
+	return false
+}
 
-// Told says what became of an ask.
-func (r *Rule) Told(ask int, o Outcome) { panic("not yet") }
+// changesValue reports whether c gives the item another cas.
+func changesValue(c Command) bool {
+	switch c.Op {
+	case Set, Add, Replace, Append, Prepend, Cas, Incr, Decr:
+		return true
+	}
+	return c.Op == Delete && c.Stale
+}
 
-// Late says that the policy's hedge delay has passed: a pure read asks one more
-// member. Anything else ignores it.
-func (r *Rule) Late() { panic("not yet") }
-
-// Settled reports what the client gets, as soon as that is known. Asks may
-// still be outstanding and new ones may follow; go on until Over.
-func (r *Rule) Settled() (Settlement, bool) { panic("not yet") }
-
-// Over reports that no ask is outstanding and none will follow.
-func (r *Rule) Over() bool { panic("not yet") }
+// need is how many of count members must take a write. What only moves an
+// exptime while it reads is never refused for that.
+func need(a Ack, c Command, count int) int {
+	switch {
+	case c.Op == Flush:
+		return count
+	case readsAtOne(c) || a == AckOne:
+		return 1
+	case a == AckQuorum:
+		return count/2 + 1
+	default:
+		return count
+	}
+}
 
 // Authority is the member that decides for the key: the first that is In,
 // Dirty, Leaving or Suspect, else the first that is Warming or Settling; -1:
-// nobody.
-func Authority(members []Member) int { panic("not yet") }
+// nobody. Proxies that see the same members agree on it, whatever each of them
+// can reach.
+func Authority(members []Member) int {
+	warm := -1
+	for i, m := range members {
+		switch m.State {
+		case In, Dirty, Leaving, Suspect:
+			return i
+		case Warming, Settling:
+			if warm < 0 {
+				warm = i
+			}
+		}
+	}
+	return warm
+}
+
+// Next appends the asks that are to be sent now; none: wait, or see Settled.
+func (r *Rule) Next(dst []Ask) []Ask {
+	for ; r.given < r.n; r.given++ {
+		e := &r.asks[r.given]
+		a := Ask{Member: int(e.member), Deed: e.deed, From: int(e.from), Guard: int(e.guard)}
+		switch e.deed {
+		case Forward, Put, Join, Count, Mark, Fill:
+			a.Chosen = r.chosen
+		}
+		dst = append(dst, a)
+	}
+	return dst
+}
+
+// Told says what became of an ask. What it is told of one ask twice, it ignores
+// the second time.
+func (r *Rule) Told(ask int, o Outcome) {
+	e := &r.asks[ask]
+	if ask >= int(r.n) || e.kind != pending || o.Kind == pending {
+		return
+	}
+	e.kind = o.Kind
+	r.open--
+	m := Mask(1) << e.member
+	switch r.stage {
+	case reading:
+		r.readTold(ask)
+	case spreading:
+		r.spreadTold(ask, m)
+	case granting:
+		r.grantTold(ask, m)
+	case emptying:
+		r.emptyTold(m, o.Kind)
+	case leading:
+		r.leadTold(ask, m, o)
+	case peeking:
+		r.peekTold(o.Kind)
+	case looking:
+		r.lookTold(ask)
+	case following:
+		r.followTold(m, e.deed, o)
+	case sweeping:
+		r.sweepTold(m, o.Kind)
+	case stubbing, fetching, filling:
+		r.copyTold(ask, m)
+	}
+}
+
+// Late says that the policy's hedge delay has passed: a plain get asks one more
+// member. Anything else ignores it.
+func (r *Rule) Late() {
+	if r.class == reads && !r.settled {
+		r.readNext()
+	}
+}
+
+// Settled reports what the client gets, as soon as that is known. Asks may
+// still be outstanding and new ones may follow; go on until Over.
+func (r *Rule) Settled() (Settlement, bool) {
+	if !r.settled {
+		return Settlement{Answer: -1, Source: -1}, false
+	}
+	s := Settlement{Verdict: r.verdict, Answer: int(r.answer), Dirty: r.dirty, Undo: r.undo, Clean: r.clean, Source: -1}
+	if r.n == 0 { // nothing was sent
+		return s, true
+	}
+	switch {
+	case r.class == reads:
+		s.Repair, s.Source = r.readRepair()
+		return s, true
+	case r.class == mends || r.c.Op == Flush:
+		return s, true
+	case r.took != 0:
+		s.Dirty |= r.away & r.behind()
+	}
+	s.Clean &^= s.Dirty
+	s.Repair = (s.Dirty | r.lacks | r.fix) & r.takes
+	switch right := r.in &^ s.Dirty &^ r.lacks; {
+	case r.from >= 0:
+		s.Source = int(r.from)
+	case r.took.Has(int(r.lead)):
+		s.Source = int(r.lead)
+	case r.took != 0:
+		s.Source = r.took.first()
+	case right != 0:
+		s.Source = right.first()
+	}
+	if s.Source >= 0 {
+		s.Repair &^= 1 << s.Source
+	}
+	if s.Source < 0 || s.Repair == 0 {
+		s.Source, s.Repair = -1, 0
+	}
+	return s, true
+}
+
+// behind are the members that a write leaves behind when it doesn't reach them.
+func (r *Rule) behind() Mask {
+	if r.class == alone || r.deed() == Extend {
+		return 0 // they have the value, if for a shorter time
+	}
+	return ^Mask(0)
+}
+
+// Over reports that no ask is outstanding and none will follow.
+func (r *Rule) Over() bool { return r.settled && r.open == 0 && r.given == r.n }
+
+func (r *Rule) settle(v Verdict, answer int) {
+	if !r.settled {
+		r.settled, r.verdict, r.answer = true, v, int8(answer)
+	}
+}
+
+func (r *Rule) ask(member int, d Deed) int {
+	i := r.n
+	r.asks[i] = asked{member: uint8(member), deed: d}
+	r.n++
+	r.open++
+	return int(i)
+}
+
+func (r *Rule) askAll(m Mask, d Deed) {
+	for ; m != 0; m &= m - 1 {
+		r.ask(m.first(), d)
+	}
+}
+
+// first is the lowest member; m must not be empty.
+func (m Mask) first() int { return bits.TrailingZeros8(uint8(m)) }
+
+// failed reports whether no answer came.
+func (k Kind) failed() bool { return k == Unsent || k == InDoubt }
+
+// refused reports whether the server answered with an error.
+func (k Kind) refused() bool { return k == ClientError || k == ServerError }

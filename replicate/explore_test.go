@@ -1,0 +1,430 @@
+package replicate
+
+// Every rule against every vector of outcomes, in every order of arrival.
+
+import (
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"testing"
+)
+
+// commands are all that differ for a rule.
+func commands() []Command {
+	var all []Command
+	for op := Op(0); op < NumOps; op++ {
+		all = append(all, Command{Op: op})
+	}
+	return append(all,
+		Command{Op: Get, Vivify: true, Win: true},
+		Command{Op: Get, Win: true},
+		Command{Op: Gat, Vivify: true, Win: true},
+		Command{Op: Set, If: true},
+		Command{Op: Add, If: true},
+		Command{Op: Replace, If: true},
+		Command{Op: Append, If: true},
+		Command{Op: Append, Vivify: true},
+		Command{Op: Cas, If: true, Stale: true},
+		Command{Op: Incr, Vivify: true},
+		Command{Op: Incr, If: true},
+		Command{Op: Delete, If: true},
+		Command{Op: Delete, Stale: true},
+		Command{Op: Delete, If: true, Stale: true},
+	)
+}
+
+// outcomes are what a server, or the way to it, can make of an ask. Few leaves
+// out one of two that every rule treats alike in nearly all places.
+func outcomes(c Command, d Deed, few bool) []Outcome {
+	o := func(kinds ...Kind) []Outcome {
+		var all []Outcome
+		for _, k := range kinds {
+			all = append(all, Outcome{Kind: k, Value: 7})
+			if k == Number && d == Count {
+				all = append(all, Outcome{Kind: k, Value: 8})
+			}
+		}
+		return all
+	}
+	var all []Outcome
+	switch d {
+	case Forward:
+		switch c.Op {
+		case Get, Gets, Gat, Gats, Debug:
+			all = o(Hit, Miss)
+		case Set, Cas:
+			all = o(Stored)
+			if c.If || c.Op == Cas {
+				all = o(Stored, Exists, NotFound)
+			}
+		case Add:
+			all = o(Stored, NotStored)
+		case Replace, Append, Prepend:
+			all = o(Stored, NotStored)
+			if c.If {
+				all = o(Stored, Exists, NotFound)
+			}
+		case Incr, Decr:
+			all = o(Number, NotFound)
+			if c.If {
+				all = o(Number, NotFound, Exists)
+			}
+		case Touch:
+			all = o(Touched, NotFound)
+		case Delete:
+			all = o(Deleted, NotFound)
+			if c.If {
+				all = o(Deleted, NotFound, Exists)
+			}
+		case Flush:
+			all = o(OK)
+		}
+		if !few {
+			all = append(all, o(ClientError)...)
+		}
+	case Put:
+		all = o(Stored)
+	case Join:
+		all = o(Stored, NotStored)
+	case Count:
+		all = o(Number, NotFound)
+	case Extend:
+		all = o(Touched, NotFound)
+	case Remove:
+		all = o(Deleted, NotFound)
+		if few {
+			all = o(Deleted)
+		}
+	case Mark:
+		all = o(Deleted, NotFound)
+	case Fetch, Stub:
+		all = o(Hit, Miss)
+	case Fill:
+		all = o(Stored, Exists)
+	case Drop:
+		all = o(Deleted, Exists)
+	}
+	all = append(all, o(ServerError, InDoubt)...)
+	if !few {
+		all = append(all, o(Unsent)...)
+	}
+	return all
+}
+
+// explorer visits every state of a rule.
+type explorer struct {
+	t       *testing.T
+	p       Policy
+	c       Command
+	members []Member
+	few     bool
+	seen    map[uint64]struct{}
+	seed    maphash.Seed
+	visited int
+	bad     int
+}
+
+func (x *explorer) fail(r *Rule, format string, args ...any) {
+	x.t.Helper()
+	if x.bad++; x.bad <= 3 {
+		s, ok := r.Settled()
+		x.t.Errorf("%s\n policy %+v command %+v members %v\n asks %s\n settled %v %+v over %v", fmt.Sprintf(format, args...), x.p, x.c, x.members, history(r), ok, s, r.Over())
+	}
+}
+
+func history(r *Rule) string {
+	var b strings.Builder
+	for i, e := range r.asks[:r.n] {
+		fmt.Fprintf(&b, "%d: %s at %d -> %s; ", i, deedNames[e.deed], e.member, kindNames[e.kind])
+	}
+	return b.String()
+}
+
+var deedNames = []string{"forward", "put", "join", "count", "extend", "mark", "remove", "fetch", "stub", "fill", "drop"}
+var kindNames = []string{"?", "hit", "miss", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
+var stateNames = []string{"in", "returning", "warming", "settling", "leaving", "out", "suspect", "dirty"}
+
+func (m Member) String() string { return stateNames[m.State] }
+
+func (x *explorer) run() {
+	clear(x.seen)
+	x.visit(Begin(x.p, x.c, x.members, 1))
+}
+
+func (x *explorer) visit(r Rule) {
+	var room [maxAsks]Ask
+	r.Next(room[:0])
+	h := maphash.Comparable(x.seed, r)
+	if _, ok := x.seen[h]; ok {
+		return
+	}
+	x.seen[h] = struct{}{}
+	x.visited++
+	x.check(&r)
+	if r.open == 0 && !r.Over() {
+		x.fail(&r, "stuck")
+		return
+	}
+	before, settled := r.Settled()
+	for i := range int(r.n) {
+		if r.asks[i].kind != pending {
+			continue
+		}
+		for _, o := range outcomes(x.c, r.asks[i].deed, x.few) {
+			next := r
+			next.Told(i, o)
+			if after, ok := next.Settled(); settled && (!ok || after.Verdict != before.Verdict || after.Answer != before.Answer) {
+				x.fail(&next, "changed its mind from %+v", before)
+			}
+			x.visit(next)
+			if x.bad > 3 {
+				return
+			}
+		}
+	}
+	if x.c.Op == Get && !r.settled {
+		r.Late()
+		x.visit(r)
+	}
+}
+
+// positive reports whether k tells the client that its write was done.
+func positive(c Command, k Kind) bool {
+	switch c.Op {
+	case Gat, Gats:
+		return k == Hit
+	case Set, Add, Replace, Append, Prepend, Cas:
+		return k == Stored
+	case Incr, Decr:
+		return k == Number
+	case Touch:
+		return k == Touched
+	case Delete:
+		return k == Deleted || k == NotFound && !c.If
+	case Flush:
+		return k == OK
+	}
+	return false
+}
+
+// holds says of a member, by what it was asked and has answered, whether it has
+// the write (or what the authority has).
+func holds(r *Rule, member int) bool {
+	has := false
+	for _, e := range r.asks[:r.n] {
+		if int(e.member) != member {
+			continue
+		}
+		switch e.deed {
+		case Forward, Put, Join, Extend:
+			has = positive(r.c, e.kind) || e.kind == Stored || e.kind == Touched
+		case Count:
+			has = e.kind == Number && Mask(1)<<member&r.differ == 0
+		case Remove:
+			has = r.c.Op == Delete && (e.kind == Deleted || e.kind == NotFound) || r.c.Stale && (e.kind == Deleted || e.kind == NotFound)
+		case Stub:
+			has = has || e.kind == Hit && !r.copy.overwrite
+		case Fill:
+			has = e.kind == Stored || e.kind == Exists || e.kind == NotFound
+		case Drop:
+			has = r.copy.missed && !r.copy.hit && !e.kind.failed() && !e.kind.refused()
+		}
+	}
+	return has
+}
+
+func (x *explorer) check(r *Rule) {
+	members := x.members
+	lead := Authority(members)
+	var clientDeeds [Max][]Kind
+	for _, e := range r.asks[:r.n] {
+		switch st := members[e.member].State; {
+		case st == Out || st == Leaving || st == Suspect:
+			x.fail(r, "asked a member that is %s", stateNames[st])
+		case r.class == reads && (st == Dirty || st == Returning || e.deed != Forward):
+			x.fail(r, "a read asked a member that is %s", stateNames[st])
+		}
+		switch e.deed {
+		case Forward, Put, Join, Count, Extend:
+			clientDeeds[e.member] = append(clientDeeds[e.member], e.kind)
+		}
+	}
+	for m, kinds := range clientDeeds {
+		again := len(kinds) == 2 && (kinds[0] == Miss || kinds[0] == NotFound || kinds[0] == NotStored)
+		if len(kinds) > 1 && !again {
+			x.fail(r, "member %d got the client's command %d times", m, len(kinds))
+		}
+	}
+	s, ok := r.Settled()
+	if !ok {
+		return
+	}
+	if s.Undo&^s.Dirty != 0 || s.Clean&s.Dirty != 0 {
+		x.fail(r, "masks contradict each other")
+	}
+	if s.Repair != 0 && (s.Source < 0 || s.Repair.Has(s.Source) || s.Dirty.Has(s.Source)) || s.Repair == 0 && s.Source >= 0 {
+		x.fail(r, "repair without a source")
+	}
+	for i, m := range members {
+		if s.Repair.Has(i) && (m.State == Out || m.State == Leaving || m.State == Suspect) {
+			x.fail(r, "repair of a member that can't be asked")
+		}
+	}
+	if r.class == reads {
+		x.checkRead(r, s)
+		return
+	}
+	if s.Verdict == Held || s.Verdict == Refused || s.Verdict == Absent {
+		if r.n != 0 {
+			x.fail(r, "asked before refusing")
+		}
+		return
+	}
+	if r.class == alone || s.Answer < 0 {
+		x.checkEnd(r, s, false)
+		return
+	}
+	done := s.Verdict == Answered && positive(x.c, r.asks[s.Answer].kind)
+	x.checkEnd(r, s, done)
+	if !done {
+		return
+	}
+	if x.c.Op != Gat && x.c.Op != Gats && !holds(r, lead) {
+		x.fail(r, "acknowledged without the authority")
+	}
+	has, counted := 0, 0
+	for i, m := range members {
+		if m.State != Out {
+			counted++
+		}
+		if holds(r, i) {
+			has++
+		}
+	}
+	if n := need(x.p.Ack, x.c, counted); has < n {
+		x.fail(r, "acknowledged with %d of %d", has, n)
+	}
+}
+
+// checkEnd checks what is said of members that lack the write.
+func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
+	if !r.Over() {
+		return
+	}
+	for i, m := range x.members {
+		if m.State == Out {
+			continue
+		}
+		reached := m.State != Leaving && m.State != Suspect
+		known := s.Dirty.Has(i) || s.Repair.Has(i)
+		if done && !known && !holds(r, i) && (reached || r.deed() != Extend) {
+			x.fail(r, "member %d lacks the write and nobody is told", i)
+		}
+		for _, e := range r.asks[:r.n] {
+			if int(e.member) != i || e.kind != InDoubt {
+				continue
+			}
+			switch e.deed {
+			case Put, Join, Count, Fill:
+				if !s.Undo.Has(i) {
+					x.fail(r, "member %d may execute something late", i)
+				}
+			case Forward:
+				if (x.c.Op == Set || x.c.Op == Add || x.c.Op == Replace) && !x.c.If && !s.Undo.Has(i) {
+					x.fail(r, "member %d may execute the command late", i)
+				}
+			}
+		}
+	}
+}
+
+func (x *explorer) checkRead(r *Rule, s Settlement) {
+	var hit, miss, open, asked int
+	for _, e := range r.asks[:r.n] {
+		asked++
+		switch {
+		case e.kind == Hit:
+			hit++
+		case e.kind == Miss && r.in.Has(int(e.member)):
+			miss++
+		case e.kind == pending:
+			open++
+		}
+	}
+	if s.Verdict == Answered && r.asks[s.Answer].kind == Hit || s.Verdict == Refused || s.Verdict == Absent {
+		return
+	}
+	answer := ServerError
+	if s.Answer >= 0 {
+		answer = r.asks[s.Answer].kind
+	}
+	switch {
+	case hit > 0 && open == 0 && r.confirm && asked == 1:
+		x.fail(r, "a hit was thrown away")
+	case miss > 0 && (s.Verdict != Answered || answer != Miss):
+		x.fail(r, "an error beat a miss")
+	case s.Verdict == Answered && answer == Miss && r.confirm && asked < (r.in|r.warm).Len():
+		x.fail(r, "a miss though not all were asked")
+	case s.Verdict == Answered && answer == Miss && miss == 0 && r.in|r.away != 0:
+		x.fail(r, "an incomplete member decided a miss")
+	}
+}
+
+// forStates calls f with every combination of states of n members.
+func forStates(n int, f func([]Member)) {
+	members := make([]Member, n)
+	var walk func(int)
+	walk = func(i int) {
+		if i == n {
+			f(members)
+			return
+		}
+		for s := State(0); s < NumStates; s++ {
+			members[i].State = s
+			walk(i + 1)
+		}
+	}
+	walk(0)
+}
+
+func policies(c Command) []Policy {
+	var all []Policy
+	for _, through := range []bool{false, true} {
+		if classOf(c) == reads {
+			for _, how := range []Read{First, Nearest, Spread, Fastest} {
+				all = append(all, Policy{Read: how, ReadThrough: through})
+			}
+			continue
+		}
+		for _, ack := range []Ack{AckAll, AckQuorum, AckOne} {
+			all = append(all, Policy{Ack: ack, ReadThrough: through})
+		}
+	}
+	return all
+}
+
+func exploreAll(t *testing.T, n int, few bool, which func(Command, []Member) bool) {
+	x := &explorer{t: t, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed(), few: few}
+	for _, c := range commands() {
+		start := x.visited
+		for _, p := range policies(c) {
+			forStates(n, func(members []Member) {
+				if x.bad > 3 || !which(c, members) {
+					return
+				}
+				x.p, x.c, x.members = p, c, members
+				x.run()
+			})
+		}
+		t.Logf("%+v: %d states", c, x.visited-start)
+	}
+	t.Logf("%d states", x.visited)
+}
+
+func TestEveryOutcomeOfOne(t *testing.T) {
+	exploreAll(t, 1, false, func(Command, []Member) bool { return true })
+}
+
+func TestEveryOutcomeOfTwo(t *testing.T) {
+	exploreAll(t, 2, false, func(Command, []Member) bool { return true })
+}

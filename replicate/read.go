@@ -1,0 +1,124 @@
+// Plain gets: one member after the other until the first hit.
+
+package replicate
+
+func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
+	if r.in|r.warm == 0 {
+		if r.stale != 0 && r.away == 0 {
+			r.settle(Absent, -1) // what there was has been written over, and that is lost
+		} else {
+			r.settle(Refused, -1)
+		}
+		return
+	}
+	switch how {
+	case Nearest:
+		r.queue(r.in&near, 0)
+		r.queue(r.in&^near, 0)
+	case Spread:
+		r.queue(r.in, spread)
+	default:
+		r.queue(r.in, 0)
+	}
+	r.queue(r.warm, 0)
+	r.stage = reading
+	r.readNext()
+	for how == Fastest && r.at < r.last {
+		r.confirm = true // they have been asked: wait for them
+		r.readNext()
+	}
+}
+
+// queue appends the members of m to the order, from the (skip mod their
+// number)-th on, around the end.
+func (r *Rule) queue(m Mask, skip uint64) {
+	if m == 0 {
+		return
+	}
+	rest := m
+	for range skip % uint64(m.Len()) {
+		rest &= rest - 1
+	}
+	for _, part := range [2]Mask{rest, m &^ rest} {
+		for ; part != 0; part &= part - 1 {
+			r.order[r.last] = uint8(part.first())
+			r.last++
+		}
+	}
+}
+
+func (r *Rule) readNext() {
+	if r.at < r.last {
+		r.ask(int(r.order[r.at]), Forward)
+		r.at++
+	}
+}
+
+func (r *Rule) readTold(ask int) {
+	if r.settled {
+		return
+	}
+	e := r.asks[ask]
+	switch {
+	case e.kind == Hit, e.kind == Miss && !r.confirm:
+		r.settle(Answered, ask)
+	case r.open > 0: // a hedge is under way: it is the next member
+	case r.at < r.last:
+		r.readNext()
+	default:
+		r.readNothing()
+	}
+}
+
+// readNothing settles a read without a hit: a miss at a complete member beats
+// an error; one at an incomplete member counts only if all of them say so and
+// there is no complete one.
+func (r *Rule) readNothing() {
+	missed, failed, shown := -1, false, -1
+	for i, e := range r.asks[:r.n] {
+		switch {
+		case e.kind == Miss && r.in.Has(int(e.member)):
+			r.settle(Answered, i)
+			return
+		case e.kind == Miss:
+			missed = i
+		default:
+			failed = true
+			if e.kind == ClientError || shown < 0 && e.kind == ServerError {
+				shown = i
+			}
+		}
+	}
+	switch {
+	case !failed && r.away == 0:
+		r.settle(Answered, missed)
+	case shown >= 0 && r.asks[shown].kind == ClientError:
+		r.settle(Answered, shown)
+	default:
+		r.settle(Unmet, shown)
+	}
+}
+
+// readRepair says who should get what was read.
+func (r *Rule) readRepair() (Mask, int) {
+	var missed Mask
+	source := -1
+	for _, e := range r.asks[:r.n] {
+		switch {
+		case e.kind == Miss:
+			missed |= 1 << e.member
+		case e.kind == Hit && source < 0:
+			source = int(e.member)
+		}
+	}
+	if source < 0 {
+		if missed &= r.in; missed == 0 || r.stale == 0 {
+			return 0, -1
+		}
+		return r.stale, missed.first()
+	}
+	if missed |= r.stale; missed == 0 {
+		return 0, -1
+	}
+	return missed, source
+}
