@@ -35,6 +35,9 @@ type copyOf struct {
 	left  bool // it can't be reached and others may still read it: a write leaves it dirty
 }
 
+// missed are the keys that a member has missed a write to.
+func (m *copyOf) missed() *replicate.DirtyKeys { return m.lp.whole.members[m.index].dirty }
+
 // copyAsk is one ask of the rule and what came of it.
 type copyAsk struct {
 	replicate.Ask
@@ -138,7 +141,7 @@ func (c *copied) stateOf(t *task, i int) replicate.Member {
 		out.State = replicate.Returning
 	case phase == health.In && (m.srv.unknown || m.lp.lacks(t.e, m.index)):
 		out.State = replicate.Warming
-	case phase == health.In && m.lp.whole.dirty.Has(m.index, c.hash):
+	case phase == health.In && m.missed().Has(c.hash):
 		out.State = replicate.Dirty
 	case phase == health.In:
 		out.State = replicate.In
@@ -334,10 +337,10 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		switch {
 		case s.Undo.Has(i):
 			t.ask(len(c.asks), m.srv, t.meta("md", t.key, "", nil))
-		case missed && !m.lp.whole.dirty.Add(m.index, c.hash):
+		case missed && !m.missed().Add(c.hash):
 			m.lp.whole.members[m.index].overfull = true
 		case s.Clean.Has(i):
-			m.lp.whole.dirty.Remove(m.index, c.hash)
+			m.missed().Remove(c.hash)
 		}
 	}
 	if c.mends {
@@ -350,7 +353,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	if s.Source >= 0 {
 		for i, m := range c.members {
 			if s.Repair.Has(i) {
-				e.repair(t, c.hash, c.members[s.Source], m, m.lp.whole.dirty.Has(m.index, c.hash))
+				e.repair(t, c.hash, c.members[s.Source], m, m.missed().Has(c.hash))
 			}
 		}
 	}

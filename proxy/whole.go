@@ -15,12 +15,12 @@ import (
 // whole is what one engine knows of how complete the members of a pool are. It
 // outlives reloads.
 type whole struct {
-	dirty   *replicate.DirtyKeys
 	members []wholeness
 }
 
 // wholeness is that of one member.
 type wholeness struct {
+	dirty    *replicate.DirtyKeys
 	number   uint32 // when it was seen last
 	seen     bool
 	lacking  bool  // it has come back empty: what it doesn't have decides nothing
@@ -32,7 +32,7 @@ type wholeness struct {
 }
 
 const (
-	dirtyKeys = 16 << 10        // remembered for a pool
+	dirtyKeys = 16 << 10        // remembered for a server
 	graves    = 64 << 10        // deletes remembered
 	graveTime = 5 * time.Second // how long: longer than any read that a repair stands on
 	lackTime  = time.Minute     // how long a member that nobody fills is asked twice
@@ -45,7 +45,10 @@ const (
 func (e *Engine) wholeOf(p *Pool) *whole {
 	w := e.wholes[p.Name]
 	if w == nil || len(w.members) != len(p.Servers) {
-		w = &whole{dirty: replicate.NewDirtyKeys(dirtyKeys), members: make([]wholeness, len(p.Servers))}
+		w = &whole{members: make([]wholeness, len(p.Servers))}
+		for i := range w.members {
+			w.members[i].dirty = replicate.NewDirtyKeys(dirtyKeys)
+		}
 		if e.wholes == nil {
 			e.wholes = map[string]*whole{}
 			e.graves = replicate.NewTombstones(graves)
@@ -61,7 +64,7 @@ func (lp *livePool) lacks(e *Engine, i int) bool {
 	if n := lp.watch.seen[i].n(); m.number != n || !m.seen {
 		if m.seen && n/outage > m.number/outage { // it was out meanwhile, and was flushed
 			lp.lack(e, i)
-			lp.whole.dirty.Forget(i)
+			m.dirty.Clear()
 			m.overfull = false
 		}
 		m.number, m.seen = n, true
@@ -101,7 +104,7 @@ func (f *emptying) answered(e *Engine, _ int, r *answer) {
 	m.flushing = false
 	if string(r.bytes) == wire.AnswerOK {
 		m.overfull = false
-		f.lp.whole.dirty.Forget(f.i)
+		m.dirty.Clear()
 		f.lp.lack(e, f.i)
 	}
 }
@@ -152,7 +155,7 @@ func (d *introduction) answered(e *Engine, _ int, r *answer) {
 	for _, m := range srv.watched {
 		if lp := m.live; m.copies && m.member < len(lp.servers) {
 			lp.lack(e, m.member)
-			lp.whole.dirty.Forget(m.member)
+			lp.whole.members[m.member].dirty.Clear()
 			lp.whole.members[m.member].overfull = false
 		}
 	}
