@@ -186,6 +186,9 @@ func serverName() value[string] { return visible("a name", maxName) }
 // prefixText is the beginning of keys.
 func prefixText() value[string] { return visible("the beginning of keys", maxName) }
 
+// zoneText is the name of a zone.
+func zoneText() value[string] { return visible("the name of a zone", maxName) }
+
 // visible is text that may be part of a key.
 func visible(what string, most int) value[string] {
 	v := text(what)

@@ -4,16 +4,11 @@ package config
 
 import (
 	"fmt"
+	"sync"
 
 	"ringside/proxy"
+	"ringside/ring"
 )
-
-// complete fills in what may be left out while it is plain what is meant.
-func (f *File) complete() {
-	if len(f.Routes) == 0 && len(f.Pools) == 1 {
-		f.Routes = []Route{{Pool: f.Pools[0].Name}}
-	}
-}
 
 // Build makes the table of a file that came from Parse or Load. It is
 // deterministic: two files that say the same give tables that are equal, but
@@ -30,6 +25,13 @@ func (f *File) Build() (*proxy.Table, error) {
 		t.Pools = append(t.Pools, p)
 		pools[p.Name] = p
 	}
+	for i := range f.Pools {
+		if o := &f.Pools[i].Failover; o.Mode == proxy.Gutter {
+			if t.Pools[i].Failover.Gutter = pools[o.Gutter]; pools[o.Gutter] == nil {
+				return nil, fmt.Errorf("pool %s names the gutter %q, which does not exist", f.Pools[i].Name, o.Gutter)
+			}
+		}
+	}
 	for _, l := range f.Listen {
 		routes := l.Routes
 		if routes == nil {
@@ -37,14 +39,34 @@ func (f *File) Build() (*proxy.Table, error) {
 		}
 		listener := proxy.Listener{Network: l.Address.Network, Address: l.Address.Address, Mode: l.Mode}
 		for _, r := range routes {
-			if pools[r.Pool] == nil {
-				return nil, fmt.Errorf("a route of %s names the pool %q, which does not exist", l.Address.Address, r.Pool)
+			built, err := r.build(pools, f.Zone)
+			if err != nil {
+				return nil, fmt.Errorf("a route of %s %w", l.Address.Address, err)
 			}
-			listener.Routes = append(listener.Routes, proxy.Route{Prefix: r.Prefix, Pool: pools[r.Pool], Strip: r.Strip})
+			listener.Routes = append(listener.Routes, built)
 		}
 		t.Listeners = append(t.Listeners, listener)
 	}
 	return t, nil
+}
+
+func (r *Route) build(pools map[string]*proxy.Pool, zone string) (proxy.Route, error) {
+	built := proxy.Route{Prefix: r.Prefix, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
+	for i, name := range r.to() {
+		switch p := pools[name]; {
+		case p == nil:
+			return built, fmt.Errorf("names the pool %q, which does not exist", name)
+		case i == 0:
+			built.Pool = p
+		default:
+			built.Also = append(built.Also, p)
+		}
+	}
+	if r.GetErrors != "" {
+		loud := r.GetErrors == "error"
+		built.GetErrors = &loud
+	}
+	return built, nil
 }
 
 func (p *Pool) build() (*proxy.Pool, error) {
@@ -64,13 +86,59 @@ func (p *Pool) build() (*proxy.Pool, error) {
 		QueueLimit:   p.Queue,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
+		Failover:     proxy.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Settings: p.Failover.Settings},
 	}
-	for _, s := range p.Servers {
-		built.Servers = append(built.Servers, proxy.Target{
-			Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight,
-		})
+	built.Failover.Request = p.Timeouts.Request
+	for i := range p.Servers {
+		built.Servers = append(built.Servers, p.Servers[i].target())
+	}
+	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == proxy.Rehash {
+		if built.Without, err = p.without(); err != nil {
+			return nil, err
+		}
 	}
 	return built, nil
+}
+
+// maxRebuilt is how many rings without some servers are kept: far more than
+// outages that last.
+const maxRebuilt = 64
+
+// without returns the function that builds the pool's ring without some of its
+// servers, as its client would. All loops share the rings.
+func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
+	servers, err := p.placementServers()
+	if err != nil {
+		return nil, err
+	}
+	distribution, options := p.Distribution, p.Placement
+	var mu sync.Mutex
+	rings := map[string]ring.Ring{}
+	return func(out []bool) (ring.Ring, error) {
+		if len(out) != len(servers) {
+			return nil, fmt.Errorf("%d marks for %d servers", len(out), len(servers))
+		}
+		key := make([]byte, len(out))
+		for i, is := range out {
+			if is {
+				key[i] = 1
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if r := rings[string(key)]; r != nil {
+			return r, nil
+		}
+		place, err := BuildPlacementWithout(distribution, servers, options, out)
+		if err != nil {
+			return nil, err
+		}
+		if len(rings) == maxRebuilt {
+			clear(rings)
+		}
+		rings[string(key)] = place.Ring
+		return place.Ring, nil
+	}, nil
 }
 
 // ordered says whether multi-gets are answered in the order of the request.

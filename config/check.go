@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringside/proxy"
 )
 
 // place returns where the first of the settings that the file sets itself was
@@ -28,22 +30,23 @@ func (d *document) failAt(n *node, format string, args ...any) {
 // place of their own.
 func (d *document) check(root *node, s *settings) {
 	f := &s.File
+	d.decide(f)
 	d.checkTimeouts(&s.Defaults, "defaults")
 	d.checkBackoff(&s.Defaults, "defaults")
-	pools := make([]string, len(f.Pools))
 	for i := range f.Pools {
-		pools[i] = f.Pools[i].Name
 		d.checkPool(&f.Pools[i])
 	}
+	d.checkFailover(f)
 	d.checkListeners(f)
 	if f.Routes != nil || len(f.Pools) > 1 && slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Routes == nil }) {
-		d.checkRoutes("routes", root, f.Routes, pools)
+		d.checkRoutes(f, "routes", root, f.Routes)
 	}
 	for i := range f.Listen {
 		if l := &f.Listen[i]; l.Routes != nil {
-			d.checkRoutes("the listener's routes", d.place(l), l.Routes, pools)
+			d.checkRoutes(f, "the listener's routes", d.place(l), l.Routes)
 		}
 	}
+	d.checkOneTruth(f)
 	d.checkLimits(f)
 }
 
@@ -71,19 +74,18 @@ func (d *document) checkTaken(seen map[Address]bool, a *Address) {
 	seen[*a] = true
 }
 
-func (d *document) checkRoutes(what string, missing *node, routes []Route, pools []string) {
-	if len(routes) == 0 && len(pools) > 1 {
-		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(pools))
+func (d *document) checkRoutes(f *File, what string, missing *node, routes []Route) {
+	if served := f.served(); len(routes) == 0 && len(served) > 1 {
+		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(served))
 	}
 	seen := map[string]bool{}
 	for i := range routes {
 		r := &routes[i]
-		if r.Pool != "" && len(pools) > 0 && !slices.Contains(pools, r.Pool) {
-			d.failAt(d.place(&r.Pool), "there is no pool %s%s; pools here: %s", quote(r.Pool), didYouMean(r.Pool, pools), strings.Join(pools, ", "))
-		}
-		if r.Pool == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
+		d.checkCopies(f, r)
+		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
 			continue // reported already
 		}
+		d.checkPrefix(f, r)
 		if r.Strip && r.Prefix == "" {
 			d.failAt(d.place(&r.Strip), "strip_prefix needs a prefix to strip")
 		}
@@ -91,6 +93,19 @@ func (d *document) checkRoutes(what string, missing *node, routes []Route, pools
 			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
 		}
 		seen[r.Prefix] = true
+	}
+}
+
+// checkPrefix refuses prefixes that no key can have.
+func (d *document) checkPrefix(f *File, r *Route) {
+	at, longest := d.place(&r.Prefix, r), f.Limits.Key
+	switch {
+	case strings.HasPrefix(r.Prefix, proxy.Reserved):
+		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", proxy.Reserved)
+	case len(r.Prefix) > longest:
+		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
+	case r.Strip && len(r.Prefix) == longest:
+		d.failAt(at, "no key has anything left behind this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
 	}
 }
 

@@ -23,8 +23,25 @@
 //     are not resolved and nothing is rewritten.
 //   - A listener's IPv4 address accepts IPv4, an IPv6 address IPv6, and :port or
 //     a host name whatever the system offers. Port 0 lets the system choose.
-//   - Routes may be left out while there is one pool. A listener with routes of
-//     its own uses only those. A key that no route takes gets an error.
+//   - Routes may be left out while there is one pool, not counting one that is
+//     only another's gutter. A listener with routes of its own uses only those. A
+//     key that no route takes gets an error.
+//   - A setting of failover or of copies that would do nothing is an error,
+//     because whoever writes it counts on it. What is inherited may do nothing in
+//     one pool as long as it does something in another.
+//   - A pool of three servers or more that leaves failover.mode open does what the
+//     clients of its distribution do by default; a smaller one is fail_fast. Mode
+//     rehash works with every distribution: where the client has a rule for whom
+//     to ask next, or builds its ring again, by that; else by ring's own order.
+//   - preset: sessions on a route sets the lease, the pings and, from three view
+//     servers on, the consistency of its pool. The pool's own failover settings
+//     win over it, and it wins over defaults, but for strict, which it keeps. It
+//     leaves the mode alone: keys with copies have no stand-in in any mode.
+//   - Two hosts are told apart by the text of addresses, in lower case and with IP
+//     addresses in their usual form; loopback addresses and unix sockets are one
+//     host. Nothing is resolved.
+//   - Two ways to the same key of a server, be it by two listeners or because
+//     strip_prefix makes one of two, must keep the same copies of it.
 //   - The order of pools, servers and routes is that of the file, so building
 //     twice gives equal tables.
 package config
@@ -46,6 +63,7 @@ import (
 type File struct {
 	Listen []Listener
 	Admin  Admin
+	Zone   string  // that of this Ringside; empty: none
 	Pools  []Pool  // in the order of the file
 	Routes []Route // for the listeners that have none of their own; never empty then
 	Limits proxy.Limits
@@ -70,13 +88,8 @@ type Listener struct {
 type Admin struct {
 	Address Address
 	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
-}
-
-// Route sends the keys that begin with Prefix to a pool.
-type Route struct {
-	Prefix string
-	Pool   string
-	Strip  bool // the servers see the key without Prefix
+	Control string // who may drain servers and set faults: as Pprof
+	Faults  bool   // faults may be set
 }
 
 // Pool is a list of servers and how they are used.
@@ -93,6 +106,7 @@ type Pool struct {
 	Queue        int    // requests waiting for one server, in each loop
 	Timeouts     proxy.Timeouts
 	Backoff      proxy.Backoff
+	Failover     Failover // complete: what the file leaves open is decided
 }
 
 // Server is one server of a pool.
@@ -100,6 +114,8 @@ type Server struct {
 	Address Address
 	Name    string // the label that is hashed; empty: what the distribution makes of the address
 	Weight  int
+	Host    string // the machine; empty: that of the address
+	Zone    string // empty: none
 }
 
 // Engine is how the driver moves bytes. See the keys of the same names.
@@ -141,7 +157,7 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback"},
 		Limits: proxy.Limits{
 			Clients:    10_000,
 			Key:        250,
@@ -171,6 +187,7 @@ func defaultPool() Pool {
 		Queue:       65_536,
 		Timeouts:    proxy.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
 		Backoff:     proxy.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
+		Failover:    defaultFailover(),
 	}
 }
 
@@ -194,6 +211,7 @@ func Load(path string) (*File, error) {
 func Parse(name string, data []byte) (*File, error) {
 	d := &document{name: name, where: map[any]*node{}, base: defaultPool()}
 	s := &settings{defaultFile(), defaultPool()}
+	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
 		fileKeys().read(d, root, "", s)
 		d.check(root, s)
@@ -201,6 +219,5 @@ func Parse(name string, data []byte) (*File, error) {
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	s.File.complete()
 	return &s.File, nil
 }

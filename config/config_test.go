@@ -116,6 +116,7 @@ func TestLeastFile(t *testing.T) {
 	want.Admin.Address = Address{"tcp4", "127.0.0.1:9151"}
 	pool := defaultPool()
 	pool.Name, pool.Distribution = "main", "ketama"
+	pool.Failover.WhyMode, pool.Failover.WhyConsistency = "the default below three servers", "the default"
 	pool.Servers = []Server{
 		{Address: Address{"tcp", "10.0.0.1:11211"}, Weight: 1},
 		{Address: Address{"tcp", "10.0.0.2:11211"}, Name: "b", Weight: 2},
@@ -131,8 +132,8 @@ func TestLeastFile(t *testing.T) {
 	}
 	p := table.Pools[0]
 	wantTargets := []proxy.Target{
-		{Name: "10.0.0.1:11211", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1},
-		{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 2},
+		{Name: "10.0.0.1:11211", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1, Host: "10.0.0.1"},
+		{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 2, Host: "10.0.0.2"},
 	}
 	if !reflect.DeepEqual(p.Servers, wantTargets) {
 		t.Errorf("got servers %+v, want %+v", p.Servers, wantTargets)

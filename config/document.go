@@ -78,6 +78,8 @@ type document struct {
 
 	where map[any]*node // what a setting, by its address, was read from
 	base  Pool          // what a pool inherits
+
+	defaults *Pool // the same, as it was read
 }
 
 // fail notes that something is wrong at a place of the file.

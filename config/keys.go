@@ -169,6 +169,7 @@ func fileKeys() value[settings] {
 			},
 		},
 		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
+		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
 			listOf(routeValue(), 0), func(s *settings) *[]Route { return &s.Routes }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *proxy.Limits { return &s.Limits }),
@@ -189,14 +190,6 @@ func listenerValue() value[Listener] {
 		))
 }
 
-func routeValue() value[Route] {
-	return group(Route{},
-		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *Route) *string { return &r.Prefix }),
-		must(set("pool", "the name of the pool that gets them", text("the name of a pool"), func(r *Route) *string { return &r.Pool })),
-		set("strip_prefix", "send the keys to the servers without the prefix", yesNo(), func(r *Route) *bool { return &r.Strip }),
-	)
-}
-
 func adminValue() value[Admin] {
 	brief := address("where the admin interface listens", listenAddress)
 	return fresh(defaultFile().Admin, either(
@@ -206,6 +199,11 @@ func adminValue() value[Admin] {
 			set("pprof", "who may take Go profiles: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Pprof }),
+			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
+				words("loopback", "on", "off"),
+				func(a *Admin) *string { return &a.Control }),
+			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
+				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))
 }
 
@@ -323,6 +321,8 @@ func serverValue() value[Server] {
 			must(set("address", "host:port, host for port 11211, [ipv6]:port, or unix:/path", brief, func(s *Server) *Address { return &s.Address })),
 			set("name", "what the server is called, and hashed as; its address unless set", serverName(), func(s *Server) *string { return &s.Name }),
 			set("weight", "its share of the keys, compared with the others", integer(1, maxWeight), func(s *Server) *int { return &s.Weight }),
+			set("host", "the machine it is on, which copies of a key don't share; that of its address unless set", visible("a machine", maxName), func(s *Server) *string { return &s.Host }),
+			set("zone", "the zone it is in, which copies of a key don't share where a route says so", zoneText(), func(s *Server) *string { return &s.Zone }),
 		)))
 }
 
@@ -350,6 +350,7 @@ func poolKeys() []key[Pool] {
 				duration(time.Millisecond, time.Hour), func(b *proxy.Backoff) *time.Duration { return &b.First }),
 			set("max", "at most", duration(time.Millisecond, time.Hour), func(b *proxy.Backoff) *time.Duration { return &b.Max }),
 		), func(p *p) *proxy.Backoff { return &p.Backoff }),
+		set("failover", "what happens when a server is gone", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }
 

@@ -324,9 +324,12 @@ func (p *twemproxyPool) compare() {
 	if p.distribution == "random" {
 		note("distribution random has no equivalent: a key now has one owner, as under twemproxy's ketama")
 	}
-	if p.eject {
-		note("auto_eject_hosts has no equivalent: Ringside never moves the keys of a dead server by itself; they fail until it is back" +
-			" or the file changes (server_retry_timeout and server_failure_limit go with it)")
+	switch {
+	case p.ejects():
+		note("auto_eject_hosts is failover mode rehash: the ring is built again without a server that is gone, as under twemproxy;" +
+			" but that takes some seconds, and the server is flushed before it serves again (server_retry_timeout has no equivalent)")
+	case p.eject:
+		note("auto_eject_hosts has no effect: there is no other server to give keys to")
 	}
 	if p.timeout <= 0 {
 		note("no timeout: twemproxy waits for ever, Ringside never does; its default timeouts apply")
@@ -348,6 +351,11 @@ func (p *twemproxyPool) compare() {
 	if p.reuseport {
 		note("reuseport has no equivalent: engine.loops shares one address among several loops")
 	}
+}
+
+// ejects says whether keys move away from a server that is gone.
+func (p *twemproxyPool) ejects() bool {
+	return p.eject && slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.text != p.servers[0].text })
 }
 
 const (
@@ -424,6 +432,12 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 	}
 	if p.preconnect {
 		line("    preconnect: true")
+	}
+	switch {
+	case p.ejects() && p.failureLimit > 0:
+		line("    failover: {mode: rehash, after_failures: %d}", min(p.failureLimit, maxFailures))
+	case p.ejects():
+		line("    failover: {mode: rehash}")
 	}
 	line("    servers:")
 	named := slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.named })

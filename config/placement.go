@@ -178,22 +178,13 @@ func knownPresets() string {
 
 // place builds the pool's placement.
 func (p *Pool) place() (ring.Placement, error) {
-	servers, weight := make([]PlacementServer, len(p.Servers)), 0
-	for i, s := range p.Servers {
+	servers, err := p.placementServers()
+	if err != nil {
+		return ring.Placement{}, err
+	}
+	weight := 0
+	for _, s := range servers {
 		weight += s.Weight
-		servers[i] = PlacementServer{Name: s.Name, Weight: s.Weight}
-		if s.Address.Network == "unix" {
-			servers[i].Path = s.Address.Address
-			continue
-		}
-		host, port, err := net.SplitHostPort(s.Address.Address)
-		if err != nil {
-			return ring.Placement{}, fmt.Errorf("server %s: %w", s.Address.Address, err)
-		}
-		servers[i].Host = host
-		if servers[i].Port, err = strconv.Atoi(port); err != nil {
-			return ring.Placement{}, fmt.Errorf("server %s: the port is no number", s.Address.Address)
-		}
 	}
 	if preset, ok := FindPreset(p.Distribution); ok {
 		if places := preset.places(p.Placement); weight*places > maxPlaces {
@@ -202,4 +193,25 @@ func (p *Pool) place() (ring.Placement, error) {
 		}
 	}
 	return BuildPlacement(p.Distribution, servers, p.Placement)
+}
+
+// placementServers is the servers as a placement sees them.
+func (p *Pool) placementServers() ([]PlacementServer, error) {
+	servers := make([]PlacementServer, len(p.Servers))
+	for i, s := range p.Servers {
+		servers[i] = PlacementServer{Name: s.Name, Weight: s.Weight}
+		if s.Address.Network == "unix" {
+			servers[i].Path = s.Address.Address
+			continue
+		}
+		host, port, err := net.SplitHostPort(s.Address.Address)
+		if err != nil {
+			return nil, fmt.Errorf("server %s: %w", s.Address.Address, err)
+		}
+		servers[i].Host = host
+		if servers[i].Port, err = strconv.Atoi(port); err != nil {
+			return nil, fmt.Errorf("server %s: the port is no number", s.Address.Address)
+		}
+	}
+	return servers, nil
 }

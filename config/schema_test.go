@@ -87,7 +87,7 @@ engine: {coalesce_server: off, coalesce_client: true, moderation: on}
 // addresses, relations between settings, and syntax.
 func TestSchemaRefuses(t *testing.T) {
 	for _, name := range []string{
-		"block-scalar", "defaults", "durations", "hash-tag", "merged-values-are-checked", "missing", "missing-in-pool",
+		"block-scalar", "copies", "defaults", "durations", "failover", "hash-tag", "merged-values-are-checked", "missing", "missing-in-pool",
 		"not-a-mapping", "numbers", "placement-unknown", "pool-names", "servers", "sizes", "types", "unknown-keys",
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata/errors", name+".txt"))

@@ -122,6 +122,38 @@ func words(all ...string) value[string] {
 	return oneOf(options...)
 }
 
+// spoken is a choice of values that say their words themselves.
+func spoken[V interface {
+	comparable
+	fmt.Stringer
+}](all ...V) value[V] {
+	options := make([]option[V], len(all))
+	for i, v := range all {
+		options[i] = option[V]{v.String(), v}
+	}
+	return oneOf(options...)
+}
+
+// depends is a value whose default depends on other settings.
+func depends[V any](v value[V]) value[V] {
+	v.show = func(V) any { return nil }
+	return v
+}
+
+// orOff is a number of which 0, written off, turns something off.
+func orOff(v value[int]) value[int] {
+	read, plain := v.read, v.schema
+	v.read = func(d *document, n *node, path string, to *int) {
+		if n.kind == scalar && (n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")) {
+			*to = 0
+			return
+		}
+		read(d, n, path, to)
+	}
+	v.schema = func() schema { return schema{"anyOf": []any{plain(), schema{"enum": []any{"off", false}}}} }
+	return v
+}
+
 // yesNo is yes or no.
 func yesNo() value[bool] {
 	c := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
@@ -254,12 +286,12 @@ func bytesText(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// listOf is a list of values.
+// listOf is a list of values, of which it may want one or two.
 func listOf[V any](item value[V], least int) value[[]V] {
 	return value[[]V]{
 		read: func(d *document, n *node, path string, to *[]V) {
 			if n.kind != sequence || len(n.items) < least {
-				d.wrong(n, path, "a list"+map[bool]string{true: " of at least one"}[least > 0])
+				d.wrong(n, path, "a list"+[...]string{"", " of at least one", " of at least two"}[least])
 				return
 			}
 			// In full length first: where remembers the places of what is read by address.

@@ -27,7 +27,7 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
-//	route PREFIX NAME [strip] [copies=2]           a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [copies=2] [get_errors=error]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -45,6 +45,7 @@ import (
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
+//	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
 //	reload          the pool, limits and route lines after this make the next table, up to the next other line
 //
 // A key belongs to the server that its last character numbers, from 1, and
@@ -172,6 +173,11 @@ func (s *stage) line(line string) {
 			case "copies":
 				n, _ := strconv.Atoi(value)
 				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+			case "get_errors":
+				loud := value == "error"
+				r.GetErrors = &loud
+			case "through":
+				r.Copies.ReadThrough = true
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
@@ -186,6 +192,14 @@ func (s *stage) line(line string) {
 		return
 	}
 	s.begin()
+	if word == "order" {
+		f := strings.Fields(rest)
+		o := map[string]Order{"restore": Restore, "drain": Drain, "down": Down}[f[2]]
+		if err := s.p.Order(f[0], f[1], o); err != nil {
+			s.fatalf("%v", err)
+		}
+		return
+	}
 	if word == "wait" {
 		d, err := time.ParseDuration(rest)
 		if err != nil {

@@ -79,6 +79,7 @@ type ServerCounters struct {
 	Crowded  uint64 // not handed on: the queue was full
 	Undone   uint64 // of the failed: mutations that may run late, and are deleted behind that
 	UndoLost uint64 // of the undone: the delete was not answered
+	Ordered  uint64 // not handed on: a person has drained it or taken it down
 
 	Dials, Lost, ClosedIdle, WentDown uint64
 	BytesIn, BytesOut                 uint64
@@ -173,6 +174,7 @@ type ServerSnapshot struct {
 	Target   Target
 	Down     int    // engines that hold it for down
 	Why      string // what it is down for
+	Age      int64  // nanoseconds since the first of them held it for down; if none does, since the last change
 	Version  string // the last it told
 	Conns    int    // open connections
 	Waiting  int    // requests without an answer
@@ -212,6 +214,7 @@ func (t *ServerSnapshot) add(srv *Server) {
 	t.Undone += o.Undone
 	t.UndoLost += o.UndoLost
 	t.Zombies += srv.zombies
+	t.Ordered += o.Ordered
 	t.Dials += o.Dials
 	t.ServerCounters.Lost += o.Lost
 	t.ClosedIdle += o.ClosedIdle
@@ -219,9 +222,15 @@ func (t *ServerSnapshot) add(srv *Server) {
 	t.BytesIn += o.BytesIn
 	t.BytesOut += o.BytesOut
 	t.Latency.add(&o.Latency)
-	if srv.down {
+	age := srv.e.now - srv.changed
+	switch {
+	case srv.down && t.Down > 0:
 		t.Down++
-		t.Why = srv.why
+		t.Age = max(t.Age, age)
+	case srv.down:
+		t.Down, t.Why, t.Age = 1, srv.why, age
+	case t.Down == 0 && (t.Age == 0 || age < t.Age):
+		t.Age = age
 	}
 	if srv.version != (wire.Release{}) {
 		t.Version = fmt.Sprint(srv.version)

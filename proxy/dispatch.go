@@ -91,7 +91,7 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 		return nil, nil, key
 	}
 	if _, _, i := rt.pool.Place.Locate(key[len(rt.strip):]); i >= 0 {
-		srv = rt.servers[i]
+		srv, e.refusal = rt.servers[i], rt.refusal(i)
 	}
 	return rt, srv, key
 }
@@ -153,7 +153,7 @@ func (e *Engine) refuseKey(s *Session) {
 	e.local(s, answer, ClientFault)
 }
 
-// reach finds the connection to srv for a part of x; if there is none, the
+// reach finds the connection to srv, which place found, for a part of x; if there is none, the
 // part has failed.
 func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 	switch {
@@ -161,6 +161,9 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 		x.fail(noRoute, Unavailable)
 	case srv == nil:
 		x.fail(noServer, Unavailable)
+	case e.refusal != "":
+		srv.count.Ordered++
+		x.fail(e.refusal, Unavailable)
 	default:
 		c, why, o := srv.pick(x.s.id)
 		if c == nil {
@@ -239,8 +242,8 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		if x.route == nil || rt.pool.GetErrors && !x.route.pool.GetErrors {
-			x.route = rt // the strictest get_errors of the keys' pools counts
+		if x.route == nil || rt.getErrors && !x.route.getErrors {
+			x.route = rt // the strictest get_errors of the keys' routes counts
 		}
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
@@ -282,7 +285,7 @@ const longGat = 2000
 // On one connection the parts of x follow each other, so a key by a route
 // that strips another prefix ends one and begins the next.
 func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key int) *Conn {
-	if srv != nil && srv.asking == x {
+	if srv != nil && srv.asking == x && e.refusal == "" {
 		c := srv.asked
 		long := x.op >= wire.Gat && c.tail.size+key > longGat
 		if c.tail.strip() == rt.strip && !long {

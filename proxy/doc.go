@@ -21,6 +21,10 @@
 //     worst, also for a newer value, and for a lock that an add did not get. A
 //     cas, incr, decr, append, prepend or touch without an answer may still
 //     count; a delete may still delete. See undo.go.
+//   - A person can drain a server or take it down (Proxy.Order), in one pool of
+//     those that name it. To clients it is as if it were down, but the error
+//     says who wants it so; flush_all is an error then, too. Ringside asks it
+//     nothing, not even whether it is there.
 //   - What a read gets that no server could answer is the pool's get_errors: a
 //     miss or a SERVER_ERROR that names the server. A SERVER_ERROR that the
 //     server itself answers to a read counts as not answered. Writes always get

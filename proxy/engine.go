@@ -39,6 +39,9 @@ type Engine struct {
 	gen  *generation
 	keep map[string]*listener // by network and address, over generations
 
+	orders  *orders // that are obeyed
+	refusal string  // why a person keeps the server that place found from getting requests
+
 	servers map[string]*Server // by network and address, over generations
 	list    []*Server          // the same, in the order of the table
 
@@ -138,6 +141,7 @@ func (e *Engine) Begin(now int64) {
 	if cur := e.Shared.live.Load(); e.gen == nil || e.gen.table != cur.Table {
 		e.adopt(cur)
 	}
+	e.obey()
 }
 
 // Accepted makes a Link for a client that connected to a listener of the

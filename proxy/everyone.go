@@ -14,8 +14,11 @@ import (
 func (e *Engine) askAll(s *Session, line []byte, g gather) {
 	x := e.newExchange(s, nil)
 	x.gather = g
-	s.lst.each(func(srv *Server, p *Pool) {
-		c, why, _ := srv.pick(s.id)
+	s.lst.each(func(srv *Server, p *Pool, why string) {
+		var c *Conn
+		if why == "" {
+			c, why, _ = srv.pick(s.id)
+		}
 		if c == nil {
 			g.add(srv, nil, why)
 			return

@@ -260,7 +260,7 @@ func (x *Exchange) finish(e *Engine) {
 // finishTroubled answers a command that at least one server could not answer.
 func (x *Exchange) finishTroubled(e *Engine, read bool) {
 	switch {
-	case read && x.route != nil && !x.route.pool.GetErrors:
+	case read && x.route != nil && !x.route.getErrors:
 		switch {
 		case x.op == wire.Debug:
 			x.emit(e, nil, missLine)

@@ -16,6 +16,7 @@ type generation struct {
 	table  *Table
 	limits *Limits
 	wire   wire.Limits
+	pools  []*livePool
 }
 
 // listener is what the clients of one address see. It outlives generations;
@@ -35,6 +36,8 @@ type route struct {
 	strip    string // what the servers don't see of the key: the prefix, or nothing
 	*livePool
 
+	getErrors bool // a read whose server can't answer gets an error, not a miss
+
 	copies replicate.Policy // of each key; its Copies is 0 if there is only one
 	also   []*livePool
 	zone   string
@@ -44,6 +47,8 @@ type route struct {
 type livePool struct {
 	pool    *Pool
 	servers []*Server
+
+	refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
 
 	// Of a pool whose keys move: see failover.go.
 	watch   *watch
@@ -83,6 +88,7 @@ func (e *Engine) adopt(cur *live) {
 			lp.servers = append(lp.servers, e.server(target, p))
 		}
 		live[p] = lp
+		e.gen.pools = append(e.gen.pools, lp)
 	}
 	e.watches = nil
 	for p, lp := range live {
@@ -110,6 +116,8 @@ func (e *Engine) adopt(cur *live) {
 			}
 		}
 	}
+	e.orders = e.Shared.orders.Load()
+	e.applyOrders()
 	if first {
 		return
 	}
@@ -156,7 +164,7 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.servers[key]
 	if srv == nil {
-		srv = &Server{e: e, target: target, retired: true}
+		srv = &Server{e: e, target: target, retired: true, changed: e.now}
 		e.servers[key] = srv
 	}
 	if srv.retired {
@@ -169,7 +177,10 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 	l.routes, l.pools, l.ordered = nil, nil, false
 	for _, r := range routes {
-		made := route{listener: l.name, prefix: r.Prefix, livePool: live[r.Pool], zone: r.Zone}
+		made := route{listener: l.name, prefix: r.Prefix, livePool: live[r.Pool], getErrors: r.Pool.GetErrors, zone: r.Zone}
+		if r.GetErrors != nil {
+			made.getErrors = *r.GetErrors
+		}
 		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
 			made.copies = r.Copies
 			made.copies.Copies = cmp.Or(made.copies.Copies, 1)
@@ -201,16 +212,27 @@ func (l *listener) route(key []byte) *route {
 }
 
 // each calls f for every server behind l, once per address, with the first
-// pool that names it.
-func (l *listener) each(f func(srv *Server, p *Pool)) {
-	var seen []*Server
+// pool that names it and lets it serve; if none does, with why not.
+func (l *listener) each(f func(srv *Server, p *Pool, refusal string)) {
+	type place struct {
+		pool    *Pool
+		refusal string
+	}
+	found := map[*Server]place{}
+	var order []*Server
 	for _, p := range l.pools {
-		for _, srv := range p.servers {
-			if !slices.Contains(seen, srv) {
-				seen = append(seen, srv)
-				f(srv, p.pool)
+		for i, srv := range p.servers {
+			at, ok := found[srv]
+			if !ok {
+				order = append(order, srv)
+			}
+			if !ok || at.refusal != "" && p.refusal(i) == "" {
+				found[srv] = place{p.pool, p.refusal(i)}
 			}
 		}
+	}
+	for _, srv := range order {
+		f(srv, found[srv].pool, found[srv].refusal)
 	}
 }
 

@@ -22,6 +22,7 @@ type Proxy struct {
 
 	debug   bool // Log wants to know of every connection
 	live    atomic.Pointer[live]
+	orders  atomic.Pointer[orders]
 	memory  atomic.Int64 // bytes of chunks held by all engines
 	clients atomic.Int64
 

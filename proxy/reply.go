@@ -49,7 +49,7 @@ func (c *Conn) parse() {
 			}
 		}
 	}
-	if c.answered && c.holding > 0 || c.srv.retired || c.zombie {
+	if c.answered && c.holding > 0 || c.srv.leaving() || c.zombie {
 		e.mark(&c.Link)
 	}
 }

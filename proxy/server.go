@@ -27,7 +27,8 @@ type Server struct {
 	backoff           Backoff
 	downAfter         int
 
-	retired bool // no table names it any more: close when nothing is in flight
+	retired bool  // no table names it any more: close when nothing is in flight
+	order   Order // of all pools that name it, the one that asks least
 
 	// Down: requests fail at once, and Ringside alone asks, at redialAt, until
 	// the server answers.
@@ -37,6 +38,7 @@ type Server struct {
 	redialAt int64
 	wait     int64 // between the last two redials
 	timeouts int   // requests in a row that were not answered in time
+	changed  int64 // when it was made, or down changed
 
 	watched []member         // by the keepers of its pools
 	own     map[uint32]*Conn // of errands, by number
@@ -210,7 +212,7 @@ func (c *Conn) flush() {
 	case connDialing:
 		return
 	}
-	if c.srv.retired && !c.awaited() && !c.zombie {
+	if c.srv.leaving() && !c.awaited() && !c.zombie {
 		if c.undos > 0 {
 			c.rise("")
 		} else {
@@ -263,7 +265,7 @@ func (c *Conn) awaited() bool {
 func (c *Conn) due() int { return c.length - c.holding }
 
 // wanted says whether a connection is opened ahead of requests.
-func (srv *Server) wanted() bool { return srv.preconnect && !srv.down && !srv.retired }
+func (srv *Server) wanted() bool { return srv.preconnect && !srv.down && !srv.leaving() }
 
 func (c *Conn) dial() {
 	e := c.srv.e
@@ -461,6 +463,7 @@ func (srv *Server) fail(why string) {
 	b := srv.backoff
 	if !srv.down {
 		srv.count.WentDown++
+		srv.changed = e.now
 		srv.wait = int64(b.First)
 		e.Shared.Log.Warn("server down", "server", srv.target.Name, "address", srv.target.Address, "why", why)
 	} else {
@@ -487,7 +490,7 @@ func (srv *Server) whyDown(why string) string {
 func (srv *Server) alive() {
 	srv.timeouts = 0
 	if srv.down {
-		srv.down, srv.why = false, ""
+		srv.down, srv.why, srv.changed = false, "", srv.e.now
 		srv.e.Shared.Log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
 	}
 }
@@ -509,7 +512,7 @@ func (srv *Server) expire() {
 		e.due(c.deadline)
 	}
 	switch c := srv.conns[0]; {
-	case !srv.down || srv.retired || c.state != connIdle:
+	case !srv.down || srv.leaving() || c.state != connIdle:
 	case srv.redialAt > e.now:
 		e.due(srv.redialAt)
 	default:
@@ -560,7 +563,7 @@ func (c *Conn) expire() {
 	if loose {
 		c.late(stuck)
 	}
-	if srv.retired {
+	if srv.leaving() {
 		e.mark(&c.Link)
 	}
 	if srv.timeouts >= srv.downAfter && srv.timeouts > before {

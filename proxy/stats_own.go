@@ -108,13 +108,15 @@ func (e *Engine) statsServers(s *Session) {
 	type behind struct {
 		target Target
 		pools  []string
+		orders []string // by pool
 	}
 	var list []behind
-	s.lst.each(func(srv *Server, _ *Pool) {
+	s.lst.each(func(srv *Server, _ *Pool, _ string) {
 		b := behind{target: srv.target}
 		for _, p := range s.lst.pools {
-			if slices.Contains(p.servers, srv) {
+			if i := slices.Index(p.servers, srv); i >= 0 {
 				b.pools = append(b.pools, p.pool.Name)
+				b.orders = append(b.orders, e.Shared.Ordered(p.pool.Name, p.pool.Servers[i].Name).Order.String())
 			}
 		}
 		list = append(list, b)
@@ -127,6 +129,11 @@ func (e *Engine) statsServers(s *Session) {
 			r.text("address", b.target.Address)
 			r.text("pools", strings.Join(b.pools, ","))
 			r.int("weight", b.target.Weight)
+			for i, o := range b.orders {
+				if o != Restore.String() {
+					r.text("order:"+b.pools[i], o)
+				}
+			}
 			if t := sum.Servers[b.target.Network+" "+b.target.Address]; t != nil {
 				t.report(r)
 			} else { // a reload took it out meanwhile
@@ -162,6 +169,7 @@ func (t *ServerSnapshot) report(r *report) {
 	r.count("undone", t.Undone)
 	r.count("undo_lost", t.UndoLost)
 	r.int("zombies", t.Zombies)
+	r.count("ordered", t.Ordered)
 	r.count("dials", t.Dials)
 	r.count("lost", t.ServerCounters.Lost)
 	r.count("closed_idle", t.ClosedIdle)

@@ -26,6 +26,10 @@ type Listener struct {
 	Routes  []Route
 }
 
+// Reserved is what Ringside's own keys on servers begin with. Clients can't use
+// keys that do.
+const Reserved = "__rs"
+
 // Route sends the keys that begin with Prefix to Pool. The longest prefix
 // wins; the order of the routes does not matter.
 type Route struct {
@@ -34,10 +38,15 @@ type Route struct {
 	Strip  bool // the servers see the key without Prefix
 
 	// Copies keeps several copies of each key. They stand in Pool, or one in
-	// Pool and one in each of Also; Pool is the one that is read first.
+	// Pool and one in each of Also, in this order. Prefer is the one of these
+	// that replicate.First reads first, nil for Pool: it may differ from one
+	// Ringside to the next; the order, which says who decides, must not.
 	Copies replicate.Policy
 	Also   []*Pool
+	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
+
+	GetErrors *bool // instead of that of Pool
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -80,6 +89,8 @@ const (
 	Gutter               // to another pool
 )
 
+func (m Mode) String() string { return [...]string{"fail_fast", "rehash", "gutter"}[m] }
+
 // Target is one server of a pool.
 type Target struct {
 	Name    string // what people and metrics call it; the address unless named
@@ -88,6 +99,17 @@ type Target struct {
 	Weight  int
 	Host    string // what replicate.Hosts keeps apart
 	Zone    string // what replicate.Zones keeps apart; empty: none
+}
+
+// Apart is what two copies of a key must not have in common when a says so.
+func (t *Target) Apart(a replicate.Apart) string {
+	switch a {
+	case replicate.Hosts:
+		return t.Host
+	case replicate.Zones:
+		return t.Zone
+	}
+	return t.Network + " " + t.Address
 }
 
 // Timeouts bound how long a request may wait.

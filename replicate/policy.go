@@ -29,6 +29,8 @@ const (
 	Servers              // only the server itself
 )
 
+func (a Apart) String() string { return [...]string{"host", "zone", "server"}[a] }
+
 // Read says which member a read asks first.
 type Read uint8
 
@@ -40,6 +42,8 @@ const (
 	Fastest             // all members at once: the first hit
 )
 
+func (r Read) String() string { return [...]string{"first", "nearest", "spread", "fastest"}[r] }
+
 // Ack says how many healthy members must have taken a write before it is
 // acknowledged. The authority is always among them.
 type Ack uint8
@@ -50,3 +54,5 @@ const (
 	AckQuorum
 	AckOne
 )
+
+func (a Ack) String() string { return [...]string{"all", "quorum", "one"}[a] }

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"ringside/config"
 	"ringside/proxy"
+	"ringside/replicate"
 	"ringside/ring"
 )
 
@@ -23,7 +26,8 @@ func newCheck() *cobra.Command {
 		Short: "Check a configuration and print who gets how much",
 		Long: `Check a configuration file. All mistakes are printed, each with its line and
 column; the exit code is then 2. A correct file prints its pools with the
-share of all hashes that each server owns.`,
+share of all hashes that each server owns, what happens when a server is gone,
+and how many copies its routes keep.`,
 		Example: "  ringside check -c ringside.yaml",
 		Args:    noFile,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,9 +40,9 @@ share of all hashes that each server owns.`,
 				return err
 			}
 			if asJSON {
-				return printSharesJSON(cmd.OutOrStdout(), t)
+				return printCheckJSON(cmd.OutOrStdout(), f, t)
 			}
-			return printShares(cmd.OutOrStdout(), path, t)
+			return printCheck(cmd.OutOrStdout(), path, f, t)
 		},
 	}
 	configFlag(cmd, &path)
@@ -70,11 +74,23 @@ func sharesOf(p *proxy.Pool) (list []share, known bool) {
 	return list, known
 }
 
-func printShares(out io.Writer, path string, t *proxy.Table) error {
+func printCheck(out io.Writer, path string, f *config.File, t *proxy.Table) error {
 	fmt.Fprintf(out, "%s is correct\n", path)
-	for _, p := range t.Pools {
+	for i, p := range t.Pools {
 		list, known := sharesOf(p)
 		fmt.Fprintf(out, "\npool %s: %s, %d servers\n", p.Name, p.Distribution, len(list))
+		o := failoverOf(f, i)
+		if o.Gutter != "" {
+			o.Mode += " " + o.Gutter
+		}
+		fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
+		if p.Failover.Mode == proxy.FailFast && o.Consistency != "" {
+			fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
+		}
+		fmt.Fprintln(out)
+		if o.Consistency != "" {
+			fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
+		}
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
 		for _, s := range list {
@@ -96,24 +112,133 @@ func printShares(out io.Writer, path string, t *proxy.Table) error {
 				how = " (the servers don't see it)"
 			}
 			if r.Prefix == "" {
-				fmt.Fprintf(out, "  all other keys: pool %s\n", r.Pool.Name)
+				fmt.Fprintf(out, "  all other keys: %s\n", destination(&r))
 			} else {
-				fmt.Fprintf(out, "  keys with the prefix %q%s: pool %s\n", r.Prefix, how, r.Pool.Name)
+				fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(&r))
 			}
 		}
 	}
 	return nil
 }
 
-func printSharesJSON(out io.Writer, t *proxy.Table) error {
+// destination says where a route leads, and what copies it keeps.
+func destination(r *proxy.Route) string {
+	c, text := &r.Copies, "pool "+r.Pool.Name
+	switch {
+	case len(r.Also) > 0:
+		text = "a copy in each of the pools " + strings.Join(poolNames(r), ", ")
+		if r.Prefer != nil {
+			text += " (" + r.Prefer.Name + " read first)"
+		}
+	case c.Copies == replicate.All:
+		text += ", a copy on every server"
+	case c.Copies > 1:
+		text += fmt.Sprintf(", %d copies", c.Copies)
+		if c.Apart != replicate.Servers {
+			text += fmt.Sprintf(" on different %ss", c.Apart)
+		}
+	default:
+		return text
+	}
+	text += fmt.Sprintf(", read %s", c.Read)
+	if c.Read == replicate.Nearest && !hasZone(r) {
+		text += fmt.Sprintf(" (which is first here: no server is in zone %s)", r.Zone)
+	}
+	text += fmt.Sprintf(", ack %s", c.Ack)
+	if c.ReadThrough {
+		text += ", a miss asks the others"
+	}
+	if c.Hedge > 0 {
+		text += fmt.Sprintf(", hedged after %v", c.Hedge)
+	}
+	if c.RepairRate == 0 {
+		text += ", no repair"
+	}
+	return text
+}
+
+func poolNames(r *proxy.Route) []string {
+	names := []string{r.Pool.Name}
+	for _, p := range r.Also {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// hasZone says whether a read can be nearer than others.
+func hasZone(r *proxy.Route) bool {
+	for _, p := range append([]*proxy.Pool{r.Pool}, r.Also...) {
+		if slices.ContainsFunc(p.Servers, func(t proxy.Target) bool { return t.Zone == r.Zone }) {
+			return true
+		}
+	}
+	return false
+}
+
+// failover is what a pool does when a server is gone.
+type failover struct {
+	Mode           string `json:"mode"`
+	Why            string `json:"why"`
+	Gutter         string `json:"gutter,omitempty"`
+	Consistency    string `json:"consistency,omitempty"` // where servers are ejected
+	ConsistencyWhy string `json:"consistency_why,omitempty"`
+	Lease          string `json:"lease,omitempty"`
+	Ping           string `json:"ping,omitempty"`
+	EjectAfter     string `json:"eject_after,omitempty"`
+	OnRejoin       string `json:"on_rejoin,omitempty"`
+}
+
+func failoverOf(f *config.File, i int) failover {
+	p := &f.Pools[i].Failover
+	o := failover{Mode: p.Mode.String(), Why: p.WhyMode}
+	if p.Mode == proxy.Gutter {
+		o.Gutter = p.Gutter
+	}
+	if f.Ejects(f.Pools[i].Name) {
+		o.Consistency, o.ConsistencyWhy = map[bool]string{true: "strict", false: "relaxed"}[p.Strict], p.WhyConsistency
+		o.Lease, o.Ping, o.EjectAfter, o.OnRejoin = p.Lease.String(), p.Ping.String(), p.EjectAfter.String(), p.OnRejoin.String()
+	}
+	return o
+}
+
+// replicated is a route that keeps copies.
+type replicated struct {
+	Listener    string   `json:"listener"`
+	Prefix      string   `json:"prefix"`
+	Pools       []string `json:"pools"`  // the one that decides first
+	Copies      int      `json:"copies"` // -1: on every server
+	CopiesOn    string   `json:"copies_on"`
+	Read        string   `json:"read"`
+	Ack         string   `json:"ack"`
+	ReadThrough bool     `json:"read_through"`
+	Hedge       string   `json:"hedge"`
+	Repair      int      `json:"repair"` // keys a second to one server; 0: none
+}
+
+// replicatedIn is the routes that keep copies in p.
+func replicatedIn(t *proxy.Table, p *proxy.Pool) (list []replicated) {
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			r := &l.Routes[i]
+			if c := &r.Copies; c.Copies != 0 && (r.Pool == p || slices.Contains(r.Also, p)) {
+				list = append(list, replicated{l.Address, r.Prefix, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
+			}
+		}
+	}
+	return list
+}
+
+func printCheckJSON(out io.Writer, f *config.File, t *proxy.Table) error {
 	enc := json.NewEncoder(out)
-	for _, p := range t.Pools {
+	for i, p := range t.Pools {
 		list, _ := sharesOf(p)
 		if err := enc.Encode(struct {
-			Pool         string  `json:"pool"`
-			Distribution string  `json:"distribution"`
-			Servers      []share `json:"servers"`
-		}{p.Name, p.Distribution, list}); err != nil {
+			Pool         string       `json:"pool"`
+			Distribution string       `json:"distribution"`
+			Servers      []share      `json:"servers"`
+			Failover     failover     `json:"failover"`
+			Replicated   []replicated `json:"replicated,omitempty"`
+		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p)}); err != nil {
 			return err
 		}
 	}

@@ -28,7 +28,8 @@ func newDemo() *cobra.Command {
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to try",
 		Long: `Run three small memcached servers in this process and Ringside in front of
-them. Nothing is written to disk, and nothing is left when it ends.`,
+them. Nothing is written to disk, and nothing is left when it ends. Faults are
+allowed: ringside drill shows what they do.`,
 		Example: "  ringside demo",
 		Args:    wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -77,7 +78,7 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("listen: %q\nadmin: %q\npools:\n  main:\n    distribution: ketama\n    servers:\n", listen, adminAddr)
+	text := fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\npools:\n  main:\n    distribution: ketama\n    servers:\n", listen, adminAddr)
 	for i := range 3 {
 		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
 		if err != nil {
@@ -116,6 +117,18 @@ func (d *demo) close() {
 	}
 }
 
+// flags is what other commands must be told to find d; nothing where it is at
+// home.
+func (d *demo) flags() (s string) {
+	if a := d.driver.Addrs()[0].String(); a != demoAddress {
+		s += " --to " + a
+	}
+	if a := d.adminAddr.String(); a != demoAdmin {
+		s += " --admin " + a
+	}
+	return s
+}
+
 func (d *demo) hello(out io.Writer) {
 	clients := d.driver.Addrs()[0].String()
 	host, port, _ := net.SplitHostPort(clients)
@@ -133,6 +146,11 @@ Try, in a second bash:
   (printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3) 3<>/dev/tcp/%s/%s
   (printf 'stats servers\r\nquit\r\n' >&3; cat <&3) 3<>/dev/tcp/%s/%s
 
+And see what clients see when a server hangs (or every kind of trouble, without
+--fault):
+
+  ringside drill --fault hang%s
+
 Ctrl-C ends it; nothing is left behind.
-`, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port)
+`, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port, d.flags())
 }

@@ -21,6 +21,7 @@ import (
 	"ringside/config"
 	"ringside/proxy"
 	"ringside/proxy/admin"
+	"ringside/proxy/fault"
 	"ringside/proxy/loop"
 )
 
@@ -57,6 +58,9 @@ func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
 	r := &instance{log: log, path: path, file: f, reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
+	if f.Admin.Faults {
+		options.Faults = &fault.Set{}
+	}
 	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
 		// Each loop keeps its processor while it waits; one more is for the
 		// collector and everything else.
@@ -87,7 +91,7 @@ func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
 	}
 	if l != nil {
 		r.adminAddr = l.Addr()
-		r.admin = admin.New(r.proxy, admin.Options{Pprof: admin.Pprof(f.Admin.Pprof), Ready: r.ready, Reload: r.reloaded})
+		r.admin = admin.New(r.proxy, admin.Options{Pprof: admin.Pprof(f.Admin.Pprof), Control: admin.Control(f.Admin.Control), Faults: options.Faults, Ready: r.ready, Reload: r.reloaded})
 		go func() {
 			if err := r.admin.Serve(l); err != nil {
 				log.Error("admin interface ended", "error", err)

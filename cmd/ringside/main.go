@@ -71,7 +71,9 @@ client put it.
 
   ringside demo                        a working cluster in this process, to try
   ringside check -c ringside.yaml      is the file right, and who gets how much
-  ringside serve -c ringside.yaml      serve it; SIGHUP reads it again`,
+  ringside serve -c ringside.yaml      serve it; SIGHUP reads it again
+  ringside server list                 how its servers are; drain one, restore it
+  ringside drill                       break one on purpose and see what clients see`,
 		Version:       versionText(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -84,7 +86,7 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newCheck(), newRoute(), newDistributions(), newImport(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newDrill(), newDemo(), newVersion())
 	return root
 }
 

@@ -24,8 +24,10 @@ func newRoute() *cobra.Command {
 		Use:   "route KEY… | -",
 		Short: "Print where keys go",
 		Long: `Print where keys go: the pool, the hash and what it hits, the owner, and whom
-the distribution's client would ask next if the owner were dead. With - the keys are read from standard
-input, one a line. No server is asked.`,
+the distribution's client would ask next if the owner were dead; the servers
+that keep copies, the one that decides first; and who stands in, in this order,
+when the owner is out. With - the keys are read from standard input, one a line.
+No server is asked.`,
 		Example: `  ringside route user:17 user:18
   lru_keys | ringside route - --json`,
 		Args: someKeys,
@@ -53,6 +55,8 @@ input, one a line. No server is asked.`,
 				switch {
 				case len(key) > t.Limits.Key:
 					why = fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(key), t.Limits.Key)
+				case strings.HasPrefix(key, proxy.Reserved):
+					why = fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", proxy.Reserved)
 				case !p.Routed:
 					why = "no route takes this key; add one without a prefix"
 				}
@@ -154,7 +158,55 @@ func printPlan(out io.Writer, p proxy.Plan, why string) error {
 	if len(p.Successors) > 0 {
 		fmt.Fprintf(out, "  successors  %s\n", strings.Join(names(p.Pool, p.Successors), ", "))
 	}
+	for i, m := range p.Copies {
+		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], memberText(m))
+	}
+	if len(p.Interim) > 0 {
+		fmt.Fprintf(out, "  interim     %s%s\n", strings.Join(membersOf(p.Interim), ", "), gutterText(p))
+	}
 	return nil
+}
+
+// memberText is a server that keeps a copy, and what others don't share with
+// it.
+func memberText(m proxy.Member) string {
+	t := m.Target()
+	text := fmt.Sprintf("%s on host %s", t.Name, t.Host)
+	if t.Zone != "" {
+		text += ", zone " + t.Zone
+	}
+	return text + ", pool " + m.Pool.Name
+}
+
+func membersOf(list []proxy.Member) (names []string) {
+	for _, m := range list {
+		names = append(names, m.Target().Name)
+	}
+	return names
+}
+
+func gutterText(p proxy.Plan) string {
+	if p.Pool.Failover.Mode != proxy.Gutter {
+		return ""
+	}
+	return " of pool " + p.Pool.Failover.Gutter.Name
+}
+
+// member is a server for machines.
+type member struct {
+	Pool    string `json:"pool"`
+	Server  string `json:"server"`
+	Address string `json:"address"`
+	Host    string `json:"host"`
+	Zone    string `json:"zone,omitempty"`
+}
+
+func members(list []proxy.Member) (all []member) {
+	for _, m := range list {
+		t := m.Target()
+		all = append(all, member{m.Pool.Name, t.Name, t.Address, t.Host, t.Zone})
+	}
+	return all
 }
 
 func printPlanJSON(out io.Writer, p proxy.Plan, why string) error {
@@ -171,6 +223,8 @@ func printPlanJSON(out io.Writer, p proxy.Plan, why string) error {
 		Owner      string   `json:"owner,omitempty"`
 		Address    string   `json:"address,omitempty"`
 		Successors []string `json:"successors,omitempty"`
+		Copies     []member `json:"copies,omitempty"`  // the one that decides first
+		Interim    []member `json:"interim,omitempty"` // who stands in, in this order
 		Error      string   `json:"error,omitempty"`
 	}
 	l := line{Key: p.Key, Error: why}
@@ -181,6 +235,7 @@ func printPlanJSON(out io.Writer, p proxy.Plan, why string) error {
 			l.Index = &p.Hit.Index
 		}
 		l.Successors = names(p.Pool, p.Successors)
+		l.Copies, l.Interim = members(p.Copies), members(p.Interim)
 		if p.Owner >= 0 {
 			l.Owner, l.Address = p.Pool.Servers[p.Owner].Name, p.Pool.Servers[p.Owner].Address
 		}

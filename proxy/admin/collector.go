@@ -44,7 +44,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		out.server(srv)
 	}
 	out.set(doubts, float64(s.Doubts))
-	out.pools(t.Pools)
+	out.pools(c.p, t.Pools)
 	out.config(c.reload())
 	out.set(buildInfo, 1, c.p.Version, runtime.Version())
 }
@@ -147,6 +147,7 @@ func (out output) server(s *proxy.ServerSnapshot) {
 	out.count(serverUndoLost, s.UndoLost, name, addr)
 	out.count(serverRefused, s.Refused, name, addr, "down")
 	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
+	out.count(serverRefused, s.Ordered, name, addr, "ordered")
 	out.histogram(serverDuration, &s.Latency, name, addr)
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
@@ -167,9 +168,10 @@ func address(t proxy.Target) string {
 	return t.Network + ":" + t.Address
 }
 
-func (out output) pools(pools []*proxy.Pool) {
+func (out output) pools(px *proxy.Proxy, pools []*proxy.Pool) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
+	ordered := map[place]bool{}
 	for _, p := range pools {
 		for _, t := range p.Servers {
 			at := place{p.Name, t.Name, address(t), strconv.Itoa(t.Weight)}
@@ -177,7 +179,21 @@ func (out output) pools(pools []*proxy.Pool) {
 				seen[at] = true
 				out.set(poolServer, 1, at.pool, at.server, at.address, at.weight)
 			}
+			if at.weight = ""; !ordered[at] {
+				ordered[at] = true
+				out.order(px.Ordered(p.Name, t.Name).Order, at.pool, at.server, at.address)
+			}
 		}
+	}
+}
+
+func (out output) order(is proxy.Order, labels ...string) {
+	for _, o := range []proxy.Order{proxy.Drain, proxy.Down} {
+		v := 0.0
+		if is == o {
+			v = 1
+		}
+		out.set(serverOrdered, v, append(labels[:len(labels):len(labels)], o.String())...)
 	}
 }
 

@@ -1,10 +1,11 @@
-// Package admin shows a running proxy over HTTP.
+// Package admin shows and steers a running proxy over HTTP.
 //
 //	/              what is here
 //	/metrics       for Prometheus
 //	/healthz       200 while every loop answers within a second, else 503
 //	/readyz        200 while clients should come here, else 503 and why not
 //	/debug/pprof/  Go profiles, for clients on this machine unless Options.Pprof says otherwise
+//	/control/      servers and faults, for clients on this machine unless Options.Control says otherwise
 //
 // Everything is read from copies of the loops' counters, which the loops make
 // between two wakeups when they are asked. Nothing here is on the way of a
@@ -19,13 +20,44 @@
 //   - A scrape is whole and of now, or it fails: when a loop does not report
 //     within a second the answer is 500 and says so, and Prometheus sets up to
 //     0. Old or partial numbers would hide that the clients of that loop wait.
-//   - Only GET and HEAD are answered. Nothing that a client sends is shown to
-//     anybody, no header is believed, and connections, scrapes, headers and
-//     times have bounds.
+//   - Outside /control/ only GET and HEAD are answered. Nothing that a client
+//     sends is shown to anybody, no header is believed, and connections,
+//     scrapes, headers and times have bounds.
 //   - Profiles for loopback also need a Host that is a loopback address or
 //     localhost, so that no web page can make a browser here fetch them. A
 //     reverse proxy on the same machine is on loopback: it must not pass
 //     /debug/pprof/ on.
+//
+// # Control
+//
+//	GET    /control/servers                       every server of every pool, and how it is
+//	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
+//	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
+//	                                              "delay": "100ms", "percent": 30, "for": "5s"}
+//	DELETE /control/faults                        lifts all
+//	DELETE /control/faults/ID                     lifts one
+//
+// Client speaks it. NAME is the name of a server or its address (a slash in it
+// is written %2F); one that several pools have needs a pool, or is refused. An
+// order is in force when it is answered, and so is a fault. Faults and
+// their kinds are explained in package fault; a fault is one of an address,
+// whatever pools name it.
+//
+// Answers are JSON. A request that is refused gets 4xx and {"error": …} with a
+// sentence, and changes nothing.
+//
+//   - Who may steer is who may take profiles, by a setting of its own: clients
+//     on this machine unless Options.Control says otherwise. That includes
+//     reading: why a server is down is nobody else's business.
+//   - A web page must not steer through the browser of somebody who may. A
+//     request that changes something needs the header Ringside-Control, which
+//     a page of another origin cannot set without asking first, and is never
+//     allowed to. And one with an Origin is refused, whatever it says: browsers
+//     send it with every POST and DELETE, tools do not. That holds where a page
+//     has made its own name point here, too.
+//   - There is no password: who needs one puts a reverse proxy in front.
+//   - Faults need admin.allow_faults, which is read at the start.
 //
 // # Metrics
 //
@@ -104,7 +136,8 @@
 //	ringside_server_mutations_undo_lost_total{server,address} counter
 //	    The part of those whose delete was not answered: an old value may be left.
 //	ringside_server_requests_refused_total{server,address,reason} counter
-//	    Requests not handed to a connection of the server, by reason: down, queue_full.
+//	    Requests not handed to a connection of the server, by reason: down, queue_full, ordered (a person has
+//	    drained it or taken it down).
 //	ringside_server_request_duration_seconds{server,address} histogram
 //	    Time from handing a request to a connection of the server to its whole answer.
 //	ringside_server_dials_total{server,address} counter
@@ -119,6 +152,8 @@
 //	    Bytes written to the server.
 //	ringside_server_version_info{server,address,version} gauge
 //	    1, with the version that the server told last; absent until it has told one.
+//	ringside_server_ordered_away{pool,server,address,order} gauge
+//	    1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.
 //	ringside_pairing_doubts_total counter
 //	    Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug,
 //	    here or in a server.

@@ -108,7 +108,7 @@ var (
 		"The part of those whose delete was not answered: an old value may be left.",
 		"server", "address")
 	serverRefused = counter("server_requests_refused_total",
-		"Requests not handed to a connection of the server, by reason: down, queue_full.",
+		"Requests not handed to a connection of the server, by reason: down, queue_full, ordered (a person has drained it or taken it down).",
 		"server", "address", "reason")
 	serverDuration = histogram("server_request_duration_seconds",
 		"Time from handing a request to a connection of the server to its whole answer.",
@@ -131,6 +131,9 @@ var (
 	serverVersion = gauge("server_version_info",
 		"1, with the version that the server told last; absent until it has told one.",
 		"server", "address", "version")
+	serverOrdered = gauge("server_ordered_away",
+		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.",
+		"pool", "server", "address", "order")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

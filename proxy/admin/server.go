@@ -18,12 +18,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"ringside/proxy"
+	"ringside/proxy/fault"
 )
 
 // Options is what a Server must be told. The zero Options work.
 type Options struct {
 	// Pprof says who may take profiles; empty is PprofLoopback.
 	Pprof Pprof
+
+	// Control says who may use the control API; empty is ControlLoopback.
+	Control Control
+
+	// Faults is where the control API sets faults; nil: they are not allowed.
+	Faults *fault.Set
+
+	// Failover returns what a pool's failover has to say of one of its servers,
+	// for ServerState; nil: nothing. It is called from many goroutines.
+	Failover func(pool, server string) any
 
 	// Ready returns nil while the listeners are open and take clients, else
 	// why not: "starting", "stopping". /readyz shows it. If nil, Ringside is
@@ -67,6 +78,9 @@ func New(p *proxy.Proxy, o Options) *Server {
 	if o.Pprof == "" {
 		o.Pprof = PprofLoopback
 	}
+	if o.Control == "" {
+		o.Control = ControlLoopback
+	}
 	if o.Reload == nil {
 		o.Reload = func() Reload { return Reload{At: p.Started, Generation: 1} }
 	}
@@ -79,7 +93,9 @@ func New(p *proxy.Proxy, o Options) *Server {
 	)
 	complaints := slog.NewLogLogger(p.Log.With("listener", "admin").Handler(), slog.LevelWarn)
 
-	mux := http.NewServeMux() // GET serves HEAD too; other methods get 405
+	mux := http.NewServeMux()
+	s.control(mux)
+	// GET serves HEAD too; other methods get 405
 	mux.HandleFunc("GET /{$}", s.index)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
@@ -156,6 +172,9 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		`<li><a href="readyz">readyz</a>: may clients come here?` + "\n"
 	if s.options.Pprof == PprofLoopback || s.options.Pprof == PprofOn {
 		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(s.options.Pprof) + ")\n"
+	}
+	if s.options.Control == ControlLoopback || s.options.Control == ControlOn {
+		page += `<li><a href="control/servers">control/servers</a>, <a href="control/faults">control/faults</a>: steering (` + string(s.options.Control) + ")\n"
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")

@@ -81,6 +81,7 @@ type Keeper struct {
 	servers []server
 	gen     uint64
 	quorum  int64 // until when this proxy has leases from enough view servers
+	scratch []int64
 
 	pending  map[uint64]ask
 	lastID   uint64
@@ -101,28 +102,32 @@ type server struct {
 	why   string  // of the phase
 	since int64   // of the phase
 	held  []int64 // by view server: since when its record has been seen to hold this n without a gap; 0: it doesn't
-	goAt  int64   // when the next step is taken, after its jitter; 0: it isn't ready
+	goTo  uint32  // the number it is ready for, 0: none
+	goAt  int64   // when it goes there, after its jitter
 	step  string  // for people
 	until int64
 
 	suspect      bool
 	suspectWhy   string
 	suspectSince int64
+	down         bool  // by a person at this proxy: stays suspect
 	restored     bool  // by a person at this proxy: no hold
 	soft         int   // pings in a row without an answer
 	good         int   // pings in a row with one
 	goodSince    int64 // first of those
 
-	pingAt   int64 // when the next ping is due
-	pinging  bool
-	writing  bool
-	lease    int64
-	goodSent int64 // when the last ping that brought a record was sent
-	record   record
-	absent   int64 // since when there has been no record, without a gap; 0: there is one, or nobody knows
-	patience int64 // jitter before it gets one
-	takeAt   int64 // not before this another list's record is written over
-	noMeta   bool
+	pingAt    int64 // when the next ping is due
+	pinging   bool
+	writing   bool
+	lease     int64
+	goodSent  int64 // when the last ping that brought a record was sent
+	record    record
+	absent    int64  // since when there has been no record, without a gap; 0: there is one, or nobody knows
+	absentCas uint64 // of what is in its place
+	patience  int64  // jitter before it gets one
+	takeAt    int64  // not before this another list's record is written over
+	noMeta    bool
+	complaint string // about its record
 
 	flush flushing
 	warm  warming
@@ -173,7 +178,10 @@ func (s Settings) withDefaults() Settings {
 // refused, can't be reached or greets wrongly (hard), or Settings.AfterFailures
 // requests in a row had no answer. The server is suspect from now on.
 func (k *Keeper) Trouble(server int, hard bool, why string, now int64) {
-	k.suspect(server, why, now)
+	if s := &k.servers[server]; hard && !s.suspect {
+		s.pingAt = min(s.pingAt, now) // it may be back already
+	}
+	k.isSuspect(server, why, now)
 	k.step(now)
 }
 
@@ -201,7 +209,9 @@ func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 // Warmed brings the running totals of this proxy's reads at a WARM server: how
 // many there were and how many it could answer itself.
 func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
-	k.servers[server].warm.count(asks, hits, now)
+	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
+		s.warm.count(asks, hits, now)
+	}
 	k.step(now)
 }
 

@@ -65,7 +65,7 @@ var errRecord = errors.New("not a view record of this version")
 
 // parseRecord reads the value of a record. It never takes more than it is
 // sure of: one bad field refuses the whole.
-func parseRecord(value []byte, index map[string]int) (record, error) {
+func parseRecord(value []byte, index map[string]int, servers int) (record, error) {
 	if len(value) > recordLimit {
 		return record{}, fmt.Errorf("%w: %d bytes", errRecord, len(value))
 	}
@@ -81,7 +81,7 @@ func parseRecord(value []byte, index map[string]int) (record, error) {
 	if r.incarnation, err = number(fields[2], 64); err != nil {
 		return record{}, err
 	}
-	r.entries = make([]entry, len(index))
+	r.entries = make([]entry, servers)
 	for _, f := range fields[3:] {
 		name, e, err := parseEntry(f)
 		if err != nil {

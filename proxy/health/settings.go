@@ -26,3 +26,5 @@ const (
 	Warm                  // misses on it ask the interim server for a while
 	Hold                  // it stays out for Settings.Hold first
 )
+
+func (r OnRejoin) String() string { return [...]string{"flush", "warm", "hold"}[r] }

@@ -16,12 +16,18 @@ import (
 	"ringside/proxy"
 )
 
-// dial begins to connect l to its server. A host name is looked up each time,
-// off the loop.
+// dial begins to connect l to its server.
 func (d *epoll) dial(l *proxy.Link) {
-	network, address := l.Dialled()
-	s := &sock{fd: -1, link: l, state: sockConnecting}
+	s := &sock{fd: -1, link: l}
 	l.Sock = s
+	d.tryDial(s)
+}
+
+// lookUp finds the addresses of the server of s and tries them. A host name is
+// looked up each time, off the loop.
+func (d *epoll) lookUp(s *sock) {
+	s.state = sockConnecting
+	network, address := s.link.Dialled()
 	if network == "unix" {
 		s.addrs = []unix.Sockaddr{&unix.SockaddrUnix{Name: address}}
 		d.connect(s, nil)
@@ -141,7 +147,9 @@ func (d *epoll) connected(s *sock) {
 func (d *epoll) opened(s *sock) {
 	s.state = sockOpen
 	d.watch(s, unix.EPOLLIN)
-	d.engine.Up(s.link)
+	if d.openFaulty(s) {
+		d.engine.Up(s.link)
+	}
 }
 
 // userTimeout bounds, in milliseconds, how long the kernel may go on trying to

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
@@ -40,6 +41,8 @@ type epoll struct {
 	vec     [64]unix.Iovec
 	busy    moderator
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
+	held    []*sock       // dials that a fault holds up
+	chance  *rand.Rand    // of faults; made with the first
 
 	// Shared.
 	wake   int // eventfd
@@ -60,6 +63,8 @@ type sock struct {
 
 	addrs []unix.Sockaddr // of a dial, yet to be tried
 	state sockState
+
+	faulty *faulty // of a server connection that has a fault
 }
 
 type sockState uint8
@@ -68,6 +73,7 @@ const (
 	sockOpen sockState = iota
 	sockResolving
 	sockConnecting
+	sockHeld // a fault is against connecting
 	sockClosed
 )
 
@@ -197,6 +203,10 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 }
 
 func (d *epoll) read(s *sock, events uint32) {
+	if s.faulty != nil {
+		d.readFaulty(s)
+		return
+	}
 	if s.events&unix.EPOLLIN == 0 { // paused: only the end of the connection is news
 		d.fail(s, sockError(s.fd))
 		return
@@ -239,6 +249,10 @@ func (d *epoll) fail(s *sock, err error) {
 }
 
 func (d *epoll) write(s *sock) {
+	if s.faulty != nil {
+		d.writeFaulty(s)
+		return
+	}
 	for {
 		d.iov = s.link.Pending(d.iov[:0])
 		total := 0

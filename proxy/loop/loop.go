@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/fault"
 )
 
 // Options choose and tune a driver.
@@ -35,6 +36,7 @@ type Options struct {
 	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         proxy.Tune
 	Moderation   Moderation
+	Faults       *fault.Set // what is wrong with servers on purpose; nil: nothing, ever
 }
 
 // Moderation makes a busy loop wait a moment before it looks for events, so
@@ -64,6 +66,8 @@ type engineDriver interface {
 	forget(s *socket)
 	// post runs f between two wakeups.
 	post(f func(e *proxy.Engine))
+	// refault looks at Options.Faults again. Called by post.
+	refault()
 	// stop ends the driver and closes all its sockets.
 	stop()
 }
@@ -109,6 +113,9 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		}
 		e.Post = run.post
 		d.engine = append(d.engine, run)
+	}
+	if o.Faults != nil {
+		o.Faults.Watch(d.refault)
 	}
 	return d, nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ type portable struct {
 	stopped bool
 	socks   map[*stream]struct{}
 	running sync.WaitGroup
+	opts    Options
+	held    []*stream  // dials that a fault holds up
+	chance  *rand.Rand // of faults
 }
 
 // stream is one open socket, or one that is being dialled.
@@ -36,6 +40,9 @@ type stream struct {
 	cancel chan struct{} // closed with the stream
 	paused bool
 	closed bool
+	busy   bool    // the writer has a buffer
+	held   bool    // a fault is against connecting
+	faulty *faulty // of a server connection that has a fault
 }
 
 // Peer is the other end's address.
@@ -53,8 +60,8 @@ func (s *stream) Peer() string {
 // not acknowledged.
 func (s *stream) Unsent() int { return s.handed + unackedOf(s.conn) }
 
-func newPortable(e *proxy.Engine, _ Options) (engineDriver, error) {
-	d := &portable{engine: e, socks: map[*stream]struct{}{}}
+func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
+	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o, chance: newChance()}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -115,6 +122,10 @@ func (d *portable) effect(x proxy.Effect) {
 // write hands what is pending to the writer. Until it reports back, the
 // engine takes the socket for full.
 func (d *portable) write(s *stream) {
+	if s.faulty != nil {
+		d.writeFaulty(s)
+		return
+	}
 	var buf []byte
 	for _, b := range s.link.Pending(nil) {
 		buf = append(buf, b...)
@@ -124,6 +135,7 @@ func (d *portable) write(s *stream) {
 	}
 	d.engine.Wrote(s.link, len(buf), true)
 	s.handed = len(buf)
+	s.busy = true
 	s.out <- buf // never blocks: the writer has reported back, or was just made
 }
 
@@ -171,12 +183,17 @@ func (d *portable) accept(l *socket, ln net.Listener) {
 	}
 }
 
-// dial connects in a goroutine of its own; host names are looked up each time.
 func (d *portable) dial(l *proxy.Link) {
 	s := &stream{link: l}
 	l.Sock = s
 	s.cancel = make(chan struct{})
 	d.socks[s] = struct{}{}
+	d.tryDial(s)
+}
+
+// connect dials in a goroutine of its own; host names are looked up each time.
+func (d *portable) connect(s *stream) {
+	l := s.link
 	network, address := l.Dialled()
 	d.running.Add(1)
 	go func() {
@@ -204,7 +221,9 @@ func (d *portable) dial(l *proxy.Link) {
 				used = true
 				s.conn = c
 				d.start(s)
-				e.Up(l)
+				if d.openFaulty(s) {
+					e.Up(l)
+				}
 			}
 		})
 		if c != nil && !used {
@@ -235,7 +254,15 @@ func (d *portable) reader(s *stream) {
 			if s.closed {
 				return
 			}
-			if n > 0 {
+			switch f := s.faulty; {
+			case f != nil:
+				f.came(now(), buf[:n])
+				if err != nil {
+					f.ended(now(), err)
+				}
+				d.pumpFaulty(s)
+				return
+			case n > 0:
 				e.Bytes(s.link, buf[:n])
 			}
 			if err != nil {
@@ -289,6 +316,7 @@ func (d *portable) writer(s *stream) {
 					e.Closed(s.link, err)
 				default:
 					s.handed = 0
+					s.busy = false
 					e.Wrote(s.link, 0, false)
 					d.write(s)
 				}

@@ -1,0 +1,269 @@
+package main
+
+// Orders and drills as a person types them, on the demo and on real memcached.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/config"
+)
+
+// typed runs a command and returns what it prints.
+func typed(args ...string) (code int, out, errs string) {
+	var o, e bytes.Buffer
+	code = run(args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// demoForTests is a demo that ends with the test, and how commands find it.
+func demoForTests(t *testing.T) (d *demo, flags []string) {
+	t.Helper()
+	d, err := startDemo("127.0.0.1:0", "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.instance.stop(ended())
+		d.close()
+	})
+	return d, strings.Fields(d.flags())
+}
+
+func ended() <-chan os.Signal {
+	c := make(chan os.Signal)
+	close(c)
+	return c
+}
+
+func TestServer(t *testing.T) {
+	d, flags := demoForTests(t)
+	to := flags[2:] // --admin and its value
+	client, err := net.Dial("tcp", d.driver.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"list", 0, "demo3"},
+		{"list --pool main", 0, "up"},
+		{"list --pool mian", 2, `no pool "mian"`},
+		{"list --json", 0, `"server":"demo2"`},
+		{"drain", 2, "accepts 1 arg"},
+		{"drain demo4", 2, `no server "demo4"; there are demo1, demo2, demo3`},
+		{"drain demo1 --pool other", 2, `no pool "other"`},
+		{"drain demo1", 0, "drained by a person"},
+		{"list", 0, "drained by a person"},
+		{"down demo2 --json", 0, `"order":"down"`},
+		{"restore demo1", 0, "up"},
+		{"restore " + d.nodes[1].Addr().String(), 0, "up"},
+		{"explode demo1", 2, `unknown command "explode"`},
+	} {
+		args := append([]string{"server"}, strings.Fields(c.args)...)
+		if c.args != "explode demo1" {
+			args = append(args, to...)
+		}
+		code, out, errs := typed(args...)
+		if code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("server %s: exit %d, %s%s", c.args, code, out, errs)
+		}
+	}
+	if code, _, errs := typed("server", "list", "--admin", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "no answer from the admin interface at 127.0.0.1:1") {
+		t.Errorf("nobody there: %d %s", code, errs)
+	}
+	if code, _, errs := typed("server", "list", "--admin", "here"); code != 2 || !strings.Contains(errs, "want host:port or unix:/path") {
+		t.Errorf("no address: %d %s", code, errs)
+	}
+}
+
+// A drained server's writes are refused by name until it is restored.
+func TestServerDrainIsSeen(t *testing.T) {
+	d, flags := demoForTests(t)
+	for _, name := range []string{"demo1", "demo2", "demo3"} {
+		if code, _, errs := typed("server", "drain", name, flags[2], flags[3]); code != 0 {
+			t.Fatal(errs)
+		}
+	}
+	c, err := net.Dial("tcp", d.driver.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	buf := make([]byte, 200)
+	fmt.Fprint(c, "set k 0 0 1\r\nx\r\n")
+	n, _ := c.Read(buf)
+	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server demo") || !strings.Contains(got, "is drained by a person: ringside server restore demo") {
+		t.Errorf("set: %q", got)
+	}
+	fmt.Fprint(c, "get k\r\n")
+	if n, _ = c.Read(buf); string(buf[:n]) != "END\r\n" {
+		t.Errorf("get: %q", buf[:n])
+	}
+}
+
+// short makes a drill of some seconds.
+var short = []string{"--for", "800ms", "--before", "100ms", "--settle", "200ms", "--rate", "600", "--clients", "8", "--keys", "64"}
+
+func TestDrillOnDemo(t *testing.T) {
+	_, flags := demoForTests(t)
+	args := slices.Concat([]string{"drill"}, flags, short)
+	code, out, errs := typed(append(args, "--fault", "refuse,hang", "--server", "demo2")...)
+	if code != 0 || !strings.Contains(out, "refuse") || !strings.Contains(out, "hang") || !strings.Contains(errs, "hang on demo2: done") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	code, out, errs = typed(append(args, "--fault", "refuse", "--max-refused", "0", "--max-return", "1ns")...)
+	if code != 1 || !strings.Contains(out, "refuse: EXCEEDED: ") || !strings.Contains(out, "refused writes, at most 0") || !strings.Contains(errs, "1 of 1 faults exceeded a limit") {
+		t.Errorf("limits: exit %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestDrillRefuses(t *testing.T) {
+	_, flags := demoForTests(t)
+	for _, c := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--fault melt", 2, "it is one of [refuse hang delay drop reset partition], or all"},
+		{"--percent 0", 2, "--percent is from 1 to 100"},
+		{"--delay 2m", 2, "--delay"},
+		{"--for 0s", 2, "--for"},
+		{"--clients 0", 2, "--clients"},
+		{"--rate 0", 2, "--rate"},
+		{"--keys 3", 2, "--keys"},
+		{"--settle 0s", 2, "--settle"},
+		{"--server demo9", 2, `no server "demo9"`},
+		{"--pool other", 2, "no server"},
+		{"--to 192.0.2.1:11211", 2, "say --yes"},
+		{"--admin 0.0.0.0:9151", 2, "say --yes"},
+		{"--to nonsense", 2, "want host:port"},
+		{"--admin 127.0.0.1:1", 1, "no answer from the admin interface"},
+		{"extra", 2, "unknown command"},
+	} {
+		if code, out, errs := typed(slices.Concat([]string{"drill"}, flags, strings.Fields(c.args))...); code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("drill %s: exit %d, %s%s", c.args, code, out, errs)
+		}
+	}
+}
+
+// startFile serves a configuration, and returns flags that find it.
+func startFile(t *testing.T, text string) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "ringside.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := start(f, path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.stop(ended()) })
+	return path
+}
+
+// free is an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	a, err := freeAddress("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// memcached starts a real one.
+func memcached(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		addr := free(t)
+		_, port, _ := net.SplitHostPort(addr)
+		cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", port, "-U", "0", "-u", "nobody", "-m", "64")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		for range 100 {
+			if c, err := net.Dial("tcp", addr); err == nil {
+				c.Close()
+				return addr
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	t.Fatal("memcached does not start")
+	return ""
+}
+
+// Faults must be allowed: without, a drill says how.
+func TestDrillNotAllowed(t *testing.T) {
+	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, servers: [\"%s\"]}}\n", free(t), free(t), free(t)))
+	if code, _, errs := typed("drill", "-c", path); code != 1 || !strings.Contains(errs, "admin.allow_faults") {
+		t.Errorf("exit %d: %s", code, errs)
+	}
+}
+
+// Every kind of fault, on three real memcached, with both drivers: nothing
+// stale and nothing wrong is read, nobody is stuck, and the server comes back.
+func TestDrillOnMemcached(t *testing.T) {
+	drivers := []string{"portable"}
+	if runtime.GOOS == "linux" {
+		drivers = append(drivers, "epoll")
+	}
+	for _, driver := range drivers {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			path := startFile(t, fmt.Sprintf("listen: %s\nadmin: {address: \"%s\", allow_faults: true}\nengine: {driver: %s}\npools: {main: {distribution: ketama, servers: [\"%s\", \"%s\", \"%s\"]}}\n",
+				free(t), free(t), driver, memcached(t), memcached(t), memcached(t)))
+			code, out, errs := typed(slices.Concat([]string{"drill", "--json", "-c", path}, short)...)
+			if code != 0 {
+				t.Errorf("exit %d: %s", code, errs)
+			}
+			seen := map[string]bool{}
+			for line := range strings.Lines(out) {
+				var r struct {
+					Fault                                                  string
+					Requests, Errors, Misses, Refused, Stale, Wrong, Stuck int
+					Notice                                                 *float64 `json:"notice_ms"`
+					Eject                                                  *float64 `json:"eject_ms"`
+				}
+				if err := json.Unmarshal([]byte(line), &r); err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				kind, _, _ := strings.Cut(r.Fault, " ")
+				seen[kind] = true
+				if r.Requests == 0 || r.Stale != 0 || r.Wrong != 0 || r.Stuck != 0 {
+					t.Errorf("%s", line)
+				}
+				if kind != "drop" && (r.Notice == nil || r.Refused == 0) { // a fifth of the segments may spare the few there are
+					t.Errorf("nobody noticed: %s", line)
+				}
+				if kind == "refuse" && r.Eject == nil {
+					t.Errorf("not taken for down: %s", line)
+				}
+			}
+			if len(seen) != 6 {
+				t.Errorf("%d kinds:\n%s", len(seen), out)
+			}
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+// ringside server: what a person orders of the servers of a running Ringside
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/proxy/admin"
+)
+
+func newServer() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Drain servers of a running Ringside, take them down, restore them",
+		Long: `Look after the servers of a running Ringside, by its admin interface.
+
+Orders last until they are taken back by restore: they live through a reload,
+not through a restart. They need admin.control, which is for this machine unless
+the configuration opens it.`,
+		Example: `  ringside server list
+  ringside server drain cache3
+  ringside server restore cache3`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newServerList(),
+		newServerOrder("drain", "Send a server no new requests", `Send a server no new requests. Those in flight finish, and then its connections
+are closed.
+
+What becomes of its keys is what the pool does when a server is down: reads miss
+(or get an error, with get_errors: error), and writes are refused with an error
+that names the server. The server keeps its values: what is written or deleted
+there meanwhile by other ways is what it has when it is restored.`),
+		newServerOrder("down", "Send a server nothing, and fail what is in flight", `Send a server no requests any more, as drain does, but at once: requests in
+flight fail and its connections are reset.`),
+		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down.`))
+	return cmd
+}
+
+// adminFlags say which Ringside is meant.
+type adminFlags struct{ address, path string }
+
+func (f *adminFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.address, "admin", "", "the `address` of the admin interface: host:port or unix:/path (default "+demoAdmin+")")
+	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file` of that Ringside, instead of addresses")
+	cmd.MarkFlagFilename("config", "yaml", "yml")
+}
+
+// load reads the file, if one was named.
+func (f *adminFlags) load() (*config.File, error) {
+	if f.path == "" {
+		return nil, nil
+	}
+	return config.Load(f.path)
+}
+
+// endpoint is the admin interface that is meant; file may be nil.
+func (f *adminFlags) endpoint(file *config.File) (network, address string, err error) {
+	switch {
+	case f.address != "":
+		return splitAddress("admin", f.address)
+	case file == nil:
+		return "tcp", demoAdmin, nil
+	case file.Admin.Address.Network == "":
+		return "", "", &usageError{fmt.Errorf("%s has no admin interface: set admin, or say --admin", f.path)}
+	}
+	return file.Admin.Address.Network, file.Admin.Address.Address, nil
+}
+
+// splitAddress reads the value of an address flag.
+func splitAddress(flag, text string) (network, address string, err error) {
+	if path, ok := strings.CutPrefix(text, "unix:"); ok && path != "" {
+		return "unix", path, nil
+	}
+	if _, _, err := net.SplitHostPort(text); err != nil {
+		return "", "", &usageError{fmt.Errorf("--%s %s: want host:port or unix:/path", flag, text)}
+	}
+	return "tcp", text, nil
+}
+
+// client connects to the admin interface that is meant.
+func (f *adminFlags) client() (*admin.Client, error) {
+	file, err := f.load()
+	if err != nil {
+		return nil, err
+	}
+	network, address, err := f.endpoint(file)
+	if err != nil {
+		return nil, err
+	}
+	return admin.NewClient(network, address), nil
+}
+
+// blame makes a mistake on the command line of an answer that says so.
+func blame(err error) error {
+	if s := (*admin.StatusError)(nil); errors.As(err, &s) && (s.Status == 400 || s.Status == 404 || s.Status == 409) {
+		return &usageError{err}
+	}
+	return err
+}
+
+func newServerList() *cobra.Command {
+	var to adminFlags
+	var pool string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the servers and how they are",
+		Long: `List the servers of every pool: up, down and why, drained by a person, and since
+when. Exits 0 whatever they are.`,
+		Example: `  ringside server list
+  ringside server list --pool sessions --json -c /etc/ringside/ringside.yaml`,
+		Args: wantArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			list, err := c.Servers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if pool != "" {
+				kept := list[:0]
+				for _, s := range list {
+					if s.Pool == pool {
+						kept = append(kept, s)
+					}
+				}
+				if list = kept; len(list) == 0 {
+					return &usageError{fmt.Errorf("no pool %q", pool)}
+				}
+			}
+			return showServers(cmd.OutOrStdout(), list, asJSON)
+		},
+	}
+	to.add(cmd)
+	cmd.Flags().StringVar(&pool, "pool", "", "only the servers of this `pool`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func newServerOrder(order, short, long string) *cobra.Command {
+	var to adminFlags
+	var pool string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   order + " NAME",
+		Short: short,
+		Long:  long,
+		Example: "  ringside server " + order + " cache3\n" +
+			"  ringside server " + order + " 10.0.0.3:11211 --pool sessions --admin 127.0.0.1:9151",
+		Args: wantArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			list, err := c.Order(cmd.Context(), pool, args[0], order)
+			if err != nil {
+				return blame(err)
+			}
+			return showServers(cmd.OutOrStdout(), list, asJSON)
+		},
+	}
+	to.add(cmd)
+	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, where several have a server of that name")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func showServers(out io.Writer, list []admin.ServerState, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(out)
+		for _, s := range list {
+			if err := e.Encode(s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
+			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, "-"))
+	}
+	return w.Flush()
+}

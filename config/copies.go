@@ -1,0 +1,428 @@
+package config
+
+// Routes and the copies they keep: the settings, the presets, and where copies
+// can't be kept apart or can't be kept equal.
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/proxy"
+	"ringside/replicate"
+)
+
+// Route sends the keys that begin with Prefix to a pool, or keeps a copy of
+// each in several.
+type Route struct {
+	Prefix    string
+	Pool      string
+	Pools     []string // instead of Pool: a copy of each key in each of them
+	Prefer    string   // the one of Pools that is read first; empty: the first
+	Strip     bool     // the servers see the key without Prefix
+	Preset    string   // what the others were before the file said otherwise
+	GetErrors string   // "miss" or "error"; empty: as the pool says
+	Copies    replicate.Policy
+}
+
+const (
+	presetSessions = "sessions"
+	maxCopies      = 16 // of a key: each write goes to all of them
+	thisHost       = "localhost"
+)
+
+// defaultRoute is what a route with copies has unless it says otherwise.
+func defaultRoute() Route { return Route{Copies: replicate.Policy{RepairRate: 1000}} }
+
+// sessions is what session stores need, but for what the pool adds: see
+// decideConsistency. A miss asks the other copy, because a restart, an eviction
+// or the undoing of a late write empties one of them alone.
+func (r *Route) sessions() {
+	r.GetErrors = "error"
+	r.Copies.Copies, r.Copies.ReadThrough = 2, true
+}
+
+func routeValue() value[Route] {
+	type r = Route
+	preset := set("preset", "sessions: what session stores need, two copies, errors instead of misses, and short leases; what stands beside it wins",
+		words(presetSessions), func(r *r) *string { return &r.Preset })
+	read := preset.read
+	preset.read = func(d *document, n *node, path string, to *Route) {
+		if read(d, n, path, to); to.Preset == presetSessions {
+			to.sessions()
+		}
+	}
+	v := fresh(defaultRoute(), group(defaultRoute(),
+		preset, // first: the others change what it sets
+		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
+		set("pool", "the name of the pool that gets them", text("the name of a pool"), func(r *r) *string { return &r.Pool }),
+		set("pools", "instead of pool: the names of pools that each keep a copy, the one that decides first",
+			listOf(text("the name of a pool"), 2), func(r *r) *[]string { return &r.Pools }),
+		set("prefer", "the one of pools that is read first; the first unless set", text("the name of a pool"), func(r *r) *string { return &r.Prefer }),
+		set("strip_prefix", "send the keys to the servers without the prefix", yesNo(), func(r *r) *bool { return &r.Strip }),
+		set("get_errors", "what a read gets whose server can't answer: a miss, or SERVER_ERROR; as the pool says unless set",
+			words("miss", "error"), func(r *r) *string { return &r.GetErrors }),
+		set("replicas", "how many servers of the pool keep a copy of each key, or all of them", replicas(), func(r *r) *int { return &r.Copies.Copies }),
+		set("copies_on", "what two copies of a key don't share: the host, the zone, or only the server",
+			spoken(replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
+		set("read", "whom a read asks: the first copy, one in Ringside's zone (nearest), all in turns (spread), all at once (fastest)",
+			spoken(replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
+		set("ack", "how many copies must have taken a write before it is acknowledged, of those whose server is in",
+			spoken(replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
+		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does",
+			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
+		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
+		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
+	))
+	readKeys, keys := v.read, v.schema
+	v.read = func(d *document, n *node, path string, to *Route) {
+		readKeys(d, n, path, to)
+		if (n.kind == mapping || n.empty()) && d.where[&to.Pool] == nil && d.where[&to.Pools] == nil {
+			d.fail(n.line, n.column, "%s.pool is missing: the name of the pool that gets them", path)
+		}
+	}
+	v.schema = func() schema {
+		s := keys()
+		s["type"] = "object"
+		s["oneOf"] = []any{schema{"required": []any{"pool"}}, schema{"required": []any{"pools"}}}
+		return s
+	}
+	return v
+}
+
+// replicas is how many copies there are.
+func replicas() value[int] {
+	some := integer(1, maxCopies)
+	return value[int]{
+		read: func(d *document, n *node, path string, to *int) {
+			switch v, err := strconv.Atoi(n.text); {
+			case n.kind == scalar && n.text == "all":
+				*to = replicate.All
+			case n.kind != scalar || n.tag != "!!int" || err != nil || v < 1 || v > maxCopies:
+				d.wrong(n, path, fmt.Sprintf("all, or a whole number between 1 and %d", maxCopies))
+			default:
+				*to = v
+			}
+		},
+		show:   func(int) any { return nil },
+		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "all"}}} },
+	}
+}
+
+// routes are all routes of f, those of the file and those of listeners.
+func (f *File) routes() iter.Seq[*Route] {
+	return func(yield func(*Route) bool) {
+		for i := range f.Routes {
+			if !yield(&f.Routes[i]) {
+				return
+			}
+		}
+		for i := range f.Listen {
+			for j := range f.Listen[i].Routes {
+				if !yield(&f.Listen[i].Routes[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// decide settles what the route leaves open. A route that keeps one copy has
+// the zero Policy.
+func (r *Route) decide() {
+	c := &r.Copies
+	switch {
+	case len(r.Pools) > 0:
+		c.Copies = len(r.Pools)
+	case c.Copies == replicate.All:
+		c.Apart = replicate.Servers
+	case c.Copies <= 1:
+		*c = replicate.Policy{}
+	}
+}
+
+// to is the pools of r, the one that decides first.
+func (r *Route) to() []string {
+	if len(r.Pools) > 0 {
+		return r.Pools
+	}
+	return []string{r.Pool}
+}
+
+// copiesIn is the routes that keep several copies and one of them in a pool.
+func (f *File) copiesIn(pool string) (list []*Route) {
+	for r := range f.routes() {
+		if r.Copies.Copies != 0 && slices.Contains(r.to(), pool) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// host is what Hosts keeps apart: the host of the address, however it is
+// spelled, unless the file says.
+func (s *Server) host() string {
+	if s.Host != "" || s.Address.Network == "unix" {
+		return cmp.Or(s.Host, thisHost)
+	}
+	host, _, _ := net.SplitHostPort(s.Address.Address)
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if ip = ip.Unmap(); ip.IsLoopback() {
+			return thisHost
+		}
+		return ip.String()
+	}
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}
+
+// apart is what two copies must not have in common; empty: nothing known.
+func (s *Server) apart(a replicate.Apart) string {
+	t := s.target()
+	return t.Apart(a)
+}
+
+// target is the server as the proxy knows it.
+func (s *Server) target() proxy.Target {
+	return proxy.Target{
+		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
+	}
+}
+
+// distinct is the different hosts, zones or addresses of servers.
+func distinct(servers []Server, a replicate.Apart) map[string]bool {
+	all := map[string]bool{}
+	for i := range servers {
+		if what := servers[i].apart(a); what != "" {
+			all[what] = true
+		}
+	}
+	return all
+}
+
+// checkCopies looks at the copies of one route.
+func (d *document) checkCopies(f *File, r *Route) {
+	c := &r.Copies
+	d.checkPools(f, r)
+	if c.Copies == 0 {
+		if n := d.where[&c.Copies]; n != nil && n.text != "1" || d.where[&r.Pools] != nil || d.where[&r.Preset] != nil && r.Preset == "" {
+			return // reported already
+		}
+		for _, s := range []struct {
+			name  string
+			field any
+		}{{"copies_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
+			if n := d.where[s.field]; n != nil {
+				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools or preset: sessions, or leave this out", s.name)
+			}
+		}
+		return
+	}
+	if n := d.where[&c.Apart]; n != nil && c.Copies == replicate.All {
+		d.failAt(n, "copies_on has no effect with replicas: all, which keeps a copy on every server")
+	}
+	switch {
+	case c.Read == replicate.Nearest && f.Zone == "":
+		d.failAt(d.place(&c.Read, r), "read: nearest needs zone at the top of the file: the zone this Ringside is in")
+	case c.Read == replicate.Fastest && d.where[&c.Hedge] != nil && c.Hedge > 0:
+		d.failAt(d.place(&c.Hedge), "hedge has no effect with read: fastest, which asks all copies at once")
+	case c.Read == replicate.Fastest && d.where[&c.ReadThrough] != nil && c.ReadThrough:
+		d.failAt(d.place(&c.ReadThrough), "read_through has no effect with read: fastest, which asks all copies at once")
+	}
+	for _, name := range r.to() {
+		if p := f.pool(name); p != nil && c.Hedge >= p.Timeouts.Request {
+			d.failAt(d.place(&c.Hedge, r), "hedge (%s) must be less than pools.%s.timeouts.request (%s), after which the next copy is asked anyway",
+				short(c.Hedge), name, short(p.Timeouts.Request))
+			break
+		}
+	}
+	if len(r.Pools) > 0 {
+		d.checkCopiesOverPools(f, r)
+	} else if p := f.pool(r.Pool); p != nil {
+		d.checkCopiesInPool(p, r)
+	}
+}
+
+// checkPools looks at where a route leads.
+func (d *document) checkPools(f *File, r *Route) {
+	names := make([]string, len(f.Pools))
+	for i := range f.Pools {
+		names[i] = f.Pools[i].Name
+	}
+	exists := func(name string, n *node) {
+		if name != "" && len(names) > 0 && !slices.Contains(names, name) {
+			d.failAt(n, "there is no pool %s%s; pools here: %s", quote(name), didYouMean(name, names), strings.Join(names, ", "))
+		}
+	}
+	exists(r.Pool, d.place(&r.Pool))
+	for i := range r.Pools {
+		exists(r.Pools[i], d.place(&r.Pools[i]))
+		if r.Pools[i] != "" && slices.Contains(r.Pools[:i], r.Pools[i]) {
+			d.failAt(d.place(&r.Pools[i]), "%s stands twice in pools; each keeps one copy", quote(r.Pools[i]))
+		}
+	}
+	pools := d.where[&r.Pools]
+	switch {
+	case d.where[&r.Pool] != nil && pools != nil:
+		d.failAt(pools, "a route has a pool, or pools that each keep a copy, not both")
+	case pools != nil && d.where[&r.Copies.Copies] != nil:
+		d.failAt(d.place(&r.Copies.Copies), "replicas has no place beside pools, which says that there is a copy in each")
+	}
+	switch n := d.where[&r.Prefer]; {
+	case n == nil || r.Prefer == "":
+	case pools == nil:
+		d.failAt(n, "prefer needs pools to choose from")
+	case !slices.Contains(r.Pools, r.Prefer):
+		d.failAt(n, "prefer must be %s, one of pools, not %s%s", list(r.Pools), quote(r.Prefer), didYouMean(r.Prefer, r.Pools))
+	case r.Copies.Read != replicate.First:
+		d.failAt(n, "prefer has no effect with read: %s; leave one of them out", r.Copies.Read)
+	}
+}
+
+// checkCopiesInPool refuses more copies than find a place.
+func (d *document) checkCopiesInPool(p *Pool, r *Route) {
+	c := &r.Copies
+	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
+		return // reported already
+	}
+	at, servers := d.place(&c.Copies, &r.Preset, r), p.addresses()
+	wants := fmt.Sprintf("replicas: %d", c.Copies)
+	if d.where[&c.Copies] == nil {
+		wants = fmt.Sprintf("preset: %s keeps %d copies, which", r.Preset, c.Copies)
+	}
+	switch {
+	case c.Copies == replicate.All && servers == 1:
+		d.failAt(at, "replicas: all needs a pool of at least two servers; pools.%s has one", p.Name)
+		return
+	case c.Copies == replicate.All && servers > maxCopies:
+		d.failAt(at, "replicas: all would be %d copies in pools.%s; at most %d are kept", servers, p.Name, maxCopies)
+		return
+	case c.Copies > servers:
+		d.failAt(at, "%s is more than pools.%s has servers: at most %d", wants, p.Name, servers)
+		return
+	case c.Apart == replicate.Zones:
+		for i := range p.Servers {
+			if s := &p.Servers[i]; s.Zone == "" {
+				d.failAt(d.place(&c.Apart, r), "copies_on: zone needs the zone of each server; pools.%s has none for %s", p.Name, s.label())
+				return
+			}
+		}
+	}
+	if n := len(distinct(p.Servers, c.Apart)); c.Copies > n && c.Apart != replicate.Servers {
+		in := map[replicate.Apart]string{replicate.Hosts: "on", replicate.Zones: "in"}[c.Apart]
+		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set copies_on: server where one machine is enough",
+			c.Copies, in, c.Apart, p.Name, in, count(n, c.Apart.String()))
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "one " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// checkCopiesOverPools refuses pools that would lose two copies at once.
+func (d *document) checkCopiesOverPools(f *File, r *Route) {
+	c := &r.Copies
+	if len(r.Pools) > maxCopies {
+		d.failAt(d.place(&r.Pools), "%d pools would keep a copy; at most %d are kept", len(r.Pools), maxCopies)
+		return
+	}
+	for i, name := range r.Pools {
+		p := f.pool(name)
+		if p == nil {
+			continue
+		}
+		for j := range p.Servers {
+			s := &p.Servers[j]
+			if s.Address.Network == "" {
+				continue
+			}
+			if c.Apart == replicate.Zones && s.Zone == "" {
+				d.failAt(d.place(&c.Apart, r), "copies_on: zone needs the zone of each server; pools.%s has none for %s", name, s.label())
+				return
+			}
+			for _, before := range r.Pools[:i] {
+				q := f.pool(before)
+				if q == nil || q == p {
+					continue
+				}
+				for _, a := range []replicate.Apart{replicate.Servers, c.Apart} {
+					if !distinct(q.Servers, a)[s.apart(a)] {
+						continue
+					}
+					hint := "; set copies_on: server where one machine is enough"
+					if a == replicate.Servers {
+						hint = ""
+					}
+					d.failAt(d.place(&r.Pools), "pools.%s and pools.%s share the %s of %s, so two copies of a key could be lost at once%s", before, name, a, s.label(), hint)
+					return
+				}
+			}
+		}
+	}
+}
+
+// checkOneTruth refuses two ways to one key that keep different copies: what
+// one writes, the other would not see.
+func (d *document) checkOneTruth(f *File) {
+	var all [][]Route
+	for i := range f.Listen {
+		if l := &f.Listen[i]; l.Routes != nil {
+			all = append(all, l.Routes)
+		}
+	}
+	if f.Routes != nil {
+		all = append(all, f.Routes)
+	}
+	for i := range all {
+		for j := range i + 1 {
+			for a := range all[i] {
+				for b := range all[j] {
+					if i != j || b < a {
+						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
+					}
+				}
+			}
+		}
+	}
+}
+
+// checkSameCopies looks at a route of one list and one of another, or of the
+// same.
+func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
+	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
+	if !shared || a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+		return
+	}
+	at := d.place(&a.Copies.Copies, &a.Preset, &a.Pools, a)
+	if b.Copies.Copies != 0 {
+		at = d.place(&b.Copies.Copies, &b.Preset, &b.Pools, b)
+	}
+	prefix := a.Prefix // the keys that both may take begin with the longer one
+	if len(b.Prefix) > len(prefix) {
+		prefix = b.Prefix
+	}
+	switch {
+	case a.Strip || b.Strip:
+		d.failAt(at, "the routes for the prefixes %q and %q lead to one pool with different copies, and strip_prefix lets both name the same key there: use another pool, or the same copies", a.Prefix, b.Prefix)
+	case longest(listA, prefix) == a && longest(listB, prefix) == b:
+		d.failAt(at, "two listeners keep different copies of the keys that begin with %q, in one pool", prefix)
+	}
+}
+
+// longest is the route that takes key; nil if none does.
+func longest(routes []Route, key string) (best *Route) {
+	for i := range routes {
+		if r := &routes[i]; strings.HasPrefix(key, r.Prefix) && (best == nil || len(r.Prefix) > len(best.Prefix)) {
+			best = r
+		}
+	}
+	return best
+}

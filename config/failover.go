@@ -1,0 +1,337 @@
+package config
+
+// What a pool does when one of its servers is gone: its settings, what they are
+// when the file leaves them open, and which of them make no sense together.
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	"ringside/replicate"
+)
+
+// Failover is what a pool does when one of its servers is gone.
+type Failover struct {
+	Mode            proxy.Mode
+	Gutter          string        // of mode gutter: the pool
+	InterimTTL      time.Duration // at most, of what another server keeps for one that is out
+	health.Settings               // but for Request, which is the pool's timeout
+
+	WhyMode, WhyConsistency string // what decided them, for people
+}
+
+func defaultFailover() Failover {
+	return Failover{
+		InterimTTL: 10 * time.Minute,
+		Settings: health.Settings{
+			AfterFailures: 3,
+			EjectAfter:    3 * time.Second,
+			Ping:          500 * time.Millisecond,
+			Lease:         2 * time.Second,
+			GoodPings:     2,
+		},
+	}
+}
+
+const (
+	manyServers   = 3 // servers from which on keys move by default, and a majority can outvote one
+	maxFailures   = 1000
+	sessionsLease = time.Second
+	sessionsPing  = 250 * time.Millisecond
+	month         = 30 * 24 * time.Hour // beyond which memcached takes an expiry for a date
+)
+
+func failoverValue() value[Failover] {
+	type f = Failover
+	return group(defaultFailover(),
+		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set what the distribution's clients do, and fail_fast below three servers",
+			depends(spoken(proxy.FailFast, proxy.Rehash, proxy.Gutter)), func(f *f) *proxy.Mode { return &f.Mode }),
+		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
+			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
+		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
+		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back",
+			duration(10*time.Millisecond, time.Hour), func(f *f) *time.Duration { return &f.EjectAfter }),
+		set("ping", "between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
+		set("lease", "how long a good ping is worth; the same in every Ringside of these servers",
+			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
+		set("good_pings", "good pings in a row before a server that was out comes back", integer(1, 1000), func(f *f) *int { return &f.GoodPings }),
+		set("on_rejoin", "a server that comes back is flushed and serves (flush), asks its stand-in about misses for a while (warm), or stays out for a time first (hold)",
+			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
+		set("hold", "how long on_rejoin: hold keeps a server out", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
+		set("interim_ttl", "at most, the expiry of what another server keeps for one that is out",
+			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
+		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
+	)
+}
+
+// need is what must be on for a setting to matter.
+type need uint8
+
+const (
+	ejection need = iota // servers are ejected: keys move, or there are copies
+	interim              // keys move
+	gutter               // keys move to another pool
+)
+
+// needy is a setting of f that doesn't always matter.
+type needy struct {
+	name  string
+	field any
+	need  need
+}
+
+func (f *Failover) needy() []needy {
+	return []needy{
+		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
+		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection}, {"good_pings", &f.GoodPings, ejection},
+		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
+		{"interim_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
+	}
+}
+
+// has says whether what n needs is on in p; copies says that a route keeps
+// copies there.
+func (p *Pool) has(n need, copies bool) bool {
+	switch n {
+	case ejection:
+		return copies || p.Failover.Mode != proxy.FailFast
+	case interim:
+		return p.Failover.Mode != proxy.FailFast
+	}
+	return p.Failover.Mode == proxy.Gutter
+}
+
+// said returns where a setting of p was read, be it in defaults; nil if the
+// file leaves it open.
+func (d *document) said(p *Pool, setting func(*Pool) any) *node {
+	if n := d.where[setting(p)]; n != nil {
+		return n
+	}
+	return d.where[setting(d.defaults)]
+}
+
+// decide settles what the file leaves open and other settings decide. What a
+// pool says itself wins over the presets of its routes, and these win over
+// defaults.
+func (d *document) decide(f *File) {
+	for r := range f.routes() {
+		r.decide()
+	}
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		if d.said(p, func(p *Pool) any { return &p.Failover.Mode }) != nil {
+			p.Failover.WhyMode = "as the file says"
+		} else {
+			p.Failover.Mode, p.Failover.WhyMode = p.usualMode()
+		}
+	}
+	if served := f.served(); len(f.Routes) == 0 && len(served) == 1 {
+		f.Routes = []Route{{Pool: served[0]}}
+	}
+	for i := range f.Pools {
+		d.decideConsistency(f, &f.Pools[i])
+	}
+}
+
+// served is the pools that are not there to stand in for others alone.
+func (f *File) served() (names []string) {
+	for _, p := range f.Pools {
+		if !slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == proxy.Gutter && q.Failover.Gutter == p.Name }) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
+}
+
+// usualMode is the mode of a pool that leaves it open.
+func (p *Pool) usualMode() (proxy.Mode, string) {
+	preset, _ := FindPreset(p.Distribution)
+	switch {
+	case p.addresses() < manyServers:
+		return proxy.FailFast, "the default below three servers"
+	case preset.Dead != DeadStays && preset.DeadByDefault:
+		return proxy.Rehash, "the default of " + p.Distribution + " from three servers on"
+	}
+	return proxy.FailFast, "the default of " + p.Distribution
+}
+
+func (d *document) decideConsistency(f *File, p *Pool) {
+	o := &p.Failover
+	o.WhyConsistency = "the default"
+	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
+		o.WhyConsistency = "as the file says"
+	}
+	if slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions }) {
+		d.decideSessions(p, f.viewServers(p))
+	}
+	if o.Strict && f.viewServers(p) < manyServers {
+		o.WhyConsistency += "; below three view servers it holds for one fault at a time"
+	}
+}
+
+// decideSessions sets what preset: sessions wants of a pool that has so many
+// view servers.
+func (d *document) decideSessions(p *Pool, servers int) {
+	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
+	if !own(&o.Lease) {
+		o.Lease = sessionsLease
+	}
+	if !own(&o.Ping) {
+		o.Ping = sessionsPing
+	}
+	switch {
+	case own(&o.Strict):
+	case servers >= manyServers:
+		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset sessions, with %d view servers", servers)
+	case !o.Strict:
+		o.WhyConsistency = fmt.Sprintf("preset sessions is strict from three view servers on; here: %d", servers)
+	}
+}
+
+// Ejects says whether a pool takes part in agreeing which of its servers are
+// out: where keys move, or where a route keeps copies.
+func (f *File) Ejects(pool string) bool {
+	p := f.pool(pool)
+	return p != nil && p.has(ejection, len(f.copiesIn(pool)) > 0)
+}
+
+// viewServers is how many servers hold the record of who is in and who is out.
+func (f *File) viewServers(p *Pool) int {
+	all := distinct(p.Servers, replicate.Servers)
+	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == proxy.Gutter && g != nil {
+		for a := range distinct(g.Servers, replicate.Servers) {
+			all[a] = true
+		}
+	}
+	return len(all)
+}
+
+// pool finds a pool by its name; nil if there is none.
+func (f *File) pool(name string) *Pool {
+	if i := slices.IndexFunc(f.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
+		return &f.Pools[i]
+	}
+	return nil
+}
+
+// addresses is how many servers p has, each address once.
+func (p *Pool) addresses() int { return len(distinct(p.Servers, replicate.Servers)) }
+
+func (d *document) checkFailover(f *File) {
+	heeded := map[string]bool{}
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
+		mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
+		if mode != nil && mode.text != o.Mode.String() {
+			continue // reported already; the others would be blamed for a mode that nobody chose
+		}
+		for _, s := range o.needy() {
+			if p.has(s.need, copies) {
+				heeded[s.name] = true
+			} else if n := d.where[s.field]; n != nil {
+				d.failAt(n, "pools.%s.failover.%s has no effect %s", p.Name, s.name, o.idle(s.need))
+			}
+		}
+		if p.has(ejection, copies) {
+			d.checkEjection(p)
+		}
+		switch {
+		case o.Mode == proxy.Gutter:
+			d.checkGutter(f, p)
+		case o.Mode == proxy.Rehash && p.addresses() == 1 && len(p.Servers) > 0:
+			d.failAt(mode, "pools.%s has one server, whose keys mode rehash can't give to another; use fail_fast or gutter", p.Name)
+		}
+	}
+	for _, s := range d.defaults.Failover.needy() {
+		if n := d.where[s.field]; n != nil && !heeded[s.name] && len(f.Pools) > 0 {
+			d.failAt(n, "defaults.failover.%s has no effect: %s", s.name, [...]string{
+				ejection: "every pool is in mode fail_fast and keeps no copies, so no server is ejected",
+				interim:  "every pool is in mode fail_fast, in which keys stay with their server",
+				gutter:   "no pool is in mode gutter",
+			}[s.need])
+		}
+	}
+}
+
+// idle says why a setting that needs n does nothing.
+func (f *Failover) idle(n need) string {
+	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
+	switch n {
+	case ejection:
+		return mode + ": a server that is gone is never ejected; set mode to rehash or gutter, or leave this out"
+	case interim:
+		return mode + ": keys stay with their server; set mode to rehash or gutter, or leave this out"
+	}
+	return mode + "; set mode: gutter, or leave this out"
+}
+
+// checkEjection looks at how servers are ejected and come back.
+func (d *document) checkEjection(p *Pool) {
+	o := &p.Failover
+	at := func(settings ...func(*Pool) any) (n *node, path string) {
+		for _, s := range settings {
+			if n := d.where[s(p)]; n != nil {
+				return n, "pools." + p.Name
+			}
+		}
+		for _, s := range settings {
+			if n := d.where[s(d.defaults)]; n != nil {
+				return n, "defaults"
+			}
+		}
+		return d.place(p), "pools." + p.Name
+	}
+	lease, ping := func(p *Pool) any { return &p.Failover.Lease }, func(p *Pool) any { return &p.Failover.Ping }
+	request, hold := func(p *Pool) any { return &p.Timeouts.Request }, func(p *Pool) any { return &p.Failover.Hold }
+	rejoin := func(p *Pool) any { return &p.Failover.OnRejoin }
+	// A ping is given up when the next one is due, or at the timeout of requests.
+	answer := min(o.Ping, p.Timeouts.Request)
+	if least := 3*o.Ping + answer; o.Lease < least {
+		n, path := at(lease, ping, request)
+		d.failAt(n, "%s.failover: lease (%s) must be at least three pings (of %s) and the time for an answer (%s), %s, so that a lost ping costs nothing",
+			path, short(o.Lease), short(o.Ping), short(answer), short(least))
+	}
+	switch {
+	case o.OnRejoin == health.Hold && o.Hold == 0:
+		n, path := at(rejoin)
+		d.failAt(n, "%s.failover.on_rejoin: hold needs hold, how long a server stays out, such as hold: 1h", path)
+	case o.OnRejoin != health.Hold && d.where[&o.Hold] != nil:
+		n, path := at(hold)
+		d.failAt(n, "%s.failover.hold has no effect with on_rejoin: %s; set on_rejoin: hold, or leave this out", path, o.OnRejoin)
+	}
+}
+
+// checkGutter looks at the pool that stands in for p.
+func (d *document) checkGutter(f *File, p *Pool) {
+	mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
+	at := d.said(p, func(p *Pool) any { return &p.Failover.Gutter })
+	g := f.pool(p.Failover.Gutter)
+	switch {
+	case at == nil:
+		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool that stands in", p.Name)
+	case p.Failover.Gutter == "": // reported already
+	case g == nil:
+		var names []string
+		for _, p := range f.Pools {
+			names = append(names, p.Name)
+		}
+		d.failAt(at, "there is no pool %s%s to be the gutter of pools.%s", quote(p.Failover.Gutter), didYouMean(p.Failover.Gutter, names), p.Name)
+	case g == p:
+		d.failAt(at, "pools.%s can't be its own gutter: name another pool, or give this one a failover.mode of its own", p.Name)
+	case g.Failover.Mode == proxy.Gutter:
+		d.failAt(at, "pools.%s is the gutter of pools.%s and can't have one itself: keys move once; give it a failover.mode of its own, fail_fast or rehash", g.Name, p.Name)
+	default:
+		own := distinct(p.Servers, replicate.Servers)
+		for i := range g.Servers {
+			if s := &g.Servers[i]; s.Address.Network != "" && own[s.apart(replicate.Servers)] {
+				d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when that one is gone, so is its stand-in, and its return flushes what it holds for others",
+					g.Name, p.Name, s.label())
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,284 @@
+package config
+
+// What pools do when a server is gone, as files leave it open, and the copies
+// that routes keep.
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	"ringside/replicate"
+	"ringside/ring/ringtest"
+)
+
+func table(t *testing.T, text string) (*File, *proxy.Table) {
+	t.Helper()
+	f := parse(t, text)
+	built, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, built
+}
+
+func TestUsualMode(t *testing.T) {
+	for _, c := range []struct {
+		distribution string
+		servers      int
+		want         proxy.Mode
+	}{
+		{"ketama-points", 3, proxy.Rehash},
+		{"ketama-points", 2, proxy.FailFast},
+		{"jump", 4, proxy.Rehash},
+		{"modulo-crc32", 3, proxy.Rehash},
+		{"modulo-crc32", 1, proxy.FailFast},
+		{"ketama", 5, proxy.FailFast},
+		{"twemproxy", 5, proxy.FailFast},
+		{"gomemcache", 5, proxy.FailFast},
+		{"mcrouter", 5, proxy.FailFast},
+		{"modulo-perl-fast", 5, proxy.FailFast}, // a miss is its own way of failing over
+		{"dalli", 3, proxy.Rehash},
+		{"dalli", 2, proxy.FailFast},
+	} {
+		servers := make([]string, c.servers)
+		for i := range servers {
+			servers[i] = fmt.Sprintf("cache-%d", i)
+		}
+		_, built := table(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [%s]}}", c.distribution, strings.Join(servers, ", ")))
+		if got := built.Pools[0].Failover.Mode; got != c.want {
+			t.Errorf("%s of %d: %s, want %s", c.distribution, c.servers, got, c.want)
+		}
+	}
+}
+
+// One machine under three names is one server.
+func TestUsualModeCountsAddresses(t *testing.T) {
+	_, built := table(t, "listen: :1\npools: {main: {distribution: jump, servers: [{address: a, name: x}, {address: a, name: y}, {address: a, name: z}]}}")
+	if got := built.Pools[0].Failover.Mode; got != proxy.FailFast {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestFailoverIsRead(t *testing.T) {
+	_, built := table(t, `
+listen: :1
+defaults: {failover: {mode: rehash, eject_after: 5s, lease: 4s}, timeouts: {request: 700ms}}
+pools:
+  main:
+    distribution: ketama
+    servers: [a, b, c]
+    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, good_pings: 4, on_rejoin: hold, hold: 1h, interim_ttl: 2m}
+  spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
+`)
+	main, spare := built.Pools[0], built.Pools[1]
+	want := proxy.Failover{Mode: proxy.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Settings: health.Settings{
+		Strict: true, AfterFailures: 5, EjectAfter: 5 * time.Second, Ping: time.Second, Lease: 4 * time.Second,
+		Request: 700 * time.Millisecond, GoodPings: 4, OnRejoin: health.Hold, Hold: time.Hour,
+	}}
+	if !reflect.DeepEqual(main.Failover, want) {
+		t.Errorf("got  %+v\nwant %+v", main.Failover, want)
+	}
+	want = proxy.Failover{Mode: proxy.Rehash, InterimTTL: 10 * time.Minute, Settings: health.Settings{
+		AfterFailures: 3, EjectAfter: 5 * time.Second, Ping: 500 * time.Millisecond, Lease: 4 * time.Second,
+		Request: 700 * time.Millisecond, GoodPings: 2, OnRejoin: health.Warm,
+	}}
+	if !reflect.DeepEqual(spare.Failover, want) {
+		t.Errorf("got  %+v\nwant %+v", spare.Failover, want)
+	}
+	// A pool that is only a gutter needs no routes to tell it from the other.
+	if r := built.Listeners[0].Routes; len(r) != 1 || r[0].Pool != main {
+		t.Errorf("got routes %+v", r)
+	}
+}
+
+// Presets whose client builds its ring again get that ring; the others walk.
+func TestWithout(t *testing.T) {
+	for _, c := range []struct {
+		distribution string
+		rebuilds     bool
+	}{{"ketama", true}, {"twemproxy", true}, {"modulo-twemproxy", true}, {"ketama-points", false}, {"jump", false}, {"mcrouter", false}, {"dalli", false}} {
+		f, built := table(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [a, b, c, d], failover: {mode: rehash}}}", c.distribution))
+		p := built.Pools[0]
+		if (p.Without != nil) != c.rebuilds {
+			t.Errorf("%s: rebuilds is %v", c.distribution, p.Without != nil)
+			continue
+		}
+		if !c.rebuilds {
+			continue
+		}
+		servers, err := f.Pools[0].placementServers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, out := range [][]bool{{false, false, false, false}, {true, false, false, false}, {false, true, true, false}, {true, true, true, true}, {true, false, false, false}} {
+			want, err := BuildPlacementWithout(c.distribution, servers, PlacementOptions{}, out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := p.Without(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range ringtest.Keys(500) {
+				_, h, owner := want.Locate(key)
+				if at := got.At(key, h, 0); at != owner || at >= 0 && out[at] {
+					t.Fatalf("%s without %v: key %s at %d, want %d", c.distribution, out, key, at, owner)
+				}
+			}
+		}
+		if _, err := p.Without([]bool{true}); err == nil {
+			t.Errorf("%s: one mark for four servers is taken", c.distribution)
+		}
+	}
+	_, built := table(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b, c]}}")
+	if built.Pools[0].Without != nil {
+		t.Error("a pool that moves no keys has a ring without servers")
+	}
+}
+
+// Many different outages keep few rings.
+func TestWithoutIsBounded(t *testing.T) {
+	_, built := table(t, "listen: :1\npools: {main: {distribution: modulo-twemproxy, servers: [a, b, c, d, e, f, g, h, i, j], failover: {mode: rehash}}}")
+	for set := range 1 << 10 {
+		out := make([]bool, 10)
+		for i := range out {
+			out[i] = set>>i&1 == 1
+		}
+		r, err := built.Pools[0].Without(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := r.At(nil, 12345, 0); at < 0 != (set == 1<<10-1) || at >= 0 && out[at] {
+			t.Fatalf("without %v: %d", out, at)
+		}
+	}
+}
+
+func TestPresetSessions(t *testing.T) {
+	policy := replicate.Policy{Copies: 2, ReadThrough: true, RepairRate: 1000}
+	for _, c := range []struct {
+		name, pool, route string
+		strict            bool
+		ping, lease       time.Duration
+		policy            replicate.Policy
+		errors            bool
+		why               string
+	}{
+		{"three servers", "servers: [a, b, c]", "", true, 250 * time.Millisecond, time.Second, policy, true, "by preset sessions, with 3 view servers"},
+		{"two servers", "servers: [a, b]", "", false, 250 * time.Millisecond, time.Second, policy, true, "preset sessions is strict from three view servers on; here: 2"},
+		{"two servers and a gutter", "servers: [a, b], failover: {mode: gutter, gutter: spare}", "", true, 250 * time.Millisecond, time.Second, policy, true, "by preset sessions, with 3 view servers"},
+		{"the pool says otherwise", "servers: [a, b, c], failover: {consistency: relaxed, ping: 300ms, lease: 3s}", "", false, 300 * time.Millisecond, 3 * time.Second, policy, true, "as the file says"},
+		{"strict with two", "servers: [a, b], failover: {consistency: strict}", "", true, 250 * time.Millisecond, time.Second, policy, true, "as the file says; below three view servers it holds for one fault at a time"},
+		{"the route says otherwise", "servers: [a, b, c]", ", replicas: 3, read: spread, repair: off, get_errors: miss, ack: quorum, read_through: no, hedge: 20ms, copies_on: server",
+			true, 250 * time.Millisecond, time.Second,
+			replicate.Policy{Copies: 3, Read: replicate.Spread, Ack: replicate.AckQuorum, Hedge: 20 * time.Millisecond, Apart: replicate.Servers}, false, "by preset sessions, with 3 view servers"},
+	} {
+		// What the preset has to say wins over defaults, whatever the order of the file.
+		f, built := table(t, fmt.Sprintf(`
+listen: :1
+routes: [{prefix: "sess:", pool: main, preset: sessions%s}, {pool: main}]
+pools:
+  main: {distribution: ketama, %s}
+  spare: {distribution: ketama, servers: [x]}
+defaults: {get_errors: miss, failover: {lease: 2500ms, consistency: relaxed}}
+`, c.route, c.pool))
+		r := built.Listeners[0].Routes
+		if r[0].Copies != c.policy || r[0].GetErrors == nil || *r[0].GetErrors != c.errors {
+			t.Errorf("%s: got %+v", c.name, r[0])
+		}
+		if r[1].Copies != (replicate.Policy{}) || r[1].GetErrors != nil {
+			t.Errorf("%s: the other route has %+v", c.name, r[1])
+		}
+		if got := r[0].Pool.Failover; got.Strict != c.strict || got.Ping != c.ping || got.Lease != c.lease || got.EjectAfter != 3*time.Second {
+			t.Errorf("%s: got %+v", c.name, got)
+		}
+		if got := f.Pools[0].Failover.WhyConsistency; got != c.why {
+			t.Errorf("%s: %s, want %s", c.name, got, c.why)
+		}
+	}
+}
+
+// The preset never turns off what defaults ask for.
+func TestPresetSessionsKeepsStrict(t *testing.T) {
+	f := parse(t, "listen: :1\ndefaults: {failover: {consistency: strict}}\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, preset: sessions}]")
+	if got := f.Pools[0].Failover; !got.Strict || !strings.HasPrefix(got.WhyConsistency, "as the file says") {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestCopiesAreRead(t *testing.T) {
+	_, built := table(t, `
+listen: :1
+zone: z2
+pools:
+  a: {distribution: ketama, servers: [{address: a1, zone: z1}, {address: a2, zone: z2}, {address: a3, zone: z3}]}
+  b: {distribution: ketama, servers: [{address: b1, host: m1}]}
+  c: {distribution: ketama, servers: [{address: c1, host: m2}]}
+routes:
+  - {prefix: "all:", pool: a, replicas: all, read: fastest}
+  - {prefix: "near:", pool: a, replicas: 2, copies_on: zone, read: nearest, ack: one, hedge: 499ms}
+  - {prefix: "both:", pools: [b, c], prefer: c, repair: 5}
+  - {prefix: "one:", pool: a, replicas: 1, get_errors: error}
+`)
+	a, b, c := built.Pools[0], built.Pools[1], built.Pools[2]
+	loud := true
+	want := []proxy.Route{
+		{Prefix: "all:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: replicate.All, Apart: replicate.Servers, Read: replicate.Fastest, RepairRate: 1000}},
+		{Prefix: "near:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: 2, Apart: replicate.Zones, Read: replicate.Nearest, Ack: replicate.AckOne, Hedge: 499 * time.Millisecond, RepairRate: 1000}},
+		{Prefix: "both:", Pool: b, Also: []*proxy.Pool{c}, Prefer: c, Zone: "z2", Copies: replicate.Policy{Copies: 2, RepairRate: 5}},
+		{Prefix: "one:", Pool: a, Zone: "z2", GetErrors: &loud},
+	}
+	for i, r := range built.Listeners[0].Routes {
+		if !reflect.DeepEqual(r, want[i]) {
+			t.Errorf("got  %+v\nwant %+v", r, want[i])
+		}
+	}
+	if a.Servers[1].Zone != "z2" || b.Servers[0].Host != "m1" {
+		t.Errorf("got %+v and %+v", a.Servers[1], b.Servers[0])
+	}
+}
+
+// Settings of failover in a pool of mode fail_fast count once copies are kept
+// there.
+func TestCopiesNeedEjection(t *testing.T) {
+	f := parse(t, `
+listen: :1
+pools: {main: {distribution: ketama, servers: [a, b], failover: {consistency: strict, eject_after: 1s}}}
+routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
+`)
+	if got := f.Pools[0].Failover; got.Mode != proxy.FailFast || !f.Ejects("main") || !got.Strict || got.EjectAfter != time.Second {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	_, built := table(t, `
+listen: :1
+pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0.0.1:1", "127.0.0.2:1", "[::1]:1", localhost, "unix:/x",
+  "[2001:DB8:0::1]:1", "[2001:db8::1]:2", "[::ffff:10.0.0.1]:1", 10.0.0.1, {address: 10.0.0.2, host: own}]}}
+`)
+	var got []string
+	for _, s := range built.Pools[0].Servers {
+		got = append(got, s.Host)
+	}
+	l := thisHost
+	if want := []string{"a.example", "a.example", l, l, l, l, l, "2001:db8::1", "2001:db8::1", "10.0.0.1", "10.0.0.1", "own"}; !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// What `read` and the others are without being said is what the zero Policy
+// says, so that tables made by hand mean the same.
+func TestDefaultRouteIsZero(t *testing.T) {
+	usual := defaultRoute()
+	usual.Copies.RepairRate = 0
+	if !reflect.DeepEqual(usual, Route{}) {
+		t.Errorf("got %+v", usual)
+	}
+}

@@ -1,0 +1,113 @@
+package drill
+
+// A client of the text protocol that believes nothing.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// client is one connection, made when it is needed.
+type client struct {
+	network, address string
+	conn             net.Conn
+	r                *bufio.Reader
+}
+
+var errStuck = fmt.Errorf("no answer within %v", patience)
+
+func (c *client) close() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// begin sends a request.
+func (c *client) begin(request string) error {
+	if c.conn == nil {
+		conn, err := net.DialTimeout(c.network, c.address, patience)
+		if err != nil {
+			time.Sleep(100 * time.Millisecond) // nobody is there: don't ask in a spin
+			return err
+		}
+		c.conn, c.r = conn, bufio.NewReaderSize(conn, 64<<10)
+	}
+	c.conn.SetDeadline(time.Now().Add(patience))
+	_, err := io.WriteString(c.conn, request+"\r\n")
+	return c.failed(err)
+}
+
+// failed closes the connection on an error: what comes next on it is anybody's guess.
+func (c *client) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	c.close()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errStuck
+	}
+	return err
+}
+
+func (c *client) line() (string, error) {
+	line, err := c.r.ReadString('\n')
+	if err != nil {
+		return "", c.failed(err)
+	}
+	text, ok := strings.CutSuffix(line, "\r\n")
+	if !ok {
+		return "", c.failed(fmt.Errorf("a line without its end: %.60q", line))
+	}
+	return text, nil
+}
+
+// ask sends a request that has one line for an answer.
+func (c *client) ask(request string) (string, error) {
+	if err := c.begin(request); err != nil {
+		return "", err
+	}
+	return c.line()
+}
+
+// get reads one key. The error is also what a server's error line says.
+func (c *client) get(key string) (value string, found bool, err error) {
+	if err := c.begin("get " + key); err != nil {
+		return "", false, err
+	}
+	for {
+		line, err := c.line()
+		if err != nil {
+			return "", false, err
+		}
+		if line == "END" {
+			return value, found, nil
+		}
+		f := strings.Fields(line)
+		if len(f) != 4 || f[0] != "VALUE" || f[1] != key || f[2] != "0" || found {
+			if !strings.HasPrefix(line, "SERVER_ERROR ") {
+				c.close()
+			}
+			return "", false, errors.New(line)
+		}
+		n, err := strconv.Atoi(f[3])
+		if err != nil || n < 0 || n > 1<<20 {
+			return "", false, c.failed(fmt.Errorf("a value of %.20q bytes", f[3]))
+		}
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(c.r, b); err != nil {
+			return "", false, c.failed(err)
+		}
+		if string(b[n:]) != "\r\n" {
+			return "", false, c.failed(fmt.Errorf("a value that does not end where it should"))
+		}
+		value, found = string(b[:n]), true
+	}
+}

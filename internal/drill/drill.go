@@ -1,0 +1,309 @@
+// Package drill breaks a server on purpose and checks every answer meanwhile.
+//
+// It sends its own traffic to a running Ringside, has it put a fault on one of
+// its servers for a time and lift it again, and reports what clients saw: how
+// long it took to notice, what was refused, and whether anything wrong was read.
+//
+// # What is checked
+//
+// Every key has one writer, who numbers what it does to it: sets, and every
+// tenth time a delete. It waits for each answer before it goes on. A value says
+// its key and its number, and has a body that follows from them.
+//
+//   - A read is stale when it returns a value although a later write or delete
+//     of that key was acknowledged before the read was sent. Because a key has
+//     one writer, who waits, the later one was also sent after the value's own
+//     write had been answered, well or not: there is no doubt.
+//   - A read is wrong when it returns what was never written to its key.
+//   - A miss counts when the last acknowledged change was a set, and no delete
+//     has been sent since. Refused and unanswered sets don't excuse it.
+//   - A write is refused when its answer is an error; it may have been done
+//     nevertheless. Errors are all other requests without a good answer.
+//
+// Keys begin with a prefix and a name that is new each time, expire within an
+// hour, and are deleted at the end.
+package drill
+
+// One drill after another: traffic, fault, traffic.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"time"
+
+	"ringside/proxy/admin"
+	"ringside/proxy/fault"
+)
+
+// Options is what a drill must be told. All of it must be set.
+type Options struct {
+	Network, Address string // where clients connect
+	Control          *admin.Client
+	Pool, Server     string // which server; the pool may be empty if only one has it
+
+	Faults []Fault       // one after the other
+	For    time.Duration // how long each lasts
+	Before time.Duration // of traffic that must be in order, before each
+	Settle time.Duration // without a failure, after which the server counts as back
+	Return time.Duration // how long it may take to come back
+
+	Clients int    // connections
+	Rate    int    // requests a second, of all together, at most
+	Keys    int    // at least Clients
+	Prefix  string // of every key
+}
+
+// Fault is one kind of trouble.
+type Fault struct {
+	Kind    fault.Kind
+	Delay   time.Duration // of kind delay
+	Percent int           // of kind drop
+}
+
+func (f Fault) String() string {
+	switch f.Kind {
+	case fault.Delay:
+		return fmt.Sprintf("%s %v", f.Kind, f.Delay)
+	case fault.Drop:
+		return fmt.Sprintf("%s %d%%", f.Kind, f.Percent)
+	}
+	return string(f.Kind)
+}
+
+// The bounds of what a drill keeps and sends.
+const (
+	MaxClients = 256
+	MaxRate    = 20_000
+	MaxKeys    = 10_000
+	MaxFor     = 10 * time.Minute
+)
+
+const (
+	patience = 10 * time.Second      // for an answer; Ringside promises one much sooner
+	look     = 10 * time.Millisecond // between two looks at the servers
+	lifetime = 3600                  // seconds that a key lives at most
+)
+
+// ErrNotAllowed is the error of Run where the proxy does not allow faults.
+var ErrNotAllowed = errors.New("faults are not allowed there: set admin.allow_faults to true in its configuration and start it again")
+
+// Run does the drills one after the other and calls each with the result of
+// every one. An error means that there is no result; the fault is lifted
+// whatever happens.
+func Run(ctx context.Context, o Options, each func(*Result)) error {
+	if _, allowed, err := o.Control.Faults(ctx); err != nil {
+		return err
+	} else if !allowed {
+		return ErrNotAllowed
+	}
+	if _, err := o.server(ctx); err != nil {
+		return err
+	}
+	t, err := startTraffic(ctx, &o)
+	if err != nil {
+		return err
+	}
+	defer t.stop()
+	for _, f := range o.Faults {
+		r, err := t.drill(ctx, f)
+		if err != nil {
+			return fmt.Errorf("%v: %w", f, err)
+		}
+		each(r)
+	}
+	return nil
+}
+
+// server is the server of the drill as it is now.
+func (o *Options) server(ctx context.Context) (admin.ServerState, error) {
+	list, err := o.Control.Servers(ctx)
+	for _, s := range list {
+		if (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server) {
+			return s, nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("there is no server %q any more", o.Server)
+	}
+	return admin.ServerState{}, err
+}
+
+// traffic is the clients and their keys.
+type traffic struct {
+	*Options
+	keys    []*key
+	tally   tally
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+}
+
+func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
+	t := &traffic{Options: o}
+	name := strconv.FormatInt(time.Now().UnixNano(), 36)
+	for i := range o.Keys {
+		size := 100
+		if i%32 == 7 {
+			size = 80_000 // more than Ringside waits for to be whole
+		}
+		t.keys = append(t.keys, &key{name: fmt.Sprintf("%s%s:%d", o.Prefix, name, i), size: size})
+	}
+	t.tally.begin()
+	c := client{network: o.Network, address: o.Address}
+	defer c.close()
+	for _, k := range t.keys {
+		if err := t.write(&c, k); err != nil {
+			return nil, fmt.Errorf("before the drill: set %s: %w", k.name, err)
+		}
+	}
+	ctx, t.cancel = context.WithCancel(ctx)
+	for n := range o.Clients {
+		t.running.Add(1)
+		go t.client(ctx, n)
+	}
+	return t, nil
+}
+
+// stop ends the traffic and deletes the keys, as far as that is possible.
+func (t *traffic) stop() {
+	t.cancel()
+	t.running.Wait()
+	c := client{network: t.Network, address: t.Address}
+	defer c.close()
+	for _, k := range t.keys {
+		if _, err := c.ask("delete " + k.name); err != nil {
+			return
+		}
+	}
+}
+
+// client is one client: it writes its own keys and reads all.
+func (t *traffic) client(ctx context.Context, n int) {
+	defer t.running.Done()
+	c := client{network: t.Network, address: t.Address}
+	defer c.close()
+	dice := rand.New(rand.NewPCG(uint64(n), 0))
+	var own []*key
+	for i := n; i < len(t.keys); i += t.Clients {
+		own = append(own, t.keys[i])
+	}
+	step := time.Second * time.Duration(t.Clients) / time.Duration(t.Rate)
+	next := time.Now().Add(time.Duration(dice.Int64N(int64(step) + 1)))
+	for {
+		wait := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			wait.Stop()
+			return
+		case <-wait.C:
+		}
+		if next = next.Add(step); time.Until(next) < 0 { // what was held up is not made up for
+			next = time.Now()
+		}
+		if dice.IntN(2) == 0 {
+			t.write(&c, own[dice.IntN(len(own))])
+		} else {
+			t.read(&c, t.keys[dice.IntN(len(t.keys))])
+		}
+	}
+}
+
+// drill applies one fault and watches.
+func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
+	t.tally.begin()
+	if err := sleep(ctx, t.Before); err != nil {
+		return nil, err
+	}
+	if is, err := t.server(ctx); err != nil {
+		return nil, err
+	} else if before, _, _ := t.tally.end(); is.State != admin.Up || before.bad() > 0 {
+		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.bad(), before.Requests, before.Example)
+	}
+	t.tally.begin()
+	set, err := t.Control.Fault(ctx, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
+		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)}) // if this process dies, it ends nevertheless
+	if err != nil {
+		return nil, err
+	}
+	lift := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		return t.Control.Lift(ctx, set.ID)
+	}
+	began := time.Now()
+	during, err := t.watch(ctx, began.Add(t.For), nil)
+	if err != nil {
+		return nil, errors.Join(err, lift())
+	}
+	if err := lift(); err != nil {
+		return nil, fmt.Errorf("the fault could not be lifted: %w", err)
+	}
+	lifted := time.Now()
+	after, err := t.watch(ctx, lifted.Add(t.Return), func(w watched) bool {
+		quiet := lifted
+		if last := t.tally.lastFailure(); last.After(quiet) {
+			quiet = last
+		}
+		return w.up && time.Since(quiet) >= t.Settle
+	})
+	if err != nil {
+		return nil, err
+	}
+	r, first, last := t.tally.end()
+	r.Fault, r.Server = f.String(), set.Server
+	r.times(began, lifted, first, last, during, after)
+	return r, nil
+}
+
+// watched is what polling the control API has shown.
+type watched struct {
+	trouble, good time.Time // first seen not up; seen up since; zero: never
+	up            bool      // when it was looked at last
+	met           bool      // the condition to stop
+}
+
+// watch looks at the server until the end, or until done says so.
+func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) bool) (watched, error) {
+	w := watched{}
+	for {
+		is, err := t.server(ctx)
+		if err != nil {
+			return w, err
+		}
+		now := time.Now()
+		switch up := is.State == admin.Up; {
+		case up && !w.up:
+			w.good = now
+			w.up = true
+		case !up:
+			if w.trouble.IsZero() {
+				w.trouble = now
+			}
+			w.up = false
+		}
+		if done != nil && done(w) {
+			w.met = true
+			return w, nil
+		}
+		if !now.Before(end) {
+			return w, nil
+		}
+		if err := sleep(ctx, min(look, end.Sub(now))); err != nil {
+			return w, err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,304 @@
+package drill
+
+// The drill against a cache that lies on demand: it must see each lie.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringside/proxy/admin"
+	"ringside/proxy/fault"
+)
+
+// liar is a cache with a control API. While a fault is set it lies as it was told.
+type liar struct {
+	lie     string // stale, wrong, miss, refuse, silent, cut, down; none
+	allowed bool
+
+	mu     sync.Mutex
+	items  map[string][]string // all values a key had; the last is now, "" is deleted
+	broken bool
+	lifted int
+}
+
+func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := admin.Up
+	switch r.Method {
+	case "POST":
+		l.broken = true
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, `{"id":1,"server":"s1","kind":"hang"}`)
+		return
+	case "DELETE":
+		l.broken = false
+		l.lifted++
+		io.WriteString(w, `{}`)
+		return
+	}
+	if l.broken && l.lie == "down" {
+		state = admin.Down
+	}
+	if r.URL.Path == "/control/faults" {
+		fmt.Fprintf(w, `{"allowed":%v,"faults":[]}`, l.allowed)
+		return
+	}
+	json.NewEncoder(w).Encode(map[string]any{"servers": []admin.ServerState{{Pool: "p", Server: "s1", State: state}}})
+}
+
+func (l *liar) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for n := 0; ; n++ {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		f := strings.Fields(line)
+		body := ""
+		if f[0] == "set" {
+			size := 0
+			fmt.Sscan(f[4], &size)
+			b := make([]byte, size+2)
+			if _, err := io.ReadFull(r, b); err != nil {
+				return
+			}
+			body = string(b[:size])
+		}
+		answer := l.answer(f, body, n)
+		if answer == "" {
+			return
+		}
+		if _, err := io.WriteString(c, answer); err != nil {
+			return
+		}
+	}
+}
+
+func (l *liar) answer(f []string, body string, n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lie := ""
+	if l.broken && n%3 == 0 {
+		lie = l.lie
+	}
+	key := f[1]
+	had := l.items[key]
+	now := ""
+	if len(had) > 0 {
+		now = had[len(had)-1]
+	}
+	switch {
+	case lie == "cut":
+		return ""
+	case lie == "refuse":
+		return "SERVER_ERROR no\r\n"
+	case f[0] == "set":
+		l.items[key] = append(had, body)
+		return "STORED\r\n"
+	case f[0] == "delete":
+		l.items[key] = append(had, "")
+		return "DELETED\r\n"
+	case lie == "miss":
+		now = ""
+	case lie == "stale" && len(had) > 1:
+		now = had[0]
+	case lie == "wrong" && now != "":
+		now = now[:len(now)-1] + "?"
+	}
+	if now == "" {
+		return "END\r\n"
+	}
+	return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", key, len(now), now)
+}
+
+// start runs l and returns what a drill of it needs.
+func (l *liar) start(t *testing.T) Options {
+	l.items, l.allowed = map[string][]string{}, true
+	cache, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cache.Close() })
+	go func() {
+		for {
+			c, err := cache.Accept()
+			if err != nil {
+				return
+			}
+			go l.serve(c)
+		}
+	}()
+	h := httptest.NewServer(l)
+	t.Cleanup(h.Close)
+	control := admin.NewClient("tcp", h.Listener.Addr().String())
+	t.Cleanup(control.Close)
+	return Options{Network: "tcp", Address: cache.Addr().String(), Control: control, Server: "s1",
+		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: 10 * time.Second,
+		Clients: 4, Rate: 2000, Keys: 16, Prefix: "drill:"}
+}
+
+func TestSeesLies(t *testing.T) {
+	for lie, seen := range map[string]func(r *Result) bool{
+		"none":   func(r *Result) bool { return r.bad() == 0 && r.Notice == Never && r.Eject == Never && r.Return == 0 },
+		"stale":  func(r *Result) bool { return r.Stale > 0 && r.bad() == r.Stale },
+		"wrong":  func(r *Result) bool { return r.Wrong > 0 && r.bad() == r.Wrong },
+		"miss":   func(r *Result) bool { return r.Misses > 0 && r.bad() == r.Misses && r.Failed > 0 },
+		"refuse": func(r *Result) bool { return r.Refused > 0 && r.Errors > 0 && r.bad() == r.Refused+r.Errors },
+		"cut":    func(r *Result) bool { return r.Errors > 0 && r.bad() == r.Errors && r.Stuck == 0 },
+		"down":   func(r *Result) bool { return r.bad() == 0 && r.Eject >= 0 && r.Notice == r.Eject && r.Return >= 0 },
+	} {
+		t.Run(lie, func(t *testing.T) {
+			l := &liar{lie: lie}
+			o := l.start(t)
+			var got []*Result
+			if err := Run(t.Context(), o, func(r *Result) { got = append(got, r) }); err != nil {
+				t.Fatal(err)
+			}
+			if len(got) != 1 || got[0].Requests == 0 || !seen(got[0]) {
+				t.Errorf("%+v", *got[0])
+			}
+			if l.lifted != 1 {
+				t.Errorf("lifted %d times", l.lifted)
+			}
+			for key, had := range l.items {
+				if had[len(had)-1] != "" {
+					t.Errorf("%s is left", key)
+				}
+			}
+		})
+	}
+}
+
+func TestRunNeedsPermission(t *testing.T) {
+	l := &liar{}
+	o := l.start(t)
+	l.allowed = false
+	if err := Run(t.Context(), o, nil); !errors.Is(err, ErrNotAllowed) || len(l.items) > 0 {
+		t.Errorf("%v; %d items", err, len(l.items))
+	}
+}
+
+// Trouble that is there already is not the fault's.
+func TestTroubleBefore(t *testing.T) {
+	l := &liar{lie: "miss"}
+	o := l.start(t)
+	l.broken = true
+	if err := Run(t.Context(), o, nil); err == nil || !strings.Contains(err.Error(), "trouble before the fault") {
+		t.Error(err)
+	}
+}
+
+// Who ends the drill ends the fault.
+func TestCancelled(t *testing.T) {
+	l := &liar{}
+	o := l.start(t)
+	o.For = time.Hour
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for {
+			l.mu.Lock()
+			broken := l.broken
+			l.mu.Unlock()
+			if broken {
+				cancel()
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if err := Run(ctx, o, nil); !errors.Is(err, context.Canceled) || l.lifted != 1 {
+		t.Errorf("%v; lifted %d times", err, l.lifted)
+	}
+}
+
+func TestJudgeReads(t *testing.T) {
+	k := &key{name: "k", size: 50, sent: 25, acked: 22}
+	other := &key{name: "kk", size: 50}
+	for _, c := range []struct {
+		what  string
+		value string
+		acked uint64
+		want  verdict
+	}{
+		{"the last acknowledged", k.value(22), 22, fine},
+		{"one in doubt", k.value(25), 22, fine},
+		{"an older one", k.value(21), 22, stale},
+		{"an older one that was the last when the read was sent", k.value(21), 21, fine},
+		{"one before a delete", k.value(19), 20, stale},
+		{"nothing", "", 22, missed},
+		{"nothing, though what is in doubt is a set", "", 21, missed},
+		{"nothing after a delete", "", 20, fine},
+		{"nothing, while a delete is in doubt", "", 19, fine},
+		{"nothing before anything", "", 0, fine},
+		{"the number of a delete", k.value(20), 20, wrong},
+		{"one that was never sent", k.value(26), 22, wrong},
+		{"another key's", other.value(22), 22, wrong},
+		{"a part", k.value(22)[:30], 22, wrong},
+		{"a mixture", k.value(22)[:30] + k.value(23)[30:], 22, wrong},
+		{"no number", "k x y", 22, wrong},
+	} {
+		if got := k.judge(c.value, c.value != "", c.acked); got != c.want {
+			t.Errorf("%s: %d, want %d", c.what, got, c.want)
+		}
+	}
+}
+
+func TestLimits(t *testing.T) {
+	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1}
+	second := Time(time.Second)
+	for _, c := range []struct {
+		r    Result
+		l    Limits
+		want string // "" if it is good enough
+	}{
+		{Result{Errors: 9, Misses: 9, Refused: 9, Stale: 9, Notice: second, Eject: second, Return: second, Failed: second}, none, ""},
+		{Result{Notice: Never, Eject: Never}, Limits{Notice: 1, Eject: 1, Return: 1, Failed: 1}, ""},
+		{Result{Wrong: 1}, none, "1 wrong values, at most 0"},
+		{Result{Stuck: 1}, none, "1 clients stuck"},
+		{Result{Stale: 1}, Limits{}, "1 stale reads, at most 0"},
+		{Result{Errors: 3}, Limits{Errors: 2}, "3 errors, at most 2"},
+		{Result{Misses: 3}, Limits{Misses: 2}, "3 misses"},
+		{Result{Refused: 3}, Limits{Refused: 2}, "3 refused writes"},
+		{Result{Failed: second}, Limits{Failed: time.Millisecond}, "requests failed for 1s, at most 1ms"},
+		{Result{Notice: second}, Limits{Notice: time.Millisecond}, "noticed after 1s"},
+		{Result{Eject: second}, Limits{Eject: time.Millisecond}, "ejected after 1s"},
+		{Result{Return: second}, Limits{Return: time.Millisecond}, "returned after 1s"},
+		{Result{Return: Never}, none, "did not come back"},
+	} {
+		bad := c.l.Judge(&c.r)
+		if got := strings.Join(c.r.Exceeded, "; "); bad != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
+		}
+	}
+}
+
+func TestShow(t *testing.T) {
+	r := &Result{Fault: "hang", Server: "s1", Requests: 7, Notice: Time(1500 * time.Microsecond), Eject: Never, Return: Time(12345 * time.Millisecond), Exceeded: []string{"too bad"}, Example: "SERVER_ERROR x"}
+	var out bytes.Buffer
+	Print(&out, []*Result{r})
+	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "hang: EXCEEDED: too bad", "hang: SERVER_ERROR x"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, &out)
+		}
+	}
+	b, err := json.Marshal(r)
+	for _, want := range []string{`"notice_ms":1.5,`, `"eject_ms":null,`, `"return_ms":12345,`, `"exceeded":["too bad"]`} {
+		if err != nil || !strings.Contains(string(b), want) {
+			t.Errorf("no %s in %s, %v", want, b, err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package drill
+
+// What was done to a key, and what a read of it proves.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// key is one key and what its writer has done to it. Changes are numbered
+// from 1; every tenth is a delete.
+type key struct {
+	name string
+	size int // of its values, about
+
+	mu    sync.Mutex
+	sent  uint64 // the last change
+	acked uint64 // the last one that was acknowledged
+}
+
+func deletes(n uint64) bool { return n%10 == 0 }
+
+// value is what change n writes: it says its key and number, and is filled up
+// with the number.
+func (k *key) value(n uint64) string {
+	v := k.name + " " + strconv.FormatUint(n, 10) + " "
+	fill := strconv.FormatUint(n*7919, 36) + "."
+	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
+}
+
+// verdict is what one read has shown.
+type verdict uint8
+
+const (
+	fine verdict = iota
+	missed
+	stale
+	wrong
+)
+
+// judge says what a read shows that returned value, or nothing. acked is what
+// was acknowledged when it was sent.
+func (k *key) judge(value string, found bool, acked uint64) verdict {
+	k.mu.Lock()
+	sent := k.sent
+	k.mu.Unlock()
+	if !found {
+		if acked == 0 || deletes(acked) || (sent/10 > acked/10) { // a delete was sent since
+			return fine
+		}
+		return missed
+	}
+	rest, ok := strings.CutPrefix(value, k.name+" ")
+	number, _, _ := strings.Cut(rest, " ")
+	n, err := strconv.ParseUint(number, 10, 64)
+	switch {
+	case !ok || err != nil || n == 0 || n > sent || deletes(n) || value != k.value(n):
+		return wrong
+	case n < acked:
+		return stale
+	}
+	return fine
+}
+
+// write makes the next change to k. The error is what the client got instead
+// of an acknowledgement.
+func (t *traffic) write(c *client, k *key) error {
+	k.mu.Lock()
+	k.sent++
+	n := k.sent
+	k.mu.Unlock()
+	began := time.Now()
+	line, want, or := "", "STORED", ""
+	if deletes(n) {
+		line, want, or = "delete "+k.name, "DELETED", "NOT_FOUND"
+	} else {
+		v := k.value(n)
+		line = fmt.Sprintf("set %s 0 %d %d\r\n%s", k.name, lifetime, len(v), v)
+	}
+	answer, err := c.ask(line)
+	switch {
+	case err != nil:
+		t.tally.count(began, broken, err.Error())
+		return err
+	case answer == want || or != "" && answer == or:
+		k.mu.Lock()
+		k.acked = n
+		k.mu.Unlock()
+		t.tally.count(began, good, "")
+		return nil
+	}
+	t.tally.count(began, refused, answer)
+	return fmt.Errorf("%s", answer)
+}
+
+// read reads k and judges what comes.
+func (t *traffic) read(c *client, k *key) {
+	k.mu.Lock()
+	acked := k.acked
+	k.mu.Unlock()
+	began := time.Now()
+	value, found, err := c.get(k.name)
+	if err != nil {
+		t.tally.count(began, broken, err.Error())
+		return
+	}
+	switch k.judge(value, found, acked) {
+	case missed:
+		t.tally.count(began, miss, "")
+	case stale:
+		t.tally.count(began, staleRead, fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked))
+	case wrong:
+		t.tally.count(began, wrongValue, fmt.Sprintf("wrong: %s is %.60q", k.name, value))
+	default:
+		t.tally.count(began, good, "")
+	}
+}

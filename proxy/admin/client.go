@@ -1,0 +1,132 @@
+package admin
+
+// A client of the control API, for commands.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// Client asks the control API of a running Ringside.
+type Client struct {
+	address string
+	http    http.Client
+}
+
+// NewClient makes a client of the admin interface at address: host:port, or a
+// path on network "unix".
+func NewClient(network, address string) *Client {
+	c := &Client{address: address}
+	dial := &net.Dialer{Timeout: 2 * time.Second}
+	c.http.Timeout = 5 * time.Second
+	c.http.Transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dial.DialContext(ctx, network, address)
+		},
+	}
+	return c
+}
+
+// Close lets go of idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Servers returns the servers of every pool.
+func (c *Client) Servers(ctx context.Context) ([]ServerState, error) {
+	var a serversAnswer
+	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
+	return a.Servers, err
+}
+
+// Order gives an order (drain, down, restore) for a server, and returns how it
+// is then. pool may be empty if only one has the server.
+func (c *Client) Order(ctx context.Context, pool, server, order string) ([]ServerState, error) {
+	path := "/control/servers/" + url.PathEscape(server) + "/" + url.PathEscape(order)
+	if pool != "" {
+		path += "?pool=" + url.QueryEscape(pool)
+	}
+	var a serversAnswer
+	err := c.ask(ctx, "POST", path, nil, &a)
+	return a.Servers, err
+}
+
+// Faults returns what is wrong on purpose, and whether that is allowed at all.
+func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
+	var a faultsAnswer
+	err = c.ask(ctx, "GET", "/control/faults", nil, &a)
+	return a.Faults, a.Allowed, err
+}
+
+// Fault sets a fault and returns it.
+func (c *Client) Fault(ctx context.Context, f FaultState) (FaultState, error) {
+	var set FaultState
+	err := c.ask(ctx, "POST", "/control/faults", f, &set)
+	return set, err
+}
+
+// Lift ends the fault with that ID.
+func (c *Client) Lift(ctx context.Context, id int) error {
+	return c.ask(ctx, "DELETE", "/control/faults/"+strconv.Itoa(id), nil, nil)
+}
+
+// StatusError is what a Ringside that was reached has answered instead.
+type StatusError struct {
+	Status int
+	Text   string
+}
+
+func (e *StatusError) Error() string { return e.Text }
+
+// ask sends body as JSON and reads the answer into to.
+func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
+	var send io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		send = bytes.NewReader(b)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, send)
+	if err != nil {
+		return err
+	}
+	r.Header.Set(steering, "1")
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	w, err := c.http.Do(r)
+	if err != nil {
+		if inner := (*url.Error)(nil); errors.As(err, &inner) {
+			err = inner.Err
+		}
+		return fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
+	}
+	defer w.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
+	if err != nil {
+		return fmt.Errorf("the admin interface at %s: %w", c.address, err)
+	}
+	if w.StatusCode >= 300 {
+		var said struct{ Error string }
+		if json.Unmarshal(answer, &said) != nil || said.Error == "" {
+			said.Error = fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)
+		}
+		return &StatusError{w.StatusCode, said.Error}
+	}
+	if to == nil {
+		return nil
+	}
+	if err := json.Unmarshal(answer, to); err != nil {
+		return fmt.Errorf("the admin interface at %s answers what is no JSON: is it a Ringside's?", c.address)
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package admin
+
+// Who may steer, what is refused, and that what is refused changes nothing.
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/fault"
+)
+
+// steered is a proxy of two pools that have the servers a and beta; beta of
+// the second is another address, and only there is a server on a socket.
+func steered(o Options) (*proxy.Proxy, http.Handler) {
+	second := pool("second")
+	second.Servers[1].Address = "10.0.0.3:11211"
+	second.Servers = append(second.Servers, proxy.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
+	second.Place = place(3)
+	p := newProxy(pool("first"), second)
+	newLoop(p)
+	return p, New(p, o).Handler()
+}
+
+// request is one from this machine that may change things.
+func request(method, path, body string) *http.Request {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.RemoteAddr, r.Host = "127.0.0.1:1234", "localhost:9151"
+	r.Header.Set(steering, "1")
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	return r
+}
+
+func do(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func TestBadControlRequests(t *testing.T) {
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"GET", "/control/", "", 404, "there is no such page"},
+		{"GET", "/control/nothing", "", 404, "there is no such page"},
+		{"POST", "/control/servers", "", 405, "takes GET"},
+		{"DELETE", "/control/servers/a/drain", "", 405, "takes POST"},
+		{"PUT", "/control/faults", "{}", 405, "or"},
+		{"GET", "/control/faults/1", "", 405, "takes DELETE"},
+		{"POST", "/control/servers/nobody/drain?pool=first", "", 404, `no server "nobody"; there are a, 10.0.0.2:11211`},
+		{"POST", "/control/servers/a/drain?pool=third", "", 404, `no pool "third"`},
+		{"POST", "/control/servers/a/drain", "", 409, "first, second"},
+		{"POST", "/control/servers/a/drain?pol=first", "", 400, `unknown parameter "pol"`},
+		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},
+		{"POST", "/control/servers/a/drain?pool=first", "{}", 400, "no body"},
+		{"POST", "/control/servers//drain", "", 0, ""},
+		{"POST", "/control/faults", "", 415, "application/json"},
+		{"POST", "/control/faults", `{`, 400, "the body is not"},
+		{"POST", "/control/faults", `[]`, 400, "the body is not"},
+		{"POST", "/control/faults", `{"server":"a","kind":"hang"} x`, 400, "the body is not"},
+		{"POST", "/control/faults", `{"server":"a","kind":"hang"}{}`, 400, "one object"},
+		{"POST", "/control/faults", `{"server":"a","kind":"hang","color":"red"}`, 400, `unknown field "color"`},
+		{"POST", "/control/faults", `{"server":"a","kind":"hang","id":3}`, 400, "id, address and since"},
+		{"POST", "/control/faults", `{"kind":"hang"}`, 400, "which server?"},
+		{"POST", "/control/faults", `{"server":"c","kind":"hang"}`, 404, "no server"},
+		{"POST", "/control/faults", `{"server":"a","kind":"melt"}`, 400, "unknown kind of fault"},
+		{"POST", "/control/faults", `{"server":"a"}`, 400, "unknown kind of fault"},
+		{"POST", "/control/faults", `{"server":"a","kind":"delay"}`, 400, "more than 0"},
+		{"POST", "/control/faults", `{"server":"a","kind":"delay","delay":"soon"}`, 400, "soon"},
+		{"POST", "/control/faults", `{"server":"a","kind":"delay","delay":100}`, 400, "the body is not"},
+		{"POST", "/control/faults", `{"server":"a","kind":"drop","percent":0}`, 400, "1 to 100"},
+		{"POST", "/control/faults", `{"server":"a","kind":"drop","percent":1000}`, 400, "1 to 100"},
+		{"POST", "/control/faults", `{"server":"a","kind":"drop","percent":1.5}`, 400, "the body is not"},
+		{"POST", "/control/faults", `{"server":"a","kind":"hang","for":"-1s"}`, 400, "until it is lifted"},
+		{"POST", "/control/faults", `{"server":"10.0.0.2:11211","kind":"hang"}`, 409, "first, second"},
+		{"POST", "/control/faults", `{"server":"` + strings.Repeat("x", 5000) + `"}`, 413, "larger than 4096 bytes"},
+		{"DELETE", "/control/faults/7", "", 404, `no fault "7"`},
+		{"DELETE", "/control/faults/x", "", 404, `no fault "x"`},
+	} {
+		t.Run(c.method+" "+c.path+" "+fmt.Sprintf("%.60s", c.body), func(t *testing.T) {
+			faults := &fault.Set{}
+			p, h := steered(Options{Faults: faults})
+			w := do(h, request(c.method, c.path, c.body))
+			if c.status == 0 { // the mux has its own way with empty segments
+				if w.Code < 300 {
+					t.Errorf("%d", w.Code)
+				}
+			} else {
+				var said map[string]string
+				if err := json.Unmarshal(w.Body.Bytes(), &said); err != nil || len(said) != 1 || !strings.Contains(said["error"], c.says) || w.Code != c.status {
+					t.Errorf("%d %s, %v; want %d %q", w.Code, w.Body, err, c.status, c.says)
+				}
+				if c.status == 405 && w.Header().Get("Allow") == "" {
+					t.Error("no Allow")
+				}
+			}
+			for _, pool := range p.Table().Pools {
+				for _, s := range pool.Servers {
+					if o := p.Ordered(pool.Name, s.Name); o != (proxy.Ordered{}) {
+						t.Errorf("%s of %s has an order: %v", s.Name, pool.Name, o)
+					}
+				}
+			}
+			if len(faults.List()) > 0 {
+				t.Error(faults.List())
+			}
+		})
+	}
+}
+
+func TestWhoMaySteer(t *testing.T) {
+	from := func(peer, host string, more ...string) *http.Request {
+		r := request("POST", "/control/servers/a/drain?pool=first", "")
+		r.RemoteAddr, r.Host = peer, host
+		for i := 0; i < len(more); i += 2 {
+			r.Header.Set(more[i], more[i+1])
+		}
+		return r
+	}
+	for _, c := range []struct {
+		name   string
+		who    Control
+		r      *http.Request
+		status int
+	}{
+		{"loopback", "", from("127.0.0.1:1", "localhost"), 200},
+		{"IPv6 loopback", "", from("[::1]:1", "[::1]:9151"), 200},
+		{"elsewhere", "", from("10.0.0.9:1", "localhost"), 403},
+		{"elsewhere, opened", ControlOn, from("10.0.0.9:1", "ringside.example"), 200},
+		{"off", ControlOff, from("127.0.0.1:1", "localhost"), 404},
+		{"a wrong value", "om", from("127.0.0.1:1", "localhost"), 404},
+		{"a page that names its host 127.0.0.1", "", from("127.0.0.1:1", "evil.example"), 403},
+		{"without the header", ControlOn, from("127.0.0.1:1", "localhost", steering, ""), 403},
+		{"a browser", ControlOn, from("127.0.0.1:1", "localhost", "Origin", "http://localhost"), 403},
+		{"a browser, privately", ControlOn, from("127.0.0.1:1", "localhost", "Origin", "null"), 403},
+	} {
+		p, h := steered(Options{Control: c.who})
+		w := do(h, c.r)
+		if w.Code != c.status {
+			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.status)
+		}
+		if done := p.Ordered("first", "a").Order == proxy.Drain; done != (c.status == 200) {
+			t.Errorf("%s: done is %v", c.name, done)
+		}
+	}
+	_, h := steered(Options{}) // to see is to steer
+	r := request("GET", "/control/servers", "")
+	r.RemoteAddr = "10.0.0.9:1"
+	if w := do(h, r); w.Code != 403 {
+		t.Errorf("GET from elsewhere: %d", w.Code)
+	}
+}
+
+func TestFaultsNotAllowed(t *testing.T) {
+	_, h := steered(Options{})
+	for _, r := range []*http.Request{
+		request("POST", "/control/faults", `{"server":"a","kind":"hang"}`),
+		request("DELETE", "/control/faults", ""),
+		request("DELETE", "/control/faults/1", ""),
+	} {
+		if w := do(h, r); w.Code != 403 || !strings.Contains(w.Body.String(), "admin.allow_faults") {
+			t.Errorf("%s: %d %s", r.Method, w.Code, w.Body)
+		}
+	}
+	if w := do(h, request("GET", "/control/faults", "")); w.Code != 200 || w.Body.String() != `{"allowed":false,"faults":[]}`+"\n" {
+		t.Errorf("GET: %d %s", w.Code, w.Body)
+	}
+}
+
+// Client and Server over real sockets: orders and faults, seen and undone.
+func TestClient(t *testing.T) {
+	second := pool("second")
+	second.Servers = append(second.Servers, proxy.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
+	second.Place = place(3)
+	p := newProxy(pool("first"), second)
+	l := newLoop(p)
+	l.dead[beta] = true
+	client := l.client()
+	l.says(client, "get b1\r\n")
+	faults := &fault.Set{}
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			s := New(p, Options{Faults: faults, Failover: func(pool, server string) any { return pool + "/" + server }})
+			address := "127.0.0.1:0"
+			if network == "unix" {
+				address = filepath.Join(t.TempDir(), "s")
+			}
+			at := serve(t, s, network, address)
+			c, ctx := NewClient(network, at.String()), context.Background()
+			defer c.Close()
+			list, err := c.Servers(ctx)
+			if err != nil || len(list) != 5 || list[0].State != Up || list[1].State != Down || list[1].LoopsDown != 1 ||
+				!strings.Contains(list[1].Why, "refused") || list[0].Failover != "first/a" || time.Since(list[1].Since) > time.Minute {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			list, err = c.Order(ctx, "", "unix:/run/m.sock", "drain")
+			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != Drained || list[0].Order != "drain" {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			if list, err = c.Order(ctx, "second", "a", "down"); err != nil || list[0].State != Down || list[0].Why != "taken down by a person" {
+				t.Fatalf("%+v, %v", list, err)
+			}
+			got := scrape(t, s.Handler())
+			for name, want := range map[string]float64{
+				`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="second",server="a"}`:            1,
+				`ringside_server_ordered_away{address="10.0.0.1:11211",order="drain",pool="second",server="a"}`:           0,
+				`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="first",server="a"}`:             0,
+				`ringside_server_ordered_away{address="unix:/run/m.sock",order="drain",pool="second",server="sock"}`:      1,
+				`ringside_server_requests_refused_total{address="10.0.0.2:11211",reason="ordered",server="` + beta + `"}`: 0,
+			} {
+				if v, ok := got[name]; !ok || v != want {
+					t.Errorf("%s is %v", name, v)
+				}
+			}
+			for _, name := range []string{"sock", "a"} {
+				if list, err = c.Order(ctx, "second", name, "restore"); err != nil || list[0].Order != "" {
+					t.Fatalf("%+v, %v", list, err)
+				}
+			}
+
+			f, err := c.Fault(ctx, FaultState{Server: beta, Kind: fault.Delay, Delay: Duration(time.Second), For: Duration(time.Hour)})
+			if err != nil || f.ID == 0 || f.Address != beta || f.Since == nil || f.For != Duration(time.Hour) {
+				t.Fatalf("%+v, %v", f, err)
+			}
+			if got := faults.Of("tcp", beta); got != (fault.State{Delay: time.Second}) {
+				t.Errorf("%+v", got)
+			}
+			all, allowed, err := c.Faults(ctx)
+			if err != nil || !allowed || len(all) != 1 || all[0].ID != f.ID || all[0].Server != beta || all[0].Delay != Duration(time.Second) {
+				t.Errorf("%+v, %v, %v", all, allowed, err)
+			}
+			if err := c.Lift(ctx, f.ID); err != nil || len(faults.List()) > 0 {
+				t.Error(err, faults.List())
+			}
+			var status *StatusError
+			if err := c.Lift(ctx, f.ID); !errors.As(err, &status) || status.Status != 404 {
+				t.Errorf("lifted twice: %v", err)
+			}
+		})
+	}
+}
+
+func TestClientFindsNoRingside(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "hello")
+	}))
+	c := NewClient("tcp", h.Listener.Addr().String())
+	if _, err := c.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "is it a Ringside's?") {
+		t.Error(err)
+	}
+	h.Close()
+	c.Close()
+	if _, err := c.Servers(t.Context()); err == nil || !strings.Contains(err.Error(), "no answer from the admin interface at 127.0.0.1:") {
+		t.Error(err)
+	}
+}
+
+// What a FaultState says is what the documented names say.
+func TestFaultNames(t *testing.T) {
+	var f FaultState
+	err := json.Unmarshal([]byte(`{"server":"a","pool":"p","kind":"drop","delay":"100ms","percent":30,"for":"5s"}`), &f)
+	if want := (FaultState{Server: "a", Pool: "p", Kind: fault.Drop, Delay: Duration(100 * time.Millisecond), Percent: 30, For: Duration(5 * time.Second)}); err != nil || !reflect.DeepEqual(f, want) {
+		t.Errorf("%+v, %v", f, err)
+	}
+}

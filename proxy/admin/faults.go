@@ -1,0 +1,148 @@
+package admin
+
+// The control API: faults.
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/fault"
+)
+
+// FaultState is a fault as the control API writes it. Server, Pool, Kind,
+// Delay, Percent and For are what a request may say.
+type FaultState struct {
+	ID      int        `json:"id,omitempty"`
+	Server  string     `json:"server"` // name or address; in an answer, the name if a pool has one for it
+	Pool    string     `json:"pool,omitempty"`
+	Address string     `json:"address,omitempty"`
+	Kind    fault.Kind `json:"kind"`
+	Delay   Duration   `json:"delay,omitempty"`
+	Percent int        `json:"percent,omitempty"`
+	For     Duration   `json:"for,omitempty"` // 0: until it is lifted
+	Since   *time.Time `json:"since,omitempty"`
+}
+
+// Duration is written as Go writes it: "1.5s".
+type Duration time.Duration
+
+// MarshalText implements encoding.TextMarshaler.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	*d = Duration(v)
+	return err
+}
+
+// faultsAnswer is what /control/faults says.
+type faultsAnswer struct {
+	Allowed bool         `json:"allowed"`
+	Faults  []FaultState `json:"faults"`
+}
+
+func (s *Server) faults() faultsAnswer {
+	a := faultsAnswer{Allowed: s.options.Faults != nil, Faults: []FaultState{}}
+	for _, f := range s.options.Faults.List() {
+		a.Faults = append(a.Faults, s.faultState(f))
+	}
+	return a
+}
+
+func (s *Server) faultState(f fault.Fault) FaultState {
+	t := proxy.Target{Name: f.Address, Network: f.Network, Address: f.Address}
+	is := FaultState{ID: f.ID, Server: address(t), Address: address(t), Kind: f.Kind,
+		Delay: Duration(f.Delay), Percent: f.Percent, For: Duration(f.For), Since: &f.Since}
+	for _, p := range s.heart.p.Table().Pools {
+		for _, t := range p.Servers {
+			if t.Network == f.Network && t.Address == f.Address {
+				is.Server = t.Name
+			}
+		}
+	}
+	return is
+}
+
+func (s *Server) getFaults(*http.Request) (int, any, error) {
+	return http.StatusOK, s.faults(), nil
+}
+
+func (s *Server) mayFault() error {
+	if s.options.Faults == nil {
+		return refuse(http.StatusForbidden, "faults are not allowed here: set admin.allow_faults to true and start Ringside again")
+	}
+	return nil
+}
+
+func (s *Server) postFault(r *http.Request) (int, any, error) {
+	if err := s.mayFault(); err != nil {
+		return 0, nil, err
+	}
+	var want FaultState
+	if err := readJSON(r, &want); err != nil {
+		return 0, nil, err
+	}
+	if want.ID != 0 || want.Address != "" || want.Since != nil {
+		return 0, nil, refuse(http.StatusBadRequest, "id, address and since are not for requests; say server, and pool, kind, delay, percent, for as needed")
+	}
+	_, t, err := s.find(want.Pool, want.Server, false)
+	if err != nil {
+		return 0, nil, err
+	}
+	f, err := s.options.Faults.Add(fault.Fault{Network: t.Network, Address: t.Address, Kind: want.Kind,
+		Delay: time.Duration(want.Delay), Percent: want.Percent, For: time.Duration(want.For)})
+	if err != nil {
+		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
+	}
+	s.heart.p.Log.Warn("a fault is set", "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
+	return http.StatusCreated, s.faultState(f), nil
+}
+
+// readJSON reads the body of r: one object without unknown names.
+func readJSON(r *http.Request, to any) error {
+	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
+		return refuse(http.StatusUnsupportedMediaType, "the body must be of Content-Type application/json")
+	}
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(to)
+	if err == nil {
+		if _, more := d.Token(); more == io.EOF {
+			return nil
+		}
+		err = errors.New("one object is enough")
+	}
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", large.Limit)
+	}
+	return refuse(http.StatusBadRequest, "the body is not what it should be: %.200s", strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func (s *Server) deleteFaults(*http.Request) (int, any, error) {
+	if err := s.mayFault(); err != nil {
+		return 0, nil, err
+	}
+	if n := s.options.Faults.LiftAll(); n > 0 {
+		s.heart.p.Log.Warn("all faults are lifted", "faults", n)
+	}
+	return http.StatusOK, s.faults(), nil
+}
+
+func (s *Server) deleteFault(r *http.Request) (int, any, error) {
+	if err := s.mayFault(); err != nil {
+		return 0, nil, err
+	}
+	id, err := strconv.Atoi(r.PathValue("id"))
+	if err != nil || !s.options.Faults.Lift(id) {
+		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it was lifted, or never was", r.PathValue("id"))
+	}
+	s.heart.p.Log.Warn("a fault is lifted", "id", id)
+	return http.StatusOK, s.faults(), nil
+}

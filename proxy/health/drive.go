@@ -1,0 +1,355 @@
+package health
+
+// The steps from phase to phase. Every proxy looks at all servers and takes
+// whatever step is ready; it doesn't matter who does, and how many do: all
+// write the same number. A little jitter lets usually one be first.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+const (
+	warmTime = int64(60 * time.Second) // the longest time that a server is WARM under OnRejoin Warm
+	warmAsks = 100                     // reads that say how warm it is
+	warmHits = 90                      // percent of them it must answer itself
+)
+
+// What a pool is as a whole.
+const (
+	poolKept    = "kept"
+	poolForeign = "suspended: proxies have different membership lists"
+	poolNoMeta  = "suspect only: a server doesn't know meta commands"
+)
+
+// step does all that is due.
+func (k *Keeper) step(now int64) {
+	k.judge(now)
+	for i := range k.servers {
+		k.drive(i, now)
+	}
+	k.vote(now)
+	k.ping(now)
+	k.schedule(now)
+}
+
+func (k *Keeper) schedule(now int64) {
+	k.next = k.voteAt
+	if now < k.foreignUntil {
+		k.next = min(k.next, k.foreignUntil)
+	}
+	for i := range k.servers {
+		s := &k.servers[i]
+		if !s.pinging {
+			k.next = min(k.next, s.pingAt)
+		}
+		for _, at := range [...]int64{s.goAt, s.until} {
+			if at > now {
+				k.next = min(k.next, at)
+			}
+		}
+	}
+}
+
+// judge says what the pool is as a whole.
+func (k *Keeper) judge(now int64) {
+	pool := poolKept
+	switch {
+	case slices.ContainsFunc(k.servers, func(s server) bool { return s.noMeta }):
+		pool = poolNoMeta
+	case now < k.foreignUntil:
+		pool = poolForeign
+	}
+	if pool != k.pool {
+		k.event(-1, k.pool, pool, "")
+		k.pool = pool
+	}
+	for g := range k.open {
+		suspect, all := 0, 0
+		for i := range k.servers {
+			if k.group(i) == g {
+				all++
+				if k.servers[i].suspect {
+					suspect++
+				}
+			}
+		}
+		open := 2*suspect > all
+		if open != k.open[g] {
+			k.open[g] = open
+			from, to := "closed", "fail-open"
+			if !open {
+				from, to = to, from
+			}
+			k.event(-1, from, to, fmt.Sprintf("%d of %d servers are suspect", suspect, all))
+		}
+	}
+}
+
+// group is 0 for the pool's own servers and 1 for its gutter.
+func (k *Keeper) group(i int) int {
+	if k.members[i].Gutter {
+		return 1
+	}
+	return 0
+}
+
+// become takes over what is new about a server.
+func (k *Keeper) become(i int, e entry, why string, now int64) {
+	s := &k.servers[i]
+	was := s.entry
+	if e == was {
+		return
+	}
+	s.entry = e
+	if e.orders != was.orders {
+		k.event(i, "order "+was.order().String(), "order "+e.order().String(), why)
+	}
+	if e.n == was.n && e.renamed == was.renamed {
+		return
+	}
+	s.why, s.since = why, now
+	s.goTo, s.goAt, s.until = 0, 0, 0
+	s.flush, s.warm = flushing{}, warming{}
+	s.held = nil
+	if p := PhaseOf(e.n); p != In && p != Out {
+		s.held = make([]int64, len(k.servers))
+	}
+	k.gen++
+	k.event(i, PhaseOf(was.n).String(), PhaseOf(e.n).String(), why)
+}
+
+// publish is become for what this proxy itself decides.
+func (k *Keeper) publish(i int, e entry, why string, now int64) {
+	k.become(i, e, why, now)
+	for j := range k.servers {
+		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the answers bring the cas to write with
+	}
+}
+
+// drive takes server i's next step once it has been ready for its jitter.
+func (k *Keeper) drive(i int, now int64) {
+	s := &k.servers[i]
+	s.until = 0
+	n, why := k.ahead(i, now)
+	if n != s.goTo {
+		s.goTo, s.goAt = n, 0
+		if n != 0 {
+			s.goAt = now + k.jitter(int64(k.set.Lease)/4)
+		}
+	}
+	if n != 0 && now >= s.goAt {
+		e := s.entry
+		e.n = n
+		k.publish(i, e, why, now)
+	}
+}
+
+// ahead returns the number that server i is ready to go to, or 0, and says for
+// people what is to happen next.
+func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
+	s := &k.servers[i]
+	phase := PhaseOf(s.n)
+	if phase != Leaving && phase != Out {
+		if why, ok := k.leaves(i, now); ok {
+			return leaving(s.n), why
+		}
+	}
+	switch phase {
+	case Leaving:
+		// Whatever happens, it goes to OUT: others may have gone there already.
+		if k.off.out && s.good >= k.set.GoodPings {
+			return s.n + 2, "ablation"
+		}
+		if k.settled(i, "next: OUT", now) || k.off.ejectWait {
+			return s.n + 1, "all proxies know that it leaves"
+		}
+	case Out:
+		if why, ok := k.returns(i, now); ok {
+			return s.n + 1, why
+		}
+	case Returning:
+		if k.settled(i, "next: flush", now) || k.off.returnWait {
+			k.driveFlush(i, now)
+		}
+	case Warming:
+		if k.settled(i, "next: SETTLE", now) && k.isWarm(i, now) {
+			if k.off.settle {
+				return s.n + 2, "ablation"
+			}
+			return s.n + 1, "warm"
+		}
+	case Settling:
+		if k.settled(i, "next: IN", now) {
+			return s.n + 1, "all proxies read from it and delete at the interim server"
+		}
+	}
+	return 0, ""
+}
+
+// settled is waited, told to people.
+func (k *Keeper) settled(i int, next string, now int64) bool {
+	done, until := k.waited(i, now)
+	s := &k.servers[i]
+	s.step = next
+	switch {
+	case done:
+	case until == 0:
+		s.step = next + ", waits for a server to take its record"
+	default:
+		s.step = next + ", waits until all proxies must have read the record"
+		s.until = until
+	}
+	return done
+}
+
+// leaves says whether server i is to be taken out, from whatever phase.
+func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
+	s := &k.servers[i]
+	s.step = ""
+	ripe := s.suspectSince + int64(k.set.EjectAfter)
+	opinion := k.opinions(i, now)
+	switch {
+	case s.order() != Restore:
+		s.step = "next: LEAVING, by order"
+		return "by order", true
+	case !s.suspect:
+	case k.pool == poolNoMeta:
+		s.step = "suspect for this proxy only: " + poolNoMeta
+	case now < ripe:
+		s.step, s.until = "next: LEAVING, if it does not answer", ripe
+	case k.open[k.group(i)]:
+		s.step = "stays: more than half of the servers are suspect, so it may be this proxy"
+	case !k.relieved(i):
+		s.step = "stays: no other server could take over"
+	case !k.reaches(i, now):
+		s.step = "stays: this proxy reaches too few of the others"
+	case opinion == unheard, opinion == unasked:
+		s.step = "next: LEAVING, if most proxies suspect it too"
+	case opinion == reached:
+		s.step = "stays: most proxies reach it"
+	default:
+		s.step = "next: LEAVING"
+		return s.suspectWhy, true
+	}
+	return "", false
+}
+
+// relieved says whether there is an interim server for the keys of server i.
+func (k *Keeper) relieved(i int) bool {
+	gutter := k.members[len(k.members)-1].Gutter
+	for j := range k.servers {
+		if s := &k.servers[j]; j != i && k.members[j].Gutter == gutter && PhaseOf(s.n) == In && !s.suspect {
+			return true
+		}
+	}
+	return false
+}
+
+// returns says whether server i, which is OUT, is to come back.
+func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
+	s := &k.servers[i]
+	held := s.since + int64(k.set.Hold)
+	opinion := k.opinions(i, now)
+	switch {
+	case s.order() != Restore:
+		s.step = "stays out, by order"
+	case k.pool == poolNoMeta:
+		s.step = "stays out: " + poolNoMeta
+	case s.suspect || s.good < k.set.GoodPings:
+		s.step = "next: RETURN, when it answers"
+	case k.set.OnRejoin == Hold && !s.restored && now < held:
+		s.step, s.until = "next: RETURN, after its hold", held
+	case opinion == rejected:
+		s.step = "stays out: most proxies don't reach it"
+	case opinion == unheard:
+		s.step = "next: RETURN, when the other proxies have said whether they reach it"
+	case k.strict() && now >= k.quorum:
+		s.step = "stays out: this proxy reaches too few of the others"
+	default:
+		s.step = "next: RETURN"
+		return "it answers again", true
+	}
+	return "", false
+}
+
+var (
+	errAlone = errors.New("no other server could take over: bring one back first")
+	errFew   = errors.New("this proxy reaches too few of the other servers: give the order to another one")
+)
+
+// order carries out a person's order.
+func (k *Keeper) order(i int, o Order, now int64) error {
+	s := &k.servers[i]
+	s.down = o == Down
+	if s.down {
+		k.isSuspect(i, "by order", now)
+	}
+	if o != Restore && k.present(i) {
+		if !k.relieved(i) {
+			return errAlone
+		}
+		if !k.reaches(i, now) {
+			return errFew
+		}
+	}
+	s.restored = o == Restore
+	e := s.entry.ordered(o)
+	if o != Restore && k.present(i) {
+		e.n = leaving(e.n)
+	}
+	k.publish(i, e, "by order", now)
+	return nil
+}
+
+// warming follows the reads at a WARM server.
+type warming struct {
+	asks, hits uint64 // at the last look
+	at         int64  // 0: there was none
+	enough     bool
+}
+
+func (w *warming) count(asks, hits uint64, now int64) {
+	switch {
+	case w.at == 0:
+	case asks-w.asks < warmAsks:
+		return
+	case (hits-w.hits)*100 >= (asks-w.asks)*warmHits:
+		w.enough = true
+	}
+	w.asks, w.hits, w.at = asks, hits, now
+}
+
+func (k *Keeper) isWarm(i int, now int64) bool {
+	s := &k.servers[i]
+	end := s.since + warmTime
+	if k.set.OnRejoin != Warm || s.warm.enough || now >= end {
+		return true
+	}
+	s.step, s.until = "next: SETTLE, when it answers most reads itself", end
+	return false
+}
+
+func (k *Keeper) event(i int, from, to, why string) {
+	k.events = append(k.events, Event{Server: i, From: from, To: to, Why: why})
+}
+
+// draw returns the next random number (splitmix64, by Sebastiano Vigna, in the
+// public domain).
+func (k *Keeper) draw() uint64 {
+	k.random += 0x9e3779b97f4a7c15
+	z := k.random
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// jitter returns a time from 0 to below limit.
+func (k *Keeper) jitter(limit int64) int64 {
+	if limit <= 0 {
+		return 0
+	}
+	return int64(k.draw() % uint64(limit))
+}

@@ -1,0 +1,135 @@
+package health
+
+// A model of a memcached server: items with cas and seconds to live, and the
+// few commands that keepers and the clients of the simulation send.
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+type item struct {
+	value   string
+	cas     uint64
+	expires int64 // 0: never
+}
+
+// node is one server.
+type node struct {
+	items  map[string]item
+	cas    uint64
+	refuse bool // flush_all, as after -F
+	old    bool // knows no meta commands
+	down   bool // refuses connections
+	hung   bool // takes bytes and does nothing
+	late   []func()
+	// flushed is called when it flushes.
+	flushed func()
+}
+
+func newNode() *node { return &node{items: make(map[string]item)} }
+
+// restart loses all that it holds.
+func (n *node) restart() {
+	n.items, n.late, n.cas = make(map[string]item), nil, 0
+	n.down, n.hung = false, false
+}
+
+func (n *node) get(key string, now int64) (item, bool) {
+	it, ok := n.items[key]
+	if ok && it.expires != 0 && now >= it.expires {
+		delete(n.items, key)
+		return item{}, false
+	}
+	return it, ok
+}
+
+func (n *node) set(key, value string, ttl int64, now int64) {
+	n.cas++
+	it := item{value: value, cas: n.cas}
+	if ttl > 0 {
+		it.expires = now + ttl*1e9
+	}
+	n.items[key] = it
+}
+
+// do carries out one request line of a keeper.
+func (n *node) do(line []byte, now int64) string {
+	head, body, _ := bytes.Cut(line, []byte("\r\n"))
+	f := strings.Fields(string(head))
+	if n.old && (len(f[0]) == 2) {
+		return "ERROR\r\n"
+	}
+	switch f[0] {
+	case "mn":
+		return "MN\r\n"
+	case "flush_all":
+		if n.refuse {
+			return "CLIENT_ERROR flush_all not allowed\r\n"
+		}
+		n.items = make(map[string]item)
+		n.flushed()
+		return "OK\r\n"
+	case "stats":
+		return "STAT maxbytes 67108864\r\nSTAT num_threads 3\r\nEND\r\n"
+	case "mg":
+		it, ok := n.get(f[1], now)
+		if !ok {
+			return "EN\r\n"
+		}
+		cas := ""
+		if strings.Contains(string(head), " c") {
+			cas = fmt.Sprintf(" c%d", it.cas)
+		}
+		return fmt.Sprintf("VA %d%s\r\n%s\r\n", len(it.value), cas, it.value)
+	case "ms":
+		return n.store(f, string(body[:len(body)-2]), now)
+	case "ma":
+		return n.add(f, now)
+	}
+	panic("the model knows no " + f[0])
+}
+
+func (n *node) store(f []string, value string, now int64) string {
+	if size, err := strconv.Atoi(f[2]); err != nil || size != len(value) {
+		panic("bad size in " + strings.Join(f, " "))
+	}
+	it, exists := n.get(f[1], now)
+	var ttl int64
+	for _, flag := range f[3:] {
+		switch v, _ := strconv.ParseInt(flag[1:], 10, 64); flag[0] {
+		case 'C':
+			if !exists {
+				return "NF\r\n"
+			}
+			if it.cas != uint64(v) {
+				return "EX\r\n"
+			}
+		case 'M':
+			if exists {
+				return "NS\r\n"
+			}
+		case 'T':
+			ttl = v
+		}
+	}
+	n.set(f[1], value, ttl, now)
+	return "HD\r\n"
+}
+
+// add is `ma <key> N4 J1 v`.
+func (n *node) add(f []string, now int64) string {
+	it, ok := n.get(f[1], now)
+	if !ok {
+		n.set(f[1], "1", 4, now)
+		return "VA 1\r\n1\r\n"
+	}
+	v, _ := strconv.Atoi(it.value)
+	it.value = strconv.Itoa(v + 1)
+	n.cas++
+	it.cas = n.cas
+	n.items[f[1]] = it
+	return fmt.Sprintf("VA %d\r\n%s\r\n", len(it.value), it.value)
+}

@@ -1,0 +1,144 @@
+package health
+
+// Votes: how many proxies there are, and how many of them suspect a server.
+//
+// Once a second every proxy adds one to a counter on each server that answers,
+// and one to another counter for each server that it suspects. So between two
+// of its own additions each counter grows by the number of proxies, and of those
+// that suspect the server. The counters last four seconds and are made again by
+// whoever comes next; nobody needs to be counted out.
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	voteTime  = int64(time.Second)
+	voteFresh = 5 * voteTime / 2 // how old a count may be
+
+	// A server is taken out if more than this share of the proxies suspects it.
+	ejectShare = 50 // percent
+)
+
+// tally follows one counter on one server.
+type tally struct {
+	value  uint64    // last seen
+	seenAt int64     // 0: never
+	grown  [3]uint64 // by how much between two looks, newest first
+	at     int64     // of the newest
+}
+
+// see takes what the counter says. A counter that has shrunk was made anew: that
+// says nothing.
+func (t *tally) see(value uint64, now int64) {
+	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*voteTime/2 {
+		t.grow(value-t.value, now)
+	}
+	t.value, t.seenAt = value, now
+}
+
+// seeNone takes that there is no counter: nobody has counted for a while.
+func (t *tally) seeNone(now int64) {
+	t.grow(0, now)
+	t.value, t.seenAt = 0, now
+}
+
+func (t *tally) grow(by uint64, now int64) {
+	if now-t.at > voteFresh {
+		t.grown = [3]uint64{}
+	}
+	t.grown[2], t.grown[1], t.grown[0] = t.grown[1], t.grown[0], by
+	t.at = now
+}
+
+func (t *tally) fresh(now int64) bool { return t.at != 0 && now-t.at <= voteFresh }
+
+// vote counts this proxy, and its suspicions, and looks who else suspects the
+// servers that are to come back.
+func (k *Keeper) vote(now int64) {
+	if now < k.voteAt {
+		return
+	}
+	k.voteAt += voteTime
+	if k.voteAt <= now {
+		k.voteAt = now + voteTime
+	}
+	for i := range k.servers {
+		if v := &k.servers[i]; v.suspect || v.noMeta {
+			continue
+		}
+		k.send(ask{kind: askLive, server: i, about: i}, now, addLine(k.keys.live))
+		for j := range k.servers {
+			switch s := &k.servers[j]; {
+			case j == i:
+			case s.suspect:
+				k.send(ask{kind: askVote, server: i, about: j}, now, addLine(k.keys.suspects[j]))
+			case PhaseOf(s.n) == Out:
+				k.send(ask{kind: askDoubt, server: i, about: j}, now, fmt.Appendf(nil, "mg %s v\r\n", k.keys.suspects[j]))
+			}
+		}
+	}
+}
+
+// addLine adds one to a counter, or makes it with one, for four seconds.
+func addLine(key string) []byte { return fmt.Appendf(nil, "ma %s N4 J1 v\r\n", key) }
+
+func (k *Keeper) counted(a ask, answer []byte, now int64) {
+	t := &k.servers[a.server].live
+	if a.kind != askLive {
+		v := &k.servers[a.server]
+		if v.sus == nil {
+			v.sus = make([]tally, len(k.servers))
+		}
+		t = &v.sus[a.about]
+	}
+	if bytes.HasPrefix(answer, []byte("EN\r\n")) {
+		t.seeNone(now)
+		return
+	}
+	value, _, ok := parseValue(answer)
+	if !ok {
+		return
+	}
+	if n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err == nil {
+		t.see(n, now)
+	}
+}
+
+// opinion is what proxies think of a server.
+type opinion uint8
+
+const (
+	unheard  opinion = iota // some server answers, but hasn't counted yet
+	unasked                 // no other server answers that could count
+	reached                 // most proxies reach it
+	rejected                // most proxies suspect it
+)
+
+// opinions adds up what the other servers have counted.
+func (k *Keeper) opinions(i int, now int64) opinion {
+	var suspects, proxies uint64
+	result := unasked
+	for j := range k.servers {
+		v := &k.servers[j]
+		if j == i || v.suspect || v.noMeta || v.good == 0 {
+			continue
+		}
+		if result == unasked {
+			result = unheard
+		}
+		if v.sus == nil || !v.sus[i].fresh(now) || !v.live.fresh(now) {
+			continue
+		}
+		suspects += v.sus[i].grown[0]
+		proxies += max(v.live.grown[0], v.live.grown[1], v.live.grown[2]) // one may have come a little late
+		result = reached
+	}
+	if result == reached && suspects*100 > proxies*ejectShare {
+		result = rejected
+	}
+	return result
+}

@@ -1,0 +1,319 @@
+package loop
+
+// What clients see of each kind of fault, with a real memcached and both drivers.
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/fault"
+)
+
+// talk is one client, or a person who asks the server itself.
+type talk struct {
+	t *testing.T
+	c net.Conn
+	r *bufio.Reader
+}
+
+func talkTo(t *testing.T, addr string) *talk {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(30 * time.Second))
+	return &talk{t, c, bufio.NewReader(c)}
+}
+
+// ask sends a request and returns its answer without the line ends.
+func (k *talk) ask(request string) string {
+	k.t.Helper()
+	fmt.Fprintf(k.c, "%s\r\n", request)
+	return k.answer()
+}
+
+func (k *talk) answer() string {
+	k.t.Helper()
+	var lines []string
+	for {
+		line, err := k.r.ReadString('\n')
+		if err != nil {
+			k.t.Fatalf("after %q: %v", lines, err)
+		}
+		lines = append(lines, strings.TrimSuffix(line, "\r\n"))
+		if !strings.HasPrefix(line, "VALUE ") && (len(lines) == 1 || line == "END\r\n" || strings.HasPrefix(line, "SERVER_ERROR")) {
+			return strings.Join(lines, " ")
+		}
+	}
+}
+
+func (k *talk) want(request, answer string) {
+	k.t.Helper()
+	if got := k.ask(request); !strings.Contains(got, answer) {
+		k.t.Fatalf("%q gets %q, want %q", request, got, answer)
+	}
+}
+
+// until asks until the answer comes.
+func (k *talk) until(request, answer string) {
+	k.t.Helper()
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if strings.Contains(k.ask(request), answer) {
+			return
+		}
+	}
+	k.t.Fatalf("%q never gets %q", request, answer)
+}
+
+// broken is a proxy before two servers, of which the first gets faults. Keys
+// of even length are its.
+type broken struct {
+	t      *testing.T
+	faults *fault.Set
+	server string
+	*talk        // a client
+	direct *talk // the server itself
+}
+
+// eachFault runs f with each driver.
+func eachFault(t *testing.T, f func(b *broken)) {
+	each(t, func(t *testing.T, o Options) {
+		b := &broken{t: t, faults: &fault.Set{}, server: memcached(t)}
+		tab := table(b.server, memcached(t))
+		tab.Pools[0].GetErrors = true
+		o.Faults = b.faults
+		b.talk, b.direct = talkTo(t, start(t, o, tab)), talkTo(t, b.server)
+		b.want("set k1 0 0 2\r\nv1", "STORED")
+		f(b)
+		b.want("set odd 0 0 1\r\no", "STORED") // the other server has no fault
+		b.want("get odd", "VALUE odd 0 1 o END")
+		b.faults.LiftAll()
+		b.until("get k1", "VALUE k1 0 2 v1 END")
+		b.want("set k2 0 0 2\r\nv2", "STORED")
+		b.want("get k2", "VALUE k2 0 2 v2 END")
+	})
+}
+
+func (b *broken) add(f fault.Fault) {
+	b.t.Helper()
+	f.Network, f.Address = "tcp", b.server
+	if _, err := b.faults.Add(f); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Refuse})
+		for range 3 {
+			b.want("get k1", "connection refused")
+		}
+	})
+}
+
+// What was sent to a server that hangs is not lost.
+func TestHang(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Hang})
+		b.want("set k5 0 0 1\r\nx", "did not answer within 500ms")
+		b.direct.want("get k5", "END")
+		b.faults.LiftAll()
+		b.direct.until("get k5", "VALUE k5 0 1 x END")
+		b.want("get k5", "VALUE k5 0 1 x END") // not the late STORED
+		b.add(fault.Fault{Kind: fault.Hang})
+		for range 3 {
+			b.want("get k1", "did not answer within 500ms")
+		}
+		b.until("get k1", "no connection within the connect timeout")
+	})
+}
+
+// A connection that is being made when the fault is lifted is made then.
+func TestHangWhileConnecting(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Refuse}) // no connection is left
+		b.want("get k1", "connection refused")
+		b.add(fault.Fault{Kind: fault.Hang})
+		b.faults.Lift(1)
+		b.until("get k1", "no connection within the connect timeout")
+		b.faults.LiftAll()
+		b.until("get k1", "VALUE")
+		b.add(fault.Fault{Kind: fault.Refuse}) // ends the connection, quietly: it owes nothing
+		b.add(fault.Fault{Kind: fault.Hang})
+		b.faults.Lift(3)
+		fmt.Fprint(b.c, "get k1\r\n")
+		time.Sleep(50 * time.Millisecond) // most times the dial has begun by now; it may not have
+		b.faults.LiftAll()
+		if got := b.answer(); got != "VALUE k1 0 2 v1 END" {
+			b.t.Errorf("get k1: %q", got)
+		}
+	})
+}
+
+// Answers that come too late go to nobody else.
+func TestDelay(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Delay, Delay: 20 * time.Millisecond})
+		before := time.Now()
+		b.want("get k1", "VALUE k1 0 2 v1 END")
+		if d := time.Since(before); d < 20*time.Millisecond {
+			t.Errorf("the answer came after %v", d)
+		}
+		b.add(fault.Fault{Kind: fault.Delay, Delay: time.Minute})
+		b.want("set k5 0 0 1\r\nx", "did not answer within 500ms")
+		b.direct.want("get k5", "VALUE k5 0 1 x END")
+		b.faults.LiftAll()
+		b.want("get k1", "VALUE k1 0 2 v1 END")
+	})
+}
+
+func TestDrop(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Drop, Percent: 100})
+		b.want("get k1", "did not answer within 500ms")
+		b.add(fault.Fault{Kind: fault.Drop, Percent: 10})
+		for range 10 {
+			b.until("get k1", "VALUE k1 0 2 v1 END")
+		}
+	})
+}
+
+// Nobody gets a part of a value, and the next request has a new connection.
+func TestReset(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Reset})
+		for range 5 {
+			b.want("get k1", "SERVER_ERROR server "+b.server+": connection reset by peer")
+		}
+		b.direct.want("get k1", "VALUE k1 0 2 v1 END")
+	})
+}
+
+// A value that is forwarded as it comes breaks off, and its client is closed:
+// it can't know otherwise.
+func TestResetInLargeValue(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		server := memcached(t)
+		o.Faults = &fault.Set{}
+		k := talkTo(t, start(t, o, table(server)))
+		k.want("set k1 0 0 4000000\r\n"+strings.Repeat("x", 4000000), "STORED")
+		o.Faults.Add(fault.Fault{Network: "tcp", Address: server, Kind: fault.Reset})
+		fmt.Fprint(k.c, "get k1\r\n")
+		if b, _ := io.ReadAll(k.r); len(b) >= 4000000 {
+			t.Errorf("%d bytes", len(b))
+		}
+	})
+}
+
+// What was sent into a partition is never delivered.
+func TestPartition(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Partition})
+		b.want("set k5 0 0 1\r\nx", "did not answer within 500ms")
+		b.faults.LiftAll()
+		b.until("get k1", "VALUE k1 0 2 v1 END")
+		b.want("get k5", "END")
+		b.add(fault.Fault{Kind: fault.Partition})
+		for range 3 {
+			b.want("get k1", "did not answer within 500ms")
+		}
+		b.until("get k1", "no connection within the connect timeout")
+		b.direct.want("get k5", "END")
+	})
+}
+
+// A large value goes into a server that hangs as far as a kernel would take
+// it, and comes out whole.
+func TestHangWithLargeValue(t *testing.T) {
+	eachFault(t, func(b *broken) {
+		b.add(fault.Fault{Kind: fault.Hang})
+		value := strings.Repeat("x", 3<<20)
+		b.want(fmt.Sprintf("set k5 0 0 %d\r\n%s", len(value), value), "did not answer within")
+		b.want(fmt.Sprintf("set k7 0 0 %d\r\n%s", len(value), value), "did not answer within")
+		b.faults.LiftAll()
+		b.until("get k1", "VALUE k1 0 2 v1 END")
+		b.want(fmt.Sprintf("set k5 0 0 %d\r\n%s", len(value), value), "STORED")
+		b.want("get k5", "VALUE k5 0 3145728 "+value+" END")
+	})
+}
+
+// Faults that come and go at any moment never give a client another's answer.
+func TestFaultStorm(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		servers := []string{memcached(t), memcached(t)}
+		o.Faults = &fault.Set{}
+		tab := table(servers...)
+		tab.Pools[0].Timeouts = proxy.Timeouts{Connect: 50 * time.Millisecond, Request: 20 * time.Millisecond, Deadline: 50 * time.Millisecond}
+		p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
+		d, err := New(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit, err := d.Listen(tab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit()
+		defer d.Shutdown(context.Background())
+		stop, done := make(chan struct{}), make(chan int)
+		for w := range 4 {
+			go func() {
+				k, hits := talkTo(t, d.Addrs()[0].String()), 0
+				defer func() { done <- hits }()
+				key := fmt.Sprintf("k%d%s", w, strings.Repeat("x", w%2))
+				for n := 0; ; n++ {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					k.ask(fmt.Sprintf("set %s 0 0 10\r\n%s-%07d", key, key[:2], n))
+					if got := k.ask("get " + key); strings.HasPrefix(got, "VALUE") {
+						hits++
+						if !strings.HasPrefix(got, "VALUE "+key+" 0 10 "+key[:2]+"-") {
+							t.Errorf("get %s: %q", key, got)
+						}
+					}
+				}
+			}()
+		}
+		kinds := fault.Kinds()
+		for i := range 120 {
+			f := fault.Fault{Network: "tcp", Address: servers[i%2], Kind: kinds[i*7%len(kinds)]}
+			switch f.Kind {
+			case fault.Delay:
+				f.Delay = time.Duration(i%40) * time.Millisecond
+			case fault.Drop:
+				f.Percent = i % 100
+			}
+			o.Faults.Add(f)
+			time.Sleep(10 * time.Millisecond)
+			if i%3 == 2 {
+				o.Faults.LiftAll()
+			}
+		}
+		o.Faults.LiftAll()
+		k := talkTo(t, d.Addrs()[0].String())
+		k.until("set k 0 0 1\r\nx", "STORED")
+		k.until("set kk 0 0 1\r\nx", "STORED")
+		close(stop)
+		hits := 0
+		for range 4 {
+			hits += <-done
+		}
+		s, err := p.Snapshot()
+		if err != nil || s.Doubts != 0 || hits == 0 {
+			t.Errorf("%v, %d doubts, %d hits", err, s.Doubts, hits)
+		}
+	})
+}

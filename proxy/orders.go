@@ -1,0 +1,174 @@
+package proxy
+
+// Orders by a person: which servers of which pools get no requests.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Order is what a person wants of one server of one pool.
+type Order uint8
+
+// The orders.
+const (
+	Restore Order = iota // it serves, as every server does without an order
+	Drain                // it gets no new request; those in flight finish
+	Down                 // it gets none; those in flight fail, and its connections are closed
+)
+
+func (o Order) String() string { return [...]string{"restore", "drain", "down"}[o] }
+
+// Ordered is an order that is in force, and since when. The zero one is none.
+type Ordered struct {
+	Order Order
+	Since time.Time
+}
+
+// orders is every order in force, by pool and server. It is immutable: the
+// engines compare pointers, as they do with tables.
+type orders map[[2]string]Ordered
+
+// Order makes o the order for the servers of a pool of the current table that
+// have this name, and waits until every engine obeys. The error says that
+// there is no such server, or that a loop did not answer within a second.
+//
+// Orders are kept by these two names and so live through a reload; one whose
+// server a table does not have waits for a table that has it.
+//
+// A server that has an order in one pool still serves the others that name
+// its address; its connections are closed when all of them have ordered it
+// away.
+func (p *Proxy) Order(pool, server string, o Order) error {
+	if !p.Table().has(pool, server) {
+		return fmt.Errorf("no server %q in a pool %q", server, pool)
+	}
+	p.mu.Lock()
+	next := orders{}
+	if old := p.orders.Load(); old != nil {
+		next = maps.Clone(*old)
+	}
+	name := [2]string{pool, server}
+	before := next[name]
+	switch {
+	case before.Order == o:
+		p.mu.Unlock()
+		return nil
+	case o == Restore:
+		delete(next, name)
+	default:
+		next[name] = Ordered{o, time.Now()}
+	}
+	p.orders.Store(&next)
+	p.mu.Unlock()
+	p.Log.Warn("a person gives an order", "pool", pool, "server", server, "order", o.String(), "before", before.Order.String())
+	engines := p.Engines()
+	obeyed := make(chan struct{}, len(engines))
+	for _, e := range engines {
+		e.Post(func(e *Engine) {
+			e.obey()
+			obeyed <- struct{}{}
+		})
+	}
+	late := time.After(time.Second)
+	for range engines {
+		select {
+		case <-obeyed:
+		case <-late:
+			return fmt.Errorf("the order is given, but a loop did not answer within 1s")
+		}
+	}
+	return nil
+}
+
+// Ordered is the order in force for a server of a pool.
+func (p *Proxy) Ordered(pool, server string) Ordered {
+	if m := p.orders.Load(); m != nil {
+		return (*m)[[2]string{pool, server}]
+	}
+	return Ordered{}
+}
+
+func (t *Table) has(pool, server string) bool {
+	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
+		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
+	})
+}
+
+// obey takes up the orders as they are now, if they have changed.
+func (e *Engine) obey() {
+	if o := e.Shared.orders.Load(); o != e.orders {
+		e.orders = o
+		e.applyOrders()
+	}
+}
+
+// applyOrders tells the pools and servers of the generation what the orders
+// say. It is the one place where an order reaches them.
+func (e *Engine) applyOrders() {
+	least := map[*Server]Order{} // of the pools that name a server
+	for _, lp := range e.gen.pools {
+		lp.refusals = nil
+		for i, t := range lp.pool.Servers {
+			srv := lp.servers[i]
+			o := e.Shared.Ordered(lp.pool.Name, t.Name).Order
+			if known, ok := least[srv]; !ok || o < known {
+				least[srv] = o
+			}
+			if o != Restore {
+				if lp.refusals == nil {
+					lp.refusals = make([]string, len(lp.servers))
+				}
+				lp.refusals[i] = o.refusal(t.Name)
+			}
+		}
+	}
+	for srv, o := range least {
+		srv.obey(o)
+	}
+}
+
+// refusal is the error line for the requests of a server that has order o.
+func (o Order) refusal(server string) string {
+	how := "drained"
+	if o == Down {
+		how = "taken down"
+	}
+	return fmt.Sprintf("server %s is %s by a person: ringside server restore %s", server, how, server)
+}
+
+// refusal says why a person keeps server i from getting requests of this
+// pool; "" if nobody does.
+func (p *livePool) refusal(i int) string {
+	if p.refusals == nil {
+		return ""
+	}
+	return p.refusals[i]
+}
+
+// obey puts o in force, which all pools that name srv agree in.
+func (srv *Server) obey(o Order) {
+	if srv.order == o {
+		return
+	}
+	srv.order = o
+	for _, c := range srv.conns {
+		if o == Down {
+			if c.state != connIdle {
+				c.hangUp(Abort)
+			}
+			c.failAll(o.refusal(srv.target.Name), Unavailable)
+		}
+		srv.e.mark(&c.Link) // to be closed, or opened ahead of requests
+	}
+	if o == Restore && srv.down { // it is asked at once
+		srv.redialAt = srv.e.now
+		srv.e.due(srv.e.now)
+	}
+}
+
+// leaving says that srv gets no new requests: its connections close when they
+// owe nothing.
+func (srv *Server) leaving() bool { return srv.retired || srv.order != Restore }

@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+)
+
+func TestOrderNamesAServer(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2")
+	s.begin()
+	for _, name := range [][2]string{{"main", "s3"}, {"mian", "s1"}, {"", ""}} {
+		if err := s.p.Order(name[0], name[1], Down); err == nil {
+			t.Errorf("%v: no error", name)
+		}
+	}
+	if s.p.orders.Load() != nil {
+		t.Error("an order for nobody is kept")
+	}
+	s.line("order main s1 drain")
+	if o := s.p.Ordered("main", "s1"); o.Order != Drain || o.Since.IsZero() {
+		t.Error(o)
+	}
+	if o := s.p.Ordered("main", "s2"); o != (Ordered{}) {
+		t.Error(o)
+	}
+	s.line("order main s1 restore")
+	if o := s.p.Ordered("main", "s1"); o != (Ordered{}) || len(*s.p.orders.Load()) != 0 {
+		t.Error(o)
+	}
+}
+
+// stats servers shows orders and what they cost.
+func TestOrdersInStats(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2")
+	s.line("order main s2 down")
+	s.line("c1 > get a2 b2")
+	s.line("c1 < END")
+	s.line("c1 > stats servers")
+	got := s.actor("c1").got.String()
+	for _, want := range []string{"STAT server:2:order:main down\r\n", "STAT server:2:ordered 2\r\n", "STAT server:1:ordered 0\r\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
+		}
+	}
+	if strings.Contains(got, "server:1:order:") {
+		t.Error(got)
+	}
+}
+
+// A request pays nothing for orders to other servers, in allocations.
+func TestOrdersDontAllocate(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2")
+	s.begin()
+	s.p.Log = slog.New(slog.DiscardHandler)
+	s.line("order main s2 drain")
+	request, answer := []byte("get a1\r\n"), []byte("END\r\n")
+	client, e := s.actor("c1"), s.e
+	var server *Link
+	now := s.now
+	round := func() {
+		now++
+		e.Begin(now)
+		e.Bytes(client.link, request)
+		for effects := e.End(); len(effects) > 0; effects = e.End() {
+			for _, x := range effects {
+				switch x.Kind {
+				case Dial:
+					server = x.Link
+					e.Up(server)
+				case Write:
+					n := x.Link.out.size
+					e.Wrote(x.Link, n, false)
+					if x.Link == server {
+						if n > len(request) { // the greeting
+							e.Bytes(server, []byte("VERSION 1.6.18\r\n"))
+						}
+						e.Bytes(server, answer)
+					}
+				}
+			}
+		}
+	}
+	round()
+	if n := testing.AllocsPerRun(100, round); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+	if o := s.e.list[0].count.Requests; o < 100 {
+		t.Error(fmt.Sprint(o, " requests"))
+	}
+}
