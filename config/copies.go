@@ -33,19 +33,22 @@ type Route struct {
 
 const (
 	presetSessions = "sessions"
-	maxCopies      = 16 // of a key: each write goes to all of them
+	maxCopies      = replicate.Max // of a key: each write goes to all of them
 	thisHost       = "localhost"
 )
 
-// defaultRoute is what a route with copies has unless it says otherwise.
-func defaultRoute() Route { return Route{Copies: replicate.Policy{RepairRate: 1000}} }
+// defaultRoute is what a route with copies has unless it says otherwise. A miss
+// asks the other copy, because a restart, an eviction or the undoing of a late
+// write empties one of them alone.
+func defaultRoute() Route {
+	return Route{Copies: replicate.Policy{ReadThrough: true, RepairRate: 1000}}
+}
 
 // sessions is what session stores need, but for what the pool adds: see
-// decideConsistency. A miss asks the other copy, because a restart, an eviction
-// or the undoing of a late write empties one of them alone.
+// decideConsistency.
 func (r *Route) sessions() {
 	r.GetErrors = "error"
-	r.Copies.Copies, r.Copies.ReadThrough = 2, true
+	r.Copies.Copies = 2
 }
 
 func routeValue() value[Route] {
@@ -75,7 +78,7 @@ func routeValue() value[Route] {
 			spoken(replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
 		set("ack", "how many copies must have taken a write before it is acknowledged, of those whose server is in",
 			spoken(replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
-		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does",
+		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does, whatever this says",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),

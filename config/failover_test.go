@@ -229,9 +229,9 @@ routes:
 	a, b, c := built.Pools[0], built.Pools[1], built.Pools[2]
 	loud := true
 	want := []proxy.Route{
-		{Prefix: "all:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: replicate.All, Apart: replicate.Servers, Read: replicate.Fastest, RepairRate: 1000}},
-		{Prefix: "near:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: 2, Apart: replicate.Zones, Read: replicate.Nearest, Ack: replicate.AckOne, Hedge: 499 * time.Millisecond, RepairRate: 1000}},
-		{Prefix: "both:", Pool: b, Also: []*proxy.Pool{c}, Prefer: c, Zone: "z2", Copies: replicate.Policy{Copies: 2, RepairRate: 5}},
+		{Prefix: "all:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: replicate.All, Apart: replicate.Servers, Read: replicate.Fastest, ReadThrough: true, RepairRate: 1000}},
+		{Prefix: "near:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: 2, Apart: replicate.Zones, Read: replicate.Nearest, Ack: replicate.AckOne, Hedge: 499 * time.Millisecond, ReadThrough: true, RepairRate: 1000}},
+		{Prefix: "both:", Pool: b, Also: []*proxy.Pool{c}, Prefer: c, Zone: "z2", Copies: replicate.Policy{Copies: 2, ReadThrough: true, RepairRate: 5}},
 		{Prefix: "one:", Pool: a, Zone: "z2", GetErrors: &loud},
 	}
 	for i, r := range built.Listeners[0].Routes {
@@ -274,10 +274,10 @@ pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0
 }
 
 // What `read` and the others are without being said is what the zero Policy
-// says, so that tables made by hand mean the same.
-func TestDefaultRouteIsZero(t *testing.T) {
+// says, but for what makes copies worth having.
+func TestDefaultRoute(t *testing.T) {
 	usual := defaultRoute()
-	usual.Copies.RepairRate = 0
+	usual.Copies.RepairRate, usual.Copies.ReadThrough = 0, false
 	if !reflect.DeepEqual(usual, Route{}) {
 		t.Errorf("got %+v", usual)
 	}

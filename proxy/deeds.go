@@ -69,8 +69,6 @@ func (c *copied) write(t *task, a *copyAsk) []byte {
 		return t.meta("ma", t.key, flags+exptime(), nil)
 	case replicate.Extend:
 		return t.meta("mg", t.key, exptime(), nil)
-	case replicate.Mark:
-		return t.meta("md", t.key, " I"+exptime(), nil)
 	case replicate.Remove:
 		return t.meta("md", t.key, "", nil)
 	case replicate.Fetch:

@@ -326,6 +326,7 @@ func (e *Engine) Wrote(l *Link, n int, full bool) {
 	} else {
 		l.conn.srv.count.BytesOut += uint64(n)
 		l.conn.taken += uint64(n)
+		l.conn.lastOut = e.now
 		if l.out.size == 0 {
 			l.conn.holding = 0
 		}

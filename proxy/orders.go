@@ -16,7 +16,7 @@ type Order uint8
 const (
 	Restore Order = iota // it serves, as every server does without an order
 	Drain                // it gets no new request; those in flight finish
-	Down                 // it gets none; those in flight fail, and its connections are closed
+	Down                 // it gets none; those in flight fail, and its connections are closed, save for undos
 )
 
 func (o Order) String() string { return [...]string{"restore", "drain", "down"}[o] }
@@ -154,12 +154,9 @@ func (srv *Server) obey(o Order) {
 		return
 	}
 	srv.order = o
-	for _, c := range srv.conns {
-		if o == Down {
-			if c.state != connIdle {
-				c.hangUp(Abort)
-			}
-			c.failAll(o.refusal(srv.target.Name), Unavailable)
+	for _, c := range slices.Clone(srv.conns) { // giveUp may put others in their place
+		if o == Down && (c.state != connIdle || c.length > 0) {
+			c.giveUp(o.refusal(srv.target.Name), Unavailable)
 		}
 		srv.e.mark(&c.Link) // to be closed, or opened ahead of requests
 	}

@@ -62,7 +62,8 @@ func (c *Conn) doubt(what string, buf []byte) {
 	e.Shared.Log.Error("aborted a server connection: it "+what, "server", c.srv.target.Name, "address", c.srv.target.Address, "bytes", string(buf[:min(len(buf), 64)]))
 	e.cur.r = e.cur.w
 	if !c.greeted && !c.zombie {
-		c.unfit("it "+what, Unavailable)
+		c.abort(c.srv.whyDown("it "+what), Unavailable)
+		c.srv.fail("it " + what)
 		return
 	}
 	c.abort("server "+c.srv.label()+": "+what, Lost)

@@ -75,6 +75,7 @@ type Conn struct {
 	streamLast   bool   // and that is the end of its answer
 	deadline     int64  // nothing here is due before
 	lastIn       int64  // when the last bytes came
+	lastOut      int64  // when the socket took the last
 	dialBy       int64  // when to give up dialing
 	greeted      bool   // the server has answered on this connection
 

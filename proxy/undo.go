@@ -31,6 +31,10 @@ const (
 	// zombieTime is how long a zombie waits for the answer to its last undo.
 	zombieTime = 60 * time.Second
 
+	// ackTime is how long a kernel may have bytes before it acknowledges them:
+	// Linux 200 ms at most.
+	ackTime = 250 * time.Millisecond
+
 	// zombiesPerConn bounds the zombies of one server, for each connection that
 	// it may have. A mutation on one more is aborted and may outlive that.
 	zombiesPerConn = 4
@@ -99,8 +103,8 @@ func (c *Conn) undoOne(a *Attempt) {
 	c.srv.count.Undone++
 }
 
-// reached says whether the server's kernel has all of a loose mutation. What
-// is still in ours never gets there after an Abort.
+// reached says whether the server's kernel may have all of a loose mutation.
+// What is still in ours never gets there after an Abort.
 func (c *Conn) reached() bool {
 	first := (*Attempt)(nil)
 	for a := c.head; a != nil && first == nil; a = a.next {
@@ -108,8 +112,11 @@ func (c *Conn) reached() bool {
 			first = a
 		}
 	}
-	if first == nil || c.Sock == nil {
+	switch {
+	case first == nil || c.Sock == nil:
 		return false
+	case c.srv.e.now-c.lastOut < int64(ackTime):
+		return true
 	}
 	return first.start+uint64(first.size)+uint64(c.Sock.Unsent()) <= c.taken
 }

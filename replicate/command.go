@@ -1,6 +1,6 @@
-// What a rule is told: the command, the members, and what became of an ask.
-
 package replicate
+
+// What a rule is told: the command, the members, and what became of an ask.
 
 // Max is how many members a Rule can have.
 const Max = 8

@@ -1,6 +1,6 @@
-// Copying one member's value to others without overwriting what is newer.
-
 package replicate
+
+// Copying one member's value to others without overwriting what is newer.
 
 // copying makes members like a source. Each gets a Stub first, whose cas is the
 // guard: what is fetched after that is stored only if nothing has touched the

@@ -1,6 +1,6 @@
-// Commands that the authority decides and the rest follow.
-
 package replicate
+
+// Commands that the authority decides and the rest follow.
 
 // prepare repairs a dirty authority before it decides anything.
 func (r *Rule) prepare() {

@@ -1,7 +1,7 @@
+package replicate
+
 // Choosing a key's members: who may hold its copies, and whether a pool has
 // room for them.
-
-package replicate
 
 import "fmt"
 

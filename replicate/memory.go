@@ -1,8 +1,8 @@
+package replicate
+
 // What is remembered about single keys for a while: who missed a write, and
 // what was deleted a moment ago. Keys are known by their hash; two that collide
 // cost a needless lookup or a repair that is not made.
-
-package replicate
 
 // DirtyKeys remembers the keys to which one server has missed a write. Its room
 // is fixed. It is not safe for concurrent use.

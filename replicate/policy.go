@@ -1,6 +1,6 @@
-// Package replicate decides which copies a command goes to and whose answer
-// counts.
 package replicate
+
+// What a route says about copies.
 
 import "time"
 

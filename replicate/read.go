@@ -1,6 +1,6 @@
-// Plain gets: one member after the other until the first hit.
-
 package replicate
+
+// Plain gets: one member after the other until the first hit.
 
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {

@@ -1,6 +1,6 @@
-// The rule: which asks one command becomes, and when it is settled.
-
 package replicate
+
+// The rule: which asks one command becomes, and when it is settled.
 
 import "math/bits"
 
@@ -14,7 +14,6 @@ const (
 	Join                // the client's append or prepend without its condition
 	Count               // the client's incr or decr without its condition, showing its number
 	Extend              // touch with the client's exptime
-	Mark                // the client's md I, without its condition
 	Remove              // md k
 	Fetch               // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
 	Stub                // mg k s c N30: Hit there is an item, Miss there is a stub now. Its cas guards Fill and Drop
@@ -349,7 +348,7 @@ func (r *Rule) Next(dst []Ask) []Ask {
 		e := &r.asks[r.given]
 		a := Ask{Member: int(e.member), Deed: e.deed, From: int(e.from), Guard: int(e.guard)}
 		switch e.deed {
-		case Forward, Put, Join, Count, Mark, Fill:
+		case Forward, Put, Join, Count, Fill:
 			a.Chosen = r.chosen
 		}
 		dst = append(dst, a)

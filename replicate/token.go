@@ -1,6 +1,6 @@
-// Cas tokens that are worth something only at the member that gave them.
-
 package replicate
+
+// Cas tokens that are worth something only at the member that gave them.
 
 // A cas unique counts one server's writes, so the same number comes up at
 // others, and again after a restart. What a client gets is therefore sealed:

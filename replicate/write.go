@@ -1,6 +1,6 @@
-// Commands that all members take alike (set, delete) or must all allow (add).
-
 package replicate
+
+// Commands that all members take alike (set, delete) or must all allow (add).
 
 // spreadTold: one of all members has answered.
 func (r *Rule) spreadTold(ask int, m Mask) {

@@ -145,8 +145,8 @@ func destination(r *proxy.Route) string {
 		text += fmt.Sprintf(" (which is first here: no server is in zone %s)", r.Zone)
 	}
 	text += fmt.Sprintf(", ack %s", c.Ack)
-	if c.ReadThrough {
-		text += ", a miss asks the others"
+	if !c.ReadThrough && c.Read != replicate.Fastest {
+		text += ", a miss at one is a miss"
 	}
 	if c.Hedge > 0 {
 		text += fmt.Sprintf(", hedged after %v", c.Hedge)

@@ -60,7 +60,7 @@ misses of keys that should be there, refused writes; when a client or the
 server's state first showed trouble (noticed), when the server was taken for down
 (ejected), how long after the end of the fault all was well again (returned),
 the slowest request, and stale reads (older than what was acknowledged) and wrong
-values. It exits 1 when a limit is exceeded; wrong values, clients without any
+values. Times count from errors and refused writes, not from misses. It exits 1 when a limit is exceeded; wrong values, clients without any
 answer and a server that does not come back always do.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml

@@ -16,9 +16,13 @@
 //     write had been answered, well or not: there is no doubt.
 //   - A read is wrong when it returns what was never written to its key.
 //   - A miss counts when the last acknowledged change was a set, and no delete
-//     has been sent since. Refused and unanswered sets don't excuse it.
+//     has been sent since. Refused and unanswered sets don't excuse it. The
+//     writer is told of it and writes the key anew, as an application would.
 //   - A write is refused when its answer is an error; it may have been done
 //     nevertheless. Errors are all other requests without a good answer.
+//
+// Times are measured by errors and refusals, not by misses: what was lost in an
+// outage is still missed when the server is back.
 //
 // Keys begin with a prefix and a name that is new each time, expire within an
 // hour, and are deleted at the end.
@@ -136,6 +140,7 @@ func (o *Options) server(ctx context.Context) (admin.ServerState, error) {
 type traffic struct {
 	*Options
 	keys    []*key
+	missing []chan *key // for each client, of its own keys
 	tally   tally
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -149,7 +154,10 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		if i%32 == 7 {
 			size = 80_000 // more than Ringside waits for to be whole
 		}
-		t.keys = append(t.keys, &key{name: fmt.Sprintf("%s%s:%d", o.Prefix, name, i), size: size})
+		t.keys = append(t.keys, &key{name: fmt.Sprintf("%s%s:%d", o.Prefix, name, i), size: size, owner: i % o.Clients})
+	}
+	for range o.Clients {
+		t.missing = append(t.missing, make(chan *key, 64))
 	}
 	t.tally.begin()
 	c := client{network: o.Network, address: o.Address}
@@ -204,10 +212,15 @@ func (t *traffic) client(ctx context.Context, n int) {
 			next = time.Now()
 		}
 		if dice.IntN(2) == 0 {
-			t.write(&c, own[dice.IntN(len(own))])
-		} else {
 			t.read(&c, t.keys[dice.IntN(len(t.keys))])
+			continue
 		}
+		k := own[dice.IntN(len(own))]
+		select {
+		case k = <-t.missing[n]:
+		default:
+		}
+		t.write(&c, k)
 	}
 }
 
@@ -219,19 +232,23 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	}
 	if is, err := t.server(ctx); err != nil {
 		return nil, err
-	} else if before, _, _ := t.tally.end(); is.State != admin.Up || before.bad() > 0 {
-		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.bad(), before.Requests, before.Example)
+	} else if before, _, _ := t.tally.end(); is.State != admin.Up || before.trouble() > 0 {
+		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.trouble(), before.Requests, before.Example)
 	}
 	t.tally.begin()
-	set, err := t.Control.Fault(ctx, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
-		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)}) // if this process dies, it ends nevertheless
+	// These two are not given up half-way, or nobody would know whether there is
+	// a fault. If this process dies, it ends nevertheless.
+	setting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer done()
+	set, err := t.Control.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
+		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
 	if err != nil {
 		return nil, err
 	}
 	lift := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer cancel()
-		return t.Control.Lift(ctx, set.ID)
+		lifting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer done()
+		return t.Control.Lift(lifting, set.ID)
 	}
 	began := time.Now()
 	during, err := t.watch(ctx, began.Add(t.For), nil)

@@ -153,13 +153,15 @@ func (l *liar) start(t *testing.T) Options {
 
 func TestSeesLies(t *testing.T) {
 	for lie, seen := range map[string]func(r *Result) bool{
-		"none":   func(r *Result) bool { return r.bad() == 0 && r.Notice == Never && r.Eject == Never && r.Return == 0 },
-		"stale":  func(r *Result) bool { return r.Stale > 0 && r.bad() == r.Stale },
-		"wrong":  func(r *Result) bool { return r.Wrong > 0 && r.bad() == r.Wrong },
-		"miss":   func(r *Result) bool { return r.Misses > 0 && r.bad() == r.Misses && r.Failed > 0 },
-		"refuse": func(r *Result) bool { return r.Refused > 0 && r.Errors > 0 && r.bad() == r.Refused+r.Errors },
-		"cut":    func(r *Result) bool { return r.Errors > 0 && r.bad() == r.Errors && r.Stuck == 0 },
-		"down":   func(r *Result) bool { return r.bad() == 0 && r.Eject >= 0 && r.Notice == r.Eject && r.Return >= 0 },
+		"none": func(r *Result) bool {
+			return r.trouble()+r.Misses == 0 && r.Notice == Never && r.Eject == Never && r.Return == 0
+		},
+		"stale":  func(r *Result) bool { return r.Stale > 0 && r.trouble() == r.Stale },
+		"wrong":  func(r *Result) bool { return r.Wrong > 0 && r.trouble() == r.Wrong },
+		"miss":   func(r *Result) bool { return r.Misses > 0 && r.trouble() == 0 && r.Failed == 0 && r.Notice == Never },
+		"refuse": func(r *Result) bool { return r.Refused > 0 && r.Errors > 0 && r.trouble() == r.Refused+r.Errors },
+		"cut":    func(r *Result) bool { return r.Errors > 0 && r.trouble() == r.Errors && r.Stuck == 0 },
+		"down":   func(r *Result) bool { return r.trouble() == 0 && r.Eject >= 0 && r.Notice == r.Eject && r.Return >= 0 },
 	} {
 		t.Run(lie, func(t *testing.T) {
 			l := &liar{lie: lie}
@@ -194,8 +196,9 @@ func TestRunNeedsPermission(t *testing.T) {
 
 // Trouble that is there already is not the fault's.
 func TestTroubleBefore(t *testing.T) {
-	l := &liar{lie: "miss"}
+	l := &liar{lie: "stale"}
 	o := l.start(t)
+	o.Before = 500 * time.Millisecond
 	l.broken = true
 	if err := Run(t.Context(), o, nil); err == nil || !strings.Contains(err.Error(), "trouble before the fault") {
 		t.Error(err)

@@ -13,8 +13,9 @@ import (
 // key is one key and what its writer has done to it. Changes are numbered
 // from 1; every tenth is a delete.
 type key struct {
-	name string
-	size int // of its values, about
+	name  string
+	size  int // of its values, about
+	owner int // the client that writes it
 
 	mu    sync.Mutex
 	sent  uint64 // the last change
@@ -110,6 +111,10 @@ func (t *traffic) read(c *client, k *key) {
 	switch k.judge(value, found, acked) {
 	case missed:
 		t.tally.count(began, miss, "")
+		select {
+		case t.missing[k.owner] <- k:
+		default: // it has enough to do
+		}
 	case stale:
 		t.tally.count(began, staleRead, fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked))
 	case wrong:

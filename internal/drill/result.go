@@ -29,7 +29,7 @@ type Result struct {
 	Notice Time `json:"notice_ms"` // from the fault to the first sign of it, for a client or in the server's state
 	Eject  Time `json:"eject_ms"`  // from the fault to the server's state no longer being up
 	Return Time `json:"return_ms"` // from lifting the fault to the server being up and no request failing
-	Failed Time `json:"failed_ms"` // from the first to the last request that failed, was refused or missed
+	Failed Time `json:"failed_ms"` // from the first to the last request that failed or was refused
 
 	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
 	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
@@ -64,8 +64,8 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(t)/time.Microsecond) / 1e3)
 }
 
-// bad is how many requests did not get what they should.
-func (r *Result) bad() int { return r.Errors + r.Misses + r.Refused + r.Stale + r.Wrong }
+// trouble is how many requests did not get what they should, misses apart.
+func (r *Result) trouble() int { return r.Errors + r.Refused + r.Stale + r.Wrong }
 
 // ending is how a request ended.
 type ending uint8
@@ -114,7 +114,7 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	r := &t.is
 	r.Requests++
 	r.Slowest = max(r.Slowest, Time(now.Sub(began)))
-	if how != good {
+	if how != good && how != miss {
 		if t.first.IsZero() {
 			t.first = now
 		}

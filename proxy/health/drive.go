@@ -7,7 +7,6 @@ package health
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -57,7 +56,7 @@ func (k *Keeper) schedule(now int64) {
 func (k *Keeper) judge(now int64) {
 	pool := poolKept
 	switch {
-	case slices.ContainsFunc(k.servers, func(s server) bool { return s.noMeta }):
+	case k.anyNoMeta():
 		pool = poolNoMeta
 	case now < k.foreignUntil:
 		pool = poolForeign
@@ -88,6 +87,15 @@ func (k *Keeper) judge(now int64) {
 	}
 }
 
+func (k *Keeper) anyNoMeta() bool {
+	for i := range k.servers {
+		if k.servers[i].noMeta {
+			return true
+		}
+	}
+	return false
+}
+
 // group is 0 for the pool's own servers and 1 for its gutter.
 func (k *Keeper) group(i int) int {
 	if k.members[i].Gutter {
@@ -105,10 +113,14 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	}
 	s.entry = e
 	if e.orders != was.orders {
+		s.down = s.down && e.order() == Down
 		k.event(i, "order "+was.order().String(), "order "+e.order().String(), why)
 	}
 	if e.n == was.n && e.renamed == was.renamed {
 		return
+	}
+	if e.n/phases != was.n/phases {
+		s.restored = false
 	}
 	s.why, s.since = why, now
 	s.goTo, s.goAt, s.until = 0, 0, 0
@@ -209,13 +221,16 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	s.step = ""
+	if s.order() != Restore {
+		s.step = "next: LEAVING, by order"
+		return "by order", true
+	}
+	if !s.suspect {
+		return "", false
+	}
 	ripe := s.suspectSince + int64(k.set.EjectAfter)
 	opinion := k.opinions(i, now)
 	switch {
-	case s.order() != Restore:
-		s.step = "next: LEAVING, by order"
-		return "by order", true
-	case !s.suspect:
 	case k.pool == poolNoMeta:
 		s.step = "suspect for this proxy only: " + poolNoMeta
 	case now < ripe:
@@ -295,7 +310,7 @@ func (k *Keeper) order(i int, o Order, now int64) error {
 			return errFew
 		}
 	}
-	s.restored = o == Restore
+	s.restored = o == Restore && !k.present(i)
 	e := s.entry.ordered(o)
 	if o != Restore && k.present(i) {
 		e.n = leaving(e.n)

@@ -13,8 +13,8 @@ import (
 // of the table, then those of its gutter.
 type Member struct {
 	Name    string // stable; in the view record it stands for the server
-	Address string
-	Gutter  bool // takes keys only in place of others
+	Address string // only compared: proxies with another one have another membership list
+	Gutter  bool   // takes keys only in place of others
 }
 
 // Order is what a person wants with a server.

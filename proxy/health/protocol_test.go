@@ -4,6 +4,8 @@ package health
 
 import (
 	"flag"
+	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -11,7 +13,7 @@ import (
 var more = flag.Int("more", 1, "how many times as many runs of the simulation")
 
 var (
-	everything = []string{"cut", "links", "hang", "kill", "lose", "garble", "restart"}
+	everything = []string{"cut", "links", "hang", "kill", "lose", "garble", "restart", "alone"}
 	outages    = []string{"cut", "hang"}
 )
 
@@ -27,16 +29,16 @@ func TestSimulation(t *testing.T) {
 		seeds int
 		exact bool // no stale hit at all
 	}{
-		{"strict", scenario{proxies: 3, pool: 3, set: strict, faults: everything, count: 6}, 40, true},
-		{"strict, five servers, faults overlap", scenario{proxies: 3, pool: 5, set: strict, faults: everything, count: 8, apart: 4 * sec}, 40, true},
-		{"strict, gutter", scenario{proxies: 3, pool: 2, gutter: 2, set: strict, faults: everything, count: 6}, 20, true},
-		{"strict, two servers", scenario{proxies: 2, pool: 2, set: strict, faults: []string{"cut", "hang", "kill", "lose", "restart"}, count: 6}, 20, true},
-		{"strict, flush refused", scenario{proxies: 3, pool: 3, set: strict, faults: everything, count: 6, refuse: true}, 20, true},
+		{"strict", scenario{proxies: 3, pool: 3, set: strict, faults: everything, count: 6}, 20, true},
+		{"strict, five servers, faults overlap", scenario{proxies: 3, pool: 5, set: strict, faults: everything, count: 8, apart: 4 * sec}, 20, true},
+		{"strict, gutter", scenario{proxies: 3, pool: 2, gutter: 2, set: strict, faults: everything, count: 6}, 10, true},
+		{"strict, two servers", scenario{proxies: 2, pool: 2, set: strict, faults: []string{"cut", "hang", "kill", "lose", "restart"}, count: 6}, 10, true},
+		{"strict, flush refused", scenario{proxies: 3, pool: 3, set: strict, faults: everything, count: 6, refuse: true}, 10, true},
 		{"strict, warm", scenario{proxies: 3, pool: 3, set: Settings{Strict: true, OnRejoin: Warm}, faults: outages, count: 3}, 5, true},
-		{"strict, as the ablations", scenario{proxies: 3, pool: 3, set: strict, faults: []string{"cut", "hang", "links"}, count: 4, targets: 1, pace: 5 * ms}, 8, true},
-		{"relaxed", scenario{proxies: 3, pool: 3, set: relaxed, faults: everything, count: 6}, 20, false},
-		{"relaxed, faults overlap", scenario{proxies: 3, pool: 4, set: relaxed, faults: everything, count: 8, apart: 4 * sec}, 20, false},
-		{"relaxed, one proxy", scenario{proxies: 1, pool: 3, set: relaxed, faults: outages, count: 6}, 20, true},
+		{"strict, as the ablations", scenario{proxies: 3, pool: 3, set: strict, faults: []string{"cut", "hang", "links"}, count: 4, targets: 1, long: true, pace: 5 * ms}, 4, true},
+		{"relaxed", scenario{proxies: 3, pool: 3, set: relaxed, faults: everything, count: 6}, 10, false},
+		{"relaxed, faults overlap", scenario{proxies: 3, pool: 4, set: relaxed, faults: everything, count: 8, apart: 4 * sec}, 10, false},
+		{"relaxed, one proxy", scenario{proxies: 1, pool: 3, set: relaxed, faults: outages, count: 6}, 10, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			hits, stale, ejected, flushes := 0, 0, 0, 0
@@ -75,14 +77,14 @@ func TestAblations(t *testing.T) {
 		{"no flush", outages, func(s *scenario) { s.off.flush = true }},
 		{"no dual writes", outages, func(s *scenario) { s.single = true }},
 		{"WARM straight to IN", outages, func(s *scenario) { s.off.settle = true }},
-		{"LEAVING straight to RETURN", outages, func(s *scenario) { s.off.out = true }},
+		{"LEAVING straight to RETURN", []string{"links"}, func(s *scenario) { s.off.out = true }},
 		{"the same key for diverted data", outages, func(s *scenario) { s.sameKey = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range seeds {
 				s := scenario{
 					seed: uint64(seed), proxies: 3, pool: 3, set: Settings{Strict: true}, clients: true,
-					faults: c.faults, count: 4, targets: 1, pace: 5 * ms,
+					faults: c.faults, count: 4, targets: 1, long: true, pace: 5 * ms,
 				}
 				c.change(&s)
 				if w := simulate(t, s); len(w.stale) > 0 {
@@ -92,5 +94,49 @@ func TestAblations(t *testing.T) {
 			}
 			t.Errorf("not seen in %d runs", seeds)
 		})
+	}
+}
+
+// TestPartition cuts the proxies in two, with different servers. Strict: the
+// proxy on the small side knows that it can't be sure. Without Strict it serves
+// what the others have left behind: that is the price, and the difference.
+func TestPartition(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		w := newWorld(t, scenario{proxies: 3, pool: 3, set: Settings{Strict: strict}, clients: true})
+		w.settle(20 * sec)
+		w.cut[0][1], w.cut[0][2] = true, true // p0 has only server 0
+		w.cut[1][0], w.cut[2][0] = true, true // the others have not
+		w.run(w.now + 20*sec)
+		if got := PhaseOf(w.proxies[1].k.Verdict(0).N); got != Out {
+			t.Errorf("strict %t: server 0 is %v for most", strict, got)
+		}
+		if stale := len(w.stale) > 0; stale == strict {
+			t.Errorf("strict %t: %d stale hits", strict, len(w.stale))
+		}
+		w.cut = [][]bool{make([]bool, 3), make([]bool, 3), make([]bool, 3)}
+		w.settle(60 * sec)
+	}
+}
+
+// TestSameInputsSameOutputs runs one seed twice.
+func TestSameInputsSameOutputs(t *testing.T) {
+	run := func() []string {
+		var lines []string
+		s := scenario{seed: 7, proxies: 3, pool: 3, set: Settings{Strict: true}, faults: everything, count: 3}
+		w := newWorld(t, s)
+		w.asked = func(p *proxy, r Request) {
+			lines = append(lines, fmt.Sprintf("%d p%d %+v %q", w.now, p.id, r, r.Line))
+		}
+		w.settle(20 * sec)
+		for range 3 {
+			w.fault()
+			w.run(w.trouble)
+			w.settle(120 * sec)
+		}
+		return lines
+	}
+	a, b := run(), run()
+	if len(a) < 100 || !slices.Equal(a, b) {
+		t.Errorf("%d and %d requests, or they differ", len(a), len(b))
 	}
 }

@@ -50,7 +50,7 @@ func (w *world) client(p *proxy) {
 		switch draw := w.rand.IntN(10); {
 		case draw < writes:
 			w.mutate(p, key, false)
-		case draw == 9:
+		case draw >= 8:
 			w.mutate(p, key, true)
 		default:
 			w.read(p, key)

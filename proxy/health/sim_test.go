@@ -36,6 +36,7 @@ type scenario struct {
 	refuse  bool // servers refuse flush_all
 	clients bool
 	targets int   // faults hit the first ones only; 0: any
+	long    bool  // faults last long enough to eject
 	pace    int64 // between two requests of a client; 0: the usual
 }
 
@@ -62,6 +63,7 @@ type world struct {
 	ejected int
 	flushes int
 	log     []string
+	asked   func(p *proxy, r Request) // sees every request of a keeper, if set
 }
 
 // proxy is one keeper with its driver.
@@ -239,6 +241,9 @@ func (w *world) checkFlush(i int) {
 
 // ask sends a keeper's request.
 func (w *world) ask(p *proxy, r Request) {
+	if w.asked != nil {
+		w.asked(p, r)
+	}
 	sent := w.now
 	ping := strings.HasPrefix(string(r.Line), "mg "+Reserved+"_view__")
 	w.send(p, r.Server, int(r.Conn), func(n *node) string { return n.do(r.Line, w.now) },
@@ -380,6 +385,9 @@ func (w *world) fault() {
 	if w.rand.IntN(4) == 0 {
 		lasts = w.rand.Int64N(sec)
 	}
+	if w.long {
+		lasts = 8*sec + w.rand.Int64N(4*sec)
+	}
 	until := w.now + lasts
 	w.trouble = max(w.trouble, until)
 	w.note("FAULT %s: server %d, p%d, until %.3f", kind, i, p.id, float64(until)/1e9)
@@ -394,6 +402,13 @@ func (w *world) fault() {
 			if w.rand.IntN(2) == 0 {
 				w.cut[j][i] = true
 				w.at(until, func() { w.cut[j][i] = false })
+			}
+		}
+	case "alone": // a proxy with a server
+		for j := range w.nodes {
+			if j != i {
+				w.cut[p.id][j] = true
+				w.at(until, func() { w.cut[p.id][j] = false })
 			}
 		}
 	case "hang":

@@ -5,8 +5,8 @@ package health
 // Once a second every proxy adds one to a counter on each server that answers,
 // and one to another counter for each server that it suspects. So between two
 // of its own additions each counter grows by the number of proxies, and of those
-// that suspect the server. The counters last four seconds and are made again by
-// whoever comes next; nobody needs to be counted out.
+// that suspect the server. Counters are made by whoever finds none and end after
+// a minute; nobody needs to be counted out, and no clock is compared.
 
 import (
 	"bytes"
@@ -28,6 +28,7 @@ type tally struct {
 	value  uint64    // last seen
 	seenAt int64     // 0: never
 	grown  [3]uint64 // by how much between two looks, newest first
+	looks  uint64    // how many of those there are
 	at     int64     // of the newest
 }
 
@@ -47,18 +48,33 @@ func (t *tally) seeNone(now int64) {
 }
 
 func (t *tally) grow(by uint64, now int64) {
-	if now-t.at > voteFresh {
-		t.grown = [3]uint64{}
+	if !t.fresh(now) {
+		t.looks = 0
 	}
 	t.grown[2], t.grown[1], t.grown[0] = t.grown[1], t.grown[0], by
+	t.looks = min(t.looks+1, uint64(len(t.grown)))
 	t.at = now
 }
 
-func (t *tally) fresh(now int64) bool { return t.at != 0 && now-t.at <= voteFresh }
+func (t *tally) fresh(now int64) bool { return t.looks > 0 && now-t.at <= voteFresh }
+
+// rate is by how much the counter grows in a second, rounded. Over three looks a
+// proxy that counts at the same moment as this one is seen twice, or missed, at
+// most once.
+func (t *tally) rate() uint64 {
+	var sum uint64
+	for _, by := range t.grown[:t.looks] {
+		sum += by
+	}
+	return (2*sum + t.looks) / (2 * t.looks)
+}
 
 // vote counts this proxy, and its suspicions, and looks who else suspects the
 // servers that are to come back.
 func (k *Keeper) vote(now int64) {
+	if k.voteAt == 0 {
+		k.voteAt = now + k.jitter(voteTime) // proxies that start together should not count together
+	}
 	if now < k.voteAt {
 		return
 	}
@@ -83,8 +99,8 @@ func (k *Keeper) vote(now int64) {
 	}
 }
 
-// addLine adds one to a counter, or makes it with one, for four seconds.
-func addLine(key string) []byte { return fmt.Appendf(nil, "ma %s N4 J1 v\r\n", key) }
+// addLine adds one to a counter, or makes it with one, for a minute.
+func addLine(key string) []byte { return fmt.Appendf(nil, "ma %s N60 J1 v\r\n", key) }
 
 func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	t := &k.servers[a.server].live
@@ -118,7 +134,7 @@ const (
 	rejected                // most proxies suspect it
 )
 
-// opinions adds up what the other servers have counted.
+// opinions adds up what the other servers have counted of server i.
 func (k *Keeper) opinions(i int, now int64) opinion {
 	var suspects, proxies uint64
 	result := unasked
@@ -133,8 +149,8 @@ func (k *Keeper) opinions(i int, now int64) opinion {
 		if v.sus == nil || !v.sus[i].fresh(now) || !v.live.fresh(now) {
 			continue
 		}
-		suspects += v.sus[i].grown[0]
-		proxies += max(v.live.grown[0], v.live.grown[1], v.live.grown[2]) // one may have come a little late
+		suspects += v.sus[i].rate()
+		proxies += v.live.rate()
 		result = reached
 	}
 	if result == reached && suspects*100 > proxies*ejectShare {

@@ -380,10 +380,11 @@ func (s *sock) Peer() string {
 // Unsent is what the server's kernel has not acknowledged. What a unix socket
 // has taken is with the other end at once.
 func (s *sock) Unsent() int {
+	n := s.faulty.unsent()
 	if network, _ := s.link.Dialled(); s.state != sockOpen || network == "unix" {
-		return 0
+		return n
 	}
-	return unacked(s.fd)
+	return n + unacked(s.fd)
 }
 
 // serve adopts the descriptor of l for this engine. It runs on the loop.

@@ -34,6 +34,7 @@ type faulty struct {
 	in, out line
 	greeted bool // a whole line has come: what follows is answers
 	lost    bool // bytes are gone: nothing that follows can be understood
+	sunk    int  // of the engine's bytes, how many are gone
 	over    bool // the end is in the line, or past
 	full    bool // the engine was told that the socket is full
 	blocked bool // the socket is: it did not take all
@@ -139,10 +140,22 @@ func (f *faulty) give(now int64) {
 		f.engine.Wrote(f.link, len(b), false)
 		if f.state.Partition {
 			f.lost = true
+			f.sunk += len(b)
 		} else {
 			f.out.push(piece{b: b, due: now + int64(f.late(rto))})
 		}
 	}
+}
+
+// refill takes what the engine had no room for, if there is room now.
+func (f *faulty) refill(now int64) bool {
+	if !f.full || f.out.full() {
+		return false
+	}
+	f.full = false
+	f.engine.Wrote(f.link, 0, false)
+	f.give(now)
+	return true
 }
 
 // pump moves on what is due. It reports false when it has ended the
@@ -178,10 +191,7 @@ func (f *faulty) pump(now int64) bool {
 		}
 		f.out.pieces = f.out.pieces[1:]
 	}
-	if f.full && !f.out.full() {
-		f.full = false
-		f.engine.Wrote(f.link, 0, false)
-		f.give(now)
+	if f.refill(now) {
 		return f.pump(now)
 	}
 	f.sleep(now)
@@ -212,7 +222,17 @@ func (f *faulty) change(now int64, s fault.State) bool {
 	}
 	f.in.release()
 	f.out.release()
+	f.refill(now)
 	return f.pump(now)
+}
+
+// unsent is how many of the engine's bytes the server's kernel has not got. It
+// has got those to a server that only hangs.
+func (f *faulty) unsent() int {
+	if f == nil || f.state.Hang && !f.lost {
+		return 0
+	}
+	return f.out.size + f.sunk
 }
 
 // done says that there is no fault any more and nothing is kept.

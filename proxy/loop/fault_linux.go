@@ -31,6 +31,7 @@ func (d *epoll) refault() {
 			}
 			d.spoil(s)
 			s.faulty.greeted = true
+			s.faulty.full = s.events&unix.EPOLLOUT != 0
 		}
 		if state != s.faulty.state && s.faulty.change(now(), state) {
 			d.settleFaulty(s)
@@ -115,6 +116,12 @@ func (d *epoll) openFaulty(s *sock) bool {
 
 func (d *epoll) readFaulty(s *sock) {
 	f := s.faulty
+	if s.events&unix.EPOLLIN == 0 { // only the end of the connection is news, and that it would be again and again
+		unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
+		f.ended(now(), sockError(s.fd))
+		d.pumpFaulty(s)
+		return
+	}
 	var buf [16 << 10]byte
 	for range readsPerEvent {
 		if f.in.full() {

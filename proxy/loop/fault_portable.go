@@ -54,6 +54,7 @@ func (d *portable) spoil(s *stream) {
 				return 0, nil
 			}
 			s.busy = true
+			s.handed.Store(int64(len(b)))
 			s.out <- b
 			return len(b), nil
 		},

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +113,22 @@ func (b *broken) add(f fault.Fault) {
 	}
 }
 
+// sets is how many set commands the server has run.
+func (b *broken) sets() (n int) {
+	b.t.Helper()
+	fmt.Fprint(b.direct.c, "stats\r\n")
+	for {
+		line, err := b.direct.r.ReadString('\n')
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		if line == "END\r\n" {
+			return n
+		}
+		fmt.Sscanf(line, "STAT cmd_set %d", &n)
+	}
+}
+
 func TestRefuse(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.add(fault.Fault{Kind: fault.Refuse})
@@ -126,10 +143,15 @@ func TestHang(t *testing.T) {
 	eachFault(t, func(b *broken) {
 		b.add(fault.Fault{Kind: fault.Hang})
 		b.want("set k5 0 0 1\r\nx", "did not answer within 500ms")
-		b.direct.want("get k5", "END")
+		if n := b.sets(); n != 1 {
+			b.t.Errorf("%d sets have come through", n)
+		}
 		b.faults.LiftAll()
-		b.direct.until("get k5", "VALUE k5 0 1 x END")
-		b.want("get k5", "VALUE k5 0 1 x END") // not the late STORED
+		for b.sets() < 2 { // it runs now, and so does its undo
+			time.Sleep(time.Millisecond)
+		}
+		b.direct.until("get k5", "END")
+		b.want("get k5", "END") // not the late STORED
 		b.add(fault.Fault{Kind: fault.Hang})
 		for range 3 {
 			b.want("get k1", "did not answer within 500ms")
@@ -171,7 +193,10 @@ func TestDelay(t *testing.T) {
 		}
 		b.add(fault.Fault{Kind: fault.Delay, Delay: time.Minute})
 		b.want("set k5 0 0 1\r\nx", "did not answer within 500ms")
-		b.direct.want("get k5", "VALUE k5 0 1 x END")
+		if n := b.sets(); n != 2 {
+			b.t.Errorf("%d sets have come through", n)
+		}
+		b.direct.until("get k5", "END") // it was undone
 		b.faults.LiftAll()
 		b.want("get k1", "VALUE k1 0 2 v1 END")
 	})
@@ -239,12 +264,50 @@ func TestHangWithLargeValue(t *testing.T) {
 		b.add(fault.Fault{Kind: fault.Hang})
 		value := strings.Repeat("x", 3<<20)
 		b.want(fmt.Sprintf("set k5 0 0 %d\r\n%s", len(value), value), "did not answer within")
-		b.want(fmt.Sprintf("set k7 0 0 %d\r\n%s", len(value), value), "did not answer within")
+		b.want(fmt.Sprintf("set k7 0 0 %d\r\n%s", len(value), value), "SERVER_ERROR ")
 		b.faults.LiftAll()
 		b.until("get k1", "VALUE k1 0 2 v1 END")
-		b.want(fmt.Sprintf("set k5 0 0 %d\r\n%s", len(value), value), "STORED")
-		b.want("get k5", "VALUE k5 0 3145728 "+value+" END")
+		b.want(fmt.Sprintf("set k9 0 0 %d\r\n%s", len(value), value), "STORED")
+		b.want("get k9", "VALUE k9 0 3145728 "+value+" END")
 	})
+}
+
+// A connection that is stuck already when it gets a fault goes on when both
+// are over.
+func TestFaultOnFullConnection(t *testing.T) {
+	for _, kind := range []fault.Fault{{Kind: fault.Hang}, {Kind: fault.Delay, Delay: time.Millisecond}} {
+		each(t, func(t *testing.T, o Options) {
+			addr, cmd := memcachedProcess(t)
+			tab := table(addr)
+			tab.Pools[0].Timeouts = proxy.Timeouts{Connect: 20 * time.Second, Request: 20 * time.Second, Deadline: 20 * time.Second}
+			o.Faults = &fault.Set{}
+			at := start(t, o, tab)
+			clients := []*talk{talkTo(t, at), talkTo(t, at), talkTo(t, at)}
+			clients[0].want("set k0 0 0 1\r\nx", "STORED")
+			if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			value := strings.Repeat("x", 7_000_000)
+			for i, k := range clients {
+				fmt.Fprintf(k.c, "set k%d 0 0 %d\r\n%s\r\n", i, len(value), value)
+			}
+			time.Sleep(100 * time.Millisecond) // most times the connection is full by now; it may not be
+			kind.Network, kind.Address = "tcp", addr
+			if _, err := o.Faults.Add(kind); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			o.Faults.LiftAll()
+			for i, k := range clients {
+				if got := k.answer(); got != "STORED" {
+					t.Errorf("set k%d: %q", i, got)
+				}
+				k.want(fmt.Sprintf("get k%d", i), fmt.Sprintf("VALUE k%d 0 7000000 xxx", i))
+			}
+		})
+	}
 }
 
 // Faults that come and go at any moment never give a client another's answer.

@@ -31,6 +31,12 @@ func (n byLength) At(key []byte, _ uint64, try int) int {
 // memcached starts a real one on a port of the kernel's choice.
 func memcached(t *testing.T) string {
 	t.Helper()
+	addr, _ := memcachedProcess(t)
+	return addr
+}
+
+func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
+	t.Helper()
 	for range 20 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -46,13 +52,13 @@ func memcached(t *testing.T) string {
 		for range 100 {
 			if c, err := net.Dial("tcp", addr.String()); err == nil {
 				c.Close()
-				return addr.String()
+				return addr.String(), cmd
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
 	t.Fatal("memcached does not start")
-	return ""
+	return "", nil
 }
 
 func table(servers ...string) *proxy.Table {

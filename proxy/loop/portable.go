@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"ringside/proxy"
@@ -35,7 +36,7 @@ type stream struct {
 	conn   net.Conn // nil while dialling
 	link   *proxy.Link
 	out    chan []byte   // to the writer; one buffer at a time
-	handed int           // bytes of the buffer that the writer has not reported back
+	handed atomic.Int64  // bytes of that buffer that the kernel has not got
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed with the stream
 	paused bool
@@ -57,8 +58,12 @@ func (s *stream) Peer() string {
 }
 
 // Unsent is what the writer may still have, and what the server's kernel has
-// not acknowledged.
-func (s *stream) Unsent() int { return s.handed + unackedOf(s.conn) }
+// not acknowledged. In this order: what goes from one to the other meanwhile
+// counts twice, rather than not at all.
+func (s *stream) Unsent() int {
+	n := int(s.handed.Load())
+	return s.faulty.unsent() + n + unackedOf(s.conn)
+}
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o, chance: newChance()}
@@ -134,7 +139,7 @@ func (d *portable) write(s *stream) {
 		return
 	}
 	d.engine.Wrote(s.link, len(buf), true)
-	s.handed = len(buf)
+	s.handed.Store(int64(len(buf)))
 	s.busy = true
 	s.out <- buf // never blocks: the writer has reported back, or was just made
 }
@@ -307,7 +312,7 @@ func (d *portable) writer(s *stream) {
 	for {
 		select {
 		case buf := <-s.out:
-			_, err := s.conn.Write(buf)
+			err := s.send(buf)
 			d.with(func(e *proxy.Engine) {
 				switch {
 				case s.closed:
@@ -315,7 +320,6 @@ func (d *portable) writer(s *stream) {
 					d.drop(s)
 					e.Closed(s.link, err)
 				default:
-					s.handed = 0
 					s.busy = false
 					e.Wrote(s.link, 0, false)
 					d.write(s)
@@ -325,6 +329,22 @@ func (d *portable) writer(s *stream) {
 			return
 		}
 	}
+}
+
+// pieceSize is what the writer gives to the kernel at a time: it counts as
+// unsent until the kernel has got all of it.
+const pieceSize = 64 << 10
+
+func (s *stream) send(buf []byte) error {
+	for len(buf) > 0 {
+		n, err := s.conn.Write(buf[:min(len(buf), pieceSize)])
+		if err != nil {
+			return err
+		}
+		s.handed.Add(int64(-n))
+		buf = buf[n:]
+	}
+	return nil
 }
 
 func (d *portable) stop() {

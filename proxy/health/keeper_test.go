@@ -1,0 +1,644 @@
+package health
+
+// Each step by itself: small worlds, faults by hand.
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// whole starts a world and waits until all servers are in use.
+func whole(t *testing.T, proxies, pool int, s Settings) *world {
+	t.Helper()
+	w := newWorld(t, scenario{proxies: proxies, pool: pool, set: s})
+	w.settle(20 * sec)
+	w.run(w.now + sec)
+	return w
+}
+
+func (w *world) phase(p, server int) Phase { return PhaseOf(w.proxies[p].k.Verdict(server).N) }
+
+// until runs until all proxies have a server in a phase.
+func (w *world) until(server int, phase Phase) {
+	w.t.Helper()
+	for end := w.now + 100*sec; w.now < end; w.run(w.now + 10*ms) {
+		n := 0
+		for p := range w.proxies {
+			if w.phase(p, server) == phase {
+				n++
+			}
+		}
+		if n == len(w.proxies) {
+			return
+		}
+	}
+	w.fail("server %d never was %v: %s", server, phase, w.proxies[0].k.Verdict(server).Step)
+}
+
+// stays runs for a while in which a server must not leave its phase.
+func (w *world) stays(server int, phase Phase, time int64) {
+	w.t.Helper()
+	for end := w.now + time; w.now < end; w.run(w.now + 10*ms) {
+		for p := range w.proxies {
+			if got := w.phase(p, server); got != phase {
+				w.fail("server %d is %v, must stay %v", server, got, phase)
+			}
+		}
+	}
+}
+
+func (w *world) cutAll(server int, cut bool) {
+	for p := range w.cut {
+		w.cut[p][server] = cut
+	}
+}
+
+func (w *world) logged(what string) bool {
+	return slices.ContainsFunc(w.log, func(l string) bool { return strings.Contains(l, what) })
+}
+
+func (w *world) give(p, server int, o Order) error {
+	var err error
+	w.input(w.proxies[p], func() { err = w.proxies[p].k.Order(server, o, w.now) })
+	return err
+}
+
+func TestStrictStartWaits(t *testing.T) {
+	w := newWorld(t, scenario{proxies: 2, pool: 3, set: Settings{Strict: true}})
+	w.run(w.now + w.proxies[0].k.wait())
+	for i := range w.nodes {
+		if v := w.proxies[0].k.Verdict(i); v.ValidUntil > w.now {
+			t.Errorf("server %d is used before others must have lost their leases", i)
+		}
+		if len(w.nodes[i].items) > 2 { // live, and no record
+			t.Errorf("server %d has a record already: %v", i, w.nodes[i].items)
+		}
+	}
+	w.settle(5 * sec)
+}
+
+func TestStrictJoinsAtOnce(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	w.start(w.proxies[1])
+	if v := w.proxies[1].k.Verdict(0); v.ValidUntil > w.now {
+		t.Error("a proxy serves before it has read any record")
+	}
+	w.run(w.now + 20*ms)
+	if v := w.proxies[1].k.Verdict(0); v.ValidUntil <= w.now {
+		t.Error("a proxy that has read all records doesn't serve")
+	}
+}
+
+func TestRelaxedStartsAtOnce(t *testing.T) {
+	w := newWorld(t, scenario{proxies: 1, pool: 3})
+	if v := w.proxies[0].k.Verdict(0); v.ValidUntil != math.MaxInt64 {
+		t.Errorf("valid until %d", v.ValidUntil)
+	}
+	w.run(w.now + 20*ms)
+	for i, n := range w.nodes {
+		if _, ok := n.items["__rs_view__:p"]; !ok {
+			t.Errorf("server %d has no record", i)
+		}
+	}
+}
+
+func TestWaits(t *testing.T) {
+	members, _ := testMembers("a", "b", "c")
+	strict := New("p", members, Settings{Strict: true, Lease: 2 * time.Second, Request: 500 * time.Millisecond}, 1)
+	if got := strict.wait(); got != 2850*ms {
+		t.Errorf("strict: %d ms", got/ms)
+	}
+	if got := New("p", members, Settings{Ping: 300 * time.Millisecond}, 1).wait(); got != 600*ms {
+		t.Errorf("relaxed: %d ms", got/ms)
+	}
+}
+
+func TestMajorities(t *testing.T) {
+	for n, want := range []int{0, 1, 2, 2, 3, 3, 4, 4} {
+		if got := majorityOf(n); got != want {
+			t.Errorf("of %d servers %d, want %d", n, got, want)
+		}
+	}
+}
+
+func TestTroubleIsSuspicion(t *testing.T) {
+	w := whole(t, 1, 3, Settings{})
+	k := w.proxies[0].k
+	gen := k.Gen()
+	w.input(w.proxies[0], func() { k.Trouble(1, true, "refused", w.now) })
+	v := k.Verdict(1)
+	if !v.Suspect || v.Why != "refused" || v.Since != w.now || k.Gen() == gen {
+		t.Errorf("%+v, gen %d after %d", v, k.Gen(), gen)
+	}
+	gen = k.Gen()
+	w.run(w.now + 2*sec)
+	if k.Verdict(1).Suspect || k.Gen() == gen || k.Verdict(1).N != 0 {
+		t.Errorf("good pings don't end a suspicion: %+v", k.Verdict(1))
+	}
+}
+
+func TestShortHangCostsNoCache(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	w.nodes[0].hung = true
+	w.run(w.now + 3*sec)
+	if !w.proxies[0].k.Verdict(0).Suspect {
+		t.Error("a server that hangs for 3 s is not suspect")
+	}
+	w.wake(0)
+	w.stays(0, In, 20*sec)
+}
+
+func TestOutageFromEndToEnd(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		w := whole(t, 3, 3, Settings{Strict: strict})
+		w.nodes[0].items["old"] = item{value: "x"}
+		w.cutAll(0, true)
+		w.until(0, Out)
+		w.stays(0, Out, 10*sec)
+		w.cutAll(0, false)
+		w.until(0, In)
+		if _, ok := w.nodes[0].items["old"]; ok || w.flushes != 1 {
+			t.Errorf("strict %t: %d flushes", strict, w.flushes)
+		}
+		if n := w.proxies[0].k.Verdict(0).N; n != 6 {
+			t.Errorf("strict %t: n is %d", strict, n)
+		}
+	}
+}
+
+func TestOneOfThreeDoesNotEject(t *testing.T) {
+	w := whole(t, 3, 3, Settings{Strict: true})
+	w.cut[1][0] = true
+	w.stays(0, In, 30*sec)
+	v := w.proxies[1].k.Verdict(0)
+	if !v.Suspect || !strings.Contains(v.Step, "most proxies reach it") {
+		t.Errorf("%+v", v)
+	}
+	w.cut[1][0] = false
+	w.settle(5 * sec)
+}
+
+func TestTwoOfThreeEject(t *testing.T) {
+	w := whole(t, 3, 3, Settings{Strict: true})
+	w.cut[0][0], w.cut[1][0] = true, true
+	w.until(0, Out)
+	w.stays(0, Out, 20*sec) // the third one reaches it, but knows that the others don't
+	w.cut[0][0] = false
+	w.until(0, In)
+	w.cut[1][0] = false
+	w.settle(60 * sec)
+}
+
+func TestMoreThanHalfIsMe(t *testing.T) {
+	w := whole(t, 1, 3, Settings{})
+	w.cutAll(0, true)
+	w.cutAll(1, true)
+	w.stays(0, In, 30*sec)
+	w.stays(1, In, 10*ms)
+	if !w.logged("server -1: closed -> fail-open (2 of 3 servers are suspect)") {
+		t.Error("nobody says so")
+	}
+}
+
+func TestTheLastServerStays(t *testing.T) {
+	w := whole(t, 1, 2, Settings{})
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(1, true)
+	w.stays(1, In, 20*sec)
+	one := whole(t, 1, 1, Settings{Strict: true})
+	one.cutAll(0, true)
+	one.stays(0, In, 20*sec)
+}
+
+func TestTwoServersStrict(t *testing.T) {
+	w := whole(t, 2, 2, Settings{Strict: true})
+	w.cutAll(0, true)
+	w.until(0, Leaving)
+	w.run(w.now + 2500*ms)
+	if v := w.proxies[0].k.Verdict(1); v.ValidUntil > w.now {
+		t.Error("of two servers one is used without the other while that isn't OUT")
+	}
+	w.until(0, Out)
+	if v := w.proxies[0].k.Verdict(1); v.ValidUntil <= w.now {
+		t.Error("the other server is OUT and the one that is left isn't used")
+	}
+}
+
+// TestFailsAgain lets a server fail in each phase of its return.
+func TestFailsAgain(t *testing.T) {
+	for _, phase := range []Phase{Returning, Warming, Settling} {
+		w := whole(t, 2, 3, Settings{Strict: true})
+		w.cutAll(0, true)
+		w.until(0, Out)
+		w.cutAll(0, false)
+		w.until(0, phase)
+		w.cutAll(0, true)
+		w.until(0, Leaving)
+		if n := w.proxies[0].k.Verdict(0).N; n != 7 {
+			t.Errorf("from %v it goes to %d", phase, n)
+		}
+		w.until(0, Out)
+		w.cutAll(0, false)
+		w.until(0, In)
+	}
+}
+
+// TestLeavingGoesOut heals a server while it is LEAVING.
+func TestLeavingGoesOut(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	w.cutAll(0, true)
+	w.until(0, Leaving)
+	w.cutAll(0, false)
+	w.until(0, Out)
+	w.until(0, In)
+}
+
+// TestDriverDies kills the proxy that has begun, in each phase.
+func TestDriverDies(t *testing.T) {
+	for _, phase := range []Phase{Leaving, Out, Returning, Warming, Settling} {
+		w := whole(t, 2, 3, Settings{Strict: true})
+		if err := w.give(0, 0, Drain); err != nil {
+			t.Fatal(err)
+		}
+		w.until(0, Out)
+		if err := w.give(0, 0, Restore); err != nil {
+			t.Fatal(err)
+		}
+		if phase == Leaving {
+			w.until(0, In)
+			w.cutAll(0, true)
+		}
+		if phase == Out {
+			w.run(w.now + 200*ms) // the others must have heard of the order
+		} else {
+			w.until(0, phase)
+		}
+		w.proxies[0].dead = true
+		w.proxies = w.proxies[1:]
+		w.cutAll(0, false)
+		w.until(0, In)
+	}
+}
+
+// TestFlush looks at what is sent for a flush.
+func TestFlush(t *testing.T) {
+	w := whole(t, 3, 3, Settings{Strict: true})
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.until(0, Returning)
+	var lines []string
+	w.asked = func(p *proxy, r Request) {
+		if r.Server == 0 && (r.Conn != 0 || strings.Contains(string(r.Line), Reserved+"_fl") || strings.HasPrefix(string(r.Line), "stats")) {
+			head, _, _ := strings.Cut(string(r.Line), "\r\n")
+			if f := strings.Fields(head); f[0] == "ms" {
+				head = strings.Join(append(f[:2], f[3:]...), " ") // without the size
+			}
+			lines = append(lines, fmt.Sprintf("%s conn %d close %t", head, r.Conn, r.Close))
+		}
+	}
+	w.until(0, Warming)
+	want := []string{
+		"ms __rs_fl:p:3 ME T30 conn 0 close false",
+		"stats settings conn 0 close false",
+		"mn conn 1 close true",
+		"mn conn 2 close true",
+		"mn conn 3 close true",
+		"flush_all conn 4 close false",
+		"ms __rs_fl:p:3 ME T30 conn 4 close false",
+		"ms __rs_view__:p ME conn 4 close false",
+		"mn conn 4 close true",
+	}
+	lines = slices.DeleteFunc(lines, func(l string) bool { return l == want[0] })
+	if !slices.Equal(lines, want[1:]) {
+		t.Errorf("sent:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestThreads(t *testing.T) {
+	for answer, want := range map[string]int{
+		"STAT num_threads 7\r\nSTAT num_threads_per_udp 1\r\nEND\r\n": 7,
+		"STAT num_threads 100000\r\nEND\r\n":                          maxThreads,
+		"STAT num_threads 0\r\nEND\r\n":                               threads,
+		"ERROR\r\n":                                                   threads,
+		"END\r\n":                                                     threads,
+		"":                                                            threads,
+	} {
+		if got := threadsOf([]byte(answer)); got != want {
+			t.Errorf("%q: %d", answer, got)
+		}
+	}
+}
+
+func TestServerThatRefusesTheFlush(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	w.nodes[0].refuse = true
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.until(0, Warming)
+	for _, p := range w.proxies {
+		if got := p.k.Renamed(0); got != 3 {
+			t.Errorf("p%d: renamed %d", p.id, got)
+		}
+	}
+	w.until(0, In)
+	w.start(w.proxies[1]) // a new proxy knows it from the record
+	w.settle(5 * sec)
+	if got := w.proxies[1].k.Renamed(0); got != 3 {
+		t.Errorf("a new proxy: renamed %d", got)
+	}
+	w.nodes[0].refuse = false
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.until(0, In)
+	if got := w.proxies[0].k.Renamed(0); got != 3 || w.flushes != 1 {
+		t.Errorf("after a flush: renamed %d, %d flushes", got, w.flushes)
+	}
+}
+
+func TestDrainAndRestore(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		w := whole(t, 3, 3, Settings{Strict: strict})
+		if err := w.give(1, 2, Drain); err != nil {
+			t.Fatal(err)
+		}
+		if v := w.proxies[1].k.Verdict(2); PhaseOf(v.N) != Leaving || v.Suspect || v.Ordered != Drain {
+			t.Errorf("%+v", v)
+		}
+		w.until(2, Out)
+		w.stays(2, Out, 30*sec) // also by proxies that start later
+		w.start(w.proxies[0])
+		w.run(w.now + sec)
+		w.stays(2, Out, 30*sec)
+		if v := w.proxies[0].k.Verdict(2); v.Ordered != Drain {
+			t.Errorf("a new proxy: %+v", v)
+		}
+		if err := w.give(0, 2, Restore); err != nil {
+			t.Fatal(err)
+		}
+		w.until(2, In)
+		if w.flushes != 1 {
+			t.Errorf("%d flushes", w.flushes)
+		}
+	}
+}
+
+func TestDown(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	if err := w.give(0, 0, Down); err != nil {
+		t.Fatal(err)
+	}
+	if v := w.proxies[0].k.Verdict(0); !v.Suspect || PhaseOf(v.N) != Leaving || v.Ordered != Down {
+		t.Errorf("%+v", v)
+	}
+	w.until(0, Out)
+	w.stays(0, Out, 20*sec)
+	if err := w.give(1, 0, Restore); err != nil {
+		t.Fatal(err)
+	}
+	w.run(w.now + 20*sec)
+	if v := w.proxies[0].k.Verdict(0); v.Suspect || PhaseOf(v.N) != In {
+		t.Errorf("restored at another proxy: %+v", v)
+	}
+}
+
+func TestOrdersThatCannotBe(t *testing.T) {
+	w := whole(t, 1, 2, Settings{})
+	if err := w.give(0, 0, Drain); err != nil {
+		t.Fatal(err)
+	}
+	w.until(0, Out)
+	if err := w.give(0, 1, Drain); err != errAlone {
+		t.Errorf("the last server is drained: %v", err)
+	}
+	if err := w.give(0, 1, Down); err != errAlone || !w.proxies[0].k.Verdict(1).Suspect {
+		t.Errorf("the last server: %v", err)
+	}
+	w.run(w.now + 10*sec)
+	if !w.proxies[0].k.Verdict(1).Suspect {
+		t.Error("good pings have ended what a person wanted")
+	}
+	if err := w.give(0, 1, Restore); err != nil {
+		t.Fatal(err)
+	}
+	w.run(w.now + 10*sec)
+	if w.proxies[0].k.Verdict(1).Suspect {
+		t.Error("restored, and still suspect")
+	}
+	few := whole(t, 1, 3, Settings{Strict: true})
+	few.cut[0][1] = true
+	few.run(few.now + 5*sec)
+	if err := few.give(0, 0, Drain); err != errFew {
+		t.Errorf("a proxy that reaches too few: %v", err)
+	}
+}
+
+func TestHold(t *testing.T) {
+	w := whole(t, 1, 3, Settings{OnRejoin: Hold, Hold: time.Minute})
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.stays(0, Out, 59*sec)
+	w.until(0, In)
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.run(w.now + 5*sec)
+	if err := w.give(0, 0, Restore); err != nil {
+		t.Fatal(err)
+	}
+	w.run(w.now + 15*sec)
+	if w.phase(0, 0) != In {
+		t.Errorf("restored by a person: %v, %s", w.phase(0, 0), w.proxies[0].k.Verdict(0).Step)
+	}
+}
+
+func TestWarm(t *testing.T) {
+	w := whole(t, 1, 3, Settings{OnRejoin: Warm})
+	p := w.proxies[0]
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.until(0, Warming)
+	read := func(asks, hits uint64) {
+		w.input(p, func() { p.k.Warmed(0, asks, hits, w.now) })
+	}
+	read(1000, 0)
+	w.stays(0, Warming, 10*sec)
+	read(1099, 99) // too few to say anything
+	w.stays(0, Warming, 5*sec)
+	read(1200, 150)
+	w.stays(0, Warming, 5*sec)
+	read(1300, 239) // 89 of 100
+	w.stays(0, Warming, 5*sec)
+	read(1400, 329)
+	w.run(w.now + sec)
+	if w.phase(0, 0) != Settling {
+		t.Errorf("90 of 100: %v", w.phase(0, 0))
+	}
+	w.until(0, In)
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.cutAll(0, false)
+	w.until(0, Warming)
+	w.stays(0, Warming, 59*sec)
+	w.until(0, In)
+}
+
+func TestOtherMembershipListSuspends(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	p, other := w.proxies[0], w.proxies[1]
+	other.k.hash++ // as if it had another list
+	w.run(w.now + 2*sec)
+	for _, p := range w.proxies {
+		if v := p.k.Verdict(0); v.ValidUntil != math.MaxInt64 {
+			t.Errorf("p%d serves no more: %+v", p.id, v)
+		}
+	}
+	if err := w.give(1, 0, Drain); err != nil {
+		t.Fatal(err)
+	}
+	w.until(0, Out) // they still tell each other
+	if err := w.give(0, 0, Restore); err != nil {
+		t.Fatal(err)
+	}
+	w.until(0, In)
+	w.run(w.now + 60*sec)
+	if p.k.strict() || other.k.strict() {
+		t.Error("they forget that they differ")
+	}
+	other.dead = true
+	w.run(w.now + 30*sec)
+	if !p.k.strict() || p.k.Verdict(0).ValidUntil <= w.now {
+		t.Error("the guarantee does not come back")
+	}
+	if !w.logged("server -1: kept -> suspended") || !w.logged("-> kept") {
+		t.Error("nobody says so")
+	}
+}
+
+func TestServerWithoutMetaCommands(t *testing.T) {
+	w := whole(t, 1, 3, Settings{Strict: true})
+	w.nodes[2].old = true
+	w.run(w.now + 10*sec)
+	k := w.proxies[0].k
+	if v := k.Verdict(2); v.Suspect || v.ValidUntil != math.MaxInt64 {
+		t.Errorf("%+v", v)
+	}
+	w.cutAll(0, true)
+	w.stays(0, In, 30*sec)
+	if v := k.Verdict(0); !v.Suspect || !strings.Contains(v.Step, "meta commands") {
+		t.Errorf("%+v", v)
+	}
+	if !w.logged("suspect only: a server doesn't know meta commands") {
+		t.Error("nobody says so")
+	}
+	w.nodes[2].old = false // it was upgraded
+	w.until(0, Out)
+}
+
+func TestBrokenRecordIsReplaced(t *testing.T) {
+	w := whole(t, 1, 3, Settings{Strict: true})
+	for _, garbage := range []string{"", "rs2 1 1", "\x00\xff", "rs1 1 1 c0=?"} {
+		w.nodes[1].set("__rs_view__:p", garbage, 0, w.now)
+		w.log = nil
+		w.run(w.now + 2*sec)
+		if !w.logged("view record refused") {
+			t.Errorf("%q: nobody says so", garbage)
+		}
+		if _, err := parseRecord([]byte(w.nodes[1].items["__rs_view__:p"].value), nil, 0); err != nil {
+			t.Errorf("%q stays: %v", garbage, err)
+		}
+	}
+}
+
+// TestLostRecordRestartsTheWait loses a record that a LEAVING stands in.
+func TestLostRecordRestartsTheWait(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	w.cutAll(0, true)
+	w.until(0, Leaving)
+	w.run(w.now + 2500*ms)
+	delete(w.nodes[1].items, "__rs_view__:p")
+	w.stays(0, Leaving, 2800*ms)
+	w.until(0, Out)
+}
+
+// TestMajorityOfRecordsLost takes all records but one, while a server is out.
+func TestMajorityOfRecordsLost(t *testing.T) {
+	w := whole(t, 2, 4, Settings{Strict: true})
+	w.cutAll(0, true)
+	w.until(0, Out)
+	w.nodes[1].restart()
+	w.nodes[2].restart()
+	w.run(w.now + 60*sec)
+	for i := 1; i < 4; i++ {
+		if v := w.proxies[0].k.Verdict(i); v.ValidUntil <= w.now {
+			t.Errorf("server %d is not used any more", i)
+		}
+	}
+	w.cutAll(0, false)
+	w.settle(60 * sec)
+}
+
+func TestGutterServerLeavesToo(t *testing.T) {
+	w := newWorld(t, scenario{proxies: 2, pool: 3, gutter: 2, set: Settings{Strict: true}})
+	w.settle(20 * sec)
+	w.cutAll(3, true)
+	w.until(3, Out)
+	w.cutAll(4, true)
+	w.stays(4, In, 20*sec) // nobody could take over
+	w.cutAll(3, false)
+	w.cutAll(4, false)
+	w.settle(60 * sec)
+}
+
+func TestVerdictAllocatesNothing(t *testing.T) {
+	w := whole(t, 1, 5, Settings{Strict: true})
+	w.cutAll(0, true)
+	w.until(0, Leaving)
+	k := w.proxies[0].k
+	if n := testing.AllocsPerRun(100, func() {
+		for i := range 5 {
+			k.Verdict(i)
+		}
+		k.Gen()
+		k.Next()
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestNextIsNotNow would find a keeper that keeps its driver busy.
+func TestNextIsNotNow(t *testing.T) {
+	w := whole(t, 3, 3, Settings{Strict: true})
+	asked := 0
+	w.asked = func(*proxy, Request) { asked++ }
+	for range 5 {
+		w.nodes[0].down = true
+		w.run(w.now + 20*sec)
+		w.nodes[0].restart()
+		w.run(w.now + 20*sec)
+	}
+	// Pings, counts, and little else.
+	if limit := 200 * 3 * 3 * 6; asked > limit {
+		t.Errorf("%d requests in 200 s, more than %d", asked, limit)
+	}
+}
+
+func TestUnknownAnswersAreIgnored(t *testing.T) {
+	w := whole(t, 1, 3, Settings{})
+	k := w.proxies[0].k
+	gen := k.Gen()
+	k.Answered(1, []byte("VA 3 c1\r\nabc\r\n"), w.now)
+	k.Unanswered(math.MaxUint64, true, "refused", w.now)
+	if k.Gen() != gen {
+		t.Error("they change something")
+	}
+}

@@ -1,0 +1,145 @@
+package health
+
+// The view record: what is written is read, and merging is in any order.
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func testMembers(names ...string) ([]Member, map[string]int) {
+	var m []Member
+	index := make(map[string]int)
+	for i, name := range names {
+		m = append(m, Member{Name: name})
+		index[name] = i
+	}
+	return m, index
+}
+
+func TestRecordSaysWhatItWasTold(t *testing.T) {
+	members, index := testMembers("c0", "10.0.0.1:11211", "with space=%\n", "ü")
+	r := record{hash: 0xabc, incarnation: 99, entries: []entry{{}, {n: 8}, {n: 12, renamed: 4}, {n: 3, orders: 2}}}
+	value := appendRecord(nil, r, members)
+	if want := "rs1 24c 2r 10.0.0.1:11211=8 with%20space%3D%25%0A=c,4 %C3%BC=3,0,2"; string(value) != want {
+		t.Errorf("%q, want %q", value, want)
+	}
+	got, err := parseRecord(value, index, len(members))
+	if err != nil || got.hash != r.hash || got.incarnation != r.incarnation || !slices.Equal(got.entries, r.entries) || got.others != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
+	members, index := testMembers("c0")
+	value := "rs1 1 1 c0=2 gone=8,3 new=1,0,1"
+	r, err := parseRecord([]byte(value), index, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.entries[0].n = 3
+	if got := appendRecord(nil, r, members); string(got) != "rs1 1 1 c0=3 gone=8,3 new=1,0,1" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestBrokenRecordsAreRefused(t *testing.T) {
+	_, index := testMembers("c0")
+	for _, value := range []string{
+		"", "rs1", "rs1 1", "rs2 1 1", "rs1 ? 1", "rs1 1 -1", "rs1 1 1 ", "rs1 1 1 c0", "rs1 1 1 =1", "rs1 1 1 c0=", "rs1 1 1 c0=1,", "rs1 1 1 c0=1,2,3,4",
+		"rs1 1 1 c0=zzzzzzzz", "rs1 1 1 c0=1,2", "rs1 1 1 %4=1", "rs1 1 1 %zz=1", "rs1 1 1\n", strings.Repeat("x", recordLimit+1),
+	} {
+		if r, err := parseRecord([]byte(value), index, 1); !errors.Is(err, errRecord) {
+			t.Errorf("%.40q is read as %+v, %v", value, r, err)
+		}
+	}
+}
+
+func TestMergeTakesNothingBack(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	draw := func() entry {
+		n := r.Uint32N(20)
+		return entry{n: n, renamed: r.Uint32N(n + 1), orders: r.Uint32N(5)}
+	}
+	for range 10000 {
+		a, b, c := draw(), draw(), draw()
+		m := merge(a, b)
+		if m != merge(b, a) || merge(m, a) != m || merge(a, a) != a || merge(m, c) != merge(a, merge(b, c)) {
+			t.Fatalf("merging %v, %v, %v depends on the order", a, b, c)
+		}
+		if m.n < a.n || m.n < b.n || m.orders < a.orders {
+			t.Fatalf("merging %v and %v lowers: %v", a, b, m)
+		}
+	}
+}
+
+func TestOrdersAreCounted(t *testing.T) {
+	e := entry{n: 7}
+	for _, o := range []Order{Drain, Down, Restore, Down, Drain, Restore, Restore} {
+		next := e.ordered(o)
+		if next.order() != o || next.orders < e.orders || next.n != e.n {
+			t.Errorf("%v after %v: %v", o, e, next)
+		}
+		e = next
+	}
+}
+
+func TestKeysFitIntoMemcached(t *testing.T) {
+	members := []Member{{Name: strings.Repeat("n", 300)}, {Name: "a b"}, {Name: strings.Repeat("n", 299)}}
+	for _, pool := range []string{"p", "a pool\r\n", strings.Repeat("p", 300)} {
+		k := makeKeys(pool, members)
+		for _, key := range append([]string{k.view, k.live, k.flush + ":4294967295"}, k.suspects...) {
+			if len(key) > keyLimit || !strings.HasPrefix(key, Reserved) || strings.ContainsAny(key, " \r\n") {
+				t.Errorf("key %q", key)
+			}
+		}
+		if k.suspects[0] == k.suspects[2] {
+			t.Error("two servers share a counter")
+		}
+	}
+	if k := makeKeys("p", nil); k.view != "__rs_view__:p" {
+		t.Errorf("the record is at %s", k.view)
+	}
+}
+
+func FuzzRecord(f *testing.F) {
+	members, index := testMembers("c0", "c 1", "c2")
+	f.Add([]byte("rs1 24c 2r c0=8 c%201=c,4 c2=3,0,2 other=1"))
+	f.Add([]byte("rs1 0 0"))
+	f.Add([]byte("rs1 1 1 c0=1 c0=2,1"))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		r, err := parseRecord(value, index, len(members))
+		if err != nil {
+			return
+		}
+		again, err := parseRecord(appendRecord(nil, r, members), index, len(members))
+		if err != nil || again.hash != r.hash || again.incarnation != r.incarnation ||
+			!slices.Equal(again.entries, r.entries) || string(again.others) != string(r.others) {
+			t.Fatalf("%q is read as %+v and then as %+v, %v", value, r, again, err)
+		}
+	})
+}
+
+// FuzzAnswers gives a keeper any answer to its first ping: nothing may break.
+func FuzzAnswers(f *testing.F) {
+	for _, s := range []string{"EN\r\n", "ERROR\r\n", "VA 7 c1\r\nrs1 1 1\r\n", "VA 9 c5\r\nrs1 1 1 c\r\n", "VA -1 c\r\n", "HD\r\n", ""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		members, _ := testMembers("c0", "c1", "c2")
+		k := New("p", members, Settings{Strict: true}, 1)
+		k.Tick(1)
+		for _, r := range k.Requests() {
+			k.Answered(r.ID, answer, 2)
+		}
+		for _, r := range k.Requests() {
+			k.Answered(r.ID, answer, 3)
+		}
+		for i := range members {
+			k.Verdict(i)
+		}
+	})
+}

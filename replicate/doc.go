@@ -1,0 +1,99 @@
+// Package replicate decides which copies a command goes to and whose answer
+// counts.
+//
+// It is pure: Begin makes the Rule of one command from a policy and the states
+// of the key's members, Next says what to ask whom, Told takes what came of it,
+// Settled says what the client gets and who must be repaired. It sees no
+// socket, no clock, no key and no value.
+//
+// # Members and the authority
+//
+// A key's members come in an order that the configuration fixes and health
+// never changes (Members). The authority is the first that is In for anybody,
+// even if this proxy can't reach it or knows that it missed a write; if none is,
+// the first that is Warming. All proxies agree on it, so there is one at a time
+// as long as a member passes through its states with a wait between them:
+// In, Leaving, Out, Returning, Warming, Settling, In. Leaving and Settling are
+// where the authority changes hands, and there what it decides is held.
+//
+// A dirty authority is repaired from another before it decides anything. If
+// nobody is left who knows better, it loses the key: a miss, not an old value.
+//
+// # What goes where
+//
+//	text                  meta                    first asked             then                               answer
+//	get                   mg                      one, by Policy.Read     the next on an error, and on a     hit > miss > error
+//	                                                                      miss (see below)
+//	gets                  mg c                    authority               others only to confirm a miss      authority's; sealed for it
+//	gat gats              mg T, mg T c            authority               rest: touch                        authority's
+//	                      mg N, mg R              authority               nobody: one may win                authority's
+//	set                   ms, ms MS               all                     -                                  authority's
+//	add                   ms ME                   each in order, until    not read: set. After a refusal:    the first refusal, else
+//	                                              one refuses             those before get what it has       the authority's
+//	replace               ms MR                   authority               STORED: rest set                   authority's
+//	append prepend        ms MA, ms MP            authority               STORED: rest the same              authority's
+//	cas                   ms C (S, R, E)          authority               STORED: rest set                   authority's
+//	                      ms C I                  authority               STORED: rest delete                authority's
+//	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
+//	incr decr             ma, ma MD               authority               rest the same, without C and N     authority's
+//	touch                                         authority               rest: touch                        authority's
+//	delete                md                      all                     -                                  DELETED if any says so
+//	                      md C                    authority               DELETED: rest delete               authority's
+//	                      md I                    all                     -                                  DELETED if any says so
+//	                      md I C                  authority               DELETED: rest delete               authority's
+//	                      me                      authority               nobody                             authority's
+//	flush_all                                     all                     -                                  OK if all say so
+//	stats, version, mn, verbosity…                are not about a key and have no rule
+//
+// Whoever in the rest differs afterwards (another number, NOT_STORED,
+// NOT_FOUND, an error where the authority had none) gets a guarded copy of the
+// authority's value with its flags and TTL: Stub there, Fetch from the
+// authority, Fill there if nothing has happened in between. A member that
+// refuses to store a value that others have stored loses the key instead.
+// The same copy in the other direction, and then the command once more, is made
+// when the authority says that it has no such key and another has it.
+//
+// Nothing that may have run is sent again, except reads: gets, gat and me go to
+// the next member if the authority fails. That costs a gat a second look, and
+// the copy that it didn't reach an earlier end.
+//
+// # When a miss is believed
+//
+// At a complete member (In), with Policy.ReadThrough off and every member In
+// or Out: at once. Otherwise the other readable members are asked, at the price
+// of one lookup for each real miss: a copy may be empty because it is warming,
+// or because an undo, an eviction or an unnoticed restart emptied it. Copies
+// that must not be lost (sessions) want ReadThrough on, so it is what a
+// configuration should take where copies are asked for; off is for caches in
+// which real misses are common. A warming member alone never decides a miss
+// while another could know; where all say miss, or the only others are Out or
+// have lost the key, it is a miss. With Fastest all are asked anyway, and a miss
+// waits for all.
+//
+// # When a write is acknowledged
+//
+// Every member that is not Out counts. AckAll needs all of them, AckQuorum more
+// than half, AckOne the authority, which all need. Whoever can't be asked
+// (Leaving, Suspect) hasn't taken the write: if too few are left, or it is the
+// authority, the write is Held and nothing is sent. set and delete are settled
+// when enough have answered, all others when the copies are. With AckQuorum and
+// AckOne an acknowledged write may be missing where another proxy reads, so
+// only AckAll, or Read First with no member failing, keeps reads in step. gat
+// and mg T need only the member that answers: a read is not refused for the
+// sake of an exptime.
+//
+// An add needs the leave of every member that is read, not the authority's
+// alone, and in one order at all proxies: so two clients never both hold a lock,
+// though one copy was evicted or restarted empty, or the authority is changing.
+// One that isn't acknowledged is undone where it was granted.
+//
+// # Limits
+//
+// Rules know nothing of each other. One proxy should run one at a time for a
+// key. Two proxies that write one key at once may leave copies different until
+// the next write or repair: set after set, or append after append in another
+// order; counters overshoot at the rest for a moment. Of an unanswered incr,
+// append, cas nobody knows whether it counts; the copies follow the authority.
+// A value that the authority has lost can come back from a copy that a delete
+// missed, but only if that delete was not acknowledged, or AckAll was not asked.
+package replicate
