@@ -117,7 +117,7 @@ type explorer struct {
 	c       Command
 	members []Member
 	few     bool
-	faults  int // at most so many failures in one history; -1: any number
+	faults  int // at most so many failures or interventions in one history; -1: any number
 	seen    map[uint64]struct{}
 	seed    maphash.Seed
 	visited int
@@ -166,19 +166,28 @@ func (x *explorer) visit(r Rule) {
 		return
 	}
 	before, settled := r.Settled()
-	faults := 0
+	faults, races := 0, 0
 	for _, e := range r.asks[:r.n] {
 		if e.kind.failed() || e.kind.refused() {
 			faults++
 		}
+		if (e.deed == Fill || e.deed == Drop) && e.kind == Exists {
+			races++
+		}
+	}
+	if x.faults >= 0 {
+		faults += races
 	}
 	for i := range int(r.n) {
 		if r.asks[i].kind != pending {
 			continue
 		}
 		for _, o := range outcomes(x.c, r.asks[i].deed, x.few) {
-			if faults == x.faults && (o.Kind.failed() || o.Kind.refused()) {
+			if (o.Kind.failed() || o.Kind.refused()) && (faults == x.faults || races == 1 && faults > 0) {
 				continue
+			}
+			if d := r.asks[i].deed; o.Kind == Exists && (d == Fill || d == Drop) && (races == 1 || faults > 1 || faults == x.faults) {
+				continue // somebody else comes between once, and not where all goes wrong already
 			}
 			next := r
 			next.Told(i, o)
@@ -219,8 +228,11 @@ func positive(c Command, k Kind) bool {
 // holds says of a member, by what it was asked and has answered, whether it has
 // the write (or what the authority has).
 func holds(r *Rule, member int) bool {
-	has := false
+	has, nothing := false, false
 	for _, e := range r.asks[:r.n] {
+		if e.deed == Fetch {
+			nothing = e.kind == Miss
+		}
 		if int(e.member) != member {
 			continue
 		}
@@ -234,9 +246,9 @@ func holds(r *Rule, member int) bool {
 		case Stub:
 			has = has || e.kind == Hit && !r.copy.overwrite
 		case Fill:
-			has = e.kind == Stored || e.kind == Exists || e.kind == NotFound
+			has = e.kind == Stored
 		case Drop:
-			has = r.copy.missed && !r.copy.hit && !e.kind.failed() && !e.kind.refused()
+			has = nothing && e.kind == Deleted
 		}
 	}
 	return has
