@@ -6,6 +6,7 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -114,6 +115,8 @@ type stage struct {
 	ready  bool
 	quiet  bool // log nothing
 	at     string
+
+	release string // of the servers, unless 1.6.18
 }
 
 func newStage(t *testing.T) *stage {
@@ -539,7 +542,7 @@ func (s *stage) send(a *actor) {
 			return
 		}
 		a.got.Next(len(askVersion))
-		s.e.Bytes(a.link, []byte("VERSION 1.6.18\r\n"))
+		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(s.release, "1.6.18")+"\r\n"))
 	}
 }
 

@@ -83,8 +83,15 @@ func (e *Engine) leadCopies(t *task) {
 	}
 	c.members = t.rt.members(nil, t.key)
 	states := make([]replicate.Member, len(c.members))
+	served := false
 	for i := range c.members {
-		states[i] = c.stateOf(t, i)
+		states[i] = c.stateOf(t, i, true)
+		served = served || states[i].State != replicate.Out
+	}
+	for i := range c.members {
+		if !served { // then those who answer are asked, whatever is thought of them
+			states[i] = c.stateOf(t, i, false)
+		}
 	}
 	token, has := t.token()
 	if at := replicate.Authority(states); has && at >= 0 {
@@ -135,16 +142,18 @@ func (rt *route) members(list []copyOf, key []byte) []copyOf {
 
 // stateOf is what is known of a member for this key. In relaxed mode nobody
 // waits for a server that can't be reached: writes leave it out, and the key
-// is dirty there until it is repaired.
-func (c *copied) stateOf(t *task, i int) replicate.Member {
+// is dirty there until it is repaired. Suspicion may come from another loop, or
+// last a little longer than its reason.
+func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 	m := &c.members[i]
+	m.left = false
 	strict := m.lp.pool.Failover.Strict
 	out := replicate.Member{
 		Near:      t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
 		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
 	}
 	switch phase := m.lp.watch.phase(m.index); {
-	case phase == health.In && (m.srv.down || m.lp.watch.seen[m.index].suspected()):
+	case phase == health.In && (m.srv.down || (suspicion || strict) && m.lp.watch.seen[m.index].suspected()):
 		out.State = replicate.Suspect
 		if !strict {
 			out.State, m.left = replicate.Out, true
@@ -400,7 +409,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	if c.mends {
 		e.mends--
 		if c.fill != nil {
-			c.fill.mended(e, s.Verdict == replicate.Answered)
+			c.fill.mended(e, c, s.Verdict == replicate.Answered)
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)

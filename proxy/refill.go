@@ -14,6 +14,7 @@ import (
 
 	"ringside/proxy/health"
 	"ringside/proxy/wire"
+	"ringside/replicate"
 )
 
 // A listing (lru_crawler metadump) is always read as fast as it comes. A reader
@@ -24,9 +25,12 @@ import (
 //
 //	pass 1: of all keys the window of those with the lowest hashes ► copied, as fast as the rate allows
 //	pass 2: the window of the lowest hashes above those ► …
-//	the pass in which the window holds all that is left ► the member is whole
+//	the pass in which the window holds all that is left ► the round is over
 //
-// A pass in which a copy failed is made again. Each engine fills the members
+// A pass in which a copy failed is made again. Listings of servers before 1.6.19
+// leave out what is in use just then, so on those there are further rounds,
+// until one has found nothing that was missing; a key that is in use in each of
+// them can still be left out. Each engine fills the members
 // with the keys that it owns, and lists for itself.
 const (
 	window       = 8192             // keys that are remembered in a pass
@@ -64,6 +68,8 @@ type filling struct {
 	mending int    // at work
 	failed  int    // in this pass
 	filled  uint64 // keys in all
+	found   int    // keys that were missing, in this round
+	gaps    bool   // a listing of this round may have left something out
 
 	at, wait int64  // nothing is done before at; wait grows while nothing works
 	why      string // the last trouble that people were told of
@@ -94,8 +100,8 @@ func (e *Engine) refillBy(t int64) { e.refillAt = min(e.refillAt, t) }
 func (e *Engine) tendMember(lp *livePool, i int) {
 	m, srv := &lp.whole.members[i], lp.servers[i]
 	lp.lacks(e, i)
-	if (srv.unknown || srv.born == 0) && srv.conns[0].state == connUp {
-		srv.conns[0].introduce()
+	if srv.unknown && !srv.down || srv.born == 0 && srv.conns[0].state == connUp {
+		srv.conns[0].introduce() // reads ask others first, so nobody else may
 	}
 	switch f := m.fill; {
 	case f != nil && (!m.lacking || lp.whole.rate == 0):
@@ -280,6 +286,8 @@ func (d *dump) answered(e *Engine, id int, r *answer) {
 		line := dumpAll
 		if d.srv.version.DumpsByHash() {
 			line = dumpHash
+		} else {
+			f.gaps = true
 		}
 		e.put(d.conn, a, d, dumpListing, &Timeouts{Request: dumpSilence, Deadline: dumpSilence}, []byte(line))
 		return
@@ -369,14 +377,15 @@ func (f *filling) copy(e *Engine) {
 }
 
 // mended is told how one of f's repairs ended.
-func (f *filling) mended(e *Engine, ok bool) {
+func (f *filling) mended(e *Engine, c *copied, ok bool) {
 	f.mending--
 	e.refillBy(e.now)
-	if ok {
+	if !ok {
+		f.failed++
+	} else if slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Deed == replicate.Fill }) {
+		f.found++
 		f.filled++
 		e.count.Refilled++
-	} else {
-		f.failed++
 	}
 }
 
@@ -390,6 +399,10 @@ func (f *filling) passed(e *Engine) {
 	case f.bound != noBound:
 		f.from = f.bound + 1
 		f.wait = int64(refillFirst)
+		f.pass(e)
+		e.refillBy(e.now)
+	case f.gaps && f.found > 0:
+		f.from, f.found, f.gaps = 0, 0, false
 		f.pass(e)
 		e.refillBy(e.now)
 	default:

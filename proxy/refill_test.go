@@ -19,7 +19,7 @@ type copyServer struct {
 	pid   int
 	cas   int
 	items map[string]copyItem
-	dumps int
+	dumps []string
 	mute  string // commands that begin so are not answered
 }
 
@@ -127,7 +127,7 @@ func (m *copyServer) answer(b []byte) (string, int) {
 		clear(m.items)
 		return "OK\r\n", n
 	case "lru_crawler":
-		m.dumps++
+		m.dumps = append(m.dumps, f[2])
 		var out strings.Builder
 		for key := range m.items {
 			fmt.Fprintf(&out, "key=%s exp=-1 la=1 cas=1 fetch=no cls=1 size=70\n", strings.ReplaceAll(url.QueryEscape(key), "+", "%20"))
@@ -275,11 +275,25 @@ func TestRefill(t *testing.T) {
 	if least := time.Duration(keys-101) * time.Millisecond; took < least {
 		t.Errorf("%d keys in %v, want at least %v", keys, took, least)
 	}
-	if n := tr.servers["s2"].dumps; n != 4 {
-		t.Errorf("%d listings of s2, want 4", n)
+	if n := len(tr.servers["s2"].dumps); n != 8 {
+		t.Errorf("%d listings of s2, want 8: four to copy what is missing, four to find that nothing is", n)
 	}
 	if tr.e.count.Refilled != keys || len(tr.e.keylines) != 0 || tr.e.mends != 0 {
 		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.count.Refilled, len(tr.e.keylines), tr.e.mends)
+	}
+}
+
+// TestRefillByHash: a server whose listings are complete is listed once.
+func TestRefillByHash(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2\n")
+	tr.release = "1.6.31"
+	tr.notice()
+	tr.client("set a1 0 0 1\r\nx")
+	tr.restart("s1")
+	tr.notice()
+	tr.pass("whole", tr.whole("s1"))
+	if len(tr.servers["s1"].items) != 1 || !slices.Equal(tr.servers["s2"].dumps, []string{"hash"}) {
+		t.Errorf("s1 has %v after listings %q of s2, want one by hash", tr.servers["s1"].items, tr.servers["s2"].dumps)
 	}
 }
 
@@ -433,7 +447,7 @@ func TestRefillOff(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	tr.pass("taken for whole", tr.whole("s1"))
-	if len(tr.servers["s1"].items) != 0 || tr.servers["s2"].dumps != 0 {
+	if len(tr.servers["s1"].items) != 0 || len(tr.servers["s2"].dumps) != 0 {
 		t.Error("something was copied")
 	}
 }

@@ -182,7 +182,7 @@ func (c *Conn) introduce() {
 	}
 	for _, m := range srv.watched {
 		if m.copies {
-			limit := Timeouts{Request: srv.greeting, Deadline: srv.greeting}
+			limit := Timeouts{Request: srv.greeting, Deadline: srv.connect + srv.greeting}
 			srv.introducing = true
 			srv.e.demand(c, &introduction{srv}, 0, &limit, []byte("stats\r\n"))
 			srv.unknown = srv.born != 0
