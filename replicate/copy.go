@@ -164,12 +164,22 @@ func (r *Rule) fillTold(e asked, m Mask) {
 	if r.open > 0 {
 		return
 	}
-	// A round is a stub, a fill and perhaps a drop for each, and the fetches.
-	if n := c.lost.Len(); n > 0 && c.then != asking && c.rounds < maxRounds && int(r.n)+4*n+c.from.Len() <= maxAsks {
+	if c.lost != 0 && c.then != asking && c.rounds < maxRounds && r.roomForARound() {
 		r.copyRound(c.lost)
 		return
 	}
 	r.copyDone()
+}
+
+// roomForARound reports whether there are asks for a stub, a fill and a drop for
+// each, the fetches, and all that the command may still need after that.
+func (r *Rule) roomForARound() bool {
+	n := r.copy.lost.Len()
+	after := n
+	if r.copy.then == starting {
+		after = 1 + 6*r.takes.Len()
+	}
+	return int(r.n)+3*n+r.copy.from.Len()+after <= maxAsks
 }
 
 // copyDone goes on with what the copying was for.
