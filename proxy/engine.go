@@ -95,7 +95,7 @@ type Engine struct {
 	turn       uint64      // of reads that are spread
 	lastChosen uint64      // cas given to all copies of a value
 	copied     []*livePool // that keep copies
-	members    []copyOf    // of a key that is being looked at
+	holders    []copyOf    // of a key that is being looked at
 	refillAt   int64       // when it is looked who of their members lacks something
 
 	asked uint64

@@ -223,9 +223,9 @@ func (e *Engine) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, o
 			if l.route(named) != rt {
 				continue
 			}
-			e.members = rt.members(e.members[:0], key)
+			e.holders = rt.members(e.holders[:0], key)
 			found := 0
-			for _, m := range e.members {
+			for _, m := range e.holders {
 				switch m.srv {
 				case from:
 					a = m
