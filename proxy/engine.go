@@ -85,6 +85,8 @@ type Engine struct {
 	keepAt  int64    // when
 	parked  []parked // writes that wait for a server's next phase
 	parkAt  int64    // when they are looked at
+	hedges  []hedge  // reads that ask another member if they wait too long
+	hedgeAt int64    // when the first of them does
 
 	// Of keys that routes keep copies of.
 	keylines   map[uint64]*keyline // by hash of the key
@@ -127,6 +129,7 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		sweep:    never,
 		keepAt:   never,
 		parkAt:   never,
+		hedgeAt:  never,
 		refillAt: never,
 	}
 	e.scratch = e.pool.get(scratchSize)
@@ -349,6 +352,9 @@ func (e *Engine) End() []Effect {
 	if e.now >= e.parkAt {
 		e.unpark()
 	}
+	if e.now >= e.hedgeAt {
+		e.hurry()
+	}
 	if e.now >= e.refillAt {
 		e.refill()
 	}
@@ -382,7 +388,7 @@ func (e *Engine) End() []Effect {
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
 func (e *Engine) Next() int64 {
-	return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.refillAt, e.held.due())
+	return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.refillAt, e.held.due())
 }
 
 // Asked is how many requests were given to server connections so far.
