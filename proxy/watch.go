@@ -131,6 +131,7 @@ func (e *Engine) tend() {
 		for i := range w.seen {
 			if w.phase(i) == health.Warming {
 				w.keeper.Warmed(i, w.seen[i].asks.Load(), w.seen[i].hits.Load(), e.now)
+				w.ripe = true // it may want something sent
 			}
 		}
 		if w.keeper.Next() <= e.now {
