@@ -108,7 +108,7 @@ func (e *Engine) takeCopies() {
 func (lp *livePool) lacks(e *Engine, i int) bool {
 	m := &lp.whole.members[i]
 	if n := lp.watch.seen[i].n(); m.number != n || !m.seen {
-		if m.seen && outages(n) > outages(m.number) { // it was out meanwhile, and was flushed
+		if m.seen && timesOut(n) > timesOut(m.number) { // it was out meanwhile, and was flushed
 			lp.lack(e, i)
 		}
 		m.number, m.seen = n, true
@@ -119,9 +119,9 @@ func (lp *livePool) lacks(e *Engine, i int) bool {
 	return m.lacking
 }
 
-// outages counts how often a member with the number n was flushed: before it
+// timesOut counts how often a member with the number n was flushed: before it
 // was WARM.
-func outages(n uint32) uint32 { return (n + outage - uint32(health.Warming)) / outage }
+func timesOut(n uint32) uint32 { return (n + outage - uint32(health.Warming)) / outage }
 
 // lack says that a member is empty.
 func (lp *livePool) lack(e *Engine, i int) {
