@@ -163,6 +163,8 @@ func (e *Engine) observe(x *Exchange) {
 type Snapshot struct {
 	Counters
 	Servers  map[string]*ServerSnapshot // by network and address
+	Members  []MemberSnapshot           // of the pools that have a keeper
+	Events   []MemberEvents
 	Clients  int
 	InFlight int   // commands without an answer
 	Memory   int64 // bytes of buffers in use
@@ -193,6 +195,9 @@ func (e *Engine) Snapshot(into *Snapshot) {
 	}
 	if into.Servers == nil {
 		into.Servers = map[string]*ServerSnapshot{}
+	}
+	if e.keeps {
+		e.members(into)
 	}
 	for key, srv := range e.servers {
 		t := into.Servers[key]

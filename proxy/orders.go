@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"ringside/proxy/health"
 )
 
 // Order is what a person wants of one server of one pool.
@@ -44,6 +46,9 @@ type orders map[[2]string]Ordered
 func (p *Proxy) Order(pool, server string, o Order) error {
 	if !p.Table().has(pool, server) {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
+	}
+	if w, i := p.kept(pool, server); w != nil {
+		return p.orderKept(w, i, o)
 	}
 	p.mu.Lock()
 	next := orders{}
@@ -83,7 +88,38 @@ func (p *Proxy) Order(pool, server string, o Order) error {
 	return nil
 }
 
-// Ordered is the order in force for a server of a pool.
+// kept finds the keeper of a server's pool, if it has one.
+func (p *Proxy) kept(pool, server string) (*watch, int) {
+	for at, w := range p.live.Load().watches {
+		if at.Name == pool {
+			return w, slices.IndexFunc(w.members, func(t Target) bool { return t.Name == server })
+		}
+	}
+	return nil, 0
+}
+
+// orderKept lets a keeper obey. It tells all other proxies by the view record,
+// which keeps the order, too: so a reload and a restart leave it in force.
+func (p *Proxy) orderKept(w *watch, i int, o Order) error {
+	p.Log.Warn("a person gives an order", "pool", w.pool, "server", w.members[i].Name, "order", o.String())
+	done := make(chan error, 1)
+	p.first().Post(func(e *Engine) {
+		done <- w.keeper.Order(i, health.Order(o), e.now)
+		w.ripe = true
+		e.keepAt = 0
+	})
+	select {
+	case err := <-done:
+		if err != nil {
+			return fmt.Errorf("server %s of pool %s can't be told to %s: %w", w.members[i].Name, w.pool, o, err)
+		}
+		return nil
+	case <-time.After(time.Second):
+		return fmt.Errorf("the order is given, but a loop did not answer within 1s")
+	}
+}
+
+// Ordered is the order in force for a server of a pool that has no keeper.
 func (p *Proxy) Ordered(pool, server string) Ordered {
 	if m := p.orders.Load(); m != nil {
 		return (*m)[[2]string{pool, server}]

@@ -134,6 +134,11 @@ func (e *Engine) statsServers(s *Session) {
 					r.text("order:"+b.pools[i], o)
 				}
 			}
+			for _, pool := range b.pools {
+				if m := sum.Member(pool, b.target.Name); m != nil {
+					m.report(r)
+				}
+			}
 			if t := sum.Servers[b.target.Network+" "+b.target.Address]; t != nil {
 				t.report(r)
 			} else { // a reload took it out meanwhile

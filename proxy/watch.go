@@ -24,7 +24,8 @@ type watch struct {
 	quiet atomic.Bool   // every member is in and nobody suspects it
 	seen  []seen
 
-	events atomic.Uint64
+	own    int                  // members that are the pool's own; the first engine's alone, like all below
+	events map[[2]string]uint64 // what was decided so far: by server and what became of it
 }
 
 // seen is what engines see of one member.
@@ -74,7 +75,7 @@ func (p *Proxy) watchers(t *Table, old *live) *live {
 		if !pool.watched(t) {
 			continue
 		}
-		w := &watch{pool: pool.Name, members: slices.Clone(pool.Servers), failover: pool.Failover}
+		w := &watch{pool: pool.Name, own: len(pool.Servers), events: map[[2]string]uint64{}, members: slices.Clone(pool.Servers), failover: pool.Failover}
 		if g := pool.Failover.Gutter; g != nil {
 			w.members = append(w.members, g.Servers...)
 		}
@@ -258,12 +259,16 @@ func (e *Engine) warmed(w *watch, i int, hit bool) {
 	}
 }
 
-// noteEvent tells people what a keeper has decided.
+// noteEvent counts and tells people what a keeper has decided.
 func (e *Engine) noteEvent(w *watch, ev health.Event) {
-	w.events.Add(1)
+	name := ""
+	if ev.Server >= 0 {
+		name = w.members[ev.Server].Name
+	}
+	w.events[[2]string{name, ev.To}]++
 	if ev.Server < 0 {
-		e.Shared.Log.Warn("pool changed", "pool", w.pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		e.Shared.Log.Warn("failover of a pool", "pool", w.pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
 	}
-	e.Shared.Log.Warn("server changed", "pool", w.pool, "server", w.members[ev.Server].Name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.Shared.Log.Warn("failover of a server", "pool", w.pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }

@@ -39,7 +39,7 @@ var house = []room{
 	{"proxy/fault", nil, nil},
 	{"proxy", []string{"ring", "replicate", "proxy/wire", "proxy/health"}, nil},
 	{"proxy/loop", []string{"proxy", "proxy/fault"}, []string{"golang.org/x/sys"}},
-	{"proxy/admin", []string{"proxy", "proxy/wire", "proxy/fault"}, []string{"github.com/prometheus/..."}},
+	{"proxy/admin", []string{"proxy", "proxy/wire", "proxy/fault", "proxy/health"}, []string{"github.com/prometheus/..."}},
 	{"config", []string{"ring", "ketama", "modulo", "replicate", "proxy", "proxy/wire", "proxy/health"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/drill", []string{"proxy/admin", "proxy/fault"}, nil},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 )
 
 // Control says who may use the control API.
@@ -43,9 +44,22 @@ type ServerState struct {
 	Version   string `json:"version,omitempty"`
 	Waiting   int    `json:"waiting"` // requests without an answer
 
-	// Failover is what the pool's failover says of the server: phase, lease,
-	// next step. Absent where Options.Failover is, or has nothing to say.
-	Failover any `json:"failover,omitempty"`
+	// Failover is what the pool's keeper says of the server. Absent where keys
+	// never move.
+	Failover *Failover `json:"failover,omitempty"`
+}
+
+// Failover is what a pool's keeper says of one server.
+type Failover struct {
+	Phase   string `json:"phase"` // IN, LEAVING, OUT, RETURN, WARM, SETTLE
+	Outages uint32 `json:"outages"`
+	Suspect bool   `json:"suspect"`
+	Why     string `json:"why,omitempty"`
+	SinceMS int64  `json:"since_ms"` // ago
+	LeaseMS int64  `json:"lease_ms"` // left
+	Next    string `json:"next,omitempty"`
+	NextMS  int64  `json:"next_ms,omitempty"` // until then
+	Renamed bool   `json:"renamed,omitempty"` // it refuses flush_all: its keys have other names now
 }
 
 // The states of a server.
@@ -179,13 +193,32 @@ func (s *Server) servers() ([]ServerState, error) {
 					is.State, is.Why = Down, "taken down by a person"
 				}
 			}
-			if s.options.Failover != nil {
-				is.Failover = s.options.Failover(pool.Name, t.Name)
+			if m := sum.Member(pool.Name, t.Name); m != nil {
+				is.keeperSays(m, now)
 			}
 			list = append(list, is)
 		}
 	}
 	return list, nil
+}
+
+// keeperSays fills in what a keeper says of the server.
+func (is *ServerState) keeperSays(m *proxy.MemberSnapshot, now time.Time) {
+	is.Failover = &Failover{
+		Phase: m.Phase.String(), Outages: m.Number / 6, Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
+		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
+	}
+	is.Order = m.Order.String()
+	state := strings.ToLower(m.State())
+	if state == Up && is.State == Up {
+		return
+	}
+	if state != Up || is.State != Down {
+		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
+	}
+	if is.Order != "" && m.Phase == health.Out {
+		is.State = Drained
+	}
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {

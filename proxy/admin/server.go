@@ -32,10 +32,6 @@ type Options struct {
 	// Faults is where the control API sets faults; nil: they are not allowed.
 	Faults *fault.Set
 
-	// Failover returns what a pool's failover has to say of one of its servers,
-	// for ServerState; nil: nothing. It is called from many goroutines.
-	Failover func(pool, server string) any
-
 	// Ready returns nil while the listeners are open and take clients, else
 	// why not: "starting", "stopping". /readyz shows it. If nil, Ringside is
 	// ready whenever its loops answer. It is called from many goroutines.

@@ -80,8 +80,8 @@ type Keeper struct {
 
 	servers []server
 	gen     uint64
-	quorum  int64 // until when this proxy has leases from enough view servers
-	scratch []int64
+	quorum  int64   // until when this proxy has leases from enough view servers
+	scratch []int64 // of recount
 
 	pending  map[uint64]ask
 	lastID   uint64
@@ -124,7 +124,7 @@ type server struct {
 	record    record
 	absent    int64  // since when there has been no record, without a gap; 0: there is one, or nobody knows
 	absentCas uint64 // of what is in its place
-	patience  int64  // jitter before it gets one
+	patience  int64  // how long that must have lasted where nobody holds leases
 	takeAt    int64  // not before this another list's record is written over
 	noMeta    bool
 	complaint string // about its record

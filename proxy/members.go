@@ -1,0 +1,103 @@
+package proxy
+
+// What the keepers have decided, for people.
+
+import (
+	"time"
+
+	"ringside/proxy/health"
+)
+
+// MemberSnapshot is one member of a pool as its keeper sees it: a server of
+// the pool, or of its gutter.
+type MemberSnapshot struct {
+	Pool    string
+	Target  Target
+	Gutter  bool
+	Phase   health.Phase
+	Number  uint32 // Phase is this modulo 6; it counts outages
+	Suspect bool
+	Why     string
+	Order   health.Order
+	Renamed bool          // it refused to be flushed: its keys have other names now
+	Since   time.Duration // ago
+	Lease   time.Duration // left; negative: it has run out
+	Step    string        // what is next
+	Due     time.Duration // until then; 0: it depends on others
+}
+
+// MemberEvents is how often a keeper has decided one thing.
+type MemberEvents struct {
+	Pool   string
+	Server string // empty: about the pool
+	To     string // up, suspect, a phase, or what the pool is
+	Count  uint64
+}
+
+// members adds what the keepers have decided.
+func (e *Engine) members(into *Snapshot) {
+	for _, w := range e.watches {
+		for what, n := range w.events {
+			into.Events = append(into.Events, MemberEvents{w.pool, what[0], what[1], n})
+		}
+		for i := range w.members {
+			v := w.keeper.Verdict(i)
+			m := MemberSnapshot{
+				Pool: w.pool, Target: w.members[i], Gutter: i >= w.own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
+				Why: v.Why, Order: v.Ordered, Renamed: w.keeper.Renamed(i) != 0,
+				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Step: v.Step,
+			}
+			if v.Until > e.now {
+				m.Due = time.Duration(v.Until - e.now)
+			}
+			into.Members = append(into.Members, m)
+		}
+	}
+}
+
+// Member finds a server of a pool among the members; nil if the pool has no
+// keeper.
+func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
+	for i := range s.Members {
+		if m := &s.Members[i]; m.Pool == pool && m.Target.Name == server {
+			return m
+		}
+	}
+	return nil
+}
+
+// State is a word for what the pool does with the keys of a member: up,
+// suspect, or its phase.
+func (m *MemberSnapshot) State() string {
+	switch {
+	case m.Phase != health.In:
+		return m.Phase.String()
+	case m.Suspect:
+		return "suspect"
+	}
+	return "up"
+}
+
+// report says it in stats servers.
+func (m *MemberSnapshot) report(r *report) {
+	of := ":" + m.Pool
+	r.text("phase"+of, m.Phase.String())
+	r.int("outages"+of, int(m.Number/6))
+	if m.Suspect {
+		r.text("suspect"+of, "1")
+	}
+	if m.Why != "" {
+		r.text("why"+of, m.Why)
+	}
+	if m.Order != health.Restore {
+		r.text("order"+of, m.Order.String())
+	}
+	r.int("since_ms"+of, int(m.Since.Milliseconds()))
+	r.int("lease_ms"+of, int(m.Lease.Milliseconds()))
+	if m.Step != "" {
+		r.text("next"+of, m.Step)
+	}
+	if m.Due > 0 {
+		r.int("next_ms"+of, int(m.Due.Milliseconds()))
+	}
+}
