@@ -128,12 +128,12 @@ func (w *watch) publish() {
 func (e *Engine) tend() {
 	e.keepAt = never
 	for _, w := range e.watches {
-		for i := range w.seen {
-			if w.phase(i) == health.Warming {
-				w.keeper.Warmed(i, w.seen[i].asks.Load(), w.seen[i].hits.Load(), e.now)
-			}
-		}
 		if w.keeper.Next() <= e.now {
+			for i := range w.seen {
+				if w.phase(i) == health.Warming {
+					w.keeper.Warmed(i, w.seen[i].asks.Load(), w.seen[i].hits.Load(), e.now)
+				}
+			}
 			w.keeper.Tick(e.now)
 			w.ripe = true
 		}
