@@ -137,7 +137,7 @@ func (r *ringside) phase(pool string, server int) string {
 }
 
 func phaseLine(pool string, server int) *regexp.Regexp {
-	return regexp.MustCompile(fmt.Sprintf(`"?server changed"? pool=%s server=s%d from=[A-Z]+ to=([A-Z]+)`, pool, server))
+	return regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=%s server=s%d from=[A-Z]+ to=([A-Z]+)`, pool, server))
 }
 
 // went lists the phases of a server since the log was so long.
