@@ -231,6 +231,7 @@ func (m *memcached) leave(t *testing.T) {
 // eachKind runs a test with every driver and kind, all at a time.
 func eachKind(t *testing.T, kinds []kind, test func(t *testing.T, driver string, k kind)) {
 	t.Helper()
+	t.Parallel()
 	for _, k := range kinds {
 		t.Run(strings.ReplaceAll(k.String(), " ", "-"), func(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver string) { test(t, driver, k) })
