@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"hash/maphash"
 	"strconv"
 
@@ -68,7 +69,7 @@ func (e *Engine) leadCopies(t *task) {
 		return // it is led again when those before it are done
 	}
 	if e.now >= t.deadline {
-		t.fail("the writes before it on this key took too long", TimedOut)
+		t.fail(cmp.Or(t.held, "the writes before it on this key took too long"), TimedOut)
 		e.unclaim(t, hash)
 		return
 	}
@@ -87,9 +88,43 @@ func (e *Engine) leadCopies(t *task) {
 	c.chosen = e.lastChosen
 	c.gen = c.generation()
 	e.turn++
-	c.rule = replicate.Begin(t.rt.copies, command, states, e.turn)
+	policy := t.rt.copies
+	if t.rt.prefer != nil && policy.Read == replicate.First {
+		policy.Read = replicate.Nearest // stateOf says who that is
+	}
+	c.rule = replicate.Begin(policy, command, states, e.turn)
 	t.rule = c
 	t.run(0, nil)
+	if policy.Hedge > 0 && !c.writes && !t.over {
+		e.hedges = append(e.hedges, hedge{t, c, e.now + int64(policy.Hedge)})
+		e.hedgeAt = min(e.hedgeAt, e.now+int64(policy.Hedge))
+	}
+}
+
+// hedge is a read that asks one more member if it has no answer in time.
+type hedge struct {
+	t  *task
+	c  *copied
+	at int64
+}
+
+// hurry lets the reads whose time has come ask one more member.
+func (e *Engine) hurry() {
+	list := e.hedges
+	e.hedges, e.hedgeAt = list[:0], never
+	for _, h := range list {
+		switch {
+		case h.t.over:
+		case h.at > e.now:
+			e.hedges = append(e.hedges, h)
+			e.hedgeAt = min(e.hedgeAt, h.at)
+		default:
+			h.c.rule.Late()
+			h.c.goOn(h.t)
+			h.t.catchUp()
+		}
+	}
+	clear(list[len(e.hedges):])
 }
 
 // findCopies fills in who has t's key: one member of each pool that the route
@@ -128,7 +163,7 @@ func (c *copied) stateOf(t *task, i int) replicate.Member {
 	m := &c.members[i]
 	strict := m.lp.pool.Failover.Strict
 	out := replicate.Member{
-		Near:      t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
+		Near:      t.rt.prefer == m.lp || t.rt.prefer == nil && t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
 		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
 	}
 	switch phase := m.lp.watch.phase(m.index); {
@@ -304,11 +339,12 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 	case replicate.Absent:
 		t.say(absence(t))
 	case replicate.Held:
+		t.held = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.e.now < t.deadline {
 			t.e.park(t, c.generation)
 			return
 		}
-		t.fail("a member of the key can't be reached, and it is not sure that others don't read it", Unavailable)
+		t.fail(t.held, Unavailable)
 	case replicate.Refused:
 		t.fail("no member of the key is in use", Unavailable)
 	default:

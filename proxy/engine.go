@@ -85,6 +85,8 @@ type Engine struct {
 	keepAt  int64    // when
 	parked  []parked // writes that wait for a server's next phase
 	parkAt  int64    // when they are looked at
+	hedges  []hedge  // reads that ask another member if they wait too long
+	hedgeAt int64    // when the first of them does
 
 	// Of keys that routes keep copies of.
 	keylines   map[uint64]*keyline // by hash of the key
@@ -124,6 +126,7 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		sweep:    never,
 		keepAt:   never,
 		parkAt:   never,
+		hedgeAt:  never,
 	}
 	e.scratch = e.pool.get(scratchSize)
 	p.mu.Lock()
@@ -345,6 +348,9 @@ func (e *Engine) End() []Effect {
 	if e.now >= e.parkAt {
 		e.unpark()
 	}
+	if e.now >= e.hedgeAt {
+		e.hurry()
+	}
 	e.takeTurns()
 	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
 		e.wake[i].resume()
@@ -374,7 +380,7 @@ func (e *Engine) End() []Effect {
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
-func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.held.due()) }
+func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.held.due()) }
 
 // Asked is how many requests were given to server connections so far.
 func (e *Engine) Asked() uint64 { return e.asked }

@@ -128,12 +128,13 @@ func (w *watch) publish() {
 func (e *Engine) tend() {
 	e.keepAt = never
 	for _, w := range e.watches {
-		if w.keeper.Next() <= e.now {
-			for i := range w.seen {
-				if w.phase(i) == health.Warming {
-					w.keeper.Warmed(i, w.seen[i].asks.Load(), w.seen[i].hits.Load(), e.now)
-				}
+		for i := range w.seen {
+			if w.phase(i) == health.Warming {
+				w.keeper.Warmed(i, w.seen[i].asks.Load(), w.seen[i].hits.Load(), e.now)
+				w.ripe = true
 			}
+		}
+		if w.keeper.Next() <= e.now {
 			w.keeper.Tick(e.now)
 			w.ripe = true
 		}
@@ -226,20 +227,25 @@ func (srv *Server) drop(n uint32) {
 	}
 }
 
-// trouble tells the keepers of a server's pools that it is down.
-func (srv *Server) trouble(why string) {
+// tell lets the keepers of a server's pools know something.
+func (srv *Server) tell(what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range srv.watched {
-		tell := func(e *Engine) {
-			m.w.keeper.Trouble(m.member, true, why, e.now)
+		f := func(e *Engine) {
+			what(m.w.keeper, m.member, e.now)
 			m.w.ripe = true
 			e.keepAt = 0
 		}
 		if srv.e.keeps {
-			tell(srv.e)
+			f(srv.e)
 		} else {
-			srv.e.Shared.first().Post(tell)
+			srv.e.Shared.first().Post(f)
 		}
 	}
+}
+
+// trouble tells the keepers that the server is down.
+func (srv *Server) trouble(why string) {
+	srv.tell(func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
 }
 
 // member is one pool's view of a server.

@@ -92,6 +92,19 @@ func busy(t *testing.T) *proxy.Proxy {
 	return p
 }
 
+// moving makes a proxy of a pool whose keys move, one of whose servers is down.
+func moving(t *testing.T) *proxy.Proxy {
+	t.Helper()
+	p := pool("moving")
+	p.Failover.Mode = proxy.Rehash
+	made := newProxy(p)
+	l := newLoop(made)
+	l.dead[beta] = true
+	l.mustSay(t, l.client(), "get b1\r\n", "END\r\n")
+	l.wakeup(func() {}) // the keeper has its turn
+	return made
+}
+
 func TestScrape(t *testing.T) {
 	p := busy(t)
 	at := time.Unix(1_700_000_000, 500e6)
@@ -315,7 +328,11 @@ func TestDoc(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range families {
+	more, err := New(moving(t), Options{}).scrapes.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(families, more...) {
 		if !strings.HasPrefix(f.GetName(), "ringside_") {
 			continue
 		}

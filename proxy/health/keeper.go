@@ -215,6 +215,16 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
+// Emptied says that a flush_all of a client, through this proxy, has emptied a
+// server. Its record is put back at once, as another incarnation: whoever waits
+// for the one that was there begins again.
+func (k *Keeper) Emptied(server int, now int64) {
+	if !k.servers[server].writing {
+		k.write(server, record{incarnation: k.draw()}, now)
+	}
+	k.step(now)
+}
+
 // Order is a person's order for a server. It fails if nobody would be left to
 // take over; Down makes the server suspect at this proxy even then. All proxies
 // learn of an order from the view record, and it lasts until the next one.
