@@ -41,7 +41,8 @@ const (
 	maxFailures   = 1000
 	sessionsLease = time.Second
 	sessionsPing  = 250 * time.Millisecond
-	month         = 30 * 24 * time.Hour // beyond which memcached takes an expiry for a date
+	sessionsEject = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
+	month         = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
 )
 
 func failoverValue() value[Failover] {
@@ -181,6 +182,9 @@ func (d *document) decideSessions(p *Pool, servers int) {
 	}
 	if !own(&o.Ping) {
 		o.Ping = sessionsPing
+	}
+	if !own(&o.EjectAfter) {
+		o.EjectAfter = sessionsEject
 	}
 	switch {
 	case own(&o.Strict):
