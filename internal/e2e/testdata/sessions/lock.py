@@ -57,4 +57,4 @@ while not end:
             except Exception as e:
                 print(repr(e), file=sys.stderr, flush=True)
     print(what, session, n, began, read, ended, flush=True)
-    time.sleep(random.uniform(0, 0.01))
+    time.sleep(random.uniform(0, 0.04))

@@ -56,5 +56,5 @@ while (!$end) {
         }
     }
     fwrite(STDOUT, "$what $session $n $began $read " . hrtime(true) . "\n");
-    usleep(random_int(0, 10000));
+    usleep(random_int(0, 40000));
 }
