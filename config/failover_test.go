@@ -195,7 +195,7 @@ defaults: {get_errors: miss, failover: {lease: 2500ms, consistency: relaxed}}
 		if r[1].Copies != (replicate.Policy{}) || r[1].GetErrors != nil {
 			t.Errorf("%s: the other route has %+v", c.name, r[1])
 		}
-		if got := r[0].Pool.Failover; got.Strict != c.strict || got.Ping != c.ping || got.Lease != c.lease || got.EjectAfter != 3*time.Second {
+		if got := r[0].Pool.Failover; got.Strict != c.strict || got.Ping != c.ping || got.Lease != c.lease || got.EjectAfter != 50*time.Millisecond {
 			t.Errorf("%s: got %+v", c.name, got)
 		}
 		if got := f.Pools[0].Failover.WhyConsistency; got != c.why {

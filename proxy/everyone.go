@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -47,7 +48,7 @@ func (e *Engine) flushAll(s *Session, raw []byte) {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
 	e.key2 = append(line, lineEnd...)
-	e.askAll(s, e.key2, &obeyed{want: wire.AnswerOK, not: "not flushed", quiet: r.Flags&wire.Quiet != 0})
+	e.askAll(s, e.key2, &obeyed{want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0})
 }
 
 // obeyed gathers the answers to an order: done only if every server says so.
@@ -55,6 +56,7 @@ type obeyed struct {
 	want  string // what a server says that did
 	not   string // what the others are, for people
 	quiet bool
+	flush bool // then the servers' view records are gone, too
 	asked int
 	bad   []string
 }
@@ -66,6 +68,8 @@ func (f *obeyed) add(srv *Server, answer []byte, failed string) {
 		f.bad = append(f.bad, failed)
 	case string(answer) != f.want:
 		f.bad = append(f.bad, fmt.Sprintf("server %s: %s", srv.label(), strings.TrimSpace(string(answer))))
+	case f.flush:
+		srv.tell((*health.Keeper).Emptied)
 	}
 }
 

@@ -40,6 +40,7 @@ type route struct {
 
 	copies replicate.Policy // of each key; its Copies is 0 if there is only one
 	also   []*livePool
+	prefer *livePool // of livePool and also, the one that is read first; nil: the first
 	zone   string
 }
 
@@ -105,6 +106,7 @@ func (e *Engine) adopt(cur *live) {
 		lst.take(l.Routes, live)
 		e.keep[name] = lst
 	}
+	e.takeCopies()
 	for _, srv := range before {
 		if srv.retired {
 			delete(e.servers, srv.target.Network+" "+srv.target.Address)
@@ -142,7 +144,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	lp.watch = w
 	copies := lp.pool.copied(e.gen.table)
 	if copies {
-		lp.whole = e.wholeOf(lp.pool)
+		lp.whole = e.wholeOf(lp)
 	}
 	lp.order = ring.Distinct(lp.pool.Place.Ring)
 	if g := lp.pool.Failover.Gutter; g != nil {
@@ -188,16 +190,27 @@ func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 		for _, p := range r.Also {
 			made.also = append(made.also, live[p])
 		}
+		made.prefer = live[r.Prefer]
 		if r.Strip {
 			made.strip = r.Prefix
 		}
 		l.routes = append(l.routes, made)
 		l.ordered = l.ordered || r.Pool.Ordered
-		if !slices.Contains(l.pools, made.livePool) {
-			l.pools = append(l.pools, made.livePool)
+		for _, lp := range append([]*livePool{made.livePool}, made.also...) {
+			l.reach(lp)
+			if g := lp.pool.Failover.Gutter; g != nil {
+				l.reach(live[g])
+			}
 		}
 	}
 	slices.SortStableFunc(l.routes, func(a, b route) int { return cmp.Compare(len(b.prefix), len(a.prefix)) })
+}
+
+// reach adds a pool that keys of l may be in.
+func (l *listener) reach(lp *livePool) {
+	if !slices.Contains(l.pools, lp) {
+		l.pools = append(l.pools, lp)
+	}
 }
 
 // route finds the route of key; nil if none wants it.

@@ -36,8 +36,15 @@ type Link struct {
 }
 
 // Pending appends to iov the bytes that wait for the socket, in order. They
-// stay valid until Wrote or Closed is called.
-func (l *Link) Pending(iov [][]byte) [][]byte { return l.out.spans(iov, 64) }
+// stay valid until Wrote or Closed is called. From an order to close on there
+// are none: what is there already is for the next connection, and a socket
+// that becomes writable in the same wakeup must not get it.
+func (l *Link) Pending(iov [][]byte) [][]byte {
+	if l.closed {
+		return iov
+	}
+	return l.out.spans(iov, 64)
+}
 
 // Client reports whether l is a client's connection.
 func (l *Link) Client() bool { return l.session != nil }

@@ -66,6 +66,15 @@ func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
 	return nil
 }
 
+// Outages is how often the member was taken out, the one that lasts included.
+func (m *MemberSnapshot) Outages() uint32 {
+	n := m.Number / outage
+	if m.Phase != health.In {
+		n++
+	}
+	return n
+}
+
 // State is a word for what the pool does with the keys of a member: up,
 // suspect, or its phase.
 func (m *MemberSnapshot) State() string {
@@ -82,7 +91,7 @@ func (m *MemberSnapshot) State() string {
 func (m *MemberSnapshot) report(r *report) {
 	of := ":" + m.Pool
 	r.text("phase"+of, m.Phase.String())
-	r.int("outages"+of, int(m.Number/6))
+	r.int("outages"+of, int(m.Outages()))
 	if m.Suspect {
 		r.text("suspect"+of, "1")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ringside/proxy/wire"
@@ -47,6 +48,7 @@ type Server struct {
 	// seconds, and as which process; unknown on a new connection.
 	born, bornAs int64
 	unknown      bool
+	introducing  bool // it is being asked
 
 	asking *Exchange // the read of many keys that is being split, and the
 	asked  *Conn     // connection its part for this server is on
@@ -80,6 +82,7 @@ type Conn struct {
 	undos  int   // in the list: deletes behind mutations that may run late
 	zombie bool  // gets no new requests and stays open for what is in the list
 	until  int64 // if nobody waits for it either
+	lonely bool  // nobody does, as a zombie
 }
 
 type connState uint8
@@ -139,8 +142,7 @@ func (srv *Server) label() string {
 }
 
 // pick returns the connection for the next request of a client, by its number,
-// or why there is none.
-// It is the same for all requests of a client: a get behind a set that was not
+// or why there is none. It is the same for all requests of a client: a get behind a set that was not
 // waited for must not overtake it on another.
 func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
 	if srv.down {
@@ -150,6 +152,9 @@ func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
 	c = srv.conns[0]
 	if n := srv.connections; n > 1 {
 		c = srv.conns[client%uint64(n)]
+	}
+	if srv.zombies > 0 {
+		c = c.behind(client)
 	}
 	if c.length >= srv.queue {
 		srv.count.Crowded++
@@ -401,6 +406,9 @@ func (c *Conn) clear() {
 	}
 	c.given, c.taken = 0, 0
 	c.deadline = never
+	if slices.Contains(c.srv.conns, c) {
+		c.srv.unknown = c.srv.born != 0 // whoever answers next may have been started anew
+	}
 	c.bury()
 }
 
@@ -559,12 +567,12 @@ func (c *Conn) expire() {
 		}
 	}
 	if unsent {
-		c.dropUnsent(nil)
+		c.dropUnsent()
 	}
 	if loose {
 		c.late(stuck)
 	}
-	if srv.leaving() {
+	if srv.leaving() || c.zombie {
 		e.mark(&c.Link)
 	}
 	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
@@ -573,9 +581,8 @@ func (c *Conn) expire() {
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the
-// queue, so that they can never run. The others move to another connection,
-// unless to is nil; an undo never does.
-func (c *Conn) dropUnsent(to *Conn) {
+// queue, so that they can never run.
+func (c *Conn) dropUnsent() {
 	e := c.srv.e
 	var keep queue
 	pos, given := c.taken, c.taken // in the old order of bytes, and in the new
@@ -583,15 +590,11 @@ func (c *Conn) dropUnsent(to *Conn) {
 	flushed := c.length - c.holding
 	for a := list; a != nil; i++ {
 		next := a.next
-		if moves := to != nil && a.start >= c.taken && !a.undo; moves || a.expired {
+		if a.expired {
 			n := int(a.start - pos)
 			c.out.transfer(&e.pool, &keep, n)
 			given += uint64(n)
-			if !a.expired {
-				c.out.transfer(&e.pool, &to.out, a.size)
-			} else {
-				c.out.consume(&e.pool, a.size)
-			}
+			c.out.consume(&e.pool, a.size)
 			pos = a.start + uint64(a.size)
 			if prev == nil {
 				c.head = next
@@ -605,11 +608,7 @@ func (c *Conn) dropUnsent(to *Conn) {
 			if i >= flushed {
 				c.holding--
 			}
-			if a.expired {
-				e.freeAttempt(a)
-			} else {
-				to.adopt(a)
-			}
+			e.freeAttempt(a)
 		} else {
 			if end := a.start + uint64(a.size); end > pos {
 				n := int(end - pos) // with what an answered request before it still has to send
@@ -624,17 +623,6 @@ func (c *Conn) dropUnsent(to *Conn) {
 	}
 	c.out.drop(&e.pool)
 	c.out, c.given = keep, given
-}
-
-// adopt takes over a, whose bytes are at the end of c.out: it has been on
-// another connection, and waits no longer for that.
-func (c *Conn) adopt(a *Attempt) {
-	at := a.sentAt
-	a.next = nil
-	c.enlist(a)
-	a.sentAt = at
-	c.given += uint64(a.size)
-	c.watch(a.deadline)
 }
 
 var errConnect = errors.New("no connection within the connect timeout")

@@ -98,7 +98,7 @@ func (c *simClient) newKey() *simKey {
 }
 
 func (c *simClient) own() *simKey {
-	if len(c.keys) < 4 {
+	if len(c.keys) < c.w.some(4, 1) {
 		return c.newKey()
 	}
 	return c.keys[c.w.d.n(len(c.keys))]
@@ -117,6 +117,9 @@ func (c *simClient) any() *simKey {
 
 func (c *simClient) size() int {
 	d := c.w.d
+	if c.w.narrow {
+		return 20
+	}
 	most := 12
 	if c.w.heavy {
 		most = 5
@@ -165,6 +168,9 @@ func (c *simClient) compose() {
 	choice := d.n(22)
 	if c.w.heavy && d.one(4) {
 		choice = 3
+	}
+	if c.w.narrow {
+		choice = [...]int{0, 0, 0, 5, 5, 10}[d.n(6)]
 	}
 	switch choice {
 	case 0, 1, 2:

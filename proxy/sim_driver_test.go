@@ -37,7 +37,7 @@ func (w *world) dial(l *Link) {
 	l.Sock = c
 	w.conns = append(w.conns, c)
 	w.log("dial %s", address)
-	if w.instant && !c.srv.hangs {
+	if w.instant && !c.srv.hangs && !c.srv.cut {
 		c.dialled()
 	}
 }
@@ -95,6 +95,9 @@ func (c *simConn) give(takes func(n int) int, handsOver bool) {
 	b, full := send(c.w, c.link, takes, handsOver)
 	c.full = full
 	c.in = append(c.in, b...)
+	if c.srv.cut {
+		c.unsent += len(b)
+	}
 }
 
 // send moves what is pending until the socket is full or nothing is left.
@@ -128,7 +131,7 @@ func (c *simConn) deliver(all bool) {
 	if c.w.trickle { // so that several are in the middle of a value
 		n = min(n, 30_000)
 	}
-	if n == 0 || c.state != "up" {
+	if n == 0 || c.state != "up" || c.srv.cut {
 		return
 	}
 	b := c.out[:n]
@@ -151,13 +154,30 @@ func (c *simConn) shut(k EffectKind) {
 	if k == Close && (len(c.in) > 0 || len(c.out) > 0) && !c.bitten {
 		c.w.fatalf("%s: closed with %d bytes to do and %d to get", c.srv.name, len(c.in), len(c.out))
 	}
+	if k == Abort && !c.bitten && !c.link.conn.zombie {
+		c.in, c.unsent = c.in[:len(c.in)-c.unsent], 0
+		c.w.ghosts = append(c.w.ghosts, c)
+		c.leave("ghost")
+		return
+	}
 	c.end()
 }
 
+// end lets the server do some of what it has got, and forget the rest; on a
+// zombie nothing: a value whose undo is lost there is left, which is counted
+// (UndoLost) and cannot be helped.
 func (c *simConn) end() {
-	for n := c.w.d.n(4); n > 0 && c.process(); n-- {
+	n := c.w.d.n(4)
+	if c.link.conn.zombie || c.link.conn.undos > 0 {
+		n = 0
 	}
-	c.state = "closed"
+	for ; n > 0 && c.process(); n-- {
+	}
+	c.leave("closed")
+}
+
+func (c *simConn) leave(state string) {
+	c.state = state
 	c.link.Sock = nil
 	c.w.conns = slices.DeleteFunc(c.w.conns, func(o *simConn) bool { return o == c })
 }

@@ -19,6 +19,7 @@ type simServer struct {
 	items   map[string]simItem
 	refuses bool // connections
 	hangs   bool // accepts and reads, and does nothing
+	cut     bool // nothing arrives there, and nothing from there
 }
 
 type simItem struct {
@@ -33,12 +34,13 @@ type simConn struct {
 	w      *world
 	srv    *simServer
 	link   *Link
-	state  string // "dialling", "up", "closed"
+	state  string // "dialling", "up", "closed"; "ghost": closed, and the server has not read all
 	in     []byte // the server has not looked at
 	out    []byte // answered and not delivered
 	full   bool   // the engine thinks that the socket takes nothing
 	unsent int    // bytes at the end of `in` that are still on this side
 	bitten bool   // the server has said something that is no answer
+	stuck  bool   // the server does not look at it, while it serves others
 }
 
 func (c *simConn) Peer() string { return c.srv.name }
@@ -47,16 +49,17 @@ func (c *simConn) Unsent() int { return c.unsent }
 
 // process lets the server answer one whole command; false if there is none.
 func (c *simConn) process() bool {
-	end := bytes.Index(c.in, []byte("\r\n"))
+	in := c.in[:len(c.in)-c.unsent]
+	end := bytes.Index(in, []byte("\r\n"))
 	if end < 0 {
 		return false
 	}
-	line := string(c.in[:end])
+	line := string(in[:end])
 	f := strings.Split(line, " ")
 	used := end + 2
 	var body []byte
 	if n := dataLength(f); n >= 0 {
-		if len(c.in) < used+n+2 {
+		if len(in) < used+n+2 {
 			return false
 		}
 		body = c.in[used : used+n]
@@ -67,7 +70,11 @@ func (c *simConn) process() bool {
 	}
 	c.w.log("%s does %.60q", c.srv.name, line)
 	answer, ok := c.srv.command(c.w, f, body)
-	if c.w.storm && c.w.d.one(60) {
+	undone := c.link.conn.undos > 0
+	if undone || c.state == "ghost" {
+		c.w.mayBeGone(f)
+	}
+	if c.w.storm && !undone && c.w.d.one(60) {
 		answer, ok = c.srv.excuse(f[0]), true
 	}
 	if !ok {
@@ -76,6 +83,41 @@ func (c *simConn) process() bool {
 	c.in = c.in[used:]
 	c.out = append(c.out, answer...)
 	return true
+}
+
+// work lets the server answer n commands at most. What is undone on a zombie
+// runs at one go with its undo, as it does in a server that has got both.
+func (c *simConn) work(n int) {
+	if c.srv.hangs || c.srv.cut || c.stuck {
+		return
+	}
+	if c.link.conn.zombie {
+		if c.unsent > 0 || c.link.conn.out.size > 0 {
+			return
+		}
+		n = len(c.in)
+	}
+	for ; n > 0 && c.process(); n-- {
+	}
+}
+
+// mayBeGone notes that a command runs which may be a delete of newer values: an
+// undo, or one that was aborted after it had arrived.
+func (w *world) mayBeGone(f []string) {
+	if f[0] != "delete" && f[0] != "md" {
+		return
+	}
+	key := f[1]
+	if f[0] == "md" && slices.Contains(f[2:], "b") {
+		b, _ := wire.DecodeKey(nil, []byte(key))
+		key = string(b)
+	}
+	if w.keys[key] == nil {
+		key = stripped + key
+	}
+	if k := w.keys[key]; k != nil {
+		k.removed = k.seq
+	}
 }
 
 // excuse is what a server says that has done nothing, or does not say that it

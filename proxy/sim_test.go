@@ -20,7 +20,15 @@ import (
 // TestSimulation plays the same worlds each time. FuzzEngine looks for others.
 func TestSimulation(t *testing.T) {
 	for seed := range uint64(200) {
-		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 1)), left: 3000}, fmt.Sprintf("seed %d", seed))
+		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 1)), left: 3000}, fmt.Sprintf("seed %d", seed), false)
+	}
+}
+
+// TestSimulationOfLateness plays narrow worlds, where sets run late again and
+// again: without the undo behind them an old value is read after a newer one.
+func TestSimulationOfLateness(t *testing.T) {
+	for seed := range uint64(200) {
+		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 3)), left: 4000}, fmt.Sprintf("seed %d", seed), true)
 	}
 }
 
@@ -34,7 +42,7 @@ func FuzzEngine(f *testing.F) {
 		}
 		f.Add(b)
 	}
-	f.Fuzz(func(t *testing.T, b []byte) { simulate(t, &dice{bytes: b}, "fuzz") })
+	f.Fuzz(func(t *testing.T, b []byte) { simulate(t, &dice{bytes: b}, "fuzz", false) })
 }
 
 // dice decide what happens next: by a seed, or by the bytes of a fuzzer. When
@@ -83,11 +91,14 @@ type world struct {
 	ordered                 bool // values come in the order of the keys
 	handsOver               bool // the driver copies what it sends, as the portable one does
 	instant                 bool // connections are made at once
+	steady                  bool // no reloads: after one little can be proved while servers hang
+	narrow                  bool // one server, few keys, and connections that get stuck: what runs late is seen
 	table                   Table
 	pools                   [2]Pool
 
 	servers []*simServer
 	conns   []*simConn
+	ghosts  []*simConn // aborted, and the server goes on reading
 	clients []*simClient
 	nextID  int
 	keys    map[string]*simKey
@@ -114,7 +125,7 @@ func (w *world) fatalf(format string, args ...any) {
 	w.t.Fatalf("%s\n%s: %s", strings.Join(w.trace[max(0, len(w.trace)-60):], "\n"), w.name, fmt.Sprintf(format, args...))
 }
 
-func simulate(t testing.TB, d *dice, name string) {
+func simulate(t testing.TB, d *dice, name string, narrow bool) {
 	w := &world{t: t, name: name, d: d, now: int64(time.Hour), keys: map[string]*simKey{}}
 	defer func() {
 		if r := recover(); r != nil {
@@ -122,9 +133,12 @@ func simulate(t testing.TB, d *dice, name string) {
 		}
 	}()
 	w.storm, w.getErrors, w.handsOver, w.instant = d.one(2), d.one(2), d.one(4), d.one(2)
-	w.ordered, w.trickle = d.one(4), d.one(3)
+	w.ordered, w.trickle, w.steady = d.one(4), d.one(3), d.one(2)
 	w.tight, w.heavy = w.storm && d.one(6), d.one(2)
-	for i := range 4 {
+	if narrow {
+		w.narrow, w.storm, w.steady, w.getErrors, w.tight, w.heavy = true, true, true, true, false, false
+	}
+	for i := range w.some(4, 1) {
 		w.servers = append(w.servers, &simServer{name: fmt.Sprintf("s%d", i+1), items: map[string]simItem{}})
 	}
 	w.limits()
@@ -139,10 +153,10 @@ func simulate(t testing.TB, d *dice, name string) {
 	w.e.Post = func(func(*Engine)) {}
 	w.wakeup(func() {})
 	for !d.over() {
-		if d.one(12) {
+		if d.one(w.some(12, 6)) {
 			w.wait()
 		}
-		if d.one(150) {
+		if d.one(150) && !w.steady {
 			w.reload()
 		}
 		w.wakeup(func() {
@@ -169,12 +183,12 @@ func (w *world) limits() {
 			Timeouts:     Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
 			RetryBackoff: Backoff{First: 50 * time.Millisecond, Max: time.Second}}
 		if w.storm {
-			p.QueueLimit = []int{10_000, 10_000, 3}[d.n(3)]
+			p.QueueLimit = []int{10_000, 10_000, w.some(3, 10_000)}[d.n(3)]
 			p.Preconnect = d.one(4)
 			p.Timeouts = Timeouts{Connect: 300 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: []time.Duration{time.Second, 400 * time.Millisecond}[d.n(2)]}
 		}
 	}
-	if w.storm {
+	if w.storm && !w.narrow {
 		l.OutputHard = []int{64 << 20, 300_000}[d.n(2)]
 		l.Idle = []time.Duration{0, 3 * time.Second, 300 * time.Millisecond}[d.n(3)]
 	}
@@ -250,13 +264,21 @@ func (w *world) newWant() *want {
 	return x
 }
 
+// some is n, or few in a narrow world.
+func (w *world) some(n, few int) int {
+	if w.narrow {
+		return few
+	}
+	return n
+}
+
 // wait moves the clock: a little, or to where something is due.
 func (w *world) wait() {
 	d := w.d
 	switch {
 	case d.one(3) && w.e.Next() < w.now+int64(time.Minute):
 		w.now = max(w.now, w.e.Next())
-	case w.storm && d.one(4):
+	case w.storm && d.one(w.some(4, 2)):
 		w.now += int64(d.n(700)) * int64(time.Millisecond)
 	default:
 		w.now += int64(d.n(2000)) * int64(time.Microsecond)
@@ -295,6 +317,12 @@ func (w *world) act() {
 		w.accept()
 		return
 	}
+	if n := len(w.ghosts); n > 0 && d.one(6) {
+		if g := w.ghosts[d.n(n)]; !g.srv.hangs && !g.process() {
+			w.ghosts = slices.DeleteFunc(w.ghosts, func(o *simConn) bool { return o == g })
+		}
+		return
+	}
 	if len(w.conns) > 0 && d.n(2) == 0 {
 		w.serverActs(w.conns[d.n(len(w.conns))])
 		return
@@ -308,16 +336,17 @@ func (w *world) act() {
 	case 0:
 		c.drain()
 	case 1:
-		c.slow = d.one(2)
+		c.slow = d.one(2) && !w.narrow
 	case 2:
 		switch {
+		case w.narrow:
 		case d.one(5):
 			c.reset()
 		case d.one(15):
 			c.halfClose()
 		}
 	case 3:
-		if w.storm {
+		if w.storm && !(w.narrow && d.n(4) > 0) {
 			w.trouble()
 		}
 	default:
@@ -328,13 +357,17 @@ func (w *world) act() {
 				}
 			}
 		}
-		c.send(false)
+		c.send(w.narrow)
 	}
 }
 
 func (w *world) trouble() {
 	s := w.servers[w.d.n(len(w.servers))]
-	switch w.d.n(6) {
+	switch w.d.n(7) {
+	case 6:
+		s.cut = !s.cut
+		w.log("%s is cut off: %v", s.name, s.cut)
+		w.heal()
 	case 0:
 		s.refuses = !s.refuses
 		w.log("%s refuses: %v", s.name, s.refuses)
@@ -342,7 +375,17 @@ func (w *world) trouble() {
 		s.hangs = !s.hangs
 		w.log("%s hangs: %v", s.name, s.hangs)
 	case 2, 3:
-		s.refuses, s.hangs = false, false
+		s.refuses, s.hangs, s.cut = false, false, false
+		w.heal()
+	}
+}
+
+// heal delivers what could not be while a server was cut off.
+func (w *world) heal() {
+	for _, c := range w.conns {
+		if !c.srv.cut {
+			c.unsent = 0
+		}
 	}
 }
 
@@ -350,10 +393,10 @@ func (w *world) serverActs(c *simConn) {
 	d := w.d
 	switch {
 	case c.state == "dialling":
-		if !c.srv.hangs {
+		if !c.srv.hangs && !c.srv.cut {
 			c.dialled()
 		}
-	case w.storm && d.one(50):
+	case w.storm && d.one(w.some(50, 500)):
 		switch d.n(4) {
 		case 0:
 			c.dies(nil)
@@ -364,14 +407,15 @@ func (w *world) serverActs(c *simConn) {
 		case 3:
 			c.garbage()
 		}
+	case w.storm && d.one(w.some(12, 5)):
+		c.stuck = d.n(3) > 0
+		w.log("%s is stuck on one connection: %v", c.srv.name, c.stuck)
 	case d.one(6):
 		c.drain(false)
-	case d.one(2) && !c.srv.hangs:
-		for range 1 + d.n(6) {
-			c.process()
-		}
+	case d.one(2):
+		c.work(1 + d.n(6))
 	default:
-		c.deliver(false)
+		c.deliver(w.narrow)
 	}
 }
 
@@ -388,7 +432,11 @@ func (w *world) accept() {
 func (w *world) settle() {
 	w.log("settle")
 	for _, s := range w.servers {
-		s.refuses, s.hangs = false, false
+		s.refuses, s.hangs, s.cut = false, false, false
+	}
+	w.heal()
+	for _, c := range w.conns {
+		c.stuck = false
 	}
 	for _, c := range w.clients {
 		c.slow = false
@@ -460,8 +508,7 @@ func (w *world) play(until string, done func() bool) {
 					c.dialled()
 				}
 				c.drain(true)
-				for c.process() {
-				}
+				c.work(len(c.in))
 				c.deliver(true)
 			}
 			for _, c := range slices.Clone(w.clients) {

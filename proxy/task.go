@@ -37,6 +37,7 @@ type task struct {
 	key      []byte       // decoded, without what the route strips
 	deadline int64
 
+	held    string      // why it waited
 	instead []byte      // what the client gets when all went well
 	failed  []failedAsk // asks that found no connection, to be told
 	open    int         // asks that have not ended
@@ -99,6 +100,11 @@ func (t *task) run(id int, r *answer) {
 		t.open--
 		t.rule.told(t, id, r)
 	}
+	t.catchUp()
+}
+
+// catchUp tells the rule of asks that found no connection.
+func (t *task) catchUp() {
 	for len(t.failed) > 0 {
 		f := t.failed[0]
 		t.failed = t.failed[1:]

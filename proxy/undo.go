@@ -144,7 +144,7 @@ func (c *Conn) giveUp(why string, o Outcome) {
 			c.failOne(a, why, o)
 		}
 		if c.undos > 0 || c.reached() {
-			c.dropUnsent(nil)
+			c.dropUnsent()
 			c.undo()
 			c.rise(why)
 			return
@@ -158,20 +158,16 @@ func (c *Conn) giveUp(why string, o Outcome) {
 	c.abort(why, o)
 }
 
-// rise makes c a zombie: it gets no new requests, and what it has not sent yet
-// goes to a new connection in its place. It stays open until all on it is
-// answered. If there are too many, what is on it fails instead.
+// rise makes c a zombie: new requests go to a new connection in its place. It
+// stays open until all on it is answered; what has not timed out may still be
+// answered in time. If there are too many, what is on it fails instead.
 func (c *Conn) rise(why string) {
 	srv := c.srv
 	e := srv.e
 	fresh := srv.newConn()
 	srv.conns[slices.Index(srv.conns, c)] = fresh
-	c.dropUnsent(fresh)
-	if fresh.length > 0 || srv.wanted() {
+	if srv.wanted() {
 		e.mark(&fresh.Link)
-	}
-	if srv.retired {
-		e.leaving = append(e.leaving, fresh)
 	}
 	c.zombie = true
 	srv.zombies++
@@ -184,6 +180,41 @@ func (c *Conn) rise(why string) {
 		return
 	}
 	e.mark(&c.Link)
+}
+
+// behind is where the next request of a client goes that would go to c: to the
+// zombie that still has one of that client, which it must not overtake.
+func (c *Conn) behind(client uint64) *Conn {
+	for _, z := range c.srv.e.zombies {
+		if z.srv != c.srv || z.lonely {
+			continue
+		}
+		z.lonely = true
+		for a := z.head; a != nil; a = a.next {
+			switch who, ok := a.client(); {
+			case !ok:
+			case who == client:
+				z.lonely = false
+				return z
+			default:
+				z.lonely = false
+			}
+		}
+	}
+	return c
+}
+
+// client is the number of the client that waits for a, if one does.
+func (a *Attempt) client() (id uint64, ok bool) {
+	switch {
+	case a.x != nil && a.x.s != nil:
+		return a.x.s.id, true
+	case a.asked():
+		if t, ok := a.rare.to.(*task); ok {
+			return t.client, true
+		}
+	}
+	return 0, false
 }
 
 // bury forgets a zombie whose connection has ended.

@@ -50,7 +50,7 @@ const (
 	In        State = iota // reads and writes
 	Returning              // takes all writes, is not read; it will be flushed
 	Warming                // takes writes, readable, a miss there decides nothing
-	Settling               // as Warming, and next In: whoever would take the authority from another holds what the authority decides (all but add)
+	Settling               // as Warming, and next In: if that makes it the authority, what the authority decides is held until then
 	Leaving                // soon Out: reads elsewhere, writes held
 	Out                    // skipped
 	Suspect                // Ringside can't reach it but others may: reads elsewhere, writes held

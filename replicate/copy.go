@@ -13,19 +13,33 @@ type copying struct {
 	hit       bool // a source has it
 	missed    bool // a source hasn't
 
-	sources Mask // not asked yet
+	rounds  uint8
+	from    Mask // the sources
+	sources Mask // of these, not asked yet
 	guarded Mask // to be filled or dropped
 	made    Mask // of these, have nothing but our stub
 	guard   [Max]uint8
 
-	copied Mask // are like the source, or newer
+	copied Mask // are like the source
+	lost   Mask // were touched by somebody else in between
 	empty  Mask // have nothing, and not because the source hasn't
 	bad    Mask // are as before, or nobody knows
 	doubt  Mask // of these, may have something of ours, perhaps later
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite, emptied bool) {
-	r.copy = copying{then: then, overwrite: overwrite, emptied: emptied, sources: sources}
+	r.copy = copying{then: then, overwrite: overwrite, emptied: emptied, from: sources}
+	r.copyRound(targets)
+}
+
+// maxRounds is how often a copy is tried while others write the same key.
+const maxRounds = 3
+
+func (r *Rule) copyRound(targets Mask) {
+	c := &r.copy
+	c.rounds++
+	c.sources, c.guarded, c.made, c.lost = c.from, 0, 0, 0
+	c.hit, c.missed = false, false
 	r.stage = stubbing
 	r.askAll(targets, Stub)
 }
@@ -139,14 +153,33 @@ func (r *Rule) fillTold(e asked, m Mask) {
 		r.dropOne(int(e.member)) // it would not hold the value: better none than another
 	case k.refused():
 		c.bad |= m
+	case k != Stored && k != Deleted:
+		// Whoever has touched it may have had an older value than we.
+		c.lost |= m
 	case e.deed == Fill || c.missed && !c.hit:
 		c.copied |= m
 	default:
 		c.empty |= m
 	}
-	if r.open == 0 {
-		r.copyDone()
+	if r.open > 0 {
+		return
 	}
+	if c.lost != 0 && c.then != asking && c.rounds < maxRounds && r.roomForARound() {
+		r.copyRound(c.lost)
+		return
+	}
+	r.copyDone()
+}
+
+// roomForARound reports whether there are asks for a stub, a fill and a drop for
+// each, the fetches, and all that the command may still need after that.
+func (r *Rule) roomForARound() bool {
+	n := r.copy.lost.Len()
+	after := n
+	if r.copy.then == starting {
+		after = 1 + 6*r.takes.Len()
+	}
+	return int(r.n)+3*n+r.copy.from.Len()+after <= maxAsks
 }
 
 // copyDone goes on with what the copying was for.
@@ -170,6 +203,8 @@ func (r *Rule) copyDone() {
 		}
 	case asking:
 		switch {
+		case c.lost != 0:
+			r.forward() // it has been given one by somebody else, or lost it again
 		case c.copied == 0:
 			r.abandon()
 		case c.missed && !c.hit:
@@ -182,7 +217,7 @@ func (r *Rule) copyDone() {
 		r.clean |= c.copied & r.stale
 		r.lacks |= c.empty
 		r.dirty |= c.bad
-		r.finish()
+		r.sweep(c.lost)
 	case refusing:
 		r.lacks |= c.empty
 		r.dirty |= c.bad

@@ -4,7 +4,17 @@
 // It is pure: Begin makes the Rule of one command from a policy and the states
 // of the key's members, Next says what to ask whom, Told takes what came of it,
 // Settled says what the client gets and who must be repaired. It sees no
-// socket, no clock, no key and no value.
+// socket, no clock, no key and no value. Whoever carries the asks out
+//
+//   - sends what Next gives until it gives nothing, after Begin and each Told;
+//   - answers the client when Settled, and goes on until Over, since masks may
+//     still grow: only then are Dirty, Clean, Undo and Repair complete;
+//   - gives each ask a deadline, and tells InDoubt or Unsent when it passes;
+//   - hides stubs: an empty item that Stub made is a Miss to Forward and Fetch,
+//     and NOT_FOUND to what counts or touches;
+//   - opens a client's cas for the Authority, and seals one for the member whose
+//     reply is the answer;
+//   - begins anew with new states what is Held, up to the client's deadline.
 //
 // # Members and the authority
 //
@@ -13,11 +23,15 @@
 // even if this proxy can't reach it or knows that it missed a write; if none is,
 // the first that is Warming. All proxies agree on it, so there is one at a time
 // as long as a member passes through its states with a wait between them:
-// In, Leaving, Out, Returning, Warming, Settling, In. Leaving and Settling are
-// where the authority changes hands, and there what it decides is held.
+// In, Leaving, Out, Returning, Warming, Settling, In. The authority changes hands
+// where one is Leaving, or where the next state of one makes it the authority
+// (Settling; Returning, where nobody is In): meanwhile what the authority decides
+// is held. Two members must not change their state at once unless a third stays
+// In.
 //
 // A dirty authority is repaired from another before it decides anything. If
-// nobody is left who knows better, it loses the key: a miss, not an old value.
+// nobody is left who knows better, it loses the key: a miss, not an old value;
+// but an add leaves there what is there, which may be another's lock.
 //
 // # What goes where
 //
@@ -48,10 +62,11 @@
 // Whoever in the rest differs afterwards (another number, NOT_STORED,
 // NOT_FOUND, an error where the authority had none) gets a guarded copy of the
 // authority's value with its flags and TTL: Stub there, Fetch from the
-// authority, Fill there if nothing has happened in between. A member that
-// refuses to store a value that others have stored loses the key instead.
-// The same copy in the other direction, and then the command once more, is made
-// when the authority says that it has no such key and another has it.
+// authority, Fill there if nothing has happened in between, else the same again,
+// three times at most, and then it loses the key. A member that refuses to store
+// a value that others have stored loses the key too. The same copy in the other
+// direction, and then the command once more, is made when the authority says
+// that it has no such key and another has it.
 //
 // Nothing that may have run is sent again, except reads: gets, gat and me go to
 // the next member if the authority fails. That costs a gat a second look, and
@@ -83,17 +98,20 @@
 // sake of an exptime.
 //
 // An add needs the leave of every member that is read, not the authority's
-// alone, and in one order at all proxies: so two clients never both hold a lock,
-// though one copy was evicted or restarted empty, or the authority is changing.
-// One that isn't acknowledged is undone where it was granted.
+// alone, in one order at all proxies and whatever the policy acknowledges: so
+// two clients never both hold a lock, though one copy was evicted or restarted
+// empty, or the authority is changing. It costs what copying would. One that
+// isn't acknowledged is undone where it was granted.
 //
 // # Limits
 //
 // Rules know nothing of each other. One proxy should run one at a time for a
 // key. Two proxies that write one key at once may leave copies different until
 // the next write or repair: set after set, or append after append in another
-// order; counters overshoot at the rest for a moment. Of an unanswered incr,
-// append, cas nobody knows whether it counts; the copies follow the authority.
+// order; counters overshoot at the rest for a moment. What is known to be dirty
+// is known to one proxy: while it repairs an authority from another copy, a
+// write of another proxy there may be lost. Of an unanswered incr, append or cas
+// nobody knows whether it counts; the copies follow the authority.
 // A value that the authority has lost can come back from a copy that a delete
 // missed, but only if that delete was not acknowledged, or AckAll was not asked.
 package replicate

@@ -12,6 +12,12 @@ func (r *Rule) prepare() {
 		r.copyThen(starting, 1<<r.lead, sources, true, false)
 		return
 	}
+	if r.class == grants {
+		// What another proxy has granted since looks the same as what was
+		// missed. Better a lock that nobody has until it expires than two.
+		r.start()
+		return
+	}
 	r.stage = emptying
 	r.ask(int(r.lead), Remove)
 }
@@ -248,12 +254,8 @@ func (r *Rule) followed() {
 	switch {
 	case r.differ != 0:
 		r.copyThen(closing, r.differ, 1<<r.lead, r.deed() != Extend || r.differ&r.stale != 0, true)
-	case r.refuse != 0:
-		r.dirty |= r.refuse
-		r.stage = sweeping
-		r.askAll(r.refuse, Remove)
 	default:
-		r.finish()
+		r.sweep(r.refuse)
 	}
 }
 

@@ -52,8 +52,8 @@ next:
 }
 
 // Check reports why a pool with servers in these places can't hold the copies
-// that p asks for. Every key finds its members if and only if there are as many
-// different hosts (or zones) as copies.
+// that p asks for, and what would be allowed. If it returns nil, every key finds
+// as many members as there are copies.
 func (p Policy) Check(pool string, servers []Place) error {
 	n := p.Copies
 	switch {
@@ -68,34 +68,23 @@ func (p Policy) Check(pool string, servers []Place) error {
 	case n > len(servers):
 		return fmt.Errorf("only %s in pool %s: not enough for %d copies", count(len(servers), "server"), pool, n)
 	}
-	room := p.Apart.groups(servers)
-	if room >= n {
-		return nil
-	}
-	if p.Apart == Zones && Hosts.groups(servers) >= n {
-		return fmt.Errorf("only %s in pool %s: %d copies need copies_on: host", count(room, "zone"), pool, n)
-	}
-	what := "host"
-	if p.Apart == Zones {
-		what = "zone"
-	}
-	return fmt.Errorf("only %s in pool %s: %d copies need copies_on: server", count(room, what), pool, n)
-}
-
-// groups is how many copies fit if the walk meets the servers in the worst
-// order: each server chosen in its turn, if it shares nothing with one before.
-func (a Apart) groups(servers []Place) int {
-	n := 0
-next:
-	for i, s := range servers {
-		for _, before := range servers[:i] {
-			if a.Same(before, s) {
-				continue next
-			}
+	hosts, zones := map[string]bool{}, map[string]bool{}
+	for _, s := range servers {
+		hosts[s.Host] = true
+		zones[s.Zone] = true
+		if p.Apart == Zones && s.Zone == "" {
+			return fmt.Errorf("server %s of pool %s has no zone: copies_on: zone needs one for each, or use copies_on: host", s.Host, pool)
 		}
-		n++
 	}
-	return n
+	switch {
+	case p.Apart == Zones && len(zones) < n && len(hosts) >= n:
+		return fmt.Errorf("only %s in pool %s: %d copies need copies_on: host", count(len(zones), "zone"), pool, n)
+	case p.Apart == Zones && len(zones) < n:
+		return fmt.Errorf("only %s in pool %s: %d copies need copies_on: server", count(len(zones), "zone"), pool, n)
+	case p.Apart == Hosts && len(hosts) < n:
+		return fmt.Errorf("only %s in pool %s: %d copies need copies_on: server", count(len(hosts), "host"), pool, n)
+	}
+	return nil
 }
 
 func count(n int, what string) string {

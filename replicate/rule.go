@@ -204,7 +204,7 @@ func classOf(c Command) class {
 // read (for Spread).
 func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	r := Rule{c: c, class: classOf(c), answer: -1, reply: -1, from: -1, lead: int8(Authority(members)), chosen: true}
-	var near, settling Mask
+	var near, settling, returning Mask
 	calm, count := true, 0
 	for i, m := range members {
 		bit := Mask(1) << i
@@ -225,6 +225,8 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		case Settling:
 			r.warm |= bit
 			settling |= bit
+		case Returning:
+			returning |= bit
 		case Dirty:
 			r.stale |= bit
 		case Leaving, Suspect:
@@ -259,7 +261,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	case r.away.Has(int(r.lead)), r.takes.Len() < int(r.need):
 		r.settle(Held, -1)
 		return r
-	case r.class == leads && settling&(1<<r.lead-1) != 0:
+	case r.class == leads && r.handingOver(settling, returning):
 		r.settle(Held, -1)
 		return r
 	case r.class != all && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
@@ -287,6 +289,16 @@ func Mend(member, source int, overwrite bool) Rule {
 	r.in = 1 << source
 	r.copyThen(mending, 1<<member, 1<<source, overwrite, false)
 	return r
+}
+
+// handingOver reports whether the next state of another member may make it the
+// authority. Another proxy may have seen that already.
+func (r *Rule) handingOver(settling, returning Mask) bool {
+	before := Mask(1)<<r.lead - 1
+	if r.warm.Has(int(r.lead)) {
+		return settling&^(1<<r.lead)|returning&before != 0
+	}
+	return settling&before != 0
 }
 
 // readsAtOne reports whether c is a read that one member answers, so that it

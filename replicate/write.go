@@ -21,7 +21,7 @@ func (r *Rule) spreadTold(ask int, m Mask) {
 	}
 	r.spreadSettle()
 	if r.open == 0 {
-		r.sweep()
+		r.spreadEnd()
 	}
 }
 
@@ -72,9 +72,9 @@ func (r *Rule) spreadSettle() {
 	}
 }
 
-// sweep removes the key where a set has left what the authority hasn't: its own
-// value if the authority refused it, the old one where only that member did.
-func (r *Rule) sweep() {
+// spreadEnd removes the key where a set has left what the authority hasn't: its
+// own value if the authority refused it, the old one where only that member did.
+func (r *Rule) spreadEnd() {
 	r.stage = done
 	if r.c.Op != Set {
 		if r.took == 0 && r.c.Op == Delete {
@@ -99,12 +99,20 @@ func (r *Rule) sweep() {
 		gone = refused
 	}
 	r.took &^= gone
-	r.dirty |= gone
 	r.clean &^= gone
-	if gone != 0 {
-		r.stage = sweeping
-		r.askAll(gone, Remove)
+	r.sweep(gone)
+}
+
+// sweep removes the key where neither the authority's value nor the old one
+// may stay.
+func (r *Rule) sweep(gone Mask) {
+	if gone == 0 {
+		r.swept()
+		return
 	}
+	r.dirty |= gone
+	r.stage = sweeping
+	r.askAll(gone, Remove)
 }
 
 func (r *Rule) sweepTold(m Mask, k Kind) {
@@ -113,15 +121,20 @@ func (r *Rule) sweepTold(m Mask, k Kind) {
 		r.lacks |= m
 	}
 	if r.open == 0 {
-		r.stage = done
-		if r.class != all {
-			r.finish()
-		}
+		r.swept()
+	}
+}
+
+func (r *Rule) swept() {
+	r.stage = done
+	if r.class != all {
+		r.finish()
 	}
 }
 
 // grant asks the next member, in the key's order, for leave to add. Members
-// that are not read don't vote.
+// that are not read don't vote. One that votes can't be left out, however many
+// the policy asks for: it may be the only one that another proxy asks too.
 func (r *Rule) grant(after int) {
 	voters := (r.in | r.warm | 1<<r.lead) &^ (1<<(after+1) - 1)
 	if voters != 0 {
@@ -153,13 +166,6 @@ func (r *Rule) grantTold(ask int, m Mask) {
 		granted := r.took
 		r.took = 0
 		r.copyThen(refusing, granted, m, true, true)
-	case !lead && int(r.need) <= r.takes.Len()-1-r.dirty.Len():
-		// Enough others may still grant.
-		r.dirty |= m
-		if e.kind == InDoubt {
-			r.undo |= m
-		}
-		r.grant(int(e.member))
 	default:
 		if e.kind == InDoubt {
 			r.undo |= m

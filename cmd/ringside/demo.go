@@ -78,7 +78,7 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\npools:\n  main:\n    distribution: ketama\n    servers:\n", listen, adminAddr)
+	text := fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\npools:\n  main:\n    distribution: ketama-points\n    servers:\n", listen, adminAddr)
 	for i := range 3 {
 		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
 		if err != nil {

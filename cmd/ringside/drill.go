@@ -31,9 +31,16 @@ type drillFlags struct {
 	maxFailed   int // milliseconds
 	delay       time.Duration
 	percent     int
+	moves       bool // the server's keys move when it is gone
 	drill.Options
 	drill.Limits
 }
+
+// How long a fault lasts: long enough to see all that happens.
+const (
+	failFastTime = 3 * time.Second
+	moveTime     = 8 * time.Second
+)
 
 func newDrill() *cobra.Command {
 	var f drillFlags
@@ -57,8 +64,8 @@ never those of somebody else, and are deleted at the end.
 
 Of each fault it reports the requests, and how many of them failed: errors,
 misses of keys that should be there, refused writes; when a client or the
-server's state first showed trouble (noticed), when the server was taken for down
-(ejected), how long after the end of the fault all was well again (returned),
+server's state first showed trouble (noticed), when its keys were elsewhere or,
+where keys never move, it was held for down (ejected), how long after the end of the fault all was well again (returned),
 the slowest request, and stale reads (older than what was acknowledged) and wrong
 values. Times count from errors and refused writes, not from misses. It exits 1 when a limit is exceeded; wrong values, clients without any
 answer and a server that does not come back always do.`,
@@ -74,7 +81,7 @@ answer and a server that does not come back always do.`,
 	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
 	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
-	flags.DurationVar(&f.For, "for", 3*time.Second, "how long each fault lasts")
+	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
 	flags.DurationVar(&f.delay, "delay", time.Second, "of the fault delay")
 	flags.IntVar(&f.percent, "percent", 20, "of the fault drop")
 	flags.DurationVar(&f.Before, "before", 500*time.Millisecond, "traffic before each fault, which must be in order")
@@ -125,6 +132,11 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	if err := f.pick(ctx); err != nil {
 		return blame(err)
 	}
+	if o.For == 0 {
+		if o.For = failFastTime; f.moves {
+			o.For = moveTime
+		}
+	}
 	var results []*drill.Result
 	out, exceeded := cmd.OutOrStdout(), 0
 	err = drill.Run(ctx, *o, func(r *drill.Result) {
@@ -163,8 +175,8 @@ func (f *drillFlags) check() error {
 		return fmt.Errorf("--rate is from 1 to %d", drill.MaxRate)
 	case o.Keys < o.Clients || o.Keys > drill.MaxKeys:
 		return fmt.Errorf("--keys is from --clients (%d) to %d", o.Clients, drill.MaxKeys)
-	case o.For <= 0 || o.For > drill.MaxFor:
-		return fmt.Errorf("--for is more than 0 and at most %v", drill.MaxFor)
+	case o.For < 0 || o.For > drill.MaxFor:
+		return fmt.Errorf("--for is at most %v; 0 lets the pool decide", drill.MaxFor)
 	case o.Before <= 0 || o.Settle <= 0 || o.Return <= 0:
 		return errors.New("--before, --settle and --wait are more than 0")
 	case f.delay <= 0 || f.delay > fault.MaxDelay:
@@ -224,6 +236,7 @@ func (f *drillFlags) pick(ctx context.Context) error {
 			f.Server, f.Pool = s.Server, s.Pool
 		}
 		if s.Server == f.Server || s.Address == f.Server {
+			f.moves = s.Failover != nil
 			return nil
 		}
 		names = append(names, s.Server)

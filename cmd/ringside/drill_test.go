@@ -49,12 +49,12 @@ func ended() <-chan os.Signal {
 
 func TestServer(t *testing.T) {
 	d, flags := demoForTests(t)
-	to := flags[2:] // --admin and its value
-	client, err := net.Dial("tcp", d.driver.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
+	to := flags[2:]                                                         // --admin and its value
+	for code, text := 1, ""; code != 0; time.Sleep(10 * time.Millisecond) { // until the keeper has met the servers
+		if code, _, text = typed("server", "restore", "demo3", to[0], to[1]); code == 2 {
+			t.Fatal(text)
+		}
 	}
-	defer client.Close()
 	for _, c := range []struct {
 		args string
 		code int
@@ -67,10 +67,9 @@ func TestServer(t *testing.T) {
 		{"drain", 2, "accepts 1 arg"},
 		{"drain demo4", 2, `no server "demo4"; there are demo1, demo2, demo3`},
 		{"drain demo1 --pool other", 2, `no pool "other"`},
-		{"drain demo1", 0, "drained by a person"},
-		{"list", 0, "drained by a person"},
-		{"down demo2 --json", 0, `"order":"down"`},
-		{"restore demo1", 0, "up"},
+		{"drain demo1", 0, "by order"},
+		{"list", 0, "by order"},
+		{"restore demo1 --json", 0, `"server":"demo1"`},
 		{"restore " + d.nodes[1].Addr().String(), 0, "up"},
 		{"explode demo1", 2, `unknown command "explode"`},
 	} {
@@ -93,13 +92,15 @@ func TestServer(t *testing.T) {
 
 // A drained server's writes are refused by name until it is restored.
 func TestServerDrainIsSeen(t *testing.T) {
-	d, flags := demoForTests(t)
-	for _, name := range []string{"demo1", "demo2", "demo3"} {
-		if code, _, errs := typed("server", "drain", name, flags[2], flags[3]); code != 0 {
-			t.Fatal(errs)
+	listen := free(t)
+	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\n",
+		listen, free(t), memcached(t), memcached(t)))
+	for _, name := range []string{"one", "two"} {
+		if code, out, errs := typed("server", "drain", name, "-c", path); code != 0 || !strings.Contains(out, "drained by a person") {
+			t.Fatal(out, errs)
 		}
 	}
-	c, err := net.Dial("tcp", d.driver.Addrs()[0].String())
+	c, err := net.Dial("tcp", listen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestServerDrainIsSeen(t *testing.T) {
 	buf := make([]byte, 200)
 	fmt.Fprint(c, "set k 0 0 1\r\nx\r\n")
 	n, _ := c.Read(buf)
-	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server demo") || !strings.Contains(got, "is drained by a person: ringside server restore demo") {
+	if got := string(buf[:n]); !strings.HasPrefix(got, "SERVER_ERROR server ") || !strings.Contains(got, "is drained by a person: ringside server restore ") {
 		t.Errorf("set: %q", got)
 	}
 	fmt.Fprint(c, "get k\r\n")
@@ -116,6 +117,9 @@ func TestServerDrainIsSeen(t *testing.T) {
 		t.Errorf("get: %q", buf[:n])
 	}
 }
+
+// moving makes a drill of a time in which keys move.
+var moving = []string{"--for", "2s", "--before", "1s", "--settle", "200ms", "--rate", "600", "--clients", "8", "--keys", "64"}
 
 // short makes a drill of some seconds.
 var short = []string{"--for", "800ms", "--before", "100ms", "--settle", "200ms", "--rate", "600", "--clients", "8", "--keys", "64"}
@@ -143,7 +147,7 @@ func TestDrillRefuses(t *testing.T) {
 		{"--fault melt", 2, "it is one of [refuse hang delay drop reset partition], or all"},
 		{"--percent 0", 2, "--percent is from 1 to 100"},
 		{"--delay 2m", 2, "--delay"},
-		{"--for 0s", 2, "--for"},
+		{"--for -1s", 2, "--for"},
 		{"--clients 0", 2, "--clients"},
 		{"--rate 0", 2, "--rate"},
 		{"--keys 3", 2, "--keys"},
@@ -222,48 +226,62 @@ func TestDrillNotAllowed(t *testing.T) {
 	}
 }
 
-// Every kind of fault, on three real memcached, with both drivers: nothing
-// stale and nothing wrong is read, nobody is stuck, and the server comes back.
+// Faults on three real memcached, with both drivers: nothing stale and nothing
+// wrong is read, nobody is stuck, and the server comes back. Every kind where
+// keys stay, and those that take a server away where they move.
 func TestDrillOnMemcached(t *testing.T) {
 	drivers := []string{"portable"}
 	if runtime.GOOS == "linux" {
 		drivers = append(drivers, "epoll")
 	}
 	for _, driver := range drivers {
-		t.Run(driver, func(t *testing.T) {
-			t.Parallel()
-			path := startFile(t, fmt.Sprintf("listen: %s\nadmin: {address: \"%s\", allow_faults: true}\nengine: {driver: %s}\npools: {main: {distribution: ketama, servers: [\"%s\", \"%s\", \"%s\"]}}\n",
-				free(t), free(t), driver, memcached(t), memcached(t), memcached(t)))
-			code, out, errs := typed(slices.Concat([]string{"drill", "--json", "-c", path}, short)...)
-			if code != 0 {
-				t.Errorf("exit %d: %s", code, errs)
-			}
-			seen := map[string]bool{}
-			for line := range strings.Lines(out) {
-				var r struct {
-					Fault                                                  string
-					Requests, Errors, Misses, Refused, Stale, Wrong, Stuck int
-					Notice                                                 *float64 `json:"notice_ms"`
-					Eject                                                  *float64 `json:"eject_ms"`
-				}
-				if err := json.Unmarshal([]byte(line), &r); err != nil {
-					t.Fatalf("%s: %v", line, err)
-				}
-				kind, _, _ := strings.Cut(r.Fault, " ")
-				seen[kind] = true
-				if r.Requests == 0 || r.Stale != 0 || r.Wrong != 0 || r.Stuck != 0 {
-					t.Errorf("%s", line)
-				}
-				if kind != "drop" && (r.Notice == nil || r.Refused == 0) { // a fifth of the segments may spare the few there are
-					t.Errorf("nobody noticed: %s", line)
-				}
-				if kind == "refuse" && r.Eject == nil {
-					t.Errorf("not taken for down: %s", line)
-				}
-			}
-			if len(seen) != 6 {
-				t.Errorf("%d kinds:\n%s", len(seen), out)
-			}
-		})
+		for _, c := range []struct {
+			name, pool string
+			args       []string
+			kinds      int
+		}{
+			{"fail_fast", "distribution: ketama", short, 6},
+			{"rehash", "distribution: ketama-points, failover: {eject_after: 100ms, ping: 100ms, lease: 1s}", append([]string{"--fault", "refuse,hang,partition"}, moving...), 3},
+		} {
+			drillOnMemcached(t, driver+" "+c.name, fmt.Sprintf("engine: {driver: %s}\npools: {main: {%s, servers: [\"%s\", \"%s\", \"%s\"]}}\n",
+				driver, c.pool, memcached(t), memcached(t), memcached(t)), c.args, c.kinds)
+		}
 	}
+}
+
+func drillOnMemcached(t *testing.T, name, file string, args []string, kinds int) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		path := startFile(t, fmt.Sprintf("listen: %s\nadmin: {address: \"%s\", allow_faults: true}\n", free(t), free(t))+file)
+		code, out, errs := typed(slices.Concat([]string{"drill", "--json", "-c", path}, args)...)
+		if code != 0 {
+			t.Errorf("exit %d: %s", code, errs)
+		}
+		seen := map[string]bool{}
+		for line := range strings.Lines(out) {
+			var r struct {
+				Fault                                                  string
+				Requests, Errors, Misses, Refused, Stale, Wrong, Stuck int
+				Notice                                                 *float64 `json:"notice_ms"`
+				Eject                                                  *float64 `json:"eject_ms"`
+			}
+			if err := json.Unmarshal([]byte(line), &r); err != nil {
+				t.Fatalf("%s: %v", line, err)
+			}
+			kind, _, _ := strings.Cut(r.Fault, " ")
+			seen[kind] = true
+			if r.Requests == 0 || r.Stale != 0 || r.Wrong != 0 || r.Stuck != 0 {
+				t.Errorf("%s", line)
+			}
+			if kind != "drop" && (r.Notice == nil || r.Refused == 0) { // a fifth of the segments may spare the few there are
+				t.Errorf("nobody noticed: %s", line)
+			}
+			if kind == "refuse" && r.Eject == nil {
+				t.Errorf("not taken for down: %s", line)
+			}
+		}
+		if len(seen) != kinds {
+			t.Errorf("%d kinds:\n%s", len(seen), out)
+		}
+	})
 }

@@ -278,6 +278,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 // watched is what polling the control API has shown.
 type watched struct {
 	trouble, good time.Time // first seen not up; seen up since; zero: never
+	ejected       time.Time // first seen with its keys elsewhere, or without anybody to serve them; zero: never
 	up            bool      // when it was looked at last
 	met           bool      // the condition to stop
 }
@@ -300,6 +301,9 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 				w.trouble = now
 			}
 			w.up = false
+		}
+		if gone := is.State != admin.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
+			w.ejected = now
 		}
 		if done != nil && done(w) {
 			w.met = true

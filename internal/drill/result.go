@@ -27,7 +27,7 @@ type Result struct {
 	Wrong    int `json:"wrong"`   // reads that returned what was never written
 
 	Notice Time `json:"notice_ms"` // from the fault to the first sign of it, for a client or in the server's state
-	Eject  Time `json:"eject_ms"`  // from the fault to the server's state no longer being up
+	Eject  Time `json:"eject_ms"`  // from the fault to the server's keys being elsewhere; where keys never move, to its being held for down
 	Return Time `json:"return_ms"` // from lifting the fault to the server being up and no request failing
 	Failed Time `json:"failed_ms"` // from the first to the last request that failed or was refused
 
@@ -153,11 +153,15 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 	if trouble.IsZero() {
 		trouble = after.trouble
 	}
-	if !trouble.IsZero() {
-		r.Eject = Time(trouble.Sub(began))
-		if r.Notice == Never || r.Eject < r.Notice {
-			r.Notice = r.Eject
-		}
+	if seen := Time(trouble.Sub(began)); !trouble.IsZero() && (r.Notice == Never || seen < r.Notice) {
+		r.Notice = seen
+	}
+	ejected := during.ejected
+	if ejected.IsZero() {
+		ejected = after.ejected
+	}
+	if !ejected.IsZero() {
+		r.Eject = Time(ejected.Sub(began))
 	}
 	if after.met {
 		r.Return = max(0, Time(last.Sub(lifted)))

@@ -147,12 +147,15 @@ func (p *process) logged(t *testing.T, pattern string) {
 
 // packages says where Debian keeps the programs that tests run.
 var packages = map[string]string{
+	"ip":               "iproute2",
 	"java":             "default-jdk-headless",
 	"memcached":        "memcached",
 	"memccapable":      "libmemcached-tools",
 	"node":             "nodejs",
+	"nsenter":          "util-linux",
 	"perl":             "perl",
 	"php":              "php-cli",
+	"unshare":          "util-linux",
 	"/usr/bin/python3": "python3",
 }
 

@@ -216,20 +216,28 @@ func tryRingside(t *testing.T, driver string, listeners []string, config string)
 	}
 	r := &ringside{address: listeners[0], admin: freeAddress(t, "127.0.0.1"), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
 	r.write(t, config)
-	r.process = start(t, binary, "serve", "-c", r.file)
+	return r, r.serve(t, listeners, binary)
+}
+
+// serve starts r by a command that ends with the binary, and waits until all
+// listeners answer.
+func (r *ringside) serve(t *testing.T, listeners []string, command ...string) error {
+	t.Helper()
+	r.process = start(t, command[0], append(command[1:], "serve", "-c", r.file)...)
+	p := r.process
 	t.Cleanup(func() {
 		for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
-			if strings.Contains(r.out.String(), sign) {
-				t.Errorf("ringside wrote %q:\n%s", sign, r.out.String())
+			if strings.Contains(p.out.String(), sign) {
+				t.Errorf("ringside wrote %q:\n%s", sign, p.out.String())
 			}
 		}
 	})
 	for _, address := range listeners {
 		if err := r.ready(address); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // write puts a configuration in place, as an editor would: all at once.
@@ -237,7 +245,7 @@ func (r *ringside) write(t *testing.T, config string) {
 	t.Helper()
 	// Other tests run at the same time: a server that is slow then is none that
 	// hangs. Pools with timeouts of their own override these.
-	config += fmt.Sprintf("defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\nadmin: %s\nengine: {driver: %s}\n", r.admin, r.driver)
+	config += fmt.Sprintf("defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\nadmin: {address: %q, allow_faults: true}\nengine: {driver: %s}\n", r.admin, r.driver)
 	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	out.set(doubts, float64(s.Doubts))
 	out.pools(c.p, t.Pools)
+	out.failover(s)
 	out.config(c.reload())
 	out.set(buildInfo, 1, c.p.Version, runtime.Version())
 }
@@ -185,6 +186,25 @@ func (out output) pools(px *proxy.Proxy, pools []*proxy.Pool) {
 			}
 		}
 	}
+}
+
+func (out output) failover(s *proxy.Snapshot) {
+	for i := range s.Members {
+		m := &s.Members[i]
+		suspect := 0.0
+		if m.Suspect {
+			suspect = 1
+		}
+		out.set(failoverPhase, float64(m.Phase), m.Pool, m.Target.Name)
+		out.set(failoverSuspect, suspect, m.Pool, m.Target.Name)
+		out.count(failoverOutages, uint64(m.Outages()), m.Pool, m.Target.Name)
+		out.set(failoverLease, m.Lease.Seconds(), m.Pool, m.Target.Name)
+	}
+	for _, ev := range s.Events {
+		out.count(failoverChanges, ev.Count, ev.Pool, ev.Server, ev.To)
+	}
+	out.count(copiesRepaired, s.Repairs, "done")
+	out.count(copiesRepaired, s.RepairsDropped, "dropped")
 }
 
 func (out output) order(is proxy.Order, labels ...string) {

@@ -205,7 +205,7 @@ func (s *Server) servers() ([]ServerState, error) {
 // keeperSays fills in what a keeper says of the server.
 func (is *ServerState) keeperSays(m *proxy.MemberSnapshot, now time.Time) {
 	is.Failover = &Failover{
-		Phase: m.Phase.String(), Outages: m.Number / 6, Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
+		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
 		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
 	}
 	is.Order = m.Order.String()

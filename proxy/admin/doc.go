@@ -154,6 +154,21 @@
 //	    1, with the version that the server told last; absent until it has told one.
 //	ringside_server_ordered_away{pool,server,address,order} gauge
 //	    1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.
+//	ringside_failover_phase{pool,server} gauge
+//	    What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose
+//	    keys move, or that keep copies.
+//	ringside_failover_suspect{pool,server} gauge
+//	    1 while this Ringside gets no answers from the server, so that its keys miss and their writes fail, else 0.
+//	ringside_failover_outages_total{pool,server} counter
+//	    Times that the server was taken out of the pool, by whatever Ringside, since the view record began.
+//	ringside_failover_changes_total{pool,server,to} counter
+//	    What this Ringside has seen become of the server, by what it became: up, suspect, a phase; with an empty
+//	    server, of the pool.
+//	ringside_failover_lease_seconds{pool,server} gauge
+//	    How long the last good ping of the server still counts; negative: it has run out.
+//	ringside_copies_repaired_total{result} counter
+//	    Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the
+//	    key was just deleted).
 //	ringside_pairing_doubts_total counter
 //	    Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug,
 //	    here or in a server.

@@ -134,6 +134,24 @@ var (
 	serverOrdered = gauge("server_ordered_away",
 		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.",
 		"pool", "server", "address", "order")
+	failoverPhase = gauge("failover_phase",
+		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.",
+		"pool", "server")
+	failoverSuspect = gauge("failover_suspect",
+		"1 while this Ringside gets no answers from the server, so that its keys miss and their writes fail, else 0.",
+		"pool", "server")
+	failoverOutages = counter("failover_outages_total",
+		"Times that the server was taken out of the pool, by whatever Ringside, since the view record began.",
+		"pool", "server")
+	failoverChanges = counter("failover_changes_total",
+		"What this Ringside has seen become of the server, by what it became: up, suspect, a phase; with an empty server, of the pool.",
+		"pool", "server", "to")
+	failoverLease = gauge("failover_lease_seconds",
+		"How long the last good ping of the server still counts; negative: it has run out.",
+		"pool", "server")
+	copiesRepaired = counter("copies_repaired_total",
+		"Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the key was just deleted).",
+		"result")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

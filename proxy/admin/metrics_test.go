@@ -92,6 +92,34 @@ func busy(t *testing.T) *proxy.Proxy {
 	return p
 }
 
+// moving makes a proxy of a pool whose keys move, and whose servers don't
+// answer its pings.
+func moving(t *testing.T) *proxy.Proxy {
+	t.Helper()
+	p := pool("moving")
+	p.Failover.Mode = proxy.Rehash
+	made := newProxy(p)
+	l := newLoop(made)
+	for range 20 {
+		l.now += 300e6
+		l.wakeup(func() {})
+	}
+	return made
+}
+
+// allFamilies is every metric there is.
+func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
+	t.Helper()
+	for _, p := range []*proxy.Proxy{busy(t), moving(t)} {
+		families, err := New(p, Options{}).scrapes.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, families...)
+	}
+	return all
+}
+
 func TestScrape(t *testing.T) {
 	p := busy(t)
 	at := time.Unix(1_700_000_000, 500e6)
@@ -311,11 +339,7 @@ func TestDoc(t *testing.T) {
 	}
 
 	shown := map[string]documented{}
-	families, err := New(busy(t), Options{}).scrapes.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
+	for _, f := range allFamilies(t) {
 		if !strings.HasPrefix(f.GetName(), "ringside_") {
 			continue
 		}

@@ -114,7 +114,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.entry = e
 	if e.orders != was.orders {
 		s.down = s.down && e.order() == Down
-		k.event(i, "order "+was.order().String(), "order "+e.order().String(), why)
+		k.event(i, orderEvent(was), orderEvent(e), why)
 	}
 	if e.n == was.n && e.renamed == was.renamed {
 		return
@@ -131,6 +131,13 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	}
 	k.gen++
 	k.event(i, PhaseOf(was.n).String(), PhaseOf(e.n).String(), why)
+}
+
+func orderEvent(e entry) string {
+	if e.order() == Restore {
+		return "no order"
+	}
+	return "ordered " + e.order().String()
 }
 
 // publish is become for what this proxy itself decides.

@@ -42,7 +42,7 @@ const (
 
 type flushing struct {
 	step    flushStep
-	elected bool   // by the token on the server
+	elected bool   // by the token on the server; asked once for each n
 	fences  int    // still to be answered
 	answer  string // to flush_all
 	retryAt int64

@@ -80,8 +80,8 @@ type Keeper struct {
 
 	servers []server
 	gen     uint64
-	quorum  int64 // until when this proxy has leases from enough view servers
-	scratch []int64
+	quorum  int64   // until when this proxy has leases from enough view servers
+	scratch []int64 // of recount
 
 	pending  map[uint64]ask
 	lastID   uint64
@@ -124,7 +124,7 @@ type server struct {
 	record    record
 	absent    int64  // since when there has been no record, without a gap; 0: there is one, or nobody knows
 	absentCas uint64 // of what is in its place
-	patience  int64  // jitter before it gets one
+	patience  int64  // how long that must have lasted where nobody holds leases
 	takeAt    int64  // not before this another list's record is written over
 	noMeta    bool
 	complaint string // about its record
@@ -218,6 +218,16 @@ func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
 		s.warm.count(asks, hits, now)
+	}
+	k.step(now)
+}
+
+// Emptied says that a flush_all of a client, through this proxy, has emptied a
+// server. Its record is put back at once, as another incarnation: whoever waits
+// for the one that was there begins again.
+func (k *Keeper) Emptied(server int, now int64) {
+	if !k.servers[server].writing {
+		k.write(server, record{incarnation: k.draw()}, now)
 	}
 	k.step(now)
 }

@@ -34,7 +34,7 @@ func TestSimulation(t *testing.T) {
 		{"strict, gutter", scenario{proxies: 3, pool: 2, gutter: 2, set: strict, faults: everything, count: 6}, 10, true},
 		{"strict, two servers", scenario{proxies: 2, pool: 2, set: strict, faults: []string{"cut", "hang", "kill", "lose", "restart"}, count: 6}, 10, true},
 		{"strict, flush refused", scenario{proxies: 3, pool: 3, set: strict, faults: everything, count: 6, refuse: true}, 10, true},
-		{"strict, warm", scenario{proxies: 3, pool: 3, set: Settings{Strict: true, OnRejoin: Warm}, faults: outages, count: 3}, 5, true},
+		{"strict, warm", scenario{proxies: 3, pool: 3, set: Settings{Strict: true, OnRejoin: Warm}, faults: outages, count: 2, long: true}, 3, true},
 		{"strict, as the ablations", scenario{proxies: 3, pool: 3, set: strict, faults: []string{"cut", "hang", "links"}, count: 4, targets: 1, long: true, pace: 5 * ms}, 4, true},
 		{"relaxed", scenario{proxies: 3, pool: 3, set: relaxed, faults: everything, count: 6}, 10, false},
 		{"relaxed, faults overlap", scenario{proxies: 3, pool: 4, set: relaxed, faults: everything, count: 8, apart: 4 * sec}, 10, false},

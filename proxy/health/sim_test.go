@@ -47,6 +47,7 @@ type world struct {
 	now    int64
 	rand   *rand.Rand
 	events eventHeap
+	limits []event // the ends of requests, all of the same length and so in order
 	order  uint64
 
 	nodes   []*node
@@ -110,12 +111,21 @@ func (w *world) at(at int64, do func()) {
 func (w *world) after(d int64, do func()) { w.at(w.now+d, do) }
 
 func (w *world) run(until int64) {
-	for len(w.events) > 0 && w.events[0].at <= until {
-		e := heap.Pop(&w.events).(event)
+	for {
+		limit := len(w.limits) > 0 && (len(w.events) == 0 || w.limits[0].at <= w.events[0].at)
+		var e event
+		switch {
+		case limit && w.limits[0].at <= until:
+			e, w.limits = w.limits[0], w.limits[1:]
+		case !limit && len(w.events) > 0 && w.events[0].at <= until:
+			e = heap.Pop(&w.events).(event)
+		default:
+			w.now = until
+			return
+		}
 		w.now = e.at
 		e.do()
 	}
-	w.now = until
 }
 
 func (w *world) note(format string, a ...any) {
@@ -280,7 +290,7 @@ func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(st
 			do()
 		}
 	}
-	w.after(int64(w.set.Request), func() { end(func() { failed(false) }) })
+	w.limits = append(w.limits, event{at: w.now + int64(w.set.Request), do: func() { end(func() { failed(false) }) }})
 	run := func() {
 		answer := do(n)
 		if w.cut[p.id][server] {

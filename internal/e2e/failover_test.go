@@ -1,0 +1,318 @@
+package e2e
+
+// What the tests of failover share: a pool whose keys move, the ringsides
+// before it, their phases and their faults.
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// outing is a pool that is to lose servers, and a load on it.
+type outing struct {
+	servers   []*memcached
+	ringsides []*ringside
+	*load
+	kept []string // keys that are written once, before anything happens
+}
+
+// kind is how a pool fails over.
+type kind struct {
+	distribution string
+	mode         string
+	consistency  string
+	more         []string // lines of the pool
+	after        string   // whole sections behind the pool
+}
+
+func (k kind) String() string { return strings.Trim(k.distribution+" "+k.mode+" "+k.consistency, " ") }
+
+// Times for tests: as short as a busy machine lets them be. A server that is
+// well must not look dead because four hundred milliseconds went to somebody
+// else.
+const (
+	testTimeouts = "timeouts: {connect: 400ms, request: 400ms, deadline: 1s}"
+	testFailover = "eject_after: 500ms, ping: 150ms, lease: 700ms, good_pings: 2"
+	testBackoff  = "backoff: {first: 20ms, max: 200ms}"
+)
+
+// config is the configuration of a pool of this kind.
+func (k kind) config(servers []*memcached) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pools:\n  main:\n    distribution: %s\n    get_errors: error\n    %s\n    %s\n", k.distribution, testTimeouts, testBackoff)
+	switch k.mode {
+	case "fail_fast":
+		b.WriteString("    failover: {mode: fail_fast}\n")
+	default:
+		fmt.Fprintf(&b, "    failover: {mode: %s, consistency: %s, %s}\n", k.mode, k.consistency, testFailover)
+	}
+	for _, line := range k.more {
+		fmt.Fprintf(&b, "    %s\n", line)
+	}
+	b.WriteString("    servers:\n")
+	for i, s := range servers {
+		fmt.Fprintf(&b, "      - {address: %q, name: s%d}\n", listenText(s.address), i)
+	}
+	return b.String() + k.after
+}
+
+// startOuting runs ringsides before three servers and waits until they serve.
+func startOuting(t *testing.T, driver string, ringsides int, k kind, servers []*memcached) *outing {
+	t.Helper()
+	o := &outing{servers: servers}
+	for range ringsides {
+		o.ringsides = append(o.ringsides, startRingside(t, driver, k.config(servers)))
+	}
+	o.fill(t)
+	return o
+}
+
+const loadClients = 4 // for each ringside
+
+// fill stores what is kept, finds out who owns what and starts the load.
+func (o *outing) fill(t *testing.T) {
+	t.Helper()
+	var addresses []string
+	for _, r := range o.ringsides {
+		addresses = append(addresses, r.address)
+	}
+	o.kept = names("kept", 60)
+	loaded := names("key", 60)
+	client := dial(t, addresses[0])
+	for _, key := range append(slices.Clone(o.kept), loaded...) {
+		eventually(t, "writes are taken", func() bool { return client.set(key, valueOf(key)) == "STORED" })
+	}
+	at := owners(t, o.servers, append(slices.Clone(o.kept), loaded...))
+	for _, key := range loaded {
+		if answer := client.question("delete " + key); answer != "DELETED" {
+			t.Fatalf("delete %s: %s", key, answer)
+		}
+	}
+	o.load = startLoad(t, loaded, func(key string) int { return at[key] }, loadClients, addresses...)
+	for i := range o.servers {
+		if o.of(i); len(o.groups) <= i {
+			t.Fatalf("server %d owns no key", i)
+		}
+	}
+	o.calm(t, 30)
+}
+
+// keeps counts which of the kept keys of server i are still there.
+func (o *outing) keeps(t *testing.T, at map[string]int, i int) (hits int) {
+	t.Helper()
+	client := dial(t, o.ringsides[0].address)
+	for _, key := range o.kept {
+		if at[key] != i {
+			continue
+		}
+		found, _ := client.get(key)
+		switch value, hit := found[key]; {
+		case hit && value != valueOf(key):
+			t.Fatalf("%s: %q", key, value)
+		case hit:
+			hits++
+		}
+	}
+	return hits
+}
+
+// phase is what r says of a server of a pool: IN, unless it has logged
+// another one.
+func (r *ringside) phase(pool string, server int) string {
+	changes := phaseLine(pool, server).FindAllStringSubmatch(r.out.String(), -1)
+	if len(changes) == 0 {
+		return "IN"
+	}
+	return changes[len(changes)-1][1]
+}
+
+func phaseLine(pool string, server int) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=%s server=s%d from=[A-Z]+ to=([A-Z]+)`, pool, server))
+}
+
+// went lists the phases of a server since the log was so long.
+func (r *ringside) went(server, since int) (phases []string) {
+	for _, change := range phaseLine("main", server).FindAllStringSubmatch(r.out.String()[since:], -1) {
+		phases = append(phases, change[1])
+	}
+	return phases
+}
+
+// allSay waits until every ringside says that of a server.
+func (o *outing) allSay(t *testing.T, server int, phase string) {
+	t.Helper()
+	for i, r := range o.ringsides {
+		eventually(t, fmt.Sprintf("ringside %d says that server %d is %s", i, server, phase), func() bool { return r.phase("main", server) == phase })
+	}
+}
+
+// settled waits until every server is in again, nothing fails and the times of
+// everybody's doubts are over.
+func (o *outing) settled(t *testing.T) {
+	t.Helper()
+	for i := range o.servers {
+		o.allSay(t, i, "IN")
+	}
+	o.calm(t, 50)
+}
+
+// steer sends a request to the control API.
+func (r *ringside) steer(t *testing.T, method, path, body string) {
+	t.Helper()
+	request, err := http.NewRequest(method, "http://"+r.admin+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Ringside-Control", "1")
+	request.Header.Set("Content-Type", "application/json")
+	client := http.Client{Timeout: patience}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, _ := io.ReadAll(answer.Body); answer.StatusCode/100 != 2 {
+		t.Fatalf("%s %s %s: %s: %s", method, path, body, answer.Status, text)
+	}
+}
+
+// fault breaks r's connections to a server; more holds further fields.
+func (r *ringside) fault(t *testing.T, server int, kind string, more ...any) {
+	t.Helper()
+	fields := map[string]any{"server": fmt.Sprintf("s%d", server), "kind": kind}
+	for i := 0; i < len(more); i += 2 {
+		fields[more[i].(string)] = more[i+1]
+	}
+	body, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.steer(t, "POST", "/control/faults", string(body))
+}
+
+// lift ends all faults of r.
+func (r *ringside) lift(t *testing.T) {
+	t.Helper()
+	r.steer(t, "DELETE", "/control/faults", "")
+}
+
+// startLasting runs memcacheds that can be stopped and started again with what
+// they hold, as a server behind a partition comes back.
+func startLasting(t *testing.T, n int) []*memcached {
+	t.Helper()
+	dir := shortDir(t)
+	all := make([]*memcached, n)
+	for i := range all {
+		all[i] = startMemcached(t, "-m", "64", "-e", filepath.Join(dir, fmt.Sprint("memory", i)))
+	}
+	return all
+}
+
+// leave ends m so that it has what it holds when it is started again.
+func (m *memcached) leave(t *testing.T) {
+	t.Helper()
+	m.signal(t, syscall.SIGUSR1)
+	m.wait(t)
+	if _, err := os.Stat(m.args[len(m.args)-1] + ".meta"); err != nil {
+		t.Fatalf("memcached left nothing to start with: %v\n%s", err, m.out.String())
+	}
+}
+
+// eachKind runs a test with every driver and kind, all at a time.
+func eachKind(t *testing.T, kinds []kind, test func(t *testing.T, driver string, k kind)) {
+	t.Helper()
+	t.Parallel()
+	for _, k := range kinds {
+		t.Run(strings.ReplaceAll(k.String(), " ", "-"), func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) { test(t, driver, k) })
+		})
+	}
+}
+
+var moving = []kind{
+	{distribution: "ketama-points", mode: "rehash", consistency: "relaxed"},
+	{distribution: "ketama-points", mode: "rehash", consistency: "strict"},
+}
+
+// One server dies, hangs, is away for a while, and comes back: empty, as it was,
+// or with all that it held.
+func TestFailoverReturn(t *testing.T) {
+	eachKind(t, moving, func(t *testing.T, driver string, k kind) {
+		o := startOuting(t, driver, 1, k, startLasting(t, 3))
+		r := o.ringsides[0]
+		at := owners(t, o.servers, o.kept)
+		const gone = 1
+		s := o.servers[gone]
+		mine := o.keeps(t, at, gone)
+		if mine == 0 {
+			t.Fatal("the server owns no kept key")
+		}
+		others := func() int { return o.keeps(t, at, 0) + o.keeps(t, at, 2) }
+		well := others()
+
+		// A short hang costs no cache: suspect, but never ejected.
+		since := len(r.out.String())
+		s.pause(t)
+		o.troubled(t, gone)
+		s.resume(t)
+		o.calm(t, 30)
+		if went := r.went(gone, since); len(went) == 0 {
+			if n := o.keeps(t, at, gone); n != mine {
+				t.Errorf("after a short hang %d of %d values are left", n, mine)
+			}
+		} else {
+			t.Logf("the hang was not short enough on this machine: %v", went)
+		}
+		o.settled(t)
+
+		for _, outage := range []struct {
+			name        string
+			begin, heal func()
+		}{
+			{"killed and empty", s.kill, func() { s.restart(t) }},
+			{"left and back with its values", func() { s.leave(t) }, func() { s.restart(t) }},
+			{"stopped for long", func() { s.pause(t) }, func() { s.resume(t) }},
+		} {
+			client := dial(t, r.address)
+			for key, i := range at {
+				if i == gone {
+					client.store(key, valueOf(key))
+				}
+			}
+			since := len(r.out.String())
+			was := o.total()
+			began := time.Now()
+			outage.begin()
+			o.allSay(t, gone, "OUT")
+			out := time.Since(began)
+			o.calm(t, 50) // its keys live elsewhere now: everything is answered well
+			outage.heal()
+			healed := time.Now()
+			o.allSay(t, gone, "IN")
+			in := time.Since(healed)
+			o.settled(t)
+			if n := o.keeps(t, at, gone); n != 0 {
+				t.Errorf("%s: %d values from before the outage are back", outage.name, n)
+			}
+			if n := others(); n != well {
+				t.Errorf("%s: %d of %d values of the other servers are left", outage.name, n, well)
+			}
+			want := "LEAVING OUT RETURN WARM SETTLE IN"
+			if went := strings.Join(r.went(gone, since), " "); !strings.HasSuffix(went, want) {
+				t.Errorf("%s: the server went %s, want %s", outage.name, went, want)
+			}
+			t.Logf("%s: out after %v, in %v after it was back; %v", outage.name, out.Round(time.Millisecond), in.Round(time.Millisecond), o.total().minus(was))
+		}
+		o.end(t)
+	})
+}

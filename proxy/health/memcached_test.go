@@ -1,0 +1,165 @@
+package health
+
+// A keeper with real memcached servers: they understand what it sends, and it
+// understands what they answer.
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startMemcached runs a memcached on a socket file of its own.
+func startMemcached(t *testing.T, args ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	args = append(args, "-s", path, "-t", "3")
+	if os.Getuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	cmd := exec.Command("memcached", args...)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("memcached must be installed for this test: %v", err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	for range 500 {
+		if c, err := net.Dial("unix", path); err == nil {
+			c.Close()
+			return path
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("memcached does not start")
+	return ""
+}
+
+// real drives a keeper over real connections, one request after another.
+type real struct {
+	t     *testing.T
+	k     *Keeper
+	paths []string
+	conns map[string]*bufio.ReadWriter
+	start time.Time
+}
+
+func (r *real) now() int64 { return int64(time.Since(r.start)) + 1 }
+
+func (r *real) conn(server int, id uint32) *bufio.ReadWriter {
+	key := fmt.Sprint(server, "/", id)
+	if c := r.conns[key]; c != nil {
+		return c
+	}
+	c, err := net.Dial("unix", r.paths[server])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { c.Close() })
+	rw := bufio.NewReadWriter(bufio.NewReader(c), bufio.NewWriter(c))
+	r.conns[key] = rw
+	return rw
+}
+
+func (r *real) ask(server int, id uint32, line string) string {
+	c := r.conn(server, id)
+	c.WriteString(line)
+	c.Flush()
+	var answer strings.Builder
+	for {
+		l, err := c.ReadString('\n')
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		answer.WriteString(l)
+		f := strings.Fields(l)
+		if f[0] == "VA" {
+			size, _ := strconv.Atoi(f[1])
+			for range size + 2 {
+				b, err := c.ReadByte()
+				if err != nil {
+					r.t.Fatal(err)
+				}
+				answer.WriteByte(b)
+			}
+		}
+		if f[0] != "STAT" {
+			return answer.String()
+		}
+	}
+}
+
+// until drives the keeper until a server is in a phase.
+func (r *real) until(server int, phase Phase) {
+	r.t.Helper()
+	for range 60000 {
+		r.k.Tick(r.now())
+		for {
+			requests := r.k.Requests()
+			if len(requests) == 0 {
+				break
+			}
+			for _, q := range requests {
+				r.k.Answered(q.ID, []byte(r.ask(q.Server, q.Conn, string(q.Line))), r.now())
+			}
+		}
+		for _, e := range r.k.Events() {
+			r.t.Logf("server %d: %s -> %s (%s)", e.Server, e.From, e.To, e.Why)
+		}
+		if PhaseOf(r.k.Verdict(server).N) == phase {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	r.t.Fatalf("server %d never was %v: %s", server, phase, r.k.Verdict(server).Step)
+}
+
+func TestRealMemcached(t *testing.T) {
+	for _, refuse := range []bool{false, true} {
+		t.Run(fmt.Sprintf("refuse %t", refuse), func(t *testing.T) {
+			t.Parallel()
+			var args []string
+			if refuse {
+				args = []string{"-F"}
+			}
+			r := &real{
+				t: t, conns: make(map[string]*bufio.ReadWriter), start: time.Now(),
+				paths: []string{startMemcached(t, args...), startMemcached(t), startMemcached(t)},
+			}
+			members, _ := testMembers("c0", "c1", "c2")
+			r.k = New("p", members, Settings{
+				Strict: true, Ping: 20 * time.Millisecond, Lease: 200 * time.Millisecond, Request: 50 * time.Millisecond,
+			}, 1)
+			r.until(0, In)
+			for r.k.Verdict(0).ValidUntil < r.now() { // the first start
+				r.until(0, In)
+			}
+			r.ask(0, 0, "set k 0 0 1\r\nv\r\n")
+			if err := r.k.Order(0, Drain, r.now()); err != nil {
+				t.Fatal(err)
+			}
+			r.until(0, Out)
+			if err := r.k.Order(0, Restore, r.now()); err != nil {
+				t.Fatal(err)
+			}
+			r.until(0, In)
+			left := r.ask(0, 0, "mg k v\r\n") != "EN\r\n"
+			if left != refuse || (r.k.Renamed(0) != 0) != refuse {
+				t.Errorf("k is still there: %t; renamed %d", left, r.k.Renamed(0))
+			}
+			for i := range members {
+				if got := r.ask(i, 0, "mg __rs_view__:p v\r\n"); !strings.Contains(got, " c0=6") {
+					t.Errorf("server %d has the record %q", i, got)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,582 @@
+package replicate
+
+// Rules against members that keep what they are told: every interleaving of two
+// clients' asks, as when two proxies serve one key at once.
+
+import (
+	"fmt"
+	"hash/maphash"
+	"testing"
+)
+
+// item is what a modelled member has. Values are numbers; append writes another
+// digit behind.
+type item struct {
+	has, stub bool
+	value     uint32
+	cas       uint8
+}
+
+type world struct {
+	items [3]item
+	count [3]uint8 // the members' cas counters
+}
+
+func (w *world) put(m int, value uint32) {
+	w.count[m]++
+	w.items[m] = item{has: true, value: value, cas: w.count[m]}
+}
+
+// client is one command under way.
+type client struct {
+	rule    Rule
+	value   uint32 // that it stores, appends or adds to the counter
+	token   uint8
+	fetched [maxAsks]uint32 // by ask
+	cas     [maxAsks]uint8
+	number  uint32 // that its incr came to
+}
+
+// run executes ask i of c as memcached does; the proxy hides stubs.
+func (w *world) run(c *client, i int) Outcome {
+	e := c.rule.asks[i]
+	m := int(e.member)
+	it := &w.items[m]
+	there := it.has && !it.stub
+	if e.deed == Put || e.deed == Forward && c.rule.c.Op == Set {
+		w.put(m, c.value)
+		return Outcome{Kind: Stored}
+	}
+	switch e.deed {
+	case Fetch:
+		if !there {
+			return Outcome{Kind: Miss}
+		}
+		c.fetched[i] = it.value
+		return Outcome{Kind: Hit}
+	case Stub:
+		kind := Hit
+		if !it.has {
+			w.put(m, 0)
+			it.stub = true
+			kind = Miss
+		} else if it.stub {
+			kind = Miss
+		}
+		c.cas[i] = it.cas
+		return Outcome{Kind: kind}
+	case Fill, Drop:
+		switch {
+		case !it.has:
+			return Outcome{Kind: NotFound}
+		case it.cas != c.cas[e.guard]:
+			return Outcome{Kind: Exists}
+		case e.deed == Drop:
+			*it = item{}
+			return Outcome{Kind: Deleted}
+		}
+		w.put(m, c.fetched[e.from])
+		return Outcome{Kind: Stored}
+	case Remove:
+		return w.remove(m)
+	case Join:
+		return w.join(m, c)
+	case Count:
+		return w.add(m, c)
+	case Extend:
+		if !there {
+			return Outcome{Kind: NotFound}
+		}
+		return Outcome{Kind: Touched}
+	}
+	switch c.rule.c.Op {
+	case Get, Gets, Gat, Gats:
+		if there {
+			return Outcome{Kind: Hit}
+		}
+		return Outcome{Kind: Miss}
+	case Add:
+		if it.has {
+			return Outcome{Kind: NotStored}
+		}
+		w.put(m, c.value)
+		return Outcome{Kind: Stored}
+	case Replace:
+		if !there {
+			return Outcome{Kind: NotStored}
+		}
+		w.put(m, c.value)
+		return Outcome{Kind: Stored}
+	case Append:
+		return w.join(m, c)
+	case Cas:
+		switch {
+		case !there:
+			return Outcome{Kind: NotFound}
+		case it.cas != c.token:
+			return Outcome{Kind: Exists}
+		}
+		w.put(m, c.value)
+		return Outcome{Kind: Stored}
+	case Incr:
+		o := w.add(m, c)
+		c.number = uint32(o.Value)
+		return o
+	case Touch:
+		if !there {
+			return Outcome{Kind: NotFound}
+		}
+		return Outcome{Kind: Touched}
+	case Delete:
+		return w.remove(m)
+	}
+	panic("no such deed")
+}
+
+func (w *world) remove(m int) Outcome {
+	if !w.items[m].has {
+		return Outcome{Kind: NotFound}
+	}
+	w.items[m] = item{}
+	return Outcome{Kind: Deleted}
+}
+
+func (w *world) join(m int, c *client) Outcome {
+	if !w.items[m].has {
+		return Outcome{Kind: NotStored}
+	}
+	w.put(m, w.items[m].value*10+c.value)
+	return Outcome{Kind: Stored}
+}
+
+func (w *world) add(m int, c *client) Outcome {
+	if it := w.items[m]; !it.has || it.stub {
+		return Outcome{Kind: NotFound}
+	}
+	w.put(m, w.items[m].value+c.value)
+	return Outcome{Kind: Number, Value: uint64(w.items[m].value)}
+}
+
+// scene is a world with one or two clients in it.
+type scene struct {
+	w       world
+	clients [2]client
+	n       int
+	faults  int // that may still happen
+}
+
+// acknowledged reports whether client i has been told that its write is done.
+func (s *scene) acknowledged(i int) bool {
+	r := &s.clients[i].rule
+	settled, ok := r.Settled()
+	return ok && settled.Verdict == Answered && settled.Answer >= 0 && positive(r.c, r.asks[settled.Answer].kind)
+}
+
+// checker visits every interleaving.
+type checker struct {
+	t       *testing.T
+	name    string
+	seen    map[uint64]struct{}
+	seed    maphash.Seed
+	visited int
+	bad     int
+	always  func(*scene) string // what is wrong in any state
+	end     func(*scene) string // what is wrong when all is over and repaired
+}
+
+func newChecker(t *testing.T) *checker {
+	return &checker{t: t, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+}
+
+func (x *checker) run(name string, s scene) {
+	x.name = name
+	clear(x.seen)
+	x.visit(s)
+}
+
+func (x *checker) fail(s *scene, what string) {
+	if x.bad++; x.bad > 3 {
+		return
+	}
+	text := fmt.Sprintf("%s: %s\n members %+v", x.name, what, s.w.items)
+	for i := range s.n {
+		r := &s.clients[i].rule
+		settled, ok := r.Settled()
+		text += fmt.Sprintf("\n client %d: %s\n  %v %+v", i, history(r), ok, settled)
+	}
+	x.t.Error(text)
+}
+
+func (x *checker) visit(s scene) {
+	over := true
+	for i := range s.n {
+		var room [maxAsks]Ask
+		s.clients[i].rule.Next(room[:0])
+		over = over && s.clients[i].rule.Over()
+	}
+	h := maphash.Comparable(x.seed, s)
+	if _, ok := x.seen[h]; ok || x.bad > 0 {
+		return
+	}
+	x.seen[h] = struct{}{}
+	x.visited++
+	if x.always != nil {
+		if what := x.always(&s); what != "" {
+			x.fail(&s, what)
+			return
+		}
+	}
+	if over {
+		for i := range s.n {
+			s.repair(i)
+		}
+		if what := x.end(&s); what != "" {
+			x.fail(&s, what)
+		}
+		return
+	}
+	for c := range s.n {
+		for i, e := range s.clients[c].rule.asks[:s.clients[c].rule.n] {
+			if e.kind != pending {
+				continue
+			}
+			next := s
+			next.clients[c].rule.Told(i, next.w.run(&next.clients[c], i))
+			x.visit(next)
+			if s.faults == 0 {
+				continue
+			}
+			for _, ran := range []bool{false, true} {
+				next := s
+				next.faults--
+				if ran {
+					next.w.run(&next.clients[c], i)
+				}
+				next.clients[c].rule.Told(i, Outcome{Kind: InDoubt})
+				x.visit(next)
+			}
+			next = s
+			next.faults--
+			next.clients[c].rule.Told(i, Outcome{Kind: Unsent})
+			x.visit(next)
+		}
+	}
+}
+
+// repair does what the settlement of client i asks for.
+func (s *scene) repair(i int) {
+	settled, _ := s.clients[i].rule.Settled()
+	for m := range s.w.items {
+		if settled.Undo.Has(m) {
+			s.w.remove(m)
+		}
+	}
+	for m := range s.w.items {
+		if !settled.Repair.Has(m) {
+			continue
+		}
+		c := client{rule: Mend(m, settled.Source, true)}
+		for !c.rule.Over() {
+			var room [4]Ask
+			c.rule.Next(room[:0])
+			for a := range int(c.rule.n) {
+				if c.rule.asks[a].kind == pending {
+					c.rule.Told(a, s.w.run(&c, a))
+				}
+			}
+		}
+	}
+}
+
+func states(s ...State) []Member {
+	members := make([]Member, len(s))
+	for i := range s {
+		members[i].State = s[i]
+	}
+	return members
+}
+
+// phases are how two proxies may see one member at the same time.
+var phases = [][2]State{
+	{In, In}, {In, Suspect}, {In, Leaving}, {Leaving, Out}, {Out, Out}, {Out, Returning}, {Returning, Returning},
+	{Returning, Warming}, {Warming, Warming}, {Warming, Settling}, {Settling, In}, {Out, Leaving}, {In, Dirty},
+}
+
+// forViews calls f with what two proxies may think of n members: each member is
+// in any pair of neighbouring phases, and two change at once only if another
+// stays In.
+func forViews(n int, f func(a, b []Member)) {
+	a, b := make([]Member, n), make([]Member, n)
+	var walk func(int)
+	walk = func(i int) {
+		if i == n {
+			changing, stays := 0, false
+			for j := range a {
+				if a[j].State != b[j].State {
+					changing++
+				}
+				stays = stays || a[j].State == In && b[j].State == In
+			}
+			if stays || changing < 2 {
+				f(a, b)
+			}
+			return
+		}
+		for _, p := range phases {
+			a[i].State, b[i].State = p[0], p[1]
+			walk(i + 1)
+			if p[0] != p[1] {
+				a[i].State, b[i].State = p[1], p[0]
+				walk(i + 1)
+			}
+		}
+	}
+	walk(0)
+}
+
+func pair(p Policy, a, b []Member, x, y Command) scene {
+	return scene{n: 2, clients: [2]client{
+		{rule: Begin(p, x, a, 0), value: 1},
+		{rule: Begin(p, y, b, 0), value: 2},
+	}}
+}
+
+func TestAnAddIsGrantedOnce(t *testing.T) {
+	x := newChecker(t)
+	granted := 0
+	x.end = func(s *scene) string {
+		if s.acknowledged(0) && s.acknowledged(1) {
+			return "both clients were granted the add"
+		}
+		if s.acknowledged(0) || s.acknowledged(1) {
+			granted++
+		}
+		return ""
+	}
+	check := func(n, faults int, acks ...Ack) {
+		forViews(n, func(a, b []Member) {
+			for _, ack := range acks {
+				s := pair(Policy{Ack: ack}, a, b, Command{Op: Add}, Command{Op: Add})
+				s.faults = faults
+				x.run(fmt.Sprint("nothing there, ", ack, a, b), s)
+			}
+		})
+	}
+	check(2, 1, AckAll, AckQuorum, AckOne)
+	check(3, 0, AckAll)
+	t.Log(x.visited, "states,", granted, "ends with one grant")
+	if granted == 0 {
+		t.Error("no add was ever granted")
+	}
+}
+
+// A key that one readable member still has is not granted, though the others
+// have lost it; and it is there afterwards.
+func TestAnAddSeesWhatIsLeft(t *testing.T) {
+	x := newChecker(t)
+	forViews(2, func(a, b []Member) {
+		for left := range 2 {
+			readable := func(m Member) bool { return m.State == In || m.State == Warming || m.State == Settling }
+			if !readable(a[left]) || !readable(b[left]) {
+				continue
+			}
+			s := pair(Policy{}, a, b, Command{Op: Add}, Command{Op: Add})
+			s.w.put(left, 9)
+			x.end = func(s *scene) string {
+				if s.acknowledged(0) || s.acknowledged(1) {
+					return "granted although a copy was left"
+				}
+				if !s.w.items[left].has || s.w.items[left].value != 9 {
+					return "the copy that was left is gone"
+				}
+				return ""
+			}
+			x.run(fmt.Sprint("left at ", left, a, b), s)
+		}
+	})
+	t.Log(x.visited, "states")
+}
+
+// agreeing calls f with states that all proxies see alike, and a world in which
+// the complete members have the value and the others have what they may have.
+func agreeing(n int, value uint32, f func(string, []Member, world)) {
+	kinds := []State{In, Warming, Returning, Dirty, Out}
+	members := make([]Member, n)
+	var walk func(int, world)
+	walk = func(i int, w world) {
+		if i == n {
+			if a := Authority(members); a >= 0 {
+				f(fmt.Sprint(members, w.items), members, w)
+			}
+			return
+		}
+		for _, k := range kinds {
+			members[i].State = k
+			other := w
+			switch k {
+			case In:
+				other.put(i, value)
+				walk(i+1, other)
+			case Warming:
+				walk(i+1, w)
+				other.put(i, value)
+				walk(i+1, other)
+			case Returning, Dirty:
+				walk(i+1, w)
+				other.put(i, 99)
+				walk(i+1, other)
+			case Out:
+				walk(i+1, w)
+			}
+		}
+	}
+	var w world
+	w.count = [3]uint8{3, 6, 9}
+	walk(0, w)
+}
+
+func TestCountersNeverGoBack(t *testing.T) {
+	x := newChecker(t)
+	for _, n := range []int{2, 3} {
+		agreeing(n, 5, func(name string, members []Member, w world) {
+			known := false // is the 5 anywhere where it counts?
+			for i, m := range members {
+				known = known || w.items[i].has && (m.State == In || m.State == Warming)
+			}
+			if members[Authority(members)].State == Dirty {
+				return // two proxies that repair the authority at once lose counts
+			}
+			if n == 3 && members[0].State != In && members[1].State != In && members[2].State != In {
+				return // two members show it
+			}
+			x.always = func(s *scene) string {
+				for c := range 2 {
+					if !s.acknowledged(c) {
+						continue
+					}
+					settled, _ := s.clients[c].rule.Settled()
+					for i, m := range members {
+						if it := s.w.items[i]; (m.State == In || m.State == Warming) && !settled.Dirty.Has(i) && it.has && !it.stub && it.value < s.clients[c].number {
+							return fmt.Sprintf("member %d has %d after %d was acknowledged", i, it.value, s.clients[c].number)
+						}
+					}
+				}
+				return ""
+			}
+			x.end = func(s *scene) string {
+				if !known {
+					if s.acknowledged(0) || s.acknowledged(1) {
+						return "counted what isn't there"
+					}
+					return ""
+				}
+				if settled, _ := s.clients[0].rule.Settled(); settled.Verdict == Held {
+					return "" // see TestNoCountIsLostWhileTheAuthorityChanges
+				}
+				if !s.acknowledged(0) || !s.acknowledged(1) || s.clients[0].number == s.clients[1].number {
+					return "both should have counted"
+				}
+				for i, m := range members {
+					if it := s.w.items[i]; m.State != Out && (!it.has || it.value != 8) {
+						return fmt.Sprintf("member %d has %+v and not 8", i, it)
+					}
+				}
+				return ""
+			}
+			x.run(name, func() scene {
+				s := pair(Policy{}, members, members, Command{Op: Incr}, Command{Op: Incr})
+				s.w = w
+				return s
+			}())
+		})
+	}
+	t.Log(x.visited, "states")
+}
+
+func TestOneCasOfTwoWins(t *testing.T) {
+	x := newChecker(t)
+	for _, n := range []int{2, 3} {
+		agreeing(n, 5, func(name string, members []Member, w world) {
+			lead := Authority(members)
+			s := pair(Policy{}, members, members, Command{Op: Cas}, Command{Op: Cas})
+			s.w = w
+			s.clients[0].token, s.clients[1].token = w.items[lead].cas, w.items[lead].cas
+			x.end = func(s *scene) string {
+				a, b := s.acknowledged(0), s.acknowledged(1)
+				if a && b {
+					return "both were stored"
+				}
+				if members[lead].State == In && !a && !b {
+					return "none was stored"
+				}
+				if !a && !b {
+					return ""
+				}
+				want := uint32(1)
+				if b {
+					want = 2
+				}
+				for i, m := range members {
+					if it := s.w.items[i]; m.State != Out && it.value != want {
+						return fmt.Sprintf("member %d has %+v", i, it)
+					}
+				}
+				return ""
+			}
+			x.run(name, s)
+		})
+	}
+	t.Log(x.visited, "states")
+}
+
+// One command alone, with up to two faults: what was acknowledged is everywhere
+// where it is read, and after undo and repair all copies are alike.
+func TestFaultsLeaveCopiesAlike(t *testing.T) {
+	x := newChecker(t)
+	for _, op := range []Op{Set, Add, Replace, Append, Cas, Incr, Touch, Gat, Gets, Delete} {
+		for _, ack := range []Ack{AckAll, AckOne} {
+			agreeing(2, 5, func(name string, members []Member, w world) {
+				s := scene{n: 1, faults: 2, w: w}
+				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, members, 0), value: 1}
+				s.clients[0].token = w.items[Authority(members)].cas
+				want, stays := map[Op]uint32{Set: 1, Add: 1, Replace: 1, Append: 51, Cas: 1, Incr: 6, Touch: 5, Gat: 5, Gets: 5}[op], op != Delete
+				x.always = func(s *scene) string {
+					if !s.acknowledged(0) || op == Gat || op == Touch {
+						return ""
+					}
+					settled, _ := s.clients[0].rule.Settled()
+					if ack == AckOne && !s.clients[0].rule.Over() {
+						return "" // some are still on the way
+					}
+					for i, m := range members {
+						it := s.w.items[i]
+						if m.State == Out || m.State == Returning || settled.Dirty.Has(i) || settled.Repair.Has(i) {
+							continue
+						}
+						if there := it.has && !it.stub; there != stays || there && it.value != want {
+							return fmt.Sprintf("acknowledged, but member %d has %+v", i, it)
+						}
+					}
+					return ""
+				}
+				x.end = func(s *scene) string {
+					settled, _ := s.clients[0].rule.Settled()
+					first := -1
+					for i, m := range members {
+						dirty := m.State == Dirty && !settled.Clean.Has(i) || settled.Dirty.Has(i) && !settled.Repair.Has(i)
+						if m.State != In && m.State != Dirty || dirty || !s.w.items[i].has || s.w.items[i].stub {
+							continue
+						}
+						if first >= 0 && s.w.items[first].value != s.w.items[i].value {
+							return fmt.Sprintf("members %d and %d differ", first, i)
+						}
+						first = i
+					}
+					return ""
+				}
+				x.run(fmt.Sprint(op, ack, name), s)
+			})
+		}
+	}
+	t.Log(x.visited, "states")
+}

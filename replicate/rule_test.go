@@ -1,0 +1,370 @@
+package replicate
+
+// The table of the package doc, as asks; what is read first; and what it costs.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// play tells every ask what tell says, and returns what was asked and what came
+// of it.
+func play(r Rule, tell func(Ask) Outcome) string {
+	var b strings.Builder
+	var room [maxAsks]Ask
+	asks := 0
+	for !r.Over() {
+		sent := r.Next(room[:0])
+		if len(sent) == 0 {
+			return b.String() + " stuck"
+		}
+		if asks > 0 {
+			b.WriteString("; ")
+		}
+		for i, a := range sent {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			fmt.Fprintf(&b, "%s %d", deedNames[a.Deed], a.Member)
+		}
+		for _, a := range sent {
+			r.Told(asks, tell(a))
+			asks++
+		}
+	}
+	s, _ := r.Settled()
+	switch {
+	case s.Verdict == Answered && s.Answer >= 0:
+		fmt.Fprintf(&b, " -> %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].member)
+	default:
+		fmt.Fprintf(&b, " -> %s", []string{"done", "absent", "held", "refused", "unmet"}[s.Verdict])
+	}
+	for _, m := range []struct {
+		name string
+		mask Mask
+	}{{"dirty", s.Dirty}, {"clean", s.Clean}, {"undo", s.Undo}, {"repair", s.Repair}} {
+		if m.mask != 0 {
+			fmt.Fprintf(&b, " %s %03b", m.name, m.mask)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// good is what healthy servers with the key say to c (without it, to add).
+func good(c Command) func(Ask) Outcome {
+	return func(a Ask) Outcome { return outcomes(c, a.Deed, true)[0] }
+}
+
+func TestWhatGoesWhere(t *testing.T) {
+	three := states(In, In, In)
+	for _, test := range []struct {
+		c       Command
+		members []Member
+		want    string
+	}{
+		{Command{Op: Get}, three, "forward 0 -> hit of 0"},
+		{Command{Op: Gets}, three, "forward 0 -> hit of 0"},
+		{Command{Op: Gat}, three, "forward 0; extend 1, extend 2 -> hit of 0"},
+		{Command{Op: Get, Win: true, Vivify: true}, three, "forward 0 -> hit of 0"},
+		{Command{Op: Set}, three, "forward 0, forward 1, forward 2 -> stored of 0"},
+		{Command{Op: Add}, three, "forward 0; forward 1; forward 2 -> stored of 0"},
+		{Command{Op: Replace}, three, "forward 0; put 1, put 2 -> stored of 0"},
+		{Command{Op: Append}, three, "forward 0; join 1, join 2 -> stored of 0"},
+		{Command{Op: Cas}, three, "forward 0; put 1, put 2 -> stored of 0"},
+		{Command{Op: Cas, Stale: true}, three, "forward 0; remove 1, remove 2 -> stored of 0"},
+		{Command{Op: Incr}, three, "forward 0; count 1, count 2 -> number of 0"},
+		{Command{Op: Touch}, three, "forward 0; extend 1, extend 2 -> touched of 0"},
+		{Command{Op: Delete}, three, "forward 0, forward 1, forward 2 -> deleted of 0"},
+		{Command{Op: Delete, If: true}, three, "forward 0; remove 1, remove 2 -> deleted of 0"},
+		{Command{Op: Delete, Stale: true}, three, "forward 0, forward 1, forward 2 -> deleted of 0"},
+		{Command{Op: Debug}, three, "forward 0 -> hit of 0"},
+		{Command{Op: Flush}, three, "forward 0, forward 1, forward 2 -> ok of 0"},
+
+		{Command{Op: Set}, states(Out, In, Returning), "forward 1, forward 2 -> stored of 1"},
+		{Command{Op: Set}, states(In, Suspect), "-> held"},
+		{Command{Op: Set}, states(Out, Out), "-> refused"},
+		{Command{Op: Set}, states(Dirty, In), "forward 0, forward 1 -> stored of 0 clean 001"},
+		{Command{Op: Add}, states(Warming, In, Returning), "forward 0; forward 1; put 2 -> stored of 1"},
+		{Command{Op: Incr}, states(Settling, In), "-> held"},
+		{Command{Op: Incr}, states(Warming, In), "forward 1; count 0 -> number of 1"},
+		{Command{Op: Incr}, states(Dirty, In), "stub 0; fetch 1; fill 0; forward 0; count 1 -> number of 0 clean 001"},
+		{Command{Op: Incr}, states(Dirty, Out), "remove 0; forward 0 -> number of 0 clean 001"},
+		{Command{Op: Incr}, states(Dirty, Suspect), "-> held"},
+		{Command{Op: Incr, Vivify: true}, states(Warming, Warming), "fetch 0; forward 0; count 1 -> number of 0"},
+		{Command{Op: Gat}, states(Suspect, In), "forward 1 -> hit of 1"},
+		{Command{Op: Get}, states(Suspect, Warming, In), "forward 2 -> hit of 2"},
+		{Command{Op: Get}, states(Dirty, Out), "-> absent"},
+		{Command{Op: Get}, states(Dirty, Suspect), "-> refused"},
+		{Command{Op: Get}, states(Returning, Out), "-> refused"},
+	} {
+		if got := play(Begin(Policy{}, test.c, test.members, 0), good(test.c)); got != test.want {
+			t.Errorf("%+v %v:\n got %s\nwant %s", test.c, test.members, got, test.want)
+		}
+	}
+}
+
+// Copies that don't agree with the authority.
+func TestWhatDiffers(t *testing.T) {
+	two := states(In, In)
+	through := Policy{ReadThrough: true}
+	say := func(answers string) func(Ask) Outcome {
+		words := strings.Split(answers, ", ")
+		i := -1
+		return func(Ask) Outcome {
+			i++
+			word, value, _ := strings.Cut(words[i], "=")
+			for k, name := range kindNames {
+				if name == word {
+					o := Outcome{Kind: Kind(k)}
+					fmt.Sscan(value, &o.Value)
+					return o
+				}
+			}
+			panic(words[i])
+		}
+	}
+	for _, test := range []struct {
+		p       Policy
+		c       Op
+		answers string
+		want    string
+	}{
+		{Policy{}, Get, "miss", "forward 0 -> miss of 0"},
+		{through, Get, "miss, hit", "forward 0; forward 1 -> hit of 1 repair 001"},
+		{Policy{}, Get, "unsent, miss", "forward 0; forward 1 -> miss of 1"},
+		{through, Get, "miss, in doubt", "forward 0; forward 1 -> miss of 0"},
+		{Policy{}, Get, "unsent, server error", "forward 0; forward 1 -> unmet"},
+		{Policy{}, Set, "stored, in doubt", "forward 0, forward 1 -> unmet dirty 010 undo 010 repair 010"},
+		{Policy{}, Set, "unsent, stored", "forward 0, forward 1 -> unmet dirty 001 repair 001"},
+		{Policy{}, Set, "unsent, unsent", "forward 0, forward 1 -> unmet"},
+		{Policy{}, Set, "stored, server error, deleted", "forward 0, forward 1; remove 1 -> unmet repair 010"},
+		{Policy{}, Set, "server error, stored, deleted", "forward 0, forward 1; remove 1 -> server error of 0 repair 010"},
+		{Policy{Ack: AckOne}, Set, "stored, unsent", "forward 0, forward 1 -> stored of 0 dirty 010 repair 010"},
+		{Policy{}, Delete, "not found, deleted", "forward 0, forward 1 -> deleted of 1"},
+		{Policy{}, Add, "not stored", "forward 0 -> not stored of 0"},
+		{Policy{}, Add, "stored, not stored, hit, hit, stored", "forward 0; forward 1; stub 0; fetch 1; fill 0 -> not stored of 1"},
+		{Policy{}, Add, "stored, in doubt", "forward 0; forward 1 -> unmet dirty 011 undo 011"},
+		{Policy{}, Incr, "number=7, number=3, hit, hit, stored", "forward 0; count 1; stub 1; fetch 0; fill 1 -> number of 0"},
+		{Policy{}, Incr, "number=7, number=3, hit, hit, exists, hit, hit, stored", "forward 0; count 1; stub 1; fetch 0; fill 1; stub 1; fetch 0; fill 1 -> number of 0"},
+		{Policy{}, Incr, "in doubt", "forward 0 -> unmet repair 010"},
+		{Policy{}, Incr, "not found", "forward 0 -> not found of 0"},
+		{through, Incr, "not found, miss", "forward 0; fetch 1 -> not found of 0"},
+		{through, Incr, "not found, hit, miss, hit, stored, number=8, number=8", "forward 0; fetch 1; stub 0; fetch 1; fill 0; forward 0; count 1 -> number of 0"},
+		{through, Gets, "miss, hit, miss, hit, stored, hit", "forward 0; fetch 1; stub 0; fetch 1; fill 0; forward 0 -> hit of 0"},
+		{Policy{}, Gets, "unsent, hit", "forward 0; forward 1 -> hit of 1"},
+		{Policy{}, Cas, "exists", "forward 0 -> exists of 0"},
+		{Policy{}, Gat, "hit, not found, miss, hit, stored", "forward 0; extend 1; stub 1; fetch 0; fill 1 -> hit of 0"},
+		{Policy{}, Gat, "hit, unsent", "forward 0; extend 1 -> hit of 0 repair 010"},
+	} {
+		if got := play(Begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
+			t.Errorf("%d %s:\n got %s\nwant %s", test.c, test.answers, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		overwrite bool
+		answers   string
+		want      string
+	}{
+		{false, "hit", "stub 1 -> done clean 010"},
+		{false, "miss, hit, stored", "stub 1; fetch 0; fill 1 -> done clean 010"},
+		{true, "hit, hit, stored", "stub 1; fetch 0; fill 1 -> done clean 010"},
+		{true, "hit, miss, deleted", "stub 1; fetch 0; drop 1 -> done clean 010"},
+		{true, "hit, unsent", "stub 1; fetch 0 -> unmet"},
+		{false, "miss, unsent, deleted", "stub 1; fetch 0; drop 1 -> unmet clean 010"},
+		{true, "hit, hit, in doubt", "stub 1; fetch 0; fill 1 -> unmet dirty 010 undo 010"},
+	} {
+		if got := play(Mend(1, 0, test.overwrite), say(test.answers)); got != test.want {
+			t.Errorf("mend %v %s:\n got %s\nwant %s", test.overwrite, test.answers, got, test.want)
+		}
+	}
+}
+
+// Every command behaves on one member as on one server: it goes there as it is,
+// and the answer is the client's.
+func TestOneMemberIsOneServer(t *testing.T) {
+	for _, c := range commands() {
+		for _, p := range policies(c) {
+			for _, members := range [][]Member{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
+				for _, o := range outcomes(c, Forward, false) {
+					r := Begin(p, c, members, 3)
+					asks := r.Next(nil)
+					if len(asks) != 1 || asks[0].Deed != Forward {
+						t.Fatalf("%+v %v: asks %v", c, members, asks)
+					}
+					r.Told(0, o)
+					s, _ := r.Settled()
+					if more := r.Next(nil); len(more) > 0 || !r.Over() {
+						t.Fatalf("%+v %v %s: asks more: %v", c, members, kindNames[o.Kind], more)
+					}
+					if o.Kind.failed() || c.Op == Flush && o.Kind != OK {
+						continue
+					}
+					if s.Answer != 0 || s.Verdict != Answered && o.Kind != ServerError {
+						t.Errorf("%+v %v %s: settled %+v", c, members, kindNames[o.Kind], s)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A member that is Out might as well not be there.
+func TestOutIsSkipped(t *testing.T) {
+	wide := func(m Mask) Mask { return m&1<<1 | m&2<<2 } // 0 and 1 are 1 and 3 there
+	for _, c := range commands() {
+		for _, p := range policies(c) {
+			forStates(2, func(members []Member) {
+				for pick := range 5 {
+					a := Begin(p, c, members, 2)
+					b := Begin(p, c, []Member{{State: Out}, members[0], {State: Out}, members[1], {State: Out}}, 2)
+					for told := 0; !a.Over(); told++ {
+						as, bs := a.Next(nil), b.Next(nil)
+						if len(as) != len(bs) {
+							t.Fatalf("%+v %+v %v: %v but with members out %v", p, c, members, as, bs)
+						}
+						for i := range as {
+							if as[i].Member = 2*as[i].Member + 1; as[i] != bs[i] {
+								t.Fatalf("%+v %+v %v: %v but with members out %v", p, c, members, as, bs)
+							}
+						}
+						all := outcomes(c, a.asks[told].deed, false)
+						o := all[(pick+told*3)%len(all)]
+						a.Told(told, o)
+						b.Told(told, o)
+					}
+					sa, _ := a.Settled()
+					sb, ok := b.Settled()
+					sa.Dirty, sa.Clean, sa.Undo, sa.Repair = wide(sa.Dirty), wide(sa.Clean), wide(sa.Undo), wide(sa.Repair)
+					if sa.Source >= 0 {
+						sa.Source = 2*sa.Source + 1
+					}
+					if !ok || sa != sb {
+						t.Fatalf("%+v %+v %v: %+v but with members out %+v", p, c, members, sa, sb)
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestWhoIsReadFirst(t *testing.T) {
+	members := states(In, In, Warming, In)
+	members[1].Near = true
+	order := func(p Policy, spread uint64) string {
+		got := play(Begin(p, Command{}, members, spread), func(Ask) Outcome { return Outcome{Kind: Miss} })
+		got, _, _ = strings.Cut(got, " ->")
+		return strings.ReplaceAll(got, "forward ", "")
+	}
+	for _, test := range []struct {
+		read   Read
+		spread uint64
+		want   string
+	}{
+		{First, 7, "0; 1; 3; 2"},
+		{Nearest, 7, "1; 0; 3; 2"},
+		{Spread, 0, "0; 1; 3; 2"},
+		{Spread, 1, "1; 3; 0; 2"},
+		{Spread, 5, "3; 0; 1; 2"},
+		{Fastest, 5, "0, 1, 3, 2"},
+	} {
+		if got := order(Policy{Read: test.read}, test.spread); got != test.want {
+			t.Errorf("read %d, spread %d: asked %s, not %s", test.read, test.spread, got, test.want)
+		}
+	}
+}
+
+func TestHedge(t *testing.T) {
+	r := Begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
+	r.Next(nil)
+	r.Late()
+	if asks := r.Next(nil); len(asks) != 1 || asks[0].Member != 1 {
+		t.Fatalf("late: asked %v", asks)
+	}
+	r.Late() // there is nobody else
+	r.Told(1, Outcome{Kind: Hit})
+	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.Over() {
+		t.Fatalf("after the second's hit: %+v %v", s, ok)
+	}
+	r.Told(0, Outcome{Kind: Miss})
+	if s, _ := r.Settled(); s.Answer != 1 || s.Repair != 1 || s.Source != 1 || !r.Over() {
+		t.Fatalf("after the first's miss: %+v", s)
+	}
+	w := Begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
+	w.Next(nil)
+	w.Late()
+	if asks := w.Next(nil); len(asks) != 0 {
+		t.Fatalf("a write was hedged: %v", asks)
+	}
+}
+
+// A set is acknowledged as soon as the policy allows, and who fails later is
+// still named.
+func TestEarlyAcknowledgement(t *testing.T) {
+	r := Begin(Policy{Ack: AckQuorum}, Command{Op: Set}, states(In, In, In), 0)
+	r.Next(nil)
+	r.Told(2, Outcome{Kind: Stored})
+	if _, ok := r.Settled(); ok {
+		t.Fatal("acknowledged without the authority")
+	}
+	r.Told(0, Outcome{Kind: Stored})
+	if s, ok := r.Settled(); !ok || s.Verdict != Answered || s.Answer != 0 || r.Over() {
+		t.Fatalf("with two of three: %+v %v", s, ok)
+	}
+	r.Told(1, Outcome{Kind: InDoubt})
+	if s, _ := r.Settled(); s.Verdict != Answered || s.Dirty != 2 || s.Undo != 2 || s.Repair != 2 || s.Source != 0 || !r.Over() {
+		t.Fatalf("after the third failed: %+v", s)
+	}
+}
+
+func TestMirroredCas(t *testing.T) {
+	knows := Member{ChosenCAS: true}
+	r := Begin(Policy{}, Command{Op: Set}, []Member{knows, knows, {State: Out}}, 0)
+	for _, a := range r.Next(nil) {
+		if !a.Chosen {
+			t.Errorf("all know E, but %+v", a)
+		}
+	}
+	r = Begin(Policy{}, Command{Op: Set}, []Member{knows, {}}, 0)
+	for _, a := range r.Next(nil) {
+		if a.Chosen {
+			t.Errorf("one doesn't know E, but %+v", a)
+		}
+	}
+}
+
+func TestNothingIsAllocated(t *testing.T) {
+	members := states(In, In)
+	room := make([]Ask, 0, maxAsks)
+	for _, c := range commands() {
+		tell := outcomes(c, Forward, true)[0]
+		n := testing.AllocsPerRun(100, func() {
+			r := Begin(Policy{ReadThrough: true}, c, members, 1)
+			told := 0
+			for !r.Over() {
+				for _, a := range r.Next(room[:0]) {
+					o := tell
+					switch a.Deed {
+					case Count:
+						o = Outcome{Kind: NotFound}
+					case Fetch, Stub:
+						o = Outcome{Kind: Hit}
+					case Put, Fill, Join:
+						o = Outcome{Kind: Stored}
+					case Extend:
+						o = Outcome{Kind: Touched}
+					case Remove, Drop:
+						o = Outcome{Kind: Deleted}
+					}
+					r.Told(told, o)
+					told++
+				}
+				r.Settled()
+			}
+		})
+		if n != 0 {
+			t.Errorf("%+v: %v allocations", c, n)
+		}
+	}
+}
