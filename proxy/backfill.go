@@ -23,7 +23,13 @@ type backfill struct {
 	then  func() // goes on; also when nothing could be brought
 	stub  string // its cas
 	limit Timeouts
+	line  []byte // that asks for a stub
+	looks int    // at the stub of another
 }
+
+// maxLooks is how often a backfill looks whether another proxy's has come to
+// its end, at a round trip each, before it takes that one for dead.
+const maxLooks = 50
 
 const (
 	fillStub = iota
@@ -37,7 +43,8 @@ const backfillTime = "1"
 
 func (l *led) backfill(t *task, then func()) {
 	f := &backfill{t: t, l: l, then: then, limit: t.rt.pool.Timeouts}
-	f.ask(fillStub, 0, t.meta("mg", l.keys[0], " s c N"+backfillTime, nil))
+	f.line = t.meta("mg", l.keys[0], " s c N"+backfillTime, nil)
+	f.ask(fillStub, 0, f.line)
 }
 
 // ask asks First (0) or Interim (1); where that can't be, the backfill ends.
@@ -56,11 +63,22 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 	switch step {
 	case fillStub:
 		at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
-		if !ok || !rep.Letters.Has('W') || !has { // there is something, or no answer
+		if ok && has {
+			f.stub = string(at.Of(r.bytes))
+		}
+		switch size, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 's'); {
+		case ok && has && rep.Letters.Has('W'):
+		case ok && has && rep.Letters.Has('Z') && string(size.Of(r.bytes)) == "0": // another proxy's stub
+			if f.looks++; f.looks < maxLooks {
+				f.ask(fillStub, 0, f.line)
+			} else {
+				f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
+			}
+			return
+		default: // there is something, or no answer
 			f.then()
 			return
 		}
-		f.stub = string(at.Of(r.bytes))
 		f.ask(fillFetch, 1, t.meta("mg", l.keys[1], " v f t", nil))
 	case fillFetch:
 		if !ok || rep.Kind != wire.Value || dying(r.bytes, rep) {

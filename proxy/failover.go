@@ -281,12 +281,25 @@ func (l *led) told(t *task, id int, r *answer) {
 // whether another is asked first: the server itself, whether an empty value is
 // the stub of a backfill, or the interim server for what it doesn't have.
 func (l *led) hollow(t *task, r *answer) bool {
-	missed := r.missed(t) || !l.stub && r.stub(t)
-	switch {
-	case l.stub && (!r.parsed(wire.Get, wire.Meta, &t.e.rep) || !t.e.rep.Letters.Has('Z')):
-		*r = l.main // a true empty value, or nobody knows better
-	case l.stub, missed:
+	missed := !l.stub && (r.missed(t) || r.stub(t))
+	if l.stub {
+		l.stub = false
+		rep := &t.e.rep
+		switch known := r.parsed(wire.Get, wire.Meta, rep); {
+		case !known: // no answer
+			return false
+		case rep.Kind == wire.Value && rep.Body.Len() > 0: // a stub that has been filled since
+			line, _ := l.request(t, 0)
+			t.ask(mainAsk, r.srv, line)
+			return true
+		case rep.Kind == wire.Value && !rep.Letters.Has('Z'):
+			*r = l.main // truly empty
+			return false
+		}
 		missed = true
+	}
+	switch {
+	case missed:
 		*r = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
 		if t.req.Dialect == wire.Meta {
 			r.bytes = wire.AppendAnswer(nil, t.raw, &t.req, wire.Miss)
