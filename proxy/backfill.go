@@ -61,6 +61,9 @@ func (f *backfill) ask(step, at int, line []byte) {
 		return
 	}
 	f.t.e.demand(c, f, step, &f.limit, line)
+	if step == fillStub { // one that is made late would show in any phase
+		c.tail.key = append(c.tail.key[:0], f.l.keys[0]...)
+	}
 }
 
 func (f *backfill) answered(e *Engine, step int, r *answer) {
