@@ -202,9 +202,13 @@ func (l *led) begin(t *task) {
 	if l.Role == health.Warming && builds(t.op) && !l.checked {
 		l.checked = true
 		t.open++ // it goes on
-		l.backfill(t, func() {
+		l.backfill(t, func(sure bool) {
 			t.open--
-			l.begin(t)
+			if sure {
+				l.begin(t)
+			} else {
+				t.fail("what server "+t.rt.member(l.Interim.Server).label()+" keeps for it could not be brought back", Unavailable)
+			}
 			t.catchUp()
 		})
 		return
@@ -329,7 +333,7 @@ func (l *led) hollow(t *task, r *answer) bool {
 	l.from = 1
 	t.ask(interimAsk, t.rt.member(l.Interim.Server), line)
 	if t.rt.pool.Failover.OnRejoin == health.Warm {
-		l.backfill(t, func() {})
+		l.backfill(t, func(bool) {})
 	}
 	return true
 }
