@@ -196,7 +196,7 @@ func TestFailoverPartition(t *testing.T) {
 			}
 			o.troubled(t, 0)
 			if len(partition.from) == 2 {
-				o.allSay(t, gone, "OUT")
+				o.allSay(t, serverName(gone), "OUT")
 				o.calm(t, 200)
 			} else {
 				o.more(t, 800)

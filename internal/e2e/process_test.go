@@ -54,6 +54,7 @@ type process struct {
 	cmd    *exec.Cmd
 	out    output
 	exited chan struct{} // closed once it has been waited for
+	ended  time.Time     // then
 }
 
 // start runs a program until the test ends.
@@ -66,6 +67,7 @@ func start(t *testing.T, program string, args ...string) *process {
 	}
 	go func() {
 		p.cmd.Wait() // the outcome is read from ProcessState
+		p.ended = time.Now()
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
