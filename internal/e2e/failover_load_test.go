@@ -90,8 +90,9 @@ func (y tally) plus(o tally) tally { return y.minus(tally{}.minus(o)) }
 // not for what is fast, and run many at a time.
 const loadPause = 5 * time.Millisecond
 
-// startLoad runs some clients on every address until end.
-func startLoad(t *testing.T, names []string, groupOf func(key string) int, clients int, addresses ...string) *load {
+// startLoad runs some clients on every address until end. With textOnly they
+// use no meta commands.
+func startLoad(t *testing.T, names []string, groupOf func(key string) int, clients int, textOnly bool, addresses ...string) *load {
 	t.Helper()
 	l := &load{began: time.Now(), stop: make(chan struct{})}
 	for _, name := range names {
@@ -104,7 +105,7 @@ func startLoad(t *testing.T, names []string, groupOf func(key string) int, clien
 	t.Cleanup(l.halt)
 	for i, address := range addresses {
 		for j := range clients {
-			c := &loadClient{load: l, address: address, name: fmt.Sprintf("ringside %d, client %d", i, j), dice: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
+			c := &loadClient{load: l, address: address, textOnly: textOnly, name: fmt.Sprintf("ringside %d, client %d", i, j), dice: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
 			l.clients.Add(1)
 			go c.work()
 		}
@@ -286,11 +287,12 @@ func (k *loadKey) finish(sent, id int64, change int, acked bool) {
 // loadClient is one connection, made anew whenever it is cut.
 type loadClient struct {
 	*load
-	address string
-	name    string
-	dice    *rand.Rand
-	c       net.Conn
-	r       *bufio.Reader
+	address  string
+	name     string
+	textOnly bool // no meta commands
+	dice     *rand.Rand
+	c        net.Conn
+	r        *bufio.Reader
 }
 
 func (c *loadClient) work() {
@@ -303,7 +305,11 @@ func (c *loadClient) work() {
 		case <-time.After(loadPause/2 + time.Duration(c.dice.Int64N(int64(loadPause)))):
 		}
 		k := c.keys[c.dice.IntN(len(c.keys))]
-		switch c.dice.IntN(20) {
+		what := c.dice.IntN(20)
+		if c.textOnly && (what >= 2 && what <= 6 || what == 12) {
+			what = 7
+		}
+		switch what {
 		case 0, 1:
 			c.getMany()
 		case 2, 3, 4:

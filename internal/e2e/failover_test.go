@@ -23,7 +23,8 @@ type outing struct {
 	servers   []*memcached
 	ringsides []*ringside
 	*load
-	kept []string // keys that are written once, before anything happens
+	kept     []string // keys that are written once, before anything happens
+	textOnly bool     // the load uses no meta commands
 }
 
 // kind is how a pool fails over.
@@ -100,7 +101,7 @@ func (o *outing) fill(t *testing.T) {
 			t.Fatalf("delete %s: %s", key, answer)
 		}
 	}
-	o.load = startLoad(t, loaded, func(key string) int { return at[key] }, loadClients, addresses...)
+	o.load = startLoad(t, loaded, func(key string) int { return at[key] }, loadClients, o.textOnly, addresses...)
 	for i := range o.servers {
 		if o.of(i); len(o.groups) <= i {
 			t.Fatalf("server %d owns no key", i)
@@ -208,12 +209,12 @@ func (r *ringside) lift(t *testing.T) {
 
 // startLasting runs memcacheds that can be stopped and started again with what
 // they hold, as a server behind a partition comes back.
-func startLasting(t *testing.T, n int) []*memcached {
+func startLasting(t *testing.T, n int, args ...string) []*memcached {
 	t.Helper()
 	dir := shortDir(t)
 	all := make([]*memcached, n)
 	for i := range all {
-		all[i] = startMemcached(t, "-m", "64", "-e", filepath.Join(dir, fmt.Sprint("memory", i)))
+		all[i] = startMemcached(t, append(slices.Clone(args), "-m", "64", "-e", filepath.Join(dir, fmt.Sprint("memory", i)))...)
 	}
 	return all
 }
