@@ -25,6 +25,11 @@ func (e *Engine) demand(c *Conn, to asker, id int, t *Timeouts, line []byte) {
 	e.gen.wire.Next(line, &e.plain)
 	a := e.newAttempt(nil)
 	a.op, a.dialect, a.flags = e.plain.Op, e.plain.Dialect, e.plain.Flags
+	e.put(c, a, to, id, t, line)
+}
+
+// put is demand for an attempt a that knows what line is.
+func (e *Engine) put(c *Conn, a *Attempt, to asker, id int, t *Timeouts, line []byte) {
 	rare := a.rarely()
 	rare.to, rare.id = to, id
 	c.begin(a, t)

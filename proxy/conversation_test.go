@@ -6,12 +6,14 @@ package proxy
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -43,6 +45,7 @@ import (
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
+//	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
 //	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
@@ -112,6 +115,8 @@ type stage struct {
 	ready  bool
 	quiet  bool // log nothing
 	at     string
+
+	release string // of the servers, unless 1.6.18
 }
 
 func newStage(t *testing.T) *stage {
@@ -173,6 +178,8 @@ func (s *stage) line(line string) {
 			case "copies":
 				n, _ := strconv.Atoi(value)
 				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+			case "repair":
+				r.Copies.RepairRate, _ = strconv.Atoi(value)
 			case "get_errors":
 				loud := value == "error"
 				r.GetErrors = &loud
@@ -243,6 +250,9 @@ func (s *stage) line(line string) {
 		s.wakeup(func() { s.send(a) })
 	case "is":
 		s.becomes(a.name, text)
+	case "runs":
+		s.hears(a, false, "stats")
+		s.says(a, ">", "STAT pid "+text+"\\r\\nSTAT uptime 100\\r\\nSTAT time 1"+text+"000\\r\\nEND")
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
@@ -387,7 +397,7 @@ func (s *stage) begin() {
 	s.wakeup(func() {})
 	s.e.watches = nil
 	for _, srv := range s.e.servers {
-		srv.watched = nil
+		srv.watched = slices.DeleteFunc(srv.watched, func(m member) bool { return !m.copies })
 	}
 }
 
@@ -532,7 +542,7 @@ func (s *stage) send(a *actor) {
 			return
 		}
 		a.got.Next(len(askVersion))
-		s.e.Bytes(a.link, []byte("VERSION 1.6.18\r\n"))
+		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(s.release, "1.6.18")+"\r\n"))
 	}
 }
 

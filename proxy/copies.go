@@ -19,12 +19,16 @@ type copied struct {
 	rule    replicate.Rule
 	members []copyOf
 	asks    []copyAsk
-	gen     uint64 // of the members' pools when it began
-	hash    uint64 // of the key, for what is remembered about it
-	writes  bool   // it changes the key: others that do wait for it
-	chosen  uint64 // the cas that all copies get, where servers take it
-	buried  bool   // it is a delete
-	mends   bool   // it is a repair: there is no client
+	gen     uint64   // of the members' pools when it began
+	hash    uint64   // of the key, for what is remembered about it
+	writes  bool     // it changes the key: others that do wait for it
+	chosen  uint64   // the cas that all copies get, where servers take it
+	buried  bool     // it is a delete
+	mends   bool     // it is a repair: there is no client
+	fill    *filling // that the repair is for
+	undoing int      // deletes of what may be wrong that have not been answered
+	settled replicate.Settlement
+	token   []byte // the client's cas, as the authority knows it
 	next    []replicate.Ask
 }
 
@@ -56,6 +60,11 @@ var hashSeed = maphash.MakeSeed()
 // it for each key, so that writes come one after another and what is known of
 // the key is in one place.
 func (e *Engine) leadCopies(t *task) {
+	if c, ok := t.rule.(*copied); ok && c.mends { // its turn has come
+		t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline)
+		t.run(0, nil)
+		return
+	}
 	hash := maphash.Bytes(hashSeed, t.key)
 	if o := e.Shared.owner(hash); o != t.e {
 		t.handOver(o)
@@ -73,16 +82,21 @@ func (e *Engine) leadCopies(t *task) {
 		e.unclaim(t, hash)
 		return
 	}
-	e.findCopies(t, c)
+	c.members = t.rt.members(nil, t.key)
 	states := make([]replicate.Member, len(c.members))
+	served := false
 	for i := range c.members {
-		states[i] = c.stateOf(t, i)
+		states[i] = c.stateOf(t, i, true)
+		served = served || states[i].State != replicate.Out
+	}
+	for i := range c.members {
+		if !served { // then those who answer are asked, whatever is thought of them
+			states[i] = c.stateOf(t, i, false)
+		}
 	}
 	token, has := t.token()
 	if at := replicate.Authority(states); has && at >= 0 {
-		token = replicate.Open(token, c.identity(at))
-		t.raw = t.spelled([]byte(t.rt.strip+string(t.key)), edit{t.tokenSpan(), strconv.AppendUint(nil, token, 10)})
-		e.gen.wire.Next(t.raw, &t.req)
+		c.token = strconv.AppendUint(nil, replicate.Open(token, c.identity(at)), 10)
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.now)>>10)
 	c.chosen = e.lastChosen
@@ -127,19 +141,22 @@ func (e *Engine) hurry() {
 	clear(list[len(e.hedges):])
 }
 
-// findCopies fills in who has t's key: one member of each pool that the route
-// names, or several of its only one.
-func (e *Engine) findCopies(t *task, c *copied) {
-	rt := t.rt
+// members appends who has key: one member of each pool that the route names, or
+// several of its only one.
+func (rt *route) members(list []copyOf, key []byte) []copyOf {
 	if len(rt.also) > 0 {
-		for _, lp := range append([]*livePool{rt.livePool}, rt.also...) {
-			if _, _, i := lp.pool.Place.Locate(t.key); i >= 0 {
-				c.members = append(c.members, copyOf{lp: lp, index: i, srv: lp.servers[i]})
+		for i := -1; i < len(rt.also); i++ {
+			lp := rt.livePool
+			if i >= 0 {
+				lp = rt.also[i]
+			}
+			if _, _, i := lp.pool.Place.Locate(key); i >= 0 {
+				list = append(list, copyOf{lp: lp, index: i, srv: lp.servers[i]})
 			}
 		}
-		return
+		return list
 	}
-	part := rt.pool.Place.Part.Of(t.key)
+	part := rt.pool.Place.Part.Of(key)
 	h := rt.pool.Place.Hash(part)
 	servers := rt.pool.Servers
 	same := func(a, b int) bool {
@@ -151,33 +168,37 @@ func (e *Engine) findCopies(t *task, c *copied) {
 		}
 		return false
 	}
-	for _, i := range replicate.Members(nil, func(n int) int { return rt.order.At(part, h, n) }, rt.copies.Copies, same) {
-		c.members = append(c.members, copyOf{lp: rt.livePool, index: i, srv: rt.servers[i]})
+	var room [replicate.Max]int
+	for _, i := range replicate.Members(room[:0], func(n int) int { return rt.order.At(part, h, n) }, rt.copies.Copies, same) {
+		list = append(list, copyOf{lp: rt.livePool, index: i, srv: rt.servers[i]})
 	}
+	return list
 }
 
 // stateOf is what is known of a member for this key. In relaxed mode nobody
 // waits for a server that can't be reached: writes leave it out, and the key
-// is dirty there until it is repaired.
-func (c *copied) stateOf(t *task, i int) replicate.Member {
+// is dirty there until it is repaired. Suspicion may come from another loop, or
+// last a little longer than its reason.
+func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 	m := &c.members[i]
+	m.left = false
 	strict := m.lp.pool.Failover.Strict
 	out := replicate.Member{
 		Near:      t.rt.prefer == m.lp || t.rt.prefer == nil && t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
 		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
 	}
 	switch phase := m.lp.watch.phase(m.index); {
-	case phase == health.In && (m.srv.down || m.lp.watch.seen[m.index].suspected()):
+	case phase == health.In && (m.srv.down || (suspicion || strict) && m.lp.watch.seen[m.index].suspected()):
 		out.State = replicate.Suspect
 		if !strict {
 			out.State, m.left = replicate.Out, true
 		}
 	case phase == health.In && m.lp.overfull(t.e, m.index):
 		out.State = replicate.Returning
-	case phase == health.In && (m.srv.unknown || m.lp.lacks(t.e, m.index)):
-		out.State = replicate.Warming
 	case phase == health.In && m.missed().Has(c.hash):
 		out.State = replicate.Dirty
+	case phase == health.In && (m.lp.lacks(t.e, m.index) || m.srv.unknown):
+		out.State = replicate.Warming
 	case phase == health.In:
 		out.State = replicate.In
 	case phase == health.Leaving:
@@ -212,7 +233,11 @@ func (c *copied) generation() (sum uint64) {
 // identity names a member and its incarnation, for cas tokens.
 func (c *copied) identity(i int) uint64 {
 	m := c.members[i]
-	return maphash.String(hashSeed, m.srv.target.Address)&(1<<31-1)<<32 | uint64(m.lp.watch.seen[m.index].n())
+	made := uint64(m.srv.born)<<1 ^ uint64(m.srv.bornAs)<<33 // its count of cas begins anew with it
+	if m.srv.unknown {
+		made |= 1
+	}
+	return maphash.String(hashSeed, m.srv.target.Address) ^ made ^ uint64(m.lp.watch.seen[m.index].n())<<20
 }
 
 func (c *copied) begin(t *task) { c.goOn(t) }
@@ -239,22 +264,40 @@ func (c *copied) goOn(t *task) {
 }
 
 func (c *copied) told(t *task, id int, r *answer) {
-	if id >= len(c.asks) { // an undo, which nobody waits for
+	if id >= len(c.asks) { // an undo
+		if c.undoing--; c.undoing == 0 && !c.mends {
+			c.repair(t)
+		}
 		return
 	}
 	a := &c.asks[id]
 	kind, value := c.outcome(t, a, r)
-	if kind == replicate.Hit && a.Deed == replicate.Forward && !a.check && t.op <= wire.Gats && t.e.rep.Kind == wire.Value && t.e.rep.Body.Len() == 0 {
+	if kind == replicate.Hit && a.Deed == replicate.Forward && !a.check && t.op <= wire.Gats && mayBeStub(t, &t.e.rep) {
 		a.check = true
 		a.keep(r)
 		t.ask(id, c.members[a.Member].srv, t.meta("mg", t.key, " v s", nil))
 		return
 	}
-	if !a.check {
+	switch {
+	case kind == replicate.Miss && a.Deed == replicate.Forward && t.op <= wire.Gats: // perhaps a stub: the client gets a miss
+		a.got = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
+		if t.req.Dialect == wire.Meta {
+			a.got.bytes = wire.AppendAnswer(nil, t.raw, &t.req, wire.Miss)
+		}
+	case !a.check:
 		a.keep(r)
 	}
 	c.rule.Told(id, replicate.Outcome{Kind: kind, Value: value})
 	c.goOn(t)
+}
+
+// mayBeStub says that what a read has found looks like what a repair leaves
+// while it is at work, and does not say whether it is.
+func mayBeStub(t *task, rep *wire.Reply) bool {
+	if t.req.Dialect == wire.Text {
+		return rep.Kind == wire.Value && rep.Body.Len() == 0
+	}
+	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !commandOf(t).Vivify
 }
 
 // keep holds an answer beyond the call that brought it.
@@ -284,6 +327,8 @@ func (c *copied) outcome(t *task, a *copyAsk, r *answer) (replicate.Kind, uint64
 			return replicate.Number, n
 		case dialect == wire.Meta && rep.Body.Len() == 0 && rep.Letters.Has('Z') && !commandOf(t).Vivify:
 			return replicate.Miss, 0 // a stub of some repair
+		case a.Deed == replicate.Fetch && dying(r.bytes, rep):
+			return replicate.Miss, 0
 		}
 		return replicate.Hit, 0
 	case wire.Header:
@@ -324,6 +369,13 @@ func (c *copied) outcome(t *task, a *copyAsk, r *answer) (replicate.Kind, uint64
 		return replicate.ServerError, 0
 	}
 	return replicate.ClientError, 0
+}
+
+// dying says that an item is not worth a copy: it lives less than 2 s more, or
+// it is stale, which a copy would hide.
+func dying(b []byte, rep *wire.Reply) bool {
+	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
+	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
 }
 
 // settle tells the client.
@@ -368,33 +420,49 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	if !t.over { // it is parked
 		return
 	}
+	c.settled = s
+	t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline) // of what follows
 	for i, m := range c.members {
-		missed := s.Dirty.Has(i) || m.left && c.writes && c.took()
-		switch {
-		case s.Undo.Has(i):
-			t.ask(len(c.asks), m.srv, t.meta("md", t.key, "", nil))
-		case missed && !m.missed().Add(c.hash):
-			m.lp.whole.members[m.index].overfull = true
+		switch missed := s.Dirty.Has(i) || m.left && c.writes && c.took(); {
+		case missed:
+			if !m.missed().Add(c.hash) {
+				m.lp.whole.members[m.index].overfull = true
+			}
 		case s.Clean.Has(i):
 			m.missed().Remove(c.hash)
 		}
-	}
-	if c.mends {
-		e.mends--
-		return
+		if s.Undo.Has(i) {
+			c.undoing++
+			t.ask(len(c.asks), m.srv, t.meta("md", t.key, "", nil))
+		}
 	}
 	if c.buried {
 		e.graves.Add(c.hash, e.now+int64(graveTime))
 	}
-	if s.Source >= 0 {
-		for i, m := range c.members {
-			if s.Repair.Has(i) {
-				e.repair(t, c.hash, c.members[s.Source], m, m.missed().Has(c.hash))
-			}
-		}
-	}
-	if c.writes {
+	if c.writes || c.mends {
 		e.unclaim(t, c.hash)
+	}
+	if c.mends {
+		e.mends--
+		if c.fill != nil {
+			c.fill.mended(e, c, s.Verdict == replicate.Answered)
+		}
+	} else if c.undoing == 0 {
+		c.repair(t)
+	}
+}
+
+// repair wants the members repaired that the command has found or left wrong,
+// once nothing of it is under way.
+func (c *copied) repair(t *task) {
+	s := &c.settled
+	if s.Source < 0 {
+		return
+	}
+	for i, m := range c.members {
+		if s.Repair.Has(i) {
+			t.e.repair(t, c.hash, c.members[s.Source], m, m.missed().Has(c.hash))
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type Counters struct {
 	Latency  [wire.NumOps]Histogram // from request to answer, by command
 
 	Repairs, RepairsDropped uint64 // of copies, key by key
+	Refilled                uint64 // keys that were copied to servers that had come back empty
 
 	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
@@ -256,6 +257,9 @@ func add(into, o *Counters) {
 		}
 		into.Latency[op].add(&o.Latency[op])
 	}
+	into.Repairs += o.Repairs
+	into.RepairsDropped += o.RepairsDropped
+	into.Refilled += o.Refilled
 	into.KeysHit += o.KeysHit
 	into.KeysMissed += o.KeysMissed
 	into.KeysFailed += o.KeysFailed

@@ -38,10 +38,14 @@ func (c *copied) write(t *task, a *copyAsk) []byte {
 			more += " v"
 		}
 		end := r.Line.End
-		if more == "" {
-			return t.spelled(t.key)
+		var edits []edit
+		if c.token != nil {
+			edits = append(edits, edit{t.tokenSpan(), c.token})
 		}
-		return t.spelled(t.key, edit{wire.Span{Start: end, End: end}, []byte(more)})
+		if more != "" {
+			edits = append(edits, edit{wire.Span{Start: end, End: end}, []byte(more)})
+		}
+		return t.spelled(t.key, edits...)
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {

@@ -21,6 +21,17 @@
 //     worst, also for a newer value, and for a lock that an add did not get. A
 //     cas, incr, decr, append, prepend or touch without an answer may still
 //     count; a delete may still delete. See undo.go.
+//   - In a pool whose keys move (failover.mode rehash or gutter), or that keeps
+//     copies, a keeper (package health) pings every server and decides in which
+//     phase it is; failover.go has what that means for keys of one copy. With
+//     mode fail_fast and copies, keys of one copy fail while their server is out.
+//     Where a client's rule rebuilds its ring without a dead server, only the
+//     dead server's keys are asked of the rebuilt ring, so that one outage moves
+//     one share; and while any other server is between two phases, they wait.
+//   - While a server is filling up (phase WARM), incr, append, prepend, replace,
+//     cas and touch of a key that only the interim server has find nothing:
+//     its value is not copied back first. Reads find it, and add is refused.
+//   - In consistency strict every request is a task, which costs CPU.
 //   - A person can drain a server or take it down (Proxy.Order), in one pool of
 //     those that name it. To clients it is as if it were down, but the error
 //     says who wants it so; flush_all is an error then, too. Ringside asks it

@@ -93,9 +93,12 @@ type Engine struct {
 	turns      []*task             // whose turn on their key has come
 	wholes     map[string]*whole   // by pool
 	graves     *replicate.Tombstones
-	mends      int    // repairs at work
-	turn       uint64 // of reads that are spread
-	lastChosen uint64 // cas given to all copies of a value
+	mends      int         // repairs at work
+	turn       uint64      // of reads that are spread
+	lastChosen uint64      // cas given to all copies of a value
+	copied     []*livePool // that keep copies
+	holders    []copyOf    // of a key that is being looked at
+	refillAt   int64       // when it is looked who of their members lacks something
 
 	asked uint64
 	count Counters
@@ -127,6 +130,7 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		keepAt:   never,
 		parkAt:   never,
 		hedgeAt:  never,
+		refillAt: never,
 	}
 	e.scratch = e.pool.get(scratchSize)
 	p.mu.Lock()
@@ -351,6 +355,9 @@ func (e *Engine) End() []Effect {
 	if e.now >= e.hedgeAt {
 		e.hurry()
 	}
+	if e.now >= e.refillAt {
+		e.refill()
+	}
 	e.takeTurns()
 	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
 		e.wake[i].resume()
@@ -380,7 +387,9 @@ func (e *Engine) End() []Effect {
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
-func (e *Engine) Next() int64 { return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.held.due()) }
+func (e *Engine) Next() int64 {
+	return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.refillAt, e.held.due())
+}
 
 // Asked is how many requests were given to server connections so far.
 func (e *Engine) Asked() uint64 { return e.asked }

@@ -106,6 +106,7 @@ func (e *Engine) adopt(cur *live) {
 		lst.take(l.Routes, live)
 		e.keep[name] = lst
 	}
+	e.takeCopies()
 	for _, srv := range before {
 		if srv.retired {
 			delete(e.servers, srv.target.Network+" "+srv.target.Address)
@@ -143,7 +144,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	lp.watch = w
 	copies := lp.pool.copied(e.gen.table)
 	if copies {
-		lp.whole = e.wholeOf(lp.pool)
+		lp.whole = e.wholeOf(lp)
 	}
 	lp.order = ring.Distinct(lp.pool.Place.Ring)
 	if g := lp.pool.Failover.Gutter; g != nil {

@@ -26,12 +26,18 @@ func (e *Engine) claim(t *task, hash uint64) bool {
 		return true
 	case l.owner == t: // it was parked
 		return true
-	case len(l.queue) >= maxKeyline:
+	case e.crowded(hash):
 		t.fail("too many writes wait on this key", Crowded)
 		return false
 	}
 	l.queue = append(l.queue, t)
 	return false
+}
+
+// crowded says that no more can wait for a key.
+func (e *Engine) crowded(hash uint64) bool {
+	l := e.keylines[hash]
+	return l != nil && len(l.queue) >= maxKeyline
 }
 
 // unclaim lets the next write on t's key begin.

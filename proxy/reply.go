@@ -84,6 +84,10 @@ func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 	e, x, r := c.srv.e, a.x, &c.srv.e.rep
 	last := r.Last
 	if a.asked() {
+		if r.Kind == wire.Listed {
+			a.rare.to.(*dump).listed(e, a, r.Key.Of(b))
+			return false
+		}
 		a.rare.answer = append(a.rare.answer, b...)
 		c.finished(a, last)
 		return false

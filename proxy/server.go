@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ringside/proxy/wire"
@@ -47,6 +48,7 @@ type Server struct {
 	// seconds, and as which process; unknown on a new connection.
 	born, bornAs int64
 	unknown      bool
+	introducing  bool // it is being asked
 
 	asking *Exchange // the read of many keys that is being split, and the
 	asked  *Conn     // connection its part for this server is on
@@ -404,6 +406,9 @@ func (c *Conn) clear() {
 	}
 	c.given, c.taken = 0, 0
 	c.deadline = never
+	if slices.Contains(c.srv.conns, c) {
+		c.srv.unknown = c.srv.born != 0 // whoever answers next may have been started anew
+	}
 	c.bury()
 }
 

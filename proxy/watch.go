@@ -4,7 +4,10 @@ package proxy
 // read what they have decided.
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
+	"strconv"
 	"sync/atomic"
 
 	"ringside/proxy/health"
@@ -16,6 +19,7 @@ type watch struct {
 	pool     string
 	members  []Target // the pool's servers, then its gutter's
 	failover Failover
+	print    string         // of the pool's rule, and its gutter's
 	keeper   *health.Keeper // the first engine's alone
 	ripe     bool           // it has got something to work on; the first engine's alone
 
@@ -72,27 +76,57 @@ type live struct {
 func (p *Proxy) watchers(t *Table, old *live) *live {
 	l := &live{Table: t, watches: map[*Pool]*watch{}}
 	for _, pool := range t.Pools {
-		if !pool.watched(t) {
+		before := old.watch(pool.Name)
+		if before == nil && !pool.watched(t) {
 			continue
 		}
-		w := &watch{pool: pool.Name, own: len(pool.Servers), events: map[[2]string]uint64{}, members: slices.Clone(pool.Servers), failover: pool.Failover}
-		if g := pool.Failover.Gutter; g != nil {
-			w.members = append(w.members, g.Servers...)
-		}
-		w.failover.Gutter = nil // a reload makes another of the same members
-		if old != nil {
-			for before, kept := range old.watches {
-				if before.Name == pool.Name && slices.Equal(kept.members, w.members) && kept.failover == w.failover {
-					w = kept
-				}
-			}
-		}
-		if w.keeper == nil {
+		w := newWatch(pool)
+		switch same := before != nil && slices.Equal(before.members, w.members); {
+		case same && before.print == w.print && before.failover == w.failover:
+			l.watches[pool] = before
+		case same && !pool.watched(t) && !before.quiet.Load():
+			// Its keys don't move any more, but a server is still out: it must
+			// come back by the phases, or its old values would be served.
+			l.watches[pool] = before
+		case pool.watched(t):
 			w.start(pool, p.Seed)
+			l.watches[pool] = w
 		}
-		l.watches[pool] = w
 	}
 	return l
+}
+
+// watch is the keeper of a pool by its name.
+func (l *live) watch(name string) *watch {
+	if l != nil {
+		for pool, w := range l.watches {
+			if pool.Name == name {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+func newWatch(pool *Pool) *watch {
+	w := &watch{pool: pool.Name, own: len(pool.Servers), members: slices.Clone(pool.Servers), failover: pool.Failover,
+		print: pool.fingerprint(), events: map[[2]string]uint64{}}
+	if g := pool.Failover.Gutter; g != nil {
+		w.members = append(w.members, g.Servers...)
+		w.print += g.fingerprint()
+	}
+	w.failover.Gutter = nil // a reload makes another of the same members
+	return w
+}
+
+// fingerprint changes when the pool's rule gives keys to other servers.
+func (p *Pool) fingerprint() string {
+	h := fnv.New64a()
+	for i := range 256 {
+		_, _, owner := p.Place.Locate(strconv.AppendInt([]byte("fingerprint"), int64(i), 10))
+		h.Write([]byte{byte(owner), byte(owner >> 8)})
+	}
+	return p.Distribution + " " + strconv.FormatUint(h.Sum64(), 36) + " "
 }
 
 func (w *watch) start(pool *Pool, seed uint64) {
@@ -100,6 +134,9 @@ func (w *watch) start(pool *Pool, seed uint64) {
 	for i, m := range w.members {
 		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
 	}
+	// What all proxies of a pool must agree on goes into the hash of the view
+	// record with its first member.
+	members[0].Address += fmt.Sprintf(" %s%s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.keeper = health.New(pool.Name, members, w.failover.Settings, seed)
 	w.seen = make([]seen, len(members))
 	w.publish()

@@ -179,10 +179,10 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	switch phase {
 	case Leaving:
 		// Whatever happens, it goes to OUT: others may have gone there already.
-		if k.off.out && s.good >= k.set.GoodPings {
+		if k.off.Out && s.good >= k.set.GoodPings {
 			return s.n + 2, "ablation"
 		}
-		if k.settled(i, "next: OUT", now) || k.off.ejectWait {
+		if k.settled(i, "next: OUT", now) || k.off.EjectWait {
 			return s.n + 1, "all proxies know that it leaves"
 		}
 	case Out:
@@ -190,12 +190,12 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 			return s.n + 1, why
 		}
 	case Returning:
-		if k.settled(i, "next: flush", now) || k.off.returnWait {
+		if k.settled(i, "next: flush", now) || k.off.ReturnWait {
 			k.driveFlush(i, now)
 		}
 	case Warming:
 		if k.settled(i, "next: SETTLE", now) && k.isWarm(i, now) {
-			if k.off.settle {
+			if k.off.Settle {
 				return s.n + 2, "ablation"
 			}
 			return s.n + 1, "warm"

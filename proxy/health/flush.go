@@ -56,7 +56,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 	switch {
 	case s.renamed == s.n:
 		k.flushed(i, "renamed, and all proxies know it", now)
-	case k.off.flush:
+	case k.off.Flush:
 		k.flushed(i, "ablation", now)
 	case f.step != flushIdle:
 		s.step = "next: WARM, is being flushed"

@@ -76,7 +76,7 @@ type Keeper struct {
 	hash    uint64 // of the membership
 	keys    keys
 	random  uint64 // state of the generator of jitter
-	off     knobs
+	off     Ablation
 
 	servers []server
 	gen     uint64
@@ -135,11 +135,18 @@ type server struct {
 	sus   []tally // by suspect; nil until somebody is one
 }
 
-// knobs switch off what makes the protocol safe, for the tests that show that
-// each part is needed.
-type knobs struct {
-	ejectWait, returnWait, flush, settle, out bool
+// Ablation leaves parts of the protocol out, for tests that show what each part
+// is for. The zero Ablation leaves out nothing.
+type Ablation struct {
+	EjectWait  bool // LEAVING becomes OUT at once
+	ReturnWait bool // RETURN is flushed at once
+	Flush      bool // RETURN becomes WARM without a flush
+	Settle     bool // WARM becomes IN at once
+	Out        bool // a server that answers again goes from LEAVING to RETURN
 }
+
+// Ablate makes k leave out parts of the protocol. Only tests do that.
+func (k *Keeper) Ablate(a Ablation) { k.off = a }
 
 // New returns the keeper of a pool. Names of members must differ. What is not
 // set in s has a default: 3 failures, 3 s to an ejection, a ping each 500 ms,

@@ -72,12 +72,12 @@ func TestAblations(t *testing.T) {
 		faults []string
 		change func(*scenario)
 	}{
-		{"no wait at the ejection", []string{"links"}, func(s *scenario) { s.off.ejectWait = true }},
-		{"no wait at the return", outages, func(s *scenario) { s.off.returnWait = true }},
-		{"no flush", outages, func(s *scenario) { s.off.flush = true }},
+		{"no wait at the ejection", []string{"links"}, func(s *scenario) { s.off.EjectWait = true }},
+		{"no wait at the return", outages, func(s *scenario) { s.off.ReturnWait = true }},
+		{"no flush", outages, func(s *scenario) { s.off.Flush = true }},
 		{"no dual writes", outages, func(s *scenario) { s.single = true }},
-		{"WARM straight to IN", outages, func(s *scenario) { s.off.settle = true }},
-		{"LEAVING straight to RETURN", []string{"links"}, func(s *scenario) { s.off.out = true }},
+		{"WARM straight to IN", outages, func(s *scenario) { s.off.Settle = true }},
+		{"LEAVING straight to RETURN", []string{"links"}, func(s *scenario) { s.off.Out = true }},
 		{"the same key for diverted data", outages, func(s *scenario) { s.sameKey = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -30,7 +30,7 @@ type scenario struct {
 	faults  []string // kinds to draw from
 	count   int      // of faults
 	apart   int64    // between the starts of two, about; 0: after the pool is whole again
-	off     knobs
+	off     Ablation
 	single  bool // ablation of the clients: no second write while a server returns
 	sameKey bool // ablation of the clients: diverted keys don't tell outages apart
 	refuse  bool // servers refuse flush_all
@@ -225,7 +225,7 @@ func (w *world) checkNumber(p *proxy, i int) {
 		return
 	}
 	legal := n == top+1 || n == leaving(top) && PhaseOf(top) != Leaving && PhaseOf(top) != Out
-	if !legal && w.off == (knobs{}) {
+	if !legal && w.off == (Ablation{}) {
 		w.fail("p%d took server %d from %d (%v) to %d (%v)", p.id, i, top, PhaseOf(top), n, PhaseOf(n))
 	}
 	w.top[i] = n
@@ -237,7 +237,7 @@ func (w *world) checkNumber(p *proxy, i int) {
 // checkFlush checks that nobody reads from a server that is flushed.
 func (w *world) checkFlush(i int) {
 	w.flushes++
-	if !w.set.Strict || w.off != (knobs{}) || len(w.nodes[i].late) > 0 {
+	if !w.set.Strict || w.off != (Ablation{}) || len(w.nodes[i].late) > 0 {
 		return // a flush that was late costs misses, and nobody can stop it
 	}
 	for _, p := range w.proxies {

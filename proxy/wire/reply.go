@@ -53,6 +53,7 @@ var possible = func() (p [2][NumOps]kinds) {
 		p[d][Version] = oneOf(VersionIs)
 		p[d][Verbosity] = oneOf(OK)
 		p[d][Stats] = oneOf(Stat, End, OK)
+		p[d][Dump] = oneOf(Listed, End, OK, Busy)
 	}
 	return p
 }()
@@ -72,6 +73,9 @@ func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 		}
 		return 0, ErrReply
 	}
+	if op == Dump && r.listed(buf[:nl]) {
+		return nl + 1, nil
+	}
 	if nl == 0 || buf[nl-1] != '\r' {
 		return 0, ErrReply
 	}
@@ -90,7 +94,7 @@ func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 		*r = Reply{}
 		return 0, ErrReply
 	}
-	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta)
+	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta) && (op != Dump || r.Kind != OK) // newer servers begin a dump with OK
 	r.Size = size
 	if dataLen < 0 {
 		return size, nil
@@ -139,11 +143,46 @@ func (r *Reply) text(op Op, buf []byte) (dataLen int, ok bool) {
 			r.Kind = Stat
 		case hasWord(line, "VERSION"):
 			r.Kind = VersionIs
+		case hasWord(line, "BUSY"):
+			r.Kind = Busy
 		default:
 			return -1, r.failure(line)
 		}
 	}
 	return -1, true
+}
+
+// listed reads key=<escaped> exp=… of a dump, whose lines end with a bare
+// newline.
+func (r *Reply) listed(line []byte) bool {
+	if len(line) < len("key=") || string(line[:len("key=")]) != "key=" {
+		return false
+	}
+	end := uint32(len(line))
+	word := nextToken(line, 0, end)
+	r.Kind, r.Line, r.Size = Listed, Span{0, end}, len(line)+1
+	r.Key = Span{uint32(len("key=")), word.End}
+	return r.Key.Len() > 0
+}
+
+// UnescapeKey appends to dst the key that a Listed shows as escaped.
+func UnescapeKey(dst, escaped []byte) []byte {
+	for i := 0; i < len(escaped); i++ {
+		if c := escaped[i]; c == '%' && i+2 < len(escaped) {
+			dst = append(dst, hex(escaped[i+1])<<4|hex(escaped[i+2]))
+			i += 2
+		} else {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func hex(c byte) byte {
+	if c <= '9' {
+		return c - '0'
+	}
+	return (c | 0x20) - 'a' + 10
 }
 
 // value reads VALUE <key> <flags> <bytes> [<cas>]. gets must have the cas.

@@ -25,6 +25,11 @@ func (v Release) Meta() bool { return v.AtLeast(1, 6, 10) }
 // ChosenCAS reports whether v has meta flag E: the client chooses the CAS.
 func (v Release) ChosenCAS() bool { return v.AtLeast(1, 6, 27) }
 
+// DumpsByHash reports whether v lists its keys by walking the hash table, which
+// misses none that stays, without holding a lock while it writes. Others list
+// LRU by LRU: what moves between two of them meanwhile may be left out.
+func (v Release) DumpsByHash() bool { return v.AtLeast(1, 6, 19) }
+
 // ParseVersion reads the line that answers version, "VERSION 1.6.18" with or
 // without its first word. What follows the third number doesn't matter
 // ("1.6.0-beta1", "1.4.25 Ubuntu"); a missing number is 0.

@@ -64,6 +64,7 @@ const (
 	Stats
 	Quit
 	Shutdown // never forwarded: Answer holds memcached's refusal
+	Dump     // lru_crawler metadump: Ringside's own, unknown to Next
 	Bad      // malformed or unknown: answer Request.Answer, see there
 	NumOps
 )
@@ -204,6 +205,8 @@ const (
 	Item             // ME line
 	Stat             // one STAT line; also the ITEM and PREFIX lines of stats
 	VersionIs        // VERSION line
+	Listed           // a key= line of Dump; Reply.Key is escaped, see UnescapeKey
+	Busy             // BUSY: another client dumps
 	Error            // ERROR
 	ClientError      // CLIENT_ERROR text
 	ServerError      // SERVER_ERROR text
@@ -220,7 +223,7 @@ type Reply struct {
 	Last bool // this ends the answer to the request
 
 	Line Span // the first line without its line ending
-	Key  Span // of VALUE; of a meta answer with flag k
+	Key  Span // of VALUE; of a meta answer with flag k; of Listed
 	Body Span // the data block without its line ending; may reach past the buffer with ErrShort
 
 	ClientFlags Span // of VALUE

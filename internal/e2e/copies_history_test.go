@@ -1,0 +1,392 @@
+package e2e
+
+// Many clients on many keys with copies while servers die and hang: every answer
+// is held against the model.
+
+import (
+	"bufio"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+var seedFlag = flag.Uint64("seed", 0, "the seed of tests with random faults; 0: another each time")
+
+// seeded is a source of chance whose seed a failing test prints.
+func seeded(t *testing.T) *rand.Rand {
+	seed := *seedFlag
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("go test -run '^%s$' -args -seed %d", t.Name(), seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 1))
+}
+
+const (
+	liveKeys   = 24  // at a time
+	keyHistory = 150 // operations on one key, whose place another takes then
+	clientsAt  = 16  // clients
+	thinkTime  = 30 * time.Millisecond
+)
+
+// track is one key and what has been done to it.
+type track struct {
+	key     string
+	kind    byte       // r: a register, l: a lock, n: a number
+	writing sync.Mutex // where writers must not meet
+	left    atomic.Int32
+
+	mu       sync.Mutex
+	history  []porcupine.Operation
+	tries    int             // writes, for values that are all different
+	doubtful map[string]bool // values of writes that got an error
+}
+
+// histories are clients at work.
+type histories struct {
+	fronts []*ringside
+	serial bool // one write at a time on each key
+	start  time.Time
+	stop   chan struct{}
+	once   sync.Once // closes stop
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	live    []*track
+	all     []*track
+	lately  [][2]int64 // the moments after a hanging server went on
+	trouble error
+
+	acknowledged, refused, leftOut atomic.Int64
+}
+
+func startHistories(t *testing.T, fronts []*ringside, serial bool, seed uint64) *histories {
+	h := &histories{fronts: fronts, serial: serial, start: time.Now(), stop: make(chan struct{})}
+	t.Cleanup(h.halt)
+	for i := range liveKeys {
+		h.live = append(h.live, h.fresh(i))
+	}
+	for i := range clientsAt {
+		h.work.Go(func() {
+			if err := h.client(i, rand.New(rand.NewPCG(seed, uint64(i)))); err != nil {
+				h.mu.Lock()
+				h.trouble = errors.Join(h.trouble, fmt.Errorf("client %d: %w", i, err))
+				h.mu.Unlock()
+			}
+		})
+	}
+	return h
+}
+
+// fresh is a new key for place i.
+func (h *histories) fresh(i int) *track {
+	k := &track{kind: "rnl"[i%3], doubtful: map[string]bool{}}
+	k.key = fmt.Sprintf("%c:%d", k.kind, len(h.all))
+	k.left.Store(keyHistory)
+	h.all = append(h.all, k)
+	return k
+}
+
+// pick is a key for one operation, often the same.
+func (h *histories) pick(random *rand.Rand) *track {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := min(random.IntN(liveKeys), random.IntN(liveKeys))
+	for h.live[i].left.Add(-1) < 0 {
+		h.live[i] = h.fresh(i)
+	}
+	return h.live[i]
+}
+
+// wire is a client's connection to one ringside.
+type wire struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// ask sends one request and returns the fields of the line that answers it; a
+// value it finds is the last of them.
+func (c *wire) ask(request string) ([]string, error) {
+	c.SetDeadline(time.Now().Add(patience))
+	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
+		return nil, err
+	}
+	line, err := c.r.ReadString('\n')
+	f := strings.Fields(line)
+	if err != nil || len(f) == 0 {
+		return nil, fmt.Errorf("%s: got %q: %w", request, line, errors.Join(err))
+	}
+	if f[0] == "VALUE" {
+		var value, end string
+		value, err = c.r.ReadString('\n')
+		if err == nil {
+			end, err = c.r.ReadString('\n')
+		}
+		if end != "END\r\n" {
+			return nil, fmt.Errorf("%s: a value %q that ends with %q: %w", request, value, end, errors.Join(err))
+		}
+		f = append(f, strings.TrimSpace(value))
+	}
+	return f, nil
+}
+
+func (h *histories) client(id int, random *rand.Rand) error {
+	var fronts []*wire
+	for _, r := range h.fronts {
+		c, err := dialError(r.address)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		fronts = append(fronts, &wire{c, bufio.NewReader(c)})
+	}
+	for {
+		select {
+		case <-h.stop:
+			return nil
+		case <-time.After(time.Duration(random.Int64N(int64(thinkTime)))):
+		}
+		front := fronts[random.IntN(len(fronts))]
+		if err := h.operate(id, front, h.pick(random), random); err != nil {
+			return err
+		}
+	}
+}
+
+// operate does one operation on a key and writes it down.
+func (h *histories) operate(id int, c *wire, k *track, random *rand.Rand) error {
+	k.mu.Lock()
+	k.tries++
+	in := asked{op: k.wants(random), value: fmt.Sprintf("%d.%d", k.tries, id)}
+	k.mu.Unlock()
+	if h.serial && in.op != "get" {
+		k.writing.Lock()
+		defer k.writing.Unlock()
+	}
+	request := ""
+	switch in.op {
+	case "get", "delete":
+		request, in.value = in.op+" "+k.key, ""
+	case "incr":
+		request, in.value = "incr "+k.key+" 1", ""
+	case "set", "add":
+		if k.kind == 'n' {
+			in.value = "10"
+		}
+		request = fmt.Sprintf("%s %s 0 0 %d\r\n%s", in.op, k.key, len(in.value), in.value)
+	case "cas":
+		call := h.now()
+		f, err := c.ask("gets " + k.key)
+		if err != nil {
+			return err
+		}
+		h.note(id, k, asked{op: "get"}, f, call)
+		if f[0] != "VALUE" {
+			return nil
+		}
+		in.expect = f[5]
+		k.left.Add(-1)
+		request = fmt.Sprintf("cas %s 0 0 %d %s\r\n%s", k.key, len(in.value), f[4], in.value)
+	}
+	call := h.now()
+	f, err := c.ask(request)
+	if err != nil {
+		return err
+	}
+	h.note(id, k, in, f, call)
+	return nil
+}
+
+// wants is what to do with a key of its kind.
+func (k *track) wants(random *rand.Rand) string {
+	n := random.IntN(10)
+	switch {
+	case n < 4:
+		return "get"
+	case k.kind == 'n' && n < 9:
+		return "incr"
+	case k.kind == 'n' || k.kind == 'l' && n < 8:
+		return "add"
+	case k.kind == 'l' || n == 9:
+		return "delete"
+	case n < 7:
+		return "set"
+	case n < 8:
+		return "add"
+	}
+	return "cas"
+}
+
+func (h *histories) now() int64 { return int64(time.Since(h.start)) }
+
+// note writes an operation and its answer down.
+func (h *histories) note(id int, k *track, in asked, f []string, call int64) {
+	o := porcupine.Operation{ClientId: id, Input: in, Call: call, Return: h.now()}
+	out := told{answer: f[0]}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case f[0] == "SERVER_ERROR":
+		h.refused.Add(1)
+		if out.answer = ""; in.op == "get" {
+			return
+		}
+		if in.op == "incr" {
+			o.Return = never
+		}
+		k.doubtful[in.value] = true
+	case f[0] == "VALUE":
+		out.value = f[len(f)-1]
+		fallthrough
+	default:
+		h.acknowledged.Add(1)
+	}
+	o.Output = out
+	k.history = append(k.history, o)
+}
+
+// more waits until the clients have so many answers more.
+func (h *histories) more(t *testing.T, answers int64) {
+	t.Helper()
+	goal := h.acknowledged.Load() + answers
+	eventually(t, "clients get answers", func() bool { return h.acknowledged.Load() >= goal })
+}
+
+// complete waits until both members of each key that is in use have had the
+// same, so that one of them may go. Keys change meanwhile, so each is looked at
+// until it has been seen so once.
+func (h *histories) complete(t *testing.T, servers []*memcached) {
+	t.Helper()
+	h.mu.Lock()
+	waiting := slices.Clone(h.live)
+	h.mu.Unlock()
+	conns := make([]*conn, len(servers))
+	for i, s := range servers {
+		conns[i] = dial(t, s.address)
+		defer conns[i].Close()
+	}
+	eventually(t, "every key is on two servers or on none", func() bool {
+		for _, r := range h.fronts {
+			if !r.calm() {
+				return false
+			}
+		}
+		waiting = slices.DeleteFunc(waiting, func(k *track) bool {
+			if k.left.Load() < 0 { // no longer in use
+				return true
+			}
+			have := map[string]int{}
+			for _, c := range conns {
+				if found, _ := c.get(k.key); len(found) > 0 {
+					have[strings.TrimSpace(found[k.key])]++
+				}
+			}
+			for _, n := range have {
+				return n == 2 && len(have) == 1
+			}
+			return true
+		})
+		return len(waiting) == 0
+	})
+}
+
+// halt stops the clients.
+func (h *histories) halt() {
+	h.once.Do(func() { close(h.stop) })
+	h.work.Wait()
+}
+
+// end stops the clients and checks what they have seen.
+func (h *histories) end(t *testing.T) {
+	t.Helper()
+	h.halt()
+	if h.trouble != nil {
+		t.Error(h.trouble)
+	}
+	wrong := 0
+	for _, k := range h.all {
+		history := slices.DeleteFunc(k.history, func(o porcupine.Operation) bool { return h.lateRead(k, o) })
+		if err := checkHistory(k.key, history); err != nil {
+			if wrong++; wrong <= 2 {
+				t.Error(err)
+			}
+		}
+	}
+	t.Logf("%d keys: %d wrong; %d answers, %d errors, %d late reads left out", len(h.all), wrong, h.acknowledged.Load(), h.refused.Load(), h.leftOut.Load())
+}
+
+// lateRead says that a read may have seen a write in the moment in which a
+// server that had hung did it, before it was undone.
+func (h *histories) lateRead(k *track, o porcupine.Operation) bool {
+	if out := o.Output.(told); out.value == "" || !k.doubtful[out.value] {
+		return false
+	}
+	for _, moment := range h.lately {
+		if o.Call <= moment[1] && o.Return >= moment[0] {
+			h.leftOut.Add(1)
+			return true
+		}
+	}
+	return false
+}
+
+// afterHang is how long the undo of a late write may take: what is queued at a
+// server that goes on runs at once, one connection after the other.
+const afterHang = 50 * time.Millisecond
+
+// breakOne lets one server die or hang, for a while or until the others know,
+// and waits until all is whole again.
+func (h *histories) breakOne(t *testing.T, servers []*memcached, random *rand.Rand) {
+	t.Helper()
+	h.more(t, 300)
+	s := servers[random.IntN(len(servers))]
+	pause := []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}[random.IntN(4)]
+	if random.IntN(2) == 0 {
+		s.kill()
+		time.Sleep(pause)
+		s.restart(t)
+	} else {
+		s.pause(t)
+		time.Sleep(pause)
+		before := h.now()
+		s.resume(t)
+		h.lately = append(h.lately, [2]int64{before, h.now() + int64(afterHang)})
+	}
+	h.complete(t, servers)
+}
+
+// strictPool is a pool in which changes of a server's state take tenths of
+// seconds.
+var strictPool = []string{
+	"timeouts: {connect: 1s, request: 250ms, deadline: 1s}",
+	"failover: {consistency: strict, ping: 100ms, lease: 600ms, eject_after: 400ms}",
+}
+
+func TestHistoriesOfCopies(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		random := seeded(t)
+		servers := startMemcacheds(t, 3)
+		r := startRingside(t, driver, copied(servers, ", get_errors: error", strictPool...))
+		h := startHistories(t, []*ringside{r}, false, random.Uint64())
+		for range 5 {
+			h.breakOne(t, servers, random)
+		}
+		h.more(t, 300)
+		h.end(t)
+	})
+}

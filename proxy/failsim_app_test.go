@@ -1,0 +1,333 @@
+package proxy
+
+// The fleet's clients: each asks one thing after another of its proxy.
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	appsEach = 3
+
+	// Half of all requests go to a few hot keys, the others to many cold ones:
+	// only those keep what an outage has left somewhere.
+	hotKeys, coldKeys = 5, 90
+	counterKeys       = 3
+	lockKeys          = 2
+)
+
+// app is one client.
+type app struct {
+	f    *fleet
+	id   int
+	s    *sidecar
+	at   int // of its engines
+	d    *driver
+	link *Link
+	got  []byte
+	op   *op // that has no answer yet
+
+	todo   []func() *op // before anything by chance
+	proofs int          // requests at the end that must succeed
+	tokens map[*fkey]casToken
+	held   *fkey // a lock
+	until  int64 // when it lets go of it
+	hangs  bool  // has left for good
+}
+
+// casToken is what gets has told.
+type casToken struct {
+	n  string
+	at int64
+}
+
+// op is one request and what is expected of its answer.
+type op struct {
+	kind    string
+	text    []byte
+	keys    []*fkey
+	floors  []int64 // of the keys when it was asked
+	w       *fwrite
+	token   casToken
+	count   uint64 // the highest number that was known of a counter
+	invoked int64
+	must    func(ok bool) // of a proof
+}
+
+func (f *fleet) newApp(s *sidecar, j int) *app {
+	a := &app{f: f, id: len(f.apps), s: s, at: j % f.engines, tokens: map[*fkey]casToken{}}
+	if a.id == 0 && f.locks {
+		for _, k := range f.counters {
+			a.todo = append(a.todo, func() *op {
+				k.made = true
+				return &op{kind: "line", text: fmt.Appendf(nil, "set %s 0 0 1\r\n0\r\n", k.name), keys: []*fkey{k}}
+			})
+		}
+	}
+	a.think()
+	return a
+}
+
+func (a *app) Peer() string { return fmt.Sprintf("a%d", a.id) }
+
+func (a *app) Unsent() int { panic("of a client") }
+
+func (a *app) think() {
+	a.f.after(a.f.pace/2+a.f.upTo(a.f.pace), a.next)
+}
+
+// next asks something.
+func (a *app) next() {
+	f := a.f
+	switch {
+	case a.op != nil || a.hangs:
+		return
+	case a.s.dead || a.s.paused && a.link == nil:
+		a.think()
+		return
+	}
+	var o *op
+	switch {
+	case len(a.todo) > 0:
+		o = a.todo[0]()
+		a.todo = a.todo[1:]
+	case f.quiet:
+		return
+	default:
+		o = a.choose()
+	}
+	a.op = o
+	o.invoked = f.now
+	for _, k := range o.keys {
+		o.floors = append(o.floors, k.floor)
+	}
+	if o.w != nil {
+		o.w.invoked = f.now
+	}
+	f.asked++
+	if f.traced {
+		f.note(o.about(), "a%d p%d asks %.60q", a.id, a.s.id, o.text)
+	}
+	f.after(fleetBound, func() { a.late(o) })
+	d := a.s.drivers[a.at]
+	d.input(func() {
+		if a.op != o || d.dead {
+			return
+		}
+		if a.link == nil {
+			a.d = d
+			a.link = d.e.Accepted("tcp", "here", a)
+		}
+		d.e.Bytes(a.link, o.text)
+	})
+}
+
+func (o *op) about() string {
+	if len(o.keys) == 1 {
+		return o.keys[0].name
+	}
+	if len(o.keys) > 1 {
+		return "-"
+	}
+	return ""
+}
+
+// late is when an answer must be there. A proxy that did not run for a while has
+// more time.
+func (a *app) late(o *op) {
+	f := a.f
+	switch {
+	case a.op != o || a.s.dead:
+	case a.s.paused:
+		f.after(fleetBound, func() { a.late(o) })
+	case f.now < a.s.resumed+fleetBound:
+		f.at(a.s.resumed+fleetBound, func() { a.late(o) })
+	default:
+		f.wrong(o.about(), "a%d p%d has no answer to %.60q after %d ms", a.id, a.s.id, o.text, (f.now-o.invoked)/milli)
+	}
+}
+
+// cutOff is the end of its connection.
+func (a *app) cutOff() {
+	a.link, a.d, a.got = nil, nil, nil
+	if a.op != nil {
+		a.done("the connection ended")
+	}
+	if k := a.held; k != nil && a.s.dead {
+		a.held = nil
+		a.f.retire(k)
+	}
+}
+
+// leave closes its end for good.
+func (a *app) leave() {
+	a.hangs = true
+	if l, d := a.link, a.d; l != nil {
+		a.link, l.Sock = nil, nil
+		d.input(func() { d.e.Closed(l, errReset) })
+	}
+}
+
+// choose draws a request.
+func (a *app) choose() *op {
+	f := a.f
+	if k := a.held; k != nil && f.now >= a.until {
+		a.held, k.holder = nil, nil
+		return &op{kind: "unlock", text: fmt.Appendf(nil, "delete %s\r\n", k.name), keys: []*fkey{k}}
+	}
+	k, cold := f.values[f.rand.IntN(hotKeys)], false
+	if f.one(2) {
+		k, cold = f.values[hotKeys+f.rand.IntN(coldKeys)], true
+	}
+	draw := f.rand.IntN(40)
+	if cold && draw < 14 && f.one(2) {
+		draw = 39
+	}
+	switch {
+	case draw < 8:
+		return a.store(k, "set")
+	case draw < 9:
+		return a.store(k, [...]string{"add", "replace"}[f.rand.IntN(2)])
+	case draw < 10:
+		w := f.newWrite(k)
+		return &op{kind: "meta", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, "ms %s %d\r\n%s\r\n", k.name, len(w.value), w.value)}
+	case draw < 11:
+		if t, ok := a.tokens[k]; ok {
+			delete(a.tokens, k)
+			w := f.newWrite(k)
+			return &op{kind: "line", w: w, token: t, keys: []*fkey{k}, text: fmt.Appendf(nil, "cas %s 0 0 %d %s\r\n%s\r\n", k.name, len(w.value), t.n, w.value)}
+		}
+		return &op{kind: "values", text: fmt.Appendf(nil, "gets %s\r\n", k.name), keys: []*fkey{k}}
+	case draw < 13:
+		return &op{kind: "line", w: f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, f.ablate.removal(), k.name)}
+	case draw < 14:
+		w := f.newRemoval(k)
+		if f.one(2) {
+			w.removes = false
+			return &op{kind: "line", keys: []*fkey{k}, text: fmt.Appendf(nil, "touch %s 0\r\n", k.name)}
+		}
+		return &op{kind: "meta", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, f.ablate.removal(), k.name)}
+	case draw < 15:
+		return a.count()
+	case draw < 16 && f.locks && a.held == nil:
+		return a.lock()
+	case draw < 18:
+		o := &op{kind: "values", text: []byte("get")}
+		for range 2 + f.rand.IntN(4) {
+			k := f.values[f.rand.IntN(len(f.values))]
+			o.keys = append(o.keys, k)
+			o.text = append(append(o.text, ' '), k.name...)
+		}
+		o.text = append(o.text, "\r\n"...)
+		return o
+	case draw < 20:
+		return &op{kind: "meta", text: fmt.Appendf(nil, "mg %s v\r\n", k.name), keys: []*fkey{k}}
+	case draw < 21:
+		return &op{kind: "values", text: fmt.Appendf(nil, "gat 0 %s\r\n", k.name), keys: []*fkey{k}}
+	case draw < 23:
+		return &op{kind: "values", text: fmt.Appendf(nil, "gets %s\r\n", k.name), keys: []*fkey{k}}
+	}
+	return &op{kind: "values", text: fmt.Appendf(nil, "get %s\r\n", k.name), keys: []*fkey{k}}
+}
+
+func (a *app) store(k *fkey, command string) *op {
+	w := a.f.newWrite(k)
+	return &op{kind: "line", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, "%s %s 0 0 %d\r\n%s\r\n", command, k.name, len(w.value), w.value)}
+}
+
+func (a *app) count() *op {
+	k := a.f.counters[a.f.rand.IntN(counterKeys)]
+	if !k.made {
+		return &op{kind: "make", text: fmt.Appendf(nil, "add %s 0 0 1\r\n0\r\n", k.name), keys: []*fkey{k}}
+	}
+	return &op{kind: "count", text: fmt.Appendf(nil, "incr %s 1\r\n", k.name), keys: []*fkey{k}, count: k.count}
+}
+
+func (a *app) lock() *op {
+	k := a.f.locked[a.f.rand.IntN(lockKeys)]
+	return &op{kind: "lock", text: fmt.Appendf(nil, "add %s 0 0 1\r\nL\r\n", k.name), keys: []*fkey{k}}
+}
+
+// flush empties everything.
+func (a *app) flush() *op {
+	return &op{kind: "flush", text: []byte("flush_all\r\n"), keys: a.f.values}
+}
+
+// prove uses every server once: what it writes must be acknowledged, and be
+// there.
+func (a *app) prove() {
+	for i := range 2 * a.f.servers {
+		k := &fkey{name: fmt.Sprintf("proof%d.%d", a.id, i)}
+		w := a.f.newWrite(k)
+		must := func(ok bool) {
+			a.proofs--
+			if !ok {
+				a.f.wrong(k.name, "a%d p%d is not served though nothing is wrong any more", a.id, a.s.id)
+			}
+		}
+		a.proofs += 2
+		a.todo = append(a.todo,
+			func() *op {
+				return &op{kind: "line", w: w, keys: []*fkey{k}, must: must,
+					text: fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", k.name, len(w.value), w.value)}
+			},
+			func() *op {
+				return &op{kind: "values", keys: []*fkey{k}, must: must, text: fmt.Appendf(nil, "get %s\r\n", k.name)}
+			})
+	}
+	a.next()
+}
+
+// hears takes what the engine has for it.
+func (a *app) hears() {
+	n := 0
+	for _, b := range a.link.Pending(nil) {
+		a.got = append(a.got, b...)
+		n += len(b)
+	}
+	a.d.e.Wrote(a.link, n, false)
+	if a.op == nil {
+		a.f.wrong("", "a%d gets %.60q, which it has not asked for", a.id, a.got)
+		return
+	}
+	size := a.op.size(a.got)
+	switch {
+	case size < 0:
+	case size < len(a.got):
+		a.f.wrong(a.op.about(), "a%d gets %.60q behind the answer to %.60q", a.id, a.got[size:], a.op.text)
+	default:
+		answer := string(a.got)
+		a.got = a.got[:0]
+		a.done(answer)
+	}
+}
+
+// size is that of the answer at the front of b; -1 if it is not whole yet.
+func (o *op) size(b []byte) int {
+	for at := 0; ; {
+		end := bytes.Index(b[at:], []byte("\r\n"))
+		if end < 0 {
+			return -1
+		}
+		line := string(b[at : at+end])
+		at += end + 2
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != "VALUE" && f[0] != "VA" {
+			return at
+		}
+		n, _ := strconv.Atoi(f[1])
+		if f[0] == "VALUE" {
+			n, _ = strconv.Atoi(f[3])
+		}
+		at += n + 2
+		if at > len(b) {
+			return -1
+		}
+		if f[0] == "VA" {
+			return at
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package proxy
+
+// The fleet's faults, and the parts of the protocol that can be left out.
+
+import (
+	"bytes"
+	"strings"
+
+	"ringside/proxy/health"
+)
+
+// fault draws one, and when it ends.
+func (f *fleet) fault() {
+	kind := f.faults[f.rand.IntN(len(f.faults))]
+	i := f.rand.IntN(len(f.nodes))
+	if f.aimed {
+		i = 0
+	}
+	n, s := f.nodes[i], f.sidecars[f.rand.IntN(len(f.sidecars))]
+	lasts := f.upTo(6 * second)
+	if f.one(3) {
+		lasts = f.upTo(second)
+	}
+	until := f.now + lasts
+	f.trouble = max(f.trouble, until)
+	f.note("", "FAULT %s: s%d, p%d, until %.4f", kind, i, s.id, sec(until))
+	each := func(which func(j int) bool, begin, end func(p *path)) {
+		for j := range f.sidecars {
+			if which(j) {
+				p := f.paths[j][i]
+				begin(p)
+				f.at(until, func() { end(p) })
+			}
+		}
+	}
+	all := func(int) bool { return true }
+	some := func(j int) bool { return f.sidecars[j] == s || f.one(3) }
+	switch kind {
+	case "cut": // from everybody
+		each(all, (*path).cutOff, (*path).heal)
+	case "links": // from some
+		each(some, (*path).cutOff, (*path).heal)
+	case "slow":
+		by := f.upTo(slowed)
+		each(some, func(p *path) { p.slow = by }, func(p *path) { p.slow = 0 })
+	case "hang":
+		n.hung = n.up
+		life := n.life
+		f.at(until, func() {
+			if n.hung && n.life == life {
+				n.wake()
+			}
+		})
+	case "kill":
+		if !n.up {
+			return
+		}
+		n.die()
+		f.at(until, n.start)
+	case "lose": // its record
+		if n.up && !n.hung {
+			n.store.Line().Do([]byte("delete " + fleetView + "\r\n"))
+		}
+	case "flush":
+		a := f.apps[f.rand.IntN(len(f.apps))]
+		a.todo = append(a.todo, a.flush)
+	case "restart": // a proxy
+		if s.dead {
+			return
+		}
+		s.die()
+		f.at(until, s.start)
+	case "pause": // a proxy
+		if s.dead || s.paused {
+			return
+		}
+		s.pause()
+		f.at(until, func() {
+			if !s.dead && s.paused {
+				s.resume()
+			}
+		})
+	default:
+		panic(kind)
+	}
+}
+
+// slowed is the longest way of a packet on a slow path: more than a request may
+// take.
+const slowed = 300 * milli
+
+// fleetView is where the record of the pool is.
+const fleetView = Reserved + "_view__:main"
+
+// ablations leave out one part of the protocol each: most at the servers, where
+// a request of that part is answered and not carried out.
+type ablations struct {
+	health.Ablation
+	dual    bool // no dual writes: the second server does not delete
+	undo    bool // no undo behind late sets
+	sameKey bool // diverted keys don't tell outages apart
+}
+
+func (a *ablations) any() bool { return *a != ablations{} }
+
+func (a *ablations) apply(k *health.Keeper) { k.Ablate(a.Ablation) }
+
+// removal is how clients delete: so that undos (delete) and second deletes (md)
+// can be told apart.
+func (a *ablations) removal() string {
+	if a.undo {
+		return "md %s q\r\nmn\r\n"
+	}
+	return "delete %s\r\n"
+}
+
+// answer is that to a request that is not carried out; nil if it is.
+func (a *ablations) answer(request []byte) []byte {
+	switch {
+	case a.dual && bytes.HasPrefix(request, []byte("md ")):
+		return []byte("HD\r\n")
+	case a.undo && bytes.HasPrefix(request, []byte("delete ")):
+		return []byte("DELETED\r\n")
+	}
+	return nil
+}
+
+// change is the request as the server gets it.
+func (a *ablations) change(request []byte) []byte {
+	if !a.sameKey || !bytes.Contains(request, []byte(" "+Reserved+"~")) {
+		return request
+	}
+	head, rest, _ := strings.Cut(string(request), " "+Reserved+"~")
+	_, rest, _ = strings.Cut(rest, "~")
+	return []byte(head + " " + Reserved + "~0~" + rest)
+}

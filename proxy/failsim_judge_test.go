@@ -1,0 +1,279 @@
+package proxy
+
+// The fleet's judge: what may be answered, given all that was answered before.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// history is what is known of all keys and writes.
+type history struct {
+	values, counters, locked []*fkey
+	writes                   []*fwrite
+	culprit                  string // the key that something wrong is about
+}
+
+// fkey is one key.
+type fkey struct {
+	name  string
+	floor int64 // the latest start of a write that is acknowledged
+	by    string
+
+	made  bool   // of a counter: it should be there
+	count uint64 // the highest number that was told
+
+	holder *app // of a lock
+	gen    int
+}
+
+// fwrite is one mutation.
+type fwrite struct {
+	key      *fkey
+	value    string // "": it removes the key
+	removes  bool
+	invoked  int64
+	answered int64 // by whatever; 0: not yet
+	acked    bool
+	refused  bool // it has done nothing: it never stands in the cache
+}
+
+func (f *fleet) layKeys() {
+	for i := range hotKeys + coldKeys {
+		f.values = append(f.values, &fkey{name: fmt.Sprintf("k%d", i)})
+	}
+	for i := range counterKeys {
+		f.counters = append(f.counters, &fkey{name: fmt.Sprintf("n%d", i)})
+	}
+	for i := range lockKeys {
+		f.locked = append(f.locked, &fkey{name: fmt.Sprintf("l%d", i)})
+	}
+}
+
+func (f *fleet) newWrite(k *fkey) *fwrite {
+	w := &fwrite{key: k}
+	w.value = fmt.Sprintf("w%d.%s.%s", len(f.writes), k.name, strings.Repeat("x", f.rand.IntN(30)))
+	f.writes = append(f.writes, w)
+	return w
+}
+
+func (f *fleet) newRemoval(k *fkey) *fwrite { return &fwrite{key: k, removes: true} }
+
+// retire gives a lock another name: an unlock that was not acknowledged may
+// still come.
+func (f *fleet) retire(k *fkey) {
+	name, _, _ := strings.Cut(k.name, ".")
+	k.gen++
+	k.holder, k.name = nil, fmt.Sprintf("%s.%d", name, k.gen)
+}
+
+// done is when the answer to what the app has asked is there.
+func (a *app) done(answer string) {
+	f, o := a.f, a.op
+	a.op = nil
+	a.think()
+	if f.traced {
+		f.note(o.about(), "a%d p%d gets %.70q for %.60q", a.id, a.s.id, answer, o.text)
+	}
+	line, _, _ := strings.Cut(answer, "\r\n")
+	failed := strings.HasPrefix(line, "SERVER_ERROR ") || strings.HasPrefix(line, "the ")
+	if failed {
+		f.errors++
+	}
+	if o.w != nil {
+		o.w.answered = f.now
+	}
+	if o.must != nil {
+		o.must(line == "STORED" || strings.HasPrefix(line, "VALUE"))
+	}
+	if failed {
+		switch o.kind {
+		case "unlock", "lock":
+			f.retire(o.keys[0])
+		}
+		return
+	}
+	switch o.kind {
+	case "values":
+		a.judgeValues(o, answer)
+	case "line", "meta":
+		a.judgeLine(o, line, answer)
+	case "make":
+		switch line {
+		case "STORED", "NOT_STORED":
+			o.keys[0].made = true
+		default:
+			a.strange(o, answer)
+		}
+	case "count":
+		a.judgeCount(o, line)
+	case "lock":
+		a.judgeLock(o, line)
+	case "unlock":
+		switch line {
+		case "DELETED":
+		case "NOT_FOUND":
+			f.wrong(o.keys[0].name, "a%d p%d gives a lock back that is not there", a.id, a.s.id)
+		default:
+			a.strange(o, answer)
+		}
+	case "flush":
+		if line != "OK" {
+			a.strange(o, answer)
+			return
+		}
+		for _, k := range o.keys {
+			if k.floor < o.invoked {
+				k.floor, k.by = o.invoked, "a flush_all"
+			}
+		}
+	}
+}
+
+func (a *app) strange(o *op, answer string) {
+	a.f.wrong(o.about(), "a%d p%d gets %.80q for %.60q", a.id, a.s.id, answer, o.text)
+}
+
+func (a *app) judgeLine(o *op, line, answer string) {
+	w := o.w
+	first, _, _ := strings.Cut(line, " ")
+	switch first {
+	case "STORED", "DELETED", "HD":
+		if w != nil {
+			a.acked(o)
+		}
+	case "NOT_FOUND", "NF":
+		switch {
+		case w != nil && w.removes:
+			a.acked(o)
+		case w != nil:
+			w.refused = true
+		}
+	case "NOT_STORED", "EXISTS", "NS", "EX":
+		w.refused = true
+	case "TOUCHED", "EN":
+	case "VA":
+		_, value, _ := strings.Cut(answer, "\r\n")
+		a.judgeValue(o, 0, strings.TrimSuffix(value, "\r\n"))
+	default:
+		a.strange(o, answer)
+	}
+}
+
+// acked is when a mutation is acknowledged: nobody may read anything older from
+// now on.
+func (a *app) acked(o *op) {
+	f, w := a.f, o.w
+	w.acked = true
+	if o.token.n != "" && o.floors[0] > o.token.at {
+		f.isStale(w.key, "a%d p%d: cas on %s succeeds with a token of %.4f though %s began at %.4f and was acknowledged before",
+			a.id, a.s.id, w.key.name, sec(o.token.at), w.key.by, sec(o.floors[0]))
+	}
+	if w.key.floor < w.invoked {
+		w.key.floor, w.key.by = w.invoked, fmt.Sprintf("%.40q", o.text)
+	}
+}
+
+func sec(ns int64) float64 { return float64(ns) / 1e9 }
+
+func (a *app) judgeValues(o *op, answer string) {
+	rest := answer
+	last := -1
+	for {
+		line, more, _ := strings.Cut(rest, "\r\n")
+		f := strings.Fields(line)
+		switch {
+		case line == "END":
+			return
+		case len(f) < 4 || f[0] != "VALUE":
+			a.strange(o, answer)
+			return
+		}
+		n, _ := strconv.Atoi(f[3])
+		i := -1
+		for j, k := range o.keys {
+			if k.name == f[1] && j != last {
+				i = j
+				break
+			}
+		}
+		if i < 0 {
+			a.f.wrong(f[1], "a%d p%d gets a value of %s, which it has not asked for", a.id, a.s.id, f[1])
+			return
+		}
+		last = i
+		a.judgeValue(o, i, more[:n])
+		if len(f) == 5 {
+			a.tokens[o.keys[i]] = casToken{f[4], a.f.now}
+		}
+		rest = more[n+2:]
+	}
+}
+
+// judgeValue looks whether a value may be read of the i-th key of o.
+func (a *app) judgeValue(o *op, i int, value string) {
+	f, k := a.f, o.keys[i]
+	f.hits++
+	id, _, _ := strings.Cut(strings.TrimPrefix(value, "w"), ".")
+	n, err := strconv.Atoi(id)
+	if err != nil || n >= len(f.writes) || f.writes[n].value != value {
+		f.wrong(k.name, "a%d p%d reads %q, which nobody has written", a.id, a.s.id, value)
+		return
+	}
+	w := f.writes[n]
+	switch {
+	case w.key != k:
+		f.wrong(k.name, "a%d p%d reads a value of %s as that of %s", a.id, a.s.id, w.key.name, k.name)
+	case w.refused && w.answered < o.invoked:
+		f.wrong(k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
+	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
+		// Its undo is on its way behind it.
+	case w.answered != 0 && w.answered < o.floors[i]:
+		f.isStale(k, "a%d p%d reads %.20q of %s, answered at %.4f (acknowledged: %v), though %s began at %.4f and was acknowledged before the read",
+			a.id, a.s.id, value, k.name, sec(w.answered), w.acked, k.by, sec(o.floors[i]))
+	}
+}
+
+// isStale notes a stale hit.
+func (f *fleet) isStale(k *fkey, format string, args ...any) {
+	f.note(k.name, "STALE "+format, args...)
+	if len(f.stale) == 0 {
+		f.culprit = k.name
+	}
+	f.stale = append(f.stale, fmt.Sprintf(format, args...))
+	if f.exact && !f.ablate.any() {
+		f.wrong(k.name, "%s", f.stale[0])
+	}
+}
+
+func (a *app) judgeCount(o *op, line string) {
+	f, k := a.f, o.keys[0]
+	n, err := strconv.ParseUint(line, 10, 64)
+	switch {
+	case err == nil && f.locks && n <= o.count:
+		f.wrong(k.name, "a%d p%d counts %s up to %d, but %d was told before", a.id, a.s.id, k.name, n, o.count)
+	case err == nil:
+		k.count = max(k.count, n)
+	case line == "NOT_FOUND" && f.locks:
+		f.wrong(k.name, "a%d p%d: the counter %s is lost", a.id, a.s.id, k.name)
+	case line == "NOT_FOUND":
+		k.made, k.count = false, 0
+	default:
+		a.strange(o, line)
+	}
+}
+
+func (a *app) judgeLock(o *op, line string) {
+	f, k := a.f, o.keys[0]
+	switch {
+	case line == "NOT_STORED":
+	case line != "STORED":
+		a.strange(o, line)
+	case k.holder != nil:
+		f.wrong(k.name, "a%d p%d gets the lock %s, which a%d holds", a.id, a.s.id, k.name, k.holder.id)
+	default:
+		k.holder, a.held = a, k
+		a.until = f.now + f.upTo(300*milli)
+	}
+}

@@ -1,0 +1,170 @@
+package proxy
+
+// The fleet's servers: memcached processes that can hang, die and come back.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"ringside/internal/memnode"
+	"ringside/proxy/wire"
+)
+
+// node is one server: a host, and the process on it.
+type node struct {
+	f      *fleet
+	id     int
+	name   string
+	up     bool
+	life   int  // counts processes
+	hung   bool // stopped: its kernel takes bytes, and it does nothing
+	store  *memnode.Node
+	began  int64
+	pipes  []*pipe // that it has something to do for, while it is hung
+	limits wire.Limits
+	req    wire.Request
+}
+
+// epoch is the Unix time at which models begin.
+const epoch = 1_800_000_000
+
+func (f *fleet) newNode(id int) *node {
+	n := &node{f: f, id: id, name: fmt.Sprintf("s%d", id)}
+	l := testLimits()
+	n.limits = wire.Limits{Key: l.Key, Line: l.Line, Value: l.Value}
+	n.start()
+	return n
+}
+
+// start is a new process, which has nothing.
+func (n *node) start() {
+	store, err := memnode.New(memnode.Options{Now: func() time.Time { return time.Unix(epoch, n.f.now) }})
+	if err != nil {
+		panic(err)
+	}
+	n.store, n.began, n.up, n.hung = store, n.f.now, true, false
+	n.life++
+}
+
+// die ends the process. What it had not done is lost.
+func (n *node) die() {
+	n.up, n.hung = false, false
+	n.store, n.pipes = nil, nil
+	for i := range n.f.paths {
+		for _, c := range n.f.paths[i][n.id].pipes {
+			if c.up && c.life == n.life {
+				c.rcv = nil
+				c.reset()
+			}
+		}
+	}
+}
+
+// meets is a new connection.
+func (n *node) meets(c *pipe) {
+	if n.up && c.life == n.life {
+		c.line = n.store.Line()
+	}
+}
+
+// wakeTime is how long a process that goes on may take until it has looked at
+// what has come meanwhile on one of its connections.
+const wakeTime = 40 * milli
+
+// wake lets a hung process go on: connection by connection, in any order.
+func (n *node) wake() {
+	n.hung = false
+	waiting := n.pipes
+	n.pipes = nil
+	for _, c := range waiting {
+		n.f.after(n.f.upTo(wakeTime), func() { n.work(c) })
+	}
+}
+
+// work does what has come on a connection.
+func (n *node) work(c *pipe) {
+	switch {
+	case !n.up || c.life != n.life || c.line == nil:
+		return
+	case n.hung:
+		n.pipes = append(n.pipes, c)
+		return
+	}
+	size, whole := 0, 0
+	var ends []int
+	for size < len(c.rcv) {
+		m, err := n.limits.Next(c.rcv[size:], &n.req)
+		if err != nil {
+			break
+		}
+		size += m
+		whole++
+		ends = append(ends, size)
+	}
+	if whole == 0 {
+		return
+	}
+	if c.gone != Write { // the first answers find nobody, and then it stops
+		size = ends[n.f.rand.IntN(whole)]
+		n.do(c, c.rcv[:size])
+		c.rcv = nil
+		return
+	}
+	b := c.rcv[:size]
+	c.rcv = append([]byte(nil), c.rcv[size:]...)
+	n.do(c, b)
+}
+
+// do carries out whole requests.
+func (n *node) do(c *pipe, requests []byte) {
+	var answers []byte
+	for from := 0; from < len(requests); {
+		m, _ := n.limits.Next(requests[from:], &n.req)
+		one := requests[from : from+m]
+		answer := n.one(c, one)
+		if n.f.traced {
+			n.f.note(keyIn(one), "%s does for p%d %.80q: %.60q", n.name, c.d.s.id, one, answer)
+		}
+		answers = append(answers, answer...)
+		from += m
+	}
+	c.reply(answers)
+}
+
+// one carries out one request. What tells of this process is made up: it must
+// not depend on the machine.
+func (n *node) one(c *pipe, request []byte) []byte {
+	switch string(request) {
+	case "stats\r\n":
+		return fmt.Appendf(nil, "STAT pid %d\r\nSTAT uptime %d\r\nSTAT time %d\r\nEND\r\n", 100*n.id+n.life, (n.f.now-n.began)/second, epoch+n.f.now/second)
+	case "stats settings\r\n":
+		return []byte("STAT maxbytes 67108864\r\nSTAT num_threads 4\r\nEND\r\n")
+	case "flush_all\r\n":
+		n.f.flushes++
+	}
+	if answer := n.f.ablate.answer(request); answer != nil {
+		return answer
+	}
+	return c.line.Do(n.f.ablate.change(request))
+}
+
+// keyIn is the client's key in a request, for the trace. Ringside's own
+// requests are of interest for all keys.
+func keyIn(request []byte) string {
+	f := strings.Fields(string(request[:min(len(request), 300)]))
+	if len(f) < 2 {
+		return ""
+	}
+	key := f[1]
+	if rest, ok := strings.CutPrefix(key, "__rs~"); ok {
+		_, key, _ = strings.Cut(rest, "~")
+	}
+	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs") {
+		return "-"
+	}
+	if strings.HasPrefix(key, Reserved) {
+		return ""
+	}
+	return key
+}

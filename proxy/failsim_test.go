@@ -1,0 +1,440 @@
+package proxy
+
+// Whole proxies against model servers in one process, on one clock, with faults
+// by seed: the fleet, its clock and its life.
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+const (
+	milli  = int64(time.Millisecond)
+	second = int64(time.Second)
+)
+
+// fleetCase is what a run is made of. A seed decides the rest.
+type fleetCase struct {
+	name     string
+	sidecars int // proxies
+	engines  int // of each; 0: one
+	servers  int
+	gutter   int // servers of a pool that stands in; its keys have no other use
+
+	mode    Mode
+	strict  bool
+	rejoin  health.OnRejoin
+	rebuilt bool             // the rule builds its ring anew without the servers that are out
+	copies  replicate.Policy // of each key
+
+	faults []string // kinds to draw from, of fleetFaults
+	count  int      // of them
+	apart  int64    // between the starts of two, about; 0: the next begins when the pool is whole again
+	aimed  bool     // all at one server
+
+	exact  bool // no stale hit at all is promised
+	locks  bool // nobody else gets a lock that is held, and counters never go back
+	pace   int64
+	ablate ablations
+}
+
+// fleet is the state of a run.
+type fleet struct {
+	fleetCase
+	seed   uint64
+	rand   *rand.Rand
+	now    int64
+	events eventHeap
+	order  uint64
+
+	nodes    []*node
+	paths    [][]*path // by sidecar, node
+	sidecars []*sidecar
+	apps     []*app
+	trouble  int64 // when the last fault ends
+	quiet    bool  // apps begin nothing new
+	history
+
+	// grace is how long after its writer was told that it failed a value may be
+	// read though it is older than another. The undo behind it is on its way, as
+	// long as it was itself: nothing can stop what is under way.
+	grace int64
+
+	traced bool
+	trace  []traceLine
+	broken string // what is wrong, once something is
+	tally
+}
+
+// tally is what a run has seen.
+type tally struct {
+	asked, hits, errors, ejected, returned, flushes int
+	stale                                           []string
+}
+
+type traceLine struct {
+	about string // a key, or empty: of interest for all
+	text  string
+}
+
+// note writes a line of the trace. A run has one only when it is run again.
+func (f *fleet) note(about, format string, args ...any) {
+	if f.traced {
+		f.trace = append(f.trace, traceLine{about, fmt.Sprintf("%10.4f ", float64(f.now)/1e9) + fmt.Sprintf(format, args...)})
+	}
+}
+
+// wrong ends the run: something must never happen. key is what it is about.
+func (f *fleet) wrong(key, format string, args ...any) {
+	if f.broken == "" {
+		f.broken = fmt.Sprintf(format, args...)
+		f.note("", "WRONG %s", f.broken)
+		f.culprit = key
+	}
+}
+
+// event is something that happens at a time. Those of one time happen in the
+// order in which they were planned.
+type event struct {
+	at    int64
+	order uint64
+	do    func()
+}
+
+func (a *event) before(b *event) bool { return a.at < b.at || a.at == b.at && a.order < b.order }
+
+// eventHeap is a binary heap.
+type eventHeap []event
+
+func (h *eventHeap) push(e event) {
+	*h = append(*h, e)
+	q := *h
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q[i].before(&q[up]) {
+			return
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+func (h *eventHeap) pop() event {
+	q := *h
+	first, n := q[0], len(q)-1
+	q[0], q[n] = q[n], event{}
+	q = q[:n]
+	*h = q
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			return first
+		}
+		if down+1 < n && q[down+1].before(&q[down]) {
+			down++
+		}
+		if !q[down].before(&q[i]) {
+			return first
+		}
+		q[i], q[down] = q[down], q[i]
+		i = down
+	}
+}
+
+func (f *fleet) at(at int64, do func()) {
+	f.order++
+	f.events.push(event{max(at, f.now), f.order, do})
+}
+
+func (f *fleet) after(d int64, do func()) { f.at(f.now+d, do) }
+
+// upTo is a random time below limit.
+func (f *fleet) upTo(limit int64) int64 { return f.rand.Int64N(max(limit, 1)) }
+
+func (f *fleet) one(in int) bool { return f.rand.IntN(in) == 0 }
+
+// run plays until a time, or until something is wrong.
+func (f *fleet) run(until int64) {
+	for len(f.events) > 0 && f.events[0].at <= until && f.broken == "" {
+		e := f.events.pop()
+		f.now = e.at
+		e.do()
+	}
+	f.now = max(f.now, until)
+}
+
+// simulateFleet plays one run to its end.
+func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
+	c.engines = cmp.Or(c.engines, 1)
+	c.pace = cmp.Or(c.pace, 12*milli)
+	f = &fleet{fleetCase: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
+	defer func() {
+		if r := recover(); r != nil {
+			f.wrong("", "panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	f.grace = 10 * milli
+	if slices.Contains(c.faults, "slow") {
+		f.grace += 2 * slowed
+	}
+	for i := range c.servers + c.gutter {
+		f.nodes = append(f.nodes, f.newNode(i))
+	}
+	f.layKeys()
+	for i := range c.sidecars {
+		var row []*path
+		for range f.nodes {
+			row = append(row, &path{f: f})
+		}
+		f.paths = append(f.paths, row)
+		s := &sidecar{f: f, id: i, skew: f.rand.Int64N(91) - 45}
+		f.sidecars = append(f.sidecars, s)
+		s.start()
+		for j := range appsEach {
+			f.apps = append(f.apps, f.newApp(s, j))
+		}
+	}
+	f.settle("at the start", 30*second)
+	f.run(f.now + second)
+	for range c.count {
+		f.fault()
+		if c.apart == 0 {
+			f.run(f.trouble)
+			f.settle("after a fault", settleLimit)
+			f.run(f.now + f.upTo(second))
+		} else {
+			f.run(f.now + f.upTo(2*c.apart))
+		}
+	}
+	f.run(max(f.now, f.trouble))
+	f.settle("after the last fault", settleLimit)
+	f.run(f.now + second)
+	f.finish()
+	return f
+}
+
+// settleLimit is how long after the last fault everything must work again. A
+// server can go through all phases twice in that time: WAITs, votes and a minute of WARM.
+const settleLimit = 130 * second
+
+// settle plays until the pool is whole.
+func (f *fleet) settle(when string, limit int64) {
+	for end := f.now + limit; f.now < end && f.broken == "" && f.whole() != ""; {
+		f.run(f.now + 100*milli)
+	}
+	if why := f.whole(); why != "" && f.broken == "" {
+		f.wrong("", "not whole %s, %d s later: %s", when, limit/second, why)
+	}
+}
+
+// whole says why not everything is as it should be when nothing is broken.
+func (f *fleet) whole() string {
+	top := make([]uint32, len(f.nodes))
+	for _, s := range f.sidecars {
+		for _, w := range s.watches() {
+			for i := range w.seen {
+				top[i] = max(top[i], w.seen[i].n())
+			}
+		}
+	}
+	for _, s := range f.sidecars {
+		for _, w := range s.watches() {
+			for i := range w.seen {
+				seen := &w.seen[i]
+				switch {
+				case w.phase(i) != health.In || seen.suspected():
+					return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, i, w.phase(i), seen.suspected(), w.keeper.Verdict(i).Step)
+				case seen.n() != top[i]:
+					return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, i, seen.n(), top[i])
+				case w.failover.Strict && seen.valid.Load() <= s.clock(f.now):
+					return fmt.Sprintf("p%d: server %d is not to be used", s.id, i)
+				}
+			}
+		}
+		for _, d := range s.drivers {
+			for _, srv := range d.e.list {
+				if srv.down {
+					return fmt.Sprintf("p%d: %s", s.id, srv.why)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// finish lets everybody have what was asked, uses every key once more, and
+// looks at what is left.
+func (f *fleet) finish() {
+	f.quiet = true
+	f.run(f.now + 5*second)
+	for _, a := range f.apps {
+		a.prove()
+	}
+	f.run(f.now + 5*second)
+	for _, a := range f.apps {
+		if f.broken == "" && (a.op != nil || a.proofs != 0) {
+			f.wrong("", "a%d does not get through: %d proofs are missing", a.id, a.proofs)
+		}
+		a.leave()
+	}
+	f.run(f.now + 70*second) // zombies, tombstones and late answers end
+	for _, s := range f.sidecars {
+		for _, d := range s.drivers {
+			if f.broken == "" && d.e.pool.held != scratchSize {
+				f.wrong("", "p%d holds %d bytes, %d when nothing goes on", s.id, d.e.pool.held, scratchSize)
+			}
+			if f.broken == "" && (len(d.e.sessions) > 0 || len(d.e.parked) > 0 || len(d.e.keylines) > 0) {
+				f.wrong("", "p%d: %d sessions, %d parked writes and %d lines of writes are left", s.id, len(d.e.sessions), len(d.e.parked), len(d.e.keylines))
+			}
+		}
+		s.count()
+	}
+}
+
+// table is what all sidecars are configured with.
+func (f *fleet) table() *Table {
+	pool := func(name string, from, n int) *Pool {
+		p := &Pool{Name: name, Connections: 1, QueueLimit: 10_000,
+			Timeouts:     Timeouts{Connect: 400 * time.Millisecond, Request: fleetRequest, Deadline: fleetDeadline},
+			RetryBackoff: Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
+			Place:        ring.Placement{Hash: simHash, Ring: around{n, nil}}}
+		for i := range n {
+			name := fmt.Sprintf("s%d", from+i)
+			p.Servers = append(p.Servers, Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name})
+		}
+		return p
+	}
+	p := pool("main", 0, f.servers)
+	p.Failover = Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
+		Strict: f.strict, OnRejoin: f.rejoin, EjectAfter: 600 * time.Millisecond,
+		Ping: 250 * time.Millisecond, Lease: time.Second, Request: fleetRequest, GoodPings: 2, AfterFailures: 3}}
+	t := &Table{Limits: testLimits(), Pools: []*Pool{p}}
+	if f.gutter > 0 {
+		g := pool("spare", f.servers, f.gutter)
+		p.Failover.Gutter = g
+		t.Pools = append(t.Pools, g)
+	}
+	if f.rebuilt {
+		p.Without = func(out []bool) (ring.Ring, error) {
+			r := around{n: len(out), live: []int{}}
+			for i, o := range out {
+				if !o {
+					r.live = append(r.live, i)
+				}
+			}
+			return r, nil
+		}
+	}
+	t.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: []Route{{Pool: p, Copies: f.copies}}}}
+	return t
+}
+
+const (
+	fleetRequest  = 200 * time.Millisecond
+	fleetDeadline = 800 * time.Millisecond
+
+	// fleetBound is how long any request may take: its deadline, and for a task
+	// that began its last ask right before that, a bit.
+	fleetBound = int64(fleetDeadline) + int64(fleetRequest) + 100*milli
+)
+
+// around gives a key to server h mod n and then to the next ones; if it was
+// built anew, to those that are live by another remainder.
+type around struct {
+	n    int
+	live []int
+}
+
+func (r around) Len() int { return r.n }
+
+func (r around) At(_ []byte, h uint64, try int) int {
+	switch {
+	case r.live == nil && try < r.n:
+		return int((h + uint64(try)) % uint64(r.n))
+	case try < len(r.live):
+		return r.live[(h+uint64(try))%uint64(len(r.live))]
+	}
+	return -1
+}
+
+// noteLog writes what engines log into the trace.
+type noteLog struct{ s *sidecar }
+
+func (s *sidecar) logger() *slog.Logger {
+	if !s.f.traced {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(noteLog{s}, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+func (l noteLog) Write(b []byte) (int, error) {
+	l.s.f.note("", "p%d %s", l.s.id, strings.TrimPrefix(strings.TrimSpace(string(b)), "msg="))
+	return len(b), nil
+}
+
+// playFleet runs a case with many seeds. One that fails is run again with a
+// trace.
+func playFleet(t *testing.T, c fleetCase, seeds int) {
+	t.Helper()
+	var sum tally
+	for seed := range uint64(seeds) {
+		f := simulateFleet(c, seed, false)
+		if f.broken == "" && c.exact && len(f.stale) > 0 {
+			f.broken = f.stale[0]
+		}
+		if f.broken != "" {
+			t.Fatalf("%s", retrace(c, seed, f.broken))
+		}
+		sum.add(&f.tally)
+	}
+	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale",
+		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale))
+	if c.mode != FailFast && sum.ejected == 0 {
+		t.Error("nothing was ever ejected: the runs show nothing")
+	}
+}
+
+func (s *tally) add(o *tally) {
+	s.asked += o.asked
+	s.hits += o.hits
+	s.errors += o.errors
+	s.ejected += o.ejected
+	s.returned += o.returned
+	s.flushes += o.flushes
+	s.stale = append(s.stale, o.stale...)
+}
+
+// retrace runs a seed again and tells what led to what is wrong.
+func retrace(c fleetCase, seed uint64, broken string) string {
+	f := simulateFleet(c, seed, true)
+	var lines []string
+	for _, l := range f.trace {
+		if l.about == "" || l.about == f.culprit {
+			lines = append(lines, l.text)
+		}
+	}
+	if len(lines) > *traceLines {
+		lines = lines[len(lines)-*traceLines:]
+	}
+	again := cmp.Or(f.broken, strings.Join(f.stale[:min(1, len(f.stale))], ""))
+	if again != broken {
+		lines = append(lines, "THE SECOND RUN WAS NOT THE SAME: "+again)
+	}
+	return fmt.Sprintf("%s\n%s, seed %d: %s", strings.Join(lines, "\n"), c.name, seed, broken)
+}

@@ -1,0 +1,480 @@
+package proxy
+
+// Refills of many keys, against small memcacheds that answer by themselves.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// copyServer is a memcached that knows what copies need.
+type copyServer struct {
+	pid   int
+	cas   int
+	items map[string]copyItem
+	dumps []string
+	mute  string // commands that begin so are not answered
+}
+
+type copyItem struct {
+	value string
+	cas   int
+	stub  bool
+}
+
+// troupe is a stage whose servers answer by themselves.
+type troupe struct {
+	*stage
+	servers map[string]*copyServer
+	most    int // picks of one member at a time
+}
+
+func newTroupe(t *testing.T, script string) *troupe {
+	tr := &troupe{stage: newStage(t), servers: map[string]*copyServer{}}
+	tr.quiet = true
+	for line := range strings.Lines(script) {
+		tr.line(strings.TrimSpace(line))
+	}
+	tr.begin()
+	for _, srv := range tr.e.list {
+		tr.servers[srv.target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
+	}
+	tr.play()
+	return tr
+}
+
+// play lets the servers answer until nobody asks.
+func (tr *troupe) play() {
+	for busy := true; busy; {
+		busy = false
+		var names []string
+		for name := range tr.actors {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		for _, name := range names {
+			a, m := tr.actors[name], tr.servers[strings.TrimRight(name, "'")]
+			if m == nil {
+				continue
+			}
+			if a.link == nil { // what it has not read is lost
+				a.got.Reset()
+			}
+			for a.link != nil {
+				answer, n := m.answer(a.got.Bytes())
+				if n == 0 {
+					break
+				}
+				busy = true
+				a.got.Next(n)
+				if answer != "" {
+					tr.wakeup(func() { tr.e.Bytes(a.link, []byte(answer)) })
+				}
+			}
+		}
+		for _, lp := range tr.e.copied {
+			for i := range lp.whole.members {
+				if f := lp.whole.members[i].fill; f != nil {
+					tr.most = max(tr.most, len(f.picks))
+				}
+			}
+		}
+	}
+}
+
+// answer serves the first request in b and says how long that is.
+func (m *copyServer) answer(b []byte) (string, int) {
+	end := bytes.Index(b, []byte("\r\n"))
+	if end < 0 || m.mute != "" && strings.HasPrefix(string(b), m.mute) {
+		return "", 0
+	}
+	f := strings.Fields(string(b[:end]))
+	n := end + 2
+	key := ""
+	if len(f) > 1 {
+		key = f[1]
+	}
+	if slices.Contains(f, "b") {
+		raw, _ := base64.StdEncoding.DecodeString(key)
+		key = string(raw)
+	}
+	arg := func(c byte) string {
+		for _, w := range f[2:] {
+			if w[0] == c && len(w) > 1 {
+				return w[1:]
+			}
+		}
+		return ""
+	}
+	it, ok := m.items[key]
+	put := func(value string, stub bool) {
+		m.cas++
+		m.items[key] = copyItem{value, m.cas, stub}
+	}
+	switch f[0] {
+	case "mn":
+		return "MN\r\n", n
+	case "stats":
+		return fmt.Sprintf("STAT pid %d\r\nSTAT uptime 9\r\nSTAT time %d\r\nEND\r\n", m.pid, 1000*m.pid), n
+	case "flush_all":
+		clear(m.items)
+		return "OK\r\n", n
+	case "lru_crawler":
+		m.dumps = append(m.dumps, f[2])
+		var out strings.Builder
+		for key := range m.items {
+			fmt.Fprintf(&out, "key=%s exp=-1 la=1 cas=1 fetch=no cls=1 size=70\n", strings.ReplaceAll(url.QueryEscape(key), "+", "%20"))
+		}
+		return out.String() + "END\r\n", n
+	case "get":
+		if !ok {
+			return "END\r\n", n
+		}
+		return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", key, len(it.value), it.value), n
+	case "delete":
+		delete(m.items, key)
+		return map[bool]string{true: "DELETED\r\n", false: "NOT_FOUND\r\n"}[ok], n
+	case "set":
+		size, _ := strconv.Atoi(f[4])
+		put(string(b[n:n+size]), false)
+		return "STORED\r\n", n + size + 2
+	case "mg":
+		if arg('N') != "" {
+			if !ok {
+				put("", true)
+				return fmt.Sprintf("HD s0 c%d W\r\n", m.cas), n
+			}
+			return fmt.Sprintf("HD s%d c%d\r\n", len(it.value), it.cas), n
+		}
+		if !ok {
+			return "EN\r\n", n
+		}
+		if it.stub {
+			return fmt.Sprintf("VA 0 f0 t30 s0 c%d Z\r\n\r\n", it.cas), n
+		}
+		return fmt.Sprintf("VA %d f0 t-1 s%d c%d\r\n%s\r\n", len(it.value), len(it.value), it.cas, it.value), n
+	case "ms":
+		size, _ := strconv.Atoi(f[2])
+		value, n := string(b[n:n+size]), n+size+2
+		switch want := arg('C'); {
+		case want != "" && !ok:
+			return "NF\r\n", n
+		case want != "" && want != strconv.Itoa(it.cas):
+			return "EX\r\n", n
+		}
+		put(value, false)
+		return "HD\r\n", n
+	case "md":
+		if want := arg('C'); ok && want != "" && want != strconv.Itoa(it.cas) {
+			return "EX\r\n", n
+		}
+		delete(m.items, key)
+		return map[bool]string{true: "HD\r\n", false: "NF\r\n"}[ok], n
+	}
+	return "ERROR\r\n", n
+}
+
+// restart empties a server and ends its connections.
+func (tr *troupe) restart(name string) {
+	m := tr.servers[name]
+	m.pid++
+	clear(m.items)
+	tr.hangUp(name)
+}
+
+func (tr *troupe) hangUp(name string) {
+	for actor, a := range tr.actors {
+		if l := a.link; l != nil && strings.TrimRight(actor, "'") == name {
+			a.link = nil
+			a.got.Reset()
+			tr.wakeup(func() { tr.e.Closed(l, nil) })
+		}
+	}
+}
+
+// client sends a command to Ringside and returns what comes back.
+func (tr *troupe) client(text string) string {
+	c := tr.actor("c1")
+	tr.wakeup(func() { tr.e.Bytes(c.link, []byte(text+"\r\n")) })
+	tr.play()
+	defer c.got.Reset()
+	return c.got.String()
+}
+
+// pass lets time pass until ok, and says how much; it fails after an hour.
+func (tr *troupe) pass(what string, ok func() bool) time.Duration {
+	tr.t.Helper()
+	begin := tr.now
+	for !ok() {
+		if tr.now-begin > int64(time.Hour) {
+			tr.t.Fatalf("an hour later: not %s", what)
+		}
+		tr.now = max(tr.e.Next(), tr.now+int64(time.Millisecond))
+		tr.wakeup(func() {})
+		tr.play()
+	}
+	return time.Duration(tr.now - begin)
+}
+
+func (tr *troupe) lacks(name string) bool {
+	for _, lp := range tr.e.copied {
+		for i, srv := range lp.servers {
+			if srv.target.Name == name && (lp.whole.members[i].lacking || srv.unknown) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func (tr *troupe) whole(names ...string) func() bool {
+	return func() bool { return !slices.ContainsFunc(names, tr.lacks) }
+}
+
+// notice makes Ringside see that servers were started anew.
+func (tr *troupe) notice() {
+	for i := range 3 {
+		tr.client(fmt.Sprintf("get none%d", i+1))
+	}
+}
+
+const twoOfThree = "pool main servers=s1,s2,s3\nroute - main copies=2\n"
+
+// TestRefill fills a server with more keys than are remembered at once.
+func TestRefill(t *testing.T) {
+	const keys = 3*window + 100
+	tr := newTroupe(t, twoOfThree)
+	for i := range keys {
+		key := fmt.Sprintf("key %d 1", i) // of s1 and s2
+		tr.servers["s2"].items[key] = copyItem{value: key}
+		tr.servers["s3"].items[fmt.Sprintf("%d.2", i)] = copyItem{value: "of s2 and s3"}
+	}
+	tr.notice()
+	tr.restart("s1")
+	tr.notice()
+	if !tr.lacks("s1") || tr.lacks("s2") || tr.lacks("s3") {
+		t.Fatal("s1 alone should lack something")
+	}
+	took := tr.pass("whole", tr.whole("s1"))
+	if got := len(tr.servers["s1"].items); got != keys {
+		t.Errorf("s1 has %d keys, want %d", got, keys)
+	}
+	if v := tr.servers["s1"].items["key 77 1"].value; v != "key 77 1" {
+		t.Errorf("s1 has %q", v)
+	}
+	if tr.most >= 2*window {
+		t.Errorf("%d keys were remembered at once, want less than %d", tr.most, 2*window)
+	}
+	if least := time.Duration(keys-101) * time.Millisecond; took < least {
+		t.Errorf("%d keys in %v, want at least %v", keys, took, least)
+	}
+	if n := len(tr.servers["s2"].dumps); n != 8 {
+		t.Errorf("%d listings of s2, want 8: four to copy what is missing, four to find that nothing is", n)
+	}
+	if tr.e.count.Refilled != keys || len(tr.e.keylines) != 0 || tr.e.mends != 0 {
+		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.count.Refilled, len(tr.e.keylines), tr.e.mends)
+	}
+}
+
+// TestRefillByHash: a server whose listings are complete is listed once.
+func TestRefillByHash(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2\n")
+	tr.release = "1.6.31"
+	tr.notice()
+	tr.client("set a1 0 0 1\r\nx")
+	tr.restart("s1")
+	tr.notice()
+	tr.pass("whole", tr.whole("s1"))
+	if len(tr.servers["s1"].items) != 1 || !slices.Equal(tr.servers["s2"].dumps, []string{"hash"}) {
+		t.Errorf("s1 has %v after listings %q of s2, want one by hash", tr.servers["s1"].items, tr.servers["s2"].dumps)
+	}
+}
+
+// TestRefillBoth: two that came back empty, one after the other, have in the
+// end what either got meanwhile.
+func TestRefillBoth(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=10\n")
+	tr.notice()
+	for i := range 30 {
+		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
+	}
+	tr.restart("s1")
+	tr.notice()
+	tr.pass("half filled", func() bool { return len(tr.servers["s1"].items) > 15 })
+	tr.restart("s2")
+	tr.notice()
+	tr.client("set new.2 0 0 1\r\nx")
+	had := len(tr.servers["s1"].items)
+	tr.pass("whole", tr.whole("s1", "s2"))
+	if a, b := len(tr.servers["s1"].items), len(tr.servers["s2"].items); a < had || b != a {
+		t.Errorf("s1 has %d keys, s2 %d; want %d", a, b, had)
+	}
+}
+
+// TestRefillInterrupted: whatever happens in the middle, it is completed.
+func TestRefillInterrupted(t *testing.T) {
+	for name, f := range map[string]func(tr *troupe){
+		"the source's connections end": func(tr *troupe) { tr.hangUp("s2") },
+		"the target's connections end": func(tr *troupe) { tr.hangUp("s1") },
+		"the target is started again":  func(tr *troupe) { tr.restart("s1"); tr.notice() },
+		"the target hangs": func(tr *troupe) {
+			tr.servers["s1"].mute = "m"
+			tr.pass("noticed", func() bool { return tr.e.list[0].down })
+			tr.servers["s1"].mute = ""
+			tr.hangUp("s1")
+		},
+		"the target is away": func(tr *troupe) {
+			tr.actor("s1").mode = "refuses"
+			tr.hangUp("s1")
+			tr.notice()
+			tr.pass("waited", func() bool { return tr.now > int64(2*time.Hour) })
+			tr.actor("s1").mode = ""
+		},
+		"the source is away": func(tr *troupe) {
+			tr.actor("s2").mode = "refuses"
+			tr.hangUp("s2")
+			tr.notice()
+			start := tr.now
+			tr.pass("waited", func() bool { return tr.now > start+int64(time.Minute) })
+			if !tr.lacks("s1") {
+				tr.t.Error("s1 is taken to be whole, though s2 could not be asked")
+			}
+			tr.actor("s2").mode = ""
+		},
+		"a reload": func(tr *troupe) {
+			tr.line("reload")
+			for line := range strings.Lines(twoOfThree) {
+				tr.line(strings.TrimSpace(line))
+			}
+			tr.begin()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := newTroupe(t, twoOfThree)
+			tr.now = int64(time.Hour)
+			tr.notice()
+			for i := range 300 {
+				tr.servers["s2"].items[fmt.Sprintf("%d.1", i)] = copyItem{value: "x"}
+			}
+			tr.restart("s1")
+			tr.notice()
+			tr.pass("begun", func() bool { return len(tr.servers["s1"].items) > 110 })
+			f(tr)
+			tr.notice()
+			tr.pass("whole", tr.whole("s1"))
+			if got := len(tr.servers["s1"].items); got != 300 {
+				t.Errorf("s1 has %d keys, want 300", got)
+			}
+			tr.pass("quiet", func() bool { return tr.e.mends == 0 && len(tr.e.keylines) == 0 })
+		})
+	}
+}
+
+// TestRefillRoutes: only what routes keep copies of is copied, under the name
+// that servers know.
+func TestRefillRoutes(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2,s3\nroute sess: main copies=2 strip\nroute one: main\nroute two: main copies=2\nroute two:not main\nroute - main\n")
+	tr.notice()
+	for _, key := range []string{"one:a1", "two:b1", "two:notc1", "__rs~2~d1", "two:e2", "two:f3"} {
+		tr.servers["s2"].items[key] = copyItem{value: key}
+	}
+	tr.client("set sess:g1 0 0 1\r\nx")
+	tr.restart("s1")
+	tr.client("get two:x1")
+	tr.pass("whole", tr.whole("s1"))
+	var got []string
+	for key := range tr.servers["s1"].items {
+		got = append(got, key)
+	}
+	slices.Sort(got)
+	// Servers can't tell one:a1 from what sess:one:a1 would be; on s1 it does no
+	// harm, for keys of one copy are read from where they belong.
+	want := []string{"g1", "one:a1", "two:b1", "two:notc1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("s1 has %q, want %q", got, want)
+	}
+	if got := tr.client("get sess:g1"); got != "VALUE sess:g1 0 1\r\nx\r\nEND\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// TestRefillNewServers: when a reload changes who is in the pool, everybody is
+// filled.
+func TestRefillNewServers(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main\n")
+	for i := range 50 {
+		tr.client(fmt.Sprintf("set %d.%d 0 0 1\r\nx", i, i%2+1))
+	}
+	if n := len(tr.servers["s1"].items); n != 25 {
+		t.Fatalf("s1 has %d keys of one copy, want 25", n)
+	}
+	for _, script := range []string{"pool main servers=s1,s2\nroute - main copies=2", "pool main servers=s1,s2,s3\nroute - main copies=3"} {
+		tr.line("reload")
+		for line := range strings.Lines(script) {
+			tr.line(strings.TrimSpace(line))
+		}
+		tr.begin()
+		for _, srv := range tr.e.list {
+			if tr.servers[srv.target.Name] == nil {
+				tr.servers[srv.target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
+			}
+		}
+		tr.play()
+		tr.pass("whole", tr.whole("s1", "s2", "s3"))
+		for name, m := range tr.servers {
+			if len(m.items) != 50 {
+				t.Errorf("%s has %d keys, want 50", name, len(m.items))
+			}
+		}
+	}
+}
+
+// TestRefillOff: without repairs time ends it, with nothing copied.
+func TestRefillOff(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=0\n")
+	tr.notice()
+	tr.client("set a1 0 0 1\r\nx")
+	tr.restart("s1")
+	tr.notice()
+	if got := tr.client("get a1"); got != "VALUE a1 0 1\r\nx\r\nEND\r\n" {
+		t.Errorf("got %q", got)
+	}
+	tr.pass("taken for whole", tr.whole("s1"))
+	if len(tr.servers["s1"].items) != 0 || len(tr.servers["s2"].dumps) != 0 {
+		t.Error("something was copied")
+	}
+}
+
+// TestOverfull: a server that missed more writes than can be remembered is not
+// read, and emptied and filled when it is back.
+func TestOverfull(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2\n")
+	tr.notice()
+	tr.client("set old1 0 0 1\r\nx")
+	tr.becomes("s1", "SUSPECT")
+	for i := range dirtyKeys + 1 {
+		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
+	}
+	tr.servers["s1"].items["7.1"] = copyItem{value: "older"}
+	tr.becomes("s1", "IN")
+	tr.servers["s1"].mute = "flush_all"
+	if got := tr.client("get 7.1"); got != "VALUE 7.1 0 1\r\nx\r\nEND\r\n" {
+		t.Errorf("got %q", got)
+	}
+	tr.servers["s1"].mute = ""
+	tr.play()
+	if n := len(tr.servers["s1"].items); n > 101 || !tr.lacks("s1") {
+		t.Errorf("s1 has %d keys; lacking: %v", n, tr.lacks("s1"))
+	}
+	tr.pass("whole", tr.whole("s1"))
+	if a, b := len(tr.servers["s1"].items), len(tr.servers["s2"].items); a != b || b != dirtyKeys+2 {
+		t.Errorf("s1 has %d keys, s2 %d, want %d", a, b, dirtyKeys+2)
+	}
+}
