@@ -57,6 +57,20 @@ type loadKey struct {
 	open    int             // mutations without an answer
 	changes int             // mutations sent
 	sure    bool            // it holds a value: the last mutation stored one, and was alone
+	past    []string        // what happened last, for messages
+}
+
+// note keeps one line of what happened. The key must be locked.
+func (k *loadKey) note(format string, args ...any) {
+	k.past = append(k.past, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
+	k.past = k.past[max(0, len(k.past)-20):]
+}
+
+// story is what happened to the key last.
+func (k *loadKey) story() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return "\n\t" + strings.Join(k.past, "\n\t")
 }
 
 // loadGroup counts the requests for keys of one group.
@@ -282,6 +296,7 @@ func (k *loadKey) finish(sent, id int64, change int, acked bool) {
 		k.newest = max(k.newest, sent)
 		k.sure = id != 0 && change == k.changes
 	}
+	k.note("mutation sent at %d (write %d): acknowledged %t", sent, id, acked)
 }
 
 // loadClient is one connection, made anew whenever it is cut.
@@ -500,6 +515,7 @@ func (c *loadClient) getMany() {
 func (c *loadClient) missed(is reading, end, command string) {
 	is.k.mu.Lock()
 	lost := is.sure && is.k.changes == is.changes
+	is.k.note("read sent at %d: %q, lost %t", is.sent, end, lost)
 	is.k.mu.Unlock()
 	c.load.count(is.k, func(y *tally) {
 		switch {
@@ -510,7 +526,7 @@ func (c *loadClient) missed(is reading, end, command string) {
 		case lost:
 			y.lost++
 		}
-	}, fmt.Sprintf("%s, %s: %q", c.name, command, end))
+	}, fmt.Sprintf("%s, %s: %q%s", c.name, command, end, map[bool]string{true: is.k.story()}[lost]))
 }
 
 // value reads a value of so many bytes and judges it.
@@ -530,6 +546,7 @@ func (c *loadClient) value(is reading, key, size, command string) (ok bool) {
 	fmt.Sscan(value, &named, &id)
 	k.mu.Lock()
 	answered, written := k.writes[id]
+	k.note("read sent at %d: write %d", is.sent, id)
 	k.mu.Unlock()
 	at := time.Now().Format(time.StampMilli)
 	switch {
@@ -537,8 +554,8 @@ func (c *loadClient) value(is reading, key, size, command string) (ok bool) {
 		c.load.blame("wrong: at %s, %s: %s of %s brought %s under the name %s", at, c.name, command, k.name, brief(value), key)
 		c.load.count(k, func(y *tally) { y.wrong++ }, "wrong")
 	case answered != 0 && answered < is.newest:
-		c.load.blame("stale: at %s, %s: %s of %s (group %d), sent at %d, brought write %d, answered at %d; since then a mutation sent at %d has been acknowledged",
-			at, c.name, command, k.name, k.group, is.sent, id, answered, is.newest)
+		c.load.blame("stale: at %s, %s: %s of %s (group %d), sent at %d, brought write %d, answered at %d; since then a mutation sent at %d has been acknowledged%s",
+			at, c.name, command, k.name, k.group, is.sent, id, answered, is.newest, k.story())
 		c.load.count(k, func(y *tally) { y.stale++ }, "stale")
 	default:
 		c.load.count(k, func(y *tally) { y.hits++ }, "")

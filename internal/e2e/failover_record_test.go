@@ -179,13 +179,13 @@ func TestFailoverReload(t *testing.T) {
 		was := o.total()
 		reload(k.config(o.servers))
 		o.more(t, 200)
-		if is := o.total().minus(was); is.trouble() > 0 {
+		if is := o.total().minus(was); is.lost > 0 {
 			t.Errorf("a reload of the same file: %v\n%s", is, o.examples())
 		}
 		k.more = []string{"queue: 1000"}
 		reload(k.config(o.servers))
 		o.more(t, 200)
-		if is := o.total().minus(was); is.trouble() > 0 {
+		if is := o.total().minus(was); is.lost > 0 {
 			t.Errorf("a reload of another queue: %v\n%s", is, o.examples())
 		}
 		if went := r.went(serverName(gone), since); len(went) > 0 {
