@@ -37,12 +37,13 @@ func defaultFailover() Failover {
 }
 
 const (
-	manyServers   = 3 // servers from which on keys move by default, and a majority can outvote one
-	maxFailures   = 1000
-	sessionsLease = time.Second
-	sessionsPing  = 250 * time.Millisecond
-	sessionsEject = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
-	month         = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
+	manyServers      = 3 // servers from which on keys move by default, and a majority can outvote one
+	maxFailures      = 1000
+	sessionsLease    = time.Second
+	sessionsPing     = 250 * time.Millisecond
+	sessionsDeadline = 5 * time.Second       // so they don't fail meanwhile
+	sessionsEject    = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
+	month            = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
 )
 
 func failoverValue() value[Failover] {
@@ -185,6 +186,9 @@ func (d *document) decideSessions(p *Pool, servers int) {
 	}
 	if !own(&o.EjectAfter) {
 		o.EjectAfter = sessionsEject
+	}
+	if !own(&p.Timeouts.Deadline) {
+		p.Timeouts.Deadline = max(p.Timeouts.Deadline, sessionsDeadline)
 	}
 	switch {
 	case own(&o.Strict):

@@ -40,6 +40,7 @@ type place struct {
 	servers []string
 	loops   int           // of Ringside
 	timeout time.Duration // of Ringside's requests; 0 is its default
+	copies  int           // of each key that Ringside keeps; 0 is one
 }
 
 // findPeers returns the peers of these names, or all, that are here, in the order
@@ -120,6 +121,9 @@ func ringsideArgs(at place) ([]string, error) {
 	timeouts := ""
 	if at.timeout > 0 {
 		timeouts = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.timeout)
+	}
+	if at.copies > 0 {
+		timeouts += fmt.Sprintf("routes: [{pool: main, replicas: %d, copies_on: server}]\n", at.copies)
 	}
 	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
 admin: 127.0.0.1:%d
@@ -251,7 +255,7 @@ func freePorts(n int) ([]int, error) {
 
 // start starts a peer on the proxy's CPUs, before the pool, and waits until it
 // listens.
-func (b *bench) start(ctx context.Context, p *peer) (*child, error) {
+func (b *bench) start(ctx context.Context, p *peer, copies int) (*child, error) {
 	dir, err := os.MkdirTemp(b.dir, "peer")
 	if err != nil {
 		return nil, err
@@ -260,7 +264,7 @@ func (b *bench) start(ctx context.Context, p *peer) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	args, err := p.configure(place{dir, ports[0], ports[1], b.pool.addrs, b.loops, b.timeout})
+	args, err := p.configure(place{dir, ports[0], ports[1], b.pool.addrs, b.loops, b.timeout, copies})
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (d Disturbance) badness() float64 { return d.Other + d.Steal + d.Late/1e6 }
 // once starts the peer, puts the scenario's load on it and ends it. The first
 // process of the result is the peer, the others are the servers behind it.
 func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration) (load.Result, error) {
-	target, err := b.start(ctx, p)
+	target, err := b.start(ctx, p, s.copies)
 	if err != nil {
 		return load.Result{}, err
 	}

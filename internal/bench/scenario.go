@@ -17,6 +17,7 @@ type scenario struct {
 	Base string // the peer that others are compared with
 	Work load.Workload
 
+	copies int                     // of each key that Ringside keeps; 0 is one
 	only   string                  // the one peer to run it on; empty is all
 	Filled bool                    // the keys are there already
 	check  func(load.Result) error // what must be so besides; nil is nothing
@@ -28,7 +29,7 @@ func text(conns, depth int) load.Workload {
 }
 
 // AllScenarios are the letters of all scenarios.
-const AllScenarios = "abcdefghi"
+const AllScenarios = "abcdefghij"
 
 func scenarios() []scenario {
 	all := []scenario{
@@ -41,6 +42,7 @@ func scenarios() []scenario {
 		{ID: "g", Name: "200 connections, values of 1 KiB, 50 % writes", Base: "nutcracker", Work: text(200, 1)},
 		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: text(50, 1)},
 		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: text(50, 1)},
+		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), copies: 2},
 	}
 	for i := range all {
 		w := &all[i].Work
@@ -82,7 +84,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(AllScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to i", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to j", letter)
 		}
 	}
 	return picked, nil

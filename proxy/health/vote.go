@@ -2,7 +2,7 @@ package health
 
 // Votes: how many proxies there are, and how many of them suspect a server.
 //
-// Once a second every proxy adds one to a counter on each server that answers,
+// Twice in a lease, which all proxies of a pool agree on, every proxy adds one to a counter on each server that answers,
 // and one to another counter for each server that it suspects. So between two
 // of its own additions each counter grows by the number of proxies, and of those
 // that suspect the server. Counters are made by whoever finds none and end after
@@ -12,13 +12,9 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
-	"time"
 )
 
 const (
-	voteTime  = int64(time.Second)
-	voteFresh = 5 * voteTime / 2 // how old a count may be
-
 	// A server is taken out if more than this share of the proxies suspects it.
 	ejectShare = 50 // percent
 )
@@ -32,23 +28,26 @@ type tally struct {
 	at     int64     // of the newest
 }
 
+// voteTime is the time between two additions of a proxy.
+func (k *Keeper) voteTime() int64 { return int64(k.set.Lease) / 2 }
+
 // see takes what the counter says. A counter that has shrunk was made anew: that
 // says nothing.
-func (t *tally) see(value uint64, now int64) {
-	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*voteTime/2 {
-		t.grow(value-t.value, now)
+func (t *tally) see(value uint64, every, now int64) {
+	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*every/2 {
+		t.grow(value-t.value, every, now)
 	}
 	t.value, t.seenAt = value, now
 }
 
 // seeNone takes that there is no counter: nobody has counted for a while.
-func (t *tally) seeNone(now int64) {
-	t.grow(0, now)
+func (t *tally) seeNone(every, now int64) {
+	t.grow(0, every, now)
 	t.value, t.seenAt = 0, now
 }
 
-func (t *tally) grow(by uint64, now int64) {
-	if !t.fresh(now) {
+func (t *tally) grow(by uint64, every, now int64) {
+	if !t.fresh(every, now) {
 		t.looks = 0
 	}
 	t.grown[2], t.grown[1], t.grown[0] = t.grown[1], t.grown[0], by
@@ -56,7 +55,8 @@ func (t *tally) grow(by uint64, now int64) {
 	t.at = now
 }
 
-func (t *tally) fresh(now int64) bool { return t.looks > 0 && now-t.at <= voteFresh }
+// fresh says whether the count is of now: additions are every apart.
+func (t *tally) fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
 
 // rate is by how much the counter grows in a second, rounded. Over three looks a
 // proxy that counts at the same moment as this one is seen twice, or missed, at
@@ -73,14 +73,14 @@ func (t *tally) rate() uint64 {
 // servers that are to come back.
 func (k *Keeper) vote(now int64) {
 	if k.voteAt == 0 {
-		k.voteAt = now + k.jitter(voteTime) // proxies that start together should not count together
+		k.voteAt = now + k.jitter(k.voteTime()) // proxies that start together should not count together
 	}
 	if now < k.voteAt {
 		return
 	}
-	k.voteAt += voteTime
+	k.voteAt += k.voteTime()
 	if k.voteAt <= now {
-		k.voteAt = now + voteTime
+		k.voteAt = now + k.voteTime()
 	}
 	for i := range k.servers {
 		if v := &k.servers[i]; v.suspect || v.noMeta {
@@ -112,7 +112,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 		t = &v.sus[a.about]
 	}
 	if bytes.HasPrefix(answer, []byte("EN\r\n")) {
-		t.seeNone(now)
+		t.seeNone(k.voteTime(), now)
 		return
 	}
 	value, _, ok := parseValue(answer)
@@ -120,7 +120,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 		return
 	}
 	if n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err == nil {
-		t.see(n, now)
+		t.see(n, k.voteTime(), now)
 	}
 }
 
@@ -146,7 +146,7 @@ func (k *Keeper) opinions(i int, now int64) opinion {
 		if result == unasked {
 			result = unheard
 		}
-		if v.sus == nil || !v.sus[i].fresh(now) || !v.live.fresh(now) {
+		if v.sus == nil || !v.sus[i].fresh(k.voteTime(), now) || !v.live.fresh(k.voteTime(), now) {
 			continue
 		}
 		suspects += v.sus[i].rate()
