@@ -273,6 +273,16 @@ func (l *load) flushed(flush func() (acked bool)) {
 	}
 }
 
+// moved says that keys have gone elsewhere: what was stored before may be
+// missed from now on.
+func (l *load) moved() {
+	for _, k := range l.keys {
+		k.mu.Lock()
+		k.sure = false
+		k.mu.Unlock()
+	}
+}
+
 // begin notes that a mutation is about to be sent.
 func (k *loadKey) begin() (change int) {
 	k.mu.Lock()
@@ -514,7 +524,7 @@ func (c *loadClient) getMany() {
 // missed judges an answer that ends without a value.
 func (c *loadClient) missed(is reading, end, command string) {
 	is.k.mu.Lock()
-	lost := is.sure && is.k.changes == is.changes
+	lost := is.sure && is.k.sure && is.k.changes == is.changes && (end == "END" || end == "EN")
 	is.k.note("read sent at %d: %q, lost %t", is.sent, end, lost)
 	is.k.mu.Unlock()
 	c.load.count(is.k, func(y *tally) {

@@ -176,6 +176,7 @@ func TestFailoverReload(t *testing.T) {
 		o.calm(t, 50)
 		since := len(r.out.String())
 
+		o.moved()
 		was := o.total()
 		reload(k.config(o.servers))
 		o.more(t, 200)
@@ -223,7 +224,7 @@ type withoutMeta struct {
 func startWithoutMeta(t *testing.T) *withoutMeta {
 	t.Helper()
 	real := startMemcached(t)
-	w := &withoutMeta{memcached: &memcached{address: freeAddress(t, "127.0.0.1"), process: real.process}, behind: real.address}
+	w := &withoutMeta{memcached: &memcached{address: freeAddress(t, ownHost()), process: real.process}, behind: real.address}
 	w.serve(t)
 	return w
 }
