@@ -278,6 +278,11 @@ func (c *copied) told(t *task, id int, r *answer) {
 		t.ask(id, c.members[a.Member].srv, t.meta("mg", t.key, " v s", nil))
 		return
 	}
+	if kind == replicate.Hit && a.check && t.e.rep.Body.Len() > 0 { // a stub that has been filled since
+		a.check = false
+		t.ask(id, c.members[a.Member].srv, c.line(t, a))
+		return
+	}
 	switch {
 	case kind == replicate.Miss && a.Deed == replicate.Forward && t.op <= wire.Gats: // perhaps a stub: the client gets a miss
 		a.got = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
