@@ -85,6 +85,18 @@ func TestFailoverGutter(t *testing.T) {
 			t.Errorf("%d of %d keys of the other servers are where they were", len(found), len(other))
 		}
 
+		// A flush gets there, too.
+		o.flushed(func() bool { return client.question("flush_all") == "OK" })
+		if found := owners(t, spare, moved); len(found) != 0 {
+			t.Errorf("%d keys of the server that is out have survived a flush", len(found))
+		}
+		for key, i := range at {
+			client.misses(key)
+			if i == gone {
+				client.store(key, valueOf(key))
+			}
+		}
+
 		// A server of the gutter goes as well; the other one takes over.
 		spare[0].leave(t)
 		o.allSay(t, "g0", "OUT")
