@@ -102,14 +102,36 @@ func (lp *livePool) plain(srv *Server) bool {
 	for i, s := range lp.servers {
 		if s == srv {
 			seen := &lp.watch.seen[i]
-			return lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
+			return lp.watch.known.Load() && lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
 		}
 	}
 	return false
 }
 
+// unknown is the keeper of one of the route's pools that does not know yet who
+// is out; nil if all know.
+func (rt *route) unknown() *watch {
+	if w := rt.watch; w != nil && !w.known.Load() {
+		return w
+	}
+	for _, lp := range rt.also {
+		if w := lp.watch; w != nil && !w.known.Load() {
+			return w
+		}
+	}
+	return nil
+}
+
 // lead serves the request of t, or parks it.
 func (e *Engine) lead(t *task) {
+	if w := t.rt.unknown(); w != nil {
+		if e.now >= t.deadline {
+			t.fail("the servers have not said yet who of them is in use", Unavailable)
+		} else {
+			e.park(t, w.gen.Load)
+		}
+		return
+	}
 	if t.rt.copies.Copies != 0 {
 		e.leadCopies(t)
 		return
