@@ -305,7 +305,8 @@ func (c *copied) goOn(t *task) {
 }
 
 func (c *copied) told(t *task, id int, r *answer) {
-	if id >= len(c.asks) { // an undo
+	if id >= len(c.asks) {
+		c.undone(t, &c.members[id-len(c.asks)], r)
 		if c.undoing--; c.undoing == 0 && !c.mends {
 			c.repair(t)
 		}
@@ -491,7 +492,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
-			t.ask(len(c.asks), m.srv, t.meta("md", t.key, "", nil))
+			t.ask(len(c.asks)+i, m.srv, t.meta("md", t.key, "", nil))
 		}
 	}
 	if c.buried {
@@ -507,6 +508,18 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)
+	}
+}
+
+// undone is told how an undo ended. Who has nothing more is no longer dirty, if
+// misses are asked of others anyway: the key may be written through another
+// Ringside now, and two dirty members would be emptied before they decide.
+func (c *copied) undone(t *task, m *copyOf, r *answer) {
+	if !t.rt.copies.ReadThrough || !r.parsed(wire.Delete, wire.Meta, &t.e.rep) {
+		return
+	}
+	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
+		m.missed().Remove(c.hash)
 	}
 }
 
