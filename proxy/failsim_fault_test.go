@@ -65,7 +65,9 @@ func (f *fleet) fault() {
 			n.store.Line().Do([]byte("delete " + fleetView + "\r\n"))
 		}
 	case "flush": // by a client, some time during another fault or what follows
-		f.after(f.upTo(9*second), func() {
+		at := f.now + f.upTo(9*second)
+		f.trouble = max(f.trouble, at+second)
+		f.at(at, func() {
 			a := f.apps[f.rand.IntN(len(f.apps))]
 			a.todo = append(a.todo, a.flush)
 		})
