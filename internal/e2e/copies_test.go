@@ -397,7 +397,7 @@ func TestCopiesInTwoPools(t *testing.T) {
 			client.holds(key, "west")
 			client.store(key, valueOf(key))
 		}
-		for i, pool := range [][]*memcached{west, east} {
+		for _, pool := range [][]*memcached{west, east} {
 			for _, s := range pool {
 				s.kill()
 			}
@@ -405,17 +405,25 @@ func TestCopiesInTwoPools(t *testing.T) {
 				client.holds(key, valueOf(key))
 				// The write that finds out that a server is gone fails.
 				eventually(t, key+" is written without a copy", func() bool { return client.set(key, valueOf(key)) == "STORED" })
-				client.ask(fmt.Sprintf("append %s 0 0 1\r\n%d", key, i), "STORED")
-				client.ask(fmt.Sprintf("prepend %s 0 0 0\r\n", key), "STORED")
+				client.ask("append "+key+" 0 0 1\r\n+", "STORED")
+				client.ask("prepend "+key+" 0 0 1\r\n+", "STORED")
 				client.store(key, valueOf(key))
 			}
+			// Nobody touches the keys meanwhile: a memcached of before 1.6.19 leaves
+			// out of its listing what is in use just then.
+			filled := func() int { return strings.Count(r.out.String(), "a server that came back empty is filled") }
+			goal := filled() + len(pool)
 			for _, s := range pool {
 				s.restart(t)
 			}
+			eventually(t, "the pool that was gone is filled", func() bool { return filled() >= goal })
+			eventually(t, "nobody is suspect", r.calm)
 			for _, key := range keys {
+				for _, s := range holders[key] {
+					dial(t, s.address).holds(key, valueOf(key))
+				}
 				client.holds(key, valueOf(key))
 			}
-			whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
 		}
 	})
 }
