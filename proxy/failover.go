@@ -128,7 +128,7 @@ func (e *Engine) lead(t *task) {
 		if e.now >= t.deadline {
 			t.fail("the servers have not said yet who of them is in use", Unavailable)
 		} else {
-			e.park(t, w.gen.Load)
+			e.park(t, func(*Engine) uint64 { return w.gen.Load() })
 		}
 		return
 	}
