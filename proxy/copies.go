@@ -326,7 +326,8 @@ func (c *copied) goOn(t *task) {
 }
 
 func (c *copied) told(t *task, id int, r *answer) {
-	if id >= len(c.asks) { // an undo
+	if id >= len(c.asks) {
+		c.undone(t, &c.members[id-len(c.asks)], r)
 		if c.undoing--; c.undoing == 0 && !c.mends {
 			c.repair(t)
 		}
@@ -338,6 +339,11 @@ func (c *copied) told(t *task, id int, r *answer) {
 		a.check = true
 		a.keep(r)
 		t.ask(id, c.members[a.Member].srv, t.meta("mg", c.keyAt(t, a.Member), " v s", nil))
+		return
+	}
+	if kind == replicate.Hit && a.check && t.e.rep.Body.Len() > 0 { // a stub that has been filled since
+		a.check = false
+		t.ask(id, c.members[a.Member].srv, c.line(t, a))
 		return
 	}
 	switch {
@@ -507,7 +513,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
-			t.ask(len(c.asks), m.srv, t.meta("md", c.keyAt(t, i), "", nil))
+			t.ask(len(c.asks)+i, m.srv, t.meta("md", c.keyAt(t, i), "", nil))
 		}
 	}
 	if c.buried {
@@ -523,6 +529,18 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)
+	}
+}
+
+// undone is told how an undo ended. Who has nothing more is no longer dirty, if
+// misses are asked of others anyway: the key may be written through another
+// Ringside now, and two dirty members would be emptied before they decide.
+func (c *copied) undone(t *task, m *copyOf, r *answer) {
+	if !t.rt.copies.ReadThrough || !r.parsed(wire.Delete, wire.Meta, &t.e.rep) {
+		return
+	}
+	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
+		m.missed().Remove(c.hash)
 	}
 }
 

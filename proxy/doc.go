@@ -28,9 +28,9 @@
 //     Where a client's rule rebuilds its ring without a dead server, only the
 //     dead server's keys are asked of the rebuilt ring, so that one outage moves
 //     one share; and while any other server is between two phases, they wait.
-//   - While a server is filling up (phase WARM), incr, append, prepend, replace,
-//     cas and touch of a key that only the interim server has find nothing:
-//     its value is not copied back first. Reads find it, and add is refused.
+//   - While a server is filling up (phase WARM), a value that only the interim
+//     server has is brought back, guarded by a stub, before incr, append, prepend,
+//     replace, cas or touch, and with on_rejoin: warm behind a read: backfill.go.
 //   - In consistency strict every request is a task, which costs CPU.
 //   - A person can drain a server or take it down (Proxy.Order), in one pool of
 //     those that name it. To clients it is as if it were down, but the error

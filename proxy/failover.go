@@ -102,14 +102,36 @@ func (lp *livePool) plain(srv *Server) bool {
 	for i, s := range lp.servers {
 		if s == srv {
 			seen := &lp.watch.seen[i]
-			return lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
+			return lp.watch.known.Load() && lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
 		}
 	}
 	return false
 }
 
+// unknown is the keeper of one of the route's pools that does not know yet who
+// is out; nil if all know.
+func (rt *route) unknown() *watch {
+	if w := rt.watch; w != nil && !w.known.Load() {
+		return w
+	}
+	for _, lp := range rt.also {
+		if w := lp.watch; w != nil && !w.known.Load() {
+			return w
+		}
+	}
+	return nil
+}
+
 // lead serves the request of t, or parks it.
 func (e *Engine) lead(t *task) {
+	if w := t.rt.unknown(); w != nil {
+		if e.now >= t.deadline {
+			t.fail("the servers have not said yet who of them is in use", Unavailable)
+		} else {
+			e.park(t, func(*Engine) uint64 { return w.gen.Load() })
+		}
+		return
+	}
 	if t.rt.copies.Copies != 0 {
 		e.leadCopies(t)
 		return
@@ -160,7 +182,8 @@ type led struct {
 	read  bool
 	keys  [2][]byte // at First, at Interim
 
-	checked bool // add: the interim has nothing
+	checked bool // add: the interim has nothing; others: what it has was brought
+	stub    bool // a read has found an empty value: it is being asked whether that is a stub
 	from    int  // where the main ask went: 0 First, 1 Interim
 	waiting int
 	main    answer // the client's
@@ -196,6 +219,20 @@ func (l *led) begin(t *task) {
 	}
 	if l.Role == health.Warming && t.op == wire.Add && !l.checked {
 		t.ask(checkAsk, t.rt.member(l.Interim.Server), t.meta("mg", l.keys[1], "", nil))
+		return
+	}
+	if l.Role == health.Warming && builds(t.op) && !l.checked {
+		l.checked = true
+		t.open++ // it goes on
+		l.backfill(t, func(sure bool) {
+			t.open--
+			if sure {
+				l.begin(t)
+			} else {
+				t.fail("what server "+t.rt.member(l.Interim.Server).label()+" keeps for it could not be brought back", Unavailable)
+			}
+			t.catchUp()
+		})
 		return
 	}
 	line, ok := l.request(t, l.from)
@@ -253,14 +290,8 @@ func (l *led) told(t *task, id int, r *answer) {
 	case id == checkAsk:
 		t.say(wire.NotStored)
 		return
-	case id == mainAsk && l.Role == health.Warming && l.read:
-		missed := r.missed(t)
-		if r.bytes != nil {
-			t.e.warmed(l.watch, l.First.Server, !missed)
-		}
-		if line, ok := l.request(t, 1); missed && ok {
-			l.from = 1
-			t.ask(interimAsk, t.rt.member(l.Interim.Server), line)
+	case id == mainAsk && l.read && (l.Role == health.Warming || l.Role == health.Settling):
+		if l.hollow(t, r) {
 			return
 		}
 	}
@@ -275,6 +306,58 @@ func (l *led) told(t *task, id int, r *answer) {
 	if l.waiting--; l.waiting == 0 {
 		l.end(t)
 	}
+}
+
+// hollow looks at what a server that fills up says to a read, and reports
+// whether another is asked first: the server itself, whether an empty value is
+// the stub of a backfill, or the interim server for what it doesn't have.
+func (l *led) hollow(t *task, r *answer) bool {
+	missed := !l.stub && (r.missed(t) || r.stub(t))
+	if l.stub {
+		l.stub = false
+		rep := &t.e.rep
+		switch known := r.parsed(wire.Get, wire.Meta, rep); {
+		case !known: // no answer
+			return false
+		case rep.Kind == wire.Value && rep.Body.Len() > 0: // a stub that has been filled since
+			line, _ := l.request(t, 0)
+			t.ask(mainAsk, r.srv, line)
+			return true
+		case rep.Kind == wire.Value && !rep.Letters.Has('Z'):
+			*r = l.main // truly empty
+			return false
+		}
+		missed = true
+	}
+	switch {
+	case missed:
+		*r = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
+		if t.req.Dialect == wire.Meta {
+			r.bytes = wire.AppendAnswer(nil, t.raw, &t.req, wire.Miss)
+		}
+	case r.parsed(t.op, t.req.Dialect, &t.e.rep) && mayBeStub(t, &t.e.rep):
+		l.stub = true
+		l.main = *r
+		l.main.bytes = bytes.Clone(r.bytes)
+		t.ask(mainAsk, r.srv, t.meta("mg", l.keys[0], " v s", nil))
+		return true
+	}
+	if l.Role == health.Settling {
+		return false
+	}
+	if r.bytes != nil {
+		t.e.warmed(l.watch, l.First.Server, !missed)
+	}
+	line, ok := l.request(t, 1)
+	if !missed || !ok {
+		return false
+	}
+	l.from = 1
+	t.ask(interimAsk, t.rt.member(l.Interim.Server), line)
+	if t.rt.pool.Failover.OnRejoin == health.Warm {
+		l.backfill(t, func(bool) {})
+	}
+	return true
 }
 
 // end answers the client, if that is safe.
@@ -301,6 +384,13 @@ func (l *led) end(t *task) {
 func (r *answer) missed(t *task) bool {
 	rep := &t.e.rep
 	return r.parsed(t.op, t.req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
+}
+
+// stub says whether an answer to t's request is a stub, and shows it.
+func (r *answer) stub(t *task) bool {
+	rep := &t.e.rep
+	return t.req.Dialect == wire.Meta && r.parsed(t.op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
+		rep.Letters.Has('Z') && !commandOf(t).Vivify
 }
 
 // token is the cas token that the client gives.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 	"ringside/ring"
@@ -252,6 +253,33 @@ func (l *listener) each(f func(srv *Server, p *Pool, refusal string)) {
 	}
 	for _, srv := range order {
 		f(srv, found[srv].pool, found[srv].refusal)
+	}
+}
+
+// eachInUse is each, without the servers that are out for every pool behind l
+// that has them, and with the gutters of pools that may use them now.
+func (l *listener) eachInUse(f func(srv *Server, p *Pool, refusal string)) {
+	used := map[*Server]bool{}
+	for _, p := range l.pools {
+		for i, srv := range p.servers {
+			used[srv] = used[srv] || p.watch == nil || p.watch.phase(i) != health.Out
+		}
+	}
+	l.each(func(srv *Server, p *Pool, refusal string) {
+		if used[srv] {
+			f(srv, p, refusal)
+		}
+	})
+	for _, p := range l.pools {
+		if p.watch == nil || p.watch.quiet.Load() {
+			continue
+		}
+		for i, srv := range p.others {
+			if _, done := used[srv]; !done && p.watch.phase(len(p.servers)+i) != health.Out {
+				used[srv] = true
+				f(srv, p.pool.Failover.Gutter, "")
+			}
+		}
 	}
 }
 

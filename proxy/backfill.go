@@ -1,0 +1,123 @@
+package proxy
+
+// A value that a returning server missed, brought back to it from the interim
+// server while it fills up (phase WARM).
+
+import (
+	"bytes"
+	"strconv"
+
+	"ringside/proxy/wire"
+)
+
+// backfill copies one key from its interim server to its own. A stub at the
+// own server, which a delete removes and a write replaces, guards the copy:
+// what is stored there meanwhile stays, what is deleted stays deleted.
+//
+//	own      mg k s c N1       a stub, or there is something already
+//	interim  mg key' v f t
+//	own      ms k C<stub> F T  or md k C<stub> if there is nothing to bring
+type backfill struct {
+	t     *task
+	l     *led
+	then  func(sure bool) // goes on; sure: what the interim server had is there, or it had nothing
+	stub  string          // its cas
+	lost  bool            // the interim server did not say what it has
+	limit Timeouts
+	line  []byte // that asks for a stub
+	looks int    // at the stub of another
+}
+
+// maxLooks is how often a backfill looks whether another proxy's has come to
+// its end, at a round trip each, before it takes that one for dead.
+const maxLooks = 50
+
+const (
+	fillStub = iota
+	fillFetch
+	fillStore
+)
+
+// backfillTime is how long a stub that was left alone hides, in seconds: less
+// than the phase SETTLE takes, so that none is left when reads are plain again.
+const backfillTime = "1"
+
+func (l *led) backfill(t *task, then func(sure bool)) {
+	f := &backfill{t: t, l: l, then: then, limit: t.rt.pool.Timeouts}
+	f.line = t.meta("mg", l.keys[0], " s c N"+backfillTime, nil)
+	f.ask(fillStub, 0, f.line)
+}
+
+// ask asks First (0) or Interim (1); where that can't be, the backfill ends.
+func (f *backfill) ask(step, at int, line []byte) {
+	c, _, _ := f.t.rt.member(f.l.place(at).Server).pick(f.t.client)
+	switch {
+	case c == nil && step == fillFetch: // take the stub away: what builds on it would build on nothing
+		f.lost = true
+		f.ask(fillStore, 0, f.t.meta("md", f.l.keys[0], " C"+f.stub, nil))
+		return
+	case c == nil:
+		f.then(false)
+		return
+	}
+	f.t.e.demand(c, f, step, &f.limit, line)
+	if step == fillStub { // one that is made late would show in any phase
+		c.tail.key = append(c.tail.key[:0], f.l.keys[0]...)
+	}
+}
+
+func (f *backfill) answered(e *Engine, step int, r *answer) {
+	t, l, rep := f.t, f.l, &e.rep
+	ok := r.parsed(wire.Get, wire.Meta, rep)
+	switch step {
+	case fillStub:
+		if !ok {
+			f.then(false)
+			return
+		}
+		at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
+		f.stub = string(at.Of(r.bytes))
+		switch size, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 's'); {
+		case has && rep.Letters.Has('W'):
+		case has && rep.Letters.Has('Z') && string(size.Of(r.bytes)) == "0": // another proxy's stub
+			if f.looks++; f.looks < maxLooks {
+				f.ask(fillStub, 0, f.line)
+			} else {
+				f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
+			}
+			return
+		default: // there is something
+			f.then(!rep.Kind.Failed())
+			return
+		}
+		f.ask(fillFetch, 1, t.meta("mg", l.keys[1], " v f t", nil))
+	case fillFetch:
+		f.lost = !ok || rep.Kind.Failed()
+		if f.lost || rep.Kind != wire.Value || dying(r.bytes, rep) {
+			f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
+			return
+		}
+		flags := " C" + f.stub
+		if at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 'f'); has {
+			flags += " F" + string(at.Of(r.bytes))
+		}
+		if at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 't'); has {
+			if ttl, err := strconv.Atoi(string(at.Of(r.bytes))); err == nil && ttl > 0 {
+				flags += " T" + strconv.Itoa(ttl)
+			}
+		}
+		f.ask(fillStore, 0, t.meta("ms", l.keys[0], flags, bytes.Clone(rep.Body.Of(r.bytes))))
+	default:
+		f.then(r.bytes != nil && !f.lost)
+	}
+}
+
+// builds says whether a command needs what is there: without it, it would find
+// nothing where the interim server has a value.
+func builds(op wire.Op) bool {
+	switch op {
+	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
+		return true
+	}
+	return false
+}
