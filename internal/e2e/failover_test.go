@@ -34,9 +34,10 @@ type kind struct {
 	consistency  string
 	more         []string // lines of the pool
 	after        string   // whole sections behind the pool
+	driver       string   // of the ringsides before it
 }
 
-func (k kind) String() string { return strings.Trim(k.distribution+" "+k.mode+" "+k.consistency, " ") }
+func (k kind) String() string { return strings.Trim(k.distribution+"-"+k.mode+"-"+k.consistency, "-") }
 
 // Times for tests: as short as a busy machine lets them be. A server that is
 // well must not look dead because four hundred milliseconds went to somebody
@@ -66,7 +67,8 @@ func (k kind) config(servers []*memcached) string {
 	for i, s := range servers {
 		fmt.Fprintf(&b, "      - {address: %q, name: %s}\n", listenText(s.address), serverName(i))
 	}
-	return b.String() + k.after
+	fmt.Fprintf(&b, "%sengine: {driver: %s, loops: 2}\n", k.after, k.driver)
+	return b.String()
 }
 
 // startOuting runs ringsides before three servers and waits until they serve.
@@ -244,13 +246,31 @@ func (m *memcached) comeBack(t *testing.T) {
 	}
 }
 
-// eachKind runs a test with every driver and kind, all at a time.
+// eachKind runs a test with every kind and driver, all at a time.
 func eachKind(t *testing.T, kinds []kind, test func(t *testing.T, driver string, k kind)) {
 	t.Helper()
 	t.Parallel()
 	for _, k := range kinds {
-		t.Run(strings.ReplaceAll(k.String(), " ", "-"), func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver string) { test(t, driver, k) })
+		t.Run(k.String(), func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) {
+				k := k
+				k.driver = driver
+				test(t, driver, k)
+			})
+		})
+	}
+}
+
+// someKinds is eachKind with one driver for each kind, in turns: for what has
+// little to do with drivers.
+func someKinds(t *testing.T, kinds []kind, test func(t *testing.T, driver string, k kind)) {
+	t.Helper()
+	t.Parallel()
+	for i, k := range kinds {
+		k.driver = drivers()[i%len(drivers())]
+		t.Run(k.String()+"/"+k.driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, k.driver, k)
 		})
 	}
 }
