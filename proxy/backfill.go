@@ -20,8 +20,9 @@ import (
 type backfill struct {
 	t     *task
 	l     *led
-	then  func() // goes on; also when nothing could be brought
-	stub  string // its cas
+	then  func(sure bool) // goes on; sure: what the interim server had is there, or it had nothing
+	stub  string          // its cas
+	lost  bool            // the interim server did not say what it has
 	limit Timeouts
 	line  []byte // that asks for a stub
 	looks int    // at the stub of another
@@ -41,7 +42,7 @@ const (
 // than the phase SETTLE takes, so that none is left when reads are plain again.
 const backfillTime = "1"
 
-func (l *led) backfill(t *task, then func()) {
+func (l *led) backfill(t *task, then func(sure bool)) {
 	f := &backfill{t: t, l: l, then: then, limit: t.rt.pool.Timeouts}
 	f.line = t.meta("mg", l.keys[0], " s c N"+backfillTime, nil)
 	f.ask(fillStub, 0, f.line)
@@ -50,11 +51,19 @@ func (l *led) backfill(t *task, then func()) {
 // ask asks First (0) or Interim (1); where that can't be, the backfill ends.
 func (f *backfill) ask(step, at int, line []byte) {
 	c, _, _ := f.t.rt.member(f.l.place(at).Server).pick(f.t.client)
-	if c == nil {
-		f.then()
+	switch {
+	case c == nil && step == fillFetch: // take the stub away: what builds on it would build on nothing
+		f.lost = true
+		f.ask(fillStore, 0, f.t.meta("md", f.l.keys[0], " C"+f.stub, nil))
+		return
+	case c == nil:
+		f.then(false)
 		return
 	}
 	f.t.e.demand(c, f, step, &f.limit, line)
+	if step == fillStub { // one that is made late would show in any phase
+		c.tail.key = append(c.tail.key[:0], f.l.keys[0]...)
+	}
 }
 
 func (f *backfill) answered(e *Engine, step int, r *answer) {
@@ -62,26 +71,29 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 	ok := r.parsed(wire.Get, wire.Meta, rep)
 	switch step {
 	case fillStub:
-		at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
-		if ok && has {
-			f.stub = string(at.Of(r.bytes))
+		if !ok {
+			f.then(false)
+			return
 		}
+		at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
+		f.stub = string(at.Of(r.bytes))
 		switch size, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 's'); {
-		case ok && has && rep.Letters.Has('W'):
-		case ok && has && rep.Letters.Has('Z') && string(size.Of(r.bytes)) == "0": // another proxy's stub
+		case has && rep.Letters.Has('W'):
+		case has && rep.Letters.Has('Z') && string(size.Of(r.bytes)) == "0": // another proxy's stub
 			if f.looks++; f.looks < maxLooks {
 				f.ask(fillStub, 0, f.line)
 			} else {
 				f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
 			}
 			return
-		default: // there is something, or no answer
-			f.then()
+		default: // there is something
+			f.then(!rep.Kind.Failed())
 			return
 		}
 		f.ask(fillFetch, 1, t.meta("mg", l.keys[1], " v f t", nil))
 	case fillFetch:
-		if !ok || rep.Kind != wire.Value || dying(r.bytes, rep) {
+		f.lost = !ok || rep.Kind.Failed()
+		if f.lost || rep.Kind != wire.Value || dying(r.bytes, rep) {
 			f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
 			return
 		}
@@ -96,7 +108,7 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 		}
 		f.ask(fillStore, 0, t.meta("ms", l.keys[0], flags, bytes.Clone(rep.Body.Of(r.bytes))))
 	default:
-		f.then()
+		f.then(r.bytes != nil && !f.lost)
 	}
 }
 

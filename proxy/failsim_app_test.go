@@ -10,13 +10,11 @@ import (
 )
 
 const (
-	appsEach = 3
-
 	// Half of all requests go to a few hot keys, the others to many cold ones:
 	// only those keep what an outage has left somewhere.
-	hotKeys, coldKeys = 5, 90
-	counterKeys       = 3
-	lockKeys          = 2
+	hotKeys     = 5
+	counterKeys = 3
+	lockKeys    = 2
 )
 
 // app is one client.
@@ -50,6 +48,7 @@ type op struct {
 	text    []byte
 	keys    []*fkey
 	floors  []int64 // of the keys when it was asked
+	calms   []int64
 	w       *fwrite
 	token   casToken
 	count   uint64 // the highest number that was known of a counter
@@ -103,6 +102,7 @@ func (a *app) next() {
 	o.invoked = f.now
 	for _, k := range o.keys {
 		o.floors = append(o.floors, k.floor)
+		o.calms = append(o.calms, k.calm)
 	}
 	if o.w != nil {
 		o.w.invoked = f.now
@@ -180,11 +180,14 @@ func (a *app) choose() *op {
 	}
 	k, cold := f.values[f.rand.IntN(hotKeys)], false
 	if f.one(2) {
-		k, cold = f.values[hotKeys+f.rand.IntN(coldKeys)], true
+		k, cold = f.values[hotKeys+f.rand.IntN(f.cold)], true
 	}
 	draw := f.rand.IntN(40)
 	if cold && draw < 14 && f.one(2) {
 		draw = 39
+	}
+	if f.prunes && f.one(4) {
+		draw = 11
 	}
 	switch {
 	case draw < 8:

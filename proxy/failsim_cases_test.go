@@ -28,10 +28,7 @@ func fleetSeeds(t *testing.T, few int) int {
 	return n
 }
 
-var (
-	anything = []string{"cut", "links", "hang", "kill", "lose", "restart", "slow", "pause"}
-	outages  = []string{"cut", "hang", "kill"}
-)
+var anything = []string{"cut", "links", "hang", "kill", "lose", "flush", "restart", "slow", "pause"}
 
 // TestFailover plays fleets through everything that can happen to them.
 func TestFailover(t *testing.T) {
@@ -51,5 +48,48 @@ func TestFailover(t *testing.T) {
 		{name: "relaxed", sidecars: 2, servers: 3, mode: Rehash, faults: anything, count: 4},
 	} {
 		t.Run(c.name, func(t *testing.T) { playFleet(t, c, fleetSeeds(t, 20)) })
+	}
+}
+
+// TestFailoverAblations leaves out one part of the protocol after the other, and
+// must see a stale hit each time: so the simulation would see it missing.
+func TestFailoverAblations(t *testing.T) {
+	const seeds = 60
+	fleet := fleetCase{sidecars: 3, servers: 3, mode: Rehash, strict: true, aimed: true, count: 4, pace: 4 * milli}
+	for _, c := range []struct {
+		name   string
+		leave  ablations
+		change func(c *fleetCase)
+	}{
+		{"no wait at the ejection", ablations{Ablation: health.Ablation{EjectWait: true}}, func(c *fleetCase) { c.faults = []string{"links"} }},
+		{"no wait at the return", ablations{Ablation: health.Ablation{ReturnWait: true}}, nil},
+		{"no flush", ablations{Ablation: health.Ablation{Flush: true}}, nil},
+		{"no dual writes", ablations{dual: true}, nil},
+		{"WARM straight to IN", ablations{Ablation: health.Ablation{Settle: true}}, func(c *fleetCase) { c.cold, c.prunes = 1000, true }},
+		{"LEAVING straight to RETURN", ablations{Ablation: health.Ablation{Out: true}}, func(c *fleetCase) { c.faults = []string{"links"} }},
+		{"no undo behind late sets", ablations{undo: true}, func(c *fleetCase) {
+			c.sidecars, c.apps, c.faults, c.brief, c.count = 6, 1, []string{"hang"}, true, 8
+		}},
+		{"the same key for diverted data", ablations{sameKey: true}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(seeds) {
+				one := fleet
+				one.ablate, one.faults = c.leave, []string{"cut", "hang"}
+				if c.change != nil {
+					c.change(&one)
+				}
+				f := simulateFleet(one, seed, false)
+				if f.broken != "" { // without SETTLE a client may see the stub of a backfill
+					t.Logf("seed %d: %s", seed, f.broken)
+					return
+				}
+				if len(f.stale) > 0 {
+					t.Logf("seed %d: %s", seed, f.stale[0])
+					return
+				}
+			}
+			t.Errorf("not seen in %d runs", seeds)
+		})
 	}
 }

@@ -22,6 +22,8 @@ type sidecar struct {
 	resumed int64 // when it last was
 
 	p       *Proxy
+	list    []*watch // of its keepers, in the order of the pools
+	gens    uint64   // theirs
 	drivers []*driver
 }
 
@@ -46,7 +48,12 @@ func (s *sidecar) start() {
 	p := NewProxy(&Table{Limits: testLimits()}, "test", s.logger())
 	p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
 	p.Swap(f.table())
-	s.p, s.drivers = p, nil
+	s.p, s.drivers, s.list = p, nil, nil
+	for _, pool := range p.Table().Pools {
+		if w := p.live.Load().watches[pool]; w != nil {
+			s.list = append(s.list, w)
+		}
+	}
 	for i := range f.engines {
 		tune := DefaultTune
 		if s.id == 1 {
@@ -56,7 +63,7 @@ func (s *sidecar) start() {
 		d.e.Post = func(do func(*Engine)) { d.input(func() { do(d.e) }) }
 		s.drivers = append(s.drivers, d)
 	}
-	for _, w := range s.watches() {
+	for _, w := range s.list {
 		f.ablate.apply(w.keeper)
 	}
 	for _, d := range s.drivers {
@@ -64,15 +71,16 @@ func (s *sidecar) start() {
 	}
 }
 
-// watches are those of its keepers, in the order of the pools.
-func (s *sidecar) watches() (list []*watch) {
-	l := s.p.live.Load()
-	for _, p := range l.Pools {
-		if w := l.watches[p]; w != nil {
-			list = append(list, w)
-		}
+// looked lets the judge look when its keepers have decided something.
+func (s *sidecar) looked() {
+	gens := uint64(0)
+	for _, w := range s.list {
+		gens += w.gen.Load()
 	}
-	return list
+	if gens != s.gens {
+		s.gens = gens
+		s.f.look()
+	}
 }
 
 // die ends the process. What its kernel had not brought to a server is lost,
@@ -104,7 +112,7 @@ func (s *sidecar) count() {
 	if s.dead {
 		return
 	}
-	for _, w := range s.watches() {
+	for _, w := range s.list {
 		for what, n := range w.events {
 			switch what[1] {
 			case "OUT":
@@ -179,6 +187,7 @@ func (d *driver) wake() {
 			return
 		}
 	}
+	d.s.looked()
 	next := e.Next()
 	if next <= now {
 		f.wrong("", "p%d: at %d the engine wants to be called at %d again", d.s.id, now, next)

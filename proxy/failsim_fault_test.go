@@ -18,7 +18,10 @@ func (f *fleet) fault() {
 	}
 	n, s := f.nodes[i], f.sidecars[f.rand.IntN(len(f.sidecars))]
 	lasts := f.upTo(6 * second)
-	if f.one(3) {
+	if f.aimed {
+		lasts = second + f.upTo(4*second)
+	}
+	if f.brief || !f.aimed && f.one(3) {
 		lasts = f.upTo(second)
 	}
 	until := f.now + lasts
@@ -61,9 +64,14 @@ func (f *fleet) fault() {
 		if n.up && !n.hung {
 			n.store.Line().Do([]byte("delete " + fleetView + "\r\n"))
 		}
-	case "flush":
-		a := f.apps[f.rand.IntN(len(f.apps))]
-		a.todo = append(a.todo, a.flush)
+	case "flush": // by a client, some time during another fault or what follows
+		at := f.now + f.upTo(9*second)
+		f.trouble = max(f.trouble, at+second)
+		f.at(at, func() {
+			a := f.apps[f.rand.IntN(len(f.apps))]
+			a.todo = append(a.todo, a.flush)
+		})
+		f.fault()
 	case "restart": // a proxy
 		if s.dead {
 			return
@@ -109,7 +117,7 @@ func (a *ablations) apply(k *health.Keeper) { k.Ablate(a.Ablation) }
 // can be told apart.
 func (a *ablations) removal() string {
 	if a.undo {
-		return "md %s q\r\nmn\r\n"
+		return "md %s\r\n"
 	}
 	return "delete %s\r\n"
 }

@@ -29,6 +29,7 @@ type fleetCase struct {
 	name     string
 	sidecars int // proxies
 	engines  int // of each; 0: one
+	apps     int // clients of each; 0: three
 	servers  int
 	gutter   int // servers of a pool that stands in; its keys have no other use
 
@@ -41,11 +42,14 @@ type fleetCase struct {
 	faults []string // kinds to draw from, of fleetFaults
 	count  int      // of them
 	apart  int64    // between the starts of two, about; 0: the next begins when the pool is whole again
-	aimed  bool     // all at one server
+	aimed  bool     // all at one server, which also owns all keys
+	brief  bool     // none lasts a second
 
 	exact  bool // no stale hit at all is promised
 	locks  bool // nobody else gets a lock that is held, and counters never go back
 	pace   int64
+	cold   int  // keys that are rarely used; 0: 90
+	prunes bool // more of what clients do is to delete
 	ablate ablations
 }
 
@@ -177,6 +181,8 @@ func (f *fleet) run(until int64) {
 // simulateFleet plays one run to its end.
 func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 	c.engines = cmp.Or(c.engines, 1)
+	c.apps = cmp.Or(c.apps, 3)
+	c.cold = cmp.Or(c.cold, 90)
 	c.pace = cmp.Or(c.pace, 12*milli)
 	f = &fleet{fleetCase: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
 	defer func() {
@@ -201,7 +207,7 @@ func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 		s := &sidecar{f: f, id: i, skew: f.rand.Int64N(91) - 45}
 		f.sidecars = append(f.sidecars, s)
 		s.start()
-		for j := range appsEach {
+		for j := range c.apps {
 			f.apps = append(f.apps, f.newApp(s, j))
 		}
 	}
@@ -242,14 +248,14 @@ func (f *fleet) settle(when string, limit int64) {
 func (f *fleet) whole() string {
 	top := make([]uint32, len(f.nodes))
 	for _, s := range f.sidecars {
-		for _, w := range s.watches() {
+		for _, w := range s.list {
 			for i := range w.seen {
 				top[i] = max(top[i], w.seen[i].n())
 			}
 		}
 	}
 	for _, s := range f.sidecars {
-		for _, w := range s.watches() {
+		for _, w := range s.list {
 			for i := range w.seen {
 				seen := &w.seen[i]
 				switch {

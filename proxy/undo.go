@@ -140,7 +140,7 @@ func (c *Conn) late(stuck bool) {
 func (c *Conn) giveUp(why string, o Outcome) {
 	if c.state == connUp {
 		for a := c.head; a != nil; a = a.next {
-			a.expired = a.x != nil && a.start >= c.taken
+			a.expired = (a.x != nil || a.asked()) && a.start >= c.taken
 			c.failOne(a, why, o)
 		}
 		if c.undos > 0 || c.reached() {

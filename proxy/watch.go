@@ -197,6 +197,7 @@ func (e *Engine) tend() {
 		}
 		if w.keeper.Next() <= e.now {
 			w.keeper.Tick(e.now)
+			e.handOrders(w)
 			w.ripe = true
 		}
 		if w.ripe {
@@ -290,8 +291,10 @@ func (srv *Server) drop(n uint32) {
 	delete(srv.own, n)
 	if c.state != connIdle {
 		c.hangUp(Close)
-		c.failAll("the errand is done", Lost)
+	} else {
+		c.clear() // what has been asked must not open it again
 	}
+	c.failAll("the errand is done", Lost)
 }
 
 // tell lets the keepers of a server's pools know something.
