@@ -6,7 +6,6 @@ package proxy
 import (
 	"bytes"
 	"cmp"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -316,7 +315,7 @@ func (d *dump) listed(e *Engine, a *Attempt, escaped []byte) {
 		return
 	}
 	e.key2 = wire.UnescapeKey(e.key2[:0], escaped)
-	hash := maphash.Bytes(hashSeed, e.key2)
+	hash := hashOf(e.key2)
 	if hash < f.from || hash > f.bound || hash%d.engines != d.mine || reserved(e.key2) {
 		return
 	}
