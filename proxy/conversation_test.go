@@ -45,6 +45,7 @@ import (
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
+//	s1 unleased     their leases on it have run out; leased: they have one again
 //	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
@@ -250,6 +251,8 @@ func (s *stage) line(line string) {
 		s.wakeup(func() { s.send(a) })
 	case "is":
 		s.becomes(a.name, text)
+	case "leased", "unleased":
+		s.leases(a.name, verb == "leased")
 	case "runs":
 		s.hears(a, false, "stats")
 		s.says(a, ">", "STAT pid "+text+"\\r\\nSTAT uptime 100\\r\\nSTAT time 1"+text+"000\\r\\nEND")
@@ -340,6 +343,21 @@ func (s *stage) becomes(server, phase string) {
 	}
 }
 
+// leases gives the keepers a lease on a server, or takes it away.
+func (s *stage) leases(server string, leased bool) {
+	for _, w := range s.p.live.Load().watches {
+		for i := range w.seen {
+			switch {
+			case w.members[i].Name != server:
+			case leased:
+				w.seen[i].valid.Store(never)
+			default:
+				w.seen[i].valid.Store(0)
+			}
+		}
+	}
+}
+
 func (s *stage) limits(f []string) {
 	l := &s.table.Limits
 	for _, option := range f {
@@ -373,16 +391,7 @@ func (s *stage) begin() {
 		return
 	}
 	s.ready = true
-	routed := map[*Pool]bool{}
-	for _, r := range s.routes {
-		routed[r.Pool] = true
-	}
-	for _, p := range s.table.Pools {
-		if !routed[p] {
-			s.routes = append(s.routes, Route{Pool: p})
-		}
-	}
-	s.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
+	s.listen()
 	if s.e == nil {
 		log := slog.New(slog.DiscardHandler)
 		if !s.quiet {
@@ -399,6 +408,21 @@ func (s *stage) begin() {
 	for _, srv := range s.e.servers {
 		srv.watched = slices.DeleteFunc(srv.watched, func(m member) bool { return !m.copies })
 	}
+}
+
+// listen completes the table.
+func (s *stage) listen() *Table {
+	routed := map[*Pool]bool{}
+	for _, r := range s.routes {
+		routed[r.Pool] = true
+	}
+	for _, p := range s.table.Pools {
+		if !routed[p] {
+			s.routes = append(s.routes, Route{Pool: p})
+		}
+	}
+	s.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
+	return s.table
 }
 
 func (s *stage) actor(name string) *actor {

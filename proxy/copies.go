@@ -19,9 +19,10 @@ type copied struct {
 	rule    replicate.Rule
 	members []copyOf
 	asks    []copyAsk
-	gen     uint64   // of the members' pools when it began
+	gen     uint64   // of the members' pools when it began; strict: the answer counts only if it still is
 	hash    uint64   // of the key, for what is remembered about it
 	writes  bool     // it changes the key: others that do wait for it
+	lined   bool     // it has its turn among the writes, to keep unclaim for
 	chosen  uint64   // the cas that all copies get, where servers take it
 	buried  bool     // it is a delete
 	mends   bool     // it is a repair: there is no client
@@ -77,7 +78,9 @@ func (e *Engine) leadCopies(t *task) {
 	command := commandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	c.buried = command.Op == replicate.Delete
-	if c.writes && !e.claim(t, hash) {
+	// A read goes behind the same client's writes that still wait: it may have
+	// sent them together.
+	if c.lined = c.writes || e.waits(hash, t); c.lined && !e.claim(t, hash) {
 		return // it is led again when those before it are done
 	}
 	if e.now >= t.deadline {
@@ -86,6 +89,7 @@ func (e *Engine) leadCopies(t *task) {
 		return
 	}
 	c.members = t.rt.members(nil, t.key)
+	c.gen = c.generation() // before the states: what changes meanwhile shows in the end
 	states := make([]replicate.Member, len(c.members))
 	served := false
 	for i := range c.members {
@@ -103,7 +107,6 @@ func (e *Engine) leadCopies(t *task) {
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.now)>>10)
 	c.chosen = e.lastChosen
-	c.gen = c.generation()
 	e.turn++
 	policy := t.rt.copies
 	if t.rt.prefer != nil && policy.Read == replicate.First {
@@ -131,7 +134,7 @@ func (e *Engine) hurry() {
 	e.hedges, e.hedgeAt = list[:0], never
 	for _, h := range list {
 		switch {
-		case h.t.over:
+		case h.t.over || h.c.rule.Over():
 		case h.at > e.now:
 			e.hedges = append(e.hedges, h)
 			e.hedgeAt = min(e.hedgeAt, h.at)
@@ -191,6 +194,8 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
 	}
 	switch phase := m.lp.watch.phase(m.index); {
+	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.e.now):
+		out.State = replicate.Suspect
 	case phase == health.In && (m.srv.down || (suspicion || strict) && m.lp.watch.seen[m.index].suspected()):
 		out.State = replicate.Suspect
 		if !strict {
@@ -233,6 +238,42 @@ func (c *copied) generation() (sum uint64) {
 	return sum
 }
 
+// leased says that what the member answers now may be told, as far as it goes.
+func (m *copyOf) leased(now int64) bool {
+	return !m.lp.pool.Failover.Strict || now < m.lp.watch.seen[m.index].valid.Load()
+}
+
+// outlook changes when anybody's phase does, or when a lease ends or is there
+// again: what a write that is held waits for.
+func (c *copied) outlook(e *Engine) uint64 {
+	leased := uint64(0)
+	for i := range c.members {
+		if c.members[i].leased(e.now) {
+			leased |= 1 << i
+		}
+	}
+	return c.generation()<<replicate.Max | leased
+}
+
+// sure says whether an answer counts that the rule has settled on: in strict
+// mode nobody may have learnt since it was asked for that others decide. A read
+// needs that of the member whose answer it is, a write of all that took it.
+func (c *copied) sure(t *task, s replicate.Settlement) bool {
+	strict := false
+	for i := range c.asks {
+		a := &c.asks[i]
+		m := &c.members[a.Member]
+		if !m.lp.pool.Failover.Strict {
+			continue
+		}
+		strict = true
+		if (i == s.Answer || c.writes && a.Deed.Mutates() && a.got.bytes != nil) && !m.leased(t.e.now) {
+			return false
+		}
+	}
+	return !strict || c.gen == c.generation()
+}
+
 // identity names a member and its incarnation, for cas tokens.
 func (c *copied) identity(i int) uint64 {
 	m := c.members[i]
@@ -267,7 +308,8 @@ func (c *copied) goOn(t *task) {
 }
 
 func (c *copied) told(t *task, id int, r *answer) {
-	if id >= len(c.asks) { // an undo
+	if id >= len(c.asks) {
+		c.undone(t, &c.members[id-len(c.asks)], r)
 		if c.undoing--; c.undoing == 0 && !c.mends {
 			c.repair(t)
 		}
@@ -388,6 +430,18 @@ func dying(b []byte, rep *wire.Reply) bool {
 
 // settle tells the client.
 func (c *copied) settle(t *task, s replicate.Settlement) {
+	if s.Verdict == replicate.Answered && !c.sure(t, s) {
+		switch e := t.e; {
+		case !c.writes && c.rule.Over() && e.now < t.deadline: // by what is known now
+			e.turns = append(e.turns, t)
+			e.keepAt = 0
+		case !c.writes:
+			t.fail("what the server said is not sure any more", Unavailable)
+		default: // whoever has it has it from before anybody else decided
+			t.fail("not sure that everybody sees the write", Unavailable)
+		}
+		return
+	}
 	switch s.Verdict {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
@@ -401,7 +455,7 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 	case replicate.Held:
 		t.held = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.e.now < t.deadline {
-			t.e.park(t, c.generation)
+			t.e.park(t, c.outlook)
 			return
 		}
 		t.fail(t.held, Unavailable)
@@ -441,13 +495,13 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
-			t.ask(len(c.asks), m.srv, t.meta("md", t.key, "", nil))
+			t.ask(len(c.asks)+i, m.srv, t.meta("md", t.key, "", nil))
 		}
 	}
 	if c.buried {
 		e.graves.Add(c.hash, e.now+int64(graveTime))
 	}
-	if c.writes || c.mends {
+	if c.lined || c.mends {
 		e.unclaim(t, c.hash)
 	}
 	if c.mends {
@@ -457,6 +511,18 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)
+	}
+}
+
+// undone is told how an undo ended. Who has nothing more is no longer dirty, if
+// misses are asked of others anyway: the key may be written through another
+// Ringside now, and two dirty members would be emptied before they decide.
+func (c *copied) undone(t *task, m *copyOf, r *answer) {
+	if !t.rt.copies.ReadThrough || !r.parsed(wire.Delete, wire.Meta, &t.e.rep) {
+		return
+	}
+	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
+		m.missed().Remove(c.hash)
 	}
 }
 

@@ -119,7 +119,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if rt.led(srv) {
+	if e.leads(s, rt, srv, key) {
 		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
@@ -134,6 +134,12 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 // copies, or the server is gone, or everything has to be sure.
 func (rt *route) led(srv *Server) bool {
 	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
+}
+
+// leads says that a command of s on key, as the client knows it, needs a task:
+// also behind one that waits.
+func (e *Engine) leads(s *Session, rt *route, srv *Server, key []byte) bool {
+	return rt.led(srv) || len(e.parked) > 0 && rt != nil && e.behindParked(s.id, rt, key[len(rt.strip):])
 }
 
 // reserved says whether a key is one of those that Ringside makes itself.
@@ -248,7 +254,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
-		if rt.led(srv) {
+		if e.leads(s, rt, srv, key) {
 			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
@@ -342,8 +348,12 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		e.refuseKey(s)
 		return
 	}
+	if rt != nil && reserved(key[len(rt.strip):]) {
+		e.local(s, e.quietly(reservedKey), ClientFault)
+		return
+	}
 	x := e.newExchange(s, rt)
-	if rt.led(srv) {
+	if e.leads(s, rt, srv, key) {
 		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)

@@ -80,13 +80,14 @@ type Engine struct {
 	line     []byte // a local answer being made
 	draining bool
 
-	keeps   bool     // it is the engine that lets the keepers work
-	watches []*watch // then: all of them
-	keepAt  int64    // when
-	parked  []parked // writes that wait for a server's next phase
-	parkAt  int64    // when they are looked at
-	hedges  []hedge  // reads that ask another member if they wait too long
-	hedgeAt int64    // when the first of them does
+	keeps    bool           // it is the engine that lets the keepers work
+	watches  []*watch       // then: all of them
+	keepAt   int64          // when
+	parked   []parked       // writes that wait for a server's next phase
+	parkAt   int64          // when they are looked at
+	parkedOf map[uint64]int // how many of them each client has
+	hedges   []hedge        // reads that ask another member if they wait too long
+	hedgeAt  int64          // when the first of them does
 
 	// Of keys that routes keep copies of.
 	keylines   map[uint64]*keyline // by hash of the key

@@ -13,9 +13,14 @@ import (
 // askAll sends line to every server behind s's listener, once each, and lets
 // g make the answer.
 func (e *Engine) askAll(s *Session, line []byte, g gather) {
+	e.askThose(s, line, g, s.lst.each)
+}
+
+// askThose sends line to the servers that each names.
+func (e *Engine) askThose(s *Session, line []byte, g gather, each func(func(srv *Server, p *Pool, refusal string))) {
 	x := e.newExchange(s, nil)
 	x.gather = g
-	s.lst.each(func(srv *Server, p *Pool, why string) {
+	each(func(srv *Server, p *Pool, why string) {
 		var c *Conn
 		if why == "" {
 			c, why, _ = srv.pick(s.id)
@@ -36,7 +41,8 @@ func (e *Engine) askAll(s *Session, line []byte, g gather) {
 var answerFlushDenied = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what memcached -F says
 
 // flushAll empties every server. One that could not be emptied is an error:
-// its old values live on.
+// its old values live on. One that is out needs no flush now, for it gets one
+// before anybody reads from it; those that stand in for it need one.
 func (e *Engine) flushAll(s *Session, raw []byte) {
 	r := &e.req
 	if s.lst.deniesFlush() {
@@ -48,7 +54,11 @@ func (e *Engine) flushAll(s *Session, raw []byte) {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
 	e.key2 = append(line, lineEnd...)
-	e.askAll(s, e.key2, &obeyed{want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0})
+	each := s.lst.each
+	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
+		each = s.lst.eachInUse
+	}
+	e.askThose(s, e.key2, &obeyed{want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
 // obeyed gathers the answers to an order: done only if every server says so.

@@ -7,6 +7,7 @@ package proxy
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -101,14 +102,36 @@ func (lp *livePool) plain(srv *Server) bool {
 	for i, s := range lp.servers {
 		if s == srv {
 			seen := &lp.watch.seen[i]
-			return lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
+			return lp.watch.known.Load() && lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
 		}
 	}
 	return false
 }
 
+// unknown is the keeper of one of the route's pools that does not know yet who
+// is out; nil if all know.
+func (rt *route) unknown() *watch {
+	if w := rt.watch; w != nil && !w.known.Load() {
+		return w
+	}
+	for _, lp := range rt.also {
+		if w := lp.watch; w != nil && !w.known.Load() {
+			return w
+		}
+	}
+	return nil
+}
+
 // lead serves the request of t, or parks it.
 func (e *Engine) lead(t *task) {
+	if w := t.rt.unknown(); w != nil {
+		if e.now >= t.deadline {
+			t.fail("the servers have not said yet who of them is in use", Unavailable)
+		} else {
+			e.park(t, func(*Engine) uint64 { return w.gen.Load() })
+		}
+		return
+	}
 	if t.rt.copies.Copies != 0 {
 		e.leadCopies(t)
 		return
@@ -119,6 +142,10 @@ func (e *Engine) lead(t *task) {
 		return
 	}
 	w := t.rt.watch
+	if e.behindParked(t.client, t.rt, t.key) && e.now < t.deadline {
+		e.park(t, nil)
+		return
+	}
 	l := &led{watch: w, gen: w.gen.Load(), read: t.op <= wire.Gats || t.op == wire.Debug}
 	l.Route = t.rt.find(part, h, owner)
 	name := t.rt.servers[owner].label()
@@ -127,7 +154,7 @@ func (e *Engine) lead(t *task) {
 		t.fail("server "+name+" is not in use: "+w.phase(owner).String(), Unavailable)
 		return
 	case l.Role == health.Leaving:
-		e.park(t, w.gen.Load)
+		e.park(t, func(*Engine) uint64 { return w.gen.Load() })
 		return
 	case l.Role == health.In && w.seen[first].suspected():
 		t.fail("server "+t.rt.member(first).label()+" is not in use: it does not answer", Unavailable)
@@ -318,7 +345,9 @@ func (l *led) hollow(t *task, r *answer) bool {
 	if l.Role == health.Settling {
 		return false
 	}
-	t.e.warmed(l.watch, l.First.Server, !missed)
+	if r.bytes != nil {
+		t.e.warmed(l.watch, l.First.Server, !missed)
+	}
 	line, ok := l.request(t, 1)
 	if !missed || !ok {
 		return false
@@ -400,20 +429,29 @@ func (t *task) shortLived(limit time.Duration) []edit {
 	return nil
 }
 
-// parked is a write that waits for the next phase.
+// parked is a write that waits for the next phase, or a command behind one.
 type parked struct {
 	t       *task
-	phases  func() uint64 // changes when one does
-	changed uint64        // what it was
+	phases  func(*Engine) uint64 // changes when one does; nil: for the one before it
+	changed uint64               // what it was
 }
 
-// park keeps t until its pool's phases change or its time is over.
-func (e *Engine) park(t *task, phases func() uint64) {
+// park keeps t until phases changes, or what is parked before it on its key has
+// gone on, or its time is over.
+func (e *Engine) park(t *task, phases func(*Engine) uint64) {
 	if len(e.parked) >= maxParked {
 		t.fail("too many writes wait for a server that is being left", Crowded)
 		return
 	}
-	e.parked = append(e.parked, parked{t, phases, phases()})
+	p := parked{t: t, phases: phases}
+	if phases != nil {
+		p.changed = phases(e)
+	}
+	e.parked = append(e.parked, p)
+	if e.parkedOf == nil {
+		e.parkedOf = map[uint64]int{}
+	}
+	e.parkedOf[t.client]++
 	e.parkAt = min(e.parkAt, t.deadline, e.now+parkedLook)
 }
 
@@ -422,16 +460,28 @@ const (
 	parkedLook = int64(10 * time.Millisecond) // between looks at the phases for those who wait
 )
 
-// unpark leads the writes whose pools have changed.
+// behindParked says whether a client's request for a key has to wait behind one
+// that is parked: the client may have sent both together, and the phase that
+// the one waits for may be here already for the other.
+func (e *Engine) behindParked(client uint64, rt *route, key []byte) bool {
+	return rt != nil && rt.watch != nil && e.parkedOf[client] > 0 && slices.ContainsFunc(e.parked, func(p parked) bool {
+		return p.t.client == client && p.t.rt.watch == rt.watch && bytes.Equal(p.t.key, key)
+	})
+}
+
+// unpark leads the writes whose pools have changed, in their order.
 func (e *Engine) unpark() {
 	list := e.parked
 	e.parked, e.parkAt = nil, never
 	for _, p := range list {
-		if p.phases() == p.changed && e.now < p.t.deadline {
+		if p.phases != nil && p.phases(e) == p.changed && e.now < p.t.deadline {
 			e.parked = append(e.parked, p)
 			e.parkAt = min(e.parkAt, p.t.deadline, e.now+parkedLook)
-		} else {
-			e.lead(p.t)
+			continue
 		}
+		if e.parkedOf[p.t.client]--; e.parkedOf[p.t.client] == 0 {
+			delete(e.parkedOf, p.t.client)
+		}
+		e.lead(p.t)
 	}
 }

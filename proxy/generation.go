@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 	"ringside/ring"
@@ -27,6 +28,7 @@ type listener struct {
 	pools  []*livePool
 
 	ordered bool // one of the pools wants multi-gets answered in order
+	moves   bool // one of the pools moves keys or keeps copies of them
 }
 
 // route sends keys to a pool.
@@ -92,6 +94,9 @@ func (e *Engine) adopt(cur *live) {
 		e.gen.pools = append(e.gen.pools, lp)
 	}
 	e.watches = nil
+	for _, srv := range e.servers { // those of a gutter, and those that left a pool, too
+		srv.watched = nil
+	}
 	for p, lp := range live {
 		e.tie(lp, cur.watches[p], live)
 	}
@@ -110,6 +115,9 @@ func (e *Engine) adopt(cur *live) {
 	for _, srv := range before {
 		if srv.retired {
 			delete(e.servers, srv.target.Network+" "+srv.target.Address)
+			for n := range srv.own { // nobody would look after them
+				srv.drop(n)
+			}
 			for _, c := range srv.conns {
 				if c.state != connIdle || c.length > 0 {
 					e.leaving = append(e.leaving, c)
@@ -135,9 +143,6 @@ func (e *Engine) adopt(cur *live) {
 
 // tie ties a pool to its keeper and its gutter.
 func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
-	for _, srv := range lp.servers {
-		srv.watched = slices.DeleteFunc(srv.watched, func(m member) bool { return m.pool == lp.pool.Name })
-	}
 	if w == nil {
 		return
 	}
@@ -157,6 +162,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	}
 	if e.keeps {
 		e.watches = append(e.watches, w)
+		w.ripe = true
 		e.keepAt = 0
 	}
 }
@@ -177,7 +183,7 @@ func (e *Engine) server(target Target, p *Pool) *Server {
 }
 
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
-	l.routes, l.pools, l.ordered = nil, nil, false
+	l.routes, l.pools, l.ordered, l.moves = nil, nil, false, false
 	for _, r := range routes {
 		made := route{listener: l.name, prefix: r.Prefix, livePool: live[r.Pool], getErrors: r.Pool.GetErrors, zone: r.Zone}
 		if r.GetErrors != nil {
@@ -210,6 +216,7 @@ func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 func (l *listener) reach(lp *livePool) {
 	if !slices.Contains(l.pools, lp) {
 		l.pools = append(l.pools, lp)
+		l.moves = l.moves || lp.watch != nil
 	}
 }
 
@@ -246,6 +253,33 @@ func (l *listener) each(f func(srv *Server, p *Pool, refusal string)) {
 	}
 	for _, srv := range order {
 		f(srv, found[srv].pool, found[srv].refusal)
+	}
+}
+
+// eachInUse is each, without the servers that are out for every pool behind l
+// that has them, and with the gutters of pools that may use them now.
+func (l *listener) eachInUse(f func(srv *Server, p *Pool, refusal string)) {
+	used := map[*Server]bool{}
+	for _, p := range l.pools {
+		for i, srv := range p.servers {
+			used[srv] = used[srv] || p.watch == nil || p.watch.phase(i) != health.Out
+		}
+	}
+	l.each(func(srv *Server, p *Pool, refusal string) {
+		if used[srv] {
+			f(srv, p, refusal)
+		}
+	})
+	for _, p := range l.pools {
+		if p.watch == nil || p.watch.quiet.Load() {
+			continue
+		}
+		for i, srv := range p.others {
+			if _, done := used[srv]; !done && p.watch.phase(len(p.servers)+i) != health.Out {
+				used[srv] = true
+				f(srv, p.pool.Failover.Gutter, "")
+			}
+		}
 	}
 }
 

@@ -3,6 +3,8 @@ package proxy
 // Who waits for whom on one key: writes to a key of several copies come one
 // after another, so that all copies see them in one order.
 
+import "slices"
+
 // keyline is the writes on one key: the one that is at work, and those behind
 // it. Keys are told apart by their hash: two that share one wait for nothing
 // worse than each other.
@@ -32,6 +34,14 @@ func (e *Engine) claim(t *task, hash uint64) bool {
 	}
 	l.queue = append(l.queue, t)
 	return false
+}
+
+// waits says that a write of t's client on the key is not done, or that it is
+// t's turn.
+func (e *Engine) waits(hash uint64, t *task) bool {
+	l := e.keylines[hash]
+	return l != nil && (l.owner.client == t.client && (l.owner == t || !l.owner.over) ||
+		slices.ContainsFunc(l.queue, func(q *task) bool { return q.client == t.client && !q.over }))
 }
 
 // crowded says that no more can wait for a key.

@@ -48,6 +48,7 @@ func (p *Proxy) Order(pool, server string, o Order) error {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
 	}
 	if w, i := p.kept(pool, server); w != nil {
+		p.forget(pool, server) // what was ordered while the pool had no keeper
 		return p.orderKept(w, i, o)
 	}
 	p.mu.Lock()
@@ -86,6 +87,36 @@ func (p *Proxy) Order(pool, server string, o Order) error {
 		}
 	}
 	return nil
+}
+
+// forget takes back an order to a server of a pool that had no keeper.
+func (p *Proxy) forget(pool, server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.orders.Load()
+	if old == nil {
+		return
+	}
+	name := [2]string{pool, server}
+	if _, given := (*old)[name]; given {
+		next := maps.Clone(*old)
+		delete(next, name)
+		p.orders.Store(&next)
+	}
+}
+
+// handOrders gives the orders in force in a pool to the keeper that a reload
+// has given it. One that it can't obey yet stays in force as it was.
+func (e *Engine) handOrders(w *watch) {
+	for i, m := range w.members[:w.own] {
+		o := e.Shared.Ordered(w.pool, m.Name).Order
+		if o == Restore || w.keeper.Order(i, health.Order(o), e.now) != nil {
+			continue
+		}
+		w.ripe = true
+		e.Shared.forget(w.pool, m.Name)
+		e.Shared.Log.Warn("an order goes on as one for all Ringsides: the pool moves keys now", "pool", w.pool, "server", m.Name, "order", o.String())
+	}
 }
 
 // kept finds the keeper of a server's pool, if it has one.

@@ -279,6 +279,9 @@ func (c *Conn) dial() {
 	c.dialBy = e.now + int64(c.srv.connect)
 	c.watch(c.dialBy)
 	c.srv.count.Dials++
+	if c.srv.retired && !slices.Contains(e.leaving, c) { // for a task that began before a reload
+		e.leaving = append(e.leaving, c)
+	}
 	e.effect(Dial, &c.Link)
 }
 

@@ -81,6 +81,10 @@ func (s *Session) parse() {
 			break
 		}
 		s.tryAt = 0
+		if s.fenced(e.req.Op) {
+			s.stall()
+			break
+		}
 		if !e.dispatch(s, buf[:n]) {
 			e.cur.r += n // else the bytes were handed over
 		}
@@ -116,6 +120,13 @@ func (s *Session) short(have int) {
 		e.refuseMemory(s, e.cur.bytes(), rest)
 		e.cur.r = e.cur.w
 	}
+}
+
+// fenced says that a request must wait until what the client has asked before
+// is answered: a flush_all, or what comes after one, where commands may take
+// several asks, of which the last would else be on the wrong side of it.
+func (s *Session) fenced(op wire.Op) bool {
+	return s.tail != nil && s.lst.moves && (op == wire.FlushAll || s.tail.op == wire.FlushAll)
 }
 
 // stall stops reading at a bound; resume goes on when there is room.

@@ -23,7 +23,14 @@ type watch struct {
 	keeper   *health.Keeper // the first engine's alone
 	ripe     bool           // it has got something to work on; the first engine's alone
 
+	// What the first pings have brought, by member; the first engine's alone.
+	// Before most of them are answered, or all have ended, nothing is known of
+	// who is out, and a server that answers may hold what is old.
+	heard          []bool
+	ended, brought int
+
 	// Written by the first engine when the keeper has decided, read by all.
+	known atomic.Bool   // who is out
 	gen   atomic.Uint64 // changes whenever anything below but leases does
 	quiet atomic.Bool   // every member is in and nobody suspects it
 	seen  []seen
@@ -139,6 +146,7 @@ func (w *watch) start(pool *Pool, seed uint64) {
 	members[0].Address += fmt.Sprintf(" %s%s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.keeper = health.New(pool.Name, members, w.failover.Settings, seed)
 	w.seen = make([]seen, len(members))
+	w.heard = make([]bool, len(members))
 	w.publish()
 	w.ripe = true
 }
@@ -157,8 +165,24 @@ func (w *watch) publish() {
 		w.seen[i].valid.Store(v.ValidUntil)
 		quiet = quiet && health.PhaseOf(v.N) == health.In && !v.Suspect && w.keeper.Renamed(i) == 0
 	}
-	w.quiet.Store(quiet)
-	w.gen.Store(w.keeper.Gen())
+	known := 2*w.brought > len(w.heard) || w.ended == len(w.heard)
+	w.known.Store(known)
+	w.quiet.Store(quiet && known)
+	if known {
+		w.gen.Store(w.keeper.Gen())
+	}
+}
+
+// hear notes that the first request to a member has ended: a ping.
+func (w *watch) hear(member int, answered bool) {
+	if w.heard[member] {
+		return
+	}
+	w.heard[member] = true
+	w.ended++
+	if answered {
+		w.brought++
+	}
 }
 
 // tend lets the keepers work whose time has come, or who were told something.
@@ -173,6 +197,7 @@ func (e *Engine) tend() {
 		}
 		if w.keeper.Next() <= e.now {
 			w.keeper.Tick(e.now)
+			e.handOrders(w)
 			w.ripe = true
 		}
 		if w.ripe {
@@ -194,13 +219,17 @@ func (e *Engine) carryOut(w *watch) {
 		e.noteEvent(w, ev)
 	}
 	w.publish()
+	if len(e.parked) > 0 { // what waits goes before what comes
+		e.parkAt = e.now
+	}
 }
 
 // errand is one request of a keeper.
 type errand struct {
-	w     *watch
-	conn  uint32
-	close bool
+	w      *watch
+	member int
+	conn   uint32
+	close  bool
 }
 
 // askFor sends a keeper's request, also to a server that is down: that is how
@@ -209,6 +238,7 @@ func (e *Engine) askFor(w *watch, r health.Request) {
 	m := w.members[r.Server]
 	srv := e.servers[m.Network+" "+m.Address]
 	if srv == nil { // a reload has just taken it away
+		w.hear(r.Server, false)
 		w.keeper.Unanswered(r.ID, true, "no pool names it any more", e.now)
 		return
 	}
@@ -221,13 +251,14 @@ func (e *Engine) askFor(w *watch, r health.Request) {
 		return
 	}
 	limit := Timeouts{Connect: srv.connect, Request: w.failover.Request, Deadline: srv.connect + w.failover.Request}
-	e.demand(c, &errand{w, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
+	e.demand(c, &errand{w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
 }
 
 func (d *errand) answered(e *Engine, id int, r *answer) {
 	if d.conn != 0 && d.close {
 		r.srv.drop(d.conn)
 	}
+	d.w.hear(d.member, r.bytes != nil)
 	if r.bytes != nil {
 		d.w.keeper.Answered(uint64(id), r.bytes, e.now)
 	} else {
@@ -260,8 +291,10 @@ func (srv *Server) drop(n uint32) {
 	delete(srv.own, n)
 	if c.state != connIdle {
 		c.hangUp(Close)
-		c.failAll("the errand is done", Lost)
+	} else {
+		c.clear() // what has been asked must not open it again
 	}
+	c.failAll("the errand is done", Lost)
 }
 
 // tell lets the keepers of a server's pools know something.

@@ -51,9 +51,9 @@
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority               rest the same, without C and N     authority's
 //	touch                                         authority               rest: touch                        authority's
-//	delete                md                      all                     -                                  DELETED if any says so
+//	delete                md                      all                     -                                  DELETED if any that is read says so
 //	                      md C                    authority               DELETED: rest delete               authority's
-//	                      md I                    all                     -                                  DELETED if any says so
+//	                      md I                    all                     -                                  DELETED if any that is read says so
 //	                      md I C                  authority               DELETED: rest delete               authority's
 //	                      me                      authority               nobody                             authority's
 //	flush_all                                     all                     -                                  OK if all say so

@@ -295,17 +295,23 @@ func (x *explorer) check(r *Rule) {
 		x.checkRead(r, s)
 		return
 	}
-	if s.Verdict == Held || s.Verdict == Refused || s.Verdict == Absent {
+	unread := s.Verdict == Absent && x.c.Op == Delete // it was only where nobody reads
+	if s.Verdict == Held || s.Verdict == Refused || s.Verdict == Absent && !unread {
 		if r.n != 0 {
 			x.fail(r, "asked before refusing")
 		}
 		return
 	}
-	if r.class == alone || s.Answer < 0 {
+	if r.class == alone || s.Answer < 0 && !unread {
 		x.checkEnd(r, s, false)
 		return
 	}
-	done := s.Verdict == Answered && positive(x.c, r.asks[s.Answer].kind)
+	for _, e := range r.asks[:r.n] {
+		if unread && e.kind == Deleted && (r.in | r.warm).Has(int(e.member)) {
+			x.fail(r, "it was there for readers")
+		}
+	}
+	done := unread || s.Verdict == Answered && positive(x.c, r.asks[s.Answer].kind)
 	x.checkEnd(r, s, done)
 	if !done {
 		return

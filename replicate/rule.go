@@ -53,7 +53,7 @@ type Verdict uint8
 // The verdicts.
 const (
 	Answered Verdict = iota // the reply of ask Answer
-	Absent                  // a miss, NOT_FOUND or NOT_STORED without asking anybody: what the members have is not the truth
+	Absent                  // a miss, NOT_FOUND or NOT_STORED whatever the members say: what they have, or had, is not the truth
 	Held                    // the write may be neither acknowledged nor sent; wait for the members to change, begin again, at the deadline SERVER_ERROR
 	Refused                 // there is nobody to ask: SERVER_ERROR, or what get_errors says
 	Unmet                   // too few have taken the write, or no one could answer: SERVER_ERROR (the line of ask Answer if that is not -1)

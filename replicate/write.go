@@ -49,8 +49,8 @@ func (r *Rule) spreadSettle() {
 		switch {
 		case e.kind == pending:
 			waiting++
-		case e.kind == Deleted && deleted < 0:
-			deleted = i
+		case e.kind == Deleted && deleted < 0 && (r.in | r.warm).Has(int(e.member)):
+			deleted = i // of what others may read: what nobody reads was not there
 		case e.kind.refused() && shown < 0:
 			shown = i
 		}
@@ -67,8 +67,11 @@ func (r *Rule) spreadSettle() {
 		r.settle(Answered, lead)
 	case deleted >= 0:
 		r.settle(Answered, deleted)
-	case waiting == 0:
-		r.settle(Answered, lead) // NOT_FOUND is said when all have
+	case waiting > 0: // NOT_FOUND is said when all have
+	case r.asks[lead].kind == Deleted:
+		r.settle(Absent, -1)
+	default:
+		r.settle(Answered, lead)
 	}
 }
 

@@ -4,9 +4,11 @@ package e2e
 // against.
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,8 +137,18 @@ func checkHistory(key string, history []porcupine.Operation) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d operations: %s\n", key, len(history), map[bool]string{true: "the check took too long", false: "no order of them explains all answers"}[verdict == porcupine.Unknown])
-	slices.SortFunc(history, func(a, b porcupine.Operation) int { return int(a.Call - b.Call) })
-	for _, o := range history {
+	slices.SortFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	// Around the first answer that can't be is what matters.
+	first := sort.Search(len(history), func(n int) bool {
+		return porcupine.CheckOperationsTimeout(keyModel, history[:n+1], patience) != porcupine.Ok
+	})
+	for i, o := range history {
+		if o.Return != never && (i < first-30 || i > first+10) {
+			continue
+		}
+		if i == first {
+			fmt.Fprint(&b, "  here, at the latest:\n")
+		}
 		end := time.Duration(o.Return).String()
 		if o.Return == never {
 			end = "?"

@@ -261,3 +261,161 @@ func converse(t *testing.T, r *ringside, plain *memcached, members []*memcached,
 		alike(t, what+": the second copy", want, two, key)
 	}
 }
+
+// Read and ack modes differ in whom they ask and wait for, not in what is
+// true: with all servers up and with one down, what was stored is read.
+func TestCopiesOfModes(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 3)
+		config := front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 4s}") + "zone: z1\nroutes:\n"
+		for i, s := range servers {
+			config = strings.Replace(config, fmt.Sprintf("%q", s.address), fmt.Sprintf("{address: %q, zone: z%d}", s.address, i), 1)
+		}
+		var modes []string
+		for _, read := range []string{"first", "nearest", "spread", "fastest"} {
+			for _, ack := range []string{"all", "quorum", "one"} {
+				mode := read + ":" + ack + ":"
+				modes = append(modes, mode)
+				config += fmt.Sprintf("  - {prefix: %q, pool: main, replicas: 2, copies_on: server, read: %s, ack: %s}\n", mode, read, ack)
+			}
+		}
+		r := startRingside(t, driver+", loops: 2", config)
+		client := dial(t, r.address)
+		var keys []string
+		for _, mode := range modes {
+			keys = append(keys, names(mode, 10)...)
+		}
+		holders := r.members(t, servers, keys...)
+		store := func(value string) {
+			for _, key := range keys {
+				client.store(key, value+key)
+			}
+		}
+		served := func(value string) {
+			for _, key := range keys {
+				client.holds(key, value+key)
+			}
+			found, end := client.get(keys...)
+			for _, key := range keys {
+				if found[key] != value+key || end != "END" {
+					t.Fatalf("a multi-get has %q for %s and ends with %q", found[key], key, end)
+				}
+			}
+		}
+		// The members that are up have what was stored, and nobody else has.
+		kept := func(value string, down *memcached) {
+			for _, s := range servers {
+				if s == down {
+					continue
+				}
+				at := dial(t, s.address)
+				for _, key := range keys {
+					if slices.Contains(holders[key], s) {
+						eventually(t, s.address+" has "+key, func() bool { found, _ := at.get(key); return found[key] == value+key })
+					} else {
+						at.misses(key)
+					}
+				}
+			}
+		}
+		store("one ")
+		served("one ")
+		kept("one ", nil)
+
+		// Without one of them all goes on.
+		servers[1].kill()
+		served("one ")
+		store("two ")
+		served("two ")
+		kept("two ", servers[1])
+		for _, key := range keys {
+			if s := client.question("incr " + key + " 1"); !strings.HasPrefix(s, "CLIENT_ERROR ") {
+				t.Fatalf("incr of a text: %s", s)
+			}
+			client.ask("append "+key+" 0 0 1\r\n+", "STORED")
+			client.ask("add "+key+" 0 0 1\r\n+", "NOT_STORED")
+			client.ask("touch "+key+" 0", "TOUCHED")
+		}
+
+		// When it is back, it is asked around it until it has all.
+		servers[1].restart(t)
+		for _, key := range keys {
+			client.holds(key, "two "+key+"+")
+			client.ask("add "+key+" 0 0 1\r\n+", "NOT_STORED")
+		}
+		for key, before := range holders {
+			if now := r.members(t, servers, key)[key]; !slices.Equal(now, before) {
+				t.Fatalf("%s has moved", key)
+			}
+			break
+		}
+		r.logged(t, "a server that came back empty is filled")
+		at := dial(t, servers[1].address)
+		for _, key := range keys {
+			if slices.Contains(holders[key], servers[1]) {
+				eventually(t, "the server that was down has "+key+" again", func() bool { found, _ := at.get(key); return found[key] == "two "+key+"+" })
+			}
+		}
+		for _, key := range keys {
+			client.ask("delete "+key, "DELETED")
+			client.misses(key)
+		}
+		for _, s := range servers {
+			at := dial(t, s.address)
+			for _, key := range keys {
+				eventually(t, s.address+" has no "+key, func() bool { found, _ := at.get(key); return len(found) == 0 })
+			}
+		}
+	})
+}
+
+// Copies in two pools: each key is in both, writes go to both, and either may
+// be gone.
+func TestCopiesInTwoPools(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		east, west := startMemcacheds(t, 2), startMemcacheds(t, 2)
+		servers := slices.Concat(east, west)
+		pool := func(name string, servers []*memcached) string {
+			return strings.Replace(strings.TrimPrefix(front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 4s}"), "pools:\n"), "main:", name+":", 1)
+		}
+		r := startRingside(t, driver, "pools:\n"+pool("east", east)+pool("west", west)+"routes:\n  - {pools: [east, west], prefer: west, copies_on: server}\n")
+		client := dial(t, r.address)
+		keys := names("geo:", 20)
+		holders := r.members(t, servers, keys...)
+		for _, key := range keys {
+			if m := holders[key]; len(m) != 2 || !slices.Contains(east, m[0]) || !slices.Contains(west, m[1]) {
+				t.Fatalf("%s is not kept in east, which decides, and in west", key)
+			}
+			client.store(key, valueOf(key))
+			for _, s := range holders[key] {
+				dial(t, s.address).holds(key, valueOf(key))
+			}
+		}
+		// West is read: that shows when it alone has another value.
+		for _, key := range keys {
+			dial(t, holders[key][1].address).store(key, "west")
+			client.holds(key, "west")
+			client.store(key, valueOf(key))
+		}
+		for i, pool := range [][]*memcached{west, east} {
+			for _, s := range pool {
+				s.kill()
+			}
+			for _, key := range keys {
+				client.holds(key, valueOf(key))
+				// The write that finds out that a server is gone fails.
+				eventually(t, key+" is written without a copy", func() bool { return client.set(key, valueOf(key)) == "STORED" })
+				client.ask(fmt.Sprintf("append %s 0 0 1\r\n%d", key, i), "STORED")
+				client.ask(fmt.Sprintf("prepend %s 0 0 0\r\n", key), "STORED")
+				client.store(key, valueOf(key))
+			}
+			for _, s := range pool {
+				s.restart(t)
+			}
+			for _, key := range keys {
+				client.holds(key, valueOf(key))
+			}
+			whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
+		}
+	})
+}

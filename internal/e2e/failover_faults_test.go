@@ -52,7 +52,7 @@ func TestFailoverBlackHole(t *testing.T) {
 		const gone = 2
 		o.servers[gone].kill()
 		open := blackHole(t, o.servers[gone].address)
-		o.allSay(t, gone, "OUT")
+		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
 		open()
 		o.servers[gone].restart(t)
@@ -112,7 +112,7 @@ func TestFailoverAllServers(t *testing.T) {
 			begin, heal func(*memcached)
 		}{
 			{"stopped", func(m *memcached) { m.pause(t) }, func(m *memcached) { m.resume(t) }},
-			{"left and back with their values", func(m *memcached) { m.leave(t) }, func(m *memcached) { m.restart(t) }},
+			{"left and back with their values", func(m *memcached) { m.leave(t) }, func(m *memcached) { m.comeBack(t) }},
 			{"killed and empty", func(m *memcached) { m.kill() }, func(m *memcached) { m.restart(t) }},
 		} {
 			was := o.total()
@@ -152,7 +152,7 @@ func TestFailoverFlapping(t *testing.T) {
 			case 1:
 				m.leave(t)
 				pause()
-				m.restart(t)
+				m.comeBack(t)
 			case 2:
 				m.pause(t)
 				pause()
@@ -189,12 +189,12 @@ func TestFailoverViews(t *testing.T) {
 				}
 			}
 			if cut.out {
-				o.allSay(t, gone, "OUT")
+				o.allSay(t, serverName(gone), "OUT")
 				o.calm(t, 100)
 			} else {
 				o.more(t, 1500)
 				for i, r := range o.ringsides {
-					if phase := r.phase("main", gone); phase != "IN" {
+					if phase := r.phase(serverName(gone)); phase != "IN" {
 						t.Errorf("%s: ringside %d says that the server is %s, which most of them reach", name, i, phase)
 					}
 				}

@@ -57,6 +57,20 @@ type loadKey struct {
 	open    int             // mutations without an answer
 	changes int             // mutations sent
 	sure    bool            // it holds a value: the last mutation stored one, and was alone
+	past    []string        // what happened last, for messages
+}
+
+// note keeps one line of what happened. The key must be locked.
+func (k *loadKey) note(format string, args ...any) {
+	k.past = append(k.past, time.Now().Format("05.000 ")+fmt.Sprintf(format, args...))
+	k.past = k.past[max(0, len(k.past)-20):]
+}
+
+// story is what happened to the key last.
+func (k *loadKey) story() string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return "\n\t" + strings.Join(k.past, "\n\t")
 }
 
 // loadGroup counts the requests for keys of one group.
@@ -90,8 +104,9 @@ func (y tally) plus(o tally) tally { return y.minus(tally{}.minus(o)) }
 // not for what is fast, and run many at a time.
 const loadPause = 5 * time.Millisecond
 
-// startLoad runs some clients on every address until end.
-func startLoad(t *testing.T, names []string, groupOf func(key string) int, clients int, addresses ...string) *load {
+// startLoad runs some clients on every address until end. With textOnly they
+// use no meta commands.
+func startLoad(t *testing.T, names []string, groupOf func(key string) int, clients int, textOnly bool, addresses ...string) *load {
 	t.Helper()
 	l := &load{began: time.Now(), stop: make(chan struct{})}
 	for _, name := range names {
@@ -104,7 +119,7 @@ func startLoad(t *testing.T, names []string, groupOf func(key string) int, clien
 	t.Cleanup(l.halt)
 	for i, address := range addresses {
 		for j := range clients {
-			c := &loadClient{load: l, address: address, name: fmt.Sprintf("ringside %d, client %d", i, j), dice: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
+			c := &loadClient{load: l, address: address, textOnly: textOnly, name: fmt.Sprintf("ringside %d, client %d", i, j), dice: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
 			l.clients.Add(1)
 			go c.work()
 		}
@@ -258,6 +273,16 @@ func (l *load) flushed(flush func() (acked bool)) {
 	}
 }
 
+// moved says that keys have gone elsewhere: what was stored before may be
+// missed from now on.
+func (l *load) moved() {
+	for _, k := range l.keys {
+		k.mu.Lock()
+		k.sure = false
+		k.mu.Unlock()
+	}
+}
+
 // begin notes that a mutation is about to be sent.
 func (k *loadKey) begin() (change int) {
 	k.mu.Lock()
@@ -281,16 +306,18 @@ func (k *loadKey) finish(sent, id int64, change int, acked bool) {
 		k.newest = max(k.newest, sent)
 		k.sure = id != 0 && change == k.changes
 	}
+	k.note("mutation sent at %d (write %d): acknowledged %t", sent, id, acked)
 }
 
 // loadClient is one connection, made anew whenever it is cut.
 type loadClient struct {
 	*load
-	address string
-	name    string
-	dice    *rand.Rand
-	c       net.Conn
-	r       *bufio.Reader
+	address  string
+	name     string
+	textOnly bool // no meta commands
+	dice     *rand.Rand
+	c        net.Conn
+	r        *bufio.Reader
 }
 
 func (c *loadClient) work() {
@@ -303,7 +330,11 @@ func (c *loadClient) work() {
 		case <-time.After(loadPause/2 + time.Duration(c.dice.Int64N(int64(loadPause)))):
 		}
 		k := c.keys[c.dice.IntN(len(c.keys))]
-		switch c.dice.IntN(20) {
+		what := c.dice.IntN(20)
+		if c.textOnly && (what >= 2 && what <= 6 || what == 12) {
+			what = 7
+		}
+		switch what {
 		case 0, 1:
 			c.getMany()
 		case 2, 3, 4:
@@ -493,7 +524,8 @@ func (c *loadClient) getMany() {
 // missed judges an answer that ends without a value.
 func (c *loadClient) missed(is reading, end, command string) {
 	is.k.mu.Lock()
-	lost := is.sure && is.k.changes == is.changes
+	lost := is.sure && is.k.sure && is.k.changes == is.changes && (end == "END" || end == "EN")
+	is.k.note("read sent at %d: %q, lost %t", is.sent, end, lost)
 	is.k.mu.Unlock()
 	c.load.count(is.k, func(y *tally) {
 		switch {
@@ -504,7 +536,7 @@ func (c *loadClient) missed(is reading, end, command string) {
 		case lost:
 			y.lost++
 		}
-	}, fmt.Sprintf("%s, %s: %q", c.name, command, end))
+	}, fmt.Sprintf("%s, %s: %q%s", c.name, command, end, map[bool]string{true: is.k.story()}[lost]))
 }
 
 // value reads a value of so many bytes and judges it.
@@ -524,6 +556,7 @@ func (c *loadClient) value(is reading, key, size, command string) (ok bool) {
 	fmt.Sscan(value, &named, &id)
 	k.mu.Lock()
 	answered, written := k.writes[id]
+	k.note("read sent at %d: write %d", is.sent, id)
 	k.mu.Unlock()
 	at := time.Now().Format(time.StampMilli)
 	switch {
@@ -531,8 +564,8 @@ func (c *loadClient) value(is reading, key, size, command string) (ok bool) {
 		c.load.blame("wrong: at %s, %s: %s of %s brought %s under the name %s", at, c.name, command, k.name, brief(value), key)
 		c.load.count(k, func(y *tally) { y.wrong++ }, "wrong")
 	case answered != 0 && answered < is.newest:
-		c.load.blame("stale: at %s, %s: %s of %s (group %d), sent at %d, brought write %d, answered at %d; since then a mutation sent at %d has been acknowledged",
-			at, c.name, command, k.name, k.group, is.sent, id, answered, is.newest)
+		c.load.blame("stale: at %s, %s: %s of %s (group %d), sent at %d, brought write %d, answered at %d; since then a mutation sent at %d has been acknowledged%s",
+			at, c.name, command, k.name, k.group, is.sent, id, answered, is.newest, k.story())
 		c.load.count(k, func(y *tally) { y.stale++ }, "stale")
 	default:
 		c.load.count(k, func(y *tally) { y.hits++ }, "")

@@ -78,7 +78,9 @@ func startLab(t *testing.T, ringsides, servers int) *lab {
 
 func linkName(p, s int) string { return fmt.Sprintf("r%ds%d", p, s) }
 
-func routeTo(p, s int) string { return fmt.Sprintf("route replace 10.9.9.%d via 10.%d.%d.2", s+1, p+1, s) }
+func routeTo(p, s int) string {
+	return fmt.Sprintf("route replace 10.9.9.%d via 10.%d.%d.2", s+1, p+1, s)
+}
 
 // startNamespace makes one with a command that runs its arguments in it; nil
 // if it may not.
@@ -168,9 +170,12 @@ func startPartition(t *testing.T, driver string, ringsides int, k kind) (*lab, *
 		addresses = append(addresses, r.address)
 	}
 	for _, key := range loaded {
-		eventually(t, "writes are taken", func() bool { answer := client.question("delete " + key); return answer == "NOT_FOUND" || answer == "DELETED" })
+		eventually(t, "writes are taken", func() bool {
+			answer := client.question("delete " + key)
+			return answer == "NOT_FOUND" || answer == "DELETED"
+		})
 	}
-	o.load = startLoad(t, loaded, func(string) int { return 0 }, loadClients, addresses...)
+	o.load = startLoad(t, loaded, func(string) int { return 0 }, loadClients, false, addresses...)
 	o.calm(t, 100)
 	return l, o
 }
@@ -196,7 +201,7 @@ func TestFailoverPartition(t *testing.T) {
 			}
 			o.troubled(t, 0)
 			if len(partition.from) == 2 {
-				o.allSay(t, gone, "OUT")
+				o.allSay(t, serverName(gone), "OUT")
 				o.calm(t, 200)
 			} else {
 				o.more(t, 800)

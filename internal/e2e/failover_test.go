@@ -23,7 +23,8 @@ type outing struct {
 	servers   []*memcached
 	ringsides []*ringside
 	*load
-	kept []string // keys that are written once, before anything happens
+	kept     []string // keys that are written once, before anything happens
+	textOnly bool     // the load uses no meta commands
 }
 
 // kind is how a pool fails over.
@@ -53,6 +54,8 @@ func (k kind) config(servers []*memcached) string {
 	switch k.mode {
 	case "fail_fast":
 		b.WriteString("    failover: {mode: fail_fast}\n")
+	case "gutter":
+		fmt.Fprintf(&b, "    failover: {mode: gutter, gutter: spare, consistency: %s, %s}\n", k.consistency, testFailover)
 	default:
 		fmt.Fprintf(&b, "    failover: {mode: %s, consistency: %s, %s}\n", k.mode, k.consistency, testFailover)
 	}
@@ -61,7 +64,7 @@ func (k kind) config(servers []*memcached) string {
 	}
 	b.WriteString("    servers:\n")
 	for i, s := range servers {
-		fmt.Fprintf(&b, "      - {address: %q, name: s%d}\n", listenText(s.address), i)
+		fmt.Fprintf(&b, "      - {address: %q, name: %s}\n", listenText(s.address), serverName(i))
 	}
 	return b.String() + k.after
 }
@@ -98,7 +101,7 @@ func (o *outing) fill(t *testing.T) {
 			t.Fatalf("delete %s: %s", key, answer)
 		}
 	}
-	o.load = startLoad(t, loaded, func(key string) int { return at[key] }, loadClients, addresses...)
+	o.load = startLoad(t, loaded, func(key string) int { return at[key] }, loadClients, o.textOnly, addresses...)
 	for i := range o.servers {
 		if o.of(i); len(o.groups) <= i {
 			t.Fatalf("server %d owns no key", i)
@@ -126,42 +129,40 @@ func (o *outing) keeps(t *testing.T, at map[string]int, i int) (hits int) {
 	return hits
 }
 
-// phase is what r says of a server of a pool: IN, unless it has logged
-// another one.
-func (r *ringside) phase(pool string, server int) string {
-	changes := phaseLine(pool, server).FindAllStringSubmatch(r.out.String(), -1)
-	if len(changes) == 0 {
-		return "IN"
+// phase is what r says of a server: IN, unless it has logged another one.
+func (r *ringside) phase(server string) string {
+	if went := r.went(server, 0); len(went) > 0 {
+		return went[len(went)-1]
 	}
-	return changes[len(changes)-1][1]
-}
-
-func phaseLine(pool string, server int) *regexp.Regexp {
-	return regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=%s server=s%d from=[A-Z]+ to=([A-Z]+)`, pool, server))
+	return "IN"
 }
 
 // went lists the phases of a server since the log was so long.
-func (r *ringside) went(server, since int) (phases []string) {
-	for _, change := range phaseLine("main", server).FindAllStringSubmatch(r.out.String()[since:], -1) {
+func (r *ringside) went(server string, since int) (phases []string) {
+	line := regexp.MustCompile(fmt.Sprintf(`"failover of a server" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
+	for _, change := range line.FindAllStringSubmatch(r.out.String()[since:], -1) {
 		phases = append(phases, change[1])
 	}
 	return phases
 }
 
 // allSay waits until every ringside says that of a server.
-func (o *outing) allSay(t *testing.T, server int, phase string) {
+func (o *outing) allSay(t *testing.T, server, phase string) {
 	t.Helper()
 	for i, r := range o.ringsides {
-		eventually(t, fmt.Sprintf("ringside %d says that server %d is %s", i, server, phase), func() bool { return r.phase("main", server) == phase })
+		eventually(t, fmt.Sprintf("ringside %d says that server %s is %s", i, server, phase), func() bool { return r.phase(server) == phase })
 	}
 }
+
+// serverName is what the configuration calls a server.
+func serverName(i int) string { return fmt.Sprint("s", i) }
 
 // settled waits until every server is in again, nothing fails and the times of
 // everybody's doubts are over.
 func (o *outing) settled(t *testing.T) {
 	t.Helper()
 	for i := range o.servers {
-		o.allSay(t, i, "IN")
+		o.allSay(t, serverName(i), "IN")
 	}
 	o.calm(t, 50)
 }
@@ -189,7 +190,7 @@ func (r *ringside) steer(t *testing.T, method, path, body string) {
 // fault breaks r's connections to a server; more holds further fields.
 func (r *ringside) fault(t *testing.T, server int, kind string, more ...any) {
 	t.Helper()
-	fields := map[string]any{"server": fmt.Sprintf("s%d", server), "kind": kind}
+	fields := map[string]any{"server": serverName(server), "kind": kind}
 	for i := 0; i < len(more); i += 2 {
 		fields[more[i].(string)] = more[i+1]
 	}
@@ -208,23 +209,38 @@ func (r *ringside) lift(t *testing.T) {
 
 // startLasting runs memcacheds that can be stopped and started again with what
 // they hold, as a server behind a partition comes back.
-func startLasting(t *testing.T, n int) []*memcached {
+func startLasting(t *testing.T, n int, args ...string) []*memcached {
 	t.Helper()
 	dir := shortDir(t)
 	all := make([]*memcached, n)
 	for i := range all {
-		all[i] = startMemcached(t, "-m", "64", "-e", filepath.Join(dir, fmt.Sprint("memory", i)))
+		all[i] = startMemcached(t, append(slices.Clone(args), "-m", "64", "-e", filepath.Join(dir, fmt.Sprint("memory", i)))...)
 	}
 	return all
 }
 
-// leave ends m so that it has what it holds when it is started again.
+// leave ends m so that it has what it holds when it comes back.
 func (m *memcached) leave(t *testing.T) {
 	t.Helper()
 	m.signal(t, syscall.SIGUSR1)
 	m.wait(t)
 	if _, err := os.Stat(m.args[len(m.args)-1] + ".meta"); err != nil {
 		t.Fatalf("memcached left nothing to start with: %v\n%s", err, m.out.String())
+	}
+}
+
+// comeBack starts m with what it held when it left. That takes a second:
+// memcached must have been away for one.
+func (m *memcached) comeBack(t *testing.T) {
+	t.Helper()
+	left := m.cmd.ProcessState.ExitCode()
+	if left != 0 {
+		t.Fatalf("memcached did not leave, but ended with status %d", left)
+	}
+	time.Sleep(time.Until(m.ended.Truncate(time.Second).Add(1100 * time.Millisecond)))
+	m.restart(t)
+	if out := m.out.String(); strings.Contains(out, "incompatible") || strings.Contains(out, "clean cache") {
+		t.Fatalf("memcached came back without what it held:\n%s", out)
 	}
 }
 
@@ -266,7 +282,7 @@ func TestFailoverReturn(t *testing.T) {
 		o.troubled(t, gone)
 		s.resume(t)
 		o.calm(t, 30)
-		if went := r.went(gone, since); len(went) == 0 {
+		if went := r.went(serverName(gone), since); len(went) == 0 {
 			if n := o.keeps(t, at, gone); n != mine {
 				t.Errorf("after a short hang %d of %d values are left", n, mine)
 			}
@@ -279,8 +295,8 @@ func TestFailoverReturn(t *testing.T) {
 			name        string
 			begin, heal func()
 		}{
-			{"killed and empty", s.kill, func() { s.restart(t) }},
-			{"left and back with its values", func() { s.leave(t) }, func() { s.restart(t) }},
+			{"killed and empty", func() { s.kill() }, func() { s.restart(t) }},
+			{"left and back with its values", func() { s.leave(t) }, func() { s.comeBack(t) }},
 			{"stopped for long", func() { s.pause(t) }, func() { s.resume(t) }},
 		} {
 			client := dial(t, r.address)
@@ -293,12 +309,12 @@ func TestFailoverReturn(t *testing.T) {
 			was := o.total()
 			began := time.Now()
 			outage.begin()
-			o.allSay(t, gone, "OUT")
+			o.allSay(t, serverName(gone), "OUT")
 			out := time.Since(began)
 			o.calm(t, 50) // its keys live elsewhere now: everything is answered well
 			outage.heal()
 			healed := time.Now()
-			o.allSay(t, gone, "IN")
+			o.allSay(t, serverName(gone), "IN")
 			in := time.Since(healed)
 			o.settled(t)
 			if n := o.keeps(t, at, gone); n != 0 {
@@ -308,7 +324,7 @@ func TestFailoverReturn(t *testing.T) {
 				t.Errorf("%s: %d of %d values of the other servers are left", outage.name, n, well)
 			}
 			want := "LEAVING OUT RETURN WARM SETTLE IN"
-			if went := strings.Join(r.went(gone, since), " "); !strings.HasSuffix(went, want) {
+			if went := strings.Join(r.went(serverName(gone), since), " "); !strings.HasSuffix(went, want) {
 				t.Errorf("%s: the server went %s, want %s", outage.name, went, want)
 			}
 			t.Logf("%s: out after %v, in %v after it was back; %v", outage.name, out.Round(time.Millisecond), in.Round(time.Millisecond), o.total().minus(was))

@@ -5,11 +5,13 @@ package e2e
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -54,6 +56,7 @@ type process struct {
 	cmd    *exec.Cmd
 	out    output
 	exited chan struct{} // closed once it has been waited for
+	ended  time.Time     // then
 }
 
 // start runs a program until the test ends.
@@ -66,6 +69,7 @@ func start(t *testing.T, program string, args ...string) *process {
 	}
 	go func() {
 		p.cmd.Wait() // the outcome is read from ProcessState
+		p.ended = time.Now()
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
@@ -180,6 +184,15 @@ func freeAddress(t *testing.T, host string) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// ownHost is a loopback address that nobody else uses: else a server of another
+// test may take the port of one that was killed, and answer in its place.
+func ownHost() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
 // shortDir is a directory whose name fits into the 108 bytes of a unix

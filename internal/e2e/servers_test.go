@@ -26,10 +26,10 @@ type memcached struct {
 	*process
 }
 
-// startMemcached runs one on 127.0.0.1.
+// startMemcached runs one on loopback.
 func startMemcached(t *testing.T, args ...string) *memcached {
 	t.Helper()
-	return startMemcachedAt(t, "127.0.0.1", args...)
+	return startMemcachedAt(t, ownHost(), args...)
 }
 
 // startMemcachedAt runs one on a host's address, or on a unix socket when host
@@ -196,7 +196,7 @@ func listenText(address string) string {
 func startRingside(t *testing.T, driver, config string) *ringside {
 	t.Helper()
 	for try := 0; ; try++ {
-		address := freeAddress(t, "127.0.0.1")
+		address := freeAddress(t, ownHost())
 		r, err := tryRingside(t, driver, []string{address}, fmt.Sprintf("listen: %s\n%s", address, config))
 		if err == nil {
 			return r
@@ -214,7 +214,7 @@ func tryRingside(t *testing.T, driver string, listeners []string, config string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &ringside{address: listeners[0], admin: freeAddress(t, "127.0.0.1"), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
+	r := &ringside{address: listeners[0], admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
 	r.write(t, config)
 	return r, r.serve(t, listeners, binary)
 }

@@ -1,0 +1,191 @@
+package e2e
+
+// Sessions on a route with `preset: sessions`: real session stores and clients
+// count in them while each server in turn dies and hangs.
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// counters are programs that count in sessions and print what they did; each
+// has a few sessions for itself.
+var counters = []struct {
+	name  string
+	run   []string // below testdata, with the address and the sessions behind
+	many  int
+	keys  string // of a session at the servers
+	names []string
+}{
+	{"php-memcached", []string{"php", "sessions/session.php"}, 3, "memc.sess.key.%s", names("php", 4)},
+	{"pymemcache", []string{"/usr/bin/python3", "sessions/lock.py"}, 2, "%s", names("sess:py", 3)},
+	{"node-memcached", []string{"node", "clients/node/cas.js"}, 2, "%s", names("sess:node", 3)},
+}
+
+func TestSessions(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		random := seeded(t)
+		servers := startMemcacheds(t, 3)
+		r := startRingside(t, driver, front(servers,
+			"timeouts: {connect: 1s, request: 500ms, deadline: 2s}",
+			"failover: {ping: 100ms, lease: 900ms, eject_after: 500ms}")+`
+routes:
+  - {prefix: "memc.sess.key.", pool: main, preset: sessions, copies_on: server}
+  - {prefix: "lock.", pool: main, preset: sessions, copies_on: server}
+  - {prefix: "sess:", pool: main, preset: sessions, copies_on: server}
+`)
+		programs := map[string][]*process{}
+		var keys []string
+		for _, c := range counters {
+			for range c.many {
+				programs[c.name] = append(programs[c.name], startIn(t, "testdata", c.run[0], slices.Concat(c.run[1:], []string{r.address}, c.names)...))
+			}
+			for _, s := range c.names {
+				keys = append(keys, fmt.Sprintf(c.keys, s))
+			}
+		}
+		// Every program goes on counting before, between and after faults.
+		more := func() {
+			goals := map[*process]int{}
+			for _, list := range programs {
+				for _, p := range list {
+					goals[p] = strings.Count(p.out.String(), "ok ") + 10
+				}
+			}
+			for p, goal := range goals {
+				eventually(t, p.name+" counts on", func() bool {
+					return strings.Count(p.out.String(), "ok ") >= goal || !p.running()
+				})
+			}
+			whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
+		}
+		// Each server is killed and hangs once, twice for so long that it is taken
+		// out.
+		long := 2500 * time.Millisecond
+		kills, hangs := []time.Duration{0, 200 * time.Millisecond, long}, []time.Duration{50 * time.Millisecond, 700 * time.Millisecond, long}
+		random.Shuffle(3, func(i, j int) { kills[i], kills[j] = kills[j], kills[i] })
+		random.Shuffle(3, func(i, j int) { hangs[i], hangs[j] = hangs[j], hangs[i] })
+		for _, i := range random.Perm(len(servers)) {
+			more()
+			servers[i].kill()
+			time.Sleep(kills[i])
+			servers[i].restart(t)
+			more()
+			servers[i].pause(t)
+			time.Sleep(hangs[i])
+			servers[i].resume(t)
+		}
+		more()
+		for _, c := range counters {
+			var tries []try
+			for _, p := range programs[c.name] {
+				p.signal(t, syscall.SIGTERM)
+			}
+			for _, p := range programs[c.name] {
+				if status := p.wait(t); status != 0 {
+					t.Errorf("%s ended with status %d", c.name, status)
+				}
+				tries = append(tries, triesOf(t, p.out.String())...)
+			}
+			judge(t, c.name, c.names, tries)
+		}
+	})
+}
+
+// startIn runs a program in a directory until the test ends.
+func startIn(t *testing.T, dir, program string, args ...string) *process {
+	t.Helper()
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := need(t, program)
+	return start(t, "env", append([]string{"-C", dir, path}, args...)...)
+}
+
+// try is what one line of a program says.
+type try struct {
+	what              string // ok, error
+	session           string
+	n                 int   // that was written, or was to be; 0: it did not come so far
+	began, read, done int64 // ns; read is the moment when the number before was known
+}
+
+func triesOf(t *testing.T, printed string) (all []try) {
+	t.Helper()
+	for line := range strings.Lines(printed) {
+		f := strings.Fields(line)
+		if len(f) != 6 || f[0] != "ok" && f[0] != "error" {
+			continue // what went wrong, for people
+		}
+		y := try{what: f[0], session: f[1]}
+		for i, to := range []*int64{&y.began, &y.read, &y.done} {
+			var err error
+			if *to, err = strconv.ParseInt(f[3+i], 10, 64); err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+		}
+		y.n, _ = strconv.Atoi(f[2])
+		all = append(all, y)
+	}
+	return all
+}
+
+// judge holds what programs did to their sessions against what they were
+// promised: no session is lost, no number is written twice (a lock held twice,
+// or a cas that succeeds twice), and none runs backwards.
+func judge(t *testing.T, name string, sessions []string, tries []try) {
+	t.Helper()
+	for _, session := range sessions {
+		mine := slices.DeleteFunc(slices.Clone(tries), func(y try) bool { return y.session != session })
+		slices.SortFunc(mine, func(a, b try) int { return cmp.Compare(a.began, b.began) })
+		counted, failed, lost, back, last := map[int]int{}, 0, 0, 0, 0
+		var done []try // that were counted, in the order in which they ended
+		for _, y := range mine {
+			if y.what == "ok" {
+				counted[y.n]++
+				last = max(last, y.n)
+				done = append(done, y)
+			} else {
+				failed++
+			}
+		}
+		slices.SortFunc(done, func(a, b try) int { return cmp.Compare(a.done, b.done) })
+		least := 0 // what must be there when y begins
+		for _, y := range mine {
+			for len(done) > 0 && done[0].done < y.began {
+				least = max(least, done[0].n)
+				done = done[1:]
+			}
+			if y.n > 0 && y.n <= least {
+				if back++; y.n == 1 {
+					lost++
+				}
+				t.Logf("%s: after %d was written, %d was read: %+v", session, least, y.n-1, y)
+			}
+		}
+		twice := 0
+		for n, times := range counted {
+			if times > 1 {
+				twice++
+				t.Logf("%s: %d was written %d times", session, n, times)
+			}
+		}
+		if lost+back+twice > 0 || last > len(counted)+failed {
+			t.Errorf("%s, %s: lost %d times, ran backwards %d times, %d numbers were written twice; %d increments came to %d, with %d errors",
+				name, session, lost, back, twice, len(counted), last, failed)
+		} else {
+			t.Logf("%s, %s: %d increments came to %d, with %d errors", name, session, len(counted), last, failed)
+		}
+		if len(counted) == 0 {
+			t.Errorf("%s: nobody counted in %s", name, session)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package e2e
+
+// Modes: nothing moves, everything moves to a gutter, and the ways of clients
+// whose rings are made again or walked.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// fail_fast writes nothing of its own to the servers, moves no key, and what
+// comes back with its values serves them.
+func TestFailFast(t *testing.T) {
+	eachKind(t, []kind{{distribution: "ketama-points", mode: "fail_fast"}}, func(t *testing.T, driver string, k kind) {
+		o := startOuting(t, driver, 2, k, startLasting(t, 3))
+		at := owners(t, o.servers, o.kept)
+		const gone = 1
+		s := o.servers[gone]
+		mine := o.keeps(t, at, gone)
+		for _, outage := range []struct {
+			name        string
+			begin, heal func()
+			left        int
+		}{
+			{"stopped", func() { s.pause(t) }, func() { s.resume(t) }, mine},
+			{"left and back with its values", func() { s.leave(t) }, func() { s.comeBack(t) }, mine},
+			{"cut from one ringside", func() { o.ringsides[0].fault(t, gone, "partition") }, func() { o.ringsides[0].lift(t) }, mine},
+			{"killed and empty", func() { s.kill() }, func() { s.restart(t) }, 0},
+		} {
+			was := o.total()
+			outage.begin()
+			o.troubled(t, gone)
+			o.more(t, 300)
+			o.calm(t, 30, 0, 2)
+			outage.heal()
+			o.settled(t)
+			if n := o.keeps(t, at, gone); n != outage.left {
+				t.Errorf("%s: %d values from before are there, want %d", outage.name, n, outage.left)
+			}
+			o.sound(t)
+			t.Logf("%s: %v", outage.name, o.total().minus(was))
+		}
+		for _, s := range o.servers {
+			dial(t, s.address).misses("__rs_view__:main")
+		}
+		o.end(t)
+	})
+}
+
+// The gutter of a pool serves for servers that are out; its own servers may
+// go, too.
+func TestFailoverGutter(t *testing.T) {
+	eachKind(t, []kind{{distribution: "ketama", mode: "gutter", consistency: "relaxed"}, {distribution: "ketama", mode: "gutter", consistency: "strict"}}, func(t *testing.T, driver string, k kind) {
+		spare := startLasting(t, 2)
+		k.more = nil
+		k.after = fmt.Sprintf("  spare:\n    distribution: ketama-points\n    %s\n    %s\n    servers:\n", testTimeouts, testBackoff)
+		for i, s := range spare {
+			k.after += fmt.Sprintf("      - {address: %q, name: g%d}\n", s.address, i)
+		}
+		o := startOuting(t, driver, 1, k, startLasting(t, 3))
+		r := o.ringsides[0]
+		at := owners(t, o.servers, o.kept)
+		const gone = 1
+
+		o.servers[gone].leave(t)
+		o.allSay(t, serverName(gone), "OUT")
+		o.calm(t, 50)
+		// Its keys live in the gutter, under a name of this outage.
+		client := dial(t, r.address)
+		var moved, other []string
+		for key, i := range at {
+			if i == gone {
+				client.store(key, valueOf(key))
+				moved = append(moved, "__rs~2~"+key)
+			} else {
+				other = append(other, key)
+			}
+		}
+		if found := owners(t, spare, moved); len(found) != len(moved) {
+			t.Errorf("%d of %d keys of the server that is out are in the gutter", len(found), len(moved))
+		}
+		if found := owners(t, append(spare, o.servers[0], o.servers[2]), other); len(found) != len(other) {
+			t.Errorf("%d of %d keys of the other servers are where they were", len(found), len(other))
+		}
+
+		// A flush gets there, too.
+		o.flushed(func() bool { return client.question("flush_all") == "OK" })
+		if found := owners(t, spare, moved); len(found) != 0 {
+			t.Errorf("%d keys of the server that is out have survived a flush", len(found))
+		}
+		for key, i := range at {
+			client.misses(key)
+			if i == gone {
+				client.store(key, valueOf(key))
+			}
+		}
+
+		// A server of the gutter goes as well; the other one takes over.
+		spare[0].leave(t)
+		o.allSay(t, "g0", "OUT")
+		o.calm(t, 50)
+		spare[0].comeBack(t)
+		o.allSay(t, "g0", "IN")
+		o.calm(t, 50)
+
+		// And back. What the gutter still has can't be seen any more.
+		o.servers[gone].comeBack(t)
+		o.settled(t)
+		if n := o.keeps(t, at, gone); n != 0 {
+			t.Errorf("%d values from before are back", n)
+		}
+
+		// Once more: a gutter that remembers the first outage must not show it.
+		o.servers[gone].kill()
+		o.allSay(t, serverName(gone), "OUT")
+		if n := o.keeps(t, at, gone); n != 0 {
+			t.Errorf("%d values of an earlier outage are back", n)
+		}
+		o.calm(t, 50)
+		o.servers[gone].restart(t)
+		o.settled(t)
+		o.end(t)
+	})
+}
+
+// The presets of clients move keys as their clients do.
+func TestFailoverPresets(t *testing.T) {
+	eachKind(t, []kind{
+		{distribution: "modulo-twemproxy", mode: "rehash", consistency: "relaxed", more: []string{"hash: fnv1a_64"}}, // makes its list again
+		{distribution: "ketama", mode: "rehash", consistency: "strict"},                                              // makes its ring again
+		{distribution: "modulo-python-memcache", mode: "rehash", consistency: "relaxed"},                             // walks
+	}, func(t *testing.T, driver string, k kind) {
+		o := startOuting(t, driver, 1, k, startLasting(t, 4))
+		at := owners(t, o.servers, o.kept)
+		others := func(gone ...int) (n int) {
+			for i := range o.servers {
+				if i != gone[0] && i != gone[len(gone)-1] {
+					n += o.keeps(t, at, i)
+				}
+			}
+			return n
+		}
+		const gone, next = 1, 2
+		well := others(gone, next)
+		o.servers[gone].leave(t)
+		o.allSay(t, serverName(gone), "OUT")
+		o.calm(t, 50)
+		o.servers[gone].comeBack(t)
+		o.settled(t)
+		// One goes while the other is on its way back.
+		o.servers[gone].leave(t)
+		o.allSay(t, serverName(gone), "OUT")
+		o.servers[gone].comeBack(t)
+		o.allSay(t, serverName(gone), "RETURN")
+		o.servers[next].leave(t)
+		o.troubled(t, next)
+		o.more(t, 300)
+		o.servers[next].comeBack(t)
+		o.settled(t)
+		if n := others(gone, next); n != well {
+			t.Errorf("%d of %d values of the other servers are left", n, well)
+		}
+		if n := o.keeps(t, at, gone); n != 0 {
+			t.Errorf("%d values from before are back", n)
+		}
+		o.end(t)
+	})
+}
+
+// A token is good for the place that gave it, as long as the key lives there.
+func TestFailoverTokens(t *testing.T) {
+	eachKind(t, moving[:1], func(t *testing.T, driver string, k kind) {
+		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
+		at := owners(t, o.servers, o.kept)
+		const gone = 1
+		key := ""
+		for k, i := range at {
+			if i == gone {
+				key = k
+			}
+		}
+		client := dial(t, o.ringsides[0].address)
+		gets := func() string {
+			client.send("gets " + key + "\r\n")
+			f := strings.Fields(client.line())
+			if len(f) != 5 {
+				t.Fatalf("gets %s: %v", key, f)
+			}
+			client.line()
+			client.expect("END\r\n")
+			return f[4]
+		}
+		cas := func(token, want string) {
+			t.Helper()
+			if got := client.question(fmt.Sprintf("cas %s 0 0 1 %s\r\nx", key, token)); got != want {
+				t.Errorf("cas with token %s: %s, want %s", token, got, want)
+			}
+			if want != "STORED" {
+				if got := client.question(fmt.Sprintf("ms %s 1 C%s\r\nx", key, token)); got != map[string]string{"EXISTS": "EX", "NOT_FOUND": "NF"}[want] {
+					t.Errorf("ms with token %s: %s, and cas: %s", token, got, want)
+				}
+			}
+		}
+		home := gets()
+		cas(home, "STORED")
+		home = gets()
+
+		o.servers[gone].kill()
+		o.allSay(t, serverName(gone), "OUT")
+		cas(home, "EXISTS")
+		client.store(key, "away")
+		cas(home, "EXISTS")
+		away := gets()
+		if n, err := strconv.ParseUint(away, 10, 64); err != nil || n>>52 != 2 {
+			t.Errorf("the token of a key that is away is %s, want 2 in its 12 highest bits", away)
+		}
+		cas(away, "STORED")
+		cas(away, "EXISTS")
+		away = gets()
+
+		o.servers[gone].restart(t)
+		o.allSay(t, serverName(gone), "IN")
+		cas(away, "NOT_FOUND") // nothing has come back
+		client.store(key, "home")
+		cas(away, "EXISTS")
+		cas(gets(), "STORED")
+		o.settled(t)
+		o.end(t)
+	})
+}

@@ -1,0 +1,104 @@
+package proxy
+
+// Reloads while servers are ordered away, listed by a gutter, or about to
+// answer.
+
+import (
+	"bytes"
+	"maps"
+	"testing"
+	"time"
+
+	"ringside/internal/memnode"
+	"ringside/proxy/health"
+)
+
+// TestReloadWatchedOnce reloads a pool with a gutter: its servers tell a keeper
+// of their trouble once, however often that was.
+func TestReloadWatchedOnce(t *testing.T) {
+	s := newStage(t)
+	setup := func() {
+		s.pool([]string{"spare", "servers=g1,g2"})
+		s.pool([]string{"main", "servers=s1,s2", "gutter=spare"})
+		s.routes = []Route{{Pool: s.pools["main"]}}
+	}
+	setup()
+	s.begin()
+	for range 3 {
+		s.line("reload")
+		setup()
+		s.p.Swap(s.listen())
+		s.wakeup(func() {})
+	}
+	for name, srv := range s.e.servers {
+		if n := len(srv.watched); n != 1 {
+			t.Errorf("%s: %d keepers are told of its trouble, want 1", name, n)
+		}
+	}
+}
+
+// TestReloadHandsOrders gives a pool a keeper while a server is drained: the
+// keeper has the order then, and a restore ends it.
+func TestReloadHandsOrders(t *testing.T) {
+	s := newStage(t)
+	s.pool([]string{"main", "servers=s1,s2,s3"})
+	s.begin()
+	if err := s.p.Order("main", "s1", Drain); err != nil {
+		t.Fatal(err)
+	}
+	s.line("reload")
+	s.pool([]string{"main", "servers=s1,s2,s3", "failover=rehash"})
+	s.pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
+		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: 3 * time.Second}
+	s.p.Swap(s.listen())
+	nodes := map[string]*memnode.Node{}
+	for range 50 {
+		s.now += int64(100 * time.Millisecond)
+		s.wakeup(func() {})
+		for _, a := range maps.Clone(s.actors) {
+			if a.link == nil || a.got.Len() == 0 {
+				continue
+			}
+			if nodes[a.name] == nil {
+				var err error
+				if nodes[a.name], err = memnode.New(memnode.Options{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			answers := nodes[a.name].Line().Do(bytes.Clone(a.got.Bytes()))
+			a.got.Reset()
+			s.wakeup(func() { s.e.Bytes(a.link, answers) })
+		}
+	}
+	w := s.e.watches[0]
+	if o := w.keeper.Verdict(0).Ordered; o != health.Drain {
+		t.Errorf("the keeper's order is %v, want drain", o)
+	}
+	if o := s.p.Ordered("main", "s1").Order; o != Restore {
+		t.Errorf("the order stands outside of the keeper, too: %v", o)
+	}
+	if err := s.p.Order("main", "s1", Restore); err != nil {
+		t.Fatal(err)
+	}
+	s.wakeup(func() {})
+	if srv := s.e.servers["tcp s1"]; srv.leaving() || w.keeper.Verdict(0).Ordered != health.Restore {
+		t.Error("the restore did not reach the server")
+	}
+}
+
+// TestReloadAsksExpire lets a command that began before a reload ask a server
+// that the reload has taken away, and that hangs: it gets its answer in time.
+func TestReloadAsksExpire(t *testing.T) {
+	s := newStage(t)
+	s.pool([]string{"main", "servers=s1,s2", "failover=rehash", "get_errors=error"})
+	s.line("s1 is WARM")
+	s.line("s2 hangs")
+	s.line("c1 > get a1")
+	s.line("s1 < get a1")
+	s.line("reload")
+	s.pool([]string{"main", "servers=s1"})
+	s.begin()
+	s.line("s1 > END") // now it asks s2
+	s.line("wait 3s")
+	s.line("c1 < SERVER_ERROR server s2 is down: no connection within the connect timeout")
+}
