@@ -6,7 +6,6 @@ package proxy
 import (
 	"bytes"
 	"cmp"
-	"hash/maphash"
 	"math"
 	"slices"
 	"strings"
@@ -321,7 +320,7 @@ func (d *dump) listed(e *Engine, a *Attempt, escaped []byte) {
 	}
 	e.key2 = wire.UnescapeKey(e.key2[:0], escaped)
 	key, ok := bytes.CutPrefix(e.key2, d.named)
-	hash := maphash.Bytes(hashSeed, key)
+	hash := hashOf(key)
 	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || reserved(key) {
 		return
 	}
