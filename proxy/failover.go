@@ -224,12 +224,15 @@ func (l *led) begin(t *task) {
 	if l.Role == health.Warming && builds(t.op) && !l.checked {
 		l.checked = true
 		t.open++ // it goes on
-		l.backfill(t, func(sure bool) {
+		l.backfill(t, func(what found) {
 			t.open--
-			if sure {
+			switch {
+			case what == there:
 				l.begin(t)
-			} else {
+			case what == unsure || !l.sure(t):
 				t.fail("what server "+t.rt.member(l.Interim.Server).label()+" keeps for it could not be brought back", Unavailable)
+			default:
+				t.say(absence(t))
 			}
 			t.catchUp()
 		})
@@ -355,7 +358,7 @@ func (l *led) hollow(t *task, r *answer) bool {
 	l.from = 1
 	t.ask(interimAsk, t.rt.member(l.Interim.Server), line)
 	if t.rt.pool.Failover.OnRejoin == health.Warm {
-		l.backfill(t, func(bool) {})
+		l.backfill(t, func(found) {})
 	}
 	return true
 }

@@ -45,6 +45,8 @@ type fleetCase struct {
 	aimed  bool     // all at one server, which also owns all keys
 	brief  bool     // none lasts a second
 
+	far    int64    // how much longer packets of the first proxy take to all servers but the first
+
 	exact  bool // no stale hit at all is promised
 	locks  bool // nobody else gets a lock that is held, and counters never go back
 	pace   int64
@@ -201,8 +203,12 @@ func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 	f.layKeys()
 	for i := range c.sidecars {
 		var row []*path
-		for range f.nodes {
-			row = append(row, &path{f: f})
+		for j := range f.nodes {
+			p := &path{f: f}
+			if i == 0 && j > 0 {
+				p.slow = c.far
+			}
+			row = append(row, p)
 		}
 		f.paths = append(f.paths, row)
 		s := &sidecar{f: f, id: i, skew: f.rand.Int64N(91) - 45}
