@@ -20,16 +20,25 @@ import (
 type backfill struct {
 	t     *task
 	l     *led
-	then  func(sure bool) // goes on; sure: what the interim server had is there, or it had nothing
-	stub  string          // its cas
-	lost  bool            // the interim server did not say what it has
+	then  func(found) // goes on
+	stub  string      // its cas
+	found found       // what the interim server has said
 	limit Timeouts
 	line  []byte // that asks for a stub
-	looks int    // at the stub of another
+	looks int    // at the stub of another, or after another came in between
 }
 
-// maxLooks is how often a backfill looks whether another proxy's has come to
-// its end, at a round trip each, before it takes that one for dead.
+// found is what came of a backfill.
+type found uint8
+
+const (
+	unsure  found = iota // a server did not say
+	there                // the key is at its own server, whoever has brought it there
+	nowhere              // nobody has it
+)
+
+// maxLooks is how often a backfill looks whether another one has come to its
+// end, at a round trip each, before it takes that one for dead.
 const maxLooks = 50
 
 const (
@@ -42,7 +51,7 @@ const (
 // than the phase SETTLE takes, so that none is left when reads are plain again.
 const backfillTime = "1"
 
-func (l *led) backfill(t *task, then func(sure bool)) {
+func (l *led) backfill(t *task, then func(found)) {
 	f := &backfill{t: t, l: l, then: then, limit: t.rt.pool.Timeouts}
 	f.line = t.meta("mg", l.keys[0], " s c N"+backfillTime, nil)
 	f.ask(fillStub, 0, f.line)
@@ -53,11 +62,10 @@ func (f *backfill) ask(step, at int, line []byte) {
 	c, _, _ := f.t.rt.member(f.l.place(at).Server).pick(f.t.client)
 	switch {
 	case c == nil && step == fillFetch: // take the stub away: what builds on it would build on nothing
-		f.lost = true
 		f.ask(fillStore, 0, f.t.meta("md", f.l.keys[0], " C"+f.stub, nil))
 		return
 	case c == nil:
-		f.then(false)
+		f.then(unsure)
 		return
 	}
 	f.t.e.demand(c, f, step, &f.limit, line)
@@ -71,29 +79,34 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 	ok := r.parsed(wire.Get, wire.Meta, rep)
 	switch step {
 	case fillStub:
-		if !ok {
-			f.then(false)
+		if !ok || rep.Kind.Failed() {
+			f.then(unsure)
 			return
 		}
-		at, has := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
+		at, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
 		f.stub = string(at.Of(r.bytes))
 		switch size, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 's'); {
-		case has && rep.Letters.Has('W'):
-		case has && rep.Letters.Has('Z') && string(size.Of(r.bytes)) == "0": // another proxy's stub
-			if f.looks++; f.looks < maxLooks {
-				f.ask(fillStub, 0, f.line)
-			} else {
-				f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
-			}
+		case rep.Letters.Has('W'):
+		case !rep.Letters.Has('Z') || string(size.Of(r.bytes)) != "0":
+			f.then(there)
 			return
-		default: // there is something
-			f.then(!rep.Kind.Failed())
+		case f.looks < maxLooks: // another one's stub
+			f.again()
+			return
+		default:
+			f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
 			return
 		}
 		f.ask(fillFetch, 1, t.meta("mg", l.keys[1], " v f t", nil))
 	case fillFetch:
-		f.lost = !ok || rep.Kind.Failed()
-		if f.lost || rep.Kind != wire.Value || dying(r.bytes, rep) {
+		switch {
+		case !ok || rep.Kind.Failed():
+		case rep.Kind != wire.Value || dying(r.bytes, rep):
+			f.found = nowhere
+		default:
+			f.found = there
+		}
+		if f.found != there {
 			f.ask(fillStore, 0, t.meta("md", l.keys[0], " C"+f.stub, nil))
 			return
 		}
@@ -108,8 +121,26 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 		}
 		f.ask(fillStore, 0, t.meta("ms", l.keys[0], flags, bytes.Clone(rep.Body.Of(r.bytes))))
 	default:
-		f.then(r.bytes != nil && !f.lost)
+		switch {
+		case f.found == unsure || r.bytes == nil:
+			f.then(unsure)
+		case string(r.bytes) == "HD\r\n":
+			f.then(f.found)
+		default: // the stub has changed
+			f.again()
+		}
 	}
+}
+
+// again begins from the front.
+func (f *backfill) again() {
+	f.looks++
+	f.found = unsure
+	if f.looks > maxLooks {
+		f.then(unsure)
+		return
+	}
+	f.ask(fillStub, 0, f.line)
 }
 
 // builds says whether a command needs what is there: without it, it would find

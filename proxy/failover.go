@@ -124,6 +124,10 @@ func (rt *route) unknown() *watch {
 
 // lead serves the request of t, or parks it.
 func (e *Engine) lead(t *task) {
+	if e.behindParked(t.client, t.rt, t.key) && e.now < t.deadline {
+		e.park(t, nil)
+		return
+	}
 	if w := t.rt.unknown(); w != nil {
 		if e.now >= t.deadline {
 			t.fail("the servers have not said yet who of them is in use", Unavailable)
@@ -142,10 +146,6 @@ func (e *Engine) lead(t *task) {
 		return
 	}
 	w := t.rt.watch
-	if e.behindParked(t.client, t.rt, t.key) && e.now < t.deadline {
-		e.park(t, nil)
-		return
-	}
 	l := &led{watch: w, gen: w.gen.Load(), read: t.op <= wire.Gats || t.op == wire.Debug}
 	l.Route = t.rt.find(part, h, owner)
 	name := t.rt.servers[owner].label()
@@ -224,12 +224,15 @@ func (l *led) begin(t *task) {
 	if l.Role == health.Warming && builds(t.op) && !l.checked {
 		l.checked = true
 		t.open++ // it goes on
-		l.backfill(t, func(sure bool) {
+		l.backfill(t, func(what found) {
 			t.open--
-			if sure {
+			switch {
+			case what == there:
 				l.begin(t)
-			} else {
+			case what == unsure || !l.sure(t):
 				t.fail("what server "+t.rt.member(l.Interim.Server).label()+" keeps for it could not be brought back", Unavailable)
+			default:
+				t.say(absence(t))
 			}
 			t.catchUp()
 		})
@@ -355,7 +358,7 @@ func (l *led) hollow(t *task, r *answer) bool {
 	l.from = 1
 	t.ask(interimAsk, t.rt.member(l.Interim.Server), line)
 	if t.rt.pool.Failover.OnRejoin == health.Warm {
-		l.backfill(t, func(bool) {})
+		l.backfill(t, func(found) {})
 	}
 	return true
 }

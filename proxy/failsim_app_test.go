@@ -52,6 +52,7 @@ type op struct {
 	w       *fwrite
 	token   casToken
 	count   uint64 // the highest number that was known of a counter
+	gen     int    // of a lock
 	invoked int64
 	must    func(ok bool) // of a proof
 }
@@ -251,7 +252,7 @@ func (a *app) count() *op {
 
 func (a *app) lock() *op {
 	k := a.f.locked[a.f.rand.IntN(lockKeys)]
-	return &op{kind: "lock", text: fmt.Appendf(nil, "add %s 0 0 1\r\nL\r\n", k.name), keys: []*fkey{k}}
+	return &op{kind: "lock", gen: k.gen, text: fmt.Appendf(nil, "add %s 0 0 1\r\nL\r\n", k.name), keys: []*fkey{k}}
 }
 
 // flush empties everything.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ringside/proxy/health"
+	"ringside/replicate"
 )
 
 // traceLines is how much of the trace of a run that fails is shown.
@@ -30,6 +31,14 @@ func fleetSeeds(t *testing.T, few int) int {
 
 var anything = []string{"cut", "links", "hang", "kill", "lose", "flush", "restart", "slow", "pause"}
 
+// lasting is all that leaves a copy of everything.
+var lasting = []string{"cut", "links", "hang", "kill", "lose", "restart", "slow", "pause"}
+
+var (
+	twice  = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 1000}
+	spread = replicate.Policy{Copies: 2, Apart: replicate.Servers, Read: replicate.Spread, ReadThrough: true, RepairRate: 1000}
+)
+
 // TestFailover plays fleets through everything that can happen to them.
 func TestFailover(t *testing.T) {
 	for _, c := range []fleetCase{
@@ -46,6 +55,12 @@ func TestFailover(t *testing.T) {
 		{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: Rehash, faults: []string{"cut", "hang", "kill", "lose", "slow", "pause"}, count: 4, exact: true},
 		{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: Gutter, rejoin: health.Warm, faults: []string{"cut", "hang", "kill", "lose", "slow", "pause"}, count: 4, exact: true},
 		{name: "relaxed", sidecars: 2, servers: 3, mode: Rehash, faults: anything, count: 4},
+		{name: "copies, strict", sidecars: 2, servers: 3, mode: FailFast, strict: true, copies: twice, faults: lasting, count: 4, exact: true, locks: true},
+		{name: "copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, mode: FailFast, strict: true, copies: spread, faults: lasting, count: 4, exact: true, locks: true},
+		{name: "copies, strict, flushed", sidecars: 2, servers: 3, mode: FailFast, strict: true, copies: twice, faults: anything, count: 4, exact: true},
+		{name: "copies, strict, two servers", sidecars: 2, servers: 2, mode: FailFast, strict: true, copies: twice, faults: lasting, count: 4, exact: true, locks: true},
+		{name: "copies, relaxed, one proxy", sidecars: 1, servers: 3, mode: FailFast, copies: twice, faults: []string{"cut", "hang", "kill", "lose", "slow", "pause"}, count: 4, exact: true},
+		{name: "copies, relaxed", sidecars: 2, servers: 3, mode: FailFast, copies: twice, faults: anything, count: 4},
 	} {
 		t.Run(c.name, func(t *testing.T) { playFleet(t, c, fleetSeeds(t, 20)) })
 	}

@@ -170,28 +170,20 @@ func (d *driver) wake() {
 		return
 	}
 	f, e := d.f, d.e
-	now := d.s.clock(f.now)
-	e.Begin(now)
-	inbox := d.inbox
-	d.inbox = nil
-	for _, do := range inbox {
-		do()
-	}
-	rounds := 0
-	for effects := e.End(); len(effects) > 0; effects = e.End() {
-		for _, x := range effects {
-			d.effect(x)
+	now, next := d.s.clock(f.now), int64(0)
+	for again := 0; next <= now; again++ {
+		e.Begin(now)
+		inbox := d.inbox
+		d.inbox = nil
+		for _, do := range inbox {
+			do()
 		}
-		if rounds++; rounds > 1000 {
-			f.wrong("", "the effects of one wakeup have no end")
+		d.carryOut()
+		d.s.looked()
+		if next = e.Next(); again > 1000 {
+			f.wrong("", "p%d: at %d the engine wants to be called at %d again and again", d.s.id, now, next)
 			return
 		}
-	}
-	d.s.looked()
-	next := e.Next()
-	if next <= now {
-		f.wrong("", "p%d: at %d the engine wants to be called at %d again", d.s.id, now, next)
-		return
 	}
 	if next == never {
 		return
@@ -207,6 +199,19 @@ func (d *driver) wake() {
 			d.wake()
 		}
 	})
+}
+
+func (d *driver) carryOut() {
+	rounds := 0
+	for effects := d.e.End(); len(effects) > 0; effects = d.e.End() {
+		for _, x := range effects {
+			d.effect(x)
+		}
+		if rounds++; rounds > 1000 {
+			d.f.wrong("", "p%d: the effects of one wakeup have no end", d.s.id)
+			return
+		}
+	}
 }
 
 func (d *driver) effect(x Effect) {

@@ -45,7 +45,7 @@ func (f *fleet) fault() {
 		each(some, (*path).cutOff, (*path).heal)
 	case "slow":
 		by := f.upTo(slowed)
-		each(some, func(p *path) { p.slow = by }, func(p *path) { p.slow = 0 })
+		each(some, func(p *path) { p.slow += by }, func(p *path) { p.slow -= by })
 	case "hang":
 		n.hung = n.up
 		life := n.life

@@ -123,7 +123,7 @@ func (a *app) done(answer string) {
 	}
 	if failed {
 		switch o.kind {
-		case "unlock", "lock":
+		case "unlock":
 			f.retire(o.keys[0])
 		}
 		return
@@ -148,7 +148,7 @@ func (a *app) done(answer string) {
 		switch line {
 		case "DELETED":
 		case "NOT_FOUND":
-			f.wrong(o.keys[0].name, "a%d p%d gives a lock back that is not there", a.id, a.s.id)
+			f.wrong(o.about(), "a%d p%d gives a lock back that is not there", a.id, a.s.id)
 		default:
 			a.strange(o, answer)
 		}
@@ -308,6 +308,7 @@ func (a *app) judgeLock(o *op, line string) {
 	case line == "NOT_STORED":
 	case line != "STORED":
 		a.strange(o, line)
+	case k.gen != o.gen: // it has another name by now
 	case k.holder != nil:
 		f.wrong(k.name, "a%d p%d gets the lock %s, which a%d holds", a.id, a.s.id, k.name, k.holder.id)
 	default:

@@ -140,6 +140,8 @@ func (n *node) one(c *pipe, request []byte) []byte {
 		return fmt.Appendf(nil, "STAT pid %d\r\nSTAT uptime %d\r\nSTAT time %d\r\nEND\r\n", 100*n.id+n.life, (n.f.now-n.began)/second, epoch+n.f.now/second)
 	case "stats settings\r\n":
 		return []byte("STAT maxbytes 67108864\r\nSTAT num_threads 4\r\nEND\r\n")
+	case "lru_crawler metadump all\r\n", "lru_crawler metadump hash\r\n":
+		return n.list()
 	case "flush_all\r\n":
 		n.f.flushes++
 	}
@@ -147,6 +149,14 @@ func (n *node) one(c *pipe, request []byte) []byte {
 		return answer
 	}
 	return c.line.Do(n.f.ablate.change(request))
+}
+
+// list shows all keys.
+func (n *node) list() (answer []byte) {
+	for _, key := range n.store.Keys() {
+		answer = fmt.Appendf(answer, "key=%s exp=-1 la=%d cas=1 fetch=no cls=1 size=70\n", key, epoch)
+	}
+	return append(answer, "END\r\n"...)
 }
 
 // keyIn is the client's key in a request, for the trace. Ringside's own
@@ -160,7 +170,7 @@ func keyIn(request []byte) string {
 	if rest, ok := strings.CutPrefix(key, "__rs~"); ok {
 		_, key, _ = strings.Cut(rest, "~")
 	}
-	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs") {
+	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs_") {
 		return "-"
 	}
 	if strings.HasPrefix(key, Reserved) {

@@ -7,6 +7,13 @@ import "io"
 // New is a Node that listens nowhere: its clients are Lines. It needs no Close.
 func New(options Options) (*Node, error) { return newNode(options) }
 
+// Keys are all that n holds, the most recently used last.
+func (n *Node) Keys() []string {
+	n.store.lock()
+	defer n.store.unlock()
+	return n.store.items.Keys()
+}
+
 // A Line is one client whose bytes the caller carries. It is not safe for concurrent use.
 type Line struct {
 	c       *conn
