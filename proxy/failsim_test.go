@@ -45,7 +45,7 @@ type fleetCase struct {
 	aimed  bool     // all at one server, which also owns all keys
 	brief  bool     // none lasts a second
 
-	far    int64    // how much longer packets of the first proxy take to all servers but the first
+	far int64 // how much longer packets of the first proxy take to all servers but the first
 
 	exact  bool // no stale hit at all is promised
 	locks  bool // nobody else gets a lock that is held, and counters never go back
