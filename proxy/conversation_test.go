@@ -46,6 +46,7 @@ import (
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 unleased     their leases on it have run out; leased: they have one again
+//	s1 renamed 4    it refused to be flushed: its keys have this number before them
 //	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
@@ -252,7 +253,14 @@ func (s *stage) line(line string) {
 	case "is":
 		s.becomes(a.name, text)
 	case "leased", "unleased":
-		s.leases(a.name, verb == "leased")
+		until := int64(0)
+		if verb == "leased" {
+			until = never
+		}
+		s.members(a.name, func(m *seen) { m.valid.Store(until) })
+	case "renamed":
+		n, _ := strconv.Atoi(text)
+		s.members(a.name, func(m *seen) { m.renamed.Store(uint32(n)) })
 	case "runs":
 		s.hears(a, false, "stats")
 		s.says(a, ">", "STAT pid "+text+"\\r\\nSTAT uptime 100\\r\\nSTAT time 1"+text+"000\\r\\nEND")
@@ -343,16 +351,12 @@ func (s *stage) becomes(server, phase string) {
 	}
 }
 
-// leases gives the keepers a lease on a server, or takes it away.
-func (s *stage) leases(server string, leased bool) {
+// members calls f for what all pools have seen of a server.
+func (s *stage) members(server string, f func(*seen)) {
 	for _, w := range s.p.live.Load().watches {
 		for i := range w.seen {
-			switch {
-			case w.members[i].Name != server:
-			case leased:
-				w.seen[i].valid.Store(never)
-			default:
-				w.seen[i].valid.Store(0)
+			if w.members[i].Name == server {
+				f(&w.seen[i])
 			}
 		}
 	}

@@ -19,7 +19,7 @@ type copied struct {
 	rule    replicate.Rule
 	members []copyOf
 	asks    []copyAsk
-	gen     uint64   // of the members' pools when it began; strict: the answer counts only if it still is
+	numbers uint64   // of the members when it began; strict: the answer counts only if they are still the same
 	hash    uint64   // of the key, for what is remembered about it
 	writes  bool     // it changes the key: others that do wait for it
 	lined   bool     // it has its turn among the writes, to keep unclaim for
@@ -89,7 +89,7 @@ func (e *Engine) leadCopies(t *task) {
 		return
 	}
 	c.members = t.rt.members(nil, t.key)
-	c.gen = c.generation() // before the states: what changes meanwhile shows in the end
+	c.numbers = c.outages() // before the states: what changes meanwhile shows in the end
 	states := make([]replicate.Member, len(c.members))
 	served := false
 	for i := range c.members {
@@ -238,6 +238,27 @@ func (c *copied) generation() (sum uint64) {
 	return sum
 }
 
+// outages is the sum of the members' numbers, which only grow: it changes when
+// one of them comes to another phase. Suspicion changes nothing that was told.
+func (c *copied) outages() (sum uint64) {
+	for i := range c.members {
+		seen := &c.members[i].lp.watch.seen[c.members[i].index]
+		sum += uint64(seen.n()) + uint64(seen.renamed.Load())
+	}
+	return sum
+}
+
+// keyAt is the name of t's key at a member. One that refused to be flushed has
+// what it had before under the plain name.
+func (c *copied) keyAt(t *task, i int) []byte {
+	m := &c.members[i]
+	n := m.lp.watch.seen[m.index].renamed.Load()
+	if n == 0 {
+		return t.key
+	}
+	return health.AppendKey(nil, uint64(n), t.key)
+}
+
 // leased says that what the member answers now may be told, as far as it goes.
 func (m *copyOf) leased(now int64) bool {
 	return !m.lp.pool.Failover.Strict || now < m.lp.watch.seen[m.index].valid.Load()
@@ -271,7 +292,7 @@ func (c *copied) sure(t *task, s replicate.Settlement) bool {
 			return false
 		}
 	}
-	return !strict || c.gen == c.generation()
+	return !strict || c.numbers == c.outages()
 }
 
 // identity names a member and its incarnation, for cas tokens.
@@ -320,7 +341,7 @@ func (c *copied) told(t *task, id int, r *answer) {
 	if kind == replicate.Hit && a.Deed == replicate.Forward && !a.check && t.op <= wire.Gats && mayBeStub(t, &t.e.rep) {
 		a.check = true
 		a.keep(r)
-		t.ask(id, c.members[a.Member].srv, t.meta("mg", t.key, " v s", nil))
+		t.ask(id, c.members[a.Member].srv, t.meta("mg", c.keyAt(t, a.Member), " v s", nil))
 		return
 	}
 	if kind == replicate.Hit && a.check && t.e.rep.Body.Len() > 0 { // a stub that has been filled since
@@ -495,7 +516,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
-			t.ask(len(c.asks)+i, m.srv, t.meta("md", t.key, "", nil))
+			t.ask(len(c.asks)+i, m.srv, t.meta("md", c.keyAt(t, i), "", nil))
 		}
 	}
 	if c.buried {

@@ -19,7 +19,7 @@ func (c *copied) line(t *task, a *copyAsk) []byte {
 }
 
 func (c *copied) write(t *task, a *copyAsk) []byte {
-	r := &t.req
+	r, key := &t.req, c.keyAt(t, a.Member)
 	chosen := ""
 	if a.Chosen {
 		chosen = " E" + strconv.FormatUint(c.chosen, 10)
@@ -45,19 +45,19 @@ func (c *copied) write(t *task, a *copyAsk) []byte {
 		if more != "" {
 			edits = append(edits, edit{wire.Span{Start: end, End: end}, []byte(more)})
 		}
-		return t.spelled(t.key, edits...)
+		return t.spelled(key, edits...)
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {
 			flags += " F" + string(r.ClientFlags.Of(t.raw))
 		}
-		return t.meta("ms", t.key, flags, t.body())
+		return t.meta("ms", key, flags, t.body())
 	case replicate.Join:
 		mode := " MA"
 		if t.op == wire.Prepend {
 			mode = " MP"
 		}
-		return t.meta("ms", t.key, mode+chosen, t.body())
+		return t.meta("ms", key, mode+chosen, t.body())
 	case replicate.Count:
 		flags := " v" + chosen
 		if t.op == wire.Decr {
@@ -66,17 +66,17 @@ func (c *copied) write(t *task, a *copyAsk) []byte {
 		if r.Delta.Len() > 0 {
 			flags += " D" + string(r.Delta.Of(t.raw))
 		}
-		return t.meta("ma", t.key, flags+exptime(), nil)
+		return t.meta("ma", key, flags+exptime(), nil)
 	case replicate.Extend:
-		return t.meta("mg", t.key, exptime(), nil)
+		return t.meta("mg", key, exptime(), nil)
 	case replicate.Remove:
-		return t.meta("md", t.key, "", nil)
+		return t.meta("md", key, "", nil)
 	case replicate.Fetch:
-		return t.meta("mg", t.key, " v f t s c", nil)
+		return t.meta("mg", key, " v f t s c", nil)
 	case replicate.Stub:
-		return t.meta("mg", t.key, " s c N"+strconv.Itoa(stubTime), nil)
+		return t.meta("mg", key, " s c N"+strconv.Itoa(stubTime), nil)
 	case replicate.Drop:
-		return t.meta("md", t.key, " C"+c.arg(t, a.Guard, 'c'), nil)
+		return t.meta("md", key, " C"+c.arg(t, a.Guard, 'c'), nil)
 	}
 	// Fill.
 	ttl := c.arg(t, a.From, 't')
@@ -90,7 +90,7 @@ func (c *copied) write(t *task, a *copyAsk) []byte {
 		flags += " E" + c.arg(t, a.From, 'c')
 	}
 	from.parsed(wire.Get, wire.Meta, &t.e.rep)
-	return t.meta("ms", t.key, flags, bytes.Clone(t.e.rep.Body.Of(from.bytes)))
+	return t.meta("ms", key, flags, bytes.Clone(t.e.rep.Body.Of(from.bytes)))
 }
 
 // stubTime is how long a repair that was left unfinished may keep a key from

@@ -124,6 +124,10 @@ func (rt *route) unknown() *watch {
 
 // lead serves the request of t, or parks it.
 func (e *Engine) lead(t *task) {
+	if e.behindParked(t.client, t.rt, t.key) && e.now < t.deadline {
+		e.park(t, nil)
+		return
+	}
 	if w := t.rt.unknown(); w != nil {
 		if e.now >= t.deadline {
 			t.fail("the servers have not said yet who of them is in use", Unavailable)
@@ -142,10 +146,6 @@ func (e *Engine) lead(t *task) {
 		return
 	}
 	w := t.rt.watch
-	if e.behindParked(t.client, t.rt, t.key) && e.now < t.deadline {
-		e.park(t, nil)
-		return
-	}
 	l := &led{watch: w, gen: w.gen.Load(), read: t.op <= wire.Gats || t.op == wire.Debug}
 	l.Route = t.rt.find(part, h, owner)
 	name := t.rt.servers[owner].label()

@@ -247,6 +247,7 @@ type dump struct {
 	f             *filling
 	srv           *Server
 	conn          *Conn
+	named         []byte // what its keys have before them, since it refused to be flushed
 	engines, mine uint64 // which keys are this engine's
 }
 
@@ -267,6 +268,9 @@ func (f *filling) list(e *Engine, from copyOf) {
 		return
 	}
 	d := &dump{f: f, srv: srv, conn: srv.ownConn(dumpConn)}
+	if n := from.lp.watch.seen[from.index].renamed.Load(); n != 0 {
+		d.named = health.AppendKey(nil, uint64(n), nil)
+	}
 	engines := e.Shared.Engines()
 	d.engines, d.mine = uint64(len(engines)), uint64(slices.Index(engines, e))
 	f.dump = d
@@ -315,14 +319,15 @@ func (d *dump) listed(e *Engine, a *Attempt, escaped []byte) {
 		return
 	}
 	e.key2 = wire.UnescapeKey(e.key2[:0], escaped)
-	hash := hashOf(e.key2)
-	if hash < f.from || hash > f.bound || hash%d.engines != d.mine || reserved(e.key2) {
+	key, ok := bytes.CutPrefix(e.key2, d.named)
+	hash := hashOf(key)
+	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || reserved(key) {
 		return
 	}
-	if _, from, _, ok := e.shared(e.key2, d.srv, f.to); !ok || from.missed().Has(hash) {
+	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.missed().Has(hash) {
 		return
 	}
-	f.picks = append(f.picks, pick{hash, string(e.key2), d.srv})
+	f.picks = append(f.picks, pick{hash, string(key), d.srv})
 	if len(f.picks) >= 2*window {
 		f.trim()
 	}

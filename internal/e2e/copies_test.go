@@ -181,7 +181,7 @@ var commands = map[string][]string{
 		"ms K 1 MR F6\r\nz", "mg K f v", "md K", "ms K 1 MA N100\r\nx", "mg K v"},
 	"ms C":     {"ms K 1 C7\r\nx", "ms K 1\r\na", "mg K c v", "ms K 1 CCAS F3 T100\r\nb", "ms K 1 CCAS\r\nc", "mg K f v c", "ms K 1 CCAS MA\r\nc", "mg K v"},
 	"mg":       {"mg K", "mg K v", "set K 5 0 1\r\na", "mg K", "mg K v k s f Oab", "mg K T100 v", "mg K T0", "mg nosuchK v q", "mg K v q"},
-	"ma":       {"ma K", "ma K N100 J10", "ma K N100 J10", "ma K v D5", "ma K MD D3 v", "ma K t v", "ma K q", "mg K v", "ms K 1\r\nx", "ma K v"},
+	"ma":       {"ma K", "ma K N100 J10", "ma K N100 J10", "ma K v D5", "ma K MD D3 v", "ma K v", "ma K q", "mg K v", "ms K 1\r\nx", "ma K v"},
 	"md":       {"md K", "ms K 1\r\na", "md K q", "md K", "ms K 1\r\na", "mg K c", "md K C7", "md K CCAS", "mg K v"},
 	"meta b64": {"ms S0sgSw== 3 b F5 T100\r\nabc", "mg S0sgSw== b k v f", "ma S0sgSw== b N0 v", "md S0sgSw== b", "mg S0sgSw== b v"},
 }
@@ -397,7 +397,7 @@ func TestCopiesInTwoPools(t *testing.T) {
 			client.holds(key, "west")
 			client.store(key, valueOf(key))
 		}
-		for i, pool := range [][]*memcached{west, east} {
+		for _, pool := range [][]*memcached{west, east} {
 			for _, s := range pool {
 				s.kill()
 			}
@@ -405,17 +405,25 @@ func TestCopiesInTwoPools(t *testing.T) {
 				client.holds(key, valueOf(key))
 				// The write that finds out that a server is gone fails.
 				eventually(t, key+" is written without a copy", func() bool { return client.set(key, valueOf(key)) == "STORED" })
-				client.ask(fmt.Sprintf("append %s 0 0 1\r\n%d", key, i), "STORED")
-				client.ask(fmt.Sprintf("prepend %s 0 0 0\r\n", key), "STORED")
+				client.ask("append "+key+" 0 0 1\r\n+", "STORED")
+				client.ask("prepend "+key+" 0 0 1\r\n+", "STORED")
 				client.store(key, valueOf(key))
 			}
+			// Nobody touches the keys meanwhile: a memcached of before 1.6.19 leaves
+			// out of its listing what is in use just then.
+			filled := func() int { return strings.Count(r.out.String(), "a server that came back empty is filled") }
+			goal := filled() + len(pool)
 			for _, s := range pool {
 				s.restart(t)
 			}
+			eventually(t, "the pool that was gone is filled", func() bool { return filled() >= goal })
+			eventually(t, "nobody is suspect", r.calm)
 			for _, key := range keys {
+				for _, s := range holders[key] {
+					dial(t, s.address).holds(key, valueOf(key))
+				}
 				client.holds(key, valueOf(key))
 			}
-			whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
 		}
 	})
 }

@@ -102,7 +102,7 @@ func (y tally) plus(o tally) tally { return y.minus(tally{}.minus(o)) }
 
 // Each client pauses between two requests: these tests look for what is wrong,
 // not for what is fast, and run many at a time.
-const loadPause = 5 * time.Millisecond
+const loadPause = 7 * time.Millisecond
 
 // startLoad runs some clients on every address until end. With textOnly they
 // use no meta commands.

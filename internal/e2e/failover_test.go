@@ -4,6 +4,7 @@ package e2e
 // before it, their phases and their faults.
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -34,9 +35,11 @@ type kind struct {
 	consistency  string
 	more         []string // lines of the pool
 	after        string   // whole sections behind the pool
+	driver       string   // of the ringsides before it
+	timeouts     string   // testTimeouts unless set
 }
 
-func (k kind) String() string { return strings.Trim(k.distribution+" "+k.mode+" "+k.consistency, " ") }
+func (k kind) String() string { return strings.Trim(k.distribution+"-"+k.mode+"-"+k.consistency, "-") }
 
 // Times for tests: as short as a busy machine lets them be. A server that is
 // well must not look dead because four hundred milliseconds went to somebody
@@ -50,7 +53,7 @@ const (
 // config is the configuration of a pool of this kind.
 func (k kind) config(servers []*memcached) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "pools:\n  main:\n    distribution: %s\n    get_errors: error\n    %s\n    %s\n", k.distribution, testTimeouts, testBackoff)
+	fmt.Fprintf(&b, "pools:\n  main:\n    distribution: %s\n    get_errors: error\n    %s\n    %s\n", k.distribution, cmp.Or(k.timeouts, testTimeouts), testBackoff)
 	switch k.mode {
 	case "fail_fast":
 		b.WriteString("    failover: {mode: fail_fast}\n")
@@ -66,7 +69,8 @@ func (k kind) config(servers []*memcached) string {
 	for i, s := range servers {
 		fmt.Fprintf(&b, "      - {address: %q, name: %s}\n", listenText(s.address), serverName(i))
 	}
-	return b.String() + k.after
+	fmt.Fprintf(&b, "%sengine: {driver: %s, loops: 2}\n", k.after, k.driver)
+	return b.String()
 }
 
 // startOuting runs ringsides before three servers and waits until they serve.
@@ -244,13 +248,31 @@ func (m *memcached) comeBack(t *testing.T) {
 	}
 }
 
-// eachKind runs a test with every driver and kind, all at a time.
+// eachKind runs a test with every kind and driver, all at a time.
 func eachKind(t *testing.T, kinds []kind, test func(t *testing.T, driver string, k kind)) {
 	t.Helper()
 	t.Parallel()
 	for _, k := range kinds {
-		t.Run(strings.ReplaceAll(k.String(), " ", "-"), func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver string) { test(t, driver, k) })
+		t.Run(k.String(), func(t *testing.T) {
+			eachDriver(t, func(t *testing.T, driver string) {
+				k := k
+				k.driver = driver
+				test(t, driver, k)
+			})
+		})
+	}
+}
+
+// someKinds is eachKind with one driver for each kind, in turns: for what has
+// little to do with drivers.
+func someKinds(t *testing.T, kinds []kind, test func(t *testing.T, driver string, k kind)) {
+	t.Helper()
+	t.Parallel()
+	for i, k := range kinds {
+		k.driver = drivers()[i%len(drivers())]
+		t.Run(k.String()+"/"+k.driver, func(t *testing.T) {
+			t.Parallel()
+			test(t, k.driver, k)
 		})
 	}
 }
@@ -328,6 +350,27 @@ func TestFailoverReturn(t *testing.T) {
 				t.Errorf("%s: the server went %s, want %s", outage.name, went, want)
 			}
 			t.Logf("%s: out after %v, in %v after it was back; %v", outage.name, out.Round(time.Millisecond), in.Round(time.Millisecond), o.total().minus(was))
+		}
+		o.end(t)
+	})
+}
+
+// A dead server costs its own share and nothing more: with timeouts that no
+// busy machine exceeds, nothing at all happens to the keys of the others.
+func TestFailoverShare(t *testing.T) {
+	k := moving[0]
+	k.timeouts = "timeouts: {connect: 20s, request: 20s, deadline: 20s}"
+	someKinds(t, []kind{k}, func(t *testing.T, driver string, k kind) {
+		o := startOuting(t, driver, 2, k, startMemcacheds(t, 3))
+		const gone = 1
+		was := o.of(0, 2)
+		o.servers[gone].kill()
+		o.allSay(t, serverName(gone), "OUT")
+		o.calm(t, 50)
+		o.servers[gone].restart(t)
+		o.settled(t)
+		if is := o.of(0, 2).minus(was); is.trouble() > 0 {
+			t.Errorf("the keys of the other servers: %v\n%s", is, o.examples())
 		}
 		o.end(t)
 	})

@@ -245,7 +245,10 @@ func (r *ringside) write(t *testing.T, config string) {
 	t.Helper()
 	// Other tests run at the same time: a server that is slow then is none that
 	// hangs. Pools with timeouts of their own override these.
-	config += fmt.Sprintf("defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\nadmin: {address: %q, allow_faults: true}\nengine: {driver: %s}\n", r.admin, r.driver)
+	config += fmt.Sprintf("defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\nadmin: {address: %q, allow_faults: true}\n", r.admin)
+	if !strings.Contains(config, "\nengine:") {
+		config += fmt.Sprintf("engine: {driver: %s}\n", r.driver)
+	}
 	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
