@@ -6,6 +6,7 @@ package proxy
 import (
 	"bytes"
 	"strconv"
+	"time"
 
 	"ringside/proxy/wire"
 )
@@ -20,12 +21,11 @@ import (
 type backfill struct {
 	t     *task
 	l     *led
-	then  func(found) // goes on
+	then  func(found) // goes on; nil: nobody waits, so it doesn't for others either
 	stub  string      // its cas
 	found found       // what the interim server has said
-	limit Timeouts
-	line  []byte // that asks for a stub
-	looks int    // at the stub of another, or after another came in between
+	line  []byte      // that asks for a stub
+	looks int         // at the stub of another, or after another came in between
 }
 
 // found is what came of a backfill.
@@ -52,7 +52,7 @@ const (
 const backfillTime = "1"
 
 func (l *led) backfill(t *task, then func(found)) {
-	f := &backfill{t: t, l: l, then: then, limit: t.rt.pool.Timeouts}
+	f := &backfill{t: t, l: l, then: then}
 	f.line = t.meta("mg", l.keys[0], " s c N"+backfillTime, nil)
 	f.ask(fillStub, 0, f.line)
 }
@@ -65,10 +65,12 @@ func (f *backfill) ask(step, at int, line []byte) {
 		f.ask(fillStore, 0, f.t.meta("md", f.l.keys[0], " C"+f.stub, nil))
 		return
 	case c == nil:
-		f.then(unsure)
+		f.end(unsure)
 		return
 	}
-	f.t.e.demand(c, f, step, &f.limit, line)
+	limit := f.t.rt.pool.Timeouts
+	limit.Deadline = min(limit.Deadline, max(time.Duration(f.t.deadline-f.t.e.now), time.Millisecond))
+	f.t.e.demand(c, f, step, &limit, line)
 	if step == fillStub { // one that is made late would show in any phase
 		c.tail.key = append(c.tail.key[:0], f.l.keys[0]...)
 	}
@@ -80,7 +82,7 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 	switch step {
 	case fillStub:
 		if !ok || rep.Kind.Failed() {
-			f.then(unsure)
+			f.end(unsure)
 			return
 		}
 		at, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 'c')
@@ -88,9 +90,11 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 		switch size, _ := wire.FlagArg(r.bytes, rep.MetaFlags, 's'); {
 		case rep.Letters.Has('W'):
 		case !rep.Letters.Has('Z') || string(size.Of(r.bytes)) != "0":
-			f.then(there)
+			f.end(there)
 			return
-		case f.looks < maxLooks: // another one's stub
+		case f.then == nil: // another one's stub
+			return
+		case f.looks < maxLooks:
 			f.again()
 			return
 		default:
@@ -123,12 +127,18 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 	default:
 		switch {
 		case f.found == unsure || r.bytes == nil:
-			f.then(unsure)
+			f.end(unsure)
 		case string(r.bytes) == "HD\r\n":
-			f.then(f.found)
+			f.end(f.found)
 		default: // the stub has changed
 			f.again()
 		}
+	}
+}
+
+func (f *backfill) end(what found) {
+	if f.then != nil {
+		f.then(what)
 	}
 }
 
@@ -136,8 +146,8 @@ func (f *backfill) answered(e *Engine, step int, r *answer) {
 func (f *backfill) again() {
 	f.looks++
 	f.found = unsure
-	if f.looks > maxLooks {
-		f.then(unsure)
+	if f.looks > maxLooks || f.then == nil || f.t.e.now >= f.t.deadline {
+		f.end(unsure)
 		return
 	}
 	f.ask(fillStub, 0, f.line)

@@ -186,6 +186,9 @@ type led struct {
 	stub    bool // a read has found an empty value: it is being asked whether that is a stub
 	from    int  // where the main ask went: 0 First, 1 Interim
 	waiting int
+	line    []byte // of the main ask of a write
+	inTurn  bool   // second is asked when the first has done it
+	second  int
 	main    answer // the client's
 	failed  *answer
 }
@@ -243,13 +246,36 @@ func (l *led) begin(t *task) {
 		t.say(wire.Exists)
 		return
 	}
-	l.waiting = 1
-	if l.two() && !l.read {
-		l.waiting = 2
-		other := 1 - l.from
-		t.ask(sideAsk, t.rt.member(l.place(other).Server), t.meta("md", l.keys[other], "", nil))
+	if l.read || !l.two() {
+		l.waiting = 1
+		t.ask(mainAsk, t.rt.member(l.place(l.from).Server), line)
+		return
 	}
-	t.ask(mainAsk, t.rt.member(l.place(l.from).Server), line)
+	l.line, l.waiting = line, 2
+	at := [2]int{sideAsk, mainAsk} // at Interim, at First
+	if l.from == 1 {
+		at = [2]int{mainAsk, sideAsk}
+	}
+	l.put(t, at[0])
+	if l.inTurn = l.Role == health.Returning || t.op == wire.Delete; l.inTurn {
+		l.second = at[1]
+		return
+	}
+	l.put(t, at[1])
+}
+
+// put sends one of the two halves of a write between two servers.
+//
+// What leaves First without the key goes to Interim first and then, when that
+// is done, to First: in the other order a backfill of another proxy could make
+// its stub at First behind it and fetch from Interim before it.
+func (l *led) put(t *task, id int) {
+	if id == mainAsk {
+		t.ask(mainAsk, t.rt.member(l.place(l.from).Server), l.line)
+		return
+	}
+	other := 1 - l.from
+	t.ask(sideAsk, t.rt.member(l.place(other).Server), t.meta("md", l.keys[other], "", nil))
 }
 
 // request is t's request as it goes to one of the two places.
@@ -306,7 +332,16 @@ func (l *led) told(t *task, id int, r *answer) {
 		l.main = *r
 		l.main.bytes = bytes.Clone(r.bytes)
 	}
-	if l.waiting--; l.waiting == 0 {
+	l.waiting--
+	if l.inTurn {
+		l.inTurn = false
+		if l.failed == nil && l.sure(t) {
+			l.put(t, l.second)
+			return
+		}
+		l.waiting = 0
+	}
+	if l.waiting == 0 {
 		l.end(t)
 	}
 }
@@ -358,7 +393,7 @@ func (l *led) hollow(t *task, r *answer) bool {
 	l.from = 1
 	t.ask(interimAsk, t.rt.member(l.Interim.Server), line)
 	if t.rt.pool.Failover.OnRejoin == health.Warm {
-		l.backfill(t, func(found) {})
+		l.backfill(t, nil)
 	}
 	return true
 }
