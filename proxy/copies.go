@@ -508,11 +508,9 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	for i, m := range c.members {
 		switch missed := s.Dirty.Has(i) || m.left && c.writes && c.took(); {
 		case missed:
-			if !m.missed().Add(c.hash) {
-				m.lp.whole.members[m.index].overfull = true
-			}
+			m.lp.whole.members[m.index].leave(c.hash, c.keyAt(t, i), t.rt.copies.ReadThrough)
 		case s.Clean.Has(i):
-			m.missed().Remove(c.hash)
+			m.lp.whole.members[m.index].clean(c.hash)
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
@@ -543,7 +541,7 @@ func (c *copied) undone(t *task, m *copyOf, r *answer) {
 		return
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
-		m.missed().Remove(c.hash)
+		m.lp.whole.members[m.index].clean(c.hash)
 	}
 }
 

@@ -99,6 +99,7 @@ func (e *Engine) refillBy(t int64) { e.refillAt = min(e.refillAt, t) }
 func (e *Engine) tendMember(lp *livePool, i int) {
 	m, srv := &lp.whole.members[i], lp.servers[i]
 	lp.lacks(e, i)
+	lp.deleteLeft(e, i)
 	if srv.unknown && !srv.down || srv.born == 0 && srv.conns[0].state == connUp {
 		srv.conns[0].introduce() // reads ask others first, so nobody else may
 	}

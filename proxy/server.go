@@ -504,6 +504,9 @@ func (srv *Server) alive() {
 	if srv.down {
 		srv.down, srv.why, srv.changed = false, "", srv.e.now
 		srv.e.Shared.Log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
+		if len(srv.e.copied) > 0 { // what it missed is deleted before anybody reads it
+			srv.e.refillBy(srv.e.now)
+		}
 	}
 }
 

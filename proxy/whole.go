@@ -4,6 +4,8 @@ package proxy
 // have come back empty, and the repairs that end it.
 
 import (
+	"bytes"
+	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,7 +27,9 @@ type whole struct {
 // wholeness is that of one member.
 type wholeness struct {
 	dirty    *replicate.DirtyKeys
-	number   uint32 // when it was seen last
+	left     map[uint64]leftover // of the dirty keys, what is to be deleted there, by hash
+	leaving  int                 // such deletes that have been sent
+	number   uint32              // when it was seen last
 	seen     bool
 	lacking  bool // it has come back empty: what it doesn't have decides nothing
 	fill     *filling
@@ -109,7 +113,7 @@ func (lp *livePool) lacks(e *Engine, i int) bool {
 	m := &lp.whole.members[i]
 	if n := lp.watch.seen[i].n(); m.number != n || !m.seen {
 		if m.seen && timesOut(n) > timesOut(m.number) { // it was out meanwhile, and was flushed
-			lp.lack(e, i)
+			lp.lack(e, i, true)
 		}
 		m.number, m.seen = n, true
 	}
@@ -123,12 +127,17 @@ func (lp *livePool) lacks(e *Engine, i int) bool {
 // was WARM.
 func timesOut(n uint32) uint32 { return (n + outage - uint32(health.Warming)) / outage }
 
-// lack says that a member is empty.
-func (lp *livePool) lack(e *Engine, i int) {
+// lack says that a member is empty: it was flushed, which all Ringsides waited
+// for, or it was started anew. In the second case another Ringside may have
+// filled it already, with what this one knows to be old.
+func (lp *livePool) lack(e *Engine, i int, flushed bool) {
 	m := &lp.whole.members[i]
 	m.stop()
-	m.dirty.Clear()
-	m.overfull = false
+	if flushed {
+		m.dirty.Clear()
+		clear(m.left)
+		m.overfull = false
+	}
 	m.lacking, m.until = true, e.now+int64(lackTime)
 	e.refillBy(e.now)
 }
@@ -167,7 +176,7 @@ type emptying struct {
 
 func (f *emptying) answered(e *Engine, _ int, r *answer) {
 	if string(r.bytes) == wire.AnswerOK {
-		f.lp.lack(e, f.i)
+		f.lp.lack(e, f.i, true)
 	} else if r.bytes != nil {
 		e.Shared.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.srv.target.Name, "says", strings.TrimSpace(string(r.bytes)))
 	}
@@ -223,7 +232,7 @@ func (d *introduction) answered(e *Engine, _ int, r *answer) {
 	}
 	for _, m := range srv.watched {
 		if lp := m.live; m.copies && m.member < len(lp.servers) {
-			lp.lack(e, m.member)
+			lp.lack(e, m.member, false)
 		}
 	}
 }
@@ -292,4 +301,84 @@ func plainKey(key []byte) bool {
 		}
 	}
 	return true
+}
+
+// leftover is a key of which a member still has the value from before a write
+// that it missed. This Ringside knows that; others would read it.
+type leftover struct {
+	key     []byte // as the member knows it
+	through bool   // the route asks others for what the member doesn't have
+	sent    bool   // the delete is on its way
+}
+
+// maxLeaving bounds the deletes of leftovers that are on their way to a member.
+const maxLeaving = 64
+
+// leave remembers that member i missed a write to a key.
+func (m *wholeness) leave(hash uint64, key []byte, through bool) {
+	if !m.dirty.Add(hash) {
+		m.overfull = true
+		return
+	}
+	if m.left == nil {
+		m.left = map[uint64]leftover{}
+	}
+	m.left[hash] = leftover{key: bytes.Clone(key), through: through}
+}
+
+// clean says that the member's copy of a key is repaired or gone.
+func (m *wholeness) clean(hash uint64) {
+	m.dirty.Remove(hash)
+	delete(m.left, hash)
+}
+
+// deleteLeft deletes what a member has left of before, now that it answers.
+func (lp *livePool) deleteLeft(e *Engine, i int) {
+	m, srv := &lp.whole.members[i], lp.servers[i]
+	if len(m.left) == 0 || srv.down {
+		return
+	}
+	limit := lp.pool.Timeouts
+	for hash, l := range m.left {
+		if m.leaving >= maxLeaving {
+			return
+		}
+		if l.sent || e.keylines[hash] != nil {
+			continue
+		}
+		l.sent = true
+		m.left[hash] = l
+		m.leaving++
+		line := append([]byte("md "), l.key...)
+		if !plainKey(l.key) {
+			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.key), " b"...)
+		}
+		e.demand(srv.conns[0], &leaving{lp, i, hash}, 0, &limit, append(line, lineEnd...))
+	}
+}
+
+// leaving is the delete of a leftover.
+type leaving struct {
+	lp   *livePool
+	i    int
+	hash uint64
+}
+
+func (d *leaving) answered(e *Engine, _ int, r *answer) {
+	m := &d.lp.whole.members[d.i]
+	m.leaving--
+	l, ok := m.left[d.hash]
+	switch gone := r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
+	case !ok || !l.sent: // it is clean already, or has missed another write
+	case !gone:
+		l.sent = false
+		m.left[d.hash] = l
+	case l.through:
+		m.clean(d.hash)
+	default: // its miss must not be believed
+		delete(m.left, d.hash)
+	}
+	if m.leaving == 0 {
+		e.refillBy(e.now)
+	}
 }

@@ -138,54 +138,88 @@ func triesOf(t *testing.T, printed string) (all []try) {
 	return all
 }
 
-// judge holds what programs did to their sessions against what they were
-// promised: no session is lost, no number is written twice (a lock held twice,
-// or a cas that succeeds twice), and none runs backwards.
+// judge holds what programs did to each of their sessions against what they
+// were promised.
 func judge(t *testing.T, name string, sessions []string, tries []try) {
 	t.Helper()
 	for _, session := range sessions {
 		mine := slices.DeleteFunc(slices.Clone(tries), func(y try) bool { return y.session != session })
-		slices.SortFunc(mine, func(a, b try) int { return cmp.Compare(a.began, b.began) })
-		counted, failed, lost, back, last := map[int]int{}, 0, 0, 0, 0
-		var done []try // that were counted, in the order in which they ended
-		for _, y := range mine {
-			if y.what == "ok" {
-				counted[y.n]++
-				last = max(last, y.n)
-				done = append(done, y)
-			} else {
-				failed++
-			}
+		report, ok := kept(mine)
+		t.Logf("%s, %s: %s", name, session, report)
+		if !ok {
+			t.Errorf("%s, %s: a promise is broken", name, session)
 		}
-		slices.SortFunc(done, func(a, b try) int { return cmp.Compare(a.done, b.done) })
-		least := 0 // what must be there when y begins
-		for _, y := range mine {
-			for len(done) > 0 && done[0].done < y.began {
-				least = max(least, done[0].n)
-				done = done[1:]
-			}
-			if y.n > 0 && y.n <= least {
-				if back++; y.n == 1 {
-					lost++
-				}
-				t.Logf("%s: after %d was written, %d was read: %+v", session, least, y.n-1, y)
-			}
-		}
-		twice := 0
-		for n, times := range counted {
-			if times > 1 {
-				twice++
-				t.Logf("%s: %d was written %d times", session, n, times)
-			}
-		}
-		if lost+back+twice > 0 || last > len(counted)+failed {
-			t.Errorf("%s, %s: lost %d times, ran backwards %d times, %d numbers were written twice; %d increments came to %d, with %d errors",
-				name, session, lost, back, twice, len(counted), last, failed)
+	}
+}
+
+// kept says whether one session was kept as promised: it is not lost, no number
+// is written twice (a lock held twice, or a cas that succeeds twice), it does
+// not run backwards, and nothing is added that nobody has tried to add.
+func kept(tries []try) (report string, ok bool) {
+	slices.SortFunc(tries, func(a, b try) int { return cmp.Compare(a.began, b.began) })
+	counted, failed, last := map[int]int{}, 0, 0
+	var done []try // that were counted, in the order in which they ended
+	for _, y := range tries {
+		if y.what == "ok" {
+			counted[y.n]++
+			last = max(last, y.n)
+			done = append(done, y)
 		} else {
-			t.Logf("%s, %s: %d increments came to %d, with %d errors", name, session, len(counted), last, failed)
+			failed++
 		}
-		if len(counted) == 0 {
-			t.Errorf("%s: nobody counted in %s", name, session)
+	}
+	slices.SortFunc(done, func(a, b try) int { return cmp.Compare(a.done, b.done) })
+	report = fmt.Sprintf("%d increments came to %d, with %d errors", len(counted), last, failed)
+	ok = last > 0 && last <= len(counted)+failed
+	least := 0 // what must be there when y begins
+	for _, y := range tries {
+		for len(done) > 0 && done[0].done < y.began {
+			least = max(least, done[0].n)
+			done = done[1:]
+		}
+		if y.n > 0 && y.n <= least {
+			ok = false
+			report += fmt.Sprintf("; after %d was written, %d was read (0: the session was lost): %+v", least, y.n-1, y)
+		}
+	}
+	for n, times := range counted {
+		if times > 1 {
+			ok = false
+			report += fmt.Sprintf("; %d was written %d times", n, times)
+		}
+	}
+	return report, ok
+}
+
+// The judge must tell right from wrong too.
+func TestJudgeOfSessions(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		tries string // "what n began done", one after another
+		ok    bool
+	}{
+		{"ok 1 0 1; ok 2 2 3; ok 3 4 5", true},
+		{"ok 1 0 1; error 2 2 3; ok 2 4 5", true},
+		{"ok 1 0 1; error 2 2 3; ok 3 4 5", true},
+		{"ok 1 0 1; error 0 2 3; ok 2 4 5", true},
+		{"ok 1 0 5; ok 2 2 9; ok 3 4 7", true},
+		{"ok 1 0 1; ok 1 2 3", false},
+		{"ok 1 0 5; ok 1 2 7", false},
+		{"ok 1 0 1; ok 2 2 3; error 1 4 5", false},
+		{"ok 1 0 1; ok 2 2 3; error 2 4 5", false},
+		{"ok 1 0 1; ok 3 2 3", false},
+		{"error 1 0 1", false},
+	} {
+		var tries []try
+		for _, line := range strings.Split(c.tries, "; ") {
+			var y try
+			if _, err := fmt.Sscan(line, &y.what, &y.n, &y.began, &y.done); err != nil {
+				t.Fatal(err)
+			}
+			tries = append(tries, y)
+		}
+		if report, ok := kept(tries); ok != c.ok {
+			t.Errorf("%s: %t, want %t: %s", c.tries, ok, c.ok, report)
 		}
 	}
 }
