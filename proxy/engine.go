@@ -51,7 +51,6 @@ type Engine struct {
 	cur     *chunk // the input being parsed: scratch, or a link's in
 
 	sessions map[*Session]struct{}
-	nextID   uint64
 
 	dirty   []*Link    // have bytes to send or a decision to make in End
 	wake    []*Session // had to stop parsing and may go on
@@ -157,8 +156,7 @@ func (e *Engine) Begin(now int64) {
 // Limits.Clients gets a link too: one that says so and closes.
 func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 	s := &Session{e: e, lst: e.keep[network+" "+address], since: e.now, last: e.now}
-	e.nextID++
-	s.id = e.nextID
+	s.id = e.Shared.lastClient.Add(1) // tasks take it to other engines
 	s.session = s
 	s.Sock = sock
 	e.sessions[s] = struct{}{}

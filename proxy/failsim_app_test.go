@@ -49,22 +49,20 @@ type op struct {
 	keys    []*fkey
 	floors  []int64 // of the keys when it was asked
 	calms   []int64
+	acks    []int64 // when what made the floors was acknowledged
 	w       *fwrite
 	token   casToken
 	count   uint64 // the highest number that was known of a counter
 	gen     int    // of a lock
 	invoked int64
-	must    func(ok bool) // of a proof
+	must    func(ok bool) // whether it was carried out
 }
 
 func (f *fleet) newApp(s *sidecar, j int) *app {
 	a := &app{f: f, id: len(f.apps), s: s, at: j % f.engines, tokens: map[*fkey]casToken{}}
 	if a.id == 0 && f.locks {
 		for _, k := range f.counters {
-			a.todo = append(a.todo, func() *op {
-				k.made = true
-				return &op{kind: "line", text: fmt.Appendf(nil, "set %s 0 0 1\r\n0\r\n", k.name), keys: []*fkey{k}}
-			})
+			a.todo = append(a.todo, a.create(k))
 		}
 	}
 	a.think()
@@ -104,6 +102,7 @@ func (a *app) next() {
 	for _, k := range o.keys {
 		o.floors = append(o.floors, k.floor)
 		o.calms = append(o.calms, k.calm)
+		o.acks = append(o.acks, k.acked)
 	}
 	if o.w != nil {
 		o.w.invoked = f.now
@@ -244,10 +243,24 @@ func (a *app) store(k *fkey, command string) *op {
 
 func (a *app) count() *op {
 	k := a.f.counters[a.f.rand.IntN(counterKeys)]
+	if !k.made && a.f.locks {
+		return a.store(a.f.values[0], "set")
+	}
 	if !k.made {
 		return &op{kind: "make", text: fmt.Appendf(nil, "add %s 0 0 1\r\n0\r\n", k.name), keys: []*fkey{k}}
 	}
 	return &op{kind: "count", text: fmt.Appendf(nil, "incr %s 1\r\n", k.name), keys: []*fkey{k}, count: k.count}
+}
+
+// create makes a counter, however long that takes.
+func (a *app) create(k *fkey) func() *op {
+	return func() *op {
+		return &op{kind: "line", text: fmt.Appendf(nil, "set %s 0 0 1\r\n0\r\n", k.name), keys: []*fkey{k}, must: func(ok bool) {
+			if k.made = ok; !ok {
+				a.todo = append(a.todo, a.create(k))
+			}
+		}}
+	}
 }
 
 func (a *app) lock() *op {

@@ -3,7 +3,9 @@ package proxy
 // The fleet's judge: what may be answered, given all that was answered before.
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -51,12 +53,21 @@ type fkey struct {
 	floor int64 // the latest start of a write that is acknowledged
 	calm  int64 // of one during which proxies thought the same of all servers
 	by    string
+	acked int64 // when that was
+
+	fills []fill
 
 	made  bool   // of a counter: it should be there
 	count uint64 // the highest number that was told
 
 	holder *app // of a lock
 	gen    int
+}
+
+// fill is a value that a repair has stored on some server.
+type fill struct {
+	value string
+	at    int64
 }
 
 // fwrite is one mutation.
@@ -68,6 +79,25 @@ type fwrite struct {
 	answered int64 // by whatever; 0: not yet
 	acked    bool
 	refused  bool // it has done nothing: it never stands in the cache
+}
+
+// filled notes what a repair stores.
+func (f *fleet) filled(request []byte) {
+	var size int
+	var name, guard string
+	if n, _ := fmt.Sscanf(string(request), "ms %s %d %s", &name, &size, &guard); n < 3 || guard[0] != 'C' {
+		return
+	}
+	for _, k := range f.values {
+		if k.name == name {
+			k.fills = append(k.fills, fill{strings.TrimSuffix(string(request[bytes.IndexByte(request, '\n')+1:]), "\r\n"), f.now})
+		}
+	}
+}
+
+// brought says whether a repair has stored a value between two times.
+func (k *fkey) brought(value string, from, to int64) bool {
+	return slices.ContainsFunc(k.fills, func(x fill) bool { return x.value == value && from < x.at && x.at < to })
 }
 
 func (f *fleet) layKeys() {
@@ -159,7 +189,7 @@ func (a *app) done(answer string) {
 		}
 		for _, k := range o.keys {
 			if k.floor < o.invoked {
-				k.floor, k.by = o.invoked, "a flush_all"
+				k.floor, k.acked, k.by = o.invoked, f.now, "a flush_all"
 			}
 		}
 	}
@@ -205,7 +235,7 @@ func (a *app) acked(o *op) {
 			a.id, a.s.id, w.key.name, sec(o.token.at), w.key.by, sec(o.floors[0]))
 	}
 	if w.key.floor < w.invoked {
-		w.key.floor, w.key.by = w.invoked, fmt.Sprintf("%.40q", o.text)
+		w.key.floor, w.key.acked, w.key.by = w.invoked, f.now, fmt.Sprintf("%.40q", o.text)
 	}
 	if !f.exact && f.calm(w.invoked, w.answered) {
 		w.key.calm = max(w.key.calm, w.invoked)
@@ -266,8 +296,12 @@ func (a *app) judgeValue(o *op, i int, value string) {
 		f.wrong(k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
 		// Its undo is on its way behind it.
+	case w.answered != 0 && w.answered < o.floors[i] && k.brought(value, o.floors[i], o.acks[i]):
+		// A repair has brought back what a delete was removing: one half of it had
+		// run, and the other not yet. That is known, and not prevented.
+		f.raced++
 	case w.answered != 0 && w.answered < o.floors[i]:
-		safe := w.answered < o.calms[i] && f.calm(w.invoked, w.answered) && f.calm(o.invoked, f.now)
+		safe := !f.loose && w.answered < o.calms[i] && f.calm(w.invoked, w.answered) && f.calm(o.invoked, f.now)
 		f.isStale(safe, k, "a%d p%d reads %.20q of %s, answered at %.4f (acknowledged: %v), though %s began at %.4f and was acknowledged before the read",
 			a.id, a.s.id, value, k.name, sec(w.answered), w.acked, k.by, sec(o.floors[i]))
 	}

@@ -148,7 +148,11 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	if answer := n.f.ablate.answer(request); answer != nil {
 		return answer
 	}
-	return c.line.Do(n.f.ablate.change(request))
+	answer := c.line.Do(n.f.ablate.change(request))
+	if n.f.copies.Copies > 0 && string(request[:2]) == "ms" && string(answer[:2]) == "HD" {
+		n.f.filled(request)
+	}
+	return answer
 }
 
 // list shows all keys.

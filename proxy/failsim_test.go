@@ -48,6 +48,7 @@ type fleetCase struct {
 	far int64 // how much longer packets of the first proxy take to all servers but the first
 
 	exact  bool // no stale hit at all is promised
+	loose  bool // nothing is promised of them: they are only counted
 	locks  bool // nobody else gets a lock that is held, and counters never go back
 	pace   int64
 	cold   int  // keys that are rarely used; 0: 90
@@ -86,6 +87,7 @@ type fleet struct {
 // tally is what a run has seen.
 type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
+	raced                                           int // stale hits that repairs have made of deletes
 	stale                                           []string
 }
 
@@ -416,8 +418,8 @@ func playFleet(t *testing.T, c fleetCase, seeds int) {
 		}
 		sum.add(&f.tally)
 	}
-	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale",
-		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale))
+	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d deletes undone by repairs",
+		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
 	if (c.mode != FailFast || c.copies.Copies > 0) && sum.ejected == 0 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
@@ -430,6 +432,7 @@ func (s *tally) add(o *tally) {
 	s.ejected += o.ejected
 	s.returned += o.returned
 	s.flushes += o.flushes
+	s.raced += o.raced
 	s.stale = append(s.stale, o.stale...)
 }
 

@@ -26,6 +26,8 @@ type Proxy struct {
 	memory  atomic.Int64 // bytes of chunks held by all engines
 	clients atomic.Int64
 
+	lastClient atomic.Uint64 // number given
+
 	mu      sync.Mutex
 	engines []*Engine
 }
