@@ -44,10 +44,13 @@ curves: build
 where: build
 	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
 
-# Mixed load while servers die and come back; fails when Ringside grows.
+# Mixed load while servers die and come back; fails when Ringside grows. Then the
+# simulation of failover with many more seeds than the tests have.
 SOAKTIME ?= 10m
+SOAKSEEDS ?= 1000
 soak: build
 	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
+	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./proxy -run '^TestFailover$$' -timeout 0 -v
 
 # Instructions of the engine alone, under valgrind: BENCHFLAGS='-json old.json' on
 # one commit and BENCHFLAGS='-against old.json' on another shows a rise.

@@ -24,6 +24,8 @@ const (
 	second = int64(time.Second)
 )
 
+func init() { hashOf = simHash } // a seed plays the same each time
+
 // fleetCase is what a run is made of. A seed decides the rest.
 type fleetCase struct {
 	name     string
@@ -47,12 +49,13 @@ type fleetCase struct {
 
 	far int64 // how much longer packets of the first proxy take to all servers but the first
 
-	exact  bool // no stale hit at all is promised
-	loose  bool // nothing is promised of them: they are only counted
-	locks  bool // nobody else gets a lock that is held, and counters never go back
-	pace   int64
-	cold   int  // keys that are rarely used; 0: 90
-	prunes bool // more of what clients do is to delete
+	exact  bool  // no stale hit at all is promised
+	loose  bool  // nothing is promised of them: they are only counted
+	locks  bool  // nobody else gets a lock that is held, and counters never go back
+	pace   int64 // between two requests of a client, about; 0: 12 ms
+	costly bool  // it gets a quarter of the seeds
+	cold   int   // keys that are rarely used; 0: 90
+	prunes bool  // more of what clients do is to delete
 	ablate ablations
 }
 
@@ -87,8 +90,13 @@ type fleet struct {
 // tally is what a run has seen.
 type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
-	raced                                           int // stale hits that repairs have made of deletes
-	stale                                           []string
+
+	// raced are stale hits behind a delete (or a flush_all) of which one half had
+	// run and the other not yet when a repair of another proxy brought the value
+	// back. That is known, and nothing prevents it yet.
+	raced int
+
+	stale []string
 }
 
 type traceLine struct {
@@ -188,7 +196,6 @@ func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 	c.apps = cmp.Or(c.apps, 3)
 	c.cold = cmp.Or(c.cold, 90)
 	c.pace = cmp.Or(c.pace, 12*milli)
-	hashOf = simHash
 	f = &fleet{fleetCase: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
 	defer func() {
 		if r := recover(); r != nil {
@@ -225,7 +232,7 @@ func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 	for range c.count {
 		f.fault()
 		if c.apart == 0 {
-			f.run(f.trouble)
+			f.run(f.trouble + second) // by then everybody has noticed
 			f.settle("after a fault", settleLimit)
 			f.run(f.now + f.upTo(second))
 		} else {
@@ -405,10 +412,10 @@ func (l noteLog) Write(b []byte) (int, error) {
 
 // playFleet runs a case with many seeds. One that fails is run again with a
 // trace.
-func playFleet(t *testing.T, c fleetCase, seeds int) {
+func playFleet(t *testing.T, c fleetCase, from, to uint64) {
 	t.Helper()
 	var sum tally
-	for seed := range uint64(seeds) {
+	for seed := from; seed < to; seed++ {
 		f := simulateFleet(c, seed, false)
 		if f.broken == "" && c.exact && len(f.stale) > 0 {
 			f.broken = f.stale[0]
@@ -420,7 +427,7 @@ func playFleet(t *testing.T, c fleetCase, seeds int) {
 	}
 	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d deletes undone by repairs",
 		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
-	if (c.mode != FailFast || c.copies.Copies > 0) && sum.ejected == 0 {
+	if (c.mode != FailFast || c.copies.Copies > 0) && sum.ejected == 0 && to-from > 1 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
 }
