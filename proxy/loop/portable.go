@@ -57,11 +57,12 @@ func (s *stream) Peer() string {
 	return "unix"
 }
 
-// Unsent is what the writer may still have, and what the server's kernel has
-// not acknowledged. In this order: what goes from one to the other meanwhile
-// counts twice, rather than not at all.
+// Unsent is at least what the writer still has, and what the server's kernel
+// has not acknowledged. The piece that is being written may be with the kernel
+// already, so it does not count: what is taken for arrived is undone, and what
+// is not may be thrown away.
 func (s *stream) Unsent() int {
-	n := int(s.handed.Load())
+	n := max(0, int(s.handed.Load())-pieceSize)
 	return s.faulty.unsent() + n + unackedOf(s.conn)
 }
 
