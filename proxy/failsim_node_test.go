@@ -47,8 +47,13 @@ func (n *node) start() {
 	n.life++
 }
 
-// die ends the process. What it had not done is lost.
+// die ends the process. What it had not done is lost. The next one counts cas
+// numbers from 1 again, as memcached does: what clients know of them is worth
+// nothing, and nobody can tell them.
 func (n *node) die() {
+	for _, a := range n.f.apps {
+		clear(a.tokens)
+	}
 	n.up, n.hung = false, false
 	n.store, n.pipes = nil, nil
 	for i := range n.f.paths {
