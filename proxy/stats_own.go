@@ -194,7 +194,7 @@ func (e *Engine) statsConns(s *Session) {
 	missing.Store(int64(len(engines)))
 	for i, o := range engines {
 		o.Post(func(o *Engine) {
-			parts[i] = o.appendClients(nil, s, func(id uint64) uint64 { return id*uint64(len(engines)) + uint64(i) })
+			parts[i] = o.appendClients(nil, s)
 			if missing.Add(-1) > 0 {
 				return
 			}
@@ -206,8 +206,8 @@ func (e *Engine) statsConns(s *Session) {
 }
 
 // appendClients appends the clients of e, oldest first. asking is the one that
-// asks, perhaps on another loop; number makes an id one for the process.
-func (e *Engine) appendClients(dst []byte, asking *Session, number func(id uint64) uint64) []byte {
+// asks, perhaps on another loop.
+func (e *Engine) appendClients(dst []byte, asking *Session) []byte {
 	list := make([]*Session, 0, len(e.sessions))
 	for s := range e.sessions {
 		list = append(list, s)
@@ -219,7 +219,7 @@ func (e *Engine) appendClients(dst []byte, asking *Session, number func(id uint6
 		if s.lst != nil {
 			network, address, _ = strings.Cut(s.lst.name, " ")
 		}
-		r.prefix = decimal(number(s.id)) + ":"
+		r.prefix = decimal(s.id) + ":"
 		r.text("addr", socketName(network, s.peer()))
 		r.text("listen_addr", socketName(network, address))
 		r.text("state", s.state(asking))

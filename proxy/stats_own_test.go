@@ -197,14 +197,14 @@ func TestStatsConns(t *testing.T) {
 	h.on(0, func(e *Engine) { e.Bytes(waiting.link, []byte("stats\r\n")) })
 	h.on(1, func(e *Engine) { e.Bytes(half.link, []byte("set a 0 0 100\r\nabc")) })
 	got := h.ask(0, asking, "stats conns", "END\r\n")
-	want := `STAT 2:addr tcp:192.0.2.1:1000
+	want := `STAT 1:addr tcp:192.0.2.1:1000
+STAT 1:listen_addr tcp6:[::]:11211
+STAT 1:state conn_parse_cmd
+STAT 1:secs_since_last_cmd 0
+STAT 2:addr tcp6:[2001:db8::1]:2000
 STAT 2:listen_addr tcp6:[::]:11211
-STAT 2:state conn_parse_cmd
+STAT 2:state conn_io_queue
 STAT 2:secs_since_last_cmd 0
-STAT 4:addr tcp6:[2001:db8::1]:2000
-STAT 4:listen_addr tcp6:[::]:11211
-STAT 4:state conn_io_queue
-STAT 4:secs_since_last_cmd 0
 STAT 3:addr tcp:192.0.2.1:3000
 STAT 3:listen_addr tcp6:[::]:11211
 STAT 3:state conn_nread
