@@ -183,6 +183,7 @@ type led struct {
 	keys  [2][]byte // at First, at Interim
 
 	checked bool // add: the interim has nothing; others: what it has was brought
+	again   bool // a number was none: it is tried once more
 	stub    bool // a read has found an empty value: it is being asked whether that is a stub
 	from    int  // where the main ask went: 0 First, 1 Interim
 	waiting int
@@ -341,7 +342,12 @@ func (l *led) told(t *task, id int, r *answer) {
 		}
 		l.waiting = 0
 	}
-	if l.waiting == 0 {
+	switch rep := &t.e.rep; {
+	case l.waiting > 0:
+	case l.Role == health.Warming && !l.again && (t.op == wire.Incr || t.op == wire.Decr) && l.main.parsed(t.op, t.req.Dialect, rep) && rep.Kind == wire.ClientError:
+		l.again, l.checked = true, false // perhaps it met the stub of another's backfill
+		l.begin(t)
+	default:
 		l.end(t)
 	}
 }

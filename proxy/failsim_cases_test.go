@@ -52,6 +52,8 @@ var (
 	// One proxy that begins anew knows nothing of what the one before has done.
 	alone = []string{"cut", "hang", "kill", "lose", "flush", "slow", "pause"}
 
+	drained = []string{"drain", "drain", "cut", "kill", "restart", "pause"}
+
 	twice  = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 1000}
 	spread = replicate.Policy{Copies: 2, Apart: replicate.Servers, Read: replicate.Spread, ReadThrough: true, RepairRate: 1000}
 )
@@ -82,6 +84,8 @@ var fleetCases = []fleetCase{
 	{name: "strict, warm, one proxy far away", sidecars: 3, servers: 3, mode: Rehash, strict: true, rejoin: health.Warm, far: 30 * milli, aimed: true, prunes: true, faults: []string{"cut"}, count: 1, exact: true, costly: true},
 	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: Gutter, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
+	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
+	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
 	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: Rehash, faults: alone, count: 4, exact: true},
 	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: Rehash, faults: alone, count: 4, exact: true},
 	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy/health"
 )
 
 // sidecar is one proxy process. It can end and be started anew.
@@ -134,6 +135,20 @@ func (s *sidecar) resume() {
 	for _, d := range s.drivers {
 		d.wake()
 	}
+}
+
+// order tells a keeper what a person wants. It may refuse.
+func (s *sidecar) order(i int, o health.Order) {
+	if s.dead || len(s.list) == 0 {
+		return
+	}
+	d, w := s.drivers[0], s.list[0]
+	d.input(func() {
+		if err := w.keeper.Order(i, o, d.e.now); err != nil {
+			s.f.note("", "p%d refuses to %v server %d: %v", s.id, o, i, err)
+		}
+		w.ripe, d.e.keepAt = true, 0
+	})
 }
 
 // driver is one loop: it brings its engine what has come, and carries out what

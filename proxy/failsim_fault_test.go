@@ -72,6 +72,17 @@ func (f *fleet) fault() {
 			a.todo = append(a.todo, a.flush)
 		})
 		f.fault()
+	case "drain": // a person wants a server out, and back
+		order := health.Drain
+		if f.one(2) {
+			order = health.Down
+		}
+		s.order(i, order)
+		f.at(until, func() {
+			for _, o := range f.sidecars { // who was told last may have died
+				o.order(i, health.Restore)
+			}
+		})
 	case "restart": // a proxy
 		if s.dead {
 			return

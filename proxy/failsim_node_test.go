@@ -148,6 +148,9 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	case "lru_crawler metadump all\r\n", "lru_crawler metadump hash\r\n":
 		return n.list()
 	case "flush_all\r\n":
+		if n.f.denies {
+			return []byte("CLIENT_ERROR flush_all not allowed\r\n")
+		}
 		n.f.flushes++
 	}
 	if answer := n.f.ablate.answer(request); answer != nil {

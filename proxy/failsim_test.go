@@ -47,7 +47,8 @@ type fleetCase struct {
 	aimed  bool     // all at one server, which also owns all keys
 	brief  bool     // none lasts a second
 
-	far int64 // how much longer packets of the first proxy take to all servers but the first
+	denies bool  // servers refuse flush_all
+	far    int64 // how much longer packets of the first proxy take to all servers but the first
 
 	exact  bool  // no stale hit at all is promised
 	loose  bool  // nothing is promised of them: they are only counted
@@ -339,7 +340,7 @@ func (f *fleet) table() *Table {
 	}
 	p := pool("main", 0, f.servers)
 	p.Failover = Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
-		Strict: f.strict, OnRejoin: f.rejoin, EjectAfter: 600 * time.Millisecond,
+		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: 600 * time.Millisecond,
 		Ping: 250 * time.Millisecond, Lease: time.Second, Request: fleetRequest, GoodPings: 2, AfterFailures: 3}}
 	t := &Table{Limits: testLimits(), Pools: []*Pool{p}}
 	if f.gutter > 0 {
