@@ -2,6 +2,9 @@
 
 package proxy
 
-// Seeds of each case, where they cost little.
+// How much of the simulation is played where it costs little.
 
-const usualSeeds = 20
+const (
+	usualSeeds = 20 // of each case
+	unhurried  = true
+)
