@@ -375,9 +375,6 @@ func (d *leaving) answered(e *Engine, _ int, r *answer) {
 		m.left[d.hash] = l
 	case l.through:
 		m.clean(d.hash)
-		if len(m.left) == 0 { // it has one copy less of each now: it is filled again
-			d.lp.lack(e, d.i, false)
-		}
 	default: // its miss must not be believed
 		delete(m.left, d.hash)
 	}
