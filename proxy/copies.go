@@ -508,7 +508,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	for i, m := range c.members {
 		switch missed := s.Dirty.Has(i) || m.left && c.writes && c.took(); {
 		case missed:
-			m.lp.whole.members[m.index].leave(c.hash, c.keyAt(t, i), t.rt.copies.ReadThrough)
+			m.lp.whole.members[m.index].leave(c.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
 		case s.Clean.Has(i):
 			m.lp.whole.members[m.index].clean(c.hash)
 		}
@@ -542,6 +542,7 @@ func (c *copied) undone(t *task, m *copyOf, r *answer) {
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
 		m.lp.whole.members[m.index].clean(c.hash)
+		m.lp.remake(t.e, m.index, t.key, c.hash)
 	}
 }
 

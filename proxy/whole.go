@@ -306,7 +306,8 @@ func plainKey(key []byte) bool {
 // leftover is a key of which a member still has the value from before a write
 // that it missed. This Ringside knows that; others would read it.
 type leftover struct {
-	key     []byte // as the member knows it
+	key     []byte // as other members know it
+	there   []byte // as this one does
 	through bool   // the route asks others for what the member doesn't have
 	sent    bool   // the delete is on its way
 }
@@ -315,7 +316,7 @@ type leftover struct {
 const maxLeaving = 64
 
 // leave remembers that member i missed a write to a key.
-func (m *wholeness) leave(hash uint64, key []byte, through bool) {
+func (m *wholeness) leave(hash uint64, key, there []byte, through bool) {
 	if !m.dirty.Add(hash) {
 		m.overfull = true
 		return
@@ -323,7 +324,7 @@ func (m *wholeness) leave(hash uint64, key []byte, through bool) {
 	if m.left == nil {
 		m.left = map[uint64]leftover{}
 	}
-	m.left[hash] = leftover{key: bytes.Clone(key), through: through}
+	m.left[hash] = leftover{key: bytes.Clone(key), there: bytes.Clone(there), through: through}
 }
 
 // clean says that the member's copy of a key is repaired or gone.
@@ -349,9 +350,9 @@ func (lp *livePool) deleteLeft(e *Engine, i int) {
 		l.sent = true
 		m.left[hash] = l
 		m.leaving++
-		line := append([]byte("md "), l.key...)
-		if !plainKey(l.key) {
-			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.key), " b"...)
+		line := append([]byte("md "), l.there...)
+		if !plainKey(l.there) {
+			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
 		e.demand(srv.conns[0], &leaving{lp, i, hash}, 0, &limit, append(line, lineEnd...))
 	}
@@ -375,10 +376,33 @@ func (d *leaving) answered(e *Engine, _ int, r *answer) {
 		m.left[d.hash] = l
 	case l.through:
 		m.clean(d.hash)
+		d.lp.remake(e, d.i, l.key, d.hash)
 	default: // its miss must not be believed
 		delete(m.left, d.hash)
 	}
 	if m.leaving == 0 {
 		e.refillBy(e.now)
+	}
+}
+
+// remake copies a key to member i again, which lost it to a delete that undid
+// what it had: one copy alone is too few. It is dropped where repairs are off,
+// or too many.
+func (lp *livePool) remake(e *Engine, i int, key []byte, hash uint64) {
+	for j, srv := range lp.servers {
+		if j == i || srv.down || lp.watch.seen[j].suspected() || lp.lacks(e, j) {
+			continue
+		}
+		rt, from, to, ok := e.shared(key, srv, lp.servers[i])
+		if !ok || from.missed().Has(hash) {
+			continue
+		}
+		if e.mends >= maxMends || !lp.mayRepair(e, i, rt.copies.RepairRate) {
+			e.count.RepairsDropped++
+			return
+		}
+		e.count.Repairs++
+		e.mend(rt, bytes.Clone(key), hash, from, to, false, nil)
+		return
 	}
 }
