@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -571,101 +570,5 @@ func (s *stage) send(a *actor) {
 		}
 		a.got.Next(len(askVersion))
 		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(s.release, "1.6.18")+"\r\n"))
-	}
-}
-
-// TestSplit feeds one busy client stream and its answers cut at every place:
-// what the client gets must not depend on it.
-func TestSplit(t *testing.T) {
-	const requests = "get a1\r\nset b1 0 0 3\r\nxyz\r\nget a1 c1 d1\r\nmg a1 v k Oq\r\nmn\r\nms b1 2 q\r\nhi\r\nincr n1 2\r\nfoo\r\nget miss1\r\n"
-	const answers = "VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nHD\r\n7\r\nEND\r\n"
-	var first string
-	play := func(cutRequest, cutAnswer int) string {
-		s := newStage(t)
-		s.pool([]string{"main", "servers=s1"})
-		s.begin()
-		c := s.actor("c1")
-		for _, part := range []string{requests[:cutRequest], requests[cutRequest:]} {
-			if part != "" {
-				s.wakeup(func() { s.e.Bytes(c.link, []byte(part)) })
-			}
-		}
-		srv := s.actor("s1")
-		for _, part := range []string{answers[:cutAnswer], answers[cutAnswer:]} {
-			if part != "" {
-				s.wakeup(func() { s.e.Bytes(srv.link, []byte(part)) })
-			}
-		}
-		s.now += int64(10 * time.Millisecond)
-		s.wakeup(func() {})
-		return c.got.String()
-	}
-	first = play(len(requests), len(answers))
-	const want = "VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nMN\r\n7\r\nERROR\r\nEND\r\n"
-	if first != want {
-		t.Fatalf("whole: got %q, want %q", first, want)
-	}
-	for i := range requests {
-		if got := play(i, len(answers)); got != want {
-			t.Fatalf("requests cut at %d: got %q", i, got)
-		}
-	}
-	for i := range answers {
-		if got := play(len(requests), i); got != want {
-			t.Fatalf("answers cut at %d: got %q", i, got)
-		}
-	}
-}
-
-// TestAllocations holds the hot path to no allocation at all.
-func TestAllocations(t *testing.T) {
-	value := strings.Repeat("v", 100)
-	for _, c := range []struct{ name, request, answer string }{
-		{"get", "get a1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\n"},
-		{"get miss", "get a1\r\n", "END\r\n"},
-		{"multi-get", "get a1 b1 c1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nVALUE c1 0 100\r\n" + value + "\r\nEND\r\n"},
-		{"set", "set a1 0 0 100\r\n" + value + "\r\n", "STORED\r\n"},
-		{"set noreply", "set a1 0 0 100 noreply\r\n" + value + "\r\n", "STORED\r\n"},
-		{"mg", "mg a1 v t Oabc k\r\n", "VA 100 t-1 Oabc ka1\r\n" + value + "\r\n"},
-		{"mg base64", "mg YTE= b v\r\n", "VA 100\r\n" + value + "\r\n"},
-		{"ms", "ms a1 100 T0\r\n" + value + "\r\n", "HD\r\n"},
-		{"ms quiet", "ms a1 100 T0 q\r\n" + value + "\r\nmn\r\n", "HD\r\n"},
-		{"large get", "get a1\r\n", "VALUE a1 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\nEND\r\n"},
-		{"large set", "set a1 0 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\n", "STORED\r\n"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t)
-			s.pool([]string{"main", "servers=s1"})
-			s.begin()
-			client := s.actor("c1")
-			request, answer := []byte(c.request), []byte(c.answer)
-			s.wakeup(func() { s.e.Bytes(client.link, request) })
-			srv := s.actor("s1")
-			s.wakeup(func() { s.e.Bytes(srv.link, answer) })
-			sent := 0
-			step := func(l *Link, b []byte) {
-				s.e.Begin(s.now)
-				s.e.Bytes(l, b)
-				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
-					for _, x := range effects {
-						if x.Kind == Write {
-							sent += x.Link.out.size
-							s.e.Wrote(x.Link, x.Link.out.size, false)
-						}
-					}
-				}
-				s.now += int64(time.Millisecond)
-			}
-			allocs := testing.AllocsPerRun(200, func() {
-				step(client.link, request)
-				step(srv.link, answer)
-			})
-			if allocs != 0 {
-				t.Errorf("%v allocations a request, want 0", allocs)
-			}
-			if sent == 0 {
-				t.Error("nothing was sent")
-			}
-		})
 	}
 }

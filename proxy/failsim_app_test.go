@@ -158,7 +158,9 @@ func (a *app) cutOff() {
 	}
 	if k := a.held; k != nil && a.s.dead {
 		a.held = nil
-		a.f.retire(k)
+		if k.holder == a {
+			a.f.retire(k)
+		}
 	}
 }
 
@@ -174,7 +176,9 @@ func (a *app) leave() {
 // choose draws a request.
 func (a *app) choose() *op {
 	f := a.f
-	if k := a.held; k != nil && f.now >= a.until {
+	if k := a.held; k != nil && k.holder != a { // it has another name by now
+		a.held = nil
+	} else if k != nil && f.now >= a.until {
 		a.held, k.holder = nil, nil
 		return &op{kind: "unlock", text: fmt.Appendf(nil, "delete %s\r\n", k.name), keys: []*fkey{k}}
 	}

@@ -292,6 +292,10 @@ func (a *app) judgeValue(o *op, i int, value string) {
 	switch {
 	case w.key != k:
 		f.wrong(k.name, "a%d p%d reads a value of %s as that of %s", a.id, a.s.id, w.key.name, k.name)
+	case w.refused && w.answered < o.invoked && k.brought(value, w.invoked, w.answered):
+		// An add was granted by one copy; a repair took that to the other, which
+		// then refused. It is not stored, says the answer, and is.
+		f.raced++
 	case w.refused && w.answered < o.invoked:
 		f.wrong(k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:

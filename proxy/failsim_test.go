@@ -92,9 +92,11 @@ type fleet struct {
 type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
 
-	// raced are stale hits behind a delete (or a flush_all) of which one half had
-	// run and the other not yet when a repair of another proxy brought the value
-	// back. That is known, and nothing prevents it yet.
+	// raced are reads of what a repair of another proxy has copied while a command
+	// was at work on the two copies: from the one that a delete (or a flush_all)
+	// had not reached yet to the one that it had emptied, or from the one that had
+	// granted an add to the one that was yet to be asked. That is known, and
+	// nothing prevents it yet.
 	raced int
 
 	stale []string
@@ -426,7 +428,7 @@ func playFleet(t *testing.T, c fleetCase, from, to uint64) {
 		}
 		sum.add(&f.tally)
 	}
-	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d deletes undone by repairs",
+	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs",
 		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
 	if (c.mode != FailFast || c.copies.Copies > 0) && sum.ejected == 0 && to-from > 4 {
 		t.Error("nothing was ever ejected: the runs show nothing")
