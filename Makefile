@@ -3,7 +3,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build test deps format vet staticcheck unit fuzz bench curves where soak bench-engine bench-placement clean
+.PHONY: build test deps format vet staticcheck unit fuzz bench curves where wakeups soak bench-engine bench-placement clean
 
 build:
 	$(GO) build -o bin/ ./cmd/ringside
@@ -40,6 +40,10 @@ bench: build
 # Cost as it grows: servers, connections, keys, values, outages. Some four minutes.
 curves: build
 	$(GO) run ./cmd/ringbench curves -ringside bin/ringside $(BENCHFLAGS)
+
+# What a wakeup costs here, which is what most of the others' figures are made of.
+wakeups:
+	$(GO) run ./cmd/ringbench wakeups
 
 # Where time goes: kernel, system calls, profiles in bin/profiles. Some two minutes.
 where: build

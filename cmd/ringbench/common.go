@@ -51,12 +51,21 @@ func (m *measuring) nutcrackerFlag() {
 }
 
 // runFlags declares those of commands that repeat runs.
-func (m *measuring) runFlags(rounds, tries int, window time.Duration) {
+func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	c := &m.config
 	m.IntVar(&c.Rounds, "rounds", rounds, "rounds of every scenario")
 	m.DurationVar(&c.Window, "time", window, "measured time of a run")
-	m.DurationVar(&c.Warm, "warm", 250*time.Millisecond, "load before it")
+	m.DurationVar(&c.Warm, "warm", warm, "load before it; moderation finds its pace in the first two seconds")
 	m.IntVar(&c.Tries, "tries", tries, "how often a disturbed run is made in all")
+	m.Func("also", "Ringside once more, as NAME=BINARY or 'NAME=BINARY SETTINGS' with settings of its engine such as 'moderation: off'; may be repeated", func(text string) error {
+		name, binary, ok := strings.Cut(text, "=")
+		binary, engine, _ := strings.Cut(binary, " ")
+		if !ok || name == "" || binary == "" {
+			return fmt.Errorf("%q is not NAME=BINARY", text)
+		}
+		c.Also = append(c.Also, bench.Variant{Name: name, Binary: binary, Engine: engine})
+		return nil
+	})
 	m.Float64Var(&c.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
 }
 

@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -295,13 +296,58 @@ func TestWhere(t *testing.T) {
 	}
 }
 
-// A real Ringside among servers that die. Whether it grows says only a longer
-// soak.
-func TestSoak(t *testing.T) {
+func buildRingside(t *testing.T) string {
+	t.Helper()
 	ringside := filepath.Join(t.TempDir(), "ringside")
 	if out, err := exec.Command("go", "build", "-o", ringside, "ringside/cmd/ringside").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
+	return ringside
+}
+
+// Ringside twice, with other settings, and the floor only where it is what
+// others are compared with.
+func TestVariants(t *testing.T) {
+	ringside := buildRingside(t)
+	also := "off=" + ringside + " moderation: off, coalesce_server: off"
+	report, markdown, err := runShort(t, t.Context(), "-scenarios", "bi", "-memory=false", "-haproxy", "", "-nofloor", "-ringside", ringside, "-also", also)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range [][]string{{"ringside", "off", "nutcracker"}, {"ringside", "off", "memcached"}} {
+		var peers []string
+		for _, m := range report.Scenarios[i].Peers {
+			peers = append(peers, m.Peer)
+		}
+		if !slices.Equal(peers, want) {
+			t.Errorf("scenario %s has %q, want %q", report.Scenarios[i].ID, peers, want)
+		}
+	}
+	if !strings.Contains(markdown, "engine: {moderation: off, coalesce_server: off}") {
+		t.Errorf("the report does not say the settings:\n%s", markdown)
+	}
+	for _, wrong := range []string{"off", "=x", "off=", "off=" + ringside + " weather: fine"} {
+		if _, _, err := runShort(t, t.Context(), "-scenarios", "b", "-memory=false", "-ringside", ringside, "-also", wrong); err == nil {
+			t.Errorf("-also %q is taken", wrong)
+		}
+	}
+}
+
+func TestWakeups(t *testing.T) {
+	if err := command(t.Context(), []string{"wakeups", "-n", "50"}); err != nil {
+		t.Error(err)
+	}
+	for _, wrong := range [][]string{{"-n", "0"}, {"-cpu", "1", "-other", "1"}, {"-cpu", "1000"}} {
+		if err := command(t.Context(), append([]string{"wakeups"}, wrong...)); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}
+
+// A real Ringside among servers that die. Whether it grows says only a longer
+// soak.
+func TestSoak(t *testing.T) {
+	ringside := buildRingside(t)
 	report, markdown, err := soakShort(t, "-time", "10s", "-ringside", ringside)
 	if report.Soak == nil {
 		t.Fatal(err)

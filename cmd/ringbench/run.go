@@ -7,6 +7,8 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -22,9 +24,10 @@ func runCommand(ctx context.Context, args []string) error {
 	c := &flags.config
 	c.MemcachedProxy = os.Getenv(proxyVariable)
 	flags.nutcrackerFlag()
-	flags.runFlags(3, 3, time.Second)
+	flags.runFlags(3, 3, time.Second, 2*time.Second)
 	flags.StringVar(&c.Haproxy, "haproxy", "haproxy", "haproxy's binary; left out when it does not exist (memcached's own proxy takes part when MEMCACHED_PROXY names a memcached built with it)")
 	flags.StringVar(&c.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run; empty for none")
+	flags.BoolVar(&c.NoFloor, "nofloor", false, "leave plain memcached out, where it is not what others are compared with")
 	flags.BoolVar(&c.Memory, "memory", true, "measure memory too")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if err := checkRuns(c); err != nil {
@@ -37,7 +40,7 @@ func runCommand(ctx context.Context, args []string) error {
 func curvesCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("curves", 15*time.Minute)
 	flags.nutcrackerFlag()
-	flags.runFlags(2, 2, 500*time.Millisecond)
+	flags.runFlags(2, 2, 500*time.Millisecond, 600*time.Millisecond)
 	names := flags.String("curves", "", "names of the curves to measure, with commas; empty is all")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if err := checkRuns(c); err != nil {
@@ -53,7 +56,7 @@ func whereCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run")
 	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
-	flags.DurationVar(&flags.config.Warm, "warm", 1500*time.Millisecond, "load before it; moderation finds its pace in the first second")
+	flags.DurationVar(&flags.config.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
 	var to bench.WhereTo
 	flags.StringVar(&to.Profiles, "profiles", "", "directory for CPU profiles of Ringside and their top functions; empty takes none")
 	flags.DurationVar(&to.Time, "profile-time", 3*time.Second, "how long each is taken, in whole seconds")
@@ -72,6 +75,24 @@ func soakCommand(ctx context.Context, args []string) error {
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		return bench.RunSoak(ctx, c, *length)
 	})
+}
+
+func wakeupsCommand(args []string) error {
+	flags := flag.NewFlagSet("ringbench wakeups", flag.ContinueOnError)
+	n := flags.Int("n", 2000, "how many of each")
+	cpu := flags.Int("cpu", 1, "the CPU to measure on")
+	other := flags.Int("other", 0, "the CPU of the thread that is woken")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if *n < 1 || *cpu < 0 || *other < 0 || *cpu == *other {
+		return errors.New("-n is at least 1; -cpu and -other are two CPUs, counted from 0")
+	}
+	w, err := bench.MeasureWakeups(*n, *cpu, *other)
+	if err == nil {
+		fmt.Print(w)
+	}
+	return err
 }
 
 func checkRuns(c bench.Config) error {

@@ -53,8 +53,10 @@ type Config struct {
 	Self           string // the ringbench binary, started as the load
 	Ringside       string // a path; empty leaves it out
 	Nutcracker     string
+	Also           []Variant
 	Haproxy        string // left out when it does not exist
 	Memcached      string
+	NoFloor        bool   // leave the load directly on a server out
 	MemcachedProxy string // a memcached built with its proxy; empty leaves it out
 
 	Scenarios string        // the letters to run
@@ -67,6 +69,14 @@ type Config struct {
 	ProxyCPU  int           // where the proxy under test runs; -1 picks the last
 	LoadCPUs  []int         // where load and servers run; empty picks the first
 	Log       *slog.Logger
+}
+
+// Variant is Ringside once more: another build, or other settings, to tell what
+// a change bought.
+type Variant struct {
+	Name   string
+	Binary string
+	Engine string // settings of the configuration's engine, in YAML's flow style; empty is none
 }
 
 // serverCount is how many memcached stand behind a proxy.

@@ -120,7 +120,7 @@ func TestConfigurationsNameTheServers(t *testing.T) {
 		"memcached proxy": {memcachedProxyArgs, "proxy.lua", []string{`mcp.backend("server1", "127.0.0.1", 31001)`, `mcp.backend("server3", "127.0.0.1", 31003)`}},
 	} {
 		dir := t.TempDir()
-		args, err := row.configure(place{dir, 31000, 31009, servers, 2, 30 * time.Second, 0})
+		args, err := row.configure(place{dir: dir, port: 31000, admin: 31009, servers: servers, loops: 2, timeout: 30 * time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -74,10 +74,14 @@ func (c *curve) allowed(x, y float64) float64 {
 	return max(1, (1+y/c.share)/(1+x/c.share))
 }
 
-// Curves measures the curves whose ids are named, or all: Ringside beside
-// nutcracker where nutcracker can.
+// Curves measures the curves whose ids are named, or all: Ringside, and its
+// variants, beside nutcracker where nutcracker can.
 func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
-	b, err := c.open(ctx, "ringside", "nutcracker")
+	names := []string{"ringside", "nutcracker"}
+	for _, v := range c.Also {
+		names = append(names, v.Name)
+	}
+	b, err := c.open(ctx, names...)
 	if err != nil {
 		return nil, err
 	}

@@ -41,18 +41,24 @@ type place struct {
 	loops   int           // of Ringside
 	timeout time.Duration // of Ringside's requests; 0 is its default
 	copies  int           // of each key that Ringside keeps; 0 is one
+	engine  string        // more of Ringside's settings
+}
+
+// ringsideNote is what a reader must know of Ringside's figures.
+const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
+
+// candidate is a peer that may be here.
+type candidate struct {
+	peer
+	versionFlag string
+	needed      bool
 }
 
 // findPeers returns the peers of these names, or all, that are here, in the order
 // of the report, and the version of the servers.
 func findPeers(c Config, names []string) (found []*peer, server string, err error) {
-	all := []struct {
-		peer
-		versionFlag string
-		needed      bool
-	}{
-		{peer{name: "ringside", binary: c.Ringside, meta: true, proxy: true, configure: ringsideArgs,
-			note: "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"}, "version", false},
+	all := []candidate{
+		{peer{name: "ringside", binary: c.Ringside, meta: true, proxy: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
 		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, configure: nutcrackerArgs,
 			note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
 		{peer{name: "haproxy", binary: c.Haproxy, meta: true, proxy: true, configure: haproxyArgs,
@@ -61,6 +67,14 @@ func findPeers(c Config, names []string) (found []*peer, server string, err erro
 			note: "one worker thread, its own placement"}, "-V", false},
 		{peer{name: "memcached", binary: c.Memcached, meta: true, configure: floorArgs,
 			note: "the floor: no proxy, the load directly on one server with one worker thread"}, "-V", true},
+	}
+	for _, v := range c.Also {
+		note := ringsideNote
+		if v.Engine != "" {
+			note += "; engine: {" + v.Engine + "}"
+		}
+		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, meta: true, proxy: true, note: note,
+			configure: func(at place) ([]string, error) { at.engine = v.Engine; return ringsideArgs(at) }}, "version", true})
 	}
 	for _, p := range all {
 		wanted := len(names) == 0 || slices.Contains(names, p.name)
@@ -132,8 +146,8 @@ pools:
     distribution: ketama
     servers:
       - %s
-engine: {loops: %d}
-%s`, at.port, at.admin, strings.Join(at.servers, "\n      - "), at.loops, timeouts))
+engine: {loops: %d, %s}
+%s`, at.port, at.admin, strings.Join(at.servers, "\n      - "), at.loops, at.engine, timeouts))
 	return []string{"serve", "-c", file}, err
 }
 
@@ -264,7 +278,7 @@ func (b *bench) start(ctx context.Context, p *peer, copies int) (*child, error) 
 	if err != nil {
 		return nil, err
 	}
-	args, err := p.configure(place{dir, ports[0], ports[1], b.pool.addrs, b.loops, b.timeout, copies})
+	args, err := p.configure(place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, copies: copies})
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	result := &Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
 	var peers []*peer
 	for _, p := range b.peers {
-		if s.fits(p) {
+		if s.fits(p) && (!b.NoFloor || p.name != "memcached" || s.Base == p.name) {
 			peers = append(peers, p)
 			result.Peers = append(result.Peers, &Measured{Peer: p.name})
 		}
