@@ -90,7 +90,7 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 	if rt == nil {
 		return nil, nil, key
 	}
-	if _, _, i := rt.pool.Place.Locate(key[len(rt.strip):]); i >= 0 {
+	if i := rt.owners.Owner(key[len(rt.strip):]); i >= 0 {
 		srv, e.refusal = rt.servers[i], rt.refusal(i)
 	}
 	return rt, srv, key

@@ -50,6 +50,7 @@ type route struct {
 type livePool struct {
 	pool    *Pool
 	servers []*Server
+	owners  *ring.Memo // the index of the server that a key belongs to
 
 	refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
 
@@ -86,7 +87,7 @@ func (e *Engine) adopt(cur *live) {
 	e.list = nil
 	live := map[*Pool]*livePool{}
 	for _, p := range t.Pools {
-		lp := &livePool{pool: p}
+		lp := &livePool{pool: p, owners: ring.NewMemo(&p.Place)}
 		for _, target := range p.Servers {
 			lp.servers = append(lp.servers, e.server(target, p))
 		}

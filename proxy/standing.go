@@ -18,7 +18,7 @@ func (rt *route) members(list []copyOf, key []byte) []copyOf {
 			if i >= 0 {
 				lp = rt.also[i]
 			}
-			if _, _, i := lp.pool.Place.Locate(key); i >= 0 {
+			if i := lp.owners.Owner(key); i >= 0 {
 				list = append(list, copyOf{lp: lp, index: i, srv: lp.servers[i]})
 			}
 		}

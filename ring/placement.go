@@ -10,6 +10,7 @@ type Placement struct {
 	Part Part
 	Hash Hash
 	Ring Ring
+	Dear bool // whether it pays to remember what was found: see Memo
 }
 
 // Locate returns the hashed part of key, its hash, and the index of its owner

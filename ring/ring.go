@@ -11,6 +11,8 @@
 // order, key hash, what it does about a dead server) is given to them by the
 // packages ketama, modulo and config.
 //
+// Where the hash is dear, a Memo remembers the owners of keys for one loop.
+//
 // Every ring answers "and whom next?": by the client's own walk where the
 // client has one, else by a rule of ours that names every server once and
 // spreads a dead server's keys over all others. A client that rebuilds its
