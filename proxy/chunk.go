@@ -83,6 +83,16 @@ type queue struct {
 
 // append copies b to the end.
 func (q *queue) append(p *pool, b []byte) {
+	if t := q.tail; t != nil && len(b) <= len(t.b)-t.w { // so it is nearly always
+		q.size += len(b)
+		t.w += copy(t.b[t.w:], b)
+		return
+	}
+	q.appendOver(p, b)
+}
+
+// appendOver is append over several chunks.
+func (q *queue) appendOver(p *pool, b []byte) {
 	q.size += len(b)
 	for len(b) > 0 {
 		if q.tail == nil || q.tail.free() == 0 {
@@ -192,6 +202,12 @@ func (q *queue) transfer(p *pool, to *queue, n int) {
 
 // drop empties q.
 func (q *queue) drop(p *pool) {
+	if q.head != nil {
+		q.dropAll(p)
+	}
+}
+
+func (q *queue) dropAll(p *pool) {
 	for q.head != nil {
 		q.pop(p)
 	}

@@ -116,7 +116,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	}
 	x := e.newExchange(s, rt)
 	x.keys = r.NumKeys
-	if r.Op == wire.Get && r.Dialect == wire.Meta { // what a miss must echo
+	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
 	if e.leads(s, rt, srv, key) {
@@ -235,11 +235,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 	}
 	e.parts = e.parts[:0]
 	var led []*task // when the parts are whole: they may go to the same connections
-	for rest := r.Keys; ; {
-		var span wire.Span
-		if span, rest = wire.NextKey(raw, rest); span.Len() == 0 {
-			break
-		}
+	for _, span := range r.Several {
 		rt, srv, key := e.place(s, span.Of(raw))
 		if rt == nil {
 			x.fail(noRoute, Unavailable)
@@ -259,10 +255,14 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
-			key = key[len(rt.strip):]
-			c.out.append(&e.pool, space)
-			c.out.append(&e.pool, key)
-			c.give(c.tail, len(space)+len(key))
+			word := raw[span.Start-1 : span.End] // a space is before every key
+			if rt.strip != "" {
+				c.out.append(&e.pool, space)
+				word = key[len(rt.strip):]
+				c.give(c.tail, len(space))
+			}
+			c.out.append(&e.pool, word)
+			c.give(c.tail, len(word))
 		}
 	}
 	for _, c := range e.parts {

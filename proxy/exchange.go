@@ -16,7 +16,7 @@ import (
 //
 // Only the first exchange of a session writes to the client; the others keep
 // their bytes in out. Parts of a multi-get write as they come, but never into
-// the middle of a value: while stream is set the other parts keep theirs.
+// the middle of a value: see streams.
 type Exchange struct {
 	s    *Session  // nil when the client is gone: answers are swallowed
 	next *Exchange // in the client's order; in the free list
@@ -26,23 +26,30 @@ type Exchange struct {
 	flags     wire.Flags
 	endsGroup bool // the last request of one read from the client
 	settled   bool // the answer is complete
+	ended     bool // its END went with its last VALUE
 	outcome   Outcome
 	waiting   int // attempts not finished, and one while they are being made
 	start     int64
 	route     *route
 
 	out      queue
-	stream   *Attempt   // the part in the middle of a value
-	turns    []*Attempt // others in the middle of one of theirs
-	late     queue      // whole values that wait for stream to end
-	trouble  string     // why a part could not be answered; "" if all could
-	miss     []byte     // mg: the line that says so
-	errLine  []byte     // a server's error line, which stands where END would
-	order    *ordered   // values go in the order of the keys
-	gather   gather     // commands for every server: collects, then answers
-	gathered int        // bytes of answers kept for it
+	streams  *streams // values on their way in pieces; nil: there has been none
+	trouble  string   // why a part could not be answered; "" if all could
+	miss     []byte   // mg: the line that says so
+	errLine  []byte   // a server's error line, which stands where END would
+	order    *ordered // values go in the order of the keys
+	gather   gather   // commands for every server: collects, then answers
+	gathered int      // bytes of answers kept for it
 
 	keys, hits int
+}
+
+// streams says whose value goes to the client now, while some are so large that
+// they go in pieces. While one has the turn the other parts keep theirs.
+type streams struct {
+	turn *Attempt   // the part in the middle of a value; nil: no part is
+	next []*Attempt // others in the middle of one of theirs
+	late queue      // whole values that wait for the turn to end
 }
 
 // gather makes one answer of the answers of several servers.
@@ -66,6 +73,7 @@ type Attempt struct {
 	probe     bool // Ringside's own, the first on each new connection
 	streaming bool // in the middle of a value
 	expired   bool // over before the socket got a byte of it
+	undo      bool // Ringside's own, which undoes a late run: see undo.go
 	deadline  int64
 	sentAt    int64
 	wait      time.Duration // for an answer, once the bytes are with a connection
@@ -75,7 +83,6 @@ type Attempt struct {
 
 	rare *rareAttempt
 	key  []byte // of a mutation whose late run must be undone: see undo.go
-	undo bool   // Ringside's own, which does that
 }
 
 // rareAttempt holds what few attempts need.
@@ -109,14 +116,23 @@ func (e *Engine) newExchange(s *Session, r *route) *Exchange {
 }
 
 func (e *Engine) freeExchange(x *Exchange) {
-	x.out.drop(&e.pool)
-	x.late.drop(&e.pool)
+	x.drop(e)
 	if x.order != nil {
 		x.order.drop(e)
 	}
 	e.gathered -= x.gathered
-	*x = Exchange{next: e.freeExchanges, miss: x.miss[:0], errLine: x.errLine[:0]}
+	miss, errLine := x.miss[:0], x.errLine[:0]
+	*x = Exchange{} // in place: a literal that mentions x is made aside and copied
+	x.next, x.miss, x.errLine = e.freeExchanges, miss, errLine
 	e.freeExchanges = x
+}
+
+// drop lets go of the bytes that x keeps for the client.
+func (x *Exchange) drop(e *Engine) {
+	x.out.drop(&e.pool)
+	if x.streams != nil {
+		x.streams.late.drop(&e.pool)
+	}
 }
 
 func (e *Engine) newAttempt(x *Exchange) *Attempt {
@@ -138,7 +154,9 @@ func (e *Engine) freeAttempt(a *Attempt) {
 	if a.rare != nil {
 		a.rare.held.drop(&e.pool)
 	}
-	*a = Attempt{next: e.freeAttempts, key: a.key[:0]}
+	key := a.key[:0]
+	*a = Attempt{}
+	a.next, a.key = e.freeAttempts, key
 	e.freeAttempts = a
 }
 
@@ -161,10 +179,11 @@ func (x *Exchange) dest(e *Engine, a *Attempt) *queue {
 	switch {
 	case x.s == nil:
 		return nil
-	case x.stream != nil && x.stream != a && a != nil && a.streaming:
-		return &a.rarely().held
-	case x.stream != nil && x.stream != a:
-		return &x.late
+	case x.streams != nil && x.streams.turn != nil && x.streams.turn != a:
+		if a != nil && a.streaming {
+			return &a.rarely().held
+		}
+		return &x.streams.late
 	case x.s.head == x:
 		e.mark(&x.s.Link)
 		return &x.s.out
@@ -176,10 +195,13 @@ func (x *Exchange) dest(e *Engine, a *Attempt) *queue {
 // begin says that a is in the middle of a value from now on.
 func (x *Exchange) begin(a *Attempt) {
 	a.streaming = true
-	if x.stream == nil {
-		x.stream = a
+	if x.streams == nil {
+		x.streams = new(streams)
+	}
+	if st := x.streams; st.turn == nil {
+		st.turn = a
 	} else {
-		x.turns = append(x.turns, a)
+		st.next = append(st.next, a)
 	}
 }
 
@@ -190,17 +212,18 @@ func (x *Exchange) end(e *Engine, a *Attempt) {
 	if x.s == nil { // nobody waits for it; what was kept goes with a and x
 		return
 	}
-	if x.stream != a {
-		a.rare.held.moveTo(&e.pool, &x.late)
-		x.turns = slices.DeleteFunc(x.turns, func(b *Attempt) bool { return a == b })
+	st := x.streams
+	if st.turn != a {
+		a.rare.held.moveTo(&e.pool, &st.late)
+		st.next = slices.DeleteFunc(st.next, func(b *Attempt) bool { return a == b })
 		return
 	}
-	x.stream = nil
+	st.turn = nil
 	q := x.dest(e, nil)
-	x.late.moveTo(&e.pool, q)
-	if len(x.turns) > 0 {
-		x.stream, x.turns = x.turns[0], x.turns[1:]
-		x.stream.rare.held.moveTo(&e.pool, q)
+	st.late.moveTo(&e.pool, q)
+	if len(st.next) > 0 {
+		st.turn, st.next = st.next[0], st.next[1:]
+		st.turn.rare.held.moveTo(&e.pool, q)
 	}
 }
 
@@ -248,7 +271,9 @@ func (x *Exchange) finish(e *Engine) {
 	case x.trouble != "":
 		x.finishTroubled(e, read || x.op == wire.Debug)
 	case x.dialect == wire.Text && read:
-		x.emit(e, nil, endLine)
+		if !x.ended {
+			x.emit(e, nil, endLine)
+		}
 		x.outcome = Miss
 		if hit {
 			x.outcome = Hit
@@ -278,9 +303,12 @@ func (x *Exchange) finishTroubled(e *Engine, read bool) {
 
 // kept is how many bytes of x's answer wait for something.
 func (x *Exchange) kept() int {
-	n := x.out.size + x.late.size
-	for _, a := range x.turns {
-		n += a.rare.held.size
+	n := x.out.size
+	if st := x.streams; st != nil {
+		n += st.late.size
+		for _, a := range st.next {
+			n += a.rare.held.size
+		}
 	}
 	if x.order != nil {
 		for i := range x.order.values {
@@ -293,8 +321,7 @@ func (x *Exchange) kept() int {
 // orphan lets go of a client that is gone. x stays until its attempts are
 // finished.
 func (x *Exchange) orphan(e *Engine) {
-	x.out.drop(&e.pool)
-	x.late.drop(&e.pool)
+	x.drop(e)
 	x.s = nil
 	if x.waiting == 0 {
 		e.freeExchange(x)

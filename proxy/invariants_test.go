@@ -142,8 +142,10 @@ func (v *inventory) session(s *Session) {
 func (v *inventory) exchange(x *Exchange, where string) {
 	v.live[x] = true
 	v.queue(&x.out, where+": an exchange's answer")
-	v.queue(&x.late, where+": an exchange's late values")
-	v.want(x.stream != nil || x.late.size == 0, "%s: late values and no stream", where)
+	if st := x.streams; st != nil {
+		v.queue(&st.late, where+": an exchange's late values")
+		v.want(st.turn != nil || st.late.size == 0, "%s: late values and no stream", where)
+	}
 	if x.order != nil {
 		for i := range x.order.values {
 			v.queue(&x.order.values[i].block, where+": a value that waits for its place")

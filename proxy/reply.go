@@ -44,14 +44,35 @@ func (c *Conn) parse() {
 			c.unfit("it greets with "+string(e.rep.Line.Of(buf)), Unavailable)
 		default:
 			c.heard()
-			if !c.reply(a, buf[:n]) {
-				e.cur.r += n // else the bytes were handed over
+			size := n
+			if a.x != nil && endFollows(&e.rep, buf[n:]) {
+				e.rep.Last = true
+				size += len(endLine)
+				if a.x.endsWith() {
+					n = size
+				}
 			}
+			if c.reply(a, buf[:n]) {
+				size -= n // the bytes were handed over
+			}
+			e.cur.r += size
 		}
 	}
 	if c.answered && c.holding > 0 || c.srv.leaving() || c.zombie {
 		e.mark(&c.Link)
 	}
+}
+
+// endFollows says that r is a VALUE and behind it at once comes END, as behind the
+// last VALUE nearly always: by itself it would cost as much as that.
+func endFollows(r *wire.Reply, rest []byte) bool {
+	return len(rest) >= len(endLine) && string(rest[:len(endLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
+}
+
+// endsWith says, and notes, that the END of its last part is what the client gets.
+func (x *Exchange) endsWith() bool {
+	x.ended = x.waiting == 1 && x.gather == nil && x.order == nil && x.trouble == "" && len(x.errLine) == 0
+	return x.ended
 }
 
 // doubt ends a connection on which nobody can tell any more which answer

@@ -328,7 +328,7 @@ func (w *world) act() {
 		return
 	}
 	c := w.clients[d.n(len(w.clients))]
-	if x := c.link.session.head; x != nil && x.stream != nil && d.one(10) { // where it hurts
+	if x := c.link.session.head; x != nil && x.streams != nil && x.streams.turn != nil && d.one(10) { // where it hurts
 		c.reset()
 		return
 	}

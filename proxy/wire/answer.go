@@ -99,7 +99,11 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 		return dst
 	}
 	dst = append(dst, word...)
-	if r.Dialect == Meta && r.Op != Debug && k != Barrier && k != Error {
+	switch {
+	case r.Letters&echoed == 0, r.Op == Debug, k == Barrier, k == Error:
+	case r.Letters&(echoed|^knownFlags) == opaque:
+		dst = append(append(dst, " O"...), r.Opaque.Of(buf)...)
+	default:
 		for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(buf, t.End, r.MetaFlags.End) {
 			switch buf[t.Start] {
 			case 'O':
@@ -111,6 +115,9 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	}
 	return append(dst, "\r\n"...)
 }
+
+// echoed are the flags that come back, opaque is one of them.
+var echoed, opaque = letters("Ok"), letters("O")
 
 // appendKey appends a key as memcached sends it back: base64 is made anew from
 // the bytes that it stands for.

@@ -54,7 +54,7 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	case r.Op == Set:
 		return p.metaStore()
 	}
-	r.MetaFlags = Span{nextToken(p.buf, r.Key.End, p.end).Start, p.end}
+	r.MetaFlags = Span{skipSpaces(p.buf, r.Key.End, p.end), p.end}
 	if p.tooManyTokens() {
 		if r.Op == Get {
 			return p.bad(answerManyGet)
@@ -108,7 +108,7 @@ func (p *parser) metaStore() (int, error) {
 	if !plainNumber(length.Of(p.buf)) {
 		r.Flags |= Rewrite
 	}
-	r.MetaFlags = Span{nextToken(p.buf, length.End, p.end).Start, p.end}
+	r.MetaFlags = Span{skipSpaces(p.buf, length.End, p.end), p.end}
 	wrong := p.flags(length.End)
 	badChunk := answerChunk
 	modeOK := p.storeMode()

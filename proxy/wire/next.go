@@ -57,7 +57,9 @@ type parser struct {
 // r.Need in all if that is set. Malformed input is a request too, of Op Bad.
 // The result depends on the bytes alone, not on how many follow.
 func (l *Limits) Next(buf []byte, r *Request) (int, error) {
+	several := r.Several[:0]
 	*r = Request{}
+	r.Several = several
 	nl := bytes.IndexByte(buf[:min(len(buf), shortLine+1)], '\n')
 	if nl < 0 {
 		if len(buf) <= shortLine {
@@ -104,10 +106,8 @@ func (l *Limits) plainGet(line []byte, r *Request) bool {
 	if len(line) <= start || len(line) > start+l.key() || string(line[:start]) != "get " {
 		return false
 	}
-	for _, c := range line[start:] {
-		if c <= ' ' {
-			return false
-		}
+	if plainWord(line[start:]) < len(line)-start {
+		return false
 	}
 	end := uint32(len(line))
 	key := Span{uint32(start), end}
@@ -137,7 +137,7 @@ func isRead(buf []byte) bool {
 // refuse makes a request Bad that has no line end in more than limit bytes. The
 // connection closes: where the request ends no longer matters.
 func refuse(r *Request, answer []byte, limit int) int {
-	*r = Request{Op: Bad, Flags: CloseAfter, Answer: answer}
+	*r = Request{Op: Bad, Flags: CloseAfter, Answer: answer, Several: r.Several[:0]}
 	return limit + 1
 }
 
@@ -188,7 +188,7 @@ func (p *parser) command(word Span) (int, error) {
 	case "quit":
 		return p.plain(Quit)
 	case "stats":
-		p.r.Args = Span{nextToken(p.buf, word.End, p.end).Start, p.end}
+		p.r.Args = Span{skipSpaces(p.buf, word.End, p.end), p.end}
 		return p.plain(Stats)
 	case "shutdown":
 		p.r.Answer = answerShutdown
@@ -204,7 +204,7 @@ func (p *parser) plain(op Op) (int, error) {
 
 // bad ends the request as malformed; answer may be nil.
 func (p *parser) bad(answer []byte) (int, error) {
-	*p.r = Request{Op: Bad, Dialect: p.r.Dialect, Line: p.r.Line, Answer: answer}
+	*p.r = Request{Op: Bad, Dialect: p.r.Dialect, Line: p.r.Line, Answer: answer, Several: p.r.Several[:0]}
 	return p.size, nil
 }
 

@@ -5,7 +5,9 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -140,6 +142,39 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// Words of every length, at every place, between bytes of every kind.
+func TestNextToken(t *testing.T) {
+	alphabet := []byte("  a\x00\t!\x1f\x7f\x80\x9f\xa0\xa1\xff")
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 100_000 {
+		buf := make([]byte, random.IntN(40))
+		odd := len(buf)
+		for i := range buf {
+			if buf[i] = 'k'; random.IntN(8) == 0 {
+				buf[i] = alphabet[random.IntN(len(alphabet))]
+			}
+			if buf[i] <= ' ' {
+				odd = min(odd, i)
+			}
+		}
+		end := random.IntN(len(buf) + 1)
+		from := random.IntN(end + 1)
+		want := Span{uint32(from), uint32(end)}
+		for want.Start < want.End && buf[want.Start] == ' ' {
+			want.Start++
+		}
+		if i := bytes.IndexByte(want.Of(buf), ' '); i >= 0 {
+			want.End = want.Start + uint32(i)
+		}
+		if got := nextToken(buf, uint32(from), uint32(end)); got != want {
+			t.Fatalf("%q from %d to %d: %v, want %v", buf, from, end, got, want)
+		}
+		if got := plainWord(buf); got != odd {
+			t.Fatalf("%q: %d plain bytes, want %d", buf, got, odd)
+		}
+	}
+}
+
 func TestNextKey(t *testing.T) {
 	line := []byte("gat 5  a  b\tc ddd  \r\n")
 	var r Request
@@ -228,6 +263,15 @@ func checkNext(t *testing.T, l *Limits, data []byte, splits []int) int {
 	for i := range v.NumField() {
 		if s, ok := v.Field(i).Interface().(Span); ok && (s.Start > s.End || int(s.End) > n) {
 			t.Fatalf("%.100q: %s is %v of %d", data, v.Type().Field(i).Name, s, n)
+		}
+	}
+	if whole.NumKeys > 1 {
+		var walked []Span
+		for key, rest := NextKey(data, whole.Keys); key.Len() > 0; key, rest = NextKey(data, rest) {
+			walked = append(walked, key)
+		}
+		if !slices.Equal(walked, whole.Several) || len(walked) != whole.NumKeys {
+			t.Fatalf("%.100q: %d keys, %v and %v", data, whole.NumKeys, whole.Several, walked)
 		}
 	}
 	if whole.Swallow < 0 || whole.Op == None || whole.Op >= NumOps || (whole.Op != Bad && whole.Key.Len() == 0) != (whole.NumKeys == 0 && whole.Op != Bad) {

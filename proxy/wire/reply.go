@@ -66,6 +66,16 @@ var possible = func() (p [2][NumOps]kinds) {
 // goes.
 func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 	*r = Reply{}
+	if d == Text && (op == Get || op == Gat) {
+		if size, dataLen := r.plain(buf); size > 0 {
+			return r.whole(buf, size, dataLen)
+		}
+	}
+	return r.any(op, d, buf)
+}
+
+// any is NextReply for every answer.
+func (r *Reply) any(op Op, d Dialect, buf []byte) (int, error) {
 	nl := bytes.IndexByte(buf[:min(len(buf), maxReplyLine)], '\n')
 	if nl < 0 {
 		if len(buf) < maxReplyLine {
@@ -95,6 +105,12 @@ func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 		return 0, ErrReply
 	}
 	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta) && (op != Dump || r.Kind != OK) // newer servers begin a dump with OK
+	return r.whole(buf, size, dataLen)
+}
+
+// whole ends a reply whose line is size bytes long with its ending. dataLen is
+// -1 if no data block follows.
+func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 	r.Size = size
 	if dataLen < 0 {
 		return size, nil
@@ -109,6 +125,45 @@ func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 		return 0, ErrReply
 	}
 	return r.Size, nil
+}
+
+// plain reads what most lines of the answer to a text get are, END or a VALUE
+// without an odd byte, in a third of the time; of all else it says 0 and leaves r
+// alone. dataLen is -1 if no data block follows.
+func (r *Reply) plain(buf []byte) (size, dataLen int) {
+	const start = len("VALUE ")
+	if len(buf) < start || string(buf[:start]) != "VALUE " {
+		if len(buf) >= len("END\r\n") && string(buf[:len("END\r\n")]) == "END\r\n" {
+			r.Kind, r.Last, r.Line = End, true, Span{0, uint32(len("END"))}
+			return len("END\r\n"), -1
+		}
+		return 0, 0
+	}
+	key := start + plainWord(buf[start:])
+	flags, _ := number(buf, key+1)
+	length, dataLen := number(buf, flags+1)
+	switch {
+	case length+2 > len(buf), length > maxReplyLine-2,
+		key == start, buf[key] != ' ',
+		flags == key+1, flags-key > 10, buf[flags] != ' ',
+		length == flags+1, length-flags > 10, buf[length] != '\r', buf[length+1] != '\n':
+		return 0, 0
+	}
+	r.Kind = Value
+	r.Line = Span{0, uint32(length)}
+	r.Key = Span{uint32(start), uint32(key)}
+	r.ClientFlags = Span{uint32(key + 1), uint32(flags)}
+	return length + 2, dataLen
+}
+
+// number reads the digits of b from at to end. Of more than nine n may be
+// anything.
+func number(b []byte, at int) (end, n int) {
+	for at < len(b) && b[at]-'0' <= 9 {
+		n = n*10 + int(b[at]-'0')
+		at++
+	}
+	return at, n
 }
 
 // text reads the line of an answer in the text dialect. dataLen is -1 if no
@@ -192,11 +247,12 @@ func (r *Reply) value(op Op, buf []byte) (dataLen int, ok bool) {
 	r.Key = nextToken(buf, uint32(len("VALUE ")), end)
 	r.ClientFlags = nextToken(buf, r.Key.End, end)
 	length := nextToken(buf, r.ClientFlags.End, end)
-	r.Unique = nextToken(buf, length.End, end)
+	unique := nextToken(buf, length.End, end)
 	dataLen, ok = dataSize(length.Of(buf))
 	ok = ok && r.Key.Len() > 0 && isNumber(r.ClientFlags.Of(buf))
 	switch {
-	case r.Unique.Len() > 0:
+	case unique.Len() > 0:
+		r.Unique = unique
 		ok = ok && isNumber(r.Unique.Of(buf)) && nextToken(buf, r.Unique.End, end).Len() == 0
 	case op == Gets || op == Gats:
 		ok = false
@@ -293,10 +349,7 @@ func hasWord(line []byte, word string) bool {
 // isNumber reports whether b is digits, at most 20. Spaces may follow: so do
 // old servers pad the number of a decr, as they pad its value.
 func isNumber(b []byte) bool {
-	n := 0
-	for n < len(b) && b[n]-'0' <= 9 {
-		n++
-	}
+	n, _ := number(b, 0)
 	return n > 0 && n <= 20 && len(bytes.TrimRight(b[n:], " ")) == 0
 }
 

@@ -129,6 +129,10 @@ func checkReply(t *testing.T, op Op, d Dialect, data []byte, splits []int) int {
 	t.Helper()
 	var whole Reply
 	n, err := NextReply(op, d, data, &whole)
+	var general Reply
+	if m, same := general.any(op, d, data); m != n || same != err || general != whole {
+		t.Fatalf("op %d: %.100q: %d, %v, %+v; without a short cut %d, %v, %+v", op, data, n, err, whole, m, same, general)
+	}
 	if err != nil {
 		if n != 0 || err != ErrShort && err != ErrReply || err == ErrShort && whole.Size != 0 && whole.Size <= len(data) {
 			t.Fatalf("op %d: %.100q: %d, %v, %+v", op, data, n, err, whole)
@@ -162,6 +166,8 @@ func checkReply(t *testing.T, op Op, d Dialect, data []byte, splits []int) int {
 
 var replySeeds = []string{
 	"VALUE a 5 3\r\nabc\r\nVALUE b 0 0 7\r\n\r\nEND\r\n", "STORED\r\n", "NOT_FOUND\r\n", "15 \r\n", "OK\r\n", "TOUCHED\r\n",
+	"VALUE a-longer-key 4294967295 0\r\n\r\n", "VALUE k\xff\xa1\t 0 1\r\nx\r\n", "VALUE k 0 1 \r\nx\r\n", "VALUE  k 0 1\r\nx\r\n",
+	"VALUE k 0 1000000000\r\n", "VALUE k 00000000000000000001 1\r\nx\r\n", "VALUE k\n 0 1\r\nx\r\n", "VALUE " + strings.Repeat("k", maxReplyLine-6-6) + " 0 1\r\nx\r\n",
 	"STAT a b\r\nSTAT c d\r\nEND\r\n", "VERSION 1.6.18\r\n", "SERVER_ERROR x\r\n", "ERROR\r\n",
 	"VA 2 f0 kabc c7\r\nxy\r\nEN\r\nMN\r\n", "HD W X Z s5\r\n", "NS\r\n", "ME a b=c\r\n", "CLIENT_ERROR \r\n",
 }

@@ -12,8 +12,9 @@ func (p *parser) read(op Op, at uint32) (int, error) {
 		if t.Len() > limit {
 			return p.bad(answerFormat)
 		}
-		r.NumKeys++
+		r.Several = append(r.Several, t)
 	}
+	r.NumKeys = len(r.Several)
 	if r.NumKeys == 0 {
 		return p.bad(answerError)
 	}

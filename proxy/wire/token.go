@@ -2,33 +2,64 @@ package wire
 
 // Words, keys and numbers as memcached's tokenizer and the C library see them.
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 // nextToken finds the first token in buf[p:end]. Only the space separates:
 // tabs and other control characters are part of a token. At the end the
 // token is empty.
 func nextToken(buf []byte, p, end uint32) Span {
-	b := buf[p:end]
-	i := 0
-	for i < len(b) && b[i] == ' ' {
-		i++
-	}
-	b = b[i:]
-	p += uint32(i)
-	// Flags and numbers are short, and a call would cost more than a loop;
-	// keys are not.
-	for j, c := range b[:min(len(b), 8)] {
-		if c == ' ' {
-			return Span{p, p + uint32(j)}
+	p = skipSpaces(buf, p, end)
+	at := int(p)
+	for ; at <= len(buf)-8 && at < int(end); at += 8 { // what is behind end does no harm
+		if spaces := zeros(binary.LittleEndian.Uint64(buf[at:at+8]) ^ ' '*each); spaces != 0 {
+			return Span{p, min(uint32(at+bits.TrailingZeros64(spaces)/8), end)}
 		}
 	}
-	if len(b) > 8 {
-		if j := bytes.IndexByte(b[8:], ' '); j >= 0 {
-			return Span{p, p + uint32(j+8)}
-		}
+	for at < int(end) && buf[at] != ' ' {
+		at++
 	}
-	return Span{p, end}
+	return Span{p, min(uint32(at), end)}
 }
+
+// skipSpaces is where the first token in buf[p:end] begins, or the end.
+func skipSpaces(buf []byte, p, end uint32) uint32 {
+	for p < end && buf[p] == ' ' {
+		p++
+	}
+	return p
+}
+
+// plainWord is the number of bytes at the start of b that are no space and no
+// control character below it.
+func plainWord(b []byte) int {
+	at := 0
+	for ; at <= len(b)-8; at += 8 {
+		if odd := below(binary.LittleEndian.Uint64(b[at:at+8]), ' '+1); odd != 0 {
+			return at + bits.TrailingZeros64(odd)/8
+		}
+	}
+	for at < len(b) && b[at] > ' ' {
+		at++
+	}
+	return at
+}
+
+// Words are looked through eight bytes at a time: most end in the first eight
+// or the next, and a call of bytes.IndexByte takes as long as both.
+
+// each times a byte is that byte in all places of a word.
+const each = 0x0101010101010101
+
+// zeros has, of the bytes of w that are zero, the first one's top bit set, and
+// no bit of those before it.
+func zeros(w uint64) uint64 { return below(w, 1) }
+
+// below is zeros for bytes less than n, which is 0x80 at most.
+func below(w, n uint64) uint64 { return (w - n*each) &^ w & (0x80 * each) }
 
 // NextKey splits the first key off rest, a part of Request.Keys. At the end
 // the key is empty.

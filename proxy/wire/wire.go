@@ -144,7 +144,8 @@ type Request struct {
 	MetaFlags Span    // meta: from the first flag to the end of the line; FlagArg searches it
 	Letters   Letters // meta: which flags are there
 
-	NumKeys int // 0 for commands without a key
+	NumKeys int    // 0 for commands without a key
+	Several []Span // of a read of several keys: each of them; the next call that parses into this Request writes over them
 
 	// Answer holds the exact bytes to send for Bad, Shutdown and TooLarge; nil
 	// means say nothing. It points into static memory or into the buffer and
