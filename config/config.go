@@ -142,11 +142,12 @@ type CoalesceClient struct {
 	MaxBytes int
 }
 
-// Moderation pauses a loop under high load.
+// Moderation makes a loop wait under high load.
 type Moderation struct {
 	On    bool
 	Above int // requests to servers in a second, of one loop
 	Sleep time.Duration
+	Pace  string // "auto", "answers" or "sleep"
 }
 
 // Log is what is logged, and how.
@@ -175,7 +176,7 @@ func defaultFile() File {
 			Wait:           "raw",
 			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
 			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
-			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond},
+			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
 		},
 		Log: Log{Level: slog.LevelInfo, Format: "text"},
 	}

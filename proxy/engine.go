@@ -65,6 +65,8 @@ type Engine struct {
 	leaving []*Conn // of servers that no table names any more
 	zombies []*Conn // wait for late answers only
 	undos   int     // in the lists of all connections
+	unheard int     // requests in them that have no answer yet
+	waiting int     // clients that wait for an answer
 
 	gathered int // bytes of answers kept for commands to every server
 
@@ -195,6 +197,7 @@ func (e *Engine) Filled(l *Link, n int) {
 	} else {
 		l.conn.srv.count.BytesIn += uint64(n)
 		l.conn.lastIn = e.now
+		l.conn.came += n
 	}
 	if l.in != nil && l.in.free() > 0 {
 		l.in.w += n
@@ -389,6 +392,13 @@ func (e *Engine) End() []Effect {
 func (e *Engine) Next() int64 {
 	return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.refillAt, e.held.due())
 }
+
+// Unanswered is how many requests server connections have that have no answer
+// yet.
+func (e *Engine) Unanswered() int { return e.unheard }
+
+// Waiting is how many clients wait for an answer, of all clients.
+func (e *Engine) Waiting() (n, of int) { return e.waiting, len(e.sessions) }
 
 // Asked is how many requests were given to server connections so far.
 func (e *Engine) Asked() uint64 { return e.asked }

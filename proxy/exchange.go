@@ -107,6 +107,7 @@ func (e *Engine) newExchange(s *Session, r *route) *Exchange {
 	x.op, x.dialect, x.flags = e.req.Op, e.req.Dialect, e.req.Flags
 	if s.tail == nil {
 		s.head = x
+		e.waiting++
 	} else {
 		s.tail.next = x
 	}
@@ -345,6 +346,7 @@ func (s *Session) advance() {
 	if s.head == nil {
 		s.tail = nil
 		s.ready = true
+		e.waiting--
 	}
 	e.mark(&s.Link)
 	s.unstall()

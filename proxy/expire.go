@@ -109,6 +109,7 @@ func (c *Conn) dropUnsent() {
 				c.tail = prev
 			}
 			c.length--
+			e.unheard--
 			if i >= flushed {
 				c.holding--
 			}

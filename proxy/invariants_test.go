@@ -88,7 +88,7 @@ func (v *inventory) conns() (list []*Conn) {
 			}
 		}
 	}
-	undos := 0
+	undos, unheard := 0, 0
 	for _, c := range v.e.zombies {
 		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.srv.label())
 		v.want(c.zombie && c.state == connUp && c.length > 0, "%s: a zombie waits for nothing", c.srv.label())
@@ -97,8 +97,17 @@ func (v *inventory) conns() (list []*Conn) {
 	}
 	for _, c := range list {
 		undos += c.undos
+		unheard += c.length
 	}
 	v.want(undos == v.e.undos, "%d undos, counted %d", undos, v.e.undos)
+	waiting := 0
+	for s := range v.e.sessions {
+		if s.head != nil {
+			waiting++
+		}
+	}
+	v.want(waiting == v.e.waiting, "%d clients wait, counted %d", waiting, v.e.waiting)
+	v.want(unheard == v.e.unheard, "%d requests without an answer, counted %d", unheard, v.e.unheard)
 	return list
 }
 

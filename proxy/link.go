@@ -49,6 +49,13 @@ func (l *Link) Pending(iov [][]byte) [][]byte {
 // Client reports whether l is a client's connection.
 func (l *Link) Client() bool { return l.session != nil }
 
+// Owed is how many answers are still due on a server's connection, and the mean
+// size of its last ones in bytes; 0 while there were none.
+func (l *Link) Owed() (answers, size int) {
+	c := l.conn
+	return c.due(), c.came / max(c.settled, 1)
+}
+
 // Dialled returns the address of the server that an effect Dial names.
 func (l *Link) Dialled() (network, address string) {
 	return l.conn.srv.target.Network, l.conn.srv.target.Address

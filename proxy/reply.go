@@ -200,6 +200,9 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	e := c.srv.e
 	c.pop()
 	c.srv.count.observe(e.now - a.sentAt)
+	if c.settled++; c.settled == meanOf {
+		c.came, c.settled = c.came/2, c.settled/2
+	}
 	if a.asked() {
 		c.tell(a)
 	} else if x := a.x; x != nil {
@@ -207,6 +210,10 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	}
 	e.freeAttempt(a)
 }
+
+// meanOf is of how many answers, at most, a connection keeps the mean size; the
+// older half then counts for half.
+const meanOf = 512
 
 // tooLarge says whether the value in e.rep is not waited for until it is
 // whole. One that has to be kept until its turn is, unless there is no room.

@@ -68,16 +68,17 @@ type Conn struct {
 	head, tail *Attempt // sent, being sent and queued, in order
 	length     int
 
-	given, taken uint64 // bytes given to this connection so far; bytes the socket took
-	holding      int    // the last requests of the list, not sent yet
-	answered     bool   // an answer came since the last flush
-	streamLeft   int    // bytes of the head's value still to come
-	streamLast   bool   // and that is the end of its answer
-	deadline     int64  // nothing here is due before
-	lastIn       int64  // when the last bytes came
-	lastOut      int64  // when the socket took the last
-	dialBy       int64  // when to give up dialing
-	greeted      bool   // the server has answered on this connection
+	given, taken  uint64 // bytes given to this connection so far; bytes the socket took
+	holding       int    // the last requests of the list, not sent yet
+	answered      bool   // an answer came since the last flush
+	came, settled int    // bytes and answers, of late: what an answer is long
+	streamLeft    int    // bytes of the head's value still to come
+	streamLast    bool   // and that is the end of its answer
+	deadline      int64  // nothing here is due before
+	lastIn        int64  // when the last bytes came
+	lastOut       int64  // when the socket took the last
+	dialBy        int64  // when to give up dialing
+	greeted       bool   // the server has answered on this connection
 
 	undos  int   // in the list: deletes behind mutations that may run late
 	zombie bool  // gets no new requests and stays open for what is in the list
@@ -189,6 +190,7 @@ func (c *Conn) enlist(a *Attempt) {
 	}
 	c.tail = a
 	c.length++
+	c.srv.e.unheard++
 	c.holding++
 }
 
@@ -320,6 +322,7 @@ func (c *Conn) greet(until int64) {
 		c.tail = a
 	}
 	c.length++
+	e.unheard++
 	c.holding++
 	c.given, c.taken = 0, 0
 	for b := c.head; b != nil; b = b.next {
@@ -421,6 +424,7 @@ func (c *Conn) failAll(why string, o Outcome) {
 	c.srv.e.undos -= c.undos
 	c.undos = 0
 	a := c.head
+	c.srv.e.unheard -= c.length
 	c.head, c.tail, c.length, c.holding = nil, nil, 0, 0 // who is told may ask again
 	for a != nil {
 		next := a.next
@@ -461,6 +465,7 @@ func (c *Conn) pop() *Attempt {
 	}
 	a.next = nil
 	c.length--
+	c.srv.e.unheard--
 	if a.undo {
 		c.undos--
 		c.srv.e.undos--

@@ -208,6 +208,9 @@ func (s *Session) gone() {
 // server stay there: their answers are swallowed.
 func (s *Session) drop() {
 	e := s.e
+	if s.head != nil {
+		e.waiting--
+	}
 	for x := s.head; x != nil; {
 		next := x.next
 		x.orphan(e)

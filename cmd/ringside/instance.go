@@ -118,6 +118,8 @@ func (r *instance) announce() {
 	}
 }
 
+var paces = map[string]loop.Pace{"auto": loop.PaceAuto, "answers": loop.PaceAnswers, "sleep": loop.PaceSleep}
+
 func loopOptions(e config.Engine) loop.Options {
 	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
 	// The raw wait gives its processor back when the runtime asks for it by a
@@ -130,7 +132,7 @@ func loopOptions(e config.Engine) loop.Options {
 		o.Tune.GroupWait, o.Tune.GroupSize = c.MaxDelay, c.MaxBytes
 	}
 	if m := e.Moderation; m.On {
-		o.Moderation = loop.Moderation{Above: m.Above, Sleep: m.Sleep}
+		o.Moderation = loop.Moderation{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
 	}
 	return o
 }

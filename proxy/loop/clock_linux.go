@@ -4,6 +4,15 @@ package loop
 
 import "golang.org/x/sys/unix"
 
+// threadTime is the CPU time of this thread, in nanoseconds.
+func threadTime() int64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return t.Nano()
+}
+
 // now is the time since the machine was started, in nanoseconds, the time that
 // it slept included: a lease that ran out in a suspend has run out. The kernel
 // answers without being entered, but the Go runtime offers that only for the

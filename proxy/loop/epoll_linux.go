@@ -32,14 +32,17 @@ type epoll struct {
 
 	// Owned by run.
 	fd      int
-	timer   int   // timerfd
-	timerAt int64 // when it fires; 0: not armed
+	timer   int    // timerfd
+	timerAt int64  // when it fires; 0: not armed
+	round   uint32 // counts wakeups
+	begun   int64  // when the last wakeup began
 	socks   []*sock
 	made    int32 // sockets so far, to tell apart those that had the same number
 	events  [256]unix.EpollEvent
 	iov     [][]byte
 	vec     [64]unix.Iovec
 	busy    moderator
+	await   awaiting
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	held    []*sock       // dials that a fault holds up
 	chance  *rand.Rand    // of faults; made with the first
@@ -63,6 +66,9 @@ type sock struct {
 
 	addrs []unix.Sockaddr // of a dial, yet to be tried
 	state sockState
+	low   int    // SO_RCVLOWAT; 0: never set
+	due   bool   // in awaiting.due
+	round uint32 // when it was read last, of epoll.round
 
 	faulty *faulty // of a server connection that has a fault
 }
@@ -83,7 +89,7 @@ const (
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation}}
+	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation, spent: threadTime}}
 	var err error
 	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -99,6 +105,9 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 			return nil, fmt.Errorf("epoll: %w", err)
 		}
 	}
+	if err := d.await.open(d.wake, d.timer); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
 	go d.run()
 	return d, nil
 }
@@ -111,9 +120,15 @@ func (d *epoll) run() {
 	fineTimers()
 	for {
 		n := d.wait()
-		d.engine.Begin(now())
+		d.begun = now()
+		d.engine.Begin(d.begun)
+		d.round++
 		for i := range n {
 			d.handle(&d.events[i])
+		}
+		if d.await.slept {
+			d.await.slept = false
+			d.readDue()
 		}
 		if d.asked.Load() && d.runPosted() {
 			return
@@ -132,14 +147,21 @@ func (d *epoll) run() {
 // for it back by a signal, which ends the wait, and then an ordinary call is
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
-	p := d.busy.next(int64(time.Since(d.base)), d.engine.Asked())
+	waiting, clients := d.engine.Waiting()
+	p := d.busy.next(int64(time.Since(d.base)), d.engine.Asked(), waiting, clients)
 	d.engine.Prompt = p.prompt
-	if p.wait > 0 {
-		d.nap = unix.NsecToTimespec(int64(p.wait))
+	if p.nap {
+		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
 		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
 	}
-	if !d.opts.OrdinaryWait {
-		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.fd), ptr(&d.events[0]), uintptr(len(d.events)), ^uintptr(0), 0, 0)
+	d.awaitAnswers(p.answers)
+	forever := ^uintptr(0)
+	if p.answers && d.engine.Unanswered() > 0 && d.sleep() {
+		d.await.slept = true
+		forever = 0 // what woke it is there, with all that came meanwhile
+	}
+	if !d.opts.OrdinaryWait || forever == 0 {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(d.fd), ptr(&d.events[0]), uintptr(len(d.events)), forever, 0, 0)
 		if errno == 0 {
 			return int(n)
 		}
@@ -203,6 +225,7 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 }
 
 func (d *epoll) read(s *sock, events uint32) {
+	s.round = d.round
 	if s.faulty != nil {
 		d.readFaulty(s)
 		return
@@ -231,6 +254,9 @@ func (d *epoll) read(s *sock, events uint32) {
 		}
 		d.engine.Filled(s.link, int(n))
 		if int(n) < len(buf) || s.state != sockOpen {
+			if s.low > 1 && s.state == sockOpen && s.owes() { // less came than was waited for
+				d.expect(s)
+			}
 			return
 		}
 	}
@@ -286,6 +312,9 @@ func (d *epoll) write(s *sock) {
 		}
 		full := int(n) < total
 		d.engine.Wrote(s.link, int(n), full)
+		if d.await.on && s.server() && s.state == sockOpen {
+			d.expect(s)
+		}
 		if full {
 			d.watch(s, s.events|unix.EPOLLOUT)
 			return
@@ -334,6 +363,9 @@ func (d *epoll) add(s *sock, events uint32) error {
 		return err
 	}
 	d.socks[s.fd] = s
+	if d.await.on && s.server() {
+		d.awaitAlso(s)
+	}
 	return nil
 }
 
@@ -344,6 +376,9 @@ func (d *epoll) watch(s *sock, events uint32) {
 	}
 	s.events = events
 	unix.EpollCtl(d.fd, unix.EPOLL_CTL_MOD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd), Pad: s.gen})
+	if d.await.on && s.server() {
+		unix.EpollCtl(d.await.fd, unix.EPOLL_CTL_MOD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd)})
+	}
 }
 
 func (d *epoll) close(s *sock) {
@@ -497,7 +532,7 @@ func (d *epoll) stop() {
 		d.mu.Lock()
 		d.ended = true // from here on nobody writes to wake
 		d.mu.Unlock()
-		for _, fd := range []int{d.timer, d.wake, d.fd} {
+		for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd} {
 			unix.Close(fd)
 		}
 	})

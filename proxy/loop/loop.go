@@ -12,6 +12,10 @@
 // hand-over at each wakeup; there is no timeout on that wait, a timerfd that
 // is armed only when something is due takes its place; and a request costs no
 // lock, no allocation and a share of one read, one write and one wait.
+//
+// What costs most is to be woken and to wake others. Under saturation a loop
+// therefore waits for company: until most of the answers that a server owes are
+// there, or for a moment; which of them pays, if any, is found out by trying.
 package loop
 
 import (
@@ -39,13 +43,25 @@ type Options struct {
 	Faults       *fault.Set // what is wrong with servers on purpose; nil: nothing, ever
 }
 
-// Moderation makes a busy loop wait a moment before it looks for events, so
-// that more of them come at once and share system calls. It acts only while
-// trying shows that more requests are served with it than without.
+// Moderation makes a busy loop wait before it looks for events, so that more of
+// them come at once and share wakeups and system calls. It acts only while
+// trying shows that more requests are served with it than without, unless it is
+// told what to wait for. The portable driver does without.
 type Moderation struct {
 	Above int           // requests to servers a second, for each loop, above which it acts; 0: never
-	Sleep time.Duration // how long it waits at most
+	Sleep time.Duration // how long it sleeps where sleeping pays
+	Pace  Pace
 }
+
+// Pace is what a busy loop waits for.
+type Pace uint8
+
+// The paces.
+const (
+	PaceAuto    Pace = iota // what trying shows to serve most for its CPU time; nothing if none does
+	PaceAnswers             // most of the answers due from one server, for 2 ms at most
+	PaceSleep               // the end of Moderation.Sleep
+)
 
 // Driver runs the engines of a proxy.
 type Driver struct {

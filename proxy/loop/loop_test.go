@@ -79,7 +79,7 @@ func table(servers ...string) *proxy.Table {
 	}
 }
 
-// each runs f against every driver.
+// each runs f against every driver, and at every pace.
 func each(t *testing.T, f func(t *testing.T, o Options)) {
 	drivers := []string{"portable"}
 	if runtime.GOOS == "linux" {
@@ -87,6 +87,11 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 	}
 	for _, d := range drivers {
 		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: proxy.DefaultTune}) })
+	}
+	for name, pace := range map[string]Pace{"answers": PaceAnswers, "sleep": PaceSleep} { // the portable driver takes it too, and does without
+		t.Run(drivers[len(drivers)-1]+" "+name, func(t *testing.T) {
+			f(t, Options{Driver: drivers[len(drivers)-1], Tune: proxy.DefaultTune, Moderation: Moderation{Above: 1, Sleep: 200 * time.Microsecond, Pace: pace}})
+		})
 	}
 }
 

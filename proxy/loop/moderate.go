@@ -1,29 +1,45 @@
 package loop
 
-// Moderation: a busy loop waits a moment, so that more comes at once.
+// Moderation: a busy loop waits for company, so that a wakeup serves more.
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
-// moderator decides how a loop serves a high load: whether requests to a busy
-// server are held for company, and how long the loop waits before it looks for
-// events. Under saturation both make batches large and everybody faster, the
-// servers and the clients too, and the best wait grows with the number of
-// clients; under a steady load that the loop can carry they only cost latency.
-// The two look alike from inside: a loop on a machine that it shares is no
-// busier when clients wait for it than when they don't, and most of a client's
-// wait is with the servers or in the client itself. So the moderator tries: it
-// gives each of a few paces, the plain one among them, some milliseconds, in
-// turns. Clients that wait for their answers ask more when answers come
-// faster; a steady load stays what it is.
+// moderator decides how a loop serves a high load: what it waits for before it
+// looks for events, and whether requests to a busy server are held for company.
+// Under saturation waiting makes batches large, and so everybody's work less,
+// that of the servers and the clients too; under a steady load that the loop
+// can carry it only costs latency. The two look alike from inside: a loop on a
+// machine that it shares is no busier when clients wait for it than when they
+// don't, and most of a client's wait is with the servers or in the client
+// itself. So the moderator tries: it gives each of a few paces, the plain one
+// among them, some milliseconds, in turns. Clients that wait for their answers
+// ask more when answers come faster; a steady load stays what it is.
+//
+// That the clients wait may also show without: when at the plain pace a good
+// part of them waits for an answer at any time (Little's law: the share that the
+// loop and the servers have of a client's round). Clients that ask as soon as
+// they are answered would then ask less if a pace made them wait longer, so one
+// at which they ask no less is taken for its CPU time. Of a steady load with slow
+// servers that is not true: it may wait in vain, 2 ms at most.
+//
+// Once it is known that the clients wait, the pace in force is the one that
+// serves most for its CPU time: a per cent of the one counts as much as one of
+// the other. Which it is depends on the number of clients, on the servers and
+// on what a wakeup costs on the machine.
 //
 // The windows of a trial are short, and a load that stumbles in one of them
-// catches up in the next, so what a trial finds must prove itself: a longer
-// look at the pace and one at the plain pace. A trial also disturbs a steady
-// load for a fifth of a second. So a verdict against waiting stands long, and
-// is looked at again early only when the load grows; one for waiting ends
-// early when the load falls.
+// catches up in the next, so a verdict to wait must prove itself when it is new:
+// a longer look at the pace that served most, or where it shows anyway that
+// clients wait at the pace that was found, and one at the plain pace. A trial also
+// disturbs a steady load for a fifth of a second. So a verdict against waiting
+// stands long, and is looked at again early only when the load grows; one for
+// waiting ends early when the load falls.
 type moderator struct {
 	Moderation
+	spent func() int64 // CPU time of the loop, in nanoseconds
 
 	phase    phase
 	pace     int                // in force: an index into paces
@@ -32,8 +48,14 @@ type moderator struct {
 	ends     int64              // when the verdict ends
 	last     uint64             // requests when the step began
 	began    int64              // when that was
+	since    int64              // spent by then, of a window that counts
 	served   [len(paces)]uint64 // requests counted in a trial, by pace
-	found    int                // what the trial found, to be proved
+	cost     [len(paces)]int64  // CPU time of those
+	looked   int64              // when it was counted who waits
+	waits    [2]int64           // clients that waited then, of all
+	crowd    [2]int64           // the same, summed up over the time of a trial's windows at the plain pace
+	found    int                // what the trial found, if it was right
+	gain     int64              // per cent more requests than at the plain pace that prove it
 	rate     int64              // requests a second in the last look; 0: not yet
 	waiting  bool               // the last verdict was to wait
 	patience int64              // how long it holds
@@ -45,7 +67,7 @@ type phase uint8
 const (
 	watching phase = iota // a low load
 	trying                // all paces, in turns
-	proving               // the pace that a trial found
+	proving               // that a trial was right
 	checking              // the plain pace, to compare
 	resting               // on the verdict
 )
@@ -58,10 +80,12 @@ const (
 	watchTime  = int64(10 * time.Millisecond) // between looks at a low load
 	lookTime   = int64(50 * time.Millisecond) // between looks at a high one
 	trialGain  = 4                            // per cent more requests than at the plain pace that show that waiting pays
-	trialEqual = 2                            // per cent fewer than the best that count as equal: the longer wait then costs less
+	trialEqual = 2                            // per cent fewer that count as equal
+	trialNoise = 6                            // the same in windows as short as a trial's, where a proof follows
+	crowdShare = 20                           // per cent of the clients that wait at the plain pace where that shows that waiting pays
 	loadChange = 4                            // a load that changes by one part of so many is another load
-	waitMin    = int64(400 * time.Millisecond)
-	waitMax    = int64(4 * time.Second) // reached by doubling while the verdict stays the same
+	waitMin    = int64(1 * time.Second)
+	waitMax    = int64(8 * time.Second) // reached by doubling while the verdict stays the same
 	plainMin   = int64(1 * time.Second)
 	plainMax   = int64(32 * time.Second)
 	plainPace  = 0
@@ -69,33 +93,37 @@ const (
 
 // pace is one way to serve a load.
 type pace struct {
-	prompt bool          // see Engine.Prompt
-	wait   time.Duration // in fifths of Moderation.Sleep
+	prompt  bool // see Engine.Prompt
+	answers bool // while servers owe answers, only these end the wait: see awaiting
+	nap     bool // sleep for Moderation.Sleep first
 }
 
-// paces are what is tried: the plain one, and holding with a wait that suits
-// some fifty clients or one that suits hundreds. Holding alone saves CPU and
-// changes nothing that a trial could count.
-var paces = [...]pace{{prompt: true}, {wait: 2}, {wait: 5}}
+// paces are what is tried: the plain one; waiting for answers, which suits
+// some fifty clients and pipelines; and sleeping, which suits hundreds.
+var paces = [...]pace{plainPace: {prompt: true}, PaceAnswers: {prompt: true, answers: true}, PaceSleep: {nap: true}}
 
 // turns is the order of the windows of a trial: there and back, so that a
 // load that grows or shrinks meanwhile favours none.
 var turns = [...]int{0, 1, 2, 2, 1, 0}
 
 // next returns how to serve now; requests is how many were given to servers
-// so far.
-func (m *moderator) next(now int64, requests uint64) pace {
+// so far, waiting how many of the clients wait for an answer.
+func (m *moderator) next(now int64, requests uint64, waiting, clients int) pace {
 	if m.Above == 0 {
 		return pace{}
 	}
+	if m.phase == trying && m.counting() && m.pace == plainPace {
+		for i, n := range m.waits {
+			m.crowd[i] += n * (now - m.looked)
+		}
+	}
+	m.looked, m.waits = now, [2]int64{int64(waiting), int64(clients)}
 	if now >= m.until {
 		n, elapsed := requests-m.last, max(now-m.began, 1)
 		m.last, m.began = requests, now
 		m.turn(now, n, int64(n)*int64(time.Second)/elapsed)
 	}
-	p := paces[m.pace]
-	p.wait = m.Sleep * p.wait / 5
-	return p
+	return paces[m.pace]
 }
 
 // turn ends a step or a look, in which n requests came at the given rate.
@@ -107,7 +135,7 @@ func (m *moderator) turn(now int64, n uint64, rate int64) {
 		m.rate = rate
 		m.enter(checking, plainPace, now+checkTime)
 	case checking:
-		if m.rate*100 < rate*(100+trialGain) {
+		if m.rate*100 < rate*(100+m.gain) {
 			m.found = plainPace
 		}
 		m.verdict(now)
@@ -141,49 +169,86 @@ func (m *moderator) changed(rate int64) bool {
 	return rate > m.rate+m.rate/loadChange
 }
 
-// try begins a trial.
+// try begins a trial, or the pace that is set.
 func (m *moderator) try(now int64) {
+	if m.Pace != PaceAuto {
+		m.rate, m.ends = 0, math.MaxInt64
+		m.enter(resting, int(m.Pace), now+lookTime)
+		return
+	}
 	clear(m.served[:])
+	clear(m.cost[:])
+	clear(m.crowd[:])
 	m.step = 0
 	m.enter(trying, turns[0], now+settleTime)
 }
 
+// counting says whether a step of a trial counts; those between let clients
+// settle.
+func (m *moderator) counting() bool { return m.step%2 == 1 }
+
 // trial ends one step of a trial, in which n requests came, and begins the
 // next.
 func (m *moderator) trial(now int64, n uint64) {
-	count := m.step%2 == 1
-	if count {
+	counted := m.counting()
+	if counted {
 		m.served[m.pace] += n
+		m.cost[m.pace] += m.spent() - m.since
 	}
 	m.step++
 	switch {
 	case m.step == 2*len(turns):
 		m.judge(now)
-	case count:
+	case counted:
 		m.enter(trying, turns[m.step/2], now+settleTime)
 	default:
-		m.until = now + countTime
+		m.until, m.since = now+countTime, m.spent()
 	}
 }
 
 // judge says what a trial found.
 func (m *moderator) judge(now int64) {
-	best := plainPace
+	best, plain := plainPace, m.served[plainPace]
 	for i, n := range m.served {
 		if n > m.served[best] {
 			best = i
 		}
 	}
-	m.found = plainPace
-	if m.served[best]*100 >= m.served[plainPace]*(100+trialGain) {
-		for m.found = len(paces) - 1; m.served[m.found]*100 < m.served[best]*(100-trialEqual); m.found-- {
+	m.found, m.gain = plainPace, trialGain
+	prove := best
+	switch {
+	case m.crowd[1] > 0 && m.crowd[0]*100 >= m.crowd[1]*crowdShare:
+		slack := uint64(trialNoise)
+		if m.waiting { // no proof follows
+			slack = trialEqual
 		}
+		m.found = m.worthiest(best, plain*(100-slack))
+		m.gain, prove = -trialEqual, m.found
+	case m.served[best]*100 >= plain*(100+trialGain):
+		m.found = m.worthiest(best, plain*(100-trialEqual))
 	}
 	if m.found != plainPace && !m.waiting {
-		m.enter(proving, m.found, now+proveTime)
+		m.enter(proving, prove, now+proveTime)
 		return
 	}
 	m.verdict(now)
+}
+
+// worthiest is the pace of most worth among best and those that served a
+// hundredth of least.
+func (m *moderator) worthiest(best int, least uint64) int {
+	for i, n := range m.served {
+		if n*100 >= least && m.worth(i) > m.worth(best) {
+			best = i
+		}
+	}
+	return best
+}
+
+// worth is what a pace served, times what it served for its CPU time.
+func (m *moderator) worth(i int) float64 {
+	n := float64(m.served[i])
+	return n * n / float64(max(m.cost[i], 1))
 }
 
 // verdict rests on what was found.

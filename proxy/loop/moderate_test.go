@@ -5,16 +5,26 @@ import (
 	"time"
 )
 
-// play runs a moderator for ten seconds of model time against a load: rate
-// says how many requests a second come at a wait. For 3 ms of every 83 it is
-// stalled, and what came meanwhile is served in the next 3. It returns the mean
-// wait of the last seven seconds.
-func play(m *moderator, rate func(wait time.Duration) float64) time.Duration {
-	var came, served float64
-	var waited, looked time.Duration
+// served is a load in a test: what requests a second come at a pace, and what
+// CPU time each costs.
+type served func(p pace) (rate, cost float64)
+
+// clients are those of a test's load.
+const clients = 50
+
+// play runs a moderator for ten seconds of model time against a load. For 3 ms
+// of every 83 it is stalled, and what came meanwhile is served in the next 3.
+// It returns which share of the last seven seconds each pace had.
+func play(m *moderator, load served, waiting int) (share map[string]float64) {
+	var came, served, spent float64
+	m.spent = func() int64 { return int64(spent) }
+	share = map[string]float64{}
+	looks := 0.0
 	for now := int64(time.Hour); now < int64(time.Hour+10*time.Second); now += int64(50 * time.Microsecond) {
-		wait := m.next(now, uint64(served)).wait
-		came += rate(wait) * 50e-6
+		p := m.next(now, uint64(served), waiting, clients)
+		rate, cost := load(p)
+		came += rate * 50e-6
+		before := served
 		switch at := now / int64(time.Millisecond) % 83; {
 		case at < 3:
 		case at < 6:
@@ -22,38 +32,69 @@ func play(m *moderator, rate func(wait time.Duration) float64) time.Duration {
 		default:
 			served = came
 		}
+		spent += (served - before) * cost
 		if now > int64(time.Hour+3*time.Second) {
-			looked++
-			waited += wait
+			looks++
+			share[p.name()]++
 		}
 	}
-	return waited / looked
+	for name := range share {
+		share[name] /= looks
+	}
+	return share
+}
+
+func (p pace) name() string {
+	switch {
+	case p.answers:
+		return "answers"
+	case p.nap:
+		return "sleep"
+	}
+	return "plain"
+}
+
+// by is a load with these rates and costs at the plain pace, at that of
+// answers and at that of sleeping.
+func by(rates, costs [3]float64) served {
+	return func(p pace) (float64, float64) {
+		i := map[string]int{"plain": 0, "answers": 1, "sleep": 2}[p.name()]
+		return rates[i], costs[i]
+	}
 }
 
 func TestModerator(t *testing.T) {
-	const us = time.Microsecond
-	settings := Moderation{Above: 20_000, Sleep: 200 * us}
+	settings := Moderation{Above: 20_000, Sleep: 200 * time.Microsecond}
 	for _, c := range []struct {
-		name     string
-		rate     func(wait time.Duration) float64
-		min, max time.Duration
+		name    string
+		load    served
+		waiting int // clients
+		want    string
+		least   float64
 	}{
-		{"many clients: the longest wait pays most", func(w time.Duration) float64 { return 60_000 + 100*float64(w/us) }, 175 * us, 200 * us},
-		{"few clients: too long a wait starves the loop", func(w time.Duration) float64 {
-			if w > 150*us {
-				return 55_000
-			}
-			return 60_000 + 150*float64(w/us)
-		}, 70 * us, 90 * us},
-		{"a steady load", func(time.Duration) float64 { return 40_000 }, 0, 10 * us},
-		{"a load that any wait slows", func(w time.Duration) float64 { return 40_000 - 100*float64(w/us) }, 0, 10 * us},
-		{"a low load", func(time.Duration) float64 { return 10_000 }, 0, 0},
+		{"many clients: sleeping serves most", by([3]float64{60e3, 62e3, 90e3}, [3]float64{9000, 8000, 6000}), 3, "sleep", 0.6},
+		{"few clients: sleeping starves the loop", by([3]float64{60e3, 66e3, 50e3}, [3]float64{9000, 7000, 7000}), 15, "answers", 0.6},
+		{"the cheaper of two that serve as much", by([3]float64{60e3, 66e3, 67e3}, [3]float64{9000, 6000, 8000}), 15, "answers", 0.6},
+		{"cheap, but slower than plain", by([3]float64{60e3, 50e3, 66e3}, [3]float64{9000, 3000, 8000}), 15, "sleep", 0.6},
+		{"a steady load", by([3]float64{40e3, 40e3, 40e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 0.95},
+		{"a load that any wait slows", by([3]float64{40e3, 30e3, 20e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 0.95},
+		{"clients that wait: the cheaper pace that serves as much", by([3]float64{60e3, 60e3, 50e3}, [3]float64{9000, 7000, 5000}), 15, "answers", 0.6},
+		{"clients that wait, and any other pace costs more", by([3]float64{60e3, 60e3, 60e3}, [3]float64{9000, 9500, 9600}), 15, "plain", 0.95},
+		{"clients that wait, and any wait slows them", by([3]float64{60e3, 50e3, 40e3}, [3]float64{9000, 4000, 4000}), 15, "plain", 0.95},
+		{"a low load", by([3]float64{10e3, 20e3, 20e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 1},
 	} {
-		if got := play(&moderator{Moderation: settings}, c.rate); got < c.min || got > c.max {
-			t.Errorf("%s: waited %v, want %v to %v", c.name, got, c.min, c.max)
+		if got := play(&moderator{Moderation: settings}, c.load, c.waiting); got[c.want] < c.least {
+			t.Errorf("%s: %v of the time, want %v %v", c.name, got, c.want, c.least)
 		}
 	}
-	if got := play(&moderator{}, func(time.Duration) float64 { return 1e6 }); got != 0 {
-		t.Errorf("switched off: waited %v", got)
+	if got := play(&moderator{}, by([3]float64{1e6, 2e6, 3e6}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+		t.Errorf("switched off: %v", got)
+	}
+	settings.Pace = PaceAnswers
+	if got := play(&moderator{Moderation: settings}, by([3]float64{60e3, 30e3, 90e3}, [3]float64{9000, 9000, 1}), 7); got["answers"] != 1 {
+		t.Errorf("set to wait for answers: %v", got)
+	}
+	if got := play(&moderator{Moderation: settings}, by([3]float64{10e3, 10e3, 10e3}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+		t.Errorf("set to wait for answers, at a low load: %v", got)
 	}
 }

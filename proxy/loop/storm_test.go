@@ -37,23 +37,22 @@ func newFake(t *testing.T, breaks int) *fake {
 		t.Fatal(err)
 	}
 	f := &fake{Listener: l, breaks: breaks}
-	f.open.Add(1)
-	go func() {
-		defer f.open.Done()
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			f.open.Add(1)
-			go func() {
-				defer f.open.Done()
-				defer c.Close()
-				f.serve(c)
-			}()
-		}
-	}()
+	f.open.Go(func() { f.accept(f.serve) })
 	return f
+}
+
+// accept serves each connection by serve until the listener is closed.
+func (f *fake) accept(serve func(net.Conn)) {
+	for {
+		c, err := f.Accept()
+		if err != nil {
+			return
+		}
+		f.open.Go(func() {
+			defer c.Close()
+			serve(c)
+		})
+	}
 }
 
 func (f *fake) serve(c net.Conn) {
@@ -83,6 +82,9 @@ func (f *fake) serve(c net.Conn) {
 			}
 			f.items.Store(word[1], body[:n])
 			fmt.Fprint(w, "STORED\r\n")
+		case "delete": // the undo of a set that timed out
+			f.items.Delete(word[1])
+			fmt.Fprint(w, "DELETED\r\n")
 		}
 		if f.breaks > 0 && rand.IntN(f.breaks) == 0 {
 			if rand.IntN(2) == 0 {

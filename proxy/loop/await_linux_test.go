@@ -1,0 +1,118 @@
+package loop
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+)
+
+// awaits starts a proxy that waits for answers whenever some are due, before
+// servers that are given, and returns a way to reach it.
+func awaits(t *testing.T, request time.Duration, servers ...string) (dial func() (net.Conn, *bufio.Reader)) {
+	tab := table(servers...)
+	tab.Pools[0].Timeouts = proxy.Timeouts{Connect: time.Second, Request: request, Deadline: request}
+	addr := start(t, Options{Driver: "epoll", Tune: proxy.DefaultTune, Moderation: Moderation{Above: 1, Pace: PaceAnswers}}, tab)
+	return func() (net.Conn, *bufio.Reader) {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		return c, bufio.NewReader(c)
+	}
+}
+
+// scripted is a server that greets and then leaves the connection to f.
+func scripted(t *testing.T, f func(c net.Conn, r *bufio.Reader)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	server := &fake{Listener: l}
+	go server.accept(func(c net.Conn) {
+		r := bufio.NewReader(c)
+		r.ReadString('\n')
+		fmt.Fprint(c, "VERSION 1.6.18\r\n")
+		f(c, r)
+	})
+	return l.Addr().String()
+}
+
+func expect(t *testing.T, r *bufio.Reader, want string) {
+	t.Helper()
+	got, err := r.ReadString('\n')
+	if err != nil || strings.TrimRight(got, "\r\n") != want {
+		t.Fatalf("got %.200q (%v), want %.200q", got, err, want)
+	}
+}
+
+// TestAwaitSilentServer: a server that owes an answer and is silent must not
+// keep the clients of the others waiting.
+func TestAwaitSilentServer(t *testing.T) {
+	silent := scripted(t, func(_ net.Conn, r *bufio.Reader) {
+		for { // until the proxy is gone
+			if _, err := r.ReadString('\n'); err != nil {
+				return
+			}
+		}
+	})
+	dial := awaits(t, time.Minute, silent, memcached(t)) // keys of even length are the silent one's
+	stuck, _ := dial()
+	stuck.(*net.TCPConn).SetLinger(0) // nobody is to wait for its answer at the end
+	other, r := dial()
+	fmt.Fprint(other, "set a 0 0 1\r\nA\r\n")
+	expect(t, r, "STORED")
+	fmt.Fprint(stuck, "get bb\r\n")
+	for range 500 {
+		fmt.Fprint(other, "get a\r\n")
+		for _, line := range []string{"VALUE a 0 1", "A", "END"} {
+			expect(t, r, line)
+		}
+	}
+}
+
+// TestAwaitWrongSizes: answers much smaller than those before, and one that
+// comes long before the others that are due, arrive all the same.
+func TestAwaitWrongSizes(t *testing.T) {
+	more := make(chan bool)
+	dial := awaits(t, time.Minute, scripted(t, func(c net.Conn, r *bufio.Reader) {
+		for {
+			line, err := r.ReadString('\n')
+			switch word := strings.Fields(line); {
+			case err != nil:
+				return
+			case word[1] == "large":
+				fmt.Fprintf(c, "VALUE large 0 30000\r\n%s\r\nEND\r\n", strings.Repeat("x", 30000))
+			case word[1] == "later":
+				<-more
+				fallthrough
+			default:
+				fmt.Fprint(c, "END\r\n")
+			}
+		}
+	}))
+	c, r := dial()
+	for range 300 {
+		fmt.Fprint(c, "get large\r\n")
+		for _, line := range []string{"VALUE large 0 30000", strings.Repeat("x", 30000), "END"} {
+			expect(t, r, line)
+		}
+	}
+	for range 20 {
+		fmt.Fprint(c, "get miss\r\n")
+		expect(t, r, "END")
+		fmt.Fprint(c, "get miss\r\nget later\r\nget miss\r\n")
+		expect(t, r, "END")
+		more <- true
+		expect(t, r, "END")
+		expect(t, r, "END")
+	}
+}
