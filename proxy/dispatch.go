@@ -73,6 +73,7 @@ func (e *Engine) local(s *Session, answer []byte, o Outcome) {
 	if s.head == nil { // nothing to wait for
 		e.count.Requests[e.req.Op][o]++
 		s.out.append(&e.pool, answer)
+		s.whole = true
 		return
 	}
 	e.newExchange(s, nil).answer(e, answer, o)

@@ -336,6 +336,7 @@ func (s *Session) advance() {
 	for s.head != nil && s.head.settled {
 		x := s.head
 		s.ready = s.ready || x.endsGroup
+		s.whole = s.whole || s.out.size > 0
 		s.inFlight--
 		s.head = x.next
 		e.freeExchange(x)

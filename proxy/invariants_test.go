@@ -136,7 +136,9 @@ func (v *inventory) session(s *Session) {
 	v.chunk(s.in, "a client's input")
 	v.queue(&s.out, "a client's output")
 	l := v.e.gen.limits
-	if s.out.size > 0 && !s.full {
+	if s.out.size > 0 && !s.full && !s.whole {
+		v.want(s.head != nil, "client %d: %d bytes are a part of no answer", s.id, s.out.size)
+	} else if s.out.size > 0 && !s.full {
 		held := slices.ContainsFunc(v.e.held.list[v.e.held.first:], func(h heldClient) bool { return h.s == s && h.until == s.holdUntil })
 		v.want(held, "client %d: %d bytes wait and nobody will send them", s.id, s.out.size)
 	}

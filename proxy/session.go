@@ -39,6 +39,7 @@ type Session struct {
 	quitting  bool  // no more input; close when all is answered and sent
 	reset     bool  // close by a reset: the client must not take what it has for whole
 	ready     bool  // what is in out may be sent now
+	whole     bool  // out has the end of an answer
 	holdUntil int64 // when it must be sent in any case; 0: not held
 }
 
@@ -226,6 +227,7 @@ func (s *Session) drop() {
 
 // wrote goes on after the socket took bytes.
 func (s *Session) wrote() {
+	s.whole = s.whole && s.out.size > 0
 	s.unstall()
 	if s.quitting && s.out.size == 0 && s.head == nil {
 		s.e.mark(&s.Link)
@@ -260,11 +262,16 @@ func (s *Session) flush() {
 			e.effect(Resume, &s.Link)
 		}
 	}
-	if s.out.size == 0 || s.full {
+	if s.out.size == 0 {
+		s.ready, s.whole = false, false // what was to be sent had no bytes
+		return
+	}
+	if s.full {
 		return
 	}
 	if !s.ready && s.head != nil && e.Tune.GroupWait > 0 && s.out.size < e.Tune.GroupSize {
-		if s.holdUntil == 0 {
+		// A part of an answer can wait: its client goes on when it has the end.
+		if s.whole && s.holdUntil == 0 {
 			s.holdUntil = e.now + int64(e.Tune.GroupWait)
 			e.held.add(s, s.holdUntil)
 		}
