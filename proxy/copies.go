@@ -350,6 +350,8 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		switch missed := s.Dirty.Has(i) || m.left && c.writes && c.took(); {
 		case missed:
 			m.lp.whole.members[m.index].leave(c.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
+		case s.Clean.Has(i) && c.mends && s.Verdict != replicate.Answered: // it has nothing now, and is still to be copied
+			m.missed().Remove(c.hash)
 		case s.Clean.Has(i):
 			m.lp.whole.members[m.index].clean(c.hash)
 		}
@@ -365,9 +367,15 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		e.unclaim(t, c.hash)
 	}
 	if c.mends {
+		if e.mends == maxMends { // others may wait for that
+			e.refillBy(e.now)
+		}
 		e.mends--
+		ok, to := s.Verdict == replicate.Answered, c.members[1]
 		if c.fill != nil {
-			c.fill.mended(e, c, s.Verdict == replicate.Answered)
+			c.fill.mended(e, c, ok)
+		} else if !ok {
+			to.lp.whole.members[to.index].notCopied(e, c.hash)
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)
@@ -383,7 +391,7 @@ func (c *copied) undone(t *task, m *copyOf, r *answer) {
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
 		m.lp.whole.members[m.index].clean(c.hash)
-		m.lp.remake(t.e, m.index, t.key, c.hash)
+		m.lp.lost(t.e, m.index, t.key, c.hash)
 	}
 }
 

@@ -6,6 +6,7 @@ package proxy
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func (e *Engine) refillBy(t int64) { e.refillAt = min(e.refillAt, t) }
 func (e *Engine) tendMember(lp *livePool, i int) {
 	m, srv := &lp.whole.members[i], lp.servers[i]
 	lp.lacks(e, i)
-	lp.deleteLeft(e, i)
+	lp.tendLeft(e, i)
 	if srv.unknown && !srv.down || srv.born == 0 && srv.conns[0].state == connUp {
 		srv.conns[0].introduce() // reads ask others first, so nobody else may
 	}
@@ -207,37 +208,48 @@ func (e *Engine) repairRate(lp *livePool) (rate int) {
 	return rate
 }
 
-// shared finds the route whose keys include key, which servers know by this
-// name, and on which both servers have it.
-func (e *Engine) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, ok bool) {
-	for _, l := range e.keep {
-		for i := range l.routes {
-			rt := &l.routes[i]
-			if rt.copies.Copies == 0 {
-				continue
-			}
-			named := key
-			if rt.strip != "" {
-				named = append([]byte(rt.strip), key...)
-			}
-			if l.route(named) != rt {
-				continue
-			}
-			e.holders = rt.members(e.holders[:0], key)
-			found := 0
-			for _, m := range e.holders {
-				switch m.srv {
-				case from:
-					a = m
-					found++
-				case to:
-					b = m
-					found++
+// homes are the routes whose keys include key, which servers know by this name,
+// and its members on each. The members are good until the next call.
+func (e *Engine) homes(key []byte) iter.Seq2[*route, []copyOf] {
+	return func(yield func(*route, []copyOf) bool) {
+		for _, l := range e.keep {
+			for i := range l.routes {
+				rt := &l.routes[i]
+				if rt.copies.Copies == 0 {
+					continue
+				}
+				named := key
+				if rt.strip != "" {
+					named = append([]byte(rt.strip), key...)
+				}
+				if l.route(named) != rt {
+					continue
+				}
+				e.holders = rt.members(e.holders[:0], key)
+				if !yield(rt, e.holders) {
+					return
 				}
 			}
-			if found == 2 {
-				return rt, a, b, true
+		}
+	}
+}
+
+// shared finds the route on which both servers have key.
+func (e *Engine) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, ok bool) {
+	for rt, members := range e.homes(key) {
+		found := 0
+		for _, m := range members {
+			switch m.srv {
+			case from:
+				a = m
+				found++
+			case to:
+				b = m
+				found++
 			}
+		}
+		if found == 2 {
+			return rt, a, b, true
 		}
 	}
 	return nil, a, b, false

@@ -4,8 +4,6 @@ package proxy
 // have come back empty, and the repairs that end it.
 
 import (
-	"bytes"
-	"encoding/base64"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,9 +25,11 @@ type whole struct {
 // wholeness is that of one member.
 type wholeness struct {
 	dirty    *replicate.DirtyKeys
-	left     map[uint64]leftover // of the dirty keys, what is to be deleted there, by hash
-	leaving  int                 // such deletes that have been sent
-	number   uint32              // when it was seen last
+	left     map[uint64]*leftover // keys that are to be deleted there, or copied there again, by hash
+	order    []*leftover          // those to be deleted, as they came; and some that are not any more
+	gone     []*leftover          // so those to be copied
+	leaving  int                  // deletes that have been sent
+	number   uint32               // when it was seen last
 	seen     bool
 	lacking  bool // it has come back empty: what it doesn't have decides nothing
 	fill     *filling
@@ -136,6 +136,7 @@ func (lp *livePool) lack(e *Engine, i int, flushed bool) {
 	if flushed {
 		m.dirty.Clear()
 		clear(m.left)
+		m.order, m.gone = nil, nil
 		m.overfull = false
 	}
 	m.lacking, m.until = true, e.now+int64(lackTime)
@@ -301,108 +302,4 @@ func plainKey(key []byte) bool {
 		}
 	}
 	return true
-}
-
-// leftover is a key of which a member still has the value from before a write
-// that it missed. This Ringside knows that; others would read it.
-type leftover struct {
-	key     []byte // as other members know it
-	there   []byte // as this one does
-	through bool   // the route asks others for what the member doesn't have
-	sent    bool   // the delete is on its way
-}
-
-// maxLeaving bounds the deletes of leftovers that are on their way to a member.
-const maxLeaving = 64
-
-// leave remembers that member i missed a write to a key.
-func (m *wholeness) leave(hash uint64, key, there []byte, through bool) {
-	if !m.dirty.Add(hash) {
-		m.overfull = true
-		return
-	}
-	if m.left == nil {
-		m.left = map[uint64]leftover{}
-	}
-	m.left[hash] = leftover{key: bytes.Clone(key), there: bytes.Clone(there), through: through}
-}
-
-// clean says that the member's copy of a key is repaired or gone.
-func (m *wholeness) clean(hash uint64) {
-	m.dirty.Remove(hash)
-	delete(m.left, hash)
-}
-
-// deleteLeft deletes what a member has left of before, now that it answers.
-func (lp *livePool) deleteLeft(e *Engine, i int) {
-	m, srv := &lp.whole.members[i], lp.servers[i]
-	if len(m.left) == 0 || srv.down {
-		return
-	}
-	limit := lp.pool.Timeouts
-	for hash, l := range m.left {
-		if m.leaving >= maxLeaving {
-			return
-		}
-		if l.sent || e.keylines[hash] != nil {
-			continue
-		}
-		l.sent = true
-		m.left[hash] = l
-		m.leaving++
-		line := append([]byte("md "), l.there...)
-		if !plainKey(l.there) {
-			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
-		}
-		e.demand(srv.conns[0], &leaving{lp, i, hash}, 0, &limit, append(line, lineEnd...))
-	}
-}
-
-// leaving is the delete of a leftover.
-type leaving struct {
-	lp   *livePool
-	i    int
-	hash uint64
-}
-
-func (d *leaving) answered(e *Engine, _ int, r *answer) {
-	m := &d.lp.whole.members[d.i]
-	m.leaving--
-	l, ok := m.left[d.hash]
-	switch gone := r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
-	case !ok || !l.sent: // it is clean already, or has missed another write
-	case !gone:
-		l.sent = false
-		m.left[d.hash] = l
-	case l.through:
-		m.clean(d.hash)
-		d.lp.remake(e, d.i, l.key, d.hash)
-	default: // its miss must not be believed
-		delete(m.left, d.hash)
-	}
-	if m.leaving == 0 {
-		e.refillBy(e.now)
-	}
-}
-
-// remake copies a key to member i again, which lost it to a delete that undid
-// what it had: one copy alone is too few. It is dropped where repairs are off,
-// or too many.
-func (lp *livePool) remake(e *Engine, i int, key []byte, hash uint64) {
-	for j, srv := range lp.servers {
-		if j == i || srv.down || lp.watch.seen[j].suspected() || lp.lacks(e, j) {
-			continue
-		}
-		rt, from, to, ok := e.shared(key, srv, lp.servers[i])
-		if !ok || from.missed().Has(hash) {
-			continue
-		}
-		if e.mends >= maxMends || !lp.mayRepair(e, i, rt.copies.RepairRate) {
-			e.count.RepairsDropped++
-			return
-		}
-		e.count.Repairs++
-		e.mend(rt, bytes.Clone(key), hash, from, to, false, nil)
-		return
-	}
 }
