@@ -82,7 +82,7 @@ type Attempt struct {
 	size  int
 
 	rare *rareAttempt
-	key  []byte // of a mutation whose late run must be undone: see undo.go
+	key  []byte // of a mutation whose late run must be undone, or of its undo: see undo.go
 }
 
 // rareAttempt holds what few attempts need.

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"slices"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -67,10 +68,13 @@ func (m *wholeness) put(l *leftover) *leftover {
 // is says that l is still the leftover of its key, in the given state.
 func (m *wholeness) is(l *leftover, s leftState) bool { return m.left[l.hash] == l && l.state == s }
 
-// clean says that the member's copy of a key is repaired or gone.
+// clean says that the member's copy of a key is repaired or gone. What has been
+// deleted since that began is still to be copied.
 func (m *wholeness) clean(hash uint64) {
 	m.dirty.Remove(hash)
-	delete(m.left, hash)
+	if l := m.left[hash]; l != nil && l.state != toCopy {
+		delete(m.left, hash)
+	}
 }
 
 // tendLeft goes on with what member i has left of before, now that it answers.
@@ -163,6 +167,30 @@ func (lp *livePool) lost(e *Engine, i int, key []byte, hash uint64) {
 		}
 		m.gone = append(m.gone, m.put(&leftover{hash: hash, key: bytes.Clone(key), state: toCopy}))
 		e.refillBy(e.now)
+	}
+}
+
+// undid says that an undo behind a late mutation (see undo.go) has deleted
+// something at a server: what the mutation had left, or what was written or
+// copied there since, on another connection. Members that are to have a copy of
+// the key get it anew.
+func (e *Engine) undid(srv *Server, there []byte) {
+	key := health.Undivert(there)
+	hash := hashOf(key)
+	for rt, members := range e.homes(key) {
+		at := slices.IndexFunc(members, func(m copyOf) bool { return m.srv == srv })
+		if at < 0 {
+			continue
+		}
+		lp, i := members[at].lp, members[at].index
+		m := &lp.whole.members[i]
+		if l := m.left[hash]; l != nil && l.state != copying { // it will be
+			continue
+		}
+		if !rt.copies.ReadThrough && !m.dirty.Add(hash) { // its miss must not be believed
+			m.overfull = true
+		}
+		lp.lost(e, i, key, hash)
 	}
 }
 

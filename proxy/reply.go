@@ -203,10 +203,13 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	if c.settled++; c.settled == meanOf {
 		c.came, c.settled = c.came/2, c.settled/2
 	}
-	if a.asked() {
+	switch {
+	case a.asked():
 		c.tell(a)
-	} else if x := a.x; x != nil {
-		x.done(e)
+	case a.x != nil:
+		a.x.done(e)
+	case a.undo && e.rep.Kind == wire.Deleted:
+		e.undid(c.srv, a.key)
 	}
 	e.freeAttempt(a)
 }

@@ -67,7 +67,7 @@ func (a *Attempt) remember(r *wire.Request, key []byte) {
 
 // loose says that nobody waits for a any more, that it may run late and leave
 // a value, and that nothing undoes that yet.
-func (a *Attempt) loose() bool { return len(a.key) > 0 && a.x == nil && !a.asked() }
+func (a *Attempt) loose() bool { return len(a.key) > 0 && !a.undo && a.x == nil && !a.asked() }
 
 // undo puts a delete behind all that is on c, for each loose mutation.
 func (c *Conn) undo() {
@@ -93,7 +93,7 @@ func (c *Conn) undoOne(a *Attempt) {
 		e.line = append(e.line, a.key...)
 		e.line = append(e.line, lineEnd...)
 	}
-	a.key = a.key[:0]
+	u.key, a.key = append(u.key[:0], a.key...), a.key[:0]
 	c.enlist(u)
 	c.out.append(&e.pool, e.line)
 	c.give(u, len(e.line))
