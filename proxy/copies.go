@@ -48,7 +48,8 @@ type copyAsk struct {
 	replicate.Ask
 	op      wire.Op
 	dialect wire.Dialect
-	check   bool // the value is empty: it is being asked whether it is a stub
+	check   bool // the value is empty, or no number: it is being asked whether it is a stub
+	checked bool // so of a number, once
 	shown   bool // Ringside asked for the number, not the client
 	got     answer
 }
@@ -179,8 +180,10 @@ func (c *copied) told(t *task, id int, r *answer) {
 	}
 	a := &c.asks[id]
 	kind, value := c.outcome(t, a, r)
-	if kind == replicate.Hit && a.Deed == replicate.Forward && !a.check && t.op <= wire.Gats && mayBeStub(t, &t.e.rep) {
-		a.check = true
+	counts := t.op == wire.Incr || t.op == wire.Decr
+	if a.Deed == replicate.Forward && !a.check && (kind == replicate.Hit && t.op <= wire.Gats && mayBeStub(t, &t.e.rep) ||
+		kind == replicate.ClientError && counts && !a.checked && !commandOf(t).Vivify) {
+		a.check, a.checked = true, counts
 		a.keep(r)
 		t.ask(id, c.members[a.Member].srv, t.meta("mg", c.keyAt(t, a.Member), " v s", nil))
 		return
@@ -191,6 +194,11 @@ func (c *copied) told(t *task, id int, r *answer) {
 		return
 	}
 	switch {
+	case a.check && counts && kind == replicate.Miss: // a stub: the number is elsewhere, if anywhere
+		kind = replicate.NotFound
+		a.got = answer{srv: r.srv, bytes: wire.AppendAnswer(nil, t.raw, &t.req, wire.NotFound)}
+	case a.check && counts:
+		kind = replicate.ClientError
 	case kind == replicate.Miss && a.Deed == replicate.Forward && t.op <= wire.Gats: // perhaps a stub: the client gets a miss
 		a.got = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
 		if t.req.Dialect == wire.Meta {
@@ -245,8 +253,8 @@ func (c *copied) outcome(t *task, a *copyAsk, r *answer) (replicate.Kind, uint64
 		return replicate.Hit, 0
 	case wire.Header:
 		switch {
-		case a.Deed == replicate.Stub && rep.Letters.Has('W'):
-			return replicate.Miss, 0
+		case a.Deed == replicate.Stub && (rep.Letters.Has('W') || rep.Letters.Has('Z') && empty(r.bytes, rep)):
+			return replicate.Miss, 0 // the stub of another Ringside serves as well: whoever fills it first
 		case a.Deed == replicate.Extend:
 			return replicate.Touched, 0
 		}
@@ -281,6 +289,12 @@ func (c *copied) outcome(t *task, a *copyAsk, r *answer) (replicate.Kind, uint64
 		return replicate.ServerError, 0
 	}
 	return replicate.ClientError, 0
+}
+
+// empty says that an item has no bytes.
+func empty(b []byte, rep *wire.Reply) bool {
+	at, ok := wire.FlagArg(b, rep.MetaFlags, 's')
+	return ok && string(at.Of(b)) == "0"
 }
 
 // dying says that an item is not worth a copy: it lives less than 2 s more, or
@@ -351,7 +365,9 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		case missed:
 			m.lp.whole.members[m.index].leave(c.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
 		case s.Clean.Has(i) && c.mends && s.Verdict != replicate.Answered: // it has nothing now, and is still to be copied
-			m.missed().Remove(c.hash)
+			if t.rt.copies.ReadThrough { // else its miss must not be believed
+				m.missed().Remove(c.hash)
+			}
 		case s.Clean.Has(i):
 			m.lp.whole.members[m.index].clean(c.hash)
 		}
@@ -391,7 +407,7 @@ func (c *copied) undone(t *task, m *copyOf, r *answer) {
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
 		m.lp.whole.members[m.index].clean(c.hash)
-		m.lp.lost(t.e, m.index, t.key, c.hash)
+		m.lp.lost(t.e, m.index, leftover{hash: c.hash, key: t.key, through: true})
 	}
 }
 

@@ -24,6 +24,7 @@ type leftover struct {
 	key     []byte // as other members know it
 	there   []byte // as this one does
 	through bool   // the route asks others for what the member doesn't have
+	undone  bool   // the undo of a late write has deleted it: a repair under way may have come before
 	state   leftState
 	failed  int // attempts to copy it
 }
@@ -68,12 +69,16 @@ func (m *wholeness) put(l *leftover) *leftover {
 // is says that l is still the leftover of its key, in the given state.
 func (m *wholeness) is(l *leftover, s leftState) bool { return m.left[l.hash] == l && l.state == s }
 
-// clean says that the member's copy of a key is repaired or gone. What has been
-// deleted since that began is still to be copied.
+// clean says that the member's copy of a key is repaired or gone: unless that is
+// to be copied which an undo has deleted since.
 func (m *wholeness) clean(hash uint64) {
-	m.dirty.Remove(hash)
-	if l := m.left[hash]; l != nil && l.state != toCopy {
+	l := m.left[hash]
+	kept := l != nil && l.undone && l.state == toCopy
+	if !kept {
 		delete(m.left, hash)
+	}
+	if !kept || l.through {
+		m.dirty.Remove(hash)
 	}
 }
 
@@ -140,23 +145,23 @@ func (d *leaving) answered(e *Engine, _ int, r *answer) {
 		m.order = append(m.order, l)
 	case current && l.through:
 		m.dirty.Remove(l.hash)
-		d.lp.lost(e, d.i, l.key, l.hash)
+		d.lp.lost(e, d.i, *l)
 	case current:
 		delete(m.left, l.hash)
 	case gone && e.rep.Kind == wire.Deleted && m.left[l.hash] == nil: // what had been repaired, on another connection
-		d.lp.lost(e, d.i, l.key, l.hash)
+		d.lp.lost(e, d.i, *l)
 	}
 	if m.leaving == 0 {
 		e.refillBy(e.now)
 	}
 }
 
-// lost says that member i has lost its copy of a key to a delete that undid what
-// it had. It is copied to it again, for one copy alone is too few: unless
+// lost says that member i has lost its copy of l's key to a delete that undid
+// what it had. It is copied to it again, for one copy alone is too few: unless
 // repairs are off, or too many wait.
-func (lp *livePool) lost(e *Engine, i int, key []byte, hash uint64) {
+func (lp *livePool) lost(e *Engine, i int, l leftover) {
 	m := &lp.whole.members[i]
-	delete(m.left, hash)
+	delete(m.left, l.hash)
 	switch {
 	case lp.whole.rate == 0:
 	case len(m.left) >= dirtyKeys:
@@ -165,7 +170,8 @@ func (lp *livePool) lost(e *Engine, i int, key []byte, hash uint64) {
 		if len(m.gone) >= 2*dirtyKeys { // at least half of them are not the last of their key
 			m.gone = slices.DeleteFunc(m.gone, func(l *leftover) bool { return !m.is(l, toCopy) })
 		}
-		m.gone = append(m.gone, m.put(&leftover{hash: hash, key: bytes.Clone(key), state: toCopy}))
+		l.key, l.there, l.state = bytes.Clone(l.key), nil, toCopy
+		m.gone = append(m.gone, m.put(&l))
 		e.refillBy(e.now)
 	}
 }
@@ -177,21 +183,41 @@ func (lp *livePool) lost(e *Engine, i int, key []byte, hash uint64) {
 func (e *Engine) undid(srv *Server, there []byte) {
 	key := health.Undivert(there)
 	hash := hashOf(key)
+	if len(e.copied) == 0 || e.Shared.owner(hash) != e { // it was no write to copies, which the owner leads
+		return
+	}
 	for rt, members := range e.homes(key) {
 		at := slices.IndexFunc(members, func(m copyOf) bool { return m.srv == srv })
 		if at < 0 {
 			continue
 		}
-		lp, i := members[at].lp, members[at].index
-		m := &lp.whole.members[i]
-		if l := m.left[hash]; l != nil && l.state != copying { // it will be
-			continue
+		lp, i, through := members[at].lp, members[at].index, rt.copies.ReadThrough
+		if !bytes.Equal(there, health.AppendKey(nil, uint64(lp.watch.seen[i].renamed.Load()), key)) {
+			continue // a name that is not in use any more
 		}
-		if !rt.copies.ReadThrough && !m.dirty.Add(hash) { // its miss must not be believed
+		m := &lp.whole.members[i]
+		if !through && !m.dirty.Add(hash) { // its miss must not be believed
 			m.overfull = true
 		}
-		lp.lost(e, i, key, hash)
+		lp.lost(e, i, leftover{hash: hash, key: key, through: through, undone: true})
 	}
+}
+
+// mayCome says whether a server may have, or be about to have for a moment, what
+// a late mutation of key leaves: its undo is not answered.
+func (srv *Server) mayCome(key []byte) bool {
+	in := func(c *Conn) bool {
+		if c.undos == 0 || c.srv != srv {
+			return false
+		}
+		for a := c.head; a != nil; a = a.next {
+			if a.undo && bytes.Equal(health.Undivert(a.key), key) {
+				return true
+			}
+		}
+		return false
+	}
+	return srv.e.undos > 0 && (slices.ContainsFunc(srv.conns, in) || slices.ContainsFunc(srv.e.zombies, in))
 }
 
 // copyGone copies to member i what it has lost, as fast as repairs may be made.
@@ -200,22 +226,22 @@ func (lp *livePool) copyGone(e *Engine, i int) {
 	m := &lp.whole.members[i]
 	list := m.gone
 	m.gone = nil // a repair may end at once
-	var later []*leftover
+	var wait []*leftover
 	for at, l := range list {
 		if !m.is(l, toCopy) {
 			continue
 		}
-		if len(later) >= maxMends { // enough for this time: the others go first then
+		if len(wait) >= maxMends { // enough for this time: the others go first then
 			m.gone = append(m.gone, list[at:]...)
 			break
 		}
-		rt, from, to := lp.sourceOf(e, i, l)
-		if rt == nil || rt.copies.RepairRate == 0 { // it is not the member's any more, or is not to be repaired
+		rt, from, to, later := lp.sourceOf(e, i, l)
+		if !later && (rt == nil || rt.copies.RepairRate == 0) { // it is not the member's any more, or is not to be repaired
 			delete(m.left, l.hash)
 			continue
 		}
-		if from.srv == nil || e.keylines[l.hash] != nil {
-			later = append(later, l)
+		if later || e.keylines[l.hash] != nil {
+			wait = append(wait, l)
 			continue
 		}
 		if e.mends >= maxMends || !lp.mayRepair(e, i, rt.copies.RepairRate) {
@@ -227,25 +253,30 @@ func (lp *livePool) copyGone(e *Engine, i int) {
 		e.count.Repairs++
 		e.mend(rt, bytes.Clone(l.key), l.hash, from, to, false, nil)
 	}
-	m.gone = append(m.gone, later...)
+	m.gone = append(m.gone, wait...)
 }
 
 // sourceOf finds the route by which member i has l's key, and another member
-// that surely has what it is to have of it, if there is one now.
-func (lp *livePool) sourceOf(e *Engine, i int, l *leftover) (rt *route, from, to copyOf) {
+// that surely has what it is to have of it. later says that there is none now;
+// no route, that there never will be: all others have lost it too.
+func (lp *livePool) sourceOf(e *Engine, i int, l *leftover) (rt *route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.key) {
 		at := slices.IndexFunc(members, func(m copyOf) bool { return m.srv == lp.servers[i] && m.lp.whole == lp.whole })
 		if at < 0 {
 			continue
 		}
-		rt, to = home, members[at]
-		for j, m := range members {
-			if j != at && !m.srv.down && !m.lp.watch.seen[m.index].suspected() && !m.lp.lacks(e, m.index) && !m.missed().Has(l.hash) {
-				return rt, m, to
+		for _, m := range members {
+			theirs := m.lp.whole.members[m.index].left[l.hash]
+			switch {
+			case m.srv == lp.servers[i] || theirs != nil && theirs.state == toCopy: // it has nothing
+			case theirs != nil || m.srv.down || m.lp.watch.seen[m.index].suspected() || m.lp.lacks(e, m.index) || m.missed().Has(l.hash) || m.srv.mayCome(l.key):
+				later = true
+			default:
+				return home, m, members[at], false
 			}
 		}
 	}
-	return rt, from, to
+	return nil, from, to, later
 }
 
 // notCopied says that a repair of a key has failed: if it was for a leftover, it

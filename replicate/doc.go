@@ -10,8 +10,9 @@
 //   - answers the client when Settled, and goes on until Over, since masks may
 //     still grow: only then are Dirty, Clean, Undo and Repair complete;
 //   - gives each ask a deadline, and tells InDoubt or Unsent when it passes;
-//   - hides stubs: an empty item that Stub made is a Miss to Forward and Fetch,
-//     and NOT_FOUND to what counts or touches;
+//   - hides stubs: an empty item that Stub made, here or in another proxy, is a
+//     Miss to Forward, Fetch and Stub, and NOT_FOUND to what counts; what appends
+//     or touches can't tell it from an item;
 //   - opens a client's cas for the Authority, and seals one for the member whose
 //     reply is the answer;
 //   - begins anew with new states what is Held, up to the client's deadline.
