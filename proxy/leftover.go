@@ -162,6 +162,9 @@ func (d *leaving) answered(e *Engine, _ int, r *answer) {
 func (lp *livePool) lost(e *Engine, i int, l leftover) {
 	m := &lp.whole.members[i]
 	delete(m.left, l.hash)
+	if !l.through && !m.dirty.Add(l.hash) { // its miss must not be believed
+		m.overfull = true
+	}
 	switch {
 	case lp.whole.rate == 0:
 	case len(m.left) >= dirtyKeys:
@@ -191,15 +194,11 @@ func (e *Engine) undid(srv *Server, there []byte) {
 		if at < 0 {
 			continue
 		}
-		lp, i, through := members[at].lp, members[at].index, rt.copies.ReadThrough
+		lp, i := members[at].lp, members[at].index
 		if !bytes.Equal(there, health.AppendKey(nil, uint64(lp.watch.seen[i].renamed.Load()), key)) {
 			continue // a name that is not in use any more
 		}
-		m := &lp.whole.members[i]
-		if !through && !m.dirty.Add(hash) { // its miss must not be believed
-			m.overfull = true
-		}
-		lp.lost(e, i, leftover{hash: hash, key: key, through: through, undone: true})
+		lp.lost(e, i, leftover{hash: hash, key: key, through: rt.copies.ReadThrough, undone: true})
 	}
 }
 

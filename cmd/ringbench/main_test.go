@@ -360,15 +360,10 @@ func TestSoak(t *testing.T) {
 	if s := report.Soak; s.Kills < 2 || len(s.Samples) < 4 || len(s.Growth) == 0 {
 		t.Errorf("%+v", s)
 	}
-	missed := int64(0) // by all: one load may be away while a server is
 	for _, l := range report.Soak.Loads {
-		missed += l.Misses
-		if l.Runs == 0 || l.Checked == 0 {
-			t.Errorf("%+v", l)
+		if l.Runs == 0 || l.Checked == 0 || l.Misses == 0 {
+			t.Errorf("%+v, with a server killed", l)
 		}
-	}
-	if missed == 0 {
-		t.Error("servers were killed, and nothing was missed")
 	}
 	if !strings.Contains(markdown, "## Soak of 10s") {
 		t.Errorf("the report does not say it:\n%s", markdown)
