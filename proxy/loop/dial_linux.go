@@ -18,9 +18,9 @@ import (
 
 // dial begins to connect l to its server.
 func (d *epoll) dial(l *proxy.Link) {
-	s := &sock{fd: -1, link: l}
+	s := &sock{fd: -1, link: l, state: sockWaiting}
 	l.Sock = s
-	d.tryDial(s)
+	d.faults.dial(epollPort{d, s})
 }
 
 // lookUp finds the addresses of the server of s and tries them. A host name is
@@ -147,7 +147,7 @@ func (d *epoll) connected(s *sock) {
 func (d *epoll) opened(s *sock) {
 	s.state = sockOpen
 	d.watch(s, unix.EPOLLIN)
-	if d.openFaulty(s) {
+	if d.faults.opened(epollPort{d, s}) {
 		d.engine.Up(s.link)
 	}
 }

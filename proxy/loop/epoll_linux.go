@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"math/rand/v2"
 	"net"
 	"os"
 	"runtime"
@@ -44,8 +43,7 @@ type epoll struct {
 	busy    moderator
 	await   awaiting
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
-	held    []*sock       // dials that a fault holds up
-	chance  *rand.Rand    // of faults; made with the first
+	faults  faults
 
 	// Shared.
 	wake   int // eventfd
@@ -70,7 +68,8 @@ type sock struct {
 	due   bool   // in awaiting.due
 	round uint32 // when it was read last, of epoll.round
 
-	faulty *faulty // of a server connection that has a fault
+	filter *filter // of a server connection that has a fault
+	held   bool    // a fault is against connecting
 }
 
 type sockState uint8
@@ -79,7 +78,7 @@ const (
 	sockOpen sockState = iota
 	sockResolving
 	sockConnecting
-	sockHeld // a fault is against connecting
+	sockWaiting // to be connected
 	sockClosed
 )
 
@@ -90,6 +89,9 @@ const (
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation, spent: threadTime}}
+	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
+		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
+	}}
 	var err error
 	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
@@ -226,8 +228,8 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 
 func (d *epoll) read(s *sock, events uint32) {
 	s.round = d.round
-	if s.faulty != nil {
-		d.readFaulty(s)
+	if s.filter != nil {
+		d.readFiltered(s)
 		return
 	}
 	if s.events&unix.EPOLLIN == 0 { // paused: only the end of the connection is news
@@ -275,8 +277,9 @@ func (d *epoll) fail(s *sock, err error) {
 }
 
 func (d *epoll) write(s *sock) {
-	if s.faulty != nil {
-		d.writeFaulty(s)
+	if f := s.filter; f != nil {
+		f.write(now())
+		f.wake()
 		return
 	}
 	for {
@@ -388,7 +391,7 @@ func (d *epoll) close(s *sock) {
 		}
 		unix.Close(s.fd)
 	}
-	s.state = sockClosed
+	s.state, s.held, s.filter = sockClosed, false, nil
 	if s.link != nil && s.link.Sock == proxy.Sock(s) {
 		s.link.Sock = nil
 	}
@@ -415,7 +418,7 @@ func (s *sock) Peer() string {
 // Unsent is what the server's kernel has not acknowledged. What a unix socket
 // has taken is with the other end at once.
 func (s *sock) Unsent() int {
-	n := s.faulty.unsent()
+	n := s.filter.unsent()
 	if network, _ := s.link.Dialled(); s.state != sockOpen || network == "unix" {
 		return n
 	}

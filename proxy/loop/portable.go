@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,8 +26,7 @@ type portable struct {
 	socks   map[*stream]struct{}
 	running sync.WaitGroup
 	opts    Options
-	held    []*stream  // dials that a fault holds up
-	chance  *rand.Rand // of faults
+	faults  faults
 }
 
 // stream is one open socket, or one that is being dialled.
@@ -43,7 +41,7 @@ type stream struct {
 	closed bool
 	busy   bool    // the writer has a buffer
 	held   bool    // a fault is against connecting
-	faulty *faulty // of a server connection that has a fault
+	filter *filter // of a server connection that has a fault
 }
 
 // Peer is the other end's address.
@@ -63,11 +61,14 @@ func (s *stream) Peer() string {
 // is not may be thrown away.
 func (s *stream) Unsent() int {
 	n := max(0, int(s.handed.Load())-pieceSize)
-	return s.faulty.unsent() + n + unackedOf(s.conn)
+	return s.filter.unsent() + n + unackedOf(s.conn)
 }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
-	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o, chance: newChance()}
+	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o}
+	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
+		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
+	}}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -128,8 +129,9 @@ func (d *portable) effect(x proxy.Effect) {
 // write hands what is pending to the writer. Until it reports back, the
 // engine takes the socket for full.
 func (d *portable) write(s *stream) {
-	if s.faulty != nil {
-		d.writeFaulty(s)
+	if f := s.filter; f != nil {
+		f.write(now())
+		f.wake()
 		return
 	}
 	var buf []byte
@@ -150,7 +152,7 @@ func (d *portable) drop(s *stream) {
 	if s.closed {
 		return
 	}
-	s.closed = true
+	s.closed, s.held, s.filter = true, false, nil
 	close(s.cancel)
 	if s.conn != nil {
 		s.conn.Close()
@@ -194,11 +196,11 @@ func (d *portable) dial(l *proxy.Link) {
 	l.Sock = s
 	s.cancel = make(chan struct{})
 	d.socks[s] = struct{}{}
-	d.tryDial(s)
+	d.faults.dial(streamPort{d, s})
 }
 
-// connect dials in a goroutine of its own; host names are looked up each time.
-func (d *portable) connect(s *stream) {
+// dialUp dials in a goroutine of its own; host names are looked up each time.
+func (d *portable) dialUp(s *stream) {
 	l := s.link
 	network, address := l.Dialled()
 	d.running.Add(1)
@@ -227,7 +229,7 @@ func (d *portable) connect(s *stream) {
 				used = true
 				s.conn = c
 				d.start(s)
-				if d.openFaulty(s) {
+				if d.faults.opened(streamPort{d, s}) {
 					e.Up(l)
 				}
 			}
@@ -260,13 +262,13 @@ func (d *portable) reader(s *stream) {
 			if s.closed {
 				return
 			}
-			switch f := s.faulty; {
+			switch f := s.filter; {
 			case f != nil:
-				f.came(now(), buf[:n])
+				f.read(now(), buf[:n])
 				if err != nil {
 					f.ended(now(), err)
 				}
-				d.pumpFaulty(s)
+				f.wake()
 				return
 			case n > 0:
 				e.Bytes(s.link, buf[:n])
