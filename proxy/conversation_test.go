@@ -510,7 +510,7 @@ func (s *stage) effect(x Effect) {
 	a, _ := l.Sock.(*actor)
 	switch x.Kind {
 	case Dial:
-		_, address := l.Dialled()
+		_, address := l.Server().Target()
 		a = s.actor(address)
 		if a.link != nil {
 			a = s.older(a)

@@ -117,7 +117,7 @@ func (e *Engine) leadCopies(t *task) {
 	t.run(0, nil)
 	if policy.Hedge > 0 && !c.writes && !t.over {
 		e.hedges = append(e.hedges, hedge{t, c, e.now + int64(policy.Hedge)})
-		e.hedgeAt = min(e.hedgeAt, e.now+int64(policy.Hedge))
+		e.at(hedgeTimer, e.now+int64(policy.Hedge))
 	}
 }
 
@@ -131,13 +131,13 @@ type hedge struct {
 // hurry lets the reads whose time has come ask one more member.
 func (e *Engine) hurry() {
 	list := e.hedges
-	e.hedges, e.hedgeAt = list[:0], never
+	e.hedges = list[:0]
 	for _, h := range list {
 		switch {
 		case h.t.over || h.c.rule.Over():
 		case h.at > e.now:
 			e.hedges = append(e.hedges, h)
-			e.hedgeAt = min(e.hedgeAt, h.at)
+			e.at(hedgeTimer, h.at)
 		default:
 			h.c.rule.Late()
 			h.c.goOn(h.t)
@@ -310,7 +310,7 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 		switch e := t.e; {
 		case !c.writes && c.rule.Over() && e.now < t.deadline: // by what is known now
 			e.turns = append(e.turns, t)
-			e.keepAt = 0
+			e.soon(keeperTimer)
 		case !c.writes:
 			t.fail("what the server said is not sure any more", Unavailable)
 		default: // whoever has it has it from before anybody else decided
@@ -384,7 +384,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	}
 	if c.mends {
 		if e.mends == maxMends { // others may wait for that
-			e.refillBy(e.now)
+			e.at(resyncTimer, e.now)
 		}
 		e.mends--
 		ok, to := s.Verdict == replicate.Answered, c.members[1]

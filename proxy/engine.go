@@ -3,7 +3,6 @@ package proxy
 // The engine: events in, effects out, one clock reading a wakeup.
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -23,6 +22,7 @@ import (
 //
 // and then sleeps until e.Next() or the next event.
 type Engine struct {
+	IO
 	Shared *Proxy
 	Tune   Tune
 
@@ -35,7 +35,6 @@ type Engine struct {
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	now  int64 // nanoseconds on the drivers' clock
 	gen  *generation
 	keep map[string]*listener // by network and address, over generations
 
@@ -45,21 +44,12 @@ type Engine struct {
 	servers map[string]*Server // by network and address, over generations
 	list    []*Server          // the same, in the order of the table
 
-	pool    pool
-	booked  int64  // of pool.held, what Shared.memory knows of
-	scratch *chunk // where reads go that continue nothing
-	cur     *chunk // the input being parsed: scratch, or a link's in
+	booked int64 // of pool.held, what Shared.memory knows of
 
 	sessions map[*Session]struct{}
 
-	dirty   []*Link    // have bytes to send or a decision to make in End
-	wake    []*Session // had to stop parsing and may go on
-	held    holdList   // clients whose answers wait for the rest of their group
-	effects []Effect   // for the driver
-	handed  []Effect   // what End returned last
-
-	expiry int64 // no request, dial or redial is due before this
-	sweep  int64 // when idle clients are looked for next
+	wake []*Session // had to stop parsing and may go on
+	held holdList   // clients whose answers wait for the rest of their group
 
 	parts   []*Conn // of the read that is being split
 	leaving []*Conn // of servers that no table names any more
@@ -83,12 +73,9 @@ type Engine struct {
 
 	keeps    bool           // it is the engine that lets the keepers work
 	watches  []*watch       // then: all of them
-	keepAt   int64          // when
 	parked   []parked       // writes that wait for a server's next phase
-	parkAt   int64          // when they are looked at
 	parkedOf map[uint64]int // how many of them each client has
 	hedges   []hedge        // reads that ask another member if they wait too long
-	hedgeAt  int64          // when the first of them does
 
 	// Of keys that routes keep copies of.
 	keylines   map[uint64]*keyline // by hash of the key
@@ -100,10 +87,8 @@ type Engine struct {
 	lastChosen uint64      // cas given to all copies of a value
 	copied     []*livePool // that keep copies
 	holders    []copyOf    // of a key that is being looked at
-	refillAt   int64       // when it is looked who of their members lacks something
 
 	asked uint64
-	count Counters
 }
 
 // Tune holds the settings that trade a little latency for CPU.
@@ -117,8 +102,6 @@ type Tune struct {
 // DefaultTune is what engine.md measured best.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
-const never = math.MaxInt64
-
 // NewEngine makes one more engine for p.
 func (p *Proxy) NewEngine(tune Tune) *Engine {
 	e := &Engine{
@@ -127,14 +110,8 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		keep:     map[string]*listener{},
 		servers:  map[string]*Server{},
 		sessions: map[*Session]struct{}{},
-		expiry:   never,
-		sweep:    never,
-		keepAt:   never,
-		parkAt:   never,
-		hedgeAt:  never,
-		refillAt: never,
 	}
-	e.scratch = e.pool.get(scratchSize)
+	e.IO.init()
 	p.mu.Lock()
 	e.keeps = len(p.engines) == 0
 	p.engines = append(p.engines, e)
@@ -159,7 +136,7 @@ func (e *Engine) Begin(now int64) {
 func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 	s := &Session{e: e, lst: e.keep[network+" "+address], since: e.now, last: e.now}
 	s.id = e.Shared.lastClient.Add(1) // tasks take it to other engines
-	s.session = s
+	s.end = s
 	s.Sock = sock
 	e.sessions[s] = struct{}{}
 	if e.Shared.debug {
@@ -171,194 +148,19 @@ func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 		s.out.appendString(&e.pool, "ERROR Too many open connections\r\n")
 		s.quit()
 	} else if e.gen.limits.Idle > 0 {
-		e.sweep = min(e.sweep, e.now+int64(e.gen.limits.Idle))
+		e.at(idleTimer, e.now+int64(e.gen.limits.Idle))
 	}
 	return &s.Link
-}
-
-// Space is where the driver should read to next for l.
-func (e *Engine) Space(l *Link) []byte {
-	if l.in != nil && l.in.free() > 0 {
-		return l.in.b[l.in.w:]
-	}
-	return e.scratch.b
-}
-
-// Filled says that n bytes from l were read into what Space returned.
-func (e *Engine) Filled(l *Link, n int) {
-	if l.closed || n == 0 {
-		return
-	}
-	l.bytesIn += uint64(n)
-	e.count.Reads++
-	if s := l.session; s != nil {
-		e.count.ClientIn += uint64(n)
-		s.last = e.now
-	} else {
-		l.conn.srv.count.BytesIn += uint64(n)
-		l.conn.lastIn = e.now
-		l.conn.came += n
-	}
-	if l.in != nil && l.in.free() > 0 {
-		l.in.w += n
-		if l.in.len() < l.need {
-			return
-		}
-		e.enter(l)
-	} else {
-		e.scratch.r, e.scratch.w = 0, n
-		e.cur = e.scratch
-		if l.in != nil { // full, and still not a whole request: move to a larger one
-			c := e.pool.get(max(l.need, 2*l.in.len()+n))
-			c.w = copy(c.b, l.in.bytes())
-			c.w += copy(c.b[c.w:], e.scratch.bytes())
-			e.pool.put(l.in)
-			l.in = c
-			e.enter(l)
-		}
-	}
-	l.need = 0
-	if s := l.session; s != nil {
-		s.parse()
-	} else {
-		l.conn.parse()
-	}
-	e.leave(l)
-}
-
-// Bytes is Space and Filled for a driver that has its own buffer.
-func (e *Engine) Bytes(l *Link, b []byte) {
-	for len(b) > 0 && !l.closed {
-		n := copy(e.Space(l), b)
-		e.Filled(l, n)
-		b = b[n:]
-	}
-}
-
-// enter makes what l has kept the input being parsed. Until leave it is not
-// l's: parsing may hand it over, and l may be closed meanwhile.
-func (e *Engine) enter(l *Link) {
-	e.cur, l.in = l.in, nil
-}
-
-// leave keeps what parsing left over.
-func (e *Engine) leave(l *Link) {
-	c := e.cur
-	e.cur = nil
-	rest := c.len()
-	switch {
-	case rest == 0 || l.closed:
-		if c == e.scratch {
-			c.r, c.w = 0, 0
-		} else {
-			e.pool.put(c)
-		}
-	case c == e.scratch:
-		if rest >= bigSpan && len(c.b)-c.r >= l.need {
-			l.in = c
-			e.scratch = e.pool.get(scratchSize)
-			return
-		}
-		l.in = e.pool.get(max(l.need, rest+rest/2+256))
-		l.in.w = copy(l.in.b, c.bytes())
-		c.r, c.w = 0, 0
-	case len(c.b)-c.r < l.need || c.free() == 0 && c.r > 0:
-		if len(c.b) >= l.need && rest < c.r { // slide down: cheaper than another chunk
-			c.w = copy(c.b, c.bytes())
-			c.r = 0
-			l.in = c
-			return
-		}
-		l.in = e.pool.get(max(l.need, rest+rest/2+256))
-		l.in.w = copy(l.in.b, c.bytes())
-		e.pool.put(c)
-	default:
-		l.in = c
-	}
-}
-
-// take hands over the first n bytes of the input being parsed as a chunk of
-// its own, without copying them, and goes on with the rest in another.
-func (e *Engine) take(n int) *chunk {
-	c := e.cur
-	rest := c.b[c.r+n : c.w]
-	next := e.pool.get(max(scratchSize, len(rest)))
-	next.w = copy(next.b, rest)
-	c.w = c.r + n
-	if c == e.scratch {
-		e.scratch = next
-	}
-	e.cur = next
-	return c
-}
-
-// Up says that the connection an effect Dial asked for is there.
-func (e *Engine) Up(l *Link) {
-	if !l.closed {
-		l.conn.up()
-	}
-}
-
-// Closed says that l's socket is gone or at its end: err is nil at a clean
-// end of input. The driver has closed the socket, unless err is nil and l is a
-// client's: that one may still wait for answers, and gets an effect Close. It
-// is not called for a link that an effect Close or Abort has named.
-func (e *Engine) Closed(l *Link, err error) {
-	if s := l.session; s != nil {
-		if err == nil && !l.closed {
-			s.end()
-			return
-		}
-		s.gone()
-		return
-	}
-	l.conn.lost(err)
-}
-
-// Wrote says that the socket of l took n bytes; full that it refuses more
-// until it is writable again. The driver then sends what is Pending by itself
-// when it is.
-func (e *Engine) Wrote(l *Link, n int, full bool) {
-	l.full = full
-	if n > 0 {
-		e.count.Writes++
-		l.out.consume(&e.pool, n)
-		l.bytesOut += uint64(n)
-	}
-	if l.session != nil {
-		e.count.ClientOut += uint64(n)
-		l.session.wrote()
-	} else {
-		l.conn.srv.count.BytesOut += uint64(n)
-		l.conn.taken += uint64(n)
-		l.conn.lastOut = e.now
-		if l.out.size == 0 {
-			l.conn.holding = 0
-		}
-	}
 }
 
 // End closes the wakeup: it does what time demands, decides what is sent now
 // and what is held, and returns what the driver must do. Call it until it
 // returns nothing. The effects are valid until the next call.
 func (e *Engine) End() []Effect {
-	if e.now >= e.expiry {
-		e.expire()
-	}
-	if e.now >= e.sweep {
-		e.sweepIdle()
-	}
-	if e.now >= e.keepAt {
-		e.tend()
-	}
-	if e.now >= e.parkAt {
-		e.unpark()
-	}
-	if e.now >= e.hedgeAt {
-		e.hurry()
-	}
-	if e.now >= e.refillAt {
-		e.refill()
+	for t := range numTimers {
+		if e.fires(t) {
+			e.fire(t)
+		}
 	}
 	e.takeTurns()
 	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
@@ -372,25 +174,31 @@ func (e *Engine) End() []Effect {
 			e.closeLargest()
 		}
 	}
-	for i := 0; i < len(e.dirty); i++ { // may grow: a flush can order another
-		l := e.dirty[i]
-		l.dirty = false
-		if l.session != nil {
-			l.session.flush()
-		} else {
-			l.conn.flush()
-		}
+	return e.flush()
+}
+
+// fire does what is due by itself.
+func (e *Engine) fire(t timer) {
+	switch t {
+	case requestTimer:
+		e.expire()
+	case idleTimer:
+		e.sweepIdle()
+	case keeperTimer:
+		e.tend()
+	case parkedTimer:
+		e.unpark()
+	case hedgeTimer:
+		e.hurry()
+	case resyncTimer:
+		e.refill()
 	}
-	e.dirty = e.dirty[:0]
-	out := e.effects
-	e.effects, e.handed = e.handed[:0], out
-	return out
 }
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
 func (e *Engine) Next() int64 {
-	return min(e.expiry, e.sweep, e.keepAt, e.parkAt, e.hedgeAt, e.refillAt, e.held.due())
+	return min(e.timers.next(), e.held.due())
 }
 
 // Unanswered is how many requests server connections have that have no answer
@@ -421,23 +229,7 @@ func (e *Engine) Idle() bool {
 func (e *Engine) Drain() {
 	e.draining = true
 	for s := range e.sessions {
-		s.end()
-	}
-}
-
-func (e *Engine) mark(l *Link) {
-	if !l.dirty {
-		l.dirty = true
-		e.dirty = append(e.dirty, l)
-	}
-}
-
-func (e *Engine) effect(k EffectKind, l *Link) { e.effects = append(e.effects, Effect{k, l}) }
-
-// due makes sure that expire runs at t.
-func (e *Engine) due(t int64) {
-	if t < e.expiry {
-		e.expiry = t
+		s.endInput()
 	}
 }
 
@@ -445,7 +237,6 @@ func (e *Engine) due(t int64) {
 // look. The moment is a lower bound, so that a request costs one comparison
 // and an answered one nothing.
 func (e *Engine) expire() {
-	e.expiry = never
 	for _, srv := range e.list {
 		srv.expire()
 	}
@@ -457,19 +248,18 @@ func (e *Engine) expire() {
 }
 
 func (e *Engine) sweepIdle() {
-	e.sweep = never
 	idle := int64(e.gen.limits.Idle)
 	if idle == 0 {
 		return
 	}
 	for s := range e.sessions {
 		if t := s.last + idle; s.head != nil || s.out.size > 0 || s.stalled {
-			e.sweep = min(e.sweep, e.now+idle)
+			e.at(idleTimer, e.now+idle)
 		} else if t <= e.now {
 			e.count.IdleClosed++
 			s.quit()
 		} else {
-			e.sweep = min(e.sweep, t)
+			e.at(idleTimer, t)
 		}
 	}
 }

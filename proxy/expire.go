@@ -16,18 +16,18 @@ func (srv *Server) expire() {
 		if c.deadline <= e.now {
 			c.expire()
 		}
-		e.due(c.deadline)
+		e.at(requestTimer, c.deadline)
 	}
 	for _, c := range srv.own {
 		if c.deadline <= e.now {
 			c.expire()
 		}
-		e.due(c.deadline)
+		e.at(requestTimer, c.deadline)
 	}
 	switch c := srv.conns[0]; {
 	case !srv.down || srv.leaving() || c.state != connIdle:
 	case srv.redialAt > e.now:
-		e.due(srv.redialAt)
+		e.at(requestTimer, srv.redialAt)
 	default:
 		c.dial()
 	}
@@ -37,7 +37,7 @@ func (c *Conn) expire() {
 	e, srv := c.srv.e, c.srv
 	if c.state == connDialing && c.dialBy <= e.now {
 		e.effect(Abort, &c.Link)
-		c.lost(errConnect)
+		c.Lost(errConnect)
 		return
 	}
 	c.deadline = never

@@ -496,7 +496,7 @@ func (e *Engine) park(t *task, phases func(*Engine) uint64) {
 		e.parkedOf = map[uint64]int{}
 	}
 	e.parkedOf[t.client]++
-	e.parkAt = min(e.parkAt, t.deadline, e.now+parkedLook)
+	e.at(parkedTimer, min(t.deadline, e.now+parkedLook))
 }
 
 const (
@@ -516,11 +516,11 @@ func (e *Engine) behindParked(client uint64, rt *route, key []byte) bool {
 // unpark leads the writes whose pools have changed, in their order.
 func (e *Engine) unpark() {
 	list := e.parked
-	e.parked, e.parkAt = nil, never
+	e.parked = nil
 	for _, p := range list {
 		if p.phases != nil && p.phases(e) == p.changed && e.now < p.t.deadline {
 			e.parked = append(e.parked, p)
-			e.parkAt = min(e.parkAt, p.t.deadline, e.now+parkedLook)
+			e.at(parkedTimer, min(p.t.deadline, e.now+parkedLook))
 			continue
 		}
 		if e.parkedOf[p.t.client]--; e.parkedOf[p.t.client] == 0 {

@@ -147,7 +147,8 @@ func (s *sidecar) order(i int, o health.Order) {
 		if err := w.keeper.Order(i, o, d.e.now); err != nil {
 			s.f.note("", "p%d refuses to %v server %d: %v", s.id, o, i, err)
 		}
-		w.ripe, d.e.keepAt = true, 0
+		w.ripe = true
+		d.e.soon(keeperTimer)
 	})
 }
 
@@ -357,7 +358,7 @@ func (c *pipe) acknowledged(k *packet) bool {
 }
 
 func (d *driver) dial(l *Link) {
-	_, address := l.Dialled()
+	_, address := l.Server().Target()
 	i := 0
 	fmt.Sscanf(address, "s%d", &i)
 	c := &pipe{d: d, p: d.f.paths[d.s.id][i], n: d.f.nodes[i], link: l}

@@ -138,7 +138,7 @@ func (e *Engine) adopt(cur *live) {
 		}
 	}
 	if t.Limits.Idle > 0 {
-		e.sweep = e.now
+		e.soon(idleTimer)
 	}
 }
 
@@ -164,7 +164,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	if e.keeps {
 		e.watches = append(e.watches, w)
 		w.ripe = true
-		e.keepAt = 0
+		e.soon(keeperTimer)
 	}
 }
 

@@ -78,7 +78,7 @@ func (v *inventory) conns() (list []*Conn) {
 		v.want(srv.zombies <= zombiesPerConn*srv.connections, "%s: %d zombies", srv.label(), srv.zombies)
 		v.want(srv.asking == nil, "a read is being split between wakeups")
 		if srv.down && srv.conns[0].state == connIdle {
-			v.want(srv.redialAt >= v.e.expiry, "%s: redialled at %d, looked at %d", srv.label(), srv.redialAt, v.e.expiry)
+			v.want(srv.redialAt >= v.e.timers[requestTimer], "%s: redialled at %d, looked at %d", srv.label(), srv.redialAt, v.e.timers[requestTimer])
 		}
 	}
 	for _, c := range v.e.leaving {
@@ -92,7 +92,7 @@ func (v *inventory) conns() (list []*Conn) {
 	for _, c := range v.e.zombies {
 		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.srv.label())
 		v.want(c.zombie && c.state == connUp && c.length > 0, "%s: a zombie waits for nothing", c.srv.label())
-		v.want(v.e.expiry <= c.until, "%s: a zombie ends at %d, the engine looks at %d", c.srv.label(), c.until, v.e.expiry)
+		v.want(v.e.timers[requestTimer] <= c.until, "%s: a zombie ends at %d, the engine looks at %d", c.srv.label(), c.until, v.e.timers[requestTimer])
 		list = append(list, c)
 	}
 	for _, c := range list {
@@ -199,7 +199,7 @@ func (v *inventory) conn(c *Conn) {
 		earliest = min(earliest, c.dialBy)
 	}
 	v.want(c.deadline <= earliest, "%s: due at %d, looked at %d", name, earliest, c.deadline)
-	v.want(v.e.expiry <= c.deadline, "%s: due at %d, the engine looks at %d", name, c.deadline, v.e.expiry)
+	v.want(v.e.timers[requestTimer] <= c.deadline, "%s: due at %d, the engine looks at %d", name, c.deadline, v.e.timers[requestTimer])
 	v.want(c.state != connIdle || c.length == 0, "%s: %d requests wait and nobody dials", name, c.length)
 	v.want(c.state != connIdle || c.in == nil, "%s: no connection, and input", name)
 	if c.state == connUp && !c.full && c.out.size > 0 {

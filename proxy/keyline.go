@@ -63,7 +63,7 @@ func (e *Engine) unclaim(t *task, hash uint64) {
 	l.owner = l.queue[0]
 	l.queue = l.queue[1:]
 	e.turns = append(e.turns, l.owner)
-	e.keepAt = 0 // End leads it
+	e.soon(keeperTimer) // End leads it
 }
 
 // takeTurns leads the writes whose turn has come. They are led from End, not

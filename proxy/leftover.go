@@ -152,7 +152,7 @@ func (d *leaving) answered(e *Engine, _ int, r *answer) {
 		d.lp.lost(e, d.i, *l)
 	}
 	if m.leaving == 0 {
-		e.refillBy(e.now)
+		e.at(resyncTimer, e.now)
 	}
 }
 
@@ -175,7 +175,7 @@ func (lp *livePool) lost(e *Engine, i int, l leftover) {
 		}
 		l.key, l.there, l.state = bytes.Clone(l.key), nil, toCopy
 		m.gone = append(m.gone, m.put(&l))
-		e.refillBy(e.now)
+		e.at(resyncTimer, e.now)
 	}
 }
 
@@ -244,7 +244,7 @@ func (lp *livePool) copyGone(e *Engine, i int) {
 			continue
 		}
 		if e.mends >= maxMends || !lp.mayRepair(e, i, rt.copies.RepairRate) {
-			e.refillBy(e.now + lp.untilRepair(e, i, rt.copies.RepairRate))
+			e.at(resyncTimer, e.now+lp.untilRepair(e, i, rt.copies.RepairRate))
 			m.gone = append(m.gone, list[at:]...)
 			break
 		}

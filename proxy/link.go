@@ -20,8 +20,8 @@ type Sock interface {
 type Link struct {
 	Sock Sock // the driver's; nil while there is no socket
 
-	session *Session // one of these two is set
-	conn    *Conn
+	end    End    // whose it is
+	server Dialer // the same, of a server's connection; nil: a client's
 
 	in   *chunk // input that is not a whole request or reply yet
 	need int    // how long in must be before it is worth looking at; 0: at any byte
@@ -33,6 +33,39 @@ type Link struct {
 	closed   bool // Close or Abort was ordered, or Closed reported
 	bytesIn  uint64
 	bytesOut uint64
+}
+
+// End is one end of a connection: what is done with its bytes.
+type End interface {
+	// Came is told that n bytes have been read, before they are parsed.
+	Came(n int)
+
+	// Parse serves what it can of the input being parsed.
+	Parse()
+
+	// Sent is told that the socket took n bytes, or takes bytes again.
+	Sent(n int)
+
+	// Flush decides, when the wakeup ends, what is sent now.
+	Flush()
+
+	// Lost is told that the socket is gone; err is nil at a clean end of input.
+	Lost(err error)
+}
+
+// Dialer is an End that Ringside connects by itself: a server's.
+type Dialer interface {
+	End
+
+	// Up is told that the connection is there.
+	Up()
+
+	// Target is the address to connect to.
+	Target() (network, address string)
+
+	// Owed is how many answers are still due, and the mean size of the last
+	// ones in bytes; 0 while there were none.
+	Owed() (answers, size int)
 }
 
 // Pending appends to iov the bytes that wait for the socket, in order. They
@@ -47,19 +80,10 @@ func (l *Link) Pending(iov [][]byte) [][]byte {
 }
 
 // Client reports whether l is a client's connection.
-func (l *Link) Client() bool { return l.session != nil }
+func (l *Link) Client() bool { return l.server == nil }
 
-// Owed is how many answers are still due on a server's connection, and the mean
-// size of its last ones in bytes; 0 while there were none.
-func (l *Link) Owed() (answers, size int) {
-	c := l.conn
-	return c.due(), c.came / max(c.settled, 1)
-}
-
-// Dialled returns the address of the server that an effect Dial names.
-func (l *Link) Dialled() (network, address string) {
-	return l.conn.srv.target.Network, l.conn.srv.target.Address
-}
+// Server is the other end of a server's connection; nil if l is a client's.
+func (l *Link) Server() Dialer { return l.server }
 
 // EffectKind is what a driver is asked to do.
 type EffectKind uint8

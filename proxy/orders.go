@@ -137,7 +137,7 @@ func (p *Proxy) orderKept(w *watch, i int, o Order) error {
 	p.first().Post(func(e *Engine) {
 		done <- w.keeper.Order(i, health.Order(o), e.now)
 		w.ripe = true
-		e.keepAt = 0
+		e.soon(keeperTimer)
 	})
 	select {
 	case err := <-done:
@@ -229,7 +229,7 @@ func (srv *Server) obey(o Order) {
 	}
 	if o == Restore && srv.down { // it is asked at once
 		srv.redialAt = srv.e.now
-		srv.e.due(srv.e.now)
+		srv.e.at(requestTimer, srv.e.now)
 	}
 }
 

@@ -85,17 +85,13 @@ type pick struct {
 
 // refill looks after all members, and goes on with those being filled.
 func (e *Engine) refill() {
-	e.refillAt = never
 	for _, lp := range e.copied {
 		for i := range lp.servers {
 			e.tendMember(lp, i)
 		}
-		e.refillBy(e.now + int64(lookTime))
+		e.at(resyncTimer, e.now+int64(lookTime))
 	}
 }
-
-// refillBy makes sure that refill runs at t.
-func (e *Engine) refillBy(t int64) { e.refillAt = min(e.refillAt, t) }
 
 func (e *Engine) tendMember(lp *livePool, i int) {
 	m, srv := &lp.whole.members[i], lp.servers[i]
@@ -140,7 +136,7 @@ func (f *filling) goOn(e *Engine, lp *livePool) {
 	switch phase := lp.watch.phase(f.index); {
 	case f.dump != nil:
 	case e.now < f.at:
-		e.refillBy(f.at)
+		e.at(resyncTimer, f.at)
 	case f.to.down || phase != health.In && phase != health.Warming && phase != health.Settling:
 		f.later(e, "")
 	case f.listed < len(f.sources):
@@ -161,7 +157,7 @@ func (f *filling) pass(e *Engine) {
 func (f *filling) later(e *Engine, why string) {
 	f.at = e.now + f.wait
 	f.wait = min(2*f.wait, int64(refillMax))
-	e.refillBy(f.at)
+	e.at(resyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
 		e.Shared.Log.Warn("a server that came back empty can't be filled now", "pool", f.lp.pool.Name, "server", f.to.target.Name, "why", why)
@@ -271,7 +267,7 @@ func (f *filling) list(e *Engine, from copyOf) {
 	switch phase := from.lp.watch.phase(from.index); {
 	case phase == health.Out, phase == health.Returning, from.lp.whole.members[from.index].overfull:
 		f.listed++ // what it has will be flushed
-		e.refillBy(e.now)
+		e.at(resyncTimer, e.now)
 		return
 	case srv.down:
 		f.later(e, srv.why)
@@ -314,7 +310,7 @@ func (d *dump) answered(e *Engine, id int, r *answer) {
 	case id == dumpListing && last == dumpEnd:
 		f.listed++
 		f.wait = int64(refillFirst)
-		e.refillBy(e.now)
+		e.at(resyncTimer, e.now)
 	case r.bytes == nil:
 		f.later(e, r.why)
 	case strings.HasPrefix(last, "BUSY"):
@@ -381,7 +377,7 @@ func (f *filling) copy(e *Engine) {
 			f.picks = f.picks[1:]
 			continue
 		case !to.lp.mayRepair(e, to.index, rt.copies.RepairRate):
-			e.refillBy(e.now + to.lp.untilRepair(e, to.index, rt.copies.RepairRate))
+			e.at(resyncTimer, e.now+to.lp.untilRepair(e, to.index, rt.copies.RepairRate))
 			return
 		}
 		f.picks = f.picks[1:]
@@ -396,7 +392,7 @@ func (f *filling) copy(e *Engine) {
 // mended is told how one of f's repairs ended.
 func (f *filling) mended(e *Engine, c *copied, ok bool) {
 	f.mending--
-	e.refillBy(e.now)
+	e.at(resyncTimer, e.now)
 	if !ok {
 		f.failed++
 	} else if slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Deed == replicate.Fill }) {
@@ -417,11 +413,11 @@ func (f *filling) passed(e *Engine) {
 		f.from = f.bound + 1
 		f.wait = int64(refillFirst)
 		f.pass(e)
-		e.refillBy(e.now)
+		e.at(resyncTimer, e.now)
 	case f.gaps && f.found > 0:
 		f.from, f.found, f.gaps = 0, 0, false
 		f.pass(e)
-		e.refillBy(e.now)
+		e.at(resyncTimer, e.now)
 	default:
 		m.lacking, m.fill, f.over = false, nil, true
 		e.Shared.Log.Info("a server that came back empty is filled", "pool", f.lp.pool.Name, "server", f.to.target.Name, "keys", f.filled)

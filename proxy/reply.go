@@ -14,8 +14,8 @@ import (
 // the client is closed.
 const wholeValue = 64 << 10
 
-// parse pairs the answers in the engine's current input.
-func (c *Conn) parse() {
+// Parse pairs the answers in the engine's current input.
+func (c *Conn) Parse() {
 	e := c.srv.e
 	for e.cur.len() > 0 && c.state == connUp {
 		buf := e.cur.bytes()

@@ -130,7 +130,7 @@ func (srv *Server) settle(p *Pool, t Target, first bool) {
 
 func (srv *Server) newConn() *Conn {
 	c := &Conn{srv: srv, deadline: never}
-	c.conn = c
+	c.end, c.server = c, c
 	return c
 }
 
@@ -204,12 +204,12 @@ func (c *Conn) give(a *Attempt, n int) {
 func (c *Conn) watch(t int64) {
 	if t < c.deadline {
 		c.deadline = t
-		c.srv.e.due(t)
+		c.srv.e.at(requestTimer, t)
 	}
 }
 
-// flush decides in End whether c's bytes go now.
-func (c *Conn) flush() {
+// Flush decides in End whether c's bytes go now.
+func (c *Conn) Flush() {
 	e := c.srv.e
 	switch c.state {
 	case connIdle:
@@ -287,9 +287,33 @@ func (c *Conn) dial() {
 	e.effect(Dial, &c.Link)
 }
 
-// up sends what has waited, behind the question for the server's version: the
+// Target is the address of c's server.
+func (c *Conn) Target() (network, address string) { return c.srv.target.Network, c.srv.target.Address }
+
+// Owed is how many answers are still due on c, and the mean size of its last
+// ones in bytes; 0 while there were none.
+func (c *Conn) Owed() (answers, size int) { return c.due(), c.came / max(c.settled, 1) }
+
+// Came notes that n bytes have come from the server.
+func (c *Conn) Came(n int) {
+	c.srv.count.BytesIn += uint64(n)
+	c.lastIn = c.srv.e.now
+	c.came += n
+}
+
+// Sent notes that the socket took n bytes.
+func (c *Conn) Sent(n int) {
+	c.srv.count.BytesOut += uint64(n)
+	c.taken += uint64(n)
+	c.lastOut = c.srv.e.now
+	if c.out.size == 0 {
+		c.holding = 0
+	}
+}
+
+// Up sends what has waited, behind the question for the server's version: the
 // answer to that says that somebody is alive there.
-func (c *Conn) up() {
+func (c *Conn) Up() {
 	e := c.srv.e
 	c.state = connUp
 	if e.Shared.debug {
@@ -333,10 +357,10 @@ func (c *Conn) greet(until int64) {
 
 var askVersion = []byte("version\r\n")
 
-// lost is the end of a connection, or of the attempt to get one. A server
+// Lost is the end of a connection, or of the attempt to get one. A server
 // that closes while it owes nothing is no event: it is asked again when there
 // is something to ask.
-func (c *Conn) lost(err error) {
+func (c *Conn) Lost(err error) {
 	srv := c.srv
 	was, owed, greeted := c.state, c.length, c.greeted
 	if was == connIdle {
@@ -489,7 +513,7 @@ func (srv *Server) fail(why string) {
 	srv.down = true
 	srv.why = srv.whyDown(why)
 	srv.redialAt = e.now + srv.wait
-	e.due(srv.redialAt)
+	e.at(requestTimer, srv.redialAt)
 	for _, c := range srv.conns {
 		c.giveUp(srv.why, Unavailable)
 	}
@@ -510,7 +534,7 @@ func (srv *Server) alive() {
 		srv.down, srv.why, srv.changed = false, "", srv.e.now
 		srv.e.Shared.Log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
 		if len(srv.e.copied) > 0 { // what it missed is deleted before anybody reads it
-			srv.e.refillBy(srv.e.now)
+			srv.e.at(resyncTimer, srv.e.now)
 		}
 	}
 }

@@ -50,8 +50,8 @@ func (s *Session) peer() string {
 	return s.Sock.Peer()
 }
 
-// parse serves the requests in the engine's current input.
-func (s *Session) parse() {
+// Parse serves the requests in the engine's current input.
+func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
@@ -152,17 +152,17 @@ func (s *Session) resume() {
 	}
 	if s.in != nil {
 		s.e.enter(&s.Link)
-		s.parse()
+		s.Parse()
 		s.e.leave(&s.Link)
 	}
 	if s.ended {
-		s.end()
+		s.endInput()
 	}
 	s.e.mark(&s.Link)
 }
 
-// end is the end of the client's input.
-func (s *Session) end() {
+// endInput is the end of the client's input.
+func (s *Session) endInput() {
 	s.ended = true
 	if !s.stalled { // else resume finds the end
 		s.quit()
@@ -225,8 +225,24 @@ func (s *Session) drop() {
 	}
 }
 
-// wrote goes on after the socket took bytes.
-func (s *Session) wrote() {
+// Came notes that n bytes have come from the client.
+func (s *Session) Came(n int) {
+	s.e.count.ClientIn += uint64(n)
+	s.last = s.e.now
+}
+
+// Lost is told that the client has ended its input (err is nil), or is gone.
+func (s *Session) Lost(err error) {
+	if err == nil && !s.closed {
+		s.endInput()
+		return
+	}
+	s.gone()
+}
+
+// Sent goes on after the socket took n bytes.
+func (s *Session) Sent(n int) {
+	s.e.count.ClientOut += uint64(n)
 	s.whole = s.whole && s.out.size > 0
 	s.unstall()
 	if s.quitting && s.out.size == 0 && s.head == nil {
@@ -234,8 +250,8 @@ func (s *Session) wrote() {
 	}
 }
 
-// flush decides in End what happens to the output.
-func (s *Session) flush() {
+// Flush decides in End what happens to the output.
+func (s *Session) Flush() {
 	e := s.e
 	if s.closed {
 		return

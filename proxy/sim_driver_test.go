@@ -31,7 +31,7 @@ func (w *world) effect(x Effect) {
 }
 
 func (w *world) dial(l *Link) {
-	_, address := l.Dialled()
+	_, address := l.Server().Target()
 	i := slices.IndexFunc(w.servers, func(s *simServer) bool { return s.name == address })
 	c := &simConn{w: w, srv: w.servers[i], link: l, state: "dialling"}
 	l.Sock = c
@@ -154,7 +154,7 @@ func (c *simConn) shut(k EffectKind) {
 	if k == Close && (len(c.in) > 0 || len(c.out) > 0) && !c.bitten {
 		c.w.fatalf("%s: closed with %d bytes to do and %d to get", c.srv.name, len(c.in), len(c.out))
 	}
-	if k == Abort && !c.bitten && !c.link.conn.zombie {
+	if k == Abort && !c.bitten && !c.link.server.(*Conn).zombie {
 		c.in, c.unsent = c.in[:len(c.in)-c.unsent], 0
 		c.w.ghosts = append(c.w.ghosts, c)
 		c.leave("ghost")
@@ -168,7 +168,7 @@ func (c *simConn) shut(k EffectKind) {
 // (UndoLost) and cannot be helped.
 func (c *simConn) end() {
 	n := c.w.d.n(4)
-	if c.link.conn.zombie || c.link.conn.undos > 0 {
+	if c.link.server.(*Conn).zombie || c.link.server.(*Conn).undos > 0 {
 		n = 0
 	}
 	for ; n > 0 && c.process(); n-- {
@@ -184,7 +184,7 @@ func (c *simConn) leave(state string) {
 
 // stray is an answer when the server owes none.
 func (c *simConn) stray() {
-	if c.state != "up" || c.link.conn.length > 0 || len(c.in)+len(c.out) > 0 || c.link.conn.state != connUp {
+	if c.state != "up" || c.link.server.(*Conn).length > 0 || len(c.in)+len(c.out) > 0 || c.link.server.(*Conn).state != connUp {
 		return
 	}
 	c.w.log("%s answers what nobody asked", c.srv.name)
@@ -197,7 +197,7 @@ func (c *simConn) stray() {
 
 // garbage is no answer to anything, behind what was answered.
 func (c *simConn) garbage() {
-	if c.state != "up" || c.link.conn.state != connUp {
+	if c.state != "up" || c.link.server.(*Conn).state != connUp {
 		return
 	}
 	c.out = append(c.out, "WHAT?\r\n"...)

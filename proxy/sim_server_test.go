@@ -70,7 +70,7 @@ func (c *simConn) process() bool {
 	}
 	c.w.log("%s does %.60q", c.srv.name, line)
 	answer, ok := c.srv.command(c.w, f, body)
-	undone := c.link.conn.undos > 0
+	undone := c.link.server.(*Conn).undos > 0
 	if undone || c.state == "ghost" {
 		c.w.mayBeGone(f)
 	}
@@ -91,8 +91,8 @@ func (c *simConn) work(n int) {
 	if c.srv.hangs || c.srv.cut || c.stuck {
 		return
 	}
-	if c.link.conn.zombie {
-		if c.unsent > 0 || c.link.conn.out.size > 0 {
+	if c.link.server.(*Conn).zombie {
+		if c.unsent > 0 || c.link.server.(*Conn).out.size > 0 {
 			return
 		}
 		n = len(c.in)

@@ -253,7 +253,7 @@ func (w *world) reload() {
 func (w *world) newWant() *want {
 	x := &want{epoch: w.epoch, flush: w.flushes}
 	w.old = slices.DeleteFunc(w.old, func(c *simConn) bool {
-		return c.state == "closed" || len(c.in) == 0 && c.link.conn.length == 0
+		return c.state == "closed" || len(c.in) == 0 && c.link.server.(*Conn).length == 0
 	})
 	if len(w.old) > 0 {
 		x.epoch = -1
@@ -328,7 +328,7 @@ func (w *world) act() {
 		return
 	}
 	c := w.clients[d.n(len(w.clients))]
-	if x := c.link.session.head; x != nil && x.streams != nil && x.streams.turn != nil && d.one(10) { // where it hurts
+	if x := c.link.end.(*Session).head; x != nil && x.streams != nil && x.streams.turn != nil && d.one(10) { // where it hurts
 		c.reset()
 		return
 	}
@@ -464,7 +464,7 @@ func (w *world) settle() {
 		}
 	})
 	w.play("all is quiet", func() bool {
-		return len(w.clients) == 0 && !slices.ContainsFunc(w.conns, func(c *simConn) bool { return c.link.conn.length > 0 })
+		return len(w.clients) == 0 && !slices.ContainsFunc(w.conns, func(c *simConn) bool { return c.link.server.(*Conn).length > 0 })
 	})
 	if n := len(w.e.sessions); n != 0 || w.p.clients.Load() != 0 {
 		w.fatalf("%d sessions are left, %d counted", n, w.p.clients.Load())
@@ -518,10 +518,10 @@ func (w *world) play(until string, done func() bool) {
 		})
 	}
 	for _, c := range w.clients {
-		w.log("c%d: %d to send, %d wants, paused %v, full %v, got %.60q, session %+v", c.id, len(c.pending), len(c.wants), c.paused, c.full, c.got, *c.link.session)
+		w.log("c%d: %d to send, %d wants, paused %v, full %v, got %.60q, session %+v", c.id, len(c.pending), len(c.wants), c.paused, c.full, c.got, *c.link.end.(*Session))
 	}
 	for _, c := range w.conns {
-		w.log("%s: %s, in %.60q, out %.60q, %d in flight, full %v", c.srv.name, c.state, c.in, c.out, c.link.conn.length, c.full)
+		w.log("%s: %s, in %.60q, out %.60q, %d in flight, full %v", c.srv.name, c.state, c.in, c.out, c.link.server.(*Conn).length, c.full)
 	}
 	w.fatalf("it never comes to that %s", until)
 }

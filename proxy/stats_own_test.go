@@ -74,7 +74,7 @@ func (h *hive) effect(e *Engine, x Effect) {
 	l := x.Link
 	switch x.Kind {
 	case Dial:
-		if _, address := l.Dialled(); strings.HasPrefix(address, "dead") {
+		if _, address := l.Server().Target(); strings.HasPrefix(address, "dead") {
 			e.Closed(l, errors.New("connection refused"))
 			return
 		}

@@ -241,7 +241,7 @@ func (e *Engine) expireZombies() {
 			c.until = e.now + int64(zombieTime)
 		}
 		if c.state == connUp {
-			e.due(min(c.deadline, c.until))
+			e.at(requestTimer, min(c.deadline, c.until))
 		}
 	}
 }

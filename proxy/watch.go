@@ -187,7 +187,6 @@ func (w *watch) hear(member int, answered bool) {
 
 // tend lets the keepers work whose time has come, or who were told something.
 func (e *Engine) tend() {
-	e.keepAt = never
 	for _, w := range e.watches {
 		for i := range w.seen {
 			if w.phase(i) == health.Warming {
@@ -203,7 +202,7 @@ func (e *Engine) tend() {
 		if w.ripe {
 			e.carryOut(w)
 		}
-		e.keepAt = min(e.keepAt, w.keeper.Next())
+		e.at(keeperTimer, w.keeper.Next())
 	}
 }
 
@@ -220,7 +219,7 @@ func (e *Engine) carryOut(w *watch) {
 	}
 	w.publish()
 	if len(e.parked) > 0 { // what waits goes before what comes
-		e.parkAt = e.now
+		e.soon(parkedTimer)
 	}
 }
 
@@ -265,15 +264,14 @@ func (d *errand) answered(e *Engine, id int, r *answer) {
 		d.w.keeper.Unanswered(uint64(id), r.outcome == Unavailable, r.why, e.now)
 	}
 	d.w.ripe = true
-	e.keepAt = 0
+	e.soon(keeperTimer)
 }
 
 // ownConn is a connection for one errand alone, by the errand's number.
 func (srv *Server) ownConn(n uint32) *Conn {
 	c := srv.own[n]
 	if c == nil {
-		c = &Conn{srv: srv, deadline: never}
-		c.conn = c
+		c = srv.newConn()
 		if srv.own == nil {
 			srv.own = map[uint32]*Conn{}
 		}
@@ -303,7 +301,7 @@ func (srv *Server) tell(what func(k *health.Keeper, server int, now int64)) {
 		f := func(e *Engine) {
 			what(m.w.keeper, m.member, e.now)
 			m.w.ripe = true
-			e.keepAt = 0
+			e.soon(keeperTimer)
 		}
 		if srv.e.keeps {
 			f(srv.e)

@@ -91,7 +91,7 @@ func (w *whole) stop() {
 
 // takeCopies notes which pools keep copies, once the routes are known.
 func (e *Engine) takeCopies() {
-	e.copied, e.refillAt = nil, never
+	e.copied = nil
 	for name, w := range e.wholes {
 		if !slices.ContainsFunc(e.gen.pools, func(lp *livePool) bool { return lp.whole == w }) {
 			w.stop()
@@ -102,7 +102,7 @@ func (e *Engine) takeCopies() {
 		if lp.whole != nil {
 			lp.whole.rate = e.repairRate(lp)
 			e.copied = append(e.copied, lp)
-			e.refillAt = e.now
+			e.at(resyncTimer, e.now)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (lp *livePool) lack(e *Engine, i int, flushed bool) {
 		m.overfull = false
 	}
 	m.lacking, m.until = true, e.now+int64(lackTime)
-	e.refillBy(e.now)
+	e.at(resyncTimer, e.now)
 }
 
 // overfull says whether a member is not to be read because it has missed more

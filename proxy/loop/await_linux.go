@@ -103,7 +103,7 @@ func (d *epoll) sleep() bool {
 // if they differ by a third. A change by less than a quarter is not worth a
 // system call.
 func (d *epoll) expect(s *sock) {
-	n, size := s.link.Owed()
+	n, size := s.link.Server().Owed()
 	n = min(n, awaitMany)
 	sure := float64(n) - float64(n)/math.Sqrt(float64(n+1))
 	want := max(min(int(sure*float64(size)), awaitBytes), 1)
@@ -146,7 +146,7 @@ func (d *epoll) readDue() {
 
 // owes reports whether answers are due on a server's connection.
 func (s *sock) owes() bool {
-	n, _ := s.link.Owed()
+	n, _ := s.link.Server().Owed()
 	return n > 0
 }
 

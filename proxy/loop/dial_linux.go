@@ -27,7 +27,7 @@ func (d *epoll) dial(l *proxy.Link) {
 // looked up each time, off the loop.
 func (d *epoll) lookUp(s *sock) {
 	s.state = sockConnecting
-	network, address := s.link.Dialled()
+	network, address := s.link.Server().Target()
 	if network == "unix" {
 		s.addrs = []unix.Sockaddr{&unix.SockaddrUnix{Name: address}}
 		d.connect(s, nil)

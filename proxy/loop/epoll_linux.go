@@ -419,7 +419,7 @@ func (s *sock) Peer() string {
 // has taken is with the other end at once.
 func (s *sock) Unsent() int {
 	n := s.filter.unsent()
-	if network, _ := s.link.Dialled(); s.state != sockOpen || network == "unix" {
+	if network, _ := s.link.Server().Target(); s.state != sockOpen || network == "unix" {
 		return n
 	}
 	return n + unacked(s.fd)

@@ -45,7 +45,7 @@ func (fs *faults) of(l *proxy.Link) fault.State {
 	if fs.set == nil {
 		return fault.State{}
 	}
-	network, address := l.Dialled()
+	network, address := l.Server().Target()
 	return fs.set.Of(network, address)
 }
 

@@ -202,7 +202,7 @@ func (d *portable) dial(l *proxy.Link) {
 // dialUp dials in a goroutine of its own; host names are looked up each time.
 func (d *portable) dialUp(s *stream) {
 	l := s.link
-	network, address := l.Dialled()
+	network, address := l.Server().Target()
 	d.running.Add(1)
 	go func() {
 		defer d.running.Done()
