@@ -76,8 +76,10 @@ func (f *backfill) ask(step, at int, line []byte) {
 	}
 }
 
-func (f *backfill) answered(e *Engine, step int, r *answer) {
-	t, l, rep := f.t, f.l, &e.rep
+func (f *backfill) Client() uint64 { return f.t.client }
+
+func (f *backfill) Answered(step int, r *Result) {
+	t, l, rep := f.t, f.l, &f.t.e.rep
 	ok := r.parsed(wire.Get, wire.Meta, rep)
 	switch step {
 	case fillStub:

@@ -410,8 +410,8 @@ func (s *stage) begin() {
 	}
 	s.wakeup(func() {})
 	s.e.watches = nil
-	for _, srv := range s.e.servers {
-		srv.watched = slices.DeleteFunc(srv.watched, func(m member) bool { return !m.copies })
+	for _, srv := range s.e.byAddress {
+		s.e.watched[srv] = slices.DeleteFunc(s.e.watched[srv], func(m member) bool { return !m.copies })
 	}
 }
 

@@ -51,7 +51,7 @@ type copyAsk struct {
 	check   bool // the value is empty, or no number: it is being asked whether it is a stub
 	checked bool // so of a number, once
 	shown   bool // Ringside asked for the number, not the client
-	got     answer
+	got     Result
 }
 
 // hashOf makes one number of a key, for all loops. Tests that are to be the same
@@ -170,7 +170,7 @@ func (c *copied) goOn(t *task) {
 	}
 }
 
-func (c *copied) told(t *task, id int, r *answer) {
+func (c *copied) told(t *task, id int, r *Result) {
 	if id >= len(c.asks) {
 		c.undone(t, &c.members[id-len(c.asks)], r)
 		if c.undoing--; c.undoing == 0 && !c.mends {
@@ -196,11 +196,11 @@ func (c *copied) told(t *task, id int, r *answer) {
 	switch {
 	case a.check && counts && kind == replicate.Miss: // a stub: the number is elsewhere, if anywhere
 		kind = replicate.NotFound
-		a.got = answer{srv: r.srv, bytes: wire.AppendAnswer(nil, t.raw, &t.req, wire.NotFound)}
+		a.got = Result{srv: r.srv, bytes: wire.AppendAnswer(nil, t.raw, &t.req, wire.NotFound)}
 	case a.check && counts:
 		kind = replicate.ClientError
 	case kind == replicate.Miss && a.Deed == replicate.Forward && t.op <= wire.Gats: // perhaps a stub: the client gets a miss
-		a.got = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
+		a.got = Result{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
 		if t.req.Dialect == wire.Meta {
 			a.got.bytes = wire.AppendAnswer(nil, t.raw, &t.req, wire.Miss)
 		}
@@ -221,20 +221,20 @@ func mayBeStub(t *task, rep *wire.Reply) bool {
 }
 
 // keep holds an answer beyond the call that brought it.
-func (a *copyAsk) keep(r *answer) {
+func (a *copyAsk) keep(r *Result) {
 	a.got = *r
 	a.got.bytes = bytes.Clone(r.bytes)
 }
 
 // outcome is what an answer means for the rule.
-func (c *copied) outcome(t *task, a *copyAsk, r *answer) (replicate.Kind, uint64) {
+func (c *copied) outcome(t *task, a *copyAsk, r *Result) (replicate.Kind, uint64) {
 	rep := &t.e.rep
 	op, dialect := a.op, a.dialect
 	if a.check {
 		op, dialect = wire.Get, wire.Meta
 	}
 	switch {
-	case r.bytes == nil && r.unsent:
+	case r.bytes == nil && r.Unsent:
 		return replicate.Unsent, 0
 	case !r.parsed(op, dialect, rep):
 		return replicate.InDoubt, 0
@@ -344,8 +344,8 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 			return
 		}
 		for i := range c.asks {
-			if a := &c.asks[i].got; a.bytes == nil && a.why != "" {
-				why, o = a.why, a.outcome
+			if a := &c.asks[i].got; a.bytes == nil && a.Why != "" {
+				why, o = a.Why, a.Outcome
 			}
 		}
 		t.fail(why, o)
@@ -401,7 +401,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 // undone is told how an undo ended. Who has nothing more is no longer dirty, if
 // misses are asked of others anyway: the key may be written through another
 // Ringside now, and two dirty members would be emptied before they decide.
-func (c *copied) undone(t *task, m *copyOf, r *answer) {
+func (c *copied) undone(t *task, m *copyOf, r *Result) {
 	if !t.rt.copies.ReadThrough || !r.parsed(wire.Delete, wire.Meta, &t.e.rep) {
 		return
 	}
@@ -428,7 +428,7 @@ func (c *copied) repair(t *task) {
 // took says that some server may have carried the write out.
 func (c *copied) took() bool {
 	for i := range c.asks {
-		if a := &c.asks[i]; a.Deed.Mutates() && (a.got.bytes != nil || !a.got.unsent) {
+		if a := &c.asks[i]; a.Deed.Mutates() && (a.got.bytes != nil || !a.got.Unsent) {
 			return true
 		}
 	}

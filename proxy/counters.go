@@ -139,27 +139,6 @@ func (h *Histogram) add(o *Histogram) {
 	}
 }
 
-// observe counts a command that has its answer.
-func (e *Engine) observe(x *Exchange) {
-	c := &e.count
-	c.Requests[x.op][x.outcome]++
-	c.Latency[x.op].Observe(e.now - x.start)
-	if x.op >= wire.Get && x.op <= wire.Gats {
-		hits := x.hits
-		if x.dialect == wire.Meta && x.outcome == Hit {
-			hits = 1
-		}
-		c.KeysHit += uint64(hits)
-		if missed := x.keys - hits; missed > 0 {
-			if x.trouble != "" {
-				c.KeysFailed += uint64(missed) // some may be true misses: nobody can know
-			} else {
-				c.KeysMissed += uint64(missed)
-			}
-		}
-	}
-}
-
 // Snapshot is a copy of what the engines of a process have counted, added up.
 type Snapshot struct {
 	Counters
@@ -200,7 +179,7 @@ func (e *Engine) Snapshot(into *Snapshot) {
 	if e.keeps {
 		e.members(into)
 	}
-	for key, srv := range e.servers {
+	for key, srv := range e.byAddress {
 		t := into.Servers[key]
 		if t == nil {
 			t = &ServerSnapshot{Target: srv.target}

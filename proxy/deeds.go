@@ -13,7 +13,7 @@ import (
 // line is the request of an ask.
 func (c *copied) line(t *task, a *copyAsk) []byte {
 	line := c.write(t, a)
-	t.e.gen.wire.Next(line, &t.e.plain)
+	t.e.wire.Next(line, &t.e.plain)
 	a.op, a.dialect = t.e.plain.Op, t.e.plain.Dialect
 	return line
 }
@@ -121,7 +121,7 @@ func (t *task) body() []byte {
 
 // hideNumber makes an answer to ma with v one to ma without: the client did not
 // ask for the number.
-func hideNumber(r *answer, rep *wire.Reply) {
+func hideNumber(r *Result, rep *wire.Reply) {
 	if !r.parsed(wire.Incr, wire.Meta, rep) || rep.Kind != wire.Value {
 		return
 	}

@@ -9,9 +9,28 @@ import (
 	"ringside/proxy/wire"
 )
 
-// dispatch serves the request in e.req, whose bytes are raw. It reports
+// door is what the clients of one listener meet: its engine, which serves them.
+type door struct {
+	*Engine
+	*listener
+}
+
+// listener is what s is connected to.
+func (e *Engine) listener(s *Session) *listener { return s.handler.(*door).listener }
+
+// NeedsFence says that a request must wait until what its client has asked before
+// is answered: a flush_all, or what comes after one, where commands may take
+// several asks, of which the last would else be on the wrong side of it.
+func (d *door) NeedsFence(before, op wire.Op) bool {
+	return d.moves && (op == wire.FlushAll || before == wire.FlushAll)
+}
+
+// NoMemory refuses a storage command for whose data block there is no memory.
+func (d *door) NoMemory(s *Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
+
+// Serve serves the request in e.req, whose bytes are raw. It reports
 // whether it has handed the bytes over, which are then gone from the input.
-func (e *Engine) dispatch(s *Session, raw []byte) (taken bool) {
+func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
 	r := &e.req
 	switch r.Op {
 	case wire.Get, wire.Gets, wire.Gat, wire.Gats:
@@ -76,7 +95,7 @@ func (e *Engine) local(s *Session, answer []byte, o Outcome) {
 		s.whole = true
 		return
 	}
-	e.newExchange(s, nil).answer(e, answer, o)
+	e.newExchange(s).answer(answer, o)
 }
 
 // place finds the route and the server for key as it is on the wire. The
@@ -87,7 +106,7 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 		e.key, _ = wire.DecodeKey(e.key[:0], key)
 		key = e.key
 	}
-	rt = s.lst.route(key)
+	rt = e.listener(s).route(key)
 	if rt == nil {
 		return nil, nil, key
 	}
@@ -115,19 +134,20 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 		e.local(s, e.quietly(reservedKey), ClientFault)
 		return false
 	}
-	x := e.newExchange(s, rt)
+	x := e.newExchange(s)
+	x.missErrors = rt != nil && !rt.getErrors
 	x.keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
 	if e.leads(s, rt, srv, key) {
 		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
-	} else if c := e.reach(x, srv); c != nil {
-		a := e.newAttempt(x)
+	} else if c := e.reach(x, rt, srv); c != nil {
+		a := x.attempt()
 		c.begin(a, &rt.pool.Timeouts)
-		taken = e.send(c, a, raw, key[len(rt.strip):])
+		taken = e.send(c, a, rt.strip, raw, key[len(rt.strip):])
 	}
-	x.done(e)
+	x.done()
 	return taken
 }
 
@@ -162,9 +182,9 @@ func (e *Engine) refuseKey(s *Session) {
 
 // reach finds the connection to srv, which place found, for a part of x; if there is none, the
 // part has failed.
-func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
+func (e *Engine) reach(x *Exchange, rt *route, srv *Server) *Conn {
 	switch {
-	case x.route == nil:
+	case rt == nil:
 		x.fail(noRoute, Unavailable)
 	case srv == nil:
 		x.fail(noServer, Unavailable)
@@ -183,21 +203,20 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 
 // send puts the request in e.req on c, in a form whose answer can be counted
 // and with the key that the servers know.
-func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
+func (e *Engine) send(c *Conn, a *Attempt, strip string, raw, key []byte) (taken bool) {
 	r := &e.req
-	strip := a.x.route.strip
 	a.remember(r, key)
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
 		line, n := e.line, len(e.line)
 		if strip != "" {
-			a.rarely().strip = strip
+			a.strip = strip
 			if r.Flags&wire.Base64 != 0 {
 				e.key2 = base64.StdEncoding.AppendEncode(e.key2[:0], key)
 				key = e.key2
 			}
-			e.gen.wire.Next(line, &e.plain)
+			e.wire.Next(line, &e.plain)
 			at := e.plain.Key
 			c.out.append(&e.pool, line[:at.Start])
 			c.out.append(&e.pool, key)
@@ -225,16 +244,17 @@ func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
 // once.
 func (e *Engine) askMany(s *Session, raw []byte) {
 	r := &e.req
-	x := e.newExchange(s, nil)
+	x := e.newExchange(s)
 	x.keys = r.NumKeys
-	if s.lst.ordered {
-		x.orderKeys(e, raw)
+	if e.listener(s).ordered {
+		x.orderKeys(raw)
 	}
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // or bget, which not every server knows
 		command = plainGet
 	}
 	e.parts = e.parts[:0]
+	routed := false
 	var led []*task // when the parts are whole: they may go to the same connections
 	for _, span := range r.Several {
 		rt, srv, key := e.place(s, span.Of(raw))
@@ -245,9 +265,8 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if len(key) == len(rt.strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		if x.route == nil || rt.getErrors && !x.route.getErrors {
-			x.route = rt // the strictest get_errors of the keys' routes counts
-		}
+		x.missErrors = (x.missErrors || !routed) && !rt.getErrors // the strictest get_errors of the keys' routes counts
+		routed = true
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
@@ -274,7 +293,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 	for _, t := range led {
 		e.lead(t)
 	}
-	x.done(e)
+	x.done()
 }
 
 var (
@@ -295,7 +314,7 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 	if srv != nil && srv.asking == x && e.refusal == "" {
 		c := srv.asked
 		long := x.op >= wire.Gat && c.tail.size+key > longGat
-		if c.tail.strip() == rt.strip && !long {
+		if c.tail.strip == rt.strip && !long {
 			return c
 		}
 		c.out.append(&e.pool, lineEnd)
@@ -303,7 +322,7 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 		e.beginPart(x, rt, c, command)
 		return c
 	}
-	c := e.reach(x, srv)
+	c := e.reach(x, rt, srv)
 	if c == nil {
 		return nil
 	}
@@ -314,9 +333,9 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 }
 
 func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
-	a := e.newAttempt(x)
+	a := x.attempt()
 	if rt.strip != "" {
-		a.rarely().strip = rt.strip
+		a.strip = rt.strip
 	}
 	c.begin(a, &rt.pool.Timeouts)
 	for len(command) > 0 && command[len(command)-1] == ' ' {
@@ -324,14 +343,6 @@ func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
 	}
 	c.out.append(&e.pool, command)
 	c.give(a, len(command))
-}
-
-// strip is what the route took off the front of a's key.
-func (a *Attempt) strip() string {
-	if a.rare == nil {
-		return ""
-	}
-	return a.rare.strip
 }
 
 // refuse answers a storage command whose value is too large for Ringside. The
@@ -353,13 +364,14 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		e.local(s, e.quietly(reservedKey), ClientFault)
 		return
 	}
-	x := e.newExchange(s, rt)
+	x := e.newExchange(s)
+	x.missErrors = rt != nil && !rt.getErrors
 	if e.leads(s, rt, srv, key) {
 		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
-	} else if c := e.reach(x, srv); c != nil {
-		a := e.newAttempt(x)
+	} else if c := e.reach(x, rt, srv); c != nil {
+		a := x.attempt()
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0
-		a.rarely().instead = append([]byte{}, r.Answer...)
+		a.to = &instead{x, append([]byte{}, r.Answer...)}
 		key = key[len(rt.strip):]
 		e.line = append(e.line[:0], "delete "...)
 		if r.Flags&wire.Base64 != 0 {
@@ -375,12 +387,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		c.out.append(&e.pool, e.line)
 		c.give(a, len(e.line))
 	}
-	x.done(e)
-}
-
-// scarce says that limits.memory has no room for a value of n bytes.
-func (e *Engine) scarce(n int) bool {
-	return n > bigSpan && e.Shared.memory.Load()+e.pool.held-e.booked+int64(n) > e.gen.limits.Memory
+	x.done()
 }
 
 // refuseMemory refuses a storage command for whose data block there is no

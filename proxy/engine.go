@@ -3,10 +3,7 @@ package proxy
 // The engine: events in, effects out, one clock reading a wakeup.
 
 import (
-	"slices"
-	"time"
-
-	"ringside/proxy/wire"
+	"ringside/proxy/health"
 	"ringside/replicate"
 )
 
@@ -23,12 +20,9 @@ import (
 // and then sleeps until e.Next() or the next event.
 type Engine struct {
 	IO
+	Servers
+	Clients
 	Shared *Proxy
-	Tune   Tune
-
-	// Prompt holds requests only where a queue is so long that its requests
-	// came in batches; without it from Tune.HoldDue on. The driver's to set.
-	Prompt bool
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
@@ -41,41 +35,16 @@ type Engine struct {
 	orders  *orders // that are obeyed
 	refusal string  // why a person keeps the server that place found from getting requests
 
-	servers map[string]*Server // by network and address, over generations
-	list    []*Server          // the same, in the order of the table
+	parts []*Conn // of the read that is being split
 
-	booked int64 // of pool.held, what Shared.memory knows of
-
-	sessions map[*Session]struct{}
-
-	wake []*Session // had to stop parsing and may go on
-	held holdList   // clients whose answers wait for the rest of their group
-
-	parts   []*Conn // of the read that is being split
-	leaving []*Conn // of servers that no table names any more
-	zombies []*Conn // wait for late answers only
-	undos   int     // in the lists of all connections
-	unheard int     // requests in them that have no answer yet
-	waiting int     // clients that wait for an answer
-
-	gathered int // bytes of answers kept for commands to every server
-
-	freeExchanges *Exchange
-	freeAttempts  *Attempt
-
-	key      []byte       // a base64 key, decoded
-	key2     []byte       // a base64 key, encoded again
-	req      wire.Request // the request being dispatched
-	plain    wire.Request // the same, spelled plainly
-	rep      wire.Reply
-	line     []byte // a local answer being made
 	draining bool
 
-	keeps    bool           // it is the engine that lets the keepers work
-	watches  []*watch       // then: all of them
-	parked   []parked       // writes that wait for a server's next phase
-	parkedOf map[uint64]int // how many of them each client has
-	hedges   []hedge        // reads that ask another member if they wait too long
+	keeps    bool                 // it is the engine that lets the keepers work
+	watches  []*watch             // then: all of them
+	watched  map[*Server][]member // by the keepers of its pools
+	parked   []parked             // writes that wait for a server's next phase
+	parkedOf map[uint64]int       // how many of them each client has
+	hedges   []hedge              // reads that ask another member if they wait too long
 
 	// Of keys that routes keep copies of.
 	keylines   map[uint64]*keyline // by hash of the key
@@ -87,31 +56,17 @@ type Engine struct {
 	lastChosen uint64      // cas given to all copies of a value
 	copied     []*livePool // that keep copies
 	holders    []copyOf    // of a key that is being looked at
-
-	asked uint64
 }
-
-// Tune holds the settings that trade a little latency for CPU.
-type Tune struct {
-	HoldDue   int           // answers due from a server at which its queue is held; 0: never
-	HoldMax   int           // requests held for it at most
-	GroupWait time.Duration // how long a client's answers wait for their group; 0: not
-	GroupSize int           // bytes of them that end the wait
-}
-
-// DefaultTune is what engine.md measured best.
-var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
 // NewEngine makes one more engine for p.
 func (p *Proxy) NewEngine(tune Tune) *Engine {
 	e := &Engine{
-		Shared:   p,
-		Tune:     tune,
-		keep:     map[string]*listener{},
-		servers:  map[string]*Server{},
-		sessions: map[*Session]struct{}{},
+		Shared: p,
+		keep:   map[string]*listener{},
 	}
-	e.IO.init()
+	e.IO.init(tune, &p.memory, p.Log)
+	e.Servers = Servers{IO: &e.IO, observer: observer{e}, byAddress: map[string]*Server{}}
+	e.Clients = Clients{IO: &e.IO, servers: &e.Servers, closed: func() { p.clients.Add(-1) }, sessions: map[*Session]struct{}{}}
 	p.mu.Lock()
 	e.keeps = len(p.engines) == 0
 	p.engines = append(p.engines, e)
@@ -134,21 +89,18 @@ func (e *Engine) Begin(now int64) {
 // current table, named by its network and address. A client over
 // Limits.Clients gets a link too: one that says so and closes.
 func (e *Engine) Accepted(network, address string, sock Sock) *Link {
-	s := &Session{e: e, lst: e.keep[network+" "+address], since: e.now, last: e.now}
-	s.id = e.Shared.lastClient.Add(1) // tasks take it to other engines
-	s.end = s
-	s.Sock = sock
-	e.sessions[s] = struct{}{}
-	if e.Shared.debug {
-		e.Shared.Log.Debug("client connected", "client", s.peer(), "listener", address)
+	lst := e.keep[network+" "+address]
+	s := e.newSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
+	if e.debug {
+		e.log.Debug("client connected", "client", s.peer(), "listener", address)
 	}
 	e.count.Accepted++
-	if max := e.gen.limits.Clients; int(e.Shared.clients.Add(1)) > max || s.lst == nil || e.draining {
+	if max := e.limits.Clients; int(e.Shared.clients.Add(1)) > max || lst == nil || e.draining {
 		e.count.Refused++
 		s.out.appendString(&e.pool, "ERROR Too many open connections\r\n")
 		s.quit()
-	} else if e.gen.limits.Idle > 0 {
-		e.at(idleTimer, e.now+int64(e.gen.limits.Idle))
+	} else if e.limits.Idle > 0 {
+		e.at(idleTimer, e.now+int64(e.limits.Idle))
 	}
 	return &s.Link
 }
@@ -163,16 +115,10 @@ func (e *Engine) End() []Effect {
 		}
 	}
 	e.takeTurns()
-	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
-		e.wake[i].resume()
-	}
-	e.wake = e.wake[:0]
+	e.resume()
 	e.release()
-	if d := e.pool.held - e.booked; d != 0 {
-		e.booked = e.pool.held
-		if e.Shared.memory.Add(d) > e.gen.limits.Memory {
-			e.closeLargest()
-		}
+	if e.book() {
+		e.closeLargest()
 	}
 	return e.flush()
 }
@@ -181,7 +127,7 @@ func (e *Engine) End() []Effect {
 func (e *Engine) fire(t timer) {
 	switch t {
 	case requestTimer:
-		e.expire()
+		e.Servers.expire()
 	case idleTimer:
 		e.sweepIdle()
 	case keeperTimer:
@@ -224,108 +170,28 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
+// observer tells those who keep copies and phases what happens to servers.
+type observer struct{ e *Engine }
+
+func (o observer) Down(srv *Server, why string) {
+	o.e.tell(srv, func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
+}
+
+func (o observer) Up(*Server) {
+	if len(o.e.copied) > 0 { // what it missed is deleted before anybody reads it
+		o.e.at(resyncTimer, o.e.now)
+	}
+}
+
+func (o observer) Connected(c *Conn) { o.e.introduce(c) }
+
+func (o observer) LateDeleted(srv *Server, key []byte) { o.e.undid(srv, key) }
+
 // Drain makes every client finish what it has asked for and then closes it;
 // what arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
 	for s := range e.sessions {
 		s.endInput()
-	}
-}
-
-// expire fails what has waited too long, and finds the next moment it must
-// look. The moment is a lower bound, so that a request costs one comparison
-// and an answered one nothing.
-func (e *Engine) expire() {
-	for _, srv := range e.list {
-		srv.expire()
-	}
-	e.leaving = slices.DeleteFunc(e.leaving, func(c *Conn) bool { return c.state == connIdle && c.length == 0 })
-	for _, c := range e.leaving {
-		c.srv.expire()
-	}
-	e.expireZombies()
-}
-
-func (e *Engine) sweepIdle() {
-	idle := int64(e.gen.limits.Idle)
-	if idle == 0 {
-		return
-	}
-	for s := range e.sessions {
-		if t := s.last + idle; s.head != nil || s.out.size > 0 || s.stalled {
-			e.at(idleTimer, e.now+idle)
-		} else if t <= e.now {
-			e.count.IdleClosed++
-			s.quit()
-		} else {
-			e.at(idleTimer, t)
-		}
-	}
-}
-
-// closeLargest frees memory by closing the client that holds most.
-func (e *Engine) closeLargest() {
-	var worst *Session
-	most := 0
-	for s := range e.sessions {
-		n := s.out.size
-		if s.in != nil {
-			n += len(s.in.b)
-		}
-		for x := s.head; x != nil; x = x.next {
-			n += x.kept()
-		}
-		if n > most || n == most && worst != nil && s.id < worst.id {
-			worst, most = s, n
-		}
-	}
-	if worst != nil && most > bigSpan {
-		e.count.MemoryClosed++
-		e.Shared.Log.Warn("closed the client that held most: limits.memory reached", "client", worst.peer(), "held", most, "limit", e.gen.limits.Memory)
-		worst.abort()
-	}
-}
-
-// holdList remembers clients whose answers wait for the rest of their group.
-// The wait is the same for all, so the order of arrival is the order of
-// release.
-type holdList struct {
-	list  []heldClient
-	first int
-}
-
-type heldClient struct {
-	s     *Session
-	until int64
-}
-
-func (h *holdList) add(s *Session, until int64) {
-	if h.first > 64 && h.first > len(h.list)/2 { // somebody always waits: due never empties it
-		n := copy(h.list, h.list[h.first:])
-		clear(h.list[n:])
-		h.list, h.first = h.list[:n], 0
-	}
-	h.list = append(h.list, heldClient{s, until})
-}
-
-func (h *holdList) due() int64 {
-	for h.first < len(h.list) {
-		if c := &h.list[h.first]; c.s.holdUntil == c.until {
-			return c.until
-		}
-		h.first++ // it was flushed meanwhile
-	}
-	h.list, h.first = h.list[:0], 0
-	return never
-}
-
-// release lets go of the clients that have waited long enough.
-func (e *Engine) release() {
-	for e.held.due() <= e.now {
-		s := e.held.list[e.held.first].s
-		e.held.first++
-		s.ready = true
-		e.mark(&s.Link)
 	}
 }

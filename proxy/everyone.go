@@ -13,12 +13,12 @@ import (
 // askAll sends line to every server behind s's listener, once each, and lets
 // g make the answer.
 func (e *Engine) askAll(s *Session, line []byte, g gather) {
-	e.askThose(s, line, g, s.lst.each)
+	e.askThose(s, line, g, e.listener(s).each)
 }
 
 // askThose sends line to the servers that each names.
 func (e *Engine) askThose(s *Session, line []byte, g gather, each func(func(srv *Server, p *Pool, refusal string))) {
-	x := e.newExchange(s, nil)
+	x := e.newExchange(s)
 	x.gather = g
 	each(func(srv *Server, p *Pool, why string) {
 		var c *Conn
@@ -29,13 +29,13 @@ func (e *Engine) askThose(s *Session, line []byte, g gather, each func(func(srv 
 			g.add(srv, nil, why)
 			return
 		}
-		a := e.newAttempt(x)
+		a := x.gatherAttempt()
 		a.dialect = wire.Text
 		c.begin(a, &p.Timeouts)
 		c.out.append(&e.pool, line)
 		c.give(a, len(line))
 	})
-	x.done(e)
+	x.done()
 }
 
 var answerFlushDenied = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what memcached -F says
@@ -45,7 +45,7 @@ var answerFlushDenied = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what
 // before anybody reads from it; those that stand in for it need one.
 func (e *Engine) flushAll(s *Session, raw []byte) {
 	r := &e.req
-	if s.lst.deniesFlush() {
+	if e.listener(s).deniesFlush() {
 		e.local(s, e.quietly(answerFlushDenied), ClientFault)
 		return
 	}
@@ -54,15 +54,16 @@ func (e *Engine) flushAll(s *Session, raw []byte) {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
 	e.key2 = append(line, lineEnd...)
-	each := s.lst.each
+	each := e.listener(s).each
 	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
-		each = s.lst.eachInUse
+		each = e.listener(s).eachInUse
 	}
-	e.askThose(s, e.key2, &obeyed{want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
+	e.askThose(s, e.key2, &obeyed{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
 // obeyed gathers the answers to an order: done only if every server says so.
 type obeyed struct {
+	e     *Engine
 	want  string // what a server says that did
 	not   string // what the others are, for people
 	quiet bool
@@ -79,11 +80,11 @@ func (f *obeyed) add(srv *Server, answer []byte, failed string) {
 	case string(answer) != f.want:
 		f.bad = append(f.bad, fmt.Sprintf("server %s: %s", srv.label(), strings.TrimSpace(string(answer))))
 	case f.flush:
-		srv.tell((*health.Keeper).Emptied)
+		f.e.tell(srv, (*health.Keeper).Emptied)
 	}
 }
 
-func (f *obeyed) answer(e *Engine, dst []byte) ([]byte, Outcome) {
+func (f *obeyed) answer(dst []byte) ([]byte, Outcome) {
 	switch {
 	case len(f.bad) == 0 && f.quiet:
 		return dst, Okay

@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"slices"
-	"time"
 
 	"ringside/proxy/wire"
 )
@@ -18,6 +17,7 @@ import (
 // their bytes in out. Parts of a multi-get write as they come, but never into
 // the middle of a value: see streams.
 type Exchange struct {
+	e    *Clients
 	s    *Session  // nil when the client is gone: answers are swallowed
 	next *Exchange // in the client's order; in the free list
 
@@ -30,7 +30,8 @@ type Exchange struct {
 	outcome   Outcome
 	waiting   int // attempts not finished, and one while they are being made
 	start     int64
-	route     *route
+
+	missErrors bool // a read that no server could answer gets a miss
 
 	out      queue
 	streams  *streams // values on their way in pieces; nil: there has been none
@@ -47,9 +48,15 @@ type Exchange struct {
 // streams says whose value goes to the client now, while some are so large that
 // they go in pieces. While one has the turn the other parts keep theirs.
 type streams struct {
-	turn *Attempt   // the part in the middle of a value; nil: no part is
-	next []*Attempt // others in the middle of one of theirs
-	late queue      // whole values that wait for the turn to end
+	turn *Attempt  // the part in the middle of a value; nil: no part is
+	next []*behind // others in the middle of one of theirs
+	late queue     // whole values that wait for the turn to end
+}
+
+// behind is a part in the middle of a value that waits for its turn.
+type behind struct {
+	a    *Attempt
+	held queue // what has come of it
 }
 
 // gather makes one answer of the answers of several servers.
@@ -57,53 +64,18 @@ type gather interface {
 	// add takes one server's whole answer; failed says why there is none.
 	add(srv *Server, answer []byte, failed string)
 	// answer appends what the client gets.
-	answer(e *Engine, dst []byte) ([]byte, Outcome)
+	answer(dst []byte) ([]byte, Outcome)
 }
 
-// Attempt is one ask at one server. It stays in its connection's list until
-// its answer has come; one that has timed out is an orphan there, which
-// swallows the late answer.
-type Attempt struct {
-	x    *Exchange // nil: an orphan, or Ringside's own probe
-	next *Attempt  // in the connection's order; in the free list
-
-	op        wire.Op
-	dialect   wire.Dialect
-	flags     wire.Flags
-	probe     bool // Ringside's own, the first on each new connection
-	streaming bool // in the middle of a value
-	expired   bool // over before the socket got a byte of it
-	undo      bool // Ringside's own, which undoes a late run: see undo.go
-	deadline  int64
-	sentAt    int64
-	wait      time.Duration // for an answer, once the bytes are with a connection
-
-	start uint64 // where its bytes begin in all the bytes given to this connection
-	size  int
-
-	rare *rareAttempt
-	key  []byte // of a mutation whose late run must be undone, or of its undo: see undo.go
-}
-
-// rareAttempt holds what few attempts need.
-type rareAttempt struct {
-	held    queue  // the beginning of a value, while another part is in the middle of its own
-	answer  []byte // the answer so far, for a gather
-	cut     bool   // more of it came than there was room for
-	instead []byte // what the client gets when the server has answered, whatever it said
-	strip   string // what the route took from the front of the key
-	to      asker  // who wants the whole answer
-	id      int    // under which number
-}
-
-func (e *Engine) newExchange(s *Session, r *route) *Exchange {
+// newExchange begins the exchange of the request in e.req.
+func (e *Clients) newExchange(s *Session) *Exchange {
 	x := e.freeExchanges
 	if x == nil {
 		x = new(Exchange)
 	} else {
 		e.freeExchanges, x.next = x.next, nil
 	}
-	x.s, x.route, x.start, x.waiting = s, r, e.now, 1
+	x.e, x.s, x.start, x.waiting = e, s, e.now, 1
 	x.op, x.dialect, x.flags = e.req.Op, e.req.Dialect, e.req.Flags
 	if s.tail == nil {
 		s.head = x
@@ -116,10 +88,10 @@ func (e *Engine) newExchange(s *Session, r *route) *Exchange {
 	return x
 }
 
-func (e *Engine) freeExchange(x *Exchange) {
-	x.drop(e)
+func (e *Clients) freeExchange(x *Exchange) {
+	x.drop()
 	if x.order != nil {
-		x.order.drop(e)
+		x.order.drop(&x.e.pool)
 	}
 	e.gathered -= x.gathered
 	miss, errLine := x.miss[:0], x.errLine[:0]
@@ -129,110 +101,95 @@ func (e *Engine) freeExchange(x *Exchange) {
 }
 
 // drop lets go of the bytes that x keeps for the client.
-func (x *Exchange) drop(e *Engine) {
-	x.out.drop(&e.pool)
+func (x *Exchange) drop() {
+	x.out.drop(&x.e.pool)
 	if x.streams != nil {
-		x.streams.late.drop(&e.pool)
+		x.streams.late.drop(&x.e.pool)
+		for _, b := range x.streams.next {
+			b.held.drop(&x.e.pool)
+		}
 	}
-}
-
-func (e *Engine) newAttempt(x *Exchange) *Attempt {
-	a := e.freeAttempts
-	if a == nil {
-		a = new(Attempt)
-	} else {
-		e.freeAttempts, a.next = a.next, nil
-	}
-	a.x = x
-	if x != nil {
-		a.op, a.dialect, a.flags = x.op, x.dialect, x.flags
-		x.waiting++
-	}
-	return a
-}
-
-func (e *Engine) freeAttempt(a *Attempt) {
-	if a.rare != nil {
-		a.rare.held.drop(&e.pool)
-	}
-	key := a.key[:0]
-	*a = Attempt{}
-	a.next, a.key = e.freeAttempts, key
-	e.freeAttempts = a
-}
-
-func (a *Attempt) rarely() *rareAttempt {
-	if a.rare == nil {
-		a.rare = new(rareAttempt)
-	}
-	return a.rare
 }
 
 // emit sends b towards the client, as part of what a brings.
-func (x *Exchange) emit(e *Engine, a *Attempt, b []byte) {
-	if q := x.dest(e, a); q != nil {
-		q.append(&e.pool, b)
+func (x *Exchange) emit(a *Attempt, b []byte) {
+	if q := x.dest(a); q != nil {
+		q.append(&x.e.pool, b)
 	}
 }
 
 // dest is where bytes of a go now; nil if nobody waits for them.
-func (x *Exchange) dest(e *Engine, a *Attempt) *queue {
+func (x *Exchange) dest(a *Attempt) *queue {
 	switch {
 	case x.s == nil:
 		return nil
 	case x.streams != nil && x.streams.turn != nil && x.streams.turn != a:
-		if a != nil && a.streaming {
-			return &a.rarely().held
+		if a != nil && a.streams {
+			return &x.streams.of(a).held
 		}
 		return &x.streams.late
 	case x.s.head == x:
-		e.mark(&x.s.Link)
+		x.e.mark(&x.s.Link)
 		return &x.s.out
 	default:
 		return &x.out
 	}
 }
 
+// attempt is one more ask that x waits for, on behalf of its client's command.
+func (x *Exchange) attempt() *Attempt {
+	a := x.e.servers.newAttempt(x)
+	a.op, a.dialect, a.flags = x.op, x.dialect, x.flags
+	x.waiting++
+	return a
+}
+
+// of is the part a among those that wait for their turn.
+func (st *streams) of(a *Attempt) *behind {
+	return st.next[slices.IndexFunc(st.next, func(b *behind) bool { return b.a == a })]
+}
+
 // begin says that a is in the middle of a value from now on.
 func (x *Exchange) begin(a *Attempt) {
-	a.streaming = true
+	a.streams = true
 	if x.streams == nil {
 		x.streams = new(streams)
 	}
 	if st := x.streams; st.turn == nil {
 		st.turn = a
 	} else {
-		st.next = append(st.next, a)
+		st.next = append(st.next, &behind{a: a})
 	}
 }
 
 // end says that a's value is whole. If it had the turn, what the others kept
 // meanwhile follows, and the next one in the middle of a value has the turn.
-func (x *Exchange) end(e *Engine, a *Attempt) {
-	a.streaming = false
-	if x.s == nil { // nobody waits for it; what was kept goes with a and x
+func (x *Exchange) end(a *Attempt) {
+	if x.s == nil { // nobody waits for it; what was kept goes with x
 		return
 	}
 	st := x.streams
 	if st.turn != a {
-		a.rare.held.moveTo(&e.pool, &st.late)
-		st.next = slices.DeleteFunc(st.next, func(b *Attempt) bool { return a == b })
+		b := st.of(a)
+		b.held.moveTo(&x.e.pool, &st.late)
+		st.next = slices.DeleteFunc(st.next, func(o *behind) bool { return o == b })
 		return
 	}
 	st.turn = nil
-	q := x.dest(e, nil)
-	st.late.moveTo(&e.pool, q)
+	q := x.dest(nil)
+	st.late.moveTo(&x.e.pool, q)
 	if len(st.next) > 0 {
-		st.turn, st.next = st.next[0], st.next[1:]
-		st.turn.rare.held.moveTo(&e.pool, q)
+		b := st.next[0]
+		st.turn, st.next = b.a, st.next[1:]
+		b.held.moveTo(&x.e.pool, q)
 	}
 }
 
 // answer ends x with one whole answer that Ringside makes itself.
-func (x *Exchange) answer(e *Engine, b []byte, o Outcome) {
+func (x *Exchange) answer(b []byte, o Outcome) {
 	x.outcome = o
-	x.emit(e, nil, b)
-	x.done(e)
+	x.emit(nil, b)
+	x.done()
 }
 
 // fail notes that a part of x got no answer, and why.
@@ -241,15 +198,15 @@ func (x *Exchange) fail(why string, o Outcome) {
 }
 
 // done counts one of x's attempts as finished, and settles x with the last.
-func (x *Exchange) done(e *Engine) {
+func (x *Exchange) done() {
 	if x.waiting--; x.waiting > 0 {
 		return
 	}
 	if x.s == nil {
-		e.freeExchange(x)
+		x.e.freeExchange(x)
 		return
 	}
-	x.finish(e)
+	x.finish()
 	x.settled = true
 	if x.s.head == x {
 		x.s.advance()
@@ -257,48 +214,48 @@ func (x *Exchange) done(e *Engine) {
 }
 
 // finish writes what ends the answer, once every part is in.
-func (x *Exchange) finish(e *Engine) {
+func (x *Exchange) finish() {
 	read := x.op >= wire.Get && x.op <= wire.Gats
 	hit := x.hits > 0 && x.trouble == ""
 	if x.order != nil {
-		x.order.send(e, x.dest(e, nil))
+		x.order.send(&x.e.pool, x.dest(nil))
 	}
 	switch {
 	case x.gather != nil:
-		e.line, x.outcome = x.gather.answer(e, e.line[:0])
-		x.emit(e, nil, e.line)
+		x.e.line, x.outcome = x.gather.answer(x.e.line[:0])
+		x.emit(nil, x.e.line)
 	case len(x.errLine) > 0:
-		x.emit(e, nil, x.errLine)
+		x.emit(nil, x.errLine)
 	case x.trouble != "":
-		x.finishTroubled(e, read || x.op == wire.Debug)
+		x.finishTroubled(read || x.op == wire.Debug)
 	case x.dialect == wire.Text && read:
 		if !x.ended {
-			x.emit(e, nil, endLine)
+			x.emit(nil, endLine)
 		}
 		x.outcome = Miss
 		if hit {
 			x.outcome = Hit
 		}
 	}
-	e.observe(x)
+	x.observe()
 }
 
 // finishTroubled answers a command that at least one server could not answer.
-func (x *Exchange) finishTroubled(e *Engine, read bool) {
+func (x *Exchange) finishTroubled(read bool) {
 	switch {
-	case read && x.route != nil && !x.route.getErrors:
+	case read && x.missErrors:
 		switch {
 		case x.op == wire.Debug:
-			x.emit(e, nil, missLine)
+			x.emit(nil, missLine)
 		case x.dialect == wire.Text:
-			x.emit(e, nil, endLine)
+			x.emit(nil, endLine)
 		case x.flags&wire.Quiet == 0:
-			x.emit(e, nil, x.miss)
+			x.emit(nil, x.miss)
 		}
 	case x.dialect == wire.Text && x.flags&wire.Quiet != 0: // noreply hides errors too
 	default:
-		e.line = wire.AppendServerError(e.line[:0], x.trouble)
-		x.emit(e, nil, e.line)
+		x.e.line = wire.AppendServerError(x.e.line[:0], x.trouble)
+		x.emit(nil, x.e.line)
 	}
 }
 
@@ -307,8 +264,8 @@ func (x *Exchange) kept() int {
 	n := x.out.size
 	if st := x.streams; st != nil {
 		n += st.late.size
-		for _, a := range st.next {
-			n += a.rare.held.size
+		for _, b := range st.next {
+			n += b.held.size
 		}
 	}
 	if x.order != nil {
@@ -321,11 +278,11 @@ func (x *Exchange) kept() int {
 
 // orphan lets go of a client that is gone. x stays until its attempts are
 // finished.
-func (x *Exchange) orphan(e *Engine) {
-	x.drop(e)
+func (x *Exchange) orphan() {
+	x.drop()
 	x.s = nil
 	if x.waiting == 0 {
-		e.freeExchange(x)
+		x.e.freeExchange(x)
 	}
 }
 
@@ -351,4 +308,25 @@ func (s *Session) advance() {
 	}
 	e.mark(&s.Link)
 	s.unstall()
+}
+
+// observe counts a command that has its answer.
+func (x *Exchange) observe() {
+	c, now := &x.e.count, x.e.now
+	c.Requests[x.op][x.outcome]++
+	c.Latency[x.op].Observe(now - x.start)
+	if x.op >= wire.Get && x.op <= wire.Gats {
+		hits := x.hits
+		if x.dialect == wire.Meta && x.outcome == Hit {
+			hits = 1
+		}
+		c.KeysHit += uint64(hits)
+		if missed := x.keys - hits; missed > 0 {
+			if x.trouble != "" {
+				c.KeysFailed += uint64(missed) // some may be true misses: nobody can know
+			} else {
+				c.KeysMissed += uint64(missed)
+			}
+		}
+	}
 }

@@ -5,8 +5,23 @@ package proxy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
+
+// expire fails what has waited too long, and finds the next moment it must
+// look. The moment is a lower bound, so that a request costs one comparison
+// and an answered one nothing.
+func (e *Servers) expire() {
+	for _, srv := range e.list {
+		srv.expire()
+	}
+	e.leaving = slices.DeleteFunc(e.leaving, func(c *Conn) bool { return c.state == connIdle && c.length == 0 })
+	for _, c := range e.leaving {
+		c.srv.expire()
+	}
+	e.expireZombies()
+}
 
 // expire fails the requests that have waited too long, gives up dials, and
 // dials a server that is down when its time has come.
@@ -47,7 +62,7 @@ func (c *Conn) expire() {
 	unsent, loose, stuck, before := false, false, false, srv.timeouts
 	for a := c.head; a != nil; a = a.next {
 		switch {
-		case a.x == nil && !a.probe && !a.asked(): // an orphan
+		case a.to == nil && !a.probe: // an orphan
 		case a.deadline > e.now:
 			c.deadline = min(c.deadline, a.deadline)
 		case a.probe:

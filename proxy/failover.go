@@ -190,8 +190,8 @@ type led struct {
 	line    []byte // of the main ask of a write
 	inTurn  bool   // second is asked when the first has done it
 	second  int
-	main    answer // the client's
-	failed  *answer
+	main    Result // the client's
+	failed  *Result
 }
 
 const (
@@ -306,12 +306,12 @@ func (l *led) sure(t *task) bool {
 		(!l.two() || t.e.now < l.watch.seen[l.Interim.Server].valid.Load())
 }
 
-func (l *led) told(t *task, id int, r *answer) {
+func (l *led) told(t *task, id int, r *Result) {
 	switch {
 	case id == undoAsk:
 		return
 	case id == checkAsk && r.bytes == nil:
-		t.fail(r.why, r.outcome)
+		t.fail(r.Why, r.Outcome)
 		return
 	case id == checkAsk && string(r.bytes) == wire.AnswerMiss:
 		l.checked = true
@@ -355,7 +355,7 @@ func (l *led) told(t *task, id int, r *answer) {
 // hollow looks at what a server that fills up says to a read, and reports
 // whether another is asked first: the server itself, whether an empty value is
 // the stub of a backfill, or the interim server for what it doesn't have.
-func (l *led) hollow(t *task, r *answer) bool {
+func (l *led) hollow(t *task, r *Result) bool {
 	missed := !l.stub && (r.missed(t) || r.stub(t))
 	if l.stub {
 		l.stub = false
@@ -375,7 +375,7 @@ func (l *led) hollow(t *task, r *answer) bool {
 	}
 	switch {
 	case missed:
-		*r = answer{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
+		*r = Result{srv: r.srv, bytes: []byte(wire.AnswerEnd)}
 		if t.req.Dialect == wire.Meta {
 			r.bytes = wire.AppendAnswer(nil, t.raw, &t.req, wire.Miss)
 		}
@@ -417,7 +417,7 @@ func (l *led) end(t *task) {
 			t.ask(undoAsk, t.rt.member(l.place(l.from).Server), t.meta("md", l.keys[l.from], "", nil))
 		}
 		if l.failed != nil {
-			t.fail(l.failed.why, l.failed.outcome)
+			t.fail(l.failed.Why, l.failed.Outcome)
 		} else {
 			t.fail("not sure that everybody sees the write: it was undone", Unavailable)
 		}
@@ -425,13 +425,13 @@ func (l *led) end(t *task) {
 }
 
 // missed says whether an answer to t's request is a miss.
-func (r *answer) missed(t *task) bool {
+func (r *Result) missed(t *task) bool {
 	rep := &t.e.rep
 	return r.parsed(t.op, t.req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
 }
 
 // stub says whether an answer to t's request is a stub, and shows it.
-func (r *answer) stub(t *task) bool {
+func (r *Result) stub(t *task) bool {
 	rep := &t.e.rep
 	return t.req.Dialect == wire.Meta && r.parsed(t.op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
 		rep.Letters.Has('Z') && !commandOf(t).Vivify

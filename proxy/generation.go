@@ -14,10 +14,8 @@ import (
 
 // generation is one table tied to an engine's servers.
 type generation struct {
-	table  *Table
-	limits *Limits
-	wire   wire.Limits
-	pools  []*livePool
+	table *Table
+	pools []*livePool
 }
 
 // listener is what the clients of one address see. It outlives generations;
@@ -75,11 +73,9 @@ func (lp *livePool) member(i int) *Server {
 // those that only the old one names finish what is in flight and close.
 func (e *Engine) adopt(cur *live) {
 	first, t := e.gen == nil, cur.Table
-	e.gen = &generation{
-		table:  t,
-		limits: &t.Limits,
-		wire:   wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value},
-	}
+	e.gen = &generation{table: t}
+	e.limits, e.most = &t.Limits, t.Limits.Memory
+	e.wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.list
 	for _, srv := range before {
 		srv.retired = true
@@ -95,9 +91,7 @@ func (e *Engine) adopt(cur *live) {
 		e.gen.pools = append(e.gen.pools, lp)
 	}
 	e.watches = nil
-	for _, srv := range e.servers { // those of a gutter, and those that left a pool, too
-		srv.watched = nil
-	}
+	e.watched = map[*Server][]member{}
 	for p, lp := range live {
 		e.tie(lp, cur.watches[p], live)
 	}
@@ -115,7 +109,7 @@ func (e *Engine) adopt(cur *live) {
 	e.takeCopies()
 	for _, srv := range before {
 		if srv.retired {
-			delete(e.servers, srv.target.Network+" "+srv.target.Address)
+			delete(e.byAddress, srv.target.Network+" "+srv.target.Address)
 			for n := range srv.own { // nobody would look after them
 				srv.drop(n)
 			}
@@ -133,7 +127,7 @@ func (e *Engine) adopt(cur *live) {
 		return
 	}
 	for s := range e.sessions { // of a listener that is no more
-		if s.lst != nil && e.keep[s.lst.name] != s.lst {
+		if lst := e.listener(s); lst != nil && e.keep[lst.name] != lst {
 			s.quit()
 		}
 	}
@@ -159,7 +153,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	}
 	for i := range w.members {
 		srv := lp.member(i)
-		srv.watched = append(srv.watched, member{lp.pool.Name, w, i, lp, copies})
+		e.watched[srv] = append(e.watched[srv], member{lp.pool.Name, w, i, lp, copies})
 	}
 	if e.keeps {
 		e.watches = append(e.watches, w)
@@ -171,10 +165,10 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 // server finds or makes the server of target.
 func (e *Engine) server(target Target, p *Pool) *Server {
 	key := target.Network + " " + target.Address
-	srv := e.servers[key]
+	srv := e.byAddress[key]
 	if srv == nil {
-		srv = &Server{e: e, target: target, retired: true, changed: e.now}
-		e.servers[key] = srv
+		srv = &Server{e: &e.Servers, target: target, retired: true, changed: e.now}
+		e.byAddress[key] = srv
 	}
 	if srv.retired {
 		e.list = append(e.list, srv)

@@ -73,7 +73,7 @@ func (v *inventory) queue(q *queue, where string) {
 }
 
 func (v *inventory) conns() (list []*Conn) {
-	for _, srv := range v.e.servers {
+	for _, srv := range v.e.byAddress {
 		list = append(list, srv.conns...)
 		v.want(srv.zombies <= zombiesPerConn*srv.connections, "%s: %d zombies", srv.label(), srv.zombies)
 		v.want(srv.asking == nil, "a read is being split between wakeups")
@@ -135,7 +135,7 @@ func (v *inventory) session(s *Session) {
 	}
 	v.chunk(s.in, "a client's input")
 	v.queue(&s.out, "a client's output")
-	l := v.e.gen.limits
+	l := v.e.limits
 	if s.out.size > 0 && !s.full && !s.whole {
 		v.want(s.head != nil, "client %d: %d bytes are a part of no answer", s.id, s.out.size)
 	} else if s.out.size > 0 && !s.full {
@@ -155,6 +155,9 @@ func (v *inventory) exchange(x *Exchange, where string) {
 	v.queue(&x.out, where+": an exchange's answer")
 	if st := x.streams; st != nil {
 		v.queue(&st.late, where+": an exchange's late values")
+		for _, b := range st.next {
+			v.queue(&b.held, where+": a value held back")
+		}
 		v.want(st.turn != nil || st.late.size == 0, "%s: late values and no stream", where)
 	}
 	if x.order != nil {
@@ -171,19 +174,17 @@ func (v *inventory) conn(c *Conn) {
 	for a := c.head; a != nil; a = a.next {
 		v.want(last == nil || a.start == pos, "%s: a request begins at %d, the one before ends at %d", name, a.start, pos)
 		pos = a.start + uint64(a.size)
-		if a.x != nil {
-			v.asks[a.x]++
-			v.want(a.x.s == nil || v.live[a.x], "%s: an attempt of an exchange that is in no client's order", name)
+		x := exchangeOf(a)
+		if x != nil {
+			v.asks[x]++
+			v.want(x.s == nil || v.live[x], "%s: an attempt of an exchange that is in no client's order", name)
 		}
 		if a.undo {
 			undos++
 		}
 		v.want(!a.loose(), "%s: a mutation may run late and nothing undoes it", name)
-		if a.x != nil || a.probe {
+		if x != nil || a.probe {
 			earliest = min(earliest, a.deadline)
-		}
-		if a.rare != nil {
-			v.queue(&a.rare.held, name+": a value held back")
 		}
 		last = a
 		if n++; n > c.length {
@@ -242,4 +243,17 @@ func (v *inventory) free() {
 		}
 		used[a] = true
 	}
+}
+
+// exchangeOf is the client's command that a is a part of; nil if it is none.
+func exchangeOf(a *Attempt) *Exchange {
+	switch to := a.to.(type) {
+	case *Exchange:
+		return to
+	case *instead:
+		return to.Exchange
+	case *part:
+		return to.Exchange
+	}
+	return nil
 }

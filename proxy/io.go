@@ -2,29 +2,77 @@ package proxy
 
 // What all connections of one loop share.
 
-import "math"
+import (
+	"context"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"ringside/proxy/wire"
+)
 
 // IO is what all connections of one loop share: what time it is, buffers, the
 // input being parsed, and what the driver is to do when the wakeup ends.
 type IO struct {
+	log   *slog.Logger
+	debug bool // log wants to know of every connection
+
 	now    int64 // nanoseconds on the drivers' clock
 	timers timers
 	count  Counters
+	wire   wire.Limits // of requests
 
 	pool    pool
-	scratch *chunk // where reads go that continue nothing
-	cur     *chunk // the input being parsed: scratch, or a link's in
+	memory  *atomic.Int64 // bytes of chunks held by all loops
+	booked  int64         // of pool.held, what memory knows of
+	most    int64         // that memory should be
+	scratch *chunk        // where reads go that continue nothing
+	cur     *chunk        // the input being parsed: scratch, or a link's in
 
 	dirty   []*Link  // have bytes to send or a decision to make in End
 	effects []Effect // for the driver
 	handed  []Effect // what End returned last
+
+	// Tune trades a little latency for CPU. It is not changed while the loop runs.
+	Tune Tune
+
+	line []byte // a line being made
+	key  []byte // a base64 key, decoded
+	key2 []byte // a base64 key, encoded again
 }
 
-func (io *IO) init() {
+// Tune holds the settings that trade a little latency for CPU.
+type Tune struct {
+	HoldDue   int           // answers due from a server at which its queue is held; 0: never
+	HoldMax   int           // requests held for it at most
+	GroupWait time.Duration // how long a client's answers wait for their group; 0: not
+	GroupSize int           // bytes of them that end the wait
+}
+
+// DefaultTune is what engine.md measured best.
+var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
+
+func (io *IO) init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
+	io.memory = memory
+	io.Tune = tune
+	io.log, io.debug = log, log.Enabled(context.Background(), slog.LevelDebug)
 	io.scratch = io.pool.get(scratchSize)
 	for t := range io.timers {
 		io.timers[t] = never
 	}
+}
+
+// scarce says that limits.memory has no room for a value of n bytes.
+func (io *IO) scarce(n int) bool {
+	return n > bigSpan && io.memory.Load()+io.pool.held-io.booked+int64(n) > io.most
+}
+
+// book lets memory know what is held now, and says whether that is too much.
+func (io *IO) book() bool {
+	d := io.pool.held - io.booked
+	io.booked = io.pool.held
+	return d != 0 && io.memory.Add(d) > io.most
 }
 
 // never is a moment that does not come.

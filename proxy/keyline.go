@@ -115,11 +115,11 @@ func (t *task) conclude(f func(e *Engine, x *Exchange)) {
 	x := t.x
 	if t.home == t.e {
 		f(t.e, x)
-		x.done(t.e)
+		x.done()
 		return
 	}
 	t.home.Post(func(e *Engine) {
 		f(e, x)
-		x.done(e)
+		x.done()
 	})
 }

@@ -123,19 +123,23 @@ func (lp *livePool) deleteLeft(e *Engine, i int) {
 		if !plainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.demand(srv.conns[0], &leaving{lp, i, l}, 0, &limit, append(line, lineEnd...))
+		e.demand(srv.conns[0], &leaving{e, lp, i, l}, 0, &limit, append(line, lineEnd...))
 	}
 	m.order = append(busy, m.order...)
 }
 
 // leaving is the delete of a leftover.
 type leaving struct {
+	e  *Engine
 	lp *livePool
 	i  int
 	of *leftover
 }
 
-func (d *leaving) answered(e *Engine, _ int, r *answer) {
+func (d *leaving) Client() uint64 { return 0 }
+
+func (d *leaving) Answered(_ int, r *Result) {
+	e := d.e
 	m, l := &d.lp.whole.members[d.i], d.of
 	m.leaving--
 	current := m.is(l, deleting) // if not, it is clean already, or has missed another write

@@ -24,14 +24,14 @@ type orderedValue struct {
 type orderedKey struct{ first, last int }
 
 // orderKeys makes x answer in the order of the keys of the request in e.req.
-func (x *Exchange) orderKeys(e *Engine, raw []byte) {
-	x.order = &ordered{keys: append([]byte(nil), e.req.Keys.Of(raw)...), of: map[string]orderedKey{}}
+func (x *Exchange) orderKeys(raw []byte) {
+	x.order = &ordered{keys: append([]byte(nil), x.e.req.Keys.Of(raw)...), of: map[string]orderedKey{}}
 }
 
 // keep takes the block of one value of the key that the client knows as key.
-func (o *ordered) keep(e *Engine, key string, block []byte) {
+func (o *ordered) keep(p *pool, key string, block []byte) {
 	v := orderedValue{next: -1}
-	v.block.append(&e.pool, block)
+	v.block.append(p, block)
 	o.values = append(o.values, v)
 	at := len(o.values) - 1
 	k, ok := o.of[key]
@@ -45,7 +45,7 @@ func (o *ordered) keep(e *Engine, key string, block []byte) {
 }
 
 // send moves the values to q in the order of the keys.
-func (o *ordered) send(e *Engine, q *queue) {
+func (o *ordered) send(p *pool, q *queue) {
 	rest := wire.Span{End: uint32(len(o.keys))}
 	for {
 		var key wire.Span
@@ -57,15 +57,15 @@ func (o *ordered) send(e *Engine, q *queue) {
 		if !ok || k.first < 0 {
 			continue
 		}
-		o.values[k.first].block.moveTo(&e.pool, q)
+		o.values[k.first].block.moveTo(p, q)
 		k.first = o.values[k.first].next
 		o.of[name] = k
 	}
 }
 
 // drop lets go of what was not sent.
-func (o *ordered) drop(e *Engine) {
+func (o *ordered) drop(p *pool) {
 	for i := range o.values {
-		o.values[i].block.drop(&e.pool)
+		o.values[i].block.drop(p)
 	}
 }

@@ -98,7 +98,7 @@ func (e *Engine) tendMember(lp *livePool, i int) {
 	lp.lacks(e, i)
 	lp.tendLeft(e, i)
 	if srv.unknown && !srv.down || srv.born == 0 && srv.conns[0].state == connUp {
-		srv.conns[0].introduce() // reads ask others first, so nobody else may
+		e.introduce(srv.conns[0]) // reads ask others first, so nobody else may
 	}
 	switch f := m.fill; {
 	case f != nil && (!m.lacking || lp.whole.rate == 0):
@@ -253,6 +253,7 @@ func (e *Engine) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, o
 
 // dump is the listing of one server's keys.
 type dump struct {
+	e             *Engine
 	f             *filling
 	srv           *Server
 	conn          *Conn
@@ -276,7 +277,7 @@ func (f *filling) list(e *Engine, from copyOf) {
 		f.later(e, "")
 		return
 	}
-	d := &dump{f: f, srv: srv, conn: srv.ownConn(dumpConn)}
+	d := &dump{e: e, f: f, srv: srv, conn: srv.ownConn(dumpConn)}
 	if n := from.lp.watch.seen[from.index].renamed.Load(); n != 0 {
 		d.named = health.AppendKey(nil, uint64(n), nil)
 	}
@@ -287,13 +288,15 @@ func (f *filling) list(e *Engine, from copyOf) {
 	e.demand(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk))
 }
 
-func (d *dump) answered(e *Engine, id int, r *answer) {
-	f := d.f
+func (d *dump) Client() uint64 { return 0 }
+
+func (d *dump) Answered(id int, r *Result) {
+	e, f := d.e, d.f
 	if f.dump != d { // it was stopped
 		return
 	}
 	if id == dumpReady && string(r.bytes) == wire.AnswerBarrier {
-		a := e.newAttempt(nil)
+		a := e.newAttempt(&listing{collector{to: d, id: dumpListing}, d})
 		a.op, a.dialect = wire.Dump, wire.Text
 		line := dumpAll
 		if d.srv.version.DumpsByHash() {
@@ -301,7 +304,7 @@ func (d *dump) answered(e *Engine, id int, r *answer) {
 		} else {
 			f.gaps = true
 		}
-		e.put(d.conn, a, d, dumpListing, &Timeouts{Request: dumpSilence, Deadline: dumpSilence}, []byte(line))
+		e.put(d.conn, a, &Timeouts{Request: dumpSilence, Deadline: dumpSilence}, []byte(line))
 		return
 	}
 	f.dump = nil
@@ -312,7 +315,7 @@ func (d *dump) answered(e *Engine, id int, r *answer) {
 		f.wait = int64(refillFirst)
 		e.at(resyncTimer, e.now)
 	case r.bytes == nil:
-		f.later(e, r.why)
+		f.later(e, r.Why)
 	case strings.HasPrefix(last, "BUSY"):
 		f.later(e, "")
 	default:
@@ -320,9 +323,23 @@ func (d *dump) answered(e *Engine, id int, r *answer) {
 	}
 }
 
+// listing receives the listing of a dump key by key, and its end as a whole.
+type listing struct {
+	collector
+	d *dump
+}
+
+func (l *listing) Reply(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if r.Kind == wire.Listed {
+		l.d.listed(a, r.Key.Of(b))
+		return 0
+	}
+	return l.collector.Reply(c, a, r, b)
+}
+
 // listed takes one key of the listing, as it is escaped there.
-func (d *dump) listed(e *Engine, a *Attempt, escaped []byte) {
-	f := d.f
+func (d *dump) listed(a *Attempt, escaped []byte) {
+	e, f := d.e, d.f
 	a.deadline = e.now + int64(dumpSilence)
 	if f.dump != d {
 		return

@@ -30,8 +30,8 @@ func TestReloadWatchedOnce(t *testing.T) {
 		s.p.Swap(s.listen())
 		s.wakeup(func() {})
 	}
-	for name, srv := range s.e.servers {
-		if n := len(srv.watched); n != 1 {
+	for name, srv := range s.e.byAddress {
+		if n := len(s.e.watched[srv]); n != 1 {
 			t.Errorf("%s: %d keepers are told of its trouble, want 1", name, n)
 		}
 	}
@@ -81,7 +81,7 @@ func TestReloadHandsOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wakeup(func() {})
-	if srv := s.e.servers["tcp s1"]; srv.leaving() || w.keeper.Verdict(0).Ordered != health.Restore {
+	if srv := s.e.byAddress["tcp s1"]; srv.leaving() || w.keeper.Verdict(0).Ordered != health.Restore {
 		t.Error("the restore did not reach the server")
 	}
 }

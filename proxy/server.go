@@ -13,10 +13,51 @@ import (
 	"ringside/proxy/wire"
 )
 
+// Servers are the memcached servers that one loop talks to, and its
+// connections to them.
+type Servers struct {
+	*IO
+	observer Observer
+
+	// Prompt holds requests only where a queue is so long that they came in
+	// batches; without it from Tune.HoldDue on. It is the driver's to set.
+	Prompt bool
+
+	byAddress map[string]*Server // by network and address, over generations
+	list      []*Server          // the same, in the order of the table
+	leaving   []*Conn            // of servers that no table names any more
+	zombies   []*Conn            // wait for late answers only
+
+	undos   int    // in the lists of all connections
+	unheard int    // requests in them that have no answer yet
+	asked   uint64 // requests given to them so far
+
+	freeAttempts *Attempt
+	plain        wire.Request // one that Ringside makes itself, parsed
+	rep          wire.Reply   // the one at hand
+}
+
+// Observer is told what happens to servers. It is asked while that is being
+// dealt with, so it must not close or open connections.
+type Observer interface {
+	// Down is told that a server does not answer any more, and why.
+	Down(srv *Server, why string)
+
+	// Up is told that a server answers again.
+	Up(srv *Server)
+
+	// Connected is told that there is a new connection to a server.
+	Connected(c *Conn)
+
+	// LateDeleted is told that the delete behind a mutation that timed out has
+	// deleted something: key, as the server knows it.
+	LateDeleted(srv *Server, key []byte)
+}
+
 // Server is one memcached server by address. Pools that name the same address
 // share it.
 type Server struct {
-	e      *Engine
+	e      *Servers
 	target Target
 	conns  []*Conn // may be more than connections, after a reload
 
@@ -41,8 +82,7 @@ type Server struct {
 	timeouts int   // requests in a row that were not answered in time
 	changed  int64 // when it was made, or down changed
 
-	watched []member         // by the keepers of its pools
-	own     map[uint32]*Conn // of errands, by number
+	own map[uint32]*Conn // of errands, by number
 
 	// Of a server that has copies: since when it runs, by its own clock in
 	// seconds, and as which process; unknown on a new connection.
@@ -262,7 +302,7 @@ const promptFactor = 4
 // awaited says whether somebody waits for an answer on c.
 func (c *Conn) awaited() bool {
 	for a := c.head; a != nil; a = a.next {
-		if a.x != nil || a.probe || a.asked() {
+		if a.to != nil || a.probe {
 			return true
 		}
 	}
@@ -316,8 +356,8 @@ func (c *Conn) Sent(n int) {
 func (c *Conn) Up() {
 	e := c.srv.e
 	c.state = connUp
-	if e.Shared.debug {
-		e.Shared.Log.Debug("connected to a server", "server", c.srv.target.Name, "address", c.srv.target.Address)
+	if e.debug {
+		e.log.Debug("connected to a server", "server", c.srv.target.Name, "address", c.srv.target.Address)
 	}
 	c.greet(e.now + int64(c.srv.greeting))
 	for a := c.head; a != nil; a = a.next {
@@ -326,7 +366,7 @@ func (c *Conn) Up() {
 		}
 		c.watch(a.deadline)
 	}
-	c.introduce()
+	e.observer.Connected(c)
 	e.mark(&c.Link)
 }
 
@@ -379,8 +419,8 @@ func (c *Conn) Lost(err error) {
 	if was == connUp && greeted {
 		if owed == 0 {
 			srv.count.ClosedIdle++
-			if srv.e.Shared.debug {
-				srv.e.Shared.Log.Debug("a server closed a connection that owed nothing", "server", srv.target.Name, "address", srv.target.Address)
+			if srv.e.debug {
+				srv.e.log.Debug("a server closed a connection that owed nothing", "server", srv.target.Name, "address", srv.target.Address)
 			}
 			if srv.wanted() {
 				srv.e.mark(&c.Link)
@@ -388,7 +428,7 @@ func (c *Conn) Lost(err error) {
 			return
 		}
 		srv.count.Lost++
-		srv.e.Shared.Log.Warn("server connection lost with requests in flight", "server", srv.target.Name, "address", srv.target.Address, "requests", owed, "why", why)
+		srv.e.log.Warn("server connection lost with requests in flight", "server", srv.target.Name, "address", srv.target.Address, "requests", owed, "why", why)
 		c.failAll("server "+srv.label()+": "+why, Lost)
 		return
 	}
@@ -460,24 +500,16 @@ func (c *Conn) failAll(why string, o Outcome) {
 
 // failOne settles a without an answer.
 func (c *Conn) failOne(a *Attempt, why string, o Outcome) {
-	x := a.x
-	if x == nil {
-		if a.asked() {
-			c.tellNone(a, why, o)
-		}
+	to := a.to
+	if to == nil {
 		return
 	}
-	a.x = nil
-	c.srv.count.Failed++
-	if a.streaming && x.s != nil {
-		x.s.cut(c.srv, why)
+	f := Failure{Why: why, Outcome: o, Unsent: a.expired || c.state == connUp && a.start >= c.taken}
+	a.to = nil
+	if !a.asked {
+		c.srv.count.Failed++
 	}
-	if x.s != nil && x.gather != nil {
-		x.gather.add(c.srv, nil, why)
-	} else {
-		x.fail(why, o)
-	}
-	x.done(c.srv.e)
+	to.Failed(c, a, f)
 }
 
 // pop takes the head off the list. The caller frees it.
@@ -506,7 +538,7 @@ func (srv *Server) fail(why string) {
 		srv.count.WentDown++
 		srv.changed = e.now
 		srv.wait = int64(b.First)
-		e.Shared.Log.Warn("server down", "server", srv.target.Name, "address", srv.target.Address, "why", why)
+		e.log.Warn("server down", "server", srv.target.Name, "address", srv.target.Address, "why", why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 	}
@@ -520,7 +552,7 @@ func (srv *Server) fail(why string) {
 	for _, c := range srv.own {
 		c.abort("is down: "+why, Unavailable)
 	}
-	srv.trouble(why)
+	srv.e.observer.Down(srv, why)
 }
 
 func (srv *Server) whyDown(why string) string {
@@ -532,10 +564,8 @@ func (srv *Server) alive() {
 	srv.timeouts = 0
 	if srv.down {
 		srv.down, srv.why, srv.changed = false, "", srv.e.now
-		srv.e.Shared.Log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
-		if len(srv.e.copied) > 0 { // what it missed is deleted before anybody reads it
-			srv.e.at(resyncTimer, srv.e.now)
-		}
+		srv.e.log.Info("server up", "server", srv.target.Name, "address", srv.target.Address)
+		srv.e.observer.Up(srv)
 	}
 }
 

@@ -21,9 +21,9 @@ const longLine = 2048
 // their answers until it is their turn.
 type Session struct {
 	Link
-	e   *Engine
-	lst *listener
-	id  uint64
+	e       *Clients
+	handler Handler
+	id      uint64 // over all loops: what it asks may be led on another
 
 	head, tail *Exchange
 	inFlight   int
@@ -43,6 +43,14 @@ type Session struct {
 	holdUntil int64 // when it must be sent in any case; 0: not held
 }
 
+// newSession is the client of this number that has just connected.
+func (e *Clients) newSession(id uint64, h Handler, sock Sock) *Session {
+	s := &Session{e: e, handler: h, id: id, since: e.now, last: e.now}
+	s.end, s.Sock = s, sock
+	e.sessions[s] = struct{}{}
+	return s
+}
+
 func (s *Session) peer() string {
 	if s.Sock == nil {
 		return "-"
@@ -56,7 +64,7 @@ func (s *Session) Parse() {
 	if !s.spoken {
 		s.spoken = true
 		if e.cur.bytes()[0] == binaryMagic {
-			e.Shared.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.peer())
+			e.log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.peer())
 			s.quit()
 		}
 	}
@@ -68,7 +76,7 @@ func (s *Session) Parse() {
 			e.cur.r += n
 			continue
 		}
-		if s.inFlight >= e.gen.limits.InFlight || s.out.size >= e.gen.limits.Output {
+		if s.inFlight >= e.limits.InFlight || s.out.size >= e.limits.Output {
 			s.stall()
 			break
 		}
@@ -76,17 +84,17 @@ func (s *Session) Parse() {
 		if s.tryAt > 0 && len(buf) < s.tryAt && bytes.IndexByte(buf, '\n') < 0 {
 			break
 		}
-		n, err := e.gen.wire.Next(buf, &e.req)
+		n, err := e.wire.Next(buf, &e.req)
 		if err == wire.ErrShort {
 			s.short(len(buf))
 			break
 		}
 		s.tryAt = 0
-		if s.fenced(e.req.Op) {
+		if s.tail != nil && s.handler.NeedsFence(s.tail.op, e.req.Op) {
 			s.stall()
 			break
 		}
-		if !e.dispatch(s, buf[:n]) {
+		if !s.handler.Serve(s, buf[:n]) {
 			e.cur.r += n // else the bytes were handed over
 		}
 	}
@@ -118,16 +126,9 @@ func (s *Session) short(have int) {
 	if e := s.e; e.scarce(s.need) {
 		rest := s.need - have
 		s.need = 0
-		e.refuseMemory(s, e.cur.bytes(), rest)
+		s.handler.NoMemory(s, e.cur.bytes(), rest)
 		e.cur.r = e.cur.w
 	}
-}
-
-// fenced says that a request must wait until what the client has asked before
-// is answered: a flush_all, or what comes after one, where commands may take
-// several asks, of which the last would else be on the wrong side of it.
-func (s *Session) fenced(op wire.Op) bool {
-	return s.tail != nil && s.lst.moves && (op == wire.FlushAll || s.tail.op == wire.FlushAll)
 }
 
 // stall stops reading at a bound; resume goes on when there is room.
@@ -138,7 +139,7 @@ func (s *Session) stall() {
 
 // unstall lets a stalled session go on when half of what stopped it is gone.
 func (s *Session) unstall() {
-	l := s.e.gen.limits
+	l := s.e.limits
 	if s.stalled && !s.waking && s.inFlight <= l.InFlight/2 && s.out.size <= l.Output/2 {
 		s.waking = true
 		s.e.wake = append(s.e.wake, s)
@@ -187,7 +188,7 @@ func (s *Session) abort() {
 // it has must not pass for a whole value.
 func (s *Session) cut(srv *Server, why string) {
 	s.e.count.CutOff++
-	s.e.Shared.Log.Warn("closed a client in the middle of a value", "client", s.peer(), "server", srv.target.Name, "why", why)
+	s.e.log.Warn("closed a client in the middle of a value", "client", s.peer(), "server", srv.target.Name, "why", why)
 	s.abort()
 }
 
@@ -199,10 +200,10 @@ func (s *Session) gone() {
 	s.drop()
 	s.closed = true
 	delete(s.e.sessions, s)
-	if s.e.Shared.debug {
-		s.e.Shared.Log.Debug("client gone", "client", s.peer(), "received", s.bytesIn, "sent", s.bytesOut)
+	if s.e.debug {
+		s.e.log.Debug("client gone", "client", s.peer(), "received", s.bytesIn, "sent", s.bytesOut)
 	}
-	s.e.Shared.clients.Add(-1)
+	s.e.closed()
 }
 
 // drop lets go of everything the client waits for. Requests already with a
@@ -214,7 +215,7 @@ func (s *Session) drop() {
 	}
 	for x := s.head; x != nil; {
 		next := x.next
-		x.orphan(e)
+		x.orphan()
 		x = next
 	}
 	s.head, s.tail, s.inFlight = nil, nil, 0
@@ -256,9 +257,9 @@ func (s *Session) Flush() {
 	if s.closed {
 		return
 	}
-	if s.out.size > e.gen.limits.OutputHard {
+	if s.out.size > e.limits.OutputHard {
 		e.count.OutputClosed++
-		e.Shared.Log.Warn("closed a client that does not read its answers: limits.output_hard reached", "client", s.peer(), "unsent", s.out.size)
+		e.log.Warn("closed a client that does not read its answers: limits.output_hard reached", "client", s.peer(), "unsent", s.out.size)
 		s.abort()
 	}
 	if s.quitting && s.out.size == 0 && s.head == nil && (s.reset || !s.full) {

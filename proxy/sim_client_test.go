@@ -233,7 +233,7 @@ func (c *simClient) compose() {
 		c.next(w, k)
 		c.mayRemove(w)
 		c.firm(w)
-		n := c.w.e.gen.limits.Value + 1 + d.n(100_000)
+		n := c.w.e.limits.Value + 1 + d.n(100_000)
 		text, w.kind = fmt.Appendf(nil, "set %s 0 0 %d\r\n", k.name, n), "too large"
 		text = append(append(text, bytes.Repeat([]byte("get c0k0\r\n"), n/10+1)[:n]...), "\r\n"...)
 	default:

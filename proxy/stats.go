@@ -86,7 +86,7 @@ func (e *Engine) stats(s *Session, raw []byte) {
 	case "cachedump":
 		e.statsCachedump(s, args)
 	case "reset":
-		e.askAll(s, []byte("stats reset\r\n"), &obeyed{want: "RESET\r\n", not: "not reset"})
+		e.askAll(s, []byte("stats reset\r\n"), &obeyed{e: e, want: "RESET\r\n", not: "not reset"})
 	case "conns":
 		e.statsConns(s)
 	case "proxy":
@@ -105,7 +105,7 @@ func (e *Engine) stats(s *Session, raw []byte) {
 func (e *Engine) askStats(s *Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
 	line = append(bytes.TrimRight(line, " "), lineEnd...)
-	e.askAll(s, line, &merged{merge: merge})
+	e.askAll(s, line, &merged{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
 }
 
 var answerDetailUsage = []byte("CLIENT_ERROR usage: stats detail on|off|dump\r\n") // memcached's
@@ -116,7 +116,7 @@ func (e *Engine) statsDetail(s *Session, args []string) {
 	}
 	switch args[0] {
 	case "on", "off":
-		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &obeyed{want: wire.AnswerOK, not: "without stats detail " + args[0]})
+		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &obeyed{e: e, want: wire.AnswerOK, not: "without stats detail " + args[0]})
 	case "dump":
 		e.askStats(s, "detail dump", mergePrefixes)
 	default:
@@ -146,35 +146,11 @@ func (e *Engine) statsCachedump(s *Session, args []string) {
 	})
 }
 
-// gatherBound is how many bytes of servers' answers an engine keeps for
-// commands to every server at any time. A cachedump may bring 2 MiB a server.
-const gatherBound = 32 << 20
-
-// collect keeps b as more of a's answer for the gather of a's exchange, and
-// hands the answer over when last says that it is whole.
-func (c *Conn) collect(a *Attempt, b []byte, last bool) {
-	e, x, rare := c.srv.e, a.x, a.rarely()
-	switch {
-	case x.s == nil: // nobody waits for it
-		return
-	case rare.cut || e.gathered+len(b) > gatherBound:
-		rare.cut = true
-	default:
-		rare.answer = append(rare.answer, b...)
-		x.gathered += len(b)
-		e.gathered += len(b)
-	}
-	switch {
-	case last && rare.cut:
-		x.gather.add(c.srv, nil, fmt.Sprintf("server %s: no room for its answer: answers of %d bytes are being gathered", c.srv.label(), e.gathered))
-	case last:
-		x.gather.add(c.srv, rare.answer, "")
-	}
-}
-
 // merged gathers lists: STAT, ITEM or PREFIX lines and END.
 type merged struct {
 	merge   mergeFunc
+	pid     int // Ringside's
+	loops   int // Ringside's
 	answers [][]byte
 	asked   int
 	refusal []byte // the first answer that is no list
@@ -204,12 +180,12 @@ func (m *merged) add(_ *Server, answer []byte, failed string) {
 	}
 }
 
-func (m *merged) answer(e *Engine, dst []byte) ([]byte, Outcome) {
+func (m *merged) answer(dst []byte) ([]byte, Outcome) {
 	switch {
 	case len(m.answers) > 0:
 		return m.merge(dst, m.answers, about{
-			pid:     e.Shared.PID,
-			loops:   len(e.Shared.Engines()),
+			pid:     m.pid,
+			loops:   m.loops,
 			asked:   m.asked,
 			missing: m.asked - len(m.answers),
 		}), Okay

@@ -51,10 +51,10 @@ func (h *Histogram) quantile(q float64) uint64 {
 // on e's goroutine, when the last loop has reported; the client may be gone by
 // then, but its exchange is there until it is answered.
 func (e *Engine) askLoops(s *Session, write func(e *Engine, sum *Snapshot, dst []byte) []byte) {
-	x := e.newExchange(s, nil)
+	x := e.newExchange(s)
 	e.Shared.Collect(func(sum *Snapshot) {
 		e.Post(func(e *Engine) {
-			x.answer(e, append(write(e, sum, nil), endLine...), Okay)
+			x.answer(append(write(e, sum, nil), endLine...), Okay)
 		})
 	})
 }
@@ -63,7 +63,7 @@ func (e *Engine) askLoops(s *Session, write func(e *Engine, sum *Snapshot, dst [
 // that name here.
 func (e *Engine) statsProxy(s *Session) {
 	e.askLoops(s, func(e *Engine, sum *Snapshot, dst []byte) []byte {
-		p, limits, now := e.Shared, e.gen.limits, time.Now()
+		p, limits, now := e.Shared, e.limits, time.Now()
 		r := &report{dst: dst}
 		r.int("pid", p.PID)
 		r.int("uptime", int(now.Sub(p.Started)/time.Second))
@@ -111,9 +111,9 @@ func (e *Engine) statsServers(s *Session) {
 		orders []string // by pool
 	}
 	var list []behind
-	s.lst.each(func(srv *Server, _ *Pool, _ string) {
+	e.listener(s).each(func(srv *Server, _ *Pool, _ string) {
 		b := behind{target: srv.target}
-		for _, p := range s.lst.pools {
+		for _, p := range e.listener(s).pools {
 			if i := slices.Index(p.servers, srv); i >= 0 {
 				b.pools = append(b.pools, p.pool.Name)
 				b.orders = append(b.orders, e.Shared.Ordered(p.pool.Name, p.pool.Servers[i].Name).Order.String())
@@ -187,7 +187,7 @@ func (t *ServerSnapshot) report(r *report) {
 // statsConns answers stats conns: the clients of all loops, whatever listener
 // they came by, in the lines that memcached has for a connection.
 func (e *Engine) statsConns(s *Session) {
-	x := e.newExchange(s, nil)
+	x := e.newExchange(s)
 	engines := e.Shared.Engines()
 	parts := make([][]byte, len(engines))
 	var missing atomic.Int64
@@ -199,7 +199,7 @@ func (e *Engine) statsConns(s *Session) {
 				return
 			}
 			e.Post(func(e *Engine) {
-				x.answer(e, append(slices.Concat(parts...), endLine...), Okay)
+				x.answer(append(slices.Concat(parts...), endLine...), Okay)
 			})
 		})
 	}
@@ -216,8 +216,8 @@ func (e *Engine) appendClients(dst []byte, asking *Session) []byte {
 	r := report{dst: dst}
 	for _, s := range list {
 		network, address := "", "-"
-		if s.lst != nil {
-			network, address, _ = strings.Cut(s.lst.name, " ")
+		if lst := e.listener(s); lst != nil {
+			network, address, _ = strings.Cut(lst.name, " ")
 		}
 		r.prefix = decimal(s.id) + ":"
 		r.text("addr", socketName(network, s.peer()))

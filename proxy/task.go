@@ -46,12 +46,12 @@ type task struct {
 // rule leads a task: it asks, is told how each ask ended, and settles.
 type rule interface {
 	begin(t *task)
-	told(t *task, id int, r *answer)
+	told(t *task, id int, r *Result)
 }
 
 type failedAsk struct {
 	id int
-	answer
+	Result
 }
 
 // newTask makes a task of the request in e.req, for its only key or for one of
@@ -69,7 +69,7 @@ func (e *Engine) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 	} else {
 		t.raw = wire.AppendPlain(nil, raw, &e.req)
 	}
-	e.gen.wire.Next(t.raw, &t.req)
+	e.wire.Next(t.raw, &t.req)
 	t.key = append([]byte(nil), key[len(rt.strip):]...)
 	e.pool.held += int64(len(t.raw))
 	x.waiting++
@@ -85,7 +85,7 @@ func (e *Engine) newRemoval(x *Exchange, rt *route, wrote, key, instead []byte) 
 		line = append(line, " b"...)
 	}
 	line = append(line, lineEnd...)
-	e.gen.wire.Next(line, &e.req)
+	e.wire.Next(line, &e.req)
 	t := e.newTask(x, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
@@ -93,7 +93,7 @@ func (e *Engine) newRemoval(x *Exchange, rt *route, wrote, key, instead []byte) 
 
 // run lets the rule begin (answer nil) or tells it how ask id ended, and then
 // of the asks that found no connection meanwhile.
-func (t *task) run(id int, r *answer) {
+func (t *task) run(id int, r *Result) {
 	if r == nil {
 		t.rule.begin(t)
 	} else {
@@ -109,7 +109,7 @@ func (t *task) catchUp() {
 		f := t.failed[0]
 		t.failed = t.failed[1:]
 		t.open--
-		t.rule.told(t, f.id, &f.answer)
+		t.rule.told(t, f.id, &f.Result)
 	}
 	t.release()
 }
@@ -122,14 +122,16 @@ func (t *task) release() {
 	}
 }
 
-func (t *task) answered(_ *Engine, id int, r *answer) { t.run(id, r) }
+func (t *task) Client() uint64 { return t.client }
+
+func (t *task) Answered(id int, r *Result) { t.run(id, r) }
 
 // ask sends line to srv, and lets the rule have the answer as number id.
 func (t *task) ask(id int, srv *Server, line []byte) {
 	t.open++
 	c, why, o := srv.pick(t.client)
 	if c == nil {
-		t.failed = append(t.failed, failedAsk{id, answer{srv: srv, why: why, outcome: o, unsent: true}})
+		t.failed = append(t.failed, failedAsk{id, Result{srv: srv, Failure: Failure{why, o, true}}})
 		return
 	}
 	limit := t.rt.pool.Timeouts
@@ -197,7 +199,7 @@ func (t *task) meta(command string, key []byte, flags string, body []byte) []byt
 // settle gives the client an answer of a server, with the client's own key in
 // it and with the cas token that token makes. It ends the task's part of the
 // exchange.
-func (t *task) settle(r *answer, token func(uint64) uint64) {
+func (t *task) settle(r *Result, token func(uint64) uint64) {
 	got := *r
 	if t.home != t.e {
 		got.bytes = bytes.Clone(r.bytes)
@@ -206,14 +208,14 @@ func (t *task) settle(r *answer, token func(uint64) uint64) {
 	t.release()
 }
 
-func (t *task) tell(e *Engine, x *Exchange, r *answer, token func(uint64) uint64) {
+func (t *task) tell(e *Engine, x *Exchange, r *Result, token func(uint64) uint64) {
 	rep := &e.rep
 	switch {
 	case !r.parsed(t.op, t.req.Dialect, rep):
-		x.fail(r.why, r.outcome)
+		x.fail(r.Why, r.Outcome)
 	case t.instead != nil:
 		x.outcome = ClientFault
-		x.emit(e, nil, t.instead)
+		x.emit(nil, t.instead)
 	case rep.Kind == wire.ServerError && t.op <= wire.Gats:
 		x.fail("server "+r.srv.label()+": "+string(rep.Line.Of(r.bytes)), ServerFault)
 	case t.req.Dialect == wire.Text && t.op <= wire.Gats:
@@ -224,21 +226,21 @@ func (t *task) tell(e *Engine, x *Exchange, r *answer, token func(uint64) uint64
 			x.outcome = Hit
 		}
 		if !wire.Hidden(t.op, t.req.Dialect, x.flags, rep.Kind) {
-			x.emit(e, nil, t.forClient(rep, r.bytes, token))
+			x.emit(nil, t.forClient(rep, r.bytes, token))
 		}
 	}
 }
 
 // tellRead gives the client the value that a text read found.
-func (t *task) tellRead(e *Engine, x *Exchange, r *answer, token func(uint64) uint64) {
+func (t *task) tellRead(e *Engine, x *Exchange, r *Result, token func(uint64) uint64) {
 	switch rep := &e.rep; rep.Kind {
 	case wire.Value:
 		x.hits++
 		block := t.forClient(rep, r.bytes[:rep.Size], token)
 		if x.order != nil && x.s != nil {
-			x.order.keep(e, t.strip+string(t.key), block)
+			x.order.keep(&e.pool, t.strip+string(t.key), block)
 		} else {
-			x.emit(e, nil, block)
+			x.emit(nil, block)
 		}
 	case wire.End:
 	default:
@@ -262,7 +264,7 @@ func (t *task) say(k wire.Kind) {
 	t.conclude(func(e *Engine, x *Exchange) {
 		x.outcome = outcomeOf(k)
 		if !wire.Hidden(t.op, t.req.Dialect, x.flags, k) {
-			x.emit(e, nil, line)
+			x.emit(nil, line)
 		}
 	})
 	t.release()

@@ -67,7 +67,7 @@ func (a *Attempt) remember(r *wire.Request, key []byte) {
 
 // loose says that nobody waits for a any more, that it may run late and leave
 // a value, and that nothing undoes that yet.
-func (a *Attempt) loose() bool { return len(a.key) > 0 && !a.undo && a.x == nil && !a.asked() }
+func (a *Attempt) loose() bool { return len(a.key) > 0 && !a.undo && a.to == nil }
 
 // undo puts a delete behind all that is on c, for each loose mutation.
 func (c *Conn) undo() {
@@ -140,7 +140,7 @@ func (c *Conn) late(stuck bool) {
 func (c *Conn) giveUp(why string, o Outcome) {
 	if c.state == connUp {
 		for a := c.head; a != nil; a = a.next {
-			a.expired = (a.x != nil || a.asked()) && a.start >= c.taken
+			a.expired = a.to != nil && a.start >= c.taken
 			c.failOne(a, why, o)
 		}
 		if c.undos > 0 || c.reached() {
@@ -206,15 +206,11 @@ func (c *Conn) behind(client uint64) *Conn {
 
 // client is the number of the client that waits for a, if one does.
 func (a *Attempt) client() (id uint64, ok bool) {
-	switch {
-	case a.x != nil && a.x.s != nil:
-		return a.x.s.id, true
-	case a.asked():
-		if t, ok := a.rare.to.(*task); ok {
-			return t.client, true
-		}
+	if a.to == nil {
+		return 0, false
 	}
-	return 0, false
+	id = a.to.Client()
+	return id, id != 0
 }
 
 // bury forgets a zombie whose connection has ended.
@@ -228,7 +224,7 @@ func (c *Conn) bury() {
 
 // expireZombies ends the zombies that have waited long enough. One on which a
 // client still waits for an answer goes on.
-func (e *Engine) expireZombies() {
+func (e *Servers) expireZombies() {
 	for _, c := range slices.Clone(e.zombies) {
 		if c.deadline <= e.now {
 			c.expire()

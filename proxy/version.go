@@ -17,7 +17,7 @@ var fallbackRelease = wire.Release{Major: 1, Minor: 6, Patch: 18}
 // only use what all of them know.
 func (e *Engine) versionLine(s *Session) []byte {
 	var low wire.Release
-	s.lst.each(func(srv *Server, _ *Pool, _ string) {
+	e.listener(s).each(func(srv *Server, _ *Pool, _ string) {
 		if r := srv.version; r != (wire.Release{}) && (low == wire.Release{} || older(r, low)) {
 			low = r
 		}

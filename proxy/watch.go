@@ -225,6 +225,7 @@ func (e *Engine) carryOut(w *watch) {
 
 // errand is one request of a keeper.
 type errand struct {
+	e      *Engine
 	w      *watch
 	member int
 	conn   uint32
@@ -235,7 +236,7 @@ type errand struct {
 // the keeper finds out that it is back.
 func (e *Engine) askFor(w *watch, r health.Request) {
 	m := w.members[r.Server]
-	srv := e.servers[m.Network+" "+m.Address]
+	srv := e.byAddress[m.Network+" "+m.Address]
 	if srv == nil { // a reload has just taken it away
 		w.hear(r.Server, false)
 		w.keeper.Unanswered(r.ID, true, "no pool names it any more", e.now)
@@ -250,10 +251,13 @@ func (e *Engine) askFor(w *watch, r health.Request) {
 		return
 	}
 	limit := Timeouts{Connect: srv.connect, Request: w.failover.Request, Deadline: srv.connect + w.failover.Request}
-	e.demand(c, &errand{w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
+	e.demand(c, &errand{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
 }
 
-func (d *errand) answered(e *Engine, id int, r *answer) {
+func (d *errand) Client() uint64 { return 0 }
+
+func (d *errand) Answered(id int, r *Result) {
+	e := d.e
 	if d.conn != 0 && d.close {
 		r.srv.drop(d.conn)
 	}
@@ -261,7 +265,7 @@ func (d *errand) answered(e *Engine, id int, r *answer) {
 	if r.bytes != nil {
 		d.w.keeper.Answered(uint64(id), r.bytes, e.now)
 	} else {
-		d.w.keeper.Unanswered(uint64(id), r.outcome == Unavailable, r.why, e.now)
+		d.w.keeper.Unanswered(uint64(id), r.Outcome == Unavailable, r.Why, e.now)
 	}
 	d.w.ripe = true
 	e.soon(keeperTimer)
@@ -296,24 +300,19 @@ func (srv *Server) drop(n uint32) {
 }
 
 // tell lets the keepers of a server's pools know something.
-func (srv *Server) tell(what func(k *health.Keeper, server int, now int64)) {
-	for _, m := range srv.watched {
+func (e *Engine) tell(srv *Server, what func(k *health.Keeper, server int, now int64)) {
+	for _, m := range e.watched[srv] {
 		f := func(e *Engine) {
 			what(m.w.keeper, m.member, e.now)
 			m.w.ripe = true
 			e.soon(keeperTimer)
 		}
-		if srv.e.keeps {
-			f(srv.e)
+		if e.keeps {
+			f(e)
 		} else {
-			srv.e.Shared.first().Post(f)
+			e.Shared.first().Post(f)
 		}
 	}
-}
-
-// trouble tells the keepers that the server is down.
-func (srv *Server) trouble(why string) {
-	srv.tell(func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
 }
 
 // member is one pool's view of a server.

@@ -152,7 +152,7 @@ func (lp *livePool) overfull(e *Engine, i int) bool {
 		m.flushAt = e.now + int64(flushWait)
 		c := lp.servers[i].conns[0]
 		limit := lp.pool.Timeouts
-		e.demand(c, &emptying{lp, i}, 0, &limit, []byte("flush_all\r\n"))
+		e.demand(c, &emptying{e, lp, i}, 0, &limit, []byte("flush_all\r\n"))
 	}
 	return m.overfull
 }
@@ -171,11 +171,15 @@ func (lp *livePool) othersWhole(i int) bool {
 
 // emptying is a flush_all of a member that missed too much.
 type emptying struct {
+	e  *Engine
 	lp *livePool
 	i  int
 }
 
-func (f *emptying) answered(e *Engine, _ int, r *answer) {
+func (f *emptying) Client() uint64 { return 0 }
+
+func (f *emptying) Answered(_ int, r *Result) {
+	e := f.e
 	if string(r.bytes) == wire.AnswerOK {
 		f.lp.lack(e, f.i, true)
 	} else if r.bytes != nil {
@@ -185,26 +189,31 @@ func (f *emptying) answered(e *Engine, _ int, r *answer) {
 
 // introduce asks a server, on a new connection, since when it runs: one that
 // was started anew has lost what it had.
-func (c *Conn) introduce() {
+func (e *Engine) introduce(c *Conn) {
 	srv := c.srv
 	if srv.introducing || !slices.Contains(srv.conns, c) {
 		return
 	}
-	for _, m := range srv.watched {
+	for _, m := range e.watched[srv] {
 		if m.copies {
 			limit := Timeouts{Request: srv.greeting, Deadline: srv.connect + srv.greeting}
 			srv.introducing = true
-			srv.e.demand(c, &introduction{srv}, 0, &limit, []byte("stats\r\n"))
+			e.demand(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"))
 			srv.unknown = srv.born != 0
 			return
 		}
 	}
 }
 
-type introduction struct{ srv *Server }
+type introduction struct {
+	e   *Engine
+	srv *Server
+}
 
-func (d *introduction) answered(e *Engine, _ int, r *answer) {
-	srv := d.srv
+func (d *introduction) Client() uint64 { return 0 }
+
+func (d *introduction) Answered(_ int, r *Result) {
+	e, srv := d.e, d.srv
 	srv.introducing = false
 	var now, uptime, pid int64
 	for line := range strings.Lines(string(r.bytes)) {
@@ -231,7 +240,7 @@ func (d *introduction) answered(e *Engine, _ int, r *answer) {
 	if before == 0 || pid == beforePID && srv.born-before <= 2 && before-srv.born <= 2 { // both are whole seconds
 		return
 	}
-	for _, m := range srv.watched {
+	for _, m := range e.watched[srv] {
 		if lp := m.live; m.copies && m.member < len(lp.servers) {
 			lp.lack(e, m.member, false)
 		}
@@ -285,7 +294,7 @@ func (e *Engine) mend(rt *route, key []byte, hash uint64, from, to copyOf, overw
 		t.req.Flags = wire.Base64
 	}
 	t.raw = t.meta("mg", key, "", nil)
-	e.gen.wire.Next(t.raw, &t.req)
+	e.wire.Next(t.raw, &t.req)
 	t.rule = &copied{hash: hash, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
 	e.pool.held += int64(len(t.raw))
 	e.mends++

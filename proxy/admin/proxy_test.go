@@ -98,7 +98,7 @@ func (l *loop) wakeup(f func()) {
 			link := effect.Link
 			switch effect.Kind {
 			case proxy.Dial:
-				if _, addr := link.Dialled(); l.dead[addr] {
+				if _, addr := link.Server().Target(); l.dead[addr] {
 					next = append(next, func() { l.e.Closed(link, errors.New("connection refused")) })
 				} else {
 					next = append(next, func() { l.e.Up(link) })

@@ -1,0 +1,234 @@
+package proxy
+
+// What servers say to the parts of a client's command, on its way to the client.
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"ringside/proxy/wire"
+)
+
+// wholeValue is the largest value that is forwarded only when all of it is
+// here. A larger one is forwarded as it comes; if its server dies under it,
+// the client is closed.
+const wholeValue = 64 << 10
+
+// Client is the number of the client that waits for x; 0: it is gone.
+func (x *Exchange) Client() uint64 {
+	if x.s == nil {
+		return 0
+	}
+	return x.s.id
+}
+
+// Reply settles what one reply line or value, the bytes b, says about a.
+func (x *Exchange) Reply(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	switch {
+	case a.dialect == wire.Text && a.op <= wire.Gats:
+		return x.textRead(c, a, r, b)
+	case r.Kind == wire.ServerError && a.op == wire.Get:
+		x.fail("server "+c.srv.label()+": "+string(r.Line.Of(b)), ServerFault)
+	default:
+		x.outcome = outcomeOf(r.Kind)
+		if a.op == wire.Get && r.Kind == wire.Header { // mg without v
+			x.outcome = Hit
+		}
+		if !wire.Hidden(a.op, a.dialect, a.flags, r.Kind) {
+			return x.forward(a, r, b)
+		}
+	}
+	return 0
+}
+
+// Done counts a as finished.
+func (x *Exchange) Done(*Conn, *Attempt) { x.done() }
+
+// Failed settles a without an answer.
+func (x *Exchange) Failed(c *Conn, a *Attempt, f Failure) {
+	if a.streams && x.s != nil {
+		x.s.cut(c.srv, f.Why)
+	}
+	x.fail(f.Why, f.Outcome)
+	x.done()
+}
+
+// textRead settles one VALUE, END or error line of a part of a text read.
+func (x *Exchange) textRead(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	switch r.Kind {
+	case wire.Value:
+		x.hits++
+		if x.order != nil && x.s != nil {
+			x.order.keep(&x.e.pool, a.strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
+			return 0
+		}
+		if len(b) > r.Size && !x.endsWith() { // another part's END is what the client gets
+			b = b[:r.Size]
+		}
+		return x.forward(a, r, b)
+	case wire.End:
+	case wire.ServerError:
+		x.fail("server "+c.srv.label()+": "+string(r.Line.Of(b)), ServerFault)
+	default: // one line ends the answer, however many parts have one
+		x.errLine = append(x.errLine[:0], b...)
+		x.outcome = ClientFault
+	}
+	return 0
+}
+
+// endsWith says, and notes, that the END of its last part is what the client gets.
+func (x *Exchange) endsWith() bool {
+	x.ended = x.waiting == 1 && x.order == nil && x.trouble == "" && len(x.errLine) == 0
+	return x.ended
+}
+
+// forward sends b to the client, with the key as the client knows it.
+func (x *Exchange) forward(a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	q := x.dest(a)
+	switch {
+	case q == nil:
+	case a.strip != "":
+		q.append(&x.e.pool, x.clientForm(a, r, b))
+	case len(b) >= bigSpan:
+		q.push(&x.e.pool, x.e.take(len(b)))
+		return len(b)
+	default:
+		q.append(&x.e.pool, b)
+	}
+	return 0
+}
+
+// clientForm is the reply b with the key as the client knows it.
+func (x *Exchange) clientForm(a *Attempt, r *wire.Reply, b []byte) []byte {
+	if a.strip == "" {
+		return b
+	}
+	x.e.line = unstrip(x.e.line[:0], a, b, r)
+	return x.e.line
+}
+
+// Begin forwards the beginning of a value too large to wait for. One that has
+// to be kept until its turn is waited for, unless there is no room.
+func (x *Exchange) Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int, ok bool) {
+	switch {
+	case x.order == nil && r.Body.Len() > wholeValue:
+		x.begin(a)
+		x.hits++
+		x.outcome = Hit
+		return x.forward(a, r, b), true
+	case x.order != nil && x.e.scarce(r.Size):
+		x.fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.srv.label(), r.Body.Len()), ServerFault)
+		return 0, true
+	}
+	return 0, false
+}
+
+// More forwards more of a value.
+func (x *Exchange) More(_ *Conn, a *Attempt, b []byte, last bool) (taken int) {
+	if x.order != nil { // there was no room for it
+		return 0
+	}
+	if q := x.dest(a); q == nil {
+	} else if len(b) >= bigSpan {
+		q.push(&x.e.pool, x.e.take(len(b)))
+		taken = len(b)
+	} else {
+		q.append(&x.e.pool, b)
+	}
+	if last {
+		x.end(a)
+	}
+	return taken
+}
+
+// instead is a part of an exchange whose client gets another answer than the
+// server's, whatever that says.
+type instead struct {
+	*Exchange
+	answer []byte
+}
+
+func (i *instead) Reply(*Conn, *Attempt, *wire.Reply, []byte) (taken int) {
+	i.emit(nil, i.answer)
+	i.outcome = ClientFault
+	return 0
+}
+
+func (i *instead) Begin(*Conn, *Attempt, *wire.Reply, []byte) (taken int, ok bool) { return 0, false }
+
+// part is one server's part of a command to every server, whose answers x.gather
+// makes one of.
+type part struct {
+	*Exchange
+	answer []byte // so far
+	cut    bool   // more of it came than there was room for
+}
+
+// ask makes an attempt whose answer is gathered.
+func (x *Exchange) gatherAttempt() *Attempt {
+	a := x.attempt()
+	a.to = &part{Exchange: x}
+	return a
+}
+
+// gatherBound is how many bytes of servers' answers an engine keeps for
+// commands to every server at any time. A cachedump may bring 2 MiB a server.
+const gatherBound = 32 << 20
+
+func (p *part) Reply(_ *Conn, _ *Attempt, _ *wire.Reply, b []byte) (taken int) {
+	switch x := p.Exchange; {
+	case x.s == nil: // nobody waits for it
+	case p.cut || x.e.gathered+len(b) > gatherBound:
+		p.cut = true
+	default:
+		p.answer = append(p.answer, b...)
+		x.gathered += len(b)
+		x.e.gathered += len(b)
+	}
+	return 0
+}
+
+func (p *part) Begin(*Conn, *Attempt, *wire.Reply, []byte) (taken int, ok bool) { return 0, false }
+
+func (p *part) Done(c *Conn, _ *Attempt) {
+	switch x := p.Exchange; {
+	case x.s == nil:
+	case p.cut:
+		x.gather.add(c.srv, nil, fmt.Sprintf("server %s: no room for its answer: answers of %d bytes are being gathered", c.srv.label(), x.e.gathered))
+	default:
+		x.gather.add(c.srv, p.answer, "")
+	}
+	p.done()
+}
+
+func (p *part) Failed(c *Conn, _ *Attempt, f Failure) {
+	if p.s != nil {
+		p.gather.add(c.srv, nil, f.Why)
+	}
+	p.done()
+}
+
+// unstrip appends the reply b to dst with the prefix that the route took off
+// the key put back.
+func unstrip(dst []byte, a *Attempt, b []byte, r *wire.Reply) []byte {
+	switch {
+	case r.Kind == wire.Item:
+		dst = append(dst, "ME "...)
+		dst = append(dst, a.strip...)
+		return append(dst, b[len("ME "):]...)
+	case r.Key.Len() > 0 && a.dialect == wire.Text:
+		dst = append(dst, b[:r.Key.Start]...)
+		dst = append(dst, a.strip...)
+		return append(dst, b[r.Key.Start:]...)
+	case r.Key.Len() > 0 && r.Letters.Has('b'): // the server gives it back in base64
+		key, _ := wire.DecodeKey(nil, r.Key.Of(b))
+		dst = append(dst, b[:r.Key.Start]...)
+		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(a.strip), key...))
+		return append(dst, b[r.Key.End:]...)
+	case r.Key.Len() > 0: // the k flag of a meta answer
+		dst = append(dst, b[:r.Key.Start]...)
+		dst = append(dst, a.strip...)
+		return append(dst, b[r.Key.Start:]...)
+	}
+	return append(dst, b...)
+}
