@@ -126,3 +126,11 @@ func (e *Clients) release() {
 		e.mark(&s.Link)
 	}
 }
+
+// addTo adds the clients to what is told of all loops.
+func (e *Clients) addTo(into *Snapshot) {
+	into.Clients += len(e.sessions)
+	for s := range e.sessions {
+		into.InFlight += s.inFlight
+	}
+}

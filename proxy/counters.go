@@ -4,7 +4,6 @@ package proxy
 // a copy that the engine makes for them between two wakeups.
 
 import (
-	"fmt"
 	"math/bits"
 
 	"ringside/proxy/wire"
@@ -164,72 +163,8 @@ type ServerSnapshot struct {
 	Zombies  int    // further connections, which wait for late answers only
 }
 
-// Snapshot adds what e has counted to into. It must be called on the
-// goroutine that drives e: see Post.
-func (e *Engine) Snapshot(into *Snapshot) {
-	add(&into.Counters, &e.count)
-	into.Clients += len(e.sessions)
-	into.Memory += e.pool.held
-	for s := range e.sessions {
-		into.InFlight += s.inFlight
-	}
-	if into.Servers == nil {
-		into.Servers = map[string]*ServerSnapshot{}
-	}
-	if e.keeps {
-		e.members(into)
-	}
-	for key, srv := range e.byAddress {
-		t := into.Servers[key]
-		if t == nil {
-			t = &ServerSnapshot{Target: srv.target}
-			into.Servers[key] = t
-		}
-		t.add(srv)
-	}
-}
-
-func (t *ServerSnapshot) add(srv *Server) {
-	o := &srv.count
-	t.Requests += o.Requests
-	t.Failed += o.Failed
-	t.TimedOut += o.TimedOut
-	t.Refused += o.Refused
-	t.ServerCounters.Crowded += o.Crowded
-	t.Undone += o.Undone
-	t.UndoLost += o.UndoLost
-	t.Zombies += srv.zombies
-	t.Ordered += o.Ordered
-	t.Dials += o.Dials
-	t.ServerCounters.Lost += o.Lost
-	t.ClosedIdle += o.ClosedIdle
-	t.WentDown += o.WentDown
-	t.BytesIn += o.BytesIn
-	t.BytesOut += o.BytesOut
-	t.Latency.add(&o.Latency)
-	age := srv.e.now - srv.changed
-	switch {
-	case srv.down && t.Down > 0:
-		t.Down++
-		t.Age = max(t.Age, age)
-	case srv.down:
-		t.Down, t.Why, t.Age = 1, srv.why, age
-	case t.Down == 0 && (t.Age == 0 || age < t.Age):
-		t.Age = age
-	}
-	if srv.version != (wire.Release{}) {
-		t.Version = fmt.Sprint(srv.version)
-	}
-	for _, c := range srv.conns {
-		if c.state == connUp {
-			t.Conns++
-		}
-		t.Waiting += c.length
-	}
-	t.Timeouts = max(t.Timeouts, srv.timeouts)
-}
-
-func add(into, o *Counters) {
+// add counts what o has counted too.
+func (into *Counters) add(o *Counters) {
 	for op := range o.Requests {
 		for out, n := range o.Requests[op] {
 			into.Requests[op][out] += n
@@ -255,4 +190,22 @@ func add(into, o *Counters) {
 	into.CutOff += o.CutOff
 	into.NoMemory += o.NoMemory
 	into.Doubts += o.Doubts
+}
+
+func (into *ServerCounters) add(o *ServerCounters) {
+	into.Requests += o.Requests
+	into.Failed += o.Failed
+	into.TimedOut += o.TimedOut
+	into.Refused += o.Refused
+	into.Crowded += o.Crowded
+	into.Undone += o.Undone
+	into.UndoLost += o.UndoLost
+	into.Ordered += o.Ordered
+	into.Dials += o.Dials
+	into.Lost += o.Lost
+	into.ClosedIdle += o.ClosedIdle
+	into.WentDown += o.WentDown
+	into.BytesIn += o.BytesIn
+	into.BytesOut += o.BytesOut
+	into.Latency.add(&o.Latency)
 }

@@ -127,5 +127,5 @@ func hideNumber(r *Result, rep *wire.Reply) {
 	}
 	flags := rep.MetaFlags.Of(r.bytes)
 	line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
-	r.bytes = append(line, lineEnd...)
+	r.bytes = append(line, wire.LineEnd...)
 }

@@ -74,9 +74,6 @@ func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
 var (
 	barrier = []byte(wire.AnswerBarrier)
 	okLine  = []byte(wire.AnswerOK)
-	endLine = []byte(wire.AnswerEnd)
-
-	missLine = []byte(wire.AnswerMiss)
 )
 
 // quietly is b, or nothing if the client asked for noreply.
@@ -286,8 +283,8 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		}
 	}
 	for _, c := range e.parts {
-		c.out.append(&e.pool, lineEnd)
-		c.give(c.tail, len(lineEnd))
+		c.out.append(&e.pool, wire.LineEnd)
+		c.give(c.tail, len(wire.LineEnd))
 		c.srv.asking = nil
 	}
 	for _, t := range led {
@@ -299,8 +296,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 var (
 	plainGet = []byte("get")
 
-	space   = []byte(" ")
-	lineEnd = []byte("\r\n")
+	space = []byte(" ")
 )
 
 // longGat is where a gat is split: memcached takes a line of which it has got
@@ -317,8 +313,8 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 		if c.tail.strip == rt.strip && !long {
 			return c
 		}
-		c.out.append(&e.pool, lineEnd)
-		c.give(c.tail, len(lineEnd))
+		c.out.append(&e.pool, wire.LineEnd)
+		c.give(c.tail, len(wire.LineEnd))
 		e.beginPart(x, rt, c, command)
 		return c
 	}
@@ -382,7 +378,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		} else {
 			e.line = append(e.line, key...)
 		}
-		e.line = append(e.line, lineEnd...)
+		e.line = append(e.line, wire.LineEnd...)
 		c.begin(a, &rt.pool.Timeouts)
 		c.out.append(&e.pool, e.line)
 		c.give(a, len(e.line))

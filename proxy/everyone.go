@@ -53,7 +53,7 @@ func (e *Engine) flushAll(s *Session, raw []byte) {
 	if r.Exptime.Len() > 0 {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
-	e.key2 = append(line, lineEnd...)
+	e.key2 = append(line, wire.LineEnd...)
 	each := e.listener(s).each
 	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
 		each = e.listener(s).eachInUse

@@ -230,7 +230,7 @@ func (x *Exchange) finish() {
 		x.finishTroubled(read || x.op == wire.Debug)
 	case x.dialect == wire.Text && read:
 		if !x.ended {
-			x.emit(nil, endLine)
+			x.emit(nil, wire.EndLine)
 		}
 		x.outcome = Miss
 		if hit {
@@ -246,9 +246,9 @@ func (x *Exchange) finishTroubled(read bool) {
 	case read && x.missErrors:
 		switch {
 		case x.op == wire.Debug:
-			x.emit(nil, missLine)
+			x.emit(nil, []byte(wire.AnswerMiss))
 		case x.dialect == wire.Text:
-			x.emit(nil, endLine)
+			x.emit(nil, wire.EndLine)
 		case x.flags&wire.Quiet == 0:
 			x.emit(nil, x.miss)
 		}

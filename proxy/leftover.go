@@ -123,7 +123,7 @@ func (lp *livePool) deleteLeft(e *Engine, i int) {
 		if !plainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.demand(srv.conns[0], &leaving{e, lp, i, l}, 0, &limit, append(line, lineEnd...))
+		e.demand(srv.conns[0], &leaving{e, lp, i, l}, 0, &limit, append(line, wire.LineEnd...))
 	}
 	m.order = append(busy, m.order...)
 }

@@ -34,27 +34,6 @@ type MemberEvents struct {
 	Count  uint64
 }
 
-// members adds what the keepers have decided.
-func (e *Engine) members(into *Snapshot) {
-	for _, w := range e.watches {
-		for what, n := range w.events {
-			into.Events = append(into.Events, MemberEvents{w.pool, what[0], what[1], n})
-		}
-		for i := range w.members {
-			v := w.keeper.Verdict(i)
-			m := MemberSnapshot{
-				Pool: w.pool, Target: w.members[i], Gutter: i >= w.own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
-				Why: v.Why, Order: v.Ordered, Renamed: w.keeper.Renamed(i) != 0,
-				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Step: v.Step,
-			}
-			if v.Until > e.now {
-				m.Due = time.Duration(v.Until - e.now)
-			}
-			into.Members = append(into.Members, m)
-		}
-	}
-}
-
 // Member finds a server of a pool among the members; nil if the pool has no
 // keeper.
 func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
@@ -67,13 +46,7 @@ func (s *Snapshot) Member(pool, server string) *MemberSnapshot {
 }
 
 // Outages is how often the member was taken out, the one that lasts included.
-func (m *MemberSnapshot) Outages() uint32 {
-	n := m.Number / outage
-	if m.Phase != health.In {
-		n++
-	}
-	return n
-}
+func (m *MemberSnapshot) Outages() uint32 { return health.Outages(m.Number) }
 
 // State is a word for what the pool does with the keys of a member: up,
 // suspect, or its phase.

@@ -92,3 +92,15 @@ func (p *Proxy) Snapshot() (*Snapshot, error) {
 		return nil, errors.New("a loop did not report within 1s")
 	}
 }
+
+// Snapshot adds what e has counted to into. It must be called on the
+// goroutine that drives e: see Post.
+func (e *Engine) Snapshot(into *Snapshot) {
+	into.Counters.add(&e.count)
+	into.Memory += e.pool.held
+	e.Clients.addTo(into)
+	e.Servers.addTo(into)
+	if e.keeps {
+		e.addKeepers(into)
+	}
+}

@@ -36,7 +36,7 @@ func (c *Conn) Parse() {
 			c.heard()
 			if endFollows(r, buf[n:]) {
 				r.Last = true
-				n += len(endLine)
+				n += len(wire.EndLine)
 			}
 			e.cur.r += n - c.reply(a, r, buf[:n])
 		}
@@ -49,7 +49,7 @@ func (c *Conn) Parse() {
 // endFollows says that r is a VALUE and behind it at once comes END, as behind the
 // last VALUE nearly always: by itself it would cost as much as that.
 func endFollows(r *wire.Reply, rest []byte) bool {
-	return len(rest) >= len(endLine) && string(rest[:len(endLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
+	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
 }
 
 // doubt ends a connection on which nobody can tell any more which answer

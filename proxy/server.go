@@ -579,3 +579,43 @@ func reason(err error) string {
 		err = inner
 	}
 }
+
+// addTo adds the servers to what is told of all loops.
+func (e *Servers) addTo(into *Snapshot) {
+	if into.Servers == nil {
+		into.Servers = map[string]*ServerSnapshot{}
+	}
+	for key, srv := range e.byAddress {
+		t := into.Servers[key]
+		if t == nil {
+			t = &ServerSnapshot{Target: srv.target}
+			into.Servers[key] = t
+		}
+		srv.addTo(t)
+	}
+}
+
+func (srv *Server) addTo(t *ServerSnapshot) {
+	t.ServerCounters.add(&srv.count)
+	t.Zombies += srv.zombies
+	age := srv.e.now - srv.changed
+	switch {
+	case srv.down && t.Down > 0:
+		t.Down++
+		t.Age = max(t.Age, age)
+	case srv.down:
+		t.Down, t.Why, t.Age = 1, srv.why, age
+	case t.Down == 0 && (t.Age == 0 || age < t.Age):
+		t.Age = age
+	}
+	if srv.version != (wire.Release{}) {
+		t.Version = fmt.Sprint(srv.version)
+	}
+	for _, c := range srv.conns {
+		if c.state == connUp {
+			t.Conns++
+		}
+		t.Waiting += c.length
+	}
+	t.Timeouts = max(t.Timeouts, srv.timeouts)
+}

@@ -104,7 +104,7 @@ func (e *Engine) stats(s *Session, raw []byte) {
 // answers.
 func (e *Engine) askStats(s *Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
-	line = append(bytes.TrimRight(line, " "), lineEnd...)
+	line = append(bytes.TrimRight(line, " "), wire.LineEnd...)
 	e.askAll(s, line, &merged{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
 }
 
@@ -161,19 +161,13 @@ type merged struct {
 // END included.
 type mergeFunc func(dst []byte, answers [][]byte, a about) []byte
 
-// about is what a merged answer says of Ringside itself.
-type about struct {
-	pid, loops     int
-	asked, missing int
-}
-
 func (m *merged) add(_ *Server, answer []byte, failed string) {
 	m.asked++
 	switch {
 	case failed != "" && m.why == "":
 		m.why = failed
 	case failed != "":
-	case bytes.HasSuffix(answer, endLine):
+	case bytes.HasSuffix(answer, wire.EndLine):
 		m.answers = append(m.answers, answer)
 	case m.refusal == nil:
 		m.refusal = answer[bytes.LastIndexByte(answer[:len(answer)-1], '\n')+1:]

@@ -19,6 +19,12 @@ import (
 // one name; there may be fewer values than servers. false leaves the name out.
 type statRule func(values []string, servers int) (string, bool)
 
+// about is what a merged answer says of Ringside itself.
+type about struct {
+	pid, loops     int
+	asked, missing int
+}
+
 var generalRules = map[string]statRule{
 	"uptime":           least,
 	"time":             least,
@@ -63,7 +69,7 @@ func mergeGeneral(dst []byte, answers [][]byte, a about) []byte {
 	}
 	dst = appendStat(dst, "ringside_servers", strconv.Itoa(a.asked))
 	dst = appendStat(dst, "ringside_servers_missing", strconv.Itoa(a.missing))
-	return append(dst, endLine...)
+	return append(dst, wire.EndLine...)
 }
 
 func mergeSettings(dst []byte, answers [][]byte, _ about) []byte {
@@ -71,7 +77,7 @@ func mergeSettings(dst []byte, answers [][]byte, _ about) []byte {
 		value, _ := sameEverywhere(st.values, len(answers))
 		dst = appendStat(dst, st.name, value)
 	}
-	return append(dst, endLine...)
+	return append(dst, wire.EndLine...)
 }
 
 func mergeItems(dst []byte, answers [][]byte, _ about) []byte {
@@ -112,7 +118,7 @@ func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers i
 			dst = appendStat(dst, st.name, value)
 		}
 	}
-	return append(dst, endLine...)
+	return append(dst, wire.EndLine...)
 }
 
 const noClass = math.MaxUint64
@@ -188,7 +194,7 @@ func appendStat(dst []byte, name, value string) []byte {
 			dst[at+i] = ' '
 		}
 	}
-	return append(dst, lineEnd...)
+	return append(dst, wire.LineEnd...)
 }
 
 // numbers reads values; false if one is no integer from 0 on.
@@ -312,7 +318,7 @@ func lowest(values []string, servers int) (string, bool) {
 	var low wire.Release
 	text := ""
 	for _, v := range values {
-		if r, ok := wire.ParseVersion([]byte(v)); ok && (text == "" || older(r, low)) {
+		if r, ok := wire.ParseVersion([]byte(v)); ok && (text == "" || r.Older(low)) {
 			low, text = r, v
 		}
 	}
@@ -352,7 +358,7 @@ func mergePrefixes(dst []byte, answers [][]byte, _ about) []byte {
 		c := counts[prefix]
 		dst = fmt.Appendf(dst, "PREFIX %s get %d hit %d set %d del %d\r\n", prefix, c[0], c[1], c[2], c[3])
 	}
-	return append(dst, endLine...)
+	return append(dst, wire.EndLine...)
 }
 
 // appendItems appends at most limit ITEM lines, all if limit is 0.
@@ -369,5 +375,5 @@ func appendItems(dst []byte, answers [][]byte, limit uint64) []byte {
 			}
 		}
 	}
-	return append(dst, endLine...)
+	return append(dst, wire.EndLine...)
 }

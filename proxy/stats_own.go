@@ -14,39 +14,6 @@ import (
 	"ringside/proxy/wire"
 )
 
-// report appends lines STAT <prefix><name> <value>.
-type report struct {
-	dst    []byte
-	prefix string
-}
-
-func (r *report) text(name, value string) { r.dst = appendStat(r.dst, r.prefix+name, value) }
-
-func (r *report) count(name string, n uint64) { r.text(name, decimal(n)) }
-
-// int takes what is never negative.
-func (r *report) int(name string, n int) { r.count(name, uint64(max(n, 0))) }
-
-// latency reports quantiles in microseconds, once there is something to tell.
-func (r *report) latency(name string, h *Histogram) {
-	if h.Count() > 0 {
-		r.count(name+"p50_us", h.quantile(0.50)/1000)
-		r.count(name+"p99_us", h.quantile(0.99)/1000)
-	}
-}
-
-// quantile is a bound in nanoseconds that the fraction q of the durations is
-// under, 19 % above the truth at most.
-func (h *Histogram) quantile(q float64) uint64 {
-	rank, seen := uint64(q*float64(h.Count())), uint64(0)
-	for i, n := range h.Buckets {
-		if seen += n; seen > rank {
-			return Bound(i)
-		}
-	}
-	return Bound(len(h.Buckets) - 1)
-}
-
 // askLoops answers with what write makes of the counts of all loops. It runs
 // on e's goroutine, when the last loop has reported; the client may be gone by
 // then, but its exchange is there until it is answered.
@@ -54,7 +21,7 @@ func (e *Engine) askLoops(s *Session, write func(e *Engine, sum *Snapshot, dst [
 	x := e.newExchange(s)
 	e.Shared.Collect(func(sum *Snapshot) {
 		e.Post(func(e *Engine) {
-			x.answer(append(write(e, sum, nil), endLine...), Okay)
+			x.answer(append(write(e, sum, nil), wire.EndLine...), Okay)
 		})
 	})
 }
@@ -149,41 +116,6 @@ func (e *Engine) statsServers(s *Session) {
 	})
 }
 
-func (t *ServerSnapshot) report(r *report) {
-	state, version := "up", t.Version
-	if t.Down > 0 {
-		state = "down"
-	}
-	if version == "" {
-		version = "unknown"
-	}
-	r.text("state", state)
-	if t.Down > 0 {
-		r.text("why", t.Why)
-		r.int("loops_down", t.Down)
-	}
-	r.text("version", version)
-	r.int("connections", t.Conns)
-	r.int("waiting", t.Waiting)
-	r.count("requests", t.Requests)
-	r.count("failed", t.Failed)
-	r.count("timed_out", t.TimedOut)
-	r.int("timeouts_in_a_row", t.Timeouts)
-	r.count("refused", t.Refused)
-	r.count("crowded", t.ServerCounters.Crowded)
-	r.count("undone", t.Undone)
-	r.count("undo_lost", t.UndoLost)
-	r.int("zombies", t.Zombies)
-	r.count("ordered", t.Ordered)
-	r.count("dials", t.Dials)
-	r.count("lost", t.ServerCounters.Lost)
-	r.count("closed_idle", t.ClosedIdle)
-	r.count("went_down", t.WentDown)
-	r.count("bytes_read", t.BytesIn)
-	r.count("bytes_written", t.BytesOut)
-	r.latency("latency_", &t.Latency)
-}
-
 // statsConns answers stats conns: the clients of all loops, whatever listener
 // they came by, in the lines that memcached has for a connection.
 func (e *Engine) statsConns(s *Session) {
@@ -199,7 +131,7 @@ func (e *Engine) statsConns(s *Session) {
 				return
 			}
 			e.Post(func(e *Engine) {
-				x.answer(append(slices.Concat(parts...), endLine...), Okay)
+				x.answer(append(slices.Concat(parts...), wire.EndLine...), Okay)
 			})
 		})
 	}

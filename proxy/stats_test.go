@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"ringside/proxy/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files of TestMergeStats anew")
@@ -64,7 +66,7 @@ func TestMergeOfOne(t *testing.T) {
 				}
 				want = append(want, line...)
 			}
-			in = append(bytes.TrimSuffix(want, endLine), "STAT ringside_servers 1\r\nSTAT ringside_servers_missing 0\r\nEND\r\n"...)
+			in = append(bytes.TrimSuffix(want, wire.EndLine), "STAT ringside_servers 1\r\nSTAT ringside_servers_missing 0\r\nEND\r\n"...)
 		}
 		if !bytes.Equal(got, in) {
 			t.Errorf("%s:\n%s\nwant:\n%s", name, got, in)
@@ -137,7 +139,7 @@ func TestRules(t *testing.T) {
 		var answers [][]byte
 		for _, v := range c.in {
 			if v == "-" {
-				answers = append(answers, endLine)
+				answers = append(answers, wire.EndLine)
 			} else {
 				answers = append(answers, []byte("STAT "+c.name+" "+v+"\r\nEND\r\n"))
 			}
@@ -174,7 +176,7 @@ func TestMergeOrder(t *testing.T) {
 			for _, name := range strings.Fields(names) {
 				b = appendStat(b, name, "1")
 			}
-			answers = append(answers, append(b, endLine...))
+			answers = append(answers, append(b, wire.EndLine...))
 		}
 		var got []string
 		for line := range bytes.Lines(merges[c.list](nil, answers, about{})) {

@@ -65,7 +65,7 @@ func (e *Engine) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 			command = []byte("get ")
 		}
 		t.raw = append(t.raw, command...)
-		t.raw = append(append(t.raw, wrote...), lineEnd...)
+		t.raw = append(append(t.raw, wrote...), wire.LineEnd...)
 	} else {
 		t.raw = wire.AppendPlain(nil, raw, &e.req)
 	}
@@ -84,7 +84,7 @@ func (e *Engine) newRemoval(x *Exchange, rt *route, wrote, key, instead []byte) 
 	if flags != 0 {
 		line = append(line, " b"...)
 	}
-	line = append(line, lineEnd...)
+	line = append(line, wire.LineEnd...)
 	e.wire.Next(line, &e.req)
 	t := e.newTask(x, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
@@ -189,9 +189,9 @@ func (t *task) meta(command string, key []byte, flags string, body []byte) []byt
 	if t.req.Flags&wire.Base64 != 0 {
 		line = append(line, " b"...)
 	}
-	line = append(append(line, flags...), lineEnd...)
+	line = append(append(line, flags...), wire.LineEnd...)
 	if body != nil {
-		line = append(append(line, body...), lineEnd...)
+		line = append(append(line, body...), wire.LineEnd...)
 	}
 	return line
 }

@@ -91,7 +91,7 @@ func (c *Conn) undoOne(a *Attempt) {
 	} else {
 		e.line = append(e.line[:0], "delete "...)
 		e.line = append(e.line, a.key...)
-		e.line = append(e.line, lineEnd...)
+		e.line = append(e.line, wire.LineEnd...)
 	}
 	u.key, a.key = append(u.key[:0], a.key...), a.key[:0]
 	c.enlist(u)

@@ -3,7 +3,6 @@ package proxy
 // What clients are told of the servers' version.
 
 import (
-	"cmp"
 	"fmt"
 
 	"ringside/proxy/wire"
@@ -18,7 +17,7 @@ var fallbackRelease = wire.Release{Major: 1, Minor: 6, Patch: 18}
 func (e *Engine) versionLine(s *Session) []byte {
 	var low wire.Release
 	e.listener(s).each(func(srv *Server, _ *Pool, _ string) {
-		if r := srv.version; r != (wire.Release{}) && (low == wire.Release{} || older(r, low)) {
+		if r := srv.version; r != (wire.Release{}) && (low == wire.Release{} || r.Older(low)) {
 			low = r
 		}
 	})
@@ -27,8 +26,4 @@ func (e *Engine) versionLine(s *Session) []byte {
 	}
 	e.line = fmt.Appendf(e.line[:0], "VERSION %v\r\n", low)
 	return e.line
-}
-
-func older(a, b wire.Release) bool {
-	return cmp.Or(cmp.Compare(a.Major, b.Major), cmp.Compare(a.Minor, b.Minor), cmp.Compare(a.Patch, b.Patch)) < 0
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"ringside/proxy/health"
 )
@@ -344,4 +345,25 @@ func (e *Engine) noteEvent(w *watch, ev health.Event) {
 		return
 	}
 	e.Shared.Log.Warn("failover of a server", "pool", w.pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+}
+
+// addKeepers adds what the keepers have decided.
+func (e *Engine) addKeepers(into *Snapshot) {
+	for _, w := range e.watches {
+		for what, n := range w.events {
+			into.Events = append(into.Events, MemberEvents{w.pool, what[0], what[1], n})
+		}
+		for i := range w.members {
+			v := w.keeper.Verdict(i)
+			m := MemberSnapshot{
+				Pool: w.pool, Target: w.members[i], Gutter: i >= w.own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
+				Why: v.Why, Order: v.Ordered, Renamed: w.keeper.Renamed(i) != 0,
+				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Step: v.Step,
+			}
+			if v.Until > e.now {
+				m.Due = time.Duration(v.Until - e.now)
+			}
+			into.Members = append(into.Members, m)
+		}
+	}
 }

@@ -47,7 +47,6 @@ const (
 	lackTime  = time.Minute     // how long a member that nobody fills is asked twice
 	flushWait = time.Minute     // between attempts to flush one that refuses it
 	maxMends  = 64              // at once
-	outage    = 6               // numbers that an outage takes: see package health
 )
 
 // wholeOf is that of a pool, kept from the generation before if its servers are
@@ -112,7 +111,7 @@ func (e *Engine) takeCopies() {
 func (lp *livePool) lacks(e *Engine, i int) bool {
 	m := &lp.whole.members[i]
 	if n := lp.watch.seen[i].n(); m.number != n || !m.seen {
-		if m.seen && timesOut(n) > timesOut(m.number) { // it was out meanwhile, and was flushed
+		if m.seen && health.Emptied(n) > health.Emptied(m.number) { // it was out meanwhile, and was flushed
 			lp.lack(e, i, true)
 		}
 		m.number, m.seen = n, true
@@ -122,10 +121,6 @@ func (lp *livePool) lacks(e *Engine, i int) bool {
 	}
 	return m.lacking
 }
-
-// timesOut counts how often a member with the number n was flushed: before it
-// was WARM.
-func timesOut(n uint32) uint32 { return (n + outage - uint32(health.Warming)) / outage }
 
 // lack says that a member is empty: it was flushed, which all Ringsides waited
 // for, or it was started anew. In the second case another Ringside may have

@@ -21,6 +21,14 @@ const phases = 6
 // PhaseOf returns the phase of a server with the number n.
 func PhaseOf(n uint32) Phase { return Phase(n % phases) }
 
+// Outages is how often a server with the number n has been taken out, an outage
+// that lasts included.
+func Outages(n uint32) uint32 { return (n + phases - 1) / phases }
+
+// Emptied is how often a server with the number n has been flushed, which it is
+// before it is Warming.
+func Emptied(n uint32) uint32 { return (n + phases - uint32(Warming)) / phases }
+
 // String is the name that logs, metrics and pages use.
 func (p Phase) String() string {
 	switch p {

@@ -20,7 +20,10 @@ const (
 
 // What memcached 1.6.18 answers to malformed requests.
 var (
-	answerEnd      = []byte(AnswerEnd)
+	// EndLine ends the answer to a text read or stats; LineEnd ends every line.
+	EndLine = []byte(AnswerEnd)
+	LineEnd = []byte("\r\n")
+
 	answerError    = []byte(AnswerError)
 	answerTooLarge = []byte(AnswerTooLarge)
 	answerShutdown = []byte(AnswerShutdown)

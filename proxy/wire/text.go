@@ -31,7 +31,7 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 		return p.bad(answerExptime)
 	}
 	if nextToken(p.buf, exptime.End, p.end).Len() == 0 {
-		return p.bad(answerEnd) // no keys, no misses, no complaint
+		return p.bad(EndLine) // no keys, no misses, no complaint
 	}
 	p.r.Exptime = exptime
 	p.r.Flags |= Effects

@@ -2,7 +2,10 @@ package wire
 
 // Which memcached a server is, from its answer to version.
 
-import "bytes"
+import (
+	"bytes"
+	"cmp"
+)
 
 // Release is a version of memcached. The zero Release is older than all.
 type Release struct{ Major, Minor, Patch int }
@@ -52,4 +55,9 @@ func ParseVersion(line []byte) (Release, bool) {
 		line = line[1:]
 	}
 	return Release{part[0], part[1], part[2]}, true
+}
+
+// Older says whether r came before other.
+func (r Release) Older(other Release) bool {
+	return cmp.Or(cmp.Compare(r.Major, other.Major), cmp.Compare(r.Minor, other.Minor), cmp.Compare(r.Patch, other.Patch)) < 0
 }
