@@ -258,10 +258,10 @@ func (s *stage) line(line string) {
 		if verb == "leased" {
 			until = never
 		}
-		s.members(a.name, func(m *seen) { m.valid.Store(until) })
+		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "renamed":
 		n, _ := strconv.Atoi(text)
-		s.members(a.name, func(m *seen) { m.renamed.Store(uint32(n)) })
+		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
 	case "runs":
 		s.hears(a, false, "stats")
 		s.says(a, ">", "STAT pid "+text+"\\r\\nSTAT uptime 100\\r\\nSTAT time 1"+text+"000\\r\\nEND")
@@ -332,32 +332,26 @@ func (s *stage) pool(f []string) {
 // becomes does what a keeper does when it has decided.
 func (s *stage) becomes(server, phase string) {
 	for _, w := range s.p.live.Load().watches {
-		quiet := true
-		for i := range w.seen {
-			if state := &w.seen[i].state; w.members[i].Name == server {
-				n := w.seen[i].n()
+		for i := range w.members {
+			n, suspect := w.view.N(i), w.view.Suspected(i)
+			if w.members[i].Name == server {
 				for health.PhaseOf(n).String() != phase && phase != "SUSPECT" {
 					n++
 				}
-				state.Store(uint64(n) << 32)
-				if phase == "SUSPECT" {
-					state.Store(uint64(n)<<32 | suspected)
-				}
+				suspect = phase == "SUSPECT"
 			}
-			w.seen[i].valid.Store(never)
-			quiet = quiet && w.phase(i) == health.In && !w.seen[i].suspected()
+			w.view.Set(i, n, suspect, w.view.Renamed(i), never)
 		}
-		w.quiet.Store(quiet)
-		w.gen.Add(1)
+		w.view.Done(w.view.Gen()+1, true)
 	}
 }
 
-// members calls f for what all pools have seen of a server.
-func (s *stage) members(server string, f func(*seen)) {
+// members calls f for what all pools know of a server.
+func (s *stage) members(server string, f func(v *health.View, i int)) {
 	for _, w := range s.p.live.Load().watches {
-		for i := range w.seen {
+		for i := range w.members {
 			if w.members[i].Name == server {
-				f(&w.seen[i])
+				f(w.view, i)
 			}
 		}
 	}

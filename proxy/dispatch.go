@@ -151,7 +151,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 // led says that a command on a key of srv needs a task: the route keeps
 // copies, or the server is gone, or everything has to be sure.
 func (rt *route) led(srv *Server) bool {
-	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
+	return rt != nil && rt.view != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.view.AllIn() && !rt.plain(srv))
 }
 
 // leads says that a command of s on key, as the client knows it, needs a task:

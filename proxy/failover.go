@@ -45,8 +45,7 @@ func (lp *livePool) find(part []byte, h uint64, owner int) health.Route {
 
 // pass adds a member to the path of a key.
 func (lp *livePool) pass(p *health.Path, i int) (done bool) {
-	s := &lp.watch.seen[i]
-	return p.Add(i, s.n(), s.renamed.Load())
+	return p.Add(i, lp.view.N(i), lp.view.Renamed(i))
 }
 
 // findRebuilt asks the rule of a client that rebuilds its ring. The ring
@@ -56,7 +55,7 @@ func (lp *livePool) findRebuilt(p *health.Path, part []byte, h uint64, owner int
 	out := make([]bool, len(lp.servers))
 	out[owner] = true
 	for i := range out {
-		if phase := lp.watch.phase(i); i != owner && phase != health.In {
+		if phase := lp.view.Phase(i); i != owner && phase != health.In {
 			out[i] = true
 			if lp.pass(p, i) {
 				return
@@ -101,22 +100,21 @@ const maxRebuilt = 64
 func (lp *livePool) plain(srv *Server) bool {
 	for i, s := range lp.servers {
 		if s == srv {
-			seen := &lp.watch.seen[i]
-			return lp.watch.known.Load() && lp.watch.phase(i) == health.In && !seen.suspected() && seen.renamed.Load() == 0
+			return lp.view.Serves(i)
 		}
 	}
 	return false
 }
 
-// unknown is the keeper of one of the route's pools that does not know yet who
+// unknown is the view of one of the route's pools of which is not known yet who
 // is out; nil if all know.
-func (rt *route) unknown() *watch {
-	if w := rt.watch; w != nil && !w.known.Load() {
-		return w
+func (rt *route) unknown() *health.View {
+	if v := rt.view; v != nil && !v.Learned() {
+		return v
 	}
 	for _, lp := range rt.also {
-		if w := lp.watch; w != nil && !w.known.Load() {
-			return w
+		if v := lp.view; v != nil && !v.Learned() {
+			return v
 		}
 	}
 	return nil
@@ -132,7 +130,7 @@ func (e *Engine) lead(t *task) {
 		if e.now >= t.deadline {
 			t.fail("the servers have not said yet who of them is in use", Unavailable)
 		} else {
-			e.park(t, func(*Engine) uint64 { return w.gen.Load() })
+			e.park(t, func(*Engine) uint64 { return w.Gen() })
 		}
 		return
 	}
@@ -145,18 +143,18 @@ func (e *Engine) lead(t *task) {
 		t.fail(noServer, Unavailable)
 		return
 	}
-	w := t.rt.watch
-	l := &led{watch: w, gen: w.gen.Load(), read: t.op <= wire.Gats || t.op == wire.Debug}
+	w := t.rt.view
+	l := &led{view: w, gen: w.Gen(), read: t.op <= wire.Gats || t.op == wire.Debug}
 	l.Route = t.rt.find(part, h, owner)
 	name := t.rt.servers[owner].label()
 	switch first := l.First.Server; {
 	case l.Role == health.Leaving && (l.read || t.rt.pool.Failover.Mode == FailFast || e.now >= t.deadline):
-		t.fail("server "+name+" is not in use: "+w.phase(owner).String(), Unavailable)
+		t.fail("server "+name+" is not in use: "+w.Phase(owner).String(), Unavailable)
 		return
 	case l.Role == health.Leaving:
-		e.park(t, func(*Engine) uint64 { return w.gen.Load() })
+		e.park(t, func(*Engine) uint64 { return w.Gen() })
 		return
-	case l.Role == health.In && w.seen[first].suspected():
+	case l.Role == health.In && w.Suspected(first):
 		t.fail("server "+t.rt.member(first).label()+" is not in use: it does not answer", Unavailable)
 		return
 	}
@@ -177,10 +175,10 @@ const maxKey = 250 // bytes, of memcached
 // delete of what the other has; the client hears when both are done.
 type led struct {
 	health.Route
-	watch *watch
-	gen   uint64
-	read  bool
-	keys  [2][]byte // at First, at Interim
+	view *health.View
+	gen  uint64
+	read bool
+	keys [2][]byte // at First, at Interim
 
 	checked bool // add: the interim has nothing; others: what it has was brought
 	again   bool // a number was none: it is tried once more
@@ -302,8 +300,8 @@ func (l *led) sure(t *task) bool {
 	if !t.rt.pool.Failover.Strict {
 		return true
 	}
-	return l.watch.gen.Load() == l.gen && t.e.now < l.watch.seen[l.First.Server].valid.Load() &&
-		(!l.two() || t.e.now < l.watch.seen[l.Interim.Server].valid.Load())
+	return l.view.Gen() == l.gen && t.e.now < l.view.ValidUntil(l.First.Server) &&
+		(!l.two() || t.e.now < l.view.ValidUntil(l.Interim.Server))
 }
 
 func (l *led) told(t *task, id int, r *Result) {
@@ -390,7 +388,7 @@ func (l *led) hollow(t *task, r *Result) bool {
 		return false
 	}
 	if r.bytes != nil {
-		t.e.warmed(l.watch, l.First.Server, !missed)
+		l.view.CountWarmRead(l.First.Server, !missed)
 	}
 	line, ok := l.request(t, 1)
 	if !missed || !ok {
@@ -508,8 +506,8 @@ const (
 // that is parked: the client may have sent both together, and the phase that
 // the one waits for may be here already for the other.
 func (e *Engine) behindParked(client uint64, rt *route, key []byte) bool {
-	return rt != nil && rt.watch != nil && e.parkedOf[client] > 0 && slices.ContainsFunc(e.parked, func(p parked) bool {
-		return p.t.client == client && p.t.rt.watch == rt.watch && bytes.Equal(p.t.key, key)
+	return rt != nil && rt.view != nil && e.parkedOf[client] > 0 && slices.ContainsFunc(e.parked, func(p parked) bool {
+		return p.t.client == client && p.t.rt.view == rt.view && bytes.Equal(p.t.key, key)
 	})
 }
 

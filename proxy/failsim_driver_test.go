@@ -76,7 +76,7 @@ func (s *sidecar) start() {
 func (s *sidecar) looked() {
 	gens := uint64(0)
 	for _, w := range s.list {
-		gens += w.gen.Load()
+		gens += w.view.Gen()
 	}
 	if gens != s.gens {
 		s.gens = gens

@@ -23,8 +23,8 @@ func (f *fleet) look() {
 	differ := false
 	for i, w := range f.sidecars[0].list {
 		for _, s := range f.sidecars[1:] {
-			for j := range w.seen {
-				differ = differ || s.dead || s.list[i].seen[j].state.Load() != w.seen[j].state.Load()
+			for j := range w.members {
+				differ = differ || s.dead || s.list[i].view.N(j) != w.view.N(j) || s.list[i].view.Suspected(j) != w.view.Suspected(j)
 			}
 		}
 	}

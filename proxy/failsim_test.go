@@ -268,21 +268,20 @@ func (f *fleet) whole() string {
 	top := make([]uint32, len(f.nodes))
 	for _, s := range f.sidecars {
 		for _, w := range s.list {
-			for i := range w.seen {
-				top[i] = max(top[i], w.seen[i].n())
+			for i := range w.members {
+				top[i] = max(top[i], w.view.N(i))
 			}
 		}
 	}
 	for _, s := range f.sidecars {
 		for _, w := range s.list {
-			for i := range w.seen {
-				seen := &w.seen[i]
+			for i := range w.members {
 				switch {
-				case w.phase(i) != health.In || seen.suspected():
-					return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, i, w.phase(i), seen.suspected(), w.keeper.Verdict(i).Step)
-				case seen.n() != top[i]:
-					return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, i, seen.n(), top[i])
-				case w.failover.Strict && seen.valid.Load() <= s.clock(f.now):
+				case w.view.Phase(i) != health.In || w.view.Suspected(i):
+					return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, i, w.view.Phase(i), w.view.Suspected(i), w.keeper.Verdict(i).Step)
+				case w.view.N(i) != top[i]:
+					return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, i, w.view.N(i), top[i])
+				case w.failover.Strict && w.view.ValidUntil(i) <= s.clock(f.now):
 					return fmt.Sprintf("p%d: server %d is not to be used", s.id, i)
 				}
 			}

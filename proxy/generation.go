@@ -53,7 +53,7 @@ type livePool struct {
 	refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
 
 	// Of a pool whose keys move: see failover.go.
-	watch   *watch
+	view    *health.View
 	others  []*Server            // of its gutter
 	order   ring.Ring            // its own, each server once
 	gutter  ring.Ring            // the gutter's
@@ -141,7 +141,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	if w == nil {
 		return
 	}
-	lp.watch = w
+	lp.view = w.view
 	copies := lp.pool.copied(e.gen.table)
 	if copies {
 		lp.whole = e.wholeOf(lp)
@@ -211,7 +211,7 @@ func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
 func (l *listener) reach(lp *livePool) {
 	if !slices.Contains(l.pools, lp) {
 		l.pools = append(l.pools, lp)
-		l.moves = l.moves || lp.watch != nil
+		l.moves = l.moves || lp.view != nil
 	}
 }
 
@@ -257,7 +257,7 @@ func (l *listener) eachInUse(f func(srv *Server, p *Pool, refusal string)) {
 	used := map[*Server]bool{}
 	for _, p := range l.pools {
 		for i, srv := range p.servers {
-			used[srv] = used[srv] || p.watch == nil || p.watch.phase(i) != health.Out
+			used[srv] = used[srv] || p.view == nil || p.view.Phase(i) != health.Out
 		}
 	}
 	l.each(func(srv *Server, p *Pool, refusal string) {
@@ -266,11 +266,11 @@ func (l *listener) eachInUse(f func(srv *Server, p *Pool, refusal string)) {
 		}
 	})
 	for _, p := range l.pools {
-		if p.watch == nil || p.watch.quiet.Load() {
+		if p.view == nil || p.view.AllIn() {
 			continue
 		}
 		for i, srv := range p.others {
-			if _, done := used[srv]; !done && p.watch.phase(len(p.servers)+i) != health.Out {
+			if _, done := used[srv]; !done && p.view.Phase(len(p.servers)+i) != health.Out {
 				used[srv] = true
 				f(srv, p.pool.Failover.Gutter, "")
 			}

@@ -199,7 +199,7 @@ func (e *Engine) undid(srv *Server, there []byte) {
 			continue
 		}
 		lp, i := members[at].lp, members[at].index
-		if !bytes.Equal(there, health.AppendKey(nil, uint64(lp.watch.seen[i].renamed.Load()), key)) {
+		if !bytes.Equal(there, health.AppendKey(nil, uint64(lp.view.Renamed(i)), key)) {
 			continue // a name that is not in use any more
 		}
 		lp.lost(e, i, leftover{hash: hash, key: key, through: rt.copies.ReadThrough, undone: true})
@@ -272,7 +272,7 @@ func (lp *livePool) sourceOf(e *Engine, i int, l *leftover) (rt *route, from, to
 			theirs := m.lp.whole.members[m.index].left[l.hash]
 			switch {
 			case m.srv == lp.servers[i] || theirs != nil && theirs.state == toCopy: // it has nothing
-			case theirs != nil || m.srv.down || m.lp.watch.seen[m.index].suspected() || m.lp.lacks(e, m.index) || m.missed().Has(l.hash) || m.srv.mayCome(l.key):
+			case theirs != nil || m.srv.down || m.lp.view.Suspected(m.index) || m.lp.lacks(e, m.index) || m.missed().Has(l.hash) || m.srv.mayCome(l.key):
 				later = true
 			default:
 				return home, m, members[at], false

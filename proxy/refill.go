@@ -133,7 +133,7 @@ func (f *filling) goOn(e *Engine, lp *livePool) {
 		f.lp = lp
 		f.pass(e)
 	}
-	switch phase := lp.watch.phase(f.index); {
+	switch phase := lp.view.Phase(f.index); {
 	case f.dump != nil:
 	case e.now < f.at:
 		e.at(resyncTimer, f.at)
@@ -265,7 +265,7 @@ type dump struct {
 // before: memcached lists nothing behind another command.
 func (f *filling) list(e *Engine, from copyOf) {
 	srv := from.srv
-	switch phase := from.lp.watch.phase(from.index); {
+	switch phase := from.lp.view.Phase(from.index); {
 	case phase == health.Out, phase == health.Returning, from.lp.whole.members[from.index].overfull:
 		f.listed++ // what it has will be flushed
 		e.at(resyncTimer, e.now)
@@ -278,7 +278,7 @@ func (f *filling) list(e *Engine, from copyOf) {
 		return
 	}
 	d := &dump{e: e, f: f, srv: srv, conn: srv.ownConn(dumpConn)}
-	if n := from.lp.watch.seen[from.index].renamed.Load(); n != 0 {
+	if n := from.lp.view.Renamed(from.index); n != 0 {
 		d.named = health.AppendKey(nil, uint64(n), nil)
 	}
 	engines := e.Shared.Engines()

@@ -55,10 +55,10 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 		Near:      t.rt.prefer == m.lp || t.rt.prefer == nil && t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
 		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
 	}
-	switch phase := m.lp.watch.phase(m.index); {
+	switch phase := m.lp.view.Phase(m.index); {
 	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.e.now):
 		out.State = replicate.Suspect
-	case phase == health.In && (m.srv.down || (suspicion || strict) && m.lp.watch.seen[m.index].suspected()):
+	case phase == health.In && (m.srv.down || (suspicion || strict) && m.lp.view.Suspected(m.index)):
 		out.State = replicate.Suspect
 		if !strict {
 			out.State, m.left = replicate.Out, true
@@ -90,11 +90,11 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 
 // generation changes when anybody's phase does.
 func (c *copied) generation() (sum uint64) {
-	var last *watch
+	var last *health.View
 	for _, m := range c.members {
-		if m.lp.watch != last {
-			last = m.lp.watch
-			sum += last.gen.Load()
+		if m.lp.view != last {
+			last = m.lp.view
+			sum += last.Gen()
 		}
 	}
 	return sum
@@ -104,8 +104,8 @@ func (c *copied) generation() (sum uint64) {
 // one of them comes to another phase. Suspicion changes nothing that was told.
 func (c *copied) outages() (sum uint64) {
 	for i := range c.members {
-		seen := &c.members[i].lp.watch.seen[c.members[i].index]
-		sum += uint64(seen.n()) + uint64(seen.renamed.Load())
+		m := &c.members[i]
+		sum += uint64(m.lp.view.N(m.index)) + uint64(m.lp.view.Renamed(m.index))
 	}
 	return sum
 }
@@ -114,7 +114,7 @@ func (c *copied) outages() (sum uint64) {
 // what it had before under the plain name.
 func (c *copied) keyAt(t *task, i int) []byte {
 	m := &c.members[i]
-	n := m.lp.watch.seen[m.index].renamed.Load()
+	n := m.lp.view.Renamed(m.index)
 	if n == 0 {
 		return t.key
 	}
@@ -123,7 +123,7 @@ func (c *copied) keyAt(t *task, i int) []byte {
 
 // leased says that what the member answers now may be told, as far as it goes.
 func (m *copyOf) leased(now int64) bool {
-	return !m.lp.pool.Failover.Strict || now < m.lp.watch.seen[m.index].valid.Load()
+	return !m.lp.pool.Failover.Strict || now < m.lp.view.ValidUntil(m.index)
 }
 
 // outlook changes when anybody's phase does, or when a lease ends or is there
@@ -164,5 +164,5 @@ func (c *copied) identity(i int) uint64 {
 	if m.srv.unknown {
 		made |= 1
 	}
-	return hashOf([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.watch.seen[m.index].n())<<20
+	return hashOf([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.view.N(m.index))<<20
 }

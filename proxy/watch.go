@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"ringside/proxy/health"
@@ -30,32 +29,13 @@ type watch struct {
 	heard          []bool
 	ended, brought int
 
-	// Written by the first engine when the keeper has decided, read by all.
-	known atomic.Bool   // who is out
-	gen   atomic.Uint64 // changes whenever anything below but leases does
-	quiet atomic.Bool   // every member is in and nobody suspects it
-	seen  []seen
+	// view is written by the first engine when the keeper has decided, and read
+	// by all.
+	view *health.View
 
 	own    int                  // members that are the pool's own; the first engine's alone, like all below
 	events map[[2]string]uint64 // what was decided so far: by server and what became of it
 }
-
-// seen is what engines see of one member.
-type seen struct {
-	state   atomic.Uint64 // n in the high half; the low bits are marks
-	renamed atomic.Uint32 // the number its own keys carry; 0: none
-	valid   atomic.Int64  // strict: until when its answers are sure
-	asks    atomic.Uint64 // reads while it was filling up
-	hits    atomic.Uint64 // those it could answer
-}
-
-const suspected = 1 // a mark of seen.state
-
-func (s *seen) n() uint32       { return uint32(s.state.Load() >> 32) }
-func (s *seen) suspected() bool { return s.state.Load()&suspected != 0 }
-
-// phase is the phase of a member.
-func (w *watch) phase(i int) health.Phase { return health.PhaseOf(w.seen[i].n()) }
 
 // watched says that a pool's keys move, so it needs a keeper.
 func (p *Pool) watched(t *Table) bool {
@@ -92,7 +72,7 @@ func (p *Proxy) watchers(t *Table, old *live) *live {
 		switch same := before != nil && slices.Equal(before.members, w.members); {
 		case same && before.print == w.print && before.failover == w.failover:
 			l.watches[pool] = before
-		case same && !pool.watched(t) && !before.quiet.Load():
+		case same && !pool.watched(t) && !before.view.AllIn():
 			// Its keys don't move any more, but a server is still out: it must
 			// come back by the phases, or its old values would be served.
 			l.watches[pool] = before
@@ -146,7 +126,7 @@ func (w *watch) start(pool *Pool, seed uint64) {
 	// record with its first member.
 	members[0].Address += fmt.Sprintf(" %s%s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.keeper = health.New(pool.Name, members, w.failover.Settings, seed)
-	w.seen = make([]seen, len(members))
+	w.view = health.NewView(len(members))
 	w.heard = make([]bool, len(members))
 	w.publish()
 	w.ripe = true
@@ -154,24 +134,7 @@ func (w *watch) start(pool *Pool, seed uint64) {
 
 // publish lets the engines see what the keeper has decided.
 func (w *watch) publish() {
-	quiet := true
-	for i := range w.seen {
-		v := w.keeper.Verdict(i)
-		state := uint64(v.N) << 32
-		if v.Suspect {
-			state |= suspected
-		}
-		w.seen[i].state.Store(state)
-		w.seen[i].renamed.Store(w.keeper.Renamed(i))
-		w.seen[i].valid.Store(v.ValidUntil)
-		quiet = quiet && health.PhaseOf(v.N) == health.In && !v.Suspect && w.keeper.Renamed(i) == 0
-	}
-	known := 2*w.brought > len(w.heard) || w.ended == len(w.heard)
-	w.known.Store(known)
-	w.quiet.Store(quiet && known)
-	if known {
-		w.gen.Store(w.keeper.Gen())
-	}
+	w.view.Publish(w.keeper, 2*w.brought > len(w.heard) || w.ended == len(w.heard))
 }
 
 // hear notes that the first request to a member has ended: a ping.
@@ -189,9 +152,10 @@ func (w *watch) hear(member int, answered bool) {
 // tend lets the keepers work whose time has come, or who were told something.
 func (e *Engine) tend() {
 	for _, w := range e.watches {
-		for i := range w.seen {
-			if w.phase(i) == health.Warming {
-				w.keeper.Warmed(i, w.seen[i].asks.Load(), w.seen[i].hits.Load(), e.now)
+		for i := range w.members {
+			if w.view.Phase(i) == health.Warming {
+				asks, hits := w.view.WarmReads(i)
+				w.keeper.Warmed(i, asks, hits, e.now)
 				w.ripe = true
 			}
 		}
@@ -323,14 +287,6 @@ type member struct {
 	member int
 	live   *livePool
 	copies bool // the pool keeps copies
-}
-
-// warmed counts a read of a server that is filling up, for its keeper.
-func (e *Engine) warmed(w *watch, i int, hit bool) {
-	w.seen[i].asks.Add(1)
-	if hit {
-		w.seen[i].hits.Add(1)
-	}
 }
 
 // noteEvent counts and tells people what a keeper has decided.

@@ -110,7 +110,7 @@ func (e *Engine) takeCopies() {
 // That ends when it has been filled; where repairs are off, with time.
 func (lp *livePool) lacks(e *Engine, i int) bool {
 	m := &lp.whole.members[i]
-	if n := lp.watch.seen[i].n(); m.number != n || !m.seen {
+	if n := lp.view.N(i); m.number != n || !m.seen {
 		if m.seen && health.Emptied(n) > health.Emptied(m.number) { // it was out meanwhile, and was flushed
 			lp.lack(e, i, true)
 		}

@@ -1,0 +1,113 @@
+package health
+
+// What a keeper has decided, for those who serve by it on other goroutines.
+
+import "sync/atomic"
+
+// View is what the keeper of a pool has decided, published as atomic words: the
+// goroutine that lets the keeper work writes it, everybody reads it. A member's
+// index is that in the list New was given.
+type View struct {
+	learned atomic.Bool   // it is known who is out
+	gen     atomic.Uint64 // the keeper's Gen, of what is published
+	allIn   atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
+	members []published
+}
+
+// published is what is published of one member.
+type published struct {
+	state      atomic.Uint64 // n in the high half; the low bits are marks
+	renamed    atomic.Uint32
+	validUntil atomic.Int64
+	asks, hits atomic.Uint64 // reads while it was Warming, and those it could answer
+}
+
+const suspectMark = 1 // of published.state
+
+// NewView makes a view of n members, all In, that has learned nothing.
+func NewView(n int) *View { return &View{members: make([]published, n)} }
+
+// Len is how many members there are.
+func (v *View) Len() int { return len(v.members) }
+
+// Learned reports whether it is known who is out. Before it is, a member that
+// answers may hold what is old.
+func (v *View) Learned() bool { return v.learned.Load() }
+
+// AllIn reports whether every member is In, not suspected and not renamed, and
+// that is known: then nothing about the pool is special.
+func (v *View) AllIn() bool { return v.allIn.Load() }
+
+// Gen changes whenever a phase or a suspicion does.
+func (v *View) Gen() uint64 { return v.gen.Load() }
+
+// N is the number of member i; PhaseOf(N) is its phase.
+func (v *View) N(i int) uint32 { return uint32(v.members[i].state.Load() >> 32) }
+
+// Phase is the phase of member i.
+func (v *View) Phase(i int) Phase { return PhaseOf(v.N(i)) }
+
+// Suspected reports whether this process gets no answers of member i.
+func (v *View) Suspected(i int) bool { return v.members[i].state.Load()&suspectMark != 0 }
+
+// Serves reports whether member i is In, answers, and has its keys under their
+// own names.
+func (v *View) Serves(i int) bool {
+	return v.Learned() && v.Phase(i) == In && !v.Suspected(i) && v.Renamed(i) == 0
+}
+
+// Renamed is the number that the keys of member i carry because it refused to
+// be flushed; 0: none.
+func (v *View) Renamed(i int) uint32 { return v.members[i].renamed.Load() }
+
+// ValidUntil is until when, in nanoseconds on the keeper's clock, the answers of
+// member i are sure in consistency strict.
+func (v *View) ValidUntil(i int) int64 { return v.members[i].validUntil.Load() }
+
+// CountWarmRead counts a read of member i while it is Warming.
+func (v *View) CountWarmRead(i int, hit bool) {
+	v.members[i].asks.Add(1)
+	if hit {
+		v.members[i].hits.Add(1)
+	}
+}
+
+// WarmReads are the reads that CountWarmRead has counted, and the hits of them.
+func (v *View) WarmReads(i int) (asks, hits uint64) {
+	return v.members[i].asks.Load(), v.members[i].hits.Load()
+}
+
+// Set publishes the state of member i.
+func (v *View) Set(i int, n uint32, suspect bool, renamed uint32, validUntil int64) {
+	state := uint64(n) << 32
+	if suspect {
+		state |= suspectMark
+	}
+	m := &v.members[i]
+	m.state.Store(state)
+	m.renamed.Store(renamed)
+	m.validUntil.Store(validUntil)
+}
+
+// Done ends what Set has begun: gen is the Gen of all that was set. It is not
+// told, and nobody is taken to be in, before it is learned who is out.
+func (v *View) Done(gen uint64, learned bool) {
+	allIn := learned
+	for i := range v.members {
+		allIn = allIn && v.Phase(i) == In && !v.Suspected(i) && v.Renamed(i) == 0
+	}
+	v.learned.Store(learned)
+	v.allIn.Store(allIn)
+	if learned {
+		v.gen.Store(gen)
+	}
+}
+
+// Publish takes over all that k has decided.
+func (v *View) Publish(k *Keeper, learned bool) {
+	for i := range v.members {
+		d := k.Verdict(i)
+		v.Set(i, d.N, d.Suspect, k.Renamed(i), d.ValidUntil)
+	}
+	v.Done(k.Gen(), learned)
+}
