@@ -130,6 +130,9 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		e.Post = run.post
 		d.engine = append(d.engine, run)
 	}
+	for _, e := range d.engine {
+		e.post(func(*proxy.Engine) {}) // it takes up the table before the first client comes
+	}
 	if o.Faults != nil {
 		o.Faults.Watch(d.refault)
 	}
