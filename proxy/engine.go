@@ -155,7 +155,10 @@ func (e *Engine) Begin(now int64) {
 
 // Accepted makes a Link for a client that connected to a listener of the
 // current table, named by its network and address. A client over
-// Limits.Clients gets a link too: one that says so and closes.
+// Limits.Clients gets a link too: one that says so and closes. One that comes too
+// late, because Ringside stops or the table has no such listener any more, is
+// reset without a word: so does the kernel with those whom a listener that closes
+// leaves behind, and every client takes it for a server that is not there.
 func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 	s := &Session{e: e, lst: e.keep[network+" "+address], since: e.now, last: e.now}
 	s.id = e.Shared.lastClient.Add(1) // tasks take it to other engines
@@ -166,11 +169,15 @@ func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 		e.Shared.Log.Debug("client connected", "client", s.peer(), "listener", address)
 	}
 	e.count.Accepted++
-	if max := e.gen.limits.Clients; int(e.Shared.clients.Add(1)) > max || s.lst == nil || e.draining {
+	switch clients := e.Shared.clients.Add(1); {
+	case s.lst == nil || e.draining:
+		e.count.Refused++
+		s.abort()
+	case int(clients) > e.gen.limits.Clients:
 		e.count.Refused++
 		s.out.appendString(&e.pool, "ERROR Too many open connections\r\n")
 		s.quit()
-	} else if e.gen.limits.Idle > 0 {
+	case e.gen.limits.Idle > 0:
 		e.sweep = min(e.sweep, e.now+int64(e.gen.limits.Idle))
 	}
 	return &s.Link
