@@ -28,7 +28,6 @@ func TestSwapWakes(t *testing.T) {
 			t.Cleanup(func() { server.Close() })
 			tab := table(server.Addr().String())
 			tab.Pools[0].Preconnect = true
-			tab.Pools[0].Timeouts = proxy.Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour}
 			return tab, server.(*net.TCPListener)
 		}
 		first, before := wanted()
