@@ -189,7 +189,7 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 	if err != nil {
 		return fail(err)
 	}
-	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r)}, nil
+	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part)}, nil
 }
 
 // choose reads the options that belong to the rule.

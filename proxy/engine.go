@@ -87,7 +87,10 @@ func (e *Engine) Begin(now int64) {
 
 // Accepted makes a Link for a client that connected to a listener of the
 // current table, named by its network and address. A client over
-// Limits.Clients gets a link too: one that says so and closes.
+// Limits.Clients gets a link too: one that says so and closes. One that comes too
+// late, because Ringside stops or the table has no such listener any more, is
+// reset without a word: so does the kernel with those whom a listener that closes
+// leaves behind, and every client takes it for a server that is not there.
 func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 	lst := e.keep[network+" "+address]
 	s := e.newSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
@@ -95,11 +98,15 @@ func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 		e.log.Debug("client connected", "client", s.peer(), "listener", address)
 	}
 	e.count.Accepted++
-	if max := e.limits.Clients; int(e.Shared.clients.Add(1)) > max || lst == nil || e.draining {
+	switch clients := e.Shared.clients.Add(1); {
+	case lst == nil || e.draining:
+		e.count.Refused++
+		s.abort()
+	case int(clients) > e.limits.Clients:
 		e.count.Refused++
 		s.out.appendString(&e.pool, "ERROR Too many open connections\r\n")
 		s.quit()
-	} else if e.limits.Idle > 0 {
+	case e.limits.Idle > 0:
 		e.at(idleTimer, e.now+int64(e.limits.Idle))
 	}
 	return &s.Link

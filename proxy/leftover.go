@@ -52,7 +52,7 @@ func (m *wholeness) leave(hash uint64, key, there []byte, through bool) {
 	l := m.left[hash]
 	if l == nil || l.state != toDelete {
 		l = m.put(&leftover{hash: hash, key: bytes.Clone(key)})
-		m.order = append(m.order, l)
+		m.queue(l)
 	}
 	l.there, l.through = bytes.Clone(there), through
 }
@@ -64,6 +64,20 @@ func (m *wholeness) put(l *leftover) *leftover {
 	}
 	m.left[l.hash] = l
 	return l
+}
+
+// queue puts l in the line of those to be deleted, or to be copied. One that is
+// not the last of its key any more goes when a line has grown long: at least half
+// of them are then.
+func (m *wholeness) queue(l *leftover) {
+	line := &m.order
+	if l.state == toCopy {
+		line = &m.gone
+	}
+	if len(*line) >= 2*dirtyKeys {
+		*line = slices.DeleteFunc(*line, func(q *leftover) bool { return !m.is(q, l.state) })
+	}
+	*line = append(*line, l)
 }
 
 // is says that l is still the leftover of its key, in the given state.
@@ -146,7 +160,7 @@ func (d *leaving) Answered(_ int, r *Result) {
 	switch gone := r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
 	case current && !gone:
 		l.state = toDelete
-		m.order = append(m.order, l)
+		m.queue(l)
 	case current && l.through:
 		m.dirty.Remove(l.hash)
 		d.lp.lost(e, d.i, *l)
@@ -174,11 +188,8 @@ func (lp *livePool) lost(e *Engine, i int, l leftover) {
 	case len(m.left) >= dirtyKeys:
 		e.count.RepairsDropped++
 	default:
-		if len(m.gone) >= 2*dirtyKeys { // at least half of them are not the last of their key
-			m.gone = slices.DeleteFunc(m.gone, func(l *leftover) bool { return !m.is(l, toCopy) })
-		}
 		l.key, l.there, l.state = bytes.Clone(l.key), nil, toCopy
-		m.gone = append(m.gone, m.put(&l))
+		m.queue(m.put(&l))
 		e.at(resyncTimer, e.now)
 	}
 }
@@ -295,5 +306,5 @@ func (m *wholeness) notCopied(e *Engine, hash uint64) {
 		return
 	}
 	l.state = toCopy
-	m.gone = append(m.gone, l)
+	m.queue(l)
 }

@@ -3,6 +3,7 @@ package proxy
 // Orders by a person: which servers of which pools get no requests.
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -44,12 +45,16 @@ type orders map[[2]string]Ordered
 // its address; its connections are closed when all of them have ordered it
 // away.
 func (p *Proxy) Order(pool, server string, o Order) error {
-	if !p.Table().has(pool, server) {
+	cur := p.live.Load() // once: a reload may put another in its place
+	if !cur.has(pool, server) {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
 	}
-	if w, i := p.kept(pool, server); w != nil {
+	if w := cur.watch(pool); w != nil {
 		p.forget(pool, server) // what was ordered while the pool had no keeper
-		return p.orderKept(w, i, o)
+		if err := p.orderKept(w, server, o); err != errReplaced {
+			return err
+		}
+		return p.Order(pool, server, o)
 	}
 	p.mu.Lock()
 	next := orders{}
@@ -119,36 +124,34 @@ func (e *Engine) handOrders(w *watch) {
 	}
 }
 
-// kept finds the keeper of a server's pool, if it has one.
-func (p *Proxy) kept(pool, server string) (*watch, int) {
-	for at, w := range p.live.Load().watches {
-		if at.Name == pool {
-			return w, slices.IndexFunc(w.members, func(t Target) bool { return t.Name == server })
-		}
-	}
-	return nil, 0
-}
-
 // orderKept lets a keeper obey. It tells all other proxies by the view record,
 // which keeps the order, too: so a reload and a restart leave it in force.
-func (p *Proxy) orderKept(w *watch, i int, o Order) error {
-	p.Log.Warn("a person gives an order", "pool", w.pool, "server", w.members[i].Name, "order", o.String())
+func (p *Proxy) orderKept(w *watch, server string, o Order) error {
+	i := slices.IndexFunc(w.members, func(t Target) bool { return t.Name == server })
+	p.Log.Warn("a person gives an order", "pool", w.pool, "server", server, "order", o.String())
 	done := make(chan error, 1)
 	p.first().Post(func(e *Engine) {
+		if p.live.Load().watch(w.pool) != w {
+			done <- errReplaced
+			return
+		}
 		done <- w.keeper.Order(i, health.Order(o), e.now)
 		w.ripe = true
 		e.soon(keeperTimer)
 	})
 	select {
 	case err := <-done:
-		if err != nil {
-			return fmt.Errorf("server %s of pool %s can't be told to %s: %w", w.members[i].Name, w.pool, o, err)
+		if err != nil && err != errReplaced {
+			return fmt.Errorf("server %s of pool %s can't be told to %s: %w", server, w.pool, o, err)
 		}
-		return nil
+		return err
 	case <-time.After(time.Second):
 		return fmt.Errorf("the order is given, but a loop did not answer within 1s")
 	}
 }
+
+// errReplaced says that a reload has given a pool another keeper, or none.
+var errReplaced = errors.New("the keeper is no longer in use")
 
 // Ordered is the order in force for a server of a pool that has no keeper.
 func (p *Proxy) Ordered(pool, server string) Ordered {

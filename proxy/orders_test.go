@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -29,6 +30,52 @@ func TestOrderNamesAServer(t *testing.T) {
 	s.line("order main s1 restore")
 	if o := s.p.Ordered("main", "s1"); o != (Ordered{}) || len(*s.p.orders.Load()) != 0 {
 		t.Error(o)
+	}
+}
+
+// TestOrderMeetsReload orders a server that reloads take away and bring back, in
+// a pool that moves keys. The keeper that the pool has then gets the order, or
+// there is no such server.
+func TestOrderMeetsReload(t *testing.T) {
+	s := newStage(t)
+	tables := []*Table{}
+	for _, servers := range []string{"s1,s2,s3", "s1,s2"} {
+		s.blank()
+		s.pool([]string{"main", "servers=" + servers, "failover=rehash"})
+		tables = append(tables, s.listen())
+	}
+	p := NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
+	e := p.NewEngine(DefaultTune)
+	var mu sync.Mutex // of e
+	e.Post = func(f func(*Engine)) {
+		mu.Lock()
+		defer mu.Unlock()
+		e.Begin(1)
+		f(e)
+	}
+	var reloads sync.WaitGroup
+	done := make(chan struct{})
+	reloads.Go(func() {
+		for i := 1; ; i++ {
+			select {
+			case <-done:
+				return
+			default:
+				p.Swap(tables[i%2])
+			}
+		}
+	})
+	answers := map[string]int{}
+	for range 20_000 {
+		answers[fmt.Sprint(p.Order("main", "s3", Drain))]++
+	}
+	close(done)
+	reloads.Wait()
+	gone, waits := `no server "s3" in a pool "main"`, "server s3 of pool main can't be told to drain: "
+	for answer, n := range answers {
+		if answer != gone && !strings.HasPrefix(answer, waits) { // its servers have told the keeper nothing yet
+			t.Errorf("%d times: %s", n, answer)
+		}
 	}
 }
 

@@ -44,8 +44,14 @@ func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
 func (p *Proxy) Table() *Table { return p.live.Load().Table }
 
 // Swap makes t the generation that new requests get. Each engine takes it up
-// at its next wakeup; requests in flight finish on the one they began with.
-func (p *Proxy) Swap(t *Table) { p.live.Store(p.watchers(t, p.live.Load())) }
+// at its next wakeup, which begins now; requests in flight finish on the one
+// they began with.
+func (p *Proxy) Swap(t *Table) {
+	p.live.Store(p.watchers(t, p.live.Load()))
+	for _, e := range p.Engines() {
+		e.Post(func(*Engine) {})
+	}
+}
 
 // Engines returns the engines made so far.
 func (p *Proxy) Engines() []*Engine {

@@ -37,6 +37,43 @@ func TestReloadWatchedOnce(t *testing.T) {
 	}
 }
 
+// TestReloadOfPlacement reloads a pool of the same servers: with another
+// placement it gets another keeper, and its members lack what the others had of
+// their keys; with the same, both go on.
+func TestReloadOfPlacement(t *testing.T) {
+	s := newStage(t)
+	setup := func(fingerprint string) {
+		s.pool([]string{"main", "servers=s1,s2,s3"})
+		s.pools["main"].Place.Fingerprint = fingerprint
+		s.line("route - main copies=2")
+	}
+	setup("a")
+	s.begin()
+	keeper := func() *health.Keeper { return s.p.live.Load().watch("main").keeper }
+	whole := s.e.wholes["main"]
+	for _, next := range []struct {
+		fingerprint string
+		same        bool
+	}{{"a", true}, {"b", false}, {"b", true}} {
+		for i := range whole.members {
+			whole.members[i].lacking = false
+		}
+		before := keeper()
+		s.line("reload")
+		setup(next.fingerprint)
+		s.begin()
+		if (keeper() == before) != next.same {
+			t.Errorf("placement %s: the keeper goes on: %v", next.fingerprint, !next.same)
+		}
+		whole = s.e.wholes["main"]
+		for i := range whole.members {
+			if whole.members[i].lacking == next.same {
+				t.Errorf("placement %s: member %d lacks keys: %v", next.fingerprint, i, next.same)
+			}
+		}
+	}
+}
+
 // TestReloadHandsOrders gives a pool a keeper while a server is drained: the
 // keeper has the order then, and a restore ends it.
 func TestReloadHandsOrders(t *testing.T) {

@@ -59,6 +59,7 @@ type Observer interface {
 type Server struct {
 	e      *Servers
 	target Target
+	called string  // by people: its name, and its address if that differs
 	conns  []*Conn // may be more than connections, after a reload
 
 	// The settings of the pools that name it: see settle.
@@ -145,6 +146,10 @@ func (srv *Server) settle(p *Pool, t Target, first bool) {
 	if first {
 		srv.retired = false
 		srv.target.Name, srv.target.Weight = t.Name, t.Weight
+		srv.called = t.Name
+		if t.Name != t.Address {
+			srv.called += " (" + t.Address + ")"
+		}
 		srv.connections, srv.queue, srv.preconnect = 1, 0, false
 		srv.connect, srv.greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
 		srv.downAfter = math.MaxInt
@@ -174,13 +179,8 @@ func (srv *Server) newConn() *Conn {
 	return c
 }
 
-// label names a server for people: its name, and its address if that differs.
-func (srv *Server) label() string {
-	if srv.target.Name == srv.target.Address {
-		return srv.target.Address
-	}
-	return srv.target.Name + " (" + srv.target.Address + ")"
-}
+// label names a server for people.
+func (srv *Server) label() string { return srv.called }
 
 // pick returns the connection for the next request of a client, by its number,
 // or why there is none. It is the same for all requests of a client: a get behind a set that was not

@@ -200,15 +200,16 @@ func (t *task) meta(command string, key []byte, flags string, body []byte) []byt
 // it and with the cas token that token makes. It ends the task's part of the
 // exchange.
 func (t *task) settle(r *Result, token func(uint64) uint64) {
-	got := *r
+	got, server := *r, r.srv.label() // the server is this engine's: the home must not look at it
 	if t.home != t.e {
 		got.bytes = bytes.Clone(r.bytes)
 	}
-	t.conclude(func(e *Engine, x *Exchange) { t.tell(e, x, &got, token) })
+	t.conclude(func(e *Engine, x *Exchange) { t.tell(e, x, &got, server, token) })
 	t.release()
 }
 
-func (t *task) tell(e *Engine, x *Exchange, r *Result, token func(uint64) uint64) {
+// tell runs on the engine that has the client.
+func (t *task) tell(e *Engine, x *Exchange, r *Result, server string, token func(uint64) uint64) {
 	rep := &e.rep
 	switch {
 	case !r.parsed(t.op, t.req.Dialect, rep):
@@ -217,7 +218,7 @@ func (t *task) tell(e *Engine, x *Exchange, r *Result, token func(uint64) uint64
 		x.outcome = ClientFault
 		x.emit(nil, t.instead)
 	case rep.Kind == wire.ServerError && t.op <= wire.Gats:
-		x.fail("server "+r.srv.label()+": "+string(rep.Line.Of(r.bytes)), ServerFault)
+		x.fail("server "+server+": "+string(rep.Line.Of(r.bytes)), ServerFault)
 	case t.req.Dialect == wire.Text && t.op <= wire.Gats:
 		t.tellRead(e, x, r, token)
 	default:

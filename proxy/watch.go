@@ -5,9 +5,7 @@ package proxy
 
 import (
 	"fmt"
-	"hash/fnv"
 	"slices"
-	"strconv"
 	"time"
 
 	"ringside/proxy/health"
@@ -19,7 +17,7 @@ type watch struct {
 	pool     string
 	members  []Target // the pool's servers, then its gutter's
 	failover Failover
-	print    string         // of the pool's rule, and its gutter's
+	print    string         // fingerprints of the pool's placement and of its gutter's
 	keeper   *health.Keeper // the first engine's alone
 	ripe     bool           // it has got something to work on; the first engine's alone
 
@@ -98,23 +96,13 @@ func (l *live) watch(name string) *watch {
 
 func newWatch(pool *Pool) *watch {
 	w := &watch{pool: pool.Name, own: len(pool.Servers), members: slices.Clone(pool.Servers), failover: pool.Failover,
-		print: pool.fingerprint(), events: map[[2]string]uint64{}}
+		print: pool.Place.Fingerprint, events: map[[2]string]uint64{}}
 	if g := pool.Failover.Gutter; g != nil {
 		w.members = append(w.members, g.Servers...)
-		w.print += g.fingerprint()
+		w.print += " " + g.Place.Fingerprint
 	}
 	w.failover.Gutter = nil // a reload makes another of the same members
 	return w
-}
-
-// fingerprint changes when the pool's rule gives keys to other servers.
-func (p *Pool) fingerprint() string {
-	h := fnv.New64a()
-	for i := range 256 {
-		_, _, owner := p.Place.Locate(strconv.AppendInt([]byte("fingerprint"), int64(i), 10))
-		h.Write([]byte{byte(owner), byte(owner >> 8)})
-	}
-	return p.Distribution + " " + strconv.FormatUint(h.Sum64(), 36) + " "
 }
 
 func (w *watch) start(pool *Pool, seed uint64) {
@@ -124,7 +112,7 @@ func (w *watch) start(pool *Pool, seed uint64) {
 	}
 	// What all proxies of a pool must agree on goes into the hash of the view
 	// record with its first member.
-	members[0].Address += fmt.Sprintf(" %s%s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
+	members[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.keeper = health.New(pool.Name, members, w.failover.Settings, seed)
 	w.view = health.NewView(len(members))
 	w.heard = make([]bool, len(members))

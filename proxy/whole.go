@@ -18,7 +18,8 @@ import (
 // outlives reloads.
 type whole struct {
 	servers []*Server
-	rate    int // keys a second that a member may be given; 0: repairs are off
+	print   string // of the placement that gives them keys
+	rate    int    // keys a second that a member may be given; 0: repairs are off
 	members []wholeness
 }
 
@@ -49,18 +50,20 @@ const (
 	maxMends  = 64              // at once
 )
 
-// wholeOf is that of a pool, kept from the generation before if its servers are
-// the same. If they are not, keys have moved, and everybody may lack some.
+// wholeOf is that of a pool, kept from the generation before if its servers and
+// its placement are the same. If they are not, keys have moved, and everybody may
+// lack some.
 func (e *Engine) wholeOf(lp *livePool) *whole {
 	old := e.wholes[lp.pool.Name]
-	if old != nil && slices.Equal(old.servers, lp.servers) {
+	print := lp.pool.Place.Fingerprint
+	if old != nil && old.print == print && slices.Equal(old.servers, lp.servers) {
 		return old
 	}
 	if e.wholes == nil {
 		e.wholes = map[string]*whole{}
 		e.graves = replicate.NewTombstones(graves)
 	}
-	w := &whole{servers: slices.Clone(lp.servers), members: make([]wholeness, len(lp.servers))}
+	w := &whole{servers: slices.Clone(lp.servers), print: print, members: make([]wholeness, len(lp.servers))}
 	for i, srv := range lp.servers {
 		w.members[i].dirty = replicate.NewDirtyKeys(dirtyKeys)
 		// At a start nobody can know; a server that was in use before has only

@@ -7,10 +7,11 @@ import "bytes"
 // Placement is a whole rule: which part of a key is hashed, how, and what the
 // hash is looked up in. The zero Part hashes the whole key.
 type Placement struct {
-	Part Part
-	Hash Hash
-	Ring Ring
-	Dear bool // whether it pays to remember what was found: see Memo
+	Part        Part
+	Hash        Hash
+	Ring        Ring
+	Dear        bool   // whether it pays to remember what was found: see Memo
+	Fingerprint string // of what it was made from: another one may give some key to another server
 }
 
 // Locate returns the hashed part of key, its hash, and the index of its owner

@@ -60,7 +60,7 @@ var (
 	clientsAccepted = counter("client_connections_accepted_total",
 		"Client connections accepted, those refused at once included.")
 	clientsRefused = counter("client_connections_refused_total",
-		"Client connections answered with an error and closed: limits.clients reached, or Ringside is stopping.")
+		"Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).")
 	clientsClosed = counter("client_connections_closed_total",
 		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
 			"memory (limits.memory), cut_off (a server went away in the middle of a value).",

@@ -88,30 +88,47 @@ const (
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation, spent: threadTime}}
+	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation, spent: threadTime},
+		fd: -1, timer: -1, wake: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}
-	var err error
-	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
-	}
-	if d.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("eventfd: %w", err)
-	}
-	if d.timer, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("timerfd: %w", err)
-	}
-	for _, fd := range []int{d.wake, d.timer} {
-		if err := unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
-			return nil, fmt.Errorf("epoll: %w", err)
-		}
-	}
-	if err := d.await.open(d.wake, d.timer); err != nil {
-		return nil, fmt.Errorf("epoll: %w", err)
+	if err := d.open(); err != nil {
+		d.closeOwn()
+		return nil, err
 	}
 	go d.run()
 	return d, nil
+}
+
+// open makes the descriptors that are the loop's own. On an error some are open.
+func (d *epoll) open() (err error) {
+	if d.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	if d.wake, err = unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC); err != nil {
+		return fmt.Errorf("eventfd: %w", err)
+	}
+	if d.timer, err = unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
+		return fmt.Errorf("timerfd: %w", err)
+	}
+	for _, fd := range []int{d.wake, d.timer} {
+		if err := unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+			return fmt.Errorf("epoll: %w", err)
+		}
+	}
+	if err := d.await.open(d.wake, d.timer); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+func (d *epoll) closeOwn() {
+	for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
 }
 
 // run is the loop. It keeps its thread: moderation sets that thread's timer
@@ -444,6 +461,7 @@ func (d *epoll) serve(l *socket, i int) {
 			err = d.add(s, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
 		}
 		if err != nil {
+			d.close(s)
 			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
 		}
 	})
@@ -535,9 +553,7 @@ func (d *epoll) stop() {
 		d.mu.Lock()
 		d.ended = true // from here on nobody writes to wake
 		d.mu.Unlock()
-		for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd} {
-			unix.Close(fd)
-		}
+		d.closeOwn()
 	})
 	<-d.done
 }

@@ -3,6 +3,7 @@ package loop
 // Listening sockets.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,13 +45,33 @@ func listen(l proxy.Listener, n int) (*socket, error) {
 		s.listeners = append(s.listeners, ln)
 		address = ln.Addr().String() // port 0: the same port for all
 	}
-	if l.Network == "unix" && l.Mode != 0 {
-		if err := os.Chmod(l.Address, fs.FileMode(l.Mode)); err != nil {
+	if l.Network == "unix" {
+		var err error
+		if s.file, err = os.Lstat(l.Address); err == nil && l.Mode != 0 {
+			err = s.chmod(l.Mode)
+		}
+		if err != nil {
 			s.close()
-			return nil, fmt.Errorf("cannot set the mode of %s: %w", l.Address, err)
+			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// chmod sets the permission bits of a unix socket; 0 are those it was made with.
+func (s *socket) chmod(mode uint32) error {
+	there, err := os.Lstat(s.address)
+	if err == nil && !os.SameFile(there, s.file) {
+		err = errors.New("another file is there")
+	}
+	if err == nil {
+		err = os.Chmod(s.address, cmp.Or(fs.FileMode(mode), s.file.Mode().Perm()))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot set the mode of %s: %w", s.address, err)
+	}
+	s.mode = mode
+	return nil
 }
 
 // removeStale removes the socket file that a killed process left behind. One

@@ -22,6 +22,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"runtime"
@@ -92,6 +93,8 @@ type engineDriver interface {
 type socket struct {
 	network, address string
 	listeners        []net.Listener // one for each engine that has its own
+	mode             uint32         // of a unix socket: its permission bits; 0: those of file
+	file             fs.FileInfo    // of a unix socket: what was made
 }
 
 // New starts the engines of p. Nothing is accepted before Listen.
@@ -130,6 +133,9 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		e.Post = run.post
 		d.engine = append(d.engine, run)
 	}
+	for _, e := range d.engine {
+		e.post(func(*proxy.Engine) {}) // it takes up the table before the first client comes
+	}
 	if o.Faults != nil {
 		o.Faults.Watch(d.refault)
 	}
@@ -142,29 +148,38 @@ func (d *Driver) Name() string { return d.name }
 // newEpoll is set where there is epoll.
 var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
 
-// Listen opens the listeners of t that are not open yet. Nothing changes
-// until the returned commit is called, which starts accepting on the new ones
-// and closes those that t does not have. On an error the new ones are closed
-// again.
+// Listen opens the listeners of t that are not open yet, and gives the unix
+// sockets that are open their modes. Nothing else changes until the returned
+// commit is called, which starts accepting on the new ones and closes those that
+// t does not have. On an error all is as it was.
 func (d *Driver) Listen(t *proxy.Table) (commit func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var fresh []*socket
+	var undo []func()
+	defer func() {
+		if err != nil {
+			for _, f := range undo {
+				f()
+			}
+		}
+	}()
 	want := map[string]bool{}
 	for _, l := range t.Listeners {
 		key := l.Network + " " + l.Address
 		want[key] = true
-		if d.open[key] != nil {
-			continue
-		}
-		s, err := listen(l, len(d.engine))
-		if err != nil {
-			for _, s := range fresh {
-				s.close()
+		if s := d.open[key]; s == nil {
+			if s, err = listen(l, len(d.engine)); err != nil {
+				return nil, err
 			}
-			return nil, err
+			fresh = append(fresh, s)
+			undo = append(undo, s.close)
+		} else if before := s.mode; before != l.Mode {
+			if err = s.chmod(l.Mode); err != nil {
+				return nil, err
+			}
+			undo = append(undo, func() { s.chmod(before) })
 		}
-		fresh = append(fresh, s)
 	}
 	return func() {
 		d.mu.Lock()

@@ -61,11 +61,18 @@ func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 	return "", nil
 }
 
+// What a request may take: where nothing is wrong, and where a test waits for it
+// to take longer.
+var (
+	patient = proxy.Timeouts{Connect: 20 * time.Second, Request: 20 * time.Second, Deadline: 20 * time.Second}
+	hasty   = proxy.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}
+)
+
 func table(servers ...string) *proxy.Table {
 	p := &proxy.Pool{
 		Name: "main", Connections: 1, QueueLimit: 10000,
 		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byLength(len(servers))},
-		Timeouts:     proxy.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		Timeouts:     patient,
 		RetryBackoff: proxy.Backoff{First: 20 * time.Millisecond, Max: time.Second},
 	}
 	for _, s := range servers {
@@ -97,7 +104,13 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 
 func start(t *testing.T, o Options, tab *proxy.Table) (addr string) {
 	t.Helper()
-	p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	_, addr = startProxy(t, o, tab)
+	return addr
+}
+
+func startProxy(t *testing.T, o Options, tab *proxy.Table) (p *proxy.Proxy, addr string) {
+	t.Helper()
+	p = proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	d, err := New(p, o)
 	if err != nil {
 		t.Fatal(err)
@@ -108,13 +121,13 @@ func start(t *testing.T, o Options, tab *proxy.Table) (addr string) {
 	}
 	commit()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		if err := d.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	return d.Addrs()[0].String()
+	return p, d.Addrs()[0].String()
 }
 
 func TestServes(t *testing.T) {

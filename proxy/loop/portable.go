@@ -22,11 +22,14 @@ type portable struct {
 	engine  *proxy.Engine
 	timer   *time.Timer
 	timerAt int64
-	stopped bool
+	stopped bool // written under mu and posting
 	socks   map[*stream]struct{}
 	running sync.WaitGroup
 	opts    Options
 	faults  faults
+
+	posting sync.Mutex // never waits for mu: who posts may hold that
+	posted  []func(e *proxy.Engine)
 }
 
 // stream is one open socket, or one that is being dialled.
@@ -95,7 +98,28 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	return true
 }
 
-func (d *portable) post(f func(e *proxy.Engine)) { go d.with(f) }
+// post runs f behind what was posted before.
+func (d *portable) post(f func(e *proxy.Engine)) {
+	d.posting.Lock()
+	defer d.posting.Unlock()
+	if d.stopped {
+		return
+	}
+	d.posted = append(d.posted, f)
+	if len(d.posted) == 1 {
+		go d.with(d.runPosted)
+	}
+}
+
+func (d *portable) runPosted(e *proxy.Engine) {
+	d.posting.Lock()
+	list := d.posted
+	d.posted = nil
+	d.posting.Unlock()
+	for _, f := range list {
+		f(e)
+	}
+}
 
 func (d *portable) effect(x proxy.Effect) {
 	l := x.Link
@@ -352,7 +376,9 @@ func (s *stream) send(buf []byte) error {
 
 func (d *portable) stop() {
 	d.mu.Lock()
-	d.stopped = true
+	d.posting.Lock()
+	d.stopped, d.posted = true, nil
+	d.posting.Unlock()
 	d.timer.Stop()
 	for s := range d.socks {
 		d.drop(s)

@@ -1,0 +1,96 @@
+package loop
+
+// Errors while descriptors are opened: none of them stays open.
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"ringside/proxy"
+)
+
+// TestStartWithoutDescriptors lets a process have one descriptor more each time,
+// until a loop starts. It runs in a process of its own, whose limit it is.
+func TestStartWithoutDescriptors(t *testing.T) {
+	const alone = "RINGSIDE_TEST_DESCRIPTORS"
+	if os.Getenv(alone) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestStartWithoutDescriptors$", "-test.v")
+		cmd.Env = append(os.Environ(), alone+"=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	var usual unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &usual); err != nil {
+		t.Fatal(err)
+	}
+	descriptors(t)           // what the runtime opens for itself is open now
+	free, err := unix.Dup(0) // the lowest number that is free; those above it are, too, or get taken
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(free)
+	for more := range uint64(20) {
+		before := descriptors(t)
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free) + more, Max: usual.Max}); err != nil {
+			t.Fatal(err)
+		}
+		p := proxy.NewProxy(table("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
+		d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
+		if limit := unix.Setrlimit(unix.RLIMIT_NOFILE, &usual); limit != nil {
+			t.Fatal(limit)
+		}
+		if err == nil {
+			d.stop()
+		} else if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("with %d descriptors: %v", more, err)
+		}
+		if after := descriptors(t); after != before {
+			t.Errorf("with %d descriptors, %v: %d are open afterwards, before %d", more, err, after, before)
+		}
+		if err == nil {
+			return
+		}
+	}
+	t.Error("the loop never starts")
+}
+
+// unpollable is a listener whose descriptor epoll does not take.
+type unpollable struct {
+	net.Listener
+	path string
+}
+
+func (u unpollable) File() (*os.File, error) { return os.Open(u.path) }
+
+// TestServeWhatCannotBePolled gives a loop a listener that it can't wait for.
+func TestServeWhatCannotBePolled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := proxy.NewProxy(table("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
+	d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.stop()
+	before := descriptors(t)
+	for range 10 {
+		d.serve(&socket{network: "tcp", address: "here", listeners: []net.Listener{unpollable{path: path}}}, 0)
+	}
+	served := make(chan struct{})
+	d.post(func(*proxy.Engine) { close(served) })
+	<-served
+	if after := descriptors(t); after != before {
+		t.Errorf("%d descriptors are open afterwards, before %d", after, before)
+	}
+}

@@ -1,0 +1,74 @@
+package loop
+
+// Clients that come when it is too late.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+)
+
+// TestTooLate: whoever connects while Ringside stops, or to a listener that the
+// table does not have any more, gets what the kernel gives to those it has not
+// handed over when a listener closes: a reset, and no word. Every client takes
+// that for a server that is not there.
+func TestTooLate(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		for what, end := range map[string]func(p *proxy.Proxy, d *Driver){
+			"stopping": func(_ *proxy.Proxy, d *Driver) { d.engine[0].post((*proxy.Engine).Drain) },
+			"no such listener": func(p *proxy.Proxy, _ *Driver) {
+				next := table("127.0.0.1:1")
+				next.Listeners = nil
+				p.Swap(next)
+			},
+		} {
+			tab := table("127.0.0.1:1")
+			p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
+			d, err := New(p, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { d.Shutdown(context.Background()) })
+			commit, err := d.Listen(tab)
+			if err != nil {
+				t.Fatal(err)
+			}
+			commit()
+			first, err := net.Dial("tcp", d.Addrs()[0].String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer first.Close()
+			first.SetDeadline(time.Now().Add(20 * time.Second))
+			if _, err := io.WriteString(first, "mn\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(first, make([]byte, len("MN\r\n"))); err != nil {
+				t.Fatal(err)
+			}
+			end(p, d)
+			if rest, err := io.ReadAll(first); len(rest) > 0 || err != nil { // it is closed: from now on it is too late
+				t.Fatalf("%s: the client that was there got %q, %v", what, rest, err)
+			}
+			late, err := net.Dial("tcp", d.Addrs()[0].String())
+			if errors.Is(err, syscall.ECONNRESET) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer late.Close()
+			late.SetDeadline(time.Now().Add(20 * time.Second))
+			if said, err := io.ReadAll(late); len(said) > 0 || !errors.Is(err, syscall.ECONNRESET) {
+				t.Errorf("%s: the client that came too late got %q, %v; want a reset", what, said, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package loop
+
+// Reloads of a proxy that runs.
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+)
+
+// TestSwapWakes: loops that nothing else wakes take up the first table, and the
+// next, and connect to the servers that these want connections to.
+func TestSwapWakes(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		o.Loops = 2
+		wanted := func() (*proxy.Table, *net.TCPListener) {
+			server, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { server.Close() })
+			tab := table(server.Addr().String())
+			tab.Pools[0].Preconnect = true
+			return tab, server.(*net.TCPListener)
+		}
+		first, before := wanted()
+		p := proxy.NewProxy(first, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+		d, err := New(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Shutdown(context.Background()) })
+		all := func(what string, server *net.TCPListener) {
+			t.Helper()
+			server.SetDeadline(time.Now().Add(20 * time.Second))
+			for i := range p.Engines() {
+				c, err := server.Accept()
+				if err != nil {
+					t.Fatalf("%d of %d loops have taken up the %s table: %v", i, len(p.Engines()), what, err)
+				}
+				t.Cleanup(func() { c.Close() })
+			}
+		}
+		all("first", before)
+		next, after := wanted()
+		p.Swap(next)
+		all("next", after)
+	})
+}
+
+// TestListenSetsModes gives an open unix socket other permission bits, none of its
+// own again, and some that can't be set, which changes nothing.
+func TestListenSetsModes(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		path, second, third := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
+		tab := func(modes map[string]uint32) *proxy.Table {
+			t := table("127.0.0.1:1")
+			routes := t.Listeners[0].Routes
+			t.Listeners = nil
+			for _, path := range []string{path, second, third} {
+				if mode, ok := modes[path]; ok {
+					t.Listeners = append(t.Listeners, proxy.Listener{Network: "unix", Address: path, Mode: mode, Routes: routes})
+				}
+			}
+			return t
+		}
+		first := tab(map[string]uint32{path: 0, second: 0o600})
+		d, err := New(proxy.NewProxy(first, "test", slog.New(slog.DiscardHandler)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Shutdown(context.Background()) })
+		listen := func(modes map[string]uint32) error {
+			commit, err := d.Listen(tab(modes))
+			if err == nil {
+				commit()
+			}
+			return err
+		}
+		has := func(path string, want fs.FileMode) {
+			t.Helper()
+			info, err := os.Stat(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := info.Mode().Perm(); got != want {
+				t.Errorf("%s has mode %#o, want %#o", filepath.Base(path), got, want)
+			}
+		}
+		if err := listen(map[string]uint32{path: 0, second: 0o600}); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		usual := info.Mode().Perm() // what the umask gives
+		for _, mode := range []fs.FileMode{0o600, 0o666, 0, 0o660} {
+			if err := listen(map[string]uint32{path: uint32(mode), second: 0o600}); err != nil {
+				t.Fatal(err)
+			}
+			if mode == 0 {
+				mode = usual
+			}
+			has(path, mode)
+			has(second, 0o600)
+		}
+
+		if err := os.Remove(second); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(second, nil, 0o640); err != nil { // somebody else's
+			t.Fatal(err)
+		}
+		if err := listen(map[string]uint32{path: 0o606, second: 0o666, third: 0o600}); err == nil {
+			t.Error("no error for the mode of a socket that is not there any more")
+		}
+		has(path, 0o660)
+		has(second, 0o640)
+		if _, err := os.Stat(third); err == nil {
+			t.Error("a listener of a table that was refused stays open")
+		}
+		if err := listen(map[string]uint32{path: 0o606, second: 0o600}); err != nil {
+			t.Errorf("what does not change is not looked at: %v", err)
+		}
+		has(path, 0o606)
+	})
+}
