@@ -148,12 +148,6 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// led says that a command on a key of srv needs a task: the route keeps
-// copies, or the server is gone, or everything has to be sure.
-func (rt *route) led(srv *Server) bool {
-	return rt != nil && rt.view != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.view.AllIn() && !rt.plain(srv))
-}
-
 // leads says that a command of s on key, as the client knows it, needs a task:
 // also behind one that waits.
 func (e *Engine) leads(s *Session, rt *route, srv *Server, key []byte) bool {
@@ -285,7 +279,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 	for _, c := range e.parts {
 		c.out.append(&e.pool, wire.LineEnd)
 		c.give(c.tail, len(wire.LineEnd))
-		c.srv.asking = nil
+		c.srv.asked = nil
 	}
 	for _, t := range led {
 		e.lead(t)
@@ -307,7 +301,7 @@ const longGat = 2000
 // On one connection the parts of x follow each other, so a key by a route
 // that strips another prefix ends one and begins the next.
 func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key int) *Conn {
-	if srv != nil && srv.asking == x && e.refusal == "" {
+	if srv != nil && srv.asked != nil && e.refusal == "" {
 		c := srv.asked
 		long := x.op >= wire.Gat && c.tail.size+key > longGat
 		if c.tail.strip == rt.strip && !long {
@@ -322,7 +316,7 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 	if c == nil {
 		return nil
 	}
-	srv.asking, srv.asked = x, c
+	srv.asked = c
 	e.parts = append(e.parts, c)
 	e.beginPart(x, rt, c, command)
 	return c

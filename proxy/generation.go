@@ -1,22 +1,15 @@
 package proxy
 
-// A table as one engine has taken it up: its routes tied to live servers.
+// A table as one loop has taken it up: its routes tied to its servers.
 
 import (
 	"cmp"
 	"slices"
 
 	"ringside/proxy/health"
-	"ringside/proxy/wire"
 	"ringside/replicate"
 	"ringside/ring"
 )
-
-// generation is one table tied to an engine's servers.
-type generation struct {
-	table *Table
-	pools []*livePool
-}
 
 // listener is what the clients of one address see. It outlives generations;
 // its routes don't.
@@ -67,114 +60,6 @@ func (lp *livePool) member(i int) *Server {
 		return lp.others[i-n]
 	}
 	return lp.servers[i]
-}
-
-// adopt takes up t. Servers that both tables name keep their connections;
-// those that only the old one names finish what is in flight and close.
-func (e *Engine) adopt(cur *live) {
-	first, t := e.gen == nil, cur.Table
-	e.gen = &generation{table: t}
-	e.limits, e.most = &t.Limits, t.Limits.Memory
-	e.wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
-	before := e.list
-	for _, srv := range before {
-		srv.retired = true
-	}
-	e.list = nil
-	live := map[*Pool]*livePool{}
-	for _, p := range t.Pools {
-		lp := &livePool{pool: p, owners: ring.NewMemo(&p.Place)}
-		for _, target := range p.Servers {
-			lp.servers = append(lp.servers, e.server(target, p))
-		}
-		live[p] = lp
-		e.gen.pools = append(e.gen.pools, lp)
-	}
-	e.watches = nil
-	e.watched = map[*Server][]member{}
-	for p, lp := range live {
-		e.tie(lp, cur.watches[p], live)
-	}
-	keep := e.keep
-	e.keep = map[string]*listener{}
-	for _, l := range t.Listeners {
-		name := l.Network + " " + l.Address
-		lst := keep[name]
-		if lst == nil {
-			lst = &listener{name: name}
-		}
-		lst.take(l.Routes, live)
-		e.keep[name] = lst
-	}
-	e.takeCopies()
-	for _, srv := range before {
-		if srv.retired {
-			delete(e.byAddress, srv.target.Network+" "+srv.target.Address)
-			for n := range srv.own { // nobody would look after them
-				srv.drop(n)
-			}
-			for _, c := range srv.conns {
-				if c.state != connIdle || c.length > 0 {
-					e.leaving = append(e.leaving, c)
-					e.mark(&c.Link)
-				}
-			}
-		}
-	}
-	e.orders = e.Shared.orders.Load()
-	e.applyOrders()
-	if first {
-		return
-	}
-	for s := range e.sessions { // of a listener that is no more
-		if lst := e.listener(s); lst != nil && e.keep[lst.name] != lst {
-			s.quit()
-		}
-	}
-	if t.Limits.Idle > 0 {
-		e.soon(idleTimer)
-	}
-}
-
-// tie ties a pool to its keeper and its gutter.
-func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
-	if w == nil {
-		return
-	}
-	lp.view = w.view
-	copies := lp.pool.copied(e.gen.table)
-	if copies {
-		lp.whole = e.wholeOf(lp)
-	}
-	lp.order = ring.Distinct(lp.pool.Place.Ring)
-	if g := lp.pool.Failover.Gutter; g != nil {
-		lp.others = live[g].servers
-		lp.gutter = ring.Distinct(g.Place.Ring)
-	}
-	for i := range w.members {
-		srv := lp.member(i)
-		e.watched[srv] = append(e.watched[srv], member{lp.pool.Name, w, i, lp, copies})
-	}
-	if e.keeps {
-		e.watches = append(e.watches, w)
-		w.ripe = true
-		e.soon(keeperTimer)
-	}
-}
-
-// server finds or makes the server of target.
-func (e *Engine) server(target Target, p *Pool) *Server {
-	key := target.Network + " " + target.Address
-	srv := e.byAddress[key]
-	if srv == nil {
-		srv = &Server{e: &e.Servers, target: target, retired: true, changed: e.now}
-		e.byAddress[key] = srv
-	}
-	if srv.retired {
-		e.list = append(e.list, srv)
-	}
-	srv.settle(p, target, srv.retired)
-	return srv
 }
 
 func (l *listener) take(routes []Route, live map[*Pool]*livePool) {
@@ -281,4 +166,18 @@ func (l *listener) eachInUse(f func(srv *Server, p *Pool, refusal string)) {
 // deniesFlush says whether one of l's pools refuses flush_all.
 func (l *listener) deniesFlush() bool {
 	return slices.ContainsFunc(l.pools, func(p *livePool) bool { return p.pool.DenyFlush })
+}
+
+// copiesOn says whether rt keeps copies on lp.
+func (rt *route) copiesOn(lp *livePool) bool {
+	return rt.copies.Copies != 0 && (rt.livePool == lp || slices.Contains(rt.also, lp))
+}
+
+// refusal says why a person keeps server i from getting requests of this
+// pool; "" if nobody does.
+func (p *livePool) refusal(i int) string {
+	if p.refusals == nil {
+		return ""
+	}
+	return p.refusals[i]
 }

@@ -76,7 +76,7 @@ func (v *inventory) conns() (list []*Conn) {
 	for _, srv := range v.e.byAddress {
 		list = append(list, srv.conns...)
 		v.want(srv.zombies <= zombiesPerConn*srv.connections, "%s: %d zombies", srv.label(), srv.zombies)
-		v.want(srv.asking == nil, "a read is being split between wakeups")
+		v.want(srv.asked == nil, "a read is being split between wakeups")
 		if srv.down && srv.conns[0].state == connIdle {
 			v.want(srv.redialAt >= v.e.timers[requestTimer], "%s: redialled at %d, looked at %d", srv.label(), srv.redialAt, v.e.timers[requestTimer])
 		}

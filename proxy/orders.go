@@ -208,34 +208,3 @@ func (o Order) refusal(server string) string {
 	}
 	return fmt.Sprintf("server %s is %s by a person: ringside server restore %s", server, how, server)
 }
-
-// refusal says why a person keeps server i from getting requests of this
-// pool; "" if nobody does.
-func (p *livePool) refusal(i int) string {
-	if p.refusals == nil {
-		return ""
-	}
-	return p.refusals[i]
-}
-
-// obey puts o in force, which all pools that name srv agree in.
-func (srv *Server) obey(o Order) {
-	if srv.order == o {
-		return
-	}
-	srv.order = o
-	for _, c := range slices.Clone(srv.conns) { // giveUp may put others in their place
-		if o == Down && (c.state != connIdle || c.length > 0) {
-			c.giveUp(o.refusal(srv.target.Name), Unavailable)
-		}
-		srv.e.mark(&c.Link) // to be closed, or opened ahead of requests
-	}
-	if o == Restore && srv.down { // it is asked at once
-		srv.redialAt = srv.e.now
-		srv.e.at(requestTimer, srv.e.now)
-	}
-}
-
-// leaving says that srv gets no new requests: its connections close when they
-// owe nothing.
-func (srv *Server) leaving() bool { return srv.retired || srv.order != Restore }

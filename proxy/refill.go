@@ -187,11 +187,6 @@ func (e *Engine) sourcesOf(lp *livePool, to *Server) (list []copyOf) {
 	return list
 }
 
-// copiesOn says whether rt keeps copies on lp.
-func (rt *route) copiesOn(lp *livePool) bool {
-	return rt.copies.Copies != 0 && (rt.livePool == lp || slices.Contains(rt.also, lp))
-}
-
 // repairRate is how many keys a second the routes let members of lp get.
 func (e *Engine) repairRate(lp *livePool) (rate int) {
 	for _, l := range e.keep {

@@ -91,8 +91,7 @@ type Server struct {
 	unknown      bool
 	introducing  bool // it is being asked
 
-	asking *Exchange // the read of many keys that is being split, and the
-	asked  *Conn     // connection its part for this server is on
+	asked *Conn // where the part for this server is of the read that is being split
 
 	version wire.Release // the last it told; zero: none yet
 	count   ServerCounters
@@ -138,6 +137,21 @@ const (
 // downAfter is how many requests in a row without an answer make a server
 // down, unless its pools say otherwise.
 const downAfter = 3
+
+// server finds or makes the server of target.
+func (e *Servers) server(target Target, p *Pool) *Server {
+	key := target.Network + " " + target.Address
+	srv := e.byAddress[key]
+	if srv == nil {
+		srv = &Server{e: e, target: target, retired: true, changed: e.now}
+		e.byAddress[key] = srv
+	}
+	if srv.retired {
+		e.list = append(e.list, srv)
+	}
+	srv.settle(p, target, srv.retired)
+	return srv
+}
 
 // settle takes up the settings of p. Pools that name the same address share
 // its connections: the most connections, the longest queue and the shortest
@@ -619,3 +633,25 @@ func (srv *Server) addTo(t *ServerSnapshot) {
 	}
 	t.Timeouts = max(t.Timeouts, srv.timeouts)
 }
+
+// obey puts o in force, which all pools that name srv agree in.
+func (srv *Server) obey(o Order) {
+	if srv.order == o {
+		return
+	}
+	srv.order = o
+	for _, c := range slices.Clone(srv.conns) { // giveUp may put others in their place
+		if o == Down && (c.state != connIdle || c.length > 0) {
+			c.giveUp(o.refusal(srv.target.Name), Unavailable)
+		}
+		srv.e.mark(&c.Link) // to be closed, or opened ahead of requests
+	}
+	if o == Restore && srv.down { // it is asked at once
+		srv.redialAt = srv.e.now
+		srv.e.at(requestTimer, srv.e.now)
+	}
+}
+
+// leaving says that srv gets no new requests: its connections close when they
+// owe nothing.
+func (srv *Server) leaving() bool { return srv.retired || srv.order != Restore }

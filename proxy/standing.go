@@ -9,40 +9,6 @@ import (
 	"ringside/replicate"
 )
 
-// members appends who has key: one member of each pool that the route names, or
-// several of its only one.
-func (rt *route) members(list []copyOf, key []byte) []copyOf {
-	if len(rt.also) > 0 {
-		for i := -1; i < len(rt.also); i++ {
-			lp := rt.livePool
-			if i >= 0 {
-				lp = rt.also[i]
-			}
-			if i := lp.owners.Owner(key); i >= 0 {
-				list = append(list, copyOf{lp: lp, index: i, srv: lp.servers[i]})
-			}
-		}
-		return list
-	}
-	part := rt.pool.Place.Part.Of(key)
-	h := rt.pool.Place.Hash(part)
-	servers := rt.pool.Servers
-	same := func(a, b int) bool {
-		switch rt.copies.Apart {
-		case replicate.Hosts:
-			return servers[a].Host == servers[b].Host
-		case replicate.Zones:
-			return servers[a].Zone == servers[b].Zone
-		}
-		return false
-	}
-	var room [replicate.Max]int
-	for _, i := range replicate.Members(room[:0], func(n int) int { return rt.order.At(part, h, n) }, rt.copies.Copies, same) {
-		list = append(list, copyOf{lp: rt.livePool, index: i, srv: rt.servers[i]})
-	}
-	return list
-}
-
 // stateOf is what is known of a member for this key. In relaxed mode nobody
 // waits for a server that can't be reached: writes leave it out, and the key
 // is dirty there until it is repaired. Suspicion may come from another loop, or
