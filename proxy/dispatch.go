@@ -121,7 +121,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
 	if e.leads(s, rt, srv, key) {
-		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
+		e.begin(e.newTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		c.begin(a, &rt.pool.Timeouts)
@@ -138,9 +138,9 @@ func (rt *route) led(srv *Server) bool {
 }
 
 // leads says that a command of s on key, as the client knows it, needs a task:
-// also behind one that waits.
+// also behind one on the same key.
 func (e *Engine) leads(s *Session, rt *route, srv *Server, key []byte) bool {
-	return rt.led(srv) || len(e.parked) > 0 && rt != nil && e.behindParked(s.id, rt, key[len(rt.strip):])
+	return rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key)
 }
 
 // reserved says whether a key is one of those that Ringside makes itself.
@@ -272,7 +272,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		c.srv.asking = nil
 	}
 	for _, t := range led {
-		e.lead(t)
+		e.begin(t)
 	}
 	x.done(e)
 }
@@ -355,7 +355,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 	}
 	x := e.newExchange(s, rt)
 	if e.leads(s, rt, srv, key) {
-		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+		e.begin(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0

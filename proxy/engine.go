@@ -86,13 +86,13 @@ type Engine struct {
 	keepAt   int64          // when
 	parked   []parked       // writes that wait for a server's next phase
 	parkAt   int64          // when they are looked at
-	parkedOf map[uint64]int // how many of them each client has
 	hedges   []hedge        // reads that ask another member if they wait too long
 	hedgeAt  int64          // when the first of them does
 
+	keylines map[lineOf]*keyline
+	turns    []*task // whose turn in a line has come
+
 	// Of keys that routes keep copies of.
-	keylines   map[uint64]*keyline // by hash of the key
-	turns      []*task             // whose turn on their key has come
 	wholes     map[string]*whole   // by pool
 	graves     *replicate.Tombstones
 	mends      int         // repairs at work
