@@ -120,7 +120,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if e.leads(s, rt, srv, key) {
+	if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
 		e.begin(e.newTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)
@@ -135,12 +135,6 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 // copies, or the server is gone, or everything has to be sure.
 func (rt *route) led(srv *Server) bool {
 	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
-}
-
-// leads says that a command of s on key, as the client knows it, needs a task:
-// also behind one on the same key.
-func (e *Engine) leads(s *Session, rt *route, srv *Server, key []byte) bool {
-	return rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key)
 }
 
 // reserved says whether a key is one of those that Ringside makes itself.
@@ -251,7 +245,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
-		if e.leads(s, rt, srv, key) {
+		if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
 			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
@@ -354,7 +348,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	x := e.newExchange(s, rt)
-	if e.leads(s, rt, srv, key) {
+	if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
 		e.begin(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, srv); c != nil {
 		a := e.newAttempt(x)

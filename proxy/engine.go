@@ -81,19 +81,19 @@ type Engine struct {
 	line     []byte // a local answer being made
 	draining bool
 
-	keeps    bool           // it is the engine that lets the keepers work
-	watches  []*watch       // then: all of them
-	keepAt   int64          // when
-	parked   []parked       // writes that wait for a server's next phase
-	parkAt   int64          // when they are looked at
-	hedges   []hedge        // reads that ask another member if they wait too long
-	hedgeAt  int64          // when the first of them does
+	keeps   bool     // it is the engine that lets the keepers work
+	watches []*watch // then: all of them
+	keepAt  int64    // when
+	parked  []parked // writes that wait for a server's next phase
+	parkAt  int64    // when they are looked at
+	hedges  []hedge  // reads that ask another member if they wait too long
+	hedgeAt int64    // when the first of them does
 
 	keylines map[lineOf]*keyline
 	turns    []*task // whose turn in a line has come
 
 	// Of keys that routes keep copies of.
-	wholes     map[string]*whole   // by pool
+	wholes     map[string]*whole // by pool
 	graves     *replicate.Tombstones
 	mends      int         // repairs at work
 	turn       uint64      // of reads that are spread
