@@ -188,6 +188,8 @@ func (s *stage) line(line string) {
 				r.Copies.ReadThrough = true
 			case "also": // a pool that has another copy
 				r.Also = append(r.Also, s.pools[value])
+			case "hedge":
+				r.Copies.Hedge, _ = time.ParseDuration(value)
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:

@@ -19,9 +19,7 @@ type copied struct {
 	members []copyOf
 	asks    []copyAsk
 	numbers uint64   // of the members when it began; strict: the answer counts only if they are still the same
-	hash    uint64   // of the key, for what is remembered about it
 	writes  bool     // it changes the key: others that do wait for it
-	lined   bool     // it has its turn among the writes, to keep unclaim for
 	chosen  uint64   // the cas that all copies get, where servers take it
 	buried  bool     // it is a delete
 	mends   bool     // it is a repair: there is no client
@@ -64,28 +62,16 @@ var hashSeed = maphash.MakeSeed()
 // it for each key, so that writes come one after another and what is known of
 // the key is in one place.
 func (e *Engine) leadCopies(t *task) {
-	if c, ok := t.rule.(*copied); ok && c.mends { // its turn has come
-		t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline)
-		t.run(0, nil)
-		return
-	}
-	hash := hashOf(t.key)
-	if o := e.Shared.owner(hash); o != t.e {
-		t.handOver(o)
-		return
-	}
-	c := &copied{hash: hash}
+	c := &copied{}
 	command := commandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	c.buried = command.Op == replicate.Delete
-	// A read goes behind the same client's writes that still wait: it may have
-	// sent them together.
-	if c.lined = c.writes || e.waits(hash, t); c.lined && !e.claim(t, hash) {
+	if c.writes && !e.claim(t, t.keyLine()) {
 		return // it is led again when those before it are done
 	}
 	if e.now >= t.deadline {
-		t.fail(cmp.Or(t.held, "the writes before it on this key took too long"), TimedOut)
-		e.unclaim(t, hash)
+		t.fail(cmp.Or(t.held, tooLong), TimedOut)
+		e.unclaim(t, t.keyLine())
 		return
 	}
 	c.members = t.rt.members(nil, t.key)
@@ -363,13 +349,13 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	for i, m := range c.members {
 		switch missed := s.Dirty.Has(i) || m.left && c.writes && c.took(); {
 		case missed:
-			m.lp.whole.members[m.index].leave(c.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
+			m.lp.whole.members[m.index].leave(t.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
 		case s.Clean.Has(i) && c.mends && s.Verdict != replicate.Answered: // it has nothing now, and is still to be copied
 			if t.rt.copies.ReadThrough { // else its miss must not be believed
-				m.missed().Remove(c.hash)
+				m.missed().Remove(t.hash)
 			}
 		case s.Clean.Has(i):
-			m.lp.whole.members[m.index].clean(c.hash)
+			m.lp.whole.members[m.index].clean(t.hash)
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
@@ -377,10 +363,10 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		}
 	}
 	if c.buried {
-		e.graves.Add(c.hash, e.now+int64(graveTime))
+		e.graves.Add(t.hash, e.now+int64(graveTime))
 	}
-	if c.lined || c.mends {
-		e.unclaim(t, c.hash)
+	if c.writes || c.mends {
+		e.unclaim(t, t.keyLine())
 	}
 	if c.mends {
 		if e.mends == maxMends { // others may wait for that
@@ -391,7 +377,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		if c.fill != nil {
 			c.fill.mended(e, c, ok)
 		} else if !ok {
-			to.lp.whole.members[to.index].notCopied(e, c.hash)
+			to.lp.whole.members[to.index].notCopied(e, t.hash)
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)
@@ -406,8 +392,8 @@ func (c *copied) undone(t *task, m *copyOf, r *Result) {
 		return
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
-		m.lp.whole.members[m.index].clean(c.hash)
-		m.lp.lost(t.e, m.index, leftover{hash: c.hash, key: t.key, through: true})
+		m.lp.whole.members[m.index].clean(t.hash)
+		m.lp.lost(t.e, m.index, leftover{hash: t.hash, key: t.key, through: true})
 	}
 }
 
@@ -420,7 +406,7 @@ func (c *copied) repair(t *task) {
 	}
 	for i, m := range c.members {
 		if s.Repair.Has(i) {
-			t.e.repair(t, c.hash, c.members[s.Source], m, m.missed().Has(c.hash))
+			t.e.repair(t, t.hash, c.members[s.Source], m, m.missed().Has(t.hash))
 		}
 	}
 }

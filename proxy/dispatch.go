@@ -137,8 +137,8 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // what a miss must echo
 		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
 	}
-	if e.leads(s, rt, srv, key) {
-		e.lead(e.newTask(x, rt, raw, r.Key.Of(raw), key))
+	if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
+		e.begin(e.newTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.attempt()
 		c.begin(a, &rt.pool.Timeouts)
@@ -146,12 +146,6 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	}
 	x.done()
 	return taken
-}
-
-// leads says that a command of s on key, as the client knows it, needs a task:
-// also behind one that waits.
-func (e *Engine) leads(s *Session, rt *route, srv *Server, key []byte) bool {
-	return rt.led(srv) || len(e.parked) > 0 && rt != nil && e.behindParked(s.id, rt, key[len(rt.strip):])
 }
 
 // reserved says whether a key is one of those that Ringside makes itself.
@@ -261,7 +255,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if reserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
-		if e.leads(s, rt, srv, key) {
+		if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
 			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
@@ -282,7 +276,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		c.srv.asked = nil
 	}
 	for _, t := range led {
-		e.lead(t)
+		e.begin(t)
 	}
 	x.done()
 }
@@ -356,8 +350,8 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 	}
 	x := e.newExchange(s)
 	x.missErrors = rt != nil && !rt.getErrors
-	if e.leads(s, rt, srv, key) {
-		e.lead(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
+		e.begin(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.attempt()
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0

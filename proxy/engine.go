@@ -39,17 +39,17 @@ type Engine struct {
 
 	draining bool
 
-	keeps    bool                 // it is the engine that lets the keepers work
-	watches  []*watch             // then: all of them
-	watched  map[*Server][]member // by the keepers of its pools
-	parked   []parked             // writes that wait for a server's next phase
-	parkedOf map[uint64]int       // how many of them each client has
-	hedges   []hedge              // reads that ask another member if they wait too long
+	keeps   bool                 // it is the engine that lets the keepers work
+	watches []*watch             // then: all of them
+	watched map[*Server][]member // by the keepers of its pools
+	parked  []parked             // writes that wait for a server's next phase
+	hedges  []hedge              // reads that ask another member if they wait too long
+
+	keylines map[lineOf]*keyline
+	turns    []*task // whose turn in a line has come
 
 	// Of keys that routes keep copies of.
-	keylines   map[uint64]*keyline // by hash of the key
-	turns      []*task             // whose turn on their key has come
-	wholes     map[string]*whole   // by pool
+	wholes     map[string]*whole // by pool
 	graves     *replicate.Tombstones
 	mends      int         // repairs at work
 	turn       uint64      // of reads that are spread

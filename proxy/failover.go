@@ -7,7 +7,6 @@ package proxy
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -17,13 +16,21 @@ import (
 
 // lead serves the request of t, or parks it.
 func (e *Engine) lead(t *task) {
-	if e.behindParked(t.client, t.rt, t.key) && e.now < t.deadline {
-		e.park(t, nil)
+	if c, ok := t.rule.(*copied); ok && c.mends { // its turn has come
+		t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline)
+		t.run(0, nil)
 		return
+	}
+	if t.rt.copies.Copies != 0 {
+		if o := e.Shared.owner(t.hash); o != e {
+			t.handOver(o)
+			return
+		}
 	}
 	if w := t.rt.unknown(); w != nil {
 		if e.now >= t.deadline {
 			t.fail("the servers have not said yet who of them is in use", Unavailable)
+			e.unclaim(t, t.keyLine())
 		} else {
 			e.park(t, func(*Engine) uint64 { return w.Gen() })
 		}
@@ -38,9 +45,19 @@ func (e *Engine) lead(t *task) {
 		t.fail(noServer, Unavailable)
 		return
 	}
+	if why := t.rt.refusal(owner); why != "" {
+		t.rt.servers[owner].count.Ordered++
+		t.fail(why, Unavailable)
+		return
+	}
 	w := t.rt.view
-	l := &led{view: w, gen: w.Gen(), read: t.op <= wire.Gats || t.op == wire.Debug}
-	l.Route = t.rt.find(part, h, owner)
+	l := &led{view: w, read: t.op <= wire.Gats || t.op == wire.Debug}
+	if w == nil { // nothing moves: it is only behind another
+		l.First.Server = owner
+	} else {
+		l.gen = w.Gen()
+		l.Route = t.rt.find(part, h, owner)
+	}
 	name := t.rt.servers[owner].label()
 	switch first := l.First.Server; {
 	case l.Role == health.Leaving && (l.read || t.rt.pool.Failover.Mode == FailFast || e.now >= t.deadline):
@@ -49,8 +66,11 @@ func (e *Engine) lead(t *task) {
 	case l.Role == health.Leaving:
 		e.park(t, func(*Engine) uint64 { return w.Gen() })
 		return
-	case l.Role == health.In && w.Suspected(first):
+	case l.Role == health.In && w != nil && w.Suspected(first):
 		t.fail("server "+t.rt.member(first).label()+" is not in use: it does not answer", Unavailable)
+		return
+	case e.now >= t.deadline:
+		t.fail(tooLong, TimedOut)
 		return
 	}
 	l.keys[0] = health.AppendKey(nil, l.First.Number, t.key)
@@ -61,6 +81,9 @@ func (e *Engine) lead(t *task) {
 	}
 	t.rule = l
 	t.run(0, nil)
+	if !l.two() { // all it asks is on its way, on the connection where the next goes
+		e.letGo(t)
+	}
 }
 
 const maxKey = 250 // bytes, of memcached
@@ -178,7 +201,7 @@ func (l *led) request(t *task, at int) (line []byte, ok bool) {
 	var edits []edit
 	if token, has := t.token(); has {
 		cas, ok := health.UntagCas(token, place.Number)
-		if !ok || token>>52 != 0 && place.Number == 0 {
+		if l.view != nil && (!ok || token>>52 != 0 && place.Number == 0) {
 			return nil, false
 		}
 		edits = append(edits, edit{t.tokenSpan(), strconv.AppendUint(nil, cas, 10)})
@@ -192,7 +215,7 @@ func (l *led) request(t *task, at int) (line []byte, ok bool) {
 // sure says whether what the servers answer now may be told: in strict mode
 // nobody may have learnt since that others are to be asked.
 func (l *led) sure(t *task) bool {
-	if !t.rt.pool.Failover.Strict {
+	if l.view == nil || !t.rt.pool.Failover.Strict {
 		return true
 	}
 	return l.view.Gen() == l.gen && t.e.now < l.view.ValidUntil(l.First.Server) &&
@@ -366,29 +389,20 @@ func (t *task) shortLived(limit time.Duration) []edit {
 	return nil
 }
 
-// parked is a write that waits for the next phase, or a command behind one.
+// parked is a write that waits for the next phase.
 type parked struct {
 	t       *task
-	phases  func(*Engine) uint64 // changes when one does; nil: for the one before it
+	phases  func(*Engine) uint64 // changes when one does
 	changed uint64               // what it was
 }
 
-// park keeps t until phases changes, or what is parked before it on its key has
-// gone on, or its time is over.
+// park keeps t until phases changes, or its time is over.
 func (e *Engine) park(t *task, phases func(*Engine) uint64) {
 	if len(e.parked) >= maxParked {
 		t.fail("too many writes wait for a server that is being left", Crowded)
 		return
 	}
-	p := parked{t: t, phases: phases}
-	if phases != nil {
-		p.changed = phases(e)
-	}
-	e.parked = append(e.parked, p)
-	if e.parkedOf == nil {
-		e.parkedOf = map[uint64]int{}
-	}
-	e.parkedOf[t.client]++
+	e.parked = append(e.parked, parked{t, phases, phases(e)})
 	e.at(parkedTimer, min(t.deadline, e.now+parkedLook))
 }
 
@@ -397,27 +411,15 @@ const (
 	parkedLook = int64(10 * time.Millisecond) // between looks at the phases for those who wait
 )
 
-// behindParked says whether a client's request for a key has to wait behind one
-// that is parked: the client may have sent both together, and the phase that
-// the one waits for may be here already for the other.
-func (e *Engine) behindParked(client uint64, rt *route, key []byte) bool {
-	return rt != nil && rt.view != nil && e.parkedOf[client] > 0 && slices.ContainsFunc(e.parked, func(p parked) bool {
-		return p.t.client == client && p.t.rt.view == rt.view && bytes.Equal(p.t.key, key)
-	})
-}
-
 // unpark leads the writes whose pools have changed, in their order.
 func (e *Engine) unpark() {
 	list := e.parked
 	e.parked = nil
 	for _, p := range list {
-		if p.phases != nil && p.phases(e) == p.changed && e.now < p.t.deadline {
+		if p.phases(e) == p.changed && e.now < p.t.deadline {
 			e.parked = append(e.parked, p)
 			e.at(parkedTimer, min(p.t.deadline, e.now+parkedLook))
 			continue
-		}
-		if e.parkedOf[p.t.client]--; e.parkedOf[p.t.client] == 0 {
-			delete(e.parkedOf, p.t.client)
 		}
 		e.lead(p.t)
 	}

@@ -1,72 +1,122 @@
 package proxy
 
-// Who waits for whom on one key: writes to a key of several copies come one
-// after another, so that all copies see them in one order.
+// Who waits for whom on one key. A client's commands on a key take effect in
+// the order in which it sent them, though each may take several asks at several
+// servers; and writes to a key of several copies come one after another, so that
+// all copies see them in one order.
 
-import "slices"
-
-// keyline is the writes on one key: the one that is at work, and those behind
-// it. Keys are told apart by their hash: two that share one wait for nothing
-// worse than each other.
+// keyline is the commands of one line: those at work, and those behind them.
+// Reads are at work together, and everything else alone. Who waits for a line
+// has begun nothing, and who has its turn in the line of its client may wait for
+// the line of the key, but never the other way round: so nobody waits in a
+// circle, and each ends by its own deadline.
 type keyline struct {
-	owner *task
+	reads int   // at work
+	alone *task // at work
 	queue []*task
 }
 
-const maxKeyline = 1000 // writes that wait on one key
+// lineOf names a line: of a client on a key, kept where the client is, or, with
+// client 0, of all who write a key of several copies, kept where such are led.
+// Keys are told apart by their hash: two that share one wait for nothing worse
+// than each other.
+type lineOf struct{ client, key uint64 }
 
-// claim says that t may write its key now. If not, it is led when its turn
-// comes.
-func (e *Engine) claim(t *task, hash uint64) bool {
-	l := e.keylines[hash]
+const maxKeyline = 1000 // commands that wait in one line
+
+const tooLong = "the commands before it on this key took too long"
+
+func (t *task) ownLine() lineOf { return lineOf{t.client, t.hash} }
+func (t *task) keyLine() lineOf { return lineOf{0, t.hash} }
+
+// begin leads t, which its client has just sent, when the client's commands on
+// the key before it are done.
+func (e *Engine) begin(t *task) {
+	t.x.s.tasks++
+	if t.inLine = true; e.claim(t, t.ownLine()) {
+		e.lead(t)
+	}
+}
+
+// follows says that something on key that a client has asked before is not
+// done, and not even on its way on the connection where the next would go.
+func (e *Engine) follows(s *Session, rt *route, key []byte) bool {
+	return rt != nil && e.keylines[lineOf{s.id, hashOf(key[len(rt.strip):])}] != nil
+}
+
+// letGo lets the client's next command on t's key begin.
+func (e *Engine) letGo(t *task) {
+	if t.inLine {
+		t.inLine = false
+		e.unclaim(t, t.ownLine())
+	}
+}
+
+// claim says that t may begin now, as far as this line goes. If not, it is led
+// when its turn comes.
+func (e *Engine) claim(t *task, name lineOf) bool {
+	l := e.keylines[name]
 	switch {
 	case l == nil:
 		if e.keylines == nil {
-			e.keylines = map[uint64]*keyline{}
+			e.keylines = map[lineOf]*keyline{}
 		}
-		e.keylines[hash] = &keyline{owner: t}
+		l = &keyline{}
+		e.keylines[name] = l
+	case l.alone == t: // it was parked, or its turn has come
 		return true
-	case l.owner == t: // it was parked
-		return true
-	case e.crowded(hash):
-		t.fail("too many writes wait on this key", Crowded)
+	case e.crowded(name):
+		t.inLine = t.inLine && name.client == 0
+		t.fail("too many commands wait on this key", Crowded)
 		return false
 	}
 	l.queue = append(l.queue, t)
-	return false
+	return l.next() == t
 }
 
-// waits says that a write of t's client on the key is not done, or that it is
-// t's turn.
-func (e *Engine) waits(hash uint64, t *task) bool {
-	l := e.keylines[hash]
-	return l != nil && (l.owner.client == t.client && (l.owner == t || !l.owner.over) ||
-		slices.ContainsFunc(l.queue, func(q *task) bool { return q.client == t.client && !q.over }))
+// next lets the first of those who wait begin, if it may.
+func (l *keyline) next() *task {
+	if l.alone != nil || len(l.queue) == 0 || l.reads > 0 && !l.queue[0].reads {
+		return nil
+	}
+	t := l.queue[0]
+	l.queue = l.queue[1:]
+	if t.reads {
+		l.reads++
+	} else {
+		l.alone = t
+	}
+	return t
 }
 
-// crowded says that no more can wait for a key.
-func (e *Engine) crowded(hash uint64) bool {
-	l := e.keylines[hash]
+// crowded says that no more can wait in a line.
+func (e *Engine) crowded(name lineOf) bool {
+	l := e.keylines[name]
 	return l != nil && len(l.queue) >= maxKeyline
 }
 
-// unclaim lets the next write on t's key begin.
-func (e *Engine) unclaim(t *task, hash uint64) {
-	l := e.keylines[hash]
-	if l == nil || l.owner != t {
+// unclaim takes t out of a line in which it is at work, and lets those begin who
+// may now.
+func (e *Engine) unclaim(t *task, name lineOf) {
+	l := e.keylines[name]
+	switch {
+	case l == nil || !t.reads && l.alone != t:
 		return
+	case t.reads:
+		l.reads--
+	default:
+		l.alone = nil
 	}
-	if len(l.queue) == 0 {
-		delete(e.keylines, hash)
-		return
+	for next := l.next(); next != nil; next = l.next() {
+		e.turns = append(e.turns, next)
+		e.soon(keeperTimer) // End leads it
 	}
-	l.owner = l.queue[0]
-	l.queue = l.queue[1:]
-	e.turns = append(e.turns, l.owner)
-	e.soon(keeperTimer) // End leads it
+	if l.reads == 0 && l.alone == nil {
+		delete(e.keylines, name)
+	}
 }
 
-// takeTurns leads the writes whose turn has come. They are led from End, not
+// takeTurns leads the commands whose turn has come. They are led from End, not
 // from where the one before ended: a long line must not become a deep stack.
 func (e *Engine) takeTurns() {
 	for i := 0; i < len(e.turns); i++ { // may grow
@@ -112,14 +162,17 @@ func (t *task) conclude(f func(e *Engine, x *Exchange)) {
 		return
 	}
 	t.over = true
-	x := t.x
+	end := func(e *Engine) {
+		e.letGo(t)
+		if s := t.x.s; s != nil {
+			s.tasks--
+		}
+		f(e, t.x)
+		t.x.done()
+	}
 	if t.home == t.e {
-		f(t.e, x)
-		x.done()
+		end(t.e)
 		return
 	}
-	t.home.Post(func(e *Engine) {
-		f(e, x)
-		x.done()
-	})
+	t.home.Post(end)
 }

@@ -127,7 +127,7 @@ func (lp *livePool) deleteLeft(e *Engine, i int) {
 		if !m.is(l, toDelete) {
 			continue
 		}
-		if e.keylines[l.hash] != nil {
+		if e.keylines[lineOf{0, l.hash}] != nil {
 			busy = append(busy, l)
 			continue
 		}
@@ -254,7 +254,7 @@ func (lp *livePool) copyGone(e *Engine, i int) {
 			delete(m.left, l.hash)
 			continue
 		}
-		if later || e.keylines[l.hash] != nil {
+		if later || e.keylines[lineOf{0, l.hash}] != nil {
 			wait = append(wait, l)
 			continue
 		}

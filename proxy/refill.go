@@ -384,7 +384,7 @@ func (f *filling) copy(e *Engine) {
 		p := f.picks[0]
 		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
 		switch {
-		case !ok || from.missed().Has(p.hash) || e.crowded(p.hash): // not now
+		case !ok || from.missed().Has(p.hash) || e.crowded(lineOf{0, p.hash}): // not now
 			f.failed++
 			f.picks = f.picks[1:]
 			continue

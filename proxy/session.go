@@ -27,6 +27,7 @@ type Session struct {
 
 	head, tail *Exchange
 	inFlight   int
+	tasks      int // parts of them that tasks answer
 
 	since, last int64 // connected, last read: for people and idle limits
 	tryAt       int   // a line without an end is looked at again when it is this long

@@ -31,7 +31,7 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 		}
 	case phase == health.In && m.lp.overfull(t.e, m.index):
 		out.State = replicate.Returning
-	case phase == health.In && m.missed().Has(c.hash):
+	case phase == health.In && m.missed().Has(t.hash):
 		out.State = replicate.Dirty
 	case phase == health.In && (m.lp.lacks(t.e, m.index) || m.srv.unknown):
 		out.State = replicate.Warming

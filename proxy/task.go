@@ -32,6 +32,9 @@ type task struct {
 	strip string  // what the servers don't see of the client's key
 
 	client   uint64       // whose asks go in order
+	hash     uint64       // of key
+	reads    bool         // it changes nothing, so that the client's other reads need not wait
+	inLine   bool         // the client's next command on the key waits for it; the home's
 	raw      []byte       // the request, a copy
 	req      wire.Request // raw, parsed
 	key      []byte       // decoded, without what the route strips
@@ -71,6 +74,8 @@ func (e *Engine) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 	}
 	e.wire.Next(t.raw, &t.req)
 	t.key = append([]byte(nil), key[len(rt.strip):]...)
+	t.hash = hashOf(t.key)
+	t.reads = commandOf(t).Reads()
 	e.pool.held += int64(len(t.raw))
 	x.waiting++
 	return t

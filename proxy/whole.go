@@ -252,7 +252,7 @@ func (e *Engine) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
 	if rate == 0 {
 		return
 	}
-	if e.graves.Has(hash, e.now) && !overwrite || e.crowded(hash) || e.mends >= maxMends || !to.lp.mayRepair(e, to.index, rate) {
+	if e.graves.Has(hash, e.now) && !overwrite || e.crowded(lineOf{0, hash}) || e.mends >= maxMends || !to.lp.mayRepair(e, to.index, rate) {
 		e.count.RepairsDropped++
 		return
 	}
@@ -286,17 +286,17 @@ func (e *Engine) share(rate int) float64 { return float64(rate) / float64(len(e.
 // mend makes one copy like another, in line with the writes on the key: a delete
 // between its reading here and its writing there must not be undone.
 func (e *Engine) mend(rt *route, key []byte, hash uint64, from, to copyOf, overwrite bool, f *filling) {
-	t := &task{e: e, home: e, over: true, rt: rt, op: wire.Get, key: key}
+	t := &task{e: e, home: e, over: true, rt: rt, op: wire.Get, key: key, hash: hash}
 	t.deadline = e.now + int64(rt.pool.Timeouts.Deadline)
 	if !plainKey(key) {
 		t.req.Flags = wire.Base64
 	}
 	t.raw = t.meta("mg", key, "", nil)
 	e.wire.Next(t.raw, &t.req)
-	t.rule = &copied{hash: hash, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
+	t.rule = &copied{members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
 	e.pool.held += int64(len(t.raw))
 	e.mends++
-	if e.claim(t, hash) {
+	if e.claim(t, t.keyLine()) {
 		t.run(0, nil)
 	}
 }

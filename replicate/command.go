@@ -41,6 +41,11 @@ type Command struct {
 	Stale  bool // I of md (marks the item stale) and of ms (stores as stale under an older cas)
 }
 
+// Reads reports whether c changes nothing, not even an exptime.
+func (c Command) Reads() bool {
+	return (c.Op == Get || c.Op == Gets || c.Op == Debug) && !c.Vivify && !c.Win
+}
+
 // State is what Ringside thinks of a member for this key.
 type State uint8
 
