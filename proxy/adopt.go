@@ -39,8 +39,8 @@ func (e *Engine) adopt(cur *live) {
 	for p, lp := range live {
 		e.tie(lp, cur.watches[p], live)
 	}
-	keep := e.keep
-	e.keep = map[string]*listener{}
+	keep := e.listeners
+	e.listeners = map[string]*listener{}
 	for _, l := range t.Listeners {
 		name := l.Network + " " + l.Address
 		lst := keep[name]
@@ -48,8 +48,9 @@ func (e *Engine) adopt(cur *live) {
 			lst = &listener{name: name}
 		}
 		lst.take(l.Routes, live)
-		e.keep[name] = lst
+		e.listeners[name] = lst
 	}
+	e.Copies.pools = e.gen.pools
 	e.takeCopies()
 	for _, srv := range before {
 		if srv.retired {
@@ -71,7 +72,7 @@ func (e *Engine) adopt(cur *live) {
 		return
 	}
 	for s := range e.sessions { // of a listener that is no more
-		if lst := e.listener(s); lst != nil && e.keep[lst.name] != lst {
+		if lst := e.listener(s); lst != nil && e.listeners[lst.name] != lst {
 			s.quit()
 		}
 	}

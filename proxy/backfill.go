@@ -154,13 +154,3 @@ func (f *backfill) again() {
 	}
 	f.ask(fillStub, 0, f.line)
 }
-
-// builds says whether a command needs what is there: without it, it would find
-// nothing where the interim server has a value.
-func builds(op wire.Op) bool {
-	switch op {
-	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
-		return true
-	}
-	return false
-}

@@ -13,8 +13,31 @@ import (
 	"ringside/replicate"
 )
 
+// Copies is what one loop does for keys of which routes keep several copies.
+type Copies struct {
+	*Tasks
+	keepers *Keepers
+	pools   []*livePool // of the table
+
+	wholes     map[string]*whole // by pool
+	copied     []*livePool       // that keep copies
+	graves     *replicate.Tombstones
+	mends      int      // repairs at work
+	turn       uint64   // of reads that are spread
+	lastChosen uint64   // cas given to all copies of a value
+	holders    []copyOf // of a key that is being looked at
+	hedges     []hedge  // reads that ask another member if they wait too long
+}
+
+// loopCount is how many loops share the rates of repairs.
+func (e *Copies) loopCount() int {
+	n, _ := e.loops.Count(e.Tasks)
+	return n
+}
+
 // copied is the rule of a command on a key of several copies.
 type copied struct {
+	e       *Copies
 	rule    replicate.Rule
 	members []copyOf
 	asks    []copyAsk
@@ -58,11 +81,19 @@ var hashOf = func(key []byte) uint64 { return maphash.Bytes(hashSeed, key) }
 
 var hashSeed = maphash.MakeSeed()
 
-// leadCopies serves t, a command of a route that keeps copies. One loop does
+// Lead serves t, a command of a route that keeps copies. One loop does
 // it for each key, so that writes come one after another and what is known of
 // the key is in one place.
-func (e *Engine) leadCopies(t *task) {
-	c := &copied{}
+func (e *Copies) Lead(t *task) bool {
+	if t.rt.copies.Copies == 0 {
+		return false
+	}
+	e.lead(t)
+	return true
+}
+
+func (e *Copies) lead(t *task) {
+	c := &copied{e: e}
 	command := commandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	c.buried = command.Op == replicate.Delete
@@ -115,7 +146,7 @@ type hedge struct {
 }
 
 // hurry lets the reads whose time has come ask one more member.
-func (e *Engine) hurry() {
+func (e *Copies) hurry() {
 	list := e.hedges
 	e.hedges = list[:0]
 	for _, h := range list {
@@ -197,15 +228,6 @@ func (c *copied) told(t *task, id int, r *Result) {
 	c.goOn(t)
 }
 
-// mayBeStub says that what a read has found looks like what a repair leaves
-// while it is at work, and does not say whether it is.
-func mayBeStub(t *task, rep *wire.Reply) bool {
-	if t.req.Dialect == wire.Text {
-		return rep.Kind == wire.Value && rep.Body.Len() == 0
-	}
-	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !commandOf(t).Vivify
-}
-
 // keep holds an answer beyond the call that brought it.
 func (a *copyAsk) keep(r *Result) {
 	a.got = *r
@@ -283,17 +305,10 @@ func empty(b []byte, rep *wire.Reply) bool {
 	return ok && string(at.Of(b)) == "0"
 }
 
-// dying says that an item is not worth a copy: it lives less than 2 s more, or
-// it is stale, which a copy would hide.
-func dying(b []byte, rep *wire.Reply) bool {
-	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
-	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
-}
-
 // settle tells the client.
 func (c *copied) settle(t *task, s replicate.Settlement) {
 	if s.Verdict == replicate.Answered && !c.sure(t, s) {
-		switch e := t.e; {
+		switch e := c.e; {
 		case !c.writes && c.rule.Over() && e.now < t.deadline: // by what is known now
 			e.turns = append(e.turns, t)
 			e.soon(keeperTimer)
@@ -340,7 +355,7 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 
 // finish remembers what the command has left behind.
 func (c *copied) finish(t *task, s replicate.Settlement) {
-	e := t.e
+	e := c.e
 	if !t.over { // it is parked
 		return
 	}
@@ -393,7 +408,7 @@ func (c *copied) undone(t *task, m *copyOf, r *Result) {
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
 		m.lp.whole.members[m.index].clean(t.hash)
-		m.lp.lost(t.e, m.index, leftover{hash: t.hash, key: t.key, through: true})
+		m.lp.lost(c.e, m.index, leftover{hash: t.hash, key: t.key, through: true})
 	}
 }
 
@@ -406,7 +421,7 @@ func (c *copied) repair(t *task) {
 	}
 	for i, m := range c.members {
 		if s.Repair.Has(i) {
-			t.e.repair(t, t.hash, c.members[s.Source], m, m.missed().Has(t.hash))
+			c.e.repair(t, t.hash, c.members[s.Source], m, m.missed().Has(t.hash))
 		}
 	}
 }
@@ -419,49 +434,4 @@ func (c *copied) took() bool {
 		}
 	}
 	return false
-}
-
-// absence is how t's command says that there is nothing.
-func absence(t *task) wire.Kind {
-	switch {
-	case t.op <= wire.Gats && t.req.Dialect == wire.Text:
-		return wire.End
-	case t.op <= wire.Gats || t.op == wire.Debug:
-		return wire.Miss
-	case t.op == wire.Add || t.op == wire.Replace || t.op == wire.Append || t.op == wire.Prepend:
-		return wire.NotStored
-	}
-	return wire.NotFound
-}
-
-// commandOf says what t's command is to package replicate.
-func commandOf(t *task) replicate.Command {
-	r := &t.req
-	c := replicate.Command{Op: operations[t.op]}
-	if r.Dialect == wire.Text {
-		return c
-	}
-	has := r.Letters.Has
-	c.If = has('C')
-	c.Vivify = has('N')
-	c.Stale = has('I')
-	if t.op == wire.Get {
-		c.Win = has('N') || has('R')
-		switch cas, touch := has('c'), has('T'); {
-		case cas && touch:
-			c.Op = replicate.Gats
-		case touch:
-			c.Op = replicate.Gat
-		case cas:
-			c.Op = replicate.Gets
-		}
-	}
-	return c
-}
-
-var operations = [wire.NumOps]replicate.Op{
-	wire.Get: replicate.Get, wire.Gets: replicate.Gets, wire.Gat: replicate.Gat, wire.Gats: replicate.Gats,
-	wire.Set: replicate.Set, wire.Add: replicate.Add, wire.Replace: replicate.Replace, wire.Append: replicate.Append,
-	wire.Prepend: replicate.Prepend, wire.Cas: replicate.Cas, wire.Incr: replicate.Incr, wire.Decr: replicate.Decr,
-	wire.Touch: replicate.Touch, wire.Delete: replicate.Delete, wire.Debug: replicate.Debug,
 }

@@ -110,15 +110,6 @@ func (c *copied) arg(t *task, ask int, letter byte) string {
 	return string(at.Of(got.bytes))
 }
 
-// body is the data block of t's request.
-func (t *task) body() []byte {
-	b := t.req.Body.Of(t.raw)
-	if b == nil {
-		return []byte{}
-	}
-	return b
-}
-
 // hideNumber makes an answer to ma with v one to ma without: the client did not
 // ask for the number.
 func hideNumber(r *Result, rep *wire.Reply) {

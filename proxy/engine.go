@@ -4,7 +4,6 @@ package proxy
 
 import (
 	"ringside/proxy/health"
-	"ringside/replicate"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -22,6 +21,9 @@ type Engine struct {
 	IO
 	Servers
 	Clients
+	Tasks
+	Keepers
+	Copies
 	Shared *Proxy
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
@@ -29,8 +31,7 @@ type Engine struct {
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	gen  *generation
-	keep map[string]*listener // by network and address, over generations
+	gen *generation
 
 	orders  *orders // that are obeyed
 	refusal string  // why a person keeps the server that place found from getting requests
@@ -38,35 +39,26 @@ type Engine struct {
 	parts []*Conn // of the read that is being split
 
 	draining bool
-
-	keeps   bool                 // it is the engine that lets the keepers work
-	watches []*watch             // then: all of them
-	watched map[*Server][]member // by the keepers of its pools
-	parked  []parked             // writes that wait for a server's next phase
-	hedges  []hedge              // reads that ask another member if they wait too long
-
-	keylines map[lineOf]*keyline
-	turns    []*task // whose turn in a line has come
-
-	// Of keys that routes keep copies of.
-	wholes     map[string]*whole // by pool
-	graves     *replicate.Tombstones
-	mends      int         // repairs at work
-	turn       uint64      // of reads that are spread
-	lastChosen uint64      // cas given to all copies of a value
-	copied     []*livePool // that keep copies
-	holders    []copyOf    // of a key that is being looked at
 }
 
 // NewEngine makes one more engine for p.
 func (p *Proxy) NewEngine(tune Tune) *Engine {
 	e := &Engine{
 		Shared: p,
-		keep:   map[string]*listener{},
 	}
 	e.IO.init(tune, &p.memory, p.Log)
 	e.Servers = Servers{IO: &e.IO, observer: observer{e}, byAddress: map[string]*Server{}}
 	e.Clients = Clients{IO: &e.IO, servers: &e.Servers, closed: func() { p.clients.Add(-1) }, sessions: map[*Session]struct{}{}}
+	e.Tasks = Tasks{
+		Servers: &e.Servers, clients: &e.Clients, listeners: map[string]*listener{}, loops: loops{p},
+		post: func(f func(*Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
+	}
+	e.Keepers = Keepers{
+		Tasks: &e.Tasks, overrides: e.handOrders,
+		host: func(f func(*Keepers)) { p.first().Post(func(e *Engine) { f(&e.Keepers) }) },
+	}
+	e.Copies = Copies{Tasks: &e.Tasks, keepers: &e.Keepers}
+	e.leaders = []Leader{&e.Copies, SingleCopy{}}
 	p.mu.Lock()
 	e.keeps = len(p.engines) == 0
 	p.engines = append(p.engines, e)
@@ -92,7 +84,7 @@ func (e *Engine) Begin(now int64) {
 // reset without a word: so does the kernel with those whom a listener that closes
 // leaves behind, and every client takes it for a server that is not there.
 func (e *Engine) Accepted(network, address string, sock Sock) *Link {
-	lst := e.keep[network+" "+address]
+	lst := e.listeners[network+" "+address]
 	s := e.newSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
 	if e.debug {
 		e.log.Debug("client connected", "client", s.peer(), "listener", address)
@@ -181,7 +173,7 @@ func (e *Engine) Idle() bool {
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *Server, why string) {
-	o.e.tell(srv, func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
+	o.e.Keepers.tell(srv, func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
 }
 
 func (o observer) Up(*Server) {

@@ -6,40 +6,23 @@ package proxy
 
 import (
 	"bytes"
-	"math"
 	"strconv"
-	"time"
 
 	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
-// lead serves the request of t, or parks it.
-func (e *Engine) lead(t *task) {
-	if c, ok := t.rule.(*copied); ok && c.mends { // its turn has come
-		t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline)
-		t.run(0, nil)
-		return
-	}
-	if t.rt.copies.Copies != 0 {
-		if o := e.Shared.owner(t.hash); o != e {
-			t.handOver(o)
-			return
-		}
-	}
-	if w := t.rt.unknown(); w != nil {
-		if e.now >= t.deadline {
-			t.fail("the servers have not said yet who of them is in use", Unavailable)
-			e.unclaim(t, t.keyLine())
-		} else {
-			e.park(t, func(*Engine) uint64 { return w.Gen() })
-		}
-		return
-	}
-	if t.rt.copies.Copies != 0 {
-		e.leadCopies(t)
-		return
-	}
+// SingleCopy leads the commands on keys of one copy.
+type SingleCopy struct{}
+
+// Lead serves the request of t, or parks it.
+func (SingleCopy) Lead(t *task) bool {
+	leadSingle(t)
+	return true
+}
+
+func leadSingle(t *task) {
+	e := t.e
 	part, h, owner := t.rt.pool.Place.Locate(t.key)
 	if owner < 0 {
 		t.fail(noServer, Unavailable)
@@ -64,7 +47,7 @@ func (e *Engine) lead(t *task) {
 		t.fail("server "+name+" is not in use: "+w.Phase(owner).String(), Unavailable)
 		return
 	case l.Role == health.Leaving:
-		e.park(t, func(*Engine) uint64 { return w.Gen() })
+		e.park(t, w.Gen)
 		return
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		t.fail("server "+t.rt.member(first).label()+" is not in use: it does not answer", Unavailable)
@@ -337,90 +320,5 @@ func (l *led) end(t *task) {
 		} else {
 			t.fail("not sure that everybody sees the write: it was undone", Unavailable)
 		}
-	}
-}
-
-// missed says whether an answer to t's request is a miss.
-func (r *Result) missed(t *task) bool {
-	rep := &t.e.rep
-	return r.parsed(t.op, t.req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
-}
-
-// stub says whether an answer to t's request is a stub, and shows it.
-func (r *Result) stub(t *task) bool {
-	rep := &t.e.rep
-	return t.req.Dialect == wire.Meta && r.parsed(t.op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
-		rep.Letters.Has('Z') && !commandOf(t).Vivify
-}
-
-// token is the cas token that the client gives.
-func (t *task) token() (n uint64, ok bool) {
-	at := t.tokenSpan()
-	if at.Len() == 0 {
-		return 0, false
-	}
-	n, err := strconv.ParseUint(string(at.Of(t.raw)), 10, 64)
-	return n, err == nil
-}
-
-func (t *task) tokenSpan() wire.Span { return t.req.Unique }
-
-// shortLived are the edits that let the item live no longer than limit.
-func (t *task) shortLived(limit time.Duration) []edit {
-	most := int64(limit / time.Second)
-	now := time.Now().Unix()
-	cap := func(at wire.Span) edit {
-		n, err := strconv.ParseInt(string(at.Of(t.raw)), 10, 64)
-		if err != nil {
-			n = math.MaxInt32
-		}
-		return edit{at, strconv.AppendInt(nil, health.CapTTL(n, most, now), 10)}
-	}
-	switch {
-	case t.req.Exptime.Len() > 0 && t.op != wire.FlushAll:
-		return []edit{cap(t.req.Exptime)}
-	case t.req.Dialect == wire.Meta && t.op.Stores():
-		end := t.req.Line.End
-		return []edit{{wire.Span{Start: end, End: end}, strconv.AppendInt([]byte(" T"), most, 10)}}
-	}
-	if at, ok := wire.FlagArg(t.raw, t.req.MetaFlags, 'N'); ok && t.req.Dialect == wire.Meta {
-		return []edit{cap(at)}
-	}
-	return nil
-}
-
-// parked is a write that waits for the next phase.
-type parked struct {
-	t       *task
-	phases  func(*Engine) uint64 // changes when one does
-	changed uint64               // what it was
-}
-
-// park keeps t until phases changes, or its time is over.
-func (e *Engine) park(t *task, phases func(*Engine) uint64) {
-	if len(e.parked) >= maxParked {
-		t.fail("too many writes wait for a server that is being left", Crowded)
-		return
-	}
-	e.parked = append(e.parked, parked{t, phases, phases(e)})
-	e.at(parkedTimer, min(t.deadline, e.now+parkedLook))
-}
-
-const (
-	maxParked  = 10_000
-	parkedLook = int64(10 * time.Millisecond) // between looks at the phases for those who wait
-)
-
-// unpark leads the writes whose pools have changed, in their order.
-func (e *Engine) unpark() {
-	list := e.parked
-	e.parked = nil
-	for _, p := range list {
-		if p.phases(e) == p.changed && e.now < p.t.deadline {
-			e.parked = append(e.parked, p)
-			e.at(parkedTimer, min(p.t.deadline, e.now+parkedLook))
-			continue
-		}
-		e.lead(p.t)
 	}
 }

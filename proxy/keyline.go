@@ -31,7 +31,7 @@ func (t *task) keyLine() lineOf { return lineOf{0, t.hash} }
 
 // begin leads t, which its client has just sent, when the client's commands on
 // the key before it are done.
-func (e *Engine) begin(t *task) {
+func (e *Tasks) begin(t *task) {
 	t.x.s.tasks++
 	if t.inLine = true; e.claim(t, t.ownLine()) {
 		e.lead(t)
@@ -40,12 +40,12 @@ func (e *Engine) begin(t *task) {
 
 // follows says that something on key that a client has asked before is not
 // done, and not even on its way on the connection where the next would go.
-func (e *Engine) follows(s *Session, rt *route, key []byte) bool {
+func (e *Tasks) follows(s *Session, rt *route, key []byte) bool {
 	return rt != nil && e.keylines[lineOf{s.id, hashOf(key[len(rt.strip):])}] != nil
 }
 
 // letGo lets the client's next command on t's key begin.
-func (e *Engine) letGo(t *task) {
+func (e *Tasks) letGo(t *task) {
 	if t.inLine {
 		t.inLine = false
 		e.unclaim(t, t.ownLine())
@@ -54,7 +54,7 @@ func (e *Engine) letGo(t *task) {
 
 // claim says that t may begin now, as far as this line goes. If not, it is led
 // when its turn comes.
-func (e *Engine) claim(t *task, name lineOf) bool {
+func (e *Tasks) claim(t *task, name lineOf) bool {
 	l := e.keylines[name]
 	switch {
 	case l == nil:
@@ -90,14 +90,14 @@ func (l *keyline) next() *task {
 }
 
 // crowded says that no more can wait in a line.
-func (e *Engine) crowded(name lineOf) bool {
+func (e *Tasks) crowded(name lineOf) bool {
 	l := e.keylines[name]
 	return l != nil && len(l.queue) >= maxKeyline
 }
 
 // unclaim takes t out of a line in which it is at work, and lets those begin who
 // may now.
-func (e *Engine) unclaim(t *task, name lineOf) {
+func (e *Tasks) unclaim(t *task, name lineOf) {
 	l := e.keylines[name]
 	switch {
 	case l == nil || !t.reads && l.alone != t:
@@ -118,7 +118,7 @@ func (e *Engine) unclaim(t *task, name lineOf) {
 
 // takeTurns leads the commands whose turn has come. They are led from End, not
 // from where the one before ended: a long line must not become a deep stack.
-func (e *Engine) takeTurns() {
+func (e *Tasks) takeTurns() {
 	for i := 0; i < len(e.turns); i++ { // may grow
 		e.lead(e.turns[i])
 	}
@@ -126,24 +126,17 @@ func (e *Engine) takeTurns() {
 	e.turns = e.turns[:0]
 }
 
-// owner is the engine that leads the commands on a key of several copies.
-func (p *Proxy) owner(hash uint64) *Engine {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.engines[hash%uint64(len(p.engines))]
-}
-
 // handOver lets another engine lead t; its answer comes back to where its
 // client is.
-func (t *task) handOver(o *Engine) {
+func (t *task) handOver(o *Tasks) {
 	home, listener, prefix := t.e, t.rt.listener, t.rt.prefix
 	home.pool.held -= int64(len(t.raw))
 	deadline := t.deadline
-	o.Post(func(o *Engine) {
+	o.post(func(o *Tasks) {
 		t.e = o
 		o.pool.held += int64(len(t.raw))
 		t.deadline = deadline
-		if l := o.keep[listener]; l != nil {
+		if l := o.listeners[listener]; l != nil {
 			for i := range l.routes {
 				if l.routes[i].prefix == prefix && l.routes[i].copies.Copies != 0 {
 					t.rt = &l.routes[i]
@@ -157,12 +150,12 @@ func (t *task) handOver(o *Engine) {
 }
 
 // conclude ends the task's part of its exchange, on the engine that has it.
-func (t *task) conclude(f func(e *Engine, x *Exchange)) {
+func (t *task) conclude(f func(e *Tasks, x *Exchange)) {
 	if t.over {
 		return
 	}
 	t.over = true
-	end := func(e *Engine) {
+	end := func(e *Tasks) {
 		e.letGo(t)
 		if s := t.x.s; s != nil {
 			s.tasks--
@@ -174,5 +167,5 @@ func (t *task) conclude(f func(e *Engine, x *Exchange)) {
 		end(t.e)
 		return
 	}
-	t.home.Post(end)
+	t.home.post(end)
 }

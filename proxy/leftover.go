@@ -97,7 +97,7 @@ func (m *wholeness) clean(hash uint64) {
 }
 
 // tendLeft goes on with what member i has left of before, now that it answers.
-func (lp *livePool) tendLeft(e *Engine, i int) {
+func (lp *livePool) tendLeft(e *Copies, i int) {
 	m := &lp.whole.members[i]
 	if len(m.left) == 0 {
 		m.order, m.gone = nil, nil
@@ -113,7 +113,7 @@ func (lp *livePool) tendLeft(e *Engine, i int) {
 	}
 }
 
-func (lp *livePool) deleteLeft(e *Engine, i int) {
+func (lp *livePool) deleteLeft(e *Copies, i int) {
 	m, srv := &lp.whole.members[i], lp.servers[i]
 	limit := lp.pool.Timeouts
 	list := m.order
@@ -144,7 +144,7 @@ func (lp *livePool) deleteLeft(e *Engine, i int) {
 
 // leaving is the delete of a leftover.
 type leaving struct {
-	e  *Engine
+	e  *Copies
 	lp *livePool
 	i  int
 	of *leftover
@@ -177,7 +177,7 @@ func (d *leaving) Answered(_ int, r *Result) {
 // lost says that member i has lost its copy of l's key to a delete that undid
 // what it had. It is copied to it again, for one copy alone is too few: unless
 // repairs are off, or too many wait.
-func (lp *livePool) lost(e *Engine, i int, l leftover) {
+func (lp *livePool) lost(e *Copies, i int, l leftover) {
 	m := &lp.whole.members[i]
 	delete(m.left, l.hash)
 	if !l.through && !m.dirty.Add(l.hash) { // its miss must not be believed
@@ -198,10 +198,10 @@ func (lp *livePool) lost(e *Engine, i int, l leftover) {
 // something at a server: what the mutation had left, or what was written or
 // copied there since, on another connection. Members that are to have a copy of
 // the key get it anew.
-func (e *Engine) undid(srv *Server, there []byte) {
+func (e *Copies) undid(srv *Server, there []byte) {
 	key := health.Undivert(there)
 	hash := hashOf(key)
-	if len(e.copied) == 0 || e.Shared.owner(hash) != e { // it was no write to copies, which the owner leads
+	if len(e.copied) == 0 || e.loops.Owner(hash) != e.Tasks { // it was no write to copies, which the owner leads
 		return
 	}
 	for rt, members := range e.homes(key) {
@@ -236,7 +236,7 @@ func (srv *Server) mayCome(key []byte) bool {
 
 // copyGone copies to member i what it has lost, as fast as repairs may be made.
 // What nobody surely has, or somebody writes, waits.
-func (lp *livePool) copyGone(e *Engine, i int) {
+func (lp *livePool) copyGone(e *Copies, i int) {
 	m := &lp.whole.members[i]
 	list := m.gone
 	m.gone = nil // a repair may end at once
@@ -273,7 +273,7 @@ func (lp *livePool) copyGone(e *Engine, i int) {
 // sourceOf finds the route by which member i has l's key, and another member
 // that surely has what it is to have of it. later says that there is none now;
 // no route, that there never will be: all others have lost it too.
-func (lp *livePool) sourceOf(e *Engine, i int, l *leftover) (rt *route, from, to copyOf, later bool) {
+func (lp *livePool) sourceOf(e *Copies, i int, l *leftover) (rt *route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.key) {
 		at := slices.IndexFunc(members, func(m copyOf) bool { return m.srv == lp.servers[i] && m.lp.whole == lp.whole })
 		if at < 0 {
@@ -295,7 +295,7 @@ func (lp *livePool) sourceOf(e *Engine, i int, l *leftover) (rt *route, from, to
 
 // notCopied says that a repair of a key has failed: if it was for a leftover, it
 // is tried again.
-func (m *wholeness) notCopied(e *Engine, hash uint64) {
+func (m *wholeness) notCopied(e *Copies, hash uint64) {
 	l := m.left[hash]
 	if l == nil || l.state != copying {
 		return

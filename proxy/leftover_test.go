@@ -27,7 +27,7 @@ func TestLeftoverQueuesAreBounded(t *testing.T) {
 		key = fmt.Appendf(nil, "passing%d", i)
 		m.leave(uint64(kept+i), key, key, true)
 		m.clean(uint64(kept + i))
-		lp.lost(s.e, 0, leftover{hash: uint64(2*kept + i%kept), key: []byte("copied"), through: true})
+		lp.lost(&s.e.Copies, 0, leftover{hash: uint64(2*kept + i%kept), key: []byte("copied"), through: true})
 	}
 	if n := len(m.order); n > 2*dirtyKeys {
 		t.Errorf("%d keys are queued to be deleted, want at most %d", n, 2*dirtyKeys)

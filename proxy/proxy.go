@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,7 +37,7 @@ type Proxy struct {
 func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
 	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
 	p.Seed = uint64(p.Started.UnixNano())
-	p.live.Store(p.watchers(t, nil))
+	p.live.Store(watchers(t, nil, p.Seed))
 	return p
 }
 
@@ -47,7 +48,7 @@ func (p *Proxy) Table() *Table { return p.live.Load().Table }
 // at its next wakeup, which begins now; requests in flight finish on the one
 // they began with.
 func (p *Proxy) Swap(t *Table) {
-	p.live.Store(p.watchers(t, p.live.Load()))
+	p.live.Store(watchers(t, p.live.Load(), p.Seed))
 	for _, e := range p.Engines() {
 		e.Post(func(*Engine) {})
 	}
@@ -58,6 +59,23 @@ func (p *Proxy) Engines() []*Engine {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]*Engine(nil), p.engines...)
+}
+
+// loops are the engines of a proxy as tasks see them.
+type loops struct{ *Proxy }
+
+// Owner is the engine that leads the commands on a key of several copies.
+func (p loops) Owner(hash uint64) *Tasks {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return &p.engines[hash%uint64(len(p.engines))].Tasks
+}
+
+// Count is how many engines there are, and which of them t belongs to.
+func (p loops) Count(t *Tasks) (n, index int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.engines), slices.IndexFunc(p.engines, func(e *Engine) bool { return &e.Tasks == t })
 }
 
 // first is the engine that lets the keepers work.
@@ -106,7 +124,5 @@ func (e *Engine) Snapshot(into *Snapshot) {
 	into.Memory += e.pool.held
 	e.Clients.addTo(into)
 	e.Servers.addTo(into)
-	if e.keeps {
-		e.addKeepers(into)
-	}
+	e.Keepers.addTo(into)
 }

@@ -84,7 +84,7 @@ type pick struct {
 }
 
 // refill looks after all members, and goes on with those being filled.
-func (e *Engine) refill() {
+func (e *Copies) refill() {
 	for _, lp := range e.copied {
 		for i := range lp.servers {
 			e.tendMember(lp, i)
@@ -93,7 +93,7 @@ func (e *Engine) refill() {
 	}
 }
 
-func (e *Engine) tendMember(lp *livePool, i int) {
+func (e *Copies) tendMember(lp *livePool, i int) {
 	m, srv := &lp.whole.members[i], lp.servers[i]
 	lp.lacks(e, i)
 	lp.tendLeft(e, i)
@@ -124,7 +124,7 @@ func (m *wholeness) stop() {
 	}
 }
 
-func (f *filling) goOn(e *Engine, lp *livePool) {
+func (f *filling) goOn(e *Copies, lp *livePool) {
 	if f.lp != lp { // it begins, or a reload has changed who has what
 		if d := f.dump; d != nil {
 			f.dump = nil
@@ -147,27 +147,27 @@ func (f *filling) goOn(e *Engine, lp *livePool) {
 }
 
 // pass begins a pass from the hash f.from on.
-func (f *filling) pass(e *Engine) {
+func (f *filling) pass(e *Copies) {
 	f.sources, f.listed = e.sourcesOf(f.lp, f.to), 0
 	f.picks, f.picked, f.bound = f.picks[:0], false, noBound
 	f.failed = 0
 }
 
 // later waits before it goes on, each time longer. People are told why, once.
-func (f *filling) later(e *Engine, why string) {
+func (f *filling) later(e *Copies, why string) {
 	f.at = e.now + f.wait
 	f.wait = min(2*f.wait, int64(refillMax))
 	e.at(resyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
-		e.Shared.Log.Warn("a server that came back empty can't be filled now", "pool", f.lp.pool.Name, "server", f.to.target.Name, "why", why)
+		e.log.Warn("a server that came back empty can't be filled now", "pool", f.lp.pool.Name, "server", f.to.target.Name, "why", why)
 	}
 }
 
 // sourcesOf are the servers that may have keys that belong to a member of lp.
-func (e *Engine) sourcesOf(lp *livePool, to *Server) (list []copyOf) {
+func (e *Copies) sourcesOf(lp *livePool, to *Server) (list []copyOf) {
 	seen := map[*Server]bool{to: true}
-	for _, l := range e.keep {
+	for _, l := range e.listeners {
 		for i := range l.routes {
 			rt := &l.routes[i]
 			if !rt.copiesOn(lp) {
@@ -188,8 +188,8 @@ func (e *Engine) sourcesOf(lp *livePool, to *Server) (list []copyOf) {
 }
 
 // repairRate is how many keys a second the routes let members of lp get.
-func (e *Engine) repairRate(lp *livePool) (rate int) {
-	for _, l := range e.keep {
+func (e *Copies) repairRate(lp *livePool) (rate int) {
+	for _, l := range e.listeners {
 		for i := range l.routes {
 			if rt := &l.routes[i]; rt.copiesOn(lp) {
 				rate = max(rate, rt.copies.RepairRate)
@@ -201,9 +201,9 @@ func (e *Engine) repairRate(lp *livePool) (rate int) {
 
 // homes are the routes whose keys include key, which servers know by this name,
 // and its members on each. The members are good until the next call.
-func (e *Engine) homes(key []byte) iter.Seq2[*route, []copyOf] {
+func (e *Copies) homes(key []byte) iter.Seq2[*route, []copyOf] {
 	return func(yield func(*route, []copyOf) bool) {
-		for _, l := range e.keep {
+		for _, l := range e.listeners {
 			for i := range l.routes {
 				rt := &l.routes[i]
 				if rt.copies.Copies == 0 {
@@ -226,7 +226,7 @@ func (e *Engine) homes(key []byte) iter.Seq2[*route, []copyOf] {
 }
 
 // shared finds the route on which both servers have key.
-func (e *Engine) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, ok bool) {
+func (e *Copies) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, ok bool) {
 	for rt, members := range e.homes(key) {
 		found := 0
 		for _, m := range members {
@@ -248,7 +248,7 @@ func (e *Engine) shared(key []byte, from, to *Server) (rt *route, a, b copyOf, o
 
 // dump is the listing of one server's keys.
 type dump struct {
-	e             *Engine
+	e             *Copies
 	f             *filling
 	srv           *Server
 	conn          *Conn
@@ -258,7 +258,7 @@ type dump struct {
 
 // list begins to list the keys of a source. The connection has to be idle
 // before: memcached lists nothing behind another command.
-func (f *filling) list(e *Engine, from copyOf) {
+func (f *filling) list(e *Copies, from copyOf) {
 	srv := from.srv
 	switch phase := from.lp.view.Phase(from.index); {
 	case phase == health.Out, phase == health.Returning, from.lp.whole.members[from.index].overfull:
@@ -276,8 +276,8 @@ func (f *filling) list(e *Engine, from copyOf) {
 	if n := from.lp.view.Renamed(from.index); n != 0 {
 		d.named = health.AppendKey(nil, uint64(n), nil)
 	}
-	engines := e.Shared.Engines()
-	d.engines, d.mine = uint64(len(engines)), uint64(slices.Index(engines, e))
+	n, mine := e.loops.Count(e.Tasks)
+	d.engines, d.mine = uint64(n), uint64(mine)
 	f.dump = d
 	limit := Timeouts{Request: srv.greeting, Deadline: srv.connect + srv.greeting}
 	e.demand(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk))
@@ -372,7 +372,7 @@ func (f *filling) trim() {
 }
 
 // copy copies what was picked, as fast as it may.
-func (f *filling) copy(e *Engine) {
+func (f *filling) copy(e *Copies) {
 	if !f.picked {
 		f.trim()
 		f.picked = true
@@ -402,7 +402,7 @@ func (f *filling) copy(e *Engine) {
 }
 
 // mended is told how one of f's repairs ended.
-func (f *filling) mended(e *Engine, c *copied, ok bool) {
+func (f *filling) mended(e *Copies, c *copied, ok bool) {
 	f.mending--
 	e.at(resyncTimer, e.now)
 	if !ok {
@@ -415,7 +415,7 @@ func (f *filling) mended(e *Engine, c *copied, ok bool) {
 }
 
 // passed ends a pass.
-func (f *filling) passed(e *Engine) {
+func (f *filling) passed(e *Copies) {
 	m := &f.lp.whole.members[f.index]
 	switch {
 	case f.failed > 0:
@@ -432,6 +432,6 @@ func (f *filling) passed(e *Engine) {
 		e.at(resyncTimer, e.now)
 	default:
 		m.lacking, m.fill, f.over = false, nil, true
-		e.Shared.Log.Info("a server that came back empty is filled", "pool", f.lp.pool.Name, "server", f.to.target.Name, "keys", f.filled)
+		e.log.Info("a server that came back empty is filled", "pool", f.lp.pool.Name, "server", f.to.target.Name, "keys", f.filled)
 	}
 }

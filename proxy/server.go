@@ -655,3 +655,31 @@ func (srv *Server) obey(o Order) {
 // leaving says that srv gets no new requests: its connections close when they
 // owe nothing.
 func (srv *Server) leaving() bool { return srv.retired || srv.order != Restore }
+
+// ownConn is a connection for one errand alone, by the errand's number.
+func (srv *Server) ownConn(n uint32) *Conn {
+	c := srv.own[n]
+	if c == nil {
+		c = srv.newConn()
+		if srv.own == nil {
+			srv.own = map[uint32]*Conn{}
+		}
+		srv.own[n] = c
+	}
+	return c
+}
+
+// drop closes an errand's connection.
+func (srv *Server) drop(n uint32) {
+	c := srv.own[n]
+	if c == nil {
+		return
+	}
+	delete(srv.own, n)
+	if c.state != connIdle {
+		c.hangUp(Close)
+	} else {
+		c.clear() // what has been asked must not open it again
+	}
+	c.failAll("the errand is done", Lost)
+}

@@ -29,11 +29,11 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 		if !strict {
 			out.State, m.left = replicate.Out, true
 		}
-	case phase == health.In && m.lp.overfull(t.e, m.index):
+	case phase == health.In && m.lp.overfull(c.e, m.index):
 		out.State = replicate.Returning
 	case phase == health.In && m.missed().Has(t.hash):
 		out.State = replicate.Dirty
-	case phase == health.In && (m.lp.lacks(t.e, m.index) || m.srv.unknown):
+	case phase == health.In && (m.lp.lacks(c.e, m.index) || m.srv.unknown):
 		out.State = replicate.Warming
 	case phase == health.In:
 		out.State = replicate.In
@@ -94,10 +94,10 @@ func (m *copyOf) leased(now int64) bool {
 
 // outlook changes when anybody's phase does, or when a lease ends or is there
 // again: what a write that is held waits for.
-func (c *copied) outlook(e *Engine) uint64 {
+func (c *copied) outlook() uint64 {
 	leased := uint64(0)
 	for i := range c.members {
-		if c.members[i].leased(e.now) {
+		if c.members[i].leased(c.e.now) {
 			leased |= 1 << i
 		}
 	}

@@ -21,10 +21,10 @@ import (
 // Tasks are made where requests are rare or are several anyway, so they may
 // allocate. Their bytes count against limits.memory.
 type task struct {
-	home *Engine   // where its client is
+	home *Tasks    // where its client is
 	x    *Exchange // the home's
 	over bool      // the client has its answer
-	e    *Engine   // that leads it: another one, if copies of its key are led there
+	e    *Tasks    // that leads it: another one, if copies of its key are led there
 	rt   *route    // that engine's
 	rule rule
 
@@ -46,6 +46,68 @@ type task struct {
 	open    int         // asks that have not ended
 }
 
+// Tasks are the commands of one loop that take several asks, and who waits for
+// whom among them.
+type Tasks struct {
+	*Servers
+	clients   *Clients
+	listeners map[string]*listener // by network and address, over generations
+	leaders   []Leader
+	loops     Loops
+	post      func(f func(*Tasks)) // runs f on this loop, from any other
+
+	keylines map[lineOf]*keyline
+	turns    []*task  // whose turn in a line has come
+	parked   []parked // commands that wait for a server's next phase
+}
+
+// Leader serves tasks of one kind.
+type Leader interface {
+	// Lead serves t, whose turn it is, or parks it. It reports false, and has done
+	// nothing, if t is not of its kind.
+	Lead(t *task) bool
+}
+
+// Loops are the loops of the process.
+type Loops interface {
+	// Owner is the loop that leads the commands on a key of several copies, by the
+	// hash of the key.
+	Owner(hash uint64) *Tasks
+
+	// Count is how many there are, and which of them t is.
+	Count(t *Tasks) (n, index int)
+}
+
+// lead lets the first leader whose kind t is serve it, or parks it while it is not
+// known who is out.
+func (e *Tasks) lead(t *task) {
+	if t.x == nil { // Ringside's own: it has its rule, and now its turn
+		t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline)
+		t.run(0, nil)
+		return
+	}
+	if t.rt.copies.Copies != 0 {
+		if o := e.loops.Owner(t.hash); o != e {
+			t.handOver(o)
+			return
+		}
+	}
+	if v := t.rt.unknown(); v != nil {
+		if e.now >= t.deadline {
+			t.fail("the servers have not said yet who of them is in use", Unavailable)
+			e.unclaim(t, t.keyLine())
+		} else {
+			e.park(t, v.Gen)
+		}
+		return
+	}
+	for _, l := range e.leaders {
+		if l.Lead(t) {
+			return
+		}
+	}
+}
+
 // rule leads a task: it asks, is told how each ask ended, and settles.
 type rule interface {
 	begin(t *task)
@@ -57,20 +119,20 @@ type failedAsk struct {
 	Result
 }
 
-// newTask makes a task of the request in e.req, for its only key or for one of
+// newTask makes a task of the request in e.clients.req, for its only key or for one of
 // several, which the client wrote as wrote. It takes a part of x.
-func (e *Engine) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
-	t := &task{home: e, x: x, e: e, rt: rt, op: e.req.Op, strip: rt.strip, client: x.s.id}
+func (e *Tasks) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
+	t := &task{home: e, x: x, e: e, rt: rt, op: e.clients.req.Op, strip: rt.strip, client: x.s.id}
 	t.deadline = x.start + int64(rt.pool.Timeouts.Deadline)
-	if e.req.NumKeys > 1 {
-		command := raw[e.req.Line.Start:e.req.Keys.Start]
-		if e.req.Op == wire.Get { // or bget, which not every server knows
+	if e.clients.req.NumKeys > 1 {
+		command := raw[e.clients.req.Line.Start:e.clients.req.Keys.Start]
+		if e.clients.req.Op == wire.Get { // or bget, which not every server knows
 			command = []byte("get ")
 		}
 		t.raw = append(t.raw, command...)
 		t.raw = append(append(t.raw, wrote...), wire.LineEnd...)
 	} else {
-		t.raw = wire.AppendPlain(nil, raw, &e.req)
+		t.raw = wire.AppendPlain(nil, raw, &e.clients.req)
 	}
 	e.wire.Next(t.raw, &t.req)
 	t.key = append([]byte(nil), key[len(rt.strip):]...)
@@ -83,14 +145,14 @@ func (e *Engine) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 
 // newRemoval makes a task that deletes key, which the client wrote as wrote,
 // and then answers what a storage command that Ringside refuses gets.
-func (e *Engine) newRemoval(x *Exchange, rt *route, wrote, key, instead []byte) *task {
-	flags := e.req.Flags & wire.Base64
+func (e *Tasks) newRemoval(x *Exchange, rt *route, wrote, key, instead []byte) *task {
+	flags := e.clients.req.Flags & wire.Base64
 	line := append([]byte("md "), wrote...)
 	if flags != 0 {
 		line = append(line, " b"...)
 	}
 	line = append(line, wire.LineEnd...)
-	e.wire.Next(line, &e.req)
+	e.wire.Next(line, &e.clients.req)
 	t := e.newTask(x, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
@@ -209,12 +271,12 @@ func (t *task) settle(r *Result, token func(uint64) uint64) {
 	if t.home != t.e {
 		got.bytes = bytes.Clone(r.bytes)
 	}
-	t.conclude(func(e *Engine, x *Exchange) { t.tell(e, x, &got, server, token) })
+	t.conclude(func(e *Tasks, x *Exchange) { t.tell(e, x, &got, server, token) })
 	t.release()
 }
 
 // tell runs on the engine that has the client.
-func (t *task) tell(e *Engine, x *Exchange, r *Result, server string, token func(uint64) uint64) {
+func (t *task) tell(e *Tasks, x *Exchange, r *Result, server string, token func(uint64) uint64) {
 	rep := &e.rep
 	switch {
 	case !r.parsed(t.op, t.req.Dialect, rep):
@@ -238,7 +300,7 @@ func (t *task) tell(e *Engine, x *Exchange, r *Result, server string, token func
 }
 
 // tellRead gives the client the value that a text read found.
-func (t *task) tellRead(e *Engine, x *Exchange, r *Result, token func(uint64) uint64) {
+func (t *task) tellRead(e *Tasks, x *Exchange, r *Result, token func(uint64) uint64) {
 	switch rep := &e.rep; rep.Kind {
 	case wire.Value:
 		x.hits++
@@ -257,7 +319,7 @@ func (t *task) tellRead(e *Engine, x *Exchange, r *Result, token func(uint64) ui
 
 // fail ends the task's part of the exchange without an answer.
 func (t *task) fail(why string, o Outcome) {
-	t.conclude(func(_ *Engine, x *Exchange) { x.fail(why, o) })
+	t.conclude(func(_ *Tasks, x *Exchange) { x.fail(why, o) })
 	t.release()
 }
 
@@ -267,7 +329,7 @@ func (t *task) say(k wire.Kind) {
 	if t.req.Dialect == wire.Meta || t.op > wire.Gats { // else a miss is no line
 		line = wire.AppendAnswer(nil, t.raw, &t.req, k)
 	}
-	t.conclude(func(e *Engine, x *Exchange) {
+	t.conclude(func(e *Tasks, x *Exchange) {
 		x.outcome = outcomeOf(k)
 		if !wire.Hidden(t.op, t.req.Dialect, x.flags, k) {
 			x.emit(nil, line)

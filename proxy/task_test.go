@@ -22,11 +22,11 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 
 	raw := []byte("get a1\r\n")
 	home.wire.Next(raw, &home.req)
-	rt := home.keep["tcp here"].route([]byte("a1"))
+	rt := home.listeners["tcp here"].route([]byte("a1"))
 	x := home.newExchange(client.end.(*Session))
 	led := home.newTask(x, rt, raw, []byte("a1"), []byte("a1"))
 	x.done()
-	led.e, led.rt = s.e, s.e.keep["tcp here"].route([]byte("a1"))
+	led.e, led.rt = &s.e.Tasks, s.e.listeners["tcp here"].route([]byte("a1"))
 	led.settle(&Result{srv: s.e.byAddress["tcp s1"], bytes: []byte("SERVER_ERROR busy\r\n")}, nil)
 	if len(posted) != 1 {
 		t.Fatalf("%d functions were posted to the client's loop, want 1", len(posted))

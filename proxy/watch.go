@@ -52,6 +52,18 @@ func (p *Pool) copied(t *Table) bool {
 	return false
 }
 
+// Keepers are the keepers of all pools that need one, as one loop knows them. One
+// loop of the process lets them work and carries their requests; the others tell
+// it what they see of the servers.
+type Keepers struct {
+	*Tasks
+	keeps     bool                   // it is this loop that lets them work
+	watches   []*watch               // then: all of them
+	watched   map[*Server][]member   // by the keepers of its pools
+	host      func(f func(*Keepers)) // runs f on the loop that lets them work
+	overrides func(w *watch)         // gives a new keeper what people have ordered
+}
+
 // live is a table and the keepers of its pools.
 type live struct {
 	*Table
@@ -59,7 +71,7 @@ type live struct {
 }
 
 // watchers makes the keepers of t, or takes them over from old.
-func (p *Proxy) watchers(t *Table, old *live) *live {
+func watchers(t *Table, old *live, seed uint64) *live {
 	l := &live{Table: t, watches: map[*Pool]*watch{}}
 	for _, pool := range t.Pools {
 		before := old.watch(pool.Name)
@@ -75,7 +87,7 @@ func (p *Proxy) watchers(t *Table, old *live) *live {
 			// come back by the phases, or its old values would be served.
 			l.watches[pool] = before
 		case pool.watched(t):
-			w.start(pool, p.Seed)
+			w.start(pool, seed)
 			l.watches[pool] = w
 		}
 	}
@@ -138,7 +150,7 @@ func (w *watch) hear(member int, answered bool) {
 }
 
 // tend lets the keepers work whose time has come, or who were told something.
-func (e *Engine) tend() {
+func (e *Keepers) tend() {
 	for _, w := range e.watches {
 		for i := range w.members {
 			if w.view.Phase(i) == health.Warming {
@@ -149,7 +161,7 @@ func (e *Engine) tend() {
 		}
 		if w.keeper.Next() <= e.now {
 			w.keeper.Tick(e.now)
-			e.handOrders(w)
+			e.overrides(w)
 			w.ripe = true
 		}
 		if w.ripe {
@@ -160,7 +172,7 @@ func (e *Engine) tend() {
 }
 
 // carryOut does what a keeper wants.
-func (e *Engine) carryOut(w *watch) {
+func (e *Keepers) carryOut(w *watch) {
 	w.ripe = false
 	for list := w.keeper.Requests(); len(list) > 0; list = w.keeper.Requests() {
 		for _, r := range list {
@@ -178,7 +190,7 @@ func (e *Engine) carryOut(w *watch) {
 
 // errand is one request of a keeper.
 type errand struct {
-	e      *Engine
+	e      *Keepers
 	w      *watch
 	member int
 	conn   uint32
@@ -187,7 +199,7 @@ type errand struct {
 
 // askFor sends a keeper's request, also to a server that is down: that is how
 // the keeper finds out that it is back.
-func (e *Engine) askFor(w *watch, r health.Request) {
+func (e *Keepers) askFor(w *watch, r health.Request) {
 	m := w.members[r.Server]
 	srv := e.byAddress[m.Network+" "+m.Address]
 	if srv == nil { // a reload has just taken it away
@@ -224,38 +236,10 @@ func (d *errand) Answered(id int, r *Result) {
 	e.soon(keeperTimer)
 }
 
-// ownConn is a connection for one errand alone, by the errand's number.
-func (srv *Server) ownConn(n uint32) *Conn {
-	c := srv.own[n]
-	if c == nil {
-		c = srv.newConn()
-		if srv.own == nil {
-			srv.own = map[uint32]*Conn{}
-		}
-		srv.own[n] = c
-	}
-	return c
-}
-
-// drop closes an errand's connection.
-func (srv *Server) drop(n uint32) {
-	c := srv.own[n]
-	if c == nil {
-		return
-	}
-	delete(srv.own, n)
-	if c.state != connIdle {
-		c.hangUp(Close)
-	} else {
-		c.clear() // what has been asked must not open it again
-	}
-	c.failAll("the errand is done", Lost)
-}
-
 // tell lets the keepers of a server's pools know something.
-func (e *Engine) tell(srv *Server, what func(k *health.Keeper, server int, now int64)) {
+func (e *Keepers) tell(srv *Server, what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range e.watched[srv] {
-		f := func(e *Engine) {
+		f := func(e *Keepers) {
 			what(m.w.keeper, m.member, e.now)
 			m.w.ripe = true
 			e.soon(keeperTimer)
@@ -263,7 +247,7 @@ func (e *Engine) tell(srv *Server, what func(k *health.Keeper, server int, now i
 		if e.keeps {
 			f(e)
 		} else {
-			e.Shared.first().Post(f)
+			e.host(f)
 		}
 	}
 }
@@ -278,21 +262,21 @@ type member struct {
 }
 
 // noteEvent counts and tells people what a keeper has decided.
-func (e *Engine) noteEvent(w *watch, ev health.Event) {
+func (e *Keepers) noteEvent(w *watch, ev health.Event) {
 	name := ""
 	if ev.Server >= 0 {
 		name = w.members[ev.Server].Name
 	}
 	w.events[[2]string{name, ev.To}]++
 	if ev.Server < 0 {
-		e.Shared.Log.Warn("failover of a pool", "pool", w.pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		e.log.Warn("failover of a pool", "pool", w.pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
 	}
-	e.Shared.Log.Warn("failover of a server", "pool", w.pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.log.Warn("failover of a server", "pool", w.pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }
 
-// addKeepers adds what the keepers have decided.
-func (e *Engine) addKeepers(into *Snapshot) {
+// addTo adds what the keepers have decided.
+func (e *Keepers) addTo(into *Snapshot) {
 	for _, w := range e.watches {
 		for what, n := range w.events {
 			into.Events = append(into.Events, MemberEvents{w.pool, what[0], what[1], n})

@@ -53,7 +53,7 @@ const (
 // wholeOf is that of a pool, kept from the generation before if its servers and
 // its placement are the same. If they are not, keys have moved, and everybody may
 // lack some.
-func (e *Engine) wholeOf(lp *livePool) *whole {
+func (e *Copies) wholeOf(lp *livePool) *whole {
 	old := e.wholes[lp.pool.Name]
 	print := lp.pool.Place.Fingerprint
 	if old != nil && old.print == print && slices.Equal(old.servers, lp.servers) {
@@ -92,15 +92,15 @@ func (w *whole) stop() {
 }
 
 // takeCopies notes which pools keep copies, once the routes are known.
-func (e *Engine) takeCopies() {
+func (e *Copies) takeCopies() {
 	e.copied = nil
 	for name, w := range e.wholes {
-		if !slices.ContainsFunc(e.gen.pools, func(lp *livePool) bool { return lp.whole == w }) {
+		if !slices.ContainsFunc(e.pools, func(lp *livePool) bool { return lp.whole == w }) {
 			w.stop()
 			delete(e.wholes, name)
 		}
 	}
-	for _, lp := range e.gen.pools {
+	for _, lp := range e.pools {
 		if lp.whole != nil {
 			lp.whole.rate = e.repairRate(lp)
 			e.copied = append(e.copied, lp)
@@ -111,7 +111,7 @@ func (e *Engine) takeCopies() {
 
 // lacks says whether a member came back empty and nobody has filled it yet.
 // That ends when it has been filled; where repairs are off, with time.
-func (lp *livePool) lacks(e *Engine, i int) bool {
+func (lp *livePool) lacks(e *Copies, i int) bool {
 	m := &lp.whole.members[i]
 	if n := lp.view.N(i); m.number != n || !m.seen {
 		if m.seen && health.Emptied(n) > health.Emptied(m.number) { // it was out meanwhile, and was flushed
@@ -128,7 +128,7 @@ func (lp *livePool) lacks(e *Engine, i int) bool {
 // lack says that a member is empty: it was flushed, which all Ringsides waited
 // for, or it was started anew. In the second case another Ringside may have
 // filled it already, with what this one knows to be old.
-func (lp *livePool) lack(e *Engine, i int, flushed bool) {
+func (lp *livePool) lack(e *Copies, i int, flushed bool) {
 	m := &lp.whole.members[i]
 	m.stop()
 	if flushed {
@@ -144,7 +144,7 @@ func (lp *livePool) lack(e *Engine, i int, flushed bool) {
 // overfull says whether a member is not to be read because it has missed more
 // than is remembered. The way out is to empty it, when the others have
 // everything.
-func (lp *livePool) overfull(e *Engine, i int) bool {
+func (lp *livePool) overfull(e *Copies, i int) bool {
 	m := &lp.whole.members[i]
 	if m.overfull && e.now >= m.flushAt && lp.othersWhole(i) {
 		m.flushAt = e.now + int64(flushWait)
@@ -169,7 +169,7 @@ func (lp *livePool) othersWhole(i int) bool {
 
 // emptying is a flush_all of a member that missed too much.
 type emptying struct {
-	e  *Engine
+	e  *Copies
 	lp *livePool
 	i  int
 }
@@ -181,18 +181,18 @@ func (f *emptying) Answered(_ int, r *Result) {
 	if string(r.bytes) == wire.AnswerOK {
 		f.lp.lack(e, f.i, true)
 	} else if r.bytes != nil {
-		e.Shared.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.srv.target.Name, "says", strings.TrimSpace(string(r.bytes)))
+		e.log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.srv.target.Name, "says", strings.TrimSpace(string(r.bytes)))
 	}
 }
 
 // introduce asks a server, on a new connection, since when it runs: one that
 // was started anew has lost what it had.
-func (e *Engine) introduce(c *Conn) {
+func (e *Copies) introduce(c *Conn) {
 	srv := c.srv
 	if srv.introducing || !slices.Contains(srv.conns, c) {
 		return
 	}
-	for _, m := range e.watched[srv] {
+	for _, m := range e.keepers.watched[srv] {
 		if m.copies {
 			limit := Timeouts{Request: srv.greeting, Deadline: srv.connect + srv.greeting}
 			srv.introducing = true
@@ -204,7 +204,7 @@ func (e *Engine) introduce(c *Conn) {
 }
 
 type introduction struct {
-	e   *Engine
+	e   *Copies
 	srv *Server
 }
 
@@ -238,7 +238,7 @@ func (d *introduction) Answered(_ int, r *Result) {
 	if before == 0 || pid == beforePID && srv.born-before <= 2 && before-srv.born <= 2 { // both are whole seconds
 		return
 	}
-	for _, m := range e.watched[srv] {
+	for _, m := range e.keepers.watched[srv] {
 		if lp := m.live; m.copies && m.member < len(lp.servers) {
 			lp.lack(e, m.member, false)
 		}
@@ -247,7 +247,7 @@ func (d *introduction) Answered(_ int, r *Result) {
 
 // repair wants a member made like another for one key, in the background. What
 // can't be done now is dropped: reads go on without it.
-func (e *Engine) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
+func (e *Copies) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
 	rate := t.rt.copies.RepairRate
 	if rate == 0 {
 		return
@@ -261,7 +261,7 @@ func (e *Engine) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
 }
 
 // mayRepair takes one repair from what this engine may give a member.
-func (lp *livePool) mayRepair(e *Engine, i, rate int) bool {
+func (lp *livePool) mayRepair(e *Copies, i, rate int) bool {
 	m, each := &lp.whole.members[i], e.share(rate)
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.now-m.filledAt)/1e9)
 	m.filledAt = e.now
@@ -273,7 +273,7 @@ func (lp *livePool) mayRepair(e *Engine, i, rate int) bool {
 }
 
 // untilRepair is how long it takes until mayRepair says yes, in nanoseconds.
-func (lp *livePool) untilRepair(e *Engine, i, rate int) int64 {
+func (lp *livePool) untilRepair(e *Copies, i, rate int) int64 {
 	if rate == 0 {
 		return int64(lookTime)
 	}
@@ -281,19 +281,19 @@ func (lp *livePool) untilRepair(e *Engine, i, rate int) int64 {
 }
 
 // share is this engine's part of a rate.
-func (e *Engine) share(rate int) float64 { return float64(rate) / float64(len(e.Shared.Engines())) }
+func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loopCount()) }
 
 // mend makes one copy like another, in line with the writes on the key: a delete
 // between its reading here and its writing there must not be undone.
-func (e *Engine) mend(rt *route, key []byte, hash uint64, from, to copyOf, overwrite bool, f *filling) {
-	t := &task{e: e, home: e, over: true, rt: rt, op: wire.Get, key: key, hash: hash}
+func (e *Copies) mend(rt *route, key []byte, hash uint64, from, to copyOf, overwrite bool, f *filling) {
+	t := &task{e: e.Tasks, home: e.Tasks, over: true, rt: rt, op: wire.Get, key: key, hash: hash}
 	t.deadline = e.now + int64(rt.pool.Timeouts.Deadline)
 	if !plainKey(key) {
 		t.req.Flags = wire.Base64
 	}
 	t.raw = t.meta("mg", key, "", nil)
 	e.wire.Next(t.raw, &t.req)
-	t.rule = &copied{members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
+	t.rule = &copied{e: e, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
 	e.pool.held += int64(len(t.raw))
 	e.mends++
 	if e.claim(t, t.keyLine()) {
