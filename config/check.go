@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/health"
 )
 
 // place returns where the first of the settings that the file sets itself was
@@ -100,8 +100,8 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 func (d *document) checkPrefix(f *File, r *Route) {
 	at, longest := d.place(&r.Prefix, r), f.Limits.Key
 	switch {
-	case strings.HasPrefix(r.Prefix, proxy.Reserved):
-		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", proxy.Reserved)
+	case strings.HasPrefix(r.Prefix, health.Reserved):
+		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", health.Reserved)
 	case len(r.Prefix) > longest:
 		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
 	case r.Strip && len(r.Prefix) == longest:

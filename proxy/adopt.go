@@ -89,7 +89,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	lp.view = w.view
 	copies := lp.pool.copied(e.gen.table)
 	if copies {
-		lp.whole = e.wholeOf(lp)
+		e.keepLedger(lp)
 	}
 	lp.order = ring.Distinct(lp.pool.Place.Ring)
 	if g := lp.pool.Failover.Gutter; g != nil {

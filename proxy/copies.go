@@ -6,7 +6,6 @@ package proxy
 import (
 	"bytes"
 	"cmp"
-	"hash/maphash"
 	"strconv"
 
 	"ringside/proxy/wire"
@@ -19,8 +18,7 @@ type Copies struct {
 	keepers *Keepers
 	pools   []*livePool // of the table
 
-	wholes     map[string]*whole // by pool
-	copied     []*livePool       // that keep copies
+	ledgers    map[string]*ledger // by the name of the pool
 	graves     *replicate.Tombstones
 	mends      int      // repairs at work
 	turn       uint64   // of reads that are spread
@@ -55,14 +53,13 @@ type copied struct {
 
 // copyOf is one member of a key.
 type copyOf struct {
-	lp    *livePool
-	index int // in the pool
-	srv   *Server
-	left  bool // it can't be reached and others may still read it: a write leaves it dirty
+	holder
+	*account
+	unreachable bool // it can't be reached and others may still read it: a write leaves it dirty
 }
 
 // missed are the keys that a member has missed a write to.
-func (m *copyOf) missed() *replicate.DirtyKeys { return m.lp.whole.members[m.index].dirty }
+func (m *copyOf) missed() *replicate.DirtyKeys { return m.dirty }
 
 // copyAsk is one ask of the rule and what came of it.
 type copyAsk struct {
@@ -74,12 +71,6 @@ type copyAsk struct {
 	shown   bool // Ringside asked for the number, not the client
 	got     Result
 }
-
-// hashOf makes one number of a key, for all loops. Tests that are to be the same
-// each time put another in its place.
-var hashOf = func(key []byte) uint64 { return maphash.Bytes(hashSeed, key) }
-
-var hashSeed = maphash.MakeSeed()
 
 // Lead serves t, a command of a route that keeps copies. One loop does
 // it for each key, so that writes come one after another and what is known of
@@ -105,7 +96,7 @@ func (e *Copies) lead(t *task) {
 		e.unclaim(t, t.keyLine())
 		return
 	}
-	c.members = t.rt.members(nil, t.key)
+	c.members = e.copiesOf(nil, t.rt, t.key)
 	c.numbers = c.outages() // before the states: what changes meanwhile shows in the end
 	states := make([]replicate.Member, len(c.members))
 	served := false
@@ -362,15 +353,15 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 	c.settled = s
 	t.deadline = e.now + int64(t.rt.pool.Timeouts.Deadline) // of what follows
 	for i, m := range c.members {
-		switch missed := s.Dirty.Has(i) || m.left && c.writes && c.took(); {
+		switch missed := s.Dirty.Has(i) || m.unreachable && c.writes && c.took(); {
 		case missed:
-			m.lp.whole.members[m.index].leave(t.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
+			m.leave(t.hash, t.key, c.keyAt(t, i), t.rt.copies.ReadThrough)
 		case s.Clean.Has(i) && c.mends && s.Verdict != replicate.Answered: // it has nothing now, and is still to be copied
 			if t.rt.copies.ReadThrough { // else its miss must not be believed
 				m.missed().Remove(t.hash)
 			}
 		case s.Clean.Has(i):
-			m.lp.whole.members[m.index].clean(t.hash)
+			m.clean(t.hash)
 		}
 		if s.Undo.Has(i) {
 			c.undoing++
@@ -392,7 +383,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		if c.fill != nil {
 			c.fill.mended(e, c, ok)
 		} else if !ok {
-			to.lp.whole.members[to.index].notCopied(e, t.hash)
+			to.notCopied(e, t.hash)
 		}
 	} else if c.undoing == 0 {
 		c.repair(t)
@@ -407,8 +398,8 @@ func (c *copied) undone(t *task, m *copyOf, r *Result) {
 		return
 	}
 	if k := t.e.rep.Kind; k == wire.Deleted || k == wire.NotFound {
-		m.lp.whole.members[m.index].clean(t.hash)
-		m.lp.lost(c.e, m.index, leftover{hash: t.hash, key: t.key, through: true})
+		m.clean(t.hash)
+		m.lost(c.e, leftover{hash: t.hash, key: t.key, through: true})
 	}
 }
 

@@ -114,9 +114,8 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 }
 
 const (
-	noRoute  = "no route for this key: add one without a prefix"
-	noServer = "the pool has no server for this key"
-	noKey    = "CLIENT_ERROR the key is nothing but the prefix that its route strips\r\n"
+	noRoute = "no route for this key: add one without a prefix"
+	noKey   = "CLIENT_ERROR the key is nothing but the prefix that its route strips\r\n"
 )
 
 // ask sends the request in e.req to the server of its key.
@@ -127,7 +126,7 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 		e.refuseKey(s)
 		return false
 	}
-	if rt != nil && reserved(key[len(rt.strip):]) {
+	if rt != nil && health.IsReserved(key[len(rt.strip):]) {
 		e.local(s, e.quietly(reservedKey), ClientFault)
 		return false
 	}
@@ -146,11 +145,6 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	}
 	x.done()
 	return taken
-}
-
-// reserved says whether a key is one of those that Ringside makes itself.
-func reserved(key []byte) bool {
-	return len(key) >= len(health.Reserved) && string(key[:len(health.Reserved)]) == health.Reserved
 }
 
 var reservedKey = []byte("CLIENT_ERROR keys that begin with __rs are Ringside's own\r\n")
@@ -252,7 +246,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		}
 		x.missErrors = (x.missErrors || !routed) && !rt.getErrors // the strictest get_errors of the keys' routes counts
 		routed = true
-		if reserved(key[len(rt.strip):]) {
+		if health.IsReserved(key[len(rt.strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
 		if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
@@ -344,7 +338,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		e.refuseKey(s)
 		return
 	}
-	if rt != nil && reserved(key[len(rt.strip):]) {
+	if rt != nil && health.IsReserved(key[len(rt.strip):]) {
 		e.local(s, e.quietly(reservedKey), ClientFault)
 		return
 	}

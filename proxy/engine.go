@@ -177,7 +177,7 @@ func (o observer) Down(srv *Server, why string) {
 }
 
 func (o observer) Up(*Server) {
-	if len(o.e.copied) > 0 { // what it missed is deleted before anybody reads it
+	if len(o.e.ledgers) > 0 { // what it missed is deleted before anybody reads it
 		o.e.at(resyncTimer, o.e.now)
 	}
 }

@@ -255,7 +255,7 @@ func (l *led) told(t *task, id int, r *Result) {
 // whether another is asked first: the server itself, whether an empty value is
 // the stub of a backfill, or the interim server for what it doesn't have.
 func (l *led) hollow(t *task, r *Result) bool {
-	missed := !l.stub && (r.missed(t) || r.stub(t))
+	missed := !l.stub && (t.missed(r) || t.isStub(r))
 	if l.stub {
 		l.stub = false
 		rep := &t.e.rep

@@ -109,7 +109,7 @@ func (f *fleet) fault() {
 const slowed = 300 * milli
 
 // fleetView is where the record of the pool is.
-const fleetView = Reserved + "_view__:main"
+const fleetView = health.Reserved + "_view__:main"
 
 // ablations leave out one part of the protocol each: most at the servers, where
 // a request of that part is answered and not carried out.
@@ -146,10 +146,10 @@ func (a *ablations) answer(request []byte) []byte {
 
 // change is the request as the server gets it.
 func (a *ablations) change(request []byte) []byte {
-	if !a.sameKey || !bytes.Contains(request, []byte(" "+Reserved+"~")) {
+	if !a.sameKey || !bytes.Contains(request, []byte(" "+health.Reserved+"~")) {
 		return request
 	}
-	head, rest, _ := strings.Cut(string(request), " "+Reserved+"~")
+	head, rest, _ := strings.Cut(string(request), " "+health.Reserved+"~")
 	_, rest, _ = strings.Cut(rest, "~")
-	return []byte(head + " " + Reserved + "~0~" + rest)
+	return []byte(head + " " + health.Reserved + "~0~" + rest)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -185,7 +186,7 @@ func keyIn(request []byte) string {
 	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs_") {
 		return "-"
 	}
-	if strings.HasPrefix(key, Reserved) {
+	if strings.HasPrefix(key, health.Reserved) {
 		return ""
 	}
 	return key

@@ -112,9 +112,16 @@ func (rt *route) unknown() *health.View {
 	return nil
 }
 
+// holder is a server that keeps a copy of a key.
+type holder struct {
+	lp    *livePool
+	index int // in the pool
+	srv   *Server
+}
+
 // members appends who has key: one member of each pool that the route names, or
 // several of its only one.
-func (rt *route) members(list []copyOf, key []byte) []copyOf {
+func (rt *route) members(list []holder, key []byte) []holder {
 	if len(rt.also) > 0 {
 		for i := -1; i < len(rt.also); i++ {
 			lp := rt.livePool
@@ -122,7 +129,7 @@ func (rt *route) members(list []copyOf, key []byte) []copyOf {
 				lp = rt.also[i]
 			}
 			if i := lp.owners.Owner(key); i >= 0 {
-				list = append(list, copyOf{lp: lp, index: i, srv: lp.servers[i]})
+				list = append(list, holder{lp, i, lp.servers[i]})
 			}
 		}
 		return list
@@ -141,7 +148,7 @@ func (rt *route) members(list []copyOf, key []byte) []copyOf {
 	}
 	var room [replicate.Max]int
 	for _, i := range replicate.Members(room[:0], func(n int) int { return rt.order.At(part, h, n) }, rt.copies.Copies, same) {
-		list = append(list, copyOf{lp: rt.livePool, index: i, srv: rt.servers[i]})
+		list = append(list, holder{rt.livePool, i, rt.servers[i]})
 	}
 	return list
 }
@@ -151,3 +158,5 @@ func (rt *route) members(list []copyOf, key []byte) []copyOf {
 func (rt *route) led(srv *Server) bool {
 	return rt != nil && rt.view != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.view.AllIn() && !rt.plain(srv))
 }
+
+const noServer = "the pool has no server for this key"

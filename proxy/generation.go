@@ -51,7 +51,6 @@ type livePool struct {
 	order   ring.Ring            // its own, each server once
 	gutter  ring.Ring            // the gutter's
 	rebuilt map[string]ring.Ring // without the servers that are out
-	whole   *whole               // of a pool that keeps copies
 }
 
 // member is a server of the pool or, behind them, of its gutter.

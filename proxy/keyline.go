@@ -1,5 +1,7 @@
 package proxy
 
+import "hash/maphash"
+
 // Who waits for whom on one key. A client's commands on a key take effect in
 // the order in which it sent them, though each may take several asks at several
 // servers; and writes to a key of several copies come one after another, so that
@@ -169,3 +171,9 @@ func (t *task) conclude(f func(e *Tasks, x *Exchange)) {
 	}
 	t.home.post(end)
 }
+
+// hashOf makes one number of a key, for all loops. Tests that are to be the same
+// each time put another in its place.
+var hashOf = func(key []byte) uint64 { return maphash.Bytes(hashSeed, key) }
+
+var hashSeed = maphash.MakeSeed()

@@ -44,7 +44,7 @@ const (
 )
 
 // leave remembers that member i missed a write to a key.
-func (m *wholeness) leave(hash uint64, key, there []byte, through bool) {
+func (m *account) leave(hash uint64, key, there []byte, through bool) {
 	if !m.dirty.Add(hash) {
 		m.overfull = true
 		return
@@ -58,7 +58,7 @@ func (m *wholeness) leave(hash uint64, key, there []byte, through bool) {
 }
 
 // put makes l the leftover of its key. Queues still have the one before.
-func (m *wholeness) put(l *leftover) *leftover {
+func (m *account) put(l *leftover) *leftover {
 	if m.left == nil {
 		m.left = map[uint64]*leftover{}
 	}
@@ -69,7 +69,7 @@ func (m *wholeness) put(l *leftover) *leftover {
 // queue puts l in the line of those to be deleted, or to be copied. One that is
 // not the last of its key any more goes when a line has grown long: at least half
 // of them are then.
-func (m *wholeness) queue(l *leftover) {
+func (m *account) queue(l *leftover) {
 	line := &m.order
 	if l.state == toCopy {
 		line = &m.gone
@@ -81,11 +81,11 @@ func (m *wholeness) queue(l *leftover) {
 }
 
 // is says that l is still the leftover of its key, in the given state.
-func (m *wholeness) is(l *leftover, s leftState) bool { return m.left[l.hash] == l && l.state == s }
+func (m *account) is(l *leftover, s leftState) bool { return m.left[l.hash] == l && l.state == s }
 
 // clean says that the member's copy of a key is repaired or gone: unless that is
 // to be copied which an undo has deleted since.
-func (m *wholeness) clean(hash uint64) {
+func (m *account) clean(hash uint64) {
 	l := m.left[hash]
 	kept := l != nil && l.undone && l.state == toCopy
 	if !kept {
@@ -96,26 +96,24 @@ func (m *wholeness) clean(hash uint64) {
 	}
 }
 
-// tendLeft goes on with what member i has left of before, now that it answers.
-func (lp *livePool) tendLeft(e *Copies, i int) {
-	m := &lp.whole.members[i]
+// tendLeft goes on with what the member has left of before, now that it answers.
+func (m *account) tendLeft(e *Copies) {
 	if len(m.left) == 0 {
 		m.order, m.gone = nil, nil
 	}
-	if lp.servers[i].down {
+	if m.server().down {
 		return
 	}
 	if len(m.order) > 0 {
-		lp.deleteLeft(e, i)
+		m.deleteLeft(e)
 	}
 	if len(m.gone) > 0 {
-		lp.copyGone(e, i)
+		m.copyGone(e)
 	}
 }
 
-func (lp *livePool) deleteLeft(e *Copies, i int) {
-	m, srv := &lp.whole.members[i], lp.servers[i]
-	limit := lp.pool.Timeouts
+func (m *account) deleteLeft(e *Copies) {
+	limit := m.of.lp.pool.Timeouts
 	list := m.order
 	busy := list[:0]
 	m.order = nil // who is told at once may put one back
@@ -137,7 +135,7 @@ func (lp *livePool) deleteLeft(e *Copies, i int) {
 		if !plainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.demand(srv.conns[0], &leaving{e, lp, i, l}, 0, &limit, append(line, wire.LineEnd...))
+		e.demand(m.server().conns[0], &leaving{e, m, l}, 0, &limit, append(line, wire.LineEnd...))
 	}
 	m.order = append(busy, m.order...)
 }
@@ -145,16 +143,14 @@ func (lp *livePool) deleteLeft(e *Copies, i int) {
 // leaving is the delete of a leftover.
 type leaving struct {
 	e  *Copies
-	lp *livePool
-	i  int
+	m  *account
 	of *leftover
 }
 
 func (d *leaving) Client() uint64 { return 0 }
 
 func (d *leaving) Answered(_ int, r *Result) {
-	e := d.e
-	m, l := &d.lp.whole.members[d.i], d.of
+	e, m, l := d.e, d.m, d.of
 	m.leaving--
 	current := m.is(l, deleting) // if not, it is clean already, or has missed another write
 	switch gone := r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
@@ -163,28 +159,27 @@ func (d *leaving) Answered(_ int, r *Result) {
 		m.queue(l)
 	case current && l.through:
 		m.dirty.Remove(l.hash)
-		d.lp.lost(e, d.i, *l)
+		m.lost(e, *l)
 	case current:
 		delete(m.left, l.hash)
 	case gone && e.rep.Kind == wire.Deleted && m.left[l.hash] == nil: // what had been repaired, on another connection
-		d.lp.lost(e, d.i, *l)
+		m.lost(e, *l)
 	}
 	if m.leaving == 0 {
 		e.at(resyncTimer, e.now)
 	}
 }
 
-// lost says that member i has lost its copy of l's key to a delete that undid
+// lost says that the member has lost its copy of l's key to a delete that undid
 // what it had. It is copied to it again, for one copy alone is too few: unless
 // repairs are off, or too many wait.
-func (lp *livePool) lost(e *Copies, i int, l leftover) {
-	m := &lp.whole.members[i]
+func (m *account) lost(e *Copies, l leftover) {
 	delete(m.left, l.hash)
 	if !l.through && !m.dirty.Add(l.hash) { // its miss must not be believed
 		m.overfull = true
 	}
 	switch {
-	case lp.whole.rate == 0:
+	case m.of.rate == 0:
 	case len(m.left) >= dirtyKeys:
 		e.count.RepairsDropped++
 	default:
@@ -201,7 +196,7 @@ func (lp *livePool) lost(e *Copies, i int, l leftover) {
 func (e *Copies) undid(srv *Server, there []byte) {
 	key := health.Undivert(there)
 	hash := hashOf(key)
-	if len(e.copied) == 0 || e.loops.Owner(hash) != e.Tasks { // it was no write to copies, which the owner leads
+	if len(e.ledgers) == 0 || e.loops.Owner(hash) != e.Tasks { // it was no write to copies, which the owner leads
 		return
 	}
 	for rt, members := range e.homes(key) {
@@ -209,35 +204,17 @@ func (e *Copies) undid(srv *Server, there []byte) {
 		if at < 0 {
 			continue
 		}
-		lp, i := members[at].lp, members[at].index
-		if !bytes.Equal(there, health.AppendKey(nil, uint64(lp.view.Renamed(i)), key)) {
+		m := members[at]
+		if !bytes.Equal(there, health.AppendKey(nil, uint64(m.lp.view.Renamed(m.index)), key)) {
 			continue // a name that is not in use any more
 		}
-		lp.lost(e, i, leftover{hash: hash, key: key, through: rt.copies.ReadThrough, undone: true})
+		m.lost(e, leftover{hash: hash, key: key, through: rt.copies.ReadThrough, undone: true})
 	}
 }
 
-// mayCome says whether a server may have, or be about to have for a moment, what
-// a late mutation of key leaves: its undo is not answered.
-func (srv *Server) mayCome(key []byte) bool {
-	in := func(c *Conn) bool {
-		if c.undos == 0 || c.srv != srv {
-			return false
-		}
-		for a := c.head; a != nil; a = a.next {
-			if a.undo && bytes.Equal(health.Undivert(a.key), key) {
-				return true
-			}
-		}
-		return false
-	}
-	return srv.e.undos > 0 && (slices.ContainsFunc(srv.conns, in) || slices.ContainsFunc(srv.e.zombies, in))
-}
-
-// copyGone copies to member i what it has lost, as fast as repairs may be made.
+// copyGone copies to the member what it has lost, as fast as repairs may be made.
 // What nobody surely has, or somebody writes, waits.
-func (lp *livePool) copyGone(e *Copies, i int) {
-	m := &lp.whole.members[i]
+func (m *account) copyGone(e *Copies) {
 	list := m.gone
 	m.gone = nil // a repair may end at once
 	var wait []*leftover
@@ -249,7 +226,7 @@ func (lp *livePool) copyGone(e *Copies, i int) {
 			m.gone = append(m.gone, list[at:]...)
 			break
 		}
-		rt, from, to, later := lp.sourceOf(e, i, l)
+		rt, from, to, later := m.sourceOf(e, l)
 		if !later && (rt == nil || rt.copies.RepairRate == 0) { // it is not the member's any more, or is not to be repaired
 			delete(m.left, l.hash)
 			continue
@@ -258,8 +235,8 @@ func (lp *livePool) copyGone(e *Copies, i int) {
 			wait = append(wait, l)
 			continue
 		}
-		if e.mends >= maxMends || !lp.mayRepair(e, i, rt.copies.RepairRate) {
-			e.at(resyncTimer, e.now+lp.untilRepair(e, i, rt.copies.RepairRate))
+		if e.mends >= maxMends || !m.mayRepair(e, rt.copies.RepairRate) {
+			e.at(resyncTimer, e.now+m.untilRepair(e, rt.copies.RepairRate))
 			m.gone = append(m.gone, list[at:]...)
 			break
 		}
@@ -270,23 +247,23 @@ func (lp *livePool) copyGone(e *Copies, i int) {
 	m.gone = append(m.gone, wait...)
 }
 
-// sourceOf finds the route by which member i has l's key, and another member
+// sourceOf finds the route by which the member has l's key, and another member
 // that surely has what it is to have of it. later says that there is none now;
 // no route, that there never will be: all others have lost it too.
-func (lp *livePool) sourceOf(e *Copies, i int, l *leftover) (rt *route, from, to copyOf, later bool) {
+func (m *account) sourceOf(e *Copies, l *leftover) (rt *route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.key) {
-		at := slices.IndexFunc(members, func(m copyOf) bool { return m.srv == lp.servers[i] && m.lp.whole == lp.whole })
+		at := slices.IndexFunc(members, func(o copyOf) bool { return o.account == m })
 		if at < 0 {
 			continue
 		}
-		for _, m := range members {
-			theirs := m.lp.whole.members[m.index].left[l.hash]
+		for _, o := range members {
+			theirs := o.left[l.hash]
 			switch {
-			case m.srv == lp.servers[i] || theirs != nil && theirs.state == toCopy: // it has nothing
-			case theirs != nil || m.srv.down || m.lp.view.Suspected(m.index) || m.lp.lacks(e, m.index) || m.missed().Has(l.hash) || m.srv.mayCome(l.key):
+			case o.srv == m.server() || theirs != nil && theirs.state == toCopy: // it has nothing
+			case theirs != nil || o.srv.down || o.lp.view.Suspected(o.index) || o.lacks(e) || o.dirty.Has(l.hash) || o.srv.mayCome(l.key):
 				later = true
 			default:
-				return home, m, members[at], false
+				return home, o, members[at], false
 			}
 		}
 	}
@@ -295,7 +272,7 @@ func (lp *livePool) sourceOf(e *Copies, i int, l *leftover) (rt *route, from, to
 
 // notCopied says that a repair of a key has failed: if it was for a leftover, it
 // is tried again.
-func (m *wholeness) notCopied(e *Copies, hash uint64) {
+func (m *account) notCopied(e *Copies, hash uint64) {
 	l := m.left[hash]
 	if l == nil || l.state != copying {
 		return

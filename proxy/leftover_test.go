@@ -16,10 +16,8 @@ func TestLeftoverQueuesAreBounded(t *testing.T) {
 	s.line("pool main servers=s1,s2")
 	s.line("route - main copies=2")
 	s.begin()
-	lp := s.e.copied[0]
-	m := &wholeness{dirty: replicate.NewDirtyKeys(dirtyKeys)}
-	lp.whole.members[0] = *m
-	m = &lp.whole.members[0]
+	m := &s.e.ledgers["main"].members[0]
+	m.dirty, m.left, m.order, m.gone = replicate.NewDirtyKeys(dirtyKeys), nil, nil, nil
 	const kept = 100 // keys that stay
 	for i := range 10 * dirtyKeys {
 		key := fmt.Appendf(nil, "key%d", i%kept)
@@ -27,7 +25,7 @@ func TestLeftoverQueuesAreBounded(t *testing.T) {
 		key = fmt.Appendf(nil, "passing%d", i)
 		m.leave(uint64(kept+i), key, key, true)
 		m.clean(uint64(kept + i))
-		lp.lost(&s.e.Copies, 0, leftover{hash: uint64(2*kept + i%kept), key: []byte("copied"), through: true})
+		m.lost(&s.e.Copies, leftover{hash: uint64(2*kept + i%kept), key: []byte("copied"), through: true})
 	}
 	if n := len(m.order); n > 2*dirtyKeys {
 		t.Errorf("%d keys are queued to be deleted, want at most %d", n, 2*dirtyKeys)

@@ -113,13 +113,13 @@ func builds(op wire.Op) bool {
 }
 
 // missed says whether an answer to t's request is a miss.
-func (r *Result) missed(t *task) bool {
+func (t *task) missed(r *Result) bool {
 	rep := &t.e.rep
 	return r.parsed(t.op, t.req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
 }
 
-// stub says whether an answer to t's request is a stub, and shows it.
-func (r *Result) stub(t *task) bool {
+// isStub says whether an answer to t's request is a stub, and shows it.
+func (t *task) isStub(r *Result) bool {
 	rep := &t.e.rep
 	return t.req.Dialect == wire.Meta && r.parsed(t.op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
 		rep.Letters.Has('Z') && !commandOf(t).Vivify

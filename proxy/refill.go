@@ -52,6 +52,7 @@ const (
 
 // filling is the refill of one member.
 type filling struct {
+	m     *account
 	lp    *livePool
 	index int // in lp
 	to    *Server
@@ -85,26 +86,30 @@ type pick struct {
 
 // refill looks after all members, and goes on with those being filled.
 func (e *Copies) refill() {
-	for _, lp := range e.copied {
-		for i := range lp.servers {
-			e.tendMember(lp, i)
+	for _, lp := range e.pools { // in the table's order
+		w := e.ledgers[lp.pool.Name]
+		if w == nil {
+			continue
+		}
+		for i := range w.members {
+			e.tendMember(&w.members[i])
 		}
 		e.at(resyncTimer, e.now+int64(lookTime))
 	}
 }
 
-func (e *Copies) tendMember(lp *livePool, i int) {
-	m, srv := &lp.whole.members[i], lp.servers[i]
-	lp.lacks(e, i)
-	lp.tendLeft(e, i)
+func (e *Copies) tendMember(m *account) {
+	lp, srv := m.of.lp, m.server()
+	m.lacks(e)
+	m.tendLeft(e)
 	if srv.unknown && !srv.down || srv.born == 0 && srv.conns[0].state == connUp {
 		e.introduce(srv.conns[0]) // reads ask others first, so nobody else may
 	}
 	switch f := m.fill; {
-	case f != nil && (!m.lacking || lp.whole.rate == 0):
+	case f != nil && (!m.lacking || m.of.rate == 0):
 		m.stop()
-	case f == nil && m.lacking && lp.whole.rate > 0:
-		m.fill = &filling{index: i, to: srv, wait: int64(refillFirst)}
+	case f == nil && m.lacking && m.of.rate > 0:
+		m.fill = &filling{m: m, index: m.at, to: srv, wait: int64(refillFirst)}
 		fallthrough
 	case f != nil:
 		m.fill.goOn(e, lp)
@@ -112,7 +117,7 @@ func (e *Copies) tendMember(lp *livePool, i int) {
 }
 
 // stop ends the refill of a member, if there is one.
-func (m *wholeness) stop() {
+func (m *account) stop() {
 	f := m.fill
 	if f == nil {
 		return
@@ -177,7 +182,7 @@ func (e *Copies) sourcesOf(lp *livePool, to *Server) (list []copyOf) {
 				for i, srv := range p.servers {
 					if !seen[srv] {
 						seen[srv] = true
-						list = append(list, copyOf{lp: p, index: i, srv: srv})
+						list = append(list, e.copyAt(holder{p, i, srv}))
 					}
 				}
 			}
@@ -199,6 +204,15 @@ func (e *Copies) repairRate(lp *livePool) (rate int) {
 	return rate
 }
 
+// copiesOf appends the copies that a route keeps of key.
+func (e *Copies) copiesOf(list []copyOf, rt *route, key []byte) []copyOf {
+	var room [replicate.Max]holder
+	for _, h := range rt.members(room[:0], key) {
+		list = append(list, e.copyAt(h))
+	}
+	return list
+}
+
 // homes are the routes whose keys include key, which servers know by this name,
 // and its members on each. The members are good until the next call.
 func (e *Copies) homes(key []byte) iter.Seq2[*route, []copyOf] {
@@ -216,7 +230,7 @@ func (e *Copies) homes(key []byte) iter.Seq2[*route, []copyOf] {
 				if l.route(named) != rt {
 					continue
 				}
-				e.holders = rt.members(e.holders[:0], key)
+				e.holders = e.copiesOf(e.holders[:0], rt, key)
 				if !yield(rt, e.holders) {
 					return
 				}
@@ -261,7 +275,7 @@ type dump struct {
 func (f *filling) list(e *Copies, from copyOf) {
 	srv := from.srv
 	switch phase := from.lp.view.Phase(from.index); {
-	case phase == health.Out, phase == health.Returning, from.lp.whole.members[from.index].overfull:
+	case phase == health.Out, phase == health.Returning, from.overfull:
 		f.listed++ // what it has will be flushed
 		e.at(resyncTimer, e.now)
 		return
@@ -342,7 +356,7 @@ func (d *dump) listed(a *Attempt, escaped []byte) {
 	e.key2 = wire.UnescapeKey(e.key2[:0], escaped)
 	key, ok := bytes.CutPrefix(e.key2, d.named)
 	hash := hashOf(key)
-	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || reserved(key) {
+	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || health.IsReserved(key) {
 		return
 	}
 	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.missed().Has(hash) {
@@ -388,8 +402,8 @@ func (f *filling) copy(e *Copies) {
 			f.failed++
 			f.picks = f.picks[1:]
 			continue
-		case !to.lp.mayRepair(e, to.index, rt.copies.RepairRate):
-			e.at(resyncTimer, e.now+to.lp.untilRepair(e, to.index, rt.copies.RepairRate))
+		case !to.mayRepair(e, rt.copies.RepairRate):
+			e.at(resyncTimer, e.now+to.untilRepair(e, rt.copies.RepairRate))
 			return
 		}
 		f.picks = f.picks[1:]
@@ -416,7 +430,7 @@ func (f *filling) mended(e *Copies, c *copied, ok bool) {
 
 // passed ends a pass.
 func (f *filling) passed(e *Copies) {
-	m := &f.lp.whole.members[f.index]
+	m := f.m
 	switch {
 	case f.failed > 0:
 		f.pass(e)

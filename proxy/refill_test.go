@@ -79,9 +79,9 @@ func (tr *troupe) play() {
 				}
 			}
 		}
-		for _, lp := range tr.e.copied {
-			for i := range lp.whole.members {
-				if f := lp.whole.members[i].fill; f != nil {
+		for _, w := range tr.e.ledgers {
+			for i := range w.members {
+				if f := w.members[i].fill; f != nil {
 					tr.most = max(tr.most, len(f.picks))
 				}
 			}
@@ -224,9 +224,9 @@ func (tr *troupe) pass(what string, ok func() bool) time.Duration {
 }
 
 func (tr *troupe) lacks(name string) bool {
-	for _, lp := range tr.e.copied {
-		for i, srv := range lp.servers {
-			if srv.target.Name == name && (lp.whole.members[i].lacking || srv.unknown) {
+	for _, w := range tr.e.ledgers {
+		for i, srv := range w.servers {
+			if srv.target.Name == name && (w.members[i].lacking || srv.unknown) {
 				return true
 			}
 		}

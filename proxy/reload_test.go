@@ -50,7 +50,7 @@ func TestReloadOfPlacement(t *testing.T) {
 	setup("a")
 	s.begin()
 	keeper := func() *health.Keeper { return s.p.live.Load().watch("main").keeper }
-	whole := s.e.wholes["main"]
+	whole := s.e.ledgers["main"]
 	for _, next := range []struct {
 		fingerprint string
 		same        bool
@@ -65,7 +65,7 @@ func TestReloadOfPlacement(t *testing.T) {
 		if (keeper() == before) != next.same {
 			t.Errorf("placement %s: the keeper goes on: %v", next.fingerprint, !next.same)
 		}
-		whole = s.e.wholes["main"]
+		whole = s.e.ledgers["main"]
 		for i := range whole.members {
 			if whole.members[i].lacking == next.same {
 				t.Errorf("placement %s: member %d lacks keys: %v", next.fingerprint, i, next.same)

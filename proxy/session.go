@@ -298,3 +298,20 @@ func (s *Session) Flush() {
 	s.ready, s.holdUntil = false, 0
 	e.effect(Write, &s.Link)
 }
+
+// state is the memcached word for what s is at.
+func (s *Session) state(asking *Session) string {
+	switch {
+	case s == asking:
+		return "conn_parse_cmd"
+	case s.quitting || s.closed:
+		return "conn_closing"
+	case s.head != nil:
+		return "conn_io_queue" // waits for servers
+	case s.out.size > 0:
+		return "conn_mwrite"
+	case s.in != nil || s.swallow > 0:
+		return "conn_nread" // in the middle of a request
+	}
+	return "conn_read"
+}

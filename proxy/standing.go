@@ -15,7 +15,7 @@ import (
 // last a little longer than its reason.
 func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 	m := &c.members[i]
-	m.left = false
+	m.unreachable = false
 	strict := m.lp.pool.Failover.Strict
 	out := replicate.Member{
 		Near:      t.rt.prefer == m.lp || t.rt.prefer == nil && t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
@@ -27,13 +27,13 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 	case phase == health.In && (m.srv.down || (suspicion || strict) && m.lp.view.Suspected(m.index)):
 		out.State = replicate.Suspect
 		if !strict {
-			out.State, m.left = replicate.Out, true
+			out.State, m.unreachable = replicate.Out, true
 		}
-	case phase == health.In && m.lp.overfull(c.e, m.index):
+	case phase == health.In && m.missedTooMuch(c.e):
 		out.State = replicate.Returning
 	case phase == health.In && m.missed().Has(t.hash):
 		out.State = replicate.Dirty
-	case phase == health.In && (m.lp.lacks(c.e, m.index) || m.srv.unknown):
+	case phase == health.In && (m.lacks(c.e) || m.srv.unknown):
 		out.State = replicate.Warming
 	case phase == health.In:
 		out.State = replicate.In

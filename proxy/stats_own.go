@@ -170,20 +170,3 @@ func socketName(network, address string) string {
 	}
 	return "tcp:" + address
 }
-
-// state is the memcached word for what s is at.
-func (s *Session) state(asking *Session) string {
-	switch {
-	case s == asking:
-		return "conn_parse_cmd"
-	case s.quitting || s.closed:
-		return "conn_closing"
-	case s.head != nil:
-		return "conn_io_queue" // waits for servers
-	case s.out.size > 0:
-		return "conn_mwrite"
-	case s.in != nil || s.swallow > 0:
-		return "conn_nread" // in the middle of a request
-	}
-	return "conn_read"
-}

@@ -26,10 +26,6 @@ type Listener struct {
 	Routes  []Route
 }
 
-// Reserved is what Ringside's own keys on servers begin with. Clients can't use
-// keys that do.
-const Reserved = "__rs"
-
 // Route sends the keys that begin with Prefix to Pool. The longest prefix
 // wins; the order of the routes does not matter.
 type Route struct {

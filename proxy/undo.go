@@ -4,10 +4,12 @@ package proxy
 // behind them, and the connections that live on for it.
 
 import (
+	"bytes"
 	"encoding/base64"
 	"slices"
 	"time"
 
+	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
 
@@ -240,4 +242,21 @@ func (e *Servers) expireZombies() {
 			e.at(requestTimer, min(c.deadline, c.until))
 		}
 	}
+}
+
+// mayCome says whether a server may have, or be about to have for a moment, what
+// a late mutation of key leaves: its undo is not answered.
+func (srv *Server) mayCome(key []byte) bool {
+	in := func(c *Conn) bool {
+		if c.undos == 0 || c.srv != srv {
+			return false
+		}
+		for a := c.head; a != nil; a = a.next {
+			if a.undo && bytes.Equal(health.Undivert(a.key), key) {
+				return true
+			}
+		}
+		return false
+	}
+	return srv.e.undos > 0 && (slices.ContainsFunc(srv.conns, in) || slices.ContainsFunc(srv.e.zombies, in))
 }

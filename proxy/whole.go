@@ -14,17 +14,21 @@ import (
 	"ringside/replicate"
 )
 
-// whole is what one engine knows of how complete the members of a pool are. It
+// ledger is what one engine knows of how complete the members of a pool are. It
 // outlives reloads.
-type whole struct {
+type ledger struct {
+	lp      *livePool // as it is in the present table
 	servers []*Server
 	print   string // of the placement that gives them keys
 	rate    int    // keys a second that a member may be given; 0: repairs are off
-	members []wholeness
+	members []account
 }
 
-// wholeness is that of one member.
-type wholeness struct {
+// account is that of one member.
+type account struct {
+	of *ledger
+	at int // index of the member
+
 	dirty    *replicate.DirtyKeys
 	left     map[uint64]*leftover // keys that are to be deleted there, or copied there again, by hash
 	order    []*leftover          // those to be deleted, as they came; and some that are not any more
@@ -50,40 +54,59 @@ const (
 	maxMends  = 64              // at once
 )
 
-// wholeOf is that of a pool, kept from the generation before if its servers and
-// its placement are the same. If they are not, keys have moved, and everybody may
-// lack some.
-func (e *Copies) wholeOf(lp *livePool) *whole {
-	old := e.wholes[lp.pool.Name]
-	print := lp.pool.Place.Fingerprint
-	if old != nil && old.print == print && slices.Equal(old.servers, lp.servers) {
-		return old
+// keepLedger keeps the ledger of a pool from the generation before if its servers
+// and its placement are the same. If they are not, keys have moved, and everybody
+// may lack some.
+func (e *Copies) keepLedger(lp *livePool) {
+	old := e.ledgers[lp.pool.Name]
+	if old != nil && old.print == lp.pool.Place.Fingerprint && slices.Equal(old.servers, lp.servers) {
+		old.lp = lp
+		return
 	}
-	if e.wholes == nil {
-		e.wholes = map[string]*whole{}
+	if e.ledgers == nil {
+		e.ledgers = map[string]*ledger{}
 		e.graves = replicate.NewTombstones(graves)
 	}
-	w := &whole{servers: slices.Clone(lp.servers), print: print, members: make([]wholeness, len(lp.servers))}
+	e.ledgers[lp.pool.Name] = e.newLedger(lp, old)
+	old.stop()
+}
+
+// newLedger makes the ledger of a pool, which had another before.
+func (e *Copies) newLedger(lp *livePool, old *ledger) *ledger {
+	w := &ledger{lp: lp, servers: slices.Clone(lp.servers), print: lp.pool.Place.Fingerprint, members: make([]account, len(lp.servers))}
 	for i, srv := range lp.servers {
-		w.members[i].dirty = replicate.NewDirtyKeys(dirtyKeys)
+		m := &w.members[i]
+		m.of, m.at = w, i
+		m.dirty = replicate.NewDirtyKeys(dirtyKeys)
 		// At a start nobody can know; a server that was in use before has only
 		// what its other keys are.
-		w.members[i].lacking = old != nil || srv.version != (wire.Release{})
-		w.members[i].until = e.now + int64(lackTime)
+		m.lacking = old != nil || srv.version != (wire.Release{})
+		m.until = e.now + int64(lackTime)
 		if old == nil {
 			continue
 		}
 		if j := slices.Index(old.servers, srv); j >= 0 {
-			w.members[i].dirty, w.members[i].overfull = old.members[j].dirty, old.members[j].overfull
+			m.dirty, m.overfull = old.members[j].dirty, old.members[j].overfull
 		}
 	}
-	old.stop()
-	e.wholes[lp.pool.Name] = w
 	return w
 }
 
+// copyAt is a holder with what the ledger says of it. A command that has waited
+// through a reload may name a pool that is no more: of that nothing is known.
+func (e *Copies) copyAt(h holder) copyOf {
+	w := e.ledgers[h.lp.pool.Name]
+	if w == nil || w.lp != h.lp && !slices.Equal(w.servers, h.lp.servers) {
+		w = e.newLedger(h.lp, w)
+	}
+	return copyOf{holder: h, account: &w.members[h.index]}
+}
+
+// server is the member.
+func (m *account) server() *Server { return m.of.lp.servers[m.at] }
+
 // stop ends the refills of all members.
-func (w *whole) stop() {
+func (w *ledger) stop() {
 	if w != nil {
 		for i := range w.members {
 			w.members[i].stop()
@@ -91,35 +114,29 @@ func (w *whole) stop() {
 	}
 }
 
-// takeCopies notes which pools keep copies, once the routes are known.
+// takeCopies looks which pools still keep copies, once the routes are known.
 func (e *Copies) takeCopies() {
-	e.copied = nil
-	for name, w := range e.wholes {
-		if !slices.ContainsFunc(e.pools, func(lp *livePool) bool { return lp.whole == w }) {
+	for name, w := range e.ledgers {
+		if !slices.Contains(e.pools, w.lp) {
 			w.stop()
-			delete(e.wholes, name)
+			delete(e.ledgers, name)
+			continue
 		}
-	}
-	for _, lp := range e.pools {
-		if lp.whole != nil {
-			lp.whole.rate = e.repairRate(lp)
-			e.copied = append(e.copied, lp)
-			e.at(resyncTimer, e.now)
-		}
+		w.rate = e.repairRate(w.lp)
+		e.at(resyncTimer, e.now)
 	}
 }
 
 // lacks says whether a member came back empty and nobody has filled it yet.
 // That ends when it has been filled; where repairs are off, with time.
-func (lp *livePool) lacks(e *Copies, i int) bool {
-	m := &lp.whole.members[i]
-	if n := lp.view.N(i); m.number != n || !m.seen {
+func (m *account) lacks(e *Copies) bool {
+	if n := m.of.lp.view.N(m.at); m.number != n || !m.seen {
 		if m.seen && health.Emptied(n) > health.Emptied(m.number) { // it was out meanwhile, and was flushed
-			lp.lack(e, i, true)
+			m.lack(e, true)
 		}
 		m.number, m.seen = n, true
 	}
-	if m.lacking && lp.whole.rate == 0 && e.now >= m.until {
+	if m.lacking && m.of.rate == 0 && e.now >= m.until {
 		m.lacking = false
 	}
 	return m.lacking
@@ -128,8 +145,7 @@ func (lp *livePool) lacks(e *Copies, i int) bool {
 // lack says that a member is empty: it was flushed, which all Ringsides waited
 // for, or it was started anew. In the second case another Ringside may have
 // filled it already, with what this one knows to be old.
-func (lp *livePool) lack(e *Copies, i int, flushed bool) {
-	m := &lp.whole.members[i]
+func (m *account) lack(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
 		m.dirty.Clear()
@@ -141,26 +157,24 @@ func (lp *livePool) lack(e *Copies, i int, flushed bool) {
 	e.at(resyncTimer, e.now)
 }
 
-// overfull says whether a member is not to be read because it has missed more
+// missedTooMuch says whether a member is not to be read because it has missed more
 // than is remembered. The way out is to empty it, when the others have
 // everything.
-func (lp *livePool) overfull(e *Copies, i int) bool {
-	m := &lp.whole.members[i]
-	if m.overfull && e.now >= m.flushAt && lp.othersWhole(i) {
+func (m *account) missedTooMuch(e *Copies) bool {
+	if m.overfull && e.now >= m.flushAt && m.othersWhole() {
 		m.flushAt = e.now + int64(flushWait)
-		c := lp.servers[i].conns[0]
-		limit := lp.pool.Timeouts
-		e.demand(c, &emptying{e, lp, i}, 0, &limit, []byte("flush_all\r\n"))
+		limit := m.of.lp.pool.Timeouts
+		e.demand(m.server().conns[0], &emptying{e, m}, 0, &limit, []byte("flush_all\r\n"))
 	}
 	return m.overfull
 }
 
-// othersWhole says that member i can be emptied without a loss. Of two that are
+// othersWhole says that the member can be emptied without a loss. Of two that are
 // overfull the first goes first.
-func (lp *livePool) othersWhole(i int) bool {
-	for j := range lp.servers {
-		m := &lp.whole.members[j]
-		if lp.servers[j].down || j != i && (m.lacking || m.overfull && j < i) {
+func (m *account) othersWhole() bool {
+	for i := range m.of.members {
+		o := &m.of.members[i]
+		if o.server().down || o != m && (o.lacking || o.overfull && i < m.at) {
 			return false
 		}
 	}
@@ -169,19 +183,17 @@ func (lp *livePool) othersWhole(i int) bool {
 
 // emptying is a flush_all of a member that missed too much.
 type emptying struct {
-	e  *Copies
-	lp *livePool
-	i  int
+	e *Copies
+	m *account
 }
 
 func (f *emptying) Client() uint64 { return 0 }
 
 func (f *emptying) Answered(_ int, r *Result) {
-	e := f.e
 	if string(r.bytes) == wire.AnswerOK {
-		f.lp.lack(e, f.i, true)
+		f.m.lack(f.e, true)
 	} else if r.bytes != nil {
-		e.log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.srv.target.Name, "says", strings.TrimSpace(string(r.bytes)))
+		f.e.log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.srv.target.Name, "says", strings.TrimSpace(string(r.bytes)))
 	}
 }
 
@@ -239,8 +251,8 @@ func (d *introduction) Answered(_ int, r *Result) {
 		return
 	}
 	for _, m := range e.keepers.watched[srv] {
-		if lp := m.live; m.copies && m.member < len(lp.servers) {
-			lp.lack(e, m.member, false)
+		if w := e.ledgers[m.pool]; w != nil && m.member < len(w.members) {
+			w.members[m.member].lack(e, false)
 		}
 	}
 }
@@ -252,7 +264,7 @@ func (e *Copies) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
 	if rate == 0 {
 		return
 	}
-	if e.graves.Has(hash, e.now) && !overwrite || e.crowded(lineOf{0, hash}) || e.mends >= maxMends || !to.lp.mayRepair(e, to.index, rate) {
+	if e.graves.Has(hash, e.now) && !overwrite || e.crowded(lineOf{0, hash}) || e.mends >= maxMends || !to.mayRepair(e, rate) {
 		e.count.RepairsDropped++
 		return
 	}
@@ -261,8 +273,8 @@ func (e *Copies) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
 }
 
 // mayRepair takes one repair from what this engine may give a member.
-func (lp *livePool) mayRepair(e *Copies, i, rate int) bool {
-	m, each := &lp.whole.members[i], e.share(rate)
+func (m *account) mayRepair(e *Copies, rate int) bool {
+	each := e.share(rate)
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.now-m.filledAt)/1e9)
 	m.filledAt = e.now
 	if m.tokens < 1 {
@@ -273,11 +285,11 @@ func (lp *livePool) mayRepair(e *Copies, i, rate int) bool {
 }
 
 // untilRepair is how long it takes until mayRepair says yes, in nanoseconds.
-func (lp *livePool) untilRepair(e *Copies, i, rate int) int64 {
+func (m *account) untilRepair(e *Copies, rate int) int64 {
 	if rate == 0 {
 		return int64(lookTime)
 	}
-	return max(int64((1-lp.whole.members[i].tokens)/e.share(rate)*1e9), int64(time.Millisecond))
+	return max(int64((1-m.tokens)/e.share(rate)*1e9), int64(time.Millisecond))
 }
 
 // share is this engine's part of a rate.

@@ -15,6 +15,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy"
+	"ringside/proxy/health"
 )
 
 func newRoute() *cobra.Command {
@@ -55,8 +56,8 @@ No server is asked.`,
 				switch {
 				case len(key) > t.Limits.Key:
 					why = fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(key), t.Limits.Key)
-				case strings.HasPrefix(key, proxy.Reserved):
-					why = fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", proxy.Reserved)
+				case strings.HasPrefix(key, health.Reserved):
+					why = fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", health.Reserved)
 				case !p.Routed:
 					why = "no route takes this key; add one without a prefix"
 				}

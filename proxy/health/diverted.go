@@ -12,6 +12,11 @@ import (
 // such keys: refuse them.
 const Reserved = "__rs"
 
+// IsReserved reports whether a key is one of those that Ringside makes itself.
+func IsReserved(key []byte) bool {
+	return len(key) >= len(Reserved) && string(key[:len(Reserved)]) == Reserved
+}
+
 const (
 	divertedPrefix = Reserved + "~"
 	divertedEnd    = '~'
