@@ -195,26 +195,24 @@ func free(t *testing.T) string {
 	return a
 }
 
-// memcached starts a real one.
+// memcached starts a real one, which chooses its port and says which.
 func memcached(t *testing.T) string {
 	t.Helper()
-	for range 20 {
-		addr := free(t)
-		_, port, _ := net.SplitHostPort(addr)
-		cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", port, "-U", "0", "-u", "nobody", "-m", "64")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-		for range 100 {
-			if c, err := net.Dial("tcp", addr); err == nil {
-				c.Close()
-				return addr
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+	said := filepath.Join(t.TempDir(), "port")
+	cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", "-1", "-U", "0", "-u", "root", "-m", "64")
+	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("memcached does not start")
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	for range 2000 {
+		text, _ := os.ReadFile(said)
+		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
+			return "127.0.0.1:" + strings.TrimSpace(port)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("memcached does not say which port it has")
 	return ""
 }
 

@@ -368,9 +368,28 @@ func (h *clientele) lateRead(k *track, o porcupine.Operation) bool {
 	return false
 }
 
-// afterHang is how long the undo of a late write may take: what is queued at a
-// server that goes on runs at once, one connection after the other.
-const afterHang = 50 * time.Millisecond
+// afterHang is longer than a request waits for its answer: after that, what was
+// sent to a server that hung has its answer, or an undo behind it.
+const afterHang = 500 * time.Millisecond
+
+// undone waits until what a server did late is undone: no front waits for a late
+// answer any more.
+func undone(t *testing.T, fronts []*ringside) {
+	t.Helper()
+	time.Sleep(afterHang)
+	for _, r := range fronts {
+		client := dial(t, r.address)
+		eventually(t, "the late answers are in", func() bool {
+			for name, value := range client.stats("servers") {
+				if strings.HasSuffix(name, ":zombies") && value != "0" {
+					return false
+				}
+			}
+			return true
+		})
+		client.Close()
+	}
+}
 
 // breakOne lets one server die or hang, for a while or until the others know,
 // and waits until all is whole again.
@@ -388,8 +407,8 @@ func (h *clientele) breakOne(t *testing.T, servers []*memcached, random *rand.Ra
 		time.Sleep(pause)
 		before := h.now()
 		s.resume(t)
-		h.lately = append(h.lately, [2]int64{before, h.now() + int64(afterHang)})
-		time.Sleep(2 * afterHang) // an undo may take a newer value with it: the other copy must stay until it has run
+		undone(t, h.fronts) // one may take a newer value with it: the other copy must stay until it has run
+		h.lately = append(h.lately, [2]int64{before, h.now()})
 	}
 	h.complete(t, servers)
 }

@@ -182,7 +182,7 @@ func TestServerHangs(t *testing.T) {
 	for _, getErrors := range []string{"miss", "error"} {
 		t.Run(getErrors, func(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver string) {
-				c := startCluster(t, driver, "get_errors: "+getErrors, "timeouts: {connect: 100ms, request: 100ms, deadline: 200ms}")
+				c := startCluster(t, driver, "get_errors: "+getErrors, "timeouts: {connect: 2s, request: 2s, deadline: 4s}")
 				c.servers[1].pause(t)
 				c.readsFail(t, getErrors, 1)
 				c.writesFail(t, 1)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -35,29 +37,25 @@ func memcached(t *testing.T) string {
 	return addr
 }
 
+// memcachedProcess lets memcached choose its port and say which: one that a test
+// finds free may be another's by the time memcached is there.
 func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 	t.Helper()
-	for range 20 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr := l.Addr().(*net.TCPAddr)
-		l.Close()
-		cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", fmt.Sprint(addr.Port), "-U", "0", "-u", "nobody", "-I", "8m", "-m", "128")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-		for range 100 {
-			if c, err := net.Dial("tcp", addr.String()); err == nil {
-				c.Close()
-				return addr.String(), cmd
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
+	said := filepath.Join(t.TempDir(), "port")
+	cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", "-1", "-U", "0", "-u", "root", "-I", "8m", "-m", "128")
+	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("memcached does not start")
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	for range 2000 {
+		text, _ := os.ReadFile(said)
+		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
+			return "127.0.0.1:" + strings.TrimSpace(port), cmd
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("memcached does not say which port it has")
 	return "", nil
 }
 

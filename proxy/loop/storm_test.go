@@ -141,7 +141,7 @@ func TestStorm(t *testing.T) {
 			t.Error(err)
 		}
 		for tries := 0; runtime.NumGoroutine() > goroutines || descriptors(t) > files; tries++ {
-			if tries == 500 {
+			if tries == 2000 {
 				all := make([]byte, 1<<20)
 				t.Fatalf("%d goroutines, were %d; %d descriptors, were %d\n%s", runtime.NumGoroutine(), goroutines, descriptors(t), files, all[:runtime.Stack(all, true)])
 			}

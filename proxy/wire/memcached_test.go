@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,41 +24,28 @@ var testLimits = Limits{Value: 1 << 20}
 // patience is how long a server may take before the test fails.
 const patience = 20 * time.Second
 
-// startMemcached runs a memcached of its own for this test.
+// startMemcached runs a memcached of its own for this test, on a port that it
+// chooses and says itself.
 func startMemcached(t *testing.T) (addr string) {
 	t.Helper()
-	for range 5 {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		addr = l.Addr().String()
-		l.Close()
-		_, port, _ := net.SplitHostPort(addr)
-		args := []string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "64", "-t", "1"}
-		if os.Geteuid() == 0 {
-			args = append(args, "-u", "nobody")
-		}
-		cmd := exec.Command("memcached", args...)
-		if err := cmd.Start(); err != nil {
-			t.Fatalf("memcached must be installed for this test: %v", err)
-		}
-		exited := make(chan struct{})
-		go func() { cmd.Wait(); close(exited) }()
-		t.Cleanup(func() { cmd.Process.Kill(); <-exited })
-		for end := time.Now().Add(patience); time.Now().Before(end); {
-			if c, err := net.Dial("tcp", addr); err == nil {
-				c.Close()
-				return addr
-			}
-			select {
-			case <-exited: // somebody took the port: try another
-				end = time.Time{}
-			case <-time.After(5 * time.Millisecond):
-			}
+	said := filepath.Join(t.TempDir(), "port")
+	args := []string{"-l", "127.0.0.1", "-p", "-1", "-U", "0", "-m", "64", "-t", "1"}
+	if os.Geteuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	cmd := exec.Command("memcached", args...)
+	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("memcached must be installed for this test: %v", err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		text, _ := os.ReadFile(said)
+		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
+			return "127.0.0.1:" + strings.TrimSpace(port)
 		}
 	}
-	t.Fatal("memcached does not start")
+	t.Fatal("memcached does not say which port it has")
 	return ""
 }
 
