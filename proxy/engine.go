@@ -108,10 +108,8 @@ func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 // and what is held, and returns what the driver must do. Call it until it
 // returns nothing. The effects are valid until the next call.
 func (e *Engine) End() []Effect {
-	for t := range numTimers {
-		if e.fires(t) {
-			e.fire(t)
-		}
+	if e.now >= e.first {
+		e.IO.fire(e.due)
 	}
 	e.takeTurns()
 	e.resume()
@@ -122,8 +120,8 @@ func (e *Engine) End() []Effect {
 	return e.flush()
 }
 
-// fire does what is due by itself.
-func (e *Engine) fire(t timer) {
+// due does what a timer is for.
+func (e *Engine) due(t timer) {
 	switch t {
 	case requestTimer:
 		e.Servers.expire()
@@ -143,7 +141,7 @@ func (e *Engine) fire(t timer) {
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
 func (e *Engine) Next() int64 {
-	return min(e.timers.next(), e.held.due())
+	return min(e.first, e.held.due())
 }
 
 // Unanswered is how many requests server connections have that have no answer

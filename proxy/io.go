@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ type IO struct {
 
 	now    int64 // nanoseconds on the drivers' clock
 	timers timers
+	first  int64 // no timer fires before; with nothing due, that is all that is asked
 	count  Counters
 	wire   wire.Limits // of requests
 
@@ -58,6 +60,7 @@ func (io *IO) init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
 	io.Tune = tune
 	io.log, io.debug = log, log.Enabled(context.Background(), slog.LevelDebug)
 	io.scratch = io.pool.get(scratchSize)
+	io.first = never
 	for t := range io.timers {
 		io.timers[t] = never
 	}
@@ -96,31 +99,26 @@ const (
 // nothing happens. Each is a lower bound: who is called looks what is due.
 type timers [numTimers]int64
 
-func (t *timers) next() int64 {
-	first := int64(never)
-	for _, at := range t {
-		first = min(first, at)
-	}
-	return first
-}
-
 // at makes sure that t fires at the time when, or before.
 func (io *IO) at(t timer, when int64) {
 	if when < io.timers[t] {
 		io.timers[t] = when
+		io.first = min(io.first, when)
 	}
 }
 
 // soon makes t fire in this wakeup, or in the next if it has had its turn.
-func (io *IO) soon(t timer) { io.timers[t] = io.now }
+func (io *IO) soon(t timer) { io.at(t, io.now) }
 
-// fires says whether t is due, and disarms it then.
-func (io *IO) fires(t timer) bool {
-	due := io.timers[t] <= io.now
-	if due {
-		io.timers[t] = never
+// fire calls do for each timer that is due, which is disarmed before.
+func (io *IO) fire(do func(t timer)) {
+	for t := range io.timers {
+		if io.timers[t] <= io.now {
+			io.timers[t] = never
+			do(timer(t))
+		}
 	}
-	return due
+	io.first = slices.Min(io.timers[:])
 }
 
 // Space is where the driver should read to next for l.
