@@ -23,6 +23,7 @@ type sidecar struct {
 	resumed int64 // when it last was
 
 	p       *Proxy
+	edition int      // of the configuration that it has
 	list    []*watch // of its keepers, in the order of the pools
 	gens    uint64   // theirs
 	drivers []*driver
@@ -48,13 +49,8 @@ func (s *sidecar) start() {
 	s.dead, s.paused = false, false
 	p := NewProxy(&Table{Limits: testLimits()}, "test", s.logger())
 	p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
-	p.Swap(f.table())
-	s.p, s.drivers, s.list = p, nil, nil
-	for _, pool := range p.Table().Pools {
-		if w := p.live.Load().watches[pool]; w != nil {
-			s.list = append(s.list, w)
-		}
-	}
+	s.p, s.drivers = p, nil
+	s.take()
 	for i := range f.engines {
 		tune := DefaultTune
 		if s.id == 1 {
@@ -64,12 +60,34 @@ func (s *sidecar) start() {
 		d.e.Post = func(do func(*Engine)) { d.input(func() { do(d.e) }) }
 		s.drivers = append(s.drivers, d)
 	}
-	for _, w := range s.list {
-		f.ablate.apply(w.keeper)
-	}
 	for _, d := range s.drivers {
 		d.wake()
 	}
+}
+
+// take brings it the configuration as it is now.
+func (s *sidecar) take() {
+	s.edition = s.f.edition
+	s.p.Swap(s.f.table())
+	s.list, s.gens = nil, 0
+	for _, pool := range s.p.Table().Pools {
+		if w := s.p.live.Load().watches[pool]; w != nil {
+			s.list = append(s.list, w)
+			s.f.ablate.apply(w.keeper)
+		}
+	}
+}
+
+func (s *sidecar) reload() {
+	if s.dead {
+		return
+	}
+	s.count()
+	s.take()
+	for _, d := range s.drivers {
+		d.input(func() {})
+	}
+	s.f.look()
 }
 
 // looked lets the judge look when its keepers have decided something.
@@ -260,6 +278,7 @@ type path struct {
 	spans [][2]int64 // when it was cut before
 	since int64      // when it was cut
 	slow  int64      // added to every way
+	late  int64      // added to one in 50
 	pipes []*pipe
 }
 
@@ -268,6 +287,9 @@ func (p *path) way() int64 {
 	d := milli/20 + p.f.upTo(milli/4)
 	if p.f.rand.IntN(50) == 0 {
 		d += p.f.upTo(3 * milli)
+	}
+	if p.late > 0 && p.f.one(50) {
+		d += p.late
 	}
 	return d + p.slow
 }

@@ -16,6 +16,11 @@ func (f *fleet) fault() {
 	if f.aimed {
 		i = 0
 	}
+	if plot := plots[kind]; plot != nil {
+		f.note("", "PLOT %s: s%d", kind, i)
+		plot(f, i)
+		return
+	}
 	n, s := f.nodes[i], f.sidecars[f.rand.IntN(len(f.sidecars))]
 	lasts := f.upTo(6 * second)
 	if f.aimed {
@@ -47,13 +52,7 @@ func (f *fleet) fault() {
 		by := f.upTo(slowed)
 		each(some, func(p *path) { p.slow += by }, func(p *path) { p.slow -= by })
 	case "hang":
-		n.hung = n.up
-		life := n.life
-		f.at(until, func() {
-			if n.hung && n.life == life {
-				n.wake()
-			}
-		})
+		n.hang(until)
 	case "kill":
 		if !n.up {
 			return
@@ -137,7 +136,17 @@ func (a *ablations) removal() string {
 func (a *ablations) answer(request []byte) []byte {
 	switch {
 	case a.dual && bytes.HasPrefix(request, []byte("md ")):
-		return []byte("HD\r\n")
+		answer := "HD"
+		words := strings.Fields(string(request))
+		for _, flag := range words[2:] {
+			switch {
+			case flag[0] == 'O':
+				answer += " " + flag
+			case flag == "k":
+				answer += " k" + words[1]
+			}
+		}
+		return []byte(answer + "\r\n")
 	case a.undo && bytes.HasPrefix(request, []byte("delete ")):
 		return []byte("DELETED\r\n")
 	}

@@ -73,6 +73,17 @@ func (n *node) meets(c *pipe) {
 	}
 }
 
+// hang stops the process for a while.
+func (n *node) hang(until int64) {
+	n.hung = n.up
+	life := n.life
+	n.f.at(until, func() {
+		if n.hung && n.life == life {
+			n.wake()
+		}
+	})
+}
+
 // wakeTime is how long a process that goes on may take until it has looked at
 // what has come meanwhile on one of its connections.
 const wakeTime = 40 * milli
