@@ -27,7 +27,7 @@ staticcheck:
 
 unit:
 	$(GO) test -race -timeout 15m ./...
-	$(GO) test -timeout 10m ./proxy -run '^TestFailover' # without the race detector there is time for all seeds
+	$(GO) test -timeout 10m ./internal/fleet # without the race detector there is time for all seeds
 
 # Every fuzz target of every package, FUZZTIME each.
 fuzz:
@@ -55,7 +55,7 @@ SOAKTIME ?= 10m
 SOAKSEEDS ?= 1000
 soak: build
 	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
-	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./proxy -run '^TestFailover$$' -timeout 0 -v
+	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^TestFailover$$' -timeout 0 -v
 
 # Instructions of the engine alone, under valgrind: BENCHFLAGS='-json old.json' on
 # one commit and BENCHFLAGS='-against old.json' on another shows a rise.

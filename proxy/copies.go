@@ -6,7 +6,6 @@ package proxy
 import (
 	"bytes"
 	"cmp"
-	"hash/maphash"
 	"strconv"
 
 	"ringside/proxy/wire"
@@ -54,12 +53,6 @@ type copyAsk struct {
 	got     answer
 }
 
-// hashOf makes one number of a key, for all loops. Tests that are to be the same
-// each time put another in its place.
-var hashOf = func(key []byte) uint64 { return maphash.Bytes(hashSeed, key) }
-
-var hashSeed = maphash.MakeSeed()
-
 // leadCopies serves t, a command of a route that keeps copies. One loop does
 // it for each key, so that writes come one after another and what is known of
 // the key is in one place.
@@ -69,7 +62,7 @@ func (e *Engine) leadCopies(t *task) {
 		t.run(0, nil)
 		return
 	}
-	hash := hashOf(t.key)
+	hash := e.Shared.Hash(t.key)
 	if o := e.Shared.owner(hash); o != t.e {
 		t.handOver(o)
 		return

@@ -168,6 +168,8 @@ type Snapshot struct {
 	Events   []MemberEvents
 	Clients  int
 	InFlight int   // commands without an answer
+	Parked   int   // of them: writes that wait for a server's next phase
+	Lined    int   // keys of several copies that are being written or repaired
 	Memory   int64 // bytes of buffers in use
 }
 
@@ -191,6 +193,8 @@ func (e *Engine) Snapshot(into *Snapshot) {
 	add(&into.Counters, &e.count)
 	into.Clients += len(e.sessions)
 	into.Memory += e.pool.held
+	into.Parked += len(e.parked)
+	into.Lined += len(e.keylines)
 	for s := range e.sessions {
 		into.InFlight += s.inFlight
 	}

@@ -185,7 +185,7 @@ func (lp *livePool) lost(e *Engine, i int, l leftover) {
 // the key get it anew.
 func (e *Engine) undid(srv *Server, there []byte) {
 	key := health.Undivert(there)
-	hash := hashOf(key)
+	hash := e.Shared.Hash(key)
 	if len(e.copied) == 0 || e.Shared.owner(hash) != e { // it was no write to copies, which the owner leads
 		return
 	}

@@ -22,6 +22,7 @@ type MemberSnapshot struct {
 	Renamed bool          // it refused to be flushed: its keys have other names now
 	Since   time.Duration // ago
 	Lease   time.Duration // left; negative: it has run out
+	Sure    time.Duration // how long its answers count yet; without strict consistency for ever
 	Step    string        // what is next
 	Due     time.Duration // until then; 0: it depends on others
 }
@@ -45,7 +46,7 @@ func (e *Engine) members(into *Snapshot) {
 			m := MemberSnapshot{
 				Pool: w.pool, Target: w.members[i], Gutter: i >= w.own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Order: v.Ordered, Renamed: w.keeper.Renamed(i) != 0,
-				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Step: v.Step,
+				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Sure: time.Duration(v.ValidUntil - e.now), Step: v.Step,
 			}
 			if v.Until > e.now {
 				m.Due = time.Duration(v.Until - e.now)

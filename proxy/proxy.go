@@ -5,10 +5,13 @@ package proxy
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ringside/proxy/health"
 )
 
 // Proxy is what all engines of a process share: the table, and the few
@@ -19,6 +22,12 @@ type Proxy struct {
 	Version string // Ringside's own, for stats
 	PID     int    // of this process, for stats; the driver sets it
 	Seed    uint64 // of what keepers leave to chance
+
+	// Hash makes one number of a key, for all loops. It is another in each
+	// process, unless a test wants each run to be the same.
+	Hash func(key []byte) uint64
+
+	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
 	debug   bool // Log wants to know of every connection
 	live    atomic.Pointer[live]
@@ -36,6 +45,8 @@ type Proxy struct {
 func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
 	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
 	p.Seed = uint64(p.Started.UnixNano())
+	seed := maphash.MakeSeed()
+	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
 	p.live.Store(p.watchers(t, nil))
 	return p
 }

@@ -164,5 +164,5 @@ func (c *copied) identity(i int) uint64 {
 	if m.srv.unknown {
 		made |= 1
 	}
-	return hashOf([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.watch.seen[m.index].n())<<20
+	return m.srv.e.Shared.Hash([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.watch.seen[m.index].n())<<20
 }

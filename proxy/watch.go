@@ -96,11 +96,20 @@ func (p *Proxy) watchers(t *Table, old *live) *live {
 			// come back by the phases, or its old values would be served.
 			l.watches[pool] = before
 		case pool.watched(t):
-			w.start(pool, p.Seed)
+			w.start(pool, p)
 			l.watches[pool] = w
 		}
 	}
 	return l
+}
+
+// Decided is another number whenever a keeper has decided something, a phase or
+// a suspicion: then Snapshot has other Members.
+func (p *Proxy) Decided() (sum uint64) {
+	for _, w := range p.live.Load().watches {
+		sum += w.gen.Load()
+	}
+	return sum
 }
 
 // watch is the keeper of a pool by its name.
@@ -136,7 +145,7 @@ func (p *Pool) fingerprint() string {
 	return p.Distribution + " " + strconv.FormatUint(h.Sum64(), 36) + " "
 }
 
-func (w *watch) start(pool *Pool, seed uint64) {
+func (w *watch) start(pool *Pool, p *Proxy) {
 	members := make([]health.Member, len(w.members))
 	for i, m := range w.members {
 		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
@@ -144,7 +153,8 @@ func (w *watch) start(pool *Pool, seed uint64) {
 	// What all proxies of a pool must agree on goes into the hash of the view
 	// record with its first member.
 	members[0].Address += fmt.Sprintf(" %s%s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
-	w.keeper = health.New(pool.Name, members, w.failover.Settings, seed)
+	w.keeper = health.New(pool.Name, members, w.failover.Settings, p.Seed)
+	w.keeper.Ablate(p.Ablation)
 	w.seen = make([]seen, len(members))
 	w.heard = make([]bool, len(members))
 	w.publish()

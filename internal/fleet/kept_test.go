@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // What the fleet's clients ask when one promise is tried alone, and the judge of
 // what must not be missed or lost.

@@ -1,12 +1,15 @@
-package proxy
+package fleet
 
 // The fleet's judge: what may be answered, given all that was answered before.
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ringside/proxy"
 )
 
 // harm is what a broken promise does to clients.
@@ -39,20 +42,14 @@ func (f *fleet) look() {
 	differ := false
 	first := f.sidecars[0]
 	for _, s := range f.sidecars[1:] {
-		if s.dead || s.edition != first.edition {
-			differ = true
-			break
-		}
-		for i, w := range first.list {
-			for j := range w.seen {
-				differ = differ || s.list[i].seen[j].state.Load() != w.seen[j].state.Load()
-			}
-		}
+		differ = differ || s.dead || s.edition != first.edition || !slices.EqualFunc(s.members, first.members, func(a, b proxy.MemberSnapshot) bool {
+			return a.Number == b.Number && a.Suspect == b.Suspect
+		})
 	}
 	last := len(f.quarrels) - 1
-	switch open := last >= 0 && f.quarrels[last][1] == never; {
+	switch open := last >= 0 && f.quarrels[last][1] == math.MaxInt64; {
 	case differ && !open:
-		f.quarrels = append(f.quarrels, [2]int64{f.now, never})
+		f.quarrels = append(f.quarrels, [2]int64{f.now, math.MaxInt64})
 	case !differ && open:
 		f.quarrels[last][1] = f.now
 	}
@@ -131,7 +128,7 @@ func (f *fleet) layKeys() {
 	lay := func(list *[]*fkey, n int, name string) {
 		for i := 0; len(*list) < n; i++ {
 			k := &fkey{name: fmt.Sprintf(name, i)}
-			if !f.aimed || int(simHash([]byte(k.name))%uint64(f.servers)) == 0 {
+			if !f.aimed || int(hash([]byte(k.name))%uint64(f.servers)) == 0 {
 				*list = append(*list, k)
 			}
 		}

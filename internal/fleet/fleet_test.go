@@ -1,7 +1,6 @@
-package proxy
+package fleet
 
-// Whole proxies against model servers in one process, on one clock, with faults
-// by seed: the fleet, its clock and its life.
+// The fleet, its clock and its life.
 
 import (
 	"cmp"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/replicate"
 )
@@ -23,10 +23,16 @@ const (
 	second = int64(time.Second)
 )
 
-func init() { hashOf = simHash } // a seed plays the same each time
+// hash is that of keys everywhere here: a seed plays the same each time.
+func hash(key []byte) (h uint64) {
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h >> 7
+}
 
-// fleetCase is what a run is made of. A seed decides the rest.
-type fleetCase struct {
+// scenario is what a run is made of. A seed decides the rest.
+type scenario struct {
 	name     string
 	sidecars int // proxies
 	engines  int // of each; 0: one
@@ -34,13 +40,13 @@ type fleetCase struct {
 	servers  int
 	gutter   int // servers of a pool that stands in; its keys have no other use
 
-	mode    Mode
+	mode    proxy.Mode
 	strict  bool
 	rejoin  health.OnRejoin
 	rebuilt bool             // the rule builds its ring anew without the servers that are out
 	copies  replicate.Policy // of each key
 
-	faults []string // kinds to draw from, of fleetFaults
+	faults []string // kinds to draw from, of the faults
 	count  int      // of them
 	apart  int64    // between the starts of two, about; 0: the next begins when the pool is whole again
 	aimed  bool     // all at one server, which also owns all values and locks
@@ -73,7 +79,7 @@ type fleetCase struct {
 
 // fleet is the state of a run.
 type fleet struct {
-	fleetCase
+	scenario
 	seed   uint64
 	rand   *rand.Rand
 	now    int64
@@ -214,15 +220,15 @@ func (f *fleet) run(until int64) {
 	f.now = max(f.now, until)
 }
 
-// simulateFleet plays one run to its end.
-func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
+// simulate plays one run to its end.
+func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.engines = cmp.Or(c.engines, 1)
 	c.apps = cmp.Or(c.apps, 3)
 	c.cold = cmp.Or(c.cold, 90)
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
-	f = &fleet{fleetCase: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
 	defer func() {
 		if r := recover(); r != nil {
 			f.wrong("", "panic: %v\n%s", r, debug.Stack())
@@ -295,32 +301,27 @@ func (f *fleet) settle(when string, limit int64) {
 // whole says why not everything is as it should be when nothing is broken.
 func (f *fleet) whole() string {
 	top := make([]uint32, len(f.nodes))
-	for _, s := range f.sidecars {
-		for _, w := range s.list {
-			for i := range w.seen {
-				top[i] = max(top[i], w.seen[i].n())
-			}
+	sums := make([]*proxy.Snapshot, len(f.sidecars))
+	for i, s := range f.sidecars {
+		sums[i] = s.snapshot()
+		for j, m := range sums[i].Members {
+			top[j] = max(top[j], m.Number)
 		}
 	}
-	for _, s := range f.sidecars {
-		for _, w := range s.list {
-			for i := range w.seen {
-				seen := &w.seen[i]
-				switch {
-				case w.phase(i) != health.In || seen.suspected():
-					return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, i, w.phase(i), seen.suspected(), w.keeper.Verdict(i).Step)
-				case seen.n() != top[i]:
-					return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, i, seen.n(), top[i])
-				case w.failover.Strict && seen.valid.Load() <= s.clock(f.now):
-					return fmt.Sprintf("p%d: server %d is not to be used", s.id, i)
-				}
+	for i, s := range f.sidecars {
+		for j, m := range sums[i].Members {
+			switch {
+			case m.Phase != health.In || m.Suspect:
+				return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, j, m.Phase, m.Suspect, m.Step)
+			case m.Number != top[j]:
+				return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, j, m.Number, top[j])
+			case m.Sure <= 0:
+				return fmt.Sprintf("p%d: server %d is not to be used", s.id, j)
 			}
 		}
-		for _, d := range s.drivers {
-			for _, srv := range d.e.list {
-				if srv.down {
-					return fmt.Sprintf("p%d: %s", s.id, srv.why)
-				}
+		for _, n := range f.nodes {
+			if srv := sums[i].Servers["tcp "+n.name]; srv != nil && srv.Down > 0 {
+				return fmt.Sprintf("p%d: %s", s.id, srv.Why)
 			}
 		}
 	}
@@ -344,13 +345,12 @@ func (f *fleet) finish() {
 	}
 	f.run(f.now + 70*second) // zombies, tombstones and late answers end
 	for _, s := range f.sidecars {
-		for _, d := range s.drivers {
-			if f.broken == "" && d.e.pool.held != scratchSize {
-				f.wrong("", "p%d holds %d bytes, %d when nothing goes on", s.id, d.e.pool.held, scratchSize)
-			}
-			if f.broken == "" && (len(d.e.sessions) > 0 || len(d.e.parked) > 0 || len(d.e.keylines) > 0) {
-				f.wrong("", "p%d: %d sessions, %d parked writes and %d lines of writes are left", s.id, len(d.e.sessions), len(d.e.parked), len(d.e.keylines))
-			}
+		sum := s.snapshot()
+		if f.broken == "" && sum.Memory != s.memory {
+			f.wrong("", "p%d holds %d bytes, %d when nothing goes on", s.id, sum.Memory, s.memory)
+		}
+		if f.broken == "" && (sum.Clients > 0 || sum.Parked > 0 || sum.Lined > 0) {
+			f.wrong("", "p%d: %d clients, %d parked writes and %d lines of writes are left", s.id, sum.Clients, sum.Parked, sum.Lined)
 		}
 		s.count()
 	}
@@ -376,13 +376,13 @@ func (l noteLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// playFleet runs a case with many seeds. One that fails is run again with a
+// play runs a case with many seeds. One that fails is run again with a
 // trace.
-func playFleet(t *testing.T, c fleetCase, from, to uint64) {
+func play(t *testing.T, c scenario, from, to uint64) {
 	t.Helper()
 	var sum tally
 	for seed := from; seed < to; seed++ {
-		f := simulateFleet(c, seed, false)
+		f := simulate(c, seed, false)
 		if f.broken == "" && c.exact && len(f.stale) > 0 {
 			f.broken = f.stale[0]
 		}
@@ -393,7 +393,7 @@ func playFleet(t *testing.T, c fleetCase, from, to uint64) {
 	}
 	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs",
 		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
-	if (c.mode != FailFast || c.copies.Copies > 0) && !c.calm && sum.ejected == 0 && to-from > 4 {
+	if (c.mode != proxy.FailFast || c.copies.Copies > 0) && !c.calm && sum.ejected == 0 && to-from > 4 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
 }
@@ -410,8 +410,8 @@ func (s *tally) add(o *tally) {
 }
 
 // retrace runs a seed again and tells what led to what is wrong.
-func retrace(c fleetCase, seed uint64, broken string) string {
-	f := simulateFleet(c, seed, true)
+func retrace(c scenario, seed uint64, broken string) string {
+	f := simulate(c, seed, true)
 	var lines []string
 	for _, l := range f.trace {
 		if l.about == "" || l.about == f.culprit {

@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // Faults of several steps: each makes one thing happen while another is not
 // over yet.

@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleet's servers: memcached processes that can hang, die and come back.
 
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy"
 	"ringside/proxy/wire"
 )
 
@@ -31,8 +32,7 @@ const epoch = 1_800_000_000
 
 func (f *fleet) newNode(id int) *node {
 	n := &node{f: f, id: id, name: fmt.Sprintf("s%d", id)}
-	l := testLimits()
-	n.limits = wire.Limits{Key: l.Key, Line: l.Line, Value: l.Value}
+	n.limits = wire.Limits{Key: limits.Key, Line: limits.Line, Value: limits.Value}
 	n.start()
 	return n
 }
@@ -121,7 +121,7 @@ func (n *node) work(c *pipe) {
 	if whole == 0 {
 		return
 	}
-	if c.gone != Write { // the first answers find nobody, and then it stops
+	if c.gone != proxy.Write { // the first answers find nobody, and then it stops
 		size = ends[n.f.rand.IntN(whole)]
 		n.do(c, c.rcv[:size])
 		c.rcv = nil
@@ -196,7 +196,7 @@ func keyIn(request []byte) string {
 	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs_") {
 		return "-"
 	}
-	if strings.HasPrefix(key, Reserved) {
+	if strings.HasPrefix(key, proxy.Reserved) {
 		return ""
 	}
 	return key

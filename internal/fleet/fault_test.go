@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleet's faults, and the parts of the protocol that can be left out.
 
@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 )
 
@@ -61,7 +62,7 @@ func (f *fleet) fault() {
 		f.at(until, n.start)
 	case "lose": // its record
 		if n.up && !n.hung {
-			n.store.Line().Do([]byte("delete " + fleetView + "\r\n"))
+			n.store.Line().Do([]byte("delete " + viewKey + "\r\n"))
 		}
 	case "flush": // by a client, some time during another fault or what follows
 		at := f.now + f.upTo(9*second)
@@ -72,14 +73,14 @@ func (f *fleet) fault() {
 		})
 		f.fault()
 	case "drain": // a person wants a server out, and back
-		order := health.Drain
+		order := proxy.Drain
 		if f.one(2) {
-			order = health.Down
+			order = proxy.Down
 		}
-		s.order(i, order)
+		s.order(n, order)
 		f.at(until, func() {
 			for _, o := range f.sidecars { // who was told last may have died
-				o.order(i, health.Restore)
+				o.order(n, proxy.Restore)
 			}
 		})
 	case "restart": // a proxy
@@ -107,8 +108,8 @@ func (f *fleet) fault() {
 // take.
 const slowed = 300 * milli
 
-// fleetView is where the record of the pool is.
-const fleetView = Reserved + "_view__:main"
+// viewKey is where the record of the pool is.
+const viewKey = proxy.Reserved + "_view__:main"
 
 // ablations leave out one part of the protocol each: most at the servers, where
 // a request of that part is answered and not carried out.
@@ -120,8 +121,6 @@ type ablations struct {
 }
 
 func (a *ablations) any() bool { return *a != ablations{} }
-
-func (a *ablations) apply(k *health.Keeper) { k.Ablate(a.Ablation) }
 
 // removal is how clients delete: so that undos (delete) and second deletes (md)
 // can be told apart.
@@ -155,10 +154,10 @@ func (a *ablations) answer(request []byte) []byte {
 
 // change is the request as the server gets it.
 func (a *ablations) change(request []byte) []byte {
-	if !a.sameKey || !bytes.Contains(request, []byte(" "+Reserved+"~")) {
+	if !a.sameKey || !bytes.Contains(request, []byte(" "+proxy.Reserved+"~")) {
 		return request
 	}
-	head, rest, _ := strings.Cut(string(request), " "+Reserved+"~")
+	head, rest, _ := strings.Cut(string(request), " "+proxy.Reserved+"~")
 	_, rest, _ = strings.Cut(rest, "~")
-	return []byte(head + " " + Reserved + "~0~" + rest)
+	return []byte(head + " " + proxy.Reserved + "~0~" + rest)
 }

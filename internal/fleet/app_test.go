@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleet's clients: each asks one thing after another of its proxy.
 
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ringside/proxy"
 )
 
 const (
@@ -24,7 +26,7 @@ type app struct {
 	s    *sidecar
 	at   int // of its engines
 	d    *driver
-	link *Link
+	link *proxy.Link
 	got  []byte
 	op   *op // that has no answer yet
 
