@@ -399,6 +399,7 @@ func (s *stage) begin() {
 			log = slog.New(slog.NewTextHandler(s.t.Output(), nil))
 		}
 		s.p = NewProxy(s.table, "test", log)
+		s.p.Hash = simHash
 		s.e = s.p.NewEngine(DefaultTune)
 		s.e.Post = func(f func(*Engine)) { s.wakeup(func() { f(s.e) }) }
 	} else {

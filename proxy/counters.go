@@ -146,6 +146,8 @@ type Snapshot struct {
 	Events   []MemberEvents
 	Clients  int
 	InFlight int   // commands without an answer
+	Parked   int   // of them: writes that wait for a server's next phase
+	Lined    int   // keys of several copies that are being written or repaired
 	Memory   int64 // bytes of buffers in use
 }
 

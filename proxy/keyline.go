@@ -1,7 +1,5 @@
 package proxy
 
-import "hash/maphash"
-
 // Who waits for whom on one key. A client's commands on a key take effect in
 // the order in which it sent them, though each may take several asks at several
 // servers; and writes to a key of several copies come one after another, so that
@@ -43,7 +41,7 @@ func (e *Tasks) begin(t *task) {
 // follows says that something on key that a client has asked before is not
 // done, and not even on its way on the connection where the next would go.
 func (e *Tasks) follows(s *Session, rt *route, key []byte) bool {
-	return rt != nil && e.keylines[lineOf{s.id, hashOf(key[len(rt.strip):])}] != nil
+	return rt != nil && e.keylines[lineOf{s.id, e.loops.HashKey(key[len(rt.strip):])}] != nil
 }
 
 // letGo lets the client's next command on t's key begin.
@@ -171,9 +169,3 @@ func (t *task) conclude(f func(e *Tasks, x *Exchange)) {
 	}
 	t.home.post(end)
 }
-
-// hashOf makes one number of a key, for all loops. Tests that are to be the same
-// each time put another in its place.
-var hashOf = func(key []byte) uint64 { return maphash.Bytes(hashSeed, key) }
-
-var hashSeed = maphash.MakeSeed()

@@ -195,7 +195,7 @@ func (m *account) lost(e *Copies, l leftover) {
 // the key get it anew.
 func (e *Copies) undid(srv *Server, there []byte) {
 	key := health.Undivert(there)
-	hash := hashOf(key)
+	hash := e.loops.HashKey(key)
 	if len(e.ledgers) == 0 || e.loops.Owner(hash) != e.Tasks { // it was no write to copies, which the owner leads
 		return
 	}

@@ -22,6 +22,7 @@ type MemberSnapshot struct {
 	Renamed bool          // it refused to be flushed: its keys have other names now
 	Since   time.Duration // ago
 	Lease   time.Duration // left; negative: it has run out
+	Sure    time.Duration // how long its answers count yet; without strict consistency for ever
 	Step    string        // what is next
 	Due     time.Duration // until then; 0: it depends on others
 }

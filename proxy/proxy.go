@@ -5,11 +5,14 @@ package proxy
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"ringside/proxy/health"
 )
 
 // Proxy is what all engines of a process share: the table, and the few
@@ -20,6 +23,12 @@ type Proxy struct {
 	Version string // Ringside's own, for stats
 	PID     int    // of this process, for stats; the driver sets it
 	Seed    uint64 // of what keepers leave to chance
+
+	// Hash makes one number of a key, for all loops. It is another in each
+	// process, unless a test wants each run to be the same.
+	Hash func(key []byte) uint64
+
+	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
 	debug   bool // Log wants to know of every connection
 	live    atomic.Pointer[live]
@@ -37,7 +46,9 @@ type Proxy struct {
 func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
 	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
 	p.Seed = uint64(p.Started.UnixNano())
-	p.live.Store(watchers(t, nil, p.Seed))
+	seed := maphash.MakeSeed()
+	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
+	p.live.Store(watchers(t, nil, p.Seed, p.Ablation))
 	return p
 }
 
@@ -48,7 +59,7 @@ func (p *Proxy) Table() *Table { return p.live.Load().Table }
 // at its next wakeup, which begins now; requests in flight finish on the one
 // they began with.
 func (p *Proxy) Swap(t *Table) {
-	p.live.Store(watchers(t, p.live.Load(), p.Seed))
+	p.live.Store(watchers(t, p.live.Load(), p.Seed, p.Ablation))
 	for _, e := range p.Engines() {
 		e.Post(func(*Engine) {})
 	}
@@ -70,6 +81,9 @@ func (p loops) Owner(hash uint64) *Tasks {
 	defer p.mu.Unlock()
 	return &p.engines[hash%uint64(len(p.engines))].Tasks
 }
+
+// HashKey makes one number of a key, the same for all loops.
+func (p loops) HashKey(key []byte) uint64 { return p.Hash(key) }
 
 // Count is how many engines there are, and which of them t belongs to.
 func (p loops) Count(t *Tasks) (n, index int) {
@@ -123,6 +137,16 @@ func (e *Engine) Snapshot(into *Snapshot) {
 	into.Counters.add(&e.count)
 	into.Memory += e.pool.held
 	e.Clients.addTo(into)
+	e.Tasks.addTo(into)
 	e.Servers.addTo(into)
 	e.Keepers.addTo(into)
+}
+
+// Decided is another number whenever a keeper has decided something, a phase or
+// a suspicion: then Snapshot has other Members.
+func (p *Proxy) Decided() (sum uint64) {
+	for _, w := range p.live.Load().watches {
+		sum += w.view.Gen()
+	}
+	return sum
 }

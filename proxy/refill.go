@@ -355,7 +355,7 @@ func (d *dump) listed(a *Attempt, escaped []byte) {
 	}
 	e.key2 = wire.UnescapeKey(e.key2[:0], escaped)
 	key, ok := bytes.CutPrefix(e.key2, d.named)
-	hash := hashOf(key)
+	hash := e.loops.HashKey(key)
 	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || health.IsReserved(key) {
 		return
 	}

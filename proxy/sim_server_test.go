@@ -152,6 +152,8 @@ func (s *simServer) command(w *world, f []string, body []byte) (answer []byte, o
 	switch {
 	case f[0] == "version":
 		return say("VERSION 1.6.18\r\n")
+	case f[0] == "mn":
+		return say("MN\r\n")
 	case f[0] == "flush_all":
 		clear(s.items)
 		return say("OK\r\n")
@@ -218,7 +220,8 @@ func (s *simServer) read(keys []string, cas bool) (answer []byte) {
 	return append(answer, "END\r\n"...)
 }
 
-// meta knows the flags that the simulation's clients use: O k v f F.
+// meta knows the flags that the simulation's clients use, O k v f F, and what
+// an engine may ask on its own: c s t.
 func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer []byte, ok bool) {
 	item, have := s.items[key]
 	flags, value, client := "", false, "0"
@@ -234,6 +237,12 @@ func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer 
 			flags += " b"
 		case flag == "f" && have:
 			flags += " f" + item.flags
+		case flag == "c" && have:
+			flags += fmt.Sprintf(" c%d", item.cas)
+		case flag == "s" && have:
+			flags += fmt.Sprintf(" s%d", len(item.body))
+		case flag == "t" && have:
+			flags += " t-1"
 		case flag == "v":
 			value = true
 		case flag[0] == 'F':

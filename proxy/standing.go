@@ -130,5 +130,5 @@ func (c *copied) identity(i int) uint64 {
 	if m.srv.unknown {
 		made |= 1
 	}
-	return hashOf([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.view.N(m.index))<<20
+	return c.e.loops.HashKey([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.view.N(m.index))<<20
 }

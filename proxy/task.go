@@ -74,6 +74,9 @@ type Loops interface {
 	// hash of the key.
 	Owner(hash uint64) *Tasks
 
+	// HashKey makes one number of a key, the same for all loops.
+	HashKey(key []byte) uint64
+
 	// Count is how many there are, and which of them t is.
 	Count(t *Tasks) (n, index int)
 }
@@ -136,7 +139,7 @@ func (e *Tasks) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 	}
 	e.wire.Next(t.raw, &t.req)
 	t.key = append([]byte(nil), key[len(rt.strip):]...)
-	t.hash = hashOf(t.key)
+	t.hash = e.loops.HashKey(t.key)
 	t.reads = commandOf(t).Reads()
 	e.pool.held += int64(len(t.raw))
 	x.waiting++
@@ -371,4 +374,10 @@ func (t *task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		from = x.at.End
 	}
 	return append(out, b[from:]...)
+}
+
+// addTo adds what waits to what is told of all loops.
+func (e *Tasks) addTo(into *Snapshot) {
+	into.Parked += len(e.parked)
+	into.Lined += len(e.keylines)
 }

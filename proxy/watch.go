@@ -71,7 +71,7 @@ type live struct {
 }
 
 // watchers makes the keepers of t, or takes them over from old.
-func watchers(t *Table, old *live, seed uint64) *live {
+func watchers(t *Table, old *live, seed uint64, without health.Ablation) *live {
 	l := &live{Table: t, watches: map[*Pool]*watch{}}
 	for _, pool := range t.Pools {
 		before := old.watch(pool.Name)
@@ -87,7 +87,7 @@ func watchers(t *Table, old *live, seed uint64) *live {
 			// come back by the phases, or its old values would be served.
 			l.watches[pool] = before
 		case pool.watched(t):
-			w.start(pool, seed)
+			w.start(pool, seed, without)
 			l.watches[pool] = w
 		}
 	}
@@ -117,7 +117,7 @@ func newWatch(pool *Pool) *watch {
 	return w
 }
 
-func (w *watch) start(pool *Pool, seed uint64) {
+func (w *watch) start(pool *Pool, seed uint64, without health.Ablation) {
 	members := make([]health.Member, len(w.members))
 	for i, m := range w.members {
 		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
@@ -126,6 +126,7 @@ func (w *watch) start(pool *Pool, seed uint64) {
 	// record with its first member.
 	members[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.keeper = health.New(pool.Name, members, w.failover.Settings, seed)
+	w.keeper.Ablate(without)
 	w.view = health.NewView(len(members))
 	w.heard = make([]bool, len(members))
 	w.publish()
@@ -286,7 +287,7 @@ func (e *Keepers) addTo(into *Snapshot) {
 			m := MemberSnapshot{
 				Pool: w.pool, Target: w.members[i], Gutter: i >= w.own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Order: v.Ordered, Renamed: w.keeper.Renamed(i) != 0,
-				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Step: v.Step,
+				Since: time.Duration(e.now - v.Since), Lease: time.Duration(v.Lease - e.now), Sure: time.Duration(v.ValidUntil - e.now), Step: v.Step,
 			}
 			if v.Until > e.now {
 				m.Due = time.Duration(v.Until - e.now)

@@ -52,6 +52,7 @@ var house = []room{
 	{"ring/ringtest", []string{"ring"}, nil},
 	{"proxy/wire/wiretest", nil, nil},
 	{"internal/archtest", nil, nil},
+	{"internal/fleet", nil, nil},
 	{"internal/e2e", nil, nil},
 }
 

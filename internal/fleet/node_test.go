@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleet's servers: memcached processes that can hang, die and come back.
 
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/wire"
 )
@@ -32,8 +33,7 @@ const epoch = 1_800_000_000
 
 func (f *fleet) newNode(id int) *node {
 	n := &node{f: f, id: id, name: fmt.Sprintf("s%d", id)}
-	l := testLimits()
-	n.limits = wire.Limits{Key: l.Key, Line: l.Line, Value: l.Value}
+	n.limits = wire.Limits{Key: limits.Key, Line: limits.Line, Value: limits.Value}
 	n.start()
 	return n
 }
@@ -74,6 +74,17 @@ func (n *node) meets(c *pipe) {
 	}
 }
 
+// hang stops the process for a while.
+func (n *node) hang(until int64) {
+	n.hung = n.up
+	life := n.life
+	n.f.at(until, func() {
+		if n.hung && n.life == life {
+			n.wake()
+		}
+	})
+}
+
 // wakeTime is how long a process that goes on may take until it has looked at
 // what has come meanwhile on one of its connections.
 const wakeTime = 40 * milli
@@ -111,7 +122,7 @@ func (n *node) work(c *pipe) {
 	if whole == 0 {
 		return
 	}
-	if c.gone != Write { // the first answers find nobody, and then it stops
+	if c.gone != proxy.Write { // the first answers find nobody, and then it stops
 		size = ends[n.f.rand.IntN(whole)]
 		n.do(c, c.rcv[:size])
 		c.rcv = nil

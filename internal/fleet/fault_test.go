@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleet's faults, and the parts of the protocol that can be left out.
 
@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 )
 
@@ -15,6 +16,11 @@ func (f *fleet) fault() {
 	i := f.rand.IntN(len(f.nodes))
 	if f.aimed {
 		i = 0
+	}
+	if plot := plots[kind]; plot != nil {
+		f.note("", "PLOT %s: s%d", kind, i)
+		plot(f, i)
+		return
 	}
 	n, s := f.nodes[i], f.sidecars[f.rand.IntN(len(f.sidecars))]
 	lasts := f.upTo(6 * second)
@@ -47,13 +53,7 @@ func (f *fleet) fault() {
 		by := f.upTo(slowed)
 		each(some, func(p *path) { p.slow += by }, func(p *path) { p.slow -= by })
 	case "hang":
-		n.hung = n.up
-		life := n.life
-		f.at(until, func() {
-			if n.hung && n.life == life {
-				n.wake()
-			}
-		})
+		n.hang(until)
 	case "kill":
 		if !n.up {
 			return
@@ -62,7 +62,7 @@ func (f *fleet) fault() {
 		f.at(until, n.start)
 	case "lose": // its record
 		if n.up && !n.hung {
-			n.store.Line().Do([]byte("delete " + fleetView + "\r\n"))
+			n.store.Line().Do([]byte("delete " + viewKey + "\r\n"))
 		}
 	case "flush": // by a client, some time during another fault or what follows
 		at := f.now + f.upTo(9*second)
@@ -73,14 +73,14 @@ func (f *fleet) fault() {
 		})
 		f.fault()
 	case "drain": // a person wants a server out, and back
-		order := health.Drain
+		order := proxy.Drain
 		if f.one(2) {
-			order = health.Down
+			order = proxy.Down
 		}
-		s.order(i, order)
+		s.order(n, order)
 		f.at(until, func() {
 			for _, o := range f.sidecars { // who was told last may have died
-				o.order(i, health.Restore)
+				o.order(n, proxy.Restore)
 			}
 		})
 	case "restart": // a proxy
@@ -108,8 +108,8 @@ func (f *fleet) fault() {
 // take.
 const slowed = 300 * milli
 
-// fleetView is where the record of the pool is.
-const fleetView = health.Reserved + "_view__:main"
+// viewKey is where the record of the pool is.
+const viewKey = health.Reserved + "_view__:main"
 
 // ablations leave out one part of the protocol each: most at the servers, where
 // a request of that part is answered and not carried out.
@@ -121,8 +121,6 @@ type ablations struct {
 }
 
 func (a *ablations) any() bool { return *a != ablations{} }
-
-func (a *ablations) apply(k *health.Keeper) { k.Ablate(a.Ablation) }
 
 // removal is how clients delete: so that undos (delete) and second deletes (md)
 // can be told apart.
@@ -137,7 +135,17 @@ func (a *ablations) removal() string {
 func (a *ablations) answer(request []byte) []byte {
 	switch {
 	case a.dual && bytes.HasPrefix(request, []byte("md ")):
-		return []byte("HD\r\n")
+		answer := "HD"
+		words := strings.Fields(string(request))
+		for _, flag := range words[2:] {
+			switch {
+			case flag[0] == 'O':
+				answer += " " + flag
+			case flag == "k":
+				answer += " k" + words[1]
+			}
+		}
+		return []byte(answer + "\r\n")
 	case a.undo && bytes.HasPrefix(request, []byte("delete ")):
 		return []byte("DELETED\r\n")
 	}

@@ -1,19 +1,38 @@
-package proxy
+package fleet
 
 // The fleet's judge: what may be answered, given all that was answered before.
 
 import (
-	"bytes"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ringside/proxy"
+)
+
+// harm is what a broken promise does to clients.
+type harm string
+
+const (
+	stale    harm = "stale"    // an older value is read than was acknowledged
+	lost     harm = "lost"     // a value is missed that was acknowledged
+	torn     harm = "torn"     // what was appended is not there, or what was before it
+	doubled  harm = "doubled"  // what was appended is there twice
+	recount  harm = "recount"  // a counter gives a number again, or is lost
+	twoHold  harm = "two hold" // a lock that is held is taken from its holder
+	ghost    harm = "ghost"    // a lock that was given back can't be got by anybody
+	phantom  harm = "phantom"  // a value is read whose writer is told that it was not stored
+	stranger harm = "stranger" // a value is read that nobody has written
 )
 
 // history is what is known of all keys and writes.
 type history struct {
 	values, counters, locked []*fkey
+	logged                   []*fkey
 	writes                   []*fwrite
+	parts                    []*part
 	culprit                  string     // the key that something wrong is about
 	quarrels                 [][2]int64 // when proxies did not think the same of a server; the last may be open
 }
@@ -21,24 +40,23 @@ type history struct {
 // look notes whether all proxies think the same of every server now.
 func (f *fleet) look() {
 	differ := false
-	for i, w := range f.sidecars[0].list {
-		for _, s := range f.sidecars[1:] {
-			for j := range w.members {
-				differ = differ || s.dead || s.list[i].view.N(j) != w.view.N(j) || s.list[i].view.Suspected(j) != w.view.Suspected(j)
-			}
-		}
+	first := f.sidecars[0]
+	for _, s := range f.sidecars[1:] {
+		differ = differ || s.dead || s.edition != first.edition || !slices.EqualFunc(s.members, first.members, func(a, b proxy.MemberSnapshot) bool {
+			return a.Number == b.Number && a.Suspect == b.Suspect
+		})
 	}
 	last := len(f.quarrels) - 1
-	switch open := last >= 0 && f.quarrels[last][1] == never; {
+	switch open := last >= 0 && f.quarrels[last][1] == math.MaxInt64; {
 	case differ && !open:
-		f.quarrels = append(f.quarrels, [2]int64{f.now, never})
+		f.quarrels = append(f.quarrels, [2]int64{f.now, math.MaxInt64})
 	case !differ && open:
 		f.quarrels[last][1] = f.now
 	}
 }
 
-// calm says that proxies did not quarrel between two times.
-func (f *fleet) calm(from, to int64) bool {
+// calmly says that proxies did not quarrel between two times.
+func (f *fleet) calmly(from, to int64) bool {
 	for i := len(f.quarrels) - 1; i >= 0 && f.quarrels[i][1] > from; i-- {
 		if f.quarrels[i][0] < to {
 			return false
@@ -57,11 +75,16 @@ type fkey struct {
 
 	fills []fill
 
-	made  bool   // of a counter: it should be there
+	keeping
+
+	made  bool   // of a counter and of what is appended to: it should be there
 	count uint64 // the highest number that was told
+
+	log bool // it is appended to
 
 	holder *app // of a lock
 	gen    int
+	free   bool // it was given back, and all that was asked since was refused
 }
 
 // fill is a value that a repair has stored on some server.
@@ -79,18 +102,19 @@ type fwrite struct {
 	answered int64 // by whatever; 0: not yet
 	acked    bool
 	refused  bool // it has done nothing: it never stands in the cache
+	seen     bool // while it was under way
 }
 
 // filled notes what a repair stores.
 func (f *fleet) filled(request []byte) {
-	var size int
-	var name, guard string
-	if n, _ := fmt.Sscanf(string(request), "ms %s %d %s", &name, &size, &guard); n < 3 || guard[0] != 'C' {
+	line, body, _ := strings.Cut(string(request), "\r\n")
+	words := strings.Fields(line)
+	if !slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }) {
 		return
 	}
 	for _, k := range f.values {
-		if k.name == name {
-			k.fills = append(k.fills, fill{strings.TrimSuffix(string(request[bytes.IndexByte(request, '\n')+1:]), "\r\n"), f.now})
+		if k.name == words[1] {
+			k.fills = append(k.fills, fill{strings.TrimSuffix(body, "\r\n"), f.now})
 		}
 	}
 }
@@ -101,17 +125,21 @@ func (k *fkey) brought(value string, from, to int64) bool {
 }
 
 func (f *fleet) layKeys() {
-	for i := 0; len(f.values) < hotKeys+f.cold; i++ {
-		k := &fkey{name: fmt.Sprintf("k%d", i)}
-		if !f.aimed || int(simHash([]byte(k.name))%uint64(f.servers)) == 0 {
-			f.values = append(f.values, k)
+	lay := func(list *[]*fkey, n int, name string) {
+		for i := 0; len(*list) < n; i++ {
+			k := &fkey{name: fmt.Sprintf(name, i)}
+			if !f.aimed || int(hash([]byte(k.name))%uint64(f.servers)) == 0 {
+				*list = append(*list, k)
+			}
 		}
 	}
+	lay(&f.values, hotKeys+f.cold, "k%d")
+	lay(&f.locked, lockKeys, "l%d")
 	for i := range counterKeys {
 		f.counters = append(f.counters, &fkey{name: fmt.Sprintf("n%d", i)})
 	}
-	for i := range lockKeys {
-		f.locked = append(f.locked, &fkey{name: fmt.Sprintf("l%d", i)})
+	for i := range f.logs {
+		f.logged = append(f.logged, &fkey{name: fmt.Sprintf("a%d", i), log: true})
 	}
 }
 
@@ -129,7 +157,7 @@ func (f *fleet) newRemoval(k *fkey) *fwrite { return &fwrite{key: k, removes: tr
 func (f *fleet) retire(k *fkey) {
 	name, _, _ := strings.Cut(k.name, ".")
 	k.gen++
-	k.holder, k.name = nil, fmt.Sprintf("%s.%d", name, k.gen)
+	k.holder, k.free, k.name = nil, false, fmt.Sprintf("%s.%d", name, k.gen)
 }
 
 // done is when the answer to what the app has asked is there.
@@ -148,6 +176,9 @@ func (a *app) done(answer string) {
 	if o.w != nil {
 		o.w.answered = f.now
 	}
+	if o.w != nil {
+		f.keep(o, line, failed)
+	}
 	if o.must != nil {
 		o.must(line == "STORED" || strings.HasPrefix(line, "VALUE"))
 	}
@@ -155,6 +186,8 @@ func (a *app) done(answer string) {
 		switch o.kind {
 		case "unlock":
 			f.retire(o.keys[0])
+		case "lock":
+			o.keys[0].free = false
 		}
 		return
 	}
@@ -177,11 +210,14 @@ func (a *app) done(answer string) {
 	case "unlock":
 		switch line {
 		case "DELETED":
+			o.keys[0].free = true
 		case "NOT_FOUND":
-			f.wrong(o.about(), "a%d p%d gives a lock back that is not there", a.id, a.s.id)
+			f.harmed(twoHold, o.about(), "a%d p%d gives a lock back that is not there", a.id, a.s.id)
 		default:
 			a.strange(o, answer)
 		}
+	case "append":
+		a.judgeAppend(o, line)
 	case "flush":
 		if line != "OK" {
 			a.strange(o, answer)
@@ -212,11 +248,13 @@ func (a *app) judgeLine(o *op, line, answer string) {
 		case w != nil && w.removes:
 			a.acked(o)
 		case w != nil:
-			w.refused = true
+			a.refused(o)
 		}
 	case "NOT_STORED", "EXISTS", "NS", "EX":
-		w.refused = true
-	case "TOUCHED", "EN":
+		a.refused(o)
+	case "EN":
+		a.judgeMiss(o, 0)
+	case "TOUCHED":
 	case "VA":
 		_, value, _ := strings.Cut(answer, "\r\n")
 		a.judgeValue(o, 0, strings.TrimSuffix(value, "\r\n"))
@@ -237,8 +275,16 @@ func (a *app) acked(o *op) {
 	if w.key.floor < w.invoked {
 		w.key.floor, w.key.acked, w.key.by = w.invoked, f.now, fmt.Sprintf("%.40q", o.text)
 	}
-	if !f.exact && f.calm(w.invoked, w.answered) {
+	if !f.exact && f.calmly(w.invoked, w.answered) {
 		w.key.calm = max(w.key.calm, w.invoked)
+	}
+}
+
+// refused is when a mutation is told that it has done nothing.
+func (a *app) refused(o *op) {
+	o.w.refused = true
+	if a.f.shown && o.w.seen {
+		a.f.harmed(phantom, o.w.key.name, "a%d p%d is told that %.20q was not stored, and somebody has read it", a.id, a.s.id, o.w.value)
 	}
 }
 
@@ -247,11 +293,17 @@ func sec(ns int64) float64 { return float64(ns) / 1e9 }
 func (a *app) judgeValues(o *op, answer string) {
 	rest := answer
 	last := -1
+	found := make([]bool, len(o.keys))
 	for {
 		line, more, _ := strings.Cut(rest, "\r\n")
 		f := strings.Fields(line)
 		switch {
 		case line == "END":
+			for i := range o.keys {
+				if !found[i] {
+					a.judgeMiss(o, i)
+				}
+			}
 			return
 		case len(f) < 4 || f[0] != "VALUE":
 			a.strange(o, answer)
@@ -270,6 +322,7 @@ func (a *app) judgeValues(o *op, answer string) {
 			return
 		}
 		last = i
+		found[i] = true
 		a.judgeValue(o, i, more[:n])
 		if len(f) == 5 {
 			a.tokens[o.keys[i]] = casToken{f[4], a.f.now}
@@ -282,30 +335,35 @@ func (a *app) judgeValues(o *op, answer string) {
 func (a *app) judgeValue(o *op, i int, value string) {
 	f, k := a.f, o.keys[i]
 	f.hits++
+	if k.log {
+		a.judgeLog(o, k, value)
+		return
+	}
 	id, _, _ := strings.Cut(strings.TrimPrefix(value, "w"), ".")
 	n, err := strconv.Atoi(id)
 	if err != nil || n >= len(f.writes) || f.writes[n].value != value {
-		f.wrong(k.name, "a%d p%d reads %q, which nobody has written", a.id, a.s.id, value)
+		f.harmed(stranger, k.name, "a%d p%d reads %q, which nobody has written", a.id, a.s.id, value)
 		return
 	}
 	w := f.writes[n]
+	w.seen = w.seen || w.answered == 0
 	switch {
 	case w.key != k:
 		f.wrong(k.name, "a%d p%d reads a value of %s as that of %s", a.id, a.s.id, w.key.name, k.name)
-	case w.refused && w.answered < o.invoked && k.brought(value, w.invoked, w.answered):
+	case w.refused && w.answered < o.invoked && !f.races && k.brought(value, w.invoked, w.answered):
 		// An add was granted by one copy; a repair took that to the other, which
 		// then refused. It is not stored, says the answer, and is.
 		f.raced++
 	case w.refused && w.answered < o.invoked:
-		f.wrong(k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
+		f.harmed(phantom, k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
 		// Its undo is on its way behind it.
-	case w.answered != 0 && w.answered < o.floors[i] && k.brought(value, o.floors[i], o.acks[i]):
+	case w.answered != 0 && w.answered < o.floors[i] && !f.races && k.brought(value, o.floors[i], o.acks[i]):
 		// A repair has brought back what a delete was removing: one half of it had
 		// run, and the other not yet. That is known, and not prevented.
 		f.raced++
 	case w.answered != 0 && w.answered < o.floors[i]:
-		safe := !f.loose && w.answered < o.calms[i] && f.calm(w.invoked, w.answered) && f.calm(o.invoked, f.now)
+		safe := !f.loose && w.answered < o.calms[i] && f.calmly(w.invoked, w.answered) && f.calmly(o.invoked, f.now)
 		f.isStale(safe, k, "a%d p%d reads %.20q of %s, answered at %.4f (acknowledged: %v), though %s began at %.4f and was acknowledged before the read",
 			a.id, a.s.id, value, k.name, sec(w.answered), w.acked, k.by, sec(o.floors[i]))
 	}
@@ -319,7 +377,7 @@ func (f *fleet) isStale(safe bool, k *fkey, format string, args ...any) {
 	}
 	f.stale = append(f.stale, fmt.Sprintf(format, args...))
 	if (f.exact || safe) && !f.ablate.any() {
-		f.wrong(k.name, "%s", f.stale[0])
+		f.harmed(stale, k.name, "%s", f.stale[0])
 	}
 }
 
@@ -328,11 +386,11 @@ func (a *app) judgeCount(o *op, line string) {
 	n, err := strconv.ParseUint(line, 10, 64)
 	switch {
 	case err == nil && f.locks && n <= o.count:
-		f.wrong(k.name, "a%d p%d counts %s up to %d, but %d was told before", a.id, a.s.id, k.name, n, o.count)
+		f.harmed(recount, k.name, "a%d p%d counts %s up to %d, but %d was told before", a.id, a.s.id, k.name, n, o.count)
 	case err == nil:
 		k.count = max(k.count, n)
 	case line == "NOT_FOUND" && f.locks:
-		f.wrong(k.name, "a%d p%d: the counter %s is lost", a.id, a.s.id, k.name)
+		f.harmed(recount, k.name, "a%d p%d: the counter %s is lost", a.id, a.s.id, k.name)
 	case line == "NOT_FOUND":
 		k.made, k.count = false, 0
 	default:
@@ -348,9 +406,9 @@ func (a *app) judgeLock(o *op, line string) {
 		a.strange(o, line)
 	case k.gen != o.gen: // it has another name by now
 	case k.holder != nil:
-		f.wrong(k.name, "a%d p%d gets the lock %s, which a%d holds", a.id, a.s.id, k.name, k.holder.id)
+		f.harmed(twoHold, k.name, "a%d p%d gets the lock %s, which a%d holds", a.id, a.s.id, k.name, k.holder.id)
 	default:
-		k.holder, a.held = a, k
+		k.holder, a.held, k.free = a, k, false
 		a.until = f.now + f.upTo(300*milli)
 	}
 }

@@ -1,6 +1,6 @@
 //go:build !race
 
-package proxy
+package fleet
 
 // How much of the simulation is played where it costs little.
 

@@ -1,7 +1,6 @@
-package proxy
+package fleet
 
-// Whole proxies against model servers in one process, on one clock, with faults
-// by seed: the fleet, its clock and its life.
+// The fleet, its clock and its life.
 
 import (
 	"cmp"
@@ -14,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/replicate"
-	"ringside/ring"
 )
 
 const (
@@ -24,10 +23,16 @@ const (
 	second = int64(time.Second)
 )
 
-func init() { hashOf = simHash } // a seed plays the same each time
+// hash is that of keys everywhere here: a seed plays the same each time.
+func hash(key []byte) (h uint64) {
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h >> 7
+}
 
-// fleetCase is what a run is made of. A seed decides the rest.
-type fleetCase struct {
+// scenario is what a run is made of. A seed decides the rest.
+type scenario struct {
 	name     string
 	sidecars int // proxies
 	engines  int // of each; 0: one
@@ -35,24 +40,36 @@ type fleetCase struct {
 	servers  int
 	gutter   int // servers of a pool that stands in; its keys have no other use
 
-	mode    Mode
+	mode    proxy.Mode
 	strict  bool
 	rejoin  health.OnRejoin
 	rebuilt bool             // the rule builds its ring anew without the servers that are out
 	copies  replicate.Policy // of each key
 
-	faults []string // kinds to draw from, of fleetFaults
+	faults []string // kinds to draw from, of the faults
 	count  int      // of them
 	apart  int64    // between the starts of two, about; 0: the next begins when the pool is whole again
-	aimed  bool     // all at one server, which also owns all keys
+	aimed  bool     // all at one server, which also owns all values and locks
 	brief  bool     // none lasts a second
 
 	denies bool  // servers refuse flush_all
 	far    int64 // how much longer packets of the first proxy take to all servers but the first
+	late   int64 // how much longer one packet in 50 from and to the last server takes
+
+	request time.Duration // after which a request counts as unanswered, and a quarter of the deadline; 0: 200 ms
+	eject   time.Duration // how long a suspicion lasts that ejects; 0: 600 ms
+	errs    bool          // reads that no server could answer get an error
 
 	exact  bool  // no stale hit at all is promised
 	loose  bool  // nothing is promised of them: they are only counted
 	locks  bool  // nobody else gets a lock that is held, and counters never go back
+	logs   int   // keys that are appended to: whatever was acknowledged stands in them once
+	keeps  bool  // what was acknowledged is not missed by anybody
+	undone bool  // so it is though a set on top of it was not
+	races  bool  // what a repair brings back counts, a value or a lock: see tally.raced
+	shown  bool  // nobody reads a value whose writer is then told that it was not stored
+	calm   bool  // no fault lasts so long that a server is ejected
+	asks   []ask // what clients ask, each as often as it stands here; nil: all sorts of things
 	pace   int64 // between two requests of a client, about; 0: 12 ms
 	costly bool  // it gets a quarter of the seeds
 	cold   int   // keys that are rarely used; 0: 90
@@ -62,7 +79,7 @@ type fleetCase struct {
 
 // fleet is the state of a run.
 type fleet struct {
-	fleetCase
+	scenario
 	seed   uint64
 	rand   *rand.Rand
 	now    int64
@@ -76,6 +93,7 @@ type fleet struct {
 	trouble  int64 // when the last fault ends
 	quiet    bool  // apps begin nothing new
 	history
+	layout
 
 	// grace is how long after its writer was told that it failed a value may be
 	// read though it is older than another. The undo behind it is on its way, as
@@ -85,6 +103,7 @@ type fleet struct {
 	traced bool
 	trace  []traceLine
 	broken string // what is wrong, once something is
+	harm   harm   // what that does to clients; "": it is worse than anything that is known
 	tally
 }
 
@@ -95,8 +114,8 @@ type tally struct {
 	// raced are reads of what a repair of another proxy has copied while a command
 	// was at work on the two copies: from the one that a delete (or a flush_all)
 	// had not reached yet to the one that it had emptied, or from the one that had
-	// granted an add to the one that was yet to be asked. That is known, and
-	// nothing prevents it yet.
+	// granted an add to the one that was yet to be asked. That is known (D1 of
+	// the breaches), and nothing prevents it yet.
 	raced int
 
 	stale []string
@@ -121,6 +140,14 @@ func (f *fleet) wrong(key, format string, args ...any) {
 		f.note("", "WRONG %s", f.broken)
 		f.culprit = key
 	}
+}
+
+// harmed ends the run: a promise is broken.
+func (f *fleet) harmed(h harm, key, format string, args ...any) {
+	if f.broken == "" {
+		f.harm = h
+	}
+	f.wrong(key, format, args...)
 }
 
 // event is something that happens at a time. Those of one time happen in the
@@ -193,18 +220,21 @@ func (f *fleet) run(until int64) {
 	f.now = max(f.now, until)
 }
 
-// simulateFleet plays one run to its end.
-func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
+// simulate plays one run to its end.
+func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.engines = cmp.Or(c.engines, 1)
 	c.apps = cmp.Or(c.apps, 3)
 	c.cold = cmp.Or(c.cold, 90)
 	c.pace = cmp.Or(c.pace, 12*milli)
-	f = &fleet{fleetCase: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
+	c.request = cmp.Or(c.request, 200*time.Millisecond)
+	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
 	defer func() {
 		if r := recover(); r != nil {
 			f.wrong("", "panic: %v\n%s", r, debug.Stack())
 		}
 	}()
+	f.layout = layout{gone: -1}
 	f.grace = 10 * milli
 	if slices.Contains(c.faults, "slow") {
 		f.grace += 2 * slowed
@@ -219,6 +249,9 @@ func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 			p := &path{f: f}
 			if i == 0 && j > 0 {
 				p.slow = c.far
+			}
+			if j == c.servers-1 {
+				p.late = c.late
 			}
 			row = append(row, p)
 		}
@@ -235,7 +268,9 @@ func simulateFleet(c fleetCase, seed uint64, traced bool) (f *fleet) {
 	for range c.count {
 		f.fault()
 		if c.apart == 0 {
-			f.run(f.trouble + second) // by then everybody has noticed
+			for f.now < f.trouble+second && f.broken == "" { // by then everybody has noticed
+				f.run(f.trouble + second)
+			}
 			f.settle("after a fault", settleLimit)
 			f.run(f.now + f.upTo(second))
 		} else {
@@ -266,31 +301,27 @@ func (f *fleet) settle(when string, limit int64) {
 // whole says why not everything is as it should be when nothing is broken.
 func (f *fleet) whole() string {
 	top := make([]uint32, len(f.nodes))
-	for _, s := range f.sidecars {
-		for _, w := range s.list {
-			for i := range w.members {
-				top[i] = max(top[i], w.view.N(i))
-			}
+	sums := make([]*proxy.Snapshot, len(f.sidecars))
+	for i, s := range f.sidecars {
+		sums[i] = s.snapshot()
+		for j, m := range sums[i].Members {
+			top[j] = max(top[j], m.Number)
 		}
 	}
-	for _, s := range f.sidecars {
-		for _, w := range s.list {
-			for i := range w.members {
-				switch {
-				case w.view.Phase(i) != health.In || w.view.Suspected(i):
-					return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, i, w.view.Phase(i), w.view.Suspected(i), w.keeper.Verdict(i).Step)
-				case w.view.N(i) != top[i]:
-					return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, i, w.view.N(i), top[i])
-				case w.failover.Strict && w.view.ValidUntil(i) <= s.clock(f.now):
-					return fmt.Sprintf("p%d: server %d is not to be used", s.id, i)
-				}
+	for i, s := range f.sidecars {
+		for j, m := range sums[i].Members {
+			switch {
+			case m.Phase != health.In || m.Suspect:
+				return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, j, m.Phase, m.Suspect, m.Step)
+			case m.Number != top[j]:
+				return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, j, m.Number, top[j])
+			case m.Sure <= 0:
+				return fmt.Sprintf("p%d: server %d is not to be used", s.id, j)
 			}
 		}
-		for _, d := range s.drivers {
-			for _, srv := range d.e.list {
-				if srv.down {
-					return fmt.Sprintf("p%d: %s", s.id, srv.why)
-				}
+		for _, n := range f.nodes {
+			if srv := sums[i].Servers["tcp "+n.name]; srv != nil && srv.Down > 0 {
+				return fmt.Sprintf("p%d: %s", s.id, srv.Why)
 			}
 		}
 	}
@@ -314,82 +345,15 @@ func (f *fleet) finish() {
 	}
 	f.run(f.now + 70*second) // zombies, tombstones and late answers end
 	for _, s := range f.sidecars {
-		for _, d := range s.drivers {
-			if f.broken == "" && d.e.pool.held != scratchSize {
-				f.wrong("", "p%d holds %d bytes, %d when nothing goes on", s.id, d.e.pool.held, scratchSize)
-			}
-			if f.broken == "" && (len(d.e.sessions) > 0 || len(d.e.parked) > 0 || len(d.e.keylines) > 0) {
-				f.wrong("", "p%d: %d sessions, %d parked writes and %d lines of writes are left", s.id, len(d.e.sessions), len(d.e.parked), len(d.e.keylines))
-			}
+		sum := s.snapshot()
+		if f.broken == "" && sum.Memory != s.memory {
+			f.wrong("", "p%d holds %d bytes, %d when nothing goes on", s.id, sum.Memory, s.memory)
+		}
+		if f.broken == "" && (sum.Clients > 0 || sum.Parked > 0 || sum.Lined > 0) {
+			f.wrong("", "p%d: %d clients, %d parked writes and %d lines of writes are left", s.id, sum.Clients, sum.Parked, sum.Lined)
 		}
 		s.count()
 	}
-}
-
-// table is what all sidecars are configured with.
-func (f *fleet) table() *Table {
-	pool := func(name string, from, n int) *Pool {
-		p := &Pool{Name: name, Connections: 1, QueueLimit: 10_000,
-			Timeouts:     Timeouts{Connect: 400 * time.Millisecond, Request: fleetRequest, Deadline: fleetDeadline},
-			RetryBackoff: Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
-			Place:        ring.Placement{Hash: simHash, Ring: around{n, nil}}}
-		for i := range n {
-			name := fmt.Sprintf("s%d", from+i)
-			p.Servers = append(p.Servers, Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name})
-		}
-		return p
-	}
-	p := pool("main", 0, f.servers)
-	p.Failover = Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
-		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: 600 * time.Millisecond,
-		Ping: 250 * time.Millisecond, Lease: time.Second, Request: fleetRequest, GoodPings: 2, AfterFailures: 3}}
-	t := &Table{Limits: testLimits(), Pools: []*Pool{p}}
-	if f.gutter > 0 {
-		g := pool("spare", f.servers, f.gutter)
-		p.Failover.Gutter = g
-		t.Pools = append(t.Pools, g)
-	}
-	if f.rebuilt {
-		p.Without = func(out []bool) (ring.Ring, error) {
-			r := around{n: len(out), live: []int{}}
-			for i, o := range out {
-				if !o {
-					r.live = append(r.live, i)
-				}
-			}
-			return r, nil
-		}
-	}
-	t.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: []Route{{Pool: p, Copies: f.copies}}}}
-	return t
-}
-
-const (
-	fleetRequest  = 200 * time.Millisecond
-	fleetDeadline = 800 * time.Millisecond
-
-	// fleetBound is how long any request may take: its deadline, and for a task
-	// that began its last ask right before that, a bit.
-	fleetBound = int64(fleetDeadline) + int64(fleetRequest) + 100*milli
-)
-
-// around gives a key to server h mod n and then to the next ones; if it was
-// built anew, to those that are live by another remainder.
-type around struct {
-	n    int
-	live []int
-}
-
-func (r around) Len() int { return r.n }
-
-func (r around) At(_ []byte, h uint64, try int) int {
-	switch {
-	case r.live == nil && try < r.n:
-		return int((h + uint64(try)) % uint64(r.n))
-	case try < len(r.live):
-		return r.live[(h+uint64(try))%uint64(len(r.live))]
-	}
-	return -1
 }
 
 // noteLog writes what engines log into the trace.
@@ -412,13 +376,13 @@ func (l noteLog) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// playFleet runs a case with many seeds. One that fails is run again with a
+// play runs a case with many seeds. One that fails is run again with a
 // trace.
-func playFleet(t *testing.T, c fleetCase, from, to uint64) {
+func play(t *testing.T, c scenario, from, to uint64) {
 	t.Helper()
 	var sum tally
 	for seed := from; seed < to; seed++ {
-		f := simulateFleet(c, seed, false)
+		f := simulate(c, seed, false)
 		if f.broken == "" && c.exact && len(f.stale) > 0 {
 			f.broken = f.stale[0]
 		}
@@ -429,7 +393,7 @@ func playFleet(t *testing.T, c fleetCase, from, to uint64) {
 	}
 	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs",
 		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
-	if (c.mode != FailFast || c.copies.Copies > 0) && sum.ejected == 0 && to-from > 4 {
+	if (c.mode != proxy.FailFast || c.copies.Copies > 0) && !c.calm && sum.ejected == 0 && to-from > 4 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
 }
@@ -446,8 +410,8 @@ func (s *tally) add(o *tally) {
 }
 
 // retrace runs a seed again and tells what led to what is wrong.
-func retrace(c fleetCase, seed uint64, broken string) string {
-	f := simulateFleet(c, seed, true)
+func retrace(c scenario, seed uint64, broken string) string {
+	f := simulate(c, seed, true)
 	var lines []string
 	for _, l := range f.trace {
 		if l.about == "" || l.about == f.culprit {

@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleets that are tried, and what each is promised.
 
@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/replicate"
 )
@@ -16,10 +17,10 @@ import (
 // traceLines is how much of the trace of a run that fails is shown.
 var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation of failover that fails")
 
-// fleetSeeds is how many seeds each case gets: 20, fewer for the race detector,
+// seedRange is how many seeds each case gets: 20, fewer for the race detector,
 // and as many as RINGSIDE_SEEDS in the environment says. A seed plays the same
 // each time; RINGSIDE_SEED plays one alone.
-func fleetSeeds(t *testing.T) (from, to uint64) {
+func seedRange(t *testing.T) (from, to uint64) {
 	read := func(name string) (uint64, bool) {
 		s := os.Getenv(name)
 		if s == "" {
@@ -58,7 +59,7 @@ var (
 	spread = replicate.Policy{Copies: 2, Apart: replicate.Servers, Read: replicate.Spread, ReadThrough: true, RepairRate: 1000}
 )
 
-// fleetCases are what is promised:
+// promises are what is promised:
 //
 //   - fail_fast: no stale hit, whatever happens to however many.
 //   - strict: no stale hit. With two servers one fault at a time, and not one
@@ -69,27 +70,27 @@ var (
 //     behind, what comes late and the return are safe.
 //   - copies, strict: as strict; and nobody gets a lock that somebody holds, and
 //     no counter goes back or is lost, as long as one fault at a time leaves one
-//     copy of everything. But see fleet.raced.
+//     copy of everything. But see tally.raced.
 //   - copies, relaxed: with one proxy no stale hit. With several a write that
 //     left a copy behind which could not be reached is known to one of them
 //     only: others may read there, until the key is written again.
-var fleetCases = []fleetCase{
-	{name: "fail_fast", sidecars: 2, servers: 3, mode: FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
-	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
-	{name: "strict", sidecars: 2, servers: 3, mode: Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, five servers, faults overlap", sidecars: 2, servers: 5, mode: Rehash, strict: true, faults: unhung, count: 5, apart: 2 * second, exact: true},
-	{name: "strict, two servers", sidecars: 2, servers: 2, mode: Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, warm", sidecars: 2, servers: 3, mode: Rehash, strict: true, rejoin: health.Warm, faults: anything, count: 2, exact: true},
-	{name: "strict, warm, one proxy far away", sidecars: 3, servers: 3, mode: Rehash, strict: true, rejoin: health.Warm, far: 30 * milli, aimed: true, prunes: true, faults: []string{"cut"}, count: 1, exact: true, costly: true},
-	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: Gutter, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
-	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
-	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
-	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: Rehash, faults: alone, count: 3, exact: true},
-	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: Rehash, faults: alone, count: 3, exact: true},
-	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},
-	{name: "relaxed", sidecars: 2, servers: 3, mode: Rehash, faults: anything, count: 3},
+var promises = []scenario{
+	{name: "fail_fast", sidecars: 2, servers: 3, mode: proxy.FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
+	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: proxy.FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
+	{name: "strict", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: proxy.Rehash, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, five servers, faults overlap", sidecars: 2, servers: 5, mode: proxy.Rehash, strict: true, faults: unhung, count: 5, apart: 2 * second, exact: true},
+	{name: "strict, two servers", sidecars: 2, servers: 2, mode: proxy.Rehash, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, warm", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, rejoin: health.Warm, faults: anything, count: 2, exact: true},
+	{name: "strict, warm, one proxy far away", sidecars: 3, servers: 3, mode: proxy.Rehash, strict: true, rejoin: health.Warm, far: 30 * milli, aimed: true, prunes: true, faults: []string{"cut"}, count: 1, exact: true, costly: true},
+	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: proxy.Gutter, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: proxy.Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
+	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
+	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
+	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: proxy.Rehash, faults: alone, count: 3, exact: true},
+	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: proxy.Rehash, faults: alone, count: 3, exact: true},
+	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: proxy.Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},
+	{name: "relaxed", sidecars: 2, servers: 3, mode: proxy.Rehash, faults: anything, count: 3},
 	{name: "copies, strict", sidecars: 2, servers: 3, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true},
 	{name: "copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, strict: true, copies: spread, faults: lasting, count: 3, exact: true, locks: true},
 	{name: "copies, strict, flushed", sidecars: 2, servers: 3, strict: true, copies: twice, faults: anything, count: 3, exact: true},
@@ -100,14 +101,14 @@ var fleetCases = []fleetCase{
 
 // TestFailover plays fleets through everything that can happen to them.
 func TestFailover(t *testing.T) {
-	from, to := fleetSeeds(t)
-	for _, c := range fleetCases {
+	from, to := seedRange(t)
+	for _, c := range promises {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if c.costly {
-				playFleet(t, c, from, from+(to-from+3)/4)
+				play(t, c, from, from+(to-from+3)/4)
 			} else {
-				playFleet(t, c, from, to)
+				play(t, c, from, to)
 			}
 		})
 	}
@@ -116,12 +117,12 @@ func TestFailover(t *testing.T) {
 // TestFailoverRepeats plays a seed twice: only what is the same each time can be
 // looked into.
 func TestFailoverRepeats(t *testing.T) {
-	cases := fleetCases
+	cases := promises
 	if !unhurried {
 		cases = cases[len(cases)-1:]
 	}
 	for _, c := range cases {
-		one, other := simulateFleet(c, 5, false), simulateFleet(c, 5, true)
+		one, other := simulate(c, 5, false), simulate(c, 5, true)
 		if a, b := fmt.Sprint(one.now, one.order, one.tally), fmt.Sprint(other.now, other.order, other.tally); a != b {
 			t.Errorf("%s: %.100s, then %.100s", c.name, a, b)
 		}
@@ -132,19 +133,19 @@ func TestFailoverRepeats(t *testing.T) {
 // must see a stale hit each time: so the simulation would see it missing.
 func TestFailoverAblations(t *testing.T) {
 	const seeds = 60
-	fleet := fleetCase{sidecars: 3, servers: 3, mode: Rehash, strict: true, aimed: true, count: 4, pace: 4 * milli}
+	fleet := scenario{sidecars: 3, servers: 3, mode: proxy.Rehash, strict: true, aimed: true, count: 4, pace: 4 * milli}
 	cases := []struct {
 		name   string
 		leave  ablations
-		change func(c *fleetCase)
+		change func(c *scenario)
 	}{
-		{"no wait at the ejection", ablations{Ablation: health.Ablation{EjectWait: true}}, func(c *fleetCase) { c.faults = []string{"links"} }},
+		{"no wait at the ejection", ablations{Ablation: health.Ablation{EjectWait: true}}, func(c *scenario) { c.faults = []string{"links"} }},
 		{"no wait at the return", ablations{Ablation: health.Ablation{ReturnWait: true}}, nil},
 		{"no flush", ablations{Ablation: health.Ablation{Flush: true}}, nil},
 		{"no dual writes", ablations{dual: true}, nil},
-		{"WARM straight to IN", ablations{Ablation: health.Ablation{Settle: true}}, func(c *fleetCase) { c.cold, c.prunes = 1000, true }},
-		{"LEAVING straight to RETURN", ablations{Ablation: health.Ablation{Out: true}}, func(c *fleetCase) { c.faults = []string{"links"} }},
-		{"no undo behind late sets", ablations{undo: true}, func(c *fleetCase) {
+		{"WARM straight to IN", ablations{Ablation: health.Ablation{Settle: true}}, func(c *scenario) { c.cold, c.prunes = 1000, true }},
+		{"LEAVING straight to RETURN", ablations{Ablation: health.Ablation{Out: true}}, func(c *scenario) { c.faults = []string{"links"} }},
+		{"no undo behind late sets", ablations{undo: true}, func(c *scenario) {
 			c.sidecars, c.apps, c.faults, c.brief, c.count, c.cold = 6, 1, []string{"hang"}, true, 8, 2
 		}},
 		{"the same key for diverted data", ablations{sameKey: true}, nil},
@@ -161,7 +162,7 @@ func TestFailoverAblations(t *testing.T) {
 				if c.change != nil {
 					c.change(&one)
 				}
-				f := simulateFleet(one, seed, false)
+				f := simulate(one, seed, false)
 				if f.broken != "" { // without SETTLE a client may see the stub of a backfill
 					t.Logf("seed %d: %s", seed, f.broken)
 					return

@@ -1,6 +1,6 @@
 //go:build race
 
-package proxy
+package fleet
 
 // With the race detector a simulation takes some ten times as long, and it has
 // one goroutine: a little of it is enough.

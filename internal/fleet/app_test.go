@@ -1,4 +1,4 @@
-package proxy
+package fleet
 
 // The fleet's clients: each asks one thing after another of its proxy.
 
@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"ringside/proxy"
 )
 
 const (
@@ -24,7 +26,7 @@ type app struct {
 	s    *sidecar
 	at   int // of its engines
 	d    *driver
-	link *Link
+	link *proxy.Link
 	got  []byte
 	op   *op // that has no answer yet
 
@@ -48,12 +50,14 @@ type op struct {
 	text    []byte
 	keys    []*fkey
 	floors  []int64 // of the keys when it was asked
+	kepts   []int64
 	calms   []int64
 	acks    []int64 // when what made the floors was acknowledged
 	w       *fwrite
 	token   casToken
 	count   uint64 // the highest number that was known of a counter
 	gen     int    // of a lock
+	part    *part  // that is appended
 	invoked int64
 	must    func(ok bool) // whether it was carried out
 }
@@ -62,7 +66,12 @@ func (f *fleet) newApp(s *sidecar, j int) *app {
 	a := &app{f: f, id: len(f.apps), s: s, at: j % f.engines, tokens: map[*fkey]casToken{}}
 	if a.id == 0 && f.locks {
 		for _, k := range f.counters {
-			a.todo = append(a.todo, a.create(k))
+			a.todo = append(a.todo, a.create(k, "0"))
+		}
+	}
+	if a.id == 0 {
+		for _, k := range f.logged {
+			a.todo = append(a.todo, a.create(k, logHead))
 		}
 	}
 	a.think()
@@ -101,17 +110,21 @@ func (a *app) next() {
 	o.invoked = f.now
 	for _, k := range o.keys {
 		o.floors = append(o.floors, k.floor)
+		o.kepts = append(o.kepts, k.kept)
 		o.calms = append(o.calms, k.calm)
 		o.acks = append(o.acks, k.acked)
 	}
 	if o.w != nil {
 		o.w.invoked = f.now
 	}
+	if o.w != nil {
+		o.w.key.change(f, o.w.removes)
+	}
 	f.asked++
 	if f.traced {
 		f.note(o.about(), "a%d p%d asks %.60q", a.id, a.s.id, o.text)
 	}
-	f.after(fleetBound, func() { a.late(o) })
+	f.after(f.bound(), func() { a.late(o) })
 	d := a.s.drivers[a.at]
 	d.input(func() {
 		if a.op != o || d.dead {
@@ -142,9 +155,9 @@ func (a *app) late(o *op) {
 	switch {
 	case a.op != o || a.s.dead:
 	case a.s.paused:
-		f.after(fleetBound, func() { a.late(o) })
-	case f.now < a.s.resumed+fleetBound:
-		f.at(a.s.resumed+fleetBound, func() { a.late(o) })
+		f.after(f.bound(), func() { a.late(o) })
+	case f.now < a.s.resumed+f.bound():
+		f.at(a.s.resumed+f.bound(), func() { a.late(o) })
 	default:
 		f.wrong(o.about(), "a%d p%d has no answer to %.60q after %d ms", a.id, a.s.id, o.text, (f.now-o.invoked)/milli)
 	}
@@ -181,6 +194,9 @@ func (a *app) choose() *op {
 	} else if k != nil && f.now >= a.until {
 		a.held, k.holder = nil, nil
 		return &op{kind: "unlock", text: fmt.Appendf(nil, "delete %s\r\n", k.name), keys: []*fkey{k}}
+	}
+	if f.asks != nil {
+		return f.asks[f.rand.IntN(len(f.asks))](a)
 	}
 	k, cold := f.values[f.rand.IntN(hotKeys)], false
 	if f.one(2) {
@@ -256,12 +272,14 @@ func (a *app) count() *op {
 	return &op{kind: "count", text: fmt.Appendf(nil, "incr %s 1\r\n", k.name), keys: []*fkey{k}, count: k.count}
 }
 
-// create makes a counter, however long that takes.
-func (a *app) create(k *fkey) func() *op {
+// create makes a counter, or what is appended to, however long that takes.
+func (a *app) create(k *fkey, value string) func() *op {
 	return func() *op {
-		return &op{kind: "line", text: fmt.Appendf(nil, "set %s 0 0 1\r\n0\r\n", k.name), keys: []*fkey{k}, must: func(ok bool) {
+		return &op{kind: "line", text: fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", k.name, len(value), value), keys: []*fkey{k}, must: func(ok bool) {
 			if k.made = ok; !ok {
-				a.todo = append(a.todo, a.create(k))
+				a.todo = append(a.todo, a.create(k, value))
+			} else if k.log {
+				k.kept = a.f.now
 			}
 		}}
 	}
@@ -298,6 +316,18 @@ func (a *app) prove() {
 			func() *op {
 				return &op{kind: "values", keys: []*fkey{k}, must: must, text: fmt.Appendf(nil, "get %s\r\n", k.name)}
 			})
+	}
+	for _, k := range a.f.locked {
+		if a.id == 0 && a.f.races && k.free {
+			a.proofs++
+			a.todo = append(a.todo, func() *op {
+				return &op{kind: "line", keys: []*fkey{k}, w: a.f.newWrite(k), text: fmt.Appendf(nil, "add %s 0 0 1\r\nL\r\n", k.name), must: func(ok bool) {
+					if a.proofs--; !ok {
+						a.f.harmed(ghost, k.name, "a%d p%d doesn't get the lock %s, which was given back", a.id, a.s.id, k.name)
+					}
+				}}
+			})
+		}
 	}
 	a.next()
 }

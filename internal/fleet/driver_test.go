@@ -1,0 +1,279 @@
+package fleet
+
+// The fleet's proxies: engines, and what drives them.
+
+import (
+	"math"
+	"time"
+
+	"ringside/proxy"
+)
+
+// sidecar is one proxy process. It can end and be started anew.
+type sidecar struct {
+	f       *fleet
+	id      int
+	life    int64
+	skew    int64 // of its clock, in thousandths: rates differ by less than a tenth
+	dead    bool
+	paused  bool  // its threads do not run, its kernel does
+	resumed int64 // when it last was
+
+	p       *proxy.Proxy
+	edition int // of the configuration that it has
+	drivers []*driver
+	members []proxy.MemberSnapshot // what its keeper has decided last
+	decided uint64                 // when that was
+	memory  int64                  // that it holds when nothing goes on
+}
+
+// clock is what a sidecar's clock says at a time.
+func (s *sidecar) clock(at int64) int64 {
+	return int64(time.Hour)*int64(s.id+1) + at + at/1000*s.skew
+}
+
+// when is the first time at which it says at least that much.
+func (s *sidecar) when(clock int64) int64 {
+	at := (clock - int64(time.Hour)*int64(s.id+1)) / (1000 + s.skew) * 1000
+	for s.clock(at) < clock {
+		at += 500
+	}
+	return at
+}
+
+func (s *sidecar) start() {
+	f := s.f
+	s.life++
+	s.dead, s.paused = false, false
+	s.p = proxy.NewProxy(&proxy.Table{Limits: limits}, "test", s.logger())
+	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
+	s.p.Hash, s.p.Ablation = hash, f.ablate.Ablation
+	s.drivers, s.members, s.decided = nil, nil, 0
+	s.take()
+	for i := range f.engines {
+		tune := proxy.DefaultTune
+		if s.id == 1 {
+			tune = proxy.Tune{}
+		}
+		d := &driver{f: f, s: s, id: i, e: s.p.NewEngine(tune)}
+		d.e.Post = d.post
+		s.drivers = append(s.drivers, d)
+	}
+	s.memory = s.snapshot().Memory
+	for _, d := range s.drivers {
+		d.wake()
+	}
+}
+
+// take brings it the configuration as it is now.
+func (s *sidecar) take() {
+	s.edition = s.f.edition
+	s.p.Swap(s.f.table())
+}
+
+// snapshot is what its engines have counted and decided.
+func (s *sidecar) snapshot() *proxy.Snapshot {
+	sum := &proxy.Snapshot{}
+	for _, d := range s.drivers {
+		d.e.Snapshot(sum)
+	}
+	return sum
+}
+
+func (s *sidecar) reload() {
+	if s.dead {
+		return
+	}
+	s.count()
+	s.take()
+	for _, d := range s.drivers {
+		d.input(func() {})
+	}
+	s.f.look()
+}
+
+// looked lets the judge look when its keeper has decided something.
+func (s *sidecar) looked() {
+	if n := s.p.Decided(); n != s.decided {
+		s.decided, s.members = n, s.snapshot().Members
+		s.f.look()
+	}
+}
+
+// die ends the process. What its kernel had not brought to a server is lost,
+// and so is what a hung server has not read: that nothing of a dead proxy is
+// carried out late is what the protocol assumes.
+func (s *sidecar) die() {
+	s.count()
+	s.dead = true
+	for _, row := range s.f.paths[s.id] {
+		for _, c := range row.pipes {
+			c.over = true
+			c.sent, c.rcv, c.back = nil, nil, nil
+		}
+		row.pipes = nil
+	}
+	for _, d := range s.drivers {
+		d.dead = true
+		d.inbox = nil
+	}
+	for _, a := range s.f.apps {
+		if a.s == s {
+			a.cutOff()
+		}
+	}
+}
+
+// count adds what its keepers have done to what the run has seen.
+func (s *sidecar) count() {
+	if s.dead {
+		return
+	}
+	for _, ev := range s.snapshot().Events {
+		switch ev.To {
+		case "OUT":
+			s.f.ejected += int(ev.Count)
+		case "IN":
+			s.f.returned += int(ev.Count)
+		}
+	}
+}
+
+// pause stops its threads, and resume lets them go on: all that has come
+// meanwhile is there at once.
+func (s *sidecar) pause() { s.paused = true }
+
+func (s *sidecar) resume() {
+	s.paused = false
+	s.resumed = s.f.now
+	for _, d := range s.drivers {
+		d.wake()
+	}
+}
+
+// order tells a keeper what a person wants. It may refuse.
+func (s *sidecar) order(n *node, o proxy.Order) {
+	if s.dead {
+		return
+	}
+	d := s.drivers[0]
+	d.input(func() {
+		d.waited = true
+		if err := s.p.Order("main", n.name, o); err != nil {
+			s.f.note("", "p%d refuses to %v server %s: %v", s.id, o, n.name, err)
+		}
+		d.waited = false
+	})
+}
+
+// driver is one loop: it brings its engine what has come, and carries out what
+// it wants.
+type driver struct {
+	f    *fleet
+	s    *sidecar
+	id   int
+	e    *proxy.Engine
+	dead bool
+
+	inbox  []func()
+	due    bool  // a wakeup is planned for what is there
+	timer  int64 // when it wakes up anyway; 0: never
+	waited bool  // somebody waits for what it is to do: it does that at once
+}
+
+// post takes what the engine wants done as an event.
+func (d *driver) post(do func(*proxy.Engine)) {
+	if d.waited {
+		do(d.e)
+		return
+	}
+	d.input(func() { do(d.e) })
+}
+
+// input is something that comes. What comes nearly at once comes in one wakeup.
+func (d *driver) input(do func()) {
+	if d.dead {
+		return
+	}
+	d.inbox = append(d.inbox, do)
+	if !d.due {
+		d.due = true
+		d.f.after(d.f.upTo(milli/10), func() {
+			d.due = false
+			d.wake()
+		})
+	}
+}
+
+func (d *driver) wake() {
+	if d.dead || d.s.paused {
+		return
+	}
+	f, e := d.f, d.e
+	now, next := d.s.clock(f.now), int64(0)
+	for again := 0; next <= now; again++ {
+		e.Begin(now)
+		inbox := d.inbox
+		d.inbox = nil
+		for _, do := range inbox {
+			do()
+		}
+		d.carryOut()
+		d.s.looked()
+		if next = e.Next(); again > 1000 {
+			f.wrong("", "p%d: at %d the engine wants to be called at %d again and again", d.s.id, now, next)
+			return
+		}
+	}
+	if next == math.MaxInt64 {
+		return
+	}
+	at := max(d.s.when(next), f.now+1) + f.upTo(milli)
+	if d.timer > f.now && d.timer <= at {
+		return
+	}
+	d.timer = at
+	f.at(at, func() {
+		if d.timer == at {
+			d.timer = 0
+			d.wake()
+		}
+	})
+}
+
+func (d *driver) carryOut() {
+	rounds := 0
+	for effects := d.e.End(); len(effects) > 0; effects = d.e.End() {
+		for _, x := range effects {
+			d.effect(x)
+		}
+		if rounds++; rounds > 1000 {
+			d.f.wrong("", "p%d: the effects of one wakeup have no end", d.s.id)
+			return
+		}
+	}
+}
+
+func (d *driver) effect(x proxy.Effect) {
+	switch s := x.Link.Sock.(type) {
+	case nil:
+		if x.Kind == proxy.Dial {
+			d.dial(x.Link)
+		}
+	case *pipe:
+		switch x.Kind {
+		case proxy.Write:
+			s.write()
+		case proxy.Close, proxy.Abort:
+			s.shut(x.Kind)
+		}
+	case *app:
+		switch x.Kind {
+		case proxy.Write:
+			s.hears()
+		case proxy.Close, proxy.Abort:
+			x.Link.Sock = nil
+			s.cutOff()
+		}
+	}
+}

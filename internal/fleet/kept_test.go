@@ -1,0 +1,151 @@
+package fleet
+
+// What the fleet's clients ask when one promise is tried alone, and the judge of
+// what must not be missed or lost.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ask draws one request.
+type ask func(a *app) *op
+
+func (a *app) anyValue() *fkey { return a.f.values[a.f.rand.IntN(len(a.f.values))] }
+
+func (a *app) get() *op {
+	k := a.anyValue()
+	return &op{kind: "values", text: fmt.Appendf(nil, "get %s\r\n", k.name), keys: []*fkey{k}}
+}
+
+func (a *app) set() *op { return a.store(a.anyValue(), "set") }
+
+func (a *app) add() *op { return a.store(a.anyValue(), "add") }
+
+func (a *app) remove() *op {
+	k := a.anyValue()
+	return &op{kind: "line", w: a.f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, "delete %s\r\n", k.name)}
+}
+
+// take asks for a lock, which the app gives back by itself.
+func (a *app) take() *op {
+	if a.held != nil {
+		return a.get()
+	}
+	return a.lock()
+}
+
+// append adds to a key what nobody else adds to any.
+func (a *app) append() *op {
+	f := a.f
+	k := f.logged[f.rand.IntN(len(f.logged))]
+	if !k.made {
+		return a.get()
+	}
+	p := &part{key: k}
+	text := fmt.Sprintf(",%d", len(f.parts))
+	f.parts = append(f.parts, p)
+	return &op{kind: "append", part: p, keys: []*fkey{k}, text: fmt.Appendf(nil, "append %s 0 0 %d\r\n%s\r\n", k.name, len(text), text)}
+}
+
+// look reads what has been appended to a key.
+func (a *app) look() *op {
+	k := a.f.logged[a.f.rand.IntN(len(a.f.logged))]
+	return &op{kind: "values", text: fmt.Appendf(nil, "get %s\r\n", k.name), keys: []*fkey{k}}
+}
+
+// keeping is what is known of whether a key must be there.
+type keeping struct {
+	kept     int64 // since when there must be a value, this or a newer one; 0: there need not
+	removing int   // commands under way that leave none
+	storing  int   // those that may leave none if they have no answer: what undoes them
+	cleared  int64 // when the last that may leave none began or ended; without an answer, when it is surely over
+}
+
+// change is when a mutation is asked.
+func (k *fkey) change(f *fleet, removes bool) {
+	if removes {
+		k.removing++
+		k.kept, k.cleared = 0, f.now
+	} else {
+		k.storing++
+	}
+}
+
+// keep is when it is answered.
+func (f *fleet) keep(o *op, line string, failed bool) {
+	w, k := o.w, o.w.key
+	if w.removes {
+		k.removing--
+		k.cleared = max(k.cleared, f.now)
+	} else {
+		k.storing--
+	}
+	switch {
+	case failed && (w.removes || !f.undone):
+		k.kept, k.cleared = 0, max(k.cleared, f.now, f.trouble)+2*second
+	case !w.removes && (line == "STORED" || line == "HD") && k.removing == 0 && k.cleared < w.invoked:
+		k.kept = f.now
+	}
+}
+
+// judgeMiss looks whether the i-th key of o may be missed.
+func (a *app) judgeMiss(o *op, i int) {
+	f, k := a.f, o.keys[i]
+	switch {
+	case !f.keeps && !k.log, o.kepts[i] == 0, k.kept == 0, k.storing > 0 && !f.undone, o.invoked < f.since:
+	default:
+		f.harmed(lost, k.name, "a%d p%d misses %s, which was acknowledged at %.4f", a.id, a.s.id, k.name, sec(o.kepts[i]))
+	}
+}
+
+// logHead is what stands in a key before anything is appended to it.
+const logHead = "head"
+
+// part is one thing that is appended. Its number stands in the key.
+type part struct {
+	key   *fkey
+	acked int64 // when; 0: it was not, or not yet
+}
+
+func (a *app) judgeAppend(o *op, line string) {
+	switch line {
+	case "STORED":
+		o.part.acked = a.f.now
+	case "NOT_STORED":
+		a.judgeMiss(o, 0)
+	default:
+		a.strange(o, line)
+	}
+}
+
+// judgeLog looks whether all is there that was acknowledged before o, once.
+func (a *app) judgeLog(o *op, k *fkey, value string) {
+	f := a.f
+	head, rest, _ := strings.Cut(value, ",")
+	if head != logHead {
+		f.harmed(torn, k.name, "a%d p%d reads %.40q of %s: its head is gone", a.id, a.s.id, value, k.name)
+	}
+	times := make([]int, len(f.parts))
+	for text := range strings.SplitSeq(rest, ",") {
+		n, err := strconv.Atoi(text)
+		switch {
+		case rest == "":
+		case err != nil || n >= len(f.parts) || f.parts[n].key != k:
+			f.harmed(stranger, k.name, "a%d p%d reads %q in %s, which nobody has appended", a.id, a.s.id, text, k.name)
+			return
+		default:
+			times[n]++
+		}
+	}
+	for n, p := range f.parts {
+		switch {
+		case p.key != k || p.acked == 0: // perhaps it counts, perhaps not
+		case times[n] > 1:
+			f.harmed(doubled, k.name, "a%d p%d reads %d %d times in %s; it was acknowledged at %.4f", a.id, a.s.id, n, times[n], k.name, sec(p.acked))
+		case times[n] == 0 && p.acked < o.invoked:
+			f.harmed(torn, k.name, "a%d p%d does not read %d in %s, acknowledged at %.4f", a.id, a.s.id, n, k.name, sec(p.acked))
+		}
+	}
+}

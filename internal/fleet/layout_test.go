@@ -1,0 +1,125 @@
+package fleet
+
+// The fleet's configuration, and how a reload changes it.
+
+import (
+	"fmt"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	"ringside/ring"
+)
+
+// layout is what the configuration says of the servers, once it has reached
+// everybody.
+type layout struct {
+	edition   int   // counts reloads
+	since     int64 // when the last sidecar has it
+	gone      int   // the server that the configuration does not have; -1: it has all
+	reweighed bool  // every other key has its second copy on another server
+}
+
+// limits are far away.
+var limits = proxy.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20}
+
+// reload gives all sidecars another configuration, one after the other.
+func (f *fleet) reload(change func(l *layout)) {
+	change(&f.layout)
+	f.edition++
+	f.note("", "RELOAD without s%d, reweighed: %v", f.gone, f.reweighed)
+	for _, s := range f.sidecars {
+		at := f.now + f.upTo(500*milli)
+		f.since = max(f.since, at)
+		f.at(at, s.reload)
+	}
+}
+
+// table is what sidecars are configured with.
+func (f *fleet) table() *proxy.Table {
+	pool := func(name string, from, n, gone int) *proxy.Pool {
+		r := around{n: n, gone: gone, reweighed: f.reweighed}
+		p := &proxy.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
+			Timeouts:     proxy.Timeouts{Connect: 400 * time.Millisecond, Request: f.request, Deadline: 4 * f.request},
+			RetryBackoff: proxy.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
+			Place:        ring.Placement{Hash: hash, Ring: r}}
+		for i := range n {
+			if i != gone {
+				name := fmt.Sprintf("s%d", from+i)
+				p.Servers = append(p.Servers, proxy.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name})
+			}
+		}
+		return p
+	}
+	p := pool("main", 0, f.servers, f.gone)
+	p.Failover = proxy.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
+		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: f.eject,
+		Ping: 250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}}
+	t := &proxy.Table{Limits: limits, Pools: []*proxy.Pool{p}}
+	if f.gutter > 0 {
+		g := pool("spare", f.servers, f.gutter, -1)
+		p.Failover.Gutter = g
+		t.Pools = append(t.Pools, g)
+	}
+	if f.rebuilt {
+		p.Without = func(out []bool) (ring.Ring, error) {
+			r := around{n: len(out), live: []int{}}
+			for i, o := range out {
+				if !o {
+					r.live = append(r.live, i)
+				}
+			}
+			return r, nil
+		}
+	}
+	t.Listeners = []proxy.Listener{{Network: "tcp", Address: "here", Routes: []proxy.Route{{Pool: p, Copies: f.copies}}}}
+	return t
+}
+
+// bound is how long any request may take: its deadline, and for a task that
+// began its last ask right before that, a bit.
+func (f *fleet) bound() int64 { return 5*int64(f.request) + 100*milli }
+
+// around gives a key to server h mod n and then to the next ones, the one left
+// out that is not in the configuration; if it was built anew, to those that are
+// live by another remainder.
+type around struct {
+	n         int
+	live      []int
+	gone      int // -1: none
+	reweighed bool
+}
+
+func (r around) Len() int {
+	if r.live == nil && r.gone >= 0 {
+		return r.n - 1
+	}
+	return r.n
+}
+
+func (r around) At(_ []byte, h uint64, try int) int {
+	if r.live != nil {
+		if try < len(r.live) {
+			return r.live[(h+uint64(try))%uint64(len(r.live))]
+		}
+		return -1
+	}
+	for i := range r.n {
+		step := i
+		if r.reweighed && h/uint64(r.n)%2 == 0 && (i == 1 || i == 2) {
+			step = 3 - i
+		}
+		at := int((h + uint64(step)) % uint64(r.n))
+		switch {
+		case at == r.gone:
+		case try > 0:
+			try--
+		case r.gone >= 0 && at > r.gone:
+			return at - 1
+		default:
+			return at
+		}
+	}
+	return -1
+}

@@ -1,0 +1,147 @@
+package fleet
+
+// Faults of several steps: each makes one thing happen while another is not
+// over yet.
+
+import "slices"
+
+// plot is such a fault. i is a server drawn for it.
+type plot func(f *fleet, i int)
+
+var plots = map[string]plot{
+	// Nothing: what goes wrong goes wrong by itself.
+	"nothing": func(f *fleet, _ int) { f.lasts(5 * second) },
+
+	// Too short for an ejection.
+	"blink": func(f *fleet, i int) {
+		if f.one(2) {
+			f.lasts(f.killFor(i, 200*milli, 400*milli))
+		} else {
+			f.lasts(f.hangFor(i, 500*milli, 900*milli))
+		}
+	},
+
+	// One is started anew, empty. Before it is filled, another hangs.
+	"kill, hang": func(f *fleet, i int) {
+		back := f.killFor(i, 200*milli, 1200*milli)
+		f.lasts(back + 2*second)
+		f.after(back+100*milli+f.upTo(2*second), func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
+	},
+
+	// One hangs, and when it goes on, and does and undoes what has waited, another
+	// is started anew, empty.
+	"hang, kill": func(f *fleet, i int) {
+		long := f.hangFor(i, 300*milli, 600*milli)
+		f.after(long+f.upTo(100*milli), func() { f.lasts(f.killFor(f.other(i), 100*milli, 300*milli)) })
+		f.lasts(long + 100*milli)
+	},
+
+	// One is away, and the others hang again and again.
+	"kill, hangs": func(f *fleet, i int) {
+		f.lasts(f.killFor(i, 6*second, 7*second))
+		for at := 2 * second; at < 6*second; at += second {
+			f.after(at, func() { f.hangFor(f.other(i), 250*milli, 500*milli) })
+		}
+	},
+
+	// One after the other hangs.
+	"hangs": func(f *fleet, i int) {
+		var next func(left int)
+		next = func(left int) {
+			long := f.hangFor(i, 300*milli, 2500*milli)
+			f.lasts(long)
+			if left > 1 {
+				i = f.other(i)
+				f.after(long+f.upTo(500*milli), func() { next(left - 1) })
+			}
+		}
+		next(4)
+	},
+
+	// All hang at once.
+	"hang all": func(f *fleet, i int) {
+		for j := range f.nodes {
+			f.lasts(f.hangFor(j, 250*milli, 500*milli))
+		}
+	},
+
+	// A server drops half of what clients have there.
+	"evict": func(f *fleet, i int) {
+		f.evict(i)
+		f.lasts(second)
+	},
+	"evict, hang": func(f *fleet, i int) {
+		f.evict(i)
+		f.after(f.upTo(50*milli), func() { f.lasts(f.hangFor(f.other(i), 500*milli, 900*milli)) })
+		f.lasts(second)
+	},
+
+	// Another server comes up at the address of one that ends, with values of its
+	// own under the same keys.
+	"stranger": func(f *fleet, i int) {
+		back := f.killFor(i, 50*milli, 300*milli)
+		f.after(back, func() {
+			line := f.nodes[i].store.Line()
+			for _, k := range f.values {
+				line.Do([]byte("set " + k.name + " 0 0 8\r\nstranger\r\n"))
+			}
+		})
+		f.lasts(back)
+	},
+
+	// A server is taken out of the configuration, and put back.
+	"reload": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		back := 2*second + f.upTo(3*second)
+		f.after(back, func() { f.reload(func(l *layout) { l.gone = -1 }) })
+		f.lasts(back + second)
+	},
+
+	// While one is away, empty when it comes back, weights are changed.
+	"reweigh": func(f *fleet, i int) {
+		back := f.killFor(i, 4*second, 6*second)
+		f.after(2*second+f.upTo(second), func() { f.reload(func(l *layout) { l.reweighed = !l.reweighed }) })
+		f.lasts(back)
+	},
+}
+
+// lasts notes that there is trouble for so long.
+func (f *fleet) lasts(d int64) { f.trouble = max(f.trouble, f.now+d) }
+
+// between draws a time.
+func (f *fleet) between(least, most int64) int64 { return least + f.upTo(most-least) }
+
+// other is another server than i.
+func (f *fleet) other(i int) int { return (i + 1 + f.rand.IntN(f.servers-1)) % f.servers }
+
+func (f *fleet) hangFor(i int, least, most int64) (long int64) {
+	long = f.between(least, most)
+	f.note("", "FAULT hang: s%d, until %.4f", i, sec(f.now+long))
+	f.nodes[i].hang(f.now + long)
+	return long
+}
+
+func (f *fleet) killFor(i int, least, most int64) (long int64) {
+	long = f.between(least, most)
+	if n := f.nodes[i]; n.up {
+		f.note("", "FAULT kill: s%d, until %.4f", i, sec(f.now+long))
+		n.die()
+		f.after(long, n.start)
+	}
+	return long
+}
+
+// evict makes a server drop half of what clients have there.
+func (f *fleet) evict(i int) {
+	n := f.nodes[i]
+	if !n.up {
+		return
+	}
+	f.note("", "FAULT evict: s%d", i)
+	line := n.store.Line()
+	for _, k := range slices.Concat(f.values, f.logged) {
+		if f.one(2) {
+			line.Do([]byte("delete " + k.name + "\r\n"))
+		}
+	}
+}
