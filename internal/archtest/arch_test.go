@@ -51,6 +51,7 @@ var house = []room{
 	{"deploy", nil, nil},
 	{"ring/ringtest", []string{"ring"}, nil},
 	{"proxy/wire/wiretest", nil, nil},
+	{"proxy/wire/wiretest/older", []string{"proxy/wire"}, nil},
 	{"internal/archtest", nil, nil},
 	{"internal/e2e", nil, nil},
 }

@@ -18,7 +18,7 @@ const (
 	AnswerShutdown = "ERROR: shutdown not enabled\r\n"
 )
 
-// What memcached 1.6.18 answers to malformed requests.
+// What memcached answers to malformed requests.
 var (
 	answerEnd      = []byte(AnswerEnd)
 	answerError    = []byte(AnswerError)
