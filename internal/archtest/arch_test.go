@@ -54,6 +54,7 @@ var house = []room{
 	{"proxy/wire/wiretest/older", []string{"proxy/wire"}, nil},
 	{"internal/archtest", nil, nil},
 	{"internal/e2e", nil, nil},
+	{"internal/twin", nil, nil},
 }
 
 // sockets are what the engine must never see.
