@@ -54,7 +54,7 @@ func (s *side) say(text string, cuts []int) {
 	io.WriteString(s, text[from:])
 }
 
-var told = regexp.MustCompile(`(?m)^VALUE \S+ \d+ \d+ (\d+)\r$| c(\d+)`)
+var told = regexp.MustCompile(`(?m)^VALUE (\S+) \d+ \d+ (\d+)\r$| c(\d+)`)
 
 // hear reads until barrier, or the end if that is empty.
 func (s *side) hear(barrier string) error {
@@ -74,9 +74,12 @@ func (s *side) hear(barrier string) error {
 			return err
 		}
 	}
-	if m := told.FindAllSubmatch(s.answer, -1); m != nil {
-		last := m[len(m)-1]
-		s.cas = string(last[1]) + string(last[2])
+	// Of several the one of the greatest key: they come in any order.
+	greatest := ""
+	for _, m := range told.FindAllSubmatch(s.answer, -1) {
+		if key := string(m[1]); key >= greatest {
+			greatest, s.cas = key, string(m[2])+string(m[3])
+		}
 	}
 	return nil
 }
