@@ -16,6 +16,7 @@ QUICKSEEDS ?= 2
 quick:
 	$(GO) test $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/drill -e /internal/e2e -e /internal/fleet)
 	RINGSIDE_SEEDS=$(QUICKSEEDS) $(GO) test ./internal/fleet -run '^TestFailover$$'
+	.ci/fuzz $(SOAKTIME) '^FuzzTwin$$'
 	$(GO) test ./internal/fleet -run '^TestFailoverBreaches$$'
 
 # Each step is bounded: the slowest part, the race tests, by its own timeout.
@@ -39,9 +40,11 @@ unit:
 	$(GO) test -race -timeout 15m ./...
 	$(GO) test -timeout 10m ./internal/fleet # without the race detector there is time for all seeds
 
-# Every fuzz target of every package, FUZZTIME each.
+# Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
+# against a memcached is slower and has thrice the time.
 fuzz:
 	.ci/fuzz $(FUZZTIME)
+	.ci/fuzz 20s '^FuzzTwin$$'
 
 # CPU per request and memory against nutcracker, as ratios.
 bench: build
@@ -60,12 +63,14 @@ where: build
 	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
 
 # Mixed load while servers die and come back; fails when Ringside grows. Then the
-# simulation of failover with many more seeds than the tests have.
+# simulation of failover with many more seeds than the tests have, and random
+# streams to a Ringside and a memcached.
 SOAKTIME ?= 10m
 SOAKSEEDS ?= 1000
 soak: build
 	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
 	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^TestFailover$$' -timeout 0 -v
+	.ci/fuzz $(SOAKTIME) '^FuzzTwin$$'
 
 # Instructions of the engine alone, under valgrind: BENCHFLAGS='-json old.json' on
 # one commit and BENCHFLAGS='-against old.json' on another shows a rise.

@@ -51,9 +51,11 @@ var house = []room{
 	{"deploy", nil, nil},
 	{"ring/ringtest", []string{"ring"}, nil},
 	{"proxy/wire/wiretest", nil, nil},
+	{"proxy/wire/wiretest/older", []string{"proxy/wire"}, nil},
 	{"internal/archtest", nil, nil},
 	{"internal/fleet", nil, nil},
 	{"internal/e2e", nil, nil},
+	{"internal/twin", nil, nil},
 }
 
 // sockets are what the engine must never see.

@@ -7,41 +7,13 @@ import (
 	"bytes"
 	"io"
 	"net"
-	"regexp"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"ringside/proxy/wire/wiretest"
 )
-
-// probe follows each stream that ends with its line: the answer shows that the
-// connection is still open and in step. (An unfinished line it would complete:
-// memcached closes the connection of one over 2048 bytes only while its end is
-// not there.)
-const (
-	probe  = "mn\r\nmg probe k Oend\r\n"
-	inStep = "EN kprobe Oend\r\n"
-)
-
-func probed(stream string) string {
-	if strings.HasSuffix(stream, "\n") {
-		stream += probe
-	}
-	return stream
-}
-
-// silence is how long a real memcached must say nothing to be taken for one
-// that waits for more. It is no bound on ringside.
-const silence = 300 * time.Millisecond
-
-// said is what a server did with a stream.
-type said struct {
-	answer string // without what normal hides
-	closed bool   // by the server, although the client had not
-}
-
-func (s said) inStep() bool { return strings.HasSuffix(s.answer, inStep) }
 
 // deliveries are the ways a stream reaches the server.
 var deliveries = []struct {
@@ -61,8 +33,11 @@ var deliveries = []struct {
 	}},
 }
 
-// stream is one of the corpus.
-type stream struct{ wiretest.Stream }
+// stream is one of the corpus, with what memcached 1.6.45 said to it.
+type stream struct {
+	wiretest.Stream
+	recorded wiretest.Said
+}
 
 // wrongTwice: the value is too large for the server and does not end where it
 // should. Who judges the size by the server's answer names the other fault.
@@ -76,8 +51,16 @@ func corpus(t *testing.T) (all []stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	recorded, err := wiretest.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range streams {
-		all = append(all, stream{s})
+		said, ok := recorded[s.Source]
+		if !ok {
+			t.Fatalf("%s has no recorded answer: TestRecordedAnswers says how to make one", s.Name)
+		}
+		all = append(all, stream{s, said})
 	}
 	return all
 }
@@ -91,7 +74,7 @@ func TestConformance(t *testing.T) {
 				plain, proxied := conformancePair(t, driver, delivery.limits)
 				for _, s := range streams {
 					if delivery.limits != "" || !s.wrongTwice() {
-						compare(t, s.Name, delivery.cut(probed(s.Data)), plain, proxied)
+						s.compare(t, delivery.cut(s.Probed()), plain, proxied)
 					}
 				}
 			})
@@ -104,24 +87,36 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// model is what ringside has to answer to s: what the release that its mark
+// names has answered, 1.6.18 live at plain.
+func (s stream) model(t *testing.T, plain string) wiretest.Said {
+	t.Helper()
+	switch s.Mark {
+	case wiretest.New:
+		return s.recorded
+	case wiretest.Own:
+		return s.Want
+	}
+	return hear(t, plain, s.Stream)
+}
+
 // pipelined sends all streams that leave a connection in step over one, without
 // waiting. The answers must be those that memcached gives to them one by one:
 // in a pipeline it loses answers, as an error in a multi-get drops what waits
 // to be sent.
 func pipelined(t *testing.T, streams []stream, plain, proxied string) {
 	t.Helper()
-	var want, got said
+	var want, got wiretest.Said
 	for range 3 { // see compare
 		var all, answers strings.Builder
 		for _, s := range streams {
-			dial(t, plain).ask("flush_all", "OK")
-			if one := hear(t, plain, []string{probed(s.Data)}, said{}); one.inStep() {
-				all.WriteString("flush_all\r\n" + probed(s.Data))
-				answers.WriteString("OK\r\n" + one.answer)
+			if one := s.model(t, plain); one.InStep() {
+				all.WriteString("flush_all\r\n" + s.Probed())
+				answers.WriteString("OK\r\n" + one.Answer)
 			}
 		}
-		want = said{answer: answers.String()}
-		got = said{answer: talk(t, proxied, all.String(), strings.Count(want.answer, inStep))}
+		want = wiretest.Said{Answer: answers.String()}
+		got = wiretest.Said{Answer: talk(t, proxied, all.String(), strings.Count(want.Answer, wiretest.InStep))}
 		if got == want {
 			return
 		}
@@ -144,11 +139,11 @@ func talk(t *testing.T, address, stream string, probes int) string {
 		if err != nil {
 			break
 		}
-		if bytes.HasSuffix(answer, []byte(inStep)) {
-			seen = bytes.Count(answer, []byte(inStep))
+		if bytes.HasSuffix(answer, []byte(wiretest.InStep)) {
+			seen = bytes.Count(answer, []byte(wiretest.InStep))
 		}
 	}
-	return normal(answer)
+	return wiretest.Normal(answer)
 }
 
 // A server started with these is judged by ringside as it judges itself.
@@ -162,98 +157,109 @@ func conformancePair(t *testing.T, driver, limits string) (plain, proxied string
 	return one.address, startRingside(t, driver, front([]*memcached{other})+limits).address
 }
 
-// compare sends a stream to both. Answers may carry seconds, and a second may
-// begin between the two: what differs is tried again.
-func compare(t *testing.T, name string, pieces []string, plain, proxied string) {
+// compare sends a stream to ringside and to its model. Answers may carry
+// seconds, and a second may begin between the two: what differs is tried again.
+func (s stream) compare(t *testing.T, pieces []string, plain, proxied string) {
 	t.Helper()
-	var want, got said
+	var want, got wiretest.Said
 	for range 3 {
-		for _, address := range []string{plain, proxied} {
-			dial(t, address).ask("flush_all", "OK")
-		}
-		want = hear(t, plain, pieces, said{})
-		got = hear(t, proxied, pieces, want)
-		if got.answer == want.answer && got.closed == want.closed {
+		want = s.model(t, plain)
+		if got = hearPieces(t, proxied, pieces, want); got == want {
 			return
 		}
 	}
-	differ(t, name+": sent "+brief(strings.Join(pieces, "")), want, got)
+	differ(t, s.Name+": sent "+brief(s.Data), want, got)
 }
 
 // differ reports two answers from where they part.
-func differ(t *testing.T, name string, want, got said) {
+func differ(t *testing.T, name string, want, got wiretest.Said) {
 	t.Helper()
 	at := 0
-	for at < len(got.answer) && at < len(want.answer) && got.answer[at] == want.answer[at] {
+	for at < len(got.Answer) && at < len(want.Answer) && got.Answer[at] == want.Answer[at] {
 		at++
 	}
 	from := max(0, at-100)
-	t.Errorf("%s\nfrom byte %d of the answer on:\nringside  %s (closes: %v)\nmemcached %s (closes: %v)",
-		name, from, brief(got.answer[from:]), got.closed, brief(want.answer[from:]), want.closed)
+	t.Errorf("%s\nfrom byte %d of the answer on:\nis     %s (closes: %v)\nwanted %s (closes: %v)",
+		name, from, brief(got.Answer[from:]), got.Closed, brief(want.Answer[from:]), want.Closed)
 }
 
-// hear sends pieces on a new connection and takes in what comes back. want is
-// what another server did before, or nothing.
-func hear(t *testing.T, address string, pieces []string, want said) said {
+// hear is what a server that is empty says to a stream.
+func hear(t *testing.T, address string, s wiretest.Stream) wiretest.Said {
 	t.Helper()
+	return hearPieces(t, address, []string{s.Probed()}, wiretest.Said{})
+}
+
+func hearPieces(t *testing.T, address string, pieces []string, want wiretest.Said) wiretest.Said {
+	t.Helper()
+	dial(t, address).ask("flush_all", "OK")
 	c := dial(t, address)
 	defer c.Close()
-	go func() {
-		for _, piece := range pieces {
-			if _, err := io.WriteString(c, piece); err != nil {
-				return // it has closed; what it said is on its way to the reader
+	return wiretest.Hear(c.Conn.(*net.TCPConn), pieces, want, patience)
+}
+
+// The marks are true: the two releases of memcached differ where the corpus
+// says so and nowhere else.
+func TestConformanceOfReleases(t *testing.T) {
+	t.Parallel()
+	one := startMemcached(t, "-I", "1m")
+	differing := 0
+	for _, s := range corpus(t) {
+		var old wiretest.Said
+		same := false
+		for range 3 { // see compare
+			old = hear(t, one.address, s.Stream)
+			if same = old == s.recorded; same {
+				break
 			}
 		}
-	}()
-	var answer []byte
-	buf := make([]byte, 64<<10)
-	read := func(wait time.Duration) error {
-		c.SetReadDeadline(time.Now().Add(wait))
-		n, err := c.Read(buf)
-		answer = append(answer, buf[:n]...)
-		return err
-	}
-	for !bytes.HasSuffix(answer, []byte(inStep)) {
-		// Ringside may take its time to say what memcached said, or to close
-		// as memcached did.
-		wait := patience
-		if want == (said{}) || !want.closed && len(normal(answer)) >= len(want.answer) {
-			wait = silence
+		if !same {
+			differing++
 		}
-		if err := read(wait); err != nil {
-			timeout, _ := err.(net.Error)
-			return said{normal(answer), timeout == nil || !timeout.Timeout()}
+		switch {
+		case s.Mark == wiretest.Both && !same:
+			differ(t, s.Name+": 1.6.18 differs from 1.6.45 at "+brief(s.Data), s.recorded, old)
+		case same && (s.Mark == wiretest.Old || s.Mark == wiretest.New):
+			t.Errorf("%s: marked %s, but both releases say %s", s.Name, s.Mark, brief(old.Answer))
+		case s.Mark == wiretest.Own && (s.Want == old || s.Want == s.recorded):
+			t.Errorf("%s: marked own, but wants what a release says", s.Name)
 		}
 	}
-	// In step. Nothing may follow.
-	c.Conn.(*net.TCPConn).CloseWrite()
-	for read(patience) == nil {
-	}
-	return said{normal(answer), false}
-}
-
-var changing = []*regexp.Regexp{
-	regexp.MustCompile(`(?m)^(VALUE \S+ \d+ \d+) (\d+)\r$`), // gets and gats
-	regexp.MustCompile(`(?m)^((?:HD|VA|EN|NF|EX|NS)\b[^\r\n]* c)(\d+)`),
-	regexp.MustCompile(`(?m)^(ME [^\r\n]* cas=)(\d+)`),
-}
-
-// normal hides cas numbers, which count what each server has stored.
-func normal(answer []byte) string {
-	for _, re := range changing {
-		answer = re.ReplaceAll(answer, []byte("${1} CAS"))
-	}
-	return string(answer)
-}
-
-// The comparison itself: two plain servers must agree with each other.
-func TestConformanceOfMemcachedWithItself(t *testing.T) {
-	t.Parallel()
-	one, other := startMemcached(t, "-I", "1m"), startMemcached(t, "-I", "1m")
-	for _, s := range corpus(t) {
-		compare(t, s.Name, []string{probed(s.Data)}, one.address, other.address)
-	}
-	if want := hear(t, one.address, []string{"quit\r\n"}, said{}); want != (said{closed: true}) {
+	t.Logf("%d streams differ", differing)
+	if want := hear(t, one.address, wiretest.Stream{Data: "quit\r\n"}); want != (wiretest.Said{Closed: true}) {
 		t.Errorf("memcached did not close after quit: %+v", want)
+	}
+}
+
+// The recorded answers are those of the memcached that MEMCACHED_NEW names, a
+// path. With RECORD=1 they are made anew. Without a path there is nothing to
+// hold them against.
+func TestRecordedAnswers(t *testing.T) {
+	t.Parallel()
+	binary := os.Getenv("MEMCACHED_NEW")
+	if binary == "" {
+		corpus(t) // complete at least
+		return
+	}
+	streams, err := wiretest.Streams()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := wiretest.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := startRelease(t, binary, ownHost(), "-I", "1m")
+	var file strings.Builder
+	for _, s := range streams {
+		said := hear(t, m.address, s)
+		file.WriteString(wiretest.Record(s, said))
+		if os.Getenv("RECORD") == "" && said != recorded[s.Source] {
+			differ(t, s.Name+": sent "+brief(s.Data), recorded[s.Source], said)
+		}
+	}
+	if os.Getenv("RECORD") != "" {
+		if err := os.WriteFile("../../proxy/wire/wiretest/testdata/memcached-1.6.45.txt", []byte(file.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

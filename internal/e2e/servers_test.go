@@ -21,6 +21,7 @@ import (
 
 // memcached is a real one. It keeps its address over kill and restart.
 type memcached struct {
+	binary  string // Debian's unless it says which
 	address string // host:port, or the path of a unix socket
 	args    []string
 	*process
@@ -36,12 +37,18 @@ func startMemcached(t *testing.T, args ...string) *memcached {
 // is a path.
 func startMemcachedAt(t *testing.T, host string, args ...string) *memcached {
 	t.Helper()
+	return startRelease(t, "memcached", host, args...)
+}
+
+// startRelease runs the memcached at a path.
+func startRelease(t *testing.T, binary, host string, args ...string) *memcached {
+	t.Helper()
 	for try := 0; ; try++ {
 		address := host
 		if !strings.HasPrefix(host, "/") {
 			address = freeAddress(t, host)
 		}
-		m := &memcached{address: address, args: args}
+		m := &memcached{binary: binary, address: address, args: args}
 		if err := m.up(t); err == nil {
 			return m
 		} else if try == 5 {
@@ -69,7 +76,7 @@ func (m *memcached) up(t *testing.T) error {
 		i := strings.LastIndexByte(m.address, ':')
 		args = append(args, "-l", strings.Trim(m.address[:i], "[]"), "-p", m.address[i+1:])
 	}
-	m.process = start(t, "memcached", args...)
+	m.process = start(t, m.binary, args...)
 	return m.ready(m.address)
 }
 

@@ -179,15 +179,7 @@ func nextToken(line []byte) (token, rest []byte) {
 func (c *conn) execute() error {
 	c.last.Store(c.node.store.second())
 	c.noreply = false
-	c.tokens = c.tokens[:0]
-	c.rest = untilNUL(c.line)
-	for len(c.tokens) < maxTokens {
-		var token []byte
-		if token, c.rest = nextToken(c.rest); len(token) == 0 {
-			break
-		}
-		c.tokens = append(c.tokens, token)
-	}
+	c.split(untilNUL(c.line))
 	if len(c.tokens) == 0 {
 		c.reply("ERROR")
 		return nil
@@ -246,12 +238,46 @@ func (c *conn) execute() error {
 	case "quit":
 		return errQuit
 	default:
-		if bytes.HasPrefix(c.tokens[len(c.tokens)-1], []byte("HTTP/")) {
+		if last := c.lastToken(); len(c.tokens) > 1 && bytes.HasPrefix(last, []byte("HTTP/")) {
 			return errQuit // a browser that was sent here by a hostile page
 		}
 		c.reply("ERROR")
 	}
 	return nil
+}
+
+// split finds the first tokens of a line; what is behind them is c.rest.
+func (c *conn) split(line []byte) {
+	c.tokens, c.rest = c.tokens[:0], line
+	for len(c.tokens) < maxTokens {
+		var token []byte
+		if token, c.rest = nextToken(c.rest); len(token) == 0 {
+			break
+		}
+		c.tokens = append(c.tokens, token)
+	}
+}
+
+// pastNUL splits the whole line, for a storing command whose length may be behind a NUL: its
+// value must not be taken for commands. It says whether there is one.
+func (c *conn) pastNUL() bool {
+	if bytes.IndexByte(c.line, 0) < 0 {
+		return false
+	}
+	c.split(c.line)
+	return true
+}
+
+// lastToken is the last word of the line.
+func (c *conn) lastToken() []byte {
+	last := c.tokens[len(c.tokens)-1]
+	for rest := c.rest; len(rest) > 0; {
+		var token []byte
+		if token, rest = nextToken(rest); len(token) > 0 {
+			last = token
+		}
+	}
+	return last
 }
 
 // reply answers with a line, errors included, unless the client wants none.
@@ -282,5 +308,5 @@ func (c *conn) takes(least, most int) bool {
 
 // readNoreply looks whether the last word is noreply.
 func (c *conn) readNoreply() {
-	c.noreply = string(c.tokens[len(c.tokens)-1]) == "noreply"
+	c.noreply = string(c.lastToken()) == "noreply"
 }

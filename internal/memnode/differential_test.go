@@ -1,6 +1,7 @@
 package memnode
 
 // differential_test.go: the same commands to a Node and to memcached 1.6.18, compared byte by byte.
+// Where package wire follows 1.6.45, a Node does too.
 
 import (
 	"bytes"
@@ -16,6 +17,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/wire/wiretest"
+	"ringside/proxy/wire/wiretest/older"
 )
 
 // startMemcached runs the real thing on a port the kernel chooses. Its background threads are
@@ -111,7 +115,7 @@ func newPair(t *testing.T) *pair {
 func (p *pair) ask(batch string) string {
 	p.t.Helper()
 	p.asked = append(p.asked, batch)
-	got, want := p.node.ask(batch), p.real.ask(batch)
+	got, want := p.node.ask(batch), p.real.ask(older.Stream(batch))
 	if !same(got, want) {
 		last := p.asked[max(0, len(p.asked)-12):]
 		p.t.Fatalf("batch %d: %.300q\nnode      %.300q\nmemcached %.300q\nbefore: %.300q", len(p.asked), batch, got, want, last)
@@ -315,6 +319,9 @@ func (r *player) command() string {
 		return r.of("set", "set", "add", "replace", "append", "prepend") + " " + key + " " + r.number() + " " + r.exptime() + " " + length + r.noreply() + "\r\n" + data
 	case 7:
 		length, data := r.body()
+		if key == "" { // its cas number would be the length
+			key = "a"
+		}
 		return "cas " + key + " " + r.number() + " " + r.exptime() + " " + length + " " + r.casNumber() + r.noreply() + "\r\n" + data
 	case 8:
 		return "delete " + key + r.of("", "", "", " 0", " 5", " 0 noreply", " noreply 0") + r.noreply() + "\r\n"
@@ -359,9 +366,9 @@ func (r *player) odd() string {
 	return r.of(
 		"get", "get ", "gets", "gat", "gat 10", "gat x", "gat x noreply", "GET a", "Get a", "nonsense", "a", "", " ", "\r", "mg", "mg a  v", "ms", "ms a", "ms a 5x",
 		"md", "ma", "me", "mx a", "version", "version x", "verbosity", "verbosity 1", "verbosity x", "verbosity 1 noreply", "verbosity noreply", "verbosity 1 2 3",
-		"set", "set a", "set a 0 0", "set a 0 0 1 2 3", "set a 0 0 noreply", "cas a 0 0 1", "cas a 0 0 noreply", "cas a 0 0 1 x", "incr", "incr a", "incr a 1 2 3", "incr a noreply", "touch a",
+		"set", "set a", "set a 0 0", "set a 0 0 1 2 3\r\nx", "set a 0 0 noreply", "cas a 0 0 1\r\nx", "cas a 0 0 noreply", "cas a 0 0 1 x\r\nx", "incr", "incr a", "incr a 1 2 3", "incr a noreply", "touch a",
 		"touch a 1 2 3", "delete", "delete a 1 2 3", "shutdown", "shutdown graceful", "stats foo", "stats sizes", "stats reset", "config get cluster", "flush_all 1 2 3",
-		"set a 0 0 -1", "decr a -1", "set a -1 0 1", "set a 4294967296 0 0\r\n", "touch a x", "get a\x00b", "mg a\x00 v",
+		"set a 0 0 -1", "decr a -1", "set a -1 0 1\r\nx", "set a\x00b 0 0 1\r\nx", "set a 4294967296 0 0\r\n", "touch a x", "get a\x00b", "mg a\x00 v",
 	) + "\r\n"
 }
 
@@ -432,6 +439,50 @@ func compareCounters(t *testing.T, p *pair) {
 		line := regexp.MustCompile(`(?m)^STAT ` + name + ` .*\r$`)
 		if got, want := line.FindString(node), line.FindString(real); got != want || got == "" {
 			t.Errorf("node %q, memcached %q", got, want)
+		}
+	}
+}
+
+// TestSameCorpus has the malformed streams of the proxy, each held against its model.
+func TestSameCorpus(t *testing.T) {
+	streams, err := wiretest.Streams()
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := wiretest.Recorded()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const patience = time.Minute
+	node, real := startNode(t, Options{}).Addr().String(), startMemcached(t)
+	for _, s := range streams {
+		if strings.HasPrefix(s.Data, "stats ") {
+			continue // a Node has no slabs to tell of
+		}
+		hear := func(address string, want wiretest.Said) wiretest.Said {
+			if answer := dial(t, address).ask("flush_all\r\n"); answer != "OK\r\n" {
+				t.Fatalf("flush_all: %q", answer)
+			}
+			c := dial(t, address)
+			defer c.Close()
+			return wiretest.Hear(c.Conn.(*net.TCPConn), []string{s.Probed()}, want, patience)
+		}
+		var got, want wiretest.Said
+		for range 3 { // a second may begin between the two
+			switch s.Mark {
+			case wiretest.New:
+				want = recorded[s.Source]
+			case wiretest.Own:
+				want = s.Want
+			default:
+				want = hear(real, wiretest.Said{})
+			}
+			if got = hear(node, want); same(got.Answer, want.Answer) && got.Closed == want.Closed {
+				break
+			}
+		}
+		if !same(got.Answer, want.Answer) || got.Closed != want.Closed {
+			t.Errorf("%s: %.200q\nnode %.300q, closed: %v\nwant %.300q, closed: %v", s.Name, s.Data, got.Answer, got.Closed, want.Answer, want.Closed)
 		}
 	}
 }

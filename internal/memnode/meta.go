@@ -17,7 +17,7 @@ const (
 	metaOpaque    = "CLIENT_ERROR opaque token too long"
 	metaFlags     = "CLIENT_ERROR invalid or duplicate flag" // md and ma, whatever is wrong with the flags
 	metaTooMany   = "CLIENT_ERROR options flags too long"
-	metaTooManyMG = "CLIENT_ERROR options flags are too long"
+	metaTooManyMG = "CLIENT_ERROR options flags are too long" // mg, and ms as 1.6.45 says it
 )
 
 // A metaRequest is what the flags of a meta command ask for.
@@ -300,21 +300,30 @@ func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 
 // metaSet answers ms. Once its length is known, a wrong command skips the value.
 func (c *conn) metaSet() error {
-	if !c.legalKey() {
-		return nil
-	}
+	cut := len(c.tokens) < 3 && c.pastNUL()
 	switch {
+	case len(c.tokens) < 2:
+		c.fail("ERROR")
+		return nil
 	case len(c.tokens) == 2:
 		c.fail(badFormat)
 		return nil
-	case len(c.tokens) > maxMetaTokens:
+	}
+	length, ok := parseLength(c.tokens[2])
+	many := len(c.tokens) > maxMetaTokens
+	switch {
+	case !ok && many:
 		c.fail(metaTooMany)
 		return nil
-	}
-	length, ok := parseInt32(c.tokens[2])
-	if !ok || !possible(length) {
+	case !ok:
 		c.fail(badFormat)
 		return nil
+	case cut || len(c.tokens[1]) > maxKey:
+		c.fail(badFormat)
+		return c.skipValue(length)
+	case many:
+		c.fail(metaTooManyMG)
+		return c.skipValue(length)
 	}
 	m, failure := c.readMeta(c.tokens[1], c.tokens[3:])
 	how := setMode
@@ -322,7 +331,7 @@ func (c *conn) metaSet() error {
 		how, failure = m.storeMode()
 	}
 	s := c.node.store
-	if failure == "" && size(len(m.key), m.clientFlags, int(length)) > s.maxItem {
+	if failure == "" && size(len(m.key), m.clientFlags, length) > s.maxItem {
 		failure = tooLarge
 		s.lock()
 		s.storeTooLarge++
@@ -331,9 +340,9 @@ func (c *conn) metaSet() error {
 	}
 	if failure != "" {
 		c.fail(failure)
-		return c.skipValue(int(length))
+		return c.skipValue(length)
 	}
-	value, err := c.readValue(int(length))
+	value, err := c.readValue(length)
 	if err != nil {
 		return err
 	}

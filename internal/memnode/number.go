@@ -10,6 +10,12 @@ import (
 	"math"
 )
 
+// parseLength reads how long a value is. It is not cut: with its line end it must be an int of C.
+func parseLength(s []byte) (int, bool) {
+	negative, n, ok := scan(s)
+	return int(n), ok && n <= math.MaxInt32-2 && (!negative || n == 0)
+}
+
 // parseInt32 reads a signed number and keeps its low 32 bits.
 func parseInt32(s []byte) (int32, bool) {
 	negative, n, ok := scan(s)

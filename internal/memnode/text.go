@@ -104,33 +104,37 @@ func (c *conn) value(key []byte, it *item, withCAS bool) {
 	c.endLine()
 }
 
-// set answers the storing commands. A command line that cannot be read leaves the value to be
-// taken for the next command; a value that is too large is skipped.
+// set answers the storing commands. Once the length is known the value of a command that is
+// refused is skipped; where it cannot be read, the value is taken for the next command.
 func (c *conn) set(m mode) error {
-	words := 5
-	if m == casMode {
-		words = 6
-	}
-	if !c.takes(words, words+1) {
+	cut := len(c.tokens) < 5 && c.pastNUL()
+	if len(c.tokens) < 5 {
+		c.reply("ERROR")
 		return nil
 	}
 	c.readNoreply()
 	key := c.tokens[1]
 	flags, flagsOK := parseUint32(c.tokens[2])
 	exptime, exptimeOK := parseInt32(c.tokens[3])
-	length, lengthOK := parseInt32(c.tokens[4])
-	var cas uint64
-	casOK := true
-	if m == casMode {
-		cas, casOK = parseUint64(c.tokens[5])
-	}
-	if len(key) > maxKey || !flagsOK || !exptimeOK || !lengthOK || !casOK || !possible(length) {
+	length, ok := parseLength(c.tokens[4])
+	if !ok {
 		c.reply(badFormat)
 		return nil
 	}
+	var cas uint64
+	casOK := true
+	if m == casMode {
+		if casOK = len(c.tokens) > 5; casOK {
+			cas, casOK = parseUint64(c.tokens[5])
+		}
+	}
+	if cut || len(key) > maxKey || !flagsOK || !exptimeOK || !casOK {
+		c.reply(badFormat)
+		return c.skipValue(length)
+	}
 	s := c.node.store
 	it := &item{flags: flags, expires: s.deadline(exptime)}
-	if size(len(key), flags, int(length)) > s.maxItem {
+	if size(len(key), flags, length) > s.maxItem {
 		c.reply(tooLarge)
 		s.lock()
 		s.storeTooLarge++
@@ -138,9 +142,9 @@ func (c *conn) set(m mode) error {
 			s.discard(key)
 		}
 		s.unlock()
-		return c.skipValue(int(length))
+		return c.skipValue(length)
 	}
-	value, err := c.readValue(int(length))
+	value, err := c.readValue(length)
 	if err != nil {
 		return err
 	}
@@ -156,9 +160,6 @@ func (c *conn) set(m mode) error {
 	c.reply(textOutcomes[end])
 	return nil
 }
-
-// possible says whether a value may have this length, its line end included, in an int of C.
-func possible(length int32) bool { return length >= 0 && length <= math.MaxInt32-2 }
 
 var textOutcomes = [...]string{
 	stored: "STORED", notStored: "NOT_STORED", exists: "EXISTS", notFound: "NOT_FOUND", notNumber: badNumber,

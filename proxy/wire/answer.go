@@ -18,7 +18,7 @@ const (
 	AnswerShutdown = "ERROR: shutdown not enabled\r\n"
 )
 
-// What memcached 1.6.18 answers to malformed requests.
+// What memcached answers to malformed requests.
 var (
 	// EndLine ends the answer to a text read or stats; LineEnd ends every line.
 	EndLine = []byte(AnswerEnd)

@@ -33,7 +33,7 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	case 'g':
 		r.Op = Get
 	case 's':
-		r.Op = Set
+		return p.metaStore(at)
 	case 'd':
 		r.Op = Delete
 	case 'a':
@@ -51,8 +51,6 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 		return p.bad(answerError)
 	case r.Key.Len() > p.limits.key():
 		return p.bad(answerFormat)
-	case r.Op == Set:
-		return p.metaStore()
 	}
 	r.MetaFlags = Span{skipSpaces(p.buf, r.Key.End, p.end), p.end}
 	if p.tooManyTokens() {
@@ -90,26 +88,36 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	return p.size, nil
 }
 
-// metaStore parses <datalen> <flags>*. Once the length is known memcached
-// discards the data block of a command that it refuses.
-func (p *parser) metaStore() (int, error) {
+// metaStore parses <key> <datalen> <flags>*. Once the length is known the data
+// block of a command that is refused is discarded, as in store.
+func (p *parser) metaStore(at uint32) (int, error) {
 	r := p.r
-	length := nextToken(p.buf, r.Key.End, p.end)
-	if length.Len() == 0 {
-		return p.bad(answerFormat)
+	key := nextToken(p.buf, at, p.end)
+	datalen := nextToken(p.buf, key.End, p.end)
+	cut := datalen.Len() == 0 && p.pastNUL()
+	if cut {
+		key = nextToken(p.buf, at, p.end)
+		datalen = nextToken(p.buf, key.End, p.end)
 	}
-	if p.tooManyTokens() {
+	size, ok := length(datalen.Of(p.buf))
+	switch {
+	case key.Len() == 0:
+		return p.bad(answerError)
+	case !ok && p.tooManyTokens():
 		return p.bad(answerMany)
-	}
-	size, ok := signed(length.Of(p.buf))
-	if !ok || size < 0 || size > maxBody {
+	case !ok:
 		return p.bad(answerFormat)
+	case cut || key.Len() > p.limits.key():
+		return p.discard(size, answerFormat)
+	case p.tooManyTokens():
+		return p.discard(size, answerManyGet)
 	}
-	if !plainNumber(length.Of(p.buf)) {
+	r.Op, r.Key, r.NumKeys = Set, key, 1
+	if !plainNumber(datalen.Of(p.buf)) {
 		r.Flags |= Rewrite
 	}
-	r.MetaFlags = Span{skipSpaces(p.buf, length.End, p.end), p.end}
-	wrong := p.flags(length.End)
+	r.MetaFlags = Span{skipSpaces(p.buf, datalen.End, p.end), p.end}
+	wrong := p.flags(datalen.End)
 	badChunk := answerChunk
 	modeOK := p.storeMode()
 	switch {
@@ -117,7 +125,7 @@ func (p *parser) metaStore() (int, error) {
 	case r.Letters&^knownFlags != 0:
 		// The server may know it. If not it discards the data block unseen.
 		badChunk = answerFlagUnknown
-		if int(size) > p.limits.value() {
+		if size > p.limits.value() {
 			wrong = answerFlagUnknown
 		}
 	case !modeOK:
@@ -126,11 +134,9 @@ func (p *parser) metaStore() (int, error) {
 		wrong = answerOpaque
 	}
 	if wrong != nil {
-		n, err := p.bad(wrong)
-		r.Swallow = int64(size) + 2
-		return n, err
+		return p.discard(size, wrong)
 	}
-	return p.body(int(size), badChunk, answerTooLarge)
+	return p.body(size, badChunk, answerTooLarge)
 }
 
 // debug parses me <key> [b].

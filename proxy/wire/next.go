@@ -194,7 +194,7 @@ func (p *parser) command(word Span) (int, error) {
 		p.r.Answer = answerShutdown
 		return p.plain(Shutdown)
 	}
-	return p.unknown(w)
+	return p.unknown()
 }
 
 func (p *parser) plain(op Op) (int, error) {
@@ -208,24 +208,27 @@ func (p *parser) bad(answer []byte) (int, error) {
 	return p.size, nil
 }
 
-// unknown answers ERROR, but memcached closes at once when the line looks like
-// HTTP: a browser that is tricked into posting commands gets no second line.
-// It looks at the last token, of more than 23 at the 23rd, and not when the
-// first letter is that of one of its own commands.
-func (p *parser) unknown(w []byte) (int, error) {
-	if len(w) < 2 || bytes.IndexByte([]byte("gsacidt"), w[0]) >= 0 {
-		return p.bad(answerError)
-	}
-	var last Span
-	rest := p.r.Line
-	for range 23 {
-		t, next := NextKey(p.buf, rest)
-		if t.Len() == 0 {
-			break
-		}
-		last, rest = t, next
-	}
-	if bytes.HasPrefix(last.Of(p.buf), []byte("HTTP/")) {
+// discard is bad for a storage command whose data block, of size bytes, is
+// thrown away.
+func (p *parser) discard(size int, answer []byte) (int, error) {
+	n, err := p.bad(answer)
+	p.r.Swallow = int64(size) + 2
+	return n, err
+}
+
+// pastNUL makes the line end where its line end is, for a storage command whose
+// length may be behind a NUL. It reports whether there is one.
+func (p *parser) pastNUL() bool {
+	cut := p.end < p.tail
+	p.end, p.r.Line.End = p.tail, p.tail
+	return cut
+}
+
+// unknown answers ERROR, but closes at once when the line looks like HTTP: a
+// browser that is tricked into posting commands gets no second line.
+func (p *parser) unknown() (int, error) {
+	last := lastToken(p.buf, p.r.Line)
+	if last.Start > p.r.Line.Start && bytes.HasPrefix(last.Of(p.buf), []byte("HTTP/")) {
 		n, err := p.bad(nil)
 		p.r.Flags |= CloseAfter
 		return n, err

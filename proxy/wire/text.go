@@ -74,38 +74,49 @@ func (p *parser) oneKey(op Op, key Span) bool {
 	return key.Len() <= p.limits.key()
 }
 
-// store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply]. What is
-// wrong in the line makes memcached refuse it without reading the data block,
-// which it then takes for commands.
+// store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply] and takes what
+// else follows for noise. Once the length is known the data block of a command
+// that is refused is discarded: it must never be taken for commands.
 func (p *parser) store(op Op) (int, error) {
 	want := 5
 	if op == Cas {
 		want = 6
 	}
+	r := p.r
 	var tok [maxArgs]Span
-	_, ok := p.args(&tok, want, want+1)
-	if !ok {
+	n := split(p.buf, r.Line, &tok)
+	cut := n < 5 && p.pastNUL()
+	if cut {
+		n = split(p.buf, r.Line, &tok)
+	}
+	if n < 5 {
 		return p.bad(answerError)
 	}
-	r := p.r
-	size, lengthOK := signed(tok[4].Of(p.buf))
-	_, exptimeOK := signed(tok[3].Of(p.buf))
-	if !p.oneKey(op, tok[1]) || !lengthOK || !exptimeOK || !unsigned(tok[2].Of(p.buf)) ||
-		size < 0 || size > maxBody {
+	last := tok[min(n, maxArgs)-1]
+	if n > maxArgs {
+		last = lastToken(p.buf, r.Line)
+	}
+	if string(last.Of(p.buf)) == "noreply" {
+		r.Flags |= Quiet
+	}
+	size, ok := length(tok[4].Of(p.buf))
+	if !ok {
 		return p.bad(p.unlessQuiet(answerFormat))
+	}
+	_, exptimeOK := signed(tok[3].Of(p.buf))
+	if cut || n < want || !p.oneKey(op, tok[1]) || !exptimeOK || !unsigned(tok[2].Of(p.buf)) ||
+		op == Cas && !unsigned(tok[5].Of(p.buf)) {
+		return p.discard(size, p.unlessQuiet(answerFormat))
 	}
 	r.ClientFlags, r.Exptime = tok[2], tok[3]
 	if op == Cas {
-		if !unsigned(tok[5].Of(p.buf)) {
-			return p.bad(p.unlessQuiet(answerFormat))
-		}
 		r.Unique = tok[5]
 	}
 	if !plainNumber(tok[4].Of(p.buf)) {
 		r.Flags |= Rewrite
 	}
 	p.keep(tok[want-1])
-	return p.body(int(size), p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
+	return p.body(size, p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
 }
 
 func (p *parser) arithmetic(op Op) (int, error) {

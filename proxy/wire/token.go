@@ -25,6 +25,15 @@ func nextToken(buf []byte, p, end uint32) Span {
 	return Span{p, min(uint32(at), end)}
 }
 
+// lastToken finds the last token of a line. If there is none it is empty.
+func lastToken(buf []byte, line Span) Span {
+	end := line.End
+	for end > line.Start && buf[end-1] == ' ' {
+		end--
+	}
+	return Span{line.Start + uint32(bytes.LastIndexByte(buf[line.Start:end], ' ')+1), end}
+}
+
 // skipSpaces is where the first token in buf[p:end] begins, or the end.
 func skipSpaces(buf []byte, p, end uint32) uint32 {
 	for p < end && buf[p] == ' ' {
@@ -129,8 +138,14 @@ func magnitude(b []byte) (v uint64, negative, ok bool) {
 	return v, negative, i > first && (i == len(b) || isSpace(b[i]))
 }
 
-// signed is a number where memcached uses strtol: an exptime or a length. It
-// keeps the low 32 bits, as memcached does.
+// length is the length of a data block. Unlike memcached 1.6.18, which keeps the
+// low 32 bits, it is refused when it is negative or longer than maxBody.
+func length(b []byte) (n int, ok bool) {
+	u, negative, ok := magnitude(b)
+	return int(u), ok && u <= maxBody && (!negative || u == 0)
+}
+
+// signed is an exptime, where memcached uses strtol and keeps the low 32 bits.
 func signed(b []byte) (v int32, ok bool) {
 	u, negative, ok := magnitude(b)
 	switch {

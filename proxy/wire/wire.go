@@ -5,16 +5,46 @@
 // Text and meta commands meet in one Op; only this package knows how either
 // dialect spells a command or an answer.
 //
-// What a real memcached 1.6 answers to malformed input is part of the
-// protocol: such input parses into an Op Bad that carries those bytes. The
-// measure is memcached 1.6.18, byte for byte; testdata/streams.txt holds the
-// streams that are compared with it. A request that is not Bad is one that
-// every memcached since 1.6.10 answers with exactly one reply, so replies can
-// be counted; what only the server can know (is the value a number, does this
-// version have that meta flag) is left to the server.
+// What a real memcached answers to malformed input is part of the protocol: such
+// input parses into an Op Bad that carries those bytes. A request that is not Bad
+// is one that every memcached since 1.6.10 answers with exactly one reply, so
+// replies can be counted; what only the server can know (is the value a number,
+// does this version have that meta flag) is left to the server.
 //
-// # Where memcached is not followed
+// # The model
 //
+// Releases differ in what they say to malformed input. The model is memcached
+// 1.6.18, byte for byte, but 1.6.45 where that is the safer of the two: it never
+// takes the data block of a storage command for commands once it could read the
+// block's length. wiretest/testdata/streams.txt has the streams that are compared
+// with both, and marks which release each follows where they differ; 1.6.18 is
+// asked, the answers of 1.6.45 are recorded. As 1.6.45, and unlike 1.6.18:
+//
+//   - A storage command with a key that is too long, bad client flags, exptime or
+//     cas unique, a cas without one, an ms with too many flags: refused, and the
+//     data block is discarded.
+//   - Words behind those that a text storage command takes are noise, however
+//     many. The last one counts if it is noreply.
+//   - A length that is negative or more than 2^31-3 is refused at once. 1.6.18
+//     keeps its low 32 bits and stores 4294967297 as 1.
+//   - Any unknown command whose last word begins with HTTP/ closes.
+//
+// As 1.6.18, and unlike 1.6.45, which refuses these and takes the data block for
+// commands: spaces before the command, a length like +5, 007 or one with a tab
+// behind it, a NUL behind the length, an ms with a flag like {. Where both are
+// equally safe 1.6.18 is followed too: most differ only in which error they name.
+//
+// Where the length cannot be read nobody knows where the data block ends. Both
+// releases go on at the next line, and so does this package.
+//
+// # Where neither is followed
+//
+//   - A storage command whose length is behind a NUL is refused, and its data block
+//     is discarded. 1.6.18 takes the NUL for the end of the line and the block for
+//     commands; 1.6.45 has keys with NULs.
+//   - An ms of 20 words, which only 1.6.45 takes, is refused with its data block.
+//   - The answer to a refused storage command doesn't wait for the end of its data
+//     block. A noreply also hides that a length is too big, which 1.6.45 shows.
 //   - Without a line end after 2048 bytes memcached 1.6.18 closes, unless the
 //     line is a get or gets; if one read brings the whole line, it serves it.
 //     Here the bytes decide, not their arrival: such a line is always refused,
@@ -105,7 +135,7 @@ const (
 	CloseAfter
 	// Rewrite: spelled in a way that memcached 1.6.18 accepts and another
 	// version may read differently (leading spaces, a bare newline, a NUL, a
-	// length like +5 or 4294967298). Forward AppendPlain's bytes, else such a
+	// length like +5). Forward AppendPlain's bytes, else such a
 	// server could take the data block for commands.
 	Rewrite
 )

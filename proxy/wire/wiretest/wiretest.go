@@ -16,15 +16,30 @@ var file string
 
 // Stream is what one client sends on a new connection to an empty cache.
 type Stream struct {
-	Name string // file line and section, for messages
-	Data string
+	Name   string // file line and section, for messages
+	Source string // the line of the file without its mark
+	Data   string
+	Mark   Mark
+	Want   Said // of Own
 }
 
+// Mark says which memcached a stream is answered as. The two releases agree on
+// most.
+type Mark string
+
+// The marks.
+const (
+	Both Mark = ""    // as both: they say the same
+	Old  Mark = "old" // as 1.6.18, which is installed; 1.6.45 says something else
+	New  Mark = "new" // as 1.6.45; 1.6.18 says something else
+	Own  Mark = "own" // as neither, but with what follows => in the line; package wire says why
+)
+
 // Streams returns the streams of testdata/streams.txt. Each line of the file
-// that is not empty is one stream: Go string literals that are put together,
-// each with an optional repeat count:
+// that is not empty is one stream: a Mark, if it has one, and Go string
+// literals that are put together, each with an optional repeat count:
 //
-//	"get " 251*"k" "\r\n"
+//	new "set " 251*"k" " 0 0 1\r\nx\r\n"
 //
 // A line that begins with # is a heading for those below.
 func Streams() ([]Stream, error) {
@@ -39,11 +54,22 @@ func Streams() ([]Stream, error) {
 			heading = strings.TrimSpace(text)
 			continue
 		}
-		data, err := parse(line)
-		if err != nil {
+		s := Stream{Name: fmt.Sprintf("streams.txt:%d (%s)", i+1, heading), Source: line}
+		for _, mark := range []Mark{Old, New, Own} {
+			if rest, ok := strings.CutPrefix(line, string(mark)+" "); ok {
+				s.Mark, s.Source = mark, rest
+			}
+		}
+		var err error
+		if s.Mark == Own {
+			if s.Source, s.Want, err = parseSaid(s.Source); err != nil {
+				return nil, fmt.Errorf("streams.txt:%d: %w", i+1, err)
+			}
+		}
+		if s.Data, err = parse(s.Source); err != nil {
 			return nil, fmt.Errorf("streams.txt:%d: %w", i+1, err)
 		}
-		all = append(all, Stream{fmt.Sprintf("streams.txt:%d (%s)", i+1, heading), data})
+		all = append(all, s)
 	}
 	return all, nil
 }

@@ -1,0 +1,244 @@
+package twin
+
+// The memcacheds, and Ringsides in this process in front of them.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringside/config"
+	"ringside/proxy"
+	"ringside/proxy/loop"
+	"ringside/ring"
+)
+
+// servers are started once for all streams of a process.
+var servers struct {
+	once  sync.Once
+	err   error
+	plain string
+	many  [3]string
+	end   []func()
+}
+
+// TestMain ends what the streams have shared.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, end := range slices.Backward(servers.end) {
+		end()
+	}
+	os.Exit(code)
+}
+
+func startServers() {
+	addresses := []*string{&servers.plain, &servers.many[0], &servers.many[1], &servers.many[2]}
+	for _, a := range addresses {
+		if *a, servers.err = startMemcached(); servers.err != nil {
+			return
+		}
+	}
+}
+
+// startMemcached runs one without background threads, which hold items for a
+// moment and so change what arithmetic does.
+func startMemcached() (address string, err error) {
+	for range 5 {
+		address = unused()
+		_, port, _ := net.SplitHostPort(address)
+		args := []string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "256", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"}
+		if os.Geteuid() == 0 {
+			args = append(args, "-u", "nobody")
+		}
+		cmd := exec.Command("memcached", args...)
+		tie(cmd)
+		if err = cmd.Start(); err != nil {
+			return "", fmt.Errorf("memcached must be installed for this test: %w", err)
+		}
+		exited := make(chan struct{})
+		go func() { cmd.Wait(); close(exited) }()
+		servers.end = append(servers.end, func() { cmd.Process.Kill(); <-exited })
+		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+			if c, err := net.Dial("tcp", address); err == nil {
+				c.Close()
+				return address, nil
+			}
+			select {
+			case <-exited: // somebody took the port: try another
+				end = time.Time{}
+			default:
+			}
+		}
+	}
+	return "", fmt.Errorf("memcached does not start at %s: %w", address, err)
+}
+
+// unused is an address where nobody listens.
+func unused() string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// variant is a way to put servers behind a Ringside.
+type variant struct {
+	name    string // its first letters tell it from the others
+	servers int
+	out     int // how many more there are that nobody runs
+	copies  bool
+	driver  string
+
+	once    sync.Once
+	err     error
+	address string
+	place   ring.Placement
+}
+
+var variants = []*variant{
+	{name: "one", servers: 1, driver: "auto"},
+	{name: "portable", servers: 1, driver: "portable"},
+	{name: "several", servers: 3, driver: "auto"},
+	{name: "copies", servers: 3, copies: true, driver: "auto"},
+	{name: "out", servers: 2, out: 1, driver: "auto"},
+	{name: "kept", servers: 2, out: 1, copies: true, driver: "auto"},
+}
+
+func (v *variant) alone() bool { return v.servers+v.out == 1 }
+
+// start runs the variant's Ringside when the first stream asks for it.
+func (v *variant) start(t *testing.T) {
+	t.Helper()
+	servers.once.Do(startServers)
+	if servers.err != nil {
+		t.Fatal(servers.err)
+	}
+	if v.once.Do(func() { v.err = v.serve() }); v.err != nil {
+		t.Fatal(v.err)
+	}
+}
+
+func (v *variant) serve() error {
+	var text strings.Builder
+	text.WriteString(`listen: 127.0.0.1:0
+limits: {value: 1MiB}
+pools:
+  main:
+    distribution: ketama
+    timeouts: {connect: 10s, request: 10s, deadline: 20s}
+    backoff: {first: 50ms, max: 500ms}
+    servers:
+`)
+	for _, address := range servers.many[:v.servers] {
+		fmt.Fprintf(&text, "      - %s\n", address)
+	}
+	for range v.out {
+		fmt.Fprintf(&text, "      - %s\n", unused())
+	}
+	text.WriteString("routes:\n  - pool: main\n")
+	if v.copies {
+		text.WriteString("    replicas: 2\n    copies_on: server\n")
+		// A server that isn't there is out soon; one that has to wait for a
+		// processor is never.
+		text.WriteString("defaults:\n  failover: {ping: 500ms, lease: 3s, eject_after: 50ms, after_failures: 1000}\n")
+	}
+	file, err := config.Parse(v.name, []byte(text.String()))
+	if err != nil {
+		return err
+	}
+	table, err := file.Build()
+	if err != nil {
+		return err
+	}
+	v.place = table.Pools[0].Place
+	// Several loops share this process, so none keeps a processor while it waits.
+	options := loop.Options{Driver: v.driver, OrdinaryWait: true, Tune: proxy.DefaultTune}
+	driver, err := loop.New(proxy.NewProxy(table, "test", slog.New(slog.DiscardHandler)), options)
+	if err != nil {
+		return err
+	}
+	commit, err := driver.Listen(table)
+	if err != nil {
+		return err
+	}
+	commit()
+	servers.end = append(servers.end, func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		driver.Shutdown(ctx)
+	})
+	v.address = driver.Addrs()[0].String()
+	return v.settle()
+}
+
+// settle waits until every key of a pool with copies can be written although a
+// server is out.
+func (v *variant) settle() error {
+	c, err := net.Dial("tcp", v.address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(3 * patience))
+	for i := range 50 {
+		answer := make([]byte, 512)
+		fmt.Fprintf(c, "set settle%d 0 0 1\r\nx\r\n", i)
+		n, err := c.Read(answer)
+		if err != nil {
+			return fmt.Errorf("%s is not ready: %w", v.name, err)
+		}
+		if v.copies && string(answer[:n]) != "STORED\r\n" {
+			return fmt.Errorf("%s: a set before the first stream: %q", v.name, answer[:n])
+		}
+	}
+	return nil
+}
+
+// isLost says that the owner of key is out, and nobody else has the key.
+func (v *variant) isLost(key string) bool {
+	if v.out == 0 || v.copies || key == "" {
+		return false
+	}
+	_, _, owner := v.place.Locate([]byte(key))
+	return owner >= v.servers
+}
+
+// spell is what memcached is given for a command, and what Ringside is. A key
+// that is lost is not asked of memcached; in place of the command comes one whose
+// answer is known, and lost says what stands for that answer.
+func (v *variant) spell(c command, prefix string, marks *int, lost map[string]string) (plain, proxy string) {
+	proxy = c.text
+	plain = c.text
+	missing := v.isLost(c.key)
+	instead := c.lost
+	if c.reads != nil {
+		left := c.text
+		missing = true
+		for _, key := range c.reads {
+			proxy += " " + key
+			if !v.isLost(key) {
+				left += " " + key
+				missing = false
+			}
+		}
+		proxy += "\r\n"
+		plain, instead = left+"\r\n", lostRead
+	}
+	if missing {
+		*marks++
+		mark := fmt.Sprintf("%s?%d", prefix, *marks)
+		lost["EN k"+mark+"\r\n"] = instead
+		plain = "mg " + mark + " k\r\n"
+	}
+	return plain, proxy
+}
