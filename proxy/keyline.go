@@ -46,7 +46,7 @@ func (e *Engine) follows(s *Session, rt *route, key []byte) bool {
 
 // letGo lets the client's next command on t's key begin.
 func (e *Engine) letGo(t *task) {
-	if t.inLine {
+	if t.inLine && !t.fills {
 		t.inLine = false
 		e.unclaim(t, t.ownLine())
 	}
