@@ -171,12 +171,15 @@ func (c *copied) identity(t *task, i int) uint64 {
 // then it fits nothing if that has ended.
 func (c *copied) stranger(t *task, states []replicate.Member) int {
 	_, opens := t.token()
-	if at := replicate.Authority(states); opens && at >= 0 && (c.members[at].srv.born == 0 || c.members[at].srv.unknown) {
-		return at
+	if !opens && t.op != wire.Gets && t.op != wire.Gats && !t.req.Letters.Has('c') {
+		return -1
 	}
-	if opens || t.op == wire.Gets || t.op == wire.Gats || t.req.Letters.Has('c') {
-		for i := range states {
-			if states[i].State != replicate.Out && c.members[i].srv.born == 0 {
+	authority := replicate.Authority(states)
+	for i := range states {
+		srv := c.members[i].srv
+		switch states[i].State {
+		case replicate.In, replicate.Dirty, replicate.Warming, replicate.Settling:
+			if !srv.down && (srv.born == 0 || opens && i == authority && srv.unknown) {
 				return i
 			}
 		}
@@ -189,9 +192,7 @@ func (c *copied) stranger(t *task, states []replicate.Member) int {
 func (c *copied) awaitStranger(t *task, i int) {
 	srv := c.members[i].srv
 	t.held = "server " + srv.label() + " has not said yet since when it runs, which cas tokens depend on"
-	if !srv.down {
-		srv.conns[0].introduce()
-	}
+	srv.conns[0].introduce()
 	t.e.park(t, func(e *Engine) uint64 {
 		if srv.born != 0 && !srv.unknown || srv.down {
 			return 1
