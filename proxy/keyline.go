@@ -95,15 +95,17 @@ func (e *Engine) crowded(name lineOf) bool {
 	return l != nil && len(l.queue) >= maxKeyline
 }
 
-// unclaim takes t out of a line in which it is at work, and lets those begin who
+// unclaim takes t out of a line, if it is at work there, and lets those begin who
 // may now.
 func (e *Engine) unclaim(t *task, name lineOf) {
 	l := e.keylines[name]
 	switch {
-	case l == nil || !t.reads && l.alone != t:
+	case l == nil:
 		return
-	case t.reads:
+	case t.reads && name.client != 0: // nobody merely reads in the line of the key
 		l.reads--
+	case l.alone != t:
+		return
 	default:
 		l.alone = nil
 	}

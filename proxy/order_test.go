@@ -492,3 +492,33 @@ func (l *orderLoop) effect(x Effect) {
 		w.t.Fatalf("%s\n%s: closed", strings.Join(w.trace, "\n"), link.Sock.Peer())
 	}
 }
+
+// A read that is too late in its client's line has no place in the line of those
+// who write, where another client may be at work.
+func TestLateReadsLeaveWritersAlone(t *testing.T) {
+	s := newStage(t)
+	s.play("late", `pool main servers=s1,s2 strict=true
+route - main copies=2
+s1 leased
+s2 leased
+s1 runs 7
+s2 runs 8
+s1 unleased
+c1 > set a1 0 0 1\r\nA\r\nget a1
+wait 1s
+c2 > set a1 0 0 1\r\nB
+wait 1010ms
+c1 < SERVER_ERROR a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there
+c1 < END
+s1 leased
+wait 20ms
+s1 < set a1 0 0 1\r\nB
+s2 < set a1 0 0 1\r\nB
+s1 > STORED
+s2 > STORED
+c2 < STORED
+`)
+	if n := len(s.e.keylines); n != 0 {
+		t.Errorf("%d lines are left", n)
+	}
+}
