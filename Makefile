@@ -16,7 +16,6 @@ QUICKSEEDS ?= 2
 quick:
 	$(GO) test $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/drill -e /internal/e2e -e /internal/fleet)
 	RINGSIDE_SEEDS=$(QUICKSEEDS) $(GO) test ./internal/fleet -run '^TestFailover$$'
-	.ci/fuzz $(SOAKTIME) '^FuzzTwin$$'
 	$(GO) test ./internal/fleet -run '^TestFailoverBreaches$$'
 
 # Each step is bounded: the slowest part, the race tests, by its own timeout.

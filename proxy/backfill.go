@@ -53,6 +53,7 @@ const backfillTime = "1"
 
 func (l *led) backfill(t *task, then func(found)) {
 	f := &backfill{t: t, l: l, then: then}
+	t.fills = true
 	f.line = t.meta("mg", l.keys[0], " s c N"+backfillTime, nil)
 	f.ask(fillStub, 0, f.line)
 }
@@ -95,6 +96,7 @@ func (f *backfill) Answered(step int, r *Result) {
 			f.end(there)
 			return
 		case f.then == nil: // another one's stub
+			f.end(unsure)
 			return
 		case f.looks < maxLooks:
 			f.again()
@@ -139,8 +141,11 @@ func (f *backfill) Answered(step int, r *Result) {
 }
 
 func (f *backfill) end(what found) {
+	f.t.fills = false
 	if f.then != nil {
 		f.then(what)
+	} else if f.t.over { // what the client has behind it must not meet the stub
+		f.t.e.letGo(f.t)
 	}
 }
 

@@ -109,9 +109,13 @@ func (e *Copies) lead(t *task) {
 			states[i] = c.stateOf(t, i, false)
 		}
 	}
+	if i := c.stranger(t, states); i >= 0 {
+		c.awaitStranger(t, i)
+		return
+	}
 	token, has := t.token()
 	if at := replicate.Authority(states); has && at >= 0 {
-		c.token = strconv.AppendUint(nil, replicate.Open(token, c.identity(at)), 10)
+		c.token = strconv.AppendUint(nil, replicate.Open(token, c.identity(t, at)), 10)
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.now)>>10)
 	c.chosen = e.lastChosen
@@ -316,7 +320,7 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 		if a.shown {
 			hideNumber(&a.got, &t.e.rep)
 		}
-		identity := c.identity(a.Member)
+		identity := c.identity(t, a.Member)
 		t.settle(&a.got, func(n uint64) uint64 { return replicate.Seal(n, identity) })
 	case replicate.Absent:
 		t.say(absence(t))

@@ -31,6 +31,11 @@
 //   - While a server is filling up (phase WARM), a value that only the interim
 //     server has is brought back, guarded by a stub, before incr, append, prepend,
 //     replace, cas or touch, and with on_rejoin: warm behind a read: backfill.go.
+//   - One client's commands on one key take effect in the order in which it sent
+//     them, however they are spelled and whichever way they take. Where a command
+//     takes several asks the client's next on that key waits until it is answered;
+//     reads don't wait for reads, and other keys and other clients for nothing:
+//     keyline.go.
 //   - In consistency strict every request is a task, which costs CPU.
 //   - A person can drain a server or take it down (Proxy.Order), in one pool of
 //     those that name it. To clients it is as if it were down, but the error

@@ -46,7 +46,7 @@ func (e *Tasks) follows(s *Session, rt *route, key []byte) bool {
 
 // letGo lets the client's next command on t's key begin.
 func (e *Tasks) letGo(t *task) {
-	if t.inLine {
+	if t.inLine && !t.fills {
 		t.inLine = false
 		e.unclaim(t, t.ownLine())
 	}
@@ -95,15 +95,17 @@ func (e *Tasks) crowded(name lineOf) bool {
 	return l != nil && len(l.queue) >= maxKeyline
 }
 
-// unclaim takes t out of a line in which it is at work, and lets those begin who
+// unclaim takes t out of a line, if it is at work there, and lets those begin who
 // may now.
 func (e *Tasks) unclaim(t *task, name lineOf) {
 	l := e.keylines[name]
 	switch {
-	case l == nil || !t.reads && l.alone != t:
+	case l == nil:
 		return
-	case t.reads:
+	case t.reads && name.client != 0: // nobody merely reads in the line of the key
 		l.reads--
+	case l.alone != t:
+		return
 	default:
 		l.alone = nil
 	}

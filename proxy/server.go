@@ -86,7 +86,8 @@ type Server struct {
 	own map[uint32]*Conn // of errands, by number
 
 	// Of a server that has copies: since when it runs, by its own clock in
-	// seconds, and as which process; unknown on a new connection.
+	// seconds, and as which process; unknown on a new connection. Every Ringside
+	// gets the same numbers of the same process.
 	born, bornAs int64
 	unknown      bool
 	introducing  bool // it is being asked

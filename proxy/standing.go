@@ -123,12 +123,46 @@ func (c *copied) sure(t *task, s replicate.Settlement) bool {
 	return !strict || c.numbers == c.outages()
 }
 
-// identity names a member and its incarnation, for cas tokens.
-func (c *copied) identity(i int) uint64 {
-	m := c.members[i]
-	made := uint64(m.srv.born)<<1 ^ uint64(m.srv.bornAs)<<33 // its count of cas begins anew with it
-	if m.srv.unknown {
-		made |= 1
+// identity is what cas tokens of t's key at a member are sealed for.
+func (c *copied) identity(t *task, i int) uint64 {
+	m := &c.members[i]
+	target := &m.srv.target
+	return replicate.Identity(target.Network+" "+target.Address, t.key,
+		uint64(m.srv.born), uint64(m.srv.bornAs), uint64(health.Emptied(m.lp.view.N(m.index))))
+}
+
+// stranger is a member whose cas tokens can't be told yet, because it has not
+// said since when it runs; -1: there is none. A token that is to be opened must
+// be for who is there now; one that is sealed may be for who was there last, for
+// then it fits nothing if that has ended.
+func (c *copied) stranger(t *task, states []replicate.Member) int {
+	_, opens := t.token()
+	if !opens && t.op != wire.Gets && t.op != wire.Gats && !t.req.Letters.Has('c') {
+		return -1
 	}
-	return c.e.loops.HashKey([]byte(m.srv.target.Address)) ^ made ^ uint64(m.lp.view.N(m.index))<<20
+	authority := replicate.Authority(states)
+	for i := range states {
+		srv := c.members[i].srv
+		switch states[i].State {
+		case replicate.In, replicate.Dirty, replicate.Warming, replicate.Settling:
+			if !srv.down && (srv.born == 0 || opens && i == authority && srv.unknown) {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// awaitStranger parks t until the server of member i has said who it is, or is
+// not asked any more.
+func (c *copied) awaitStranger(t *task, i int) {
+	srv := c.members[i].srv
+	t.held = "server " + srv.label() + " has not said yet since when it runs, which cas tokens depend on"
+	c.e.introduce(srv.conns[0])
+	t.e.park(t, func() uint64 {
+		if srv.born != 0 && !srv.unknown || srv.down {
+			return 1
+		}
+		return c.outlook() << 1
+	})
 }

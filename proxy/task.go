@@ -35,6 +35,7 @@ type task struct {
 	hash     uint64       // of key
 	reads    bool         // it changes nothing, so that the client's other reads need not wait
 	inLine   bool         // the client's next command on the key waits for it; the home's
+	fills    bool         // a backfill of it is at work
 	raw      []byte       // the request, a copy
 	req      wire.Request // raw, parsed
 	key      []byte       // decoded, without what the route strips

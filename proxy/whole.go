@@ -220,6 +220,8 @@ type introduction struct {
 	srv *Server
 }
 
+const unsaid = -1 // since when a server runs that doesn't tell
+
 func (d *introduction) Client() uint64 { return 0 }
 
 func (d *introduction) Answered(_ int, r *Result) {
@@ -241,13 +243,17 @@ func (d *introduction) Answered(_ int, r *Result) {
 			pid = n
 		}
 	}
-	if now == 0 {
+	switch {
+	case r.bytes == nil || now == 0 && srv.born > 0:
+		return
+	case now == 0:
+		srv.born, srv.unknown = unsaid, false
 		return
 	}
 	srv.unknown = false
 	before, beforePID := srv.born, srv.bornAs
 	srv.born, srv.bornAs = now-uptime, pid
-	if before == 0 || pid == beforePID && srv.born-before <= 2 && before-srv.born <= 2 { // both are whole seconds
+	if before <= 0 || pid == beforePID && srv.born-before <= 2 && before-srv.born <= 2 { // both are whole seconds
 		return
 	}
 	for _, m := range e.keepers.watched[srv] {

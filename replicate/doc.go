@@ -104,10 +104,31 @@
 // empty, or the authority is changing. It costs what copying would. One that
 // isn't acknowledged is undone where it was granted.
 //
+// # Cas tokens
+//
+// A member's cas counts the writes of one process, so the number alone means
+// nothing at another member, nor at the same one when it was started anew. The
+// token that a client gets is therefore sealed (Seal, Open) for an identity that
+// is made of
+//
+//   - the network and the address of the member that answered,
+//   - the key, as servers know it,
+//   - when that member's process began, and its number, as its stats say,
+//   - how often the member was flushed on its way back, by its phase number.
+//
+// Nothing in it is a proxy's own. So a token is good at every proxy that has the
+// same servers by the same addresses, after a restart of the one that gave it,
+// and in later releases; until the item changes, or another member becomes the
+// authority, or the one that gave it is started anew or comes back from an
+// outage. Then it fits nothing: EXISTS, also if nobody has changed the value. It
+// never fits what it was not given for, but by one chance in 2^52. A proxy that has not heard yet since when
+// the authority's process runs holds what has or wants a token until it has. A
+// server that doesn't tell counts as one process for ever.
+//
 // # Limits
 //
 // Rules know nothing of each other. One proxy should run one at a time for a
-// key. Two proxies that write one key at once may leave copies different until
+// key, and what one client asks of a key in its order. Two proxies that write one key at once may leave copies different until
 // the next write or repair: set after set, or append after append in another
 // order; counters overshoot at the rest for a moment. What is known to be dirty
 // is known to one proxy: while it repairs an authority from another copy, a

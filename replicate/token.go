@@ -15,17 +15,23 @@ package replicate
 // It commutes with failover's tag as long as the server's cas is below 2^52: to
 // be sure seal first, tag then; and take the tag off first, open then.
 
-// Identity is what a token is sealed for: a member by its name and by what
-// changes whenever its cas may start again (its start time, or the phase number
-// of its record). All proxies must give the same. Where all members know E and
-// every copy carries the same cas, seal for the pool's name and 0: such tokens
-// are good at every member.
-func Identity(name string, incarnation uint64) uint64 {
+// Identity is what the tokens of a key at a member are sealed for: the member's
+// address, the key as servers know it, and what changes whenever the member's
+// cas may start again (its start time, its process, how often it was flushed).
+// It depends on nothing else, so that all proxies make the same of the same.
+func Identity(address string, key []byte, incarnation ...uint64) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a
-	for i := range len(name) {
-		h = (h ^ uint64(name[i])) * 1099511628211
+	for i := range len(address) {
+		h = (h ^ uint64(address[i])) * 1099511628211
 	}
-	return mix(mix(h) + incarnation)
+	h = mix(h)
+	for _, b := range key {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	for _, n := range incarnation {
+		h = mix(mix(h) + n)
+	}
+	return h
 }
 
 // Seal returns the token that a client gets for a cas unique of the member with

@@ -1,0 +1,522 @@
+package proxy
+
+// One client's commands on few keys, in one pipeline, against one memcached: in
+// whatever order its servers answer, the client must not be able to tell.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+// FuzzOrder lets the fuzzer write the pipeline, and decide which server answers
+// next and what else happens meanwhile. The servers are real memcacheds.
+func FuzzOrder(f *testing.F) {
+	servers := startOrderServers(f)
+	for seed := range uint64(60) {
+		b := make([]byte, 400)
+		rng := rand.New(rand.NewPCG(seed, 4))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		b[0] = byte(seed)
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { playOrder(t, servers, &dice{bytes: b[:min(len(b), 2000)]}) })
+}
+
+// orderServer is one memcached, and a connection to it beside Ringside's.
+type orderServer struct {
+	path string
+	own  *orderConn
+}
+
+// orderConn is one real connection, of which nothing is ever left unread.
+type orderConn struct {
+	net.Conn
+	t testing.TB
+}
+
+const orderPatience = 20 * time.Second
+
+func startOrderServers(f *testing.F) (servers []*orderServer) {
+	f.Helper()
+	dir := f.TempDir()
+	for i := range 4 {
+		s := &orderServer{path: filepath.Join(dir, fmt.Sprint(i))}
+		cmd := exec.Command("memcached", "-s", s.path, "-u", "root", "-m", "64", "-t", "1")
+		if err := cmd.Start(); err != nil {
+			f.Fatalf("memcached must be installed for this test: %v", err)
+		}
+		f.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		s.own = s.dial(f)
+		servers = append(servers, s)
+	}
+	return servers
+}
+
+func (s *orderServer) dial(t testing.TB) *orderConn {
+	t.Helper()
+	for end := time.Now().Add(orderPatience); ; time.Sleep(time.Millisecond) {
+		c, err := net.Dial("unix", s.path)
+		if err == nil {
+			return &orderConn{c, t}
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ask sends whole requests and returns all that is answered: behind them goes
+// one more, whose answer no other has.
+func (c *orderConn) ask(requests []byte) (answers []byte) {
+	c.t.Helper()
+	c.SetDeadline(time.Now().Add(orderPatience))
+	if _, err := c.Write(append(slices.Clip(requests), orderEnd...)); err != nil {
+		c.t.Fatal(err)
+	}
+	b := make([]byte, 64<<10)
+	for !bytes.HasSuffix(answers, []byte(orderEnded)) {
+		n, err := c.Read(b)
+		if err != nil {
+			c.t.Fatalf("%v after %q", err, answers)
+		}
+		answers = append(answers, b[:n]...)
+	}
+	return bytes.TrimSuffix(answers, []byte(orderEnded))
+}
+
+const (
+	orderEnd   = "mn\r\n"
+	orderEnded = "MN\r\n"
+)
+
+// orderWorld is a proxy of one or two loops, one client of the first, and the
+// servers.
+type orderWorld struct {
+	t       testing.TB
+	d       *dice
+	now     int64
+	p       *Proxy
+	loops   []*orderLoop
+	servers []*orderServer
+	links   []*orderLink
+	client  *orderLink
+	phases  []health.Phase // that the first server is still to come to
+	away    bool           // it has been: a delete may find its key where it was kept meanwhile, and not say so
+	evicts  int            // the server that is to lose a copy; -1: none
+	keys    []string
+	trace   []string
+}
+
+type orderLoop struct {
+	w     *orderWorld
+	e     *Engine
+	posts []func(*Engine)
+}
+
+// orderLink is a connection of a loop. What came from the engine waits in in,
+// what is for it in out.
+type orderLink struct {
+	loop    *orderLoop
+	link    *Link
+	name    string
+	conn    *orderConn // nil: the client
+	in, out []byte
+}
+
+func (l *orderLink) Peer() string { return l.name }
+func (l *orderLink) Unsent() int  { return 0 }
+
+func (w *orderWorld) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+// orderRuns makes the keys of each run others than before: nobody has them yet.
+var orderRuns atomic.Int64
+
+func playOrder(t *testing.T, servers []*orderServer, d *dice) {
+	w := &orderWorld{t: t, d: d, now: int64(time.Hour), servers: servers[:3], evicts: -1}
+	for _, s := range servers {
+		s.own.t = t
+	}
+	w.build()
+	run := orderRuns.Add(1)
+	for i := range 1 + d.n(3) {
+		w.keys = append(w.keys, fmt.Sprintf("o%d-%c%d", run, 'a'+i, 1+i))
+	}
+	var through, plain []byte
+	for range 2 + d.n(30) {
+		command := w.command()
+		spelled, bare := w.spell(command)
+		through, plain = append(through, spelled...), append(plain, bare...)
+	}
+	for _, key := range w.keys {
+		last := "mg " + key + " v f s\r\n"
+		through, plain = append(through, last...), append(plain, last...)
+	}
+	want := servers[3].own.ask(plain)
+	got := w.play(append(through, orderEnd...))
+	if got, want := orderForm(got), orderForm(want); got != want {
+		t.Fatalf("%s\nsent:\n%s\ngot:\n%s\nwant:\n%s", strings.Join(w.trace, "\n"), through, got, want)
+	}
+	for _, l := range w.loops {
+		if n := len(l.e.keylines); n != 0 || l.e.mends != 0 {
+			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.mends)
+		}
+	}
+}
+
+// orderForm is a reply stream without what every server has of its own, and
+// without the prefix that a route strips. The values of one get are in order, and
+// a token that fits nothing may say so of a key that is not there.
+func orderForm(b []byte) string {
+	b = bytes.ReplaceAll(b, []byte("EXISTS"), []byte("NOT_FOUND"))
+	b = orderOwn.ReplaceAll(bytes.ReplaceAll(b, []byte("VALUE p/"), []byte("VALUE ")), []byte("$1$2 CAS"))
+	return string(orderMany.ReplaceAllFunc(b, func(b []byte) []byte {
+		values := orderValue.FindAll(b, -1)
+		slices.SortFunc(values, bytes.Compare)
+		return bytes.Join(values, nil)
+	}))
+}
+
+var (
+	orderOwn   = regexp.MustCompile(`(?m)^(VALUE \S+ \d+ \d+) \d+\r$|( s\d+) c\d+`)
+	orderValue = regexp.MustCompile(`VALUE [^\n]*\n[^\n]*\n`)
+	orderMany  = regexp.MustCompile(`(VALUE [^\n]*\n[^\n]*\n){2,}`)
+)
+
+// build makes the proxy: the first byte says of which kind.
+func (w *orderWorld) build() {
+	d := w.d
+	pool := func(name string, n int) *Pool {
+		p := &Pool{Name: name, Connections: 1 + d.n(2), QueueLimit: 1000,
+			Timeouts:     Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
+			RetryBackoff: Backoff{First: time.Second, Max: time.Second},
+			Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(n)}}
+		for i := range n {
+			name := fmt.Sprintf("s%d", i+1)
+			p.Servers = append(p.Servers, Target{Name: name, Network: "tcp", Address: name, Weight: 1})
+		}
+		return p
+	}
+	main := pool("main", 3)
+	route, strip := Route{Pool: main}, Route{Prefix: "p/", Strip: true, Pool: main}
+	table := &Table{Limits: testLimits(), Pools: []*Pool{main}}
+	switch kind := d.n(8); kind {
+	case 0: // one copy, nothing moves
+	case 1, 2:
+		main.Failover = Failover{Mode: Rehash, InterimTTL: time.Hour}
+		w.away = kind == 2
+	case 3: // the first server is away, and comes back
+		main.Failover = Failover{Mode: Rehash, InterimTTL: time.Hour}
+		main.Failover.OnRejoin = health.Warm
+		w.away = true
+	case 4:
+		main.Failover = Failover{Mode: Rehash, InterimTTL: time.Hour}
+		main.Failover.Strict = true
+		if w.away = d.one(2); !w.away { // a key is in one place
+			strip.Pool = pool("other", 3)
+			table.Pools = append(table.Pools, strip.Pool)
+		}
+	default:
+		c := replicate.Policy{Copies: 2 + d.n(2), Apart: replicate.Servers, ReadThrough: true, RepairRate: 1000}
+		c.Read = []replicate.Read{replicate.First, replicate.Spread, replicate.Fastest}[d.n(3)]
+		c.Ack = []replicate.Ack{replicate.AckAll, replicate.AckQuorum, replicate.AckOne}[d.n(3)]
+		if c.Read != replicate.Fastest && d.one(2) {
+			c.Hedge = 2 * time.Millisecond
+		}
+		if c.Read == replicate.First && c.Ack == replicate.AckAll && d.one(2) {
+			w.evicts = d.n(3)
+		}
+		main.Failover.Strict = d.one(2)
+		route.Copies, strip.Copies = c, c
+	}
+	table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: []Route{route, strip}}}
+	w.note("%+v %+v, evicts %d", main.Failover, route.Copies, w.evicts)
+	w.p = NewProxy(table, "test", slog.New(slog.DiscardHandler))
+	for range 1 + d.n(2) {
+		l := &orderLoop{w: w, e: w.p.NewEngine(DefaultTune)}
+		l.e.Post = func(f func(*Engine)) { l.posts = append(l.posts, f) }
+		w.loops = append(w.loops, l)
+	}
+	for _, l := range w.loops {
+		l.wakeup(func() {})
+		l.e.watches = nil // keepers don't work
+		for _, srv := range l.e.byAddress {
+			l.e.watched[srv] = slices.DeleteFunc(l.e.watched[srv], func(m member) bool { return !m.copies })
+		}
+	}
+	for _, v := range w.p.live.Load().watches {
+		for i := range v.members {
+			v.view.Set(i, 0, false, 0, never)
+		}
+		v.view.Done(1, true)
+	}
+	if w.away {
+		w.phases = []health.Phase{health.Leaving, health.Out, health.Returning, health.Warming}
+		if main.Failover.Strict { // what is under way at a change is not sure
+			w.phases = w.phases[1+d.n(3):][:1]
+		} else {
+			w.phases = w.phases[:2+d.n(3)]
+		}
+		w.phase()
+	}
+	w.client = &orderLink{loop: w.loops[0], name: "client"}
+	w.loops[0].wakeup(func() { w.client.link = w.loops[0].e.Accepted("tcp", "here", w.client) })
+}
+
+// phase lets the first server come to its next phase. Nobody has anything of the
+// keys when it goes, and it stays WARM.
+func (w *orderWorld) phase() {
+	to := w.phases[0]
+	w.phases = w.phases[1:]
+	w.note("s1 is %v", to)
+	for _, v := range w.p.live.Load().watches {
+		n := v.view.N(0)
+		for health.PhaseOf(n) != to {
+			n++
+		}
+		v.view.Set(0, n, false, 0, never)
+		v.view.Done(v.view.Gen()+1, true)
+	}
+}
+
+// command is the next of the client, with %s for the key.
+func (w *orderWorld) command() string {
+	d := w.d
+	value := []string{"", "1", "7", "ab", "xyz"}[d.n(5)]
+	ttl := []string{"0", "100", "-1"}[min(2, d.n(8)/3)]
+	stays := strings.Replace(ttl, "-1", "50", 1) // an empty value that a read lets expire may pass for a stub
+	quiet := []string{"", " noreply"}[d.n(2)]
+	q := []string{"", " q", fmt.Sprintf(" O%d", d.n(100))}[d.n(3)]
+	block := func(line string) string { return fmt.Sprintf(line+"\r\n%s\r\n", len(value), value) }
+	switch d.n(24) {
+	case 0, 1, 2:
+		return "get %s\r\n"
+	case 3:
+		return "gets %s\r\n"
+	case 4:
+		return "mg %s v f s c" + q + "\r\n"
+	case 5:
+		return "gat " + stays + " %s\r\n"
+	case 6:
+		return "mg %s v T" + stays + q + "\r\n"
+	case 7, 8, 9:
+		return block("set %%s 3 " + ttl + " %d" + quiet)
+	case 10:
+		return block("add %%s 4 " + ttl + " %d" + quiet)
+	case 11:
+		return block("replace %%s 5 " + ttl + " %d" + quiet)
+	case 12:
+		return block("append %%s 0 0 %d" + quiet)
+	case 13:
+		return block("prepend %%s 0 0 %d" + quiet)
+	case 14:
+		return block("cas %%s 1 0 %d 987654321987" + quiet)
+	case 15:
+		return "incr %s 3" + quiet + "\r\n"
+	case 16:
+		return "touch %s " + ttl + quiet + "\r\n"
+	case 17, 18:
+		if w.away {
+			quiet = " noreply"
+		}
+		return "delete %s" + quiet + "\r\n"
+	case 19:
+		return block("ms %%s %d T" + ttl + q)
+	case 20:
+		return block("ms %%s %d M" + string("EAPR"[d.n(4)]) + q)
+	case 21:
+		return "ma %s D2 v" + q + "\r\n"
+	case 22:
+		if w.away {
+			q = " q"
+		}
+		return "md %s" + q + "\r\n"
+	}
+	return "get %s %s\r\n"
+}
+
+// spell writes a command in one of the ways in which Ringside takes it, and in
+// the plain one.
+func (w *orderWorld) spell(command string) (spelled, bare string) {
+	key := w.keys[w.d.n(len(w.keys))]
+	if strings.Count(command, "%s") == 2 {
+		other := w.keys[w.d.n(len(w.keys))]
+		return fmt.Sprintf(command, key, "p/"+other), fmt.Sprintf(command, key, other)
+	}
+	bare, spelled = fmt.Sprintf(command, key), fmt.Sprintf(command, key)
+	switch way := w.d.n(4); {
+	case way == 1:
+		spelled = fmt.Sprintf(command, "p/"+key)
+	case way >= 2 && command[0] == 'm':
+		long := base64.StdEncoding.EncodeToString([]byte([]string{"", "p/"}[way-2] + key))
+		line, rest, _ := strings.Cut(fmt.Sprintf(command, long), "\r\n")
+		spelled = line + " b\r\n" + rest
+	}
+	return spelled, bare
+}
+
+// play sends the client's pipeline, in pieces, and returns what it gets.
+func (w *orderWorld) play(pipeline []byte) (got []byte) {
+	for steps := 0; ; steps++ {
+		if steps > 20_000 {
+			w.t.Fatalf("%s\nthe client has got %q and nothing more", strings.Join(w.trace, "\n"), w.client.in)
+		}
+		var can []func()
+		if len(pipeline) > 0 {
+			can = append(can, func() {
+				n := len(pipeline) - w.d.n(len(pipeline))
+				w.note("client sends %q", pipeline[:n])
+				w.client.loop.wakeup(func() { w.client.loop.e.Bytes(w.client.link, pipeline[:n]) })
+				pipeline = pipeline[n:]
+			})
+		}
+		for _, l := range w.links {
+			if len(l.in) > 0 {
+				can = append(can, l.serve)
+			}
+			if len(l.out) > 0 {
+				can = append(can, l.bring)
+			}
+		}
+		for _, l := range w.loops {
+			if len(l.posts) > 0 {
+				can = append(can, l.run)
+			}
+		}
+		if len(can) == 0 && bytes.HasSuffix(w.client.in, []byte(orderEnded)) {
+			return bytes.TrimSuffix(w.client.in, []byte(orderEnded))
+		}
+		if len(w.phases) > 0 {
+			can = append(can, w.phase)
+		}
+		if w.evicts >= 0 && !w.d.over() && w.d.one(8) {
+			can = append(can, w.evict)
+		}
+		if i := w.d.n(len(can) + 1); i < len(can) {
+			can[i]()
+			if !w.d.over() || len(can) > 1 {
+				continue
+			}
+		}
+		w.now += int64(1+w.d.n(20)) * int64(time.Millisecond) / 4
+		for _, l := range w.loops {
+			l.wakeup(func() {})
+		}
+	}
+}
+
+// evict takes a key from a server, once.
+func (w *orderWorld) evict() {
+	key := w.keys[w.d.n(len(w.keys))]
+	defer func() { w.evicts = -1 }()
+	w.note("s%d evicts %s: %q", w.evicts+1, key, w.servers[w.evicts].own.ask([]byte("delete "+key+"\r\n")))
+}
+
+// serve lets a server do all that has come on one connection.
+func (l *orderLink) serve() {
+	answers := l.conn.ask(l.in)
+	l.loop.w.note("%s does %q: %q", l.name, l.in, answers)
+	l.in, l.out = nil, append(l.out, answers...)
+}
+
+// bring lets a loop have some of what a server has answered.
+func (l *orderLink) bring() {
+	n := len(l.out)
+	if l.loop.w.d.one(2) {
+		n = 1 + l.loop.w.d.n(n)
+	}
+	b := l.out[:n]
+	l.out = l.out[n:]
+	l.loop.wakeup(func() { l.loop.e.Bytes(l.link, b) })
+}
+
+// run lets a loop do the first of what others have posted to it.
+func (l *orderLoop) run() {
+	f := l.posts[0]
+	l.posts = l.posts[1:]
+	l.wakeup(func() { f(l.e) })
+}
+
+func (l *orderLoop) wakeup(f func()) {
+	e := l.e
+	e.Begin(l.w.now)
+	f()
+	for effects := e.End(); len(effects) > 0; effects = e.End() {
+		for _, x := range effects {
+			l.effect(x)
+		}
+	}
+}
+
+func (l *orderLoop) effect(x Effect) {
+	w, link := l.w, x.Link
+	switch x.Kind {
+	case Dial:
+		_, name := link.Server().Target()
+		c := &orderLink{loop: l, link: link, name: fmt.Sprintf("%s.%d", name, len(w.links))}
+		c.conn = w.servers[name[1]-'1'].dial(w.t)
+		w.t.Cleanup(func() { c.conn.Close() })
+		w.links = append(w.links, c)
+		link.Sock = c
+		l.e.Up(link)
+	case Write:
+		c := link.Sock.(*orderLink)
+		n := 0
+		for _, b := range link.Pending(nil) {
+			c.in = append(c.in, b...)
+			n += len(b)
+		}
+		l.e.Wrote(link, n, false)
+	case Close, Abort:
+		w.t.Fatalf("%s\n%s: closed", strings.Join(w.trace, "\n"), link.Sock.Peer())
+	}
+}
+
+// A read that is too late in its client's line has no place in the line of those
+// who write, where another client may be at work.
+func TestLateReadsLeaveWritersAlone(t *testing.T) {
+	s := newStage(t)
+	s.play("late", `pool main servers=s1,s2 strict=true
+route - main copies=2
+s1 leased
+s2 leased
+s1 runs 7
+s2 runs 8
+s1 unleased
+c1 > set a1 0 0 1\r\nA\r\nget a1
+wait 1s
+c2 > set a1 0 0 1\r\nB
+wait 1010ms
+c1 < SERVER_ERROR a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there
+c1 < END
+s1 leased
+wait 20ms
+s1 < set a1 0 0 1\r\nB
+s2 < set a1 0 0 1\r\nB
+s1 > STORED
+s2 > STORED
+c2 < STORED
+`)
+	if n := len(s.e.keylines); n != 0 {
+		t.Errorf("%d lines are left", n)
+	}
+}
