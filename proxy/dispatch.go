@@ -100,19 +100,17 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 const (
 	noRoute  = "no route for this key: add one without a prefix"
 	noServer = "the pool has no server for this key"
-	noKey    = "CLIENT_ERROR the key is nothing but the prefix that its route strips\r\n"
+	noKey    = "the key is nothing but the prefix that its route strips"
+
+	reservedKey = "keys that begin with __rs are Ringside's own"
 )
 
 // ask sends the request in e.req to the server of its key.
 func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	r := &e.req
 	rt, srv, key := e.place(s, r.Key.Of(raw))
-	if rt != nil && len(key) == len(rt.strip) {
-		e.refuseKey(s)
-		return false
-	}
-	if rt != nil && reserved(key[len(rt.strip):]) {
-		e.local(s, e.quietly(reservedKey), ClientFault)
+	if why := unfitKey(rt, key); why != "" {
+		e.refuseKey(s, why)
 		return false
 	}
 	x := e.newExchange(s, rt)
@@ -148,11 +146,22 @@ func reserved(key []byte) bool {
 	return len(key) >= len(health.Reserved) && string(key[:len(health.Reserved)]) == health.Reserved
 }
 
-var reservedKey = []byte("CLIENT_ERROR keys that begin with __rs are Ringside's own\r\n")
+// unfitKey says why no client may have key on a route; "" if it may.
+func unfitKey(rt *route, key []byte) string {
+	switch {
+	case rt == nil:
+	case len(key) == len(rt.strip):
+		return noKey
+	case reserved(key[len(rt.strip):]):
+		return reservedKey
+	}
+	return ""
+}
 
-// refuseKey answers a command whose route leaves nothing of its key.
-func (e *Engine) refuseKey(s *Session) {
-	answer := []byte(noKey)
+// refuseKey answers the command in e.req with a CLIENT_ERROR, which noreply
+// hides and q does not. Of a read it is all of the answer: no END follows.
+func (e *Engine) refuseKey(s *Session, why string) {
+	answer := wire.AppendClientError(nil, why)
 	if e.req.Dialect == wire.Text {
 		answer = e.quietly(answer)
 	}
@@ -345,12 +354,8 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	rt, srv, key := e.place(s, r.Key.Of(raw))
-	if rt != nil && len(key) == len(rt.strip) {
-		e.refuseKey(s)
-		return
-	}
-	if rt != nil && reserved(key[len(rt.strip):]) {
-		e.local(s, e.quietly(reservedKey), ClientFault)
+	if why := unfitKey(rt, key); why != "" {
+		e.refuseKey(s, why)
 		return
 	}
 	x := e.newExchange(s, rt)
