@@ -22,10 +22,17 @@ type answer struct {
 // demand sends line, one whole request, behind what c has to send, and lets to
 // have the answer under the number id.
 func (e *Engine) demand(c *Conn, to asker, id int, t *Timeouts, line []byte) {
-	e.gen.wire.Next(line, &e.plain)
+	r := &e.plain
+	e.gen.wire.Next(line, r)
+	line = e.gen.wire.CutKey(line, r)
 	a := e.newAttempt(nil)
-	a.op, a.dialect, a.flags = e.plain.Op, e.plain.Dialect, e.plain.Flags
-	e.put(c, a, to, id, t, line)
+	a.op, a.dialect, a.flags = r.Op, r.Dialect, r.Flags
+	key := r.Key.Of(line)
+	if r.Flags&wire.Base64 != 0 {
+		key, _ = wire.DecodeKey(nil, key)
+	}
+	a.remember(r, line, key)
+	e.put(c, a, to, id, t, e.sealed(a, line))
 }
 
 // put is demand for an attempt a that knows what line is.

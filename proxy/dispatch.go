@@ -35,6 +35,8 @@ func (e *Engine) dispatch(s *Session, raw []byte) (taken bool) {
 		e.flushAll(s, raw)
 	case wire.Stats:
 		e.stats(s, raw)
+	case wire.Debug:
+		e.debug(s, raw)
 	default:
 		if r.Flags&wire.TooLarge != 0 {
 			e.refuse(s, raw)
@@ -135,6 +137,25 @@ func (rt *route) led(srv *Server) bool {
 	return rt != nil && rt.watch != nil && (rt.copies.Copies != 0 || rt.pool.Failover.Strict || !rt.watch.quiet.Load() && !rt.plain(srv))
 }
 
+// debug serves an me. One in base64 goes to the server with its key as it is:
+// memcached answers both alike, with the bytes of the key unless the item was
+// made in base64, which up to 1.6.45 it forgets of some. So a key that can't be
+// written as it is can't be answered in one line either, nor told from what comes
+// behind it, and not even a connection of its own would show where it ends.
+func (e *Engine) debug(s *Session, raw []byte) {
+	r := &e.req
+	if r.Flags&wire.Base64 != 0 {
+		key, _ := wire.DecodeKey(nil, r.Key.Of(raw))
+		if !plainKey(key) {
+			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
+			return
+		}
+		raw = append(append([]byte("me "), key...), lineEnd...)
+		e.gen.wire.Next(raw, r)
+	}
+	e.ask(s, raw)
+}
+
 // leads says that a command of s on key, as the client knows it, needs a task:
 // also behind one that waits.
 func (e *Engine) leads(s *Session, rt *route, srv *Server, key []byte) bool {
@@ -195,18 +216,25 @@ func (e *Engine) reach(x *Exchange, srv *Server) *Conn {
 func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
 	r := &e.req
 	strip := a.x.route.strip
-	a.remember(r, key)
+	a.remember(r, raw, key)
+	if r.Op > wire.Gats {
+		a.leaves = leavesValue(r)
+	}
 	switch {
-	case strip != "" || r.Flags&wire.Rewrite != 0:
+	case strip != "" || r.Flags&wire.Rewrite != 0 || r.Flags&wire.Keyed64 == wire.Keyed64:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
-		line, n := e.line, len(e.line)
+		e.gen.wire.Next(e.line, &e.plain)
+		line := e.gen.wire.CutKey(e.line, &e.plain)
+		if r.Flags&wire.Keyed64 == wire.Keyed64 {
+			a.rarely().echo = r.KeyEcho(raw)
+		}
+		n := len(line)
 		if strip != "" {
 			a.rarely().strip = strip
 			if r.Flags&wire.Base64 != 0 {
 				e.key2 = base64.StdEncoding.AppendEncode(e.key2[:0], key)
 				key = e.key2
 			}
-			e.gen.wire.Next(line, &e.plain)
 			at := e.plain.Key
 			c.out.append(&e.pool, line[:at.Start])
 			c.out.append(&e.pool, key)
@@ -272,12 +300,12 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 				c.give(c.tail, len(space))
 			}
 			c.out.append(&e.pool, word)
+			c.tail.rememberOne(len(key) - len(rt.strip))
 			c.give(c.tail, len(word))
 		}
 	}
 	for _, c := range e.parts {
-		c.out.append(&e.pool, lineEnd)
-		c.give(c.tail, len(lineEnd))
+		e.endPart(c)
 		c.srv.asking = nil
 	}
 	for _, t := range led {
@@ -307,8 +335,7 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 		if c.tail.strip() == rt.strip && !long {
 			return c
 		}
-		c.out.append(&e.pool, lineEnd)
-		c.give(c.tail, len(lineEnd))
+		e.endPart(c)
 		e.beginPart(x, rt, c, command)
 		return c
 	}
@@ -333,6 +360,13 @@ func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
 	}
 	c.out.append(&e.pool, command)
 	c.give(a, len(command))
+	a.at = len(command)
+}
+
+func (e *Engine) endPart(c *Conn) {
+	c.rememberLine(c.tail)
+	c.out.append(&e.pool, lineEnd)
+	c.give(c.tail, len(lineEnd))
 }
 
 // strip is what the route took off the front of a's key.

@@ -102,8 +102,9 @@ type Engine struct {
 	holders    []copyOf    // of a key that is being looked at
 	refillAt   int64       // when it is looked who of their members lacks something
 
-	asked uint64
-	count Counters
+	asked  uint64
+	opaque uint64 // of Ringside's own meta commands, the last
+	count  Counters
 }
 
 // Tune holds the settings that trade a little latency for CPU.

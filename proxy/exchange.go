@@ -81,19 +81,26 @@ type Attempt struct {
 	start uint64 // where its bytes begin in all the bytes given to this connection
 	size  int
 
-	rare *rareAttempt
-	key  []byte // of a mutation whose late run must be undone, or of its undo: see undo.go
+	rare   *rareAttempt
+	keys   []byte // that the answer must name, as the server knows them; see pairing.go
+	at     int    // where in keys the first is that had no VALUE yet
+	nth    int    // how many keys are before it
+	many   bool   // keys has the length of each, and then the line of the request
+	opaque uint8  // how long the opaque is, at the end of keys
+	leaves bool   // a mutation that can leave a value if it runs late: see undo.go
 }
 
 // rareAttempt holds what few attempts need.
 type rareAttempt struct {
-	held    queue  // the beginning of a value, while another part is in the middle of its own
-	answer  []byte // the answer so far, for a gather
-	cut     bool   // more of it came than there was room for
-	instead []byte // what the client gets when the server has answered, whatever it said
-	strip   string // what the route took from the front of the key
-	to      asker  // who wants the whole answer
-	id      int    // under which number
+	held    queue        // the beginning of a value, while another part is in the middle of its own
+	answer  []byte       // the answer so far, for a gather
+	cut     bool         // more of it came than there was room for
+	instead []byte       // what the client gets when the server has answered, whatever it said
+	strip   string       // what the route took from the front of the key
+	echo    wire.KeyEcho // what the server was not asked for and the client was
+	sealed  bool         // the opaque is Ringside's own
+	to      asker        // who wants the whole answer
+	id      int          // under which number
 }
 
 func (e *Engine) newExchange(s *Session, r *route) *Exchange {
@@ -155,11 +162,19 @@ func (e *Engine) freeAttempt(a *Attempt) {
 	if a.rare != nil {
 		a.rare.held.drop(&e.pool)
 	}
-	key := a.key[:0]
+	keys := a.keys[:0]
+	if cap(keys) > manyKeys {
+		e.pool.held -= int64(cap(keys))
+		keys = nil
+	}
 	*a = Attempt{}
-	a.next, a.key = e.freeAttempts, key
+	a.next, a.keys = e.freeAttempts, keys
 	e.freeAttempts = a
 }
+
+// manyKeys is how many bytes of keys an attempt may have for nothing: more count
+// against limits.memory, and it does not keep the room for them.
+const manyKeys = 1 << 10
 
 func (a *Attempt) rarely() *rareAttempt {
 	if a.rare == nil {

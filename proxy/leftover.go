@@ -210,7 +210,7 @@ func (srv *Server) mayCome(key []byte) bool {
 			return false
 		}
 		for a := c.head; a != nil; a = a.next {
-			if a.undo && bytes.Equal(health.Undivert(a.key), key) {
+			if a.undo && bytes.Equal(health.Undivert(a.keys), key) {
 				return true
 			}
 		}

@@ -3,6 +3,7 @@ package proxy
 // Answers of servers: paired with requests by order, and sent on their way.
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 
@@ -28,7 +29,7 @@ func (c *Conn) parse() {
 			c.doubt("answered a question nobody asked", buf)
 			return
 		}
-		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
+		n, err := wire.NextReplyOf(a.op, a.dialect, a.awaited(), buf, &e.rep)
 		switch {
 		case err == wire.ErrShort && e.rep.Kind == wire.Value && !a.asked() && (a.x == nil || c.tooLarge(a.x)):
 			c.startStream(a, buf)
@@ -37,6 +38,9 @@ func (c *Conn) parse() {
 			return
 		case err != nil || a.start+uint64(a.size) > c.taken && e.rep.Kind < wire.Error:
 			c.doubt("sent what is no answer to "+a.op.String(), buf)
+			return
+		case !e.rep.Awaited && e.rep.Kind != wire.End && !c.names(a, buf):
+			c.doubt(otherName, buf)
 			return
 		case a.probe && e.rep.Kind.Failed():
 			e.cur.r += n
@@ -52,6 +56,9 @@ func (c *Conn) parse() {
 					n = size
 				}
 			}
+			if e.rep.Awaited && !e.rep.Last {
+				a.passed(e.rep.Key.Len())
+			}
 			if c.reply(a, buf[:n]) {
 				size -= n // the bytes were handed over
 			}
@@ -62,6 +69,8 @@ func (c *Conn) parse() {
 		e.mark(&c.Link)
 	}
 }
+
+const otherName = "named another key or opaque than it was asked for"
 
 // endFollows says that r is a VALUE and behind it at once comes END, as behind the
 // last VALUE nearly always: by itself it would cost as much as that.
@@ -109,7 +118,11 @@ func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 			a.rare.to.(*dump).listed(e, a, r.Key.Of(b))
 			return false
 		}
-		a.rare.answer = append(a.rare.answer, b...)
+		if a.rare.sealed {
+			a.rare.answer = unsealed(a.rare.answer, b, r)
+		} else {
+			a.rare.answer = append(a.rare.answer, b...)
+		}
 		c.finished(a, last)
 		return false
 	}
@@ -170,7 +183,7 @@ func (c *Conn) forward(x *Exchange, a *Attempt, b []byte) (taken bool) {
 	switch {
 	case q == nil:
 		return false
-	case a.rare != nil && a.rare.strip != "":
+	case a.rare != nil && a.rare.renames():
 		q.append(&e.pool, c.clientForm(a, b))
 		return false
 	case len(b) >= bigSpan:
@@ -184,11 +197,11 @@ func (c *Conn) forward(x *Exchange, a *Attempt, b []byte) (taken bool) {
 
 // clientForm is the reply b with the key as the client knows it.
 func (c *Conn) clientForm(a *Attempt, b []byte) []byte {
-	if a.strip() == "" {
+	if a.rare == nil || !a.rare.renames() {
 		return b
 	}
 	e := c.srv.e
-	e.line = unstrip(e.line[:0], a, b, &e.rep)
+	e.line = a.rename(e.line[:0], b, &e.rep)
 	return e.line
 }
 
@@ -209,7 +222,7 @@ func (c *Conn) finished(a *Attempt, last bool) {
 	case a.x != nil:
 		a.x.done(e)
 	case a.undo && e.rep.Kind == wire.Deleted:
-		e.undid(c.srv, a.key)
+		e.undid(c.srv, a.keys)
 	}
 	e.freeAttempt(a)
 }
@@ -231,6 +244,10 @@ func (c *Conn) tooLarge(x *Exchange) bool {
 // startStream forwards the beginning of a value too large to wait for.
 func (c *Conn) startStream(a *Attempt, buf []byte) {
 	e, r := c.srv.e, &c.srv.e.rep
+	if !c.names(a, buf) {
+		c.doubt(otherName, buf)
+		return
+	}
 	c.heard()
 	c.streamLeft, c.streamLast = r.Size-len(buf), r.Last
 	switch x := a.x; {
@@ -273,28 +290,24 @@ func (c *Conn) stream(buf []byte) {
 	}
 }
 
-// unstrip appends the reply b to dst with the prefix that the route took off
-// the key put back.
-func unstrip(dst []byte, a *Attempt, b []byte, r *wire.Reply) []byte {
-	rare := a.rare
-	switch {
-	case r.Kind == wire.Item:
-		dst = append(dst, "ME "...)
-		dst = append(dst, rare.strip...)
-		return append(dst, b[len("ME "):]...)
-	case r.Key.Len() > 0 && a.dialect == wire.Text:
-		dst = append(dst, b[:r.Key.Start]...)
-		dst = append(dst, rare.strip...)
-		return append(dst, b[r.Key.Start:]...)
-	case r.Key.Len() > 0 && r.Letters.Has('b'): // the server gives it back in base64
-		key, _ := wire.DecodeKey(nil, r.Key.Of(b))
-		dst = append(dst, b[:r.Key.Start]...)
-		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(rare.strip), key...))
-		return append(dst, b[r.Key.End:]...)
-	case r.Key.Len() > 0: // the k flag of a meta answer
-		dst = append(dst, b[:r.Key.Start]...)
-		dst = append(dst, rare.strip...)
-		return append(dst, b[r.Key.Start:]...)
+// renames says that the client knows the key by another name than the server,
+// or has asked for it and the server was not.
+func (rare *rareAttempt) renames() bool { return rare.strip != "" || len(rare.echo.Text) > 0 }
+
+// rename appends the reply b to dst with the key as the client knows it.
+func (a *Attempt) rename(dst, b []byte, r *wire.Reply) []byte {
+	if here, ok := a.rare.echo.At(b, r); ok {
+		return append(append(append(dst, b[:here]...), a.rare.echo.Text...), b[here:]...)
 	}
-	return append(dst, b...)
+	asked, _ := a.named()
+	key := r.Key.Of(b)
+	dst = append(dst, b[:r.Key.Start]...)
+	switch {
+	case len(key) == 0:
+	case r.Letters.Has('b') || r.Kind == wire.Item && !bytes.Equal(key, asked): // the item was made in base64
+		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(a.rare.strip), asked...))
+	default:
+		dst = append(append(dst, a.rare.strip...), key...)
+	}
+	return append(dst, b[r.Key.End:]...)
 }

@@ -59,7 +59,8 @@ type Server struct {
 }
 
 // Conn is one connection to a server: requests go out in order, answers come
-// back in the same order, and that is all that pairs them.
+// back in the same order, and that is all that pairs them. What an answer names
+// only shows whether the order is right: see pairing.go.
 type Conn struct {
 	Link
 	srv   *Server
