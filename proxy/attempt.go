@@ -31,8 +31,16 @@ type Attempt struct {
 	start uint64 // where its bytes begin in all the bytes given to this connection
 	size  int
 
-	strip string // what the route took from the front of the key
-	key   []byte // of a mutation whose late run must be undone, or of its undo: see undo.go
+	keys   []byte // that the answer must name, as the server knows them; see pairing.go
+	at     int    // where in keys the first is that had no VALUE yet
+	nth    int    // how many keys are before it
+	many   bool   // keys has the length of each, and then the line of the request
+	opaque uint8  // how long the opaque is, at the end of keys
+	sealed bool   // the opaque is Ringside's own
+	leaves bool   // a mutation that can leave a value if it runs late: see undo.go
+
+	strip string        // what the route took from the front of the key
+	echo  *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
 }
 
 // Receiver gets the answer to an attempt. It is told of each attempt either
@@ -58,10 +66,13 @@ type Receiver interface {
 type Streamer interface {
 	Receiver
 
-	// Begin is asked when the head of a value is here, b, and the rest of it is
-	// still to come. If it takes the value as it comes it returns true, and how
-	// many bytes of b it has taken out of the input.
-	Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int, ok bool)
+	// Streams says whether the value of the head r, of which not all is here, is
+	// to come piece by piece.
+	Streams(r *wire.Reply) bool
+
+	// Begin takes b, the head of the value and what is here of it, and returns how
+	// many bytes of it it has taken out of the input.
+	Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
 
 	// More takes b, more bytes of the value; last says that there are no more.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
@@ -86,11 +97,19 @@ func (e *Servers) newAttempt(to Receiver) *Attempt {
 }
 
 func (e *Servers) freeAttempt(a *Attempt) {
-	key := a.key[:0]
+	keys := a.keys[:0]
+	if cap(keys) > manyKeys {
+		e.pool.held -= int64(cap(keys))
+		keys = nil
+	}
 	*a = Attempt{}
-	a.next, a.key = e.freeAttempts, key
+	a.next, a.keys = e.freeAttempts, keys
 	e.freeAttempts = a
 }
+
+// manyKeys is how many bytes of keys an attempt may have for nothing: more count
+// against limits.memory, and it does not keep the room for them.
+const manyKeys = 1 << 10
 
 // Asker gets the whole answers to its asks, each once.
 type Asker interface {
@@ -111,10 +130,17 @@ type Result struct {
 // ask sends line, one whole request, behind what c has to send, and lets to
 // have the answer under the number id.
 func (e *Servers) demand(c *Conn, to Asker, id int, t *Timeouts, line []byte) {
-	e.wire.Next(line, &e.plain)
+	r := &e.plain
+	e.wire.Next(line, r)
+	line = e.wire.CutKey(line, r)
 	a := e.newAttempt(&collector{to: to, id: id})
-	a.op, a.dialect, a.flags = e.plain.Op, e.plain.Dialect, e.plain.Flags
-	e.put(c, a, t, line)
+	a.op, a.dialect, a.flags = r.Op, r.Dialect, r.Flags
+	key := r.Key.Of(line)
+	if r.Flags&wire.Base64 != 0 {
+		key, _ = wire.DecodeKey(nil, key)
+	}
+	a.remember(r, line, key)
+	e.put(c, a, t, e.sealed(a, line))
 }
 
 // put is demand for an attempt a that knows what line is and who gets the answer.
@@ -132,8 +158,12 @@ type collector struct {
 	bytes []byte
 }
 
-func (w *collector) Reply(_ *Conn, _ *Attempt, _ *wire.Reply, b []byte) (taken int) {
-	w.bytes = append(w.bytes, b...)
+func (w *collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if a.sealed {
+		w.bytes = unsealed(w.bytes, b, r)
+	} else {
+		w.bytes = append(w.bytes, b...)
+	}
 	return 0
 }
 

@@ -73,7 +73,7 @@ func (f *backfill) ask(step, at int, line []byte) {
 	limit.Deadline = min(limit.Deadline, max(time.Duration(f.t.deadline-f.t.e.now), time.Millisecond))
 	f.t.e.demand(c, f, step, &limit, line)
 	if step == fillStub { // one that is made late would show in any phase
-		c.tail.key = append(c.tail.key[:0], f.l.keys[0]...)
+		c.tail.leaves = true
 	}
 }
 

@@ -200,6 +200,19 @@ func (q *queue) transfer(p *pool, to *queue, n int) {
 	}
 }
 
+// last appends the last n bytes to dst.
+func (q *queue) last(dst []byte, n int) []byte {
+	if t := q.tail; n <= t.len() { // so it is nearly always
+		return append(dst, t.b[t.w-n:t.w]...)
+	}
+	skip := q.size - n
+	for c := q.head; c != nil; c = c.next {
+		dst = append(dst, c.bytes()[min(skip, c.len()):]...)
+		skip -= min(skip, c.len())
+	}
+	return dst
+}
+
 // drop empties q.
 func (q *queue) drop(p *pool) {
 	if q.head != nil {

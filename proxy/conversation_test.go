@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/wire"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -50,6 +52,7 @@ import (
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
 //	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
+//	opaques         the file says the opaques of Ringside's own meta commands, and servers answer them; without it, both is left out
 //	reload          the pool, limits and route lines after this make the next table, up to the next other line
 //
 // A key belongs to the server that its last character numbers, from 1, and
@@ -115,6 +118,7 @@ type stage struct {
 	routes []Route
 	ready  bool
 	quiet  bool // log nothing
+	shown  bool // the file says the opaques of Ringside's own
 	at     string
 
 	release string // of the servers, unless 1.6.18
@@ -197,6 +201,9 @@ func (s *stage) line(line string) {
 			}
 		}
 		s.routes = append(s.routes, r)
+		return
+	case "opaques":
+		s.shown = true
 		return
 	case "reload":
 		s.blank()
@@ -470,8 +477,42 @@ func (s *stage) says(a *actor, verb, text string) {
 	if a.link == nil || a.state != "" {
 		s.fatalf("%s has no connection", a.name)
 	}
+	if c, ok := a.link.end.(*Conn); ok && !s.shown {
+		data = string(seal(c, []byte(data)))
+	}
 	s.wakeup(func() { s.e.Bytes(a.link, []byte(data)) })
 }
+
+// seal puts the opaques of Ringside's own meta commands into the answers on c
+// that begin in data.
+func seal(c *Conn, data []byte) (out []byte) {
+	var rep wire.Reply
+	for a := c.head; a != nil && c.in == nil && c.streamLeft == 0; {
+		n, _ := wire.NextReply(a.op, a.dialect, data, &rep)
+		if rep.Size == 0 {
+			break
+		}
+		if end := rep.Line.End; a.sealed && !rep.Kind.Failed() {
+			_, opaque := a.named()
+			out = append(append(append(out, data[:end]...), ' '), opaque...)
+			out = append(out, data[end:max(n, int(end))]...)
+			data = data[max(n, int(end)):]
+		} else {
+			out = append(out, data[:n]...)
+			data = data[n:]
+		}
+		if n == 0 {
+			break
+		}
+		if rep.Last {
+			a = a.next
+		}
+	}
+	return append(out, data...)
+}
+
+// sealed are the opaques of Ringside's own.
+var sealed = regexp.MustCompile(" Ors[0-9]+")
 
 func (s *stage) hears(a *actor, nothing bool, text string) {
 	if nothing {
@@ -557,10 +598,15 @@ func (s *stage) send(a *actor) {
 		return
 	}
 	n := 0
+	var sent []byte
 	for _, b := range a.link.Pending(nil) {
-		a.got.Write(b)
+		sent = append(sent, b...)
 		n += len(b)
 	}
+	if !s.shown {
+		sent = sealed.ReplaceAll(sent, nil)
+	}
+	a.got.Write(sent)
 	s.e.Wrote(a.link, n, false)
 	if a.greet && bytes.HasPrefix(a.got.Bytes(), askVersion) {
 		a.greet = false

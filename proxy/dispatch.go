@@ -54,6 +54,8 @@ func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
 		e.flushAll(s, raw)
 	case wire.Stats:
 		e.stats(s, raw)
+	case wire.Debug:
+		e.askDebug(s, raw)
 	default:
 		if r.Flags&wire.TooLarge != 0 {
 			e.refuse(s, raw)
@@ -115,19 +117,17 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 
 const (
 	noRoute = "no route for this key: add one without a prefix"
-	noKey   = "CLIENT_ERROR the key is nothing but the prefix that its route strips\r\n"
+	noKey   = "the key is nothing but the prefix that its route strips"
+
+	reservedKey = "keys that begin with __rs are Ringside's own"
 )
 
 // ask sends the request in e.req to the server of its key.
 func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	r := &e.req
 	rt, srv, key := e.place(s, r.Key.Of(raw))
-	if rt != nil && len(key) == len(rt.strip) {
-		e.refuseKey(s)
-		return false
-	}
-	if rt != nil && health.IsReserved(key[len(rt.strip):]) {
-		e.local(s, e.quietly(reservedKey), ClientFault)
+	if why := unfitKey(rt, key); why != "" {
+		e.refuseKey(s, why)
 		return false
 	}
 	x := e.newExchange(s)
@@ -147,11 +147,41 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 	return taken
 }
 
-var reservedKey = []byte("CLIENT_ERROR keys that begin with __rs are Ringside's own\r\n")
+// askDebug serves an me. One in base64 goes to the server with its key as it is:
+// memcached answers both alike, with the bytes of the key unless the item was
+// made in base64, which up to 1.6.45 it forgets of some. So a key that can't be
+// written as it is can't be answered in one line either, nor told from what comes
+// behind it, and not even a connection of its own would show where it ends.
+func (e *Engine) askDebug(s *Session, raw []byte) {
+	r := &e.req
+	if r.Flags&wire.Base64 != 0 {
+		key, _ := wire.DecodeKey(nil, r.Key.Of(raw))
+		if !plainKey(key) {
+			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
+			return
+		}
+		raw = append(append([]byte("me "), key...), wire.LineEnd...)
+		e.wire.Next(raw, r)
+	}
+	e.ask(s, raw)
+}
 
-// refuseKey answers a command whose route leaves nothing of its key.
-func (e *Engine) refuseKey(s *Session) {
-	answer := []byte(noKey)
+// unfitKey says why no client may have key on a route; "" if it may.
+func unfitKey(rt *route, key []byte) string {
+	switch {
+	case rt == nil:
+	case len(key) == len(rt.strip):
+		return noKey
+	case health.IsReserved(key[len(rt.strip):]):
+		return reservedKey
+	}
+	return ""
+}
+
+// refuseKey answers the command in e.req with a CLIENT_ERROR, which noreply
+// hides and q does not. Of a read it is all of the answer: no END follows.
+func (e *Engine) refuseKey(s *Session, why string) {
+	answer := wire.AppendClientError(nil, why)
 	if e.req.Dialect == wire.Text {
 		answer = e.quietly(answer)
 	}
@@ -184,18 +214,26 @@ func (e *Engine) reach(x *Exchange, rt *route, srv *Server) *Conn {
 // and with the key that the servers know.
 func (e *Engine) send(c *Conn, a *Attempt, strip string, raw, key []byte) (taken bool) {
 	r := &e.req
-	a.remember(r, key)
+	a.remember(r, raw, key)
+	if r.Op > wire.Gats {
+		a.leaves = leavesValue(r)
+	}
 	switch {
-	case strip != "" || r.Flags&wire.Rewrite != 0:
+	case strip != "" || r.Flags&wire.Rewrite != 0 || r.Flags&wire.Keyed64 == wire.Keyed64:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
-		line, n := e.line, len(e.line)
+		e.wire.Next(e.line, &e.plain)
+		line := e.wire.CutKey(e.line, &e.plain)
+		if r.Flags&wire.Keyed64 == wire.Keyed64 {
+			echo := r.KeyEcho(raw)
+			a.echo = &echo
+		}
+		n := len(line)
 		if strip != "" {
 			a.strip = strip
 			if r.Flags&wire.Base64 != 0 {
 				e.key2 = base64.StdEncoding.AppendEncode(e.key2[:0], key)
 				key = e.key2
 			}
-			e.wire.Next(line, &e.plain)
 			at := e.plain.Key
 			c.out.append(&e.pool, line[:at.Start])
 			c.out.append(&e.pool, key)
@@ -261,12 +299,12 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 				c.give(c.tail, len(space))
 			}
 			c.out.append(&e.pool, word)
+			c.tail.rememberOne(len(key) - len(rt.strip))
 			c.give(c.tail, len(word))
 		}
 	}
 	for _, c := range e.parts {
-		c.out.append(&e.pool, wire.LineEnd)
-		c.give(c.tail, len(wire.LineEnd))
+		e.endPart(c)
 		c.srv.asked = nil
 	}
 	for _, t := range led {
@@ -295,8 +333,7 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 		if c.tail.strip == rt.strip && !long {
 			return c
 		}
-		c.out.append(&e.pool, wire.LineEnd)
-		c.give(c.tail, len(wire.LineEnd))
+		e.endPart(c)
 		e.beginPart(x, rt, c, command)
 		return c
 	}
@@ -321,6 +358,13 @@ func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
 	}
 	c.out.append(&e.pool, command)
 	c.give(a, len(command))
+	a.at = len(command)
+}
+
+func (e *Engine) endPart(c *Conn) {
+	c.rememberLine(c.tail)
+	c.out.append(&e.pool, wire.LineEnd)
+	c.give(c.tail, len(wire.LineEnd))
 }
 
 // refuse answers a storage command whose value is too large for Ringside. The
@@ -334,12 +378,8 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		return
 	}
 	rt, srv, key := e.place(s, r.Key.Of(raw))
-	if rt != nil && len(key) == len(rt.strip) {
-		e.refuseKey(s)
-		return
-	}
-	if rt != nil && health.IsReserved(key[len(rt.strip):]) {
-		e.local(s, e.quietly(reservedKey), ClientFault)
+	if why := unfitKey(rt, key); why != "" {
+		e.refuseKey(s, why)
 		return
 	}
 	x := e.newExchange(s)

@@ -41,6 +41,14 @@
 //     those that name it. To clients it is as if it were down, but the error
 //     says who wants it so; flush_all is an error then, too. Ringside asks it
 //     nothing, not even whether it is there.
+//   - Answers pair with requests by order, and what an answer names must be what
+//     was asked for: the key of a VALUE, of ME and of flag k, and flag O. If not,
+//     the connection is aborted and what is in flight on it fails. The keys of a
+//     read of many must come in the order of asking, as memcached gives them: a
+//     Ringside that is used as a server needs a rule that orders them. Ringside's
+//     own meta commands carry an opaque each (Ors1, Ors2, …). See pairing.go.
+//   - me with a key in base64 that holds spaces or control characters is refused:
+//     memcached may answer it with bytes that nobody can tell from what follows.
 //   - What a read gets that no server could answer is the pool's get_errors: a
 //     miss or a SERVER_ERROR that names the server. A SERVER_ERROR that the
 //     server itself answers to a read counts as not answered. Writes always get

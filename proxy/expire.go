@@ -77,7 +77,7 @@ func (c *Conn) expire() {
 				if silent && !c.zombie {
 					srv.timeouts++
 				}
-				if len(a.key) > 0 {
+				if a.leaves {
 					loose, stuck = true, stuck || silent
 				}
 			}

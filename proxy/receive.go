@@ -3,6 +3,7 @@ package proxy
 // What servers say to the parts of a client's command, on its way to the client.
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 
@@ -87,7 +88,7 @@ func (x *Exchange) forward(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	q := x.dest(a)
 	switch {
 	case q == nil:
-	case a.strip != "":
+	case a.renames():
 		q.append(&x.e.pool, x.clientForm(a, r, b))
 	case len(b) >= bigSpan:
 		q.push(&x.e.pool, x.e.take(len(b)))
@@ -100,27 +101,32 @@ func (x *Exchange) forward(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 
 // clientForm is the reply b with the key as the client knows it.
 func (x *Exchange) clientForm(a *Attempt, r *wire.Reply, b []byte) []byte {
-	if a.strip == "" {
+	if !a.renames() {
 		return b
 	}
-	x.e.line = unstrip(x.e.line[:0], a, b, r)
+	x.e.line = a.rename(x.e.line[:0], b, r)
 	return x.e.line
 }
 
-// Begin forwards the beginning of a value too large to wait for. One that has
-// to be kept until its turn is waited for, unless there is no room.
-func (x *Exchange) Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int, ok bool) {
-	switch {
-	case x.order == nil && r.Body.Len() > wholeValue:
-		x.begin(a)
-		x.hits++
-		x.outcome = Hit
-		return x.forward(a, r, b), true
-	case x.order != nil && x.e.scarce(r.Size):
-		x.fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.srv.label(), r.Body.Len()), ServerFault)
-		return 0, true
+// Streams says that a value is too large to wait for. One that has to be kept
+// until its turn is waited for, unless there is no room.
+func (x *Exchange) Streams(r *wire.Reply) bool {
+	if x.order != nil {
+		return x.e.scarce(r.Size)
 	}
-	return 0, false
+	return r.Body.Len() > wholeValue
+}
+
+// Begin forwards the beginning of a value.
+func (x *Exchange) Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if x.order != nil {
+		x.fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.srv.label(), r.Body.Len()), ServerFault)
+		return 0
+	}
+	x.begin(a)
+	x.hits++
+	x.outcome = Hit
+	return x.forward(a, r, b)
 }
 
 // More forwards more of a value.
@@ -154,7 +160,7 @@ func (i *instead) Reply(*Conn, *Attempt, *wire.Reply, []byte) (taken int) {
 	return 0
 }
 
-func (i *instead) Begin(*Conn, *Attempt, *wire.Reply, []byte) (taken int, ok bool) { return 0, false }
+func (i *instead) Streams(*wire.Reply) bool { return false }
 
 // part is one server's part of a command to every server, whose answers x.gather
 // makes one of.
@@ -188,7 +194,7 @@ func (p *part) Reply(_ *Conn, _ *Attempt, _ *wire.Reply, b []byte) (taken int) {
 	return 0
 }
 
-func (p *part) Begin(*Conn, *Attempt, *wire.Reply, []byte) (taken int, ok bool) { return 0, false }
+func (p *part) Streams(*wire.Reply) bool { return false }
 
 func (p *part) Done(c *Conn, _ *Attempt) {
 	switch x := p.Exchange; {
@@ -208,27 +214,26 @@ func (p *part) Failed(c *Conn, _ *Attempt, f Failure) {
 	p.done()
 }
 
-// unstrip appends the reply b to dst with the prefix that the route took off
-// the key put back.
-func unstrip(dst []byte, a *Attempt, b []byte, r *wire.Reply) []byte {
-	switch {
-	case r.Kind == wire.Item:
-		dst = append(dst, "ME "...)
-		dst = append(dst, a.strip...)
-		return append(dst, b[len("ME "):]...)
-	case r.Key.Len() > 0 && a.dialect == wire.Text:
-		dst = append(dst, b[:r.Key.Start]...)
-		dst = append(dst, a.strip...)
-		return append(dst, b[r.Key.Start:]...)
-	case r.Key.Len() > 0 && r.Letters.Has('b'): // the server gives it back in base64
-		key, _ := wire.DecodeKey(nil, r.Key.Of(b))
-		dst = append(dst, b[:r.Key.Start]...)
-		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(a.strip), key...))
-		return append(dst, b[r.Key.End:]...)
-	case r.Key.Len() > 0: // the k flag of a meta answer
-		dst = append(dst, b[:r.Key.Start]...)
-		dst = append(dst, a.strip...)
-		return append(dst, b[r.Key.Start:]...)
+// renames says that the client knows the key by another name than the server,
+// or has asked for it and the server was not.
+func (a *Attempt) renames() bool { return a.strip != "" || a.echo != nil }
+
+// rename appends the reply b to dst with the key as the client knows it.
+func (a *Attempt) rename(dst, b []byte, r *wire.Reply) []byte {
+	if a.echo != nil {
+		if here, ok := a.echo.At(b, r); ok {
+			return append(append(append(dst, b[:here]...), a.echo.Text...), b[here:]...)
+		}
 	}
-	return append(dst, b...)
+	asked, _ := a.named()
+	key := r.Key.Of(b)
+	dst = append(dst, b[:r.Key.Start]...)
+	switch {
+	case len(key) == 0:
+	case r.Letters.Has('b') || r.Kind == wire.Item && !bytes.Equal(key, asked): // the item was made in base64
+		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(a.strip), asked...))
+	default:
+		dst = append(append(dst, a.strip...), key...)
+	}
+	return append(dst, b[r.Key.End:]...)
 }

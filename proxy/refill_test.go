@@ -75,7 +75,7 @@ func (tr *troupe) play() {
 				busy = true
 				a.got.Next(n)
 				if answer != "" {
-					tr.wakeup(func() { tr.e.Bytes(a.link, []byte(answer)) })
+					tr.wakeup(func() { tr.e.Bytes(a.link, seal(a.link.end.(*Conn), []byte(answer))) })
 				}
 			}
 		}

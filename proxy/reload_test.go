@@ -78,6 +78,7 @@ func TestReloadOfPlacement(t *testing.T) {
 // keeper has the order then, and a restore ends it.
 func TestReloadHandsOrders(t *testing.T) {
 	s := newStage(t)
+	s.shown = true
 	s.pool([]string{"main", "servers=s1,s2,s3"})
 	s.begin()
 	if err := s.p.Order("main", "s1", Drain); err != nil {

@@ -19,7 +19,7 @@ func (c *Conn) Parse() {
 			return
 		}
 		r := &e.rep
-		n, err := wire.NextReply(a.op, a.dialect, buf, r)
+		n, err := wire.NextReplyOf(a.op, a.dialect, a.awaited(), buf, r)
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
@@ -27,6 +27,9 @@ func (c *Conn) Parse() {
 			return
 		case err != nil || a.start+uint64(a.size) > c.taken && r.Kind < wire.Error:
 			c.doubt("sent what is no answer to "+a.op.String(), buf)
+			return
+		case !r.Awaited && r.Kind != wire.End && !c.names(a, buf):
+			c.doubt(otherName, buf)
 			return
 		case a.probe && r.Kind.Failed():
 			e.cur.r += n
@@ -38,6 +41,9 @@ func (c *Conn) Parse() {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
+			if r.Awaited && !r.Last {
+				a.passed(r.Key.Len())
+			}
 			e.cur.r += n - c.reply(a, r, buf[:n])
 		}
 	}
@@ -45,6 +51,8 @@ func (c *Conn) Parse() {
 		e.mark(&c.Link)
 	}
 }
+
+const otherName = "named another key or opaque than it was asked for"
 
 // endFollows says that r is a VALUE and behind it at once comes END, as behind the
 // last VALUE nearly always: by itself it would cost as much as that.
@@ -103,7 +111,7 @@ func (c *Conn) finished(a *Attempt) {
 	case a.to != nil:
 		a.to.Done(c, a)
 	case a.undo && e.rep.Kind == wire.Deleted:
-		e.observer.LateDeleted(c.srv, a.key)
+		e.observer.LateDeleted(c.srv, a.keys)
 	}
 	e.freeAttempt(a)
 }
@@ -116,15 +124,17 @@ const meanOf = 512
 // whole yet, if it wants that. A value that nobody waits for is not waited for.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.srv.e, &c.srv.e.rep
+	to, ok := a.to.(Streamer)
+	if !ok && a.to != nil || ok && !to.Streams(r) {
+		return false
+	}
+	if !c.names(a, buf) {
+		c.doubt(otherName, buf)
+		return true
+	}
 	left, last, taken := r.Size-len(buf), r.Last, 0
-	if a.to != nil {
-		to, ok := a.to.(Streamer)
-		if ok {
-			taken, ok = to.Begin(c, a, r, buf)
-		}
-		if !ok {
-			return false
-		}
+	if ok {
+		taken = to.Begin(c, a, r, buf)
 		a.streams = true
 	}
 	c.heard()

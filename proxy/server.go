@@ -31,6 +31,7 @@ type Servers struct {
 	undos   int    // in the lists of all connections
 	unheard int    // requests in them that have no answer yet
 	asked   uint64 // requests given to them so far
+	opaque  uint64 // of Ringside's own meta commands, the last
 
 	freeAttempts *Attempt
 	plain        wire.Request // one that Ringside makes itself, parsed
@@ -100,7 +101,8 @@ type Server struct {
 }
 
 // Conn is one connection to a server: requests go out in order, answers come
-// back in the same order, and that is all that pairs them.
+// back in the same order, and that is all that pairs them. What an answer names
+// only shows whether the order is right: see pairing.go.
 type Conn struct {
 	Link
 	srv   *Server

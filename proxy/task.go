@@ -210,12 +210,7 @@ func (t *task) ask(id int, srv *Server, line []byte) {
 		limit.Deadline = max(left, time.Millisecond)
 	}
 	t.e.demand(c, t, id, &limit, line)
-	r := &t.e.plain
-	key := r.Key.Of(line)
-	if r.Flags&wire.Base64 != 0 {
-		key, _ = wire.DecodeKey(nil, key)
-	}
-	c.tail.remember(r, key)
+	c.tail.leaves = leavesValue(&t.e.plain)
 }
 
 // edit is a change to a request: what replaces one of its spans.
@@ -346,17 +341,16 @@ func (t *task) say(k wire.Kind) {
 // knows it.
 func (t *task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
 	var edits []edit
-	switch {
-	case rep.Kind == wire.Item: // ME key …
-		end := uint32(len("ME "))
-		for b[end] != ' ' {
-			end++
+	key, named := []byte(t.strip+string(t.key)), rep.Key.Of(b)
+	switch echo := t.req.KeyEcho(t.raw); {
+	case len(named) == 0:
+		if at, ok := echo.At(b, rep); ok {
+			edits = append(edits, edit{wire.Span{Start: at, End: at}, echo.Text})
 		}
-		edits = append(edits, edit{wire.Span{Start: uint32(len("ME ")), End: end}, []byte(t.rt.strip + string(t.key))})
-	case rep.Key.Len() > 0 && rep.Letters.Has('b'):
-		edits = append(edits, edit{rep.Key, base64.StdEncoding.AppendEncode(nil, []byte(t.strip+string(t.key)))})
-	case rep.Key.Len() > 0:
-		edits = append(edits, edit{rep.Key, []byte(t.rt.strip + string(t.key))})
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.key): // its item was made in base64
+		edits = append(edits, edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
+	default:
+		edits = append(edits, edit{rep.Key, key})
 	}
 	if token != nil {
 		at := rep.Unique

@@ -59,17 +59,9 @@ func leavesValue(r *wire.Request) bool {
 	return false
 }
 
-// remember keeps the key of a mutation that may need an undo: its bytes are
-// gone once they are written. key is as the server knows it, decoded.
-func (a *Attempt) remember(r *wire.Request, key []byte) {
-	if leavesValue(r) {
-		a.key = append(a.key[:0], key...)
-	}
-}
-
 // loose says that nobody waits for a any more, that it may run late and leave
 // a value, and that nothing undoes that yet.
-func (a *Attempt) loose() bool { return len(a.key) > 0 && !a.undo && a.to == nil }
+func (a *Attempt) loose() bool { return a.leaves && a.to == nil }
 
 // undo puts a delete behind all that is on c, for each loose mutation.
 func (c *Conn) undo() {
@@ -85,17 +77,19 @@ func (c *Conn) undoOne(a *Attempt) {
 	e := c.srv.e
 	u := e.newAttempt(nil)
 	u.op, u.dialect, u.undo = wire.Delete, wire.Text, true
+	key, _ := a.named()
 	if a.flags&wire.Base64 != 0 {
 		u.dialect = wire.Meta
 		e.line = append(e.line[:0], "md "...)
-		e.line = base64.StdEncoding.AppendEncode(e.line, a.key)
+		e.line = base64.StdEncoding.AppendEncode(e.line, key)
 		e.line = append(e.line, " b\r\n"...)
 	} else {
 		e.line = append(e.line[:0], "delete "...)
-		e.line = append(e.line, a.key...)
+		e.line = append(e.line, key...)
 		e.line = append(e.line, wire.LineEnd...)
 	}
-	u.key, a.key = append(u.key[:0], a.key...), a.key[:0]
+	u.keys = append(u.keys, key...)
+	a.leaves = false
 	c.enlist(u)
 	c.out.append(&e.pool, e.line)
 	c.give(u, len(e.line))
@@ -252,7 +246,7 @@ func (srv *Server) mayCome(key []byte) bool {
 			return false
 		}
 		for a := c.head; a != nil; a = a.next {
-			if a.undo && bytes.Equal(health.Undivert(a.key), key) {
+			if a.undo && bytes.Equal(health.Undivert(a.keys), key) {
 				return true
 			}
 		}

@@ -133,6 +133,67 @@ func appendKey(dst, key []byte, f Flags) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, raw), " b"...)
 }
 
+// KeyEcho is what memcached answers to flag k for a key in base64, " k<key> b",
+// for a request from which CutKey has taken the flag.
+type KeyEcho struct {
+	Text   []byte
+	before Letters // flags of the request before k
+}
+
+// KeyEcho returns the echo of r, which was parsed from buf: empty unless r asks
+// for a key that it gives in base64.
+func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
+	if r.Dialect != Meta || r.Flags&Keyed64 != Keyed64 {
+		return e
+	}
+	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); buf[t.Start] != 'k'; t = nextToken(buf, t.End, r.MetaFlags.End) {
+		e.before.add(buf[t.Start])
+	}
+	e.Text = appendKey([]byte(" k"), r.Key.Of(buf), r.Flags)
+	return e
+}
+
+// Keyed64 are the flags of a request for which CutKey and KeyEcho are.
+const Keyed64 = ReturnKey | Base64
+
+// At is where the echo belongs in the answer r, which was parsed from buf:
+// memcached answers flags in the order of the request, and then what it has to
+// say unasked. ok is false for an answer that has no flags, an error.
+func (e *KeyEcho) At(buf []byte, r *Reply) (at uint32, ok bool) {
+	if len(e.Text) == 0 || r.Kind.Failed() {
+		return 0, false
+	}
+	end := r.Line.End
+	t := nextToken(buf, r.MetaFlags.Start, end)
+	for t.Len() > 0 && e.before.Has(buf[t.Start]) {
+		t = nextToken(buf, t.End, end)
+	}
+	if t.Len() == 0 {
+		return end, true
+	}
+	return t.Start - 1, true
+}
+
+// CutKey takes flag k out of line, which was parsed into r, if its key is in
+// base64, and parses what is left of it into r. No server must get both. memcached
+// up to 1.6.45 forgets that an item which mg or ma made with N has a key in
+// base64, and answers k with the bytes that it stands for. They may hold line
+// ends: the rest would be paired with the next request on the connection.
+func (l *Limits) CutKey(line []byte, r *Request) []byte {
+	if r.Dialect != Meta || r.Flags&Keyed64 != Keyed64 {
+		return line
+	}
+	kept := append([]byte(nil), line[:r.MetaFlags.Start-1]...)
+	for t := nextToken(line, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(line, t.End, r.MetaFlags.End) {
+		if line[t.Start] != 'k' {
+			kept = append(append(kept, ' '), t.Of(line)...)
+		}
+	}
+	kept = append(kept, line[r.MetaFlags.End:]...)
+	l.Next(kept, r)
+	return kept
+}
+
 // AppendPlain appends r, which was parsed from buf, as a request that every
 // memcached reads alike: one space between words, nothing that is ignored,
 // \r\n, and without noreply or q, so that its answer can be counted. r must

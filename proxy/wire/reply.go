@@ -65,9 +65,15 @@ var possible = func() (p [2][NumOps]kinds) {
 // and only the data block isn't: all of r may be used, as far as the buffer
 // goes.
 func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
+	return NextReplyOf(op, d, nil, buf, r)
+}
+
+// NextReplyOf is NextReply where the next VALUE is likely to be of the key that is
+// awaited: it must be compared anyway, and that costs less than to find its end.
+func NextReplyOf(op Op, d Dialect, awaited, buf []byte, r *Reply) (int, error) {
 	*r = Reply{}
 	if d == Text && (op == Get || op == Gat) {
-		if size, dataLen := r.plain(buf); size > 0 {
+		if size, dataLen := r.plain(awaited, buf); size > 0 {
 			return r.whole(buf, size, dataLen)
 		}
 	}
@@ -130,7 +136,7 @@ func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 // plain reads what most lines of the answer to a text get are, END or a VALUE
 // without an odd byte, in a third of the time; of all else it says 0 and leaves r
 // alone. dataLen is -1 if no data block follows.
-func (r *Reply) plain(buf []byte) (size, dataLen int) {
+func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	const start = len("VALUE ")
 	if len(buf) < start || string(buf[:start]) != "VALUE " {
 		if len(buf) >= len("END\r\n") && string(buf[:len("END\r\n")]) == "END\r\n" {
@@ -139,7 +145,11 @@ func (r *Reply) plain(buf []byte) (size, dataLen int) {
 		}
 		return 0, 0
 	}
-	key := start + plainWord(buf[start:])
+	key := start + len(awaited)
+	is := key < len(buf) && buf[key] == ' ' && same(buf[start:key], awaited)
+	if !is {
+		key = start + plainWord(buf[start:])
+	}
 	flags, _ := number(buf, key+1)
 	length, dataLen := number(buf, flags+1)
 	switch {
@@ -149,11 +159,24 @@ func (r *Reply) plain(buf []byte) (size, dataLen int) {
 		length == flags+1, length-flags > 10, buf[length] != '\r', buf[length+1] != '\n':
 		return 0, 0
 	}
-	r.Kind = Value
+	r.Kind, r.Awaited = Value, is
 	r.Line = Span{0, uint32(length)}
 	r.Key = Span{uint32(start), uint32(key)}
 	r.ClientFlags = Span{uint32(key + 1), uint32(flags)}
 	return length + 2, dataLen
+}
+
+// same compares two words of the same length, without a call where they are as
+// long as most keys.
+func same(a, b []byte) bool {
+	switch n := len(b); {
+	case n < 8 || n > 32 || n != len(a):
+		return string(a) == string(b)
+	case n < 16:
+		return [8]byte(a) == [8]byte(b) && [8]byte(a[n-8:]) == [8]byte(b[n-8:])
+	default:
+		return [16]byte(a) == [16]byte(b) && [16]byte(a[n-16:]) == [16]byte(b[n-16:])
+	}
 }
 
 // number reads the digits of b from at to end. Of more than nine n may be
@@ -317,8 +340,14 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 			return false
 		}
 		r.Letters.add(letter)
-		if letter == 'k' {
+		switch {
+		case letter != 'k' && letter != 'O':
+		case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // whose answer is it?
+			return false
+		case letter == 'k':
 			r.Key = Span{t.Start + 1, t.End}
+		default:
+			r.Opaque = Span{t.Start + 1, t.End}
 		}
 	}
 	return true

@@ -28,6 +28,10 @@ func (v Release) Meta() bool { return v.AtLeast(1, 6, 10) }
 // ChosenCAS reports whether v has meta flag E: the client chooses the CAS.
 func (v Release) ChosenCAS() bool { return v.AtLeast(1, 6, 27) }
 
+// EchoesMisses reports whether v answers flags O and k also to an mg that finds
+// nothing.
+func (v Release) EchoesMisses() bool { return v.AtLeast(1, 6, 18) }
+
 // DumpsByHash reports whether v lists its keys by walking the hash table, which
 // misses none that stays, without holding a lock while it writes. Others list
 // LRU by LRU: what moves between two of them meanwhile may be left out.

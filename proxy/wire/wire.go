@@ -55,6 +55,9 @@
 //     that is too long. Here earlier requests keep their answers.
 //   - A read with a key that is too long is refused as a whole, as memcached
 //     does; but memcached has by then looked up (gat: touched) the keys before.
+//   - Flag k of a key in base64 is not left to the server (see CutKey): the
+//     answer has what was asked for, in base64. memcached answers the bytes that
+//     it stands for where the item was not made in base64.
 //   - Commands that make no sense through a proxy (lru_crawler, watch, slabs,
 //     cache_memlimit, lru, extstore, …) are unknown: ERROR.
 //   - A meta command with a flag that memcached 1.6.18 doesn't know is left to
@@ -257,8 +260,11 @@ type Reply struct {
 	Key  Span // of VALUE; of a meta answer with flag k; of Listed
 	Body Span // the data block without its line ending; may reach past the buffer with ErrShort
 
+	Awaited bool // a VALUE of the key that NextReplyOf was told; if not, it may be one all the same
+
 	ClientFlags Span // of VALUE
 	Unique      Span // of VALUE, when the server sent one
+	Opaque      Span // of a meta answer with flag O, without the letter
 
 	MetaFlags Span    // meta: from the first flag to the end of the line; FlagArg searches it
 	Letters   Letters // meta: which flags are there
