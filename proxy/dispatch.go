@@ -31,6 +31,8 @@ func (e *Engine) dispatch(s *Session, raw []byte) (taken bool) {
 		e.local(s, e.versionLine(s), Okay)
 	case wire.Verbosity:
 		e.local(s, e.quietly(okLine), Okay)
+	case wire.Memlimit:
+		e.limitMemory(s, raw)
 	case wire.FlushAll:
 		e.flushAll(s, raw)
 	case wire.Stats:

@@ -49,7 +49,10 @@
 //   - A key that no route takes is an error, for reads too: the configuration
 //     is wrong, and a miss would hide it.
 //   - flush_all is done when every server has done it. When one could not, the
-//     client gets an error that names it.
+//     client gets an error that names it. So is cache_memlimit, which is denied
+//     where flush_all is. What is for the operator of one server (slabs, lru,
+//     lru_crawler, extstore, watch, refresh_certs) is refused; the doc of package
+//     wire has the table.
 //   - Pools that name the same address share its connections.
 //   - A client of the binary protocol is closed at its first byte.
 package proxy

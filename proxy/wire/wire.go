@@ -25,11 +25,27 @@
 //     that is too long. Here earlier requests keep their answers.
 //   - A read with a key that is too long is refused as a whole, as memcached
 //     does; but memcached has by then looked up (gat: touched) the keys before.
-//   - Commands that make no sense through a proxy (lru_crawler, watch, slabs,
-//     cache_memlimit, lru, extstore, …) are unknown: ERROR.
+//   - Commands for the operator of one server are refused with a sentence: see
+//     below.
 //   - A meta command with a flag that memcached 1.6.18 doesn't know is left to
 //     the server. If it is also wrong in another way the two may disagree on
 //     which error comes first.
+//
+// # Commands for the operator of a server
+//
+//	cache_memlimit       every server does it, as flush_all
+//	slabs reassign, slabs automove
+//	lru tune, lru mode, lru temp_ttl
+//	lru_crawler enable, disable, sleep, tocrawl, crawl, metadump, mgdump
+//	extstore, watch, refresh_certs
+//	                     refused: they are about the insides of one server, and some of the
+//	                     answers have no end by which a proxy could know it
+//	shutdown             what memcached says that was not started to allow it
+//	misbehave, debugtime ERROR: no memcached that is built for use knows them
+//
+// What is refused is answered CLIENT_ERROR ask one server directly for …; a form
+// that memcached itself refuses gets memcached's answer, and noreply hides what
+// it hides there.
 package wire
 
 // The types, in the order in which a request meets them.
@@ -61,6 +77,7 @@ const (
 	FlushAll
 	Version
 	Verbosity
+	Memlimit // cache_memlimit
 	Stats
 	Quit
 	Shutdown // never forwarded: Answer holds memcached's refusal
@@ -207,7 +224,7 @@ const (
 	Stat             // one STAT line; also the ITEM and PREFIX lines of stats
 	VersionIs        // VERSION line
 	Listed           // a key= line of Dump; Reply.Key is escaped, see UnescapeKey
-	Busy             // BUSY: another client dumps
+	Busy             // BUSY: another client dumps; MEMLIMIT_ADJUST_FAILED: the server won't
 	Error            // ERROR
 	ClientError      // CLIENT_ERROR text
 	ServerError      // SERVER_ERROR text
