@@ -16,6 +16,7 @@ type answer struct {
 	bytes   []byte // the whole answer; nil: there is none
 	why     string // there is none
 	outcome Outcome
+	foreign bool // the server was not asked: its release doesn't know the command. bytes is an error line
 	unsent  bool // the server has not got a byte of the request: it can't run later
 }
 
@@ -26,6 +27,7 @@ func (e *Engine) demand(c *Conn, to asker, id int, t *Timeouts, line []byte) {
 	a := e.newAttempt(nil)
 	a.op, a.dialect, a.flags = e.plain.Op, e.plain.Dialect, e.plain.Flags
 	e.put(c, a, to, id, t, line)
+	c.want(a, e.plain.Needs())
 }
 
 // put is demand for an attempt a that knows what line is.

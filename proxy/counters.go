@@ -4,7 +4,6 @@ package proxy
 // a copy that the engine makes for them between two wakeups.
 
 import (
-	"fmt"
 	"math/bits"
 
 	"ringside/proxy/wire"
@@ -238,8 +237,8 @@ func (t *ServerSnapshot) add(srv *Server) {
 	case t.Down == 0 && (t.Age == 0 || age < t.Age):
 		t.Age = age
 	}
-	if srv.version != (wire.Release{}) {
-		t.Version = fmt.Sprint(srv.version)
+	if srv.version != "" {
+		t.Version = srv.version
 	}
 	for _, c := range srv.conns {
 		if c.state == connUp {

@@ -28,7 +28,7 @@ func (e *Engine) dispatch(s *Session, raw []byte) (taken bool) {
 	case wire.Noop:
 		e.local(s, barrier, Okay)
 	case wire.Version:
-		e.local(s, e.versionLine(s), Okay)
+		e.tellVersion(s)
 	case wire.Verbosity:
 		e.local(s, e.quietly(okLine), Okay)
 	case wire.Memlimit:
@@ -189,6 +189,7 @@ func (e *Engine) send(c *Conn, a *Attempt, raw, key []byte) (taken bool) {
 	r := &e.req
 	strip := a.x.route.strip
 	a.remember(r, key)
+	c.want(a, r.Needs())
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
@@ -321,6 +322,7 @@ func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
 		a.rarely().strip = rt.strip
 	}
 	c.begin(a, &rt.pool.Timeouts)
+	c.want(a, e.req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
@@ -374,6 +376,9 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		}
 		e.line = append(e.line, lineEnd...)
 		c.begin(a, &rt.pool.Timeouts)
+		if a.dialect == wire.Meta {
+			c.want(a, wire.Metas)
+		}
 		c.out.append(&e.pool, e.line)
 		c.give(a, len(e.line))
 	}

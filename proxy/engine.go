@@ -64,6 +64,7 @@ type Engine struct {
 	parts   []*Conn // of the read that is being split
 	leaving []*Conn // of servers that no table names any more
 	zombies []*Conn // wait for late answers only
+	misfits []*Conn // hold what their servers may not understand, and have told their release
 	undos   int     // in the lists of all connections
 	unheard int     // requests in them that have no answer yet
 	waiting int     // clients that wait for an answer
@@ -361,6 +362,10 @@ func (e *Engine) End() []Effect {
 		e.refill()
 	}
 	e.takeTurns()
+	for len(e.misfits) > 0 {
+		e.suit()
+		e.takeTurns()
+	}
 	for i := 0; i < len(e.wake); i++ { // may grow: a parsed request can be answered at once
 		e.wake[i].resume()
 	}

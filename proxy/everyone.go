@@ -32,6 +32,7 @@ func (e *Engine) askThose(s *Session, line []byte, g gather, each func(func(srv 
 		a := e.newAttempt(x)
 		a.dialect = wire.Text
 		c.begin(a, &p.Timeouts)
+		c.want(a, e.req.Needs())
 		c.out.append(&e.pool, line)
 		c.give(a, len(line))
 	})

@@ -70,10 +70,11 @@ type Attempt struct {
 	op        wire.Op
 	dialect   wire.Dialect
 	flags     wire.Flags
-	probe     bool // Ringside's own, the first on each new connection
-	streaming bool // in the middle of a value
-	expired   bool // over before the socket got a byte of it
-	undo      bool // Ringside's own, which undoes a late run: see undo.go
+	probe     bool          // Ringside's own, the first on each new connection
+	streaming bool          // in the middle of a value
+	expired   bool          // over before the socket got a byte of it
+	undo      bool          // Ringside's own, which undoes a late run: see undo.go
+	needs     wire.Features // of its server, to understand it; only those that were not known to be there
 	deadline  int64
 	sentAt    int64
 	wait      time.Duration // for an answer, once the bytes are with a connection
@@ -87,13 +88,14 @@ type Attempt struct {
 
 // rareAttempt holds what few attempts need.
 type rareAttempt struct {
-	held    queue  // the beginning of a value, while another part is in the middle of its own
-	answer  []byte // the answer so far, for a gather
-	cut     bool   // more of it came than there was room for
-	instead []byte // what the client gets when the server has answered, whatever it said
-	strip   string // what the route took from the front of the key
-	to      asker  // who wants the whole answer
-	id      int    // under which number
+	held    queue    // the beginning of a value, while another part is in the middle of its own
+	answer  []byte   // the answer so far, for a gather
+	cut     bool     // more of it came than there was room for
+	instead []byte   // what the client gets when the server has answered, whatever it said
+	strip   string   // what the route took from the front of the key
+	classic *classic // what it is in text, to a server that speaks only that: see release.go
+	to      asker    // who wants the whole answer
+	id      int      // under which number
 }
 
 func (e *Engine) newExchange(s *Session, r *route) *Exchange {

@@ -139,7 +139,7 @@ func (d *leaving) answered(e *Engine, _ int, r *answer) {
 	m, l := &d.lp.whole.members[d.i], d.of
 	m.leaving--
 	current := m.is(l, deleting) // if not, it is clean already, or has missed another write
-	switch gone := r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
+	switch gone := r.foreign || r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
 	case current && !gone:
 		l.state = toDelete
 		m.order = append(m.order, l)

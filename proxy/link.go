@@ -43,6 +43,9 @@ func (l *Link) Pending(iov [][]byte) [][]byte {
 	if l.closed {
 		return iov
 	}
+	if c := l.conn; c != nil && c.held != nil {
+		return c.unheld(iov)
+	}
 	return l.out.spans(iov, 64)
 }
 

@@ -300,7 +300,7 @@ func (d *dump) answered(e *Engine, id int, r *answer) {
 		a := e.newAttempt(nil)
 		a.op, a.dialect = wire.Dump, wire.Text
 		line := dumpAll
-		if d.srv.version.DumpsByHash() {
+		if d.conn.speech&wire.HashDumps != 0 {
 			line = dumpHash
 		} else {
 			f.gaps = true

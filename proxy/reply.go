@@ -30,7 +30,10 @@ func (c *Conn) parse() {
 		}
 		n, err := wire.NextReply(a.op, a.dialect, buf, &e.rep)
 		switch {
-		case err == wire.ErrShort && e.rep.Kind == wire.Value && !a.asked() && (a.x == nil || c.tooLarge(a.x)):
+		case a.rare != nil && a.another(buf, &e.rep):
+			c.doubt("sent the value of another key", buf)
+			return
+		case err == wire.ErrShort && e.rep.Kind == wire.Value && !a.asked() && !(a.rare != nil && a.translated()) && (a.x == nil || c.tooLarge(a.x)):
 			c.startStream(a, buf)
 		case err == wire.ErrShort:
 			c.need = e.rep.Size
@@ -104,6 +107,11 @@ func (c *Conn) heard() {
 func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 	e, x, r := c.srv.e, a.x, &c.srv.e.rep
 	last := r.Last
+	if a.rare != nil && a.translated() {
+		if b = c.modern(a, b); b == nil {
+			return false
+		}
+	}
 	if a.asked() {
 		if r.Kind == wire.Listed {
 			a.rare.to.(*dump).listed(e, a, r.Key.Of(b))
@@ -114,8 +122,8 @@ func (c *Conn) reply(a *Attempt, b []byte) (taken bool) {
 		return false
 	}
 	if x == nil {
-		if a.probe && r.Kind == wire.VersionIs {
-			c.srv.version, _ = wire.ParseVersion(r.Line.Of(b))
+		if r.Kind == wire.VersionIs {
+			c.learn(r.Line.Of(b))
 		}
 		c.finished(a, last)
 		return false
@@ -170,7 +178,7 @@ func (c *Conn) forward(x *Exchange, a *Attempt, b []byte) (taken bool) {
 	switch {
 	case q == nil:
 		return false
-	case a.rare != nil && a.rare.strip != "":
+	case a.rare != nil: // stripped of the route's prefix, or translated
 		q.append(&e.pool, c.clientForm(a, b))
 		return false
 	case len(b) >= bigSpan:

@@ -53,7 +53,8 @@ type Server struct {
 	asking *Exchange // the read of many keys that is being split, and the
 	asked  *Conn     // connection its part for this server is on
 
-	version wire.Release // the last it told; zero: none yet
+	release wire.Release // what it counted as, on the connection that asked it last; zero: none has
+	version string       // what it called that itself
 	count   ServerCounters
 	zombies int // connections that only wait for late answers: see undo.go
 }
@@ -79,6 +80,9 @@ type Conn struct {
 	lastOut       int64  // when the socket took the last
 	dialBy        int64  // when to give up dialing
 	greeted       bool   // the server has answered on this connection
+
+	speech wire.Features // what its server understands; 0: it has not told its release
+	held   *Attempt      // from here on nothing goes out: see release.go
 
 	undos  int   // in the list: deletes behind mutations that may run late
 	zombie bool  // gets no new requests and stays open for what is in the list
@@ -232,7 +236,7 @@ func (c *Conn) flush() {
 		c.close()
 		return
 	}
-	if c.out.size == 0 || c.full {
+	if c.out.size == 0 || c.full || c.held != nil && c.held.start == c.taken {
 		return
 	}
 	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax {
@@ -401,7 +405,7 @@ func (c *Conn) hangUp(k EffectKind) {
 func (c *Conn) clear() {
 	e := c.srv.e
 	c.state, c.closed, c.full, c.answered = connIdle, true, false, false
-	c.streamLeft, c.need = 0, 0
+	c.streamLeft, c.need, c.speech = 0, 0, 0
 	c.out.drop(&e.pool)
 	if c.in != nil {
 		e.pool.put(c.in)
@@ -425,7 +429,7 @@ func (c *Conn) failAll(why string, o Outcome) {
 	c.undos = 0
 	a := c.head
 	c.srv.e.unheard -= c.length
-	c.head, c.tail, c.length, c.holding = nil, nil, 0, 0 // who is told may ask again
+	c.head, c.tail, c.held, c.length, c.holding = nil, nil, nil, 0, 0 // who is told may ask again
 	for a != nil {
 		next := a.next
 		c.failOne(a, why, o)

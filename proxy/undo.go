@@ -95,6 +95,9 @@ func (c *Conn) undoOne(a *Attempt) {
 	}
 	u.key, a.key = append(u.key[:0], a.key...), a.key[:0]
 	c.enlist(u)
+	if u.dialect == wire.Meta {
+		c.want(u, wire.Metas)
+	}
 	c.out.append(&e.pool, e.line)
 	c.give(u, len(e.line))
 	c.answered = true // it is not held for company

@@ -4,6 +4,7 @@ package proxy
 // read what they have decided.
 
 import (
+	"bytes"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"ringside/proxy/health"
+	"ringside/proxy/wire"
 )
 
 // watch is a pool's keeper, and what it has decided, for all engines. It
@@ -257,6 +259,9 @@ func (e *Engine) askFor(w *watch, r health.Request) {
 func (d *errand) answered(e *Engine, id int, r *answer) {
 	if d.conn != 0 && d.close {
 		r.srv.drop(d.conn)
+	}
+	if bytes.HasPrefix(r.bytes, []byte("VERSION ")) { // asked instead, for it has no meta commands: see translate
+		r.bytes = []byte(wire.AnswerError)
 	}
 	d.w.hear(d.member, r.bytes != nil)
 	if r.bytes != nil {

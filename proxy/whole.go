@@ -66,7 +66,7 @@ func (e *Engine) wholeOf(lp *livePool) *whole {
 		w.members[i].dirty = replicate.NewDirtyKeys(dirtyKeys)
 		// At a start nobody can know; a server that was in use before has only
 		// what its other keys are.
-		w.members[i].lacking = old != nil || srv.version != (wire.Release{})
+		w.members[i].lacking = old != nil || srv.release != (wire.Release{})
 		w.members[i].until = e.now + int64(lackTime)
 		if old == nil {
 			continue

@@ -10,8 +10,9 @@
 // measure is memcached 1.6.18, byte for byte; testdata/streams.txt holds the
 // streams that are compared with it. A request that is not Bad is one that
 // every memcached since 1.6.10 answers with exactly one reply, so replies can
-// be counted; what only the server can know (is the value a number, does this
-// version have that meta flag) is left to the server.
+// be counted; what only the server can know (is the value a number) is left to
+// the server. What an older one lacks Needs says; what can be said to it instead
+// stands below.
 //
 // # Where memcached is not followed
 //
@@ -30,6 +31,25 @@
 //   - A meta command with a flag that memcached 1.6.18 doesn't know is left to
 //     the server. If it is also wrong in another way the two may disagree on
 //     which error comes first.
+//
+// # Servers without meta commands
+//
+// What a meta request is as text, where text has the same meaning and an answer
+// of which the meta answer can be made:
+//
+//	mg k [v f s c]            get, with c gets
+//	mg k T [v f s c]          gat, with c gats; touch if the answer shows nothing of the item
+//	ms k n [F T MS]           set; with ME add, MR replace, MA append, MP prepend
+//	ms k n C [F T MS MR]      cas
+//	md k                      delete
+//	ma k [D MI MD v]          incr, decr
+//	O k q b, and P L          with each of them; P and L mean nothing to any memcached
+//
+// All else has none: me, the flags t h l u N R I J E x, c but with mg, C but with
+// an ms that sets or replaces. Nor has a key that a text command can't carry, or
+// a number that is not written plainly: how an old server reads that is not sure,
+// and where it refuses the line of a storage command it takes the data block for
+// commands.
 //
 // # Commands for the operator of a server
 //
