@@ -19,7 +19,9 @@ type Attempt struct {
 	dialect wire.Dialect
 	flags   wire.Flags
 
-	asked    bool // Ringside's own, for an Asker
+	asked bool          // Ringside's own, for an Asker
+	needs wire.Features // of its server, to understand it; only those that were not known to be there
+
 	probe    bool // Ringside's own, the first on each new connection
 	streams  bool // its receiver is in the middle of a value
 	expired  bool // over before the socket got a byte of it
@@ -39,8 +41,9 @@ type Attempt struct {
 	sealed bool   // the opaque is Ringside's own
 	leaves bool   // a mutation that can leave a value if it runs late: see undo.go
 
-	strip string        // what the route took from the front of the key
-	echo  *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
+	classic *classic      // what it is in text, to a server that speaks only that: see release.go
+	strip   string        // what the route took from the front of the key
+	echo    *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
 }
 
 // Receiver gets the answer to an attempt. It is told of each attempt either
@@ -83,6 +86,7 @@ type Failure struct {
 	Why     string // for people: the server and the reason
 	Outcome Outcome
 	Unsent  bool // the server has not got a byte of the request: it can't run later
+	Foreign bool // the server was not asked: its release doesn't know the command
 }
 
 func (e *Servers) newAttempt(to Receiver) *Attempt {
@@ -120,10 +124,17 @@ type Asker interface {
 	Client() uint64
 }
 
+// Pinger is an Asker that is content to hear that a server is there, if the
+// server does not understand what was asked.
+type Pinger interface {
+	Asker
+	Pings()
+}
+
 // Result is how an ask ended.
 type Result struct {
 	srv   *Server
-	bytes []byte // the whole answer; nil: there is none
+	bytes []byte // the whole answer; nil: there is none. If it is Foreign, an error line
 	Failure
 }
 
@@ -140,13 +151,16 @@ func (e *Servers) demand(c *Conn, to Asker, id int, t *Timeouts, line []byte) {
 		key, _ = wire.DecodeKey(nil, key)
 	}
 	a.remember(r, line, key)
-	e.put(c, a, t, e.sealed(a, line))
+	needs := r.Needs()
+	e.put(c, a, t, needs, e.sealed(a, line))
 }
 
-// put is demand for an attempt a that knows what line is and who gets the answer.
-func (e *Servers) put(c *Conn, a *Attempt, t *Timeouts, line []byte) {
+// put is demand for an attempt a that knows what line is and who gets the answer,
+// of which needs says what the server must understand.
+func (e *Servers) put(c *Conn, a *Attempt, t *Timeouts, needs wire.Features, line []byte) {
 	a.asked = true
 	c.begin(a, t)
+	c.want(a, needs)
 	c.out.append(&e.pool, line)
 	c.give(a, len(line))
 }
@@ -172,7 +186,17 @@ func (w *collector) Done(c *Conn, _ *Attempt) {
 }
 
 func (w *collector) Failed(c *Conn, _ *Attempt, f Failure) {
-	w.to.Answered(w.id, &Result{srv: c.srv, Failure: f})
+	r := &Result{srv: c.srv, Failure: f}
+	if f.Foreign {
+		r.bytes = wire.AppendClientError(nil, f.Why)
+	}
+	w.to.Answered(w.id, r)
+}
+
+// pings says that the Asker is a Pinger.
+func (w *collector) pings() bool {
+	_, ok := w.to.(Pinger)
+	return ok
 }
 
 func (w *collector) Client() uint64 { return w.to.Client() }

@@ -132,7 +132,7 @@ func (f *backfill) Answered(step int, r *Result) {
 		switch {
 		case f.found == unsure || r.bytes == nil:
 			f.end(unsure)
-		case string(r.bytes) == "HD\r\n":
+		case bytes.HasPrefix(r.bytes, []byte("HD")): // before 1.6.18 a space follows to md
 			f.end(f.found)
 		default: // the stub has changed
 			f.again()

@@ -43,6 +43,7 @@ import (
 //	c1 full         the socket of c1 takes nothing more; c1 drains: it takes all again
 //	s1 refuses      connections to s1 are refused from now on; s1 hangs: they stay in the middle; s1 accepts: they work again
 //	s1 silent       s1 connects and does not answer the greeting
+//	s1 greets 1.4.25  so s1 answers it on new connections, instead of 1.6.18
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
@@ -101,6 +102,9 @@ type actor struct {
 	paused bool
 	greet  bool // the greeting has not been read yet
 	unsent int  // bytes that have not arrived, though the socket took them
+
+	version string     // of a server, unless the stage's
+	old     *oldServer // it answers by itself
 }
 
 func (a *actor) Peer() string { return a.name }
@@ -122,6 +126,7 @@ type stage struct {
 	at     string
 
 	release string // of the servers, unless 1.6.18
+	keeps   bool   // keepers work
 }
 
 func newStage(t *testing.T) *stage {
@@ -208,6 +213,10 @@ func (s *stage) line(line string) {
 	case "reload":
 		s.blank()
 		s.ready = false
+		return
+	}
+	if version, ok := strings.CutPrefix(rest, "greets "); ok { // perhaps before anything connects to it
+		s.actor(word).version = version
 		return
 	}
 	s.begin()
@@ -413,6 +422,9 @@ func (s *stage) begin() {
 		s.p.Swap(s.table)
 	}
 	s.wakeup(func() {})
+	if s.keeps {
+		return
+	}
 	s.e.watches = nil
 	for _, srv := range s.e.byAddress {
 		s.e.watched[srv] = slices.DeleteFunc(s.e.watched[srv], func(m member) bool { return !m.copies })
@@ -492,7 +504,7 @@ func seal(c *Conn, data []byte) (out []byte) {
 		if rep.Size == 0 {
 			break
 		}
-		if end := rep.Line.End; a.sealed && !rep.Kind.Failed() {
+		if end := rep.Line.End; a.sealed && a.classic == nil && !rep.Kind.Failed() {
 			_, opaque := a.named()
 			out = append(append(append(out, data[:end]...), ' '), opaque...)
 			out = append(out, data[end:max(n, int(end))]...)
@@ -583,7 +595,7 @@ func (s *stage) older(a *actor) *actor {
 	for ; len(name) > len(a.name)+1; name = name[:len(name)-1] {
 		s.actors[name] = s.actors[name[:len(name)-1]]
 	}
-	fresh := &actor{name: a.name, mode: a.mode}
+	fresh := &actor{name: a.name, mode: a.mode, version: a.version, old: a.old}
 	s.actors[name], s.actors[a.name] = a, fresh
 	return fresh
 }
@@ -608,12 +620,18 @@ func (s *stage) send(a *actor) {
 	}
 	a.got.Write(sent)
 	s.e.Wrote(a.link, n, false)
+	if a.old != nil {
+		if answer := a.old.serve(a.got.Next(a.got.Len())); a.mode != "silent" && len(answer) > 0 {
+			s.e.Bytes(a.link, answer)
+		}
+		return
+	}
 	if a.greet && bytes.HasPrefix(a.got.Bytes(), askVersion) {
 		a.greet = false
 		if a.mode == "silent" {
 			return
 		}
 		a.got.Next(len(askVersion))
-		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(s.release, "1.6.18")+"\r\n"))
+		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(a.version, s.release, "1.6.18")+"\r\n"))
 	}
 }

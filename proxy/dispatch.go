@@ -47,9 +47,11 @@ func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
 	case wire.Noop:
 		e.local(s, barrier, Okay)
 	case wire.Version:
-		e.local(s, e.versionLine(s), Okay)
+		e.tellVersion(s)
 	case wire.Verbosity:
 		e.local(s, e.quietly(okLine), Okay)
+	case wire.Memlimit:
+		e.limitMemory(s, raw)
 	case wire.FlushAll:
 		e.flushAll(s, raw)
 	case wire.Stats:
@@ -218,6 +220,7 @@ func (e *Engine) send(c *Conn, a *Attempt, strip string, raw, key []byte) (taken
 	if r.Op > wire.Gats {
 		a.leaves = leavesValue(r)
 	}
+	c.want(a, r.Needs())
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.Flags&wire.Keyed64 == wire.Keyed64:
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
@@ -353,6 +356,7 @@ func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
 		a.strip = rt.strip
 	}
 	c.begin(a, &rt.pool.Timeouts)
+	c.want(a, e.req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
@@ -402,6 +406,9 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		}
 		e.line = append(e.line, wire.LineEnd...)
 		c.begin(a, &rt.pool.Timeouts)
+		if a.dialect == wire.Meta {
+			c.want(a, wire.Metas)
+		}
 		c.out.append(&e.pool, e.line)
 		c.give(a, len(e.line))
 	}

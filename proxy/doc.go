@@ -62,7 +62,22 @@
 //   - A key that no route takes is an error, for reads too: the configuration
 //     is wrong, and a miss would hide it.
 //   - flush_all is done when every server has done it. When one could not, the
-//     client gets an error that names it.
+//     client gets an error that names it. So is cache_memlimit, which is denied
+//     where flush_all is. What is for the operator of one server (slabs, lru,
+//     lru_crawler, extstore, watch, refresh_certs) is refused; the doc of package
+//     wire has the table.
+//   - A server is sent only what the release understands that answered on that
+//     connection: release.go. Any since 1.4 will do; one whose version can't be
+//     read counts as 1.4. In front of one without meta commands (before 1.6.10)
+//     those go as text where that means the same: the doc of package wire has the
+//     table. All else, and text that came later (touch 1.4.8, cache_memlimit
+//     1.4.27, gat and gats 1.5.3) or meta flags that did (P, L 1.6.14, mg without
+//     flags 1.6.18, E, x 1.6.27), gets a CLIENT_ERROR that names the server and
+//     its version. What a release knows and answers in another way is passed on,
+//     as the bare EN of an mg with O or k before 1.6.18, or an ms with s before
+//     1.6.20, which says no size.
+//   - version is the lowest of what the servers call themselves. Those that have
+//     not told yet are asked; if none tells, the client gets a SERVER_ERROR.
 //   - Pools that name the same address share its connections.
 //   - A client of the binary protocol is closed at its first byte.
 package proxy

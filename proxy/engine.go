@@ -112,6 +112,10 @@ func (e *Engine) End() []Effect {
 		e.IO.fire(e.due)
 	}
 	e.takeTurns()
+	for len(e.misfits) > 0 {
+		e.suit()
+		e.takeTurns()
+	}
 	e.resume()
 	e.release()
 	if e.book() {

@@ -61,6 +61,7 @@ func TestSplit(t *testing.T) {
 		s := newStage(t)
 		s.pool([]string{"main", "servers=s1"})
 		s.begin()
+		s.e.Tune.HoldDue = 0 // all is sent before the answers come
 		c := s.actor("c1")
 		for _, part := range []string{requests[:cutRequest], requests[cutRequest:]} {
 			if part != "" {

@@ -1,6 +1,6 @@
 package proxy
 
-// Commands for every server behind a listener: flush_all.
+// Commands for every server behind a listener: flush_all, cache_memlimit.
 
 import (
 	"fmt"
@@ -32,13 +32,30 @@ func (e *Engine) askThose(s *Session, line []byte, g gather, each func(func(srv 
 		a := x.gatherAttempt()
 		a.dialect = wire.Text
 		c.begin(a, &p.Timeouts)
+		c.want(a, e.req.Needs())
 		c.out.append(&e.pool, line)
 		c.give(a, len(line))
 	})
 	x.done()
 }
 
-var answerFlushDenied = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what memcached -F says
+var (
+	answerFlushDenied    = []byte("CLIENT_ERROR flush_all not allowed\r\n") // what memcached -F says
+	answerMemlimitDenied = []byte("CLIENT_ERROR cache_memlimit not allowed\r\n")
+)
+
+// limitMemory gives every server another memory limit. Where clients may not
+// empty the servers they may not do that either: with a low limit it is the same.
+func (e *Engine) limitMemory(s *Session, raw []byte) {
+	r := &e.req
+	if e.listener(s).deniesFlush() {
+		e.local(s, e.quietly(answerMemlimitDenied), ClientFault)
+		return
+	}
+	line := append(append(e.key2[:0], "cache_memlimit "...), r.Args.Of(raw)...)
+	e.key2 = append(line, wire.LineEnd...)
+	e.askAll(s, e.key2, &obeyed{e: e, want: wire.AnswerOK, not: "without the new limit", quiet: r.Flags&wire.Quiet != 0})
+}
 
 // flushAll empties every server. One that could not be emptied is an error:
 // its old values live on. One that is out needs no flush now, for it gets one

@@ -143,6 +143,8 @@ func (c *Conn) dropUnsent() {
 	}
 	c.out.drop(&e.pool)
 	c.out, c.given = keep, given
+	for c.held = c.head; c.held != nil && c.held.needs&^c.speech == 0; c.held = c.held.next {
+	}
 }
 
 var errConnect = errors.New("no connection within the connect timeout")

@@ -121,7 +121,7 @@ func (l *led) begin(t *task) {
 		l.from = 1
 	}
 	if l.Role == health.Warming && t.op == wire.Add && !l.checked {
-		t.ask(checkAsk, t.rt.member(l.Interim.Server), t.meta("mg", l.keys[1], "", nil))
+		t.ask(checkAsk, t.rt.member(l.Interim.Server), t.meta("mg", l.keys[1], " s", nil))
 		return
 	}
 	if l.Role == health.Warming && builds(t.op) && !l.checked {

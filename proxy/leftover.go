@@ -153,7 +153,7 @@ func (d *leaving) Answered(_ int, r *Result) {
 	e, m, l := d.e, d.m, d.of
 	m.leaving--
 	current := m.is(l, deleting) // if not, it is clean already, or has missed another write
-	switch gone := r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
+	switch gone := r.Foreign || r.parsed(wire.Delete, wire.Meta, &e.rep) && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.NotFound); {
 	case current && !gone:
 		l.state = toDelete
 		m.queue(l)

@@ -63,6 +63,9 @@ type Dialer interface {
 	// Target is the address to connect to.
 	Target() (network, address string)
 
+	// Pending appends to iov the bytes that may go out now.
+	Pending(iov [][]byte) [][]byte
+
 	// Owed is how many answers are still due, and the mean size of the last
 	// ones in bytes; 0 while there were none.
 	Owed() (answers, size int)
@@ -73,11 +76,16 @@ type Dialer interface {
 // are none: what is there already is for the next connection, and a socket
 // that becomes writable in the same wakeup must not get it.
 func (l *Link) Pending(iov [][]byte) [][]byte {
-	if l.closed {
+	switch {
+	case l.closed:
 		return iov
+	case l.server != nil:
+		return l.server.Pending(iov)
 	}
-	return l.out.spans(iov, 64)
+	return l.out.spans(iov, spansAtOnce)
 }
+
+const spansAtOnce = 64 // pieces for one call to the system
 
 // Client reports whether l is a client's connection.
 func (l *Link) Client() bool { return l.server == nil }

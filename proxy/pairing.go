@@ -112,7 +112,7 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 	case r.Kind.Failed():
 		return true
 	case a.dialect == wire.Meta:
-		return a.namesMeta(b, r, c.srv.version)
+		return a.namesMeta(b, r, c.speech&wire.BareGets != 0)
 	case r.Kind != wire.Value:
 		return true
 	}
@@ -131,9 +131,9 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 // namesMeta is names for meta: flags k and O come back if they were asked for,
 // and only then. A server may spell a key in base64 that was asked for as it is,
 // if its item was made so.
-func (a *Attempt) namesMeta(b []byte, r *wire.Reply, v wire.Release) bool {
+func (a *Attempt) namesMeta(b []byte, r *wire.Reply, echoesMisses bool) bool {
 	asked, opaque := a.named()
-	bare := r.Kind == wire.Miss && !v.EchoesMisses()
+	bare := r.Kind == wire.Miss && !echoesMisses
 	switch at := r.Opaque; {
 	case at.End == 0 && len(opaque) > 0 && !bare:
 		return false

@@ -47,10 +47,23 @@ func (x *Exchange) Done(*Conn, *Attempt) { x.done() }
 
 // Failed settles a without an answer.
 func (x *Exchange) Failed(c *Conn, a *Attempt, f Failure) {
+	if f.Foreign {
+		x.refuse(wire.AppendClientError(nil, f.Why))
+		return
+	}
 	if a.streams && x.s != nil {
 		x.s.cut(c.srv, f.Why)
 	}
 	x.fail(f.Why, f.Outcome)
+	x.done()
+}
+
+// refuse settles a part that its server would not have understood by an error line.
+func (x *Exchange) refuse(line []byte) {
+	if x.dialect == wire.Meta || x.flags&wire.Quiet == 0 {
+		x.errLine = append(x.errLine[:0], line...)
+	}
+	x.outcome = ClientFault
 	x.done()
 }
 
@@ -90,6 +103,8 @@ func (x *Exchange) forward(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	case q == nil:
 	case a.renames():
 		q.append(&x.e.pool, x.clientForm(a, r, b))
+	case a.classic != nil: // b is not in the input
+		q.append(&x.e.pool, b)
 	case len(b) >= bigSpan:
 		q.push(&x.e.pool, x.e.take(len(b)))
 		return len(b)
@@ -158,6 +173,14 @@ func (i *instead) Reply(*Conn, *Attempt, *wire.Reply, []byte) (taken int) {
 	i.emit(nil, i.answer)
 	i.outcome = ClientFault
 	return 0
+}
+
+func (i *instead) Failed(c *Conn, a *Attempt, f Failure) {
+	if f.Foreign {
+		i.refuse(i.answer)
+		return
+	}
+	i.Exchange.Failed(c, a, f)
 }
 
 func (i *instead) Streams(*wire.Reply) bool { return false }

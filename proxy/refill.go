@@ -308,12 +308,12 @@ func (d *dump) Answered(id int, r *Result) {
 		a := e.newAttempt(&listing{collector{to: d, id: dumpListing}, d})
 		a.op, a.dialect = wire.Dump, wire.Text
 		line := dumpAll
-		if d.srv.version.DumpsByHash() {
+		if d.conn.speech&wire.HashDumps != 0 {
 			line = dumpHash
 		} else {
 			f.gaps = true
 		}
-		e.put(d.conn, a, &Timeouts{Request: dumpSilence, Deadline: dumpSilence}, []byte(line))
+		e.put(d.conn, a, &Timeouts{Request: dumpSilence, Deadline: dumpSilence}, 0, []byte(line))
 		return
 	}
 	f.dump = nil

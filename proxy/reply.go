@@ -86,12 +86,17 @@ func (c *Conn) heard() {
 // reply hands one reply, r, whose bytes are b, to who waits for a, and returns
 // how many of them are gone from the input.
 func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if a.classic != nil && a.to != nil {
+		if b = c.modern(a, b); b == nil {
+			return 0
+		}
+	}
 	last := r.Last
 	switch {
 	case a.to != nil:
 		taken = a.to.Reply(c, a, r, b)
-	case a.probe && r.Kind == wire.VersionIs:
-		c.srv.version, _ = wire.ParseVersion(r.Line.Of(b))
+	case r.Kind == wire.VersionIs:
+		c.learn(r.Line.Of(b))
 	}
 	if last {
 		c.finished(a)
@@ -125,7 +130,7 @@ const meanOf = 512
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.srv.e, &c.srv.e.rep
 	to, ok := a.to.(Streamer)
-	if !ok && a.to != nil || ok && !to.Streams(r) {
+	if !ok && a.to != nil || ok && (a.classic != nil || !to.Streams(r)) {
 		return false
 	}
 	if !c.names(a, buf) {

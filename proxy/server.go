@@ -27,6 +27,7 @@ type Servers struct {
 	list      []*Server          // the same, in the order of the table
 	leaving   []*Conn            // of servers that no table names any more
 	zombies   []*Conn            // wait for late answers only
+	misfits   []*Conn            // hold what their servers may not understand, and have told their release
 
 	undos   int    // in the lists of all connections
 	unheard int    // requests in them that have no answer yet
@@ -95,7 +96,8 @@ type Server struct {
 
 	asked *Conn // where the part for this server is of the read that is being split
 
-	version wire.Release // the last it told; zero: none yet
+	release wire.Release // what it counted as, on the connection that asked it last; zero: none has
+	version string       // what it called that itself
 	count   ServerCounters
 	zombies int // connections that only wait for late answers: see undo.go
 }
@@ -122,6 +124,9 @@ type Conn struct {
 	lastOut       int64  // when the socket took the last
 	dialBy        int64  // when to give up dialing
 	greeted       bool   // the server has answered on this connection
+
+	speech wire.Features // what its server understands; 0: it has not told its release
+	held   *Attempt      // from here on nothing goes out: see release.go
 
 	undos  int   // in the list: deletes behind mutations that may run late
 	zombie bool  // gets no new requests and stays open for what is in the list
@@ -289,7 +294,7 @@ func (c *Conn) Flush() {
 		c.close()
 		return
 	}
-	if c.out.size == 0 || c.full {
+	if c.out.size == 0 || c.full || c.held != nil && c.held.start == c.taken {
 		return
 	}
 	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax {
@@ -356,6 +361,14 @@ func (c *Conn) Came(n int) {
 	c.srv.count.BytesIn += uint64(n)
 	c.lastIn = c.srv.e.now
 	c.came += n
+}
+
+// Pending appends to iov the bytes that may go out now.
+func (c *Conn) Pending(iov [][]byte) [][]byte {
+	if c.held != nil {
+		return c.unheld(iov)
+	}
+	return c.out.spans(iov, spansAtOnce)
 }
 
 // Sent notes that the socket took n bytes.
@@ -482,7 +495,7 @@ func (c *Conn) hangUp(k EffectKind) {
 func (c *Conn) clear() {
 	e := c.srv.e
 	c.state, c.closed, c.full, c.answered = connIdle, true, false, false
-	c.streamLeft, c.need = 0, 0
+	c.streamLeft, c.need, c.speech = 0, 0, 0
 	c.out.drop(&e.pool)
 	if c.in != nil {
 		e.pool.put(c.in)
@@ -506,7 +519,7 @@ func (c *Conn) failAll(why string, o Outcome) {
 	c.undos = 0
 	a := c.head
 	c.srv.e.unheard -= c.length
-	c.head, c.tail, c.length, c.holding = nil, nil, 0, 0 // who is told may ask again
+	c.head, c.tail, c.held, c.length, c.holding = nil, nil, nil, 0, 0 // who is told may ask again
 	for a != nil {
 		next := a.next
 		c.failOne(a, why, o)
@@ -625,8 +638,8 @@ func (srv *Server) addTo(t *ServerSnapshot) {
 	case t.Down == 0 && (t.Age == 0 || age < t.Age):
 		t.Age = age
 	}
-	if srv.version != (wire.Release{}) {
-		t.Version = fmt.Sprint(srv.version)
+	if srv.version != "" {
+		t.Version = srv.version
 	}
 	for _, c := range srv.conns {
 		if c.state == connUp {

@@ -33,7 +33,7 @@ func (w *world) effect(x Effect) {
 func (w *world) dial(l *Link) {
 	_, address := l.Server().Target()
 	i := slices.IndexFunc(w.servers, func(s *simServer) bool { return s.name == address })
-	c := &simConn{w: w, srv: w.servers[i], link: l, state: "dialling"}
+	c := &simConn{w: w, srv: w.servers[i], link: l, state: "dialling", old: w.d.one(4)}
 	l.Sock = c
 	w.conns = append(w.conns, c)
 	w.log("dial %s", address)

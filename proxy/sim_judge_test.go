@@ -86,7 +86,7 @@ func (c *simClient) answer(w *want, b []byte) int {
 	case "mn":
 		good, sad = line == "MN", false
 	case "version":
-		good, sad = strings.HasPrefix(line, "VERSION "), false
+		good = strings.HasPrefix(line, "VERSION ")
 	case "error":
 		good, sad = line == "ERROR", false
 	case "client error":

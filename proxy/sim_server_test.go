@@ -41,6 +41,7 @@ type simConn struct {
 	unsent int    // bytes at the end of `in` that are still on this side
 	bitten bool   // the server has said something that is no answer
 	stuck  bool   // the server does not look at it, while it serves others
+	old    bool   // the server is of before the meta commands
 }
 
 func (c *simConn) Peer() string { return c.srv.name }
@@ -70,6 +71,13 @@ func (c *simConn) process() bool {
 	}
 	c.w.log("%s does %.60q", c.srv.name, line)
 	answer, ok := c.srv.command(c.w, f, body)
+	switch {
+	case !c.old:
+	case f[0] == "version":
+		answer = []byte("VERSION 1.5.22\r\n")
+	case len(f[0]) == 2 && f[0][0] == 'm': // the data block would run as commands
+		ok = false
+	}
 	undone := c.link.server.(*Conn).undos > 0
 	if undone || c.state == "ghost" {
 		c.w.mayBeGone(f)

@@ -19,7 +19,7 @@ func (c *copied) stateOf(t *task, i int, suspicion bool) replicate.Member {
 	strict := m.lp.pool.Failover.Strict
 	out := replicate.Member{
 		Near:      t.rt.prefer == m.lp || t.rt.prefer == nil && t.rt.zone != "" && m.lp.pool.Servers[m.index].Zone == t.rt.zone,
-		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.version.ChosenCAS(),
+		ChosenCAS: t.req.Dialect == wire.Meta && m.srv.speech(t.client)&wire.ChosenCAS != 0,
 	}
 	switch phase := m.lp.view.Phase(m.index); {
 	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.e.now):

@@ -202,7 +202,7 @@ func (t *task) ask(id int, srv *Server, line []byte) {
 	t.open++
 	c, why, o := srv.pick(t.client)
 	if c == nil {
-		t.failed = append(t.failed, failedAsk{id, Result{srv: srv, Failure: Failure{why, o, true}}})
+		t.failed = append(t.failed, failedAsk{id, Result{srv: srv, Failure: Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
 	limit := t.rt.pool.Timeouts

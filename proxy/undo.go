@@ -91,6 +91,9 @@ func (c *Conn) undoOne(a *Attempt) {
 	u.keys = append(u.keys, key...)
 	a.leaves = false
 	c.enlist(u)
+	if u.dialect == wire.Meta {
+		c.want(u, wire.Metas)
+	}
 	c.out.append(&e.pool, e.line)
 	c.give(u, len(e.line))
 	c.answered = true // it is not held for company

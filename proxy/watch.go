@@ -4,11 +4,13 @@ package proxy
 // read what they have decided.
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/wire"
 )
 
 // watch is a pool's keeper, and what it has decided, for all engines. It
@@ -222,10 +224,16 @@ func (e *Keepers) askFor(w *watch, r health.Request) {
 
 func (d *errand) Client() uint64 { return 0 }
 
+// Pings says that a server without meta commands is asked something else.
+func (d *errand) Pings() {}
+
 func (d *errand) Answered(id int, r *Result) {
 	e := d.e
 	if d.conn != 0 && d.close {
 		r.srv.drop(d.conn)
+	}
+	if bytes.HasPrefix(r.bytes, []byte("VERSION ")) { // asked instead, for it has no meta commands: see translate
+		r.bytes = []byte(wire.AnswerError)
 	}
 	d.w.hear(d.member, r.bytes != nil)
 	if r.bytes != nil {

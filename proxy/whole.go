@@ -80,7 +80,7 @@ func (e *Copies) newLedger(lp *livePool, old *ledger) *ledger {
 		m.dirty = replicate.NewDirtyKeys(dirtyKeys)
 		// At a start nobody can know; a server that was in use before has only
 		// what its other keys are.
-		m.lacking = old != nil || srv.version != (wire.Release{})
+		m.lacking = old != nil || srv.release != (wire.Release{})
 		m.until = e.now + int64(lackTime)
 		if old == nil {
 			continue

@@ -24,6 +24,21 @@ func (c *cluster) sum(t *testing.T, what, name string) (total int) {
 	return total
 }
 
+// cache_memlimit is for every server, as pymemcache's own tests say it.
+func TestCacheMemlimit(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 2)
+		address := startRingside(t, driver, front(servers)).address
+		dial(t, address).ask("cache_memlimit 100", "OK")
+		for _, s := range servers {
+			if got := dial(t, s.address).stats("settings")["maxbytes"]; got != strconv.Itoa(100<<20) {
+				t.Errorf("%s: maxbytes is %s", s.address, got)
+			}
+		}
+		dial(t, address).ask("slabs automove 1", "CLIENT_ERROR ask one server directly for slabs")
+	})
+}
+
 func TestStats(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)

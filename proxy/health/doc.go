@@ -76,7 +76,9 @@
 //     servers stays in it. A record of another membership list suspends the
 //     guarantee of Strict for twenty pings; it never causes misses.
 //   - A server without meta commands can't hold a record: then nobody ejects, and
-//     the guarantee is suspended too.
+//     the guarantee is suspended too. It shows by an ERROR to a ping. One whose
+//     release has none is not sent the ping: the engine asks its version instead,
+//     and says ERROR for it.
 //   - A server that refuses flush_all is renamed while it is in RETURN: its keys
 //     get n as their number, in the view record, and RETURN waits once more, since
 //     everybody must delete under the new names before anybody reads them.

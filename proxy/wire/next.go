@@ -183,6 +183,8 @@ func (p *parser) command(word Span) (int, error) {
 		return p.flushAll()
 	case "verbosity":
 		return p.verbosity()
+	case "cache_memlimit":
+		return p.memlimit()
 	case "version":
 		return p.plain(Version)
 	case "quit":
@@ -190,6 +192,8 @@ func (p *parser) command(word Span) (int, error) {
 	case "stats":
 		p.r.Args = Span{skipSpaces(p.buf, word.End, p.end), p.end}
 		return p.plain(Stats)
+	case "slabs", "lru", "lru_crawler", "extstore", "watch", "refresh_certs":
+		return p.bad(p.operate())
 	case "shutdown":
 		p.r.Answer = answerShutdown
 		return p.plain(Shutdown)

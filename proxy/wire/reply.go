@@ -52,6 +52,7 @@ var possible = func() (p [2][NumOps]kinds) {
 		p[d][FlushAll] = oneOf(OK)
 		p[d][Version] = oneOf(VersionIs)
 		p[d][Verbosity] = oneOf(OK)
+		p[d][Memlimit] = oneOf(OK, Busy)
 		p[d][Stats] = oneOf(Stat, End, OK)
 		p[d][Dump] = oneOf(Listed, End, OK, Busy)
 	}
@@ -221,7 +222,7 @@ func (r *Reply) text(op Op, buf []byte) (dataLen int, ok bool) {
 			r.Kind = Stat
 		case hasWord(line, "VERSION"):
 			r.Kind = VersionIs
-		case hasWord(line, "BUSY"):
+		case hasWord(line, "BUSY"), hasWord(line, "MEMLIMIT_ADJUST_FAILED"):
 			r.Kind = Busy
 		default:
 			return -1, r.failure(line)

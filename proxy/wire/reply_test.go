@@ -300,8 +300,26 @@ func TestParseVersion(t *testing.T) {
 	if !v.AtLeast(1, 6, 18) || !v.AtLeast(1, 5, 99) || v.AtLeast(1, 6, 19) || v.AtLeast(2, 0, 0) || v.AtLeast(1, 7, 0) {
 		t.Error("order of versions")
 	}
-	if !v.Meta() || v.ChosenCAS() || (Release{1, 5, 22}).Meta() || !(Release{1, 6, 27}).ChosenCAS() {
-		t.Error("features of versions")
+	for r, want := range map[Release]Features{
+		{}: Basics, Oldest: Basics, {1, 4, 7}: Basics, {1, 4, 8}: Basics | Touching, {1, 5, 2}: Basics | Touching | Memlimits,
+		{1, 6, 9}:  Basics | Touching | Memlimits | GetTouches,
+		{1, 6, 10}: Basics | Touching | Memlimits | GetTouches | Metas,
+		{1, 6, 18}: ChosenCAS - 1 - HashDumps, {1, 6, 27}: 2*ChosenCAS - 1, {1, 7, 0}: 2*ChosenCAS - 1,
+	} {
+		if got := r.Features(); got != want {
+			t.Errorf("features of %v: %b, want %b", r, got, want)
+		}
+	}
+	for in, want := range map[string]Release{
+		"VERSION 1.6.18": {1, 6, 18}, "VERSION 1.4.25 Ubuntu": {1, 4, 25}, "VERSION 1.6": {1, 6, 0}, "VERSION 1.6.0-beta1": {1, 6, 0},
+		"VERSION": Oldest, "VERSION ": Oldest, "VERSION UNKNOWN": Oldest, "VERSION  1.6.18": Oldest, "VERSION v1.6.18": Oldest,
+		"VERSION memcached 1.6.18": Oldest, "VERSION 1.x": Oldest, "VERSION 1..6": Oldest, "VERSION -1.6.18": Oldest,
+		"VERSION 0.5.0": Oldest, "VERSION 1.2.8": Oldest, "VERSION 1": Oldest, "VERSION 10.11.6-MariaDB": Oldest, "VERSION 2.5.1": Oldest,
+		"VERSION 1.6.99999999999999999999": {1, 6, 999999999},
+	} {
+		if got := ReleaseOf([]byte(in)); got != want {
+			t.Errorf("%q counts as %v, want %v", in, got, want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package wire
 
-// Which memcached a server is, from its answer to version.
+// Which memcached a server is, from its answer to version, and what that one
+// understands.
 
 import (
 	"bytes"
@@ -9,6 +10,10 @@ import (
 
 // Release is a version of memcached. The zero Release is older than all.
 type Release struct{ Major, Minor, Patch int }
+
+// Oldest is the release that a server counts as whose version can't be read.
+// One that calls itself older counts as it, too.
+var Oldest = Release{1, 4, 0}
 
 // AtLeast reports whether v is major.minor.patch or later.
 func (v Release) AtLeast(major, minor, patch int) bool {
@@ -21,21 +26,79 @@ func (v Release) AtLeast(major, minor, patch int) bool {
 	return v.Patch >= patch
 }
 
-// Meta reports whether v speaks the meta dialect as Ringside does. It came
-// with 1.6.0, but up to 1.6.9 with OK for HD and another syntax of ms.
-func (v Release) Meta() bool { return v.AtLeast(1, 6, 10) }
+// Features are what not every release since Oldest understands. A command that
+// a server does not understand is not just refused by it: the data block of an
+// ms, for one, is then executed as commands.
+type Features uint16
 
-// ChosenCAS reports whether v has meta flag E: the client chooses the CAS.
-func (v Release) ChosenCAS() bool { return v.AtLeast(1, 6, 27) }
+// The features.
+const (
+	Basics     Features = 1 << iota // what Oldest understands; no request has to name it
+	Touching                        // touch
+	Memlimits                       // cache_memlimit
+	GetTouches                      // gat, gats
+	Metas                           // the meta dialect as Ringside speaks it
+	ProxyFlags                      // meta flags P and L
+	BareGets                        // mg without flags; its misses have flags O and k then, too
+	HashDumps                       // lru_crawler metadump hash, which leaves out no key that stays
+	ChosenCAS                       // meta flags E, with which the client chooses the cas, and x
+)
 
-// EchoesMisses reports whether v answers flags O and k also to an mg that finds
-// nothing.
-func (v Release) EchoesMisses() bool { return v.AtLeast(1, 6, 18) }
+// since says with which release a feature came. The meta dialect came with
+// 1.6.0, but up to 1.6.9 with OK for HD and with another syntax of ms.
+var since = [...]struct {
+	feature Features
+	release Release
+}{
+	{Basics, Release{}},
+	{Touching, Release{1, 4, 8}},
+	{Memlimits, Release{1, 4, 27}},
+	{GetTouches, Release{1, 5, 3}},
+	{Metas, Release{1, 6, 10}},
+	{ProxyFlags, Release{1, 6, 14}},
+	{BareGets, Release{1, 6, 18}},
+	{HashDumps, Release{1, 6, 19}},
+	{ChosenCAS, Release{1, 6, 27}},
+}
 
-// DumpsByHash reports whether v lists its keys by walking the hash table, which
-// misses none that stays, without holding a lock while it writes. Others list
-// LRU by LRU: what moves between two of them meanwhile may be left out.
-func (v Release) DumpsByHash() bool { return v.AtLeast(1, 6, 19) }
+// Features are all that v understands.
+func (v Release) Features() (f Features) {
+	for _, s := range since {
+		if v.AtLeast(s.release.Major, s.release.Minor, s.release.Patch) {
+			f |= s.feature
+		}
+	}
+	return f
+}
+
+// textNeeds are the features that a text command needs.
+var textNeeds = [NumOps]Features{Touch: Touching, Gat: GetTouches, Gats: GetTouches, Memlimit: Memlimits}
+
+var proxyFlags, chosenFlags, quietFlag = letters("PL"), letters("Ex"), letters("q")
+
+// Needs are the features that a server must have to understand r. A meta flag
+// that no release has, as far as is known here, needs none: the server is the
+// judge. All releases with Metas allow an opaque of 31 bytes.
+func (r *Request) Needs() Features {
+	if r.Dialect == Text {
+		return textNeeds[r.Op]
+	}
+	return r.metaNeeds()
+}
+
+func (r *Request) metaNeeds() Features {
+	needs := Metas
+	if r.Letters&proxyFlags != 0 {
+		needs |= ProxyFlags
+	}
+	if r.Letters&chosenFlags != 0 {
+		needs |= ChosenCAS
+	}
+	if r.Op == Get && r.Letters&^quietFlag == 0 { // q is not sent
+		needs |= BareGets
+	}
+	return needs
+}
 
 // ParseVersion reads the line that answers version, "VERSION 1.6.18" with or
 // without its first word. What follows the third number doesn't matter
@@ -64,4 +127,15 @@ func ParseVersion(line []byte) (Release, bool) {
 // Older says whether r came before other.
 func (r Release) Older(other Release) bool {
 	return cmp.Or(cmp.Compare(r.Major, other.Major), cmp.Compare(r.Minor, other.Minor), cmp.Compare(r.Patch, other.Patch)) < 0
+}
+
+// ReleaseOf is the release that a server counts as which answers version with
+// line. One that can't be read counts as Oldest; so does one that is no version
+// of memcached, older than Oldest or from 2.0 on: another program, which may
+// take the data block of an ms for commands.
+func ReleaseOf(line []byte) Release {
+	if v, ok := ParseVersion(line); ok && v.AtLeast(Oldest.Major, Oldest.Minor, Oldest.Patch) && v.Major == Oldest.Major {
+		return v
+	}
+	return Oldest
 }

@@ -60,9 +60,46 @@
 //     it stands for where the item was not made in base64.
 //   - Commands that make no sense through a proxy (lru_crawler, watch, slabs,
 //     cache_memlimit, lru, extstore, …) are unknown: ERROR.
+//   - Commands for the operator of one server are refused with a sentence: see
+//     below.
 //   - A meta command with a flag that memcached 1.6.18 doesn't know is left to
 //     the server. If it is also wrong in another way the two may disagree on
 //     which error comes first.
+//
+// # Servers without meta commands
+//
+// What a meta request is as text, where text has the same meaning and an answer
+// of which the meta answer can be made:
+//
+//	mg k [v f s c]            get, with c gets
+//	mg k T [v f s c]          gat, with c gats; touch if the answer shows nothing of the item
+//	ms k n [F T MS]           set; with ME add, MR replace, MA append, MP prepend
+//	ms k n C [F T MS MR]      cas
+//	md k                      delete
+//	ma k [D MI MD v]          incr, decr
+//	O k q b, and P L          with each of them; P and L mean nothing to any memcached
+//
+// All else has none: me, the flags t h l u N R I J E x, c but with mg, C but with
+// an ms that sets or replaces. Nor has a key that a text command can't carry, or
+// a number that is not written plainly: how an old server reads that is not sure,
+// and where it refuses the line of a storage command it takes the data block for
+// commands.
+//
+// # Commands for the operator of a server
+//
+//	cache_memlimit       every server does it, as flush_all
+//	slabs reassign, slabs automove
+//	lru tune, lru mode, lru temp_ttl
+//	lru_crawler enable, disable, sleep, tocrawl, crawl, metadump, mgdump
+//	extstore, watch, refresh_certs
+//	                     refused: they are about the insides of one server, and some of the
+//	                     answers have no end by which a proxy could know it
+//	shutdown             what memcached says that was not started to allow it
+//	misbehave, debugtime ERROR: no memcached that is built for use knows them
+//
+// What is refused is answered CLIENT_ERROR ask one server directly for …; a form
+// that memcached itself refuses gets memcached's answer, and noreply hides what
+// it hides there.
 package wire
 
 // The types, in the order in which a request meets them.
@@ -94,6 +131,7 @@ const (
 	FlushAll
 	Version
 	Verbosity
+	Memlimit // cache_memlimit
 	Stats
 	Quit
 	Shutdown // never forwarded: Answer holds memcached's refusal
@@ -240,7 +278,7 @@ const (
 	Stat             // one STAT line; also the ITEM and PREFIX lines of stats
 	VersionIs        // VERSION line
 	Listed           // a key= line of Dump; Reply.Key is escaped, see UnescapeKey
-	Busy             // BUSY: another client dumps
+	Busy             // BUSY: another client dumps; MEMLIMIT_ADJUST_FAILED: the server won't
 	Error            // ERROR
 	ClientError      // CLIENT_ERROR text
 	ServerError      // SERVER_ERROR text

@@ -1,0 +1,183 @@
+package wire
+
+// Meta requests spelled as text commands, and text answers as meta answers.
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// classicFlags are those that a text command can mean, by op.
+var classicFlags = func() (f [NumOps]Letters) {
+	always := letters("OkqbPL")
+	f[Get] = always | letters("vfscT")
+	for op := Set; op <= Prepend; op++ {
+		f[op] = always | letters("FTM")
+	}
+	f[Cas] = f[Set] | letters("C")
+	f[Delete] = always
+	f[Incr] = always | letters("DMv")
+	f[Decr] = f[Incr]
+	return f
+}()
+
+// AppendClassic appends the text command that means the same as r, a meta
+// request parsed from buf, to a server with these features. Its answer can be
+// counted, whether or not r is quiet. If there is none ok is false.
+func AppendClassic(dst, buf []byte, r *Request, has Features) (line []byte, ok bool) {
+	key := r.Key.Of(buf)
+	if r.Flags&Base64 != 0 {
+		key, _ = DecodeKey(nil, key)
+	}
+	if r.Letters&^classicFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
+		return dst, false
+	}
+	c := classic{line: dst, buf: buf, ok: true}
+	switch r.Op {
+	case Get:
+		c.get(r, key, has)
+	case Set:
+		c.store("set ", r, key)
+	case Add:
+		c.store("add ", r, key)
+	case Replace:
+		c.store("replace ", r, key)
+	case Append:
+		c.store("append ", r, key)
+	case Prepend:
+		c.store("prepend ", r, key)
+	case Cas:
+		c.store("cas ", r, key)
+	case Delete:
+		c.word("delete ", key)
+	case Incr:
+		c.word("incr ", key)
+		c.unsigned(r.Delta, 64, "1")
+	case Decr:
+		c.word("decr ", key)
+		c.unsigned(r.Delta, 64, "1")
+	default:
+		return dst, false
+	}
+	c.line = append(c.line, "\r\n"...)
+	if r.Op.Stores() {
+		c.line = append(append(c.line, r.Body.Of(buf)...), "\r\n"...)
+	}
+	return c.line, c.ok
+}
+
+// classic is a text command being spelled.
+type classic struct {
+	line, buf []byte
+	ok        bool
+}
+
+func (c *classic) word(name string, key []byte) { c.line = append(append(c.line, name...), key...) }
+
+// get spells an mg. With T it wants the server to have gat, or touch if nothing
+// of the item is asked for.
+func (c *classic) get(r *Request, key []byte, has Features) {
+	shown := r.Letters&letters("vfsc") != 0
+	cas := r.Letters.Has('c')
+	switch touches := r.Letters.Has('T'); {
+	case !touches && cas:
+		c.word("gets ", key)
+	case !touches:
+		c.word("get ", key)
+	case !shown:
+		c.ok = has&Touching != 0
+		c.word("touch ", key)
+		c.exptime(r.Exptime)
+	default:
+		c.ok = has&GetTouches != 0
+		c.line = append(c.line, "gat"...)
+		if cas {
+			c.line = append(c.line, 's')
+		}
+		c.exptime(r.Exptime)
+		c.word(" ", key)
+	}
+}
+
+func (c *classic) store(name string, r *Request, key []byte) {
+	c.word(name, key)
+	c.unsigned(r.ClientFlags, 32, "0")
+	c.exptime(r.Exptime)
+	c.line = strconv.AppendInt(append(c.line, ' '), int64(r.Body.Len()), 10)
+	if r.Op == Cas {
+		c.unsigned(r.Unique, 64, "")
+	}
+}
+
+// unsigned appends a number of so many bits, or otherwise if there is none.
+func (c *classic) unsigned(at Span, bits int, otherwise string) {
+	b := at.Of(c.buf)
+	if len(b) == 0 {
+		b = []byte(otherwise)
+	}
+	n, err := strconv.ParseUint(string(b), 10, bits)
+	c.ok = c.ok && err == nil
+	c.line = strconv.AppendUint(append(c.line, ' '), n, 10)
+}
+
+// exptime appends an exptime, or 0 if there is none.
+func (c *classic) exptime(at Span) {
+	n, err := int64(0), error(nil)
+	if at.Len() > 0 {
+		n, err = strconv.ParseInt(string(at.Of(c.buf)), 10, 32)
+	}
+	c.ok = c.ok && err == nil
+	c.line = strconv.AppendInt(append(c.line, ' '), n, 10)
+}
+
+// AppendModern appends the meta answer to r, a request parsed from buf, that
+// the whole answer to its text command, an op, stands for.
+func AppendModern(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
+	var rep Reply
+	NextReply(op, Text, answer, &rep)
+	switch k := rep.Kind; {
+	case k.Failed():
+		return append(append(dst, rep.Line.Of(answer)...), "\r\n"...)
+	case k == Value || k == Number:
+		return appendShown(dst, buf, r, answer, &rep)
+	case k == Touched:
+		return AppendAnswer(dst, buf, r, Header)
+	case k == End, k == NotFound && r.Op == Get:
+		return AppendAnswer(dst, buf, r, Miss)
+	default:
+		return AppendAnswer(dst, buf, r, k)
+	}
+}
+
+// appendShown appends VA, or HD if r does not ask for the value, with what r
+// asks for of the item.
+func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte {
+	body := rep.Body.Of(answer)
+	if rep.Kind == Number {
+		body = bytes.TrimRight(rep.Line.Of(answer), " ")
+	}
+	if r.Letters.Has('v') {
+		dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)
+	} else {
+		dst = append(dst, "HD"...)
+	}
+	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(buf, t.End, r.MetaFlags.End) {
+		switch buf[t.Start] {
+		case 'f':
+			dst = append(append(dst, " f"...), rep.ClientFlags.Of(answer)...)
+		case 's':
+			dst = strconv.AppendInt(append(dst, " s"...), int64(len(body)), 10)
+		case 'c':
+			dst = append(append(dst, " c"...), rep.Unique.Of(answer)...)
+		case 'O':
+			dst = append(append(dst, ' '), t.Of(buf)...)
+		case 'k':
+			dst = appendKey(append(dst, " k"...), r.Key.Of(buf), r.Flags)
+		}
+	}
+	dst = append(dst, "\r\n"...)
+	if r.Letters.Has('v') {
+		dst = append(append(dst, body...), "\r\n"...)
+	}
+	return dst
+}
