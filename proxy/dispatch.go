@@ -118,8 +118,7 @@ func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded 
 }
 
 const (
-	noRoute = "no route for this key: add one without a prefix"
-	noKey   = "the key is nothing but the prefix that its route strips"
+	noKey = "the key is nothing but the prefix that its route strips"
 
 	reservedKey = "keys that begin with __rs are Ringside's own"
 )

@@ -59,8 +59,9 @@
 //     answer. If a pool behind the listener asks for it, they come in the order
 //     of the request, when the last server has answered: a client exists that
 //     needs that.
-//   - A key that no route takes is an error, for reads too: the configuration
-//     is wrong, and a miss would hide it.
+//   - A key that no route takes is an error, for reads too, and also beside other
+//     keys, whatever get_errors their routes have: the configuration is wrong, and
+//     a miss would hide it.
 //   - flush_all is done when every server has done it. When one could not, the
 //     client gets an error that names it. So is cache_memlimit, which is denied
 //     where flush_all is. What is for the operator of one server (slabs, lru,

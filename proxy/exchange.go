@@ -192,9 +192,15 @@ func (x *Exchange) answer(b []byte, o Outcome) {
 	x.done()
 }
 
-// fail notes that a part of x got no answer, and why.
+// noRoute is why a key gets no answer that no route takes.
+const noRoute = "no route for this key: add one without a prefix"
+
+// fail notes that a part of x got no answer, and why. That a key has no route
+// is said before all else: nothing but the configuration can end it.
 func (x *Exchange) fail(why string, o Outcome) {
-	x.trouble, x.outcome = why, o
+	if x.trouble != noRoute {
+		x.trouble, x.outcome = why, o
+	}
 }
 
 // done counts one of x's attempts as finished, and settles x with the last.
@@ -243,7 +249,7 @@ func (x *Exchange) finish() {
 // finishTroubled answers a command that at least one server could not answer.
 func (x *Exchange) finishTroubled(read bool) {
 	switch {
-	case read && x.missErrors:
+	case read && x.missErrors && x.trouble != noRoute:
 		switch {
 		case x.op == wire.Debug:
 			x.emit(nil, []byte(wire.AnswerMiss))
