@@ -6,6 +6,7 @@ package proxy
 import (
 	"bytes"
 	"cmp"
+	"container/heap"
 	"strconv"
 
 	"ringside/proxy/wire"
@@ -24,7 +25,7 @@ type Copies struct {
 	turn       uint64   // of reads that are spread
 	lastChosen uint64   // cas given to all copies of a value
 	holders    []copyOf // of a key that is being looked at
-	hedges     []hedge  // reads that ask another member if they wait too long
+	hedges     hedges   // reads that ask another member if they wait too long
 }
 
 // loopCount is how many loops share the rates of repairs.
@@ -128,8 +129,8 @@ func (e *Copies) lead(t *task) {
 	t.rule = c
 	t.run(0, nil)
 	if policy.Hedge > 0 && !c.writes && !t.over {
-		e.hedges = append(e.hedges, hedge{t, c, e.now + int64(policy.Hedge)})
-		e.at(hedgeTimer, e.now+int64(policy.Hedge))
+		heap.Push(&e.hedges, hedge{t, c, e.now + int64(policy.Hedge)})
+		e.at(hedgeTimer, e.hedges[0].at)
 	}
 }
 
@@ -140,23 +141,34 @@ type hedge struct {
 	at int64
 }
 
+// hedges is a heap, the next one first.
+type hedges []hedge
+
+func (h hedges) Len() int           { return len(h) }
+func (h hedges) Less(i, j int) bool { return h[i].at < h[j].at }
+func (h hedges) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *hedges) Push(x any)        { *h = append(*h, x.(hedge)) }
+
+func (h *hedges) Pop() any {
+	last := len(*h) - 1
+	x := (*h)[last]
+	(*h)[last] = hedge{} // the task may go
+	*h = (*h)[:last]
+	return x
+}
+
 // hurry lets the reads whose time has come ask one more member.
 func (e *Copies) hurry() {
-	list := e.hedges
-	e.hedges = list[:0]
-	for _, h := range list {
-		switch {
-		case h.t.over || h.c.rule.Over():
-		case h.at > e.now:
-			e.hedges = append(e.hedges, h)
-			e.at(hedgeTimer, h.at)
-		default:
+	for len(e.hedges) > 0 && e.hedges[0].at <= e.now {
+		if h := heap.Pop(&e.hedges).(hedge); !h.t.over && !h.c.rule.Over() {
 			h.c.rule.Late()
 			h.c.goOn(h.t)
 			h.t.catchUp()
 		}
 	}
-	clear(list[len(e.hedges):])
+	if len(e.hedges) > 0 {
+		e.at(hedgeTimer, e.hedges[0].at)
+	}
 }
 
 func (c *copied) begin(t *task) { c.goOn(t) }

@@ -3,6 +3,8 @@ package proxy
 // The engine: events in, effects out, one clock reading a wakeup.
 
 import (
+	"slices"
+
 	"ringside/proxy/health"
 )
 
@@ -60,8 +62,10 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 	e.Copies = Copies{Tasks: &e.Tasks, keepers: &e.Keepers}
 	e.leaders = []Leader{&e.Copies, SingleCopy{}}
 	p.mu.Lock()
-	e.keeps = len(p.engines) == 0
-	p.engines = append(p.engines, e)
+	before := p.Engines()
+	e.keeps = len(before) == 0
+	list := append(slices.Clip(before), e)
+	p.engines.Store(&list)
 	p.mu.Unlock()
 	return e
 }

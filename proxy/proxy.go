@@ -38,8 +38,8 @@ type Proxy struct {
 
 	lastClient atomic.Uint64 // number given
 
-	mu      sync.Mutex
-	engines []*Engine
+	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
+	mu      sync.Mutex                // of those who change engines or orders
 }
 
 // NewProxy makes a proxy that serves t.
@@ -65,11 +65,12 @@ func (p *Proxy) Swap(t *Table) {
 	}
 }
 
-// Engines returns the engines made so far.
+// Engines returns the engines made so far. The caller must not change the slice.
 func (p *Proxy) Engines() []*Engine {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append([]*Engine(nil), p.engines...)
+	if list := p.engines.Load(); list != nil {
+		return *list
+	}
+	return nil
 }
 
 // loops are the engines of a proxy as tasks see them.
@@ -77,9 +78,8 @@ type loops struct{ *Proxy }
 
 // Owner is the engine that leads the commands on a key of several copies.
 func (p loops) Owner(hash uint64) *Tasks {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return &p.engines[hash%uint64(len(p.engines))].Tasks
+	engines := p.Engines()
+	return &engines[hash%uint64(len(engines))].Tasks
 }
 
 // HashKey makes one number of a key, the same for all loops.
@@ -87,17 +87,12 @@ func (p loops) HashKey(key []byte) uint64 { return p.Hash(key) }
 
 // Count is how many engines there are, and which of them t belongs to.
 func (p loops) Count(t *Tasks) (n, index int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.engines), slices.IndexFunc(p.engines, func(e *Engine) bool { return &e.Tasks == t })
+	engines := p.Engines()
+	return len(engines), slices.IndexFunc(engines, func(e *Engine) bool { return &e.Tasks == t })
 }
 
 // first is the engine that lets the keepers work.
-func (p *Proxy) first() *Engine {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.engines[0]
-}
+func (p *Proxy) first() *Engine { return p.Engines()[0] }
 
 // Collect asks every engine for what it has counted and calls done with the
 // sum, on one of the engines' goroutines or on the caller's. Nothing waits

@@ -128,10 +128,10 @@ type Conn struct {
 	speech wire.Features // what its server understands; 0: it has not told its release
 	held   *Attempt      // from here on nothing goes out: see release.go
 
-	undos  int   // in the list: deletes behind mutations that may run late
-	zombie bool  // gets no new requests and stays open for what is in the list
-	until  int64 // if nobody waits for it either
-	lonely bool  // nobody does, as a zombie
+	undos  int                // in the list: deletes behind mutations that may run late
+	zombie bool               // gets no new requests and stays open for what is in the list
+	until  int64              // if nobody waits for it either
+	last   map[uint64]lastAsk // of a zombie: where the last request of each client is that waits for it
 }
 
 type connState uint8
@@ -237,6 +237,9 @@ func (c *Conn) begin(a *Attempt, t *Timeouts) {
 		a.deadline = e.now + int64(a.wait)
 	}
 	c.watch(a.deadline)
+	if c.zombie {
+		c.note(a)
+	}
 	c.srv.count.Requests++
 	e.asked++
 }

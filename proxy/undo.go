@@ -171,8 +171,10 @@ func (c *Conn) rise(why string) {
 	c.zombie = true
 	srv.zombies++
 	e.zombies = append(e.zombies, c)
+	c.last = map[uint64]lastAsk{}
 	for a := c.head; a != nil; a = a.next {
 		a.probe = false
+		c.note(a)
 	}
 	if srv.zombies > zombiesPerConn*srv.connections {
 		c.abort(why, Lost)
@@ -181,23 +183,30 @@ func (c *Conn) rise(why string) {
 	e.mark(&c.Link)
 }
 
+// lastAsk is where a client's last request on a zombie begins, and when it is
+// over in any case.
+type lastAsk struct {
+	start    uint64
+	deadline int64
+}
+
+// note remembers where a is, if a client waits for it.
+func (c *Conn) note(a *Attempt) {
+	if client, ok := a.client(); ok {
+		c.last[client] = lastAsk{a.start, max(a.deadline, c.last[client].deadline)}
+	}
+}
+
 // behind is where the next request of a client goes that would go to c: to the
 // zombie that still has one of that client, which it must not overtake.
 func (c *Conn) behind(client uint64) *Conn {
-	for _, z := range c.srv.e.zombies {
-		if z.srv != c.srv || z.lonely {
+	e := c.srv.e
+	for _, z := range e.zombies {
+		if z.srv != c.srv || z.head == nil {
 			continue
 		}
-		z.lonely = true
-		for a := z.head; a != nil; a = a.next {
-			switch who, ok := a.client(); {
-			case !ok:
-			case who == client:
-				z.lonely = false
-				return z
-			default:
-				z.lonely = false
-			}
+		if at, ok := z.last[client]; ok && at.start >= z.head.start && e.now < at.deadline {
+			return z
 		}
 	}
 	return c
