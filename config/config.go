@@ -103,7 +103,7 @@ type Pool struct {
 	DenyFlush    bool   // refuse flush_all
 	Connections  int    // to each server, from each loop
 	Preconnect   bool   // connect when the table is taken up, not at the first request
-	Queue        int    // requests waiting for one server, in each loop
+	Queue        int    // requests of clients waiting for one server, in each loop
 	Timeouts     proxy.Timeouts
 	Backoff      proxy.Backoff
 	Failover     Failover // complete: what the file leaves open is decided

@@ -340,7 +340,7 @@ func poolKeys() []key[Pool] {
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
 		set("preconnect", "connect at start and reload, not at the first request", yesNo(), func(p *p) *bool { return &p.Preconnect }),
-		set("queue", "requests waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
+		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
 			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Connect }),
 			set("request", "for a server's answer", duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Request }),

@@ -24,6 +24,7 @@ type Attempt struct {
 
 	probe    bool // Ringside's own, the first on each new connection
 	streams  bool // its receiver is in the middle of a value
+	internal bool // Ringside's own: the queue's bound for clients is not its
 	expired  bool // over before the socket got a byte of it
 	undo     bool // Ringside's own, which undoes a late run: see undo.go
 	deadline int64
@@ -86,6 +87,7 @@ type Failure struct {
 	Why     string // for people: the server and the reason
 	Outcome Outcome
 	Unsent  bool // the server has not got a byte of the request: it can't run later
+	Busy    bool // the server has said something since it was asked for
 	Foreign bool // the server was not asked: its release doesn't know the command
 }
 
@@ -138,14 +140,23 @@ type Result struct {
 	Failure
 }
 
-// ask sends line, one whole request, behind what c has to send, and lets to
-// have the answer under the number id.
+// demand sends line, one whole request for a client, behind what c has to send,
+// and lets to have the answer under the number id.
 func (e *Servers) demand(c *Conn, to Asker, id int, t *Timeouts, line []byte) {
+	e.ask(c, false, to, id, t, line)
+}
+
+// demandInternal is demand for a request that is Ringside's own.
+func (e *Servers) demandInternal(c *Conn, to Asker, id int, t *Timeouts, line []byte) {
+	e.ask(c, true, to, id, t, line)
+}
+
+func (e *Servers) ask(c *Conn, internal bool, to Asker, id int, t *Timeouts, line []byte) {
 	r := &e.plain
 	e.wire.Next(line, r)
 	line = e.wire.CutKey(line, r)
 	a := e.newAttempt(&collector{to: to, id: id})
-	a.op, a.dialect, a.flags = r.Op, r.Dialect, r.Flags
+	a.op, a.dialect, a.flags, a.internal = r.Op, r.Dialect, r.Flags, internal
 	key := r.Key.Of(line)
 	if r.Flags&wire.Base64 != 0 {
 		key, _ = wire.DecodeKey(nil, key)

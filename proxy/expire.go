@@ -124,6 +124,9 @@ func (c *Conn) dropUnsent() {
 				c.tail = prev
 			}
 			c.length--
+			if a.internal {
+				c.internal--
+			}
 			e.unheard--
 			if i >= flushed {
 				c.holding--

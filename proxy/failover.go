@@ -313,7 +313,7 @@ func (l *led) end(t *task) {
 		t.settle(&l.main, func(cas uint64) uint64 { return health.TagCas(cas, number) })
 	default:
 		if l.main.bytes != nil && t.op.Stores() { // else it is undone behind itself: see undo.go
-			t.ask(undoAsk, t.rt.member(l.place(l.from).Server), t.meta("md", l.keys[l.from], "", nil))
+			t.askAs(true, undoAsk, t.rt.member(l.place(l.from).Server), t.meta("md", l.keys[l.from], "", nil))
 		}
 		if l.failed != nil {
 			t.fail(l.failed.Why, l.failed.Outcome)

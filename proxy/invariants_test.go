@@ -170,7 +170,7 @@ func (v *inventory) exchange(x *Exchange, where string) {
 func (v *inventory) conn(c *Conn) {
 	name := c.srv.label()
 	n, last := 0, (*Attempt)(nil)
-	earliest, pos, undos := int64(never), uint64(0), 0
+	earliest, pos, undos, internal := int64(never), uint64(0), 0, 0
 	for a := c.head; a != nil; a = a.next {
 		v.want(last == nil || a.start == pos, "%s: a request begins at %d, the one before ends at %d", name, a.start, pos)
 		pos = a.start + uint64(a.size)
@@ -181,6 +181,9 @@ func (v *inventory) conn(c *Conn) {
 		}
 		if a.undo {
 			undos++
+		}
+		if a.internal {
+			internal++
 		}
 		v.want(!a.loose(), "%s: a mutation may run late and nothing undoes it", name)
 		if x != nil || a.probe {
@@ -193,6 +196,7 @@ func (v *inventory) conn(c *Conn) {
 	}
 	v.want(n == c.length, "%s: %d requests, counted %d", name, n, c.length)
 	v.want(undos == c.undos, "%s: %d undos, counted %d", name, undos, c.undos)
+	v.want(internal == c.internal, "%s: %d requests of Ringside's own, counted %d", name, internal, c.internal)
 	v.want(last == c.tail, "%s: the tail is not the last request", name)
 	v.want(last == nil || pos == c.given, "%s: the last request ends at %d, given %d", name, pos, c.given)
 	v.want(c.given-c.taken == uint64(c.out.size), "%s: given %d, taken %d, %d wait", name, c.given, c.taken, c.out.size)

@@ -124,6 +124,9 @@ func (c *Conn) suit() {
 	}
 	for a := first; a != nil; a = a.next {
 		c.length--
+		if a.internal {
+			c.internal--
+		}
 		c.holding = max(c.holding-1, 0)
 		e.unheard--
 	}

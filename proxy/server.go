@@ -112,6 +112,7 @@ type Conn struct {
 
 	head, tail *Attempt // sent, being sent and queued, in order
 	length     int
+	internal   int // of these, Ringside's own
 
 	given, taken  uint64 // bytes given to this connection so far; bytes the socket took
 	holding       int    // the last requests of the list, not sent yet
@@ -212,18 +213,48 @@ func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
-	c = srv.conns[0]
+	c = srv.connFor(client)
+	if c.length-c.internal >= srv.queue {
+		srv.count.Crowded++
+		return nil, srv.crowded, Crowded
+	}
+	return c, "", 0
+}
+
+// pickInternal is pick for a request of Ringside's own that follows one of that
+// client, if any. Clients' requests take none of its room: what a full queue
+// kept from repairs, deletes and keepers would outlast the load.
+func (srv *Server) pickInternal(client uint64) (c *Conn, trouble string, o Outcome) {
+	if srv.down {
+		srv.count.Refused++
+		return nil, srv.why, Unavailable
+	}
+	if c = srv.connFor(client); c.crowded() {
+		return nil, crowdedInternal, Crowded
+	}
+	return c, "", 0
+}
+
+// crowded says that c has no room for one more of Ringside's own requests.
+func (c *Conn) crowded() bool { return c.internal >= maxInternal }
+
+const (
+	// maxInternal bounds how many of Ringside's own requests wait on one
+	// connection, beside undos, of which a client's request has one at most.
+	maxInternal     = 1024
+	crowdedInternal = "too many of Ringside's own requests wait for it"
+)
+
+// connFor is where the requests of a client go.
+func (srv *Server) connFor(client uint64) *Conn {
+	c := srv.conns[0]
 	if n := srv.connections; n > 1 {
 		c = srv.conns[client%uint64(n)]
 	}
 	if srv.zombies > 0 {
 		c = c.behind(client)
 	}
-	if c.length >= srv.queue {
-		srv.count.Crowded++
-		return nil, srv.crowded, Crowded
-	}
-	return c, "", 0
+	return c
 }
 
 // begin puts a, which may take what t says, at the end of c's order. Its
@@ -255,6 +286,9 @@ func (c *Conn) enlist(a *Attempt) {
 	}
 	c.tail = a
 	c.length++
+	if a.internal {
+		c.internal++
+	}
 	c.srv.e.unheard++
 	c.holding++
 }
@@ -407,7 +441,7 @@ func (c *Conn) Up() {
 func (c *Conn) greet(until int64) {
 	e := c.srv.e
 	a := e.newAttempt(nil)
-	a.op, a.probe, a.size = wire.Version, true, len(askVersion)
+	a.op, a.probe, a.internal, a.size = wire.Version, true, true, len(askVersion)
 	a.sentAt, a.deadline = e.now, until
 	var q queue
 	q.append(&e.pool, askVersion)
@@ -419,6 +453,7 @@ func (c *Conn) greet(until int64) {
 		c.tail = a
 	}
 	c.length++
+	c.internal++
 	e.unheard++
 	c.holding++
 	c.given, c.taken = 0, 0
@@ -522,7 +557,7 @@ func (c *Conn) failAll(why string, o Outcome) {
 	c.undos = 0
 	a := c.head
 	c.srv.e.unheard -= c.length
-	c.head, c.tail, c.held, c.length, c.holding = nil, nil, nil, 0, 0 // who is told may ask again
+	c.head, c.tail, c.held, c.length, c.internal, c.holding = nil, nil, nil, 0, 0, 0 // who is told may ask again
 	for a != nil {
 		next := a.next
 		c.failOne(a, why, o)
@@ -537,7 +572,7 @@ func (c *Conn) failOne(a *Attempt, why string, o Outcome) {
 	if to == nil {
 		return
 	}
-	f := Failure{Why: why, Outcome: o, Unsent: a.expired || c.state == connUp && a.start >= c.taken}
+	f := Failure{Why: why, Outcome: o, Unsent: a.expired || c.state == connUp && a.start >= c.taken, Busy: c.lastIn > a.sentAt}
 	a.to = nil
 	if !a.asked {
 		c.srv.count.Failed++
@@ -555,9 +590,12 @@ func (c *Conn) pop() *Attempt {
 	a.next = nil
 	c.length--
 	c.srv.e.unheard--
-	if a.undo {
-		c.undos--
-		c.srv.e.undos--
+	if a.internal {
+		c.internal--
+		if a.undo {
+			c.undos--
+			c.srv.e.undos--
+		}
 	}
 	return a
 }

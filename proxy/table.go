@@ -57,7 +57,7 @@ type Pool struct {
 	DenyFlush    bool // refuse flush_all
 	Connections  int  // to each server, from each loop
 	Preconnect   bool // connect when the table is taken up, not at the first request
-	QueueLimit   int  // requests waiting for one server, for each loop
+	QueueLimit   int  // requests of clients waiting for one server, for each loop
 	Timeouts     Timeouts
 	RetryBackoff Backoff
 	Failover     Failover

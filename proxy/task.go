@@ -197,10 +197,17 @@ func (t *task) Client() uint64 { return t.client }
 
 func (t *task) Answered(id int, r *Result) { t.run(id, r) }
 
-// ask sends line to srv, and lets the rule have the answer as number id.
-func (t *task) ask(id int, srv *Server, line []byte) {
+// ask sends line to srv, and lets the rule have the answer as number id. What
+// is asked when the client has its answer is Ringside's own business.
+func (t *task) ask(id int, srv *Server, line []byte) { t.askAs(t.over, id, srv, line) }
+
+func (t *task) askAs(internal bool, id int, srv *Server, line []byte) {
 	t.open++
-	c, why, o := srv.pick(t.client)
+	pick, demand := srv.pick, t.e.demand
+	if internal {
+		pick, demand = srv.pickInternal, t.e.demandInternal
+	}
+	c, why, o := pick(t.client)
 	if c == nil {
 		t.failed = append(t.failed, failedAsk{id, Result{srv: srv, Failure: Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
@@ -209,7 +216,7 @@ func (t *task) ask(id int, srv *Server, line []byte) {
 	if left := time.Duration(t.deadline - t.e.now); left < limit.Deadline {
 		limit.Deadline = max(left, time.Millisecond)
 	}
-	t.e.demand(c, t, id, &limit, line)
+	demand(c, t, id, &limit, line)
 	c.tail.leaves = leavesValue(&t.e.plain)
 }
 

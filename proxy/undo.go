@@ -76,7 +76,7 @@ func (c *Conn) undo() {
 func (c *Conn) undoOne(a *Attempt) {
 	e := c.srv.e
 	u := e.newAttempt(nil)
-	u.op, u.dialect, u.undo = wire.Delete, wire.Text, true
+	u.op, u.dialect, u.undo, u.internal = wire.Delete, wire.Text, true, true
 	key, _ := a.named()
 	if a.flags&wire.Base64 != 0 {
 		u.dialect = wire.Meta

@@ -214,12 +214,13 @@ func (e *Keepers) askFor(w *watch, r health.Request) {
 	if r.Conn != 0 {
 		c = srv.ownConn(r.Conn)
 	}
-	if c.length >= srv.queue {
-		w.keeper.Unanswered(r.ID, false, srv.crowded, e.now)
+	if c.crowded() {
+		w.hear(r.Server, false)
+		w.keeper.Unasked(r.ID, e.now)
 		return
 	}
 	limit := Timeouts{Connect: srv.connect, Request: w.failover.Request, Deadline: srv.connect + w.failover.Request}
-	e.demand(c, &errand{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
+	e.demandInternal(c, &errand{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
 }
 
 func (d *errand) Client() uint64 { return 0 }
@@ -236,9 +237,12 @@ func (d *errand) Answered(id int, r *Result) {
 		r.bytes = []byte(wire.AnswerError)
 	}
 	d.w.hear(d.member, r.bytes != nil)
-	if r.bytes != nil {
+	switch {
+	case r.bytes != nil:
 		d.w.keeper.Answered(uint64(id), r.bytes, e.now)
-	} else {
+	case r.Busy && r.Outcome == TimedOut: // it waited behind clients' requests, which are answered
+		d.w.keeper.Unasked(uint64(id), e.now)
+	default:
 		d.w.keeper.Unanswered(uint64(id), r.Outcome == Unavailable, r.Why, e.now)
 	}
 	d.w.ripe = true

@@ -213,6 +213,23 @@ func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	}
 }
 
+// Unasked says that a request of Requests has not been sent, or has waited too
+// long behind others that the server has answered meanwhile. That is overload,
+// which says nothing of the server: it is no failed ping.
+func (k *Keeper) Unasked(id uint64, now int64) {
+	if a, ok := k.pending[id]; ok {
+		delete(k.pending, id)
+		if a.kind == askPing {
+			s := &k.servers[a.server]
+			s.pinging = false
+			s.absent = 0 // it may have had a record in between
+		} else {
+			k.unanswered(a, false, "", now)
+		}
+		k.step(now)
+	}
+}
+
 // Warmed brings the running totals of this proxy's reads at a WARM server: how
 // many there were and how many it could answer itself.
 func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {

@@ -1,0 +1,101 @@
+package e2e
+
+// A queue that is short, or always full, keeps no server from serving.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+)
+
+// short is a kind of pool whose servers' queues are shorter than what a flush
+// takes.
+func short(driver string) kind {
+	k := moving[0]
+	k.driver, k.more = driver, []string{"queue: 3"}
+	return k
+}
+
+// A server comes back with one flush.
+func TestFailoverReturnWithShortQueue(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 3)
+		o := &outing{servers: servers, ringsides: []*ringside{startRingside(t, driver, short(driver).config(servers))}}
+		client := dial(t, o.ringsides[0].address)
+		for _, key := range names("key", 30) {
+			client.store(key, "1")
+		}
+		servers[0].kill()
+		o.allSay(t, serverName(0), "OUT")
+		servers[0].restart(t)
+		o.allSay(t, serverName(0), "IN")
+		if flushes := dial(t, servers[0].address).stats("")["cmd_flush"]; flushes != "1" {
+			t.Errorf("%s flushes", flushes)
+		}
+	})
+}
+
+// Clients ask more than the queues take, all the time: many are refused, and no
+// server is taken for gone.
+func TestFailoverOverload(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 3)
+		r := startRingside(t, driver, short(driver).config(servers))
+		var refused atomic.Int64
+		stop := make(chan struct{})
+		const clients = 20
+		done := make(chan error, clients)
+		for i := range clients {
+			go func() { done <- flood(t, r.address, i, stop, &refused) }()
+		}
+		doubted := func() bool { return strings.Contains(r.out.String(), "failover of a server") }
+		for _, s := range servers {
+			direct := dial(t, s.address)
+			eventually(t, "a server is pinged, while clients are refused", func() bool {
+				pings, _ := strconv.Atoi(direct.stats("")["cmd_get"]) // the clients don't read
+				return doubted() || pings > 20 && refused.Load() > 10_000
+			})
+		}
+		close(stop)
+		for range clients {
+			if err := <-done; err != nil && !t.Failed() {
+				t.Error(err)
+			}
+		}
+		if doubted() {
+			t.Error("overload was taken for an outage")
+		}
+	})
+}
+
+// flood asks and asks, a hundred requests at a time, and counts refusals.
+func flood(t *testing.T, address string, i int, stop chan struct{}, refused *atomic.Int64) error {
+	c := dial(t, address)
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		var all strings.Builder
+		for n := range 100 {
+			fmt.Fprintf(&all, "touch key%d-%d 0\r\n", i, n)
+		}
+		if _, err := c.Write([]byte(all.String())); err != nil {
+			return err
+		}
+		for range 100 {
+			line, err := c.r.ReadString('\n')
+			switch {
+			case err != nil:
+				return err
+			case strings.Contains(line, "requests waiting"):
+				refused.Add(1)
+			case line != "NOT_FOUND\r\n":
+				return fmt.Errorf("got %q", line)
+			}
+		}
+	}
+}
