@@ -17,7 +17,6 @@ import (
 	"ringside/recipes/internal/rig"
 )
 
-
 // clock is a time that tests move.
 type clock struct {
 	mu  sync.Mutex
@@ -40,7 +39,7 @@ func (c *clock) sleep(d time.Duration) {
 type spy struct {
 	recipes.Client
 	mu     sync.Mutex
-	asked  []string                    // "command key"
+	asked  []string                        // "command key"
 	before func(command, key string) error // an error: the request is not sent
 	after  func(command, key string) error // an error in the place of the answer
 }
