@@ -139,7 +139,7 @@ func TestItemLimit(t *testing.T) {
 	s := &recipes.Store{Client: rig.Client(t, m.Address)}
 	table := must(recipes.NewTable(s, "t", recipes.TableOptions{}))
 	largest := 0
-	for n := 1<<20 - 200; ; n++ {
+	for n := 1<<20 - 85; ; n++ {
 		if err := table.Add(ctx, "m", make([]byte, n)); errors.Is(err, recipes.ErrTooLarge) {
 			break
 		} else if err != nil {

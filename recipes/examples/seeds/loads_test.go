@@ -1,0 +1,471 @@
+package seeds
+
+// The loads: what each recipe does while a server dies, and what must hold then.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ringside/recipes"
+	"ringside/recipes/internal/rig"
+)
+
+// real is a bed whose clock is the true one.
+func (b *bed) real() *recipes.Store {
+	s := *b.Store
+	s.Now = nil
+	return &s
+}
+
+func loadLock(b *bed) {
+	lock := must(recipes.NewLock(b.real(), b.name("lock"), 3*time.Second))
+	var inside, overlaps, lost atomic.Int64
+	var mu sync.Mutex
+	fences := map[uint64]bool{}
+	highest, disorder, doubled := uint64(0), 0, 0
+	b.l.work = func(int) error {
+		lease, err := lock.Acquire(ctx, time.Second)
+		if errors.Is(err, recipes.ErrLocked) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		alone := inside.Add(1) == 1
+		if !alone {
+			overlaps.Add(1)
+		}
+		mu.Lock()
+		if fences[lease.Fence()] {
+			doubled++
+		}
+		if alone && lease.Fence() < highest {
+			disorder++
+		}
+		fences[lease.Fence()] = true
+		highest = max(highest, lease.Fence())
+		mu.Unlock()
+		inside.Add(-1)
+		if err = lease.Release(ctx); errors.Is(err, recipes.ErrLockLost) {
+			lost.Add(1)
+			return nil
+		}
+		return err
+	}
+	b.l.check = func(t *testing.T) string {
+		is(t, b.l.copies()+": fencing numbers given twice", doubled, 0)
+		is(t, b.l.copies()+": fencing numbers that fell", disorder, 0)
+		if b.l.two && overlaps.Load() > b.l.doubtful.Load() {
+			t.Errorf("%s: %d times two holders after %d errors", b.l.copies(), overlaps.Load(), b.l.doubtful.Load())
+		}
+		return fmt.Sprintf("%d grants, %d times two holders, %d lost; no fencing number twice, none lower than one before", len(fences), overlaps.Load(), lost.Load())
+	}
+}
+
+func loadCounter(b *bed) {
+	c := must(recipes.NewCounter(b.real(), b.name("count"), 0))
+	b.l.work = func(int) error { _, err := c.Add(ctx, 1); return err }
+	b.l.check = func(t *testing.T) string {
+		n, sure := must(c.Value(ctx)), uint64(b.l.sure.Load())
+		b.l.between(t, "the counter", n, sure, uint64(b.l.doubtful.Load()))
+		for range 100 {
+			must(c.Add(ctx, 1))
+		}
+		is(t, b.l.copies()+": after a hundred more", must(c.Value(ctx)), n+100)
+		return fmt.Sprintf("%d of %d sure", n, sure)
+	}
+}
+
+func loadViews(b *bed) {
+	var database atomic.Uint64
+	const before = 5000
+	database.Store(before)
+	v := must(recipes.NewViewCounter(b.real(), b.name("views"), 0, func(context.Context) (uint64, error) { return database.Load(), nil }))
+	b.l.work = func(worker int) error {
+		n, err := v.View(ctx)
+		if err != nil {
+			return err
+		}
+		if worker == 0 { // saves now and then, and never lets it go down
+			for old := database.Load(); n > old && !database.CompareAndSwap(old, n); old = database.Load() {
+			}
+		}
+		return nil
+	}
+	b.l.check = func(t *testing.T) string {
+		n, sure := must(v.Value(ctx)), uint64(b.l.sure.Load())
+		b.l.between(t, "the counter", n-before, sure, uint64(b.l.doubtful.Load()))
+		if n < database.Load() {
+			t.Errorf("%s: %d views, and the database has %d", b.l.copies(), n, database.Load())
+		}
+		return fmt.Sprintf("%d of %d sure", n-before, sure)
+	}
+}
+
+// truth is what was counted in each period, at least and at most.
+type truth struct {
+	mu   sync.Mutex
+	sure map[int64]uint64
+	most map[int64]uint64
+}
+
+func (y *truth) add(m map[int64]uint64, period int64) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	m[period]++
+}
+
+// sum is that of periods before one.
+func (y *truth) sum(m map[int64]uint64, before, n int64) (sum uint64) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	for p := before - n; p < before; p++ {
+		sum += m[p]
+	}
+	return sum
+}
+
+func loadVisitors(b *bed) {
+	c := must(recipes.NewVisitorCounter(b.Store, "v", time.Minute))
+	loadPeriods(b, 1, c.Count, c.Value)
+}
+
+func loadOnline(b *bed) {
+	c := must(recipes.NewOnlineCounter(b.Store, "o"))
+	loadPeriods(b, 5, c.Count, c.Value)
+}
+
+// loadPeriods compares what is shown with what was counted all the time.
+func loadPeriods(b *bed, shown int64, count func(context.Context) error, value func(context.Context) (uint64, error)) {
+	y := &truth{sure: map[int64]uint64{}, most: map[int64]uint64{}}
+	minute := func() int64 { return b.Now().Unix() / 60 }
+	var looks, short, over atomic.Int64
+	var lastShort atomic.Int64
+	b.l.work = func(worker int) error {
+		if worker > 0 {
+			from := minute()
+			for m := from; m <= from+1; m++ { // it may be counted in the next one
+				y.add(y.most, m)
+			}
+			err := count(ctx)
+			if to := minute(); err == nil && to == from {
+				y.add(y.sure, from)
+			}
+			return err
+		}
+		now := minute()
+		least := y.sum(y.sure, now, shown)
+		n, err := value(ctx)
+		if err != nil || minute() != now {
+			return err
+		}
+		looks.Add(1)
+		if n < least {
+			short.Add(1)
+			lastShort.Store(now)
+		}
+		if n > y.sum(y.most, now, shown) {
+			over.Add(1)
+		}
+		return nil
+	}
+	b.l.check = func(t *testing.T) string {
+		is(t, b.l.copies()+": looks that showed too much", over.Load(), 0)
+		if b.l.two {
+			is(t, b.l.copies()+": looks that showed too little", short.Load(), 0)
+		}
+		if last := lastShort.Load(); last > 0 && minute()-last <= shown {
+			t.Errorf("%s: still short in minute %d of %d", b.l.copies(), last, minute())
+		}
+		return fmt.Sprintf("short in %d of %d looks, right again after it", short.Load(), looks.Load())
+	}
+}
+
+// versions is a database of one row, and what readers may not see any more.
+type versions struct {
+	now, acknowledged atomic.Int64
+	stale, reads      atomic.Int64
+	builds            atomic.Int64
+	mu                sync.Mutex // of writers
+	example           atomic.Value
+}
+
+func (v *versions) build() []byte {
+	v.builds.Add(1)
+	return strconv.AppendInt(nil, v.now.Load(), 10)
+}
+
+// read holds a value that was read against the floor when the read began.
+func (v *versions) read(floor int64, value []byte) {
+	v.reads.Add(1)
+	if n, err := strconv.ParseInt(string(value), 10, 64); err != nil || n < floor {
+		v.stale.Add(1)
+		v.example.Store(fmt.Sprintf("%s after %d", value, floor))
+	}
+}
+
+// write changes the row and invalidates, until that has succeeded.
+func (v *versions) write(invalidate func() error) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := v.now.Add(1)
+	var failed error
+	for end := time.Now().Add(rig.Patience); time.Now().Before(end); {
+		err := invalidate()
+		if err == nil {
+			v.acknowledged.Store(n)
+			return failed
+		}
+		failed = err
+		time.Sleep(10 * time.Millisecond)
+	}
+	return failed
+}
+
+func (v *versions) check(t *testing.T, l *load) string {
+	if v.stale.Load() > 0 {
+		t.Errorf("%s: %d of %d reads were stale: %v", l.copies(), v.stale.Load(), v.reads.Load(), v.example.Load())
+	}
+	return fmt.Sprintf("%d reads, %d stale", v.reads.Load(), v.stale.Load())
+}
+
+func loadGuarded(b *bed) {
+	c := must(recipes.NewGuardedCache(b.real(), "g", recipes.GuardedOptions{Expires: time.Minute, Wait: 2 * time.Second}))
+	key := b.name("guarded:1:g") // "guarded:<length of the cache's name>:<name>:<key>"
+	v := &versions{}
+	b.l.work = func(worker int) error {
+		if worker == 0 {
+			return v.write(func() error { return c.Delete(ctx, key) })
+		}
+		floor := v.acknowledged.Load()
+		value, err := c.Get(ctx, key, func(context.Context) ([]byte, error) { return v.build(), nil })
+		if errors.Is(err, recipes.ErrBuilding) {
+			return nil
+		} else if err == nil {
+			v.read(floor, value)
+		}
+		return err
+	}
+	b.l.check = func(t *testing.T) string { return v.check(t, b.l) + fmt.Sprintf(", %d builds", v.builds.Load()) }
+}
+
+func loadTagged(b *bed) {
+	c := must(recipes.NewTaggedCache(b.real(), "t"))
+	tag := b.name("tag:1:t")
+	v := &versions{}
+	b.l.work = func(worker int) error {
+		if worker == 0 {
+			return v.write(func() error { return c.Invalidate(ctx, tag) })
+		}
+		floor := v.acknowledged.Load()
+		value, fill, err := c.Get(ctx, "page", tag, "another")
+		if err == nil {
+			v.read(floor, value)
+		} else if errors.Is(err, recipes.ErrMiss) {
+			err = fill.Set(ctx, v.build(), time.Minute)
+		}
+		return err
+	}
+	b.l.check = func(t *testing.T) string { return v.check(t, b.l) + fmt.Sprintf(", %d builds", v.builds.Load()) }
+}
+
+// entries are what was written, and whether it was sure.
+type entries struct {
+	mu   sync.Mutex
+	n    int
+	sure map[string]bool
+}
+
+func (e *entries) next(worker int) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.n++
+	return fmt.Sprintf("%d.%d", worker, e.n)
+}
+
+func (e *entries) written(entry string, err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.sure[entry] = err == nil
+	return err
+}
+
+// judge counts what is lost, what is there twice, and what nobody wrote.
+func (e *entries) judge(t *testing.T, l *load, got []string) string {
+	t.Helper()
+	times := map[string]int{}
+	twice, lost, strange, sure := 0, 0, 0, 0
+	for _, g := range got {
+		if times[g]++; times[g] == 2 {
+			twice++
+		}
+		if _, known := e.sure[g]; !known {
+			strange++
+		}
+	}
+	for entry, is := range e.sure {
+		if is {
+			sure++
+			if times[entry] == 0 {
+				lost++
+			}
+		}
+	}
+	is(t, l.copies()+": entries that nobody wrote", strange, 0)
+	is(t, l.copies()+": entries that are there twice", twice, 0)
+	if l.two {
+		is(t, l.copies()+": entries that are lost", lost, 0)
+	}
+	return fmt.Sprintf("%d of %d sure entries lost, %d twice", lost, sure, twice)
+}
+
+func loadLog(b *bed) {
+	log := must(recipes.NewEventLog(b.real(), "l", recipes.EventLogOptions{Chunk: time.Second, Chunks: 100, Parts: 1}))
+	e := &entries{sure: map[string]bool{}}
+	began := time.Now()
+	var cursor recipes.Cursor
+	var polled []string
+	poll := func() error {
+		events, next, err := log.Poll(ctx, cursor)
+		cursor = next
+		for _, v := range events {
+			polled = append(polled, string(v.Data))
+		}
+		return err
+	}
+	b.l.work = func(worker int) error {
+		if worker == 0 {
+			return poll()
+		}
+		entry := e.next(worker)
+		return e.written(entry, log.Put(ctx, recipes.Event{Data: []byte(entry)}))
+	}
+	b.l.check = func(t *testing.T) string {
+		var found []string
+		for _, v := range must(log.Fetch(ctx, began.Add(-time.Minute), time.Now().Add(time.Minute))) {
+			found = append(found, string(v.Data))
+		}
+		text := e.judge(t, b.l, found)
+		if err := poll(); err != nil {
+			t.Error(err)
+		}
+		is(t, b.l.copies()+": events polled twice", len(polled)-len(slices.Compact(slices.Sorted(slices.Values(polled)))), 0)
+		for i := range 100 {
+			if err := log.Put(ctx, recipes.Event{Data: fmt.Appendf(nil, "after %d", i)}); err != nil {
+				t.Error(err)
+			}
+		}
+		polled = nil
+		if err := poll(); err != nil {
+			t.Error(err)
+		}
+		is(t, b.l.copies()+": of a hundred more", len(polled), 100)
+		return text
+	}
+}
+
+func loadArray(b *bed) {
+	a := must(recipes.NewArray(b.real(), b.name("array:0"), recipes.ArrayOptions{}))
+	e := &entries{sure: map[string]bool{}}
+	b.l.work = func(worker int) error {
+		entry := e.next(worker)
+		// One in three is removed again, which costs a mark and leaves nothing.
+		if strings.HasSuffix(entry, "0") || strings.HasSuffix(entry, "5") {
+			gone := "gone" + entry
+			return errors.Join(a.Add(ctx, gone), a.Remove(ctx, gone))
+		}
+		return e.written(entry, a.Add(ctx, entry))
+	}
+	b.l.check = func(t *testing.T) string {
+		list := slices.DeleteFunc(must(a.Fetch(ctx)), func(s string) bool { return strings.HasPrefix(s, "gone") })
+		text := e.judge(t, b.l, list)
+		for i := range 100 {
+			if err := a.Add(ctx, fmt.Sprint("after", i)); err != nil {
+				t.Error(err)
+			}
+		}
+		after := slices.DeleteFunc(must(a.Fetch(ctx)), func(s string) bool { return !strings.HasPrefix(s, "after") })
+		is(t, b.l.copies()+": of a hundred more", len(after), 100)
+		return text
+	}
+}
+
+func loadTable(b *bed) {
+	table := must(recipes.NewTable(b.real(), b.name("table:0"), recipes.TableOptions{Audit: 20}))
+	e := &entries{sure: map[string]bool{}}
+	b.l.work = func(worker int) error {
+		entry := e.next(worker)
+		if err := e.written(entry, table.Add(ctx, entry, []byte("value of "+entry))); err != nil {
+			return err
+		}
+		_, err := table.Get(ctx, entry)
+		if errors.Is(err, recipes.ErrMiss) && !b.l.two {
+			return nil // its server has just died
+		}
+		return err
+	}
+	b.l.check = func(t *testing.T) string {
+		must(table.Repair(ctx))
+		members := must(table.Members(ctx))
+		for m, v := range must(table.All(ctx)) {
+			if v := string(v); v != "" && v != "value of "+m || b.l.two && v == "" && e.sure[m] {
+				t.Errorf("%s: member %s has value %q", b.l.copies(), m, v)
+			}
+			if !must(table.Has(ctx, m)) {
+				t.Errorf("%s: %s is listed and not there", b.l.copies(), m)
+			}
+		}
+		return e.judge(t, b.l, members)
+	}
+}
+
+func loadRows(b *bed) {
+	ids := []string{"web0", "web1", "web2", "web3"}
+	clock := newFastClock()
+	s := *b.Store
+	s.Now = clock.Now
+	var all []*recipes.DistributedCounter
+	for _, id := range ids {
+		all = append(all, must(recipes.NewDistributedCounter(&s, "r", recipes.DistributedOptions{ID: id, IDs: ids, Every: time.Minute})))
+	}
+	var complete bool // worker 0's
+	fewest := len(ids)
+	b.l.work = func(worker int) error {
+		all[worker].Add(1)
+		if err := all[worker].Flush(ctx); err != nil || worker > 0 {
+			return err
+		}
+		_, rows, err := all[0].Total(ctx)
+		if complete = complete || rows == len(ids); complete && err == nil {
+			fewest = min(fewest, rows)
+		}
+		return err
+	}
+	b.l.check = func(t *testing.T) string {
+		clock.stop()
+		for i := range 2 { // what was counted before the clock stopped is gone after the first
+			for _, c := range all {
+				c.Add(uint64(10 * i))
+			}
+			clock.sleep(time.Minute)
+		}
+		for _, c := range all {
+			if err := c.Flush(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+		sum, rows, err := all[0].Total(ctx)
+		is(t, b.l.copies()+": rows and their sum after it", fmt.Sprint(rows, sum, err), "4 40 <nil>")
+		if b.l.two {
+			is(t, b.l.copies()+": fewest rows", fewest, len(ids))
+		}
+		return fmt.Sprintf("%d of 4 rows at worst, 4 after it", fewest)
+	}
+}
