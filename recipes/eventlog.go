@@ -24,7 +24,7 @@ type Event struct {
 }
 
 // eventID tells an event from all others: a record that is found twice is one event.
-type eventID [12]byte
+type eventID [8]byte
 
 // EventLog keeps events of the last while: one key for each chunk of time, written
 // by append. The number of the chunk is in the key, and a key's expiry is counted
@@ -201,9 +201,11 @@ func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, e
 	from, to := l.kept()
 	keys := l.keys(max(from, l.number(first)), min(to, l.number(last)))
 	events := []Event{}
-	err := l.read(ctx, keys, func(r record) {
-		if !r.double && !r.Time.Before(first) && !r.Time.After(last) {
-			events = append(events, r.Event)
+	seen := map[eventID]bool{}
+	err := l.read(ctx, keys, func(_ string, e Event) {
+		if !seen[e.id] && !e.Time.Before(first) && !e.Time.After(last) {
+			seen[e.id] = true
+			events = append(events, e)
 		}
 	})
 	slices.SortStableFunc(events, func(a, b Event) int { return a.Time.Compare(b.Time) })
@@ -220,16 +222,8 @@ func (l *EventLog) keys(from, to int64) (keys []string) {
 	return keys
 }
 
-// record is an event and where it stands.
-type record struct {
-	Event
-	key        string
-	start, end int
-	double     bool // the same event stood before
-}
-
-// read walks the records of keys.
-func (l *EventLog) read(ctx context.Context, keys []string, each func(record)) error {
+// read walks the events of keys; one that was written twice comes twice.
+func (l *EventLog) read(ctx context.Context, keys []string, each func(key string, e Event)) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -237,36 +231,31 @@ func (l *EventLog) read(ctx context.Context, keys []string, each func(record)) e
 	if err != nil {
 		return err
 	}
-	seen := map[eventID]bool{}
 	for _, key := range keys {
 		item := items[key]
 		if item == nil {
 			continue
 		}
-		for start := 0; start < len(item.Value); {
-			e, n, ok := parseRecord(item.Value[start:])
+		for rest := item.Value; len(rest) > 0; {
+			e, n, ok := parseRecord(rest)
 			if !ok {
-				return fmt.Errorf("recipes: %s: byte %d: %w", key, start, ErrCorrupt)
+				return fmt.Errorf("recipes: %s: byte %d: %w", key, len(item.Value)-len(rest), ErrCorrupt)
 			}
-			each(record{e, key, start, start + n, seen[e.id]})
-			seen[e.id] = true
-			start += n
+			each(key, e)
+			rest = rest[n:]
 		}
 	}
 	return nil
 }
 
-// Cursor is how far a reader has come. The zero value is before everything that
-// is kept. It can be written as JSON and used by another process.
+// Cursor is what a reader has read: the numbers of the events, not a place in a
+// key, as a key's end may be lost with a server that nobody had copied it from, and
+// be written anew by others. It has 8 bytes for each event in the chunks that the
+// next Poll asks for. The zero value has read nothing. It can be written as JSON and
+// used by another process.
 type Cursor struct {
-	Time time.Time           // of the poll
-	Read map[string]Position // by key
-}
-
-// Position is a place in a key.
-type Position struct {
-	First []byte // number of the key's first event: another one, and it is another key by the same name
-	Bytes int    // that are read
+	Time time.Time         // of the poll
+	Seen map[string][]byte // numbers of events, by key
 }
 
 // Poll reads the events that were written since the cursor, in the order of
@@ -275,29 +264,27 @@ type Position struct {
 // the cursor stays where it was.
 func (l *EventLog) Poll(ctx context.Context, since Cursor) ([]Event, Cursor, error) {
 	from, to := l.kept()
-	next := Cursor{Time: l.s.now(), Read: map[string]Position{}}
+	next := Cursor{Time: l.s.now(), Seen: map[string][]byte{}}
 	if !since.Time.IsZero() {
 		from = max(from, l.number(since.Time.Add(-l.o.Late-slack)))
 	}
 	keys := l.keys(from, to)
-	for _, key := range keys { // one that is not there now may come back, with a server that only hung
-		if p, ok := since.Read[key]; ok {
-			next.Read[key] = p
+	seen := map[eventID]bool{}
+	for _, key := range keys { // also of one that is not there now: its server may only hang
+		for ids := range slices.Chunk(since.Seen[key], len(eventID{})) {
+			seen[eventID(ids)] = true
+		}
+		if ids := since.Seen[key]; len(ids) > 0 {
+			next.Seen[key] = bytes.Clone(ids)
 		}
 	}
 	events := []Event{}
-	err := l.read(ctx, keys, func(r record) {
-		p := next.Read[r.key]
-		if r.start == 0 && !bytes.Equal(p.First, r.id[:]) {
-			p = Position{First: bytes.Clone(r.id[:])}
+	err := l.read(ctx, keys, func(key string, e Event) {
+		if !seen[e.id] {
+			seen[e.id] = true
+			events = append(events, e)
+			next.Seen[key] = append(next.Seen[key], e.id[:]...)
 		}
-		if r.start >= p.Bytes {
-			p.Bytes = r.end
-			if !r.double {
-				events = append(events, r.Event)
-			}
-		}
-		next.Read[r.key] = p
 	})
 	if err != nil {
 		return nil, since, err

@@ -250,7 +250,6 @@ func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
 		g.trace('U')
 		if old {
 			g.value = bytes.Clone(e.value)
-			e.claimed = time.Time{}
 			item.Value = e.write()
 		} else {
 			item.Expiration = -1

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/bradfitz/gomemcache/memcache"
 	"pgregory.net/rapid"
 
 	"ringside/recipes"
@@ -480,6 +481,25 @@ func TestEventLogInTime(t *testing.T) {
 	poll("lost", &c)
 	put(0, "3")
 	poll("after the loss", &c, "3")
+
+	// The end of a key is lost, as with a server whose last append nobody had
+	// acknowledged, and others write on: what a reader has read stays read, and what
+	// stands in its place is read.
+	key := s.asked[len(s.asked)-2]
+	key = key[strings.IndexByte(key, ' ')+1:]
+	before := must(s.spy.Client.Get(key))
+	put(0, "unacknowledged")
+	poll("before its loss", &c, "unacknowledged")
+	lost := must(s.spy.Client.Get(key)).Value[len(before.Value):]
+	if err := s.spy.Client.Set(before); err != nil {
+		t.Fatal(err)
+	}
+	put(0, "in its place 1")
+	if err := s.spy.Client.Append(&memcache.Item{Key: key, Value: lost}); err != nil { // tried again
+		t.Fatal(err)
+	}
+	put(0, "in its place 2")
+	poll("after its loss", &c, "in its place 1", "in its place 2")
 	s.sleep(30 * time.Second)
 	put(29*time.Second, "4") // into the chunk of 3, which is about to end
 	poll("late", &c, "4")

@@ -27,6 +27,7 @@ type load struct {
 	// check says what came of it, once all servers are in again and nobody works.
 	check func(t *testing.T) string
 
+	calm           atomic.Int64 // when all servers were in again, in minutes of the fast clock
 	sure, doubtful atomic.Int64
 	last           atomic.Value // an error, for people
 }
@@ -89,6 +90,11 @@ func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[s
 	more()
 	victim.Restart(t)
 	r.Calm(t)
+	calm := minute(clock.Now())
+	for _, l := range loads {
+		l.calm.Store(calm)
+	}
+	rig.Eventually(t, "eight minutes pass, by the clock of the counters", func() bool { return minute(clock.Now()) >= calm+8 })
 	more()
 	halt()
 	result := map[string][2]string{}
@@ -171,6 +177,8 @@ type fastClock struct {
 }
 
 const speed = 240
+
+func minute(t time.Time) int64 { return t.Unix() / 60 }
 
 func newFastClock() *fastClock { return &fastClock{began: time.Now()} }
 

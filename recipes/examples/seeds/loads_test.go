@@ -62,6 +62,9 @@ func loadLock(b *bed) {
 	b.l.check = func(t *testing.T) string {
 		is(t, b.l.copies()+": fencing numbers given twice", doubled, 0)
 		is(t, b.l.copies()+": fencing numbers that fell", disorder, 0)
+		// An add that ends with an error is deleted behind it by Ringside, also where
+		// another client has the lock by then (D7 of its known faults, and in its README):
+		// so as many overlaps as errors are what holds today.
 		if b.l.two && overlaps.Load() > b.l.doubtful.Load() {
 			t.Errorf("%s: %d times two holders after %d errors", b.l.copies(), overlaps.Load(), b.l.doubtful.Load())
 		}
@@ -145,25 +148,24 @@ func loadOnline(b *bed) {
 // loadPeriods compares what is shown with what was counted all the time.
 func loadPeriods(b *bed, shown int64, count func(context.Context) error, value func(context.Context) (uint64, error)) {
 	y := &truth{sure: map[int64]uint64{}, most: map[int64]uint64{}}
-	minute := func() int64 { return b.Now().Unix() / 60 }
 	var looks, short, over atomic.Int64
 	var lastShort atomic.Int64
 	b.l.work = func(worker int) error {
 		if worker > 0 {
-			from := minute()
+			from := minute(b.Now())
 			for m := from; m <= from+1; m++ { // it may be counted in the next one
 				y.add(y.most, m)
 			}
 			err := count(ctx)
-			if to := minute(); err == nil && to == from {
+			if to := minute(b.Now()); err == nil && to == from {
 				y.add(y.sure, from)
 			}
 			return err
 		}
-		now := minute()
+		now := minute(b.Now())
 		least := y.sum(y.sure, now, shown)
 		n, err := value(ctx)
-		if err != nil || minute() != now {
+		if err != nil || minute(b.Now()) != now {
 			return err
 		}
 		looks.Add(1)
@@ -181,8 +183,8 @@ func loadPeriods(b *bed, shown int64, count func(context.Context) error, value f
 		if b.l.two {
 			is(t, b.l.copies()+": looks that showed too little", short.Load(), 0)
 		}
-		if last := lastShort.Load(); last > 0 && minute()-last <= shown {
-			t.Errorf("%s: still short in minute %d of %d", b.l.copies(), last, minute())
+		if late := lastShort.Load() - b.l.calm.Load(); late > shown+1 {
+			t.Errorf("%s: still short %d minutes after all servers were in", b.l.copies(), late)
 		}
 		return fmt.Sprintf("short in %d of %d looks, right again after it", short.Load(), looks.Load())
 	}
