@@ -71,7 +71,8 @@ type Lease struct {
 }
 
 // Acquire takes the lock, waiting for it so long at most; with a wait of 0 it
-// tries once. ErrLocked says that somebody else had it all the time.
+// tries once. ErrLocked says that somebody else had it all the time,
+// ErrLockLost that it was granted and over before it could be used.
 func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	var x *Lease
 	err := await(ctx, wait, ErrLocked, func() (done bool, err error) {

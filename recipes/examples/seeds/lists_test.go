@@ -36,6 +36,17 @@ func logs(t *testing.T, s *setting) []row {
 	found := late.Fetch(st.Now().Add(-time.Minute).Unix(), st.Now().Unix())
 	is(t, "events of the last minute, as printed", len(found), 0)
 
+	st = newStage(t)
+	ours := must(recipes.NewEventLog(st.store(), "late", recipes.EventLogOptions{Chunk: time.Minute, Chunks: 5}))
+	for _, put := range []struct{ wait, ago time.Duration }{{0, 2 * time.Minute}, {3*time.Minute + 30*time.Second, 0}} {
+		st.sleep(put.wait)
+		if err := ours.Put(ctx, recipes.Event{Time: st.Now().Add(-put.ago)}); err != nil {
+			t.Error(err)
+		}
+	}
+	st.sleep(40 * time.Second)
+	is(t, "events of the last minute", len(must(ours.Fetch(ctx, st.Now().Add(-time.Minute), st.Now()))), 1)
+
 	// Reading on from the last second seen.
 	polled := MCEventLog{st.mc, "polled", 60, 5, st.Now}
 	seen := st.Now().Unix()

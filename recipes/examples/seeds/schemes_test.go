@@ -5,6 +5,7 @@ package seeds
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
@@ -45,6 +46,9 @@ var crc32Rules = []struct{ client, distribution string }{
 	{"twemproxy, crc32a", "modulo-twemproxy, hash: crc32a"},
 }
 
+// zeroKey is one for which some clients take 1, where the 15 bits that others take are 0.
+const zeroKey = "user:28063"
+
 // owners says where a rule puts keys, by the command that shows it; servers carry
 // weights or none.
 func owners(t *testing.T, distribution string, heavy bool, keys []string) []string {
@@ -83,11 +87,8 @@ func placement(t *testing.T, s *setting) []row {
 	for i := range 60 {
 		keys = append(keys, fmt.Sprintf("user:%d", i), fmt.Sprintf("page|#|%d", i))
 	}
-	for i := 0; len(keys) < 124; i++ { // some take 1 where the 15 bits that others take are 0
-		if k := fmt.Sprintf("user:%d", i); crc32.ChecksumIEEE([]byte(k))>>16&0x7fff == 0 {
-			keys = append(keys, k)
-		}
-	}
+	is(t, "15 bits of "+zeroKey, crc32.ChecksumIEEE([]byte(zeroKey))>>16&0x7fff, 0)
+	keys = append(keys, zeroKey)
 	different := map[string]bool{}
 	for _, rule := range crc32Rules {
 		even, heavy := owners(t, rule.distribution, false, keys), owners(t, rule.distribution, true, keys)
@@ -111,6 +112,16 @@ func locks(t *testing.T, s *setting) []row {
 		}
 	})
 	is(t, "holders of a lock by get and set", holders.Load(), 2)
+	once := must(recipes.NewLock(s.store(), "once", 30*time.Second))
+	holders.Store(0)
+	each(8, func(int) {
+		if _, err := once.Acquire(ctx, 0); err == nil {
+			holders.Add(1)
+		} else if !errors.Is(err, recipes.ErrLocked) {
+			t.Error(err)
+		}
+	})
+	is(t, "holders of a lock by add", holders.Load(), 1)
 
 	// A's lock expires, B takes it, A gives "it" back, C takes it.
 	st := newStage(t)
@@ -159,7 +170,7 @@ func locks(t *testing.T, s *setting) []row {
 	is(t, "grants", grants.Load(), 240)
 	is(t, "two holders", twice.Load(), 0)
 	return []row{
-		{"S-26", "lock by get and set", "2 of 2 hold it", "add: one holds it", ""},
+		{"S-26", "lock by get and set", "2 of 2 hold it", "add: 1 of 8 holds it", ""},
 		{"S-27, S-45", "lock by add and delete", "after an expiry A frees B's lock, and C holds it beside B; waiting spins", "token and cas: A's release is refused; 240 grants to 8 clients, never two holders; fencing numbers", "lock"},
 	}
 }
@@ -178,8 +189,11 @@ func counters(t *testing.T, s *setting) []row {
 	is(t, "count by get and set", lossy, "200")
 
 	// The article's client makes every error a KeyError.
-	st := newStage(t)
-	is(t, "a counter at what is no number", MCCounter(st.mc, "bad key", 1), ErrEndless)
+	gone := rig.Client(t, "127.0.0.1:1")
+	is(t, "a counter whose server is gone", MCCounter(gone, "n", 1), ErrEndless)
+	if _, err := must(recipes.NewCounter(&recipes.Store{Client: gone}, "n", 0)).Add(ctx, 1); err == nil || errors.Is(err, recipes.ErrContended) {
+		t.Errorf("ours, whose server is gone: %v", err)
+	}
 
 	counter := must(recipes.NewCounter(s.store(), "n", 0))
 	each(clients, func(int) {
@@ -191,7 +205,7 @@ func counters(t *testing.T, s *setting) []row {
 	is(t, "count by incr", n, clients*times)
 	return []row{
 		{"S-17", "count by get and set", "8 clients × 200 = " + lossy, fmt.Sprintf("incr, add: %d of 1600", n), ""},
-		{"S-46", "MCCounter", "a server that errs: the loop never ends", "a server's error ends it at once", "counter"},
+		{"S-46", "MCCounter", "its server is gone: the loop never ends", "an error of the server or the connection ends it at once", "counter"},
 	}
 }
 
