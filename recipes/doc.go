@@ -33,6 +33,10 @@
 //	if errors.Is(err, recipes.ErrLocked) { … }
 //	defer lease.Release(ctx)
 //
+// A name stands in its keys as it is, so one with a hash tag, {user7}:cart, keeps all
+// keys of a recipe, and all recipes with that tag, on one server where the pool says
+// hash_tag: "{}".
+//
 // All types may be used by many goroutines. Their zero values are not usable.
 //
 // # Guarantees

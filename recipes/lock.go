@@ -15,7 +15,8 @@ import (
 
 // Lock lets one process at a time work on something. It is one key, made by add,
 // whose value is a token of its holder and whose expiry ends it when the holder
-// has died; beside it stands the key of its fencing numbers.
+// has died; beside it stands the key of its fencing numbers. Locks cost nothing that
+// nobody holds, so take one for each thing that is changed, not one for all.
 //
 // Guarantee: as long as the key is not lost, nobody else gets the lock before
 // Lease.Until, and nobody's Release or Renew touches a lock that is not his: both
