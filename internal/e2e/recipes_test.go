@@ -186,10 +186,12 @@ routes:
 			mu.Unlock()
 			whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
 		}
-		for _, m := range servers {
+		for i, m := range servers {
 			more()
 			m.kill()
-			r.logged(t, `server=`+m.address+` from=\S+ to=OUT`)
+			if i == 0 { // for so long that it is taken out
+				r.logged(t, `server=`+m.address+` from=\S+ to=OUT`)
+			}
 			m.restart(t)
 		}
 		more()
