@@ -22,8 +22,9 @@ import (
 //
 // Guarantee: a row says what its process counted in the last interval that it
 // ended. It is written by set, so that a write whose outcome is unknown is
-// repeated without harm: nothing counts twice. A process that has ended drops out of
-// the sum three intervals later at most.
+// repeated without harm: nothing counts twice; until then the row may lack, as
+// Ringside deletes behind a set that it answers with an error. A process that has
+// ended drops out of the sum three intervals later at most.
 //
 // Cost in round trips: Add none, Visit 1, Flush 1, Own none, Total 1.
 //

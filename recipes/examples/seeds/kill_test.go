@@ -5,6 +5,7 @@ package seeds
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
 
 	"ringside/recipes"
 	"ringside/recipes/internal/rig"
@@ -38,7 +41,35 @@ const workers = 4
 type bed struct {
 	*recipes.Store
 	l    *load
+	adds *addsInDoubt
 	name func(kind string) string // a name whose key is the victim's
+}
+
+// addsInDoubt is a client that counts, by key, adds that ended with an error.
+// Ringside deletes the key behind such an add, also where another client's add has
+// succeeded meanwhile, or others have counted or appended there: D7 of its known
+// faults, and in its README. That is what recipes can't mend and what holds today: on
+// two copies nothing is lost of keys that had no such add.
+type addsInDoubt struct {
+	recipes.Client
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *addsInDoubt) Add(i *memcache.Item) error {
+	err := c.Client.Add(i)
+	if err != nil && !errors.Is(err, memcache.ErrNotStored) {
+		c.mu.Lock()
+		c.n[i.Key]++
+		c.mu.Unlock()
+	}
+	return err
+}
+
+func (c *addsInDoubt) of(key string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[key]
 }
 
 // throughAKill runs all loads while a server dies and returns, and says what came
@@ -58,7 +89,8 @@ func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[s
 			"guarded": loadGuarded, "tagged": loadTagged, "log": loadLog, "array": loadArray, "table": loadTable, "rows": loadRows,
 		} {
 			l := &load{name: name, two: two}
-			make(&bed{&recipes.Store{Client: client, Prefix: prefix, Now: clock.Now}, l, func(kind string) string {
+			adds := &addsInDoubt{Client: client, n: map[string]int{}}
+			make(&bed{&recipes.Store{Client: adds, Prefix: prefix, Now: clock.Now}, l, adds, func(kind string) string {
 				return nameAt(t, r, victim, prefix+kind)
 			}})
 			loads = append(loads, l)
@@ -139,11 +171,13 @@ func (l *load) copies() string {
 }
 
 // between holds a number against the calls that it comes from. On one copy it may
-// be short: what the server had is lost.
-func (l *load) between(t *testing.T, what string, n, sure, doubtful uint64) {
+// be short: what the server had is lost. So it may where an add of its key was in
+// doubt.
+func (b *bed) between(t *testing.T, what string, n uint64, key string) {
 	t.Helper()
-	if n > sure+doubtful || l.two && n < sure {
-		t.Errorf("%s: %s is %d after %d sure calls and %d in doubt", l.copies(), what, n, sure, doubtful)
+	sure, doubtful := uint64(b.l.sure.Load()), uint64(b.l.doubtful.Load())
+	if n > sure+doubtful || b.l.two && n < sure && b.adds.of(key) == 0 {
+		t.Errorf("%s: %s is %d after %d sure calls and %d in doubt", b.l.copies(), what, n, sure, doubtful)
 	}
 }
 
