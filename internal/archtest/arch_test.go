@@ -44,6 +44,9 @@ var house = []room{
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/drill", []string{"proxy/admin", "proxy/fault"}, nil},
 	{"internal/bench/...", []string{"internal/bench/..."}, []string{"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"}},
+	{"recipes", nil, []string{"github.com/bradfitz/gomemcache"}},
+	{"recipes/meta", nil, []string{"github.com/bradfitz/gomemcache"}},
+	{"recipes/examples/seeds", []string{"recipes"}, []string{"github.com/bradfitz/gomemcache"}},
 	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
 	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
 
@@ -56,6 +59,7 @@ var house = []room{
 	{"internal/fleet", nil, nil},
 	{"internal/e2e", nil, nil},
 	{"internal/twin", nil, nil},
+	{"recipes/internal/rig", nil, []string{"github.com/bradfitz/gomemcache"}},
 }
 
 // sockets are what the engine must never see.

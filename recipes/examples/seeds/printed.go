@@ -1,0 +1,222 @@
+// Package seeds has the schemes of the articles as they are printed, to be seen
+// beside those of package recipes. None of it is for use.
+//
+// Each is marked with the number under which the project speaks of it (S-27), and
+// is what the article says, in Go: the same commands in the same order, with its
+// mistakes. Where it loops for ever (while True), the loop here ends after Endless
+// rounds with ErrEndless, or no test could show it. What the articles read from the
+// clock comes from a function.
+//
+// The articles: [1] the paper on caching of HighLoad++ 2008, [2] data structures in
+// memcached, [3] the distributed counter.
+//
+//	go test ./recipes/... -run Seeds -v      # prints the table
+//	go generate ./recipes/examples/seeds     # writes it to docs/recipes.md
+package seeds
+
+//go:generate go test . -count=1 -run ^TestSeeds$ -args -page ../../../docs/recipes.md
+
+// Locks, counters and logs as printed.
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"ringside/recipes"
+)
+
+// Endless is how many rounds of a loop count as for ever.
+const Endless = 1000
+
+// ErrEndless says that a loop was cut.
+var ErrEndless = errors.New("this loop never ends")
+
+// Now is a clock.
+type Now func() time.Time
+
+func item(key, value string, expires int32) *memcache.Item {
+	return &memcache.Item{Key: key, Value: []byte(value), Expiration: expires}
+}
+
+// GetSetLock is the lock of [1] by get and set (S-26): "wrong but tolerable".
+func GetSetLock(mc recipes.Client, name string) (bool, error) {
+	if _, err := mc.Get(name); err == nil {
+		return false, nil
+	}
+	return true, mc.Set(item(name, "1", 5))
+}
+
+// MCLock is the lock of [1] and [2] by add and delete (S-27, S-45): "quite correct".
+type MCLock struct {
+	MC      recipes.Client
+	Name    string
+	Timeout int32
+}
+
+// TryLock is one round of the article's loop.
+func (l MCLock) TryLock() bool { return l.MC.Add(item(l.Name, "1", l.Timeout)) == nil }
+
+// Lock waits for ever, without a pause.
+func (l MCLock) Lock() error {
+	for range Endless {
+		if l.TryLock() {
+			return nil
+		}
+	}
+	return ErrEndless
+}
+
+// Unlock frees the lock, whoever has it.
+func (l MCLock) Unlock() { l.MC.Delete(l.Name) }
+
+// GetSetCount counts by get and set (S-17), which [1] shows as what not to do.
+func GetSetCount(mc recipes.Client, name string) error {
+	n := 0
+	if i, err := mc.Get(name); err == nil {
+		n, _ = strconv.Atoi(string(i.Value))
+	}
+	return mc.Set(item(name, strconv.Itoa(n+1), 0))
+}
+
+// MCCounter is the counter of [2] (S-46). Its client says KeyError to every error.
+func MCCounter(mc recipes.Client, name string, value uint64) error {
+	for range Endless {
+		if _, err := mc.Increment(name, value); err == nil {
+			return nil
+		}
+		if err := mc.Add(item(name, strconv.FormatUint(value, 10), 0)); err == nil {
+			return nil
+		}
+	}
+	return ErrEndless
+}
+
+// CountView is the view counter of [1] (S-20): incr, and on an error the
+// database's number and one, by set.
+func CountView(mc recipes.Client, name string, database func() int) error {
+	if _, err := mc.Increment(name, 1); err == nil {
+		return nil
+	}
+	return mc.Set(item(name, strconv.Itoa(database()+1), 0))
+}
+
+// Online is the counter of [1] with six keys (S-21).
+type Online struct {
+	MC  recipes.Client
+	Now Now
+}
+
+func (c Online) minute() int64 { return c.Now().Unix() / 60 }
+
+// Count counts one visitor.
+func (c Online) Count() error {
+	key := fmt.Sprintf("c_%d", c.minute()%6)
+	if _, err := c.MC.Increment(key, 1); err == nil {
+		return nil
+	}
+	return c.MC.Set(item(key, "1", 6*60))
+}
+
+// Value is the sum of the five other keys.
+func (c Online) Value() (n int) {
+	for i := range int64(6) {
+		if i == c.minute()%6 {
+			continue
+		}
+		if v, err := c.MC.Get(fmt.Sprintf("c_%d", i)); err == nil {
+			one, _ := strconv.Atoi(string(v.Value))
+			n += one
+		}
+	}
+	return n
+}
+
+// MCVisitorCounter is the counter of [2] with two keys (S-22, S-47), as it is first
+// printed.
+type MCVisitorCounter struct {
+	MC      recipes.Client
+	Name    string
+	Timeout int64 // seconds
+	Now     Now
+}
+
+func (c MCVisitorCounter) active() int64 {
+	if c.Now().Unix()%(2*c.Timeout) < c.Timeout {
+		return 0
+	}
+	return 1
+}
+
+// Count counts one visitor.
+func (c MCVisitorCounter) Count() error {
+	key := fmt.Sprintf("%s_%d", c.Name, c.active())
+	for range Endless {
+		if _, err := c.MC.Increment(key, 1); err == nil {
+			return nil
+		}
+		if err := c.MC.Add(item(key, "1", int32(2*c.Timeout))); err == nil {
+			return nil
+		}
+	}
+	return ErrEndless
+}
+
+// Value is the other key's number.
+func (c MCVisitorCounter) Value() (n int) {
+	if v, err := c.MC.Get(fmt.Sprintf("%s_%d", c.Name, 1-c.active())); err == nil {
+		n, _ = strconv.Atoi(string(v.Value))
+	}
+	return n
+}
+
+// MCEventLog is the log of [2] (S-50), with the "less than" signs of its fetch that
+// the page has lost.
+type MCEventLog struct {
+	MC        recipes.Client
+	Name      string
+	Chunk     int64 // seconds
+	NumChunks int64
+	Now       Now
+}
+
+func (l MCEventLog) key(when int64) string {
+	return fmt.Sprintf("%s_%d", l.Name, when/l.Chunk%l.NumChunks)
+}
+
+// Put writes an event.
+func (l MCEventLog) Put(when int64, what string) error {
+	event := fmt.Sprintf("%d %s\n", when, what)
+	for range Endless {
+		if err := l.MC.Append(item(l.key(when), event, 0)); err == nil {
+			return nil
+		}
+		if err := l.MC.Add(item(l.key(when), event, int32(l.Chunk*(l.NumChunks-1)))); err == nil {
+			return nil
+		}
+	}
+	return ErrEndless
+}
+
+// Fetch reads the events from first to last.
+func (l MCEventLog) Fetch(first, last int64) (events []string) {
+	last = min(last, l.Now().Unix())
+	first = max(first, l.Now().Unix()-l.Chunk*(l.NumChunks-1))
+	for chunk := first / l.Chunk; chunk <= last/l.Chunk; chunk++ {
+		i, err := l.MC.Get(l.key(chunk * l.Chunk))
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(i.Value)) {
+			when, what, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if n, _ := strconv.ParseInt(when, 10, 64); first <= n && n <= last {
+				events = append(events, what)
+			}
+		}
+	}
+	return events
+}

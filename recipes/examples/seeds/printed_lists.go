@@ -1,0 +1,203 @@
+package seeds
+
+// Lists, tables, caches and the distributed counter as printed.
+
+import (
+	"crypto/md5"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"ringside/recipes"
+)
+
+// MCArray1 is the first array of [2] (S-54): a lock, get, change, set.
+type MCArray1 struct {
+	MC   recipes.Client
+	Name string
+}
+
+// Change changes the list under a lock of 5 seconds. Between, if it is not nil, is
+// what happens meanwhile.
+func (a MCArray1) Change(change func([]string) []string, between func()) error {
+	lock := MCLock{a.MC, a.Name + "_lock", 5}
+	if err := lock.Lock(); err != nil {
+		return err
+	}
+	defer lock.Unlock()
+	list := a.Fetch()
+	if between != nil {
+		between()
+	}
+	return a.MC.Set(item(a.Name, strings.Join(change(list), " "), 0))
+}
+
+// Fetch reads the list without the lock.
+func (a MCArray1) Fetch() []string {
+	i, err := a.MC.Get(a.Name)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(i.Value))
+}
+
+// MCArray2Add is the second array's add of [2] (S-55): except KeyError: return.
+// It says how often it appended.
+func MCArray2Add(mc recipes.Client, name, element string) (appended int, err error) {
+	for range Endless {
+		if err := mc.Append(item(name, element+" ", 0)); err != nil {
+			return appended, nil
+		}
+		appended++
+		if err := mc.Add(item(name, element+" ", 0)); err == nil {
+			return appended, nil
+		}
+	}
+	return appended, ErrEndless
+}
+
+// MCTable is the table of [2] (S-58): an index for each member, then the list.
+type MCTable struct {
+	MC   recipes.Client
+	Name string
+}
+
+// Add writes the index first; crash is what happens before the list.
+func (t MCTable) Add(member string, crash func()) error {
+	if err := t.MC.Set(item(t.Name+"_v_"+member, "1", 0)); err != nil {
+		return err
+	}
+	if crash != nil {
+		crash()
+		return nil
+	}
+	return MCArray1{t.MC, t.Name + "_keys"}.Change(func(l []string) []string { return append(l, member) }, nil)
+}
+
+// Has asks the index.
+func (t MCTable) Has(member string) bool {
+	_, err := t.MC.Get(t.Name + "_v_" + member)
+	return err == nil
+}
+
+// Fetch asks the list.
+func (t MCTable) Fetch() []string { return MCArray1{t.MC, t.Name + "_keys"}.Fetch() }
+
+// Tags is the cache of [1] with tags (S-29 to S-31). Counting makes versions 1, 2,
+// 3…; without it they are the time in milliseconds.
+type Tags struct {
+	MC       recipes.Client
+	Now      Now
+	Counting bool
+}
+
+func (c Tags) version(tag string) string {
+	i, err := c.MC.Get("tag_" + tag)
+	if err != nil {
+		c.Invalidate(tag)
+		if i, err = c.MC.Get("tag_" + tag); err != nil {
+			return ""
+		}
+	}
+	return string(i.Value)
+}
+
+// Invalidate makes the next version of a tag.
+func (c Tags) Invalidate(tag string) {
+	if !c.Counting {
+		c.MC.Set(item("tag_"+tag, strconv.FormatInt(c.Now().UnixMilli(), 10), 0))
+	} else if _, err := c.MC.Increment("tag_"+tag, 1); err != nil {
+		c.MC.Add(item("tag_"+tag, "1", 0))
+	}
+}
+
+// Set stores a value with the versions that its tags have then.
+func (c Tags) Set(key, value string, tags ...string) error {
+	for _, t := range tags {
+		value = c.version(t) + " " + value
+	}
+	return c.MC.Set(item(key, value, 0))
+}
+
+// Get returns a value if the versions of its tags are equal.
+func (c Tags) Get(key string, tags ...string) (string, bool) {
+	i, err := c.MC.Get(key)
+	if err != nil {
+		return "", false
+	}
+	value := string(i.Value)
+	for _, t := range slices.Backward(tags) {
+		version, rest, _ := strings.Cut(value, " ")
+		if value = rest; version != c.version(t) {
+			return "", false
+		}
+	}
+	return value, true
+}
+
+// Guarded is the scheme of [1] against rebuilding at once (S-24): the real expiry
+// in the value, a lock by add, delete to unlock.
+type Guarded struct {
+	MC    recipes.Client
+	Now   Now
+	Lease int32
+}
+
+// Get looks, then takes the lock if the value has expired, and builds. Whoever
+// comes second and finds no old value builds too.
+func (g Guarded) Get(key string, expires time.Duration, build func() string) string {
+	old := ""
+	if i, err := g.MC.Get(key); err == nil {
+		until, value, _ := strings.Cut(string(i.Value), " ")
+		if n, _ := strconv.ParseInt(until, 10, 64); g.Now().Unix() < n {
+			return value
+		}
+		old = value
+	}
+	lock := MCLock{g.MC, key + "_lock", g.Lease}
+	if !lock.TryLock() && old != "" {
+		return old
+	}
+	value := build()
+	g.MC.Set(item(key, fmt.Sprintf("%d %s", g.Now().Add(expires).Unix(), value), 0))
+	lock.Unlock()
+	return value
+}
+
+// Rows is the counter of [3] (S-61 to S-63): two numbers, a row in a table for each
+// server that nobody ever removes.
+type Rows struct {
+	mu   sync.Mutex
+	rows map[string]int
+}
+
+// Flush writes a server's row.
+func (r *Rows) Flush(server string, online int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rows == nil {
+		r.rows = map[string]int{}
+	}
+	r.rows[server] = online
+}
+
+// Total is the sum of all rows.
+func (r *Rows) Total() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, online := range r.rows {
+		n += online
+	}
+	return n
+}
+
+// SelectionKey is the key of [1] for a selection with options (S-10):
+// md5(serialize(options)).
+func SelectionKey(options map[string]any) string {
+	text, _ := json.Marshal(options)
+	return fmt.Sprintf("%x", md5.Sum(text))
+}

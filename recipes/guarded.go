@@ -1,0 +1,286 @@
+package recipes
+
+// One rebuild at a time.
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+)
+
+// GuardedCache lets one caller build a value that is missing or has expired, while
+// the others get the old value, or wait if there is none.
+//
+// The item lives longer than its value: the real expiry stands inside, and so does
+// the claim of who is building. Claim and value are one item, so the claim is taken
+// and given back by cas of the value itself: there is no lock to forget, to free for
+// somebody else, or to lose on another server; and what was built is stored only if
+// the item is still as it was claimed. A Delete meanwhile therefore wins over a slow
+// builder, whose value goes to its caller and nowhere else.
+//
+// Guarantee: while the key is not lost, one caller builds at a time, as long as a
+// build takes less than GuardedOptions.Lease (then the next one begins). No value is
+// returned more than Stale after its expiry, nor one that was built before a Delete
+// that succeeded. A build that fails gives its claim back.
+//
+// Cost in round trips: a hit 1; who builds 4 and who waits polls with 1. With a
+// clock that is d off, a value is d longer or shorter fresh for that process.
+//
+// On one copy the loss of the server is a miss, and so is an ejection at its
+// beginning and its end: one build each, though while Ringsides disagree about a
+// server there may be two. On two copies the loss of one server costs no build.
+type GuardedCache struct {
+	s    *Store
+	name string
+	o    GuardedOptions
+}
+
+// GuardedOptions say how long things take.
+type GuardedOptions struct {
+	Expires time.Duration // how long a value is fresh
+	Stale   time.Duration // how long after that others get it while somebody builds; 0: not at all
+	Lease   time.Duration // how long a build may take, before another one begins; 10s unless set
+	Wait    time.Duration // how long a caller waits for another's build when there is no old value; 3s unless set
+
+	// Trace, if it is set, is told what happens to a key: M, it is missing or has
+	// expired; L, this caller tries to be the one who builds; W, it writes; U, it gives
+	// the claim back; H, there was a value.
+	Trace func(key string, letter byte)
+}
+
+// NewGuardedCache is a cache with a name: caches of different names share no keys.
+func NewGuardedCache(s *Store, name string, o GuardedOptions) (*GuardedCache, error) {
+	if o.Lease == 0 {
+		o.Lease = 10 * time.Second
+	}
+	if o.Wait == 0 {
+		o.Wait = 3 * time.Second
+	}
+	if _, err := expiry("expiry of cache "+name, o.Expires); err != nil {
+		return nil, err
+	}
+	if o.Stale < 0 || o.Wait < 0 {
+		return nil, fmt.Errorf("recipes: cache %s: stale %v, wait %v: %w", name, o.Stale, o.Wait, ErrArgument)
+	}
+	if seconds, err := expiry("lease of cache "+name, o.Lease); err != nil || seconds < 2 {
+		return nil, errors.Join(err, fmt.Errorf("recipes: cache %s: lease of %v, at least 2s are needed: %w", name, o.Lease, ErrExpiry))
+	}
+	if _, err := expiry("expiry, stale and lease of cache "+name, o.Expires+o.Stale+o.Lease); err != nil {
+		return nil, err
+	}
+	if err := s.checkName("guarded cache", name, "guarded", "250"); err != nil {
+		return nil, err
+	}
+	return &GuardedCache{s, name, o}, nil
+}
+
+func (c *GuardedCache) key(key string) (string, error) {
+	if err := CheckKey(key); err != nil {
+		return "", fmt.Errorf("cache %s: %w", c.name, err)
+	}
+	full := c.s.pair("guarded", c.name, key)
+	if len(full) > maxKey {
+		return "", fmt.Errorf("recipes: cache %s, key %.20s…: %d bytes make a key of %d, at most %d are possible: %w", c.name, key, len(key), len(full), maxKey, ErrKey)
+	}
+	return full, nil
+}
+
+// envelope is what an item holds: when its value expires and who is building. The
+// zero time of expires says that there is no value.
+type envelope struct {
+	expires, claimed time.Time // claimed until then
+	token            [8]byte   // of the claim
+	value            []byte
+}
+
+const envelopeHead = 24
+
+func (e envelope) write() []byte {
+	b := make([]byte, 0, envelopeHead+len(e.value))
+	b = binary.BigEndian.AppendUint64(b, nanos(e.expires))
+	b = binary.BigEndian.AppendUint64(b, nanos(e.claimed))
+	b = append(b, e.token[:]...)
+	return append(b, e.value...)
+}
+
+func nanos(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixNano())
+}
+
+func parseEnvelope(item *memcache.Item) (e envelope, err error) {
+	if item == nil {
+		return e, nil
+	}
+	b := item.Value
+	if len(b) < envelopeHead {
+		return e, fmt.Errorf("recipes: %s: %.20q: %w", item.Key, b, ErrCorrupt)
+	}
+	for i, t := range []*time.Time{&e.expires, &e.claimed} {
+		if n := binary.BigEndian.Uint64(b[8*i:]); n != 0 {
+			*t = time.Unix(0, int64(n))
+		}
+	}
+	copy(e.token[:], b[16:])
+	e.value = b[envelopeHead:]
+	return e, nil
+}
+
+// Get returns a value, built by build if there is none that is fresh and nobody
+// else is building. ErrBuilding says that somebody else was, all the time. When
+// build fails, an old value that may still be served is returned with its error.
+func (c *GuardedCache) Get(ctx context.Context, key string, build func(context.Context) ([]byte, error)) ([]byte, error) {
+	full, err := c.key(key)
+	if err != nil {
+		return nil, err
+	}
+	if build == nil {
+		return nil, fmt.Errorf("recipes: %s without a function that builds: %w", full, ErrArgument)
+	}
+	g := &guardedGet{GuardedCache: c, ctx: ctx, key: full, build: build}
+	err = await(ctx, c.o.Wait, ErrBuilding, g.try)
+	if err != nil {
+		return g.value, failed("get", full, err)
+	}
+	return g.value, nil
+}
+
+// guardedGet is one Get.
+type guardedGet struct {
+	*GuardedCache
+	ctx    context.Context
+	key    string
+	build  func(context.Context) ([]byte, error)
+	missed bool
+	value  []byte
+}
+
+func (g *guardedGet) trace(letter byte) {
+	if g.o.Trace != nil {
+		g.o.Trace(g.key, letter)
+	}
+}
+
+// hit is done with a value.
+func (g *guardedGet) hit(value []byte) (bool, error) {
+	g.trace('H')
+	g.value = value
+	return true, nil
+}
+
+// try looks once, and builds if it may.
+func (g *guardedGet) try() (bool, error) {
+	item, err := g.s.get(g.ctx, g.key)
+	if err != nil {
+		return false, err
+	}
+	e, err := parseEnvelope(item)
+	if err != nil {
+		return false, err
+	}
+	now := g.s.now()
+	if now.Before(e.expires) {
+		return g.hit(e.value)
+	}
+	if !g.missed {
+		g.missed = true
+		g.trace('M')
+	}
+	g.trace('L')
+	old := !e.expires.IsZero() && now.Before(e.expires.Add(g.o.Stale))
+	won := false
+	if !now.Before(e.claimed) {
+		if item, won, err = g.claim(item, e, now); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case won:
+		return true, g.fill(item, e, old)
+	case old:
+		return g.hit(e.value)
+	}
+	return false, nil
+}
+
+// claim marks the item as being built by this caller, and reads it back, for its
+// cas id and to see that it is so.
+func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*memcache.Item, bool, error) {
+	e.claimed = now.Add(g.o.Lease)
+	rand.Read(e.token[:])
+	lease, _ := expiry("lease", g.o.Lease)
+	var err error
+	if item == nil {
+		err = g.s.Client.Add(&memcache.Item{Key: g.key, Value: e.write(), Expiration: lease})
+	} else {
+		item.Value, item.Expiration = e.write(), lease
+		if rest := e.expires.Add(g.o.Stale + g.o.Lease).Sub(now); rest > g.o.Lease {
+			item.Expiration, _ = expiry("rest", rest)
+		}
+		err = g.s.Client.CompareAndSwap(item)
+	}
+	if isChanged(err) {
+		return nil, false, nil
+	} else if err != nil {
+		return nil, false, failed("claim", g.key, err)
+	}
+	mine, err := g.s.get(g.ctx, g.key)
+	if err != nil || mine == nil {
+		return nil, false, err
+	}
+	now2, err := parseEnvelope(mine)
+	return mine, err == nil && now2.token == e.token, err
+}
+
+// fill builds the value, and stores it in the place of the claim.
+func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
+	value, err := g.build(g.ctx)
+	if err == nil {
+		err = g.s.fits(g.key, envelopeHead+len(value))
+	}
+	if err != nil {
+		g.trace('U')
+		if old {
+			g.value = bytes.Clone(e.value)
+			item.Value = e.write()
+		} else {
+			item.Expiration = -1
+		}
+		if item.Expiration >= 0 {
+			item.Expiration, _ = expiry("rest", max(e.expires.Add(g.o.Stale).Sub(g.s.now()), time.Second))
+		}
+		g.s.Client.CompareAndSwap(item) // or the claim expires
+		return err
+	}
+	g.value = value
+	g.trace('W')
+	g.trace('U') // by the same command
+	item.Value = envelope{expires: g.s.now().Add(g.o.Expires), value: value}.write()
+	item.Expiration, _ = expiry("expiry", g.o.Expires+g.o.Stale+g.o.Lease)
+	// Somebody deleted it, or it could not be stored: the caller has it all the same.
+	g.s.Client.CompareAndSwap(item)
+	return nil
+}
+
+// Delete makes a value miss, also one that is being built now.
+func (c *GuardedCache) Delete(ctx context.Context, key string) error {
+	full, err := c.key(key)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return failed("delete", full, err)
+	}
+	if err := c.s.Client.Delete(full); err != nil && !isMiss(err) {
+		return failed("delete", full, err)
+	}
+	return nil
+}

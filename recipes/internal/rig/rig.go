@@ -1,0 +1,363 @@
+// Package rig starts what the tests of recipes talk to: Debian's memcached, and
+// the ringside binary in front of them, on loopback addresses of their own.
+//
+// Processes end with the test that started them. A missing program fails the
+// test.
+package rig
+
+// Processes, and what a test asks of them.
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+)
+
+// Patience bounds every wait; only a failing test waits that long.
+const Patience = 30 * time.Second
+
+// Eventually waits until done holds.
+func Eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	t.Fatalf("waited %v in vain: %s", Patience, what)
+}
+
+// output collects what a process writes.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// process is a program that runs.
+type process struct {
+	cmd    *exec.Cmd
+	out    *output
+	exited chan struct{}
+}
+
+// start runs a program until the test ends, and waits until address answers.
+func start(t testing.TB, address, program string, args ...string) (*process, error) {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("%v; `make deps` installs what is missing", err)
+	}
+	p := &process{cmd: exec.Command(path, args...), out: &output{}, exited: make(chan struct{})}
+	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.cmd.Wait() // the outcome does not matter
+		close(p.exited)
+	}()
+	t.Cleanup(p.kill)
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.exited:
+			return p, fmt.Errorf("%s ended:\n%s", program, p.out)
+		default:
+		}
+		if answers(address) {
+			return p, nil
+		}
+	}
+	return p, fmt.Errorf("%s does not answer at %s:\n%s", program, address, p.out)
+}
+
+// answers says whether a memcached or a Ringside answers.
+func answers(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(time.Second))
+	io.WriteString(c, "version\r\n")
+	answer := make([]byte, len("VERSION "))
+	_, err = io.ReadFull(c, answer)
+	return err == nil && string(answer) == "VERSION "
+}
+
+func (p *process) kill() {
+	p.cmd.Process.Kill()
+	<-p.exited
+}
+
+// ownHost is a loopback address that nobody else uses, so that nobody takes the
+// port of a server that is away.
+func ownHost() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+}
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Memcached is a real one. It keeps its address over Kill and Restart.
+type Memcached struct {
+	Address string
+	args    []string
+	p       *process
+}
+
+// StartMemcached runs one with further arguments.
+func StartMemcached(t testing.TB, args ...string) *Memcached {
+	t.Helper()
+	m := &Memcached{Address: freeAddress(t), args: args}
+	m.Restart(t)
+	return m
+}
+
+// Restart starts it where it was, empty.
+func (m *Memcached) Restart(t testing.TB) {
+	t.Helper()
+	host, port, _ := net.SplitHostPort(m.Address)
+	var err error
+	m.p, err = start(t, m.Address, "memcached", append([]string{"-u", "root", "-U", "0", "-t", "2", "-l", host, "-p", port}, m.args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Kill ends it at once.
+func (m *Memcached) Kill() { m.p.kill() }
+
+// Ringside is the built binary in front of servers.
+type Ringside struct {
+	Address string
+	admin   string
+	file    string
+	p       *process
+}
+
+// binary is built once for each test binary.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "ringside-recipes")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "ringside")
+	if out, err := exec.Command("go", "build", "-o", path, "ringside/cmd/ringside").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// Binary is the path of the ringside binary. Clean removes it.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Clean removes the binary; a TestMain calls it at the end.
+func Clean() {
+	if path, err := binary(); err == nil {
+		os.RemoveAll(filepath.Dir(path))
+	}
+}
+
+// Two begins the keys that Ringside keeps two copies of; all others have one.
+const Two = "two:"
+
+// StartRingside runs one whose pool moves the keys of a server that is lost.
+func StartRingside(t testing.TB, servers []*Memcached) *Ringside {
+	t.Helper()
+	for try := 0; ; try++ {
+		r := &Ringside{Address: freeAddress(t), admin: freeAddress(t), file: filepath.Join(t.TempDir(), "ringside.yaml")}
+		config := fmt.Sprintf(`listen: %s
+admin: %s
+pools:
+  main:
+    distribution: ketama-points
+    timeouts: {connect: 1s, request: 1s, deadline: 5s}
+    failover: {mode: rehash, ping: 100ms, lease: 1200ms, eject_after: 300ms}
+    servers:
+`, r.Address, r.admin)
+		for _, m := range servers {
+			config += fmt.Sprintf("      - %s\n", m.Address)
+		}
+		config += fmt.Sprintf("routes:\n  - {prefix: %q, pool: main, replicas: 2, copies_on: server}\n  - {pool: main}\n", Two)
+		if err := os.WriteFile(r.file, []byte(config), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if r.p, err = start(t, r.Address, Binary(t), "serve", "-c", r.file); err == nil {
+			t.Cleanup(func() {
+				for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
+					if strings.Contains(r.p.out.String(), sign) {
+						t.Errorf("ringside wrote %q", sign)
+					}
+				}
+				if t.Failed() {
+					t.Logf("ringside wrote:\n%s", r.p.out)
+				}
+			})
+			return r
+		} else if try == 3 || !strings.Contains(err.Error(), "address already in use") {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Route prints where keys go, as the command does.
+func (r *Ringside) Route(t testing.TB, keys ...string) string {
+	t.Helper()
+	out, err := exec.Command(Binary(t), append([]string{"route", "-c", r.file, "--json"}, keys...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ringside route: %v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// Calm waits until every server is in and nobody suspects it.
+func (r *Ringside) Calm(t testing.TB) {
+	t.Helper()
+	Eventually(t, "every server is in", func() bool {
+		for _, s := range r.servers(t) {
+			if s.State != "up" || s.Failover == nil || s.Failover.Phase != "IN" || s.Failover.Suspect {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Out waits until a server is ejected.
+func (r *Ringside) Out(t testing.TB, m *Memcached) {
+	t.Helper()
+	Eventually(t, "the server is out", func() bool {
+		for _, s := range r.servers(t) {
+			if s.Address == m.Address && s.Failover != nil && s.Failover.Phase == "OUT" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+type serverState struct {
+	Address  string
+	State    string
+	Failover *struct {
+		Phase   string
+		Suspect bool
+	}
+}
+
+func (r *Ringside) servers(t testing.TB) []serverState {
+	t.Helper()
+	client := http.Client{Timeout: Patience}
+	answer, err := client.Get("http://" + r.admin + "/control/servers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	var all struct{ Servers []serverState }
+	if err := json.NewDecoder(answer.Body).Decode(&all); err != nil {
+		t.Fatal(err)
+	}
+	return all.Servers
+}
+
+// Copied waits until each key that has two copies has been seen on two servers,
+// so that one of them may go. Keys change meanwhile: one is looked at until it is
+// right once, or gone.
+func Copied(t testing.TB, servers []*Memcached) {
+	t.Helper()
+	right := map[string]bool{}
+	Eventually(t, "each key has its copies", func() bool {
+		on := map[string]int{}
+		for _, m := range servers {
+			for _, key := range m.keys(t) {
+				on[key]++
+			}
+		}
+		wrong := 0
+		for key, n := range on {
+			right[key] = right[key] || n == 2
+			if !right[key] {
+				wrong++
+			}
+		}
+		return wrong == 0
+	})
+}
+
+// keys are those on a server that have two copies.
+func (m *Memcached) keys(t testing.TB) (keys []string) {
+	t.Helper()
+	c, err := net.DialTimeout("tcp", m.Address, Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(Patience))
+	io.WriteString(c, "lru_crawler metadump all\r\n")
+	var all []byte
+	for buf := make([]byte, 64<<10); !bytes.HasSuffix(all, []byte("END\r\n")); {
+		n, err := c.Read(buf)
+		if all = append(all, buf[:n]...); err != nil {
+			t.Fatalf("%v after %q", err, all)
+		}
+	}
+	for line := range strings.Lines(string(all)) {
+		if key, ok := strings.CutPrefix(line, "key="+strings.ReplaceAll(Two, ":", "%3A")); ok {
+			key, _, _ = strings.Cut(key, " ")
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// Client is gomemcache on an address, with a patience that outlasts Ringside's deadline.
+func Client(t testing.TB, address string) *memcache.Client {
+	c := memcache.New(address)
+	c.Timeout, c.MaxIdleConns = Patience, 64
+	t.Cleanup(func() { c.Close() })
+	return c
+}

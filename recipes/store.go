@@ -1,0 +1,347 @@
+package recipes
+
+// What all recipes share: the client, the bounds, and what is refused before it is sent.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
+)
+
+// Client is what a recipe needs of a memcached client. The errors are those of
+// gomemcache, also where another client stands behind: ErrCacheMiss, ErrNotStored
+// and ErrCASConflict are answers of a server, any other error leaves it open
+// whether a write was done; but the error of an Increment of what is no number
+// has memcached's word non-numeric in its text. Items that Get and GetMulti return
+// carry the cas id.
+type Client interface {
+	Get(key string) (*memcache.Item, error)
+	GetMulti(keys []string) (map[string]*memcache.Item, error)
+	Set(item *memcache.Item) error
+	Add(item *memcache.Item) error
+	Append(item *memcache.Item) error
+	CompareAndSwap(item *memcache.Item) error
+	Increment(key string, delta uint64) (uint64, error)
+	Delete(key string) error
+}
+
+// Sizer is a Client that can say how large a value is without fetching it. A
+// recipe whose append was refused uses it to see whether the key is full.
+type Sizer interface {
+	Size(key string) (int, error)
+}
+
+var _ Client = (*memcache.Client)(nil)
+
+// Errors that recipes return, wrapped in a text that says of what and where. An
+// error of the client that is none of these is wrapped as it is.
+var (
+	ErrKey       = errors.New("not a legal key")
+	ErrExpiry    = errors.New("not an expiry that memcached takes")
+	ErrTooLarge  = errors.New("too large for an item")
+	ErrArgument  = errors.New("not a legal argument")
+	ErrMiss      = errors.New("not there")
+	ErrFull      = errors.New("no room left")
+	ErrLocked    = errors.New("somebody else holds the lock")
+	ErrLockLost  = errors.New("the lock is lost")
+	ErrContended = errors.New("others were always faster")
+	ErrBuilding  = errors.New("somebody else is building it")
+	ErrCorrupt   = errors.New("not a value that this recipe wrote")
+	ErrTime      = errors.New("outside of the time that the log keeps")
+)
+
+// Store is memcached as recipes see it. Only Client must be set. A Store must
+// not be changed once a recipe has it.
+type Store struct {
+	Client  Client
+	Prefix  string           // in front of every key; at most 100 bytes. A route of Ringside may name it
+	Now     func() time.Time // the clock; time.Now unless set. Waiting is always real
+	MaxItem int              // bytes of an item: memcached's -I; 1 MiB unless set
+	Tries   int              // bound of a loop in which others can be faster; 64 unless set
+}
+
+const (
+	maxKey    = 250
+	maxPrefix = 100
+	// itemOverhead is what memcached 1.6 counts beside key and value: 48 bytes of
+	// header, 8 of cas, 3 of line ends, 4 of flags.
+	itemOverhead = 63
+	// maxExpiry is the longest relative expiry; memcached takes more for a date.
+	maxExpiry = 30 * 24 * time.Hour
+)
+
+// check says whether the store can be used.
+func (s *Store) check() error {
+	switch {
+	case s == nil || s.Client == nil:
+		return fmt.Errorf("recipes: a store without a client: %w", ErrArgument)
+	case len(s.Prefix) > maxPrefix:
+		return fmt.Errorf("recipes: prefix of %d bytes, at most %d are possible: %w", len(s.Prefix), maxPrefix, ErrKey)
+	case s.MaxItem < 0 || s.MaxItem > 0 && s.MaxItem < 1024:
+		return fmt.Errorf("recipes: MaxItem %d; memcached takes 1024 and more: %w", s.MaxItem, ErrArgument)
+	case s.Tries < 0:
+		return fmt.Errorf("recipes: Tries %d: %w", s.Tries, ErrArgument)
+	case s.Prefix != "":
+		return CheckKey(s.Prefix)
+	}
+	return nil
+}
+
+func (s *Store) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
+}
+
+func (s *Store) maxItem() int {
+	if s.MaxItem == 0 {
+		return 1 << 20
+	}
+	return s.MaxItem
+}
+
+func (s *Store) tries() int {
+	if s.Tries == 0 {
+		return 64
+	}
+	return s.Tries
+}
+
+// key is the key of a recipe's name. Fields stand in front of the name and
+// hold no colon, so whatever the name holds, no two keys of one kind are equal.
+func (s *Store) key(kind, name string, fields ...string) string {
+	var b strings.Builder
+	b.WriteString(s.Prefix)
+	b.WriteString(kind)
+	for _, f := range append(fields, name) {
+		b.WriteByte(':')
+		b.WriteString(f)
+	}
+	return b.String()
+}
+
+// pair is a key that has two names in it, of which each may hold anything.
+func (s *Store) pair(kind, first, second string) string {
+	return s.key(kind, second, strconv.Itoa(len(first)), first)
+}
+
+// checkName refuses a store that can't be used, and a name whose longest key
+// would not be legal.
+func (s *Store) checkName(what, name, kind string, fields ...string) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := CheckKey(name); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	if n := len(s.key(kind, name, fields...)); n > maxKey {
+		return fmt.Errorf("recipes: %s %.20s…: a name of %d bytes makes keys of %d; at most %d are possible: %w", what, name, len(name), n, maxKey, ErrKey)
+	}
+	return nil
+}
+
+// fits says whether memcached takes a value of so many bytes.
+func (s *Store) fits(key string, bytes int) error {
+	if size := len(key) + bytes + itemOverhead; size > s.maxItem() {
+		return fmt.Errorf("recipes: %s: an item of %d bytes, at most %d are possible: %w", key, size, s.maxItem(), ErrTooLarge)
+	}
+	return nil
+}
+
+// expiry is a duration as memcached takes it, in whole seconds, rounded up.
+func expiry(what string, d time.Duration) (int32, error) {
+	switch {
+	case d <= 0:
+		return 0, fmt.Errorf("recipes: %s of %v; it must be positive: %w", what, d, ErrExpiry)
+	case d > maxExpiry:
+		return 0, fmt.Errorf("recipes: %s of %v; memcached takes more than 30 days for a date: %w", what, d, ErrExpiry)
+	}
+	return int32((d + time.Second - 1) / time.Second), nil
+}
+
+// expiryOrNever is an expiry where 0 means never.
+func expiryOrNever(what string, d time.Duration) (int32, error) {
+	if d == 0 {
+		return 0, nil
+	}
+	return expiry(what, d)
+}
+
+// What a server said.
+func isMiss(err error) bool      { return errors.Is(err, memcache.ErrCacheMiss) }
+func isNotStored(err error) bool { return errors.Is(err, memcache.ErrNotStored) }
+
+func isNonNumeric(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "non-numeric")
+}
+
+// isChanged says whether a cas was refused because the item is not the one that was read.
+func isChanged(err error) bool {
+	return errors.Is(err, memcache.ErrCASConflict) || isMiss(err) || isNotStored(err)
+}
+
+// failed wraps an error of the client.
+func failed(what, key string, err error) error {
+	return fmt.Errorf("recipes: %s %s: %w", what, key, err)
+}
+
+// again calls try until it is done or errs, at most Store.Tries times.
+func (s *Store) again(ctx context.Context, what, key string, try func() (done bool, err error)) error {
+	for i := range s.tries() {
+		if err := ctx.Err(); err != nil {
+			return failed(what, key, err)
+		}
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		if err := pause(ctx, i); err != nil {
+			return failed(what, key, err)
+		}
+	}
+	return fmt.Errorf("recipes: %s %s: %w, %d times", what, key, ErrContended, s.tries())
+}
+
+// await calls try until it is done or errs, or until wait is over; it then
+// returns over. The first try is always made.
+func await(ctx context.Context, wait time.Duration, over error, try func() (done bool, err error)) error {
+	end := time.Now().Add(wait)
+	for i := 0; ; i++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		if !time.Now().Before(end) {
+			return over
+		}
+		if err := pause(ctx, i+2); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits a random time, at most 1 ms in round 0, doubled at each further
+// one up to 32 ms, or until the context ends.
+func pause(ctx context.Context, round int) error {
+	t := time.NewTimer(rand.N(time.Millisecond << min(round, 5)))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// count adds delta to the number at key; the first one makes it, with initial
+// in front and an expiry. Who loses that race counts again.
+func (s *Store) count(ctx context.Context, key string, delta, initial uint64, seconds int32) (n uint64, err error) {
+	err = s.again(ctx, "count", key, func() (bool, error) {
+		if n, err = s.Client.Increment(key, delta); err == nil {
+			return true, nil
+		} else if !isMiss(err) {
+			return false, failed("count", key, err)
+		}
+		n = initial + delta
+		err = s.Client.Add(&memcache.Item{Key: key, Value: strconv.AppendUint(nil, n, 10), Expiration: seconds})
+		if err == nil || isNotStored(err) {
+			return err == nil, nil
+		}
+		return false, failed("count", key, err)
+	})
+	return n, err
+}
+
+// number reads a counter; one that is not there is 0.
+func number(item *memcache.Item) (uint64, error) {
+	if item == nil {
+		return 0, nil
+	}
+	// After a decr memcached keeps the length and pads with blanks.
+	n, err := strconv.ParseUint(strings.TrimRight(string(item.Value), " "), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("recipes: %s: %.20q is no number: %w", item.Key, item.Value, ErrCorrupt)
+	}
+	return n, nil
+}
+
+// get reads a key; nil is a miss.
+func (s *Store) get(ctx context.Context, key string) (*memcache.Item, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, failed("get", key, err)
+	}
+	item, err := s.Client.Get(key)
+	if isMiss(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, failed("get", key, err)
+	}
+	return item, nil
+}
+
+// getMulti reads keys in one round trip.
+func (s *Store) getMulti(ctx context.Context, keys []string) (map[string]*memcache.Item, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, failed("get", keys[0], err)
+	}
+	items, err := s.Client.GetMulti(keys)
+	if err != nil {
+		return nil, failed("get", keys[0]+"…", err)
+	}
+	return items, nil
+}
+
+// appendTo appends to a key, which the first one makes; made only once it is
+// full, as memcached says NOT_STORED both to an append that finds nothing and
+// to one that has no room, and to an add of what is there. So after two rounds
+// it looks. ErrFull says that there is no room.
+func (s *Store) appendTo(ctx context.Context, key string, data []byte, seconds int32) error {
+	if err := s.fits(key, len(data)); err != nil {
+		return err
+	}
+	item := &memcache.Item{Key: key, Value: data, Expiration: seconds}
+	round := 0
+	return s.again(ctx, "append to", key, func() (bool, error) {
+		for _, store := range []func(*memcache.Item) error{s.Client.Append, s.Client.Add} {
+			if err := store(item); err == nil {
+				return true, nil
+			} else if !isNotStored(err) {
+				return false, failed("append to", key, err)
+			}
+		}
+		if round++; round < 2 {
+			return false, nil
+		}
+		size, err := s.size(ctx, key)
+		if err == nil && size >= 0 && s.fits(key, size+len(data)) != nil {
+			err = fmt.Errorf("recipes: %s: %d bytes, and %d more don't fit: %w", key, size, len(data), ErrFull)
+		}
+		return false, err
+	})
+}
+
+// size is how many bytes a key has; -1 is a miss.
+func (s *Store) size(ctx context.Context, key string) (int, error) {
+	if sizer, ok := s.Client.(Sizer); ok {
+		size, err := sizer.Size(key)
+		if isMiss(err) {
+			return -1, nil
+		} else if err != nil {
+			return 0, failed("size of", key, err)
+		}
+		return size, nil
+	}
+	item, err := s.get(ctx, key)
+	if err != nil || item == nil {
+		return -1, err
+	}
+	return len(item.Value), nil
+}
