@@ -1,11 +1,11 @@
 package proxy
 
+// A new table: how an engine takes it up.
+
 import (
 	"ringside/proxy/wire"
 	"ringside/ring"
 )
-
-// A new table: how an engine takes it up.
 
 // generation is one table tied to an engine's servers.
 type generation struct {

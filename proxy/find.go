@@ -1,12 +1,12 @@
 package proxy
 
+// Who serves a key now, and who keeps its copies.
+
 import (
 	"ringside/proxy/health"
 	"ringside/replicate"
 	"ringside/ring"
 )
-
-// Who serves a key now, and who keeps its copies.
 
 // find works out who serves a key, by its hashed part and its hash.
 func (lp *livePool) find(part []byte, h uint64, owner int) health.Route {

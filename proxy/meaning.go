@@ -1,5 +1,7 @@
 package proxy
 
+// What a task's command asks for, and what the answers to it mean, whoever leads it.
+
 import (
 	"math"
 	"strconv"
@@ -9,8 +11,6 @@ import (
 	"ringside/proxy/wire"
 	"ringside/replicate"
 )
-
-// What a task's command asks for, and what the answers to it mean, whoever leads it.
 
 // absence is how t's command says that there is nothing.
 func absence(t *task) wire.Kind {

@@ -1,8 +1,8 @@
 package proxy
 
-import "time"
-
 // Commands that wait for a phase.
+
+import "time"
 
 // parked is a write that waits for the next phase.
 type parked struct {
