@@ -17,6 +17,11 @@ type generation struct {
 // those that only the old one names finish what is in flight and close.
 func (e *Engine) adopt(cur *live) {
 	first, t := e.gen == nil, cur.Table
+	if !first {
+		for _, lp := range e.gen.pools {
+			e.pool.hold(-lp.owners.Size())
+		}
+	}
 	e.gen = &generation{table: t}
 	e.limits, e.most = &t.Limits, t.Limits.Memory
 	e.wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
@@ -27,7 +32,13 @@ func (e *Engine) adopt(cur *live) {
 	e.list = nil
 	live := map[*Pool]*livePool{}
 	for _, p := range t.Pools {
-		lp := &livePool{pool: p, owners: ring.NewMemo(&p.Place)}
+		lp := &livePool{pool: p, owners: ring.NewMemo(&p.Place, func(n int) bool {
+			room := !e.scarce(n)
+			if room {
+				e.pool.hold(n)
+			}
+			return room
+		})}
 		for _, target := range p.Servers {
 			lp.servers = append(lp.servers, e.server(target, p))
 		}

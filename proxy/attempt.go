@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"time"
+	"unsafe"
 
 	"ringside/proxy/wire"
 )
@@ -95,11 +96,23 @@ func (e *Servers) newAttempt(to Receiver) *Attempt {
 	a := e.freeAttempts
 	if a == nil {
 		a = new(Attempt)
+		e.pool.held += attemptSize
 	} else {
 		e.freeAttempts, a.next = a.next, nil
 	}
 	a.to = to
 	return a
+}
+
+// attemptSize is what an attempt takes, and its client's exchange with it.
+const attemptSize = int64(unsafe.Sizeof(Attempt{})) + 256
+
+// trimAttempts gives up the attempts that are kept for reuse.
+func (e *Servers) trimAttempts() {
+	for a := e.freeAttempts; a != nil; a = a.next {
+		e.pool.held -= attemptSize
+	}
+	e.freeAttempts = nil
 }
 
 func (e *Servers) freeAttempt(a *Attempt) {
@@ -140,23 +153,17 @@ type Result struct {
 	Failure
 }
 
-// demand sends line, one whole request for a client, behind what c has to send,
-// and lets to have the answer under the number id.
-func (e *Servers) demand(c *Conn, to Asker, id int, t *Timeouts, line []byte) {
-	e.ask(c, false, to, id, t, line)
-}
-
-// demandInternal is demand for a request that is Ringside's own.
-func (e *Servers) demandInternal(c *Conn, to Asker, id int, t *Timeouts, line []byte) {
-	e.ask(c, true, to, id, t, line)
-}
-
-func (e *Servers) ask(c *Conn, internal bool, to Asker, id int, t *Timeouts, line []byte) {
+// demand sends line, one whole request of a client's or of Ringside's own,
+// behind what c has to send, and lets to have the answer under the number id.
+func (e *Servers) demand(c *Conn, to Asker, id int, t *Timeouts, line []byte, internal bool) {
 	r := &e.plain
 	e.wire.Next(line, r)
 	line = e.wire.CutKey(line, r)
 	a := e.newAttempt(&collector{to: to, id: id})
-	a.op, a.dialect, a.flags, a.internal = r.Op, r.Dialect, r.Flags, internal
+	a.op, a.dialect, a.flags = r.Op, r.Dialect, r.Flags
+	if internal {
+		c.own(a)
+	}
 	key := r.Key.Of(line)
 	if r.Flags&wire.Base64 != 0 {
 		key, _ = wire.DecodeKey(nil, key)
@@ -164,6 +171,12 @@ func (e *Servers) ask(c *Conn, internal bool, to Asker, id int, t *Timeouts, lin
 	a.remember(r, line, key)
 	needs := r.Needs()
 	e.put(c, a, t, needs, e.sealed(a, line))
+}
+
+// own says that a, which c is about to get, is Ringside's own.
+func (c *Conn) own(a *Attempt) {
+	a.internal = true
+	c.internal++
 }
 
 // put is demand for an attempt a that knows what line is and who gets the answer,

@@ -60,12 +60,8 @@ func (l *led) backfill(t *task, then func(found)) {
 
 // ask asks First (0) or Interim (1); where that can't be, the backfill ends.
 func (f *backfill) ask(step, at int, line []byte) {
-	srv := f.t.rt.member(f.l.place(at).Server)
-	pick, demand := srv.pick, f.t.e.demand
-	if f.then == nil || step == fillStore { // nobody waits, or a stub is in the way
-		pick, demand = srv.pickInternal, f.t.e.demandInternal
-	}
-	c, _, _ := pick(f.t.client)
+	internal := f.then == nil || step == fillStore // nobody waits, or a stub is in the way
+	c, _, _ := f.t.rt.member(f.l.place(at).Server).pick(f.t.client, internal)
 	switch {
 	case c == nil && step == fillFetch: // take the stub away: what builds on it would build on nothing
 		f.ask(fillStore, 0, f.t.meta("md", f.l.keys[0], " C"+f.stub, nil))
@@ -76,7 +72,7 @@ func (f *backfill) ask(step, at int, line []byte) {
 	}
 	limit := f.t.rt.pool.Timeouts
 	limit.Deadline = min(limit.Deadline, max(time.Duration(f.t.deadline-f.t.e.now), time.Millisecond))
-	demand(c, f, step, &limit, line)
+	f.t.e.demand(c, f, step, &limit, line, internal)
 	if step == fillStub { // one that is made late would show in any phase
 		c.tail.leaves = true
 	}

@@ -39,7 +39,7 @@ const (
 type pool struct {
 	free  [len(classes)]*chunk
 	count [len(classes)]int
-	held  int64 // bytes of the chunks that are out, for Limits.Memory
+	held  int64 // bytes of all of these and of those that are out, and what else counts against Limits.Memory
 }
 
 // get returns an empty chunk of at least n bytes.
@@ -48,12 +48,12 @@ func (p *pool) get(n int) *chunk {
 		if n > size {
 			continue
 		}
-		p.held += int64(size)
 		if c := p.free[i]; c != nil {
 			p.free[i], c.next = c.next, nil
 			p.count[i]--
 			return c
 		}
+		p.held += int64(size)
 		return &chunk{b: make([]byte, size)}
 	}
 	p.held += int64(n)
@@ -62,16 +62,30 @@ func (p *pool) get(n int) *chunk {
 
 // put takes a chunk back. The caller must not touch it again.
 func (p *pool) put(c *chunk) {
-	p.held -= int64(len(c.b))
 	for i, size := range classes {
-		if len(c.b) == size {
-			if (p.count[i]+1)*size <= keepBytes {
-				c.r, c.w, c.next = 0, 0, p.free[i]
-				p.free[i] = c
-				p.count[i]++
-			}
+		if len(c.b) == size && (p.count[i]+1)*size <= keepBytes {
+			c.r, c.w, c.next = 0, 0, p.free[i]
+			p.free[i] = c
+			p.count[i]++
 			return
 		}
+	}
+	p.held -= int64(len(c.b))
+}
+
+// kept is how many bytes the free chunks have.
+func (p *pool) kept() (n int64) {
+	for i, size := range classes {
+		n += int64(p.count[i] * size)
+	}
+	return n
+}
+
+// trim gives up the free chunks.
+func (p *pool) trim() {
+	for i, size := range classes {
+		p.held -= int64(p.count[i] * size)
+		p.free[i], p.count[i] = nil, 0
 	}
 }
 
@@ -225,6 +239,14 @@ func (q *queue) dropAll(p *pool) {
 		q.pop(p)
 	}
 	q.size = 0
+}
+
+// room is the capacity of q's chunks.
+func (q *queue) room() (n int) {
+	for c := q.head; c != nil; c = c.next {
+		n += len(c.b)
+	}
+	return n
 }
 
 // spans appends the held bytes to iov, at most max spans of them.

@@ -2,7 +2,11 @@ package proxy
 
 // All clients of one loop.
 
-import "ringside/proxy/wire"
+import (
+	"unsafe"
+
+	"ringside/proxy/wire"
+)
 
 // Clients are the clients of one loop, and what they have asked for.
 type Clients struct {
@@ -15,7 +19,6 @@ type Clients struct {
 	wake     []*Session // had to stop parsing and may go on
 	held     holdList   // clients whose answers wait for the rest of their group
 	waiting  int        // clients that wait for an answer
-	gathered int        // bytes of answers kept for commands to every server
 
 	req           wire.Request // the one being served
 	freeExchanges *Exchange
@@ -58,29 +61,6 @@ func (e *Clients) sweepIdle() {
 		} else {
 			e.at(idleTimer, t)
 		}
-	}
-}
-
-// closeLargest frees memory by closing the client that holds most.
-func (e *Clients) closeLargest() {
-	var worst *Session
-	most := 0
-	for s := range e.sessions {
-		n := s.out.size
-		if s.in != nil {
-			n += len(s.in.b)
-		}
-		for x := s.head; x != nil; x = x.next {
-			n += x.kept()
-		}
-		if n > most || n == most && worst != nil && s.id < worst.id {
-			worst, most = s, n
-		}
-	}
-	if worst != nil && most > bigSpan {
-		e.count.MemoryClosed++
-		e.log.Warn("closed the client that held most: limits.memory reached", "client", worst.peer(), "held", most, "limit", e.limits.Memory)
-		worst.abort()
 	}
 }
 
@@ -130,7 +110,36 @@ func (e *Clients) release() {
 // addTo adds the clients to what is told of all loops.
 func (e *Clients) addTo(into *Snapshot) {
 	into.Clients += len(e.sessions)
+	for x := e.freeExchanges; x != nil; x = x.next {
+		into.Kept += exchangeSize
+	}
 	for s := range e.sessions {
 		into.InFlight += s.inFlight
 	}
+}
+
+// held is what closing s gives back.
+func (s *Session) held() int64 {
+	n := s.out.room() + s.handed + s.inFlight*int(exchangeSize)
+	if s.in != nil {
+		n += len(s.in.b)
+	}
+	for x := s.head; x != nil; x = x.next {
+		n += x.kept()
+	}
+	return int64(n)
+}
+
+// exchangeSize is what an exchange takes, with the lines that it may keep.
+const exchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128
+
+// valueSize is what a value takes that waits for its place, beside its block.
+const valueSize = 160
+
+// trimExchanges gives up the exchanges that are kept for reuse.
+func (e *Clients) trimExchanges() {
+	for x := e.freeExchanges; x != nil; x = x.next {
+		e.pool.held -= exchangeSize
+	}
+	e.freeExchanges = nil
 }

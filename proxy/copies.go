@@ -93,7 +93,7 @@ func (e *Copies) lead(t *task) {
 		return // it is led again when those before it are done
 	}
 	if e.now >= t.deadline {
-		t.fail(cmp.Or(t.held, tooLong), TimedOut)
+		t.fail(cmp.Or(t.waited, tooLong), TimedOut)
 		e.unclaim(t, t.keyLine())
 		return
 	}
@@ -208,7 +208,7 @@ func (c *copied) told(t *task, id int, r *Result) {
 	if a.Deed == replicate.Forward && !a.check && (kind == replicate.Hit && t.op <= wire.Gats && mayBeStub(t, &t.e.rep) ||
 		kind == replicate.ClientError && counts && !a.checked && !commandOf(t).Vivify) {
 		a.check, a.checked = true, counts
-		a.keep(r)
+		a.got = t.keep(r)
 		t.ask(id, c.members[a.Member].srv, t.meta("mg", c.keyAt(t, a.Member), " v s", nil))
 		return
 	}
@@ -229,7 +229,7 @@ func (c *copied) told(t *task, id int, r *Result) {
 			a.got.bytes = wire.AppendAnswer(nil, t.raw, &t.req, wire.Miss)
 		}
 	case !a.check:
-		a.keep(r)
+		a.got = t.keep(r)
 	}
 	c.rule.Told(id, replicate.Outcome{Kind: kind, Value: value})
 	c.goOn(t)
@@ -337,12 +337,12 @@ func (c *copied) settle(t *task, s replicate.Settlement) {
 	case replicate.Absent:
 		t.say(absence(t))
 	case replicate.Held:
-		t.held = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
+		t.waited = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.e.now < t.deadline {
 			t.e.park(t, c.outlook)
 			return
 		}
-		t.fail(t.held, Unavailable)
+		t.fail(t.waited, Unavailable)
 	case replicate.Refused:
 		t.fail("no member of the key is in use", Unavailable)
 	default:

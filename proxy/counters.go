@@ -77,6 +77,7 @@ type ServerCounters struct {
 	TimedOut uint64 // of the failed: not answered in time
 	Refused  uint64 // not handed on: the server was down
 	Crowded  uint64 // not handed on: the queue was full
+	Shed     uint64 // not handed on, or not sent: limits.memory was reached
 	Undone   uint64 // of the failed: mutations that may run late, and are deleted behind that
 	UndoLost uint64 // of the undone: the delete was not answered
 	Ordered  uint64 // not handed on: a person has drained it or taken it down
@@ -149,6 +150,7 @@ type Snapshot struct {
 	Parked   int   // of them: writes that wait for a server's next phase
 	Lined    int   // keys of several copies that are being written or repaired
 	Memory   int64 // bytes of buffers in use
+	Kept     int64 // of that, for reuse
 }
 
 // ServerSnapshot is one server as the engines see it.
@@ -200,6 +202,7 @@ func (into *ServerCounters) add(o *ServerCounters) {
 	into.TimedOut += o.TimedOut
 	into.Refused += o.Refused
 	into.Crowded += o.Crowded
+	into.Shed += o.Shed
 	into.Undone += o.Undone
 	into.UndoLost += o.UndoLost
 	into.Ordered += o.Ordered

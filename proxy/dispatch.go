@@ -202,7 +202,7 @@ func (e *Engine) reach(x *Exchange, rt *route, srv *Server) *Conn {
 		srv.count.Ordered++
 		x.fail(e.refusal, Unavailable)
 	default:
-		c, why, o := srv.pick(x.s.id)
+		c, why, o := srv.pick(x.s.id, false)
 		if c == nil {
 			x.fail(why, o)
 		}
@@ -290,6 +290,10 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 			continue // nor can a client hold one of Ringside's own
 		}
 		if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
+			if e.scarce(taskSize) {
+				x.fail(outOfMemory, Crowded)
+				continue
+			}
 			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}

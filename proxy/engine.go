@@ -40,7 +40,8 @@ type Engine struct {
 
 	parts []*Conn // of the read that is being split
 
-	draining bool
+	draining  bool
+	relieveAt int64 // not before this it is looked again who holds most
 }
 
 // NewEngine makes one more engine for p.
@@ -60,6 +61,11 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 		host: func(f func(*Keepers)) { p.first().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = Copies{Tasks: &e.Tasks, keepers: &e.Keepers}
+	e.trimMore = func() {
+		e.trimExchanges()
+		e.trimAttempts()
+	}
+	e.relieve = e.makeRoom
 	e.leaders = []Leader{&e.Copies, SingleCopy{}}
 	p.mu.Lock()
 	before := p.Engines()
@@ -77,6 +83,9 @@ func (e *Engine) Begin(now int64) {
 	e.count.Wakeups++
 	if cur := e.Shared.live.Load(); e.gen == nil || e.gen.table != cur.Table {
 		e.adopt(cur)
+	}
+	if e.full { // another engine may have made room
+		e.account()
 	}
 	e.obey()
 }
@@ -122,10 +131,12 @@ func (e *Engine) End() []Effect {
 	}
 	e.resume()
 	e.release()
-	if e.book() {
-		e.closeLargest()
+	if e.pressed || e.pool.held != e.booked.Load() {
+		e.account()
 	}
-	return e.flush()
+	out := e.flush()
+	e.book() // what closing gave back
+	return out
 }
 
 // due does what a timer is for.

@@ -51,6 +51,73 @@ func TestMemoryOfWholeBodies(t *testing.T) {
 	}
 }
 
+// TestMemoryOfQueues: what a server does not take counts, however small the
+// values are, and is refused so that other servers go on.
+func TestMemoryOfQueues(t *testing.T) {
+	s := newStage(t)
+	s.pool([]string{"main", "servers=s1,s2"})
+	s.limits([]string{"memory=1000000"})
+	s.begin()
+	s.actor("s1").mode = "hangs"
+	c, other := s.actor("c1"), s.actor("c2")
+	set := []byte("set a1 0 0 2000\r\n" + strings.Repeat("x", 2000) + "\r\n")
+	const sets = 2000
+	for range sets {
+		s.wakeup(func() { s.e.Bytes(c.link, set) })
+		if c.state != "" {
+			t.Fatalf("the client is %s", c.state)
+		}
+	}
+	if held := s.p.memory.Load(); held > 1_000_000 || held != s.e.pool.held {
+		t.Errorf("%d bytes are held, and %d booked", s.e.pool.held, held)
+	}
+	for what, n := range map[string]int{
+		"SERVER_ERROR out of memory: limits.memory is reached, and server s1 does not take what is sent to it\r\n": 1000,
+		"STORED\r\n": 0,
+	} {
+		if got := strings.Count(c.got.String(), what); got < n || n == 0 && got > 0 {
+			t.Errorf("the client has got %d times %q", got, what)
+		}
+	}
+	s.wakeup(func() { s.e.Bytes(other.link, []byte("set a2 0 0 1\r\nx\r\n")) })
+	s.wakeup(func() { s.e.Bytes(s.actor("s2").link, []byte("STORED\r\n")) })
+	if got := other.got.String(); got != "STORED\r\n" {
+		t.Errorf("another client has got %q", got)
+	}
+	if s.e.count.NoMemory+s.e.byAddress["tcp s1"].count.Shed < sets/2 {
+		t.Error("what was refused is not counted")
+	}
+}
+
+// TestMemoryThatNobodyCanGive: when nothing that is held can be given up, no
+// more is taken, until there is room again.
+func TestMemoryThatNobodyCanGive(t *testing.T) {
+	s := newStage(t)
+	s.pool([]string{"main", "servers=s1", "get_errors=error"})
+	s.limits([]string{"memory=1000000"})
+	s.begin()
+	c := s.actor("c1")
+	ask := func(request, want string) {
+		t.Helper()
+		s.now += int64(reliefWait)
+		s.wakeup(func() { s.e.Bytes(c.link, []byte(request)) })
+		if got := c.got.String(); got != want {
+			t.Errorf("%q: got %q, want %q", request, got, want)
+		}
+		c.got.Reset()
+	}
+	s.wakeup(func() { s.e.pool.hold(2_000_000) })
+	ask("get a1\r\n", "SERVER_ERROR out of memory: limits.memory is reached\r\n")
+	ask("add a1 0 0 1\r\nx\r\n", "SERVER_ERROR out of memory storing object\r\n")
+	ask("mn\r\n", "MN\r\n")
+	s.wakeup(func() { s.e.pool.hold(-2_000_000) })
+	ask("get a1\r\n", "")
+	s.wakeup(func() { s.e.Bytes(s.actor("s1").link, []byte("END\r\n")) })
+	if got := c.got.String(); got != "END\r\n" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestSplit feeds one busy client stream and its answers cut at every place:
 // what the client gets must not depend on it.
 func TestSplit(t *testing.T) {

@@ -23,7 +23,7 @@ func (e *Engine) askThose(s *Session, line []byte, g gather, each func(func(srv 
 	each(func(srv *Server, p *Pool, why string) {
 		var c *Conn
 		if why == "" {
-			c, why, _ = srv.pick(s.id)
+			c, why, _ = srv.pick(s.id, false)
 		}
 		if c == nil {
 			g.add(srv, nil, why)

@@ -33,14 +33,14 @@ type Exchange struct {
 
 	missErrors bool // a read that no server could answer gets a miss
 
-	out      queue
-	streams  *streams // values on their way in pieces; nil: there has been none
-	trouble  string   // why a part could not be answered; "" if all could
-	miss     []byte   // mg: the line that says so
-	errLine  []byte   // a server's error line, which stands where END would
-	order    *ordered // values go in the order of the keys
-	gather   gather   // commands for every server: collects, then answers
-	gathered int      // bytes of answers kept for it
+	out     queue
+	streams *streams // values on their way in pieces; nil: there has been none
+	trouble string   // why a part could not be answered; "" if all could
+	miss    []byte   // mg: the line that says so
+	errLine []byte   // a server's error line, which stands where END would
+	order   *ordered // values go in the order of the keys
+	gather  gather   // commands for every server: collects, then answers
+	held    int      // bytes of answers that it gathers
 
 	keys, hits int
 }
@@ -72,6 +72,7 @@ func (e *Clients) newExchange(s *Session) *Exchange {
 	x := e.freeExchanges
 	if x == nil {
 		x = new(Exchange)
+		e.pool.held += exchangeSize
 	} else {
 		e.freeExchanges, x.next = x.next, nil
 	}
@@ -93,7 +94,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	if x.order != nil {
 		x.order.drop(&x.e.pool)
 	}
-	e.gathered -= x.gathered
+	e.pool.held -= int64(x.held)
 	miss, errLine := x.miss[:0], x.errLine[:0]
 	*x = Exchange{} // in place: a literal that mentions x is made aside and copied
 	x.next, x.miss, x.errLine = e.freeExchanges, miss, errLine
@@ -265,18 +266,19 @@ func (x *Exchange) finishTroubled(read bool) {
 	}
 }
 
-// kept is how many bytes of x's answer wait for something.
+// kept is what x's answer takes while it waits for something.
 func (x *Exchange) kept() int {
-	n := x.out.size
+	n := x.out.room() + x.held
 	if st := x.streams; st != nil {
-		n += st.late.size
+		n += st.late.room()
 		for _, b := range st.next {
-			n += b.held.size
+			n += b.held.room()
 		}
 	}
 	if x.order != nil {
+		n += x.order.held
 		for i := range x.order.values {
-			n += x.order.values[i].block.size
+			n += x.order.values[i].block.room()
 		}
 	}
 	return n

@@ -82,6 +82,9 @@ func (c *Conn) expire() {
 				}
 			}
 			srv.count.TimedOut++
+			if c.zombie {
+				c.forget(a)
+			}
 			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.label(), time.Duration(a.deadline-a.sentAt)), TimedOut)
 		}
 	}
@@ -151,3 +154,37 @@ func (c *Conn) dropUnsent() {
 }
 
 var errConnect = errors.New("no connection within the connect timeout")
+
+// unsent is what c holds of requests that its server has not been sent.
+func (c *Conn) unsent() int64 {
+	n := int64(c.out.room())
+	for a := c.head; a != nil; a = a.next {
+		if c.mayShed(a) {
+			n += attemptSize
+		}
+	}
+	return n
+}
+
+func (c *Conn) mayShed(a *Attempt) bool { return a.start >= c.taken && !a.internal }
+
+// shed fails the requests that c's server has not been sent: it takes less than
+// it is asked.
+func (c *Conn) shed(held int64) {
+	srv, shed := c.srv, 0
+	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", outOfMemory, srv.label())
+	last := c.tail // who is told may ask again
+	for a := c.head; a != nil; a = a.next {
+		if c.mayShed(a) {
+			a.expired = true
+			c.failOne(a, why, Crowded)
+			shed++
+		}
+		if a == last {
+			break
+		}
+	}
+	c.dropUnsent()
+	srv.count.Shed += uint64(shed)
+	srv.e.log.Warn("refused what a server has not taken: limits.memory reached", "server", srv.target.Name, "address", srv.target.Address, "requests", shed, "held", held, "limit", srv.e.most)
+}

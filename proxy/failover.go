@@ -5,7 +5,6 @@ package proxy
 // health.
 
 import (
-	"bytes"
 	"strconv"
 
 	"ringside/proxy/health"
@@ -229,8 +228,7 @@ func (l *led) told(t *task, id int, r *Result) {
 		l.failed = &kept
 	}
 	if id != sideAsk {
-		l.main = *r
-		l.main.bytes = bytes.Clone(r.bytes)
+		l.main = t.keep(r)
 	}
 	l.waiting--
 	if l.inTurn {
@@ -280,8 +278,7 @@ func (l *led) hollow(t *task, r *Result) bool {
 		}
 	case r.parsed(t.op, t.req.Dialect, &t.e.rep) && mayBeStub(t, &t.e.rep):
 		l.stub = true
-		l.main = *r
-		l.main.bytes = bytes.Clone(r.bytes)
+		l.main = t.keep(r)
 		t.ask(mainAsk, r.srv, t.meta("mg", l.keys[0], " v s", nil))
 		return true
 	}

@@ -11,7 +11,7 @@ import (
 type inventory struct {
 	e      *Engine
 	owner  map[*chunk]string
-	bytes  int64 // of the chunks found
+	bytes  int64 // of what was found
 	asks   map[*Exchange]int
 	live   map[*Exchange]bool
 	faults []string
@@ -34,8 +34,9 @@ func faults(e *Engine) []string {
 		}
 	}
 	v.free()
+	v.bytes += int64(len(v.live)) * exchangeSize
 	v.want(v.bytes == e.pool.held, "the pool counts %d bytes, %d are held", e.pool.held, v.bytes)
-	v.want(e.booked == e.pool.held, "the pool counts %d bytes, %d are booked", e.pool.held, e.booked)
+	v.want(e.booked.Load() == e.pool.held, "the pool counts %d bytes, %d are booked", e.pool.held, e.booked.Load())
 	v.want(len(e.dirty) == 0 && len(e.wake) == 0, "%d links dirty, %d sessions to wake", len(e.dirty), len(e.wake))
 	return v.faults
 }
@@ -152,6 +153,7 @@ func (v *inventory) session(s *Session) {
 
 func (v *inventory) exchange(x *Exchange, where string) {
 	v.live[x] = true
+	v.bytes += int64(x.held)
 	v.queue(&x.out, where+": an exchange's answer")
 	if st := x.streams; st != nil {
 		v.queue(&st.late, where+": an exchange's late values")
@@ -161,6 +163,7 @@ func (v *inventory) exchange(x *Exchange, where string) {
 		v.want(st.turn != nil || st.late.size == 0, "%s: late values and no stream", where)
 	}
 	if x.order != nil {
+		v.bytes += int64(x.order.held)
 		for i := range x.order.values {
 			v.queue(&x.order.values[i].block, where+": a value that waits for its place")
 		}
@@ -185,6 +188,7 @@ func (v *inventory) conn(c *Conn) {
 		if a.internal {
 			internal++
 		}
+		v.bytes += attemptSize
 		v.want(!a.loose(), "%s: a mutation may run late and nothing undoes it", name)
 		if x != nil || a.probe {
 			earliest = min(earliest, a.deadline)
@@ -221,6 +225,7 @@ func (v *inventory) free() {
 		n := 0
 		for ; c != nil && n <= v.e.pool.count[i]; c = c.next {
 			v.want(v.owner[c] == "", "a free chunk belongs to %s", v.owner[c])
+			v.bytes += int64(len(c.b))
 			n++
 		}
 		v.want(n == v.e.pool.count[i], "%d free chunks of class %d, counted %d", n, i, v.e.pool.count[i])
@@ -228,6 +233,7 @@ func (v *inventory) free() {
 	seen := map[*Exchange]bool{}
 	for x := v.e.freeExchanges; x != nil; x = x.next {
 		v.want(!v.live[x], "an exchange in use is free")
+		v.bytes += exchangeSize
 		if seen[x] {
 			v.want(false, "the free exchanges are a circle")
 			break
@@ -246,6 +252,7 @@ func (v *inventory) free() {
 			break
 		}
 		used[a] = true
+		v.bytes += attemptSize
 	}
 }
 

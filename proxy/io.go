@@ -25,12 +25,10 @@ type IO struct {
 	count  Counters
 	wire   wire.Limits // of requests
 
-	pool    pool
-	memory  *atomic.Int64 // bytes of chunks held by all loops
-	booked  int64         // of pool.held, what memory knows of
-	most    int64         // that memory should be
-	scratch *chunk        // where reads go that continue nothing
-	cur     *chunk        // the input being parsed: scratch, or a link's in
+	pool pool
+	accounts
+	scratch *chunk // where reads go that continue nothing
+	cur     *chunk // the input being parsed: scratch, or a link's in
 
 	dirty   []*Link  // have bytes to send or a decision to make in End
 	effects []Effect // for the driver
@@ -56,7 +54,7 @@ type Tune struct {
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
 func (io *IO) init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
-	io.memory = memory
+	io.all = memory
 	io.Tune = tune
 	io.log, io.debug = log, log.Enabled(context.Background(), slog.LevelDebug)
 	io.scratch = io.pool.get(scratchSize)
@@ -64,18 +62,6 @@ func (io *IO) init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
 	for t := range io.timers {
 		io.timers[t] = never
 	}
-}
-
-// scarce says that limits.memory has no room for a value of n bytes.
-func (io *IO) scarce(n int) bool {
-	return n > bigSpan && io.memory.Load()+io.pool.held-io.booked+int64(n) > io.most
-}
-
-// book lets memory know what is held now, and says whether that is too much.
-func (io *IO) book() bool {
-	d := io.pool.held - io.booked
-	io.booked = io.pool.held
-	return d != 0 && io.memory.Add(d) > io.most
 }
 
 // never is a moment that does not come.
@@ -158,6 +144,9 @@ func (io *IO) Filled(l *Link, n int) {
 	l.need = 0
 	l.end.Parse()
 	io.leave(l)
+	if io.pool.held-io.booked.Load() >= memoryStep {
+		io.account()
+	}
 }
 
 // Bytes is Space and Filled for a driver that has its own buffer.
@@ -237,6 +226,13 @@ func (io *IO) Wrote(l *Link, n int, full bool) {
 		l.bytesOut += uint64(n)
 	}
 	l.end.Sent(n)
+}
+
+// Handed says that the driver holds n more bytes of l, or fewer, that Wrote has
+// reported as written.
+func (io *IO) Handed(l *Link, n int) {
+	l.handed += n
+	io.pool.hold(n)
 }
 
 // Up says that the connection an effect Dial asked for is there.

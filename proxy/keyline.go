@@ -132,11 +132,11 @@ func (e *Tasks) takeTurns() {
 // client is.
 func (t *task) handOver(o *Tasks) {
 	home, listener, prefix := t.e, t.rt.listener, t.rt.prefix
-	home.pool.held -= int64(len(t.raw))
+	home.pool.hold(-t.held)
 	deadline := t.deadline
 	o.post(func(o *Tasks) {
 		t.e = o
-		o.pool.held += int64(len(t.raw))
+		o.pool.hold(t.held)
 		t.deadline = deadline
 		if l := o.listeners[listener]; l != nil {
 			for i := range l.routes {

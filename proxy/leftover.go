@@ -135,7 +135,7 @@ func (m *account) deleteLeft(e *Copies) {
 		if !plainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.demandInternal(m.server().conns[0], &leaving{e, m, l}, 0, &limit, append(line, wire.LineEnd...))
+		e.demand(m.server().conns[0], &leaving{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
 	}
 	m.order = append(busy, m.order...)
 }

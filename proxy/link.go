@@ -27,6 +27,8 @@ type Link struct {
 	need int    // how long in must be before it is worth looking at; 0: at any byte
 	out  queue  // bytes for the socket
 
+	handed int // of those that Wrote has reported, what the driver still holds
+
 	dirty    bool // in Engine.dirty
 	full     bool // the socket refused bytes; the driver will say when it takes more
 	paused   bool // the driver was told not to read

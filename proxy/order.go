@@ -12,6 +12,7 @@ type ordered struct {
 	keys   []byte // as the client wrote them
 	values []orderedValue
 	of     map[string]orderedKey
+	held   int // bytes beside the values' blocks
 }
 
 type orderedValue struct {
@@ -26,12 +27,19 @@ type orderedKey struct{ first, last int }
 // orderKeys makes x answer in the order of the keys of the request in e.req.
 func (x *Exchange) orderKeys(raw []byte) {
 	x.order = &ordered{keys: append([]byte(nil), x.e.req.Keys.Of(raw)...), of: map[string]orderedKey{}}
+	x.order.hold(&x.e.pool, len(x.order.keys))
+}
+
+func (o *ordered) hold(p *pool, n int) {
+	o.held += n
+	p.hold(n)
 }
 
 // keep takes the block of one value of the key that the client knows as key.
 func (o *ordered) keep(p *pool, key string, block []byte) {
 	v := orderedValue{next: -1}
 	v.block.append(p, block)
+	o.hold(p, valueSize+len(key))
 	o.values = append(o.values, v)
 	at := len(o.values) - 1
 	k, ok := o.of[key]
@@ -68,4 +76,5 @@ func (o *ordered) drop(p *pool) {
 	for i := range o.values {
 		o.values[i].block.drop(p)
 	}
+	o.hold(p, -o.held)
 }

@@ -33,7 +33,7 @@ type Proxy struct {
 	debug   bool // Log wants to know of every connection
 	live    atomic.Pointer[live]
 	orders  atomic.Pointer[orders]
-	memory  atomic.Int64 // bytes of chunks held by all engines
+	memory  atomic.Int64 // bytes held by all engines: see memory.go
 	clients atomic.Int64
 
 	lastClient atomic.Uint64 // number given
@@ -131,6 +131,7 @@ func (p *Proxy) Snapshot() (*Snapshot, error) {
 func (e *Engine) Snapshot(into *Snapshot) {
 	into.Counters.add(&e.count)
 	into.Memory += e.pool.held
+	into.Kept += e.pool.kept()
 	e.Clients.addTo(into)
 	e.Tasks.addTo(into)
 	e.Servers.addTo(into)

@@ -200,19 +200,15 @@ func (x *Exchange) gatherAttempt() *Attempt {
 	return a
 }
 
-// gatherBound is how many bytes of servers' answers an engine keeps for
-// commands to every server at any time. A cachedump may bring 2 MiB a server.
-const gatherBound = 32 << 20
-
 func (p *part) Reply(_ *Conn, _ *Attempt, _ *wire.Reply, b []byte) (taken int) {
 	switch x := p.Exchange; {
 	case x.s == nil: // nobody waits for it
-	case p.cut || x.e.gathered+len(b) > gatherBound:
+	case p.cut || x.e.scarce(len(b)): // a cachedump may bring 2 MiB a server
 		p.cut = true
 	default:
 		p.answer = append(p.answer, b...)
-		x.gathered += len(b)
-		x.e.gathered += len(b)
+		x.held += len(b)
+		x.e.pool.hold(len(b))
 	}
 	return 0
 }
@@ -223,7 +219,7 @@ func (p *part) Done(c *Conn, _ *Attempt) {
 	switch x := p.Exchange; {
 	case x.s == nil:
 	case p.cut:
-		x.gather.add(c.srv, nil, fmt.Sprintf("server %s: no room for its answer: answers of %d bytes are being gathered", c.srv.label(), x.e.gathered))
+		x.gather.add(c.srv, nil, fmt.Sprintf("server %s: no room for its answer: %s", c.srv.label(), outOfMemory))
 	default:
 		x.gather.add(c.srv, p.answer, "")
 	}

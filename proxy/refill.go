@@ -294,7 +294,7 @@ func (f *filling) list(e *Copies, from copyOf) {
 	d.engines, d.mine = uint64(n), uint64(mine)
 	f.dump = d
 	limit := Timeouts{Request: srv.greeting, Deadline: srv.connect + srv.greeting}
-	e.demandInternal(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk))
+	e.demand(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
 }
 
 func (d *dump) Client() uint64 { return 0 }
@@ -306,7 +306,8 @@ func (d *dump) Answered(id int, r *Result) {
 	}
 	if id == dumpReady && string(r.bytes) == wire.AnswerBarrier {
 		a := e.newAttempt(&listing{collector{to: d, id: dumpListing}, d})
-		a.op, a.dialect, a.internal = wire.Dump, wire.Text, true
+		a.op, a.dialect = wire.Dump, wire.Text
+		d.conn.own(a)
 		line := dumpAll
 		if d.conn.speech&wire.HashDumps != 0 {
 			line = dumpHash

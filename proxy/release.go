@@ -124,9 +124,6 @@ func (c *Conn) suit() {
 	}
 	for a := first; a != nil; a = a.next {
 		c.length--
-		if a.internal {
-			c.internal--
-		}
 		c.holding = max(c.holding-1, 0)
 		e.unheard--
 	}
@@ -203,6 +200,9 @@ func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.srv.e, c.srv
 	why := fmt.Sprintf("server %s is of version %s, too old for this command", srv.label(), srv.version)
 	srv.count.Failed++
+	if a.internal {
+		c.internal--
+	}
 	to := a.to
 	a.to = nil
 	switch {

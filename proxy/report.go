@@ -57,6 +57,7 @@ func (t *ServerSnapshot) report(r *report) {
 	r.int("timeouts_in_a_row", t.Timeouts)
 	r.count("refused", t.Refused)
 	r.count("crowded", t.ServerCounters.Crowded)
+	r.count("shed", t.Shed)
 	r.count("undone", t.Undone)
 	r.count("undo_lost", t.UndoLost)
 	r.int("zombies", t.Zombies)

@@ -129,10 +129,10 @@ type Conn struct {
 	speech wire.Features // what its server understands; 0: it has not told its release
 	held   *Attempt      // from here on nothing goes out: see release.go
 
-	undos  int                // in the list: deletes behind mutations that may run late
-	zombie bool               // gets no new requests and stays open for what is in the list
-	until  int64              // if nobody waits for it either
-	last   map[uint64]lastAsk // of a zombie: where the last request of each client is that waits for it
+	undos  int               // in the list: deletes behind mutations that may run late
+	zombie bool              // gets no new requests and stays open for what is in the list
+	until  int64             // if nobody waits for it either
+	last   map[uint64]uint64 // of a zombie: where the last request of each client begins that waits for it
 }
 
 type connState uint8
@@ -207,30 +207,32 @@ func (srv *Server) label() string { return srv.called }
 
 // pick returns the connection for the next request of a client, by its number,
 // or why there is none. It is the same for all requests of a client: a get behind a set that was not
-// waited for must not overtake it on another.
-func (srv *Server) pick(client uint64) (c *Conn, trouble string, o Outcome) {
+// waited for must not overtake it on another. A request that is Ringside's own
+// has a bound of its own: what a full queue kept from repairs, deletes and
+// keepers would outlast the load.
+func (srv *Server) pick(client uint64, internal bool) (c *Conn, trouble string, o Outcome) {
 	if srv.down {
 		srv.count.Refused++
 		return nil, srv.why, Unavailable
 	}
-	c = srv.connFor(client)
-	if c.length-c.internal >= srv.queue {
+	c = srv.conns[0]
+	if n := srv.connections; n > 1 {
+		c = srv.conns[client%uint64(n)]
+	}
+	if srv.zombies > 0 {
+		c = c.behind(client)
+	}
+	switch {
+	case internal:
+		if c.crowded() {
+			return nil, crowdedInternal, Crowded
+		}
+	case srv.e.full:
+		srv.count.Shed++
+		return nil, outOfMemory, Crowded
+	case c.length-c.internal >= srv.queue:
 		srv.count.Crowded++
 		return nil, srv.crowded, Crowded
-	}
-	return c, "", 0
-}
-
-// pickInternal is pick for a request of Ringside's own that follows one of that
-// client, if any. Clients' requests take none of its room: what a full queue
-// kept from repairs, deletes and keepers would outlast the load.
-func (srv *Server) pickInternal(client uint64) (c *Conn, trouble string, o Outcome) {
-	if srv.down {
-		srv.count.Refused++
-		return nil, srv.why, Unavailable
-	}
-	if c = srv.connFor(client); c.crowded() {
-		return nil, crowdedInternal, Crowded
 	}
 	return c, "", 0
 }
@@ -245,18 +247,6 @@ const (
 	crowdedInternal = "too many of Ringside's own requests wait for it"
 )
 
-// connFor is where the requests of a client go.
-func (srv *Server) connFor(client uint64) *Conn {
-	c := srv.conns[0]
-	if n := srv.connections; n > 1 {
-		c = srv.conns[client%uint64(n)]
-	}
-	if srv.zombies > 0 {
-		c = c.behind(client)
-	}
-	return c
-}
-
 // begin puts a, which may take what t says, at the end of c's order. Its
 // bytes follow, and then give.
 func (c *Conn) begin(a *Attempt, t *Timeouts) {
@@ -268,9 +258,6 @@ func (c *Conn) begin(a *Attempt, t *Timeouts) {
 		a.deadline = e.now + int64(a.wait)
 	}
 	c.watch(a.deadline)
-	if c.zombie {
-		c.note(a)
-	}
 	c.srv.count.Requests++
 	e.asked++
 }
@@ -286,9 +273,6 @@ func (c *Conn) enlist(a *Attempt) {
 	}
 	c.tail = a
 	c.length++
-	if a.internal {
-		c.internal++
-	}
 	c.srv.e.unheard++
 	c.holding++
 }
@@ -441,7 +425,8 @@ func (c *Conn) Up() {
 func (c *Conn) greet(until int64) {
 	e := c.srv.e
 	a := e.newAttempt(nil)
-	a.op, a.probe, a.internal, a.size = wire.Version, true, true, len(askVersion)
+	a.op, a.probe, a.size = wire.Version, true, len(askVersion)
+	c.own(a)
 	a.sentAt, a.deadline = e.now, until
 	var q queue
 	q.append(&e.pool, askVersion)
@@ -453,7 +438,6 @@ func (c *Conn) greet(until int64) {
 		c.tail = a
 	}
 	c.length++
-	c.internal++
 	e.unheard++
 	c.holding++
 	c.given, c.taken = 0, 0
@@ -653,6 +637,9 @@ func reason(err error) string {
 
 // addTo adds the servers to what is told of all loops.
 func (e *Servers) addTo(into *Snapshot) {
+	for a := e.freeAttempts; a != nil; a = a.next {
+		into.Kept += attemptSize
+	}
 	if into.Servers == nil {
 		into.Servers = map[string]*ServerSnapshot{}
 	}

@@ -469,11 +469,8 @@ func (w *world) settle() {
 	if n := len(w.e.sessions); n != 0 || w.p.clients.Load() != 0 {
 		w.fatalf("%d sessions are left, %d counted", n, w.p.clients.Load())
 	}
-	if w.e.pool.held != scratchSize {
+	if w.e.trim(); w.e.pool.held != scratchSize {
 		w.fatalf("%d bytes are held, %d when nothing goes on", w.e.pool.held, scratchSize)
-	}
-	if w.e.gathered != 0 {
-		w.fatalf("%d bytes of gathered answers are left", w.e.gathered)
 	}
 	n := &w.e.count
 	if got := int(n.CutOff + n.OutputClosed + n.MemoryClosed); w.aborted != got {

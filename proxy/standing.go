@@ -157,7 +157,7 @@ func (c *copied) stranger(t *task, states []replicate.Member) int {
 // not asked any more.
 func (c *copied) awaitStranger(t *task, i int) {
 	srv := c.members[i].srv
-	t.held = "server " + srv.label() + " has not said yet since when it runs, which cas tokens depend on"
+	t.waited = "server " + srv.label() + " has not said yet since when it runs, which cas tokens depend on"
 	c.e.introduce(srv.conns[0])
 	t.e.park(t, func() uint64 {
 		if srv.born != 0 && !srv.unknown || srv.down {

@@ -241,33 +241,39 @@ func TestStatsOfAClientThatLeaves(t *testing.T) {
 	}
 }
 
-// TestGatherBound: answers of servers are kept up to a bound, and none of them
-// when they have been passed on.
+// TestGatherBound: answers of servers are kept while limits.memory has room, and
+// none of them when they have been passed on.
 func TestGatherBound(t *testing.T) {
-	const item = "ITEM k [1 b; 0 s]\r\n"
+	items := strings.Repeat("ITEM k [1 b; 0 s]\r\n", 1000)
 	h := newHive(t, 1, func(command string) string {
 		if command == "stats cachedump 1 0" {
-			return item + "END\r\n"
+			return items + "END\r\n"
 		}
 		return aServer(command)
 	}, "a", "b")
 	c := h.client(0, "192.0.2.1:1000")
 	for _, try := range []struct {
-		others int // bytes gathered for other clients
-		want   string
+		room int64
+		want string
 	}{
-		{0, item + item + "END\r\n"},
-		{gatherBound - 2*len(item), item + "END\r\n"}, // one fits with its END, the other does not
-		{gatherBound, "SERVER_ERROR none of 2 servers answers: server a (a:11211): no room for its answer: answers of 33554432 bytes are being gathered\r\n"},
+		{1 << 20, items + items + "END\r\n"},
+		{1 << 10, "SERVER_ERROR none of 2 servers answers: server a (a:11211): no room for its answer: out of memory: limits.memory is reached\r\n"},
 	} {
-		h.on(0, func(e *Engine) { e.gathered = try.others })
+		var before int64
+		h.on(0, func(e *Engine) {
+			e.trim()
+			before = e.pool.held
+			e.pool.held = e.limits.Memory - try.room
+		})
 		if got := h.ask(0, c, "stats cachedump 1 0", try.want[len(try.want)-5:]); got != try.want {
-			t.Errorf("with %d bytes gathered: %q, want %q", try.others, got, try.want)
+			t.Errorf("with room for %d bytes: %.200q, want %.200q", try.room, got, try.want)
 		}
 		h.on(0, func(e *Engine) {
-			if e.gathered != try.others {
-				t.Errorf("%d bytes are gathered, want %d", e.gathered, try.others)
+			e.trim()
+			if got := e.pool.held - (e.limits.Memory - try.room); got != 0 {
+				t.Errorf("%d bytes are still held", got)
 			}
+			e.pool.held = before
 		})
 	}
 }

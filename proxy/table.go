@@ -119,7 +119,7 @@ type Timeouts struct {
 type Backoff struct{ First, Max time.Duration }
 
 // Limits bound what clients can make Ringside hold. See engine.go for what
-// happens at each.
+// happens at each, and memory.go for Memory.
 type Limits struct {
 	Clients    int           // connections at once; the next one gets an error and is closed
 	Key        int           // bytes of a key

@@ -36,12 +36,13 @@ type task struct {
 	reads    bool         // it changes nothing, so that the client's other reads need not wait
 	inLine   bool         // the client's next command on the key waits for it; the home's
 	fills    bool         // a backfill of it is at work
-	raw      []byte       // the request, a copy
+	held     int          // bytes, for limits.memory
+	raw      []byte       // the request, a copy; nil once nothing needs it
 	req      wire.Request // raw, parsed
 	key      []byte       // decoded, without what the route strips
 	deadline int64
 
-	held    string      // why it waited
+	waited  string      // for what, if it was parked
 	instead []byte      // what the client gets when all went well
 	failed  []failedAsk // asks that found no connection, to be told
 	open    int         // asks that have not ended
@@ -142,7 +143,7 @@ func (e *Tasks) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 	t.key = append([]byte(nil), key[len(rt.strip):]...)
 	t.hash = e.loops.HashKey(t.key)
 	t.reads = commandOf(t).Reads()
-	e.pool.held += int64(len(t.raw))
+	t.hold(taskSize + len(t.raw))
 	x.waiting++
 	return t
 }
@@ -188,9 +189,27 @@ func (t *task) catchUp() {
 // release gives up the task's bytes when nothing needs them any more.
 func (t *task) release() {
 	if t.over && t.open == 0 && t.raw != nil {
-		t.e.pool.held -= int64(len(t.raw))
+		t.hold(-t.held)
 		t.raw = nil
 	}
+}
+
+func (t *task) hold(n int) {
+	t.held += n
+	t.e.pool.hold(n)
+}
+
+// taskSize is what a task takes, with its rule and its asks.
+const taskSize = 1 << 10
+
+// keep is an answer beyond the call that brought it.
+func (t *task) keep(r *Result) Result {
+	kept := *r
+	kept.bytes = bytes.Clone(r.bytes)
+	if t.raw != nil { // else it has been given up
+		t.hold(len(kept.bytes))
+	}
+	return kept
 }
 
 func (t *task) Client() uint64 { return t.client }
@@ -203,11 +222,7 @@ func (t *task) ask(id int, srv *Server, line []byte) { t.askAs(t.over, id, srv, 
 
 func (t *task) askAs(internal bool, id int, srv *Server, line []byte) {
 	t.open++
-	pick, demand := srv.pick, t.e.demand
-	if internal {
-		pick, demand = srv.pickInternal, t.e.demandInternal
-	}
-	c, why, o := pick(t.client)
+	c, why, o := srv.pick(t.client, internal)
 	if c == nil {
 		t.failed = append(t.failed, failedAsk{id, Result{srv: srv, Failure: Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
@@ -216,7 +231,7 @@ func (t *task) askAs(internal bool, id int, srv *Server, line []byte) {
 	if left := time.Duration(t.deadline - t.e.now); left < limit.Deadline {
 		limit.Deadline = max(left, time.Millisecond)
 	}
-	demand(c, t, id, &limit, line)
+	t.e.demand(c, t, id, &limit, line, internal)
 	c.tail.leaves = leavesValue(&t.e.plain)
 }
 

@@ -76,7 +76,8 @@ func (c *Conn) undo() {
 func (c *Conn) undoOne(a *Attempt) {
 	e := c.srv.e
 	u := e.newAttempt(nil)
-	u.op, u.dialect, u.undo, u.internal = wire.Delete, wire.Text, true, true
+	u.op, u.dialect, u.undo = wire.Delete, wire.Text, true
+	c.own(u)
 	key, _ := a.named()
 	if a.flags&wire.Base64 != 0 {
 		u.dialect = wire.Meta
@@ -171,10 +172,12 @@ func (c *Conn) rise(why string) {
 	c.zombie = true
 	srv.zombies++
 	e.zombies = append(e.zombies, c)
-	c.last = map[uint64]lastAsk{}
+	c.last = map[uint64]uint64{}
 	for a := c.head; a != nil; a = a.next {
 		a.probe = false
-		c.note(a)
+		if client, ok := a.client(); ok {
+			c.last[client] = a.start
+		}
 	}
 	if srv.zombies > zombiesPerConn*srv.connections {
 		c.abort(why, Lost)
@@ -183,33 +186,29 @@ func (c *Conn) rise(why string) {
 	e.mark(&c.Link)
 }
 
-// lastAsk is where a client's last request on a zombie begins, and when it is
-// over in any case.
-type lastAsk struct {
-	start    uint64
-	deadline int64
-}
-
-// note remembers where a is, if a client waits for it.
-func (c *Conn) note(a *Attempt) {
-	if client, ok := a.client(); ok {
-		c.last[client] = lastAsk{a.start, max(a.deadline, c.last[client].deadline)}
-	}
-}
-
 // behind is where the next request of a client goes that would go to c: to the
-// zombie that still has one of that client, which it must not overtake.
+// zombie that still has one of that client, which it must not overtake. It is
+// rare; inlined, it would cost every request some instructions.
+//
+//go:noinline
 func (c *Conn) behind(client uint64) *Conn {
-	e := c.srv.e
-	for _, z := range e.zombies {
+	for _, z := range c.srv.e.zombies {
 		if z.srv != c.srv || z.head == nil {
 			continue
 		}
-		if at, ok := z.last[client]; ok && at.start >= z.head.start && e.now < at.deadline {
+		if start, ok := z.last[client]; ok && start >= z.head.start {
+			z.last[client] = z.given
 			return z
 		}
 	}
 	return c
+}
+
+// forget says that nobody waits for a, on a zombie, any more.
+func (c *Conn) forget(a *Attempt) {
+	if client, ok := a.client(); ok && c.last[client] == a.start {
+		delete(c.last, client)
+	}
 }
 
 // client is the number of the client that waits for a, if one does.

@@ -133,6 +133,33 @@ func BenchmarkLingering(b *testing.B) {
 	}
 }
 
+// BenchmarkFull is a client's requests while limits.memory is reached by what
+// nobody can give up, and so many other clients are there.
+func BenchmarkFull(b *testing.B) {
+	for _, n := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := crowd("servers=s1")
+			s.limits([]string{"clients=1000000", "memory=1000000"})
+			s.begin()
+			for i := range n {
+				s.actor(fmt.Sprint("c", i))
+			}
+			c := s.actor("c0")
+			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
+			s.ask(c, s.actor("s1"), "", "END\r\n")
+			s.wakeup(func() { s.e.pool.held += 2_000_000 })
+			for b.Loop() {
+				s.now += 1000
+				s.wakeup(func() {
+					s.e.pool.held++ // something is taken all the time
+					s.e.Bytes(c.link, []byte("get x1\r\n"))
+				})
+				c.got.Reset()
+			}
+		})
+	}
+}
+
 // BenchmarkOwner is what every command on copies asks first: which loop leads
 // it. The loops ask at the same time.
 func BenchmarkOwner(b *testing.B) {

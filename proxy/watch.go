@@ -220,7 +220,7 @@ func (e *Keepers) askFor(w *watch, r health.Request) {
 		return
 	}
 	limit := Timeouts{Connect: srv.connect, Request: w.failover.Request, Deadline: srv.connect + w.failover.Request}
-	e.demandInternal(c, &errand{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line)
+	e.demand(c, &errand{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
 }
 
 func (d *errand) Client() uint64 { return 0 }

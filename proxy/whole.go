@@ -164,7 +164,7 @@ func (m *account) missedTooMuch(e *Copies) bool {
 	if m.overfull && e.now >= m.flushAt && m.othersWhole() {
 		m.flushAt = e.now + int64(flushWait)
 		limit := m.of.lp.pool.Timeouts
-		e.demandInternal(m.server().conns[0], &emptying{e, m}, 0, &limit, []byte("flush_all\r\n"))
+		e.demand(m.server().conns[0], &emptying{e, m}, 0, &limit, []byte("flush_all\r\n"), true)
 	}
 	return m.overfull
 }
@@ -208,7 +208,7 @@ func (e *Copies) introduce(c *Conn) {
 		if m.copies {
 			limit := Timeouts{Request: srv.greeting, Deadline: srv.connect + srv.greeting}
 			srv.introducing = true
-			e.demandInternal(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"))
+			e.demand(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"), true)
 			srv.unknown = srv.born != 0
 			return
 		}

@@ -2,7 +2,10 @@ package ring
 
 // What look-ups have found, remembered: for rules whose hash is dear.
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+	"unsafe"
+)
 
 // Dear says that a rule of this key hash and this ring takes several times as
 // long to find a key's owner as a Memo to remember it: 130 ns and more for a
@@ -49,6 +52,7 @@ const (
 // goroutine at a time.
 type Memo struct {
 	place *Placement
+	room  func(bytes int) bool // asked before it takes memory, if not nil
 	seed  maphash.Seed
 	slots []memoSlot // nil before the first trial
 	on    bool       // not resting
@@ -63,10 +67,14 @@ type memoSlot struct {
 	key    [longestMemo]byte
 }
 
-// NewMemo returns a Memo of p, which must not change any more.
-func NewMemo(p *Placement) *Memo {
-	return &Memo{place: p, seed: maphash.MakeSeed(), left: memoFirst}
+// NewMemo returns a Memo of p, which must not change any more. It asks room for
+// the memory that it needs, unless room is nil, and rests if there is none.
+func NewMemo(p *Placement, room func(bytes int) bool) *Memo {
+	return &Memo{place: p, room: room, seed: maphash.MakeSeed(), left: memoFirst}
 }
+
+// Size is how many bytes it has taken, beside a few.
+func (m *Memo) Size() int { return len(m.slots) * int(unsafe.Sizeof(memoSlot{})) }
 
 // Owner returns what Locate says: the index of the key's owner, or -1.
 func (m *Memo) Owner(key []byte) int {
@@ -97,7 +105,8 @@ func (m *Memo) locate(key []byte) int {
 
 // decide ends a trial or a rest.
 func (m *Memo) decide() {
-	if m.on && m.hits < memoTrial/3 {
+	size := memoSlots * int(unsafe.Sizeof(memoSlot{}))
+	if m.on && m.hits < memoTrial/3 || m.slots == nil && m.room != nil && !m.room(size) {
 		m.on, m.left = false, memoRest
 		return
 	}

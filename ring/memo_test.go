@@ -32,7 +32,7 @@ func (s some) At(key []byte, h uint64, n int) int {
 // All keys are far more than there are slots, and come again in another order.
 func TestMemoAgreesWithLocate(t *testing.T) {
 	p := dearPlacement()
-	m := NewMemo(p)
+	m := NewMemo(p, nil)
 	random := rand.New(rand.NewPCG(1, 2))
 	keys := make([][]byte, 4*memoSlots)
 	for i := range keys {
@@ -71,7 +71,7 @@ func TestMemoAgreesWithLocate(t *testing.T) {
 // the next.
 func TestMemoTellsKeysApart(t *testing.T) {
 	p := dearPlacement()
-	m := NewMemo(p)
+	m := NewMemo(p, nil)
 	m.left = 0
 	long := make([]byte, 250)
 	sharing := map[uint64]int{} // by slot: keys that belong there
@@ -97,7 +97,7 @@ func TestMemoTellsKeysApart(t *testing.T) {
 }
 
 func TestMemoRests(t *testing.T) {
-	m := NewMemo(dearPlacement())
+	m := NewMemo(dearPlacement(), nil)
 	ask := func(looks, keys int) {
 		for i := range looks {
 			m.Owner(fmt.Appendf(nil, "%d", i%keys))
@@ -125,7 +125,7 @@ func TestMemoRests(t *testing.T) {
 func TestMemoOfCheapRules(t *testing.T) {
 	p := dearPlacement()
 	p.Dear = false
-	m := NewMemo(p)
+	m := NewMemo(p, nil)
 	for range 2 * memoFirst {
 		m.Owner([]byte("key"))
 	}
@@ -139,7 +139,7 @@ func TestMemoOfCheapRules(t *testing.T) {
 }
 
 func TestMemoDoesNotAllocate(t *testing.T) {
-	m := NewMemo(dearPlacement())
+	m := NewMemo(dearPlacement(), nil)
 	m.left = 0
 	key := []byte("key:0000")
 	m.Owner(key)
@@ -174,7 +174,7 @@ func BenchmarkMemo(b *testing.B) {
 			return next(fresh)
 		}
 		b.Run(fmt.Sprintf("hits=%d%%/with", share), func(b *testing.B) {
-			m := NewMemo(p)
+			m := NewMemo(p, nil)
 			for range memoFirst + memoTrial + 1 {
 				m.Owner(draw())
 			}

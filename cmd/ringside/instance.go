@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,6 +56,7 @@ func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	limitMemory(f)
 	r := &instance{log: log, path: path, file: f, reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
@@ -184,10 +186,24 @@ func (r *instance) swap() (*config.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	limitMemory(f)
 	r.proxy.Swap(table)
 	commit()
 	return f, nil
 }
+
+// limitMemory makes the collector work harder before garbage makes the process
+// larger than the example file says a container needs. An operator's GOMEMLIMIT
+// counts instead.
+func limitMemory(f *config.File) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(f.Limits.Memory + f.Limits.Memory/4 + beside)
+	}
+}
+
+// beside is what the runtime may take beside limits.memory and a quarter of it:
+// half of what the example file grants, for the program itself is resident too.
+const beside = 32 << 20
 
 // restartOnly names the changed keys that a reload does not put in force.
 func restartOnly(old, f *config.File) (names []string) {

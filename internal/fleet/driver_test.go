@@ -24,7 +24,7 @@ type sidecar struct {
 	drivers []*driver
 	members []proxy.MemberSnapshot // what its keeper has decided last
 	decided uint64                 // when that was
-	memory  int64                  // that it holds when nothing goes on
+	memory  int64                  // that it holds in use when nothing goes on
 }
 
 // clock is what a sidecar's clock says at a time.
@@ -59,7 +59,8 @@ func (s *sidecar) start() {
 		d.e.Post = d.post
 		s.drivers = append(s.drivers, d)
 	}
-	s.memory = s.snapshot().Memory
+	sum := s.snapshot()
+	s.memory = sum.Memory - sum.Kept
 	for _, d := range s.drivers {
 		d.wake()
 	}

@@ -148,6 +148,7 @@ func (out output) server(s *proxy.ServerSnapshot) {
 	out.count(serverUndoLost, s.UndoLost, name, addr)
 	out.count(serverRefused, s.Refused, name, addr, "down")
 	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
+	out.count(serverRefused, s.Shed, name, addr, "memory")
 	out.count(serverRefused, s.Ordered, name, addr, "ordered")
 	out.histogram(serverDuration, &s.Latency, name, addr)
 	out.count(serverDials, s.Dials, name, addr)

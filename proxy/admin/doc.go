@@ -111,9 +111,9 @@
 //	ringside_client_sent_bytes_total counter
 //	    Bytes written to clients.
 //	ringside_buffer_bytes gauge
-//	    Memory that buffers for clients and servers hold now.
+//	    Memory held for clients and servers now: buffers, those kept for reuse included, requests, answers that wait.
 //	ringside_buffer_limit_bytes gauge
-//	    Memory that buffers may hold: limits.memory.
+//	    Memory that may be held for them: limits.memory.
 //	ringside_values_refused_total counter
 //	    Values refused because limits.memory was reached.
 //
@@ -136,8 +136,8 @@
 //	ringside_server_mutations_undo_lost_total{server,address} counter
 //	    The part of those whose delete was not answered: an old value may be left.
 //	ringside_server_requests_refused_total{server,address,reason} counter
-//	    Requests not handed to a connection of the server, by reason: down, queue_full, ordered (a person has
-//	    drained it or taken it down).
+//	    Requests not handed to a connection of the server, by reason: down, queue_full, memory (limits.memory; also
+//	    those that it was not sent in time), ordered (a person has drained it or taken it down).
 //	ringside_server_request_duration_seconds{server,address} histogram
 //	    Time from handing a request to a connection of the server to its whole answer.
 //	ringside_server_dials_total{server,address} counter

@@ -71,9 +71,9 @@ var (
 		"Bytes written to clients.")
 
 	buffers = gauge("buffer_bytes",
-		"Memory that buffers for clients and servers hold now.")
+		"Memory held for clients and servers now: buffers, those kept for reuse included, requests, answers that wait.")
 	buffersLimit = gauge("buffer_limit_bytes",
-		"Memory that buffers may hold: limits.memory.")
+		"Memory that may be held for them: limits.memory.")
 	valuesRefused = counter("values_refused_total",
 		"Values refused because limits.memory was reached.")
 )
@@ -108,7 +108,8 @@ var (
 		"The part of those whose delete was not answered: an old value may be left.",
 		"server", "address")
 	serverRefused = counter("server_requests_refused_total",
-		"Requests not handed to a connection of the server, by reason: down, queue_full, ordered (a person has drained it or taken it down).",
+		"Requests not handed to a connection of the server, by reason: down, queue_full, memory (limits.memory; also those "+
+			"that it was not sent in time), ordered (a person has drained it or taken it down).",
 		"server", "address", "reason")
 	serverDuration = histogram("server_request_duration_seconds",
 		"Time from handing a request to a connection of the server to its whole answer.",

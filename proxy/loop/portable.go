@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,6 +44,7 @@ type stream struct {
 	paused bool
 	closed bool
 	busy   bool    // the writer has a buffer
+	given  int     // bytes of it, that the engine counts
 	held   bool    // a fault is against connecting
 	filter *filter // of a server connection that has a fault
 }
@@ -158,17 +160,35 @@ func (d *portable) write(s *stream) {
 		f.wake()
 		return
 	}
-	var buf []byte
-	for _, b := range s.link.Pending(nil) {
-		buf = append(buf, b...)
+	n := 0
+	pending := s.link.Pending(nil)
+	for i, b := range pending {
+		if n += len(b); n >= maxHanded {
+			pending = pending[:i+1]
+			break
+		}
 	}
-	if len(buf) == 0 {
+	if n == 0 {
 		return
 	}
+	buf := slices.Concat(pending...)
 	d.engine.Wrote(s.link, len(buf), true)
+	d.engine.Handed(s.link, len(buf))
+	s.given = len(buf)
 	s.handed.Store(int64(len(buf)))
 	s.busy = true
 	s.out <- buf // never blocks: the writer has reported back, or was just made
+}
+
+// maxHanded is about how much the writer gets at a time: it is a copy.
+const maxHanded = 1 << 20
+
+// taken says that the writer has no bytes any more.
+func (d *portable) taken(s *stream) {
+	if s.given > 0 {
+		d.engine.Handed(s.link, -s.given)
+		s.given = 0
+	}
 }
 
 // drop closes s and forgets it.
@@ -177,6 +197,7 @@ func (d *portable) drop(s *stream) {
 		return
 	}
 	s.closed, s.held, s.filter = true, false, nil
+	d.taken(s)
 	close(s.cancel)
 	if s.conn != nil {
 		s.conn.Close()
@@ -277,9 +298,16 @@ func (d *portable) start(s *stream) {
 	go d.writer(s)
 }
 
+// The sizes of a reader's buffer: most sockets bring little at a time, and each
+// has one.
+const (
+	smallRead = 4 << 10
+	largeRead = 64 << 10
+)
+
 func (d *portable) reader(s *stream) {
 	defer d.running.Done()
-	buf := make([]byte, 64<<10)
+	buf := make([]byte, smallRead)
 	for {
 		n, err := s.conn.Read(buf)
 		d.with(func(e *proxy.Engine) {
@@ -301,6 +329,11 @@ func (d *portable) reader(s *stream) {
 				d.ended(s, err)
 			}
 		})
+		if n == smallRead && len(buf) == smallRead {
+			buf = make([]byte, largeRead)
+		} else if n < smallRead && len(buf) > smallRead {
+			buf = make([]byte, smallRead)
+		}
 		d.mu.Lock()
 		pause, closed := s.paused, s.closed
 		d.mu.Unlock()
@@ -348,6 +381,7 @@ func (d *portable) writer(s *stream) {
 					e.Closed(s.link, err)
 				default:
 					s.busy = false
+					d.taken(s)
 					e.Wrote(s.link, 0, false)
 					d.write(s)
 				}

@@ -1,0 +1,205 @@
+package e2e
+
+// limits.memory, held against what the kernel says of the process.
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A storm is a load that asks Ringside to hold far more than it may: so many
+// clients that each send the same and read nothing, or all.
+type storm struct {
+	name    string
+	memory  int // limits.memory, in MiB
+	config  func(servers []*memcached) string
+	stop    bool // the first server is stopped
+	values  int  // stored before, of size bytes each
+	size    int
+	clients int
+	sends   func(keys []string) string // keys: those stored; if a server is stopped, those it has
+	reads   bool
+	until   func(t *testing.T, servers []*memcached) bool // it has had its effect; nil: when all is sent
+}
+
+// patient lets servers be late.
+const patient = "timeouts: {connect: 60s, request: 60s, deadline: 60s}"
+
+func slow(servers []*memcached) string { return front(servers, patient) }
+
+// twoCopies are kept of each key, and nobody is taken for gone.
+func twoCopies(servers []*memcached) string {
+	return front(servers, patient, "failover: {lease: 250s, ping: 60s}") + "routes: [{pool: main, replicas: 2, copies_on: server}]\n"
+}
+
+func manySets(keys []string) string {
+	var all strings.Builder
+	value := strings.Repeat("v", 16_000) // below what is handed over without a copy
+	for i := range 500 {
+		fmt.Fprintf(&all, "set %s 0 0 %d\r\n%s\r\n", keys[i%len(keys)], len(value), value)
+	}
+	return all.String()
+}
+
+// served is whether servers have had so many hits.
+func served(hits int) func(t *testing.T, servers []*memcached) bool {
+	return func(t *testing.T, servers []*memcached) bool {
+		sum := 0
+		for _, s := range servers {
+			n, err := s.hits()
+			if err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+		return sum >= hits
+	}
+}
+
+func (m *memcached) hits() (n int, err error) {
+	c, err := dialError(m.address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	io.WriteString(c, "stats\r\nquit\r\n")
+	all, err := io.ReadAll(c)
+	if at := regexp.MustCompile(`STAT get_hits (\d+)`).FindSubmatch(all); at != nil {
+		return strconv.Atoi(string(at[1]))
+	}
+	return 0, err
+}
+
+var storms = []storm{
+	{
+		name: "sets to a stopped server", config: slow, stop: true, reads: true,
+		clients: 100, sends: manySets,
+	},
+	{
+		name: "gets from a stopped server", stop: true, reads: true,
+		config:  func(servers []*memcached) string { return front(servers, patient, "queue: 10000000") },
+		memory:  64,
+		clients: 150, sends: func(keys []string) string { return strings.Repeat("get "+keys[0]+"\r\n", 4000) },
+	},
+	{
+		name: "sets to two copies with a stopped server", config: twoCopies, stop: true, reads: true,
+		clients: 100, sends: manySets,
+	},
+	{
+		name: "reads of many keys from two copies with a stopped server", config: twoCopies, stop: true, reads: true,
+		memory:  64,
+		clients: 20, sends: func(keys []string) string {
+			return strings.Repeat("get"+strings.Repeat(" "+strings.Join(keys, " "), 1000/len(keys))+"\r\n", 5)
+		},
+	},
+	{
+		name: "large values to clients that do not read", config: slow,
+		values: 20, size: 1 << 20, clients: 60,
+		sends: func(keys []string) string { return "get " + strings.Join(keys, "\r\nget ") + "\r\n" },
+		until: served(60 * 20),
+	},
+	{
+		name: "reads of many values by clients that do not read", config: slow,
+		values: 100, size: 10_000, clients: 100,
+		sends: func(keys []string) string { return strings.Repeat("get "+strings.Join(keys, " ")+"\r\n", 20) },
+		until: served(100 * 20 * 100),
+	},
+	{
+		name: "values in order to clients that do not read",
+		config: func(servers []*memcached) string {
+			return front(servers, patient, "multiget_order: request")
+		},
+		values: 100, size: 10_000, clients: 100,
+		sends: func(keys []string) string { return strings.Repeat("get "+strings.Join(keys, " ")+"\r\n", 20) },
+		until: served(100 * 20 * 100),
+	},
+}
+
+// Whatever clients and servers do, what is resident stays within what the
+// example file says, and Ringside serves on.
+func TestMemoryBound(t *testing.T) {
+	for _, driver := range drivers() {
+		for _, storm := range storms {
+			t.Run(storm.name+"/"+driver, func(t *testing.T) { storm.play(t, driver) })
+		}
+	}
+}
+
+func (s *storm) play(t *testing.T, driver string) {
+	limit := cmp.Or(s.memory, 256) << 20
+	mayReside := limit + limit/4 + 64<<20 // what the example file says a container needs
+	servers := startMemcacheds(t, 2)
+	r := startRingside(t, driver, s.config(servers)+fmt.Sprintf("limits: {memory: %d}\n", limit))
+	client := dial(t, r.address)
+	keys := names("key", max(s.values, 100))
+	for _, key := range keys {
+		client.store(key, strings.Repeat("v", max(s.size, 1)))
+	}
+	if s.stop {
+		found, _ := dial(t, servers[0].address).get(keys...)
+		keys = slices.Sorted(maps.Keys(found))
+		servers[0].pause(t)
+	}
+	request := []byte(s.sends(keys))
+	var sent sync.WaitGroup
+	for range s.clients {
+		c, err := dialError(r.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if s.reads {
+			go io.Copy(io.Discard, c)
+		} else {
+			c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		}
+		sent.Go(func() {
+			c.SetDeadline(time.Now().Add(patience))
+			c.Write(request) // it may be closed
+		})
+	}
+	sent.Wait()
+	if s.until != nil {
+		eventually(t, "the load has had its effect", func() bool { return s.until(t, servers) })
+	}
+	if s.stop {
+		servers[0].resume(t)
+	}
+	other := dial(t, r.address)
+	eventually(t, "others are served", func() bool { return other.set("other", "1") == "STORED" })
+	other.holds("other", "1")
+	most := r.memory(t, "VmHWM")
+	t.Logf("at most %d MiB were resident, now %d MiB; %d MiB are allowed", most>>20, r.memory(t, "VmRSS")>>20, mayReside>>20)
+	for _, what := range []string{`ringside_client_connections_closed_total{reason="memory"}`, "ringside_values_refused_total"} {
+		t.Logf("%s: %v", what, r.metric(t, what))
+	}
+	if most > mayReside {
+		t.Errorf("%d MiB were resident", most>>20)
+	}
+}
+
+// memory is a line of what the kernel says of p's memory, in bytes.
+func (p *process) memory(t *testing.T, line string) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(line + `:\s+(\d+) kB`).FindSubmatch(status)
+	if found == nil {
+		t.Fatalf("no %s in %s", line, status)
+	}
+	n, _ := strconv.Atoi(string(found[1]))
+	return n << 10
+}
