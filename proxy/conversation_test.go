@@ -388,6 +388,8 @@ func (s *stage) limits(f []string) {
 			l.InFlight = n
 		case "value":
 			l.Value = n
+		case "line":
+			l.Line = n
 		case "output":
 			l.Output = n
 		case "output_hard":
