@@ -119,7 +119,7 @@ func (s *Session) short(have int) {
 		// half: a client that sends byte by byte then costs no more than one
 		// that doesn't.
 		s.tryAt = have + have/2 + 1
-		for _, most := range [...]int{longLine, s.e.gen.limits.Line} { // what is longer is junk
+		for _, most := range [...]int{longLine, s.e.limits.Line} { // what is longer is junk
 			if have <= most {
 				s.tryAt = min(s.tryAt, most+1)
 			}

@@ -278,6 +278,32 @@ func TestGatherBound(t *testing.T) {
 	}
 }
 
+// TestMemoryOfAnotherLoop: the loop that needs memory lets the one that holds
+// most close the client that does.
+func TestMemoryOfAnotherLoop(t *testing.T) {
+	h := newHive(t, 2, aServer, "a")
+	slow, other := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.2:1000")
+	h.on(0, func(e *Engine) {
+		slow.link.full = true
+		slow.link.out.append(&e.pool, make([]byte, 200<<20))
+	})
+	h.on(1, func(e *Engine) { e.pool.hold(100 << 20) })
+	h.on(1, func(e *Engine) {})
+	h.on(0, func(e *Engine) {
+		if len(e.sessions) != 0 || e.count.MemoryClosed != 1 {
+			t.Errorf("%d clients, %d closed", len(e.sessions), e.count.MemoryClosed)
+		}
+	})
+	h.on(1, func(e *Engine) {
+		if len(e.sessions) != 1 || e.full {
+			t.Errorf("the other loop has %d clients; full: %v", len(e.sessions), e.full)
+		}
+	})
+	if got := h.ask(1, other, "version", "\r\n"); !strings.HasPrefix(got, "VERSION") {
+		t.Errorf("another client got %q", got)
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	var h Histogram
 	for range 98 {

@@ -152,11 +152,17 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// build makes the binary, once.
-var build = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(scratch, "ringside")
+// build makes the binary, once, and buildPlain one without the race detector,
+// which takes memory of its own.
+var (
+	build      = sync.OnceValues(func() (string, error) { return compile(raceDetector) })
+	buildPlain = sync.OnceValues(func() (string, error) { return compile(false) })
+)
+
+func compile(race bool) (string, error) {
+	binary := filepath.Join(scratch, fmt.Sprintf("ringside-race-%v", race))
 	args := []string{"build", "-o", binary}
-	if raceDetector {
+	if race {
 		args = append(args, "-race")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -165,7 +171,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
 	}
 	return binary, nil
-})
+}
 
 // ringside is one under test.
 type ringside struct {
@@ -221,6 +227,11 @@ func tryRingside(t *testing.T, driver string, listeners []string, config string)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return runRingside(t, driver, listeners, config, binary)
+}
+
+func runRingside(t *testing.T, driver string, listeners []string, config, binary string) (*ringside, error) {
+	t.Helper()
 	r := &ringside{address: listeners[0], admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
 	r.write(t, config)
 	return r, r.serve(t, listeners, binary)
