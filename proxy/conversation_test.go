@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +19,6 @@ import (
 	"time"
 
 	"ringside/proxy/health"
-	"ringside/proxy/wire"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -496,37 +494,6 @@ func (s *stage) says(a *actor, verb, text string) {
 	}
 	s.wakeup(func() { s.e.Bytes(a.link, []byte(data)) })
 }
-
-// seal puts the opaques of Ringside's own meta commands into the answers on c
-// that begin in data.
-func seal(c *Conn, data []byte) (out []byte) {
-	var rep wire.Reply
-	for a := c.head; a != nil && c.in == nil && c.streamLeft == 0; {
-		n, _ := wire.NextReply(a.op, a.dialect, data, &rep)
-		if rep.Size == 0 {
-			break
-		}
-		if end := rep.Line.End; a.sealed && a.classic == nil && !rep.Kind.Failed() {
-			_, opaque := a.named()
-			out = append(append(append(out, data[:end]...), ' '), opaque...)
-			out = append(out, data[end:max(n, int(end))]...)
-			data = data[max(n, int(end)):]
-		} else {
-			out = append(out, data[:n]...)
-			data = data[n:]
-		}
-		if n == 0 {
-			break
-		}
-		if rep.Last {
-			a = a.next
-		}
-	}
-	return append(out, data...)
-}
-
-// sealed are the opaques of Ringside's own.
-var sealed = regexp.MustCompile(" Ors[0-9]+")
 
 func (s *stage) hears(a *actor, nothing bool, text string) {
 	if nothing {

@@ -221,11 +221,11 @@ func (e *Engine) send(c *Conn, a *Attempt, strip string, raw, key []byte) (taken
 	}
 	c.want(a, r.Needs())
 	switch {
-	case strip != "" || r.Flags&wire.Rewrite != 0 || r.Flags&wire.Keyed64 == wire.Keyed64:
+	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
 		e.line = wire.AppendPlain(e.line[:0], raw, r)
 		e.wire.Next(e.line, &e.plain)
 		line := e.wire.CutKey(e.line, &e.plain)
-		if r.Flags&wire.Keyed64 == wire.Keyed64 {
+		if r.RawKey(raw) {
 			echo := r.KeyEcho(raw)
 			a.echo = &echo
 		}

@@ -45,7 +45,7 @@
 //     was asked for: the key of a VALUE, of ME and of flag k, and flag O. If not,
 //     the connection is aborted and what is in flight on it fails. The keys of a
 //     read of many must come in the order of asking, as memcached gives them: a
-//     Ringside that is used as a server needs a rule that orders them. Ringside's
+//     Ringside that stands behind another needs multiget_order: request. Ringside's
 //     own meta commands carry an opaque each (Ors1, Ors2, …). See pairing.go.
 //   - me with a key in base64 that holds spaces or control characters is refused:
 //     memcached may answer it with bytes that nobody can tell from what follows.

@@ -129,8 +129,8 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 }
 
 // namesMeta is names for meta: flags k and O come back if they were asked for,
-// and only then. A server may spell a key in base64 that was asked for as it is,
-// if its item was made so.
+// and only then. A server may spell a key in base64 or as it is, whichever its
+// item was made with.
 func (a *Attempt) namesMeta(b []byte, r *wire.Reply, echoesMisses bool) bool {
 	asked, opaque := a.named()
 	bare := r.Kind == wire.Miss && !echoesMisses
@@ -141,7 +141,7 @@ func (a *Attempt) namesMeta(b []byte, r *wire.Reply, echoesMisses bool) bool {
 		return false
 	}
 	key := r.Key.Of(b)
-	keyed := a.flags&wire.Keyed64 == wire.ReturnKey // with both flags it is not sent
+	keyed := a.flags&wire.ReturnKey != 0 && a.echo == nil // else the server was not asked
 	switch {
 	case r.Kind == wire.Item:
 		return bytes.Equal(key, asked) || encodes(key, asked)

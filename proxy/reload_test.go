@@ -89,6 +89,7 @@ func TestReloadHandsOrders(t *testing.T) {
 	s.pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
 		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: 3 * time.Second}
 	s.p.Swap(s.listen())
+	s.shown = true // the nodes answer the opaques themselves
 	nodes := map[string]*memnode.Node{}
 	for range 50 {
 		s.now += int64(100 * time.Millisecond)

@@ -240,10 +240,10 @@ func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer 
 		case flag[0] == 'O':
 			flags += " " + flag
 		case flag == "k":
-			if slices.Contains(f[2:], "b") { // must not reach a server
-				return nil, false
-			}
 			flags += " k" + f[1]
+			if slices.Contains(f[2:], "b") {
+				flags += " b"
+			}
 		case flag == "b":
 		case flag == "f" && have:
 			flags += " f" + item.flags

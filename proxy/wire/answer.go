@@ -133,17 +133,32 @@ func appendKey(dst, key []byte, f Flags) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, raw), " b"...)
 }
 
-// KeyEcho is what memcached answers to flag k for a key in base64, " k<key> b",
-// for a request from which CutKey has taken the flag.
+// RawKey reports whether r, which was parsed from buf, asks for its key in base64
+// back (flags k and b) and the bytes that it stands for are no word. memcached up
+// to 1.6.45 forgets of an item which mg or ma made with N, or which ma made anew to
+// count, that it has a key in base64, and answers with those bytes. They may hold
+// line ends: the rest would be paired with the next request on the connection. So
+// no server must get such a k: CutKey takes it out, KeyEcho puts it back.
+func (r *Request) RawKey(buf []byte) bool {
+	return r.Flags&(ReturnKey|Base64) == ReturnKey|Base64 && rawKey(r.Key.Of(buf))
+}
+
+func rawKey(b64 []byte) bool {
+	var room [defaultKey]byte
+	key, _ := DecodeKey(room[:0], b64)
+	return plainWord(key) < len(key)
+}
+
+// KeyEcho is what memcached answers to a flag k that CutKey has taken out, " k<key> b".
 type KeyEcho struct {
 	Text   []byte
 	before Letters // flags of the request before k
 }
 
-// KeyEcho returns the echo of r, which was parsed from buf: empty unless r asks
-// for a key that it gives in base64.
+// KeyEcho returns the echo of r, which was parsed from buf: empty unless its k is
+// to be cut.
 func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
-	if r.Dialect != Meta || r.Flags&Keyed64 != Keyed64 {
+	if !r.RawKey(buf) {
 		return e
 	}
 	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); buf[t.Start] != 'k'; t = nextToken(buf, t.End, r.MetaFlags.End) {
@@ -152,9 +167,6 @@ func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
 	e.Text = appendKey([]byte(" k"), r.Key.Of(buf), r.Flags)
 	return e
 }
-
-// Keyed64 are the flags of a request for which CutKey and KeyEcho are.
-const Keyed64 = ReturnKey | Base64
 
 // At is where the echo belongs in the answer r, which was parsed from buf:
 // memcached answers flags in the order of the request, and then what it has to
@@ -174,13 +186,10 @@ func (e *KeyEcho) At(buf []byte, r *Reply) (at uint32, ok bool) {
 	return t.Start - 1, true
 }
 
-// CutKey takes flag k out of line, which was parsed into r, if its key is in
-// base64, and parses what is left of it into r. No server must get both. memcached
-// up to 1.6.45 forgets that an item which mg or ma made with N has a key in
-// base64, and answers k with the bytes that it stands for. They may hold line
-// ends: the rest would be paired with the next request on the connection.
+// CutKey takes flag k out of line, which was parsed into r, if its key is a
+// RawKey, and parses what is left of it into r.
 func (l *Limits) CutKey(line []byte, r *Request) []byte {
-	if r.Dialect != Meta || r.Flags&Keyed64 != Keyed64 {
+	if !r.RawKey(line) {
 		return line
 	}
 	kept := append([]byte(nil), line[:r.MetaFlags.Start-1]...)

@@ -18,6 +18,7 @@ func TestCutKey(t *testing.T) {
 		{"ma YSAx b k t v\r\n", "ma YSAx b t v\r\n", "VA 1 t-1\r\n7\r\n", "VA 1 kYSAx b t-1\r\n7\r\n"},
 		{"ma YSAx b k\r\n", "ma YSAx b\r\n", "CLIENT_ERROR no number\r\n", "CLIENT_ERROR no number\r\n"},
 		{"mg a k v\r\n", "mg a k v\r\n", "VA 1 ka\r\nx\r\n", "VA 1 ka\r\nx\r\n"},
+		{"mg YTEx b k v\r\n", "mg YTEx b k v\r\n", "VA 1 ka11\r\nx\r\n", "VA 1 ka11\r\nx\r\n"}, // a word
 		{"mg YSAx b v\r\n", "mg YSAx b v\r\n", "VA 1\r\nx\r\n", "VA 1\r\nx\r\n"},
 		{"get a\r\n", "get a\r\n", "END\r\n", "END\r\n"},
 	} {

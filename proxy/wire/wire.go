@@ -55,9 +55,8 @@
 //     that is too long. Here earlier requests keep their answers.
 //   - A read with a key that is too long is refused as a whole, as memcached
 //     does; but memcached has by then looked up (gat: touched) the keys before.
-//   - Flag k of a key in base64 is not left to the server (see CutKey): the
-//     answer has what was asked for, in base64. memcached answers the bytes that
-//     it stands for where the item was not made in base64.
+//   - Flag k of a key in base64 that stands for spaces or control characters is
+//     not left to the server: see Request.RawKey.
 //   - Commands that make no sense through a proxy (lru_crawler, watch, slabs,
 //     cache_memlimit, lru, extstore, …) are unknown: ERROR.
 //   - Commands for the operator of one server are refused with a sentence: see
