@@ -235,12 +235,6 @@ func (c *copied) told(t *task, id int, r *Result) {
 	c.goOn(t)
 }
 
-// keep holds an answer beyond the call that brought it.
-func (a *copyAsk) keep(r *Result) {
-	a.got = *r
-	a.got.bytes = bytes.Clone(r.bytes)
-}
-
 // outcome is what an answer means for the rule.
 func (c *copied) outcome(t *task, a *copyAsk, r *Result) (replicate.Kind, uint64) {
 	rep := &t.e.rep
