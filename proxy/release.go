@@ -46,6 +46,9 @@ func (c *Conn) hold(a *Attempt, needs wire.Features) {
 // unheld appends to iov the bytes of c that may go out.
 func (c *Conn) unheld(iov [][]byte) [][]byte {
 	left := int(c.held.start - c.taken)
+	if left == 0 { // an empty piece is no piece: who asks until there are none would ask for ever
+		return iov
+	}
 	first := len(iov)
 	iov = c.out.spans(iov, spansAtOnce)
 	for i := first; i < len(iov); i++ {

@@ -39,6 +39,7 @@ type task struct {
 	held     int          // bytes, for limits.memory
 	raw      []byte       // the request, a copy; nil once nothing needs it
 	req      wire.Request // raw, parsed
+	echo     wire.KeyEcho // what servers are not asked for and the client gets
 	key      []byte       // decoded, without what the route strips
 	deadline int64
 
@@ -140,6 +141,7 @@ func (e *Tasks) newTask(x *Exchange, rt *route, raw, wrote, key []byte) *task {
 		t.raw = wire.AppendPlain(nil, raw, &e.clients.req)
 	}
 	e.wire.Next(t.raw, &t.req)
+	t.echo = t.req.KeyEcho(t.raw)
 	t.key = append([]byte(nil), key[len(rt.strip):]...)
 	t.hash = e.loops.HashKey(t.key)
 	t.reads = commandOf(t).Reads()
@@ -364,10 +366,10 @@ func (t *task) say(k wire.Kind) {
 func (t *task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
 	var edits []edit
 	key, named := []byte(t.strip+string(t.key)), rep.Key.Of(b)
-	switch echo := t.req.KeyEcho(t.raw); {
+	switch {
 	case len(named) == 0:
-		if at, ok := echo.At(b, rep); ok {
-			edits = append(edits, edit{wire.Span{Start: at, End: at}, echo.Text})
+		if at, ok := t.echo.At(b, rep); ok {
+			edits = append(edits, edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
 	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.key): // its item was made in base64
 		edits = append(edits, edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
