@@ -30,9 +30,10 @@ type Handler interface {
 	// can. It reports whether it has taken the bytes out of the input.
 	Serve(s *Session, raw []byte) (taken bool)
 
-	// NeedsFence says that a request with the command op must wait until what its
-	// client asked last, a command before, is answered.
-	NeedsFence(before, op wire.Op) bool
+	// NeedsFence says that commands may take several asks, of which the last would
+	// be on the wrong side of a flush_all: so that, and what comes after it, waits
+	// until what its client asked before is answered.
+	NeedsFence() bool
 
 	// NoMemory refuses a storage command for whose data block there is no memory.
 	// rest bytes of it are still to come.

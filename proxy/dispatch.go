@@ -18,12 +18,8 @@ type door struct {
 // listener is what s is connected to.
 func (e *Engine) listener(s *Session) *listener { return s.handler.(*door).listener }
 
-// NeedsFence says that a request must wait until what its client has asked before
-// is answered: a flush_all, or what comes after one, where commands may take
-// several asks, of which the last would else be on the wrong side of it.
-func (d *door) NeedsFence(before, op wire.Op) bool {
-	return d.moves && (op == wire.FlushAll || before == wire.FlushAll)
-}
+// NeedsFence says that a pool behind the listener moves keys or keeps copies.
+func (d *door) NeedsFence() bool { return d.moves }
 
 // NoMemory refuses a storage command for whose data block there is no memory.
 func (d *door) NoMemory(s *Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }

@@ -91,7 +91,7 @@ func (s *Session) Parse() {
 			break
 		}
 		s.tryAt = 0
-		if s.tail != nil && s.handler.NeedsFence(s.tail.op, e.req.Op) {
+		if s.tail != nil && (e.req.Op == wire.FlushAll || s.tail.op == wire.FlushAll) && s.handler.NeedsFence() {
 			s.stall()
 			break
 		}
