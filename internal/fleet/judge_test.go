@@ -73,7 +73,8 @@ type fkey struct {
 	by    string
 	acked int64 // when that was
 
-	fills []fill
+	fills   []fill
+	fetched int64 // when a repair has last read it
 
 	keeping
 
@@ -90,6 +91,7 @@ type fkey struct {
 // fill is a value that a repair has stored on some server.
 type fill struct {
 	value string
+	from  int64 // when it was read at another
 	at    int64
 }
 
@@ -105,23 +107,25 @@ type fwrite struct {
 	seen     bool // while it was under way
 }
 
-// filled notes what a repair stores.
-func (f *fleet) filled(request []byte) {
+// copied notes what a repair reads and what it stores.
+func (f *fleet) copied(request []byte) {
 	line, body, _ := strings.Cut(string(request), "\r\n")
 	words := strings.Fields(line)
-	if !slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }) {
-		return
-	}
 	for _, k := range f.values {
-		if k.name == words[1] {
-			k.fills = append(k.fills, fill{strings.TrimSuffix(body, "\r\n"), f.now})
+		switch {
+		case k.name != words[1]:
+		case words[0] == "mg" && slices.Contains(words, "v") && slices.Contains(words, "t"):
+			k.fetched = f.now
+		case words[0] == "ms" && slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }):
+			k.fills = append(k.fills, fill{strings.TrimSuffix(body, "\r\n"), k.fetched, f.now})
 		}
 	}
 }
 
-// brought says whether a repair has stored a value between two times.
+// brought says whether a repair was at work on a value between two times: had
+// read it before the second and has stored it after the first.
 func (k *fkey) brought(value string, from, to int64) bool {
-	return slices.ContainsFunc(k.fills, func(x fill) bool { return x.value == value && from < x.at && x.at < to })
+	return slices.ContainsFunc(k.fills, func(x fill) bool { return x.value == value && from < x.at && x.from < to })
 }
 
 func (f *fleet) layKeys() {

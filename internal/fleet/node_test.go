@@ -169,8 +169,8 @@ func (n *node) one(c *pipe, request []byte) []byte {
 		return answer
 	}
 	answer := c.line.Do(n.f.ablate.change(request))
-	if n.f.copies.Copies > 0 && string(request[:2]) == "ms" && string(answer[:2]) == "HD" {
-		n.f.filled(request)
+	if kind := string(answer[:2]); n.f.copies.Copies > 0 && (kind == "HD" || kind == "VA") {
+		n.f.copied(request)
 	}
 	return answer
 }
