@@ -296,13 +296,10 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
 			word := raw[span.Start-1 : span.End] // a space is before every key
 			if rt.strip != "" {
-				c.out.append(&e.pool, space)
-				word = key[len(rt.strip):]
-				c.give(c.tail, len(space))
+				e.line = append(append(e.line[:0], ' '), key[len(rt.strip):]...)
+				word = e.line
 			}
-			c.out.append(&e.pool, word)
-			c.tail.rememberOne(len(key) - len(rt.strip))
-			c.give(c.tail, len(word))
+			c.addKey(word, len(key)-len(rt.strip))
 		}
 	}
 	for _, c := range e.parts {
@@ -315,11 +312,7 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 	x.done()
 }
 
-var (
-	plainGet = []byte("get")
-
-	space = []byte(" ")
-)
+var plainGet = []byte("get")
 
 // longGat is where a gat is split: memcached takes a line of which it has got
 // 2,048 bytes without its end for junk and closes, unless it is a get or gets.

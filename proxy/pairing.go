@@ -12,6 +12,8 @@ import (
 	"ringside/proxy/wire"
 )
 
+var space = []byte(" ")
+
 // remember keeps what the answer to r, which was parsed from raw, must name: the
 // bytes of a request are gone once they are written. key is as the server knows
 // it, decoded. No server sends an opaque back that is longer than memcached's.

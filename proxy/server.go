@@ -226,6 +226,14 @@ func (c *Conn) give(a *Attempt, n int) {
 	c.srv.e.mark(&c.Link)
 }
 
+// addKey puts one more key into the read of many that c was given last: word, a
+// space before it, with a key of n bytes decoded.
+func (c *Conn) addKey(word []byte, n int) {
+	c.out.append(&c.srv.e.pool, word)
+	c.tail.rememberOne(n)
+	c.give(c.tail, len(word))
+}
+
 func (c *Conn) watch(t int64) {
 	if t < c.deadline {
 		c.deadline = t
