@@ -126,11 +126,11 @@ func TestLeastFile(t *testing.T) {
 	if !reflect.DeepEqual(*f, want) {
 		t.Errorf("got  %+v\nwant %+v", *f, want)
 	}
-	table, err := f.Build()
+	built, err := f.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := table.Pools[0]
+	p := built.Pools[0]
 	wantTargets := []proxy.Target{
 		{Name: "10.0.0.1:11211", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1, Host: "10.0.0.1"},
 		{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 2, Host: "10.0.0.2"},
@@ -139,7 +139,7 @@ func TestLeastFile(t *testing.T) {
 		t.Errorf("got servers %+v, want %+v", p.Servers, wantTargets)
 	}
 	wantRoutes := []proxy.Route{{Prefix: "img:", Pool: p}, {Pool: p}}
-	if got := table.Listeners[0].Routes; !reflect.DeepEqual(got, wantRoutes) {
+	if got := built.Listeners[0].Routes; !reflect.DeepEqual(got, wantRoutes) {
 		t.Errorf("got routes %+v, want %+v", got, wantRoutes)
 	}
 }
@@ -153,12 +153,12 @@ func TestRoutesAreOptionalWithOnePool(t *testing.T) {
 listen: [{address: "127.0.0.1:1", routes: [{pool: a}]}, {address: "127.0.0.1:2", routes: [{pool: b, prefix: x, strip_prefix: true}]}]
 pools: {a: {distribution: ketama, servers: [a]}, b: {distribution: ketama, servers: [a]}}
 `)
-	table, err := f.Build()
+	built, err := f.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, two := table.Listeners[0].Routes, table.Listeners[1].Routes
-	if len(one) != 1 || one[0].Pool != table.Pools[0] || len(two) != 1 || two[0].Pool != table.Pools[1] || !two[0].Strip {
+	one, two := built.Listeners[0].Routes, built.Listeners[1].Routes
+	if len(one) != 1 || one[0].Pool != built.Pools[0] || len(two) != 1 || two[0].Pool != built.Pools[1] || !two[0].Strip {
 		t.Errorf("got %+v and %+v", one, two)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"ringside/ring/ringtest"
 )
 
-func table(t *testing.T, text string) (*File, *proxy.Table) {
+func readTable(t *testing.T, text string) (*File, *proxy.Table) {
 	t.Helper()
 	f := parse(t, text)
 	built, err := f.Build()
@@ -50,7 +50,7 @@ func TestUsualMode(t *testing.T) {
 		for i := range servers {
 			servers[i] = fmt.Sprintf("cache-%d", i)
 		}
-		_, built := table(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [%s]}}", c.distribution, strings.Join(servers, ", ")))
+		_, built := readTable(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [%s]}}", c.distribution, strings.Join(servers, ", ")))
 		if got := built.Pools[0].Failover.Mode; got != c.want {
 			t.Errorf("%s of %d: %s, want %s", c.distribution, c.servers, got, c.want)
 		}
@@ -59,14 +59,14 @@ func TestUsualMode(t *testing.T) {
 
 // One machine under three names is one server.
 func TestUsualModeCountsAddresses(t *testing.T) {
-	_, built := table(t, "listen: :1\npools: {main: {distribution: jump, servers: [{address: a, name: x}, {address: a, name: y}, {address: a, name: z}]}}")
+	_, built := readTable(t, "listen: :1\npools: {main: {distribution: jump, servers: [{address: a, name: x}, {address: a, name: y}, {address: a, name: z}]}}")
 	if got := built.Pools[0].Failover.Mode; got != proxy.FailFast {
 		t.Errorf("%s", got)
 	}
 }
 
 func TestFailoverIsRead(t *testing.T) {
-	_, built := table(t, `
+	_, built := readTable(t, `
 listen: :1
 defaults: {failover: {mode: rehash, eject_after: 5s, lease: 4s}, timeouts: {request: 700ms}}
 pools:
@@ -103,7 +103,7 @@ func TestWithout(t *testing.T) {
 		distribution string
 		rebuilds     bool
 	}{{"ketama", true}, {"twemproxy", true}, {"modulo-twemproxy", true}, {"ketama-points", false}, {"jump", false}, {"mcrouter", false}, {"dalli", false}} {
-		f, built := table(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [a, b, c, d], failover: {mode: rehash}}}", c.distribution))
+		f, built := readTable(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [a, b, c, d], failover: {mode: rehash}}}", c.distribution))
 		p := built.Pools[0]
 		if (p.Without != nil) != c.rebuilds {
 			t.Errorf("%s: rebuilds is %v", c.distribution, p.Without != nil)
@@ -136,7 +136,7 @@ func TestWithout(t *testing.T) {
 			t.Errorf("%s: one mark for four servers is taken", c.distribution)
 		}
 	}
-	_, built := table(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b, c]}}")
+	_, built := readTable(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b, c]}}")
 	if built.Pools[0].Without != nil {
 		t.Error("a pool that moves no keys has a ring without servers")
 	}
@@ -144,7 +144,7 @@ func TestWithout(t *testing.T) {
 
 // Many different outages keep few rings.
 func TestWithoutIsBounded(t *testing.T) {
-	_, built := table(t, "listen: :1\npools: {main: {distribution: modulo-twemproxy, servers: [a, b, c, d, e, f, g, h, i, j], failover: {mode: rehash}}}")
+	_, built := readTable(t, "listen: :1\npools: {main: {distribution: modulo-twemproxy, servers: [a, b, c, d, e, f, g, h, i, j], failover: {mode: rehash}}}")
 	for set := range 1 << 10 {
 		out := make([]bool, 10)
 		for i := range out {
@@ -180,7 +180,7 @@ func TestPresetSessions(t *testing.T) {
 			replicate.Policy{Copies: 3, Read: replicate.Spread, Ack: replicate.AckQuorum, Hedge: 20 * time.Millisecond, Apart: replicate.Servers}, false, "by preset sessions, with 3 view servers"},
 	} {
 		// What the preset has to say wins over defaults, whatever the order of the file.
-		f, built := table(t, fmt.Sprintf(`
+		f, built := readTable(t, fmt.Sprintf(`
 listen: :1
 routes: [{prefix: "sess:", pool: main, preset: sessions%s}, {pool: main}]
 pools:
@@ -213,7 +213,7 @@ func TestPresetSessionsKeepsStrict(t *testing.T) {
 }
 
 func TestCopiesAreRead(t *testing.T) {
-	_, built := table(t, `
+	_, built := readTable(t, `
 listen: :1
 zone: z2
 pools:
@@ -258,7 +258,7 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 }
 
 func TestHosts(t *testing.T) {
-	_, built := table(t, `
+	_, built := readTable(t, `
 listen: :1
 pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0.0.1:1", "127.0.0.2:1", "[::1]:1", localhost, "unix:/x",
   "[2001:DB8:0::1]:1", "[2001:db8::1]:2", "[::ffff:10.0.0.1]:1", 10.0.0.1, {address: 10.0.0.2, host: own}]}}

@@ -218,7 +218,7 @@ func (w *orderWorld) build() {
 	}
 	main := pool("main", 3)
 	route, strip := Route{Pool: main}, Route{Prefix: "p/", Strip: true, Pool: main}
-	table := &Table{Limits: testLimits(), Pools: []*Pool{main}}
+	built := &Table{Limits: testLimits(), Pools: []*Pool{main}}
 	switch kind := d.n(8); kind {
 	case 0: // one copy, nothing moves
 	case 1, 2:
@@ -233,7 +233,7 @@ func (w *orderWorld) build() {
 		main.Failover.Strict = true
 		if w.away = d.one(2); !w.away { // a key is in one place
 			strip.Pool = pool("other", 3)
-			table.Pools = append(table.Pools, strip.Pool)
+			built.Pools = append(built.Pools, strip.Pool)
 		}
 	default:
 		c := replicate.Policy{Copies: 2 + d.n(2), Apart: replicate.Servers, ReadThrough: true, RepairRate: 1000}
@@ -248,9 +248,9 @@ func (w *orderWorld) build() {
 		main.Failover.Strict = d.one(2)
 		route.Copies, strip.Copies = c, c
 	}
-	table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: []Route{route, strip}}}
+	built.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: []Route{route, strip}}}
 	w.note("%+v %+v, evicts %d", main.Failover, route.Copies, w.evicts)
-	w.p = NewProxy(table, "test", slog.New(slog.DiscardHandler))
+	w.p = NewProxy(built, "test", slog.New(slog.DiscardHandler))
 	for range 1 + d.n(2) {
 		l := &orderLoop{w: w, e: w.p.NewEngine(DefaultTune)}
 		l.e.Post = func(f func(*Engine)) { l.posts = append(l.posts, f) }

@@ -18,12 +18,12 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	var posted []func(*Engine)
 	home.Post = func(f func(*Engine)) { posted = append(posted, f) }
 	home.Begin(s.now)
-	client := home.Accepted("tcp", "here", &actor{name: "c1"})
+	from := home.Accepted("tcp", "here", &actor{name: "c1"})
 
 	raw := []byte("get a1\r\n")
 	home.wire.Next(raw, &home.req)
 	rt := home.listeners["tcp here"].route([]byte("a1"))
-	x := home.newExchange(client.end.(*Session))
+	x := home.newExchange(from.end.(*Session))
 	led := home.newTask(x, rt, raw, []byte("a1"), []byte("a1"))
 	x.done()
 	led.e, led.rt = &s.e.Tasks, s.e.listeners["tcp here"].route([]byte("a1"))
@@ -45,10 +45,10 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 		t.Fatalf("the loop that led the task knows the server as %s", name)
 	}
 	var got string
-	for _, b := range client.Pending(nil) {
+	for _, b := range from.Pending(nil) {
 		got += string(b)
 	}
 	if want := "SERVER_ERROR server s1: SERVER_ERROR busy\r\n"; got != want {
-		t.Errorf("the client gets %q, want %q", got, want)
+		t.Errorf("the from gets %q, want %q", got, want)
 	}
 }

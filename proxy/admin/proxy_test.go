@@ -53,7 +53,7 @@ func pool(name string) *proxy.Pool {
 	}
 }
 
-func table(pools ...*proxy.Pool) *proxy.Table {
+func tableOf(pools ...*proxy.Pool) *proxy.Table {
 	return &proxy.Table{
 		Listeners: []proxy.Listener{{Network: "tcp", Address: "l", Routes: []proxy.Route{{Pool: pools[0]}}}},
 		Pools:     pools,
@@ -72,7 +72,7 @@ type loop struct {
 }
 
 func newProxy(pools ...*proxy.Pool) *proxy.Proxy {
-	return proxy.NewProxy(table(pools...), `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
+	return proxy.NewProxy(tableOf(pools...), `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
 }
 
 func newLoop(p *proxy.Proxy) *loop {

@@ -43,7 +43,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(free) + more, Max: usual.Max}); err != nil {
 			t.Fatal(err)
 		}
-		p := proxy.NewProxy(table("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
+		p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
 		d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
 		if limit := unix.Setrlimit(unix.RLIMIT_NOFILE, &usual); limit != nil {
 			t.Fatal(limit)
@@ -77,7 +77,7 @@ func TestServeWhatCannotBePolled(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := proxy.NewProxy(table("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
+	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
 	d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -24,12 +24,12 @@ func TestTooLate(t *testing.T) {
 		for what, end := range map[string]func(p *proxy.Proxy, d *Driver){
 			"stopping": func(_ *proxy.Proxy, d *Driver) { d.engine[0].post((*proxy.Engine).Drain) },
 			"no such listener": func(p *proxy.Proxy, _ *Driver) {
-				next := table("127.0.0.1:1")
+				next := tableOf("127.0.0.1:1")
 				next.Listeners = nil
 				p.Swap(next)
 			},
 		} {
-			tab := table("127.0.0.1:1")
+			tab := tableOf("127.0.0.1:1")
 			p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
 			d, err := New(p, o)
 			if err != nil {

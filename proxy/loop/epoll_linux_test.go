@@ -16,7 +16,7 @@ import (
 // TestStaleWake: a loop that was awake already may have run a posted function
 // before its poster wrote to the eventfd. The write must not keep it awake.
 func TestStaleWake(t *testing.T) {
-	p := proxy.NewProxy(table("127.0.0.1:1"), "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
 	d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func eachFault(t *testing.T, f func(b *broken)) {
 }
 
 func (b *broken) table(most proxy.Timeouts) *proxy.Table {
-	tab := table(b.server, b.other)
+	tab := tableOf(b.server, b.other)
 	tab.Pools[0].GetErrors, tab.Pools[0].Timeouts = true, most
 	return tab
 }
@@ -251,7 +251,7 @@ func TestResetInLargeValue(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		server := memcached(t)
 		o.Faults = &fault.Set{}
-		k := talkTo(t, start(t, o, table(server)))
+		k := talkTo(t, start(t, o, tableOf(server)))
 		k.want("set k1 0 0 4000000\r\n"+strings.Repeat("x", 4000000), "STORED")
 		o.Faults.Add(fault.Fault{Network: "tcp", Address: server, Kind: fault.Reset})
 		fmt.Fprint(k.c, "get k1\r\n")
@@ -305,7 +305,7 @@ func TestFaultOnFullConnection(t *testing.T) {
 		each(t, func(t *testing.T, o Options) {
 			addr, cmd := memcachedProcess(t)
 			o.Faults = &fault.Set{}
-			at := start(t, o, table(addr))
+			at := start(t, o, tableOf(addr))
 			clients := []*talk{talkTo(t, at), talkTo(t, at), talkTo(t, at)}
 			clients[0].want("set k0 0 0 1\r\nx", "STORED")
 			if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -339,7 +339,7 @@ func TestFaultStorm(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		servers := []string{memcached(t), memcached(t)}
 		o.Faults = &fault.Set{}
-		tab := table(servers...)
+		tab := tableOf(servers...)
 		tab.Pools[0].Timeouts = proxy.Timeouts{Connect: 50 * time.Millisecond, Request: 20 * time.Millisecond, Deadline: 50 * time.Millisecond}
 		p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
 		d, err := New(p, o)

@@ -66,7 +66,7 @@ var (
 	hasty   = proxy.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}
 )
 
-func table(servers ...string) *proxy.Table {
+func tableOf(servers ...string) *proxy.Table {
 	p := &proxy.Pool{
 		Name: "main", Connections: 1, QueueLimit: 10000,
 		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byLength(len(servers))},
@@ -131,7 +131,7 @@ func startProxy(t *testing.T, o Options, tab *proxy.Table) (p *proxy.Proxy, addr
 func TestServes(t *testing.T) {
 	servers := []string{memcached(t), memcached(t), memcached(t)}
 	each(t, func(t *testing.T, o Options) {
-		c, err := net.Dial("tcp", start(t, o, table(servers...)))
+		c, err := net.Dial("tcp", start(t, o, tableOf(servers...)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,7 @@ import (
 // was posted before.
 func TestPostedInOrder(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
-		tab := table("127.0.0.1:1")
+		tab := tableOf("127.0.0.1:1")
 		p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
 		d, err := New(p, o)
 		if err != nil {
@@ -62,7 +62,7 @@ func TestPostedInOrder(t *testing.T) {
 // TestPostedAfterStop: nothing runs once the driver has ended, and nothing is
 // kept.
 func TestPostedAfterStop(t *testing.T) {
-	p := proxy.NewProxy(table("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
+	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
 	made, err := newPortable(p.NewEngine(proxy.DefaultTune), Options{})
 	if err != nil {
 		t.Fatal(err)

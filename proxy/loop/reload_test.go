@@ -26,7 +26,7 @@ func TestSwapWakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { server.Close() })
-			tab := table(server.Addr().String())
+			tab := tableOf(server.Addr().String())
 			tab.Pools[0].Preconnect = true
 			return tab, server.(*net.TCPListener)
 		}
@@ -66,7 +66,7 @@ func TestListenSetsModes(t *testing.T) {
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		path, second, third := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
 		tab := func(modes map[string]uint32) *proxy.Table {
-			t := table("127.0.0.1:1")
+			t := tableOf("127.0.0.1:1")
 			routes := t.Listeners[0].Routes
 			t.Listeners = nil
 			for _, path := range []string{path, second, third} {

@@ -109,7 +109,7 @@ func TestStorm(t *testing.T) {
 			names = append(names, f.Addr().String())
 		}
 		goroutines, files := runtime.NumGoroutine(), descriptors(t)
-		tables := []*proxy.Table{table(names...), table(names[1:]...)}
+		tables := []*proxy.Table{tableOf(names...), tableOf(names[1:]...)}
 		p := proxy.NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
 		d, err := New(p, o)
 		if err != nil {
@@ -265,7 +265,7 @@ func TestHalfClosed(t *testing.T) {
 	defer f.open.Wait()
 	defer f.Close()
 	each(t, func(t *testing.T, o Options) {
-		c, err := net.Dial("tcp", start(t, o, table(f.Addr().String())))
+		c, err := net.Dial("tcp", start(t, o, tableOf(f.Addr().String())))
 		if err != nil {
 			t.Fatal(err)
 		}
