@@ -89,12 +89,12 @@ func (e *Copies) lead(t *task) {
 	command := commandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	c.buried = command.Op == replicate.Delete
-	if c.writes && !e.claim(t, t.keyLine()) {
+	if c.writes && !e.claim(t, keyLine(t.hash)) {
 		return // it is led again when those before it are done
 	}
 	if e.now >= t.deadline {
 		t.fail(cmp.Or(t.waited, tooLong), TimedOut)
-		e.unclaim(t, t.keyLine())
+		e.unclaim(t, keyLine(t.hash))
 		return
 	}
 	c.members = e.copiesOf(nil, t.rt, t.key)
@@ -382,7 +382,7 @@ func (c *copied) finish(t *task, s replicate.Settlement) {
 		e.graves.Add(t.hash, e.now+int64(graveTime))
 	}
 	if c.writes || c.mends {
-		e.unclaim(t, t.keyLine())
+		e.unclaim(t, keyLine(t.hash))
 	}
 	if c.mends {
 		if e.mends == maxMends { // others may wait for that

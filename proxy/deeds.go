@@ -40,10 +40,10 @@ func (c *copied) write(t *task, a *copyAsk) []byte {
 		end := r.Line.End
 		var edits []edit
 		if c.token != nil {
-			edits = append(edits, edit{t.tokenSpan(), c.token})
+			edits = append(edits, edit{at: t.tokenSpan(), with: c.token})
 		}
 		if more != "" {
-			edits = append(edits, edit{wire.Span{Start: end, End: end}, []byte(more)})
+			edits = append(edits, edit{at: wire.Span{Start: end, End: end}, with: []byte(more)})
 		}
 		return t.spelled(key, edits...)
 	case replicate.Put:

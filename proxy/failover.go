@@ -186,7 +186,7 @@ func (l *led) request(t *task, at int) (line []byte, ok bool) {
 		if l.view != nil && (!ok || token>>52 != 0 && place.Number == 0) {
 			return nil, false
 		}
-		edits = append(edits, edit{t.tokenSpan(), strconv.AppendUint(nil, cas, 10)})
+		edits = append(edits, edit{at: t.tokenSpan(), with: strconv.AppendUint(nil, cas, 10)})
 	}
 	if place.Diverted {
 		edits = append(edits, t.shortLived(t.rt.pool.Failover.InterimTTL)...)

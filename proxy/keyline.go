@@ -27,7 +27,9 @@ const maxKeyline = 1000 // commands that wait in one line
 const tooLong = "the commands before it on this key took too long"
 
 func (t *task) ownLine() lineOf { return lineOf{t.client, t.hash} }
-func (t *task) keyLine() lineOf { return lineOf{0, t.hash} }
+
+// keyLine is the line of a key, whoever asks for it.
+func keyLine(hash uint64) lineOf { return lineOf{0, hash} }
 
 // begin leads t, which its client has just sent, when the client's commands on
 // the key before it are done.

@@ -125,7 +125,7 @@ func (m *account) deleteLeft(e *Copies) {
 		if !m.is(l, toDelete) {
 			continue
 		}
-		if e.keylines[lineOf{0, l.hash}] != nil {
+		if e.keylines[keyLine(l.hash)] != nil {
 			busy = append(busy, l)
 			continue
 		}
@@ -231,7 +231,7 @@ func (m *account) copyGone(e *Copies) {
 			delete(m.left, l.hash)
 			continue
 		}
-		if later || e.keylines[lineOf{0, l.hash}] != nil {
+		if later || e.keylines[keyLine(l.hash)] != nil {
 			wait = append(wait, l)
 			continue
 		}

@@ -182,7 +182,7 @@ func (e *Copies) sourcesOf(lp *livePool, to *Server) (list []copyOf) {
 				for i, srv := range p.servers {
 					if !seen[srv] {
 						seen[srv] = true
-						list = append(list, e.copyAt(holder{p, i, srv}))
+						list = append(list, e.copyAt(holder{lp: p, index: i, srv: srv}))
 					}
 				}
 			}
@@ -399,7 +399,7 @@ func (f *filling) copy(e *Copies) {
 		p := f.picks[0]
 		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
 		switch {
-		case !ok || from.missed().Has(p.hash) || e.crowded(lineOf{0, p.hash}): // not now
+		case !ok || from.missed().Has(p.hash) || e.crowded(keyLine(p.hash)): // not now
 			f.failed++
 			f.picks = f.picks[1:]
 			continue

@@ -101,7 +101,7 @@ func (e *Tasks) lead(t *task) {
 	if v := t.rt.unknown(); v != nil {
 		if e.now >= t.deadline {
 			t.fail("the servers have not said yet who of them is in use", Unavailable)
-			e.unclaim(t, t.keyLine())
+			e.unclaim(t, keyLine(t.hash))
 		} else {
 			e.park(t, v.Gen)
 		}

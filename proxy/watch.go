@@ -292,7 +292,7 @@ func (e *Keepers) noteEvent(w *watch, ev health.Event) {
 func (e *Keepers) addTo(into *Snapshot) {
 	for _, w := range e.watches {
 		for what, n := range w.events {
-			into.Events = append(into.Events, MemberEvents{w.pool, what[0], what[1], n})
+			into.Events = append(into.Events, MemberEvents{Pool: w.pool, Server: what[0], To: what[1], Count: n})
 		}
 		for i := range w.members {
 			v := w.keeper.Verdict(i)

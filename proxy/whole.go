@@ -270,7 +270,7 @@ func (e *Copies) repair(t *task, hash uint64, from, to copyOf, overwrite bool) {
 	if rate == 0 {
 		return
 	}
-	if e.graves.Has(hash, e.now) && !overwrite || e.crowded(lineOf{0, hash}) || e.mends >= maxMends || !to.mayRepair(e, rate) {
+	if e.graves.Has(hash, e.now) && !overwrite || e.crowded(keyLine(hash)) || e.mends >= maxMends || !to.mayRepair(e, rate) {
 		e.count.RepairsDropped++
 		return
 	}
@@ -314,7 +314,7 @@ func (e *Copies) mend(rt *route, key []byte, hash uint64, from, to copyOf, overw
 	t.rule = &copied{e: e, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
 	e.pool.held += int64(len(t.raw))
 	e.mends++
-	if e.claim(t, t.keyLine()) {
+	if e.claim(t, keyLine(t.hash)) {
 		t.run(0, nil)
 	}
 }
