@@ -468,26 +468,26 @@ func (l *orderLoop) wakeup(f func()) {
 }
 
 func (l *orderLoop) effect(x Effect) {
-	w, link := l.w, x.Link
+	w, sock := l.w, x.Link
 	switch x.Kind {
 	case Dial:
-		_, name := link.Server().Target()
-		c := &orderLink{loop: l, link: link, name: fmt.Sprintf("%s.%d", name, len(w.links))}
+		_, name := sock.Server().Target()
+		c := &orderLink{loop: l, link: sock, name: fmt.Sprintf("%s.%d", name, len(w.links))}
 		c.conn = w.servers[name[1]-'1'].dial(w.t)
 		w.t.Cleanup(func() { c.conn.Close() })
 		w.links = append(w.links, c)
-		link.Sock = c
-		l.e.Up(link)
+		sock.Sock = c
+		l.e.Up(sock)
 	case Write:
-		c := link.Sock.(*orderLink)
+		c := sock.Sock.(*orderLink)
 		n := 0
-		for _, b := range link.Pending(nil) {
+		for _, b := range sock.Pending(nil) {
 			c.in = append(c.in, b...)
 			n += len(b)
 		}
-		l.e.Wrote(link, n, false)
+		l.e.Wrote(sock, n, false)
 	case Close, Abort:
-		w.t.Fatalf("%s\n%s: closed", strings.Join(w.trace, "\n"), link.Sock.Peer())
+		w.t.Fatalf("%s\n%s: closed", strings.Join(w.trace, "\n"), sock.Sock.Peer())
 	}
 }
 

@@ -95,27 +95,27 @@ func (l *loop) wakeup(f func()) {
 	for effects := l.e.End(); len(effects) > 0; effects = l.e.End() {
 		var next []func()
 		for _, effect := range effects {
-			link := effect.Link
+			sock := effect.Link
 			switch effect.Kind {
 			case proxy.Dial:
-				if _, addr := link.Server().Target(); l.dead[addr] {
-					next = append(next, func() { l.e.Closed(link, errors.New("connection refused")) })
+				if _, addr := sock.Server().Target(); l.dead[addr] {
+					next = append(next, func() { l.e.Closed(sock, errors.New("connection refused")) })
 				} else {
-					next = append(next, func() { l.e.Up(link) })
+					next = append(next, func() { l.e.Up(sock) })
 				}
 			case proxy.Write:
 				var got strings.Builder
-				for _, b := range link.Pending(nil) {
+				for _, b := range sock.Pending(nil) {
 					got.Write(b)
 				}
-				l.e.Wrote(link, got.Len(), false)
-				if out := l.sent[link]; out != nil { // a client's
+				l.e.Wrote(sock, got.Len(), false)
+				if out := l.sent[sock]; out != nil { // a client's
 					out.WriteString(got.String())
 					continue
 				}
 				for line := range strings.Lines(got.String()) {
 					if reply := l.answer[strings.TrimSpace(line)]; reply != "" {
-						next = append(next, func() { l.e.Bytes(link, []byte(reply)) })
+						next = append(next, func() { l.e.Bytes(sock, []byte(reply)) })
 					}
 				}
 			}
