@@ -109,7 +109,7 @@ func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
 	}
 	for i := range w.members {
 		srv := lp.member(i)
-		e.watched[srv] = append(e.watched[srv], member{lp.pool.Name, w, i, lp, copies})
+		e.watched[srv] = append(e.watched[srv], member{pool: lp.pool.Name, w: w, member: i, live: lp, copies: copies})
 	}
 	if e.keeps {
 		e.watches = append(e.watches, w)

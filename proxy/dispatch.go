@@ -385,7 +385,7 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.attempt()
 		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0
-		a.to = &instead{x, append([]byte{}, r.Answer...)}
+		a.to = &instead{Exchange: x, answer: append([]byte{}, r.Answer...)}
 		key = key[len(rt.strip):]
 		e.line = append(e.line[:0], "delete "...)
 		if r.Flags&wire.Base64 != 0 {

@@ -70,7 +70,7 @@ func (p *Proxy) Order(pool, server string, o Order) error {
 	case o == Restore:
 		delete(next, name)
 	default:
-		next[name] = Ordered{o, time.Now()}
+		next[name] = Ordered{Order: o, Since: time.Now()}
 	}
 	p.orders.Store(&next)
 	p.mu.Unlock()

@@ -79,7 +79,7 @@ func TestPlan(t *testing.T) {
 		if got := named(p.Interim); !slices.Equal(got, c.interim) {
 			t.Errorf("%s: %v stand in, want %v", c.name, got, c.interim)
 		}
-		if len(p.Copies) > 0 && p.Copies[0] != (Member{p.Pool, p.Owner}) {
+		if len(p.Copies) > 0 && p.Copies[0] != (Member{Pool: p.Pool, Server: p.Owner}) {
 			t.Errorf("%s: %v decides, %d owns", c.name, p.Copies[0].Target().Name, p.Owner)
 		}
 	}
