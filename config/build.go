@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync"
 
-	"ringside/proxy"
+	"ringside/proxy/table"
 	"ringside/ring"
 )
 
@@ -14,9 +14,9 @@ import (
 // deterministic: two files that say the same give tables that are equal, but
 // for the hash functions in them, which Go can't compare. The error names the
 // pool whose placement can't be built; Parse has found it before.
-func (f *File) Build() (*proxy.Table, error) {
-	t := &proxy.Table{Limits: f.Limits}
-	pools := map[string]*proxy.Pool{}
+func (f *File) Build() (*table.Table, error) {
+	t := &table.Table{Limits: f.Limits}
+	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
 		p, err := f.Pools[i].build()
 		if err != nil {
@@ -26,7 +26,7 @@ func (f *File) Build() (*proxy.Table, error) {
 		pools[p.Name] = p
 	}
 	for i := range f.Pools {
-		if o := &f.Pools[i].Failover; o.Mode == proxy.Gutter {
+		if o := &f.Pools[i].Failover; o.Mode == table.Gutter {
 			if t.Pools[i].Failover.Gutter = pools[o.Gutter]; pools[o.Gutter] == nil {
 				return nil, fmt.Errorf("pool %s names the gutter %q, which does not exist", f.Pools[i].Name, o.Gutter)
 			}
@@ -37,7 +37,7 @@ func (f *File) Build() (*proxy.Table, error) {
 		if routes == nil {
 			routes = f.Routes
 		}
-		listener := proxy.Listener{Network: l.Address.Network, Address: l.Address.Address, Mode: l.Mode}
+		listener := table.Listener{Network: l.Address.Network, Address: l.Address.Address, Mode: l.Mode}
 		for _, r := range routes {
 			built, err := r.build(pools, f.Zone)
 			if err != nil {
@@ -50,8 +50,8 @@ func (f *File) Build() (*proxy.Table, error) {
 	return t, nil
 }
 
-func (r *Route) build(pools map[string]*proxy.Pool, zone string) (proxy.Route, error) {
-	built := proxy.Route{Prefix: r.Prefix, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
+func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, error) {
+	built := table.Route{Prefix: r.Prefix, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
 	for i, name := range r.to() {
 		switch p := pools[name]; {
 		case p == nil:
@@ -69,30 +69,30 @@ func (r *Route) build(pools map[string]*proxy.Pool, zone string) (proxy.Route, e
 	return built, nil
 }
 
-func (p *Pool) build() (*proxy.Pool, error) {
+func (p *Pool) build() (*table.Pool, error) {
 	place, err := p.place()
 	if err != nil {
 		return nil, err
 	}
-	built := &proxy.Pool{
+	built := &table.Pool{
 		Name:         p.Name,
 		Distribution: p.Distribution,
 		Place:        place,
 		GetErrors:    p.GetErrors,
-		Ordered:      p.ordered(),
+		InOrder:      p.ordered(),
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
 		Preconnect:   p.Preconnect,
 		QueueLimit:   p.Queue,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
-		Failover:     proxy.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Settings: p.Failover.Settings},
+		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Settings: p.Failover.Settings},
 	}
 	built.Failover.Request = p.Timeouts.Request
 	for i := range p.Servers {
 		built.Servers = append(built.Servers, p.Servers[i].target())
 	}
-	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == proxy.Rehash {
+	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == table.Rehash {
 		if built.Without, err = p.without(); err != nil {
 			return nil, err
 		}

@@ -46,8 +46,6 @@
 //     twice gives equal tables.
 package config
 
-// What a file says once its defaults are filled in, and the way in.
-
 import (
 	"fmt"
 	"io"
@@ -55,8 +53,10 @@ import (
 	"os"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/table"
 )
+
+// What a file says once its defaults are filled in, and the way in.
 
 // File is what a file says, with every default filled in. It is plain data; it
 // passed all checks when it came from Parse or Load.
@@ -66,7 +66,7 @@ type File struct {
 	Zone   string  // that of this Ringside; empty: none
 	Pools  []Pool  // in the order of the file
 	Routes []Route // for the listeners that have none of their own; never empty then
-	Limits proxy.Limits
+	Limits table.Limits
 	Engine Engine
 	Log    Log
 }
@@ -104,8 +104,8 @@ type Pool struct {
 	Connections  int    // to each server, from each loop
 	Preconnect   bool   // connect when the table is taken up, not at the first request
 	Queue        int    // requests of clients waiting for one server, in each loop
-	Timeouts     proxy.Timeouts
-	Backoff      proxy.Backoff
+	Timeouts     table.Timeouts
+	Backoff      table.Backoff
 	Failover     Failover // complete: what the file leaves open is decided
 }
 
@@ -159,7 +159,7 @@ type Log struct {
 func defaultFile() File {
 	return File{
 		Admin: Admin{Pprof: "loopback", Control: "loopback"},
-		Limits: proxy.Limits{
+		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,
 			Line:       1 << 20,
@@ -186,8 +186,8 @@ func defaultPool() Pool {
 	return Pool{
 		Connections: 1,
 		Queue:       65_536,
-		Timeouts:    proxy.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
-		Backoff:     proxy.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
+		Timeouts:    table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		Backoff:     table.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
 		Failover:    defaultFailover(),
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 var update = flag.Bool("update", false, "write what is said about the files in testdata/errors into them")
@@ -131,14 +132,14 @@ func TestLeastFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := built.Pools[0]
-	wantTargets := []proxy.Target{
+	wantTargets := []table.Target{
 		{Name: "10.0.0.1:11211", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1, Host: "10.0.0.1"},
 		{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 2, Host: "10.0.0.2"},
 	}
 	if !reflect.DeepEqual(p.Servers, wantTargets) {
 		t.Errorf("got servers %+v, want %+v", p.Servers, wantTargets)
 	}
-	wantRoutes := []proxy.Route{{Prefix: "img:", Pool: p}, {Pool: p}}
+	wantRoutes := []table.Route{{Prefix: "img:", Pool: p}, {Pool: p}}
 	if got := built.Listeners[0].Routes; !reflect.DeepEqual(got, wantRoutes) {
 		t.Errorf("got routes %+v, want %+v", got, wantRoutes)
 	}
@@ -214,11 +215,11 @@ routes: [{pool: own}]
 `)
 	own, all := f.Pools[0], f.Pools[1]
 	if own.Distribution != "jump" || own.GetErrors || !own.Preconnect || !slices.Equal(own.Placement.HashStripPrefix, []string{"p"}) ||
-		own.Timeouts != (proxy.Timeouts{Connect: 1500 * time.Millisecond, Request: time.Second, Deadline: 2 * time.Second}) {
+		own.Timeouts != (table.Timeouts{Connect: 1500 * time.Millisecond, Request: time.Second, Deadline: 2 * time.Second}) {
 		t.Errorf("got %+v", own)
 	}
 	if all.Distribution != "ketama" || !all.GetErrors || all.Preconnect || !slices.Equal(all.Placement.HashStripPrefix, []string{"q", "r"}) ||
-		all.Timeouts != (proxy.Timeouts{Connect: 1500 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}) {
+		all.Timeouts != (table.Timeouts{Connect: 1500 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}) {
 		t.Errorf("got %+v", all)
 	}
 	if f.Listen[0].Mode != 0o660 {
@@ -271,11 +272,11 @@ log: {level: debug, format: json}
 		t.Errorf("got %+v, want %+v", f.Engine, want)
 	}
 	usual := defaultFile().Engine
-	if got := (proxy.Tune{
+	if got := (link.Tune{
 		HoldDue: usual.CoalesceServer.MinDue, HoldMax: usual.CoalesceServer.MaxHeld,
 		GroupWait: usual.CoalesceClient.MaxDelay, GroupSize: usual.CoalesceClient.MaxBytes,
-	}); got != proxy.DefaultTune {
-		t.Errorf("by default %+v, want the engine's own %+v", got, proxy.DefaultTune)
+	}); got != link.DefaultTune {
+		t.Errorf("by default %+v, want the engine's own %+v", got, link.DefaultTune)
 	}
 }
 
@@ -296,7 +297,7 @@ func TestBuildIsDeterministic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	build := func() (*File, *proxy.Table) {
+	build := func() (*File, *table.Table) {
 		f := parse(t, string(data))
 		table, err := f.Build()
 		if err != nil {

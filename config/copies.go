@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/table"
 	"ringside/replicate"
 )
 
@@ -191,8 +191,8 @@ func (s *Server) apart(a replicate.Apart) string {
 }
 
 // target is the server as the proxy knows it.
-func (s *Server) target() proxy.Target {
-	return proxy.Target{
+func (s *Server) target() table.Target {
+	return table.Target{
 		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"slices"
 	"time"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 	"ringside/replicate"
 )
 
 // Failover is what a pool does when one of its servers is gone.
 type Failover struct {
-	Mode            proxy.Mode
+	Mode            table.Mode
 	Gutter          string        // of mode gutter: the pool
 	InterimTTL      time.Duration // at most, of what another server keeps for one that is out
 	health.Settings               // but for Request, which is the pool's timeout
@@ -50,7 +50,7 @@ func failoverValue() value[Failover] {
 	type f = Failover
 	return group(defaultFailover(),
 		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set what the distribution's clients do, and fail_fast below three servers",
-			depends(spoken(proxy.FailFast, proxy.Rehash, proxy.Gutter)), func(f *f) *proxy.Mode { return &f.Mode }),
+			depends(spoken(table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
@@ -99,11 +99,11 @@ func (f *Failover) needy() []needy {
 func (p *Pool) has(n need, copies bool) bool {
 	switch n {
 	case ejection:
-		return copies || p.Failover.Mode != proxy.FailFast
+		return copies || p.Failover.Mode != table.FailFast
 	case interim:
-		return p.Failover.Mode != proxy.FailFast
+		return p.Failover.Mode != table.FailFast
 	}
-	return p.Failover.Mode == proxy.Gutter
+	return p.Failover.Mode == table.Gutter
 }
 
 // said returns where a setting of p was read, be it in defaults; nil if the
@@ -141,7 +141,7 @@ func (d *document) decide(f *File) {
 // served is the pools that are not there to stand in for others alone.
 func (f *File) served() (names []string) {
 	for _, p := range f.Pools {
-		if !slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == proxy.Gutter && q.Failover.Gutter == p.Name }) {
+		if !slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name }) {
 			names = append(names, p.Name)
 		}
 	}
@@ -149,15 +149,15 @@ func (f *File) served() (names []string) {
 }
 
 // usualMode is the mode of a pool that leaves it open.
-func (p *Pool) usualMode() (proxy.Mode, string) {
+func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
 	case p.addresses() < manyServers:
-		return proxy.FailFast, "the default below three servers"
+		return table.FailFast, "the default below three servers"
 	case preset.Dead != DeadStays && preset.DeadByDefault:
-		return proxy.Rehash, "the default of " + p.Distribution + " from three servers on"
+		return table.Rehash, "the default of " + p.Distribution + " from three servers on"
 	}
-	return proxy.FailFast, "the default of " + p.Distribution
+	return table.FailFast, "the default of " + p.Distribution
 }
 
 func (d *document) decideConsistency(f *File, p *Pool) {
@@ -209,7 +209,7 @@ func (f *File) Ejects(pool string) bool {
 // viewServers is how many servers hold the record of who is in and who is out.
 func (f *File) viewServers(p *Pool) int {
 	all := distinct(p.Servers, replicate.Servers)
-	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == proxy.Gutter && g != nil {
+	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == table.Gutter && g != nil {
 		for a := range distinct(g.Servers, replicate.Servers) {
 			all[a] = true
 		}
@@ -248,9 +248,9 @@ func (d *document) checkFailover(f *File) {
 			d.checkEjection(p)
 		}
 		switch {
-		case o.Mode == proxy.Gutter:
+		case o.Mode == table.Gutter:
 			d.checkGutter(f, p)
-		case o.Mode == proxy.Rehash && p.addresses() == 1 && len(p.Servers) > 0:
+		case o.Mode == table.Rehash && p.addresses() == 1 && len(p.Servers) > 0:
 			d.failAt(mode, "pools.%s has one server, whose keys mode rehash can't give to another; use fail_fast or gutter", p.Name)
 		}
 	}
@@ -330,7 +330,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 		d.failAt(at, "there is no pool %s%s to be the gutter of pools.%s", quote(p.Failover.Gutter), didYouMean(p.Failover.Gutter, names), p.Name)
 	case g == p:
 		d.failAt(at, "pools.%s can't be its own gutter: name another pool, or give this one a failover.mode of its own", p.Name)
-	case g.Failover.Mode == proxy.Gutter:
+	case g.Failover.Mode == table.Gutter:
 		d.failAt(at, "pools.%s is the gutter of pools.%s and can't have one itself: keys move once; give it a failover.mode of its own, fail_fast or rehash", g.Name, p.Name)
 	default:
 		own := distinct(p.Servers, replicate.Servers)

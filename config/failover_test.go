@@ -11,13 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 	"ringside/replicate"
 	"ringside/ring/ringtest"
 )
 
-func readTable(t *testing.T, text string) (*File, *proxy.Table) {
+func readTable(t *testing.T, text string) (*File, *table.Table) {
 	t.Helper()
 	f := parse(t, text)
 	built, err := f.Build()
@@ -31,20 +31,20 @@ func TestUsualMode(t *testing.T) {
 	for _, c := range []struct {
 		distribution string
 		servers      int
-		want         proxy.Mode
+		want         table.Mode
 	}{
-		{"ketama-points", 3, proxy.Rehash},
-		{"ketama-points", 2, proxy.FailFast},
-		{"jump", 4, proxy.Rehash},
-		{"modulo-crc32", 3, proxy.Rehash},
-		{"modulo-crc32", 1, proxy.FailFast},
-		{"ketama", 5, proxy.FailFast},
-		{"twemproxy", 5, proxy.FailFast},
-		{"gomemcache", 5, proxy.FailFast},
-		{"mcrouter", 5, proxy.FailFast},
-		{"modulo-perl-fast", 5, proxy.FailFast}, // a miss is its own way of failing over
-		{"dalli", 3, proxy.Rehash},
-		{"dalli", 2, proxy.FailFast},
+		{"ketama-points", 3, table.Rehash},
+		{"ketama-points", 2, table.FailFast},
+		{"jump", 4, table.Rehash},
+		{"modulo-crc32", 3, table.Rehash},
+		{"modulo-crc32", 1, table.FailFast},
+		{"ketama", 5, table.FailFast},
+		{"twemproxy", 5, table.FailFast},
+		{"gomemcache", 5, table.FailFast},
+		{"mcrouter", 5, table.FailFast},
+		{"modulo-perl-fast", 5, table.FailFast}, // a miss is its own way of failing over
+		{"dalli", 3, table.Rehash},
+		{"dalli", 2, table.FailFast},
 	} {
 		servers := make([]string, c.servers)
 		for i := range servers {
@@ -60,7 +60,7 @@ func TestUsualMode(t *testing.T) {
 // One machine under three names is one server.
 func TestUsualModeCountsAddresses(t *testing.T) {
 	_, built := readTable(t, "listen: :1\npools: {main: {distribution: jump, servers: [{address: a, name: x}, {address: a, name: y}, {address: a, name: z}]}}")
-	if got := built.Pools[0].Failover.Mode; got != proxy.FailFast {
+	if got := built.Pools[0].Failover.Mode; got != table.FailFast {
 		t.Errorf("%s", got)
 	}
 }
@@ -77,14 +77,14 @@ pools:
   spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
 `)
 	main, spare := built.Pools[0], built.Pools[1]
-	want := proxy.Failover{Mode: proxy.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Settings: health.Settings{
+	want := table.Failover{Mode: table.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Settings: health.Settings{
 		Strict: true, AfterFailures: 5, EjectAfter: 5 * time.Second, Ping: time.Second, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, GoodPings: 4, OnRejoin: health.Hold, Hold: time.Hour,
 	}}
 	if !reflect.DeepEqual(main.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", main.Failover, want)
 	}
-	want = proxy.Failover{Mode: proxy.Rehash, InterimTTL: 10 * time.Minute, Settings: health.Settings{
+	want = table.Failover{Mode: table.Rehash, InterimTTL: 10 * time.Minute, Settings: health.Settings{
 		AfterFailures: 3, EjectAfter: 5 * time.Second, Ping: 500 * time.Millisecond, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, GoodPings: 2, OnRejoin: health.Warm,
 	}}
@@ -228,10 +228,10 @@ routes:
 `)
 	a, b, c := built.Pools[0], built.Pools[1], built.Pools[2]
 	loud := true
-	want := []proxy.Route{
+	want := []table.Route{
 		{Prefix: "all:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: replicate.All, Apart: replicate.Servers, Read: replicate.Fastest, ReadThrough: true, RepairRate: 1000}},
 		{Prefix: "near:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: 2, Apart: replicate.Zones, Read: replicate.Nearest, Ack: replicate.AckOne, Hedge: 499 * time.Millisecond, ReadThrough: true, RepairRate: 1000}},
-		{Prefix: "both:", Pool: b, Also: []*proxy.Pool{c}, Prefer: c, Zone: "z2", Copies: replicate.Policy{Copies: 2, ReadThrough: true, RepairRate: 5}},
+		{Prefix: "both:", Pool: b, Also: []*table.Pool{c}, Prefer: c, Zone: "z2", Copies: replicate.Policy{Copies: 2, ReadThrough: true, RepairRate: 5}},
 		{Prefix: "one:", Pool: a, Zone: "z2", GetErrors: &loud},
 	}
 	for i, r := range built.Listeners[0].Routes {
@@ -252,7 +252,7 @@ listen: :1
 pools: {main: {distribution: ketama, servers: [a, b], failover: {consistency: strict, eject_after: 1s}}}
 routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 `)
-	if got := f.Pools[0].Failover; got.Mode != proxy.FailFast || !f.Ejects("main") || !got.Strict || got.EjectAfter != time.Second {
+	if got := f.Pools[0].Failover; got.Mode != table.FailFast || !f.Ejects("main") || !got.Strict || got.EjectAfter != time.Second {
 		t.Errorf("got %+v", got)
 	}
 }

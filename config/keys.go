@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/table"
 )
 
 // A key is one setting of a T.
@@ -172,7 +172,7 @@ func fileKeys() value[settings] {
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
 			listOf(routeValue(), 0), func(s *settings) *[]Route { return &s.Routes }),
-		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *proxy.Limits { return &s.Limits }),
+		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
 	)
@@ -207,8 +207,8 @@ func adminValue() value[Admin] {
 		)))
 }
 
-func limitsValue() value[proxy.Limits] {
-	type l = proxy.Limits
+func limitsValue() value[table.Limits] {
+	type l = table.Limits
 	v := group(defaultFile().Limits,
 		set("clients", "client connections at once; the next one gets an error and is closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
 		set("key", "bytes of a key; memcached itself takes 250", size(1, 250), func(l *l) *int { return &l.Key }),
@@ -342,16 +342,16 @@ func poolKeys() []key[Pool] {
 		set("preconnect", "connect at start and reload, not at the first request", yesNo(), func(p *p) *bool { return &p.Preconnect }),
 		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
-			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Connect }),
-			set("request", "for a server's answer", duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Request }),
+			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),
+			set("request", "for a server's answer", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
 			set("deadline", "for a client's command, whatever it waits for",
-				duration(time.Millisecond, time.Hour), func(t *proxy.Timeouts) *time.Duration { return &t.Deadline }),
-		), func(p *p) *proxy.Timeouts { return &p.Timeouts }),
+				duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Deadline }),
+		), func(p *p) *table.Timeouts { return &p.Timeouts }),
 		set("backoff", "how long to leave a server alone that refuses connections", group(defaultPool().Backoff,
 			set("first", "after the first failure; doubled at each further one",
-				duration(time.Millisecond, time.Hour), func(b *proxy.Backoff) *time.Duration { return &b.First }),
-			set("max", "at most", duration(time.Millisecond, time.Hour), func(b *proxy.Backoff) *time.Duration { return &b.Max }),
-		), func(p *p) *proxy.Backoff { return &p.Backoff }),
+				duration(time.Millisecond, time.Hour), func(b *table.Backoff) *time.Duration { return &b.First }),
+			set("max", "at most", duration(time.Millisecond, time.Hour), func(b *table.Backoff) *time.Duration { return &b.Max }),
+		), func(p *p) *table.Backoff { return &p.Backoff }),
 		set("failover", "what happens when a server is gone", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }

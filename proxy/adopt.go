@@ -3,76 +3,81 @@ package proxy
 // A new table: how an engine takes it up.
 
 import (
+	"ringside/proxy/failover"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/ring"
 )
 
 // generation is one table tied to an engine's servers.
 type generation struct {
-	table *Table
-	pools []*livePool
+	table *table.Table
+	pools []*routing.BoundPool
 }
 
 // adopt takes up t. Servers that both tables name keep their connections;
 // those that only the old one names finish what is in flight and close.
-func (e *Engine) adopt(cur *live) {
+func (e *Engine) adopt(cur *failover.Published) {
 	first, t := e.gen == nil, cur.Table
 	if !first {
 		for _, lp := range e.gen.pools {
-			e.pool.hold(-lp.owners.Size())
+			e.Buffers.Hold(-lp.Owners.Size())
 		}
 	}
 	e.gen = &generation{table: t}
-	e.limits, e.most = &t.Limits, t.Limits.Memory
-	e.wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
-	before := e.list
+	e.Limits, e.Most = &t.Limits, t.Limits.Memory
+	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
+	before := e.List
 	for _, srv := range before {
-		srv.retired = true
+		srv.Retired = true
 	}
-	e.list = nil
-	live := map[*Pool]*livePool{}
+	e.List = nil
+	live := map[*table.Pool]*routing.BoundPool{}
 	for _, p := range t.Pools {
-		lp := &livePool{pool: p, owners: ring.NewMemo(&p.Place, func(n int) bool {
-			room := !e.scarce(n)
+		lp := &routing.BoundPool{Pool: p, Owners: ring.NewMemo(&p.Place, func(n int) bool {
+			room := !e.Scarce(n)
 			if room {
-				e.pool.hold(n)
+				e.Buffers.Hold(n)
 			}
 			return room
 		})}
 		for _, target := range p.Servers {
-			lp.servers = append(lp.servers, e.server(target, p))
+			lp.Servers = append(lp.Servers, e.Server(target, p))
 		}
 		live[p] = lp
 		e.gen.pools = append(e.gen.pools, lp)
 	}
-	e.watches = nil
-	e.watched = map[*Server][]member{}
+	e.Agents = nil
+	e.Watched = map[*upstream.Server][]failover.Registration{}
 	for p, lp := range live {
-		e.tie(lp, cur.watches[p], live)
+		e.tie(lp, cur.Agents[p], live)
 	}
-	keep := e.listeners
-	e.listeners = map[string]*listener{}
+	keep := e.Listeners
+	e.Listeners = map[string]*routing.Listener{}
 	for _, l := range t.Listeners {
 		name := l.Network + " " + l.Address
 		lst := keep[name]
 		if lst == nil {
-			lst = &listener{name: name}
+			lst = &routing.Listener{Name: name}
 		}
-		lst.take(l.Routes, live)
-		e.listeners[name] = lst
+		lst.Take(l.Routes, live)
+		e.Listeners[name] = lst
 	}
-	e.Copies.pools = e.gen.pools
-	e.takeCopies()
+	e.Copies.Pools = e.gen.pools
+	e.TakeCopies()
 	for _, srv := range before {
-		if srv.retired {
-			delete(e.byAddress, srv.target.Network+" "+srv.target.Address)
-			for n := range srv.own { // nobody would look after them
-				srv.drop(n)
+		if srv.Retired {
+			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
+			for n := range srv.Dedicated { // nobody would look after them
+				srv.Drop(n)
 			}
-			for _, c := range srv.conns {
-				if c.state != connIdle || c.length > 0 {
-					e.leaving = append(e.leaving, c)
-					e.mark(&c.Link)
+			for _, c := range srv.Conns {
+				if c.State != upstream.ConnIdle || c.Length > 0 {
+					e.Closing = append(e.Closing, c)
+					e.Mark(&c.Link)
 				}
 			}
 		}
@@ -82,38 +87,38 @@ func (e *Engine) adopt(cur *live) {
 	if first {
 		return
 	}
-	for s := range e.sessions { // of a listener that is no more
-		if lst := e.listener(s); lst != nil && e.listeners[lst.name] != lst {
-			s.quit()
+	for s := range e.Sessions { // of a listener that is no more
+		if lst := e.listener(s); lst != nil && e.Listeners[lst.Name] != lst {
+			s.Quit()
 		}
 	}
 	if t.Limits.Idle > 0 {
-		e.soon(idleTimer)
+		e.Soon(link.IdleTimer)
 	}
 }
 
 // tie ties a pool to its keeper and its gutter.
-func (e *Engine) tie(lp *livePool, w *watch, live map[*Pool]*livePool) {
+func (e *Engine) tie(lp *routing.BoundPool, w *failover.Agent, live map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
 	}
-	lp.view = w.view
-	copies := lp.pool.copied(e.gen.table)
+	lp.View = w.View
+	copies := lp.Pool.Copied(e.gen.table)
 	if copies {
-		e.keepLedger(lp)
+		e.KeepLedger(lp)
 	}
-	lp.order = ring.Distinct(lp.pool.Place.Ring)
-	if g := lp.pool.Failover.Gutter; g != nil {
-		lp.others = live[g].servers
-		lp.gutter = ring.Distinct(g.Place.Ring)
+	lp.Walk = ring.Distinct(lp.Pool.Place.Ring)
+	if g := lp.Pool.Failover.Gutter; g != nil {
+		lp.Others = live[g].Servers
+		lp.Gutter = ring.Distinct(g.Place.Ring)
 	}
-	for i := range w.members {
-		srv := lp.member(i)
-		e.watched[srv] = append(e.watched[srv], member{pool: lp.pool.Name, w: w, member: i, live: lp, copies: copies})
+	for i := range w.Members {
+		srv := lp.Member(i)
+		e.Watched[srv] = append(e.Watched[srv], failover.Registration{Pool: lp.Pool.Name, Agent: w, Member: i, Live: lp, Copies: copies})
 	}
-	if e.keeps {
-		e.watches = append(e.watches, w)
-		w.ripe = true
-		e.soon(keeperTimer)
+	if e.RunsKeepers {
+		e.Agents = append(e.Agents, w)
+		w.HasWork = true
+		e.Soon(link.KeeperTimer)
 	}
 }

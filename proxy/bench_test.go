@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/link"
 )
 
 // BenchmarkEngine sends a batch of requests by so many clients through the
@@ -46,8 +48,8 @@ func BenchmarkEngine(b *testing.B) {
 			drain := func() {
 				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
 					for _, x := range effects {
-						if x.Kind == Write {
-							s.e.Wrote(x.Link, x.Link.out.size, false)
+						if x.Kind == link.Write {
+							s.e.Wrote(x.Link, x.Link.Out.Size, false)
 						}
 					}
 				}

@@ -18,7 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -92,7 +96,7 @@ func (n byDigit) At(key []byte, _ uint64, try int) int {
 // actor is a client or a server of a conversation.
 type actor struct {
 	name   string
-	link   *Link
+	link   *link.Link
 	got    bytes.Buffer
 	state  string // "closed" or "aborted" once it is
 	mode   string // of a server: "refuses", "hangs", "silent"
@@ -115,9 +119,9 @@ type stage struct {
 	p      *Proxy
 	now    int64
 	actors map[string]*actor
-	table  *Table
-	pools  map[string]*Pool
-	routes []Route
+	table  *table.Table
+	pools  map[string]*table.Pool
+	routes []table.Route
 	ready  bool
 	quiet  bool // log nothing
 	shown  bool // the file says the opaques of Ringside's own
@@ -133,14 +137,14 @@ func newStage(t *testing.T) *stage {
 	return s
 }
 
-func testLimits() Limits {
-	return Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+func testLimits() table.Limits {
+	return table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20}
 }
 
 func (s *stage) blank() {
-	s.table = &Table{Limits: testLimits()}
-	s.pools, s.routes = map[string]*Pool{}, nil
+	s.table = &table.Table{Limits: testLimits()}
+	s.pools, s.routes = map[string]*table.Pool{}, nil
 }
 
 func (s *stage) fatalf(format string, args ...any) {
@@ -178,7 +182,7 @@ func (s *stage) line(line string) {
 		return
 	case "route":
 		f := strings.Fields(rest)
-		r := Route{Prefix: strings.Trim(f[0], "-"), Pool: s.pools[f[1]]}
+		r := table.Route{Prefix: strings.Trim(f[0], "-"), Pool: s.pools[f[1]]}
 		for _, option := range f[2:] {
 			switch name, value, _ := strings.Cut(option, "="); name {
 			case "strip":
@@ -220,7 +224,7 @@ func (s *stage) line(line string) {
 	s.begin()
 	if word == "order" {
 		f := strings.Fields(rest)
-		o := map[string]Order{"restore": Restore, "drain": Drain, "down": Down}[f[2]]
+		o := map[string]table.Override{"restore": table.Restore, "drain": table.Drain, "down": table.Down}[f[2]]
 		if err := s.p.Order(f[0], f[1], o); err != nil {
 			s.fatalf("%v", err)
 		}
@@ -272,7 +276,7 @@ func (s *stage) line(line string) {
 	case "leased", "unleased":
 		until := int64(0)
 		if verb == "leased" {
-			until = never
+			until = link.Never
 		}
 		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "renamed":
@@ -301,9 +305,9 @@ func (s *stage) line(line string) {
 }
 
 func (s *stage) pool(f []string) {
-	p := &Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
-		Timeouts:     Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
-		RetryBackoff: Backoff{First: 100 * time.Millisecond, Max: time.Second}}
+	p := &table.Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
+		Timeouts:     table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		RetryBackoff: table.Backoff{First: 100 * time.Millisecond, Max: time.Second}}
 	for _, option := range f[1:] {
 		name, value, _ := strings.Cut(option, "=")
 		n, _ := strconv.Atoi(value)
@@ -311,19 +315,19 @@ func (s *stage) pool(f []string) {
 		switch name {
 		case "servers":
 			for _, srv := range strings.Split(value, ",") {
-				p.Servers = append(p.Servers, Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
+				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
 			}
 		case "failover":
-			p.Failover.Mode = map[string]Mode{"fail_fast": FailFast, "rehash": Rehash}[value]
+			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
 			p.Failover.InterimTTL = 10 * time.Minute
 		case "gutter":
-			p.Failover.Mode, p.Failover.Gutter = Gutter, s.pools[value]
+			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.pools[value]
 		case "strict":
 			p.Failover.Strict = value == "true"
 		case "get_errors":
 			p.GetErrors = value == "error"
 		case "ordered":
-			p.Ordered = value == "true"
+			p.InOrder = value == "true"
 		case "flush_all":
 			p.DenyFlush = value == "deny"
 		case "connections":
@@ -347,27 +351,27 @@ func (s *stage) pool(f []string) {
 
 // becomes does what a keeper does when it has decided.
 func (s *stage) becomes(server, phase string) {
-	for _, w := range s.p.live.Load().watches {
-		for i := range w.members {
-			n, suspect := w.view.N(i), w.view.Suspected(i)
-			if w.members[i].Name == server {
+	for _, w := range s.p.live.Load().Agents {
+		for i := range w.Members {
+			n, suspect := w.View.N(i), w.View.Suspected(i)
+			if w.Members[i].Name == server {
 				for health.PhaseOf(n).String() != phase && phase != "SUSPECT" {
 					n++
 				}
 				suspect = phase == "SUSPECT"
 			}
-			w.view.Set(i, n, suspect, w.view.Renamed(i), never)
+			w.View.Set(i, n, suspect, w.View.Renamed(i), link.Never)
 		}
-		w.view.Done(w.view.Gen()+1, true)
+		w.View.Done(w.View.Gen()+1, true)
 	}
 }
 
 // members calls f for what all pools know of a server.
 func (s *stage) members(server string, f func(v *health.View, i int)) {
-	for _, w := range s.p.live.Load().watches {
-		for i := range w.members {
-			if w.members[i].Name == server {
-				f(w.view, i)
+	for _, w := range s.p.live.Load().Agents {
+		for i := range w.Members {
+			if w.Members[i].Name == server {
+				f(w.View, i)
 			}
 		}
 	}
@@ -416,7 +420,7 @@ func (s *stage) begin() {
 		}
 		s.p = NewProxy(s.table, "test", log)
 		s.p.Hash = simHash
-		s.e = s.p.NewEngine(DefaultTune)
+		s.e = s.p.NewEngine(link.DefaultTune)
 		s.e.Post = func(f func(*Engine)) { s.wakeup(func() { f(s.e) }) }
 	} else {
 		s.p.Swap(s.table)
@@ -425,24 +429,24 @@ func (s *stage) begin() {
 	if s.keeps {
 		return
 	}
-	s.e.watches = nil
-	for _, srv := range s.e.byAddress {
-		s.e.watched[srv] = slices.DeleteFunc(s.e.watched[srv], func(m member) bool { return !m.copies })
+	s.e.Agents = nil
+	for _, srv := range s.e.ByAddress {
+		s.e.Watched[srv] = slices.DeleteFunc(s.e.Watched[srv], func(m failover.Registration) bool { return !m.Copies })
 	}
 }
 
 // listen completes the table.
-func (s *stage) listen() *Table {
-	routed := map[*Pool]bool{}
+func (s *stage) listen() *table.Table {
+	routed := map[*table.Pool]bool{}
 	for _, r := range s.routes {
 		routed[r.Pool] = true
 	}
 	for _, p := range s.table.Pools {
 		if !routed[p] {
-			s.routes = append(s.routes, Route{Pool: p})
+			s.routes = append(s.routes, table.Route{Pool: p})
 		}
 	}
-	s.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
+	s.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
 	return s.table
 }
 
@@ -489,7 +493,7 @@ func (s *stage) says(a *actor, verb, text string) {
 	if a.link == nil || a.state != "" {
 		s.fatalf("%s has no connection", a.name)
 	}
-	if c, ok := a.link.end.(*Conn); ok && !s.shown {
+	if c, ok := a.link.End.(*upstream.Conn); ok && !s.shown {
 		data = string(seal(c, []byte(data)))
 	}
 	s.wakeup(func() { s.e.Bytes(a.link, []byte(data)) })
@@ -524,11 +528,11 @@ func (s *stage) wakeup(f func()) {
 	}
 }
 
-func (s *stage) effect(x Effect) {
+func (s *stage) effect(x link.Effect) {
 	l := x.Link
 	a, _ := l.Sock.(*actor)
 	switch x.Kind {
-	case Dial:
+	case link.Dial:
 		_, address := l.Server().Target()
 		a = s.actor(address)
 		if a.link != nil {
@@ -544,13 +548,13 @@ func (s *stage) effect(x Effect) {
 			a.greet = true
 			s.e.Up(l)
 		}
-	case Write:
+	case link.Write:
 		s.send(a)
-	case Close, Abort:
-		a.state = map[EffectKind]string{Close: "closed", Abort: "aborted"}[x.Kind]
+	case link.Close, link.Abort:
+		a.state = map[link.EffectKind]string{link.Close: "closed", link.Abort: "aborted"}[x.Kind]
 		a.link, l.Sock = nil, nil
-	case Pause, Resume:
-		a.paused = x.Kind == Pause
+	case link.Pause, link.Resume:
+		a.paused = x.Kind == link.Pause
 	}
 }
 
@@ -595,12 +599,12 @@ func (s *stage) send(a *actor) {
 		}
 		return
 	}
-	if a.greet && bytes.HasPrefix(a.got.Bytes(), askVersion) {
+	if a.greet && bytes.HasPrefix(a.got.Bytes(), upstream.AskVersion) {
 		a.greet = false
 		if a.mode == "silent" {
 			return
 		}
-		a.got.Next(len(askVersion))
+		a.got.Next(len(upstream.AskVersion))
 		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(a.version, s.release, "1.6.18")+"\r\n"))
 	}
 }

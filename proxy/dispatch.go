@@ -5,29 +5,36 @@ package proxy
 import (
 	"encoding/base64"
 
+	"ringside/proxy/client"
+	"ringside/proxy/copies"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
 // door is what the clients of one listener meet: its engine, which serves them.
 type door struct {
 	*Engine
-	*listener
+	*routing.Listener
 }
 
 // listener is what s is connected to.
-func (e *Engine) listener(s *Session) *listener { return s.handler.(*door).listener }
+func (e *Engine) listener(s *client.Session) *routing.Listener { return s.Handler.(*door).Listener }
 
 // NeedsFence says that a pool behind the listener moves keys or keeps copies.
-func (d *door) NeedsFence() bool { return d.moves }
+func (d *door) NeedsFence() bool { return d.Moves }
 
 // NoMemory refuses a storage command for whose data block there is no memory.
-func (d *door) NoMemory(s *Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
+func (d *door) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
 
 // Serve serves the request in e.req, whose bytes are raw. It reports
 // whether it has handed the bytes over, which are then gone from the input.
-func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
-	r := &e.req
+func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
+	r := &e.Req
 	switch r.Op {
 	case wire.Get, wire.Gets, wire.Gat, wire.Gats:
 		if r.NumKeys > 1 {
@@ -36,16 +43,16 @@ func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
 		}
 		return e.ask(s, raw)
 	case wire.Bad, wire.Shutdown:
-		e.local(s, r.Answer, ClientFault)
-		s.swallow = r.Swallow
+		e.local(s, r.Answer, stats.ClientFault)
+		s.Swallow = r.Swallow
 	case wire.Quit:
-		s.quit()
+		s.Quit()
 	case wire.Noop:
-		e.local(s, barrier, Okay)
+		e.local(s, barrier, stats.Okay)
 	case wire.Version:
 		e.tellVersion(s)
 	case wire.Verbosity:
-		e.local(s, e.quietly(okLine), Okay)
+		e.local(s, e.quietly(okLine), stats.Okay)
 	case wire.Memlimit:
 		e.limitMemory(s, raw)
 	case wire.FlushAll:
@@ -59,14 +66,14 @@ func (e *Engine) Serve(s *Session, raw []byte) (taken bool) {
 			e.refuse(s, raw)
 			return false
 		}
-		if r.Op.Stores() && e.scarce(len(raw)) {
+		if r.Op.Stores() && e.Scarce(len(raw)) {
 			e.refuseMemory(s, raw, 0)
 			return false
 		}
 		return e.ask(s, raw)
 	}
 	if r.Flags&wire.CloseAfter != 0 {
-		s.quit()
+		s.Quit()
 	}
 	return false
 }
@@ -78,37 +85,37 @@ var (
 
 // quietly is b, or nothing if the client asked for noreply.
 func (e *Engine) quietly(b []byte) []byte {
-	if e.req.Flags&wire.Quiet != 0 {
+	if e.Req.Flags&wire.Quiet != 0 {
 		return nil
 	}
 	return b
 }
 
 // local answers the request in e.req without asking anybody.
-func (e *Engine) local(s *Session, answer []byte, o Outcome) {
-	if s.head == nil { // nothing to wait for
-		e.count.Requests[e.req.Op][o]++
-		s.out.append(&e.pool, answer)
-		s.whole = true
+func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
+	if s.Head == nil { // nothing to wait for
+		e.Count.Requests[e.Req.Op][o]++
+		s.Out.Append(&e.Buffers, answer)
+		s.Whole = true
 		return
 	}
-	e.newExchange(s).answer(answer, o)
+	e.NewExchange(s).Answer(answer, o)
 }
 
 // place finds the route and the server for key as it is on the wire. The
 // route is nil if no route wants the key, the server if the rule gives it to
 // nobody.
-func (e *Engine) place(s *Session, key []byte) (rt *route, srv *Server, decoded []byte) {
-	if e.req.Flags&wire.Base64 != 0 {
-		e.key, _ = wire.DecodeKey(e.key[:0], key)
-		key = e.key
+func (e *Engine) place(s *client.Session, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
+	if e.Req.Flags&wire.Base64 != 0 {
+		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
+		key = e.Key
 	}
-	rt = e.listener(s).route(key)
+	rt = e.listener(s).Route(key)
 	if rt == nil {
 		return nil, nil, key
 	}
-	if i := rt.owners.Owner(key[len(rt.strip):]); i >= 0 {
-		srv, e.refusal = rt.servers[i], rt.refusal(i)
+	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
+		srv, e.refusal = rt.Servers[i], rt.Refusal(i)
 	}
 	return rt, srv, key
 }
@@ -120,27 +127,27 @@ const (
 )
 
 // ask sends the request in e.req to the server of its key.
-func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
-	r := &e.req
+func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
+	r := &e.Req
 	rt, srv, key := e.place(s, r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
 	}
-	x := e.newExchange(s)
-	x.missErrors = rt != nil && !rt.getErrors
-	x.keys = r.NumKeys
+	x := e.NewExchange(s)
+	x.MissErrors = rt != nil && !rt.GetErrors
+	x.Keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // what a miss must echo
-		x.miss = wire.AppendAnswer(x.miss[:0], raw, r, wire.Miss)
+		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
-	if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
-		e.begin(e.newTask(x, rt, raw, r.Key.Of(raw), key))
+	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
+		e.Admit(e.NewTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, rt, srv); c != nil {
-		a := x.attempt()
-		c.begin(a, &rt.pool.Timeouts)
-		taken = e.send(c, a, rt.strip, raw, key[len(rt.strip):])
+		a := x.Attempt()
+		c.Begin(a, &rt.Pool.Timeouts)
+		taken = e.send(c, a, rt.Strip, raw, key[len(rt.Strip):])
 	}
-	x.done()
+	x.FinishOne()
 	return taken
 }
 
@@ -149,27 +156,27 @@ func (e *Engine) ask(s *Session, raw []byte) (taken bool) {
 // made in base64, which up to 1.6.45 it forgets of some. So a key that can't be
 // written as it is can't be answered in one line either, nor told from what comes
 // behind it, and not even a connection of its own would show where it ends.
-func (e *Engine) askDebug(s *Session, raw []byte) {
-	r := &e.req
+func (e *Engine) askDebug(s *client.Session, raw []byte) {
+	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {
 		key, _ := wire.DecodeKey(nil, r.Key.Of(raw))
-		if !plainKey(key) {
+		if !copies.PlainKey(key) {
 			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
 			return
 		}
 		raw = append(append([]byte("me "), key...), wire.LineEnd...)
-		e.wire.Next(raw, r)
+		e.Wire.Next(raw, r)
 	}
 	e.ask(s, raw)
 }
 
 // unfitKey says why no client may have key on a route; "" if it may.
-func unfitKey(rt *route, key []byte) string {
+func unfitKey(rt *routing.Route, key []byte) string {
 	switch {
 	case rt == nil:
-	case len(key) == len(rt.strip):
+	case len(key) == len(rt.Strip):
 		return noKey
-	case health.IsReserved(key[len(rt.strip):]):
+	case health.IsReserved(key[len(rt.Strip):]):
 		return reservedKey
 	}
 	return ""
@@ -177,30 +184,30 @@ func unfitKey(rt *route, key []byte) string {
 
 // refuseKey answers the command in e.req with a CLIENT_ERROR, which noreply
 // hides and q does not. Of a read it is all of the answer: no END follows.
-func (e *Engine) refuseKey(s *Session, why string) {
+func (e *Engine) refuseKey(s *client.Session, why string) {
 	answer := wire.AppendClientError(nil, why)
-	if e.req.Dialect == wire.Text {
+	if e.Req.Dialect == wire.Text {
 		answer = e.quietly(answer)
 	}
-	e.req.Op = wire.Bad
-	e.local(s, answer, ClientFault)
+	e.Req.Op = wire.Bad
+	e.local(s, answer, stats.ClientFault)
 }
 
 // reach finds the connection to srv, which place found, for a part of x; if there is none, the
 // part has failed.
-func (e *Engine) reach(x *Exchange, rt *route, srv *Server) *Conn {
+func (e *Engine) reach(x *client.Exchange, rt *routing.Route, srv *upstream.Server) *upstream.Conn {
 	switch {
 	case rt == nil:
-		x.fail(noRoute, Unavailable)
+		x.Fail(client.NoRoute, stats.Unavailable)
 	case srv == nil:
-		x.fail(noServer, Unavailable)
+		x.Fail(routing.NoServer, stats.Unavailable)
 	case e.refusal != "":
-		srv.count.Ordered++
-		x.fail(e.refusal, Unavailable)
+		srv.Count.Ordered++
+		x.Fail(e.refusal, stats.Unavailable)
 	default:
-		c, why, o := srv.pick(x.s.id, false)
+		c, why, o := srv.Pick(x.S.Id, false)
 		if c == nil {
-			x.fail(why, o)
+			x.Fail(why, o)
 		}
 		return c
 	}
@@ -209,60 +216,60 @@ func (e *Engine) reach(x *Exchange, rt *route, srv *Server) *Conn {
 
 // send puts the request in e.req on c, in a form whose answer can be counted
 // and with the key that the servers know.
-func (e *Engine) send(c *Conn, a *Attempt, strip string, raw, key []byte) (taken bool) {
-	r := &e.req
-	a.remember(r, raw, key)
+func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, strip string, raw, key []byte) (taken bool) {
+	r := &e.Req
+	a.Remember(r, raw, key)
 	if r.Op > wire.Gats {
-		a.leaves = leavesValue(r)
+		a.Leaves = upstream.LeavesValue(r)
 	}
-	c.want(a, r.Needs())
+	c.Want(a, r.Needs())
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
-		e.line = wire.AppendPlain(e.line[:0], raw, r)
-		e.wire.Next(e.line, &e.plain)
-		line := e.wire.CutKey(e.line, &e.plain)
+		e.Line = wire.AppendPlain(e.Line[:0], raw, r)
+		e.Wire.Next(e.Line, &e.Plain)
+		line := e.Wire.CutKey(e.Line, &e.Plain)
 		if r.RawKey(raw) {
 			echo := r.KeyEcho(raw)
-			a.echo = &echo
+			a.Echo = &echo
 		}
 		n := len(line)
 		if strip != "" {
-			a.strip = strip
+			a.Strip = strip
 			if r.Flags&wire.Base64 != 0 {
-				e.key2 = base64.StdEncoding.AppendEncode(e.key2[:0], key)
-				key = e.key2
+				e.Key2 = base64.StdEncoding.AppendEncode(e.Key2[:0], key)
+				key = e.Key2
 			}
-			at := e.plain.Key
-			c.out.append(&e.pool, line[:at.Start])
-			c.out.append(&e.pool, key)
+			at := e.Plain.Key
+			c.Out.Append(&e.Buffers, line[:at.Start])
+			c.Out.Append(&e.Buffers, key)
 			n += len(key) - at.Len()
 			line = line[at.End:]
 		}
-		c.out.append(&e.pool, line)
-		c.give(a, n)
+		c.Out.Append(&e.Buffers, line)
+		c.Give(a, n)
 	case r.Drop.Len() > 0:
-		c.out.append(&e.pool, raw[:r.Drop.Start])
-		c.out.append(&e.pool, raw[r.Drop.End:])
-		c.give(a, len(raw)-r.Drop.Len())
-	case len(raw) >= bigSpan:
-		c.give(a, len(raw))
-		c.out.push(&e.pool, e.take(len(raw)))
+		c.Out.Append(&e.Buffers, raw[:r.Drop.Start])
+		c.Out.Append(&e.Buffers, raw[r.Drop.End:])
+		c.Give(a, len(raw)-r.Drop.Len())
+	case len(raw) >= link.BigSpan:
+		c.Give(a, len(raw))
+		c.Out.Push(&e.Buffers, e.Take(len(raw)))
 		return true
 	default:
-		c.out.append(&e.pool, raw)
-		c.give(a, len(raw))
+		c.Out.Append(&e.Buffers, raw)
+		c.Give(a, len(raw))
 	}
 	return false
 }
 
 // askMany splits a read of many keys by server: one command to each, all at
 // once.
-func (e *Engine) askMany(s *Session, raw []byte) {
-	r := &e.req
-	x := e.newExchange(s)
-	x.keys = r.NumKeys
-	if e.listener(s).ordered {
-		x.orderKeys(raw)
+func (e *Engine) askMany(s *client.Session, raw []byte) {
+	r := &e.Req
+	x := e.NewExchange(s)
+	x.Keys = r.NumKeys
+	if e.listener(s).InOrder {
+		x.KeepOrder(raw)
 	}
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // or bget, which not every server knows
@@ -270,46 +277,46 @@ func (e *Engine) askMany(s *Session, raw []byte) {
 	}
 	e.parts = e.parts[:0]
 	routed := false
-	var led []*task // when the parts are whole: they may go to the same connections
+	var led []*task.Task // when the parts are whole: they may go to the same connections
 	for _, span := range r.Several {
 		rt, srv, key := e.place(s, span.Of(raw))
 		if rt == nil {
-			x.fail(noRoute, Unavailable)
+			x.Fail(client.NoRoute, stats.Unavailable)
 			continue
 		}
-		if len(key) == len(rt.strip) {
+		if len(key) == len(rt.Strip) {
 			continue // a key that nobody can hold is a miss
 		}
-		x.missErrors = (x.missErrors || !routed) && !rt.getErrors // the strictest get_errors of the keys' routes counts
+		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // the strictest get_errors of the keys' routes counts
 		routed = true
-		if health.IsReserved(key[len(rt.strip):]) {
+		if health.IsReserved(key[len(rt.Strip):]) {
 			continue // nor can a client hold one of Ringside's own
 		}
-		if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
-			if e.scarce(taskSize) {
-				x.fail(outOfMemory, Crowded)
+		if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
+			if e.Scarce(task.TaskSize) {
+				x.Fail(link.OutOfMemory, stats.Crowded)
 				continue
 			}
-			led = append(led, e.newTask(x, rt, raw, span.Of(raw), key))
+			led = append(led, e.NewTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
 			word := raw[span.Start-1 : span.End] // a space is before every key
-			if rt.strip != "" {
-				e.line = append(append(e.line[:0], ' '), key[len(rt.strip):]...)
-				word = e.line
+			if rt.Strip != "" {
+				e.Line = append(append(e.Line[:0], ' '), key[len(rt.Strip):]...)
+				word = e.Line
 			}
-			c.addKey(word, len(key)-len(rt.strip))
+			c.AddKey(word, len(key)-len(rt.Strip))
 		}
 	}
 	for _, c := range e.parts {
 		e.endPart(c)
-		c.srv.asked = nil
+		c.Srv.Asked = nil
 	}
 	for _, t := range led {
-		e.begin(t)
+		e.Admit(t)
 	}
-	x.done()
+	x.FinishOne()
 }
 
 var plainGet = []byte("get")
@@ -321,11 +328,11 @@ const longGat = 2000
 // part finds the command to srv that the next key of x joins, or begins one.
 // On one connection the parts of x follow each other, so a key by a route
 // that strips another prefix ends one and begins the next.
-func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key int) *Conn {
-	if srv != nil && srv.asked != nil && e.refusal == "" {
-		c := srv.asked
-		long := x.op >= wire.Gat && c.tail.size+key > longGat
-		if c.tail.strip == rt.strip && !long {
+func (e *Engine) part(x *client.Exchange, rt *routing.Route, srv *upstream.Server, command []byte, key int) *upstream.Conn {
+	if srv != nil && srv.Asked != nil && e.refusal == "" {
+		c := srv.Asked
+		long := x.Op >= wire.Gat && c.Tail.Size+key > longGat
+		if c.Tail.Strip == rt.Strip && !long {
 			return c
 		}
 		e.endPart(c)
@@ -336,41 +343,41 @@ func (e *Engine) part(x *Exchange, rt *route, srv *Server, command []byte, key i
 	if c == nil {
 		return nil
 	}
-	srv.asked = c
+	srv.Asked = c
 	e.parts = append(e.parts, c)
 	e.beginPart(x, rt, c, command)
 	return c
 }
 
-func (e *Engine) beginPart(x *Exchange, rt *route, c *Conn, command []byte) {
-	a := x.attempt()
-	if rt.strip != "" {
-		a.strip = rt.strip
+func (e *Engine) beginPart(x *client.Exchange, rt *routing.Route, c *upstream.Conn, command []byte) {
+	a := x.Attempt()
+	if rt.Strip != "" {
+		a.Strip = rt.Strip
 	}
-	c.begin(a, &rt.pool.Timeouts)
-	c.want(a, e.req.Needs())
+	c.Begin(a, &rt.Pool.Timeouts)
+	c.Want(a, e.Req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
-	c.out.append(&e.pool, command)
-	c.give(a, len(command))
-	a.at = len(command)
+	c.Out.Append(&e.Buffers, command)
+	c.Give(a, len(command))
+	a.At = len(command)
 }
 
-func (e *Engine) endPart(c *Conn) {
-	c.rememberLine(c.tail)
-	c.out.append(&e.pool, wire.LineEnd)
-	c.give(c.tail, len(wire.LineEnd))
+func (e *Engine) endPart(c *upstream.Conn) {
+	c.RememberLine(c.Tail)
+	c.Out.Append(&e.Buffers, wire.LineEnd)
+	c.Give(c.Tail, len(wire.LineEnd))
 }
 
 // refuse answers a storage command whose value is too large for Ringside. The
 // old value must go first, as it does in memcached: the client meant to
 // replace it.
-func (e *Engine) refuse(s *Session, raw []byte) {
-	r := &e.req
-	s.swallow = r.Swallow
+func (e *Engine) refuse(s *client.Session, raw []byte) {
+	r := &e.Req
+	s.Swallow = r.Swallow
 	if r.Dialect == wire.Text && r.Op != wire.Set { // memcached keeps the old value of these
-		e.local(s, r.Answer, ClientFault)
+		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}
 	rt, srv, key := e.place(s, r.Key.Of(raw))
@@ -378,40 +385,40 @@ func (e *Engine) refuse(s *Session, raw []byte) {
 		e.refuseKey(s, why)
 		return
 	}
-	x := e.newExchange(s)
-	x.missErrors = rt != nil && !rt.getErrors
-	if rt.led(srv) || s.tasks > 0 && e.follows(s, rt, key) {
-		e.begin(e.newRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	x := e.NewExchange(s)
+	x.MissErrors = rt != nil && !rt.GetErrors
+	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
+		e.Admit(e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
-		a := x.attempt()
-		a.op, a.dialect, a.flags = wire.Delete, wire.Text, 0
-		a.to = &instead{Exchange: x, answer: append([]byte{}, r.Answer...)}
-		key = key[len(rt.strip):]
-		e.line = append(e.line[:0], "delete "...)
+		a := x.Attempt()
+		a.Op, a.Dialect, a.Flags = wire.Delete, wire.Text, 0
+		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
+		key = key[len(rt.Strip):]
+		e.Line = append(e.Line[:0], "delete "...)
 		if r.Flags&wire.Base64 != 0 {
-			a.dialect = wire.Meta
-			e.line = append(e.line[:0], "md "...)
-			e.line = base64.StdEncoding.AppendEncode(e.line, key)
-			e.line = append(e.line, " b"...)
+			a.Dialect = wire.Meta
+			e.Line = append(e.Line[:0], "md "...)
+			e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+			e.Line = append(e.Line, " b"...)
 		} else {
-			e.line = append(e.line, key...)
+			e.Line = append(e.Line, key...)
 		}
-		e.line = append(e.line, wire.LineEnd...)
-		c.begin(a, &rt.pool.Timeouts)
-		if a.dialect == wire.Meta {
-			c.want(a, wire.Metas)
+		e.Line = append(e.Line, wire.LineEnd...)
+		c.Begin(a, &rt.Pool.Timeouts)
+		if a.Dialect == wire.Meta {
+			c.Want(a, wire.Metas)
 		}
-		c.out.append(&e.pool, e.line)
-		c.give(a, len(e.line))
+		c.Out.Append(&e.Buffers, e.Line)
+		c.Give(a, len(e.Line))
 	}
-	x.done()
+	x.FinishOne()
 }
 
 // refuseMemory refuses a storage command for whose data block there is no
 // memory. rest bytes of it are still to come, and are discarded as they do.
-func (e *Engine) refuseMemory(s *Session, raw []byte, rest int) {
-	e.count.NoMemory++
-	r := &e.req
+func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
+	e.Count.NoMemory++
+	r := &e.Req
 	r.Swallow = int64(rest)
 	r.Answer = noMemory
 	if r.Dialect == wire.Text {

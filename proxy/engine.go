@@ -5,7 +5,14 @@ package proxy
 import (
 	"slices"
 
+	"ringside/proxy/client"
+	"ringside/proxy/copies"
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -20,12 +27,12 @@ import (
 //
 // and then sleeps until e.Next() or the next event.
 type Engine struct {
-	IO
-	Servers
-	Clients
-	Tasks
-	Keepers
-	Copies
+	link.IO
+	upstream.Servers
+	client.Clients
+	task.Tasks
+	failover.Keepers
+	copies.Copies
 	Shared *Proxy
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
@@ -38,38 +45,38 @@ type Engine struct {
 	orders  *orders // that are obeyed
 	refusal string  // why a person keeps the server that place found from getting requests
 
-	parts []*Conn // of the read that is being split
+	parts []*upstream.Conn // of the read that is being split
 
 	draining  bool
 	relieveAt int64 // not before this it is looked again who holds most
 }
 
 // NewEngine makes one more engine for p.
-func (p *Proxy) NewEngine(tune Tune) *Engine {
+func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e := &Engine{
 		Shared: p,
 	}
-	e.IO.init(tune, &p.memory, p.Log)
-	e.Servers = Servers{IO: &e.IO, observer: observer{e}, byAddress: map[string]*Server{}}
-	e.Clients = Clients{IO: &e.IO, servers: &e.Servers, closed: func() { p.clients.Add(-1) }, sessions: map[*Session]struct{}{}}
-	e.Tasks = Tasks{
-		Servers: &e.Servers, clients: &e.Clients, listeners: map[string]*listener{}, loops: loops{p},
-		post: func(f func(*Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
+	e.IO.Init(tune, &p.memory, p.Log)
+	e.Servers = upstream.Servers{IO: &e.IO, Observer: observer{e}, ByAddress: map[string]*upstream.Server{}}
+	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, Gone: func() { p.clients.Add(-1) }, Sessions: map[*client.Session]struct{}{}}
+	e.Tasks = task.Tasks{
+		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
+		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
-	e.Keepers = Keepers{
-		Tasks: &e.Tasks, overrides: e.handOrders,
-		host: func(f func(*Keepers)) { p.first().Post(func(e *Engine) { f(&e.Keepers) }) },
+	e.Keepers = failover.Keepers{
+		Tasks: &e.Tasks, Overrides: e.handOrders,
+		Host: func(f func(*failover.Keepers)) { p.first().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
-	e.Copies = Copies{Tasks: &e.Tasks, keepers: &e.Keepers}
-	e.trimMore = func() {
-		e.trimExchanges()
-		e.trimAttempts()
+	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
+	e.TrimMore = func() {
+		e.TrimExchanges()
+		e.TrimAttempts()
 	}
-	e.relieve = e.makeRoom
-	e.leaders = []Leader{&e.Copies, SingleCopy{}}
+	e.Relieve = e.makeRoom
+	e.Leaders = []task.Leader{&e.Copies, failover.SingleCopy{}}
 	p.mu.Lock()
 	before := p.Engines()
-	e.keeps = len(before) == 0
+	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
 	p.mu.Unlock()
@@ -79,13 +86,13 @@ func (p *Proxy) NewEngine(tune Tune) *Engine {
 // Begin opens a wakeup at now, in nanoseconds of a clock that never goes back,
 // counts the time that the machine sleeps, and is one for all engines of p.
 func (e *Engine) Begin(now int64) {
-	e.now = now
-	e.count.Wakeups++
+	e.Now = now
+	e.Count.Wakeups++
 	if cur := e.Shared.live.Load(); e.gen == nil || e.gen.table != cur.Table {
 		e.adopt(cur)
 	}
-	if e.full { // another engine may have made room
-		e.account()
+	if e.Full { // another engine may have made room
+		e.Account()
 	}
 	e.obey()
 }
@@ -96,23 +103,23 @@ func (e *Engine) Begin(now int64) {
 // late, because Ringside stops or the table has no such listener any more, is
 // reset without a word: so does the kernel with those whom a listener that closes
 // leaves behind, and every client takes it for a server that is not there.
-func (e *Engine) Accepted(network, address string, sock Sock) *Link {
-	lst := e.listeners[network+" "+address]
-	s := e.newSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
-	if e.debug {
-		e.log.Debug("client connected", "client", s.peer(), "listener", address)
+func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
+	lst := e.Listeners[network+" "+address]
+	s := e.NewSession(e.Shared.lastClient.Add(1), &door{e, lst}, sock)
+	if e.Debug {
+		e.Log.Debug("client connected", "client", s.Peer(), "listener", address)
 	}
-	e.count.Accepted++
+	e.Count.Accepted++
 	switch clients := e.Shared.clients.Add(1); {
 	case lst == nil || e.draining:
-		e.count.Refused++
-		s.abort()
-	case int(clients) > e.limits.Clients:
-		e.count.Refused++
-		s.out.appendString(&e.pool, "ERROR Too many open connections\r\n")
-		s.quit()
-	case e.limits.Idle > 0:
-		e.at(idleTimer, e.now+int64(e.limits.Idle))
+		e.Count.Refused++
+		s.Abort()
+	case int(clients) > e.Limits.Clients:
+		e.Count.Refused++
+		s.Out.AppendString(&e.Buffers, "ERROR Too many open connections\r\n")
+		s.Quit()
+	case e.Limits.Idle > 0:
+		e.At(link.IdleTimer, e.Now+int64(e.Limits.Idle))
 	}
 	return &s.Link
 }
@@ -120,66 +127,66 @@ func (e *Engine) Accepted(network, address string, sock Sock) *Link {
 // End closes the wakeup: it does what time demands, decides what is sent now
 // and what is held, and returns what the driver must do. Call it until it
 // returns nothing. The effects are valid until the next call.
-func (e *Engine) End() []Effect {
-	if e.now >= e.first {
-		e.IO.fire(e.due)
+func (e *Engine) End() []link.Effect {
+	if e.Now >= e.First {
+		e.IO.Fire(e.due)
 	}
-	e.takeTurns()
-	for len(e.misfits) > 0 {
-		e.suit()
-		e.takeTurns()
+	e.TakeTurns()
+	for len(e.Misfits) > 0 {
+		e.Suit()
+		e.TakeTurns()
 	}
-	e.resume()
-	e.release()
-	if e.pressed || e.pool.held != e.booked.Load() {
-		e.account()
+	e.Resume()
+	e.Release()
+	if e.Pressed || e.Buffers.Held != e.Booked.Load() {
+		e.Account()
 	}
-	out := e.flush()
-	e.book() // what closing gave back
+	out := e.Flush()
+	e.Book() // what closing gave back
 	return out
 }
 
 // due does what a timer is for.
-func (e *Engine) due(t timer) {
+func (e *Engine) due(t link.Timer) {
 	switch t {
-	case requestTimer:
-		e.Servers.expire()
-	case idleTimer:
-		e.sweepIdle()
-	case keeperTimer:
-		e.tend()
-	case parkedTimer:
-		e.unpark()
-	case hedgeTimer:
-		e.hurry()
-	case resyncTimer:
-		e.refill()
+	case link.RequestTimer:
+		e.Servers.Expire()
+	case link.IdleTimer:
+		e.SweepIdle()
+	case link.KeeperTimer:
+		e.RunKeepers()
+	case link.ParkedTimer:
+		e.Unpark()
+	case link.HedgeTimer:
+		e.FireHedges()
+	case link.ResyncTimer:
+		e.Refill()
 	}
 }
 
 // Next is when End must be called again even if nothing happens, on the
 // clock of Begin; far in the future if never.
 func (e *Engine) Next() int64 {
-	return min(e.first, e.held.due())
+	return min(e.First, e.Held.Due())
 }
 
 // Unanswered is how many requests server connections have that have no answer
 // yet.
-func (e *Engine) Unanswered() int { return e.unheard }
+func (e *Engine) Unanswered() int { return e.Outstanding }
 
 // Waiting is how many clients wait for an answer, of all clients.
-func (e *Engine) Waiting() (n, of int) { return e.waiting, len(e.sessions) }
+func (e *Engine) Waiting() (n, of int) { return e.Awaiting, len(e.Sessions) }
 
 // Asked is how many requests were given to server connections so far.
-func (e *Engine) Asked() uint64 { return e.asked }
+func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.undos > 0 { // a connection that is closed now would lose them
+	if e.Undos > 0 { // a connection that is closed now would lose them
 		return false
 	}
-	for s := range e.sessions {
-		if s.head != nil || s.out.size > 0 || s.full {
+	for s := range e.Sessions {
+		if s.Head != nil || s.Out.Size > 0 || s.Full {
 			return false
 		}
 	}
@@ -189,25 +196,25 @@ func (e *Engine) Idle() bool {
 // observer tells those who keep copies and phases what happens to servers.
 type observer struct{ e *Engine }
 
-func (o observer) Down(srv *Server, why string) {
-	o.e.Keepers.tell(srv, func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
+func (o observer) Down(srv *upstream.Server, why string) {
+	o.e.Keepers.Tell(srv, func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
 }
 
-func (o observer) Up(*Server) {
-	if len(o.e.ledgers) > 0 { // what it missed is deleted before anybody reads it
-		o.e.at(resyncTimer, o.e.now)
+func (o observer) Up(*upstream.Server) {
+	if len(o.e.Ledgers) > 0 { // what it missed is deleted before anybody reads it
+		o.e.At(link.ResyncTimer, o.e.Now)
 	}
 }
 
-func (o observer) Connected(c *Conn) { o.e.introduce(c) }
+func (o observer) Connected(c *upstream.Conn) { o.e.Identify(c) }
 
-func (o observer) LateDeleted(srv *Server, key []byte) { o.e.undid(srv, key) }
+func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDeleted(srv, key) }
 
 // Drain makes every client finish what it has asked for and then closes it;
 // what arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
-	for s := range e.sessions {
-		s.endInput()
+	for s := range e.Sessions {
+		s.EndInput()
 	}
 }

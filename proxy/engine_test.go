@@ -7,26 +7,29 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/link"
 )
 
 // TestHoldListStaysSmall: while there is always a client whose answers wait,
 // the list must not keep all that ever waited.
 func TestHoldListStaysSmall(t *testing.T) {
-	var h holdList
-	var last *Session
+	var h client.HoldList
+	var last *client.Session
 	for i := int64(1); i <= 100_000; i++ {
-		s := &Session{holdUntil: i}
-		h.add(s, i)
+		s := &client.Session{HoldUntil: i}
+		h.Add(s, i)
 		if last != nil {
-			last.holdUntil = 0 // flushed
+			last.HoldUntil = 0 // flushed
 		}
 		last = s
-		if got := h.due(); got != i {
+		if got := h.Due(); got != i {
 			t.Fatalf("due at %d, want %d", got, i)
 		}
 	}
-	if len(h.list) > 1000 {
-		t.Errorf("%d entries for one client that waits", len(h.list))
+	if len(h.List) > 1000 {
+		t.Errorf("%d entries for one client that waits", len(h.List))
 	}
 }
 
@@ -43,7 +46,7 @@ func TestMemoryOfWholeBodies(t *testing.T) {
 	for range 100 {
 		s.wakeup(func() { s.e.Bytes(c.link, set) })
 	}
-	if held := s.e.pool.held; held > 1_200_000 {
+	if held := s.e.Buffers.Held; held > 1_200_000 {
 		t.Errorf("%d bytes are held", held)
 	}
 	if c.state != "" {
@@ -68,8 +71,8 @@ func TestMemoryOfQueues(t *testing.T) {
 			t.Fatalf("the client is %s", c.state)
 		}
 	}
-	if held := s.p.memory.Load(); held > 1_000_000 || held != s.e.pool.held {
-		t.Errorf("%d bytes are held, and %d booked", s.e.pool.held, held)
+	if held := s.p.memory.Load(); held > 1_000_000 || held != s.e.Buffers.Held {
+		t.Errorf("%d bytes are held, and %d booked", s.e.Buffers.Held, held)
 	}
 	for what, n := range map[string]int{
 		"SERVER_ERROR out of memory: limits.memory is reached, and server s1 does not take what is sent to it\r\n": 1000,
@@ -84,7 +87,7 @@ func TestMemoryOfQueues(t *testing.T) {
 	if got := other.got.String(); got != "STORED\r\n" {
 		t.Errorf("another client has got %q", got)
 	}
-	if s.e.count.NoMemory+s.e.byAddress["tcp s1"].count.Shed < sets/2 {
+	if s.e.Count.NoMemory+s.e.ByAddress["tcp s1"].Count.Shed < sets/2 {
 		t.Error("what was refused is not counted")
 	}
 }
@@ -106,11 +109,11 @@ func TestMemoryThatNobodyCanGive(t *testing.T) {
 		}
 		c.got.Reset()
 	}
-	s.wakeup(func() { s.e.pool.hold(2_000_000) })
+	s.wakeup(func() { s.e.Buffers.Hold(2_000_000) })
 	ask("get a1\r\n", "SERVER_ERROR out of memory: limits.memory is reached\r\n")
 	ask("add a1 0 0 1\r\nx\r\n", "SERVER_ERROR out of memory storing object\r\n")
 	ask("mn\r\n", "MN\r\n")
-	s.wakeup(func() { s.e.pool.hold(-2_000_000) })
+	s.wakeup(func() { s.e.Buffers.Hold(-2_000_000) })
 	ask("get a1\r\n", "")
 	s.wakeup(func() { s.e.Bytes(s.actor("s1").link, []byte("END\r\n")) })
 	if got := c.got.String(); got != "END\r\n" {
@@ -188,14 +191,14 @@ func TestAllocations(t *testing.T) {
 			srv := s.actor("s1")
 			s.wakeup(func() { s.e.Bytes(srv.link, answer) })
 			sent := 0
-			step := func(l *Link, b []byte) {
+			step := func(l *link.Link, b []byte) {
 				s.e.Begin(s.now)
 				s.e.Bytes(l, b)
 				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
 					for _, x := range effects {
-						if x.Kind == Write {
-							sent += x.Link.out.size
-							s.e.Wrote(x.Link, x.Link.out.size, false)
+						if x.Kind == link.Write {
+							sent += x.Link.Out.Size
+							s.e.Wrote(x.Link, x.Link.Out.Size, false)
 						}
 					}
 				}

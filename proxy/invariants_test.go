@@ -5,39 +5,43 @@ package proxy
 import (
 	"fmt"
 	"slices"
+
+	"ringside/proxy/client"
+	"ringside/proxy/link"
+	"ringside/proxy/upstream"
 )
 
 // inventory walks all that an engine holds and says what is wrong with it.
 type inventory struct {
 	e      *Engine
-	owner  map[*chunk]string
+	owner  map[*link.Chunk]string
 	bytes  int64 // of what was found
-	asks   map[*Exchange]int
-	live   map[*Exchange]bool
+	asks   map[*client.Exchange]int
+	live   map[*client.Exchange]bool
 	faults []string
 }
 
 // faults returns what is wrong with e between two wakeups.
 func faults(e *Engine) []string {
-	v := &inventory{e: e, owner: map[*chunk]string{}, asks: map[*Exchange]int{}, live: map[*Exchange]bool{}}
-	v.chunk(e.scratch, "scratch")
-	for s := range e.sessions {
+	v := &inventory{e: e, owner: map[*link.Chunk]string{}, asks: map[*client.Exchange]int{}, live: map[*client.Exchange]bool{}}
+	v.chunk(e.Scratch, "scratch")
+	for s := range e.Sessions {
 		v.session(s)
 	}
 	for _, c := range v.conns() {
 		v.conn(c)
 	}
 	for x, n := range v.asks {
-		v.want(x.waiting == n, "an exchange waits for %d attempts, %d are there", x.waiting, n)
-		if x.s == nil {
+		v.want(x.Waiting == n, "an exchange waits for %d attempts, %d are there", x.Waiting, n)
+		if x.S == nil {
 			v.exchange(x, "orphan")
 		}
 	}
 	v.free()
-	v.bytes += int64(len(v.live)) * exchangeSize
-	v.want(v.bytes == e.pool.held, "the pool counts %d bytes, %d are held", e.pool.held, v.bytes)
-	v.want(e.booked.Load() == e.pool.held, "the pool counts %d bytes, %d are booked", e.pool.held, e.booked.Load())
-	v.want(len(e.dirty) == 0 && len(e.wake) == 0, "%d links dirty, %d sessions to wake", len(e.dirty), len(e.wake))
+	v.bytes += int64(len(v.live)) * client.ExchangeSize
+	v.want(v.bytes == e.Buffers.Held, "the pool counts %d bytes, %d are held", e.Buffers.Held, v.bytes)
+	v.want(e.Booked.Load() == e.Buffers.Held, "the pool counts %d bytes, %d are booked", e.Buffers.Held, e.Booked.Load())
+	v.want(len(e.PendingFlush) == 0 && len(e.Wake) == 0, "%d links dirty, %d sessions to wake", len(e.PendingFlush), len(e.Wake))
 	return v.faults
 }
 
@@ -47,223 +51,223 @@ func (v *inventory) want(ok bool, format string, args ...any) {
 	}
 }
 
-func (v *inventory) chunk(c *chunk, where string) {
+func (v *inventory) chunk(c *link.Chunk, where string) {
 	if c == nil {
 		return
 	}
 	v.want(v.owner[c] == "", "a chunk belongs to %s and to %s", v.owner[c], where)
-	v.want(0 <= c.r && c.r <= c.w && c.w <= len(c.b), "%s: a chunk holds %d to %d of %d", where, c.r, c.w, len(c.b))
+	v.want(0 <= c.R && c.R <= c.W && c.W <= len(c.B), "%s: a chunk holds %d to %d of %d", where, c.R, c.W, len(c.B))
 	v.owner[c] = where
-	v.bytes += int64(len(c.b))
+	v.bytes += int64(len(c.B))
 }
 
-func (v *inventory) queue(q *queue, where string) {
+func (v *inventory) queue(q *link.Queue, where string) {
 	size := 0
-	var last *chunk
-	for c := q.head; c != nil; c = c.next {
+	var last *link.Chunk
+	for c := q.Head; c != nil; c = c.Next {
 		if v.owner[c] != "" {
 			v.want(false, "a chunk belongs to %s and to %s", v.owner[c], where)
 			return // perhaps a circle
 		}
 		v.chunk(c, where)
-		size += c.len()
+		size += c.Len()
 		last = c
 	}
-	v.want(last == q.tail, "%s: the tail is not the last chunk", where)
-	v.want(size == q.size, "%s: %d bytes, counted %d", where, size, q.size)
+	v.want(last == q.Tail, "%s: the tail is not the last chunk", where)
+	v.want(size == q.Size, "%s: %d bytes, counted %d", where, size, q.Size)
 }
 
-func (v *inventory) conns() (list []*Conn) {
-	for _, srv := range v.e.byAddress {
-		list = append(list, srv.conns...)
-		v.want(srv.zombies <= zombiesPerConn*srv.connections, "%s: %d zombies", srv.label(), srv.zombies)
-		v.want(srv.asked == nil, "a read is being split between wakeups")
-		if srv.down && srv.conns[0].state == connIdle {
-			v.want(srv.redialAt >= v.e.timers[requestTimer], "%s: redialled at %d, looked at %d", srv.label(), srv.redialAt, v.e.timers[requestTimer])
+func (v *inventory) conns() (list []*upstream.Conn) {
+	for _, srv := range v.e.ByAddress {
+		list = append(list, srv.Conns...)
+		v.want(srv.Lingering <= upstream.LingeringPerConn*srv.Connections, "%s: %d zombies", srv.Label(), srv.Lingering)
+		v.want(srv.Asked == nil, "a read is being split between wakeups")
+		if srv.Down && srv.Conns[0].State == upstream.ConnIdle {
+			v.want(srv.RedialAt >= v.e.Timers[link.RequestTimer], "%s: redialled at %d, looked at %d", srv.Label(), srv.RedialAt, v.e.Timers[link.RequestTimer])
 		}
 	}
-	for _, c := range v.e.leaving {
-		for _, c := range c.srv.conns {
+	for _, c := range v.e.Closing {
+		for _, c := range c.Srv.Conns {
 			if !slices.Contains(list, c) {
 				list = append(list, c)
 			}
 		}
 	}
 	undos, unheard := 0, 0
-	for _, c := range v.e.zombies {
-		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.srv.label())
-		v.want(c.zombie && c.state == connUp && c.length > 0, "%s: a zombie waits for nothing", c.srv.label())
-		v.want(v.e.timers[requestTimer] <= c.until, "%s: a zombie ends at %d, the engine looks at %d", c.srv.label(), c.until, v.e.timers[requestTimer])
+	for _, c := range v.e.Lingering {
+		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.Srv.Label())
+		v.want(c.Lingering && c.State == upstream.ConnUp && c.Length > 0, "%s: a zombie waits for nothing", c.Srv.Label())
+		v.want(v.e.Timers[link.RequestTimer] <= c.Until, "%s: a zombie ends at %d, the engine looks at %d", c.Srv.Label(), c.Until, v.e.Timers[link.RequestTimer])
 		list = append(list, c)
 	}
 	for _, c := range list {
-		undos += c.undos
-		unheard += c.length
+		undos += c.Undos
+		unheard += c.Length
 	}
-	v.want(undos == v.e.undos, "%d undos, counted %d", undos, v.e.undos)
+	v.want(undos == v.e.Undos, "%d undos, counted %d", undos, v.e.Undos)
 	waiting := 0
-	for s := range v.e.sessions {
-		if s.head != nil {
+	for s := range v.e.Sessions {
+		if s.Head != nil {
 			waiting++
 		}
 	}
-	v.want(waiting == v.e.waiting, "%d clients wait, counted %d", waiting, v.e.waiting)
-	v.want(unheard == v.e.unheard, "%d requests without an answer, counted %d", unheard, v.e.unheard)
+	v.want(waiting == v.e.Awaiting, "%d clients wait, counted %d", waiting, v.e.Awaiting)
+	v.want(unheard == v.e.Outstanding, "%d requests without an answer, counted %d", unheard, v.e.Outstanding)
 	return list
 }
 
-func (v *inventory) session(s *Session) {
-	n, last := 0, (*Exchange)(nil)
-	for x := s.head; x != nil; x = x.next {
+func (v *inventory) session(s *client.Session) {
+	n, last := 0, (*client.Exchange)(nil)
+	for x := s.Head; x != nil; x = x.Next {
 		if v.live[x] {
 			v.want(false, "an exchange is twice in its client's order")
 			return
 		}
-		v.want(x.s == s, "an exchange of one client is in the order of another")
-		v.exchange(x, fmt.Sprintf("client %d", s.id))
-		if x.waiting > 0 {
+		v.want(x.S == s, "an exchange of one client is in the order of another")
+		v.exchange(x, fmt.Sprintf("client %d", s.Id))
+		if x.Waiting > 0 {
 			v.asks[x] += 0
 		}
-		v.want(x.settled == (x.waiting == 0), "an exchange waits for %d attempts; settled: %v", x.waiting, x.settled)
+		v.want(x.Settled == (x.Waiting == 0), "an exchange waits for %d attempts; settled: %v", x.Waiting, x.Settled)
 		last = x
 		n++
 	}
-	v.want(n == s.inFlight, "%d in flight, counted %d", n, s.inFlight)
-	v.want(last == s.tail, "the tail is not the last exchange")
-	if s.head != nil {
-		v.want(s.head.out.size == 0, "the first exchange keeps %d bytes", s.head.out.size)
-		v.want(!s.head.settled, "the first exchange is settled and still there")
+	v.want(n == s.InFlight, "%d in flight, counted %d", n, s.InFlight)
+	v.want(last == s.Tail, "the tail is not the last exchange")
+	if s.Head != nil {
+		v.want(s.Head.Out.Size == 0, "the first exchange keeps %d bytes", s.Head.Out.Size)
+		v.want(!s.Head.Settled, "the first exchange is settled and still there")
 	}
-	v.chunk(s.in, "a client's input")
-	v.queue(&s.out, "a client's output")
-	l := v.e.limits
-	if s.out.size > 0 && !s.full && !s.whole {
-		v.want(s.head != nil, "client %d: %d bytes are a part of no answer", s.id, s.out.size)
-	} else if s.out.size > 0 && !s.full {
-		held := slices.ContainsFunc(v.e.held.list[v.e.held.first:], func(h heldClient) bool { return h.s == s && h.until == s.holdUntil })
-		v.want(held, "client %d: %d bytes wait and nobody will send them", s.id, s.out.size)
+	v.chunk(s.In, "a client's input")
+	v.queue(&s.Out, "a client's output")
+	l := v.e.Limits
+	if s.Out.Size > 0 && !s.Full && !s.Whole {
+		v.want(s.Head != nil, "client %d: %d bytes are a part of no answer", s.Id, s.Out.Size)
+	} else if s.Out.Size > 0 && !s.Full {
+		held := slices.ContainsFunc(v.e.Held.List[v.e.Held.First:], func(h client.HeldClient) bool { return h.S == s && h.Until == s.HoldUntil })
+		v.want(held, "client %d: %d bytes wait and nobody will send them", s.Id, s.Out.Size)
 	}
-	if s.stalled {
-		v.want(s.inFlight > l.InFlight/2 || s.out.size > l.Output/2, "client %d is stalled for no reason", s.id)
-	} else if s.in != nil {
-		v.want(s.tryAt > 0 || s.need > s.in.len(), "client %d: %d bytes wait to be parsed", s.id, s.in.len())
+	if s.Stalled {
+		v.want(s.InFlight > l.InFlight/2 || s.Out.Size > l.Output/2, "client %d is stalled for no reason", s.Id)
+	} else if s.In != nil {
+		v.want(s.TryAt > 0 || s.Need > s.In.Len(), "client %d: %d bytes wait to be parsed", s.Id, s.In.Len())
 	}
-	v.want(!s.quitting || s.head != nil || s.out.size > 0 || s.full, "client %d is done and not closed", s.id)
+	v.want(!s.Quitting || s.Head != nil || s.Out.Size > 0 || s.Full, "client %d is done and not closed", s.Id)
 }
 
-func (v *inventory) exchange(x *Exchange, where string) {
+func (v *inventory) exchange(x *client.Exchange, where string) {
 	v.live[x] = true
-	v.bytes += int64(x.held)
-	v.queue(&x.out, where+": an exchange's answer")
-	if st := x.streams; st != nil {
-		v.queue(&st.late, where+": an exchange's late values")
-		for _, b := range st.next {
-			v.queue(&b.held, where+": a value held back")
+	v.bytes += int64(x.Held)
+	v.queue(&x.Out, where+": an exchange's answer")
+	if st := x.Streaming; st != nil {
+		v.queue(&st.Late, where+": an exchange's late values")
+		for _, b := range st.Next {
+			v.queue(&b.Held, where+": a value held back")
 		}
-		v.want(st.turn != nil || st.late.size == 0, "%s: late values and no stream", where)
+		v.want(st.Turn != nil || st.Late.Size == 0, "%s: late values and no stream", where)
 	}
-	if x.order != nil {
-		v.bytes += int64(x.order.held)
-		for i := range x.order.values {
-			v.queue(&x.order.values[i].block, where+": a value that waits for its place")
+	if x.InOrder != nil {
+		v.bytes += int64(x.InOrder.Held)
+		for i := range x.InOrder.Values {
+			v.queue(&x.InOrder.Values[i].Block, where+": a value that waits for its place")
 		}
 	}
 }
 
-func (v *inventory) conn(c *Conn) {
-	name := c.srv.label()
-	n, last := 0, (*Attempt)(nil)
-	earliest, pos, undos, internal := int64(never), uint64(0), 0, 0
-	for a := c.head; a != nil; a = a.next {
-		v.want(last == nil || a.start == pos, "%s: a request begins at %d, the one before ends at %d", name, a.start, pos)
-		pos = a.start + uint64(a.size)
+func (v *inventory) conn(c *upstream.Conn) {
+	name := c.Srv.Label()
+	n, last := 0, (*upstream.Attempt)(nil)
+	earliest, pos, undos, internal := int64(link.Never), uint64(0), 0, 0
+	for a := c.Head; a != nil; a = a.Next {
+		v.want(last == nil || a.Start == pos, "%s: a request begins at %d, the one before ends at %d", name, a.Start, pos)
+		pos = a.Start + uint64(a.Size)
 		x := exchangeOf(a)
 		if x != nil {
 			v.asks[x]++
-			v.want(x.s == nil || v.live[x], "%s: an attempt of an exchange that is in no client's order", name)
+			v.want(x.S == nil || v.live[x], "%s: an attempt of an exchange that is in no client's order", name)
 		}
-		if a.undo {
+		if a.Undo {
 			undos++
 		}
-		if a.internal {
+		if a.Internal {
 			internal++
 		}
-		v.bytes += attemptSize
-		v.want(!a.loose(), "%s: a mutation may run late and nothing undoes it", name)
-		if x != nil || a.probe {
-			earliest = min(earliest, a.deadline)
+		v.bytes += upstream.AttemptSize
+		v.want(!a.Unguarded(), "%s: a mutation may run late and nothing undoes it", name)
+		if x != nil || a.Probe {
+			earliest = min(earliest, a.Deadline)
 		}
 		last = a
-		if n++; n > c.length {
+		if n++; n > c.Length {
 			break
 		}
 	}
-	v.want(n == c.length, "%s: %d requests, counted %d", name, n, c.length)
-	v.want(undos == c.undos, "%s: %d undos, counted %d", name, undos, c.undos)
-	v.want(internal == c.internal, "%s: %d requests of Ringside's own, counted %d", name, internal, c.internal)
-	v.want(last == c.tail, "%s: the tail is not the last request", name)
-	v.want(last == nil || pos == c.given, "%s: the last request ends at %d, given %d", name, pos, c.given)
-	v.want(c.given-c.taken == uint64(c.out.size), "%s: given %d, taken %d, %d wait", name, c.given, c.taken, c.out.size)
-	if c.state == connDialing {
-		earliest = min(earliest, c.dialBy)
+	v.want(n == c.Length, "%s: %d requests, counted %d", name, n, c.Length)
+	v.want(undos == c.Undos, "%s: %d undos, counted %d", name, undos, c.Undos)
+	v.want(internal == c.Internal, "%s: %d requests of Ringside's own, counted %d", name, internal, c.Internal)
+	v.want(last == c.Tail, "%s: the tail is not the last request", name)
+	v.want(last == nil || pos == c.Given, "%s: the last request ends at %d, given %d", name, pos, c.Given)
+	v.want(c.Given-c.Taken == uint64(c.Out.Size), "%s: given %d, taken %d, %d wait", name, c.Given, c.Taken, c.Out.Size)
+	if c.State == upstream.ConnDialing {
+		earliest = min(earliest, c.DialBy)
 	}
-	v.want(c.deadline <= earliest, "%s: due at %d, looked at %d", name, earliest, c.deadline)
-	v.want(v.e.timers[requestTimer] <= c.deadline, "%s: due at %d, the engine looks at %d", name, c.deadline, v.e.timers[requestTimer])
-	v.want(c.state != connIdle || c.length == 0, "%s: %d requests wait and nobody dials", name, c.length)
-	v.want(c.state != connIdle || c.in == nil, "%s: no connection, and input", name)
-	if c.state == connUp && !c.full && c.out.size > 0 {
-		v.want(c.due() > 0, "%s: %d bytes wait and nothing will flush them", name, c.out.size)
+	v.want(c.Deadline <= earliest, "%s: due at %d, looked at %d", name, earliest, c.Deadline)
+	v.want(v.e.Timers[link.RequestTimer] <= c.Deadline, "%s: due at %d, the engine looks at %d", name, c.Deadline, v.e.Timers[link.RequestTimer])
+	v.want(c.State != upstream.ConnIdle || c.Length == 0, "%s: %d requests wait and nobody dials", name, c.Length)
+	v.want(c.State != upstream.ConnIdle || c.In == nil, "%s: no connection, and input", name)
+	if c.State == upstream.ConnUp && !c.Full && c.Out.Size > 0 {
+		v.want(c.Due() > 0, "%s: %d bytes wait and nothing will flush them", name, c.Out.Size)
 	}
-	v.want(c.streamLeft == 0 || c.length > 0, "%s: in the middle of nobody's value", name)
-	v.chunk(c.in, name+": input")
-	v.queue(&c.out, name+": output")
+	v.want(c.StreamLeft == 0 || c.Length > 0, "%s: in the middle of nobody's value", name)
+	v.chunk(c.In, name+": input")
+	v.queue(&c.Out, name+": output")
 }
 
 // free checks that nothing that is in use is in a free list.
 func (v *inventory) free() {
-	for i, c := range v.e.pool.free {
+	for i, c := range v.e.Buffers.Free {
 		n := 0
-		for ; c != nil && n <= v.e.pool.count[i]; c = c.next {
+		for ; c != nil && n <= v.e.Buffers.Count[i]; c = c.Next {
 			v.want(v.owner[c] == "", "a free chunk belongs to %s", v.owner[c])
-			v.bytes += int64(len(c.b))
+			v.bytes += int64(len(c.B))
 			n++
 		}
-		v.want(n == v.e.pool.count[i], "%d free chunks of class %d, counted %d", n, i, v.e.pool.count[i])
+		v.want(n == v.e.Buffers.Count[i], "%d free chunks of class %d, counted %d", n, i, v.e.Buffers.Count[i])
 	}
-	seen := map[*Exchange]bool{}
-	for x := v.e.freeExchanges; x != nil; x = x.next {
+	seen := map[*client.Exchange]bool{}
+	for x := v.e.FreeExchanges; x != nil; x = x.Next {
 		v.want(!v.live[x], "an exchange in use is free")
-		v.bytes += exchangeSize
+		v.bytes += client.ExchangeSize
 		if seen[x] {
 			v.want(false, "the free exchanges are a circle")
 			break
 		}
 		seen[x] = true
 	}
-	used := map[*Attempt]bool{}
+	used := map[*upstream.Attempt]bool{}
 	for _, c := range v.conns() {
-		for a := c.head; a != nil && !used[a]; a = a.next {
+		for a := c.Head; a != nil && !used[a]; a = a.Next {
 			used[a] = true
 		}
 	}
-	for a := v.e.freeAttempts; a != nil; a = a.next {
+	for a := v.e.FreeAttempts; a != nil; a = a.Next {
 		if used[a] {
 			v.want(false, "an attempt is free twice, or free and in use")
 			break
 		}
 		used[a] = true
-		v.bytes += attemptSize
+		v.bytes += upstream.AttemptSize
 	}
 }
 
 // exchangeOf is the client's command that a is a part of; nil if it is none.
-func exchangeOf(a *Attempt) *Exchange {
-	switch to := a.to.(type) {
-	case *Exchange:
+func exchangeOf(a *upstream.Attempt) *client.Exchange {
+	switch to := a.To.(type) {
+	case *client.Exchange:
 		return to
-	case *instead:
+	case *client.Instead:
 		return to.Exchange
-	case *part:
+	case *client.Part:
 		return to.Exchange
 	}
 	return nil

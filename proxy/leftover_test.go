@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"ringside/proxy/copies"
 	"ringside/replicate"
 )
 
@@ -16,27 +17,27 @@ func TestLeftoverQueuesAreBounded(t *testing.T) {
 	s.line("pool main servers=s1,s2")
 	s.line("route - main copies=2")
 	s.begin()
-	m := &s.e.ledgers["main"].members[0]
-	m.dirty, m.left, m.order, m.gone = replicate.NewDirtyKeys(dirtyKeys), nil, nil, nil
+	m := &s.e.Ledgers["main"].Members[0]
+	m.Dirty, m.Left, m.Order, m.Gone = replicate.NewDirtyKeys(copies.DirtyKeys), nil, nil, nil
 	const kept = 100 // keys that stay
-	for i := range 10 * dirtyKeys {
+	for i := range 10 * copies.DirtyKeys {
 		key := fmt.Appendf(nil, "key%d", i%kept)
-		m.leave(uint64(i%kept), key, key, true)
+		m.Leave(uint64(i%kept), key, key, true)
 		key = fmt.Appendf(nil, "passing%d", i)
-		m.leave(uint64(kept+i), key, key, true)
-		m.clean(uint64(kept + i))
-		m.lost(&s.e.Copies, leftover{hash: uint64(2*kept + i%kept), key: []byte("copied"), through: true})
+		m.Leave(uint64(kept+i), key, key, true)
+		m.Clean(uint64(kept + i))
+		m.Lost(&s.e.Copies, copies.Stale{Hash: uint64(2*kept + i%kept), Key: []byte("copied"), Through: true})
 	}
-	if n := len(m.order); n > 2*dirtyKeys {
-		t.Errorf("%d keys are queued to be deleted, want at most %d", n, 2*dirtyKeys)
+	if n := len(m.Order); n > 2*copies.DirtyKeys {
+		t.Errorf("%d keys are queued to be deleted, want at most %d", n, 2*copies.DirtyKeys)
 	}
-	if n := len(m.gone); n > 2*dirtyKeys {
-		t.Errorf("%d keys are queued to be copied, want at most %d", n, 2*dirtyKeys)
+	if n := len(m.Gone); n > 2*copies.DirtyKeys {
+		t.Errorf("%d keys are queued to be copied, want at most %d", n, 2*copies.DirtyKeys)
 	}
-	for what, queue := range map[leftState][]*leftover{toDelete: m.order, toCopy: m.gone} {
+	for what, queue := range map[copies.StaleState][]*copies.Stale{copies.ToDelete: m.Order, copies.ToCopy: m.Gone} {
 		live := 0
 		for _, l := range queue {
-			if m.is(l, what) {
+			if m.Is(l, what) {
 				live++
 			}
 		}

@@ -217,17 +217,17 @@ func TestKeeperOfOldServer(t *testing.T) {
 	s.actors["s2"], s.actors["s3"] = &actor{name: "s2", old: newOldServer()}, &actor{name: "s3", old: newOldServer()}
 	s.begin()
 	s.line("wait 3s")
-	w := s.e.watches[0]
+	w := s.e.Agents[0]
 	for i, name := range []string{"s1", "s2", "s3"} {
-		if v := w.keeper.Verdict(i); v.Suspect || v.N != 0 || s.actors[name].old.commands["version"] < 5 {
+		if v := w.Keeper.Verdict(i); v.Suspect || v.N != 0 || s.actors[name].old.commands["version"] < 5 {
 			t.Errorf("%s: %+v, after %v", name, v, s.actors[name].old.commands)
 		}
 		if o := s.actors[name].old; len(o.unknown) > 0 || len(o.items) > 0 {
 			t.Errorf("%s was sent %q and has %v", name, o.unknown, o.items)
 		}
 	}
-	if n := w.events[[2]string{"", "suspect only: a server doesn't know meta commands"}]; n != 1 {
-		t.Errorf("what was decided: %v", w.events)
+	if n := w.Events[[2]string{"", "suspect only: a server doesn't know meta commands"}]; n != 1 {
+		t.Errorf("what was decided: %v", w.Events)
 	}
 	s.line("c1 > ms a1 9\\r\\nflush_all\\r\\nmg a1 v")
 	s.line("wait 2ms")
@@ -236,7 +236,7 @@ func TestKeeperOfOldServer(t *testing.T) {
 	}
 	s.actor("s2").mode = "silent"
 	s.line("wait 3s")
-	if v := w.keeper.Verdict(1); !v.Suspect || v.N != 0 {
+	if v := w.Keeper.Verdict(1); !v.Suspect || v.N != 0 {
 		t.Errorf("a server that hangs: %+v", v)
 	}
 }

@@ -19,7 +19,10 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -135,14 +138,15 @@ type orderLoop struct {
 // what is for it in out.
 type orderLink struct {
 	loop    *orderLoop
-	link    *Link
+	link    *link.Link
 	name    string
 	conn    *orderConn // nil: the client
 	in, out []byte
 }
 
 func (l *orderLink) Peer() string { return l.name }
-func (l *orderLink) Unsent() int  { return 0 }
+
+func (l *orderLink) Unsent() int { return 0 }
 
 func (w *orderWorld) note(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf(format, args...))
@@ -177,8 +181,8 @@ func playOrder(t *testing.T, servers []*orderServer, d *dice) {
 		t.Fatalf("%s\nsent:\n%s\ngot:\n%s\nwant:\n%s", strings.Join(w.trace, "\n"), through, got, want)
 	}
 	for _, l := range w.loops {
-		if n := len(l.e.keylines); n != 0 || l.e.mends != 0 {
-			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.mends)
+		if n := len(l.e.Lines); n != 0 || l.e.Mends != 0 {
+			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.Mends)
 		}
 	}
 }
@@ -205,31 +209,31 @@ var (
 // build makes the proxy: the first byte says of which kind.
 func (w *orderWorld) build() {
 	d := w.d
-	pool := func(name string, n int) *Pool {
-		p := &Pool{Name: name, Connections: 1 + d.n(2), QueueLimit: 1000,
-			Timeouts:     Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
-			RetryBackoff: Backoff{First: time.Second, Max: time.Second},
+	pool := func(name string, n int) *table.Pool {
+		p := &table.Pool{Name: name, Connections: 1 + d.n(2), QueueLimit: 1000,
+			Timeouts:     table.Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
+			RetryBackoff: table.Backoff{First: time.Second, Max: time.Second},
 			Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(n)}}
 		for i := range n {
 			name := fmt.Sprintf("s%d", i+1)
-			p.Servers = append(p.Servers, Target{Name: name, Network: "tcp", Address: name, Weight: 1})
+			p.Servers = append(p.Servers, table.Target{Name: name, Network: "tcp", Address: name, Weight: 1})
 		}
 		return p
 	}
 	main := pool("main", 3)
-	route, strip := Route{Pool: main}, Route{Prefix: "p/", Strip: true, Pool: main}
-	built := &Table{Limits: testLimits(), Pools: []*Pool{main}}
+	route, strip := table.Route{Pool: main}, table.Route{Prefix: "p/", Strip: true, Pool: main}
+	built := &table.Table{Limits: testLimits(), Pools: []*table.Pool{main}}
 	switch kind := d.n(8); kind {
 	case 0: // one copy, nothing moves
 	case 1, 2:
-		main.Failover = Failover{Mode: Rehash, InterimTTL: time.Hour}
+		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour}
 		w.away = kind == 2
 	case 3: // the first server is away, and comes back
-		main.Failover = Failover{Mode: Rehash, InterimTTL: time.Hour}
+		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour}
 		main.Failover.OnRejoin = health.Warm
 		w.away = true
 	case 4:
-		main.Failover = Failover{Mode: Rehash, InterimTTL: time.Hour}
+		main.Failover = table.Failover{Mode: table.Rehash, InterimTTL: time.Hour}
 		main.Failover.Strict = true
 		if w.away = d.one(2); !w.away { // a key is in one place
 			strip.Pool = pool("other", 3)
@@ -248,26 +252,26 @@ func (w *orderWorld) build() {
 		main.Failover.Strict = d.one(2)
 		route.Copies, strip.Copies = c, c
 	}
-	built.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: []Route{route, strip}}}
+	built.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route, strip}}}
 	w.note("%+v %+v, evicts %d", main.Failover, route.Copies, w.evicts)
 	w.p = NewProxy(built, "test", slog.New(slog.DiscardHandler))
 	for range 1 + d.n(2) {
-		l := &orderLoop{w: w, e: w.p.NewEngine(DefaultTune)}
+		l := &orderLoop{w: w, e: w.p.NewEngine(link.DefaultTune)}
 		l.e.Post = func(f func(*Engine)) { l.posts = append(l.posts, f) }
 		w.loops = append(w.loops, l)
 	}
 	for _, l := range w.loops {
 		l.wakeup(func() {})
-		l.e.watches = nil // keepers don't work
-		for _, srv := range l.e.byAddress {
-			l.e.watched[srv] = slices.DeleteFunc(l.e.watched[srv], func(m member) bool { return !m.copies })
+		l.e.Agents = nil // keepers don't work
+		for _, srv := range l.e.ByAddress {
+			l.e.Watched[srv] = slices.DeleteFunc(l.e.Watched[srv], func(m failover.Registration) bool { return !m.Copies })
 		}
 	}
-	for _, v := range w.p.live.Load().watches {
-		for i := range v.members {
-			v.view.Set(i, 0, false, 0, never)
+	for _, v := range w.p.live.Load().Agents {
+		for i := range v.Members {
+			v.View.Set(i, 0, false, 0, link.Never)
 		}
-		v.view.Done(1, true)
+		v.View.Done(1, true)
 	}
 	if w.away {
 		w.phases = []health.Phase{health.Leaving, health.Out, health.Returning, health.Warming}
@@ -288,13 +292,13 @@ func (w *orderWorld) phase() {
 	to := w.phases[0]
 	w.phases = w.phases[1:]
 	w.note("s1 is %v", to)
-	for _, v := range w.p.live.Load().watches {
-		n := v.view.N(0)
+	for _, v := range w.p.live.Load().Agents {
+		n := v.View.N(0)
 		for health.PhaseOf(n) != to {
 			n++
 		}
-		v.view.Set(0, n, false, 0, never)
-		v.view.Done(v.view.Gen()+1, true)
+		v.View.Set(0, n, false, 0, link.Never)
+		v.View.Done(v.View.Gen()+1, true)
 	}
 }
 
@@ -467,10 +471,10 @@ func (l *orderLoop) wakeup(f func()) {
 	}
 }
 
-func (l *orderLoop) effect(x Effect) {
+func (l *orderLoop) effect(x link.Effect) {
 	w, sock := l.w, x.Link
 	switch x.Kind {
-	case Dial:
+	case link.Dial:
 		_, name := sock.Server().Target()
 		c := &orderLink{loop: l, link: sock, name: fmt.Sprintf("%s.%d", name, len(w.links))}
 		c.conn = w.servers[name[1]-'1'].dial(w.t)
@@ -478,7 +482,7 @@ func (l *orderLoop) effect(x Effect) {
 		w.links = append(w.links, c)
 		sock.Sock = c
 		l.e.Up(sock)
-	case Write:
+	case link.Write:
 		c := sock.Sock.(*orderLink)
 		n := 0
 		for _, b := range sock.Pending(nil) {
@@ -486,7 +490,7 @@ func (l *orderLoop) effect(x Effect) {
 			n += len(b)
 		}
 		l.e.Wrote(sock, n, false)
-	case Close, Abort:
+	case link.Close, link.Abort:
 		w.t.Fatalf("%s\n%s: closed", strings.Join(w.trace, "\n"), sock.Sock.Peer())
 	}
 }
@@ -516,7 +520,7 @@ s1 > STORED
 s2 > STORED
 c2 < STORED
 `)
-	if n := len(s.e.keylines); n != 0 {
+	if n := len(s.e.Lines); n != 0 {
 		t.Errorf("%d lines are left", n)
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 func TestOrderNamesAServer(t *testing.T) {
@@ -13,7 +16,7 @@ func TestOrderNamesAServer(t *testing.T) {
 	s.line("pool main servers=s1,s2")
 	s.begin()
 	for _, name := range [][2]string{{"main", "s3"}, {"mian", "s1"}, {"", ""}} {
-		if err := s.p.Order(name[0], name[1], Down); err == nil {
+		if err := s.p.Order(name[0], name[1], table.Down); err == nil {
 			t.Errorf("%v: no error", name)
 		}
 	}
@@ -21,14 +24,14 @@ func TestOrderNamesAServer(t *testing.T) {
 		t.Error("an order for nobody is kept")
 	}
 	s.line("order main s1 drain")
-	if o := s.p.Ordered("main", "s1"); o.Order != Drain || o.Since.IsZero() {
+	if o := s.p.Ordered("main", "s1"); o.Order != table.Drain || o.Since.IsZero() {
 		t.Error(o)
 	}
-	if o := s.p.Ordered("main", "s2"); o != (Ordered{}) {
+	if o := s.p.Ordered("main", "s2"); o != (table.OverrideSince{}) {
 		t.Error(o)
 	}
 	s.line("order main s1 restore")
-	if o := s.p.Ordered("main", "s1"); o != (Ordered{}) || len(*s.p.orders.Load()) != 0 {
+	if o := s.p.Ordered("main", "s1"); o != (table.OverrideSince{}) || len(*s.p.orders.Load()) != 0 {
 		t.Error(o)
 	}
 }
@@ -38,14 +41,14 @@ func TestOrderNamesAServer(t *testing.T) {
 // there is no such server.
 func TestOrderMeetsReload(t *testing.T) {
 	s := newStage(t)
-	tables := []*Table{}
+	tables := []*table.Table{}
 	for _, servers := range []string{"s1,s2,s3", "s1,s2"} {
 		s.blank()
 		s.pool([]string{"main", "servers=" + servers, "failover=rehash"})
 		tables = append(tables, s.listen())
 	}
 	p := NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
-	e := p.NewEngine(DefaultTune)
+	e := p.NewEngine(link.DefaultTune)
 	var mu sync.Mutex // of e
 	e.Post = func(f func(*Engine)) {
 		mu.Lock()
@@ -67,7 +70,7 @@ func TestOrderMeetsReload(t *testing.T) {
 	})
 	answers := map[string]int{}
 	for range 20_000 {
-		answers[fmt.Sprint(p.Order("main", "s3", Drain))]++
+		answers[fmt.Sprint(p.Order("main", "s3", table.Drain))]++
 	}
 	close(done)
 	reloads.Wait()
@@ -107,7 +110,7 @@ func TestOrdersDontAllocate(t *testing.T) {
 	s.line("order main s2 drain")
 	request, answer := []byte("get a1\r\n"), []byte("END\r\n")
 	client, e := s.actor("c1"), s.e
-	var server *Link
+	var server *link.Link
 	now := s.now
 	round := func() {
 		now++
@@ -116,11 +119,11 @@ func TestOrdersDontAllocate(t *testing.T) {
 		for effects := e.End(); len(effects) > 0; effects = e.End() {
 			for _, x := range effects {
 				switch x.Kind {
-				case Dial:
+				case link.Dial:
 					server = x.Link
 					e.Up(server)
-				case Write:
-					n := x.Link.out.size
+				case link.Write:
+					n := x.Link.Out.Size
 					e.Wrote(x.Link, n, false)
 					if x.Link == server {
 						if n > len(request) { // the greeting
@@ -136,7 +139,7 @@ func TestOrdersDontAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, round); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if o := s.e.list[0].count.Requests; o < 100 {
+	if o := s.e.List[0].Count.Requests; o < 100 {
 		t.Error(fmt.Sprint(o, " requests"))
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/link"
+	"ringside/proxy/upstream"
 )
 
 // TestOverloadIsNoFailedPing: the queue of a server is always full, and it
@@ -17,10 +20,10 @@ func TestOverloadIsNoFailedPing(t *testing.T) {
 			s.pool([]string{"main", "servers=s1", "failover=rehash", queue})
 			s.table.Pools[0].Failover.Request = 500 * time.Millisecond
 			s.begin()
-			w := s.p.live.Load().watches[s.table.Pools[0]]
-			s.e.watches = append(s.e.watches, w)
-			s.e.soon(keeperTimer)
-			w.view.Done(1, true)
+			w := s.p.live.Load().Agents[s.table.Pools[0]]
+			s.e.Agents = append(s.e.Agents, w)
+			s.e.Soon(link.KeeperTimer)
+			w.View.Done(1, true)
 			c, srv := s.actor("c1"), s.actor("s1")
 			for range 300 {
 				s.wakeup(func() { s.e.Bytes(c.link, []byte(strings.Repeat("get x1\r\n", 2))) })
@@ -41,15 +44,15 @@ func TestOverloadIsNoFailedPing(t *testing.T) {
 				case strings.HasPrefix(line, "ma "):
 					answer = "VA 1\r\n2\r\n"
 				}
-				s.wakeup(func() { s.e.Bytes(srv.link, seal(srv.link.end.(*Conn), []byte(answer))) })
+				s.wakeup(func() { s.e.Bytes(srv.link, seal(srv.link.End.(*upstream.Conn), []byte(answer))) })
 			}
 			if srv.state != "" {
 				t.Fatalf("the connection is %s", srv.state)
 			}
-			for _, ev := range w.keeper.Events() {
+			for _, ev := range w.Keeper.Events() {
 				t.Errorf("the keeper: %v", ev)
 			}
-			for what, n := range w.events {
+			for what, n := range w.Events {
 				t.Errorf("the keeper has decided %d times: %v", n, what)
 			}
 		})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -24,7 +26,7 @@ func TestManyNames(t *testing.T) {
 		s.line("s1 > END")
 		s.line("c1 < END")
 		used := func() int64 {
-			sum := &Snapshot{}
+			sum := &stats.Snapshot{}
 			s.e.Snapshot(sum)
 			return sum.Memory - sum.Kept
 		}
@@ -82,15 +84,15 @@ func TestMissesOfOldReleases(t *testing.T) {
 
 // seal puts the opaques of Ringside's own meta commands into the answers on c
 // that begin in data.
-func seal(c *Conn, data []byte) (out []byte) {
+func seal(c *upstream.Conn, data []byte) (out []byte) {
 	var rep wire.Reply
-	for a := c.head; a != nil && c.in == nil && c.streamLeft == 0; {
-		n, _ := wire.NextReply(a.op, a.dialect, data, &rep)
+	for a := c.Head; a != nil && c.In == nil && c.StreamLeft == 0; {
+		n, _ := wire.NextReply(a.Op, a.Dialect, data, &rep)
 		if rep.Size == 0 {
 			break
 		}
-		if end := rep.Line.End; a.sealed && a.classic == nil && !rep.Kind.Failed() {
-			_, opaque := a.named()
+		if end := rep.Line.End; a.Sealed && a.Classic == nil && !rep.Kind.Failed() {
+			_, opaque := a.Named()
 			out = append(append(append(out, data[:end]...), ' '), opaque...)
 			out = append(out, data[end:max(n, int(end))]...)
 			data = data[max(n, int(end)):]
@@ -102,7 +104,7 @@ func seal(c *Conn, data []byte) (out []byte) {
 			break
 		}
 		if rep.Last {
-			a = a.next
+			a = a.Next
 		}
 	}
 	return append(out, data...)

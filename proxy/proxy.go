@@ -12,7 +12,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/task"
 )
 
 // Proxy is what all engines of a process share: the table, and the few
@@ -31,7 +35,7 @@ type Proxy struct {
 	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
 	debug   bool // Log wants to know of every connection
-	live    atomic.Pointer[live]
+	live    atomic.Pointer[failover.Published]
 	orders  atomic.Pointer[orders]
 	memory  atomic.Int64 // bytes held by all engines: see memory.go
 	clients atomic.Int64
@@ -43,23 +47,23 @@ type Proxy struct {
 }
 
 // NewProxy makes a proxy that serves t.
-func NewProxy(t *Table, version string, log *slog.Logger) *Proxy {
+func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
 	p.Seed = uint64(p.Started.UnixNano())
 	seed := maphash.MakeSeed()
 	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
-	p.live.Store(watchers(t, nil, p.Seed, p.Ablation))
+	p.live.Store(failover.Publish(t, nil, p.Seed, p.Ablation))
 	return p
 }
 
 // Table is the generation that new requests get.
-func (p *Proxy) Table() *Table { return p.live.Load().Table }
+func (p *Proxy) Table() *table.Table { return p.live.Load().Table }
 
 // Swap makes t the generation that new requests get. Each engine takes it up
 // at its next wakeup, which begins now; requests in flight finish on the one
 // they began with.
-func (p *Proxy) Swap(t *Table) {
-	p.live.Store(watchers(t, p.live.Load(), p.Seed, p.Ablation))
+func (p *Proxy) Swap(t *table.Table) {
+	p.live.Store(failover.Publish(t, p.live.Load(), p.Seed, p.Ablation))
 	for _, e := range p.Engines() {
 		e.Post(func(*Engine) {})
 	}
@@ -77,7 +81,7 @@ func (p *Proxy) Engines() []*Engine {
 type loops struct{ *Proxy }
 
 // Owner is the engine that leads the commands on a key of several copies.
-func (p loops) Owner(hash uint64) *Tasks {
+func (p loops) Owner(hash uint64) *task.Tasks {
 	engines := p.Engines()
 	return &engines[hash%uint64(len(engines))].Tasks
 }
@@ -86,7 +90,7 @@ func (p loops) Owner(hash uint64) *Tasks {
 func (p loops) HashKey(key []byte) uint64 { return p.Hash(key) }
 
 // Count is how many engines there are, and which of them t belongs to.
-func (p loops) Count(t *Tasks) (n, index int) {
+func (p loops) Count(t *task.Tasks) (n, index int) {
 	engines := p.Engines()
 	return len(engines), slices.IndexFunc(engines, func(e *Engine) bool { return &e.Tasks == t })
 }
@@ -97,10 +101,10 @@ func (p *Proxy) first() *Engine { return p.Engines()[0] }
 // Collect asks every engine for what it has counted and calls done with the
 // sum, on one of the engines' goroutines or on the caller's. Nothing waits
 // for it.
-func (p *Proxy) Collect(done func(*Snapshot)) {
+func (p *Proxy) Collect(done func(*stats.Snapshot)) {
 	engines := p.Engines()
 	var mu sync.Mutex
-	sum, missing := &Snapshot{}, len(engines)
+	sum, missing := &stats.Snapshot{}, len(engines)
 	for _, e := range engines {
 		e.Post(func(e *Engine) {
 			mu.Lock()
@@ -115,9 +119,9 @@ func (p *Proxy) Collect(done func(*Snapshot)) {
 
 // Snapshot is Collect for those who can wait. It fails when an engine does
 // not answer within a second.
-func (p *Proxy) Snapshot() (*Snapshot, error) {
-	got := make(chan *Snapshot, 1)
-	p.Collect(func(s *Snapshot) { got <- s })
+func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
+	got := make(chan *stats.Snapshot, 1)
+	p.Collect(func(s *stats.Snapshot) { got <- s })
 	select {
 	case s := <-got:
 		return s, nil
@@ -128,21 +132,21 @@ func (p *Proxy) Snapshot() (*Snapshot, error) {
 
 // Snapshot adds what e has counted to into. It must be called on the
 // goroutine that drives e: see Post.
-func (e *Engine) Snapshot(into *Snapshot) {
-	into.Counters.add(&e.count)
-	into.Memory += e.pool.held
-	into.Kept += e.pool.kept()
-	e.Clients.addTo(into)
-	e.Tasks.addTo(into)
-	e.Servers.addTo(into)
-	e.Keepers.addTo(into)
+func (e *Engine) Snapshot(into *stats.Snapshot) {
+	into.Counters.Add(&e.Count)
+	into.Memory += e.Buffers.Held
+	into.Kept += e.Buffers.Kept()
+	e.Clients.AddTo(into)
+	e.Tasks.AddTo(into)
+	e.Servers.AddTo(into)
+	e.Keepers.AddTo(into)
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or
 // a suspicion: then Snapshot has other Members.
 func (p *Proxy) Decided() (sum uint64) {
-	for _, w := range p.live.Load().watches {
-		sum += w.view.Gen()
+	for _, w := range p.live.Load().Agents {
+		sum += w.View.Gen()
 	}
 	return sum
 }

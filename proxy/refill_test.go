@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/copies"
+	"ringside/proxy/upstream"
 )
 
 // copyServer is a memcached that knows what copies need.
@@ -43,8 +46,8 @@ func newTroupe(t *testing.T, script string) *troupe {
 		tr.line(strings.TrimSpace(line))
 	}
 	tr.begin()
-	for _, srv := range tr.e.list {
-		tr.servers[srv.target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
+	for _, srv := range tr.e.List {
+		tr.servers[srv.Target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
 	}
 	tr.play()
 	return tr
@@ -75,14 +78,14 @@ func (tr *troupe) play() {
 				busy = true
 				a.got.Next(n)
 				if answer != "" {
-					tr.wakeup(func() { tr.e.Bytes(a.link, seal(a.link.end.(*Conn), []byte(answer))) })
+					tr.wakeup(func() { tr.e.Bytes(a.link, seal(a.link.End.(*upstream.Conn), []byte(answer))) })
 				}
 			}
 		}
-		for _, w := range tr.e.ledgers {
-			for i := range w.members {
-				if f := w.members[i].fill; f != nil {
-					tr.most = max(tr.most, len(f.picks))
+		for _, w := range tr.e.Ledgers {
+			for i := range w.Members {
+				if f := w.Members[i].Fill; f != nil {
+					tr.most = max(tr.most, len(f.Picks))
 				}
 			}
 		}
@@ -224,9 +227,9 @@ func (tr *troupe) pass(what string, ok func() bool) time.Duration {
 }
 
 func (tr *troupe) lacks(name string) bool {
-	for _, w := range tr.e.ledgers {
-		for i, srv := range w.servers {
-			if srv.target.Name == name && (w.members[i].lacking || srv.unknown) {
+	for _, w := range tr.e.Ledgers {
+		for i, srv := range w.Servers {
+			if srv.Target.Name == name && (w.Members[i].Lacking || srv.Unidentified) {
 				return true
 			}
 		}
@@ -249,7 +252,7 @@ const twoOfThree = "pool main servers=s1,s2,s3\nroute - main copies=2\n"
 
 // TestRefill fills a server with more keys than are remembered at once.
 func TestRefill(t *testing.T) {
-	const keys = 3*window + 100
+	const keys = 3*copies.Window + 100
 	tr := newTroupe(t, twoOfThree)
 	for i := range keys {
 		key := fmt.Sprintf("key %d 1", i) // of s1 and s2
@@ -269,8 +272,8 @@ func TestRefill(t *testing.T) {
 	if v := tr.servers["s1"].items["key 77 1"].value; v != "key 77 1" {
 		t.Errorf("s1 has %q", v)
 	}
-	if tr.most >= 2*window {
-		t.Errorf("%d keys were remembered at once, want less than %d", tr.most, 2*window)
+	if tr.most >= 2*copies.Window {
+		t.Errorf("%d keys were remembered at once, want less than %d", tr.most, 2*copies.Window)
 	}
 	if least := time.Duration(keys-101) * time.Millisecond; took < least {
 		t.Errorf("%d keys in %v, want at least %v", keys, took, least)
@@ -278,8 +281,8 @@ func TestRefill(t *testing.T) {
 	if n := len(tr.servers["s2"].dumps); n != 8 {
 		t.Errorf("%d listings of s2, want 8: four to copy what is missing, four to find that nothing is", n)
 	}
-	if tr.e.count.Refilled != keys || len(tr.e.keylines) != 0 || tr.e.mends != 0 {
-		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.count.Refilled, len(tr.e.keylines), tr.e.mends)
+	if tr.e.Count.Refilled != keys || len(tr.e.Lines) != 0 || tr.e.Mends != 0 {
+		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.Count.Refilled, len(tr.e.Lines), tr.e.Mends)
 	}
 }
 
@@ -326,7 +329,7 @@ func TestRefillInterrupted(t *testing.T) {
 		"the target is started again":  func(tr *troupe) { tr.restart("s1"); tr.notice() },
 		"the target hangs": func(tr *troupe) {
 			tr.servers["s1"].mute = "m"
-			tr.pass("noticed", func() bool { return tr.e.list[0].down })
+			tr.pass("noticed", func() bool { return tr.e.List[0].Down })
 			tr.servers["s1"].mute = ""
 			tr.hangUp("s1")
 		},
@@ -372,7 +375,7 @@ func TestRefillInterrupted(t *testing.T) {
 			if got := len(tr.servers["s1"].items); got != 300 {
 				t.Errorf("s1 has %d keys, want 300", got)
 			}
-			tr.pass("quiet", func() bool { return tr.e.mends == 0 && len(tr.e.keylines) == 0 })
+			tr.pass("quiet", func() bool { return tr.e.Mends == 0 && len(tr.e.Lines) == 0 })
 		})
 	}
 }
@@ -421,9 +424,9 @@ func TestRefillNewServers(t *testing.T) {
 			tr.line(strings.TrimSpace(line))
 		}
 		tr.begin()
-		for _, srv := range tr.e.list {
-			if tr.servers[srv.target.Name] == nil {
-				tr.servers[srv.target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
+		for _, srv := range tr.e.List {
+			if tr.servers[srv.Target.Name] == nil {
+				tr.servers[srv.Target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
 			}
 		}
 		tr.play()
@@ -459,7 +462,7 @@ func TestOverfull(t *testing.T) {
 	tr.notice()
 	tr.client("set old1 0 0 1\r\nx")
 	tr.becomes("s1", "SUSPECT")
-	for i := range dirtyKeys + 1 {
+	for i := range copies.DirtyKeys + 1 {
 		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
 	}
 	tr.servers["s1"].items["7.1"] = copyItem{value: "older"}
@@ -474,7 +477,7 @@ func TestOverfull(t *testing.T) {
 		t.Errorf("s1 has %d keys; lacking: %v", n, tr.lacks("s1"))
 	}
 	tr.pass("whole", tr.whole("s1"))
-	if a, b := len(tr.servers["s1"].items), len(tr.servers["s2"].items); a != b || b != dirtyKeys+2 {
-		t.Errorf("s1 has %d keys, s2 %d, want %d", a, b, dirtyKeys+2)
+	if a, b := len(tr.servers["s1"].items), len(tr.servers["s2"].items); a != b || b != copies.DirtyKeys+2 {
+		t.Errorf("s1 has %d keys, s2 %d, want %d", a, b, copies.DirtyKeys+2)
 	}
 }

@@ -6,6 +6,10 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/link"
+	"ringside/proxy/upstream"
 )
 
 const (
@@ -19,22 +23,22 @@ const (
 
 // makeRoom makes room, here or at the engine that holds most.
 func (e *Engine) makeRoom() {
-	e.trim()
-	e.pressed = false
-	if e.now < e.relieveAt {
-		e.full = true
+	e.Trim()
+	e.Pressed = false
+	if e.Now < e.relieveAt {
+		e.Full = true
 		return
 	}
 	most := e
 	for _, o := range e.Shared.Engines() {
-		if o.booked.Load() > most.booked.Load() {
+		if o.Booked.Load() > most.Booked.Load() {
 			most = o
 		}
 	}
 	for _, o := range e.Shared.Engines() {
 		if o != e {
 			o.Post(func(o *Engine) {
-				o.trim()
+				o.Trim()
 				if o == most {
 					o.takeFromLargest()
 				}
@@ -44,42 +48,42 @@ func (e *Engine) makeRoom() {
 	if most == e {
 		e.takeFromLargest()
 	}
-	e.book()
-	if e.Shared.memory.Load() > e.most*7/8 {
-		e.relieveAt = e.now + int64(reliefWait)
+	e.Book()
+	if e.Shared.memory.Load() > e.Most*7/8 {
+		e.relieveAt = e.Now + int64(reliefWait)
 	}
-	e.full = true // if account finds it so
+	e.Full = true // if account finds it so
 }
 
 // hoarder is a client or a connection to a server, and what it would give back.
 type hoarder struct {
-	link *Link
+	link *link.Link
 	held int64
 }
 
 // takeFromLargest takes from those who hold most, until an eighth of the memory
 // is free. So the next look at all of them is far.
 func (e *Engine) takeFromLargest() {
-	need := e.most/8 - e.free()
+	need := e.Most/8 - e.Free()
 	if need <= 0 {
 		return
 	}
 	var all []hoarder
-	add := func(l *Link, held int64) {
+	add := func(l *link.Link, held int64) {
 		if held >= leastHeld {
 			all = append(all, hoarder{l, held})
 		}
 	}
-	for s := range e.sessions {
-		add(&s.Link, s.held())
+	for s := range e.Sessions {
+		add(&s.Link, s.Held())
 	}
-	for _, srv := range e.list {
-		for _, c := range srv.conns {
-			add(&c.Link, c.unsent())
+	for _, srv := range e.List {
+		for _, c := range srv.Conns {
+			add(&c.Link, c.Unsent())
 		}
 	}
-	for _, c := range slices.Concat(e.zombies, e.leaving) {
-		add(&c.Link, c.unsent())
+	for _, c := range slices.Concat(e.Lingering, e.Closing) {
+		add(&c.Link, c.Unsent())
 	}
 	slices.SortFunc(all, func(a, b hoarder) int {
 		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
@@ -89,21 +93,21 @@ func (e *Engine) takeFromLargest() {
 			break
 		}
 		need -= h.held
-		if s, ok := h.link.end.(*Session); ok {
-			e.count.MemoryClosed++
-			e.log.Warn("closed the client that held most: limits.memory reached", "client", s.peer(), "held", h.held, "limit", e.most)
-			s.abort()
+		if s, ok := h.link.End.(*client.Session); ok {
+			e.Count.MemoryClosed++
+			e.Log.Warn("closed the client that held most: limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.Most)
+			s.Abort()
 		} else {
-			h.link.end.(*Conn).shed(h.held)
+			h.link.End.(*upstream.Conn).Shed(h.held)
 		}
 	}
-	e.trim()
+	e.Trim()
 }
 
 // number orders those who hold the same: it is a client's, and 0 of servers.
-func number(l *Link) uint64 {
-	if s, ok := l.end.(*Session); ok {
-		return s.id
+func number(l *link.Link) uint64 {
+	if s, ok := l.End.(*client.Session); ok {
+		return s.Id
 	}
 	return 0
 }

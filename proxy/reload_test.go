@@ -11,6 +11,7 @@ import (
 
 	"ringside/internal/memnode"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 )
 
 // TestReloadWatchedOnce reloads a pool with a gutter: its servers tell a keeper
@@ -20,7 +21,7 @@ func TestReloadWatchedOnce(t *testing.T) {
 	setup := func() {
 		s.pool([]string{"spare", "servers=g1,g2"})
 		s.pool([]string{"main", "servers=s1,s2", "gutter=spare"})
-		s.routes = []Route{{Pool: s.pools["main"]}}
+		s.routes = []table.Route{{Pool: s.pools["main"]}}
 	}
 	setup()
 	s.begin()
@@ -30,8 +31,8 @@ func TestReloadWatchedOnce(t *testing.T) {
 		s.p.Swap(s.listen())
 		s.wakeup(func() {})
 	}
-	for name, srv := range s.e.byAddress {
-		if n := len(s.e.watched[srv]); n != 1 {
+	for name, srv := range s.e.ByAddress {
+		if n := len(s.e.Watched[srv]); n != 1 {
 			t.Errorf("%s: %d keepers are told of its trouble, want 1", name, n)
 		}
 	}
@@ -49,14 +50,14 @@ func TestReloadOfPlacement(t *testing.T) {
 	}
 	setup("a")
 	s.begin()
-	keeper := func() *health.Keeper { return s.p.live.Load().watch("main").keeper }
-	whole := s.e.ledgers["main"]
+	keeper := func() *health.Keeper { return s.p.live.Load().Agent("main").Keeper }
+	whole := s.e.Ledgers["main"]
 	for _, next := range []struct {
 		fingerprint string
 		same        bool
 	}{{"a", true}, {"b", false}, {"b", true}} {
-		for i := range whole.members {
-			whole.members[i].lacking = false
+		for i := range whole.Members {
+			whole.Members[i].Lacking = false
 		}
 		before := keeper()
 		s.line("reload")
@@ -65,9 +66,9 @@ func TestReloadOfPlacement(t *testing.T) {
 		if (keeper() == before) != next.same {
 			t.Errorf("placement %s: the keeper goes on: %v", next.fingerprint, !next.same)
 		}
-		whole = s.e.ledgers["main"]
-		for i := range whole.members {
-			if whole.members[i].lacking == next.same {
+		whole = s.e.Ledgers["main"]
+		for i := range whole.Members {
+			if whole.Members[i].Lacking == next.same {
 				t.Errorf("placement %s: member %d lacks keys: %v", next.fingerprint, i, next.same)
 			}
 		}
@@ -81,7 +82,7 @@ func TestReloadHandsOrders(t *testing.T) {
 	s.shown = true
 	s.pool([]string{"main", "servers=s1,s2,s3"})
 	s.begin()
-	if err := s.p.Order("main", "s1", Drain); err != nil {
+	if err := s.p.Order("main", "s1", table.Drain); err != nil {
 		t.Fatal(err)
 	}
 	s.line("reload")
@@ -109,18 +110,18 @@ func TestReloadHandsOrders(t *testing.T) {
 			s.wakeup(func() { s.e.Bytes(a.link, answers) })
 		}
 	}
-	w := s.e.watches[0]
-	if o := w.keeper.Verdict(0).Ordered; o != health.Drain {
+	w := s.e.Agents[0]
+	if o := w.Keeper.Verdict(0).Ordered; o != health.Drain {
 		t.Errorf("the keeper's order is %v, want drain", o)
 	}
-	if o := s.p.Ordered("main", "s1").Order; o != Restore {
+	if o := s.p.Ordered("main", "s1").Order; o != table.Restore {
 		t.Errorf("the order stands outside of the keeper, too: %v", o)
 	}
-	if err := s.p.Order("main", "s1", Restore); err != nil {
+	if err := s.p.Order("main", "s1", table.Restore); err != nil {
 		t.Fatal(err)
 	}
 	s.wakeup(func() {})
-	if srv := s.e.byAddress["tcp s1"]; srv.leaving() || w.keeper.Verdict(0).Ordered != health.Restore {
+	if srv := s.e.ByAddress["tcp s1"]; srv.Leaving() || w.Keeper.Verdict(0).Ordered != health.Restore {
 		t.Error("the restore did not reach the server")
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"ringside/proxy/link"
 )
 
 // simKey is what is known of one key. Only one client writes it, with a
@@ -29,7 +31,7 @@ type simKey struct {
 type simClient struct {
 	w       *world
 	id      int
-	link    *Link
+	link    *link.Link
 	keys    []*simKey
 	pending []byte // composed and not sent
 	sent    int    // bytes
@@ -233,7 +235,7 @@ func (c *simClient) compose() {
 		c.next(w, k)
 		c.mayRemove(w)
 		c.firm(w)
-		n := c.w.e.limits.Value + 1 + d.n(100_000)
+		n := c.w.e.Limits.Value + 1 + d.n(100_000)
 		text, w.kind = fmt.Appendf(nil, "set %s 0 0 %d\r\n", k.name, n), "too large"
 		text = append(append(text, bytes.Repeat([]byte("get c0k0\r\n"), n/10+1)[:n]...), "\r\n"...)
 	default:

@@ -5,24 +5,27 @@ package proxy
 import (
 	"errors"
 	"slices"
+
+	"ringside/proxy/link"
+	"ringside/proxy/upstream"
 )
 
-func (w *world) effect(x Effect) {
+func (w *world) effect(x link.Effect) {
 	l := x.Link
 	switch s := l.Sock.(type) {
 	case nil:
-		if x.Kind == Dial {
+		if x.Kind == link.Dial {
 			w.dial(l)
-		} else if x.Kind != Write && x.Kind != Abort { // a socket may end while its effect is on the way
+		} else if x.Kind != link.Write && x.Kind != link.Abort { // a socket may end while its effect is on the way
 			w.fatalf("effect %d for a link without a socket", x.Kind)
 		}
 	case *simClient:
 		s.effect(x.Kind)
 	case *simConn:
 		switch x.Kind {
-		case Write:
+		case link.Write:
 			s.write()
-		case Close, Abort:
+		case link.Close, link.Abort:
 			s.shut(x.Kind)
 		default:
 			w.fatalf("effect %d for a server connection", x.Kind)
@@ -30,7 +33,7 @@ func (w *world) effect(x Effect) {
 	}
 }
 
-func (w *world) dial(l *Link) {
+func (w *world) dial(l *link.Link) {
 	_, address := l.Server().Target()
 	i := slices.IndexFunc(w.servers, func(s *simServer) bool { return s.name == address })
 	c := &simConn{w: w, srv: w.servers[i], link: l, state: "dialling", old: w.d.one(4)}
@@ -101,7 +104,7 @@ func (c *simConn) give(takes func(n int) int, handsOver bool) {
 }
 
 // send moves what is pending until the socket is full or nothing is left.
-func send(w *world, l *Link, takes func(n int) int, handsOver bool) (b []byte, full bool) {
+func send(w *world, l *link.Link, takes func(n int) int, handsOver bool) (b []byte, full bool) {
 	for {
 		size := 0
 		spans := l.Pending(nil)
@@ -149,12 +152,12 @@ func (c *simConn) dies(err error) {
 }
 
 // shut is what the engine orders.
-func (c *simConn) shut(k EffectKind) {
+func (c *simConn) shut(k link.EffectKind) {
 	c.w.log("the connection to %s is ended by effect %d", c.srv.name, k)
-	if k == Close && (len(c.in) > 0 || len(c.out) > 0) && !c.bitten {
+	if k == link.Close && (len(c.in) > 0 || len(c.out) > 0) && !c.bitten {
 		c.w.fatalf("%s: closed with %d bytes to do and %d to get", c.srv.name, len(c.in), len(c.out))
 	}
-	if k == Abort && !c.bitten && !c.link.server.(*Conn).zombie {
+	if k == link.Abort && !c.bitten && !c.link.Dialer.(*upstream.Conn).Lingering {
 		c.in, c.unsent = c.in[:len(c.in)-c.unsent], 0
 		c.w.ghosts = append(c.w.ghosts, c)
 		c.leave("ghost")
@@ -168,7 +171,7 @@ func (c *simConn) shut(k EffectKind) {
 // (UndoLost) and cannot be helped.
 func (c *simConn) end() {
 	n := c.w.d.n(4)
-	if c.link.server.(*Conn).zombie || c.link.server.(*Conn).undos > 0 {
+	if c.link.Dialer.(*upstream.Conn).Lingering || c.link.Dialer.(*upstream.Conn).Undos > 0 {
 		n = 0
 	}
 	for ; n > 0 && c.process(); n-- {
@@ -184,20 +187,20 @@ func (c *simConn) leave(state string) {
 
 // stray is an answer when the server owes none.
 func (c *simConn) stray() {
-	if c.state != "up" || c.link.server.(*Conn).length > 0 || len(c.in)+len(c.out) > 0 || c.link.server.(*Conn).state != connUp {
+	if c.state != "up" || c.link.Dialer.(*upstream.Conn).Length > 0 || len(c.in)+len(c.out) > 0 || c.link.Dialer.(*upstream.Conn).State != upstream.ConnUp {
 		return
 	}
 	c.w.log("%s answers what nobody asked", c.srv.name)
-	doubts := c.w.e.count.Doubts
+	doubts := c.w.e.Count.Doubts
 	c.w.e.Bytes(c.link, []byte("VALUE c1k1 0 3\r\nxyz\r\nEND\r\n"))
-	if c.w.e.count.Doubts != doubts+1 {
+	if c.w.e.Count.Doubts != doubts+1 {
 		c.w.fatalf("%s: an answer that nobody waits for did not end the connection", c.srv.name)
 	}
 }
 
 // garbage is no answer to anything, behind what was answered.
 func (c *simConn) garbage() {
-	if c.state != "up" || c.link.server.(*Conn).state != connUp {
+	if c.state != "up" || c.link.Dialer.(*upstream.Conn).State != upstream.ConnUp {
 		return
 	}
 	c.out = append(c.out, "WHAT?\r\n"...)
@@ -205,23 +208,23 @@ func (c *simConn) garbage() {
 	c.w.log("%s answers garbage", c.srv.name)
 }
 
-func (c *simClient) effect(k EffectKind) {
+func (c *simClient) effect(k link.EffectKind) {
 	w := c.w
 	switch k {
-	case Write:
+	case link.Write:
 		if c.full {
 			w.fatalf("c%d: a write to a socket that is full", c.id)
 		}
 		c.take(w.handsOver)
-	case Pause:
+	case link.Pause:
 		c.paused = true
-	case Resume:
+	case link.Resume:
 		c.paused = false
-	case Abort:
+	case link.Abort:
 		w.log("c%d is aborted", c.id)
 		w.aborted++
 		c.leave()
-	case Close:
+	case link.Close:
 		w.log("c%d is closed", c.id)
 		c.leave()
 		if c.waits() {

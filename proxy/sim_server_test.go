@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"ringside/proxy/link"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -33,7 +35,7 @@ type simItem struct {
 type simConn struct {
 	w      *world
 	srv    *simServer
-	link   *Link
+	link   *link.Link
 	state  string // "dialling", "up", "closed"; "ghost": closed, and the server has not read all
 	in     []byte // the server has not looked at
 	out    []byte // answered and not delivered
@@ -78,7 +80,7 @@ func (c *simConn) process() bool {
 	case len(f[0]) == 2 && f[0][0] == 'm': // the data block would run as commands
 		ok = false
 	}
-	undone := c.link.server.(*Conn).undos > 0
+	undone := c.link.Dialer.(*upstream.Conn).Undos > 0
 	if undone || c.state == "ghost" {
 		c.w.mayBeGone(f)
 	}
@@ -99,8 +101,8 @@ func (c *simConn) work(n int) {
 	if c.srv.hangs || c.srv.cut || c.stuck {
 		return
 	}
-	if c.link.server.(*Conn).zombie {
-		if c.unsent > 0 || c.link.server.(*Conn).out.size > 0 {
+	if c.link.Dialer.(*upstream.Conn).Lingering {
+		if c.unsent > 0 || c.link.Dialer.(*upstream.Conn).Out.Size > 0 {
 			return
 		}
 		n = len(c.in)

@@ -14,6 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/client"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
 	"ringside/ring"
 )
 
@@ -93,8 +97,8 @@ type world struct {
 	instant                 bool // connections are made at once
 	steady                  bool // no reloads: after one little can be proved while servers hang
 	narrow                  bool // one server, few keys, and connections that get stuck: what runs late is seen
-	table                   Table
-	pools                   [2]Pool
+	table                   table.Table
+	pools                   [2]table.Pool
 
 	servers []*simServer
 	conns   []*simConn
@@ -145,9 +149,9 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 	w.lay()
 	t1 := w.table
 	w.p = NewProxy(&t1, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	tune := DefaultTune
+	tune := link.DefaultTune
 	if d.one(3) {
-		tune = Tune{}
+		tune = link.Tune{}
 	}
 	w.e = w.p.NewEngine(tune)
 	w.e.Post = func(func(*Engine)) {}
@@ -179,13 +183,13 @@ func (w *world) limits() {
 	l.Output = []int{1 << 20, 3000}[d.n(2)]
 	for i := range w.pools {
 		p := &w.pools[i]
-		*p = Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors, Ordered: w.ordered,
-			Timeouts:     Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
-			RetryBackoff: Backoff{First: 50 * time.Millisecond, Max: time.Second}}
+		*p = table.Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors, InOrder: w.ordered,
+			Timeouts:     table.Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
+			RetryBackoff: table.Backoff{First: 50 * time.Millisecond, Max: time.Second}}
 		if w.storm {
 			p.QueueLimit = []int{10_000, 10_000, w.some(3, 10_000)}[d.n(3)]
 			p.Preconnect = d.one(4)
-			p.Timeouts = Timeouts{Connect: 300 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: []time.Duration{time.Second, 400 * time.Millisecond}[d.n(2)]}
+			p.Timeouts = table.Timeouts{Connect: 300 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: []time.Duration{time.Second, 400 * time.Millisecond}[d.n(2)]}
 		}
 	}
 	if w.storm && !w.narrow {
@@ -200,7 +204,7 @@ func (w *world) limits() {
 // lay makes a table with the servers in a random order, one or more of them.
 func (w *world) lay() {
 	w.table.Pools, w.table.Listeners = nil, nil
-	var routes []Route
+	var routes []table.Route
 	for i := range w.pools {
 		p := w.pools[i]
 		p.Servers = nil
@@ -210,13 +214,13 @@ func (w *world) lay() {
 			order[i], order[j] = order[j], order[i]
 		}
 		for _, s := range order[:1+w.d.n(len(order))] {
-			p.Servers = append(p.Servers, Target{Name: s.name, Network: "tcp", Address: s.name, Weight: 1})
+			p.Servers = append(p.Servers, table.Target{Name: s.name, Network: "tcp", Address: s.name, Weight: 1})
 		}
 		p.Place = ring.Placement{Hash: simHash, Ring: byHash(len(p.Servers))}
 		w.table.Pools = append(w.table.Pools, &p)
-		routes = append(routes, Route{Prefix: []string{"", stripped}[i], Pool: &p, Strip: i == 1})
+		routes = append(routes, table.Route{Prefix: []string{"", stripped}[i], Pool: &p, Strip: i == 1})
 	}
-	w.table.Listeners = []Listener{{Network: "tcp", Address: "here", Routes: routes}}
+	w.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: routes}}
 }
 
 func simHash(key []byte) (h uint64) {
@@ -253,7 +257,7 @@ func (w *world) reload() {
 func (w *world) newWant() *want {
 	x := &want{epoch: w.epoch, flush: w.flushes}
 	w.old = slices.DeleteFunc(w.old, func(c *simConn) bool {
-		return c.state == "closed" || len(c.in) == 0 && c.link.server.(*Conn).length == 0
+		return c.state == "closed" || len(c.in) == 0 && c.link.Dialer.(*upstream.Conn).Length == 0
 	})
 	if len(w.old) > 0 {
 		x.epoch = -1
@@ -305,8 +309,8 @@ func (w *world) wakeup(f func()) {
 	if next := w.e.Next(); next <= w.now {
 		w.fatalf("at %d the engine wants to be called at %d again", w.now, next)
 	}
-	if got := w.p.memory.Load(); got != w.e.pool.held {
-		w.fatalf("%d bytes are booked, %d held", got, w.e.pool.held)
+	if got := w.p.memory.Load(); got != w.e.Buffers.Held {
+		w.fatalf("%d bytes are booked, %d held", got, w.e.Buffers.Held)
 	}
 }
 
@@ -328,7 +332,7 @@ func (w *world) act() {
 		return
 	}
 	c := w.clients[d.n(len(w.clients))]
-	if x := c.link.end.(*Session).head; x != nil && x.streams != nil && x.streams.turn != nil && d.one(10) { // where it hurts
+	if x := c.link.End.(*client.Session).Head; x != nil && x.Streaming != nil && x.Streaming.Turn != nil && d.one(10) { // where it hurts
 		c.reset()
 		return
 	}
@@ -464,15 +468,15 @@ func (w *world) settle() {
 		}
 	})
 	w.play("all is quiet", func() bool {
-		return len(w.clients) == 0 && !slices.ContainsFunc(w.conns, func(c *simConn) bool { return c.link.server.(*Conn).length > 0 })
+		return len(w.clients) == 0 && !slices.ContainsFunc(w.conns, func(c *simConn) bool { return c.link.Dialer.(*upstream.Conn).Length > 0 })
 	})
-	if n := len(w.e.sessions); n != 0 || w.p.clients.Load() != 0 {
+	if n := len(w.e.Sessions); n != 0 || w.p.clients.Load() != 0 {
 		w.fatalf("%d sessions are left, %d counted", n, w.p.clients.Load())
 	}
-	if w.e.trim(); w.e.pool.held != scratchSize {
-		w.fatalf("%d bytes are held, %d when nothing goes on", w.e.pool.held, scratchSize)
+	if w.e.Trim(); w.e.Buffers.Held != link.ScratchSize {
+		w.fatalf("%d bytes are held, %d when nothing goes on", w.e.Buffers.Held, link.ScratchSize)
 	}
-	n := &w.e.count
+	n := &w.e.Count
 	if got := int(n.CutOff + n.OutputClosed + n.MemoryClosed); w.aborted != got {
 		w.fatalf("%d clients were aborted, %d counted", w.aborted, got)
 	}
@@ -515,10 +519,10 @@ func (w *world) play(until string, done func() bool) {
 		})
 	}
 	for _, c := range w.clients {
-		w.log("c%d: %d to send, %d wants, paused %v, full %v, got %.60q, session %+v", c.id, len(c.pending), len(c.wants), c.paused, c.full, c.got, *c.link.end.(*Session))
+		w.log("c%d: %d to send, %d wants, paused %v, full %v, got %.60q, session %+v", c.id, len(c.pending), len(c.wants), c.paused, c.full, c.got, *c.link.End.(*client.Session))
 	}
 	for _, c := range w.conns {
-		w.log("%s: %s, in %.60q, out %.60q, %d in flight, full %v", c.srv.name, c.state, c.in, c.out, c.link.server.(*Conn).length, c.full)
+		w.log("%s: %s, in %.60q, out %.60q, %d in flight, full %v", c.srv.name, c.state, c.in, c.out, c.link.Dialer.(*upstream.Conn).Length, c.full)
 	}
 	w.fatalf("it never comes to that %s", until)
 }

@@ -60,27 +60,30 @@ import (
 	"strconv"
 	"strings"
 
+	"ringside/proxy/client"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
 // stats answers the stats command in e.req, whose bytes are raw.
-func (e *Engine) stats(s *Session, raw []byte) {
-	words := strings.FieldsFunc(string(e.req.Args.Of(raw)), func(c rune) bool { return c == ' ' })
+func (e *Engine) stats(s *client.Session, raw []byte) {
+	words := strings.FieldsFunc(string(e.Req.Args.Of(raw)), func(c rune) bool { return c == ' ' })
 	what, args := "", words
 	if len(words) > 0 {
 		what, args = words[0], words[1:]
 	}
 	switch what {
 	case "":
-		e.askStats(s, what, mergeGeneral)
+		e.askStats(s, what, stats.MergeGeneral)
 	case "settings":
-		e.askStats(s, what, mergeSettings)
+		e.askStats(s, what, stats.MergeSettings)
 	case "items":
-		e.askStats(s, what, mergeItems)
+		e.askStats(s, what, stats.MergeItems)
 	case "slabs":
-		e.askStats(s, what, mergeSlabs)
+		e.askStats(s, what, stats.MergeSlabs)
 	case "sizes":
-		e.askStats(s, what, mergeSizes)
+		e.askStats(s, what, stats.MergeSizes)
 	case "detail":
 		e.statsDetail(s, args)
 	case "cachedump":
@@ -94,15 +97,15 @@ func (e *Engine) stats(s *Session, raw []byte) {
 	case "servers":
 		e.statsServers(s)
 	case "extstore", "sizes_enable", "sizes_disable":
-		e.local(s, fmt.Appendf(nil, "CLIENT_ERROR ask one server directly for stats %s\r\n", what), ClientFault)
+		e.local(s, fmt.Appendf(nil, "CLIENT_ERROR ask one server directly for stats %s\r\n", what), stats.ClientFault)
 	default:
-		e.local(s, []byte(wire.AnswerError), ClientFault)
+		e.local(s, []byte(wire.AnswerError), stats.ClientFault)
 	}
 }
 
 // askStats asks every server for stats what, and lets merge make one of the
 // answers.
-func (e *Engine) askStats(s *Session, what string, merge mergeFunc) {
+func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
 	line = append(bytes.TrimRight(line, " "), wire.LineEnd...)
 	e.askAll(s, line, &merged{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
@@ -110,7 +113,7 @@ func (e *Engine) askStats(s *Session, what string, merge mergeFunc) {
 
 var answerDetailUsage = []byte("CLIENT_ERROR usage: stats detail on|off|dump\r\n") // memcached's
 
-func (e *Engine) statsDetail(s *Session, args []string) {
+func (e *Engine) statsDetail(s *client.Session, args []string) {
 	if len(args) == 0 {
 		args = []string{""}
 	}
@@ -118,9 +121,9 @@ func (e *Engine) statsDetail(s *Session, args []string) {
 	case "on", "off":
 		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &obeyed{e: e, want: wire.AnswerOK, not: "without stats detail " + args[0]})
 	case "dump":
-		e.askStats(s, "detail dump", mergePrefixes)
+		e.askStats(s, "detail dump", stats.MergePrefixes)
 	default:
-		e.local(s, answerDetailUsage, ClientFault)
+		e.local(s, answerDetailUsage, stats.ClientFault)
 	}
 }
 
@@ -130,19 +133,19 @@ var (
 	answerCachedumpFormat = []byte("CLIENT_ERROR bad command line format\r\n")
 )
 
-func (e *Engine) statsCachedump(s *Session, args []string) {
+func (e *Engine) statsCachedump(s *client.Session, args []string) {
 	if len(args) < 2 {
-		e.local(s, answerCachedump, ClientFault)
+		e.local(s, answerCachedump, stats.ClientFault)
 		return
 	}
 	class, bad := strconv.ParseUint(args[0], 10, 32)
 	limit, worse := strconv.ParseUint(args[1], 10, 32)
 	if bad != nil || worse != nil {
-		e.local(s, answerCachedumpFormat, ClientFault)
+		e.local(s, answerCachedumpFormat, stats.ClientFault)
 		return
 	}
-	e.askStats(s, fmt.Sprintf("cachedump %d %d", class, limit), func(dst []byte, answers [][]byte, _ about) []byte {
-		return appendItems(dst, answers, limit)
+	e.askStats(s, fmt.Sprintf("cachedump %d %d", class, limit), func(dst []byte, answers [][]byte, _ stats.About) []byte {
+		return stats.AppendItems(dst, answers, limit)
 	})
 }
 
@@ -159,9 +162,9 @@ type merged struct {
 
 // mergeFunc appends to dst what the lists of several servers say together,
 // END included.
-type mergeFunc func(dst []byte, answers [][]byte, a about) []byte
+type mergeFunc func(dst []byte, answers [][]byte, a stats.About) []byte
 
-func (m *merged) add(_ *Server, answer []byte, failed string) {
+func (m *merged) Add(_ *upstream.Server, answer []byte, failed string) {
 	m.asked++
 	switch {
 	case failed != "" && m.why == "":
@@ -174,19 +177,19 @@ func (m *merged) add(_ *Server, answer []byte, failed string) {
 	}
 }
 
-func (m *merged) answer(dst []byte) ([]byte, Outcome) {
+func (m *merged) Answer(dst []byte) ([]byte, stats.Outcome) {
 	switch {
 	case len(m.answers) > 0:
-		return m.merge(dst, m.answers, about{
-			pid:     m.pid,
-			loops:   m.loops,
-			asked:   m.asked,
-			missing: m.asked - len(m.answers),
-		}), Okay
+		return m.merge(dst, m.answers, stats.About{
+			Pid:     m.pid,
+			Loops:   m.loops,
+			Asked:   m.asked,
+			Missing: m.asked - len(m.answers),
+		}), stats.Okay
 	case m.refusal != nil && bytes.HasPrefix(m.refusal, []byte("SERVER_ERROR")):
-		return append(dst, m.refusal...), ServerFault
+		return append(dst, m.refusal...), stats.ServerFault
 	case m.refusal != nil:
-		return append(dst, m.refusal...), ClientFault
+		return append(dst, m.refusal...), stats.ClientFault
 	}
-	return wire.AppendServerError(dst, fmt.Sprintf("none of %d servers answers: %s", m.asked, m.why)), Unavailable
+	return wire.AppendServerError(dst, fmt.Sprintf("none of %d servers answers: %s", m.asked, m.why)), stats.Unavailable
 }

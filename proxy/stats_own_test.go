@@ -10,6 +10,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
 )
 
 // hive is several engines of one proxy, each on its goroutine, with clients
@@ -26,7 +30,7 @@ type hive struct {
 type bee struct {
 	name string
 	got  chan string // what a client got, piece by piece
-	link *Link
+	link *link.Link
 }
 
 func (b *bee) Peer() string { return b.name }
@@ -35,21 +39,21 @@ func (b *bee) Unsent() int { return 0 }
 
 // newHive starts loops. A server by the name dead refuses connections.
 func newHive(t *testing.T, loops int, answer func(command string) string, servers ...string) *hive {
-	pool := &Pool{Name: "main", Connections: 1, QueueLimit: 100,
-		Timeouts:     Timeouts{Connect: time.Minute, Request: time.Minute, Deadline: time.Minute},
-		RetryBackoff: Backoff{First: time.Minute, Max: time.Minute}}
+	pool := &table.Pool{Name: "main", Connections: 1, QueueLimit: 100,
+		Timeouts:     table.Timeouts{Connect: time.Minute, Request: time.Minute, Deadline: time.Minute},
+		RetryBackoff: table.Backoff{First: time.Minute, Max: time.Minute}}
 	for _, s := range servers {
-		pool.Servers = append(pool.Servers, Target{Name: s, Network: "tcp", Address: s + ":11211", Weight: 1})
+		pool.Servers = append(pool.Servers, table.Target{Name: s, Network: "tcp", Address: s + ":11211", Weight: 1})
 	}
 	h := &hive{t: t, answer: answer}
-	h.proxy = NewProxy(&Table{
+	h.proxy = NewProxy(&table.Table{
 		Limits:    testLimits(),
-		Pools:     []*Pool{pool},
-		Listeners: []Listener{{Network: "tcp", Address: "[::]:11211", Routes: []Route{{Pool: pool}}}},
+		Pools:     []*table.Pool{pool},
+		Listeners: []table.Listener{{Network: "tcp", Address: "[::]:11211", Routes: []table.Route{{Pool: pool}}}},
 	}, "0.1", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	h.proxy.PID = 4711
 	for i := range loops {
-		e := h.proxy.NewEngine(DefaultTune)
+		e := h.proxy.NewEngine(link.DefaultTune)
 		events, ended := make(chan func(*Engine), 1000), make(chan struct{})
 		e.Post = func(f func(*Engine)) { events <- f }
 		h.loops, h.events = append(h.loops, e), append(h.events, events)
@@ -70,17 +74,17 @@ func newHive(t *testing.T, loops int, answer func(command string) string, server
 	return h
 }
 
-func (h *hive) effect(e *Engine, x Effect) {
+func (h *hive) effect(e *Engine, x link.Effect) {
 	l := x.Link
 	switch x.Kind {
-	case Dial:
+	case link.Dial:
 		if _, address := l.Server().Target(); strings.HasPrefix(address, "dead") {
 			e.Closed(l, errors.New("connection refused"))
 			return
 		}
 		l.Sock = &bee{name: "server", link: l}
 		e.Up(l)
-	case Write:
+	case link.Write:
 		var text strings.Builder
 		for _, b := range l.Pending(nil) {
 			text.Write(b)
@@ -261,19 +265,19 @@ func TestGatherBound(t *testing.T) {
 	} {
 		var before int64
 		h.on(0, func(e *Engine) {
-			e.trim()
-			before = e.pool.held
-			e.pool.held = e.limits.Memory - try.room
+			e.Trim()
+			before = e.Buffers.Held
+			e.Buffers.Held = e.Limits.Memory - try.room
 		})
 		if got := h.ask(0, c, "stats cachedump 1 0", try.want[len(try.want)-5:]); got != try.want {
 			t.Errorf("with room for %d bytes: %.200q, want %.200q", try.room, got, try.want)
 		}
 		h.on(0, func(e *Engine) {
-			e.trim()
-			if got := e.pool.held - (e.limits.Memory - try.room); got != 0 {
+			e.Trim()
+			if got := e.Buffers.Held - (e.Limits.Memory - try.room); got != 0 {
 				t.Errorf("%d bytes are still held", got)
 			}
-			e.pool.held = before
+			e.Buffers.Held = before
 		})
 	}
 }
@@ -284,19 +288,19 @@ func TestMemoryOfAnotherLoop(t *testing.T) {
 	h := newHive(t, 2, aServer, "a")
 	slow, other := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.2:1000")
 	h.on(0, func(e *Engine) {
-		slow.link.full = true
-		slow.link.out.append(&e.pool, make([]byte, 200<<20))
+		slow.link.Full = true
+		slow.link.Out.Append(&e.Buffers, make([]byte, 200<<20))
 	})
-	h.on(1, func(e *Engine) { e.pool.hold(100 << 20) })
+	h.on(1, func(e *Engine) { e.Buffers.Hold(100 << 20) })
 	h.on(1, func(e *Engine) {})
 	h.on(0, func(e *Engine) {
-		if len(e.sessions) != 0 || e.count.MemoryClosed != 1 {
-			t.Errorf("%d clients, %d closed", len(e.sessions), e.count.MemoryClosed)
+		if len(e.Sessions) != 0 || e.Count.MemoryClosed != 1 {
+			t.Errorf("%d clients, %d closed", len(e.Sessions), e.Count.MemoryClosed)
 		}
 	})
 	h.on(1, func(e *Engine) {
-		if len(e.sessions) != 1 || e.full {
-			t.Errorf("the other loop has %d clients; full: %v", len(e.sessions), e.full)
+		if len(e.Sessions) != 1 || e.Full {
+			t.Errorf("the other loop has %d clients; full: %v", len(e.Sessions), e.Full)
 		}
 	})
 	if got := h.ask(1, other, "version", "\r\n"); !strings.HasPrefix(got, "VERSION") {
@@ -305,7 +309,7 @@ func TestMemoryOfAnotherLoop(t *testing.T) {
 }
 
 func TestQuantile(t *testing.T) {
-	var h Histogram
+	var h stats.Histogram
 	for range 98 {
 		h.Observe(int64(100 * time.Microsecond))
 	}
@@ -315,7 +319,7 @@ func TestQuantile(t *testing.T) {
 		q    float64
 		true time.Duration
 	}{{0.50, 100 * time.Microsecond}, {0.99, time.Second}, {0.999, time.Second}} {
-		if got := h.quantile(c.q); got < uint64(c.true) || got > uint64(c.true)*5/4 {
+		if got := h.Quantile(c.q); got < uint64(c.true) || got > uint64(c.true)*5/4 {
 			t.Errorf("quantile %v: %v, want about %v", c.q, time.Duration(got), c.true)
 		}
 	}

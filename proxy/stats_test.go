@@ -11,19 +11,20 @@ import (
 	"strings"
 	"testing"
 
+	"ringside/proxy/stats"
 	"ringside/proxy/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files of TestMergeStats anew")
 
 var merges = map[string]mergeFunc{
-	"general":   mergeGeneral,
-	"settings":  mergeSettings,
-	"items":     mergeItems,
-	"slabs":     mergeSlabs,
-	"sizes":     mergeSizes,
-	"detail":    mergePrefixes,
-	"cachedump": func(dst []byte, answers [][]byte, _ about) []byte { return appendItems(dst, answers, 5) },
+	"general":   stats.MergeGeneral,
+	"settings":  stats.MergeSettings,
+	"items":     stats.MergeItems,
+	"slabs":     stats.MergeSlabs,
+	"sizes":     stats.MergeSizes,
+	"detail":    stats.MergePrefixes,
+	"cachedump": func(dst []byte, answers [][]byte, _ stats.About) []byte { return stats.AppendItems(dst, answers, 5) },
 }
 
 // TestMergeStats merges what two memcached 1.6.18 answered (a with defaults; b
@@ -37,7 +38,7 @@ func TestMergeStats(t *testing.T) {
 			for _, server := range []string{"a", "b"} {
 				answers = append(answers, read(t, "testdata/stats-"+name+"-"+server+".txt"))
 			}
-			got := merge(nil, answers, about{pid: 4711, loops: 8, asked: 3, missing: 1})
+			got := merge(nil, answers, stats.About{Pid: 4711, Loops: 8, Asked: 3, Missing: 1})
 			golden := "testdata/stats-" + name + "-golden.txt"
 			if *update {
 				if err := os.WriteFile(golden, got, 0o666); err != nil {
@@ -56,12 +57,12 @@ func TestMergeStats(t *testing.T) {
 func TestMergeOfOne(t *testing.T) {
 	for name, merge := range merges {
 		in := read(t, "testdata/stats-"+name+"-b.txt")
-		got := merge(nil, [][]byte{in}, about{pid: 1, loops: 2, asked: 1})
+		got := merge(nil, [][]byte{in}, stats.About{Pid: 1, Loops: 2, Asked: 1})
 		if name == "general" {
 			own := map[string]string{"pid": "1", "threads": "2"}
 			var want []byte
 			for line := range strings.Lines(string(in)) {
-				if field, _, ok := parseStat([]byte(line)); ok && own[field] != "" {
+				if field, _, ok := stats.ParseStat([]byte(line)); ok && own[field] != "" {
 					line = "STAT " + field + " " + own[field] + "\r\n"
 				}
 				want = append(want, line...)
@@ -85,7 +86,7 @@ func read(t *testing.T, file string) []byte {
 
 func TestRules(t *testing.T) {
 	const omitted = "(omitted)"
-	top := decimal(math.MaxUint64)
+	top := stats.Decimal(math.MaxUint64)
 	for _, c := range []struct {
 		list string // whose rules
 		name string
@@ -144,10 +145,10 @@ func TestRules(t *testing.T) {
 				answers = append(answers, []byte("STAT "+c.name+" "+v+"\r\nEND\r\n"))
 			}
 		}
-		merged := merges[c.list](nil, answers, about{pid: 4711, loops: 2, asked: 2})
+		merged := merges[c.list](nil, answers, stats.About{Pid: 4711, Loops: 2, Asked: 2})
 		got := omitted
 		for line := range bytes.Lines(merged) {
-			if name, value, ok := parseStat(line); ok && name == c.name {
+			if name, value, ok := stats.ParseStat(line); ok && name == c.name {
 				got = value
 			}
 		}
@@ -174,13 +175,13 @@ func TestMergeOrder(t *testing.T) {
 		for _, names := range c.in {
 			var b []byte
 			for _, name := range strings.Fields(names) {
-				b = appendStat(b, name, "1")
+				b = stats.AppendStat(b, name, "1")
 			}
 			answers = append(answers, append(b, wire.EndLine...))
 		}
 		var got []string
-		for line := range bytes.Lines(merges[c.list](nil, answers, about{})) {
-			if name, _, ok := parseStat(line); ok {
+		for line := range bytes.Lines(merges[c.list](nil, answers, stats.About{})) {
+			if name, _, ok := stats.ParseStat(line); ok {
 				got = append(got, name)
 			}
 		}
@@ -203,7 +204,7 @@ func FuzzMergeStats(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		answers := [][]byte{append(a[:len(a):len(a)], "\r\nEND\r\n"...), append(b[:len(b):len(b)], "\r\nEND\r\n"...)}
 		for name, merge := range merges {
-			got := string(merge(nil, answers, about{}))
+			got := string(merge(nil, answers, stats.About{}))
 			if !strings.HasSuffix("\n"+got, "\nEND\r\n") {
 				t.Fatalf("%s: no end: %q", name, got)
 			}

@@ -5,6 +5,10 @@ package proxy
 import (
 	"sync"
 	"testing"
+
+	"ringside/proxy/client"
+	"ringside/proxy/link"
+	"ringside/proxy/upstream"
 )
 
 // TestTellNamesWhoAnswered: an error that a server has answered to a task goes to
@@ -14,20 +18,20 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	s := newStage(t)
 	s.line("pool main servers=s1,s2 get_errors=error")
 	s.begin()
-	home := s.p.NewEngine(DefaultTune)
+	home := s.p.NewEngine(link.DefaultTune)
 	var posted []func(*Engine)
 	home.Post = func(f func(*Engine)) { posted = append(posted, f) }
 	home.Begin(s.now)
 	from := home.Accepted("tcp", "here", &actor{name: "c1"})
 
 	raw := []byte("get a1\r\n")
-	home.wire.Next(raw, &home.req)
-	rt := home.listeners["tcp here"].route([]byte("a1"))
-	x := home.newExchange(from.end.(*Session))
-	led := home.newTask(x, rt, raw, []byte("a1"), []byte("a1"))
-	x.done()
-	led.e, led.rt = &s.e.Tasks, s.e.listeners["tcp here"].route([]byte("a1"))
-	led.settle(&Result{srv: s.e.byAddress["tcp s1"], bytes: []byte("SERVER_ERROR busy\r\n")}, nil)
+	home.Wire.Next(raw, &home.Req)
+	rt := home.Listeners["tcp here"].Route([]byte("a1"))
+	x := home.NewExchange(from.End.(*client.Session))
+	led := home.NewTask(x, rt, raw, []byte("a1"), []byte("a1"))
+	x.FinishOne()
+	led.Loop, led.Route = &s.e.Tasks, s.e.Listeners["tcp here"].Route([]byte("a1"))
+	led.Answer(&upstream.Result{Srv: s.e.ByAddress["tcp s1"], Bytes: []byte("SERVER_ERROR busy\r\n")}, nil)
 	if len(posted) != 1 {
 		t.Fatalf("%d functions were posted to the client's loop, want 1", len(posted))
 	}
@@ -41,7 +45,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	reload.Go(func() { s.p.Swap(next) })
 	tell(home)
 	reload.Wait()
-	if name := s.e.byAddress["tcp s1"].target.Name; name != "renamed" {
+	if name := s.e.ByAddress["tcp s1"].Target.Name; name != "renamed" {
 		t.Fatalf("the loop that led the task knows the server as %s", name)
 	}
 	var got string

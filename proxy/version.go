@@ -6,6 +6,11 @@ import (
 	"cmp"
 	"fmt"
 
+	"ringside/proxy/client"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -13,42 +18,42 @@ import (
 // client may only use what all of them know, in that server's own words. Those
 // that have never told theirs are asked; one that doesn't answer is left out,
 // and when none has ever told the client gets an error.
-func (e *Engine) tellVersion(s *Session) {
+func (e *Engine) tellVersion(s *client.Session) {
 	known := true
-	silent := func(f func(srv *Server, p *Pool, refusal string)) {
-		e.listener(s).each(func(srv *Server, p *Pool, refusal string) {
-			if srv.release == (wire.Release{}) {
+	silent := func(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
+		e.listener(s).Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
+			if srv.Release == (wire.Release{}) {
 				f(srv, p, refusal)
 			}
 		})
 	}
-	silent(func(*Server, *Pool, string) { known = false })
+	silent(func(*upstream.Server, *table.Pool, string) { known = false })
 	v := &versions{lst: e.listener(s)}
 	if !known {
-		e.askThose(s, askVersion, v, silent)
+		e.askThose(s, upstream.AskVersion, v, silent)
 		return
 	}
-	e.line, _ = v.answer(e.line[:0])
-	e.local(s, e.line, Okay)
+	e.Line, _ = v.Answer(e.Line[:0])
+	e.local(s, e.Line, stats.Okay)
 }
 
 // versions gathers what servers say to version. Their connections learn it.
 type versions struct {
-	lst *listener
+	lst *routing.Listener
 	why string // of the first that did not say it
 }
 
-func (v *versions) add(_ *Server, _ []byte, failed string) { v.why = cmp.Or(v.why, failed) }
+func (v *versions) Add(_ *upstream.Server, _ []byte, failed string) { v.why = cmp.Or(v.why, failed) }
 
-func (v *versions) answer(dst []byte) ([]byte, Outcome) {
-	var low *Server
-	v.lst.each(func(srv *Server, _ *Pool, _ string) {
-		if srv.release != (wire.Release{}) && (low == nil || srv.release.Older(low.release)) {
+func (v *versions) Answer(dst []byte) ([]byte, stats.Outcome) {
+	var low *upstream.Server
+	v.lst.Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
+		if srv.Release != (wire.Release{}) && (low == nil || srv.Release.Older(low.Release)) {
 			low = srv
 		}
 	})
 	if low == nil {
-		return wire.AppendServerError(dst, "no server has told its version: "+v.why), Unavailable
+		return wire.AppendServerError(dst, "no server has told its version: "+v.why), stats.Unavailable
 	}
-	return fmt.Appendf(dst, "VERSION %s\r\n", low.version), Okay
+	return fmt.Appendf(dst, "VERSION %s\r\n", low.Version), stats.Okay
 }

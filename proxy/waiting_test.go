@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/link"
+	"ringside/proxy/task"
 	"ringside/replicate"
 )
 
@@ -46,8 +48,8 @@ func BenchmarkParked(b *testing.B) {
 				fmt.Fprintf(&all, "set key%d-1 0 0 1\r\nx\r\n", i)
 			}
 			s.wakeup(func() { s.e.Bytes(c.link, []byte(all.String())) })
-			if len(s.e.parked) != n {
-				b.Fatalf("%d are parked", len(s.e.parked))
+			if len(s.e.Parked) != n {
+				b.Fatalf("%d are parked", len(s.e.Parked))
 			}
 			return s, c
 		}
@@ -64,10 +66,10 @@ func BenchmarkParked(b *testing.B) {
 					b.StopTimer()
 					s, _ := park()
 					s.becomes("s1", phase)
-					s.now += parkedLook
+					s.now += task.ParkedLook
 					b.StartTimer()
 					s.e.Begin(s.now)
-					s.e.unpark()
+					s.e.Unpark()
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/write")
 			})
@@ -86,8 +88,8 @@ func BenchmarkHedged(b *testing.B) {
 				s.line("route - main copies=2")
 				s.routes[0].Copies.Hedge = time.Second
 				s.begin()
-				for _, w := range s.p.live.Load().watches {
-					w.view.Done(1, true)
+				for _, w := range s.p.live.Load().Agents {
+					w.View.Done(1, true)
 				}
 				c := s.actor("c1")
 				for range n {
@@ -97,9 +99,9 @@ func BenchmarkHedged(b *testing.B) {
 				}
 				b.StartTimer()
 				for fired := 0; fired < n; fired++ {
-					s.now = s.e.hedges[0].at
+					s.now = s.e.Hedges[0].At
 					s.e.Begin(s.now)
-					s.e.hurry()
+					s.e.FireHedges()
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/hedge")
@@ -122,7 +124,7 @@ func BenchmarkLingering(b *testing.B) {
 			s.wakeup(func() { s.e.Bytes(other.link, []byte(strings.Repeat("get x1\r\n", n))) })
 			s.now += int64(100 * time.Millisecond)
 			s.wakeup(func() {})
-			if len(s.e.zombies) != 1 || s.e.zombies[0].length < n {
+			if len(s.e.Lingering) != 1 || s.e.Lingering[0].Length < n {
 				b.Fatal("no connection lingers")
 			}
 			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
@@ -147,11 +149,11 @@ func BenchmarkFull(b *testing.B) {
 			c := s.actor("c0")
 			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
 			s.ask(c, s.actor("s1"), "", "END\r\n")
-			s.wakeup(func() { s.e.pool.held += 2_000_000 })
+			s.wakeup(func() { s.e.Buffers.Held += 2_000_000 })
 			for b.Loop() {
 				s.now += 1000
 				s.wakeup(func() {
-					s.e.pool.held++ // something is taken all the time
+					s.e.Buffers.Held++ // something is taken all the time
 					s.e.Bytes(c.link, []byte("get x1\r\n"))
 				})
 				c.got.Reset()
@@ -165,7 +167,7 @@ func BenchmarkFull(b *testing.B) {
 func BenchmarkOwner(b *testing.B) {
 	s := crowd("servers=s1")
 	s.begin()
-	s.p.NewEngine(DefaultTune)
+	s.p.NewEngine(link.DefaultTune)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for h := uint64(0); pb.Next(); h++ {
@@ -187,8 +189,8 @@ func BenchmarkCopies(b *testing.B) {
 			s.line("route - main copies=2")
 			s.routes[0].Copies = replicate.Policy{Copies: 2, Apart: replicate.Servers}
 			s.begin()
-			for _, w := range s.p.live.Load().watches {
-				w.view.Done(1, true)
+			for _, w := range s.p.live.Load().Agents {
+				w.View.Done(1, true)
 			}
 			client := s.actor("c1")
 			b.ReportAllocs()

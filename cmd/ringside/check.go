@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringside/config"
-	"ringside/proxy"
+	"ringside/proxy/table"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -58,7 +58,7 @@ type share struct {
 	Share   float64 `json:"share"` // of all hashes, 0 to 1
 }
 
-func sharesOf(p *proxy.Pool) (list []share, known bool) {
+func sharesOf(p *table.Pool) (list []share, known bool) {
 	s, known := p.Place.Ring.(ring.Sharer)
 	var part []float64
 	if known {
@@ -74,7 +74,7 @@ func sharesOf(p *proxy.Pool) (list []share, known bool) {
 	return list, known
 }
 
-func printCheck(out io.Writer, path string, f *config.File, t *proxy.Table) error {
+func printCheck(out io.Writer, path string, f *config.File, t *table.Table) error {
 	fmt.Fprintf(out, "%s is correct\n", path)
 	for i, p := range t.Pools {
 		list, known := sharesOf(p)
@@ -84,7 +84,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *proxy.Table) erro
 			o.Mode += " " + o.Gutter
 		}
 		fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
-		if p.Failover.Mode == proxy.FailFast && o.Consistency != "" {
+		if p.Failover.Mode == table.FailFast && o.Consistency != "" {
 			fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
 		}
 		fmt.Fprintln(out)
@@ -122,7 +122,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *proxy.Table) erro
 }
 
 // destination says where a route leads, and what copies it keeps.
-func destination(r *proxy.Route) string {
+func destination(r *table.Route) string {
 	c, text := &r.Copies, "pool "+r.Pool.Name
 	switch {
 	case len(r.Also) > 0:
@@ -157,7 +157,7 @@ func destination(r *proxy.Route) string {
 	return text
 }
 
-func poolNames(r *proxy.Route) []string {
+func poolNames(r *table.Route) []string {
 	names := []string{r.Pool.Name}
 	for _, p := range r.Also {
 		names = append(names, p.Name)
@@ -166,9 +166,9 @@ func poolNames(r *proxy.Route) []string {
 }
 
 // hasZone says whether a read can be nearer than others.
-func hasZone(r *proxy.Route) bool {
-	for _, p := range append([]*proxy.Pool{r.Pool}, r.Also...) {
-		if slices.ContainsFunc(p.Servers, func(t proxy.Target) bool { return t.Zone == r.Zone }) {
+func hasZone(r *table.Route) bool {
+	for _, p := range append([]*table.Pool{r.Pool}, r.Also...) {
+		if slices.ContainsFunc(p.Servers, func(t table.Target) bool { return t.Zone == r.Zone }) {
 			return true
 		}
 	}
@@ -191,7 +191,7 @@ type failover struct {
 func failoverOf(f *config.File, i int) failover {
 	p := &f.Pools[i].Failover
 	o := failover{Mode: p.Mode.String(), Why: p.WhyMode}
-	if p.Mode == proxy.Gutter {
+	if p.Mode == table.Gutter {
 		o.Gutter = p.Gutter
 	}
 	if f.Ejects(f.Pools[i].Name) {
@@ -216,7 +216,7 @@ type replicated struct {
 }
 
 // replicatedIn is the routes that keep copies in p.
-func replicatedIn(t *proxy.Table, p *proxy.Pool) (list []replicated) {
+func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			r := &l.Routes[i]
@@ -228,7 +228,7 @@ func replicatedIn(t *proxy.Table, p *proxy.Pool) (list []replicated) {
 	return list
 }
 
-func printCheckJSON(out io.Writer, f *config.File, t *proxy.Table) error {
+func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
 	enc := json.NewEncoder(out)
 	for i, p := range t.Pools {
 		list, _ := sharesOf(p)

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringside/config"
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 )
 
 func newRoute() *cobra.Command {
@@ -85,7 +85,7 @@ func someKeys(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-func pickListener(t *proxy.Table, address string) (*proxy.Listener, error) {
+func pickListener(t *table.Table, address string) (*table.Listener, error) {
 	var have []string
 	for i := range t.Listeners {
 		if l := &t.Listeners[i]; address == "" || l.Address == strings.TrimPrefix(address, "unix:") {
@@ -121,7 +121,7 @@ func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	return lines.Err()
 }
 
-func names(p *proxy.Pool, list []int) []string {
+func names(p *table.Pool, list []int) []string {
 	out := make([]string, 0, len(list))
 	for _, i := range list {
 		out = append(out, p.Servers[i].Name)
@@ -130,7 +130,7 @@ func names(p *proxy.Pool, list []int) []string {
 }
 
 // printPlan prints where a key goes, or why it goes nowhere.
-func printPlan(out io.Writer, p proxy.Plan, why string) error {
+func printPlan(out io.Writer, p table.Plan, why string) error {
 	if why != "" {
 		_, err := fmt.Fprintf(out, "%s: %s\n", p.Key, why)
 		return err
@@ -170,7 +170,7 @@ func printPlan(out io.Writer, p proxy.Plan, why string) error {
 
 // memberText is a server that keeps a copy, and what others don't share with
 // it.
-func memberText(m proxy.Member) string {
+func memberText(m table.Member) string {
 	t := m.Target()
 	text := fmt.Sprintf("%s on host %s", t.Name, t.Host)
 	if t.Zone != "" {
@@ -179,15 +179,15 @@ func memberText(m proxy.Member) string {
 	return text + ", pool " + m.Pool.Name
 }
 
-func membersOf(list []proxy.Member) (names []string) {
+func membersOf(list []table.Member) (names []string) {
 	for _, m := range list {
 		names = append(names, m.Target().Name)
 	}
 	return names
 }
 
-func gutterText(p proxy.Plan) string {
-	if p.Pool.Failover.Mode != proxy.Gutter {
+func gutterText(p table.Plan) string {
+	if p.Pool.Failover.Mode != table.Gutter {
 		return ""
 	}
 	return " of pool " + p.Pool.Failover.Gutter.Name
@@ -202,7 +202,7 @@ type member struct {
 	Zone    string `json:"zone,omitempty"`
 }
 
-func members(list []proxy.Member) (all []member) {
+func members(list []table.Member) (all []member) {
 	for _, m := range list {
 		t := m.Target()
 		all = append(all, member{m.Pool.Name, t.Name, t.Address, t.Host, t.Zone})
@@ -210,7 +210,7 @@ func members(list []proxy.Member) (all []member) {
 	return all
 }
 
-func printPlanJSON(out io.Writer, p proxy.Plan, why string) error {
+func printPlanJSON(out io.Writer, p table.Plan, why string) error {
 	type line struct {
 		Key        string   `json:"key"`
 		Pool       string   `json:"pool,omitempty"`

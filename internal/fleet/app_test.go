@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 const (
@@ -26,7 +26,7 @@ type app struct {
 	s    *sidecar
 	at   int // of its engines
 	d    *driver
-	link *proxy.Link
+	link *link.Link
 	got  []byte
 	op   *op // that has no answer yet
 

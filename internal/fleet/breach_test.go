@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/table"
 	"ringside/replicate"
 )
 
@@ -104,7 +104,7 @@ var breaches = []breach{
 	{scenario{name: "D6 taken out and put back, copies", sidecars: 2, servers: 3, strict: true, copies: twice,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true},
 		[]harm{stale}, []uint64{0, 1, 2, 3}},
-	{scenario{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true,
+	{scenario{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true},
 		[]harm{stale}, []uint64{0, 1, 2, 3}},
 	{scenario{name: "D6 weights", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
@@ -113,7 +113,7 @@ var breaches = []breach{
 	{scenario{name: "D6 stranger, copies", sidecars: 2, servers: 3, strict: true, copies: twice,
 		asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true},
 		[]harm{stranger}, []uint64{0, 1, 2, 3}},
-	{scenario{name: "D6 stranger", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true,
+	{scenario{name: "D6 stranger", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true},
 		[]harm{stranger}, []uint64{0, 1, 2, 3}},
 

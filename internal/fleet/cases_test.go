@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"testing"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 	"ringside/replicate"
 )
 
@@ -75,22 +75,22 @@ var (
 //     left a copy behind which could not be reached is known to one of them
 //     only: others may read there, until the key is written again.
 var promises = []scenario{
-	{name: "fail_fast", sidecars: 2, servers: 3, mode: proxy.FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
-	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: proxy.FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
-	{name: "strict", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: proxy.Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, five servers, faults overlap", sidecars: 2, servers: 5, mode: proxy.Rehash, strict: true, faults: unhung, count: 5, apart: 2 * second, exact: true},
-	{name: "strict, two servers", sidecars: 2, servers: 2, mode: proxy.Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, warm", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, rejoin: health.Warm, faults: anything, count: 2, exact: true},
-	{name: "strict, warm, one proxy far away", sidecars: 3, servers: 3, mode: proxy.Rehash, strict: true, rejoin: health.Warm, far: 30 * milli, aimed: true, prunes: true, faults: []string{"cut"}, count: 1, exact: true, costly: true},
-	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: proxy.Gutter, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: proxy.Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
-	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
-	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: proxy.Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
-	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: proxy.Rehash, faults: alone, count: 3, exact: true},
-	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: proxy.Rehash, faults: alone, count: 3, exact: true},
-	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: proxy.Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},
-	{name: "relaxed", sidecars: 2, servers: 3, mode: proxy.Rehash, faults: anything, count: 3},
+	{name: "fail_fast", sidecars: 2, servers: 3, mode: table.FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
+	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: table.FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
+	{name: "strict", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, five servers, faults overlap", sidecars: 2, servers: 5, mode: table.Rehash, strict: true, faults: unhung, count: 5, apart: 2 * second, exact: true},
+	{name: "strict, two servers", sidecars: 2, servers: 2, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, warm", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, faults: anything, count: 2, exact: true},
+	{name: "strict, warm, one proxy far away", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, far: 30 * milli, aimed: true, prunes: true, faults: []string{"cut"}, count: 1, exact: true, costly: true},
+	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: table.Gutter, strict: true, faults: anything, count: 3, exact: true},
+	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
+	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
+	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
+	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: table.Rehash, faults: alone, count: 3, exact: true},
+	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: table.Rehash, faults: alone, count: 3, exact: true},
+	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: table.Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},
+	{name: "relaxed", sidecars: 2, servers: 3, mode: table.Rehash, faults: anything, count: 3},
 	{name: "copies, strict", sidecars: 2, servers: 3, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true},
 	{name: "copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, strict: true, copies: spread, faults: lasting, count: 3, exact: true, locks: true},
 	{name: "copies, strict, flushed", sidecars: 2, servers: 3, strict: true, copies: twice, faults: anything, count: 3, exact: true},
@@ -133,7 +133,7 @@ func TestFailoverRepeats(t *testing.T) {
 // must see a stale hit each time: so the simulation would see it missing.
 func TestFailoverAblations(t *testing.T) {
 	const seeds = 60
-	fleet := scenario{sidecars: 3, servers: 3, mode: proxy.Rehash, strict: true, aimed: true, count: 4, pace: 4 * milli}
+	fleet := scenario{sidecars: 3, servers: 3, mode: table.Rehash, strict: true, aimed: true, count: 4, pace: 4 * milli}
 	cases := []struct {
 		name   string
 		leave  ablations

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
 )
 
 // sidecar is one proxy process. It can end and be started anew.
@@ -22,7 +25,7 @@ type sidecar struct {
 	p       *proxy.Proxy
 	edition int // of the configuration that it has
 	drivers []*driver
-	members []proxy.MemberSnapshot // what its keeper has decided last
+	members []stats.MemberSnapshot // what its keeper has decided last
 	decided uint64                 // when that was
 	memory  int64                  // that it holds in use when nothing goes on
 }
@@ -45,15 +48,15 @@ func (s *sidecar) start() {
 	f := s.f
 	s.life++
 	s.dead, s.paused = false, false
-	s.p = proxy.NewProxy(&proxy.Table{Limits: limits}, "test", s.logger())
+	s.p = proxy.NewProxy(&table.Table{Limits: limits}, "test", s.logger())
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
 	s.p.Hash, s.p.Ablation = hash, f.ablate.Ablation
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.take()
 	for i := range f.engines {
-		tune := proxy.DefaultTune
+		tune := link.DefaultTune
 		if s.id == 1 {
-			tune = proxy.Tune{}
+			tune = link.Tune{}
 		}
 		d := &driver{f: f, s: s, id: i, e: s.p.NewEngine(tune)}
 		d.e.Post = d.post
@@ -73,8 +76,8 @@ func (s *sidecar) take() {
 }
 
 // snapshot is what its engines have counted and decided.
-func (s *sidecar) snapshot() *proxy.Snapshot {
-	sum := &proxy.Snapshot{}
+func (s *sidecar) snapshot() *stats.Snapshot {
+	sum := &stats.Snapshot{}
 	for _, d := range s.drivers {
 		d.e.Snapshot(sum)
 	}
@@ -153,7 +156,7 @@ func (s *sidecar) resume() {
 }
 
 // order tells a keeper what a person wants. It may refuse.
-func (s *sidecar) order(n *node, o proxy.Order) {
+func (s *sidecar) order(n *node, o table.Override) {
 	if s.dead {
 		return
 	}
@@ -255,24 +258,24 @@ func (d *driver) carryOut() {
 	}
 }
 
-func (d *driver) effect(x proxy.Effect) {
+func (d *driver) effect(x link.Effect) {
 	switch s := x.Link.Sock.(type) {
 	case nil:
-		if x.Kind == proxy.Dial {
+		if x.Kind == link.Dial {
 			d.dial(x.Link)
 		}
 	case *pipe:
 		switch x.Kind {
-		case proxy.Write:
+		case link.Write:
 			s.write()
-		case proxy.Close, proxy.Abort:
+		case link.Close, link.Abort:
 			s.shut(x.Kind)
 		}
 	case *app:
 		switch x.Kind {
-		case proxy.Write:
+		case link.Write:
 			s.hears()
-		case proxy.Close, proxy.Abort:
+		case link.Close, link.Abort:
 			x.Link.Sock = nil
 			s.cutOff()
 		}

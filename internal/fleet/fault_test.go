@@ -6,8 +6,8 @@ import (
 	"bytes"
 	"strings"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 )
 
 // fault draws one, and when it ends.
@@ -73,14 +73,14 @@ func (f *fleet) fault() {
 		})
 		f.fault()
 	case "drain": // a person wants a server out, and back
-		order := proxy.Drain
+		order := table.Drain
 		if f.one(2) {
-			order = proxy.Down
+			order = table.Down
 		}
 		s.order(n, order)
 		f.at(until, func() {
 			for _, o := range f.sidecars { // who was told last may have died
-				o.order(n, proxy.Restore)
+				o.order(n, table.Restore)
 			}
 		})
 	case "restart": // a proxy

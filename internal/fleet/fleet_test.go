@@ -13,8 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/replicate"
 )
 
@@ -40,7 +41,7 @@ type scenario struct {
 	servers  int
 	gutter   int // servers of a pool that stands in; its keys have no other use
 
-	mode    proxy.Mode
+	mode    table.Mode
 	strict  bool
 	rejoin  health.OnRejoin
 	rebuilt bool             // the rule builds its ring anew without the servers that are out
@@ -301,7 +302,7 @@ func (f *fleet) settle(when string, limit int64) {
 // whole says why not everything is as it should be when nothing is broken.
 func (f *fleet) whole() string {
 	top := make([]uint32, len(f.nodes))
-	sums := make([]*proxy.Snapshot, len(f.sidecars))
+	sums := make([]*stats.Snapshot, len(f.sidecars))
 	for i, s := range f.sidecars {
 		sums[i] = s.snapshot()
 		for j, m := range sums[i].Members {
@@ -393,7 +394,7 @@ func play(t *testing.T, c scenario, from, to uint64) {
 	}
 	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs",
 		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced)
-	if (c.mode != proxy.FailFast || c.copies.Copies > 0) && !c.calm && sum.ejected == 0 && to-from > 4 {
+	if (c.mode != table.FailFast || c.copies.Copies > 0) && !c.calm && sum.ejected == 0 && to-from > 4 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"ringside/proxy"
+	"ringside/proxy/stats"
 )
 
 // harm is what a broken promise does to clients.
@@ -42,7 +42,7 @@ func (f *fleet) look() {
 	differ := false
 	first := f.sidecars[0]
 	for _, s := range f.sidecars[1:] {
-		differ = differ || s.dead || s.edition != first.edition || !slices.EqualFunc(s.members, first.members, func(a, b proxy.MemberSnapshot) bool {
+		differ = differ || s.dead || s.edition != first.edition || !slices.EqualFunc(s.members, first.members, func(a, b stats.MemberSnapshot) bool {
 			return a.Number == b.Number && a.Suspect == b.Suspect
 		})
 	}

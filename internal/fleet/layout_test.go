@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 	"ringside/ring"
 )
 
@@ -21,7 +21,7 @@ type layout struct {
 }
 
 // limits are far away.
-var limits = proxy.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+var limits = table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20}
 
 // reload gives all sidecars another configuration, one after the other.
@@ -37,26 +37,26 @@ func (f *fleet) reload(change func(l *layout)) {
 }
 
 // table is what sidecars are configured with.
-func (f *fleet) table() *proxy.Table {
-	pool := func(name string, from, n, gone int) *proxy.Pool {
+func (f *fleet) table() *table.Table {
+	pool := func(name string, from, n, gone int) *table.Pool {
 		r := around{n: n, gone: gone, reweighed: f.reweighed}
-		p := &proxy.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
-			Timeouts:     proxy.Timeouts{Connect: 400 * time.Millisecond, Request: f.request, Deadline: 4 * f.request},
-			RetryBackoff: proxy.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
+		p := &table.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
+			Timeouts:     table.Timeouts{Connect: 400 * time.Millisecond, Request: f.request, Deadline: 4 * f.request},
+			RetryBackoff: table.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
 			Place:        ring.Placement{Hash: hash, Ring: r}}
 		for i := range n {
 			if i != gone {
 				name := fmt.Sprintf("s%d", from+i)
-				p.Servers = append(p.Servers, proxy.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name})
+				p.Servers = append(p.Servers, table.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name})
 			}
 		}
 		return p
 	}
 	p := pool("main", 0, f.servers, f.gone)
-	p.Failover = proxy.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
+	p.Failover = table.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: f.eject,
 		Ping: 250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}}
-	t := &proxy.Table{Limits: limits, Pools: []*proxy.Pool{p}}
+	t := &table.Table{Limits: limits, Pools: []*table.Pool{p}}
 	if f.gutter > 0 {
 		g := pool("spare", f.servers, f.gutter, -1)
 		p.Failover.Gutter = g
@@ -73,7 +73,7 @@ func (f *fleet) table() *proxy.Table {
 			return r, nil
 		}
 	}
-	t.Listeners = []proxy.Listener{{Network: "tcp", Address: "here", Routes: []proxy.Route{{Pool: p, Copies: f.copies}}}}
+	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{{Pool: p, Copies: f.copies}}}}
 	return t
 }
 

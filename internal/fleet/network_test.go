@@ -8,7 +8,7 @@ import (
 	"math"
 
 	"ringside/internal/memnode"
-	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // path is the network between one sidecar and one node.
@@ -68,9 +68,9 @@ func (p *path) wasCut(at int64) (bool, int64) {
 // packet is a piece of what one end has sent.
 type packet struct {
 	b       []byte
-	end     proxy.EffectKind // Close or Abort; Write: it is data
-	arrived int64            // when; 0: it has not
-	lost    bool             // it must be sent again
+	end     link.EffectKind // Close or Abort; Write: it is data
+	arrived int64           // when; 0: it has not
+	lost    bool            // it must be sent again
 }
 
 // pipe is a connection from an engine to a node: what is on its way, at either
@@ -79,16 +79,16 @@ type pipe struct {
 	d    *driver
 	p    *path
 	n    *node
-	link *proxy.Link
+	link *link.Link
 	up   bool // at the engine
 	over bool // no engine has it any more
 
-	life int              // of the node's process
-	line *memnode.Line    // to it
-	sent []*packet        // to the node, and what it has not acknowledged
-	last int64            // when the last of them arrives
-	rcv  []byte           // arrived, and the node has not done it
-	gone proxy.EffectKind // how the engine has ended it, as far as the node knows; Write: not
+	life int             // of the node's process
+	line *memnode.Line   // to it
+	sent []*packet       // to the node, and what it has not acknowledged
+	last int64           // when the last of them arrives
+	rcv  []byte          // arrived, and the node has not done it
+	gone link.EffectKind // how the engine has ended it, as far as the node knows; Write: not
 
 	back     []*packet // to the engine, not arrived
 	backLast int64
@@ -118,7 +118,7 @@ func (c *pipe) acknowledged(k *packet) bool {
 	return at <= c.p.f.now
 }
 
-func (d *driver) dial(l *proxy.Link) {
+func (d *driver) dial(l *link.Link) {
 	_, address := l.Server().Target()
 	i := 0
 	fmt.Sscanf(address, "s%d", &i)
@@ -223,8 +223,8 @@ func (c *pipe) arrive(k *packet) {
 	switch {
 	case k.arrived != 0:
 	case c.p.cut:
-		k.lost = k.end != proxy.Abort
-		if k.end == proxy.Abort {
+		k.lost = k.end != link.Abort
+		if k.end == link.Abort {
 			k.arrived = c.p.f.now // nobody sends that again
 		}
 	default:
@@ -232,7 +232,7 @@ func (c *pipe) arrive(k *packet) {
 		switch {
 		case !c.n.up || c.n.life != c.life:
 			c.reset()
-		case k.end != proxy.Write:
+		case k.end != link.Write:
 			c.gone = k.end
 			c.n.work(c)
 		default:
@@ -318,8 +318,8 @@ func (c *pipe) reset() {
 
 // shut is what the engine orders. What its kernel still holds goes on its way
 // after a Close and never does after an Abort, save what is on the way by now.
-func (c *pipe) shut(k proxy.EffectKind) {
-	if k == proxy.Abort {
+func (c *pipe) shut(k link.EffectKind) {
+	if k == link.Abort {
 		kept := c.sent[:0]
 		for _, p := range c.sent {
 			if p.lost {

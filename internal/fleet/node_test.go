@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
 	"ringside/proxy/wire"
 )
 
@@ -122,7 +122,7 @@ func (n *node) work(c *pipe) {
 	if whole == 0 {
 		return
 	}
-	if c.gone != proxy.Write { // the first answers find nobody, and then it stops
+	if c.gone != link.Write { // the first answers find nobody, and then it stops
 		size = ends[n.f.rand.IntN(whole)]
 		n.do(c, c.rcv[:size])
 		c.rcv = nil

@@ -17,6 +17,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy"
+	"ringside/proxy/link"
 	"ringside/proxy/loop"
 	"ringside/ring"
 )
@@ -162,7 +163,7 @@ pools:
 	}
 	v.place = table.Pools[0].Place
 	// Several loops share this process, so none keeps a processor while it waits.
-	options := loop.Options{Driver: v.driver, OrdinaryWait: true, Tune: proxy.DefaultTune}
+	options := loop.Options{Driver: v.driver, OrdinaryWait: true, Tune: link.DefaultTune}
 	driver, err := loop.New(proxy.NewProxy(table, "test", slog.New(slog.DiscardHandler)), options)
 	if err != nil {
 		return err

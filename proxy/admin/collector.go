@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"ringside/proxy"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/wire"
 )
 
@@ -73,13 +75,13 @@ func (out output) send(m metric, made prometheus.Metric, err error) {
 // that would be a hole in every graph, for the others it is one request.
 var common = [wire.NumOps]bool{wire.Get: true, wire.Set: true, wire.Delete: true}
 
-func (out output) commands(c *proxy.Counters) {
+func (out output) commands(c *stats.Counters) {
 	for op := range wire.NumOps {
 		counts := &c.Requests[op]
-		if !common[op] && *counts == ([proxy.NumOutcomes]uint64{}) {
+		if !common[op] && *counts == ([stats.NumOutcomes]uint64{}) {
 			continue
 		}
-		for o := range proxy.NumOutcomes {
+		for o := range stats.NumOutcomes {
 			if counts[o] > 0 || expected(op, o) {
 				out.count(requests, counts[o], op.String(), o.String())
 			}
@@ -97,24 +99,24 @@ func (out output) commands(c *proxy.Counters) {
 // so that the first failure of a command in use is seen by rate(). Outcomes
 // that few see (mg without v is ok, a set with a flag of its own exists) come
 // when they come.
-func expected(op wire.Op, o proxy.Outcome) bool {
+func expected(op wire.Op, o stats.Outcome) bool {
 	switch {
 	case op < wire.Get || op > wire.Delete:
 		return false
-	case o.Failed() || o == proxy.ClientFault:
+	case o.Failed() || o == stats.ClientFault:
 		return true
 	case op <= wire.Gats:
-		return o == proxy.Hit || o == proxy.Miss
+		return o == stats.Hit || o == stats.Miss
 	case op == wire.Cas:
-		return o == proxy.Stored || o == proxy.Exists || o == proxy.NotFound
+		return o == stats.Stored || o == stats.Exists || o == stats.NotFound
 	case op.Stores():
-		return o == proxy.Stored || o == proxy.NotStored && op != wire.Set
+		return o == stats.Stored || o == stats.NotStored && op != wire.Set
 	default:
-		return o == proxy.Okay || o == proxy.NotFound
+		return o == stats.Okay || o == stats.NotFound
 	}
 }
 
-func (out output) clients(s *proxy.Snapshot, l *proxy.Limits) {
+func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(requestsInFlight, float64(s.InFlight))
 	out.set(clients, float64(s.Clients))
 	out.set(clientsLimit, float64(l.Clients))
@@ -131,7 +133,7 @@ func (out output) clients(s *proxy.Snapshot, l *proxy.Limits) {
 	out.count(valuesRefused, s.NoMemory)
 }
 
-func (out output) server(s *proxy.ServerSnapshot) {
+func (out output) server(s *stats.ServerSnapshot) {
 	name, addr := s.Target.Name, address(s.Target)
 	up := 1.0
 	if s.Down > 0 {
@@ -139,7 +141,7 @@ func (out output) server(s *proxy.ServerSnapshot) {
 	}
 	out.set(serverUp, up, name, addr)
 	out.set(serverConnections, float64(s.Conns), name, addr)
-	out.set(serverZombies, float64(s.Zombies), name, addr)
+	out.set(serverZombies, float64(s.Lingering), name, addr)
 	out.set(serverQueue, float64(s.Waiting), name, addr)
 	out.count(serverRequests, s.Requests, name, addr)
 	out.count(serverFailed, s.Failed, name, addr)
@@ -163,14 +165,14 @@ func (out output) server(s *proxy.ServerSnapshot) {
 }
 
 // address is the label address: what the configuration file says.
-func address(t proxy.Target) string {
+func address(t table.Target) string {
 	if t.Network == "tcp" {
 		return t.Address
 	}
 	return t.Network + ":" + t.Address
 }
 
-func (out output) pools(px *proxy.Proxy, pools []*proxy.Pool) {
+func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
 	ordered := map[place]bool{}
@@ -189,7 +191,7 @@ func (out output) pools(px *proxy.Proxy, pools []*proxy.Pool) {
 	}
 }
 
-func (out output) failover(s *proxy.Snapshot) {
+func (out output) failover(s *stats.Snapshot) {
 	for i := range s.Members {
 		m := &s.Members[i]
 		suspect := 0.0
@@ -208,8 +210,8 @@ func (out output) failover(s *proxy.Snapshot) {
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
 }
 
-func (out output) order(is proxy.Order, labels ...string) {
-	for _, o := range []proxy.Order{proxy.Drain, proxy.Down} {
+func (out output) order(is table.Override, labels ...string) {
+	for _, o := range []table.Override{table.Drain, table.Down} {
 		v := 0.0
 		if is == o {
 			v = 1
@@ -238,13 +240,13 @@ const (
 	bucketStep  = 4
 )
 
-func (out output) histogram(m metric, h *proxy.Histogram, labels ...string) {
+func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
 	buckets := make(map[float64]uint64, (lastBucket-firstBucket)/bucketStep+1)
 	var count uint64
 	for i, n := range h.Buckets {
 		count += n
 		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 {
-			buckets[float64(proxy.Bound(i))/1e9] = count
+			buckets[float64(stats.Bound(i))/1e9] = count
 		}
 	}
 	made, err := prometheus.NewConstHistogram(m.desc, count, float64(h.Sum)/1e9, buckets, labels...)

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
 )
 
 // Control says who may use the control API.
@@ -186,10 +187,10 @@ func (s *Server) servers() ([]ServerState, error) {
 					is.State, is.Why = Down, seen.Why
 				}
 			}
-			if o := p.Ordered(pool.Name, t.Name); o.Order != proxy.Restore {
+			if o := p.Ordered(pool.Name, t.Name); o.Order != table.Restore {
 				is.Order, is.Since = o.Order.String(), o.Since
 				is.State, is.Why = Drained, "drained by a person"
-				if o.Order == proxy.Down {
+				if o.Order == table.Down {
 					is.State, is.Why = Down, "taken down by a person"
 				}
 			}
@@ -203,7 +204,7 @@ func (s *Server) servers() ([]ServerState, error) {
 }
 
 // keeperSays fills in what a keeper says of the server.
-func (is *ServerState) keeperSays(m *proxy.MemberSnapshot, now time.Time) {
+func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 	is.Failover = &Failover{
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
 		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
@@ -222,14 +223,14 @@ func (is *ServerState) keeperSays(m *proxy.MemberSnapshot, now time.Time) {
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
-	var o proxy.Order
+	var o table.Override
 	switch name := r.PathValue("order"); name {
-	case proxy.Drain.String():
-		o = proxy.Drain
-	case proxy.Down.String():
-		o = proxy.Down
-	case proxy.Restore.String():
-		o = proxy.Restore
+	case table.Drain.String():
+		o = table.Drain
+	case table.Down.String():
+		o = table.Down
+	case table.Restore.String():
+		o = table.Restore
 	default:
 		return 0, nil, refuse(http.StatusNotFound, "%.100q is no order: it is drain, down or restore", name)
 	}
@@ -267,10 +268,10 @@ func onlyQuery(r *http.Request, known ...string) error {
 
 // find finds a server by its name or address in a pool, or in all if pool is
 // empty. If several pools have it, that is an error where onePool.
-func (s *Server) find(pool, server string, onePool bool) (*proxy.Pool, proxy.Target, error) {
+func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Target, error) {
 	type place struct {
-		pool   *proxy.Pool
-		target proxy.Target
+		pool   *table.Pool
+		target table.Target
 	}
 	var found []place
 	var pools, names []string
@@ -292,19 +293,19 @@ func (s *Server) find(pool, server string, onePool bool) (*proxy.Pool, proxy.Tar
 	}
 	switch {
 	case server == "":
-		return nil, proxy.Target{}, refuse(http.StatusBadRequest, "which server?")
+		return nil, table.Target{}, refuse(http.StatusBadRequest, "which server?")
 	case !known:
-		return nil, proxy.Target{}, refuse(http.StatusNotFound, "no pool %.100q", pool)
+		return nil, table.Target{}, refuse(http.StatusNotFound, "no pool %.100q", pool)
 	case len(found) == 0:
 		shown := names
 		if len(shown) > 20 {
 			shown = append(slices.Clone(names[:20]), "…")
 		}
-		return nil, proxy.Target{}, refuse(http.StatusNotFound, "no server %.100q; there are %s", server, strings.Join(shown, ", "))
+		return nil, table.Target{}, refuse(http.StatusNotFound, "no server %.100q; there are %s", server, strings.Join(shown, ", "))
 	case len(found) > 1 && (onePool || slices.ContainsFunc(found, func(p place) bool {
 		return p.target.Network != found[0].target.Network || p.target.Address != found[0].target.Address
 	})):
-		return nil, proxy.Target{}, refuse(http.StatusConflict, "the pools %s have a server %.100q: say which pool", strings.Join(pools, ", "), server)
+		return nil, table.Target{}, refuse(http.StatusConflict, "the pools %s have a server %.100q: say which pool", strings.Join(pools, ", "), server)
 	}
 	return found[0].pool, found[0].target, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/table"
 )
 
 // steered is a proxy of two pools that have the servers a and beta; beta of
@@ -25,7 +26,7 @@ import (
 func steered(o Options) (*proxy.Proxy, http.Handler) {
 	second := pool("second")
 	second.Servers[1].Address = "10.0.0.3:11211"
-	second.Servers = append(second.Servers, proxy.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
+	second.Servers = append(second.Servers, table.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
 	second.Place = place(3)
 	p := newProxy(pool("first"), second)
 	newLoop(p)
@@ -110,7 +111,7 @@ func TestBadControlRequests(t *testing.T) {
 			}
 			for _, pool := range p.Table().Pools {
 				for _, s := range pool.Servers {
-					if o := p.Ordered(pool.Name, s.Name); o != (proxy.Ordered{}) {
+					if o := p.Ordered(pool.Name, s.Name); o != (table.OverrideSince{}) {
 						t.Errorf("%s of %s has an order: %v", s.Name, pool.Name, o)
 					}
 				}
@@ -153,7 +154,7 @@ func TestWhoMaySteer(t *testing.T) {
 		if w.Code != c.status {
 			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.status)
 		}
-		if done := p.Ordered("first", "a").Order == proxy.Drain; done != (c.status == 200) {
+		if done := p.Ordered("first", "a").Order == table.Drain; done != (c.status == 200) {
 			t.Errorf("%s: done is %v", c.name, done)
 		}
 	}
@@ -184,7 +185,7 @@ func TestFaultsNotAllowed(t *testing.T) {
 // Client and Server over real sockets: orders and faults, seen and undone.
 func TestClient(t *testing.T) {
 	second := pool("second")
-	second.Servers = append(second.Servers, proxy.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
+	second.Servers = append(second.Servers, table.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
 	second.Place = place(3)
 	p := newProxy(pool("first"), second)
 	l := newLoop(p)

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/table"
 )
 
 // FaultState is a fault as the control API writes it. Server, Pool, Kind,
@@ -57,7 +57,7 @@ func (s *Server) faults() faultsAnswer {
 }
 
 func (s *Server) faultState(f fault.Fault) FaultState {
-	t := proxy.Target{Name: f.Address, Network: f.Network, Address: f.Address}
+	t := table.Target{Name: f.Address, Network: f.Network, Address: f.Address}
 	is := FaultState{ID: f.ID, Server: address(t), Address: address(t), Kind: f.Kind,
 		Delay: Duration(f.Delay), Percent: f.Percent, For: Duration(f.For), Since: &f.Since}
 	for _, p := range s.heart.p.Table().Pools {

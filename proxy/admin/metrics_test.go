@@ -19,9 +19,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 
 	"ringside/proxy"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+
+	dto "github.com/prometheus/client_model/go"
 )
 
 // get asks h for path as a scraper elsewhere would.
@@ -97,7 +100,7 @@ func busy(t *testing.T) *proxy.Proxy {
 func moving(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	p := pool("moving")
-	p.Failover.Mode = proxy.Rehash
+	p.Failover.Mode = table.Rehash
 	made := newProxy(p)
 	l := newLoop(made)
 	for range 20 {
@@ -251,7 +254,7 @@ func TestScrapeOfAHungLoop(t *testing.T) {
 func TestScrapeOfOddNames(t *testing.T) {
 	twice := pool("main")
 	twice.Servers = append(twice.Servers, twice.Servers[0],
-		proxy.Target{Name: "/s", Network: "unix", Address: "/s", Weight: 1})
+		table.Target{Name: "/s", Network: "unix", Address: "/s", Weight: 1})
 	p := newProxy(twice)
 	newLoop(p)
 	got := scrape(t, New(p, Options{}).Handler())
@@ -287,7 +290,7 @@ func TestHistogramBuckets(t *testing.T) {
 		t.Errorf("%d buckets before %v, want 20 before 17.18", n, bound)
 	}
 
-	var h proxy.Histogram
+	var h stats.Histogram
 	out := make(chan prometheus.Metric, 1)
 	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
 		h.Observe(ns)

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 	"ringside/ring"
 )
 
@@ -38,26 +40,26 @@ const (
 )
 
 // pool has the servers alpha (named a) and beta.
-func pool(name string) *proxy.Pool {
-	return &proxy.Pool{
+func pool(name string) *table.Pool {
+	return &table.Pool{
 		Name: name,
-		Servers: []proxy.Target{
+		Servers: []table.Target{
 			{Name: "a", Network: "tcp", Address: alpha, Weight: 1},
 			{Name: beta, Network: "tcp", Address: beta, Weight: 2},
 		},
 		Place:        place(2),
 		Connections:  1,
 		QueueLimit:   100,
-		Timeouts:     proxy.Timeouts{Connect: 1e9, Request: 1e9, Deadline: 1e9},
-		RetryBackoff: proxy.Backoff{First: 1e9, Max: 1e9},
+		Timeouts:     table.Timeouts{Connect: 1e9, Request: 1e9, Deadline: 1e9},
+		RetryBackoff: table.Backoff{First: 1e9, Max: 1e9},
 	}
 }
 
-func tableOf(pools ...*proxy.Pool) *proxy.Table {
-	return &proxy.Table{
-		Listeners: []proxy.Listener{{Network: "tcp", Address: "l", Routes: []proxy.Route{{Pool: pools[0]}}}},
+func tableOf(pools ...*table.Pool) *table.Table {
+	return &table.Table{
+		Listeners: []table.Listener{{Network: "tcp", Address: "l", Routes: []table.Route{{Pool: pools[0]}}}},
 		Pools:     pools,
-		Limits: proxy.Limits{Clients: 2, Key: 250, Line: 1 << 16, Value: 1 << 20, InFlight: 100,
+		Limits: table.Limits{Clients: 2, Key: 250, Line: 1 << 16, Value: 1 << 20, InFlight: 100,
 			Output: 1 << 20, OutputHard: 1 << 24, Memory: 1 << 26},
 	}
 }
@@ -68,19 +70,19 @@ type loop struct {
 	now    int64
 	answer map[string]string // by request line; a server says nothing to others
 	dead   map[string]bool   // addresses that refuse connections
-	sent   map[*proxy.Link]*strings.Builder
+	sent   map[*link.Link]*strings.Builder
 }
 
-func newProxy(pools ...*proxy.Pool) *proxy.Proxy {
+func newProxy(pools ...*table.Pool) *proxy.Proxy {
 	return proxy.NewProxy(tableOf(pools...), `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
 }
 
 func newLoop(p *proxy.Proxy) *loop {
 	l := &loop{
-		e:      p.NewEngine(proxy.Tune{}),
+		e:      p.NewEngine(link.Tune{}),
 		answer: map[string]string{"version": "VERSION 1.6.18\r\n"},
 		dead:   map[string]bool{},
-		sent:   map[*proxy.Link]*strings.Builder{},
+		sent:   map[*link.Link]*strings.Builder{},
 	}
 	l.e.Post = func(f func(*proxy.Engine)) { f(l.e) }
 	l.wakeup(func() {})
@@ -97,13 +99,13 @@ func (l *loop) wakeup(f func()) {
 		for _, effect := range effects {
 			sock := effect.Link
 			switch effect.Kind {
-			case proxy.Dial:
+			case link.Dial:
 				if _, addr := sock.Server().Target(); l.dead[addr] {
 					next = append(next, func() { l.e.Closed(sock, errors.New("connection refused")) })
 				} else {
 					next = append(next, func() { l.e.Up(sock) })
 				}
-			case proxy.Write:
+			case link.Write:
 				var got strings.Builder
 				for _, b := range sock.Pending(nil) {
 					got.Write(b)
@@ -127,7 +129,7 @@ func (l *loop) wakeup(f func()) {
 }
 
 // client connects.
-func (l *loop) client() (link *proxy.Link) {
+func (l *loop) client() (link *link.Link) {
 	l.wakeup(func() {
 		link = l.e.Accepted("tcp", "l", nil)
 		l.sent[link] = &strings.Builder{}
@@ -136,14 +138,14 @@ func (l *loop) client() (link *proxy.Link) {
 }
 
 // says sends bytes of a client and returns what it has got when all is still.
-func (l *loop) says(client *proxy.Link, text string) string {
+func (l *loop) says(client *link.Link, text string) string {
 	l.wakeup(func() { l.e.Bytes(client, []byte(text)) })
 	got := l.sent[client].String()
 	l.sent[client].Reset()
 	return got
 }
 
-func (l *loop) mustSay(t *testing.T, client *proxy.Link, text, want string) {
+func (l *loop) mustSay(t *testing.T, client *link.Link, text, want string) {
 	t.Helper()
 	if got := l.says(client, text); got != want {
 		t.Fatalf("client says %q and gets %q, want %q", text, got, want)

@@ -10,7 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
-	"ringside/proxy"
+	"ringside/proxy/stats"
 )
 
 type alertFile struct {
@@ -42,7 +42,7 @@ func TestAlerts(t *testing.T) {
 		}
 	}
 	var failures []string
-	for o := range proxy.NumOutcomes {
+	for o := range stats.NumOutcomes {
 		if o.Failed() {
 			failures = append(failures, o.String())
 		}

@@ -8,15 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 // awaits starts a proxy that waits for answers whenever some are due, before
 // servers that are given, and returns a way to reach it.
 func awaits(t *testing.T, request time.Duration, servers ...string) (dial func() (net.Conn, *bufio.Reader)) {
 	tab := tableOf(servers...)
-	tab.Pools[0].Timeouts = proxy.Timeouts{Connect: patient.Connect, Request: request, Deadline: request}
-	addr := start(t, Options{Driver: "epoll", Tune: proxy.DefaultTune, Moderation: Moderation{Above: 1, Pace: PaceAnswers}}, tab)
+	tab.Pools[0].Timeouts = table.Timeouts{Connect: patient.Connect, Request: request, Deadline: request}
+	addr := start(t, Options{Driver: "epoll", Tune: link.DefaultTune, Moderation: Moderation{Above: 1, Pace: PaceAnswers}}, tab)
 	return func() (net.Conn, *bufio.Reader) {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // TestStartWithoutDescriptors lets a process have one descriptor more each time,
@@ -44,7 +45,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
-		d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
+		d, err := startEpoll(p.NewEngine(link.DefaultTune), Options{})
 		if limit := unix.Setrlimit(unix.RLIMIT_NOFILE, &usual); limit != nil {
 			t.Fatal(limit)
 		}
@@ -78,7 +79,7 @@ func TestServeWhatCannotBePolled(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
-	d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
+	d, err := startEpoll(p.NewEngine(link.DefaultTune), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,10 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // dial begins to connect l to its server.
-func (d *epoll) dial(l *proxy.Link) {
+func (d *epoll) dial(l *link.Link) {
 	s := &sock{fd: -1, link: l, state: sockWaiting}
 	l.Sock = s
 	d.faults.dial(epollPort{d, s})

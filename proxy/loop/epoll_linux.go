@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 func init() {
@@ -59,7 +60,7 @@ type sock struct {
 	fd     int
 	gen    int32 // tells apart users of one descriptor number within one round of events
 	events uint32
-	link   *proxy.Link // nil for a listener
+	link   *link.Link // nil for a listener
 	listen *socket
 
 	addrs []unix.Sockaddr // of a dial, yet to be tried
@@ -345,8 +346,8 @@ func (d *epoll) write(s *sock) {
 	}
 }
 
-func (d *epoll) effect(x proxy.Effect) {
-	if x.Kind == proxy.Dial {
+func (d *epoll) effect(x link.Effect) {
+	if x.Kind == link.Dial {
 		d.dial(x.Link)
 		return
 	}
@@ -355,18 +356,18 @@ func (d *epoll) effect(x proxy.Effect) {
 		return
 	}
 	switch x.Kind {
-	case proxy.Write:
+	case link.Write:
 		d.write(s)
-	case proxy.Close:
+	case link.Close:
 		d.close(s)
-	case proxy.Abort:
+	case link.Abort:
 		if s.fd >= 0 {
 			unix.SetsockoptLinger(s.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		}
 		d.close(s)
-	case proxy.Pause:
+	case link.Pause:
 		d.watch(s, s.events&^unix.EPOLLIN)
-	case proxy.Resume:
+	case link.Resume:
 		d.watch(s, s.events|unix.EPOLLIN)
 	}
 }
@@ -409,7 +410,7 @@ func (d *epoll) close(s *sock) {
 		unix.Close(s.fd)
 	}
 	s.state, s.held, s.filter = sockClosed, false, nil
-	if s.link != nil && s.link.Sock == proxy.Sock(s) {
+	if s.link != nil && s.link.Sock == link.Sock(s) {
 		s.link.Sock = nil
 	}
 }

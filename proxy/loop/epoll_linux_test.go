@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // TestStaleWake: a loop that was awake already may have run a posted function
 // before its poster wrote to the eventfd. The write must not keep it awake.
 func TestStaleWake(t *testing.T) {
 	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
-	d, err := startEpoll(p.NewEngine(proxy.DefaultTune), Options{})
+	d, err := startEpoll(p.NewEngine(link.DefaultTune), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,12 +15,13 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/link"
 )
 
 // port is a driver's side of one server connection: the socket below a filter,
 // or a dial that a fault holds up.
 type port interface {
-	link() *proxy.Link
+	link() *link.Link
 	filter() **filter           // where the driver keeps it; nil without a fault
 	connect()                   // makes the connection that the engine has asked for
 	held() *bool                // a fault is against connecting
@@ -41,7 +42,7 @@ type faults struct {
 }
 
 // of is what is wrong with the server behind l.
-func (fs *faults) of(l *proxy.Link) fault.State {
+func (fs *faults) of(l *link.Link) fault.State {
 	if fs.set == nil {
 		return fault.State{}
 	}
@@ -148,7 +149,7 @@ const lossesMax = 10
 type filter struct {
 	*faults
 	port  port
-	link  *proxy.Link
+	link  *link.Link
 	state fault.State
 
 	in, out line

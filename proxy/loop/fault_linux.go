@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // epollPort is a server connection of the epoll driver.
@@ -16,11 +16,11 @@ type epollPort struct {
 	s *sock
 }
 
-func (p epollPort) link() *proxy.Link { return p.s.link }
-func (p epollPort) filter() **filter  { return &p.s.filter }
-func (p epollPort) held() *bool       { return &p.s.held }
-func (p epollPort) connect()          { p.lookUp(p.s) }
-func (p epollPort) busy() bool        { return false }
+func (p epollPort) link() *link.Link { return p.s.link }
+func (p epollPort) filter() **filter { return &p.s.filter }
+func (p epollPort) held() *bool      { return &p.s.held }
+func (p epollPort) connect()         { p.lookUp(p.s) }
+func (p epollPort) busy() bool       { return false }
 
 func (p epollPort) send(b []byte) (int, error) {
 	n, err := unix.Write(p.s.fd, b)

@@ -6,7 +6,7 @@ import (
 	"net"
 	"syscall"
 
-	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // streamPort is a server connection of the portable driver.
@@ -15,11 +15,11 @@ type streamPort struct {
 	s *stream
 }
 
-func (p streamPort) link() *proxy.Link { return p.s.link }
-func (p streamPort) filter() **filter  { return &p.s.filter }
-func (p streamPort) held() *bool       { return &p.s.held }
-func (p streamPort) connect()          { p.dialUp(p.s) }
-func (p streamPort) busy() bool        { return p.s.busy }
+func (p streamPort) link() *link.Link { return p.s.link }
+func (p streamPort) filter() **filter { return &p.s.filter }
+func (p streamPort) held() *bool      { return &p.s.held }
+func (p streamPort) connect()         { p.dialUp(p.s) }
+func (p streamPort) busy() bool       { return p.s.busy }
 
 // send gives the writer one buffer at a time.
 func (p streamPort) send(b []byte) (int, error) {

@@ -16,6 +16,8 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
 )
 
 // talk is one client, or a person who asks the server itself.
@@ -109,14 +111,14 @@ func eachFault(t *testing.T, f func(b *broken)) {
 	})
 }
 
-func (b *broken) table(most proxy.Timeouts) *proxy.Table {
+func (b *broken) table(most table.Timeouts) *table.Table {
 	tab := tableOf(b.server, b.other)
 	tab.Pools[0].GetErrors, tab.Pools[0].Timeouts = true, most
 	return tab
 }
 
 // may says what requests may take from now on.
-func (b *broken) may(take proxy.Timeouts) { b.proxy.Swap(b.table(take)) }
+func (b *broken) may(take table.Timeouts) { b.proxy.Swap(b.table(take)) }
 
 func (b *broken) add(f fault.Fault) {
 	b.t.Helper()
@@ -340,7 +342,7 @@ func TestFaultStorm(t *testing.T) {
 		servers := []string{memcached(t), memcached(t)}
 		o.Faults = &fault.Set{}
 		tab := tableOf(servers...)
-		tab.Pools[0].Timeouts = proxy.Timeouts{Connect: 50 * time.Millisecond, Request: 20 * time.Millisecond, Deadline: 50 * time.Millisecond}
+		tab.Pools[0].Timeouts = table.Timeouts{Connect: 50 * time.Millisecond, Request: 20 * time.Millisecond, Deadline: 50 * time.Millisecond}
 		p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
 		d, err := New(p, o)
 		if err != nil {
@@ -398,8 +400,8 @@ func TestFaultStorm(t *testing.T) {
 		for range 4 {
 			hits += <-done
 		}
-		counted := make(chan *proxy.Snapshot, 1)
-		p.Collect(func(s *proxy.Snapshot) { counted <- s })
+		counted := make(chan *stats.Snapshot, 1)
+		p.Collect(func(s *stats.Snapshot) { counted <- s })
 		if s := <-counted; s.Doubts != 0 || hits == 0 {
 			t.Errorf("%d doubts, %d hits", s.Doubts, hits)
 		}

@@ -12,12 +12,12 @@ import (
 	"os"
 	"syscall"
 
-	"ringside/proxy"
+	"ringside/proxy/table"
 )
 
 // listen opens one listening address for n engines. With more than one, each
 // engine gets its own socket and the kernel spreads the clients over them.
-func listen(l proxy.Listener, n int) (*socket, error) {
+func listen(l table.Listener, n int) (*socket, error) {
 	s := &socket{network: l.Network, address: l.Address}
 	if l.Network == "unix" {
 		if err := removeStale(l.Address); err != nil {

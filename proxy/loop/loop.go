@@ -32,6 +32,8 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 // Options choose and tune a driver.
@@ -39,7 +41,7 @@ type Options struct {
 	Driver       string // "epoll", "portable", or "auto": epoll where there is one
 	Loops        int    // engines side by side, epoll only; 0: 1
 	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
-	Tune         proxy.Tune
+	Tune         link.Tune
 	Moderation   Moderation
 	Faults       *fault.Set // what is wrong with servers on purpose; nil: nothing, ever
 }
@@ -152,7 +154,7 @@ var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
 // sockets that are open their modes. Nothing else changes until the returned
 // commit is called, which starts accepting on the new ones and closes those that
 // t does not have. On an error all is as it was.
-func (d *Driver) Listen(t *proxy.Table) (commit func(), err error) {
+func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var fresh []*socket

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
 	"ringside/ring"
 )
 
@@ -62,24 +64,24 @@ func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 // What a request may take: where nothing is wrong, and where a test waits for it
 // to take longer.
 var (
-	patient = proxy.Timeouts{Connect: 20 * time.Second, Request: 20 * time.Second, Deadline: 20 * time.Second}
-	hasty   = proxy.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}
+	patient = table.Timeouts{Connect: 20 * time.Second, Request: 20 * time.Second, Deadline: 20 * time.Second}
+	hasty   = table.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}
 )
 
-func tableOf(servers ...string) *proxy.Table {
-	p := &proxy.Pool{
+func tableOf(servers ...string) *table.Table {
+	p := &table.Pool{
 		Name: "main", Connections: 1, QueueLimit: 10000,
 		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byLength(len(servers))},
 		Timeouts:     patient,
-		RetryBackoff: proxy.Backoff{First: 20 * time.Millisecond, Max: time.Second},
+		RetryBackoff: table.Backoff{First: 20 * time.Millisecond, Max: time.Second},
 	}
 	for _, s := range servers {
-		p.Servers = append(p.Servers, proxy.Target{Name: s, Network: "tcp", Address: s, Weight: 1})
+		p.Servers = append(p.Servers, table.Target{Name: s, Network: "tcp", Address: s, Weight: 1})
 	}
-	return &proxy.Table{
-		Pools:     []*proxy.Pool{p},
-		Listeners: []proxy.Listener{{Network: "tcp", Address: "127.0.0.1:0", Routes: []proxy.Route{{Pool: p}}}},
-		Limits: proxy.Limits{Clients: 1000, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+	return &table.Table{
+		Pools:     []*table.Pool{p},
+		Listeners: []table.Listener{{Network: "tcp", Address: "127.0.0.1:0", Routes: []table.Route{{Pool: p}}}},
+		Limits: table.Limits{Clients: 1000, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 			Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20},
 	}
 }
@@ -91,22 +93,22 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 		drivers = append(drivers, "epoll")
 	}
 	for _, d := range drivers {
-		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: proxy.DefaultTune}) })
+		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: link.DefaultTune}) })
 	}
 	for name, pace := range map[string]Pace{"answers": PaceAnswers, "sleep": PaceSleep} { // the portable driver takes it too, and does without
 		t.Run(drivers[len(drivers)-1]+" "+name, func(t *testing.T) {
-			f(t, Options{Driver: drivers[len(drivers)-1], Tune: proxy.DefaultTune, Moderation: Moderation{Above: 1, Sleep: 200 * time.Microsecond, Pace: pace}})
+			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: Moderation{Above: 1, Sleep: 200 * time.Microsecond, Pace: pace}})
 		})
 	}
 }
 
-func start(t *testing.T, o Options, tab *proxy.Table) (addr string) {
+func start(t *testing.T, o Options, tab *table.Table) (addr string) {
 	t.Helper()
 	_, addr = startProxy(t, o, tab)
 	return addr
 }
 
-func startProxy(t *testing.T, o Options, tab *proxy.Table) (p *proxy.Proxy, addr string) {
+func startProxy(t *testing.T, o Options, tab *table.Table) (p *proxy.Proxy, addr string) {
 	t.Helper()
 	p = proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	d, err := New(p, o)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // portable drives one engine with blocking sockets. Every engine call is made
@@ -36,7 +37,7 @@ type portable struct {
 // stream is one open socket, or one that is being dialled.
 type stream struct {
 	conn   net.Conn // nil while dialling
-	link   *proxy.Link
+	link   *link.Link
 	out    chan []byte   // to the writer; one buffer at a time
 	handed atomic.Int64  // bytes of that buffer that the kernel has not got
 	resume chan struct{} // wakes a reader that was paused
@@ -123,10 +124,10 @@ func (d *portable) runPosted(e *proxy.Engine) {
 	}
 }
 
-func (d *portable) effect(x proxy.Effect) {
+func (d *portable) effect(x link.Effect) {
 	l := x.Link
 	s, _ := l.Sock.(*stream)
-	if x.Kind == proxy.Dial {
+	if x.Kind == link.Dial {
 		d.dial(l)
 		return
 	}
@@ -134,16 +135,16 @@ func (d *portable) effect(x proxy.Effect) {
 		return
 	}
 	switch x.Kind {
-	case proxy.Write:
+	case link.Write:
 		d.write(s)
-	case proxy.Close, proxy.Abort:
-		if t, ok := s.conn.(*net.TCPConn); ok && x.Kind == proxy.Abort {
+	case link.Close, link.Abort:
+		if t, ok := s.conn.(*net.TCPConn); ok && x.Kind == link.Abort {
 			t.SetLinger(0)
 		}
 		d.drop(s)
-	case proxy.Pause:
+	case link.Pause:
 		s.paused = true
-	case proxy.Resume:
+	case link.Resume:
 		s.paused = false
 		select {
 		case s.resume <- struct{}{}:
@@ -202,7 +203,7 @@ func (d *portable) drop(s *stream) {
 	if s.conn != nil {
 		s.conn.Close()
 	}
-	if s.link != nil && s.link.Sock == proxy.Sock(s) {
+	if s.link != nil && s.link.Sock == link.Sock(s) {
 		s.link.Sock = nil
 	}
 	delete(d.socks, s)
@@ -236,7 +237,7 @@ func (d *portable) accept(l *socket, ln net.Listener) {
 	}
 }
 
-func (d *portable) dial(l *proxy.Link) {
+func (d *portable) dial(l *link.Link) {
 	s := &stream{link: l}
 	l.Sock = s
 	s.cancel = make(chan struct{})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 )
 
 // TestPostedInOrder: what two goroutines post runs in the order in which each of
@@ -63,7 +64,7 @@ func TestPostedInOrder(t *testing.T) {
 // kept.
 func TestPostedAfterStop(t *testing.T) {
 	p := proxy.NewProxy(tableOf("127.0.0.1:1"), "test", slog.New(slog.DiscardHandler))
-	made, err := newPortable(p.NewEngine(proxy.DefaultTune), Options{})
+	made, err := newPortable(p.NewEngine(link.DefaultTune), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

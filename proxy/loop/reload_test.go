@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/table"
 )
 
 // TestSwapWakes: loops that nothing else wakes take up the first table, and the
@@ -20,7 +21,7 @@ import (
 func TestSwapWakes(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		o.Loops = 2
-		wanted := func() (*proxy.Table, *net.TCPListener) {
+		wanted := func() (*table.Table, *net.TCPListener) {
 			server, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -65,13 +66,13 @@ func TestListenSetsModes(t *testing.T) {
 		}
 		t.Cleanup(func() { os.RemoveAll(dir) })
 		path, second, third := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "c")
-		tab := func(modes map[string]uint32) *proxy.Table {
+		tab := func(modes map[string]uint32) *table.Table {
 			t := tableOf("127.0.0.1:1")
 			routes := t.Listeners[0].Routes
 			t.Listeners = nil
 			for _, path := range []string{path, second, third} {
 				if mode, ok := modes[path]; ok {
-					t.Listeners = append(t.Listeners, proxy.Listener{Network: "unix", Address: path, Mode: mode, Routes: routes})
+					t.Listeners = append(t.Listeners, table.Listener{Network: "unix", Address: path, Mode: mode, Routes: routes})
 				}
 			}
 			return t

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/table"
 )
 
 // fake is a server that knows get, set and version, and breaks its connection
@@ -109,7 +110,7 @@ func TestStorm(t *testing.T) {
 			names = append(names, f.Addr().String())
 		}
 		goroutines, files := runtime.NumGoroutine(), descriptors(t)
-		tables := []*proxy.Table{tableOf(names...), tableOf(names[1:]...)}
+		tables := []*table.Table{tableOf(names...), tableOf(names[1:]...)}
 		p := proxy.NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
 		d, err := New(p, o)
 		if err != nil {

@@ -1,0 +1,2 @@
+// Package client gives each client its replies, in its order and dialect.
+package client

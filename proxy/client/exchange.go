@@ -1,0 +1,343 @@
+package client
+
+// One client command in flight, the asks it consists of, and its settlement.
+
+import (
+	"slices"
+
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Exchange is one client command between its request and its answer, in its
+// place in the client's order.
+//
+//	parse ► Exchange ► Attempt, Attempt … ► finish ► answer in the client's order
+//
+// Only the first exchange of a session writes to the client; the others keep
+// their bytes in out. Parts of a multi-get write as they come, but never into
+// the middle of a value: see streams.
+type Exchange struct {
+	e    *Clients
+	S    *Session  // nil when the client is gone: answers are swallowed
+	Next *Exchange // in the client's order; in the free list
+
+	Op        wire.Op
+	dialect   wire.Dialect
+	Flags     wire.Flags
+	endsGroup bool // the last request of one read from the client
+	Settled   bool // the answer is complete
+	ended     bool // its END went with its last VALUE
+	Outcome   stats.Outcome
+	Waiting   int // attempts not finished, and one while they are being made
+	Start     int64
+
+	MissErrors bool // a read that no server could answer gets a miss
+
+	Out       link.Queue
+	Streaming *streams // values on their way in pieces; nil: there has been none
+	trouble   string   // why a part could not be answered; "" if all could
+	Miss      []byte   // mg: the line that says so
+	ErrLine   []byte   // a server's error line, which stands where END would
+	InOrder   *inOrder // values go in the order of the keys
+	Gather    Gather   // commands for every server: collects, then answers
+	Held      int      // bytes of answers that it gathers
+
+	Keys, Hits int
+}
+
+// streams says whose value goes to the client now, while some are so large that
+// they go in pieces. While one has the turn the other parts keep theirs.
+type streams struct {
+	Turn *upstream.Attempt // the part in the middle of a value; nil: no part is
+	Next []*behind         // others in the middle of one of theirs
+	Late link.Queue        // whole values that wait for the turn to end
+}
+
+// behind is a part in the middle of a value that waits for its turn.
+type behind struct {
+	a    *upstream.Attempt
+	Held link.Queue // what has come of it
+}
+
+// Gather makes one answer of the answers of several servers.
+type Gather interface {
+	// Add takes one server's whole answer; failed says why there is none.
+	Add(srv *upstream.Server, answer []byte, failed string)
+	// Answer appends what the client gets.
+	Answer(dst []byte) ([]byte, stats.Outcome)
+}
+
+// NewExchange begins the exchange of the request in e.req.
+func (e *Clients) NewExchange(s *Session) *Exchange {
+	x := e.FreeExchanges
+	if x == nil {
+		x = new(Exchange)
+		e.Buffers.Held += ExchangeSize
+	} else {
+		e.FreeExchanges, x.Next = x.Next, nil
+	}
+	x.e, x.S, x.Start, x.Waiting = e, s, e.Now, 1
+	x.Op, x.dialect, x.Flags = e.Req.Op, e.Req.Dialect, e.Req.Flags
+	if s.Tail == nil {
+		s.Head = x
+		e.Awaiting++
+	} else {
+		s.Tail.Next = x
+	}
+	s.Tail = x
+	s.InFlight++
+	return x
+}
+
+func (e *Clients) freeExchange(x *Exchange) {
+	x.drop()
+	if x.InOrder != nil {
+		x.InOrder.drop(&x.e.Buffers)
+	}
+	e.Buffers.Held -= int64(x.Held)
+	miss, errLine := x.Miss[:0], x.ErrLine[:0]
+	*x = Exchange{} // in place: a literal that mentions x is made aside and copied
+	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
+	e.FreeExchanges = x
+}
+
+// drop lets go of the bytes that x keeps for the client.
+func (x *Exchange) drop() {
+	x.Out.Drop(&x.e.Buffers)
+	if x.Streaming != nil {
+		x.Streaming.Late.Drop(&x.e.Buffers)
+		for _, b := range x.Streaming.Next {
+			b.Held.Drop(&x.e.Buffers)
+		}
+	}
+}
+
+// Emit sends b towards the client, as part of what a brings.
+func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
+	if q := x.dest(a); q != nil {
+		q.Append(&x.e.Buffers, b)
+	}
+}
+
+// dest is where bytes of a go now; nil if nobody waits for them.
+func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
+	switch {
+	case x.S == nil:
+		return nil
+	case x.Streaming != nil && x.Streaming.Turn != nil && x.Streaming.Turn != a:
+		if a != nil && a.Streams {
+			return &x.Streaming.of(a).Held
+		}
+		return &x.Streaming.Late
+	case x.S.Head == x:
+		x.e.Mark(&x.S.Link)
+		return &x.S.Out
+	default:
+		return &x.Out
+	}
+}
+
+// Attempt is one more ask that x waits for, on behalf of its client's command.
+func (x *Exchange) Attempt() *upstream.Attempt {
+	a := x.e.Servers.NewAttempt(x)
+	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
+	x.Waiting++
+	return a
+}
+
+// of is the part a among those that wait for their turn.
+func (st *streams) of(a *upstream.Attempt) *behind {
+	return st.Next[slices.IndexFunc(st.Next, func(b *behind) bool { return b.a == a })]
+}
+
+// begin says that a is in the middle of a value from now on.
+func (x *Exchange) begin(a *upstream.Attempt) {
+	a.Streams = true
+	if x.Streaming == nil {
+		x.Streaming = new(streams)
+	}
+	if st := x.Streaming; st.Turn == nil {
+		st.Turn = a
+	} else {
+		st.Next = append(st.Next, &behind{a: a})
+	}
+}
+
+// end says that a's value is whole. If it had the turn, what the others kept
+// meanwhile follows, and the next one in the middle of a value has the turn.
+func (x *Exchange) end(a *upstream.Attempt) {
+	if x.S == nil { // nobody waits for it; what was kept goes with x
+		return
+	}
+	st := x.Streaming
+	if st.Turn != a {
+		b := st.of(a)
+		b.Held.MoveTo(&x.e.Buffers, &st.Late)
+		st.Next = slices.DeleteFunc(st.Next, func(o *behind) bool { return o == b })
+		return
+	}
+	st.Turn = nil
+	q := x.dest(nil)
+	st.Late.MoveTo(&x.e.Buffers, q)
+	if len(st.Next) > 0 {
+		b := st.Next[0]
+		st.Turn, st.Next = b.a, st.Next[1:]
+		b.Held.MoveTo(&x.e.Buffers, q)
+	}
+}
+
+// Answer ends x with one whole answer that Ringside makes itself.
+func (x *Exchange) Answer(b []byte, o stats.Outcome) {
+	x.Outcome = o
+	x.Emit(nil, b)
+	x.FinishOne()
+}
+
+// NoRoute is why a key gets no answer that no route takes.
+const NoRoute = "no route for this key: add one without a prefix"
+
+// Fail notes that a part of x got no answer, and why. That a key has no route
+// is said before all else: nothing but the configuration can end it.
+func (x *Exchange) Fail(why string, o stats.Outcome) {
+	if x.trouble != NoRoute {
+		x.trouble, x.Outcome = why, o
+	}
+}
+
+// FinishOne counts one of x's attempts as finished, and settles x with the last.
+func (x *Exchange) FinishOne() {
+	if x.Waiting--; x.Waiting > 0 {
+		return
+	}
+	if x.S == nil {
+		x.e.freeExchange(x)
+		return
+	}
+	x.finish()
+	x.Settled = true
+	if x.S.Head == x {
+		x.S.advance()
+	}
+}
+
+// finish writes what ends the answer, once every part is in.
+func (x *Exchange) finish() {
+	read := x.Op >= wire.Get && x.Op <= wire.Gats
+	hit := x.Hits > 0 && x.trouble == ""
+	if x.InOrder != nil {
+		x.InOrder.send(&x.e.Buffers, x.dest(nil))
+	}
+	switch {
+	case x.Gather != nil:
+		x.e.Line, x.Outcome = x.Gather.Answer(x.e.Line[:0])
+		x.Emit(nil, x.e.Line)
+	case len(x.ErrLine) > 0:
+		x.Emit(nil, x.ErrLine)
+	case x.trouble != "":
+		x.finishTroubled(read || x.Op == wire.Debug)
+	case x.dialect == wire.Text && read:
+		if !x.ended {
+			x.Emit(nil, wire.EndLine)
+		}
+		x.Outcome = stats.Miss
+		if hit {
+			x.Outcome = stats.Hit
+		}
+	}
+	x.observe()
+}
+
+// finishTroubled answers a command that at least one server could not answer.
+func (x *Exchange) finishTroubled(read bool) {
+	switch {
+	case read && x.MissErrors && x.trouble != NoRoute:
+		switch {
+		case x.Op == wire.Debug:
+			x.Emit(nil, []byte(wire.AnswerMiss))
+		case x.dialect == wire.Text:
+			x.Emit(nil, wire.EndLine)
+		case x.Flags&wire.Quiet == 0:
+			x.Emit(nil, x.Miss)
+		}
+	case x.dialect == wire.Text && x.Flags&wire.Quiet != 0: // noreply hides errors too
+	default:
+		x.e.Line = wire.AppendServerError(x.e.Line[:0], x.trouble)
+		x.Emit(nil, x.e.Line)
+	}
+}
+
+// kept is what x's answer takes while it waits for something.
+func (x *Exchange) kept() int {
+	n := x.Out.Room() + x.Held
+	if st := x.Streaming; st != nil {
+		n += st.Late.Room()
+		for _, b := range st.Next {
+			n += b.Held.Room()
+		}
+	}
+	if x.InOrder != nil {
+		n += x.InOrder.Held
+		for i := range x.InOrder.Values {
+			n += x.InOrder.Values[i].Block.Room()
+		}
+	}
+	return n
+}
+
+// orphan lets go of a client that is gone. x stays until its attempts are
+// finished.
+func (x *Exchange) orphan() {
+	x.drop()
+	x.S = nil
+	if x.Waiting == 0 {
+		x.e.freeExchange(x)
+	}
+}
+
+// advance lets go of the answered exchanges at the head of the order, and
+// hands the output to the next.
+func (s *Session) advance() {
+	e := s.e
+	for s.Head != nil && s.Head.Settled {
+		x := s.Head
+		s.ready = s.ready || x.endsGroup
+		s.Whole = s.Whole || s.Out.Size > 0
+		s.InFlight--
+		s.Head = x.Next
+		e.freeExchange(x)
+		if s.Head != nil {
+			s.Head.Out.MoveTo(&e.Buffers, &s.Out)
+		}
+	}
+	if s.Head == nil {
+		s.Tail = nil
+		s.ready = true
+		e.Awaiting--
+	}
+	e.Mark(&s.Link)
+	s.unstall()
+}
+
+// observe counts a command that has its answer.
+func (x *Exchange) observe() {
+	c, now := &x.e.Count, x.e.Now
+	c.Requests[x.Op][x.Outcome]++
+	c.Latency[x.Op].Observe(now - x.Start)
+	if x.Op >= wire.Get && x.Op <= wire.Gats {
+		hits := x.Hits
+		if x.dialect == wire.Meta && x.Outcome == stats.Hit {
+			hits = 1
+		}
+		c.KeysHit += uint64(hits)
+		if missed := x.Keys - hits; missed > 0 {
+			if x.trouble != "" {
+				c.KeysFailed += uint64(missed) // some may be true misses: nobody can know
+			} else {
+				c.KeysMissed += uint64(missed)
+			}
+		}
+	}
+}

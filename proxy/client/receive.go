@@ -1,0 +1,235 @@
+package client
+
+// What servers say to the parts of a client's command, on its way to the client.
+
+import (
+	"fmt"
+
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// wholeValue is the largest value that is forwarded only when all of it is
+// here. A larger one is forwarded as it comes; if its server dies under it,
+// the client is closed.
+const wholeValue = 64 << 10
+
+// Client is the number of the client that waits for x; 0: it is gone.
+func (x *Exchange) Client() uint64 {
+	if x.S == nil {
+		return 0
+	}
+	return x.S.Id
+}
+
+// Reply settles what one reply line or value, the bytes b, says about a.
+func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	switch {
+	case a.Dialect == wire.Text && a.Op <= wire.Gats:
+		return x.textRead(c, a, r, b)
+	case r.Kind == wire.ServerError && a.Op == wire.Get:
+		x.Fail("server "+c.Srv.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+	default:
+		x.Outcome = stats.OutcomeOf(r.Kind)
+		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
+			x.Outcome = stats.Hit
+		}
+		if !wire.Hidden(a.Op, a.Dialect, a.Flags, r.Kind) {
+			return x.forward(a, r, b)
+		}
+	}
+	return 0
+}
+
+// Done counts a as finished.
+func (x *Exchange) Done(*upstream.Conn, *upstream.Attempt) { x.FinishOne() }
+
+// Failed settles a without an answer.
+func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	if f.Foreign {
+		x.refuse(wire.AppendClientError(nil, f.Why))
+		return
+	}
+	if a.Streams && x.S != nil {
+		x.S.cut(c.Srv, f.Why)
+	}
+	x.Fail(f.Why, f.Outcome)
+	x.FinishOne()
+}
+
+// refuse settles a part that its server would not have understood by an error line.
+func (x *Exchange) refuse(line []byte) {
+	if x.dialect == wire.Meta || x.Flags&wire.Quiet == 0 {
+		x.ErrLine = append(x.ErrLine[:0], line...)
+	}
+	x.Outcome = stats.ClientFault
+	x.FinishOne()
+}
+
+// textRead settles one VALUE, END or error line of a part of a text read.
+func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	switch r.Kind {
+	case wire.Value:
+		x.Hits++
+		if x.InOrder != nil && x.S != nil {
+			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
+			return 0
+		}
+		if len(b) > r.Size && !x.endsWith() { // another part's END is what the client gets
+			b = b[:r.Size]
+		}
+		return x.forward(a, r, b)
+	case wire.End:
+	case wire.ServerError:
+		x.Fail("server "+c.Srv.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+	default: // one line ends the answer, however many parts have one
+		x.ErrLine = append(x.ErrLine[:0], b...)
+		x.Outcome = stats.ClientFault
+	}
+	return 0
+}
+
+// endsWith says, and notes, that the END of its last part is what the client gets.
+func (x *Exchange) endsWith() bool {
+	x.ended = x.Waiting == 1 && x.InOrder == nil && x.trouble == "" && len(x.ErrLine) == 0
+	return x.ended
+}
+
+// forward sends b to the client, with the key as the client knows it.
+func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	q := x.dest(a)
+	switch {
+	case q == nil:
+	case a.Renames():
+		q.Append(&x.e.Buffers, x.clientForm(a, r, b))
+	case a.Classic != nil: // b is not in the input
+		q.Append(&x.e.Buffers, b)
+	case len(b) >= link.BigSpan:
+		q.Push(&x.e.Buffers, x.e.Take(len(b)))
+		return len(b)
+	default:
+		q.Append(&x.e.Buffers, b)
+	}
+	return 0
+}
+
+// clientForm is the reply b with the key as the client knows it.
+func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
+	if !a.Renames() {
+		return b
+	}
+	x.e.Line = a.Rename(x.e.Line[:0], b, r)
+	return x.e.Line
+}
+
+// Streams says that a value is too large to wait for. One that has to be kept
+// until its turn is waited for, unless there is no room.
+func (x *Exchange) Streams(r *wire.Reply) bool {
+	if x.InOrder != nil {
+		return x.e.Scarce(r.Size)
+	}
+	return r.Body.Len() > wholeValue
+}
+
+// Begin forwards the beginning of a value.
+func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	if x.InOrder != nil {
+		x.Fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.Srv.Label(), r.Body.Len()), stats.ServerFault)
+		return 0
+	}
+	x.begin(a)
+	x.Hits++
+	x.Outcome = stats.Hit
+	return x.forward(a, r, b)
+}
+
+// More forwards more of a value.
+func (x *Exchange) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	if x.InOrder != nil { // there was no room for it
+		return 0
+	}
+	if q := x.dest(a); q == nil {
+	} else if len(b) >= link.BigSpan {
+		q.Push(&x.e.Buffers, x.e.Take(len(b)))
+		taken = len(b)
+	} else {
+		q.Append(&x.e.Buffers, b)
+	}
+	if last {
+		x.end(a)
+	}
+	return taken
+}
+
+// Instead is a part of an exchange whose client gets another answer than the
+// server's, whatever that says.
+type Instead struct {
+	*Exchange
+	Answer []byte
+}
+
+func (i *Instead) Reply(*upstream.Conn, *upstream.Attempt, *wire.Reply, []byte) (taken int) {
+	i.Emit(nil, i.Answer)
+	i.Outcome = stats.ClientFault
+	return 0
+}
+
+func (i *Instead) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	if f.Foreign {
+		i.refuse(i.Answer)
+		return
+	}
+	i.Exchange.Failed(c, a, f)
+}
+
+func (i *Instead) Streams(*wire.Reply) bool { return false }
+
+// Part is one server's part of a command to every server, whose answers x.gather
+// makes one of.
+type Part struct {
+	*Exchange
+	answer []byte // so far
+	cut    bool   // more of it came than there was room for
+}
+
+// ask makes an attempt whose answer is gathered.
+func (x *Exchange) GatherAttempt() *upstream.Attempt {
+	a := x.Attempt()
+	a.To = &Part{Exchange: x}
+	return a
+}
+
+func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []byte) (taken int) {
+	switch x := p.Exchange; {
+	case x.S == nil: // nobody waits for it
+	case p.cut || x.e.Scarce(len(b)): // a cachedump may bring 2 MiB a server
+		p.cut = true
+	default:
+		p.answer = append(p.answer, b...)
+		x.Held += len(b)
+		x.e.Buffers.Hold(len(b))
+	}
+	return 0
+}
+
+func (p *Part) Streams(*wire.Reply) bool { return false }
+
+func (p *Part) Done(c *upstream.Conn, _ *upstream.Attempt) {
+	switch x := p.Exchange; {
+	case x.S == nil:
+	case p.cut:
+		x.Gather.Add(c.Srv, nil, fmt.Sprintf("server %s: no room for its answer: %s", c.Srv.Label(), link.OutOfMemory))
+	default:
+		x.Gather.Add(c.Srv, p.answer, "")
+	}
+	p.FinishOne()
+}
+
+func (p *Part) Failed(c *upstream.Conn, _ *upstream.Attempt, f upstream.Failure) {
+	if p.S != nil {
+		p.Gather.Add(c.Srv, nil, f.Why)
+	}
+	p.FinishOne()
+}

@@ -1,0 +1,2 @@
+// Package copies keeps several copies of a key alike.
+package copies

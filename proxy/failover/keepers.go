@@ -1,0 +1,299 @@
+package failover
+
+// The keepers of pools that move keys: one engine lets them work, all engines
+// read what they have decided.
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Agent is a pool's keeper, and what it has decided, for all engines. It
+// outlives reloads that change neither the pool's members nor its settings.
+type Agent struct {
+	Pool     string
+	Members  []table.Target // the pool's servers, then its gutter's
+	failover table.Failover
+	print    string         // fingerprints of the pool's placement and of its gutter's
+	Keeper   *health.Keeper // the first engine's alone
+	HasWork  bool           // it has got something to work on; the first engine's alone
+
+	// What the first pings have brought, by member; the first engine's alone.
+	// Before most of them are answered, or all have ended, nothing is known of
+	// who is out, and a server that answers may hold what is old.
+	heard          []bool
+	ended, brought int
+
+	// View is written by the first engine when the keeper has decided, and read
+	// by all.
+	View *health.View
+
+	Own    int                  // members that are the pool's own; the first engine's alone, like all below
+	Events map[[2]string]uint64 // what was decided so far: by server and what became of it
+}
+
+// Keepers are the keepers of all pools that need one, as one loop knows them. One
+// loop of the process lets them work and carries their requests; the others tell
+// it what they see of the servers.
+type Keepers struct {
+	*task.Tasks
+	RunsKeepers bool                                // it is this loop that lets them work
+	Agents      []*Agent                            // then: all of them
+	Watched     map[*upstream.Server][]Registration // by the keepers of its pools
+	Host        func(f func(*Keepers))              // runs f on the loop that lets them work
+	Overrides   func(w *Agent)                      // gives a new keeper what people have ordered
+}
+
+// Published is a table and the keepers of its pools.
+type Published struct {
+	*table.Table
+	Agents map[*table.Pool]*Agent
+}
+
+// Publish makes the keepers of t, or takes them over from old.
+func Publish(t *table.Table, old *Published, seed uint64, without health.Ablation) *Published {
+	l := &Published{Table: t, Agents: map[*table.Pool]*Agent{}}
+	for _, pool := range t.Pools {
+		before := old.Agent(pool.Name)
+		if before == nil && !pool.Watched(t) {
+			continue
+		}
+		w := newWatch(pool)
+		switch same := before != nil && slices.Equal(before.Members, w.Members); {
+		case same && before.print == w.print && before.failover == w.failover:
+			l.Agents[pool] = before
+		case same && !pool.Watched(t) && !before.View.AllIn():
+			// Its keys don't move any more, but a server is still out: it must
+			// come back by the phases, or its old values would be served.
+			l.Agents[pool] = before
+		case pool.Watched(t):
+			w.start(pool, seed, without)
+			l.Agents[pool] = w
+		}
+	}
+	return l
+}
+
+// Agent is the keeper of a pool by its name.
+func (l *Published) Agent(name string) *Agent {
+	if l != nil {
+		for pool, w := range l.Agents {
+			if pool.Name == name {
+				return w
+			}
+		}
+	}
+	return nil
+}
+
+func newWatch(pool *table.Pool) *Agent {
+	w := &Agent{Pool: pool.Name, Own: len(pool.Servers), Members: slices.Clone(pool.Servers), failover: pool.Failover,
+		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}}
+	if g := pool.Failover.Gutter; g != nil {
+		w.Members = append(w.Members, g.Servers...)
+		w.print += " " + g.Place.Fingerprint
+	}
+	w.failover.Gutter = nil // a reload makes another of the same members
+	return w
+}
+
+func (w *Agent) start(pool *table.Pool, seed uint64, without health.Ablation) {
+	members := make([]health.Member, len(w.Members))
+	for i, m := range w.Members {
+		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
+	}
+	// What all proxies of a pool must agree on goes into the hash of the view
+	// record with its first member.
+	members[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
+	w.Keeper = health.New(pool.Name, members, w.failover.Settings, seed)
+	w.Keeper.Ablate(without)
+	w.View = health.NewView(len(members))
+	w.heard = make([]bool, len(members))
+	w.publish()
+	w.HasWork = true
+}
+
+// publish lets the engines see what the keeper has decided.
+func (w *Agent) publish() {
+	w.View.Publish(w.Keeper, 2*w.brought > len(w.heard) || w.ended == len(w.heard))
+}
+
+// hear notes that the first request to a member has ended: a ping.
+func (w *Agent) hear(member int, answered bool) {
+	if w.heard[member] {
+		return
+	}
+	w.heard[member] = true
+	w.ended++
+	if answered {
+		w.brought++
+	}
+}
+
+// RunKeepers lets the keepers work whose time has come, or who were told something.
+func (e *Keepers) RunKeepers() {
+	for _, w := range e.Agents {
+		for i := range w.Members {
+			if w.View.Phase(i) == health.Warming {
+				asks, hits := w.View.WarmReads(i)
+				w.Keeper.Warmed(i, asks, hits, e.Now)
+				w.HasWork = true
+			}
+		}
+		if w.Keeper.Next() <= e.Now {
+			w.Keeper.Tick(e.Now)
+			e.Overrides(w)
+			w.HasWork = true
+		}
+		if w.HasWork {
+			e.carryOut(w)
+		}
+		e.At(link.KeeperTimer, w.Keeper.Next())
+	}
+}
+
+// carryOut does what a keeper wants.
+func (e *Keepers) carryOut(w *Agent) {
+	w.HasWork = false
+	for list := w.Keeper.Requests(); len(list) > 0; list = w.Keeper.Requests() {
+		for _, r := range list {
+			e.askFor(w, r)
+		}
+	}
+	for _, ev := range w.Keeper.Events() {
+		e.noteEvent(w, ev)
+	}
+	w.publish()
+	if len(e.Parked) > 0 { // what waits goes before what comes
+		e.Soon(link.ParkedTimer)
+	}
+}
+
+// request is one request of a keeper.
+type request struct {
+	e      *Keepers
+	w      *Agent
+	member int
+	conn   uint32
+	close  bool
+}
+
+// askFor sends a keeper's request, also to a server that is down: that is how
+// the keeper finds out that it is back.
+func (e *Keepers) askFor(w *Agent, r health.Request) {
+	m := w.Members[r.Server]
+	srv := e.ByAddress[m.Network+" "+m.Address]
+	if srv == nil { // a reload has just taken it away
+		w.hear(r.Server, false)
+		w.Keeper.Unanswered(r.ID, true, "no pool names it any more", e.Now)
+		return
+	}
+	c := srv.Conns[0]
+	if r.Conn != 0 {
+		c = srv.DedicatedConn(r.Conn)
+	}
+	if c.Crowded() {
+		w.hear(r.Server, false)
+		w.Keeper.Unasked(r.ID, e.Now)
+		return
+	}
+	limit := table.Timeouts{Connect: srv.Connect, Request: w.failover.Request, Deadline: srv.Connect + w.failover.Request}
+	e.Demand(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
+}
+
+func (d *request) Client() uint64 { return 0 }
+
+// Pings says that a server without meta commands is asked something else.
+func (d *request) Pings() {}
+
+func (d *request) Answered(id int, r *upstream.Result) {
+	e := d.e
+	if d.conn != 0 && d.close {
+		r.Srv.Drop(d.conn)
+	}
+	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // asked instead, for it has no meta commands: see translate
+		r.Bytes = []byte(wire.AnswerError)
+	}
+	d.w.hear(d.member, r.Bytes != nil)
+	switch {
+	case r.Bytes != nil:
+		d.w.Keeper.Answered(uint64(id), r.Bytes, e.Now)
+	case r.Busy && r.Outcome == stats.TimedOut: // it waited behind clients' requests, which are answered
+		d.w.Keeper.Unasked(uint64(id), e.Now)
+	default:
+		d.w.Keeper.Unanswered(uint64(id), r.Outcome == stats.Unavailable, r.Why, e.Now)
+	}
+	d.w.HasWork = true
+	e.Soon(link.KeeperTimer)
+}
+
+// Tell lets the keepers of a server's pools know something.
+func (e *Keepers) Tell(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
+	for _, m := range e.Watched[srv] {
+		f := func(e *Keepers) {
+			what(m.Agent.Keeper, m.Member, e.Now)
+			m.Agent.HasWork = true
+			e.Soon(link.KeeperTimer)
+		}
+		if e.RunsKeepers {
+			f(e)
+		} else {
+			e.Host(f)
+		}
+	}
+}
+
+// Registration is one pool's view of a server.
+type Registration struct {
+	Pool   string
+	Agent  *Agent
+	Member int
+	Live   *routing.BoundPool
+	Copies bool // the pool keeps copies
+}
+
+// noteEvent counts and tells people what a keeper has decided.
+func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
+	name := ""
+	if ev.Server >= 0 {
+		name = w.Members[ev.Server].Name
+	}
+	w.Events[[2]string{name, ev.To}]++
+	if ev.Server < 0 {
+		e.Log.Warn("failover of a pool", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		return
+	}
+	e.Log.Warn("failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+}
+
+// AddTo adds what the keepers have decided.
+func (e *Keepers) AddTo(into *stats.Snapshot) {
+	for _, w := range e.Agents {
+		for what, n := range w.Events {
+			into.Events = append(into.Events, stats.MemberEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
+		}
+		for i := range w.Members {
+			v := w.Keeper.Verdict(i)
+			m := stats.MemberSnapshot{
+				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.Own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
+				Why: v.Why, Order: v.Ordered, Renamed: w.Keeper.Renamed(i) != 0,
+				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), Sure: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+			}
+			if v.Until > e.Now {
+				m.Due = time.Duration(v.Until - e.Now)
+			}
+			into.Members = append(into.Members, m)
+		}
+	}
+}

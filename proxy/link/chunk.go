@@ -1,0 +1,262 @@
+package link
+
+// Pooled byte buffers, and the queues of them that wait for a socket.
+
+// A Chunk is a buffer with two cursors:
+//
+//	b:  0 ......... r ............ w ......... len(b)
+//	      consumed     bytes held     free
+//
+// It has one owner at any time: a link's input, a queue, or the pool.
+type Chunk struct {
+	B    []byte
+	R, W int
+	Next *Chunk // in a queue, or in the pool's free list
+}
+
+func (c *Chunk) Bytes() []byte { return c.B[c.R:c.W] }
+
+func (c *Chunk) Len() int { return c.W - c.R }
+
+func (c *Chunk) free() int { return len(c.B) - c.W }
+
+// The sizes the pool keeps. 64 KiB has room beside it so that a value of that
+// size, its header and its END fit one chunk; larger classes double.
+var classes = [...]int{1 << 10, 4 << 10, 16 << 10, ScratchSize, 136 << 10, 272 << 10, 544 << 10, 1088 << 10}
+
+const (
+	// ScratchSize is what one read from a socket can bring.
+	ScratchSize = 68 << 10
+
+	// BigSpan is where handing a chunk over beats copying out of it.
+	BigSpan = 16 << 10
+
+	// keepBytes bounds the free chunks of one class: enough for a thousand
+	// clients' answers, little enough to forget.
+	keepBytes = 4 << 20
+)
+
+// Buffers recycles chunks for one engine. Larger ones than its largest class are
+// left to the garbage collector.
+type Buffers struct {
+	Free  [len(classes)]*Chunk
+	Count [len(classes)]int
+	Held  int64 // bytes of all of these and of those that are out, and what else counts against Limits.Memory
+}
+
+// get returns an empty chunk of at least n bytes.
+func (p *Buffers) get(n int) *Chunk {
+	for i, size := range classes {
+		if n > size {
+			continue
+		}
+		if c := p.Free[i]; c != nil {
+			p.Free[i], c.Next = c.Next, nil
+			p.Count[i]--
+			return c
+		}
+		p.Held += int64(size)
+		return &Chunk{B: make([]byte, size)}
+	}
+	p.Held += int64(n)
+	return &Chunk{B: make([]byte, n)}
+}
+
+// Put takes a chunk back. The caller must not touch it again.
+func (p *Buffers) Put(c *Chunk) {
+	for i, size := range classes {
+		if len(c.B) == size && (p.Count[i]+1)*size <= keepBytes {
+			c.R, c.W, c.Next = 0, 0, p.Free[i]
+			p.Free[i] = c
+			p.Count[i]++
+			return
+		}
+	}
+	p.Held -= int64(len(c.B))
+}
+
+// Kept is how many bytes the free chunks have.
+func (p *Buffers) Kept() (n int64) {
+	for i, size := range classes {
+		n += int64(p.Count[i] * size)
+	}
+	return n
+}
+
+// trim gives up the free chunks.
+func (p *Buffers) trim() {
+	for i, size := range classes {
+		p.Held -= int64(p.Count[i] * size)
+		p.Free[i], p.Count[i] = nil, 0
+	}
+}
+
+// Queue holds bytes in order, in chunks. The zero queue is empty.
+type Queue struct {
+	Head, Tail *Chunk
+	Size       int
+}
+
+// Append copies b to the end.
+func (q *Queue) Append(p *Buffers, b []byte) {
+	if t := q.Tail; t != nil && len(b) <= len(t.B)-t.W { // so it is nearly always
+		q.Size += len(b)
+		t.W += copy(t.B[t.W:], b)
+		return
+	}
+	q.appendOver(p, b)
+}
+
+// appendOver is append over several chunks.
+func (q *Queue) appendOver(p *Buffers, b []byte) {
+	q.Size += len(b)
+	for len(b) > 0 {
+		if q.Tail == nil || q.Tail.free() == 0 {
+			q.link(p.get(q.nextSize(len(b))))
+		}
+		n := copy(q.Tail.B[q.Tail.W:], b)
+		q.Tail.W += n
+		b = b[n:]
+	}
+}
+
+// AppendString is append for text that is never written to.
+func (q *Queue) AppendString(p *Buffers, s string) {
+	q.Size += len(s)
+	for len(s) > 0 {
+		if q.Tail == nil || q.Tail.free() == 0 {
+			q.link(p.get(q.nextSize(len(s))))
+		}
+		n := copy(q.Tail.B[q.Tail.W:], s)
+		q.Tail.W += n
+		s = s[n:]
+	}
+}
+
+// nextSize sizes the next chunk: small while there is little, so that a
+// thousand small answers stay small; large once a queue has shown that it
+// grows.
+func (q *Queue) nextSize(n int) int {
+	switch {
+	case q.Size <= 1<<10:
+		return max(n, 1<<10)
+	case q.Size <= 16<<10:
+		return max(n, 4<<10)
+	default:
+		return max(n, 16<<10)
+	}
+}
+
+// Push hands over a whole chunk.
+func (q *Queue) Push(p *Buffers, c *Chunk) {
+	if c.Len() < BigSpan/4 { // a small one is cheaper copied than carried
+		q.Append(p, c.Bytes())
+		p.Put(c)
+		return
+	}
+	q.Size += c.Len()
+	q.link(c)
+}
+
+func (q *Queue) link(c *Chunk) {
+	c.Next = nil
+	if q.Tail == nil {
+		q.Head = c
+	} else {
+		q.Tail.Next = c
+	}
+	q.Tail = c
+}
+
+// MoveTo puts all bytes of q behind those of to, and empties q.
+func (q *Queue) MoveTo(p *Buffers, to *Queue) {
+	for c := q.Head; c != nil; {
+		next := c.Next
+		to.Push(p, c)
+		c = next
+	}
+	*q = Queue{}
+}
+
+// Consume drops the first n bytes.
+func (q *Queue) Consume(p *Buffers, n int) {
+	q.Size -= n
+	for n > 0 {
+		c := q.Head
+		if l := c.Len(); n < l {
+			c.R += n
+			return
+		} else {
+			n -= l
+		}
+		q.pop(p)
+	}
+	if q.Size == 0 && q.Head != nil { // an empty tail chunk
+		q.pop(p)
+	}
+}
+
+func (q *Queue) pop(p *Buffers) {
+	c := q.Head
+	q.Head = c.Next
+	if q.Head == nil {
+		q.Tail = nil
+	}
+	p.Put(c)
+}
+
+// Transfer copies the first n bytes to the end of to, and drops them here.
+func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
+	for n > 0 {
+		b := q.Head.Bytes()
+		b = b[:min(n, len(b))]
+		to.Append(p, b)
+		n -= len(b)
+		q.Consume(p, len(b))
+	}
+}
+
+// Last appends the last n bytes to dst.
+func (q *Queue) Last(dst []byte, n int) []byte {
+	if t := q.Tail; n <= t.Len() { // so it is nearly always
+		return append(dst, t.B[t.W-n:t.W]...)
+	}
+	skip := q.Size - n
+	for c := q.Head; c != nil; c = c.Next {
+		dst = append(dst, c.Bytes()[min(skip, c.Len()):]...)
+		skip -= min(skip, c.Len())
+	}
+	return dst
+}
+
+// Drop empties q.
+func (q *Queue) Drop(p *Buffers) {
+	if q.Head != nil {
+		q.dropAll(p)
+	}
+}
+
+func (q *Queue) dropAll(p *Buffers) {
+	for q.Head != nil {
+		q.pop(p)
+	}
+	q.Size = 0
+}
+
+// Room is the capacity of q's chunks.
+func (q *Queue) Room() (n int) {
+	for c := q.Head; c != nil; c = c.Next {
+		n += len(c.B)
+	}
+	return n
+}
+
+// Spans appends the held bytes to iov, at most max spans of them.
+func (q *Queue) Spans(iov [][]byte, max int) [][]byte {
+	for c := q.Head; c != nil && len(iov) < max; c = c.Next {
+		if c.Len() > 0 {
+			iov = append(iov, c.Bytes())
+		}
+	}
+	return iov
+}

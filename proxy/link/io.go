@@ -1,0 +1,275 @@
+package link
+
+// What all connections of one loop share.
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// IO is what all connections of one loop share: what time it is, buffers, the
+// input being parsed, and what the driver is to do when the wakeup ends.
+type IO struct {
+	Log   *slog.Logger
+	Debug bool // log wants to know of every connection
+
+	Now    int64 // nanoseconds on the drivers' clock
+	Timers timers
+	First  int64 // no timer fires before; with nothing due, that is all that is asked
+	Count  stats.Counters
+	Wire   wire.Limits // of requests
+
+	Buffers Buffers
+	accounts
+	Scratch *Chunk // where reads go that continue nothing
+	Cur     *Chunk // the input being parsed: scratch, or a link's in
+
+	PendingFlush []*Link  // have bytes to send or a decision to make in End
+	effects      []Effect // for the driver
+	handed       []Effect // what End returned last
+
+	// Tune trades a little latency for CPU. It is not changed while the loop runs.
+	Tune Tune
+
+	Line []byte // a line being made
+	Key  []byte // a base64 key, decoded
+	Key2 []byte // a base64 key, encoded again
+}
+
+// Tune holds the settings that trade a little latency for CPU.
+type Tune struct {
+	HoldDue   int           // answers due from a server at which its queue is held; 0: never
+	HoldMax   int           // requests held for it at most
+	GroupWait time.Duration // how long a client's answers wait for their group; 0: not
+	GroupSize int           // bytes of them that end the wait
+}
+
+// DefaultTune is what engine.md measured best.
+var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
+
+func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
+	io.all = memory
+	io.Tune = tune
+	io.Log, io.Debug = log, log.Enabled(context.Background(), slog.LevelDebug)
+	io.Scratch = io.Buffers.get(ScratchSize)
+	io.First = Never
+	for t := range io.Timers {
+		io.Timers[t] = Never
+	}
+}
+
+// Never is a moment that does not come.
+const Never = math.MaxInt64
+
+// Timer is something that a loop does by itself.
+type Timer uint8
+
+// The timers, in the order in which End looks at them.
+const (
+	RequestTimer Timer = iota // requests, dials and redials that are due
+	IdleTimer                 // clients that say nothing
+	KeeperTimer               // keepers that have something to do
+	ParkedTimer               // commands that wait for a phase
+	HedgeTimer                // reads that ask one more copy
+	ResyncTimer               // copies that something is missing from
+	numTimers
+)
+
+// timers are the moments, by timer, at which End must be called even if
+// nothing happens. Each is a lower bound: who is called looks what is due.
+type timers [numTimers]int64
+
+// At makes sure that t fires at the time when, or before.
+func (io *IO) At(t Timer, when int64) {
+	if when < io.Timers[t] {
+		io.Timers[t] = when
+		io.First = min(io.First, when)
+	}
+}
+
+// Soon makes t fire in this wakeup, or in the next if it has had its turn.
+func (io *IO) Soon(t Timer) { io.At(t, io.Now) }
+
+// Fire calls do for each timer that is due, which is disarmed before.
+func (io *IO) Fire(do func(t Timer)) {
+	for t := range io.Timers {
+		if io.Timers[t] <= io.Now {
+			io.Timers[t] = Never
+			do(Timer(t))
+		}
+	}
+	io.First = slices.Min(io.Timers[:])
+}
+
+// Space is where the driver should read to next for l.
+func (io *IO) Space(l *Link) []byte {
+	if l.In != nil && l.In.free() > 0 {
+		return l.In.B[l.In.W:]
+	}
+	return io.Scratch.B
+}
+
+// Filled says that n bytes from l were read into what Space returned.
+func (io *IO) Filled(l *Link, n int) {
+	if l.Closed || n == 0 {
+		return
+	}
+	l.BytesIn += uint64(n)
+	io.Count.Reads++
+	l.End.Came(n)
+	if l.In != nil && l.In.free() > 0 {
+		l.In.W += n
+		if l.In.Len() < l.Need {
+			return
+		}
+		io.Enter(l)
+	} else {
+		io.Scratch.R, io.Scratch.W = 0, n
+		io.Cur = io.Scratch
+		if l.In != nil { // full, and still not a whole request: move to a larger one
+			c := io.Buffers.get(max(l.Need, 2*l.In.Len()+n))
+			c.W = copy(c.B, l.In.Bytes())
+			c.W += copy(c.B[c.W:], io.Scratch.Bytes())
+			io.Buffers.Put(l.In)
+			l.In = c
+			io.Enter(l)
+		}
+	}
+	l.Need = 0
+	l.End.Parse()
+	io.Leave(l)
+	if io.Buffers.Held-io.Booked.Load() >= memoryStep {
+		io.Account()
+	}
+}
+
+// Bytes is Space and Filled for a driver that has its own buffer.
+func (io *IO) Bytes(l *Link, b []byte) {
+	for len(b) > 0 && !l.Closed {
+		n := copy(io.Space(l), b)
+		io.Filled(l, n)
+		b = b[n:]
+	}
+}
+
+// Enter makes what l has kept the input being parsed. Until leave it is not
+// l's: parsing may hand it over, and l may be closed meanwhile.
+func (io *IO) Enter(l *Link) {
+	io.Cur, l.In = l.In, nil
+}
+
+// Leave keeps what parsing left over.
+func (io *IO) Leave(l *Link) {
+	c := io.Cur
+	io.Cur = nil
+	rest := c.Len()
+	switch {
+	case rest == 0 || l.Closed:
+		if c == io.Scratch {
+			c.R, c.W = 0, 0
+		} else {
+			io.Buffers.Put(c)
+		}
+	case c == io.Scratch:
+		if rest >= BigSpan && len(c.B)-c.R >= l.Need {
+			l.In = c
+			io.Scratch = io.Buffers.get(ScratchSize)
+			return
+		}
+		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
+		l.In.W = copy(l.In.B, c.Bytes())
+		c.R, c.W = 0, 0
+	case len(c.B)-c.R < l.Need || c.free() == 0 && c.R > 0:
+		if len(c.B) >= l.Need && rest < c.R { // slide down: cheaper than another chunk
+			c.W = copy(c.B, c.Bytes())
+			c.R = 0
+			l.In = c
+			return
+		}
+		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
+		l.In.W = copy(l.In.B, c.Bytes())
+		io.Buffers.Put(c)
+	default:
+		l.In = c
+	}
+}
+
+// Take hands over the first n bytes of the input being parsed as a chunk of
+// its own, without copying them, and goes on with the rest in another.
+func (io *IO) Take(n int) *Chunk {
+	c := io.Cur
+	rest := c.B[c.R+n : c.W]
+	next := io.Buffers.get(max(ScratchSize, len(rest)))
+	next.W = copy(next.B, rest)
+	c.W = c.R + n
+	if c == io.Scratch {
+		io.Scratch = next
+	}
+	io.Cur = next
+	return c
+}
+
+// Wrote says that the socket of l took n bytes; full that it refuses more
+// until it is writable again. The driver then sends what is Pending by itself
+// when it is.
+func (io *IO) Wrote(l *Link, n int, full bool) {
+	l.Full = full
+	if n > 0 {
+		io.Count.Writes++
+		l.Out.Consume(&io.Buffers, n)
+		l.BytesOut += uint64(n)
+	}
+	l.End.Sent(n)
+}
+
+// Handed says that the driver holds n more bytes of l, or fewer, that Wrote has
+// reported as written.
+func (io *IO) Handed(l *Link, n int) {
+	l.Handed += n
+	io.Buffers.Hold(n)
+}
+
+// Up says that the connection an effect Dial asked for is there.
+func (io *IO) Up(l *Link) {
+	if !l.Closed {
+		l.Dialer.Up()
+	}
+}
+
+// Closed says that l's socket is gone or at its end: err is nil at a clean
+// end of input. The driver has closed the socket, unless err is nil and l is a
+// client's: that one may still wait for answers, and gets an effect Close. It
+// is not called for a link that an effect Close or Abort has named.
+func (io *IO) Closed(l *Link, err error) { l.End.Lost(err) }
+
+// Mark lets l decide in End what it sends.
+func (io *IO) Mark(l *Link) {
+	if !l.dirty {
+		l.dirty = true
+		io.PendingFlush = append(io.PendingFlush, l)
+	}
+}
+
+// Effect asks the driver for something.
+func (io *IO) Effect(k EffectKind, l *Link) { io.effects = append(io.effects, Effect{k, l}) }
+
+// Flush lets everybody who has something to send decide, and returns what the
+// driver must do.
+func (io *IO) Flush() []Effect {
+	for i := 0; i < len(io.PendingFlush); i++ { // may grow: a flush can order another
+		l := io.PendingFlush[i]
+		l.dirty = false
+		l.End.Flush()
+	}
+	io.PendingFlush = io.PendingFlush[:0]
+	out := io.effects
+	io.effects, io.handed = io.handed[:0], out
+	return out
+}

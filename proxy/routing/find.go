@@ -1,0 +1,164 @@
+package routing
+
+// Who serves a key now, and who keeps its copies.
+
+import (
+	"ringside/proxy/health"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+// Find works out who serves a key, by its hashed part and its hash.
+func (lp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
+	var p health.Path
+	if lp.pass(&p, owner) {
+		return p.Route()
+	}
+	switch {
+	case lp.Pool.Failover.Mode == table.FailFast:
+	case lp.Pool.Failover.Mode == table.Gutter:
+		part, h, _ = lp.Pool.Failover.Gutter.Place.Locate(part)
+		for n := 0; ; n++ {
+			if i := lp.Gutter.At(part, h, n); i < 0 || lp.pass(&p, len(lp.Servers)+i) {
+				break
+			}
+		}
+	case lp.Pool.Without != nil:
+		lp.findRebuilt(&p, part, h, owner)
+	default:
+		for n := 1; ; n++ {
+			if i := lp.Walk.At(part, h, n); i < 0 || i != owner && lp.pass(&p, i) {
+				break
+			}
+		}
+	}
+	return p.Route()
+}
+
+// pass adds a member to the path of a key.
+func (lp *BoundPool) pass(p *health.Path, i int) (done bool) {
+	return p.Add(i, lp.View.N(i), lp.View.Renamed(i))
+}
+
+// findRebuilt asks the rule of a client that rebuilds its ring. The ring
+// depends on everybody who is out, so the diverted key does too; and while
+// anybody is between in and out, the ring of those who are in is not settled.
+func (lp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner int) {
+	out := make([]bool, len(lp.Servers))
+	out[owner] = true
+	for i := range out {
+		if phase := lp.View.Phase(i); i != owner && phase != health.In {
+			out[i] = true
+			if lp.pass(p, i) {
+				return
+			}
+		}
+	}
+	if r := lp.without(out); r != nil {
+		if i := r.At(part, h, 0); i >= 0 {
+			lp.pass(p, i)
+		}
+	}
+}
+
+// without is the ring without the servers that are out, made once for each
+// set of them; nil if there is none.
+func (lp *BoundPool) without(out []bool) ring.Ring {
+	set := make([]byte, len(out))
+	for i, o := range out {
+		if o {
+			set[i] = 1
+		}
+	}
+	if r, ok := lp.rebuilt[string(set)]; ok {
+		return r
+	}
+	r, err := lp.Pool.Without(out)
+	if err != nil {
+		r = nil
+	}
+	if lp.rebuilt == nil || len(lp.rebuilt) >= maxRebuilt {
+		lp.rebuilt = map[string]ring.Ring{}
+	}
+	lp.rebuilt[string(set)] = r
+	return r
+}
+
+// maxRebuilt bounds how many rings a pool keeps for sets of servers that are
+// out.
+const maxRebuilt = 64
+
+// plain says that the keys of srv need nothing special.
+func (lp *BoundPool) plain(srv *upstream.Server) bool {
+	for i, s := range lp.Servers {
+		if s == srv {
+			return lp.View.Serves(i)
+		}
+	}
+	return false
+}
+
+// Unknown is the view of one of the route's pools of which is not known yet who
+// is out; nil if all know.
+func (rt *Route) Unknown() *health.View {
+	if v := rt.View; v != nil && !v.Learned() {
+		return v
+	}
+	for _, lp := range rt.Also {
+		if v := lp.View; v != nil && !v.Learned() {
+			return v
+		}
+	}
+	return nil
+}
+
+// Holder is a server that keeps a copy of a key.
+type Holder struct {
+	Pool   *BoundPool
+	Index  int // in the pool
+	Server *upstream.Server
+}
+
+// Holders appends who has key: one member of each pool that the route names, or
+// several of its only one.
+func (rt *Route) Holders(list []Holder, key []byte) []Holder {
+	if len(rt.Also) > 0 {
+		for i := -1; i < len(rt.Also); i++ {
+			lp := rt.BoundPool
+			if i >= 0 {
+				lp = rt.Also[i]
+			}
+			if i := lp.Owners.Owner(key); i >= 0 {
+				list = append(list, Holder{lp, i, lp.Servers[i]})
+			}
+		}
+		return list
+	}
+	part := rt.Pool.Place.Part.Of(key)
+	h := rt.Pool.Place.Hash(part)
+	servers := rt.Pool.Servers
+	same := func(a, b int) bool {
+		switch rt.Copies.Apart {
+		case replicate.Hosts:
+			return servers[a].Host == servers[b].Host
+		case replicate.Zones:
+			return servers[a].Zone == servers[b].Zone
+		}
+		return false
+	}
+	var room [replicate.Max]int
+	for _, i := range replicate.Members(room[:0], func(n int) int { return rt.Walk.At(part, h, n) }, rt.Copies.Copies, same) {
+		list = append(list, Holder{rt.BoundPool, i, rt.Servers[i]})
+	}
+	return list
+}
+
+// NeedsTask says that a command on a key of srv needs a task: the route keeps
+// copies, or the server is gone, or everything has to be sure.
+func (rt *Route) NeedsTask(srv *upstream.Server) bool {
+	return rt != nil && rt.View != nil && (rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv))
+}
+
+const NoServer = "the pool has no server for this key"

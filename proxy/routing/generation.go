@@ -1,0 +1,184 @@
+package routing
+
+// A table as one loop has taken it up: its routes tied to its servers.
+
+import (
+	"cmp"
+	"slices"
+
+	"ringside/proxy/health"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+// Listener is what the clients of one address see. It outlives generations;
+// its routes don't.
+type Listener struct {
+	Name   string
+	Routes []Route // longest prefix first
+	Pools  []*BoundPool
+
+	InOrder bool // one of the pools wants multi-gets answered in order
+	Moves   bool // one of the pools moves keys or keeps copies of them
+}
+
+// Route sends keys to a pool.
+type Route struct {
+	Listener string // its listener's name
+	Prefix   string
+	Strip    string // what the servers don't see of the key: the prefix, or nothing
+	*BoundPool
+
+	GetErrors bool // a read whose server can't answer gets an error, not a miss
+
+	Copies replicate.Policy // of each key; its Copies is 0 if there is only one
+	Also   []*BoundPool
+	Prefer *BoundPool // of livePool and also, the one that is read first; nil: the first
+	Zone   string
+}
+
+// BoundPool is a pool and, by the same index, its servers.
+type BoundPool struct {
+	Pool    *table.Pool
+	Servers []*upstream.Server
+	Owners  *ring.Memo // the index of the server that a key belongs to
+
+	Refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
+
+	// Of a pool whose keys move: see failover.go.
+	View    *health.View
+	Others  []*upstream.Server   // of its gutter
+	Walk    ring.Ring            // its own, each server once
+	Gutter  ring.Ring            // the gutter's
+	rebuilt map[string]ring.Ring // without the servers that are out
+}
+
+// Member is a server of the pool or, behind them, of its gutter.
+func (lp *BoundPool) Member(i int) *upstream.Server {
+	if n := len(lp.Servers); i >= n {
+		return lp.Others[i-n]
+	}
+	return lp.Servers[i]
+}
+
+func (l *Listener) Take(routes []table.Route, live map[*table.Pool]*BoundPool) {
+	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
+	for _, r := range routes {
+		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: live[r.Pool], GetErrors: r.Pool.GetErrors, Zone: r.Zone}
+		if r.GetErrors != nil {
+			made.GetErrors = *r.GetErrors
+		}
+		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
+			made.Copies = r.Copies
+			made.Copies.Copies = cmp.Or(made.Copies.Copies, 1)
+		}
+		for _, p := range r.Also {
+			made.Also = append(made.Also, live[p])
+		}
+		made.Prefer = live[r.Prefer]
+		if r.Strip {
+			made.Strip = r.Prefix
+		}
+		l.Routes = append(l.Routes, made)
+		l.InOrder = l.InOrder || r.Pool.InOrder
+		for _, lp := range append([]*BoundPool{made.BoundPool}, made.Also...) {
+			l.reach(lp)
+			if g := lp.Pool.Failover.Gutter; g != nil {
+				l.reach(live[g])
+			}
+		}
+	}
+	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
+}
+
+// reach adds a pool that keys of l may be in.
+func (l *Listener) reach(lp *BoundPool) {
+	if !slices.Contains(l.Pools, lp) {
+		l.Pools = append(l.Pools, lp)
+		l.Moves = l.Moves || lp.View != nil
+	}
+}
+
+// Route finds the route of key; nil if none wants it.
+func (l *Listener) Route(key []byte) *Route {
+	for i := range l.Routes {
+		r := &l.Routes[i]
+		if len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix {
+			return r
+		}
+	}
+	return nil
+}
+
+// Each calls f for every server behind l, once per address, with the first
+// pool that names it and lets it serve; if none does, with why not.
+func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
+	type place struct {
+		pool    *table.Pool
+		refusal string
+	}
+	found := map[*upstream.Server]place{}
+	var order []*upstream.Server
+	for _, p := range l.Pools {
+		for i, srv := range p.Servers {
+			at, ok := found[srv]
+			if !ok {
+				order = append(order, srv)
+			}
+			if !ok || at.refusal != "" && p.Refusal(i) == "" {
+				found[srv] = place{p.Pool, p.Refusal(i)}
+			}
+		}
+	}
+	for _, srv := range order {
+		f(srv, found[srv].pool, found[srv].refusal)
+	}
+}
+
+// EachInUse is each, without the servers that are out for every pool behind l
+// that has them, and with the gutters of pools that may use them now.
+func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
+	used := map[*upstream.Server]bool{}
+	for _, p := range l.Pools {
+		for i, srv := range p.Servers {
+			used[srv] = used[srv] || p.View == nil || p.View.Phase(i) != health.Out
+		}
+	}
+	l.Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
+		if used[srv] {
+			f(srv, p, refusal)
+		}
+	})
+	for _, p := range l.Pools {
+		if p.View == nil || p.View.AllIn() {
+			continue
+		}
+		for i, srv := range p.Others {
+			if _, done := used[srv]; !done && p.View.Phase(len(p.Servers)+i) != health.Out {
+				used[srv] = true
+				f(srv, p.Pool.Failover.Gutter, "")
+			}
+		}
+	}
+}
+
+// DeniesFlush says whether one of l's pools refuses flush_all.
+func (l *Listener) DeniesFlush() bool {
+	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.DenyFlush })
+}
+
+// CopiesOn says whether rt keeps copies on lp.
+func (rt *Route) CopiesOn(lp *BoundPool) bool {
+	return rt.Copies.Copies != 0 && (rt.BoundPool == lp || slices.Contains(rt.Also, lp))
+}
+
+// Refusal says why a person keeps server i from getting requests of this
+// pool; "" if nobody does.
+func (p *BoundPool) Refusal(i int) string {
+	if p.Refusals == nil {
+		return ""
+	}
+	return p.Refusals[i]
+}

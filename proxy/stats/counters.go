@@ -1,0 +1,217 @@
+package stats
+
+// What an engine counts. Plain numbers, written by one goroutine; others read
+// a copy that the engine makes for them between two wakeups.
+
+import (
+	"math/bits"
+
+	"ringside/proxy/table"
+	"ringside/proxy/wire"
+)
+
+// Outcome is how a command ended, told truthfully: an error that get_errors
+// shows as a miss is counted as the error.
+type Outcome uint8
+
+// The outcomes.
+const (
+	Okay        Outcome = iota // done: OK, HD, a number, TOUCHED, DELETED
+	Hit                        // a read of which at least one key was there
+	Miss                       // a read of which none was
+	Stored                     // STORED
+	NotStored                  // NOT_STORED
+	Exists                     // EXISTS
+	NotFound                   // NOT_FOUND
+	ClientFault                // malformed, or refused as the client's mistake
+	ServerFault                // a server's SERVER_ERROR
+	TimedOut                   // a server did not answer in time
+	Lost                       // a server's connection broke under it
+	Unavailable                // no server to ask
+	Crowded                    // too many requests wait for the server
+	NumOutcomes
+)
+
+var outcomeNames = [NumOutcomes]string{
+	"ok", "hit", "miss", "stored", "not_stored", "exists", "not_found", "client_error", "server_error",
+	"timeout", "lost", "unavailable", "crowded",
+}
+
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// Failed reports whether o means that a server did not answer as it should.
+func (o Outcome) Failed() bool { return o >= ServerFault }
+
+var outcomes = [wire.NumKinds]Outcome{
+	wire.Value: Hit, wire.Header: Okay, wire.Miss: Miss, wire.End: Miss, wire.Stored: Stored, wire.NotStored: NotStored,
+	wire.Exists: Exists, wire.NotFound: NotFound, wire.Error: ClientFault, wire.ClientError: ClientFault, wire.ServerError: ServerFault,
+}
+
+func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
+
+// Counters is what one engine has counted since it started.
+type Counters struct {
+	Requests [wire.NumOps][NumOutcomes]uint64
+	Latency  [wire.NumOps]Histogram // from request to answer, by command
+
+	Repairs, RepairsDropped uint64 // of copies, key by key
+	Refilled                uint64 // keys that were copied to servers that had come back empty
+
+	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
+
+	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
+
+	Accepted, Refused   uint64 // clients
+	ClientIn, ClientOut uint64 // bytes
+	IdleClosed          uint64 // clients closed by limits.idle
+	OutputClosed        uint64 // clients closed by limits.output_hard
+	MemoryClosed        uint64 // clients closed by limits.memory
+	CutOff              uint64 // clients closed in the middle of a value
+	NoMemory            uint64 // data blocks refused by limits.memory
+	Doubts              uint64 // server connections aborted because pairing was in doubt
+}
+
+// ServerCounters is what one engine has counted of one server.
+type ServerCounters struct {
+	Requests uint64 // handed to a connection
+	Failed   uint64 // of them: no answer
+	TimedOut uint64 // of the failed: not answered in time
+	Refused  uint64 // not handed on: the server was down
+	Crowded  uint64 // not handed on: the queue was full
+	Shed     uint64 // not handed on, or not sent: limits.memory was reached
+	Undone   uint64 // of the failed: mutations that may run late, and are deleted behind that
+	UndoLost uint64 // of the undone: the delete was not answered
+	Ordered  uint64 // not handed on: a person has drained it or taken it down
+
+	Dials, Lost, ClosedIdle, WentDown uint64
+	BytesIn, BytesOut                 uint64
+	Latency                           Histogram // of answered requests
+}
+
+func (c *ServerCounters) Observe(ns int64) { c.Latency.Observe(ns) }
+
+// Histogram counts durations in buckets whose bounds double, each doubling
+// cut in four: 19 % wide at most, from 1 µs to 17 s.
+type Histogram struct {
+	Buckets [24*4 + 1]uint64
+	Sum     uint64 // nanoseconds
+}
+
+// Observe counts one duration in nanoseconds.
+func (h *Histogram) Observe(ns int64) {
+	if ns < 0 {
+		ns = 0
+	}
+	h.Sum += uint64(ns)
+	h.Buckets[bucket(uint64(ns))]++
+}
+
+func bucket(ns uint64) int {
+	us4 := ns / 256 // quarters of about a microsecond
+	if us4 < 4 {
+		return 0
+	}
+	exp := bits.Len64(us4) - 3
+	i := exp*4 + int(us4>>exp) - 4 + 1
+	return min(i, len(Histogram{}.Buckets)-1)
+}
+
+// Bound is the upper bound of bucket i in nanoseconds.
+func Bound(i int) uint64 {
+	if i == 0 {
+		return 4 * 256
+	}
+	i--
+	return uint64(i%4+5) << (i / 4) * 256
+}
+
+// Count is the number of durations.
+func (h *Histogram) Count() (n uint64) {
+	for _, b := range h.Buckets {
+		n += b
+	}
+	return n
+}
+
+func (h *Histogram) add(o *Histogram) {
+	h.Sum += o.Sum
+	for i, n := range o.Buckets {
+		h.Buckets[i] += n
+	}
+}
+
+// Snapshot is a copy of what the engines of a process have counted, added up.
+type Snapshot struct {
+	Counters
+	Servers  map[string]*ServerSnapshot // by network and address
+	Members  []MemberSnapshot           // of the pools that have a keeper
+	Events   []MemberEvents
+	Clients  int
+	InFlight int   // commands without an answer
+	Parked   int   // of them: writes that wait for a server's next phase
+	Lined    int   // keys of several copies that are being written or repaired
+	Memory   int64 // bytes of buffers in use
+	Kept     int64 // of that, for reuse
+}
+
+// ServerSnapshot is one server as the engines see it.
+type ServerSnapshot struct {
+	ServerCounters
+	Target    table.Target
+	Down      int    // engines that hold it for down
+	Why       string // what it is down for
+	Age       int64  // nanoseconds since the first of them held it for down; if none does, since the last change
+	Version   string // the last it told
+	Conns     int    // open connections
+	Waiting   int    // requests without an answer
+	Timeouts  int    // requests in a row without an answer
+	Lingering int    // further connections, which wait for late answers only
+}
+
+// Add counts what o has counted too.
+func (into *Counters) Add(o *Counters) {
+	for op := range o.Requests {
+		for out, n := range o.Requests[op] {
+			into.Requests[op][out] += n
+		}
+		into.Latency[op].add(&o.Latency[op])
+	}
+	into.Repairs += o.Repairs
+	into.RepairsDropped += o.RepairsDropped
+	into.Refilled += o.Refilled
+	into.KeysHit += o.KeysHit
+	into.KeysMissed += o.KeysMissed
+	into.KeysFailed += o.KeysFailed
+	into.Wakeups += o.Wakeups
+	into.Reads += o.Reads
+	into.Writes += o.Writes
+	into.Accepted += o.Accepted
+	into.Refused += o.Refused
+	into.ClientIn += o.ClientIn
+	into.ClientOut += o.ClientOut
+	into.IdleClosed += o.IdleClosed
+	into.OutputClosed += o.OutputClosed
+	into.MemoryClosed += o.MemoryClosed
+	into.CutOff += o.CutOff
+	into.NoMemory += o.NoMemory
+	into.Doubts += o.Doubts
+}
+
+func (into *ServerCounters) Add(o *ServerCounters) {
+	into.Requests += o.Requests
+	into.Failed += o.Failed
+	into.TimedOut += o.TimedOut
+	into.Refused += o.Refused
+	into.Crowded += o.Crowded
+	into.Shed += o.Shed
+	into.Undone += o.Undone
+	into.UndoLost += o.UndoLost
+	into.Ordered += o.Ordered
+	into.Dials += o.Dials
+	into.Lost += o.Lost
+	into.ClosedIdle += o.ClosedIdle
+	into.WentDown += o.WentDown
+	into.BytesIn += o.BytesIn
+	into.BytesOut += o.BytesOut
+	into.Latency.add(&o.Latency)
+}

@@ -1,0 +1,379 @@
+package stats
+
+// One list of statistics out of the lists of several servers.
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"ringside/proxy/wire"
+)
+
+// A statRule makes one value of those that servers of the given number gave for
+// one name; there may be fewer values than servers. false leaves the name out.
+type statRule func(values []string, servers int) (string, bool)
+
+// About is what a merged answer says of Ringside itself.
+type About struct {
+	Pid, Loops     int
+	Asked, Missing int
+}
+
+var generalRules = map[string]statRule{
+	"uptime":           least,
+	"time":             least,
+	"version":          lowest,
+	"pointer_size":     least,
+	"accepting_conns":  least,
+	"rusage_user":      seconds,
+	"rusage_system":    seconds,
+	"hash_power_level": buckets,
+	"libevent":         same,
+
+	"hash_is_expanding":              most,
+	"slab_reassign_running":          most,
+	"lru_crawler_running":            most,
+	"time_since_server_cert_refresh": most,
+	"extstore_memory_pressure":       most,
+}
+
+var itemsRules = map[string]statRule{
+	"age":          most,
+	"age_hot":      most,
+	"age_warm":     most,
+	"evicted_time": leastNotZero, // 0 is that of a class that has evicted nothing
+}
+
+var slabsRules = map[string]statRule{"chunk_size": same, "chunks_per_page": same}
+
+var sizesRules = map[string]statRule{"sizes_status": sameEverywhere}
+
+func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
+	for _, st := range union(answers) {
+		value, ok := st.apply(generalRules[st.name], len(answers))
+		switch st.name {
+		case "pid":
+			value, ok = strconv.Itoa(a.Pid), true
+		case "threads":
+			value, ok = strconv.Itoa(a.Loops), true
+		}
+		if ok {
+			dst = AppendStat(dst, st.name, value)
+		}
+	}
+	dst = AppendStat(dst, "ringside_servers", strconv.Itoa(a.Asked))
+	dst = AppendStat(dst, "ringside_servers_missing", strconv.Itoa(a.Missing))
+	return append(dst, wire.EndLine...)
+}
+
+func MergeSettings(dst []byte, answers [][]byte, _ About) []byte {
+	for _, st := range union(answers) {
+		value, _ := sameEverywhere(st.values, len(answers))
+		dst = AppendStat(dst, st.name, value)
+	}
+	return append(dst, wire.EndLine...)
+}
+
+func MergeItems(dst []byte, answers [][]byte, _ About) []byte {
+	return mergeClasses(dst, union(answers), itemsRules, len(answers))
+}
+
+func MergeSizes(dst []byte, answers [][]byte, _ About) []byte {
+	return mergeClasses(dst, union(answers), sizesRules, len(answers))
+}
+
+func MergeSlabs(dst []byte, answers [][]byte, _ About) []byte {
+	list := union(answers)
+	active := map[uint64]bool{}
+	for _, st := range list {
+		if class, _ := classOf(st.name); class != noClass {
+			active[class] = true
+		}
+	}
+	for _, st := range list {
+		if st.name == "active_slabs" {
+			st.values = []string{strconv.Itoa(len(active))}
+		}
+	}
+	return mergeClasses(dst, list, slabsRules, len(answers))
+}
+
+// mergeClasses appends list by the number in the names; names without one
+// come last. rules are by what follows the number.
+func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers int) []byte {
+	slices.SortStableFunc(list, func(a, b *stat) int {
+		classA, _ := classOf(a.name)
+		classB, _ := classOf(b.name)
+		return cmp.Compare(classA, classB)
+	})
+	for _, st := range list {
+		_, field := classOf(st.name)
+		if value, ok := st.apply(rules[field], servers); ok {
+			dst = AppendStat(dst, st.name, value)
+		}
+	}
+	return append(dst, wire.EndLine...)
+}
+
+const noClass = math.MaxUint64
+
+// classOf splits "items:5:age", "5:chunk_size" and "96" into the number and
+// what follows it.
+func classOf(name string) (class uint64, field string) {
+	number, field, _ := strings.Cut(strings.TrimPrefix(name, "items:"), ":")
+	class, err := strconv.ParseUint(number, 10, 32)
+	if err != nil {
+		return noClass, name
+	}
+	return class, field
+}
+
+// stat is one name and the values that servers gave it.
+type stat struct {
+	name   string
+	values []string
+	from   int // the answer that the last of values is from
+	next   *stat
+}
+
+func (st *stat) apply(r statRule, servers int) (string, bool) {
+	if r == nil {
+		r = total
+	}
+	return r(st.values, servers)
+}
+
+// union lists the names of all answers. A name that the first answers don't
+// have stands behind the one it follows in its own.
+func union(answers [][]byte) (list []*stat) {
+	var head stat
+	known := map[string]*stat{}
+	for i, answer := range answers {
+		at := &head
+		for line := range bytes.Lines(answer) {
+			name, value, ok := ParseStat(line)
+			if !ok {
+				continue
+			}
+			st := known[name]
+			if st == nil {
+				st = &stat{name: name, from: -1, next: at.next}
+				known[name], at.next = st, st
+			}
+			if st.from < i { // a name comes once; were it twice, the first would count
+				st.values, st.from = append(st.values, value), i
+			}
+			at = st
+		}
+	}
+	for st := head.next; st != nil; st = st.next {
+		list = append(list, st)
+	}
+	return list
+}
+
+// ParseStat reads STAT <name> <value>. The value may be empty or have spaces.
+func ParseStat(line []byte) (name, value string, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r\n"), "STAT ")
+	name, value, _ = strings.Cut(rest, " ")
+	return name, value, ok && name != ""
+}
+
+// AppendStat appends one line. What could end it early becomes a space.
+func AppendStat(dst []byte, name, value string) []byte {
+	at := len(dst)
+	dst = append(append(append(append(dst, "STAT "...), name...), ' '), value...)
+	for i, c := range dst[at:] {
+		if c == '\r' || c == '\n' {
+			dst[at+i] = ' '
+		}
+	}
+	return append(dst, wire.LineEnd...)
+}
+
+// numbers reads values; false if one is no integer from 0 on.
+func numbers(values []string) ([]uint64, bool) {
+	list := make([]uint64, len(values))
+	for i, v := range values {
+		n, err := strconv.ParseUint(v, 10, 64)
+		if err != nil {
+			return nil, false
+		}
+		list[i] = n
+	}
+	return list, true
+}
+
+func Decimal(n uint64) string { return strconv.FormatUint(n, 10) }
+
+// common leaves out what servers don't agree on.
+func common(values []string, _ int) (string, bool) {
+	return values[0], !slices.ContainsFunc(values, func(v string) bool { return v != values[0] })
+}
+
+// same says mixed where servers don't agree.
+func same(values []string, servers int) (string, bool) {
+	if v, ok := common(values, servers); ok {
+		return v, true
+	}
+	return "mixed", true
+}
+
+// sameEverywhere says mixed also where some servers say nothing.
+func sameEverywhere(values []string, servers int) (string, bool) {
+	if len(values) < servers {
+		return "mixed", true
+	}
+	return same(values, servers)
+}
+
+// total adds integers up; other values are common or left out.
+func total(values []string, servers int) (string, bool) {
+	list, ok := numbers(values)
+	if !ok {
+		return common(values, servers)
+	}
+	return Decimal(sum(list)), true
+}
+
+// sum stops at the largest number.
+func sum(list []uint64) (total uint64) {
+	for _, n := range list {
+		var carry uint64
+		if total, carry = bits.Add64(total, n, 0); carry > 0 {
+			return math.MaxUint64
+		}
+	}
+	return total
+}
+
+func least(values []string, servers int) (string, bool) {
+	list, ok := numbers(values)
+	if !ok {
+		return common(values, servers)
+	}
+	return Decimal(slices.Min(list)), true
+}
+
+func leastNotZero(values []string, servers int) (string, bool) {
+	list, ok := numbers(values)
+	if !ok {
+		return common(values, servers)
+	}
+	if list = slices.DeleteFunc(list, func(n uint64) bool { return n == 0 }); len(list) == 0 {
+		return "0", true
+	}
+	return Decimal(slices.Min(list)), true
+}
+
+// most is the largest number, as its server wrote it.
+func most(values []string, servers int) (string, bool) {
+	best, top := "", math.Inf(-1)
+	for _, v := range values {
+		n, err := strconv.ParseFloat(v, 64)
+		if err != nil {
+			return common(values, servers)
+		}
+		if n > top {
+			best, top = v, n
+		}
+	}
+	return best, best != ""
+}
+
+// seconds adds up what is written like 0.005469.
+func seconds(values []string, servers int) (string, bool) {
+	all := 0.0
+	for _, v := range values {
+		n, err := strconv.ParseFloat(v, 64)
+		if err != nil {
+			return common(values, servers)
+		}
+		all += n
+	}
+	return fmt.Sprintf("%.6f", all), true
+}
+
+// buckets is the power of two in the buckets of all hash tables, given the
+// power of each.
+func buckets(values []string, servers int) (string, bool) {
+	list, ok := numbers(values)
+	if !ok {
+		return common(values, servers)
+	}
+	for i, power := range list {
+		list[i] = 1 << min(power, 63)
+	}
+	return strconv.Itoa(bits.Len64(sum(list)) - 1), true
+}
+
+// lowest is the lowest version of memcached, as its server wrote it.
+func lowest(values []string, servers int) (string, bool) {
+	var low wire.Release
+	text := ""
+	for _, v := range values {
+		if r, ok := wire.ParseVersion([]byte(v)); ok && (text == "" || r.Older(low)) {
+			low, text = r, v
+		}
+	}
+	if text == "" {
+		return common(values, servers)
+	}
+	return text, true
+}
+
+// MergePrefixes adds up PREFIX <prefix> get n hit n set n del n.
+func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
+	const words = 10
+	var order []string
+	counts := map[string]*[4]uint64{}
+	for _, answer := range answers {
+		for line := range bytes.Lines(answer) {
+			f := strings.Fields(string(line))
+			if len(f) != words || f[0] != "PREFIX" {
+				continue
+			}
+			n, ok := numbers([]string{f[3], f[5], f[7], f[9]})
+			if !ok {
+				continue
+			}
+			c := counts[f[1]]
+			if c == nil {
+				c = new([4]uint64)
+				counts[f[1]] = c
+				order = append(order, f[1])
+			}
+			for i := range c {
+				c[i] = sum([]uint64{c[i], n[i]})
+			}
+		}
+	}
+	for _, prefix := range order {
+		c := counts[prefix]
+		dst = fmt.Appendf(dst, "PREFIX %s get %d hit %d set %d del %d\r\n", prefix, c[0], c[1], c[2], c[3])
+	}
+	return append(dst, wire.EndLine...)
+}
+
+// AppendItems appends at most limit ITEM lines, all if limit is 0.
+func AppendItems(dst []byte, answers [][]byte, limit uint64) []byte {
+	shown := uint64(0)
+	for _, answer := range answers {
+		for line := range bytes.Lines(answer) {
+			if limit > 0 && shown == limit {
+				break
+			}
+			if bytes.HasPrefix(line, []byte("ITEM ")) {
+				dst = append(dst, line...)
+				shown++
+			}
+		}
+	}
+	return append(dst, wire.EndLine...)
+}

@@ -1,0 +1,72 @@
+package stats
+
+// Statistics as lines.
+
+// Report appends lines STAT <prefix><name> <value>.
+type Report struct {
+	Dst    []byte
+	Prefix string
+}
+
+func (r *Report) Text(name, value string) { r.Dst = AppendStat(r.Dst, r.Prefix+name, value) }
+
+func (r *Report) Count(name string, n uint64) { r.Text(name, Decimal(n)) }
+
+// Int takes what is never negative.
+func (r *Report) Int(name string, n int) { r.Count(name, uint64(max(n, 0))) }
+
+// Latency reports quantiles in microseconds, once there is something to tell.
+func (r *Report) Latency(name string, h *Histogram) {
+	if h.Count() > 0 {
+		r.Count(name+"p50_us", h.Quantile(0.50)/1000)
+		r.Count(name+"p99_us", h.Quantile(0.99)/1000)
+	}
+}
+
+// Quantile is a bound in nanoseconds that the fraction q of the durations is
+// under, 19 % above the truth at most.
+func (h *Histogram) Quantile(q float64) uint64 {
+	rank, seen := uint64(q*float64(h.Count())), uint64(0)
+	for i, n := range h.Buckets {
+		if seen += n; seen > rank {
+			return Bound(i)
+		}
+	}
+	return Bound(len(h.Buckets) - 1)
+}
+
+func (t *ServerSnapshot) Report(r *Report) {
+	state, version := "up", t.Version
+	if t.Down > 0 {
+		state = "down"
+	}
+	if version == "" {
+		version = "unknown"
+	}
+	r.Text("state", state)
+	if t.Down > 0 {
+		r.Text("why", t.Why)
+		r.Int("loops_down", t.Down)
+	}
+	r.Text("version", version)
+	r.Int("connections", t.Conns)
+	r.Int("waiting", t.Waiting)
+	r.Count("requests", t.Requests)
+	r.Count("failed", t.Failed)
+	r.Count("timed_out", t.TimedOut)
+	r.Int("timeouts_in_a_row", t.Timeouts)
+	r.Count("refused", t.Refused)
+	r.Count("crowded", t.ServerCounters.Crowded)
+	r.Count("shed", t.Shed)
+	r.Count("undone", t.Undone)
+	r.Count("undo_lost", t.UndoLost)
+	r.Int("zombies", t.Lingering)
+	r.Count("ordered", t.Ordered)
+	r.Count("dials", t.Dials)
+	r.Count("lost", t.ServerCounters.Lost)
+	r.Count("closed_idle", t.ClosedIdle)
+	r.Count("went_down", t.WentDown)
+	r.Count("bytes_read", t.BytesIn)
+	r.Count("bytes_written", t.BytesOut)
+	r.Latency("latency_", &t.Latency)
+}

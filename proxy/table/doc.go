@@ -1,0 +1,2 @@
+// Package table is the configuration as data, and says where a key goes.
+package table

@@ -1,0 +1,158 @@
+package table
+
+// What a configuration becomes: plain data that the engines serve by.
+
+import (
+	"slices"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+func (t *Table) Has(pool, server string) bool {
+	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
+		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
+	})
+}
+
+// Table is one generation of listeners, routes, pools and servers. It is
+// immutable once it is handed to Swap: a reload builds another.
+type Table struct {
+	Listeners []Listener
+	Pools     []*Pool
+	Limits    Limits
+}
+
+// Listener is one address clients connect to, and the routes they get there.
+type Listener struct {
+	Network string // "tcp", "tcp4", "tcp6" or "unix"
+	Address string // host:port or a path
+	Mode    uint32 // permission bits of a unix socket; 0 leaves what the umask gives
+	Routes  []Route
+}
+
+// Route sends the keys that begin with Prefix to Pool. The longest prefix
+// wins; the order of the routes does not matter.
+type Route struct {
+	Prefix string
+	Pool   *Pool
+	Strip  bool // the servers see the key without Prefix
+
+	// Copies keeps several copies of each key. They stand in Pool, or one in
+	// Pool and one in each of Also, in this order. Prefer is the one of these
+	// that replicate.First reads first, nil for Pool: it may differ from one
+	// Ringside to the next; the order, which says who decides, must not.
+	Copies replicate.Policy
+	Also   []*Pool
+	Prefer *Pool
+	Zone   string // Ringside's own, for replicate.Nearest
+
+	GetErrors *bool // instead of that of Pool
+}
+
+// Pool is a list of servers and the rule that says which of them owns a key.
+type Pool struct {
+	Name         string
+	Distribution string // the preset's name, for people
+	Servers      []Target
+	Place        ring.Placement
+
+	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
+	InOrder      bool // a read of many keys is answered in their order, once all servers have answered
+	DenyFlush    bool // refuse flush_all
+	Connections  int  // to each server, from each loop
+	Preconnect   bool // connect when the table is taken up, not at the first request
+	QueueLimit   int  // requests of clients waiting for one server, for each loop
+	Timeouts     Timeouts
+	RetryBackoff Backoff
+	Failover     Failover
+
+	// Without is the rule of a client that rebuilds its ring without the
+	// servers that are out; nil if it walks Place.Ring on from the owner.
+	Without func(out []bool) (ring.Ring, error)
+}
+
+// Failover is what a pool does when one of its servers is gone.
+type Failover struct {
+	Mode       Mode
+	Gutter     *Pool         // of mode Gutter
+	InterimTTL time.Duration // at most, of what another server keeps for one that is out
+	health.Settings
+}
+
+// Mode is where the keys of a server go that is gone.
+type Mode uint8
+
+// The modes.
+const (
+	FailFast Mode = iota // nowhere: reads miss, writes are refused
+	Rehash               // to the next servers of the pool
+	Gutter               // to another pool
+)
+
+func (m Mode) String() string { return [...]string{"fail_fast", "rehash", "gutter"}[m] }
+
+// Target is one server of a pool.
+type Target struct {
+	Name    string // what people and metrics call it; the address unless named
+	Network string // "tcp" or "unix"
+	Address string // host:port or a path
+	Weight  int
+	Host    string // what replicate.Hosts keeps apart
+	Zone    string // what replicate.Zones keeps apart; empty: none
+}
+
+// Apart is what two copies of a key must not have in common when a says so.
+func (t *Target) Apart(a replicate.Apart) string {
+	switch a {
+	case replicate.Hosts:
+		return t.Host
+	case replicate.Zones:
+		return t.Zone
+	}
+	return t.Network + " " + t.Address
+}
+
+// Timeouts bound how long a request may wait.
+type Timeouts struct {
+	Connect  time.Duration // for a connection to a server to be established
+	Request  time.Duration // from the bytes being handed to a connection to their answer
+	Deadline time.Duration // of a client's command, whatever it waits for
+}
+
+// Backoff spaces attempts to connect to a server that refuses.
+type Backoff struct{ First, Max time.Duration }
+
+// Limits bound what clients can make Ringside hold. See engine.go for what
+// happens at each, and memory.go for Memory.
+type Limits struct {
+	Clients    int           // connections at once; the next one gets an error and is closed
+	Key        int           // bytes of a key
+	Line       int           // bytes of a command line
+	Value      int           // bytes of a value
+	InFlight   int           // requests of one client without an answer; then its input waits
+	Output     int           // unsent bytes of one client at which its input waits
+	OutputHard int           // unsent bytes of one client at which it is closed
+	Memory     int64         // bytes held for all clients and servers together
+	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
+	Drain      time.Duration // for what is in flight when the process is told to stop
+}
+
+// Watched says that a pool's keys move, so it needs a keeper.
+func (p *Pool) Watched(t *Table) bool {
+	return p.Failover.Mode != FailFast || p.Copied(t)
+}
+
+// Copied says that a route of t keeps copies in p.
+func (p *Pool) Copied(t *Table) bool {
+	for _, l := range t.Listeners {
+		for _, r := range l.Routes {
+			if (r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0) && (r.Pool == p || slices.Contains(r.Also, p)) {
+				return true
+			}
+		}
+	}
+	return false
+}

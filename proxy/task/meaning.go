@@ -1,0 +1,143 @@
+package task
+
+// What a task's command asks for, and what the answers to it mean, whoever leads it.
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// Absence is how t's command says that there is nothing.
+func Absence(t *Task) wire.Kind {
+	switch {
+	case t.Op <= wire.Gats && t.Req.Dialect == wire.Text:
+		return wire.End
+	case t.Op <= wire.Gats || t.Op == wire.Debug:
+		return wire.Miss
+	case t.Op == wire.Add || t.Op == wire.Replace || t.Op == wire.Append || t.Op == wire.Prepend:
+		return wire.NotStored
+	}
+	return wire.NotFound
+}
+
+// CommandOf says what t's command is to package replicate.
+func CommandOf(t *Task) replicate.Command {
+	r := &t.Req
+	c := replicate.Command{Op: operations[t.Op]}
+	if r.Dialect == wire.Text {
+		return c
+	}
+	has := r.Letters.Has
+	c.If = has('C')
+	c.Vivify = has('N')
+	c.Stale = has('I')
+	if t.Op == wire.Get {
+		c.Win = has('N') || has('R')
+		switch cas, touch := has('c'), has('T'); {
+		case cas && touch:
+			c.Op = replicate.Gats
+		case touch:
+			c.Op = replicate.Gat
+		case cas:
+			c.Op = replicate.Gets
+		}
+	}
+	return c
+}
+
+var operations = [wire.NumOps]replicate.Op{
+	wire.Get: replicate.Get, wire.Gets: replicate.Gets, wire.Gat: replicate.Gat, wire.Gats: replicate.Gats,
+	wire.Set: replicate.Set, wire.Add: replicate.Add, wire.Replace: replicate.Replace, wire.Append: replicate.Append,
+	wire.Prepend: replicate.Prepend, wire.Cas: replicate.Cas, wire.Incr: replicate.Incr, wire.Decr: replicate.Decr,
+	wire.Touch: replicate.Touch, wire.Delete: replicate.Delete, wire.Debug: replicate.Debug,
+}
+
+// Token is the cas token that the client gives.
+func (t *Task) Token() (n uint64, ok bool) {
+	at := t.TokenSpan()
+	if at.Len() == 0 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(at.Of(t.Raw)), 10, 64)
+	return n, err == nil
+}
+
+func (t *Task) TokenSpan() wire.Span { return t.Req.Unique }
+
+// ShortLived are the edits that let the item live no longer than limit.
+func (t *Task) ShortLived(limit time.Duration) []Edit {
+	most := int64(limit / time.Second)
+	now := time.Now().Unix()
+	cap := func(at wire.Span) Edit {
+		n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64)
+		if err != nil {
+			n = math.MaxInt32
+		}
+		return Edit{at, strconv.AppendInt(nil, health.CapTTL(n, most, now), 10)}
+	}
+	switch {
+	case t.Req.Exptime.Len() > 0 && t.Op != wire.FlushAll:
+		return []Edit{cap(t.Req.Exptime)}
+	case t.Req.Dialect == wire.Meta && t.Op.Stores():
+		end := t.Req.Line.End
+		return []Edit{{wire.Span{Start: end, End: end}, strconv.AppendInt([]byte(" T"), most, 10)}}
+	}
+	if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N'); ok && t.Req.Dialect == wire.Meta {
+		return []Edit{cap(at)}
+	}
+	return nil
+}
+
+// Body is the data block of t's request.
+func (t *Task) Body() []byte {
+	b := t.Req.Body.Of(t.Raw)
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// Builds says whether a command needs what is there: without it, it would find
+// nothing where the interim server has a value.
+func Builds(op wire.Op) bool {
+	switch op {
+	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
+		return true
+	}
+	return false
+}
+
+// Missed says whether an answer to t's request is a miss.
+func (t *Task) Missed(r *upstream.Result) bool {
+	rep := &t.Loop.Rep
+	return r.Parsed(t.Op, t.Req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
+}
+
+// IsStub says whether an answer to t's request is a stub, and shows it.
+func (t *Task) IsStub(r *upstream.Result) bool {
+	rep := &t.Loop.Rep
+	return t.Req.Dialect == wire.Meta && r.Parsed(t.Op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
+		rep.Letters.Has('Z') && !CommandOf(t).Vivify
+}
+
+// MayBeStub says that what a read has found looks like what a repair leaves
+// while it is at work, and does not say whether it is.
+func MayBeStub(t *Task, rep *wire.Reply) bool {
+	if t.Req.Dialect == wire.Text {
+		return rep.Kind == wire.Value && rep.Body.Len() == 0
+	}
+	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !CommandOf(t).Vivify
+}
+
+// Dying says that an item is not worth a copy: it lives less than 2 s more, or
+// it is stale, which a copy would hide.
+func Dying(b []byte, rep *wire.Reply) bool {
+	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
+	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
+}

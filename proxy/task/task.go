@@ -1,0 +1,406 @@
+package task
+
+// A command that takes several asks: what they have in common.
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Task is a command on one key, or one key of a read of many, that a rule
+// leads through several asks: because its server is gone or comes back, or
+// because its route keeps copies. It goes on when its client is gone or has
+// its answer, until every ask has ended.
+//
+// Tasks are made where requests are rare or are several anyway, so they may
+// allocate. Their bytes count against limits.memory.
+type Task struct {
+	ClientLoop *Tasks           // where its client is
+	x          *client.Exchange // the home's
+	ClientDone bool             // the client has its answer
+	Loop       *Tasks           // that leads it: another one, if copies of its key are led there
+	Route      *routing.Route   // that engine's
+	Rule       rule
+
+	Op    wire.Op // of the request
+	strip string  // what the servers don't see of the client's key
+
+	Asker    uint64       // whose asks go in order
+	Hash     uint64       // of key
+	reads    bool         // it changes nothing, so that the client's other reads need not wait
+	inLine   bool         // the client's next command on the key waits for it; the home's
+	Fills    bool         // a backfill of it is at work
+	held     int          // bytes, for limits.memory
+	Raw      []byte       // the request, a copy; nil once nothing needs it
+	Req      wire.Request // raw, parsed
+	echo     wire.KeyEcho // what servers are not asked for and the client gets
+	Key      []byte       // decoded, without what the route strips
+	Deadline int64
+
+	Waited  string      // for what, if it was parked
+	instead []byte      // what the client gets when all went well
+	failed  []failedAsk // asks that found no connection, to be told
+	Open    int         // asks that have not ended
+}
+
+// Tasks are the commands of one loop that take several asks, and who waits for
+// whom among them.
+type Tasks struct {
+	*upstream.Servers
+	Clients   *client.Clients
+	Listeners map[string]*routing.Listener // by network and address, over generations
+	Leaders   []Leader
+	Loops     Loops
+	Post      func(f func(*Tasks)) // runs f on this loop, from any other
+
+	Lines  map[Line]*queue
+	Turns  []*Task  // whose turn in a line has come
+	Parked []parked // commands that wait for a server's next phase
+}
+
+// Leader serves tasks of one kind.
+type Leader interface {
+	// Lead serves t, whose turn it is, or parks it. It reports false, and has done
+	// nothing, if t is not of its kind.
+	Lead(t *Task) bool
+}
+
+// Loops are the loops of the process.
+type Loops interface {
+	// Owner is the loop that leads the commands on a key of several copies, by the
+	// hash of the key.
+	Owner(hash uint64) *Tasks
+
+	// HashKey makes one number of a key, the same for all loops.
+	HashKey(key []byte) uint64
+
+	// Count is how many there are, and which of them t is.
+	Count(t *Tasks) (n, index int)
+}
+
+// lead lets the first leader whose kind t is serve it, or parks it while it is not
+// known who is out.
+func (e *Tasks) lead(t *Task) {
+	if t.x == nil { // Ringside's own: it has its rule, and now its turn
+		t.Deadline = e.Now + int64(t.Route.Pool.Timeouts.Deadline)
+		t.Run(0, nil)
+		return
+	}
+	if t.Route.Copies.Copies != 0 {
+		if o := e.Loops.Owner(t.Hash); o != e {
+			t.handOver(o)
+			return
+		}
+	}
+	if v := t.Route.Unknown(); v != nil {
+		if e.Now >= t.Deadline {
+			t.Fail("the servers have not said yet who of them is in use", stats.Unavailable)
+			e.Unclaim(t, KeyLine(t.Hash))
+		} else {
+			e.Park(t, v.Gen)
+		}
+		return
+	}
+	for _, l := range e.Leaders {
+		if l.Lead(t) {
+			return
+		}
+	}
+}
+
+// rule leads a task: it asks, is told how each ask ended, and settles.
+type rule interface {
+	Begin(t *Task)
+	Told(t *Task, id int, r *upstream.Result)
+}
+
+type failedAsk struct {
+	id int
+	upstream.Result
+}
+
+// NewTask makes a task of the request in e.clients.req, for its only key or for one of
+// several, which the client wrote as wrote. It takes a part of x.
+func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
+	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.S.Id}
+	t.Deadline = x.Start + int64(rt.Pool.Timeouts.Deadline)
+	if e.Clients.Req.NumKeys > 1 {
+		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
+		if e.Clients.Req.Op == wire.Get { // or bget, which not every server knows
+			command = []byte("get ")
+		}
+		t.Raw = append(t.Raw, command...)
+		t.Raw = append(append(t.Raw, wrote...), wire.LineEnd...)
+	} else {
+		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
+	}
+	e.Wire.Next(t.Raw, &t.Req)
+	t.echo = t.Req.KeyEcho(t.Raw)
+	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
+	t.Hash = e.Loops.HashKey(t.Key)
+	t.reads = CommandOf(t).Reads()
+	t.hold(TaskSize + len(t.Raw))
+	x.Waiting++
+	return t
+}
+
+// NewRemoval makes a task that deletes key, which the client wrote as wrote,
+// and then answers what a storage command that Ringside refuses gets.
+func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, instead []byte) *Task {
+	flags := e.Clients.Req.Flags & wire.Base64
+	line := append([]byte("md "), wrote...)
+	if flags != 0 {
+		line = append(line, " b"...)
+	}
+	line = append(line, wire.LineEnd...)
+	e.Wire.Next(line, &e.Clients.Req)
+	t := e.NewTask(x, rt, line, wrote, key)
+	t.instead = append([]byte{}, instead...)
+	return t
+}
+
+// Run lets the rule begin (answer nil) or tells it how ask id ended, and then
+// of the asks that found no connection meanwhile.
+func (t *Task) Run(id int, r *upstream.Result) {
+	if r == nil {
+		t.Rule.Begin(t)
+	} else {
+		t.Open--
+		t.Rule.Told(t, id, r)
+	}
+	t.CatchUp()
+}
+
+// CatchUp tells the rule of asks that found no connection.
+func (t *Task) CatchUp() {
+	for len(t.failed) > 0 {
+		f := t.failed[0]
+		t.failed = t.failed[1:]
+		t.Open--
+		t.Rule.Told(t, f.id, &f.Result)
+	}
+	t.release()
+}
+
+// release gives up the task's bytes when nothing needs them any more.
+func (t *Task) release() {
+	if t.ClientDone && t.Open == 0 && t.Raw != nil {
+		t.hold(-t.held)
+		t.Raw = nil
+	}
+}
+
+func (t *Task) hold(n int) {
+	t.held += n
+	t.Loop.Buffers.Hold(n)
+}
+
+// TaskSize is what a task takes, with its rule and its asks.
+const TaskSize = 1 << 10
+
+// Keep is an answer beyond the call that brought it.
+func (t *Task) Keep(r *upstream.Result) upstream.Result {
+	kept := *r
+	kept.Bytes = bytes.Clone(r.Bytes)
+	if t.Raw != nil { // else it has been given up
+		t.hold(len(kept.Bytes))
+	}
+	return kept
+}
+
+func (t *Task) Client() uint64 { return t.Asker }
+
+func (t *Task) Answered(id int, r *upstream.Result) { t.Run(id, r) }
+
+// Ask sends line to srv, and lets the rule have the answer as number id. What
+// is asked when the client has its answer is Ringside's own business.
+func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.ClientDone, id, srv, line) }
+
+func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
+	t.Open++
+	c, why, o := srv.Pick(t.Asker, internal)
+	if c == nil {
+		t.failed = append(t.failed, failedAsk{id, upstream.Result{Srv: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
+		return
+	}
+	limit := t.Route.Pool.Timeouts
+	if left := time.Duration(t.Deadline - t.Loop.Now); left < limit.Deadline {
+		limit.Deadline = max(left, time.Millisecond)
+	}
+	t.Loop.Demand(c, t, id, &limit, line, internal)
+	c.Tail.Leaves = upstream.LeavesValue(&t.Loop.Plain)
+}
+
+// Edit is a change to a request: what replaces one of its spans.
+type Edit struct {
+	At   wire.Span
+	With []byte
+}
+
+// Spelled is the task's request with another key and with edits.
+func (t *Task) Spelled(key []byte, edits ...Edit) []byte {
+	edits = append(edits, Edit{t.Req.Key, t.onWire(key)})
+	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
+	var line []byte
+	at := uint32(0)
+	for _, x := range edits {
+		line = append(append(line, t.Raw[at:x.At.Start]...), x.With...)
+		at = x.At.End
+	}
+	return append(line, t.Raw[at:]...)
+}
+
+// onWire is key as the client's dialect writes it.
+func (t *Task) onWire(key []byte) []byte {
+	if t.Req.Flags&wire.Base64 != 0 {
+		return base64.StdEncoding.AppendEncode(nil, key)
+	}
+	return key
+}
+
+// Meta is a meta command on key with flags, and with a data block if body is
+// not nil.
+func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byte {
+	line := append([]byte(command), ' ')
+	if t.Req.Flags&wire.Base64 != 0 {
+		line = base64.StdEncoding.AppendEncode(line, key)
+	} else {
+		line = append(line, key...)
+	}
+	if body != nil {
+		line = strconv.AppendInt(append(line, ' '), int64(len(body)), 10)
+	}
+	if t.Req.Flags&wire.Base64 != 0 {
+		line = append(line, " b"...)
+	}
+	line = append(append(line, flags...), wire.LineEnd...)
+	if body != nil {
+		line = append(append(line, body...), wire.LineEnd...)
+	}
+	return line
+}
+
+// Answer gives the client an answer of a server, with the client's own key in
+// it and with the cas token that token makes. It ends the task's part of the
+// exchange.
+func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
+	got, server := *r, r.Srv.Label() // the server is this engine's: the home must not look at it
+	if t.ClientLoop != t.Loop {
+		got.Bytes = bytes.Clone(r.Bytes)
+	}
+	t.conclude(func(e *Tasks, x *client.Exchange) { t.tell(e, x, &got, server, token) })
+	t.release()
+}
+
+// tell runs on the engine that has the client.
+func (t *Task) tell(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) {
+	rep := &e.Rep
+	switch {
+	case !r.Parsed(t.Op, t.Req.Dialect, rep):
+		x.Fail(r.Why, r.Outcome)
+	case t.instead != nil:
+		x.Outcome = stats.ClientFault
+		x.Emit(nil, t.instead)
+	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
+		x.Fail("server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
+	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:
+		t.tellRead(e, x, r, token)
+	default:
+		x.Outcome = stats.OutcomeOf(rep.Kind)
+		if t.Op == wire.Get && rep.Kind == wire.Header {
+			x.Outcome = stats.Hit
+		}
+		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, rep.Kind) {
+			x.Emit(nil, t.forClient(rep, r.Bytes, token))
+		}
+	}
+}
+
+// tellRead gives the client the value that a text read found.
+func (t *Task) tellRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
+	switch rep := &e.Rep; rep.Kind {
+	case wire.Value:
+		x.Hits++
+		block := t.forClient(rep, r.Bytes[:rep.Size], token)
+		if x.InOrder != nil && x.S != nil {
+			x.InOrder.Keep(&e.Buffers, t.strip+string(t.Key), block)
+		} else {
+			x.Emit(nil, block)
+		}
+	case wire.End:
+	default:
+		x.ErrLine = append(x.ErrLine[:0], r.Bytes...)
+		x.Outcome = stats.ClientFault
+	}
+}
+
+// Fail ends the task's part of the exchange without an answer.
+func (t *Task) Fail(why string, o stats.Outcome) {
+	t.conclude(func(_ *Tasks, x *client.Exchange) { x.Fail(why, o) })
+	t.release()
+}
+
+// Say ends the task's part of the exchange with an answer that Ringside makes.
+func (t *Task) Say(k wire.Kind) {
+	var line []byte
+	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // else a miss is no line
+		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
+	}
+	t.conclude(func(e *Tasks, x *client.Exchange) {
+		x.Outcome = stats.OutcomeOf(k)
+		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
+			x.Emit(nil, line)
+		}
+	})
+	t.release()
+}
+
+// forClient is the reply rep, whose bytes are b, with the key as the client
+// knows it.
+func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
+	var edits []Edit
+	key, named := []byte(t.strip+string(t.Key)), rep.Key.Of(b)
+	switch {
+	case len(named) == 0:
+		if at, ok := t.echo.At(b, rep); ok {
+			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
+		}
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // its item was made in base64
+		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
+	default:
+		edits = append(edits, Edit{rep.Key, key})
+	}
+	if token != nil {
+		at := rep.Unique
+		if arg, ok := wire.FlagArg(b, rep.MetaFlags, 'c'); ok {
+			at = arg
+		}
+		if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
+			edits = append(edits, Edit{at, strconv.AppendUint(nil, token(n), 10)})
+		}
+	}
+	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
+	var out []byte
+	from := uint32(0)
+	for _, x := range edits {
+		out = append(append(out, b[from:x.At.Start]...), x.With...)
+		from = x.At.End
+	}
+	return append(out, b[from:]...)
+}
+
+// AddTo adds what waits to what is told of all loops.
+func (e *Tasks) AddTo(into *stats.Snapshot) {
+	into.Parked += len(e.Parked)
+	into.Lined += len(e.Lines)
+}

@@ -1,0 +1,237 @@
+package upstream
+
+// One request to one server, and who gets the answer.
+
+import (
+	"time"
+	"unsafe"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/wire"
+)
+
+// Attempt is one ask at one server. It stays in its connection's list until
+// its answer has come; one that has timed out is an orphan there, which
+// swallows the late answer.
+type Attempt struct {
+	To   Receiver // nil: an orphan, or Ringside's own probe or late delete
+	Next *Attempt // in the connection's order; in the free list
+
+	Op      wire.Op
+	Dialect wire.Dialect
+	Flags   wire.Flags
+
+	asked bool          // Ringside's own, for an Asker
+	needs wire.Features // of its server, to understand it; only those that were not known to be there
+
+	Probe    bool // Ringside's own, the first on each new connection
+	Streams  bool // its receiver is in the middle of a value
+	Internal bool // Ringside's own: the queue's bound for clients is not its
+	expired  bool // over before the socket got a byte of it
+	Undo     bool // Ringside's own, which undoes a late run: see undo.go
+	Deadline int64
+	sentAt   int64
+	wait     time.Duration // for an answer, once the bytes are with a connection
+
+	Start uint64 // where its bytes begin in all the bytes given to this connection
+	Size  int
+
+	keys   []byte // that the answer must name, as the server knows them; see pairing.go
+	At     int    // where in keys the first is that had no VALUE yet
+	nth    int    // how many keys are before it
+	many   bool   // keys has the length of each, and then the line of the request
+	opaque uint8  // how long the opaque is, at the end of keys
+	Sealed bool   // the opaque is Ringside's own
+	Leaves bool   // a mutation that can leave a value if it runs late: see undo.go
+
+	Classic *classic      // what it is in text, to a server that speaks only that: see release.go
+	Strip   string        // what the route took from the front of the key
+	Echo    *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
+}
+
+// Receiver gets the answer to an attempt. It is told of each attempt either
+// Done or Failed, once.
+type Receiver interface {
+	// Reply takes one reply of the answer: r, whose bytes are b. They are valid
+	// during the call. When an END is known to follow a VALUE it is in b, behind
+	// r.Size bytes, and r is the last. Reply returns how many bytes it has taken
+	// out of the input with IO.take.
+	Reply(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
+
+	// Done is told that the answer is complete, when a is off its connection.
+	Done(c *Conn, a *Attempt)
+
+	// Failed is told that there will be no answer, or no more of it.
+	Failed(c *Conn, a *Attempt, f Failure)
+
+	// Client is the number of the client that waits for the answer; 0: none does.
+	Client() uint64
+}
+
+// Streamer is a Receiver that may take a value before all of it is here.
+type Streamer interface {
+	Receiver
+
+	// Streams says whether the value of the head r, of which not all is here, is
+	// to come piece by piece.
+	Streams(r *wire.Reply) bool
+
+	// Begin takes b, the head of the value and what is here of it, and returns how
+	// many bytes of it it has taken out of the input.
+	Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
+
+	// More takes b, more bytes of the value; last says that there are no more.
+	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
+}
+
+// Failure is why there is no answer.
+type Failure struct {
+	Why     string // for people: the server and the reason
+	Outcome stats.Outcome
+	Unsent  bool // the server has not got a byte of the request: it can't run later
+	Busy    bool // the server has said something since it was asked for
+	Foreign bool // the server was not asked: its release doesn't know the command
+}
+
+func (e *Servers) NewAttempt(to Receiver) *Attempt {
+	a := e.FreeAttempts
+	if a == nil {
+		a = new(Attempt)
+		e.Buffers.Held += AttemptSize
+	} else {
+		e.FreeAttempts, a.Next = a.Next, nil
+	}
+	a.To = to
+	return a
+}
+
+// AttemptSize is what an attempt takes, and its client's exchange with it.
+const AttemptSize = int64(unsafe.Sizeof(Attempt{})) + 256
+
+// TrimAttempts gives up the attempts that are kept for reuse.
+func (e *Servers) TrimAttempts() {
+	for a := e.FreeAttempts; a != nil; a = a.Next {
+		e.Buffers.Held -= AttemptSize
+	}
+	e.FreeAttempts = nil
+}
+
+func (e *Servers) freeAttempt(a *Attempt) {
+	keys := a.keys[:0]
+	if cap(keys) > manyKeys {
+		e.Buffers.Held -= int64(cap(keys))
+		keys = nil
+	}
+	*a = Attempt{}
+	a.Next, a.keys = e.FreeAttempts, keys
+	e.FreeAttempts = a
+}
+
+// manyKeys is how many bytes of keys an attempt may have for nothing: more count
+// against limits.memory, and it does not keep the room for them.
+const manyKeys = 1 << 10
+
+// Asker gets the whole answers to its asks, each once.
+type Asker interface {
+	// Answered is told how ask id ended. The result is valid during the call.
+	Answered(id int, r *Result)
+
+	// Client is the number of the client that waits for the answer; 0: none does.
+	Client() uint64
+}
+
+// Pinger is an Asker that is content to hear that a server is there, if the
+// server does not understand what was asked.
+type Pinger interface {
+	Asker
+	Pings()
+}
+
+// Result is how an ask ended.
+type Result struct {
+	Srv   *Server
+	Bytes []byte // the whole answer; nil: there is none. If it is Foreign, an error line
+	Failure
+}
+
+// Demand sends line, one whole request of a client's or of Ringside's own,
+// behind what c has to send, and lets to have the answer under the number id.
+func (e *Servers) Demand(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
+	r := &e.Plain
+	e.Wire.Next(line, r)
+	line = e.Wire.CutKey(line, r)
+	a := e.NewAttempt(&Collector{To: to, Id: id})
+	a.Op, a.Dialect, a.Flags = r.Op, r.Dialect, r.Flags
+	if internal {
+		c.Own(a)
+	}
+	key := r.Key.Of(line)
+	if r.Flags&wire.Base64 != 0 {
+		key, _ = wire.DecodeKey(nil, key)
+	}
+	a.Remember(r, line, key)
+	needs := r.Needs()
+	e.Put(c, a, t, needs, e.sealed(a, line))
+}
+
+// Own says that a, which c is about to get, is Ringside's own.
+func (c *Conn) Own(a *Attempt) {
+	a.Internal = true
+	c.Internal++
+}
+
+// Put is demand for an attempt a that knows what line is and who gets the answer,
+// of which needs says what the server must understand.
+func (e *Servers) Put(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
+	a.asked = true
+	c.Begin(a, t)
+	c.Want(a, needs)
+	c.Out.Append(&e.Buffers, line)
+	c.Give(a, len(line))
+}
+
+// Collector collects an answer for an Asker.
+type Collector struct {
+	To    Asker
+	Id    int
+	bytes []byte
+}
+
+func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if a.Sealed {
+		w.bytes = unsealed(w.bytes, b, r)
+	} else {
+		w.bytes = append(w.bytes, b...)
+	}
+	return 0
+}
+
+func (w *Collector) Done(c *Conn, _ *Attempt) {
+	w.To.Answered(w.Id, &Result{Srv: c.Srv, Bytes: w.bytes})
+}
+
+func (w *Collector) Failed(c *Conn, _ *Attempt, f Failure) {
+	r := &Result{Srv: c.Srv, Failure: f}
+	if f.Foreign {
+		r.Bytes = wire.AppendClientError(nil, f.Why)
+	}
+	w.To.Answered(w.Id, r)
+}
+
+// pings says that the Asker is a Pinger.
+func (w *Collector) pings() bool {
+	_, ok := w.To.(Pinger)
+	return ok
+}
+
+func (w *Collector) Client() uint64 { return w.To.Client() }
+
+// Parsed reads the first reply of an answer.
+func (r *Result) Parsed(op wire.Op, d wire.Dialect, to *wire.Reply) bool {
+	if r.Bytes == nil {
+		return false
+	}
+	_, err := wire.NextReply(op, d, r.Bytes, to)
+	return err == nil
+}

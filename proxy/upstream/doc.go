@@ -1,0 +1,2 @@
+// Package upstream pairs requests with replies on connections to memcached servers.
+package upstream

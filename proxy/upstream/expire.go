@@ -1,0 +1,193 @@
+package upstream
+
+// What has waited too long: requests, dials, outages.
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+)
+
+// Expire fails what has waited too long, and finds the next moment it must
+// look. The moment is a lower bound, so that a request costs one comparison
+// and an answered one nothing.
+func (e *Servers) Expire() {
+	for _, srv := range e.List {
+		srv.expire()
+	}
+	e.Closing = slices.DeleteFunc(e.Closing, func(c *Conn) bool { return c.State == ConnIdle && c.Length == 0 })
+	for _, c := range e.Closing {
+		c.Srv.expire()
+	}
+	e.expireLingering()
+}
+
+// expire fails the requests that have waited too long, gives up dials, and
+// dials a server that is down when its time has come.
+func (srv *Server) expire() {
+	e := srv.e
+	for _, c := range srv.Conns {
+		if c.Deadline <= e.Now {
+			c.expire()
+		}
+		e.At(link.RequestTimer, c.Deadline)
+	}
+	for _, c := range srv.Dedicated {
+		if c.Deadline <= e.Now {
+			c.expire()
+		}
+		e.At(link.RequestTimer, c.Deadline)
+	}
+	switch c := srv.Conns[0]; {
+	case !srv.Down || srv.Leaving() || c.State != ConnIdle:
+	case srv.RedialAt > e.Now:
+		e.At(link.RequestTimer, srv.RedialAt)
+	default:
+		c.dial()
+	}
+}
+
+func (c *Conn) expire() {
+	e, srv := c.Srv.e, c.Srv
+	if c.State == ConnDialing && c.DialBy <= e.Now {
+		e.Effect(link.Abort, &c.Link)
+		c.Lost(errConnect)
+		return
+	}
+	c.Deadline = link.Never
+	if c.State == ConnDialing {
+		c.Deadline = c.DialBy
+	}
+	unsent, loose, stuck, before := false, false, false, srv.timeouts
+	for a := c.Head; a != nil; a = a.Next {
+		switch {
+		case a.To == nil && !a.Probe: // an orphan
+		case a.Deadline > e.Now:
+			c.Deadline = min(c.Deadline, a.Deadline)
+		case a.Probe:
+			c.unfit(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
+			return
+		default:
+			if a.Start >= c.Taken {
+				unsent = true
+				a.expired = true
+			} else {
+				silent := c.lastIn <= a.sentAt // else it is busy with a large answer, not gone
+				if silent && !c.Lingering {
+					srv.timeouts++
+				}
+				if a.Leaves {
+					loose, stuck = true, stuck || silent
+				}
+			}
+			srv.Count.TimedOut++
+			if c.Lingering {
+				c.forget(a)
+			}
+			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.Label(), time.Duration(a.Deadline-a.sentAt)), stats.TimedOut)
+		}
+	}
+	if unsent {
+		c.dropUnsent()
+	}
+	if loose {
+		c.late(stuck)
+	}
+	if srv.Leaving() || c.Lingering {
+		e.Mark(&c.Link)
+	}
+	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
+		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
+	}
+}
+
+// dropUnsent takes expired requests that the socket has not got out of the
+// queue, so that they can never run.
+func (c *Conn) dropUnsent() {
+	e := c.Srv.e
+	var keep link.Queue
+	pos, given := c.Taken, c.Taken // in the old order of bytes, and in the new
+	prev, list, i := (*Attempt)(nil), c.Head, 0
+	flushed := c.Length - c.holding
+	for a := list; a != nil; i++ {
+		next := a.Next
+		if a.expired {
+			n := int(a.Start - pos)
+			c.Out.Transfer(&e.Buffers, &keep, n)
+			given += uint64(n)
+			c.Out.Consume(&e.Buffers, a.Size)
+			pos = a.Start + uint64(a.Size)
+			if prev == nil {
+				c.Head = next
+			} else {
+				prev.Next = next
+			}
+			if c.Tail == a {
+				c.Tail = prev
+			}
+			c.Length--
+			if a.Internal {
+				c.Internal--
+			}
+			e.Outstanding--
+			if i >= flushed {
+				c.holding--
+			}
+			e.freeAttempt(a)
+		} else {
+			if end := a.Start + uint64(a.Size); end > pos {
+				n := int(end - pos) // with what an answered request before it still has to send
+				pos = end
+				given += uint64(n)
+				a.Start = given - uint64(a.Size)
+				c.Out.Transfer(&e.Buffers, &keep, n)
+			}
+			prev = a
+		}
+		a = next
+	}
+	c.Out.Drop(&e.Buffers)
+	c.Out, c.Given = keep, given
+	for c.held = c.Head; c.held != nil && c.held.needs&^c.Speech == 0; c.held = c.held.Next {
+	}
+}
+
+var errConnect = errors.New("no connection within the connect timeout")
+
+// Unsent is what c holds of requests that its server has not been sent.
+func (c *Conn) Unsent() int64 {
+	n := int64(c.Out.Room())
+	for a := c.Head; a != nil; a = a.Next {
+		if c.mayShed(a) {
+			n += AttemptSize
+		}
+	}
+	return n
+}
+
+func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
+
+// Shed fails the requests that c's server has not been sent: it takes less than
+// it is asked.
+func (c *Conn) Shed(held int64) {
+	srv, shed := c.Srv, 0
+	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())
+	last := c.Tail // who is told may ask again
+	for a := c.Head; a != nil; a = a.Next {
+		if c.mayShed(a) {
+			a.expired = true
+			c.failOne(a, why, stats.Crowded)
+			shed++
+		}
+		if a == last {
+			break
+		}
+	}
+	c.dropUnsent()
+	srv.Count.Shed += uint64(shed)
+	srv.e.Log.Warn("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.Most)
+}

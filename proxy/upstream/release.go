@@ -1,0 +1,234 @@
+package upstream
+
+// What a server understands. Each connection begins with the question for its
+// server's version, because another release may answer there than the last time.
+//
+// A request that not every release understands is not sent before that is
+// answered, nor is what is behind it on the connection: clients count on the
+// order. The bytes wait in the connection's queue, in the form that the newest
+// release understands.
+//
+//	… ► get k ► ms k 5 ► get j ► …
+//	            held: nothing goes out from here on
+//
+// When the server has told its release, or if that is known already, End looks
+// at what is held. What the server does not understand becomes text where text
+// has the same meaning (package wire: AppendClassic); else it is answered with a
+// CLIENT_ERROR that names the server and what it calls itself. So a server that
+// knows no ms never takes a data block for commands, whoever is replaced by whom
+// at a reconnect.
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// Want says what a, which is at the end of c's order, needs of the server.
+func (c *Conn) Want(a *Attempt, needs wire.Features) {
+	if needs&^c.Speech != 0 {
+		c.hold(a, needs)
+	}
+}
+
+func (c *Conn) hold(a *Attempt, needs wire.Features) {
+	a.needs = needs
+	if c.held == nil {
+		c.held = a
+		if c.Speech != 0 {
+			c.Srv.e.Misfits = append(c.Srv.e.Misfits, c)
+		}
+	}
+}
+
+// unheld appends to iov the bytes of c that may go out.
+func (c *Conn) unheld(iov [][]byte) [][]byte {
+	left := int(c.held.Start - c.Taken)
+	if left == 0 { // an empty piece is no piece: who asks until there are none would ask for ever
+		return iov
+	}
+	first := len(iov)
+	iov = c.Out.Spans(iov, link.SpansAtOnce)
+	for i := first; i < len(iov); i++ {
+		if len(iov[i]) >= left {
+			iov[i] = iov[i][:left]
+			return iov[:i+1]
+		}
+		left -= len(iov[i])
+	}
+	return iov
+}
+
+// learn takes what the server says when it is asked for its version.
+func (c *Conn) learn(line []byte) {
+	srv := c.Srv
+	words := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("VERSION")))
+	said := strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' { // it goes into answers, metrics and logs
+			return '?'
+		}
+		return c
+	}, string(words[:min(len(words), maxVersion)]))
+	if srv.Release != (wire.Release{}) && srv.Version != said {
+		srv.e.Log.Info("a server has become another version", "server", srv.Target.Name, "address", srv.Target.Address, "was", srv.Version, "is", said)
+	}
+	srv.Release, srv.Version = wire.ReleaseOf(line), said
+	c.Speech = srv.Release.Features()
+	if c.held != nil {
+		srv.e.Misfits = append(srv.e.Misfits, c)
+	}
+}
+
+// maxVersion is how much of what a server calls itself is kept, in bytes.
+const maxVersion = 64
+
+// Speech is what the server understands on the connection of a client; nothing
+// if that is not known.
+func (srv *Server) Speech(client uint64) wire.Features {
+	return srv.Conns[client%uint64(srv.Connections)].Speech
+}
+
+// Suit goes on with what connections hold whose servers have told their release.
+func (e *Servers) Suit() {
+	for i := 0; i < len(e.Misfits); i++ { // may grow: who is told may ask again
+		c := e.Misfits[i]
+		if c.held != nil && c.Speech != 0 {
+			c.suit()
+			e.Mark(&c.Link)
+		}
+	}
+	e.Misfits = e.Misfits[:0]
+}
+
+// suit takes what c holds off its order, and puts it there again in the form
+// that the server understands.
+func (c *Conn) suit() {
+	e, first := c.Srv.e, c.held
+	fits := true
+	for a := first; a != nil && fits; a = a.Next {
+		fits = a.needs&^c.Speech == 0
+	}
+	c.held = nil
+	if fits {
+		return
+	}
+	var keep link.Queue
+	c.Out.Transfer(&e.Buffers, &keep, int(first.Start-c.Taken))
+	rest := c.Out
+	c.Out, c.Given = keep, first.Start
+	if c.Head == first {
+		c.Head, c.Tail = nil, nil
+	} else {
+		for c.Tail = c.Head; c.Tail.Next != first; c.Tail = c.Tail.Next {
+		}
+		c.Tail.Next = nil
+	}
+	for a := first; a != nil; a = a.Next {
+		c.Length--
+		c.holding = max(c.holding-1, 0)
+		e.Outstanding--
+	}
+	var strangers []*Attempt // told in the end: they may ask again
+	for a := first; a != nil; {
+		next, sentAt := a.Next, a.sentAt
+		a.Next = nil
+		var line link.Queue
+		rest.Transfer(&e.Buffers, &line, a.Size)
+		if a.needs&^c.Speech != 0 && !c.translate(a, &line) {
+			line.Drop(&e.Buffers)
+			strangers = append(strangers, a)
+		} else {
+			c.enlist(a)
+			a.sentAt, a.Size = sentAt, 0
+			n := line.Size
+			line.MoveTo(&e.Buffers, &c.Out)
+			c.Give(a, n)
+		}
+		a = next
+	}
+	for _, a := range strangers {
+		c.refuse(a)
+		e.freeAttempt(a)
+	}
+}
+
+// translate puts in the place of a's request, line, one of the same meaning that
+// the server understands.
+func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
+	e := c.Srv.e
+	if a.Dialect != wire.Meta {
+		return false
+	}
+	var text []byte
+	if w, ok := a.To.(*Collector); ok && w.pings() { // a keeper wants no text, but must hear that there is somebody
+		text = AskVersion
+		a.Op, a.Dialect = wire.Version, wire.Text
+	} else {
+		m := new(classic)
+		for _, b := range line.Spans(nil, line.Size) {
+			m.line = append(m.line, b...)
+		}
+		e.Wire.Next(m.line, &m.req)
+		var ok bool
+		if text, ok = wire.AppendClassic(nil, m.line, &m.req, c.Speech); !ok {
+			return false
+		}
+		e.Wire.Next(text, &e.Plain)
+		m.op = e.Plain.Op
+		a.Op, a.Dialect = m.op, wire.Text
+		a.Classic = m
+		key, _ := a.Named()
+		a.keys, a.opaque = a.keys[:len(key)], 0 // text names no opaque
+	}
+	a.needs = 0
+	line.Drop(&e.Buffers)
+	line.Append(&e.Buffers, text)
+	return true
+}
+
+// classic is a meta request that was sent as text.
+type classic struct {
+	line []byte
+	req  wire.Request // line, parsed
+	op   wire.Op      // as text
+
+	answer []byte // so far
+}
+
+// refuse settles a, which has left c's order and which the server would not
+// understand.
+func (c *Conn) refuse(a *Attempt) {
+	e, srv := c.Srv.e, c.Srv
+	why := fmt.Sprintf("server %s is of version %s, too old for this command", srv.Label(), srv.Version)
+	srv.Count.Failed++
+	if a.Internal {
+		c.Internal--
+	}
+	to := a.To
+	a.To = nil
+	switch {
+	case a.Undo:
+		c.Undos--
+		e.Undos--
+	case to != nil:
+		to.Failed(c, a, Failure{Why: why, Outcome: stats.ClientFault, Foreign: true})
+	}
+}
+
+// modern is the meta answer that b, more of the answer to a's text, makes whole;
+// nil if more of it is to come. It is in e.rep then.
+func (c *Conn) modern(a *Attempt, b []byte) []byte {
+	e, m := c.Srv.e, a.Classic
+	m.answer = append(m.answer, b...)
+	if !e.Rep.Last {
+		return nil
+	}
+	b = wire.AppendModern(nil, m.line, &m.req, m.op, m.answer)
+	a.Op, a.Dialect = m.req.Op, wire.Meta
+	wire.NextReply(a.Op, a.Dialect, b, &e.Rep)
+	return b
+}

@@ -1,0 +1,195 @@
+package upstream
+
+// Answers of servers: paired with requests by order.
+
+import (
+	"bytes"
+	"encoding/base64"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// Renames says that the client knows the key by another name than the server,
+// or has asked for it and the server was not.
+func (a *Attempt) Renames() bool { return a.Strip != "" || a.Echo != nil }
+
+// Rename appends the reply b to dst with the key as the client knows it.
+func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
+	if a.Echo != nil {
+		if here, ok := a.Echo.At(b, r); ok {
+			return append(append(append(dst, b[:here]...), a.Echo.Text...), b[here:]...)
+		}
+	}
+	asked, _ := a.Named()
+	key := r.Key.Of(b)
+	dst = append(dst, b[:r.Key.Start]...)
+	switch {
+	case len(key) == 0:
+	case r.Letters.Has('b') || r.Kind == wire.Item && !bytes.Equal(key, asked): // the item was made in base64
+		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(a.Strip), asked...))
+	default:
+		dst = append(append(dst, a.Strip...), key...)
+	}
+	return append(dst, b[r.Key.End:]...)
+}
+
+// Parse pairs the answers in the input.
+func (c *Conn) Parse() {
+	e := c.Srv.e
+	for e.Cur.Len() > 0 && c.State == ConnUp {
+		buf := e.Cur.Bytes()
+		if c.StreamLeft > 0 {
+			c.stream(buf)
+			continue
+		}
+		a := c.Head
+		if a == nil || a.Start >= c.Taken {
+			c.doubt("answered a question nobody asked", buf)
+			return
+		}
+		r := &e.Rep
+		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.awaited(), buf, r)
+		switch {
+		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
+		case err == wire.ErrShort:
+			c.Need = r.Size
+			return
+		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
+			c.doubt("sent what is no answer to "+a.Op.String(), buf)
+			return
+		case !r.Awaited && r.Kind != wire.End && !c.names(a, buf):
+			c.doubt(otherName, buf)
+			return
+		case a.Probe && r.Kind.Failed():
+			e.Cur.R += n
+			e.freeAttempt(c.pop())
+			c.unfit("it greets with "+string(r.Line.Of(buf)), stats.Unavailable)
+		default:
+			c.heard()
+			if endFollows(r, buf[n:]) {
+				r.Last = true
+				n += len(wire.EndLine)
+			}
+			if r.Awaited && !r.Last {
+				a.passed(r.Key.Len())
+			}
+			e.Cur.R += n - c.reply(a, r, buf[:n])
+		}
+	}
+	if c.answered && c.holding > 0 || c.Srv.Leaving() || c.Lingering {
+		e.Mark(&c.Link)
+	}
+}
+
+const otherName = "named another key or opaque than it was asked for"
+
+// endFollows says that r is a VALUE and behind it at once comes END, as behind the
+// last VALUE nearly always: by itself it would cost as much as that.
+func endFollows(r *wire.Reply, rest []byte) bool {
+	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
+}
+
+// doubt ends a connection on which nobody can tell any more which answer
+// belongs to which request. Going on would hand one client another's value.
+func (c *Conn) doubt(what string, buf []byte) {
+	e := c.Srv.e
+	e.Count.Doubts++
+	e.Log.Error("aborted a server connection: it "+what, "server", c.Srv.Target.Name, "address", c.Srv.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
+	e.Cur.R = e.Cur.W
+	if !c.greeted && !c.Lingering {
+		c.abort(c.Srv.whyDown("it "+what), stats.Unavailable)
+		c.Srv.fail("it " + what)
+		return
+	}
+	c.abort("server "+c.Srv.Label()+": "+what, stats.Lost)
+}
+
+// heard notes that the server has answered.
+func (c *Conn) heard() {
+	c.answered, c.greeted = true, true
+	if (c.Srv.Down || c.Srv.timeouts > 0) && !c.Lingering {
+		c.Srv.alive()
+	}
+}
+
+// reply hands one reply, r, whose bytes are b, to who waits for a, and returns
+// how many of them are gone from the input.
+func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
+	if a.Classic != nil && a.To != nil {
+		if b = c.modern(a, b); b == nil {
+			return 0
+		}
+	}
+	last := r.Last
+	switch {
+	case a.To != nil:
+		taken = a.To.Reply(c, a, r, b)
+	case r.Kind == wire.VersionIs:
+		c.learn(r.Line.Of(b))
+	}
+	if last {
+		c.finished(a)
+	}
+	return taken
+}
+
+// finished takes a, whose answer is complete, off the list.
+func (c *Conn) finished(a *Attempt) {
+	e := c.Srv.e
+	c.pop()
+	c.Srv.Count.Observe(e.Now - a.sentAt)
+	if c.settled++; c.settled == meanOf {
+		c.came, c.settled = c.came/2, c.settled/2
+	}
+	switch {
+	case a.To != nil:
+		a.To.Done(c, a)
+	case a.Undo && e.Rep.Kind == wire.Deleted:
+		e.Observer.LateDeleted(c.Srv, a.keys)
+	}
+	e.freeAttempt(a)
+}
+
+// meanOf is of how many answers, at most, a connection keeps the mean size; the
+// older half then counts for half.
+const meanOf = 512
+
+// startStream lets the receiver of a have the head, buf, of a value that is not
+// whole yet, if it wants that. A value that nobody waits for is not waited for.
+func (c *Conn) startStream(a *Attempt, buf []byte) bool {
+	e, r := c.Srv.e, &c.Srv.e.Rep
+	to, ok := a.To.(Streamer)
+	if !ok && a.To != nil || ok && (a.Classic != nil || !to.Streams(r)) {
+		return false
+	}
+	if !c.names(a, buf) {
+		c.doubt(otherName, buf)
+		return true
+	}
+	left, last, taken := r.Size-len(buf), r.Last, 0
+	if ok {
+		taken = to.Begin(c, a, r, buf)
+		a.Streams = true
+	}
+	c.heard()
+	c.StreamLeft, c.streamLast = left, last
+	e.Cur.R += len(buf) - taken
+	return true
+}
+
+// stream hands on more of the value at the head of the list.
+func (c *Conn) stream(buf []byte) {
+	e, a := c.Srv.e, c.Head
+	n := min(c.StreamLeft, len(buf))
+	c.StreamLeft -= n
+	taken := 0
+	if a.To != nil && a.Streams {
+		taken = a.To.(Streamer).More(c, a, buf[:n], c.StreamLeft == 0)
+		a.Streams = c.StreamLeft > 0
+	}
+	e.Cur.R += n - taken
+	if c.StreamLeft == 0 && c.streamLast {
+		c.finished(a)
+	}
+}

@@ -1,0 +1,269 @@
+package upstream
+
+// Mutations that nobody waits for any more and that may still run: the undo
+// behind them, and the connections that live on for it.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"slices"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// A mutation that was answered with an error or a timeout may lie in the
+// server's receive buffer and run when the server goes on: after a newer write
+// or delete that was acknowledged meanwhile. No reset takes it out of there.
+// So the key's delete goes right behind it, on the same connection, and the
+// worst that is left is a miss.
+//
+//	set k v1 ► timeout ► delete k, behind it; new traffic goes to a new connection
+//	server goes on: v1 is stored, k is deleted; both answers are discarded
+//
+// A connection that is closed with an undo on it makes memcached drop what it
+// has not read yet: the set runs and the delete does not. So it lives on, a
+// zombie, until the undo is answered.
+//
+// The undo is a loud delete (md for a key in base64), for every server: one
+// answer each, so that pairing by order goes on, and the last is the barrier.
+
+const (
+	// zombieTime is how long a zombie waits for the answer to its last undo.
+	zombieTime = 60 * time.Second
+
+	// ackTime is how long a kernel may have bytes before it acknowledges them:
+	// Linux 200 ms at most.
+	ackTime = 250 * time.Millisecond
+
+	// LingeringPerConn bounds the zombies of one server, for each connection that
+	// it may have. A mutation on one more is aborted and may outlive that.
+	LingeringPerConn = 4
+)
+
+// LeavesValue says whether r, run late, can put a value in the place of a newer
+// one or of none. A cas with an old token cannot; incr, append and their like
+// build on what is there and only count, late or not; touch and delete leave
+// no value. What creates an item on a miss (N) can, and so can a cas that
+// stores with an old token too (I).
+func LeavesValue(r *wire.Request) bool {
+	switch r.Op {
+	case wire.Set, wire.Add, wire.Replace:
+		return true
+	case wire.Cas:
+		return r.Letters.Has('I')
+	case wire.Append, wire.Prepend, wire.Incr, wire.Decr:
+		return r.Letters.Has('N')
+	}
+	return false
+}
+
+// Unguarded says that nobody waits for a any more, that it may run late and leave
+// a value, and that nothing undoes that yet.
+func (a *Attempt) Unguarded() bool { return a.Leaves && a.To == nil }
+
+// undo puts a delete behind all that is on c, for each loose mutation.
+func (c *Conn) undo() {
+	for a := c.Head; a != nil; a = a.Next { // what it appends is not loose
+		if a.Unguarded() {
+			c.undoOne(a)
+		}
+	}
+	c.Until = c.Srv.e.Now + int64(zombieTime)
+}
+
+func (c *Conn) undoOne(a *Attempt) {
+	e := c.Srv.e
+	u := e.NewAttempt(nil)
+	u.Op, u.Dialect, u.Undo = wire.Delete, wire.Text, true
+	c.Own(u)
+	key, _ := a.Named()
+	if a.Flags&wire.Base64 != 0 {
+		u.Dialect = wire.Meta
+		e.Line = append(e.Line[:0], "md "...)
+		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+		e.Line = append(e.Line, " b\r\n"...)
+	} else {
+		e.Line = append(e.Line[:0], "delete "...)
+		e.Line = append(e.Line, key...)
+		e.Line = append(e.Line, wire.LineEnd...)
+	}
+	u.keys = append(u.keys, key...)
+	a.Leaves = false
+	c.enlist(u)
+	if u.Dialect == wire.Meta {
+		c.Want(u, wire.Metas)
+	}
+	c.Out.Append(&e.Buffers, e.Line)
+	c.Give(u, len(e.Line))
+	c.answered = true // it is not held for company
+	c.Undos++
+	e.Undos++
+	c.Srv.Count.Undone++
+}
+
+// reached says whether the server's kernel may have all of a loose mutation.
+// What is still in ours never gets there after an Abort.
+func (c *Conn) reached() bool {
+	first := (*Attempt)(nil)
+	for a := c.Head; a != nil && first == nil; a = a.Next {
+		if a.Unguarded() {
+			first = a
+		}
+	}
+	switch {
+	case first == nil || c.Sock == nil:
+		return false
+	case c.Srv.e.Now-c.lastOut < int64(ackTime):
+		return true
+	}
+	return first.Start+uint64(first.Size)+uint64(c.Sock.Unsent()) <= c.Taken
+}
+
+// late is called when mutations on c have become loose. When the server has
+// not said anything since, the connection is taken for stuck: new requests go
+// to another, and what has not left this machine never will.
+func (c *Conn) late(stuck bool) {
+	switch {
+	case stuck && c.Undos == 0 && !c.reached():
+		c.abort("server "+c.Srv.Label()+": aborted, for what was sent does not arrive there", stats.Lost)
+	case stuck && !c.Lingering:
+		c.undo()
+		c.linger("server " + c.Srv.Label() + ": too many connections wait for late answers")
+	default:
+		c.undo()
+	}
+}
+
+// giveUp fails every request on c for the reason why, and gets rid of c.
+func (c *Conn) giveUp(why string, o stats.Outcome) {
+	if c.State == ConnUp {
+		for a := c.Head; a != nil; a = a.Next {
+			a.expired = a.To != nil && a.Start >= c.Taken
+			c.failOne(a, why, o)
+		}
+		if c.Undos > 0 || c.reached() {
+			c.dropUnsent()
+			c.undo()
+			c.linger(why)
+			return
+		}
+	}
+	if c.State == ConnIdle { // not dialled yet
+		c.clear()
+		c.failAll(why, o)
+		return
+	}
+	c.abort(why, o)
+}
+
+// linger makes c a zombie: new requests go to a new connection in its place. It
+// stays open until all on it is answered; what has not timed out may still be
+// answered in time. If there are too many, what is on it fails instead.
+func (c *Conn) linger(why string) {
+	srv := c.Srv
+	e := srv.e
+	fresh := srv.newConn()
+	srv.Conns[slices.Index(srv.Conns, c)] = fresh
+	if srv.wanted() {
+		e.Mark(&fresh.Link)
+	}
+	c.Lingering = true
+	srv.Lingering++
+	e.Lingering = append(e.Lingering, c)
+	c.last = map[uint64]uint64{}
+	for a := c.Head; a != nil; a = a.Next {
+		a.Probe = false
+		if client, ok := a.client(); ok {
+			c.last[client] = a.Start
+		}
+	}
+	if srv.Lingering > LingeringPerConn*srv.Connections {
+		c.abort(why, stats.Lost)
+		return
+	}
+	e.Mark(&c.Link)
+}
+
+// behind is where the next request of a client goes that would go to c: to the
+// zombie that still has one of that client, which it must not overtake. It is
+// rare; inlined, it would cost every request some instructions.
+//
+//go:noinline
+func (c *Conn) behind(client uint64) *Conn {
+	for _, z := range c.Srv.e.Lingering {
+		if z.Srv != c.Srv || z.Head == nil {
+			continue
+		}
+		if start, ok := z.last[client]; ok && start >= z.Head.Start {
+			z.last[client] = z.Given
+			return z
+		}
+	}
+	return c
+}
+
+// forget says that nobody waits for a, on a zombie, any more.
+func (c *Conn) forget(a *Attempt) {
+	if client, ok := a.client(); ok && c.last[client] == a.Start {
+		delete(c.last, client)
+	}
+}
+
+// client is the number of the client that waits for a, if one does.
+func (a *Attempt) client() (id uint64, ok bool) {
+	if a.To == nil {
+		return 0, false
+	}
+	id = a.To.Client()
+	return id, id != 0
+}
+
+// bury forgets a zombie whose connection has ended.
+func (c *Conn) bury() {
+	e := c.Srv.e
+	if i := slices.Index(e.Lingering, c); i >= 0 {
+		e.Lingering = slices.Delete(e.Lingering, i, i+1)
+		c.Srv.Lingering--
+	}
+}
+
+// expireLingering ends the zombies that have waited long enough. One on which a
+// client still waits for an answer goes on.
+func (e *Servers) expireLingering() {
+	for _, c := range slices.Clone(e.Lingering) {
+		if c.Deadline <= e.Now {
+			c.expire()
+		}
+		if c.Until <= e.Now {
+			if !c.awaited() {
+				c.abort("server "+c.Srv.Label()+": no late answer came", stats.TimedOut)
+				continue
+			}
+			c.Until = e.Now + int64(zombieTime)
+		}
+		if c.State == ConnUp {
+			e.At(link.RequestTimer, min(c.Deadline, c.Until))
+		}
+	}
+}
+
+// MayCome says whether a server may have, or be about to have for a moment, what
+// a late mutation of key leaves: its undo is not answered.
+func (srv *Server) MayCome(key []byte) bool {
+	in := func(c *Conn) bool {
+		if c.Undos == 0 || c.Srv != srv {
+			return false
+		}
+		for a := c.Head; a != nil; a = a.Next {
+			if a.Undo && bytes.Equal(health.Undivert(a.keys), key) {
+				return true
+			}
+		}
+		return false
+	}
+	return srv.e.Undos > 0 && (slices.ContainsFunc(srv.Conns, in) || slices.ContainsFunc(srv.e.Lingering, in))
+}
