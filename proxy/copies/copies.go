@@ -99,7 +99,7 @@ func (e *Copies) lead(t *task.Task) {
 		return // it is led again when those before it are done
 	}
 	if e.Now >= t.Deadline {
-		t.Fail(cmp.Or(t.Waited, task.TooLong), stats.TimedOut)
+		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
 	}
@@ -229,11 +229,11 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case a.check && counts && kind == replicate.Miss: // a stub: the number is elsewhere, if anywhere
 		kind = replicate.NotFound
-		a.got = upstream.Result{Srv: r.Srv, Bytes: wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)}
+		a.got = upstream.Result{Server: r.Server, Bytes: wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)}
 	case a.check && counts:
 		kind = replicate.ClientError
 	case kind == replicate.Miss && a.Deed == replicate.Forward && t.Op <= wire.Gats: // perhaps a stub: the client gets a miss
-		a.got = upstream.Result{Srv: r.Srv, Bytes: []byte(wire.AnswerEnd)}
+		a.got = upstream.Result{Server: r.Server, Bytes: []byte(wire.AnswerEnd)}
 		if t.Req.Dialect == wire.Meta {
 			a.got.Bytes = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Miss)
 		}
@@ -265,7 +265,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (replica
 			return replicate.Number, n
 		case dialect == wire.Meta && rep.Body.Len() == 0 && rep.Letters.Has('Z') && !task.CommandOf(t).Vivify:
 			return replicate.Miss, 0 // a stub of some repair
-		case a.Deed == replicate.Fetch && task.Dying(r.Bytes, rep):
+		case a.Deed == replicate.Fetch && task.Expiring(r.Bytes, rep):
 			return replicate.Miss, 0
 		}
 		return replicate.Hit, 0
@@ -320,7 +320,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	if s.Verdict == replicate.Answered && !c.sure(t, s) {
 		switch e := c.e; {
 		case !c.writes && c.rule.Over() && e.Now < t.Deadline: // by what is known now
-			e.Turns = append(e.Turns, t)
+			e.Runnable = append(e.Runnable, t)
 			e.Soon(link.KeeperTimer)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
@@ -338,14 +338,14 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		identity := c.identity(t, a.Member)
 		t.Answer(&a.got, func(n uint64) uint64 { return replicate.Seal(n, identity) })
 	case replicate.Absent:
-		t.Say(task.Absence(t))
+		t.AnswerKind(task.Absence(t))
 	case replicate.Held:
-		t.Waited = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
+		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.Loop.Now < t.Deadline {
 			t.Loop.Park(t, c.outlook)
 			return
 		}
-		t.Fail(t.Waited, stats.Unavailable)
+		t.Fail(t.WaitReason, stats.Unavailable)
 	case replicate.Refused:
 		t.Fail("no member of the key is in use", stats.Unavailable)
 	default:

@@ -47,7 +47,7 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		if more != "" {
 			edits = append(edits, task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)})
 		}
-		return t.Spelled(key, edits...)
+		return t.WithKey(key, edits...)
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {

@@ -117,7 +117,7 @@ func (m *account) tendLeft(e *Copies) {
 }
 
 func (m *account) deleteLeft(e *Copies) {
-	limit := m.of.lp.Pool.Timeouts
+	limit := m.of.bp.Pool.Timeouts
 	list := m.Order
 	busy := list[:0]
 	m.Order = nil // who is told at once may put one back
@@ -139,7 +139,7 @@ func (m *account) deleteLeft(e *Copies) {
 		if !PlainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.Demand(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
+		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
 	}
 	m.Order = append(busy, m.Order...)
 }
@@ -193,7 +193,7 @@ func (m *account) Lost(e *Copies, l Stale) {
 	}
 }
 
-// LateDeleted says that an undo behind a late mutation (see undo.go) has deleted
+// LateDeleted says that an undo behind a late mutation (see latedelete.go) has deleted
 // something at a server: what the mutation had left, or what was written or
 // copied there since, on another connection. Members that are to have a copy of
 // the key get it anew.
@@ -264,7 +264,7 @@ func (m *account) sourceOf(e *Copies, l *Stale) (rt *routing.Route, from, to cop
 			theirs := o.Left[l.Hash]
 			switch {
 			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy: // it has nothing
-			case theirs != nil || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.MayCome(l.Key):
+			case theirs != nil || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.HasLateDelete(l.Key):
 				later = true
 			default:
 				return home, o, members[at], false
