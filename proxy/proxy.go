@@ -37,7 +37,7 @@ type Proxy struct {
 	debug     bool // Log wants to know of every connection
 	published atomic.Pointer[failover.Published]
 	orders    atomic.Pointer[orders]
-	memory    atomic.Int64 // bytes held by all engines: see memory.go
+	memory    atomic.Int64 // bytes held by all engines: see link/memory.go
 	clients   atomic.Int64
 
 	lastClient atomic.Uint64 // number given

@@ -1,6 +1,6 @@
 package proxy
 
-// What an engine does when limits.memory is reached: see memory.go.
+// What an engine does when limits.memory is reached: see link/memory.go.
 
 import (
 	"cmp"

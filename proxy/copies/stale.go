@@ -193,7 +193,7 @@ func (m *account) Lost(e *Copies, l Stale) {
 	}
 }
 
-// LateDeleted says that an undo behind a late mutation (see latedelete.go) has deleted
+// LateDeleted says that an undo behind a late mutation (see upstream/latedelete.go) has deleted
 // something at a server: what the mutation had left, or what was written or
 // copied there since, on another connection. Members that are to have a copy of
 // the key get it anew.

@@ -51,7 +51,8 @@ type Tune struct {
 	GroupSize int           // bytes of them that end the wait
 }
 
-// DefaultTune is what engine.md measured best.
+// DefaultTune is what engine.coalesce_server and engine.coalesce_client are by
+// default.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
 func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {

@@ -47,7 +47,7 @@ type BoundPool struct {
 
 	Refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
 
-	// Of a pool whose keys move: see failover.go.
+	// Of a pool whose keys move or that keeps copies; nil of others.
 	View          *health.View
 	GutterServers []*upstream.Server   // of its gutter
 	Walk          ring.Ring            // its own, each server once

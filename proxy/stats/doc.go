@@ -55,6 +55,6 @@
 //
 // # What it does not do
 //
-// It asks nobody: package proxy asks servers and loops (stats.go, stats_own.go
-// there), and keeps no history. What a metric is called is in package admin.
+// It asks nobody: package proxy asks servers and loops (proxy/stats.go,
+// proxy/stats_own.go), and keeps no history. What a metric is called is in package admin.
 package stats

@@ -125,8 +125,8 @@ type Timeouts struct {
 // Backoff spaces attempts to connect to a server that refuses.
 type Backoff struct{ First, Max time.Duration }
 
-// Limits bound what clients can make Ringside hold. See engine.go for what
-// happens at each, and memory.go for Memory.
+// Limits bound what clients can make Ringside hold. The doc of package client
+// says what happens at each, and link/memory.go at Memory.
 type Limits struct {
 	Clients    int           // connections at once; the next one gets an error and is closed
 	Key        int           // bytes of a key
