@@ -39,12 +39,7 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 			}
 			*to = a
 		},
-		show: func(a Address) any {
-			if a.Network == "unix" {
-				return "unix:" + a.Address
-			}
-			return a.Address
-		},
+		show:   func(a Address) any { return a.text() },
 		schema: func() schema { return schema{"type": "string", "minLength": 1} },
 	}
 }

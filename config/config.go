@@ -69,6 +69,7 @@ type File struct {
 	Limits table.Limits
 	Engine Engine
 	Log    Log
+	Watch  bool // the file is read again when it changes
 }
 
 // Address is where to listen or connect.

@@ -19,6 +19,7 @@ type value[V any] struct {
 	read   func(d *document, n *node, path string, to *V) // notes what is wrong and leaves to alone then
 	show   func(V) any                                    // as it would stand in a file
 	schema func() schema
+	diff   differ[V] // what is another in a file than in one before; nil: what show says
 }
 
 // wrong notes that the value at path is not what it must be.
@@ -136,6 +137,7 @@ func spoken[V interface {
 
 // depends is a value whose default depends on other settings.
 func depends[V any](v value[V]) value[V] {
+	v.diff = byWords(v.show)
 	v.show = func(V) any { return nil }
 	return v
 }
@@ -312,6 +314,12 @@ func listOf[V any](item value[V], least int) value[[]V] {
 	}
 }
 
+// elements is a list whose elements people know by their names.
+func elements[V element](item value[V], list value[[]V]) value[[]V] {
+	list.diff = byName(item)
+	return list
+}
+
 // oneOrMore is a list that may be written without its brackets while it has one
 // element.
 func oneOrMore[V any](item value[V]) value[[]V] {
@@ -343,5 +351,16 @@ func either[V any](brief, full value[V]) value[V] {
 		},
 		show:   brief.show,
 		schema: func() schema { return schema{"anyOf": []any{brief.schema(), full.schema()}} },
+		diff:   full.compare,
 	}
+}
+
+// switched is on or off as a scalar, or its settings as a mapping.
+func switched[V any](onOff, full value[V]) value[V] {
+	v := either(onOff, full)
+	v.diff = func(within, name string, old, f V, say func(format string, args ...any)) {
+		onOff.compare(within, name, old, f, say)
+		full.compare(within, name, old, f, say)
+	}
+	return v
 }

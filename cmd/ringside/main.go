@@ -44,7 +44,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	case errors.As(err, &e):
 		fmt.Fprintf(errs, "ringside: %v\nTry 'ringside --help'.\n", err)
 		return exitUsage
-	case isConfig(err):
+	case isConfig(err), errors.As(err, new(*refusedError)):
 		fmt.Fprintln(errs, err) // file:line:column first, as editors want it
 		return exitUsage
 	default:
@@ -71,7 +71,8 @@ client put it.
 
   ringside demo                        a working cluster in this process, to try
   ringside check -c ringside.yaml      is the file right, and who gets how much
-  ringside serve -c ringside.yaml      serve it; SIGHUP reads it again
+  ringside serve -c ringside.yaml      serve it
+  ringside reload                      let it read its file again
   ringside server list                 how its servers are; drain one, restore it
   ringside drill                       break one on purpose and see what clients see`,
 		Version:       versionText(),
@@ -86,7 +87,7 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newDrill(), newDemo(), newVersion())
 	return root
 }
 

@@ -32,6 +32,7 @@
 //
 //	GET    /control/servers                       every server of every pool, and how it is
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
@@ -57,7 +58,9 @@
 //     send it with every POST and DELETE, tools do not. That holds where a page
 //     has made its own name point here, too.
 //   - There is no password: who needs one puts a reverse proxy in front.
-//   - Faults need admin.allow_faults, which is read at the start.
+//   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
+//   - A reload is answered when all loops go by the new configuration, or with
+//     422 and what is wrong with it; then the old one stays in force as a whole.
 //
 // # Metrics
 //
