@@ -156,6 +156,10 @@ func (r *instance) announce() {
 		servers += len(p.Servers)
 	}
 	r.log.Info("ringside starts", "version", versionText(), "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	for i := range r.file.Pools {
+		p := &r.file.Pools[i]
+		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
+	}
 	for _, a := range r.driver.Addrs() {
 		r.log.Info("listening", "address", a.String())
 	}
