@@ -59,6 +59,9 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings) 
 	if err != nil {
 		return nil, err
 	}
+	if err := fitClients(table, f.Engine.Loops, log); err != nil {
+		return nil, err
+	}
 	limitMemory(f)
 	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{},
 		asked: make(chan chan<- reloadAnswer), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
@@ -245,6 +248,9 @@ func (r *instance) swap() (*config.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := fitClients(table, r.started.Engine.Loops, r.log); err != nil {
+		return nil, err
+	}
 	takeAdmin, err := r.listenAdmin(f.Admin)
 	if err != nil {
 		return nil, err
@@ -284,6 +290,9 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 	looks := time.NewTicker(lookEvery)
 	defer looks.Stop()
 	looking := true
+	bounds := boundLog{r.log, map[string]*saidBound{}}
+	counts := time.NewTicker(boundsEvery)
+	defer counts.Stop()
 	for {
 		if on := r.file.Watch && r.watch.path != ""; on != looking {
 			if looking = on; on {
@@ -300,6 +309,10 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 		case <-looks.C:
 			if r.watch.changed() {
 				r.again()
+			}
+		case now := <-counts.C:
+			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
+				bounds.look(is, now)
 			}
 		case s := <-signals:
 			switch {

@@ -104,8 +104,9 @@
 //	    Client connections that may be open at once: limits.clients.
 //	ringside_client_connections_accepted_total counter
 //	    Client connections accepted, those refused at once included.
-//	ringside_client_connections_refused_total counter
-//	    Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).
+//	ringside_client_connections_refused_total{reason} counter
+//	    Client connections refused, by reason: limit (limits.clients is reached; with an error), descriptors (the process
+//	    may open no more files), stopping (Ringside or the listener; by a reset).
 //	ringside_client_connections_closed_total{reason} counter
 //	    Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard),
 //	    memory (limits.memory), cut_off (a server went away in the middle of a value).
