@@ -221,3 +221,11 @@ func permissions() value[uint32] {
 		},
 	}
 }
+
+// text is the address as it stands in a file.
+func (a Address) text() string {
+	if a.Network == "unix" {
+		return "unix:" + a.Address
+	}
+	return a.Address
+}

@@ -55,9 +55,6 @@ changed, name the old address by --admin. SIGHUP does the same without an answer
 	return cmd
 }
 
-// refusedError is a configuration that a running Ringside has refused.
-type refusedError struct{ error }
-
 func printReloaded(out io.Writer, r admin.Reloaded) error {
 	fmt.Fprintf(out, "%s is in force (generation %d)\n", r.File, r.Generation)
 	if len(r.Changes)+len(r.NextStart) == 0 {
