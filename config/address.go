@@ -39,12 +39,7 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 			}
 			*to = a
 		},
-		show: func(a Address) any {
-			if a.Network == "unix" {
-				return "unix:" + a.Address
-			}
-			return a.Address
-		},
+		show:   func(a Address) any { return a.text() },
 		schema: func() schema { return schema{"type": "string", "minLength": 1} },
 	}
 }
@@ -225,4 +220,12 @@ func permissions() value[uint32] {
 			return schema{"anyOf": []any{schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}}}
 		},
 	}
+}
+
+// text is the address as it stands in a file.
+func (a Address) text() string {
+	if a.Network == "unix" {
+		return "unix:" + a.Address
+	}
+	return a.Address
 }

@@ -29,9 +29,9 @@
 //   - A setting of failover or of copies that would do nothing is an error,
 //     because whoever writes it counts on it. What is inherited may do nothing in
 //     one pool as long as it does something in another.
-//   - A pool of three servers or more that leaves failover.mode open does what the
-//     clients of its distribution do by default; a smaller one is fail_fast. Mode
-//     rehash works with every distribution: where the client has a rule for whom
+//   - A pool that leaves failover.mode open is fail_fast if its distribution stands
+//     for an existing client, whatever that client does, or if it has less than
+//     three servers; else it rehashes. Mode rehash works with every distribution: where the client has a rule for whom
 //     to ask next, or builds its ring again, by that; else by ring's own order.
 //   - preset: sessions on a route sets the lease, the pings and, from three view
 //     servers on, the consistency of its pool. The pool's own failover settings
@@ -69,6 +69,7 @@ type File struct {
 	Limits table.Limits
 	Engine Engine
 	Log    Log
+	Watch  bool // the file is read again when it changes
 }
 
 // Address is where to listen or connect.

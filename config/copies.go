@@ -105,7 +105,7 @@ func routeValue() value[Route] {
 // replicas is how many copies there are.
 func replicas() value[int] {
 	some := integer(1, maxCopies)
-	return value[int]{
+	return depends(value[int]{
 		read: func(d *document, n *node, path string, to *int) {
 			switch v, err := strconv.Atoi(n.text); {
 			case n.kind == scalar && n.text == "all":
@@ -116,9 +116,14 @@ func replicas() value[int] {
 				*to = v
 			}
 		},
-		show:   func(int) any { return nil },
+		show: func(n int) any {
+			if n == replicate.All {
+				return "all"
+			}
+			return max(1, n)
+		},
 		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "all"}}} },
-	}
+	})
 }
 
 // routes are all routes of f, those of the file and those of listeners.

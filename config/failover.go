@@ -49,7 +49,7 @@ const (
 func failoverValue() value[Failover] {
 	type f = Failover
 	return group(defaultFailover(),
-		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set what the distribution's clients do, and fail_fast below three servers",
+		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set fail_fast for a distribution that stands for an existing client and below three servers, else rehash",
 			depends(spoken(table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
@@ -148,17 +148,41 @@ func (f *File) served() (names []string) {
 	return names
 }
 
-// usualMode is the mode of a pool that leaves it open.
+// usualMode is the mode of a pool that leaves it open. Where a distribution
+// stands for an existing client others may still go to the servers by that
+// client, or did yesterday: nothing there is flushed unless the file asks for it.
 func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
+	case !preset.New:
+		return table.FailFast, "the default of " + p.Distribution + ", which stands for an existing client"
 	case p.addresses() < manyServers:
 		return table.FailFast, "the default below three servers"
-	case preset.Dead != DeadStays && preset.DeadByDefault:
-		return table.Rehash, "the default of " + p.Distribution + " from three servers on"
 	}
-	return table.FailFast, "the default of " + p.Distribution
+	return table.Rehash, "the default of " + p.Distribution + " from three servers on"
 }
+
+// AtReturn says in a sentence what a server of a pool goes through that was gone
+// and is back. A flush empties the whole server, also of what other pools keep
+// there.
+func (f *File) AtReturn(pool string) string {
+	if f.Ejects(pool) {
+		return flushedAtReturn
+	}
+	own := distinct(f.pool(pool).Servers, replicate.Servers)
+	for i := range f.Pools {
+		if q := &f.Pools[i]; f.Ejects(q.Name) {
+			for a := range f.viewAddresses(q) {
+				if own[a] {
+					return flushedAtReturn + ", because pool " + q.Name + " uses it too and ejects it"
+				}
+			}
+		}
+	}
+	return "a server that returns serves what it had: nothing of it is flushed"
+}
+
+const flushedAtReturn = "a server that returns is flushed before it serves again"
 
 func (d *document) decideConsistency(f *File, p *Pool) {
 	o := &p.Failover
@@ -207,14 +231,17 @@ func (f *File) Ejects(pool string) bool {
 }
 
 // viewServers is how many servers hold the record of who is in and who is out.
-func (f *File) viewServers(p *Pool) int {
+func (f *File) viewServers(p *Pool) int { return len(f.viewAddresses(p)) }
+
+// viewAddresses is those servers: the pool's, and its gutter's.
+func (f *File) viewAddresses(p *Pool) map[string]bool {
 	all := distinct(p.Servers, replicate.Servers)
 	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == table.Gutter && g != nil {
 		for a := range distinct(g.Servers, replicate.Servers) {
 			all[a] = true
 		}
 	}
-	return len(all)
+	return all
 }
 
 // pool finds a pool by its name; nil if there is none.

@@ -21,6 +21,7 @@ type key[T any] struct {
 	required bool
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
+	diff     func(within string, old, f *T, say func(format string, args ...any))
 }
 
 // set is a key whose value goes into a field of T.
@@ -49,6 +50,9 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 				s["default"] = shown
 			}
 			return s
+		},
+		diff: func(within string, old, f *T, say func(format string, args ...any)) {
+			v.compare(within, name, *field(old), *field(f), say)
 		},
 	}
 }
@@ -111,6 +115,14 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			}
 			return s
 		},
+		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
+			if name != "" {
+				within += name + "."
+			}
+			for _, k := range keys {
+				k.diff(within, &old, &f, say)
+			}
+		},
 	}
 }
 
@@ -153,7 +165,7 @@ func fileKeys() value[settings] {
 	pools := poolsValue()
 	return group(settings{defaultFile(), defaultPool()},
 		must(set("listen", "where clients connect: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
-			oneOrMore(listenerValue()), func(s *settings) *[]Listener { return &s.Listen })),
+			elements(listenerValue(), oneOrMore(listenerValue())), func(s *settings) *[]Listener { return &s.Listen })),
 		set("admin", "where metrics, health and profiles are served over HTTP; nowhere unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
 		key[settings]{
 			name: "defaults",
@@ -167,14 +179,16 @@ func fileKeys() value[settings] {
 				s["description"] = "settings that every pool inherits"
 				return s
 			},
+			diff: func(string, *settings, *settings, func(string, ...any)) {}, // each pool says what it has become
 		},
 		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
-			listOf(routeValue(), 0), func(s *settings) *[]Route { return &s.Routes }),
+			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
+		set("watch", "read this file again when it changes, once it has been still for a second", yesNo(), func(s *settings) *bool { return &s.Watch }),
 	)
 }
 
@@ -186,7 +200,7 @@ func listenerValue() value[Listener] {
 			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(l *Listener) *Address { return &l.Address })),
 			set("mode", "permission bits of the unix socket, such as 0660; what the umask leaves unless set",
 				permissions(), func(l *Listener) *uint32 { return &l.Mode }),
-			set("routes", "routes of this listener, instead of those of the file", listOf(routeValue(), 1), func(l *Listener) *[]Route { return &l.Routes }),
+			set("routes", "routes of this listener, instead of those of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
 		))
 }
 
@@ -242,21 +256,21 @@ func engineValue() value[Engine] {
 		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall lets the Go scheduler have it",
 			words("raw", "syscall"), func(e *Engine) *string { return &e.Wait }),
 		set("coalesce_server", "hold requests to a busy server so that one send carries several; off, on, or its thresholds",
-			either(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
+			switched(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
 				group(usual.CoalesceServer,
 					set("min_due", "answers due from the server from which on its requests are held; four times as many while moderation has found that waiting does not pay",
 						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
 					set("max_held", "requests held at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
 				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
 		set("coalesce_client", "send an answer when it is whole, and the answers to requests that were read together in one go; off, on, or its bounds",
-			either(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
+			switched(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
 				group(usual.CoalesceClient,
 					set("max_delay", "how long a whole answer waits for its companions at most",
 						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
 					set("max_bytes", "bytes that wait at most, also of an answer that is not whole", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
 				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
 		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or its thresholds",
-			either(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
+			switched(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
 				group(usual.Moderation,
 					set("above", "requests to servers in a second, of one loop, from which on it may wait",
 						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
@@ -284,7 +298,7 @@ func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
 func poolsValue() value[[]Pool] {
 	one := group(defaultPool(), append([]key[Pool]{
 		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with a name or weight",
-			listOf(serverValue(), 1), func(p *Pool) *[]Server { return &p.Servers })),
+			elements(serverValue(), listOf(serverValue(), 1)), func(p *Pool) *[]Server { return &p.Servers })),
 	}, poolKeys()...)...)
 	return value[[]Pool]{
 		read: func(d *document, n *node, path string, to *[]Pool) {
@@ -308,6 +322,7 @@ func poolsValue() value[[]Pool] {
 			}
 		},
 		show: func([]Pool) any { return nil },
+		diff: byName(one),
 		schema: func() schema {
 			return schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema()}
 		},
@@ -367,5 +382,8 @@ func through[T, V any](v value[V], field func(*T) *V) value[T] {
 		},
 		show:   func(t T) any { return v.show(*field(&t)) },
 		schema: v.schema,
+		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
+			v.compare(within, name, *field(&old), *field(&f), say)
+		},
 	}
 }

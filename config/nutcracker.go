@@ -327,7 +327,8 @@ func (p *twemproxyPool) compare() {
 	switch {
 	case p.ejects():
 		note("auto_eject_hosts is failover mode rehash: the ring is built again without a server that is gone, as under twemproxy;" +
-			" but that takes some seconds, and the server is flushed before it serves again (server_retry_timeout has no equivalent)")
+			" but that takes some seconds, and " + flushedAtReturn + ", also of what others keep there" +
+			" (server_retry_timeout has no equivalent); mode fail_fast flushes nothing")
 	case p.eject:
 		note("auto_eject_hosts has no effect: there is no other server to give keys to")
 	}

@@ -3,6 +3,9 @@ package proxy
 // A new table: how an engine takes it up.
 
 import (
+	"context"
+	"log/slog"
+
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -29,6 +32,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.gen = &generation{table: t}
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
+	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {

@@ -97,6 +97,9 @@ func (e *Engine) Begin(now int64) {
 	e.obey()
 }
 
+// TooManyConnections is what a client gets that is one too many, as from memcached.
+const TooManyConnections = "ERROR Too many open connections\r\n"
+
 // Accepted makes a Link for a client that connected to a listener of the
 // current table, named by its network and address. A client over
 // Limits.Clients gets a link too: one that says so and closes. One that comes too
@@ -112,11 +115,11 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	e.Count.Accepted++
 	switch clients := e.Shared.clients.Add(1); {
 	case lst == nil || e.draining:
-		e.Count.Refused++
+		e.Count.TooLate++
 		s.Abort()
 	case int(clients) > e.Limits.Clients:
 		e.Count.Refused++
-		s.Out.AppendString(&e.Buffers, "ERROR Too many open connections\r\n")
+		s.Out.AppendString(&e.Buffers, TooManyConnections)
 		s.Quit()
 	case e.Limits.Idle > 0:
 		e.At(link.IdleTimer, e.Now+int64(e.Limits.Idle))

@@ -87,7 +87,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 		if p.Failover.Mode == table.FailFast && o.Consistency != "" {
 			fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
 		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
 		if o.Consistency != "" {
 			fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 		}
@@ -179,6 +179,7 @@ func hasZone(r *table.Route) bool {
 type failover struct {
 	Mode           string `json:"mode"`
 	Why            string `json:"why"`
+	AtReturn       string `json:"at_return"` // what a server goes through that was gone
 	Gutter         string `json:"gutter,omitempty"`
 	Consistency    string `json:"consistency,omitempty"` // where servers are ejected
 	ConsistencyWhy string `json:"consistency_why,omitempty"`
@@ -190,7 +191,7 @@ type failover struct {
 
 func failoverOf(f *config.File, i int) failover {
 	p := &f.Pools[i].Failover
-	o := failover{Mode: p.Mode.String(), Why: p.WhyMode}
+	o := failover{Mode: p.Mode.String(), Why: p.WhyMode, AtReturn: f.AtReturn(f.Pools[i].Name)}
 	if p.Mode == table.Gutter {
 		o.Gutter = p.Gutter
 	}

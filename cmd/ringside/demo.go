@@ -38,7 +38,7 @@ allowed: ringside drill shows what they do.`,
 			if verbose {
 				level = slog.LevelInfo
 			}
-			log := newLogger(config.Log{Level: level}, cmd.ErrOrStderr())
+			log, _ := newLogger(config.Log{Level: level}, cmd.ErrOrStderr())
 			d, err := startDemo(listen, adminAddr, log)
 			if err != nil {
 				return err
@@ -91,7 +91,7 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.instance, err = start(f, "", log)
+	d.instance, err = start(f, fileWatch{}, log, nil)
 	return err
 }
 

@@ -3,6 +3,7 @@ package admin
 // The control API: servers, and a person's orders to them.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,6 +90,7 @@ func (s *Server) control(mux *http.ServeMux) {
 	routes := []route{
 		{"GET", "/control/servers", s.getServers},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
+		{"POST", "/control/reload", s.postReload},
 		{"GET", "/control/faults", s.getFaults},
 		{"POST", "/control/faults", s.postFault},
 		{"DELETE", "/control/faults", s.deleteFaults},
@@ -115,7 +117,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
-		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers and /control/faults"))
+		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/reload and /control/faults"))
 	})
 }
 
@@ -124,7 +126,7 @@ const maxBody = 4 << 10
 
 // maySteer returns nil if r may do what it asks for.
 func (s *Server) maySteer(r *http.Request) error {
-	switch who := s.options.Control; {
+	switch who := s.access.Load().Control; {
 	case who == ControlOn, who == ControlLoopback && onThisMachine(r):
 	case who == ControlLoopback:
 		return refuse(http.StatusForbidden, "control is for clients on loopback; admin.control in the configuration opens it")
@@ -237,8 +239,8 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	if err := onlyQuery(r, "pool"); err != nil {
 		return 0, nil, err
 	}
-	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
-		return 0, nil, refuse(http.StatusBadRequest, "an order has no body: the address says it all")
+	if err := noBody(r); err != nil {
+		return 0, nil, err
 	}
 	pool, t, err := s.find(r.URL.Query().Get("pool"), r.PathValue("server"), true)
 	if err != nil {
@@ -255,12 +257,20 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	return http.StatusOK, serversAnswer{list}, nil
 }
 
+// noBody refuses what would not be read.
+func noBody(r *http.Request) error {
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
+		return refuse(http.StatusBadRequest, "this has no body: the address says it all")
+	}
+	return nil
+}
+
 // onlyQuery refuses parameters that mean nothing: a misspelt pool must not be
 // taken for none.
 func onlyQuery(r *http.Request, known ...string) error {
 	for name := range r.URL.Query() {
 		if !slices.Contains(known, name) {
-			return refuse(http.StatusBadRequest, "unknown parameter %.100q; known here: %s", name, strings.Join(known, ", "))
+			return refuse(http.StatusBadRequest, "unknown parameter %.100q; known here: %s", name, cmp.Or(strings.Join(known, ", "), "none"))
 		}
 	}
 	return nil

@@ -32,6 +32,7 @@
 //
 //	GET    /control/servers                       every server of every pool, and how it is
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
@@ -57,7 +58,9 @@
 //     send it with every POST and DELETE, tools do not. That holds where a page
 //     has made its own name point here, too.
 //   - There is no password: who needs one puts a reverse proxy in front.
-//   - Faults need admin.allow_faults, which is read at the start.
+//   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
+//   - A reload is answered when all loops go by the new configuration, or with
+//     422 and what is wrong with it; then the old one stays in force as a whole.
 //
 // # Metrics
 //
@@ -101,8 +104,9 @@
 //	    Client connections that may be open at once: limits.clients.
 //	ringside_client_connections_accepted_total counter
 //	    Client connections accepted, those refused at once included.
-//	ringside_client_connections_refused_total counter
-//	    Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).
+//	ringside_client_connections_refused_total{reason} counter
+//	    Client connections refused, by reason: limit (limits.clients is reached; with an error), descriptors (the process
+//	    may open no more files), stopping (Ringside or the listener; by a reset).
 //	ringside_client_connections_closed_total{reason} counter
 //	    Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard),
 //	    memory (limits.memory), cut_off (a server went away in the middle of a value).

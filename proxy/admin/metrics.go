@@ -60,7 +60,9 @@ var (
 	clientsAccepted = counter("client_connections_accepted_total",
 		"Client connections accepted, those refused at once included.")
 	clientsRefused = counter("client_connections_refused_total",
-		"Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).")
+		"Client connections refused, by reason: limit (limits.clients is reached; with an error), descriptors (the process may "+
+			"open no more files), stopping (Ringside or the listener; by a reset).",
+		"reason")
 	clientsClosed = counter("client_connections_closed_total",
 		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
 			"memory (limits.memory), cut_off (a server went away in the middle of a value).",

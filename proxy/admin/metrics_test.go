@@ -153,7 +153,7 @@ func TestScrape(t *testing.T) {
 		`ringside_client_connections`:                                2,
 		`ringside_client_connections_limit`:                          2,
 		`ringside_client_connections_accepted_total`:                 3,
-		`ringside_client_connections_refused_total`:                  1,
+		`ringside_client_connections_refused_total{reason="limit"}`:  1,
 		`ringside_client_connections_closed_total{reason="idle"}`:    0,
 		`ringside_client_connections_closed_total{reason="output"}`:  0,
 		`ringside_client_connections_closed_total{reason="memory"}`:  0,

@@ -49,7 +49,7 @@ func running() *proxy.Proxy {
 }
 
 func TestMethods(t *testing.T) {
-	h := New(running(), Options{Pprof: PprofOn}).Handler()
+	h := New(running(), Options{Access: Access{Pprof: PprofOn}}).Handler()
 	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			w := httptest.NewRecorder()
@@ -81,7 +81,7 @@ func TestIndex(t *testing.T) {
 		pprof Pprof
 		shown bool
 	}{{"", true}, {PprofLoopback, true}, {PprofOn, true}, {PprofOff, false}, {"of", false}} {
-		w := get(New(running(), Options{Pprof: test.pprof}).Handler(), "/")
+		w := get(New(running(), Options{Access: Access{Pprof: test.pprof}}).Handler(), "/")
 		page := w.Body.String()
 		for _, want := range []string{`href="metrics"`, `href="healthz"`, `href="readyz"`, "1.2.3-&lt;b&gt;"} {
 			if !strings.Contains(page, want) {
@@ -187,7 +187,7 @@ func TestWhoMayProfile(t *testing.T) {
 		{PprofOff, "127.0.0.1:4000", "127.0.0.1:9151", 404},
 		{"of", "127.0.0.1:4000", "127.0.0.1:9151", 404},
 	} {
-		h := New(running(), Options{Pprof: test.pprof}).Handler()
+		h := New(running(), Options{Access: Access{Pprof: test.pprof}}).Handler()
 		for _, path := range []string{"/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol"} {
 			r := httptest.NewRequest("GET", path, nil)
 			r.RemoteAddr, r.Host = test.peer, test.host

@@ -273,7 +273,7 @@ func (s *Session) Flush() {
 	}
 	if s.Out.Size > e.Limits.OutputHard {
 		e.Count.OutputClosed++
-		e.Log.Warn("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
+		e.Log.Debug("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
 		s.Abort()
 	}
 	if s.Quitting && s.Out.Size == 0 && s.Head == nil && (s.reset || !s.Full) {

@@ -3,7 +3,6 @@ package link
 // What all connections of one loop share.
 
 import (
-	"context"
 	"log/slog"
 	"math"
 	"slices"
@@ -58,7 +57,7 @@ var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, Gro
 func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
 	io.all = memory
 	io.Tune = tune
-	io.Log, io.Debug = log, log.Enabled(context.Background(), slog.LevelDebug)
+	io.Log = log
 	io.Scratch = io.Buffers.get(ScratchSize)
 	io.First = Never
 	for t := range io.Timers {

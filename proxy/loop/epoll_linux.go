@@ -46,6 +46,7 @@ type epoll struct {
 	await   awaiting
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	faults  faults
+	spare   int // a descriptor to give up for a client that gets none; -1: gone itself
 
 	// Shared.
 	wake   int // eventfd
@@ -91,7 +92,7 @@ const (
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: pace.Moderator{Settings: o.Moderation, Spent: threadTime},
-		fd: -1, timer: -1, wake: -1, await: awaiting{fd: -1}}
+		fd: -1, timer: -1, wake: -1, spare: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}
@@ -122,11 +123,14 @@ func (d *epoll) open() (err error) {
 	if err := d.await.open(d.wake, d.timer); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
+	if d.spare, err = unix.FcntlInt(uintptr(d.wake), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("descriptor: %w", err)
+	}
 	return nil
 }
 
 func (d *epoll) closeOwn() {
-	for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd} {
+	for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd, d.spare} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -482,6 +486,11 @@ func (d *epoll) forget(l *socket) {
 func (d *epoll) accept(s *sock) {
 	for range acceptsPerEvent {
 		fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err == unix.EMFILE || err == unix.ENFILE {
+			if err = d.turnAway(s); err == nil {
+				continue
+			}
+		}
 		if err != nil {
 			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
 				d.refuseAccepts(s, err)
@@ -500,10 +509,29 @@ func (d *epoll) accept(s *sock) {
 	}
 }
 
+// turnAway lets the next client know that there is no descriptor for it, with the
+// one that is kept for that: else it would wait in the kernel for an answer that
+// never comes. The error is EAGAIN when nobody waits, and another one when another thread
+// was faster to take the descriptor.
+func (d *epoll) turnAway(s *sock) error {
+	if d.spare >= 0 {
+		unix.Close(d.spare)
+	}
+	fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err == nil {
+		d.engine.Count.Unaccepted++
+		unix.Write(fd, []byte(proxy.TooManyConnections))
+		unix.Close(fd)
+	}
+	d.spare, _ = unix.FcntlInt(uintptr(d.wake), unix.F_DUPFD_CLOEXEC, 0)
+	return err
+}
+
 // refuseAccepts handles a listener that cannot accept, most likely for want
 // of descriptors: the loop would spin on it, so it rests for a moment.
 func (d *epoll) refuseAccepts(s *sock, err error) {
-	d.engine.Shared.Log.Error("cannot accept: raise the limit of open files", "address", s.listen.address, "error", err)
+	d.engine.Count.Unaccepted++
+	d.engine.Shared.Log.Debug("cannot accept", "address", s.listen.address, "error", err)
 	l := s.listen
 	events := s.events
 	unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)

@@ -61,7 +61,10 @@ type Counters struct {
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
 
-	Accepted, Refused   uint64 // clients
+	Accepted            uint64 // clients
+	Refused             uint64 // clients over limits.clients
+	TooLate             uint64 // clients reset: Ringside stops, or the listener is no more
+	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
 	ClientIn, ClientOut uint64 // bytes
 	IdleClosed          uint64 // clients closed by limits.idle
 	OutputClosed        uint64 // clients closed by limits.output_hard
@@ -187,6 +190,8 @@ func (into *Counters) Add(o *Counters) {
 	into.Writes += o.Writes
 	into.Accepted += o.Accepted
 	into.Refused += o.Refused
+	into.TooLate += o.TooLate
+	into.Unaccepted += o.Unaccepted
 	into.ClientIn += o.ClientIn
 	into.ClientOut += o.ClientOut
 	into.IdleClosed += o.IdleClosed

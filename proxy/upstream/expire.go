@@ -231,5 +231,5 @@ func (c *Conn) Shed(held int64) {
 	}
 	c.dropUnsent()
 	srv.Count.Shed += uint64(shed)
-	srv.e.Log.Warn("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
+	srv.e.Log.Debug("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
 }
