@@ -66,6 +66,7 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 		loud := r.GetErrors == "error"
 		built.GetErrors = &loud
 	}
+	built.Total = r.Total
 	return built, nil
 }
 

@@ -82,6 +82,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
+		d.checkTotal(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
 			continue // reported already
 		}
@@ -93,6 +94,15 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
 		}
 		seen[r.Prefix] = true
+	}
+}
+
+// checkTotal refuses a deadline_total that makes the pool's deadline useless.
+func (d *document) checkTotal(f *File, r *Route) {
+	for _, name := range r.to() {
+		if p := f.pool(name); p != nil && r.Total != nil && *r.Total > 0 {
+			atMost(d, d.place(&r.Total), "pools."+name+".timeouts", "deadline", p.Timeouts.Deadline, "deadline_total of the route", *r.Total)
+		}
 	}
 }
 
@@ -123,6 +133,9 @@ func (d *document) checkPool(p *Pool) {
 func (d *document) checkTimeouts(p *Pool, path string) {
 	t := &p.Timeouts
 	atMost(d, d.place(&t.Deadline, &t.Request, p), path+".timeouts", "request", t.Request, "deadline", t.Deadline)
+	if t.Total > 0 {
+		atMost(d, d.place(&t.Total, &t.Deadline, p), path+".timeouts", "deadline", t.Deadline, "deadline_total", t.Total)
+	}
 }
 
 func (d *document) checkBackoff(p *Pool, path string) {

@@ -140,6 +140,18 @@ func depends[V any](v value[V]) value[V] {
 	return v
 }
 
+// optional is a value that means something else when it is left out.
+func optional[V any](v value[V]) value[*V] {
+	return value[*V]{
+		read: func(d *document, n *node, path string, to **V) {
+			*to = new(V)
+			v.read(d, n, path, *to)
+		},
+		show:   func(*V) any { return nil },
+		schema: v.schema,
+	}
+}
+
 // orOff is a number of which 0, written off, turns something off.
 func orOff(v value[int]) value[int] {
 	read, plain := v.read, v.schema

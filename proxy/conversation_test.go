@@ -26,7 +26,7 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
-//	route PREFIX NAME [strip] [copies=2] [also=OTHER] [get_errors=error]  a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -175,6 +175,9 @@ func (s *stage) line(line string) {
 				r.Also = append(r.Also, s.pools[value])
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
+			case "total":
+				d, _ := time.ParseDuration(value)
+				r.Total = &d
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
@@ -314,6 +317,8 @@ func (s *stage) pool(f []string) {
 			p.Timeouts.Deadline = d
 		case "request":
 			p.Timeouts.Request = d
+		case "total":
+			p.Timeouts.Total = d
 		default:
 			s.fatalf("what is %q?", option)
 		}

@@ -144,7 +144,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		e.Admit(e.NewTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
-		c.Begin(a, &rt.Pool.Timeouts)
+		c.Begin(a, &rt.Timeouts)
 		taken = e.send(c, a, rt.Strip, raw, key[len(rt.Strip):])
 	}
 	x.FinishOne()
@@ -354,7 +354,7 @@ func (e *Engine) beginPart(x *client.Exchange, rt *routing.Route, c *upstream.Co
 	if rt.Strip != "" {
 		a.Strip = rt.Strip
 	}
-	c.Begin(a, &rt.Pool.Timeouts)
+	c.Begin(a, &rt.Timeouts)
 	c.Require(a, e.Req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
@@ -404,7 +404,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 			e.Line = append(e.Line, key...)
 		}
 		e.Line = append(e.Line, wire.LineEnd...)
-		c.Begin(a, &rt.Pool.Timeouts)
+		c.Begin(a, &rt.Timeouts)
 		if a.Dialect == wire.Meta {
 			c.Require(a, wire.Metas)
 		}

@@ -13,6 +13,13 @@
 //     answer the greeting (version) on a new one, or when three requests in a
 //     row were not answered in time. Its requests then fail at once, and
 //     Ringside alone asks it again, at growing intervals, until it answers.
+//   - No answer that comes is cut, but by timeouts.deadline_total, which is off.
+//     timeouts.request bounds a server's silence: before an answer, and between
+//     two bytes of one. What waits behind an answer that comes waits until
+//     timeouts.deadline, which counts to the first byte. A server that stops in the
+//     middle of a value of up to 64 KiB leaves that key and those behind it
+//     missing; of a larger one the client has a part already, and is closed behind
+//     what came.
 //   - A mutation that was answered with an error or a timeout may still run in
 //     the server. If that could leave a value older than the last write or
 //     delete that was acknowledged (set, add, replace; meta commands that create

@@ -35,6 +35,7 @@ type Exchange struct {
 	Start     int64
 
 	MissErrors bool // a read that no server could answer gets a miss
+	cut        bool // it ends in the middle of a value, and with it all that its client gets
 
 	Out           link.Queue
 	Streaming     *streams // values on their way in pieces; nil: there has been none
@@ -189,6 +190,23 @@ func (x *Exchange) end(a *upstream.Attempt) {
 	}
 }
 
+// breakOff says that the value that a is in the middle of will never be whole. A
+// part whose turn it is not has only kept what came of it, so that its key is a
+// miss. Else the client has the beginning of the value, or will have: with that
+// its answers end.
+func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
+	st := x.Streaming
+	if st.Turn != a {
+		b := st.of(a)
+		b.Held.Drop(&x.e.Buffers)
+		st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
+		x.Hits--
+		return false
+	}
+	x.cut = true
+	return true
+}
+
 // Answer ends x with one whole answer that Ringside makes itself.
 func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 	x.Outcome = o
@@ -310,6 +328,10 @@ func (s *Session) advance() {
 		e.freeExchange(x)
 		if s.Head != nil {
 			s.Head.Out.MoveTo(&e.Buffers, &s.Out)
+			if s.Head.cut {
+				s.cut(s.Head)
+				return
+			}
 		}
 	}
 	if s.Head == nil {

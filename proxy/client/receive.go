@@ -52,10 +52,10 @@ func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Fail
 		x.refuse(wire.AppendClientError(nil, f.Why))
 		return
 	}
-	if a.Streams && x.Session != nil {
-		x.Session.cut(c.Server, f.Why)
-	}
 	x.Fail(f.Why, f.Outcome)
+	if a.Streams && x.Session != nil && x.breakOff(a) {
+		x.Session.cut(x)
+	}
 	x.FinishOne()
 }
 

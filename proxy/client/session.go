@@ -6,7 +6,6 @@ import (
 	"bytes"
 
 	"ringside/proxy/link"
-	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -189,12 +188,17 @@ func (s *Session) Abort() {
 	s.e.Mark(&s.Link)
 }
 
-// cut closes a client in the middle of a value whose server went away: what
-// it has must not pass for a whole value.
-func (s *Session) cut(srv *upstream.Server, why string) {
+// cut closes a client in the middle of a value of x that will never be whole, when
+// it has what it asked for before x. The beginning of the value says how long it
+// would have been, so that it can't pass for a whole one.
+func (s *Session) cut(x *Exchange) {
+	if s.Head != x {
+		return
+	}
 	s.e.Count.CutOff++
-	s.e.Log.Warn("closed a client in the middle of a value", "client", s.Peer(), "server", srv.Target.Name, "why", why)
-	s.Abort()
+	s.e.Log.Warn("closed a client in the middle of a value", "client", s.Peer(), "why", x.trouble)
+	s.abandon()
+	s.Quit()
 }
 
 // gone forgets a client whose socket is closed or about to be.
@@ -211,12 +215,11 @@ func (s *Session) gone() {
 	s.e.OnGone()
 }
 
-// drop lets go of everything the client waits for. Requests already with a
+// abandon lets go of everything the client waits for. Requests already with a
 // server stay there: their answers are swallowed.
-func (s *Session) drop() {
-	e := s.e
+func (s *Session) abandon() {
 	if s.Head != nil {
-		e.Awaiting--
+		s.e.Awaiting--
 	}
 	for x := s.Head; x != nil; {
 		next := x.Next
@@ -224,6 +227,12 @@ func (s *Session) drop() {
 		x = next
 	}
 	s.Head, s.Tail, s.InFlight = nil, nil, 0
+}
+
+// drop lets go of what the client waits for, has sent and was to get.
+func (s *Session) drop() {
+	e := s.e
+	s.abandon()
 	s.Out.Drop(&e.Buffers)
 	if s.In != nil {
 		e.Buffers.Put(s.In)

@@ -370,7 +370,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		return
 	}
 	c.settled = s
-	t.Deadline = e.Now + int64(t.Route.Pool.Timeouts.Deadline) // of what follows
+	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of what follows
 	for i, m := range c.members {
 		switch missed := s.Dirty.Has(i) || m.unreachable && c.writes && c.took(); {
 		case missed:

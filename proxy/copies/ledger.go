@@ -310,7 +310,7 @@ func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loop
 // between its reading here and its writing there must not be undone.
 func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite bool, f *resync) {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
-	t.Deadline = e.Now + int64(rt.Pool.Timeouts.Deadline)
+	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
 	if !PlainKey(key) {
 		t.Req.Flags = wire.Base64
 	}

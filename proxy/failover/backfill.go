@@ -6,7 +6,6 @@ package failover
 import (
 	"bytes"
 	"strconv"
-	"time"
 
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -72,9 +71,7 @@ func (f *backfill) ask(step, at int, line []byte) {
 		f.end(fillUnsure)
 		return
 	}
-	limit := f.t.Route.Pool.Timeouts
-	limit.Deadline = min(limit.Deadline, max(time.Duration(f.t.Deadline-f.t.Loop.Now), time.Millisecond))
-	f.t.Loop.Ask(c, f, step, &limit, line, internal)
+	f.t.Loop.Ask(c, f, step, f.t.Limits(), line, internal)
 	if step == fillStub { // one that is made late would show in any phase
 		c.Tail.LeavesValue = true
 	}

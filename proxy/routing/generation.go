@@ -31,7 +31,8 @@ type Route struct {
 	Strip    string // what the servers don't see of the key: the prefix, or nothing
 	*BoundPool
 
-	GetErrors bool // a read whose server can't answer gets an error, not a miss
+	GetErrors bool           // a read whose server can't answer gets an error, not a miss
+	Timeouts  table.Timeouts // of its commands
 
 	Copies replicate.Policy // of each key; its Copies is 0 if there is only one
 	Also   []*BoundPool
@@ -66,9 +67,12 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 func (l *Listener) Bind(routes []table.Route, live map[*table.Pool]*BoundPool) {
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
 	for _, r := range routes {
-		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: live[r.Pool], GetErrors: r.Pool.GetErrors, Zone: r.Zone}
+		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: live[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if r.GetErrors != nil {
 			made.GetErrors = *r.GetErrors
+		}
+		if r.Total != nil {
+			made.Timeouts.Total = *r.Total
 		}
 		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
 			made.Copies = r.Copies

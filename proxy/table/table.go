@@ -49,7 +49,8 @@ type Route struct {
 	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
 
-	GetErrors *bool // instead of that of Pool
+	GetErrors *bool          // instead of that of Pool
+	Total     *time.Duration // instead of that of Pool's timeouts
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -115,11 +116,25 @@ func (t *Target) Apart(a replicate.Apart) string {
 	return t.Network + " " + t.Address
 }
 
-// Timeouts bound how long a request may wait.
+// Timeouts bound how long a request may wait. No answer that comes is cut but
+// by Total.
 type Timeouts struct {
 	Connect  time.Duration // for a connection to a server to be established
-	Request  time.Duration // from the bytes being handed to a connection to their answer
-	Deadline time.Duration // of a client's command, whatever it waits for
+	Request  time.Duration // of a server's silence: before the answer's first byte, and between two of its bytes
+	Deadline time.Duration // of a client's command until the answer's first byte, whatever it waits for
+	Total    time.Duration // of a client's command, to the last byte of its answer; 0: there is no such bound
+}
+
+// Within is t for a request of a command that has left of its Deadline.
+func (t Timeouts) Within(left time.Duration) *Timeouts {
+	if gone := t.Deadline - max(left, time.Millisecond); gone > 0 {
+		t.Deadline -= gone
+		t.Request = min(t.Request, t.Deadline)
+		if t.Total > 0 {
+			t.Total -= gone
+		}
+	}
+	return &t
 }
 
 // Backoff spaces attempts to connect to a server that refuses.

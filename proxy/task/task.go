@@ -13,6 +13,7 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -92,7 +93,7 @@ type Loops interface {
 // known who is out.
 func (e *Tasks) lead(t *Task) {
 	if t.x == nil { // Ringside's own: it has its rule, and now its turn
-		t.Deadline = e.Now + int64(t.Route.Pool.Timeouts.Deadline)
+		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
 		return
 	}
@@ -133,7 +134,7 @@ type unsentAsk struct {
 // several, which the client wrote as wrote. It takes a part of x.
 func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
 	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
-	t.Deadline = x.Start + int64(rt.Pool.Timeouts.Deadline)
+	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
 		if e.Clients.Req.Op == wire.Get { // or bget, which not every server knows
@@ -233,12 +234,13 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
-	limit := t.Route.Pool.Timeouts
-	if left := time.Duration(t.Deadline - t.Loop.Now); left < limit.Deadline {
-		limit.Deadline = max(left, time.Millisecond)
-	}
-	t.Loop.Ask(c, t, id, &limit, line, internal)
+	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain)
+}
+
+// Limits is what is left for an ask of the time that the command may take.
+func (t *Task) Limits() *table.Timeouts {
+	return t.Route.Timeouts.Within(time.Duration(t.Deadline - t.Loop.Now))
 }
 
 // Edit is a change to a request: what replaces one of its spans.

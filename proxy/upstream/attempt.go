@@ -3,7 +3,6 @@ package upstream
 // One request to one server, and who gets the answer.
 
 import (
-	"time"
 	"unsafe"
 
 	"ringside/proxy/stats"
@@ -30,9 +29,7 @@ type Attempt struct {
 	Internal   bool // Ringside's own: the queue's bound for clients is not its
 	expired    bool // over before the socket got a byte of it
 	LateDelete bool // Ringside's own, which undoes a late run: see latedelete.go
-	Deadline   int64
-	sentAt     int64
-	wait       time.Duration // for an answer, once the bytes are with a connection
+	timing
 
 	Start uint64 // where its bytes begin in all the bytes given to this connection
 	Size  int
@@ -48,6 +45,14 @@ type Attempt struct {
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
 	Echo   *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
+}
+
+// timing is how long an attempt may take: see Conn.postpone.
+type timing struct {
+	Begun    bool  // its answer has begun, and is not whole
+	Deadline int64 // it is not due before
+	sentAt   int64
+	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
 }
 
 // Receiver gets the answer to an attempt. It is told of each attempt either

@@ -31,6 +31,7 @@ type Conn struct {
 	streamLast             bool   // and that is the end of its answer
 	Deadline               int64  // nothing here is due before
 	lastIn                 int64  // when the last bytes came
+	flowed                 int64  // when the last came of an answer that was not whole then
 	lastOut                int64  // when the socket took the last
 	DialBy                 int64  // when to give up dialing
 	greeted                bool   // the server has answered on this connection
@@ -66,11 +67,12 @@ func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.enlist(a)
-	a.wait = min(t.Request, t.Deadline)
-	a.Deadline = e.Now + int64(t.Deadline)
+	a.limits = t
+	wait := t.Deadline
 	if c.State == ConnUp {
-		a.Deadline = e.Now + int64(a.wait)
+		wait = t.Request
 	}
+	a.Deadline = e.Now + int64(wait)
 	c.armDeadline(a.Deadline)
 	c.Server.Count.Requests++
 	e.Requests++
@@ -234,7 +236,7 @@ func (c *Conn) Up() {
 	c.greet(e.Now + int64(c.Server.Greeting))
 	for a := c.Head; a != nil; a = a.Next {
 		if !a.Probe {
-			a.Deadline = min(a.Deadline, e.Now+int64(a.wait))
+			a.Deadline = min(a.Deadline, e.Now+int64(a.limits.Request))
 		}
 		c.armDeadline(a.Deadline)
 	}

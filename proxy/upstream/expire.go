@@ -66,7 +66,7 @@ func (c *Conn) expire() {
 	for a := c.Head; a != nil; a = a.Next {
 		switch {
 		case a.To == nil && !a.Probe: // an orphan
-		case a.Deadline > e.Now:
+		case c.postpone(a) > e.Now:
 			c.Deadline = min(c.Deadline, a.Deadline)
 		case a.Probe:
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
@@ -76,7 +76,7 @@ func (c *Conn) expire() {
 				unsent = true
 				a.expired = true
 			} else {
-				silent := c.lastIn <= a.sentAt // else it is busy with a large answer, not gone
+				silent := c.lastIn <= a.sentAt || c.stalls(a) // else it is busy with a large answer, not gone
 				if silent && !c.Lingering {
 					srv.timeouts++
 				}
@@ -88,7 +88,7 @@ func (c *Conn) expire() {
 			if c.Lingering {
 				c.forgetWaiter(a)
 			}
-			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.Label(), time.Duration(a.Deadline-a.sentAt)), stats.TimedOut)
+			c.failOne(a, "server "+srv.Label()+" "+c.overdue(a), stats.TimedOut)
 		}
 	}
 	if unsent {
@@ -103,6 +103,48 @@ func (c *Conn) expire() {
 	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
 		srv.goDown(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
 	}
+}
+
+// postpone is when a is due: it must be looked at then, and not before. Nothing
+// of this is worked out while answers come in time.
+//
+//	a's answer has begun        Request after the last byte
+//	another comes before it     Request after the last byte, but not after Deadline
+//	else                        Request after it was sent, or Deadline while it can't be
+//	in any case                 not after Total
+func (c *Conn) postpone(a *Attempt) int64 {
+	if a.Deadline > c.Server.e.Now || a.Probe {
+		return a.Deadline
+	}
+	last := c.flowed
+	if c.Head.Begun {
+		last = c.lastIn
+	}
+	t := last + int64(a.limits.Request)
+	if !a.Begun {
+		t = min(t, a.sentAt+int64(a.limits.Deadline))
+	}
+	if total := a.limits.Total; total > 0 {
+		t = min(t, a.sentAt+int64(total))
+	}
+	a.Deadline = max(a.Deadline, t)
+	return a.Deadline
+}
+
+// stalls says that the answer to a, which is due, has begun and goes on no more.
+func (c *Conn) stalls(a *Attempt) bool {
+	return a.Begun && c.lastIn+int64(a.limits.Request) <= c.Server.e.Now
+}
+
+// overdue says what the server has not done in time for a.
+func (c *Conn) overdue(a *Attempt) string {
+	switch {
+	case c.stalls(a):
+		return fmt.Sprintf("sent nothing for %v in the middle of its answer", a.limits.Request)
+	case a.Begun:
+		return fmt.Sprintf("did not end its answer within %v", a.limits.Total)
+	}
+	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-a.sentAt))
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the

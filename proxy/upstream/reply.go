@@ -54,6 +54,7 @@ func (c *Conn) Parse() {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
 			c.Need = r.Size
+			c.flows(a)
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
@@ -71,8 +72,11 @@ func (c *Conn) Parse() {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
-			if r.Awaited && !r.Last {
-				a.keyDone(r.Key.Len())
+			if !r.Last {
+				c.flows(a)
+				if r.Awaited {
+					a.keyDone(r.Key.Len())
+				}
 			}
 			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
@@ -134,6 +138,9 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	return taken
 }
 
+// flows notes that more of the answer to a has come, and not the last of it.
+func (c *Conn) flows(a *Attempt) { a.Begun, c.flowed = true, c.Server.e.Now }
+
 // finished takes a, whose answer is complete, off the list.
 func (c *Conn) finished(a *Attempt) {
 	e := c.Server.e
@@ -173,6 +180,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		a.Streams = true
 	}
 	c.noteAnswer()
+	c.flows(a)
 	c.StreamLeft, c.streamLast = left, last
 	e.Input.Start += len(buf) - taken
 	return true
@@ -183,6 +191,7 @@ func (c *Conn) stream(buf []byte) {
 	e, a := c.Server.e, c.Head
 	n := min(c.StreamLeft, len(buf))
 	c.StreamLeft -= n
+	c.flows(a)
 	taken := 0
 	if a.To != nil && a.Streams {
 		taken = a.To.(Streamer).More(c, a, buf[:n], c.StreamLeft == 0)
