@@ -68,10 +68,11 @@ func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.enlist(a)
 	a.limits = t
-	a.Deadline = e.Now + int64(t.Deadline)
+	wait := t.Deadline
 	if c.State == ConnUp {
-		a.Deadline = e.Now + int64(t.Request)
+		wait = t.Request
 	}
+	a.Deadline = e.Now + int64(wait)
 	c.armDeadline(a.Deadline)
 	c.Server.Count.Requests++
 	e.Requests++

@@ -72,8 +72,11 @@ func (c *Conn) Parse() {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
-			if r.Awaited && !r.Last {
-				a.keyDone(r.Key.Len())
+			if !r.Last {
+				c.flows(a)
+				if r.Awaited {
+					a.keyDone(r.Key.Len())
+				}
 			}
 			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
@@ -131,8 +134,6 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	}
 	if last {
 		c.finished(a)
-	} else {
-		c.flows(a)
 	}
 	return taken
 }
