@@ -29,7 +29,7 @@ type backfill struct {
 	looks   int               // at the stub of another, or after another came in between
 }
 
-// found is what came of a backfill.
+// fillOutcome is what came of a backfill.
 type fillOutcome uint8
 
 const (

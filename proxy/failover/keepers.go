@@ -129,7 +129,7 @@ func (w *Agent) publish() {
 	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
 }
 
-// hear notes that the first request to a member has ended: a ping.
+// firstPing notes that the first request to a member has ended: a ping.
 func (w *Agent) firstPing(member int, answered bool) {
 	if w.pinged[member] {
 		return
@@ -238,7 +238,7 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	e.Soon(link.KeeperTimer)
 }
 
-// Tell lets the keepers of a server's pools know something.
+// Notify lets the keepers of a server's pools know something.
 func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {

@@ -103,7 +103,7 @@ const (
 	undoAsk
 )
 
-// two says that the key is between two servers.
+// inTransition says that the key is between two servers.
 func (l *single) inTransition() bool { return l.Role != health.In }
 
 // place is where the key is at First or at Interim.
@@ -166,7 +166,7 @@ func (l *single) Begin(t *task.Task) {
 	l.sendHalf(t, at[1])
 }
 
-// put sends one of the two halves of a write between two servers.
+// sendHalf sends one of the two halves of a write between two servers.
 //
 // What leaves First without the key goes to Interim first and then, when that
 // is done, to First: in the other order a backfill of another proxy could make
@@ -252,7 +252,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	}
 }
 
-// hollow looks at what a server that fills up says to a read, and reports
+// checkMiss looks at what a server that fills up says to a read, and reports
 // whether another is asked first: the server itself, whether an empty value is
 // the stub of a backfill, or the interim server for what it doesn't have.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
