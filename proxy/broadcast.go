@@ -82,7 +82,7 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
-// obeyed gathers the answers to an order: done only if every server says so.
+// unanimous gathers the answers to an order: done only if every server says so.
 type unanimous struct {
 	e     *Engine
 	want  string // what a server says that did

@@ -93,7 +93,7 @@ func (p loops) Count(t *task.Tasks) (n, index int) {
 	return len(engines), slices.IndexFunc(engines, func(e *Engine) bool { return &e.Tasks == t })
 }
 
-// first is the engine that lets the keepers work.
+// keeperLoop is the engine that lets the keepers work.
 func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
 
 // Collect asks every engine for what it has counted and calls done with the

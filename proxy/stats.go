@@ -112,7 +112,7 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 	})
 }
 
-// merged gathers lists: STAT, ITEM or PREFIX lines and END.
+// statsMerge gathers lists: STAT, ITEM or PREFIX lines and END.
 type statsMerge struct {
 	merge   mergeFunc
 	pid     int // Ringside's

@@ -15,28 +15,28 @@ import (
 // Clients are the clients of one loop, and what they have asked for.
 type Clients struct {
 	*link.IO
-	Servers *upstream.Servers
-	Limits  *table.Limits
-	OnGone  func() // called when a client is gone
+	Servers *upstream.Servers // of the same loop
+	Limits  *table.Limits     // of the table in force
+	OnGone  func()            // called when a client is gone; set by the engine
 
-	Sessions map[*Session]struct{}
-	Wake     []*Session // had to stop parsing and may go on
-	Held     HoldList   // clients whose answers wait for the rest of their group
-	Awaiting int        // clients that wait for an answer
+	Sessions map[*Session]struct{} // that are connected
+	Wake     []*Session            // sessions that had to stop parsing and may go on
+	Held     HoldList              // sessions whose answers wait for the rest of their group
+	Awaiting int                   // how many sessions wait for an answer
 
-	Req           wire.Request // the one being served
-	FreeExchanges *Exchange
+	Req           wire.Request // scratch: the request being served
+	FreeExchanges *Exchange    // kept for reuse, linked by Next
 }
 
 // Handler serves what clients of one listener ask for.
 type Handler interface {
-	// Serve answers the request in Clients.req, whose bytes are raw, or asks who
-	// can. It reports whether it has taken the bytes out of the input.
+	// Serve answers the request in Clients.Req, whose bytes are raw, or asks those
+	// who can. It reports whether it has taken the bytes out of the input.
 	Serve(s *Session, raw []byte) (taken bool)
 
-	// NeedsFence says that commands may take several asks, of which the last would
-	// be on the wrong side of a flush_all: so that, and what comes after it, waits
-	// until what its client asked before is answered.
+	// NeedsFence says whether commands may take several requests, of which the last
+	// could come to a server on the wrong side of a flush_all. Then flush_all, and
+	// what comes behind it, waits until what its client asked before is answered.
 	NeedsFence() bool
 
 	// NoMemory refuses a storage command for whose data block there is no memory.
@@ -46,12 +46,13 @@ type Handler interface {
 
 // Resume lets the clients go on that had to stop.
 func (e *Clients) Resume() {
-	for i := 0; i < len(e.Wake); i++ { // may grow: a parsed request can be answered at once
+	for i := 0; i < len(e.Wake); i++ { // it may grow: a parsed request can be answered at once
 		e.Wake[i].resume()
 	}
 	e.Wake = e.Wake[:0]
 }
 
+// SweepIdle closes the clients that have said nothing for limits.idle.
 func (e *Clients) SweepIdle() {
 	idle := int64(e.Limits.Idle)
 	if idle == 0 {
@@ -73,17 +74,19 @@ func (e *Clients) SweepIdle() {
 // The wait is the same for all, so the order of arrival is the order of
 // release.
 type HoldList struct {
-	List  []HeldClient
+	List  []HeldClient // in order of arrival; what is before First has been released
 	First int
 }
 
+// HeldClient is one of a HoldList.
 type HeldClient struct {
 	Session *Session
-	Until   int64
+	Until   int64 // the Session.HoldUntil that it had then: another one says that it was flushed meanwhile
 }
 
+// Add puts s at the end.
 func (h *HoldList) Add(s *Session, until int64) {
-	if h.First > 64 && h.First > len(h.List)/2 { // somebody always waits: due never empties it
+	if h.First > 64 && h.First > len(h.List)/2 { // where somebody always waits Due never empties it
 		n := copy(h.List, h.List[h.First:])
 		clear(h.List[n:])
 		h.List, h.First = h.List[:n], 0
@@ -91,6 +94,7 @@ func (h *HoldList) Add(s *Session, until int64) {
 	h.List = append(h.List, HeldClient{s, until})
 }
 
+// Due is when the first is to be released; link.Never: nobody waits.
 func (h *HoldList) Due() int64 {
 	for h.First < len(h.List) {
 		if c := &h.List[h.First]; c.Session.HoldUntil == c.Until {
@@ -102,7 +106,7 @@ func (h *HoldList) Due() int64 {
 	return link.Never
 }
 
-// Release lets go of the clients that have waited long enough.
+// Release sends the answers of clients that have waited long enough for a group.
 func (e *Clients) Release() {
 	for e.Held.Due() <= e.Now {
 		s := e.Held.List[e.Held.First].Session
@@ -123,7 +127,7 @@ func (e *Clients) AddTo(into *stats.Snapshot) {
 	}
 }
 
-// Held is what closing s gives back.
+// Buffered is how many bytes closing s gives back.
 func (s *Session) Buffered() int64 {
 	n := s.Out.Room() + s.Handed + s.InFlight*int(ExchangeSize)
 	if s.In != nil {
@@ -135,10 +139,11 @@ func (s *Session) Buffered() int64 {
 	return int64(n)
 }
 
-// ExchangeSize is what an exchange takes, with the lines that it may keep.
+// ExchangeSize is what an exchange counts against limits.memory: itself, and the
+// lines that it may keep.
 const ExchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128
 
-// valueSize is what a value takes that waits for its place, beside its block.
+// valueSize is what a value that waits for its place counts, beside its bytes.
 const valueSize = 160
 
 // TrimExchanges gives up the exchanges that are kept for reuse.

@@ -1,6 +1,6 @@
 package client
 
-// One client command in flight, the asks it consists of, and its settlement.
+// One client command in flight: its parts, and what ends its answer.
 
 import (
 	"slices"
@@ -22,45 +22,46 @@ import (
 type Exchange struct {
 	e       *Clients
 	Session *Session  // nil when the client is gone: answers are swallowed
-	Next    *Exchange // in the client's order; in the free list
+	Next    *Exchange // in the client's order; in the list of free ones
 
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
-	endsGroup bool // the last request of one read from the client
-	Settled   bool // the answer is complete
-	ended     bool // its END went with its last VALUE
-	Outcome   stats.Outcome
-	Waiting   int // attempts not finished, and one while they are being made
-	Start     int64
+	endsGroup bool          // it is the last request of one read from the client
+	Settled   bool          // the answer is complete
+	ended     bool          // the END of a read went with its last VALUE
+	Outcome   stats.Outcome // so far, then for good
+	Waiting   int           // parts without their end, and one while parts are being made
+	Start     int64         // when the request was parsed, on the loop's clock
 
-	MissErrors bool // a read that no server could answer gets a miss
+	MissErrors bool // of a read that no server could answer a miss is shown, not the error
 	cut        bool // it ends in the middle of a value, and with it all that its client gets
 
-	Out           link.Queue
-	Streaming     *streams // values on their way in pieces; nil: there has been none
-	trouble       string   // why a part could not be answered; "" if all could
-	Miss          []byte   // mg: the line that says so
-	ErrLine       []byte   // a server's error line, which stands where END would
-	InOrder       *inOrder // values go in the order of the keys
-	Gather        Gather   // commands for every server: collects, then answers
-	GatheredBytes int      // bytes of answers that it gathers
+	Out           link.Queue // the answer, while the exchange is not first
+	Streaming     *streams   // large values on their way in pieces; nil: there has been none
+	trouble       string     // why a part could not be answered; empty: all could
+	Miss          []byte     // of an mg: the line that says so
+	ErrLine       []byte     // a server's error line, which stands where END would; empty: there is none
+	InOrder       *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
+	Gather        Gather     // of a command for every server: makes one answer of theirs; nil: it is no such command
+	GatheredBytes int        // of answers that Gather keeps
 
-	Keys, Hits int
+	Keys, Hits int // of a read: how many were asked for, and were there
 }
 
-// streams says whose value goes to the client now, while some are so large that
-// they go in pieces. While one has the turn the other parts keep theirs.
+// streams says which part's value goes to the client now, while some values are so
+// large that they go in pieces. The other parts keep theirs meanwhile: a value must
+// not go into the middle of another.
 type streams struct {
-	Turn *upstream.Attempt // the part in the middle of a value; nil: no part is
-	Next []*heldPart       // others in the middle of one of theirs
-	Late link.Queue        // whole values that wait for the turn to end
+	Turn *upstream.Attempt // the part in the middle of the value that goes to the client; nil: none does
+	Next []*heldPart       // other parts that are in the middle of a value
+	Late link.Queue        // whole values that wait until Turn is through
 }
 
-// behind is a part in the middle of a value that waits for its turn.
+// heldPart is a part in the middle of a value that waits for its turn.
 type heldPart struct {
 	a    *upstream.Attempt
-	Held link.Queue // what has come of it
+	Held link.Queue // what has come of its value
 }
 
 // Gather makes one answer of the answers of several servers.
@@ -71,7 +72,8 @@ type Gather interface {
 	Answer(dst []byte) ([]byte, stats.Outcome)
 }
 
-// NewExchange begins the exchange of the request in e.req.
+// NewExchange begins the exchange of the request in e.Req, which is the last of s
+// now.
 func (e *Clients) NewExchange(s *Session) *Exchange {
 	x := e.FreeExchanges
 	if x == nil {
@@ -100,7 +102,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	}
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
-	*x = Exchange{} // in place: a literal that mentions x is made aside and copied
+	*x = Exchange{} // a literal that mentioned x would be made aside and copied
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
 	e.FreeExchanges = x
 }
@@ -116,7 +118,8 @@ func (x *Exchange) drop() {
 	}
 }
 
-// Emit sends b towards the client, as part of what a brings.
+// Emit sends b towards the client, as part of the answer to a; nil: of Ringside's
+// own answer.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 	if q := x.dest(a); q != nil {
 		q.Append(&x.e.Buffers, b)
@@ -141,7 +144,7 @@ func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	}
 }
 
-// Attempt is one more ask that x waits for, on behalf of its client's command.
+// Attempt makes an attempt of the client's command, as one more part of x.
 func (x *Exchange) Attempt() *upstream.Attempt {
 	a := x.e.Servers.NewAttempt(x)
 	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
@@ -149,12 +152,12 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 	return a
 }
 
-// of is the part a among those that wait for their turn.
+// of is what is kept of a's value, which waits for its turn.
 func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
-// begin says that a is in the middle of a value from now on.
+// begin notes that a is in the middle of a value.
 func (x *Exchange) begin(a *upstream.Attempt) {
 	a.Streams = true
 	if x.Streaming == nil {
@@ -167,10 +170,10 @@ func (x *Exchange) begin(a *upstream.Attempt) {
 	}
 }
 
-// end says that a's value is whole. If it had the turn, what the others kept
-// meanwhile follows, and the next one in the middle of a value has the turn.
+// end notes that a's value is whole. If it had the turn, what the others kept
+// meanwhile follows, and the next part in the middle of a value has the turn.
 func (x *Exchange) end(a *upstream.Attempt) {
-	if x.Session == nil { // nobody waits for it; what was kept goes with x
+	if x.Session == nil { // the client is gone, and with it what was kept
 		return
 	}
 	st := x.Streaming
@@ -214,18 +217,18 @@ func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 	x.FinishOne()
 }
 
-// NoRoute is why a key gets no answer that no route takes.
+// NoRoute is why a key that no route takes gets no answer.
 const NoRoute = "no route for this key: add one without a prefix"
 
-// Fail notes that a part of x got no answer, and why. That a key has no route
-// is said before all else: nothing but the configuration can end it.
+// Fail notes that a part of x got no answer, and why. NoRoute counts before all
+// else: nothing but the configuration can end it.
 func (x *Exchange) Fail(why string, o stats.Outcome) {
 	if x.trouble != NoRoute {
 		x.trouble, x.Outcome = why, o
 	}
 }
 
-// FinishOne counts one of x's attempts as finished, and settles x with the last.
+// FinishOne counts one of x's parts as finished. With the last, x is settled.
 func (x *Exchange) FinishOne() {
 	if x.Waiting--; x.Waiting > 0 {
 		return
@@ -287,7 +290,7 @@ func (x *Exchange) finishTroubled(read bool) {
 	}
 }
 
-// kept is what x's answer takes while it waits for something.
+// kept is how many bytes x keeps of an answer that waits for something.
 func (x *Exchange) kept() int {
 	n := x.Out.Room() + x.GatheredBytes
 	if st := x.Streaming; st != nil {
@@ -305,8 +308,7 @@ func (x *Exchange) kept() int {
 	return n
 }
 
-// orphan lets go of a client that is gone. x stays until its attempts are
-// finished.
+// orphan lets go of a client that is gone. x stays until its parts are finished.
 func (x *Exchange) orphan() {
 	x.drop()
 	x.Session = nil

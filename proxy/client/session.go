@@ -23,26 +23,26 @@ const longLine = 2048
 type Session struct {
 	link.Link
 	e       *Clients
-	Handler Handler
-	ID      uint64 // over all loops: what it asks may be led on another
+	Handler Handler // of its listener: serves what it asks for
+	ID      uint64  // its number over all loops: what it asks may be led on another
 
-	Head, Tail *Exchange
-	InFlight   int
-	Tasks      int // parts of them that tasks answer
+	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
+	InFlight   int       // exchanges in that list
+	Tasks      int       // parts of these that tasks answer
 
-	since, Last int64 // connected, last read: for people and idle limits
-	TryAt       int   // a line without an end is looked at again when it is this long
-	Swallow     int64 // bytes of a refused data block still to come
+	since, Last int64 // when it connected; when it was last read; in nanoseconds on the loop's clock
+	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
+	Swallow     int64 // bytes of a refused data block that are still to come
 
 	spoken    bool  // it has sent something
-	Stalled   bool  // parsing stopped at a bound
-	waking    bool  // in Engine.wake
+	Stalled   bool  // parsing stopped at a bound, or at a flush_all
+	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
-	Quitting  bool  // no more input; close when all is answered and sent
-	reset     bool  // close by a reset: the client must not take what it has for whole
-	ready     bool  // what is in out may be sent now
-	Whole     bool  // out has the end of an answer
-	HoldUntil int64 // when it must be sent in any case; 0: not held
+	Quitting  bool  // no more input is served; it is closed when all is answered and sent
+	reset     bool  // it is closed by a reset: the client must not take what it has for whole
+	ready     bool  // what is in Out may be sent now
+	Whole     bool  // Out has the end of an answer
+	HoldUntil int64 // when Out must be sent, though its group is not whole; 0: it is not held
 }
 
 // NewSession is the client of this number that has just connected.
@@ -53,6 +53,7 @@ func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	return s
 }
 
+// Peer names the client, for people.
 func (s *Session) Peer() string {
 	if s.Sock == nil {
 		return "-"
@@ -60,7 +61,7 @@ func (s *Session) Peer() string {
 	return s.Sock.Peer()
 }
 
-// Parse serves the requests in the engine's current input.
+// Parse serves the requests in IO.Input, until a bound is reached.
 func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
@@ -135,13 +136,13 @@ func (s *Session) short(have int) {
 	}
 }
 
-// stall stops reading at a bound; resume goes on when there is room.
+// stall stops parsing, and then reading. resume goes on.
 func (s *Session) stall() {
 	s.Stalled = true
 	s.e.Mark(&s.Link)
 }
 
-// unstall lets a stalled session go on when half of what stopped it is gone.
+// unstall wakes a stalled session when half of what stopped it is gone.
 func (s *Session) unstall() {
 	l := s.e.Limits
 	if s.Stalled && !s.waking && s.InFlight <= l.InFlight/2 && s.Out.Size <= l.Output/2 {
@@ -150,6 +151,7 @@ func (s *Session) unstall() {
 	}
 }
 
+// resume goes on with what a stalled session has sent.
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
 	if s.Closed {
@@ -166,7 +168,7 @@ func (s *Session) resume() {
 	s.e.Mark(&s.Link)
 }
 
-// EndInput is the end of the client's input.
+// EndInput is told that the client sends no more.
 func (s *Session) EndInput() {
 	s.ended = true
 	if !s.Stalled { // else resume finds the end
@@ -174,14 +176,14 @@ func (s *Session) EndInput() {
 	}
 }
 
-// Quit stops input; the client is closed when it has all its answers.
+// Quit serves no more input, and closes the client when it has all its answers.
 func (s *Session) Quit() {
 	s.Quitting = true
 	s.ready = true
 	s.e.Mark(&s.Link)
 }
 
-// Abort closes the client in the next End, whatever it still waits for.
+// Abort closes the client when the wakeup ends, whatever it still waits for.
 func (s *Session) Abort() {
 	s.drop()
 	s.reset, s.Quitting = true, true
@@ -215,8 +217,8 @@ func (s *Session) gone() {
 	s.e.OnGone()
 }
 
-// abandon lets go of everything the client waits for. Requests already with a
-// server stay there: their answers are swallowed.
+// abandon lets go of everything that the client waits for. Requests that are in the
+// queue of a server stay there; their exchanges swallow the answers.
 func (s *Session) abandon() {
 	if s.Head != nil {
 		s.e.Awaiting--
@@ -255,7 +257,7 @@ func (s *Session) Lost(err error) {
 	s.gone()
 }
 
-// Sent goes on after the socket took n bytes.
+// Sent is told that the socket took n bytes: a stalled client may go on.
 func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	s.Whole = s.Whole && s.Out.Size > 0
@@ -265,7 +267,8 @@ func (s *Session) Sent(n int) {
 	}
 }
 
-// Flush decides in End what happens to the output.
+// Flush decides, when the wakeup ends, what happens to the output: whether it is
+// sent or waits for the rest of its group, and whether the client is closed.
 func (s *Session) Flush() {
 	e := s.e
 	if s.Closed {
@@ -301,7 +304,7 @@ func (s *Session) Flush() {
 		return
 	}
 	if !s.ready && s.Head != nil && e.Tune.GroupWait > 0 && s.Out.Size < e.Tune.GroupSize {
-		// A part of an answer can wait: its client goes on when it has the end.
+		// While there is no end of an answer it can wait: the client goes on at the end.
 		if s.Whole && s.HoldUntil == 0 {
 			s.HoldUntil = e.Now + int64(e.Tune.GroupWait)
 			e.Held.Add(s, s.HoldUntil)
@@ -312,7 +315,7 @@ func (s *Session) Flush() {
 	e.Effect(link.Write, &s.Link)
 }
 
-// State is the memcached word for what s is at.
+// State is what s is at, in the words of memcached's stats conns.
 func (s *Session) State(asking *Session) string {
 	switch {
 	case s == asking:

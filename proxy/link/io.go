@@ -17,29 +17,29 @@ import (
 // input being parsed, and what the driver is to do when the wakeup ends.
 type IO struct {
 	Log   *slog.Logger
-	Debug bool // log wants to know of every connection
+	Debug bool // Log wants to know of every connection
 
-	Now    int64 // nanoseconds on the drivers' clock
-	Timers timers
-	First  int64 // no timer fires before; with nothing due, that is all that is asked
+	Now    int64  // when the wakeup began, in nanoseconds on the driver's clock
+	Timers timers // what is to happen by itself, and when
+	First  int64  // the earliest of Timers: where nothing is due, one comparison says so
 	Count  stats.Counters
-	Wire   wire.Limits // of requests
+	Wire   wire.Limits // bounds of clients' requests, as the table has them
 
 	Buffers Buffers
 	accounts
 	Scratch *Chunk // where reads go that continue nothing
-	Input   *Chunk // the input being parsed: scratch, or a link's in
+	Input   *Chunk // the input being parsed: Scratch, or what was the In of a link
 
-	PendingFlush []*Link  // have bytes to send or a decision to make in End
-	effects      []Effect // for the driver
-	handed       []Effect // what End returned last
+	PendingFlush []*Link  // links that were marked: they have bytes to send, or something to decide
+	effects      []Effect // for the driver, when the wakeup ends
+	handed       []Effect // what Flush returned last; its room is used again
 
 	// Tune trades a little latency for CPU. It is not changed while the loop runs.
 	Tune Tune
 
-	Line       []byte // a line being made
-	Key        []byte // a base64 key, decoded
-	EncodedKey []byte // a base64 key, encoded again
+	Line       []byte // scratch: a line being made
+	Key        []byte // scratch: a base64 key, decoded
+	EncodedKey []byte // scratch: a base64 key, encoded again
 }
 
 // Tune holds the settings that trade a little latency for CPU.
@@ -54,6 +54,7 @@ type Tune struct {
 // default.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
+// Init makes io ready. memory counts what all loops hold.
 func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
 	io.all = memory
 	io.Tune = tune
@@ -159,13 +160,13 @@ func (io *IO) Bytes(l *Link, b []byte) {
 	}
 }
 
-// Enter makes what l has kept the input being parsed. Until leave it is not
-// l's: parsing may hand it over, and l may be closed meanwhile.
+// Enter makes l's In the input being parsed. Until Leave it is not l's: parsing may
+// hand the chunk over, and l may be closed meanwhile.
 func (io *IO) Enter(l *Link) {
 	io.Input, l.In = l.In, nil
 }
 
-// Leave keeps what parsing left over.
+// Leave ends Enter: l keeps what parsing has left of the input.
 func (io *IO) Leave(l *Link) {
 	c := io.Input
 	io.Input = nil
@@ -249,7 +250,7 @@ func (io *IO) Up(l *Link) {
 // is not called for a link that an effect Close or Abort has named.
 func (io *IO) Closed(l *Link, err error) { l.End.Lost(err) }
 
-// Mark lets l decide in End what it sends.
+// Mark lets l's End decide, when the wakeup ends, what is sent.
 func (io *IO) Mark(l *Link) {
 	if !l.pendingFlush {
 		l.pendingFlush = true
@@ -263,7 +264,7 @@ func (io *IO) Effect(k EffectKind, l *Link) { io.effects = append(io.effects, Ef
 // Flush lets everybody who has something to send decide, and returns what the
 // driver must do.
 func (io *IO) Flush() []Effect {
-	for i := 0; i < len(io.PendingFlush); i++ { // may grow: a flush can order another
+	for i := 0; i < len(io.PendingFlush); i++ { // it may grow: a flush can mark another link
 		l := io.PendingFlush[i]
 		l.pendingFlush = false
 		l.End.Flush()

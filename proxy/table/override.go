@@ -14,7 +14,7 @@ type Override uint8
 const (
 	Restore Override = iota // it serves, as every server does without an order
 	Drain                   // it gets no new request; those in flight finish
-	Down                    // it gets none; those in flight fail, and its connections are closed, save for undos
+	Down                    // it gets none; those in flight fail, and its connections are closed, but for late deletes
 )
 
 func (o Override) String() string { return [...]string{"restore", "drain", "down"}[o] }

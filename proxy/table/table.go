@@ -11,18 +11,19 @@ import (
 	"ringside/ring"
 )
 
-func (t *Table) Has(pool, server string) bool {
-	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
-		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
-	})
-}
-
 // Table is one generation of listeners, routes, pools and servers. It is
 // immutable once it is handed to Swap: a reload builds another.
 type Table struct {
 	Listeners []Listener
 	Pools     []*Pool
 	Limits    Limits
+}
+
+// Has says whether a pool of t has a server of that name.
+func (t *Table) Has(pool, server string) bool {
+	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
+		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
+	})
 }
 
 // Listener is one address clients connect to, and the routes they get there.
@@ -49,8 +50,8 @@ type Route struct {
 	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
 
-	GetErrors *bool          // instead of that of Pool
-	Total     *time.Duration // instead of that of Pool's timeouts
+	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
+	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -155,12 +156,12 @@ type Limits struct {
 	Drain      time.Duration // for what is in flight when the process is told to stop
 }
 
-// Watched says that a pool's keys move, so it needs a keeper.
+// Watched says whether a pool needs a keeper: its keys move, or it keeps copies.
 func (p *Pool) Watched(t *Table) bool {
 	return p.Failover.Mode != FailFast || p.Copied(t)
 }
 
-// Copied says that a route of t keeps copies in p.
+// Copied says whether a route of t keeps copies in p.
 func (p *Pool) Copied(t *Table) bool {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {

@@ -12,9 +12,9 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Expire fails what has waited too long, and finds the next moment it must
-// look. The moment is a lower bound, so that a request costs one comparison
-// and an answered one nothing.
+// Expire fails what has waited too long, and sets the timer for the next look.
+// That moment is a lower bound, so that a new request costs one comparison and an
+// answered one nothing.
 func (e *Servers) Expire() {
 	for _, srv := range e.List {
 		srv.expire()
@@ -51,6 +51,9 @@ func (srv *Server) expire() {
 	}
 }
 
+// expire gives up the dial of c, or fails its requests that have waited too long,
+// and finds the next deadline. Requests that the socket has not got leave the
+// queue; mutations that it has got may run late, so deletes go behind them.
 func (c *Conn) expire() {
 	e, srv := c.Server.e, c.Server
 	if c.State == ConnDialing && c.DialBy <= e.Now {
@@ -62,7 +65,9 @@ func (c *Conn) expire() {
 	if c.State == ConnDialing {
 		c.Deadline = c.DialBy
 	}
-	unsent, loose, stuck, before := false, false, false, srv.timeouts
+	// unguarded: a mutation that may run late has no delete behind it yet. stuck:
+	// of one of these the server has said nothing since it was sent.
+	unsent, unguarded, stuck, before := false, false, false, srv.timeouts
 	for a := c.Head; a != nil; a = a.Next {
 		switch {
 		case a.To == nil && !a.Probe: // an orphan
@@ -81,7 +86,7 @@ func (c *Conn) expire() {
 					srv.timeouts++
 				}
 				if a.LeavesValue {
-					loose, stuck = true, stuck || silent
+					unguarded, stuck = true, stuck || silent
 				}
 			}
 			srv.Count.TimedOut++
@@ -94,7 +99,7 @@ func (c *Conn) expire() {
 	if unsent {
 		c.dropUnsent()
 	}
-	if loose {
+	if unguarded {
 		c.onLate(stuck)
 	}
 	if srv.Draining() || c.Lingering {
@@ -152,7 +157,7 @@ func (c *Conn) overdue(a *Attempt) string {
 func (c *Conn) dropUnsent() {
 	e := c.Server.e
 	var keep link.Queue
-	pos, given := c.Taken, c.Taken // in the old order of bytes, and in the new
+	pos, given := c.Taken, c.Taken // positions with the expired requests, and without
 	prev, list, i := (*Attempt)(nil), c.Head, 0
 	flushed := c.Length - c.holding
 	for a := list; a != nil; i++ {
@@ -200,7 +205,7 @@ func (c *Conn) dropUnsent() {
 
 var errConnect = errors.New("no connection within the connect timeout")
 
-// Unsent is what c holds of requests that its server has not been sent.
+// Unsent is how many bytes c holds of requests that its server has not been sent.
 func (c *Conn) Unsent() int64 {
 	n := int64(c.Out.Room())
 	for a := c.Head; a != nil; a = a.Next {
@@ -211,10 +216,11 @@ func (c *Conn) Unsent() int64 {
 	return n
 }
 
+// mayShed says whether a is a client's request of which the socket has no byte.
 func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
 
-// Shed fails the requests that c's server has not been sent: it takes less than
-// it is asked.
+// Shed fails the clients' requests that c's server has not been sent: it takes
+// less than it is asked for. held is what that gives back, for the log.
 func (c *Conn) Shed(held int64) {
 	srv, shed := c.Server, 0
 	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())

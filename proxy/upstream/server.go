@@ -76,7 +76,8 @@ type process struct {
 // down, unless its pools say otherwise.
 const defaultDownAfter = 3
 
-// settle takes up the settings of p. Pools that name the same address share
+// configure takes up the settings of p; first says that p is the first pool of
+// its table that names the server. Pools that name the same address share
 // its connections: the most connections, the longest queue and the shortest
 // waits of them count. What a request may take is its own pool's.
 func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
@@ -110,6 +111,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	}
 }
 
+// newConn makes a connection without a socket.
 func (srv *Server) newConn() *Conn {
 	c := &Conn{Server: srv, Deadline: link.Never}
 	c.End, c.Dialer = c, c
@@ -119,11 +121,11 @@ func (srv *Server) newConn() *Conn {
 // Label names a server for people.
 func (srv *Server) Label() string { return srv.label }
 
-// Pick returns the connection for the next request of a client, by its number,
-// or why there is none. It is the same for all requests of a client: a get behind a set that was not
-// waited for must not overtake it on another. A request that is Ringside's own
-// has a bound of its own: what a full queue kept from repairs, deletes and
-// keepers would outlast the load.
+// Pick returns the connection for the next request of a client, by its number, or
+// why there is none. A client's requests all get the same one: a get behind a set
+// that was not waited for must not overtake it on another. Requests of Ringside's
+// own (internal) have a bound of their own: repairs, deletes and keepers that a
+// full queue kept out would be missed when the load is over.
 func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, o stats.Outcome) {
 	if srv.Down {
 		srv.Count.Refused++
@@ -153,16 +155,16 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 
 const (
 	// maxInternal bounds how many of Ringside's own requests wait on one
-	// connection, beside undos, of which a client's request has one at most.
+	// connection, late deletes apart: a client's request has one of those at most.
 	maxInternal  = 1024
 	internalFull = "too many of Ringside's own requests wait for it"
 )
 
-// wanted says whether a connection is opened ahead of requests.
+// wantsConn says whether connections are opened ahead of requests.
 func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
-// fail says that the server is down: its requests fail at once, and it alone
-// is asked, later and later, until it answers.
+// goDown takes the server for down, for the reason why: its requests fail at
+// once, and Ringside alone asks it, at growing intervals, until it answers.
 func (srv *Server) goDown(why string) {
 	e := srv.e
 	b := srv.backoff
@@ -191,7 +193,7 @@ func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)
 }
 
-// alive ends an outage.
+// comeUp ends an outage, or a row of timeouts that might have become one.
 func (srv *Server) comeUp() {
 	srv.timeouts = 0
 	if srv.Down {
@@ -212,7 +214,7 @@ func reason(err error) string {
 	}
 }
 
-// Override puts o in force, which all pools that name srv agree in.
+// Apply puts o in force: what all pools that name the server want at least.
 func (srv *Server) Apply(o table.Override) {
 	if srv.order == o {
 		return
@@ -230,11 +232,12 @@ func (srv *Server) Apply(o table.Override) {
 	}
 }
 
-// Leaving says that srv gets no new requests: its connections close when they
-// owe nothing.
+// Draining says that the server gets no new requests, because no table names it
+// any more or a person wants it so: its connections close when they owe nothing.
 func (srv *Server) Draining() bool { return srv.Retired || srv.order != table.Restore }
 
-// DedicatedConn is a connection for one errand alone, by the errand's number.
+// DedicatedConn is the connection for one errand of Ringside's own, by the
+// errand's number.
 func (srv *Server) DedicatedConn(n uint32) *Conn {
 	c := srv.Dedicated[n]
 	if c == nil {
@@ -247,7 +250,7 @@ func (srv *Server) DedicatedConn(n uint32) *Conn {
 	return c
 }
 
-// Drop closes an errand's connection.
+// CloseDedicated closes an errand's connection.
 func (srv *Server) CloseDedicated(n uint32) {
 	c := srv.Dedicated[n]
 	if c == nil {
