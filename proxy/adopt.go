@@ -86,8 +86,8 @@ func (e *Engine) adopt(cur *failover.Published) {
 			}
 		}
 	}
-	e.orders = e.Shared.orders.Load()
-	e.applyOrders()
+	e.overrides = e.Shared.overrides.Load()
+	e.applyOverrides()
 	if first {
 		return
 	}

@@ -201,8 +201,8 @@ func (s *stage) line(line string) {
 	s.begin()
 	if word == "order" {
 		f := strings.Fields(rest)
-		o := map[string]table.Override{"restore": table.Restore, "drain": table.Drain, "down": table.Down}[f[2]]
-		if err := s.p.Order(f[0], f[1], o); err != nil {
+		o := map[string]health.Override{"restore": health.Restore, "drain": health.Drain, "down": health.Down}[f[2]]
+		if err := s.p.Override(f[0], f[1], o); err != nil {
 			s.fatalf("%v", err)
 		}
 		return

@@ -16,16 +16,16 @@
 //	client    answers in each client's order     asks door: who serves a request (dispatch.go)
 //	routing   where a key is, and who serves it  bound to servers by adopt (adopt.go)
 //	task      commands of several requests       asks loops: which loop leads a key (proxy.go)
-//	failover  keepers; keys of one copy          asks handOrders: what people have ordered (overrides.go)
+//	failover  keepers; keys of one copy          asks handOverrides: what people have ordered (overrides.go)
 //	copies    keys of several copies
 //
-// A Proxy is what all engines of a process share: the table, orders of people, and
+// A Proxy is what all engines of a process share: the table, overrides by people, and
 // the numbers that limits count over all loops.
 //
 // # What the engine as a whole does
 //
 //   - A wakeup sees one table and one moment: Begin takes up both.
-//   - A person can drain a server or take it down (Proxy.Order), in one pool of
+//   - A person can drain a server or take it down (Proxy.Override), in one pool of
 //     those that name it. To clients it is as if it were down, but the error
 //     says who wants it so; flush_all is an error then, too. Ringside asks it
 //     nothing, not even whether it is there.

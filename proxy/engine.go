@@ -42,8 +42,8 @@ type Engine struct {
 
 	gen *generation
 
-	orders  *orders // that are obeyed
-	refusal string  // why a person keeps the server that place found from getting requests
+	overrides *overrideMap // that are obeyed
+	refusal   string       // why a person keeps the server that place found from getting requests
 
 	parts []*upstream.Conn // of the read that is being split
 
@@ -64,7 +64,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOrders,
+		Tasks: &e.Tasks, Overrides: e.handOverrides,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
@@ -94,7 +94,7 @@ func (e *Engine) Begin(now int64) {
 	if e.MemoryFull { // another engine may have made room
 		e.Account()
 	}
-	e.obey()
+	e.takeOverrides()
 }
 
 // TooManyConnections is what a client gets that is one too many, as from memcached.

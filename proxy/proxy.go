@@ -34,7 +34,7 @@ type Proxy struct {
 	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
 	published atomic.Pointer[failover.Published]
-	orders    atomic.Pointer[orders]
+	overrides atomic.Pointer[overrideMap]
 	memory    atomic.Int64 // bytes held by all engines: see link/memory.go
 	clients   atomic.Int64
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy/client"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -87,7 +88,7 @@ func (e *Engine) statsServers(s *client.Session) {
 		for _, p := range e.listener(s).Pools {
 			if i := slices.Index(p.Servers, srv); i >= 0 {
 				b.pools = append(b.pools, p.Pool.Name)
-				b.orders = append(b.orders, e.Shared.Ordered(p.Pool.Name, p.Pool.Servers[i].Name).Order.String())
+				b.orders = append(b.orders, e.Shared.OverrideOf(p.Pool.Name, p.Pool.Servers[i].Name).Override.String())
 			}
 		}
 		list = append(list, b)
@@ -101,7 +102,7 @@ func (e *Engine) statsServers(s *client.Session) {
 			r.Text("pools", strings.Join(b.pools, ","))
 			r.Int("weight", b.target.Weight)
 			for i, o := range b.orders {
-				if o != table.Restore.String() {
+				if o != health.Restore.String() {
 					r.Text("order:"+b.pools[i], o)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -187,7 +188,7 @@ func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 			}
 			if at.weight = ""; !ordered[at] {
 				ordered[at] = true
-				out.order(px.Ordered(p.Name, t.Name).Order, at.pool, at.server, at.address)
+				out.order(px.OverrideOf(p.Name, t.Name).Override, at.pool, at.server, at.address)
 			}
 		}
 	}
@@ -212,8 +213,8 @@ func (out output) failover(s *stats.Snapshot) {
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
 }
 
-func (out output) order(is table.Override, labels ...string) {
-	for _, o := range []table.Override{table.Drain, table.Down} {
+func (out output) order(is health.Override, labels ...string) {
+	for _, o := range []health.Override{health.Drain, health.Down} {
 		v := 0.0
 		if is == o {
 			v = 1

@@ -189,10 +189,10 @@ func (s *Server) servers() ([]ServerState, error) {
 					is.State, is.Why = Down, seen.Why
 				}
 			}
-			if o := p.Ordered(pool.Name, t.Name); o.Order != table.Restore {
-				is.Order, is.Since = o.Order.String(), o.Since
+			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
+				is.Order, is.Since = o.Override.String(), o.Since
 				is.State, is.Why = Drained, "drained by a person"
-				if o.Order == table.Down {
+				if o.Override == health.Down {
 					is.State, is.Why = Down, "taken down by a person"
 				}
 			}
@@ -211,7 +211,9 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
 		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
 	}
-	is.Order = m.Order.String()
+	if m.Override != health.Restore {
+		is.Order = m.Override.String()
+	}
 	state := strings.ToLower(m.State())
 	if state == Up && is.State == Up {
 		return
@@ -225,14 +227,14 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
-	var o table.Override
+	var o health.Override
 	switch name := r.PathValue("order"); name {
-	case table.Drain.String():
-		o = table.Drain
-	case table.Down.String():
-		o = table.Down
-	case table.Restore.String():
-		o = table.Restore
+	case health.Drain.String():
+		o = health.Drain
+	case health.Down.String():
+		o = health.Down
+	case health.Restore.String():
+		o = health.Restore
 	default:
 		return 0, nil, refuse(http.StatusNotFound, "%.100q is no order: it is drain, down or restore", name)
 	}
@@ -246,7 +248,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.heart.p.Order(pool.Name, t.Name, o); err != nil {
+	if err := s.heart.p.Override(pool.Name, t.Name, o); err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
 	list, err := s.servers()

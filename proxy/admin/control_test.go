@@ -18,6 +18,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
 
@@ -111,7 +112,7 @@ func TestBadControlRequests(t *testing.T) {
 			}
 			for _, pool := range p.Table().Pools {
 				for _, s := range pool.Servers {
-					if o := p.Ordered(pool.Name, s.Name); o != (table.OverrideSince{}) {
+					if o := p.OverrideOf(pool.Name, s.Name); o != (proxy.OverrideSince{}) {
 						t.Errorf("%s of %s has an order: %v", s.Name, pool.Name, o)
 					}
 				}
@@ -154,7 +155,7 @@ func TestWhoMaySteer(t *testing.T) {
 		if w.Code != c.status {
 			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.status)
 		}
-		if done := p.Ordered("first", "a").Order == table.Drain; done != (c.status == 200) {
+		if done := p.OverrideOf("first", "a").Override == health.Drain; done != (c.status == 200) {
 			t.Errorf("%s: done is %v", c.name, done)
 		}
 	}

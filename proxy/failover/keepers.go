@@ -290,7 +290,7 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			v := w.Keeper.Verdict(i)
 			m := stats.MemberSnapshot{
 				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
-				Why: v.Why, Order: v.Ordered, Renamed: w.Keeper.Renamed(i) != 0,
+				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
 				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {

@@ -19,7 +19,7 @@ type MemberSnapshot struct {
 	Number   uint32 // Phase is this modulo 6; it counts outages
 	Suspect  bool
 	Why      string // of the suspicion, else of the phase
-	Order    health.Order
+	Override health.Override
 	Renamed  bool          // it refused to be flushed: its keys have other names now
 	Since    time.Duration // how long it has been suspect, else in the phase
 	Lease    time.Duration // what is left of it; negative: it has run out
@@ -73,8 +73,8 @@ func (m *MemberSnapshot) Report(r *Report) {
 	if m.Why != "" {
 		r.Text("why"+of, m.Why)
 	}
-	if m.Order != health.Restore {
-		r.Text("order"+of, m.Order.String())
+	if m.Override != health.Restore {
+		r.Text("order"+of, m.Override.String())
 	}
 	r.Int("since_ms"+of, int(m.Since.Milliseconds()))
 	r.Int("lease_ms"+of, int(m.Lease.Milliseconds()))

@@ -26,13 +26,9 @@
 // engines to it. On the way of a request the same is worked out by package
 // routing.
 //
-// # Overrides
-//
-// An Override is what a person wants of one server of one pool, over what the
-// servers show of themselves. It is no part of a Table: it outlives reloads.
-//
 // # What it does not do
 //
 // It checks nothing: config does, and refuses a file as a whole. It knows
-// nothing of connections, of who is down, or of bytes.
+// nothing of connections, of who is down, or of bytes. What a person wants of a
+// server (health.Override) is no part of it: that outlives reloads.
 package table

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -32,9 +33,9 @@ type Server struct {
 	Lingering int              // connections that only wait for late answers: see latedelete.go
 	Asked     *Conn            // where the part for this server is of the read that is being split
 
-	Retired   bool           // no table names it any more: close when nothing is in flight
-	order     table.Override // of all pools that name it, the one that asks least
-	queueFull string         // the error line for a request over settings.queue
+	Retired   bool            // no table names it any more: close when nothing is in flight
+	override  health.Override // of all pools that name it, the one that asks least
+	queueFull string          // the error line for a request over settings.queue
 
 	Release wire.Release // what it counted as, on the connection that asked it last; zero: none has
 	Version string       // what it called that itself
@@ -215,18 +216,18 @@ func reason(err error) string {
 }
 
 // Apply puts o in force: what all pools that name the server want at least.
-func (srv *Server) Apply(o table.Override) {
-	if srv.order == o {
+func (srv *Server) Apply(o health.Override) {
+	if srv.override == o {
 		return
 	}
-	srv.order = o
+	srv.override = o
 	for _, c := range slices.Clone(srv.Conns) { // giveUp may put others in their place
-		if o == table.Down && (c.State != ConnIdle || c.Length > 0) {
+		if o == health.Down && (c.State != ConnIdle || c.Length > 0) {
 			c.giveUp(o.Refusal(srv.Target.Name), stats.Unavailable)
 		}
 		srv.e.Mark(&c.Link) // to be closed, or opened ahead of requests
 	}
-	if o == table.Restore && srv.Down { // it is asked at once
+	if o == health.Restore && srv.Down { // it is asked at once
 		srv.RedialAt = srv.e.Now
 		srv.e.At(link.RequestTimer, srv.e.Now)
 	}
@@ -234,7 +235,7 @@ func (srv *Server) Apply(o table.Override) {
 
 // Draining says that the server gets no new requests, because no table names it
 // any more or a person wants it so: its connections close when they owe nothing.
-func (srv *Server) Draining() bool { return srv.Retired || srv.order != table.Restore }
+func (srv *Server) Draining() bool { return srv.Retired || srv.override != health.Restore }
 
 // DedicatedConn is the connection for one errand of Ringside's own, by the
 // errand's number.
