@@ -1,6 +1,6 @@
 package proxy
 
-// A new table: how an engine takes it up.
+// How an engine takes up a new table.
 
 import (
 	"context"
@@ -15,14 +15,14 @@ import (
 	"ringside/ring"
 )
 
-// generation is one table tied to an engine's servers.
+// generation is a table that an engine has taken up, and its pools tied to servers.
 type generation struct {
 	table *table.Table
 	pools []*routing.BoundPool
 }
 
-// adopt takes up t. Servers that both tables name keep their connections;
-// those that only the old one names finish what is in flight and close.
+// adopt takes up a table. Servers that the old table names too keep their
+// connections; those that only the old one names finish what is in flight and close.
 func (e *Engine) adopt(cur *failover.Published) {
 	first, t := e.gen == nil, cur.Table
 	if !first {
@@ -75,7 +75,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	for _, srv := range before {
 		if srv.Retired {
 			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
-			for n := range srv.Dedicated { // nobody would look after them
+			for n := range srv.Dedicated { // their errands end with the table
 				srv.CloseDedicated(n)
 			}
 			for _, c := range srv.Conns {
@@ -91,7 +91,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	if first {
 		return
 	}
-	for s := range e.Sessions { // of a listener that is no more
+	for s := range e.Sessions { // clients of a listener that is no more are closed
 		if lst := e.listener(s); lst != nil && e.Listeners[lst.Name] != lst {
 			s.Quit()
 		}
@@ -101,7 +101,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 }
 
-// tie ties a pool to its keeper and its gutter.
+// tie ties a pool to its keeper, w, and to its gutter.
 func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return

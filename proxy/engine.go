@@ -27,28 +27,29 @@ import (
 //
 // and then sleeps until e.Next() or the next event.
 type Engine struct {
+	// The rooms, each told by an interface what it can't know: see the package's doc.
 	link.IO
 	upstream.Servers
 	client.Clients
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	Shared *Proxy
+	Shared *Proxy // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	gen *generation
+	gen *generation // the table in force, tied to this engine's servers
 
-	overrides *overrideMap // that are obeyed
-	refusal   string       // why a person keeps the server that place found from getting requests
+	overrides *overrideMap // of Shared, those that are obeyed
+	refusal   string       // of the server that place found: why a person keeps it from getting requests; empty: nobody does
 
-	parts []*upstream.Conn // of the read that is being split
+	parts []*upstream.Conn // scratch: the connections that the read which is being split goes to
 
-	draining  bool
-	relieveAt int64 // not before this it is looked again who holds most
+	draining  bool  // Drain was called: every client is closed when it is answered
+	relieveAt int64 // not before this, on the loop's clock, is it looked again who holds most memory
 }
 
 // NewEngine makes one more engine for p.
@@ -145,7 +146,7 @@ func (e *Engine) End() []link.Effect {
 		e.Account()
 	}
 	out := e.Flush()
-	e.Book() // what closing gave back
+	e.Book() // closed connections have given memory back
 	return out
 }
 
@@ -196,7 +197,7 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// observer tells those who keep copies and phases what happens to servers.
+// observer tells keepers and copies what happens to servers: upstream.Observer.
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *upstream.Server, why string) {

@@ -33,15 +33,15 @@ type Proxy struct {
 
 	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
-	published atomic.Pointer[failover.Published]
-	overrides atomic.Pointer[overrideMap]
-	memory    atomic.Int64 // bytes held by all engines: see link/memory.go
-	clients   atomic.Int64
+	published atomic.Pointer[failover.Published] // the table in force, and the keepers of its pools
+	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
+	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
+	clients   atomic.Int64                       // connected, of all engines
 
-	lastClient atomic.Uint64 // number given
+	lastClient atomic.Uint64 // number given to a client
 
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
-	mu      sync.Mutex                // of those who change engines or orders
+	mu      sync.Mutex                // held by those who change engines or overrides
 }
 
 // NewProxy makes a proxy that serves t.
@@ -63,7 +63,7 @@ func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 func (p *Proxy) Swap(t *table.Table) {
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	for _, e := range p.Engines() {
-		e.Post(func(*Engine) {})
+		e.Post(func(*Engine) {}) // wakes it: Begin takes up the table
 	}
 }
 
