@@ -35,10 +35,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 		}
 		a := x.GatherAttempt()
 		a.Dialect = wire.Text
-		c.Begin(a, &p.Timeouts)
-		c.Require(a, e.Req.Needs())
-		c.Out.Append(&e.Buffers, line)
-		c.Give(a, len(line))
+		c.Enqueue(a, &p.Timeouts, e.Req.Needs(), line)
 	})
 	x.FinishOne()
 }

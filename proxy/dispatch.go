@@ -357,13 +357,10 @@ func (e *Engine) beginPart(x *client.Exchange, rt *routing.Route, c *upstream.Co
 	if rt.Strip != "" {
 		a.Strip = rt.Strip
 	}
-	c.Begin(a, &rt.Timeouts)
-	c.Require(a, e.Req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
-	c.Out.Append(&e.Buffers, command)
-	c.Give(a, len(command))
+	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), command)
 	a.At = len(command)
 }
 
@@ -394,25 +391,9 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.Admit(e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
-		a.Op, a.Dialect, a.Flags = wire.Delete, wire.Text, 0
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
-		key = key[len(rt.Strip):]
-		e.Line = append(e.Line[:0], "delete "...)
-		if r.Flags&wire.Base64 != 0 {
-			a.Dialect = wire.Meta
-			e.Line = append(e.Line[:0], "md "...)
-			e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
-			e.Line = append(e.Line, " b"...)
-		} else {
-			e.Line = append(e.Line, key...)
-		}
-		e.Line = append(e.Line, wire.LineEnd...)
-		c.Begin(a, &rt.Timeouts)
-		if a.Dialect == wire.Meta {
-			c.Require(a, wire.Metas)
-		}
-		c.Out.Append(&e.Buffers, e.Line)
-		c.Give(a, len(e.Line))
+		a.Flags = 0
+		c.EnqueueDelete(a, &rt.Timeouts, key[len(rt.Strip):], r.Flags&wire.Base64 != 0)
 	}
 	x.FinishOne()
 }

@@ -196,10 +196,7 @@ func (c *Conn) MarkInternal(a *Attempt) {
 // line is; needs is what the server must understand.
 func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	a.asked = true
-	c.Begin(a, t)
-	c.Require(a, needs)
-	c.Out.Append(&e.Buffers, line)
-	c.Give(a, len(line))
+	c.Enqueue(a, t, needs, line)
 }
 
 // Collector collects an answer for an Asker.

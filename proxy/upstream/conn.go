@@ -3,6 +3,7 @@ package upstream
 // One connection to a server: the queue of its requests, from the dial to the end.
 
 import (
+	"encoding/base64"
 	"slices"
 
 	"ringside/proxy/link"
@@ -83,6 +84,39 @@ func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	c.armDeadline(a.Deadline)
 	c.Server.Count.Requests++
 	e.Requests++
+}
+
+// Enqueue puts a with its request line, which needs the server to understand so much,
+// at the end of the queue.
+func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
+	c.Begin(a, t)
+	c.Require(a, needs)
+	c.Out.Append(&c.Server.e.Buffers, line)
+	c.Give(a, len(line))
+}
+
+// EnqueueDelete is Enqueue for a delete of key, decoded, that any server
+// understands, unless the key must be written in base64.
+func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
+	c.Begin(a, t)
+	c.giveDelete(a, key, encoded)
+}
+
+// giveDelete makes a, which is last in the queue, a delete of key.
+func (c *Conn) giveDelete(a *Attempt, key []byte, encoded bool) {
+	e := c.Server.e
+	a.Op, a.Dialect = wire.Delete, wire.Text
+	if encoded {
+		a.Dialect = wire.Meta
+		c.Require(a, wire.Metas)
+		e.Line = base64.StdEncoding.AppendEncode(append(e.Line[:0], "md "...), key)
+		e.Line = append(e.Line, " b"...)
+	} else {
+		e.Line = append(append(e.Line[:0], "delete "...), key...)
+	}
+	e.Line = append(e.Line, wire.LineEnd...)
+	c.Out.Append(&e.Buffers, e.Line)
+	c.Give(a, len(e.Line))
 }
 
 // enlist puts a at the end of the queue.

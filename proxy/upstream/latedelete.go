@@ -5,7 +5,6 @@ package upstream
 
 import (
 	"bytes"
-	"encoding/base64"
 	"slices"
 	"time"
 
@@ -80,27 +79,13 @@ func (c *Conn) deleteLate() {
 func (c *Conn) deleteLateOne(a *Attempt) {
 	e := c.Server.e
 	u := e.NewAttempt(nil)
-	u.Op, u.Dialect, u.LateDelete = wire.Delete, wire.Text, true
+	u.LateDelete = true
 	c.MarkInternal(u)
 	key, _ := a.Named()
-	if a.Flags&wire.Base64 != 0 {
-		u.Dialect = wire.Meta
-		e.Line = append(e.Line[:0], "md "...)
-		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
-		e.Line = append(e.Line, " b\r\n"...)
-	} else {
-		e.Line = append(e.Line[:0], "delete "...)
-		e.Line = append(e.Line, key...)
-		e.Line = append(e.Line, wire.LineEnd...)
-	}
 	u.keys = append(u.keys, key...)
 	a.LeavesValue = false
 	c.enlist(u)
-	if u.Dialect == wire.Meta {
-		c.Require(u, wire.Metas)
-	}
-	c.Out.Append(&e.Buffers, e.Line)
-	c.Give(u, len(e.Line))
+	c.giveDelete(u, key, a.Flags&wire.Base64 != 0)
 	c.answered = true // it is not held for company
 	c.LateDeletes++
 	e.LateDeletes++
