@@ -28,6 +28,7 @@ type Agent struct {
 	print    string         // fingerprints of the pool's placement and of its gutter's
 	Keeper   *health.Keeper // the first engine's alone
 	HasWork  bool           // it has got something to work on; the first engine's alone
+	Began    int64          // when it was given to that engine
 
 	// What the first pings have brought, by member; the first engine's alone.
 	// Before most of them are answered, or all have ended, nothing is known of
@@ -288,7 +289,7 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			m := stats.MemberSnapshot{
 				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Order: v.Ordered, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Since: time.Duration(e.Now - max(v.Since, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

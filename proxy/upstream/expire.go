@@ -84,7 +84,6 @@ func (c *Conn) expire() {
 					loose, stuck = true, stuck || silent
 				}
 			}
-			srv.Count.TimedOut++
 			if c.Lingering {
 				c.forgetWaiter(a)
 			}
