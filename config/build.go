@@ -83,7 +83,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		InOrder:      p.ordered(),
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
-		Preconnect:   p.Preconnect,
+		Preconnect:   true, // so that what is said of servers is known, not hoped
 		QueueLimit:   p.Queue,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,

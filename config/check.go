@@ -4,6 +4,8 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +62,64 @@ func (d *document) checkListeners(f *File) {
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)
+	d.checkCircle(f)
+	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on") {
+		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer or take profiles")
+	} else if a.Address.everywhere() {
+		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
+	}
+}
+
+// everywhere says that a is every address of this machine.
+func (a *Address) everywhere() bool {
+	host, _, err := net.SplitHostPort(a.Address)
+	ip, ipErr := netip.ParseAddr(host)
+	return a.Network != "unix" && err == nil && (host == "" || ipErr == nil && ip.IsUnspecified())
+}
+
+// checkCircle refuses servers that are a listener of this Ringside: what it asked
+// them it would ask itself, for ever.
+func (d *document) checkCircle(f *File) {
+	for i := range f.Pools {
+		for j := range f.Pools[i].Servers {
+			s := &f.Pools[i].Servers[j]
+			for k := range f.Listen {
+				if l := &f.Listen[k].Address; l.takes(s.Address) {
+					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
+				}
+			}
+			if a := &f.Admin.Address; a.takes(s.Address) {
+				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside's admin interface", f.Pools[i].Name, s.Address.text())
+			}
+		}
+	}
+}
+
+// takes says that who listens on a gets what is sent to b, as far as the texts
+// tell: nothing is resolved.
+func (a *Address) takes(b Address) bool {
+	if a.Network == "" || b.Network == "" {
+		return false
+	}
+	if a.Network == "unix" || b.Network == "unix" {
+		return a.Network == b.Network && a.Address == b.Address
+	}
+	host, port, _ := net.SplitHostPort(a.Address)
+	to, toPort, _ := net.SplitHostPort(b.Address)
+	if port != toPort {
+		return false
+	}
+	is, err := netip.ParseAddr(host)
+	at, atErr := netip.ParseAddr(to)
+	switch everywhere := host == "" || err == nil && is.IsUnspecified(); {
+	case atErr == nil && everywhere:
+		return at.Unmap().IsLoopback() && (a.Network != "tcp4" || at.Unmap().Is4()) && (a.Network != "tcp6" || at.Is6())
+	case atErr == nil && err == nil:
+		return at.Unmap() == is.Unmap()
+	case strings.EqualFold(to, thisHost):
+		return everywhere || err == nil && is.IsLoopback()
+	}
+	return strings.EqualFold(host, to)
 }
 
 // checkTaken refuses an address that stands twice. Two addresses may still meet

@@ -70,6 +70,8 @@ type File struct {
 	Engine Engine
 	Log    Log
 	Watch  bool // the file is read again when it changes
+
+	Warnings []string // what is right, but hardly what is wanted; each with its place
 }
 
 // Address is where to listen or connect.
@@ -103,7 +105,6 @@ type Pool struct {
 	Multiget     string // "arrival" or "request": the order of a multi-get's answers; empty: what the clients of the distribution need
 	DenyFlush    bool   // refuse flush_all
 	Connections  int    // to each server, from each loop
-	Preconnect   bool   // connect when the table is taken up, not at the first request
 	Queue        int    // requests of clients waiting for one server, in each loop
 	Timeouts     table.Timeouts
 	Backoff      table.Backoff
@@ -220,6 +221,9 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
+	}
+	for _, w := range d.warnings.sorted() {
+		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}
 	return &s.File, nil
 }

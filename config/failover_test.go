@@ -299,7 +299,7 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 
 func TestHosts(t *testing.T) {
 	_, built := readTable(t, `
-listen: :1
+listen: :9
 pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0.0.1:1", "127.0.0.2:1", "[::1]:1", localhost, "unix:/x",
   "[2001:DB8:0::1]:1", "[2001:db8::1]:2", "[::ffff:10.0.0.1]:1", 10.0.0.1, {address: 10.0.0.2, host: own}]}}
 `)

@@ -83,6 +83,10 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			given := map[string]*node{}
 			for _, p := range n.pairs {
 				given[p.key.text] = p.value
+				if why := gone[p.key.text]; why != "" && path != "" {
+					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
+					continue
+				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
 					if path == "" {
@@ -124,6 +128,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			}
 		},
 	}
+}
+
+// gone are the keys of old files that do nothing now, and why.
+var gone = map[string]string{
+	"preconnect": "every server is connected at start and after a reload",
 }
 
 // belongs says where a key goes that stands at the top but is a pool's; nothing
@@ -354,7 +363,6 @@ func poolKeys() []key[Pool] {
 		set("flush_all", "whether clients may flush the servers",
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
-		set("preconnect", "connect at start and reload, not at the first request", yesNo(), func(p *p) *bool { return &p.Preconnect }),
 		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
 			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),

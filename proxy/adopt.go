@@ -122,6 +122,9 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 	}
 	if e.RunsKeepers {
 		e.Agents = append(e.Agents, w)
+		if w.Began == 0 {
+			w.Began = e.Now
+		}
 		w.HasWork = true
 		e.Soon(link.KeeperTimer)
 	}

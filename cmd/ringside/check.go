@@ -39,6 +39,9 @@ and how many copies its routes keep.`,
 			if err != nil {
 				return err
 			}
+			for _, w := range f.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)
 			}

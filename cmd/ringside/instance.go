@@ -159,6 +159,7 @@ func (r *instance) announce() {
 		servers += len(p.Servers)
 	}
 	r.log.Info("ringside starts", "version", versionText(), "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	r.warn(r.file)
 	for i := range r.file.Pools {
 		p := &r.file.Pools[i]
 		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
@@ -168,6 +169,13 @@ func (r *instance) announce() {
 	}
 	if r.adminAddr != nil {
 		r.log.Info("admin interface", "address", r.adminAddr.String())
+	}
+}
+
+// warn says what is right in f, but hardly what is wanted.
+func (r *instance) warn(f *config.File) {
+	for _, w := range f.Warnings {
+		r.log.Warn("the configuration is taken as it is", "but", w)
 	}
 }
 
@@ -231,6 +239,7 @@ func (r *instance) again() (admin.Reloaded, error) {
 	r.reload.Generation++
 	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f)}
 	r.log.Info("the configuration was read again and is in force", "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
+	r.warn(f)
 	if len(done.NextStart) > 0 {
 		r.log.Warn("these changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}

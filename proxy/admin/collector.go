@@ -138,11 +138,12 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 
 func (out output) server(s *stats.ServerSnapshot) {
 	name, addr := s.Target.Name, address(s.Target)
-	up := 1.0
-	if s.Down > 0 {
-		up = 0
+	switch {
+	case s.Down > 0:
+		out.set(serverUp, 0, name, addr)
+	case s.Known:
+		out.set(serverUp, 1, name, addr)
 	}
-	out.set(serverUp, up, name, addr)
 	out.set(serverConnections, float64(s.Conns), name, addr)
 	out.set(serverZombies, float64(s.Lingering), name, addr)
 	out.set(serverQueue, float64(s.Waiting), name, addr)

@@ -122,7 +122,7 @@
 //	    Values refused because limits.memory was reached.
 //
 //	ringside_server_up{server,address} gauge
-//	    1 while no loop holds the server for down, else 0; one that was never asked is up.
+//	    1 while no loop holds the server for down, else 0; absent until it has answered or failed to.
 //	ringside_server_connections{server,address} gauge
 //	    Connections to the server open now.
 //	ringside_server_zombie_connections{server,address} gauge

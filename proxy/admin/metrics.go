@@ -83,7 +83,7 @@ var (
 // Each server, by name and address.
 var (
 	serverUp = gauge("server_up",
-		"1 while no loop holds the server for down, else 0; one that was never asked is up.",
+		"1 while no loop holds the server for down, else 0; absent until it has answered or failed to.",
 		"server", "address")
 	serverConnections = gauge("server_connections",
 		"Connections to the server open now.",

@@ -163,6 +163,7 @@ type Snapshot struct {
 type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
+	Known     bool   // it has answered, to some engine
 	Down      int    // engines that hold it for down
 	Why       string // what it is down for
 	Age       int64  // nanoseconds since the first of them held it for down; if none does, since the last change

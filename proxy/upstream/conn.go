@@ -430,6 +430,9 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	a.To = nil
 	if !a.asked {
 		c.Server.Count.Failed++
+		if o == stats.TimedOut {
+			c.Server.Count.TimedOut++
+		}
 	}
 	to.Failed(c, a, f)
 }

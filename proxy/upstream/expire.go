@@ -89,7 +89,6 @@ func (c *Conn) expire() {
 					unguarded, stuck = true, stuck || silent
 				}
 			}
-			srv.Count.TimedOut++
 			if c.Lingering {
 				c.forgetWaiter(a)
 			}

@@ -59,9 +59,10 @@ type outage struct {
 	Down     bool
 	Why      string // the error line for its requests while it is down
 	RedialAt int64
-	wait     int64 // between the last two redials
-	timeouts int   // requests in a row that were not answered in time
-	changed  int64 // when the server was made, or Down changed
+	wait     int64  // between the last two redials
+	timeouts int    // requests in a row that were not answered in time
+	changed  int64  // when the server was made, or Down changed
+	before   uint64 // requests refused or failed when it went down
 }
 
 // process tells a server that was started anew, which has lost all it had, from
@@ -173,6 +174,7 @@ func (srv *Server) goDown(why string) {
 		srv.Count.WentDown++
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
+		srv.before = srv.Count.Refused + srv.Count.Failed
 		e.Log.Warn("server down", "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
@@ -198,8 +200,10 @@ func (srv *Server) whyDown(why string) string {
 func (srv *Server) comeUp() {
 	srv.timeouts = 0
 	if srv.Down {
+		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address)
+		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address,
+			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}
 }
