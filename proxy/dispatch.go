@@ -103,15 +103,15 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	e.NewExchange(s).Answer(answer, o)
 }
 
-// place finds the route and the server for key as it is on the wire. The route is
+// place finds the route behind lst and the server for key as it is on the wire. The route is
 // nil if no route wants the key, and the server is nil if the pool's rule gives the
 // key to nobody.
-func (e *Engine) place(s *client.Session, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
+func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
 	if e.Req.Flags&wire.Base64 != 0 {
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
 		key = e.Key
 	}
-	rt = e.listener(s).Route(key)
+	rt = lst.Route(key)
 	if rt == nil {
 		return nil, nil, key
 	}
@@ -130,7 +130,7 @@ const (
 // ask sends the request in e.Req to the server of its key, or makes a task of it.
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
-	rt, srv, key := e.place(s, r.Key.Of(raw))
+	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
@@ -270,7 +270,8 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
-	if e.listener(s).InOrder {
+	lst := e.listener(s)
+	if lst.InOrder {
 		x.KeepOrder(raw)
 	}
 	command := raw[r.Line.Start:r.Keys.Start]
@@ -281,7 +282,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	routed := false
 	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
 	for _, span := range r.Several {
-		rt, srv, key := e.place(s, span.Of(raw))
+		rt, srv, key := e.place(lst, span.Of(raw))
 		if rt == nil {
 			x.Fail(client.NoRoute, stats.Unavailable)
 			continue
@@ -380,7 +381,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}
-	rt, srv, key := e.place(s, r.Key.Of(raw))
+	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return

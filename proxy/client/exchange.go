@@ -230,9 +230,13 @@ func (x *Exchange) Fail(why string, o stats.Outcome) {
 
 // FinishOne counts one of x's parts as finished. With the last, x is settled.
 func (x *Exchange) FinishOne() {
-	if x.Waiting--; x.Waiting > 0 {
-		return
+	if x.Waiting--; x.Waiting == 0 {
+		x.settle()
 	}
+}
+
+// settle ends x, of which all parts are in: its client gets the end of the answer.
+func (x *Exchange) settle() {
 	if x.Session == nil {
 		x.e.freeExchange(x)
 		return

@@ -221,7 +221,7 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 		t.Ask(id, c.members[a.Member].Server, t.Meta("mg", c.keyAt(t, a.Member), " v s", nil))
 		return
 	}
-	if kind == replicate.Hit && a.check && t.Loop.Rep.Body.Len() > 0 { // a stub that has been filled since
+	if kind == replicate.Hit && a.check && task.Filled(t, &t.Loop.Rep) {
 		a.check = false
 		t.Ask(id, c.members[a.Member].Server, c.line(t, a))
 		return

@@ -268,12 +268,12 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 		switch known := r.Parsed(wire.Get, wire.Meta, rep); {
 		case !known: // there is no answer
 			return false
-		case rep.Kind == wire.Value && rep.Body.Len() > 0: // a stub that has been filled since
+		case rep.Kind == wire.Value && task.Filled(t, rep):
 			line, _ := l.request(t, 0)
 			t.Ask(mainAsk, r.Server, line)
 			return true
-		case rep.Kind == wire.Value && !rep.Letters.Has('Z'):
-			*r = l.main // the value is empty and no stub
+		case rep.Kind == wire.Value && (rep.Body.Len() > 0 || !rep.Letters.Has('Z')):
+			*r = l.main // the value is stale, or it is empty and no stub
 			return false
 		}
 		missed = true

@@ -102,10 +102,12 @@ type Queue struct {
 
 // Append copies b to the end.
 func (q *Queue) Append(p *Buffers, b []byte) {
-	if t := q.Tail; t != nil && len(b) <= len(t.Data)-t.End { // nearly always there is room
-		q.Size += len(b)
-		t.End += copy(t.Data[t.End:], b)
-		return
+	if t := q.Tail; t != nil {
+		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always there is room
+			q.Size += len(b)
+			t.End += copy(room, b)
+			return
+		}
 	}
 	q.appendOver(p, b)
 }
@@ -174,6 +176,12 @@ func (q *Queue) link(c *Chunk) {
 
 // MoveTo puts all bytes of q behind those of to, and empties q.
 func (q *Queue) MoveTo(p *Buffers, to *Queue) {
+	if q.Head != nil {
+		q.moveAll(p, to)
+	}
+}
+
+func (q *Queue) moveAll(p *Buffers, to *Queue) {
 	for c := q.Head; c != nil; {
 		next := c.Next
 		to.Push(p, c)

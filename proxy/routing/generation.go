@@ -111,7 +111,7 @@ func (l *Listener) addPool(bp *BoundPool) {
 func (l *Listener) Route(key []byte) *Route {
 	for i := range l.Routes {
 		r := &l.Routes[i]
-		if len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix {
+		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
 			return r
 		}
 	}

@@ -139,6 +139,13 @@ func MayBeStub(t *Task, rep *wire.Reply) bool {
 	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !CommandOf(t).Vivify
 }
 
+// Filled says whether the value that rep shows, where a read may have found a stub,
+// has come since: then the read is asked anew. A stale value that another client is
+// renewing looks like a stub to a meta read, however often it is asked.
+func Filled(t *Task, rep *wire.Reply) bool {
+	return rep.Body.Len() > 0 && !(t.Req.Dialect == wire.Meta && t.Op == wire.Get && rep.Letters.Has('Z'))
+}
+
 // Expiring says whether an item is not worth a copy: it lives less than 2 s more, or
 // it is stale, which a copy would hide. b is the answer with flag t that rep is of.
 func Expiring(b []byte, rep *wire.Reply) bool {

@@ -196,8 +196,13 @@ func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)
 }
 
-// comeUp ends an outage, or a row of timeouts that might have become one.
-func (srv *Server) comeUp() {
+// comeUp ends an outage of c's server, or a row of timeouts that might have become
+// one. What comes late, on a lingering connection, ends none.
+func (c *Conn) comeUp() {
+	srv := c.Server
+	if c.Lingering {
+		return
+	}
 	srv.timeouts = 0
 	if srv.Down {
 		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
