@@ -80,6 +80,7 @@ type Failover struct {
 	Mode       Mode
 	Gutter     *Pool         // of mode Gutter
 	InterimTTL time.Duration // at most, of what another server keeps for one that is out
+	Wait       time.Duration // of a write for a server's next phase, of the command's Deadline
 	health.Settings
 }
 

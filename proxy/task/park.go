@@ -14,16 +14,17 @@ type parkedTask struct {
 	t       *Task
 	phases  func() uint64 // changes when one does
 	changed uint64        // what it was
+	until   int64         // it does not wait longer
 }
 
-// Park keeps t until phases changes, or its time is over.
-func (e *Tasks) Park(t *Task, phases func() uint64) {
+// Park keeps t until phases changes, or the moment until has come.
+func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
 		return
 	}
-	e.Parked = append(e.Parked, parkedTask{t, phases, phases()})
-	e.At(link.ParkedTimer, min(t.Deadline, e.Now+ParkedLook))
+	e.Parked = append(e.Parked, parkedTask{t, phases, phases(), until})
+	e.At(link.ParkedTimer, min(until, e.Now+ParkedLook))
 }
 
 const (
@@ -36,9 +37,9 @@ func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
 	for _, p := range list {
-		if p.phases() == p.changed && e.Now < p.t.Deadline {
+		if p.phases() == p.changed && e.Now < p.until {
 			e.Parked = append(e.Parked, p)
-			e.At(link.ParkedTimer, min(p.t.Deadline, e.Now+ParkedLook))
+			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
 		}
 		e.lead(p.t)
