@@ -381,6 +381,8 @@ func (s *stage) limits(f []string) {
 			l.Memory = int64(n)
 		case "idle":
 			l.Idle = d
+		case "unfinished":
+			l.Unfinished = d
 		default:
 			s.fatalf("what is %q?", option)
 		}

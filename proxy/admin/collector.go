@@ -123,6 +123,7 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.count(clientsAccepted, s.Accepted)
 	out.count(clientsRefused, s.Refused)
 	out.count(clientsClosed, s.IdleClosed, "idle")
+	out.count(clientsClosed, s.UnfinishedClosed, "unfinished")
 	out.count(clientsClosed, s.OutputClosed, "output")
 	out.count(clientsClosed, s.MemoryClosed, "memory")
 	out.count(clientsClosed, s.CutOff, "cut_off")

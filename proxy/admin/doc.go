@@ -104,8 +104,8 @@
 //	ringside_client_connections_refused_total counter
 //	    Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).
 //	ringside_client_connections_closed_total{reason} counter
-//	    Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard),
-//	    memory (limits.memory), cut_off (a server went away in the middle of a value).
+//	    Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command),
+//	    output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).
 //	ringside_client_received_bytes_total counter
 //	    Bytes read from clients.
 //	ringside_client_sent_bytes_total counter

@@ -62,8 +62,8 @@ var (
 	clientsRefused = counter("client_connections_refused_total",
 		"Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).")
 	clientsClosed = counter("client_connections_closed_total",
-		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
-			"memory (limits.memory), cut_off (a server went away in the middle of a value).",
+		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
+			"output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
 		"reason")
 	clientReceived = counter("client_received_bytes_total",
 		"Bytes read from clients.")

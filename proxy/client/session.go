@@ -30,7 +30,7 @@ type Session struct {
 	InFlight   int
 	Tasks      int // parts of them that tasks answer
 
-	since, Last int64 // connected, last read: for people and idle limits
+	since, Last int64 // connected; last read, or allowed to say more: for people and idle limits
 	TryAt       int   // a line without an end is looked at again when it is this long
 	Swallow     int64 // bytes of a refused data block still to come
 
@@ -152,6 +152,7 @@ func (s *Session) unstall() {
 
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
+	s.Last = s.e.Now // it could say nothing meanwhile
 	if s.Closed {
 		return
 	}
@@ -164,6 +165,23 @@ func (s *Session) resume() {
 		s.EndInput()
 	}
 	s.e.Mark(&s.Link)
+}
+
+// idleUntil is when s is closed if it says nothing until then, and what counts
+// that.
+func (s *Session) idleUntil() (at int64, count *uint64) {
+	l, c := s.e.Limits, &s.e.Count
+	at = link.Never
+	if s.Stalled || s.Quitting {
+		return at, nil
+	}
+	if l.Idle > 0 && s.Head == nil && s.Out.Size == 0 {
+		at, count = s.Last+int64(l.Idle), &c.IdleClosed
+	}
+	if t := s.Last + int64(l.Unfinished); l.Unfinished > 0 && (s.In != nil || s.Swallow > 0) && t < at {
+		at, count = t, &c.UnfinishedClosed
+	}
+	return at, count
 }
 
 // EndInput is the end of the client's input.

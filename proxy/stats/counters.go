@@ -64,6 +64,7 @@ type Counters struct {
 	Accepted, Refused   uint64 // clients
 	ClientIn, ClientOut uint64 // bytes
 	IdleClosed          uint64 // clients closed by limits.idle
+	UnfinishedClosed    uint64 // clients closed by limits.unfinished
 	OutputClosed        uint64 // clients closed by limits.output_hard
 	MemoryClosed        uint64 // clients closed by limits.memory
 	CutOff              uint64 // clients closed in the middle of a value
@@ -190,6 +191,7 @@ func (into *Counters) Add(o *Counters) {
 	into.ClientIn += o.ClientIn
 	into.ClientOut += o.ClientOut
 	into.IdleClosed += o.IdleClosed
+	into.UnfinishedClosed += o.UnfinishedClosed
 	into.OutputClosed += o.OutputClosed
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff

@@ -153,6 +153,7 @@ type Limits struct {
 	OutputHard int           // unsent bytes of one client at which it is closed
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
+	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
 	Drain      time.Duration // for what is in flight when the process is told to stop
 }
 
