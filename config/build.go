@@ -87,7 +87,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		QueueLimit:   p.Queue,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
-		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Settings: p.Failover.Settings},
+		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},
 	}
 	built.Failover.Request = p.Timeouts.Request
 	for i := range p.Servers {

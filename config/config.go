@@ -170,6 +170,7 @@ func defaultFile() File {
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,
+			Unfinished: 30 * time.Second,
 			Drain:      10 * time.Second,
 		},
 		Engine: Engine{

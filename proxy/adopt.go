@@ -96,9 +96,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			s.Quit()
 		}
 	}
-	if t.Limits.Idle > 0 {
-		e.Soon(link.IdleTimer)
-	}
+	e.Soon(link.IdleTimer)
 }
 
 // tie ties a pool to its keeper, w, and to its gutter.

@@ -301,6 +301,8 @@ func (s *stage) pool(f []string) {
 			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.pools[value]
 		case "strict":
 			p.Failover.Strict = value == "true"
+		case "wait":
+			p.Failover.Wait = d
 		case "get_errors":
 			p.GetErrors = value == "error"
 		case "ordered":
@@ -379,6 +381,8 @@ func (s *stage) limits(f []string) {
 			l.Memory = int64(n)
 		case "idle":
 			l.Idle = d
+		case "unfinished":
+			l.Unfinished = d
 		default:
 			s.fatalf("what is %q?", option)
 		}

@@ -122,8 +122,8 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 		e.Count.Refused++
 		s.Out.AppendString(&e.Buffers, TooManyConnections)
 		s.Quit()
-	case e.Limits.Idle > 0:
-		e.At(link.IdleTimer, e.Now+int64(e.Limits.Idle))
+	default:
+		e.WatchIdle()
 	}
 	return &s.Link
 }

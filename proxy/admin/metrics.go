@@ -64,8 +64,8 @@ var (
 			"open no more files), stopping (Ringside or the listener; by a reset).",
 		"reason")
 	clientsClosed = counter("client_connections_closed_total",
-		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
-			"memory (limits.memory), cut_off (a server went away in the middle of a value).",
+		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
+			"output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
 		"reason")
 	clientReceived = counter("client_received_bytes_total",
 		"Bytes read from clients.")

@@ -3,6 +3,7 @@ package client
 // All clients of one loop.
 
 import (
+	"time"
 	"unsafe"
 
 	"ringside/proxy/link"
@@ -52,23 +53,35 @@ func (e *Clients) Resume() {
 	e.Wake = e.Wake[:0]
 }
 
-// SweepIdle closes the clients that have said nothing for limits.idle.
+// SweepIdle closes the clients that have said nothing for too long.
 func (e *Clients) SweepIdle() {
-	idle := int64(e.Limits.Idle)
-	if idle == 0 {
-		return
-	}
+	e.WatchIdle()
 	for s := range e.Sessions {
-		if t := s.Last + idle; s.Head != nil || s.Out.Size > 0 || s.Stalled {
-			e.At(link.IdleTimer, e.Now+idle)
-		} else if t <= e.Now {
-			e.Count.IdleClosed++
+		switch at, count := s.idleUntil(); {
+		case at > e.Now:
+			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))
+		case count == &e.Count.UnfinishedClosed:
+			e.Log.Warn("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			fallthrough
+		default:
+			*count++
 			s.Quit()
-		} else {
-			e.At(link.IdleTimer, t)
 		}
 	}
 }
+
+// WatchIdle makes sure that a client is looked at that begins to say nothing now.
+func (e *Clients) WatchIdle() {
+	for _, d := range [...]time.Duration{e.Limits.Idle, e.Limits.Unfinished} {
+		if d > 0 {
+			e.At(link.IdleTimer, e.Now+int64(d))
+		}
+	}
+}
+
+// sweepWait is between two looks at all clients: to look at each when its time
+// comes would cost more than a few milliseconds are worth.
+const sweepWait = 10 * time.Millisecond
 
 // HoldList remembers clients whose answers wait for the rest of their group.
 // The wait is the same for all, so the order of arrival is the order of

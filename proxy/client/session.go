@@ -30,7 +30,7 @@ type Session struct {
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
 
-	since, Last int64 // when it connected; when it was last read; in nanoseconds on the loop's clock
+	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
 	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
 	Swallow     int64 // bytes of a refused data block that are still to come
 
@@ -154,6 +154,7 @@ func (s *Session) unstall() {
 // resume goes on with what a stalled session has sent.
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
+	s.Last = s.e.Now // it could say nothing meanwhile
 	if s.Closed {
 		return
 	}
@@ -166,6 +167,23 @@ func (s *Session) resume() {
 		s.EndInput()
 	}
 	s.e.Mark(&s.Link)
+}
+
+// idleUntil is when s is closed if it says nothing until then, and what counts
+// that.
+func (s *Session) idleUntil() (at int64, count *uint64) {
+	l, c := s.e.Limits, &s.e.Count
+	at = link.Never
+	if s.Stalled || s.Quitting {
+		return at, nil
+	}
+	if l.Idle > 0 && s.Head == nil && s.Out.Size == 0 {
+		at, count = s.Last+int64(l.Idle), &c.IdleClosed
+	}
+	if t := s.Last + int64(l.Unfinished); l.Unfinished > 0 && (s.In != nil || s.Swallow > 0) && t < at {
+		at, count = t, &c.UnfinishedClosed
+	}
+	return at, count
 }
 
 // EndInput is told that the client sends no more.

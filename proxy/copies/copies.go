@@ -342,7 +342,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Held:
 		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.Loop.Now < t.Deadline {
-			t.Loop.Park(t, c.outlook)
+			t.Loop.Park(t, t.Deadline, c.outlook)
 			return
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)

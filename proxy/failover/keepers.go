@@ -106,7 +106,7 @@ func newAgent(pool *table.Pool) *Agent {
 		w.Members = append(w.Members, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
 	}
-	w.failover.Gutter = nil // a reload makes another of the same members
+	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload makes another of the same members; how long writes wait is no matter of the keeper's
 	return w
 }
 

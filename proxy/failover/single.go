@@ -45,13 +45,14 @@ func leadSingle(t *task.Task) {
 		l.gen = w.Gen()
 		l.Route = t.Route.Find(part, h, owner)
 	}
-	name := t.Route.Servers[owner].Label()
+	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
+	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
-	case l.Role == health.Leaving && (l.read || t.Route.Pool.Failover.Mode == table.FailFast || e.Now >= t.Deadline):
+	case l.Role == health.Leaving && (l.read || policy.Mode == table.FailFast || e.Now >= waits):
 		t.Fail("server "+name+" is not in use: "+w.Phase(owner).String(), stats.Unavailable)
 		return
 	case l.Role == health.Leaving:
-		e.Park(t, w.Gen)
+		e.Park(t, waits, w.Gen)
 		return
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		t.Fail("server "+t.Route.Member(first).Label()+" is not in use: it does not answer", stats.Unavailable)

@@ -68,6 +68,7 @@ type Counters struct {
 	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	IdleClosed          uint64 // clients closed by limits.idle
+	UnfinishedClosed    uint64 // clients closed by limits.unfinished
 	OutputClosed        uint64 // clients closed by limits.output_hard
 	MemoryClosed        uint64 // clients closed by limits.memory
 	CutOff              uint64 // clients closed in the middle of a value
@@ -198,6 +199,7 @@ func (into *Counters) Add(o *Counters) {
 	into.ClientIn += o.ClientIn
 	into.ClientOut += o.ClientOut
 	into.IdleClosed += o.IdleClosed
+	into.UnfinishedClosed += o.UnfinishedClosed
 	into.OutputClosed += o.OutputClosed
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff

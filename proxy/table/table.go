@@ -81,6 +81,7 @@ type Failover struct {
 	Mode       Mode
 	Gutter     *Pool         // of mode Gutter
 	InterimTTL time.Duration // at most, of what another server keeps for one that is out
+	Wait       time.Duration // of a write for a server's next phase, of the command's Deadline
 	health.Settings
 }
 
@@ -153,6 +154,7 @@ type Limits struct {
 	OutputHard int           // unsent bytes of one client at which it is closed
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
+	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
 	Drain      time.Duration // for what is in flight when the process is told to stop
 }
 

@@ -104,7 +104,7 @@ func (e *Tasks) lead(t *Task) {
 			t.Fail("the servers have not said yet who of them is in use", stats.Unavailable)
 			e.Unclaim(t, KeyLine(t.Hash))
 		} else {
-			e.Park(t, v.Gen)
+			e.Park(t, t.Deadline, v.Gen)
 		}
 		return
 	}
