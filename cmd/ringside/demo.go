@@ -91,7 +91,7 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.instance, err = start(f, fileWatch{}, log, nil)
+	d.instance, err = start(f, fileWatch{}, log, nil, nil)
 	return err
 }
 

@@ -59,7 +59,7 @@ func serveFile(t *testing.T, path, text string) *served {
 		t.Fatal(err)
 	}
 	log, logging := newLogger(f.Log, &s.journal)
-	if s.instance, err = start(f, w, log, logging); err != nil {
+	if s.instance, err = start(f, w, log, logging, nil); err != nil {
 		t.Fatal(err)
 	}
 	s.admin = s.adminAddr.String()

@@ -33,6 +33,7 @@
 //	GET    /control/servers                       every server of every pool, and how it is
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
+//	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
