@@ -363,14 +363,19 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 	}
 }
 
+// oneStop is how long signals count as one: timeout(1), for one, tells the process
+// and then its whole group, which it is in.
+const oneStop = 500 * time.Millisecond
+
 func (r *instance) stop(signals <-chan os.Signal) error {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.file.Limits.Drain)
 	defer cancel()
 	var hurried atomic.Bool
+	began := time.Now()
 	go func() {
 		for s := range signals {
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(began) > oneStop {
 				hurried.Store(true)
 				cancel()
 				return

@@ -166,6 +166,7 @@ func TestReloadCommand(t *testing.T) {
 func TestReloadOfLogAndAdmin(t *testing.T) {
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
 	s.write(fmt.Sprintf(reloadable, "", "", "log: {level: warn, format: json}\n"))
+	eventually(t, "the servers are down", func() bool { return strings.Count(s.journal.String(), "server down") == 2 })
 	before := s.journal.String()
 	s.reloads(0)
 	s.write("nothing")

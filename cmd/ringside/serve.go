@@ -4,8 +4,6 @@ package main
 
 import (
 	"github.com/spf13/cobra"
-
-	"ringside/config"
 )
 
 func newServe() *cobra.Command {
@@ -34,8 +32,11 @@ as usual. Both must be processes of the same user, or the new one of root.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals := catch()
 			w := fileWatch{path: path}
+			if path == "-" {
+				w.path = "" // what has been read is gone
+			}
 			w.reading()
-			f, err := config.Load(path)
+			f, err := readConfig(cmd, path)
 			if err != nil {
 				return err
 			}

@@ -80,7 +80,7 @@
 //
 //	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
 //
-// Histograms have a bucket for each doubling from 16 µs to 8.6 s. Besides
+// Histograms have a bucket for each doubling from 16 µs to 8.6 s, and one at 403 ms. Besides
 // these there are the go_ and process_ metrics of client_golang.
 //
 //	ringside_requests_total{command,outcome} counter
