@@ -127,6 +127,13 @@ func splitHost(text string) (host, port string, err error) {
 		if _, err := netip.ParseAddr(text); err == nil {
 			return "", "", fmt.Errorf("write the IPv6 address in brackets: %q", "["+text+"]:"+defaultPort)
 		}
+		at := strings.LastIndexByte(text, ':')
+		if ip, err := netip.ParseAddr(text[:at]); err == nil && ip.Is6() {
+			return "", "", fmt.Errorf("write the IPv6 address in brackets: %q", "["+text[:at]+"]"+text[at:])
+		}
+		if strings.Count(text, ":") == 2 && strings.Trim(text[at+1:], "0123456789") == "" && at+1 < len(text) {
+			return "", "", fmt.Errorf("%s has a weight behind the port, as in a twemproxy file: write {address: %q, weight: %s}", quote(text), text[:at], text[at+1:])
+		}
 		return "", "", fmt.Errorf("%s is no address: write host:port, [ipv6]:port or unix:/path", quote(text))
 	}
 	host, port, colon := strings.Cut(text, ":")
@@ -134,7 +141,7 @@ func splitHost(text string) (host, port string, err error) {
 	case colon && port == "":
 		return "", "", fmt.Errorf("%s has no port after the colon", quote(text))
 	case host != "" && !isHost.MatchString(host):
-		return "", "", fmt.Errorf("%s is no host name or address", quote(host))
+		return "", "", fmt.Errorf("%s is no host name or address%s", quote(host), variable(text))
 	case text == "":
 		return "", "", errors.New("the address is empty: write host:port, [ipv6]:port or unix:/path")
 	case !colon && strings.Trim(host, "0123456789") == "":

@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -19,6 +20,7 @@ type key[T any] struct {
 	name     string
 	doc      string
 	required bool
+	words    []string // that it may be, if it is one of a few
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
 	diff     func(within string, old, f *T, say func(format string, args ...any))
@@ -27,8 +29,9 @@ type key[T any] struct {
 // set is a key whose value goes into a field of T.
 func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	return key[T]{
-		name: name,
-		doc:  doc,
+		name:  name,
+		doc:   doc,
+		words: v.words,
 		read: func(d *document, n *node, path string, to *T) {
 			d.where[field(to)] = n
 			v.read(d, n, path, field(to))
@@ -73,7 +76,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				d.wrong(n, cmp.Or(path, "the file"), "a mapping of "+list(names))
+				hint := ""
+				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
+					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
+				}
+				d.fail(n.line, n.column, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
 				return
 			}
 			within := path
@@ -89,8 +96,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					if path == "" {
-						hint = cmp.Or(belongs(p.key.text), hint)
+					switch {
+					case path == "":
+						hint = cmp.Or(other(n), belongs(p.key.text), hint)
+					case atTheTop[p.key.text]:
+						hint = " (it belongs at the top of the file)"
 					}
 					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
 						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
@@ -133,6 +143,26 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 // gone are the keys of old files that do nothing now, and why.
 var gone = map[string]string{
 	"preconnect": "every server is connected at start and after a reload",
+}
+
+// atTheTop are keys of the file that people look for in a pool.
+var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
+
+// other says whose file this is when it is not ours.
+func other(n *node) string {
+	keys := map[string]*node{}
+	for _, p := range n.pairs {
+		keys[p.key.text] = p.value
+		for _, q := range p.value.pairs {
+			if keys["pools"] == nil && q.key.text == "servers" && p.key.text != "pools" && p.key.text != "defaults" {
+				return " (this looks like a twemproxy file: ringside import makes one of Ringside of it)"
+			}
+		}
+	}
+	if keys["route"] != nil || keys["named_handles"] != nil {
+		return " (this looks like an mcrouter file: write its pools anew, with distribution: mcrouter)"
+	}
+	return ""
 }
 
 // belongs says where a key goes that stands at the top but is a pool's; nothing

@@ -38,10 +38,15 @@ type instance struct {
 	faults  *fault.Set
 	admin   *admin.Server // nil: none
 
-	adminAddr net.Addr
-	stopping  atomic.Bool
-	asked     chan chan<- reloadAnswer // who wants the file to be read again; served by serve
-	ended     chan struct{}            // closed when serve takes no more of them
+	adminAddr     net.Addr
+	adminListener net.Listener   // guarded by mu, and so is adminAt
+	adminAt       config.Address // as the file says it
+	taken         *takeover      // the sockets of another Ringside; nil: none
+
+	stopping atomic.Bool
+	asked    chan chan<- reloadAnswer // who wants the file to be read again; served by serve
+	handed   chan func()              // told when another process has the sockets; called when it may have them alone
+	ended    chan struct{}            // closed when serve takes no more of both
 
 	mu     sync.Mutex
 	reload admin.Reload
@@ -54,7 +59,7 @@ type reloadAnswer struct {
 }
 
 // start builds and opens everything f describes, which was read from w.
-func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings) (*instance, error) {
+func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, taken *takeover) (*instance, error) {
 	table, err := f.Build()
 	if err != nil {
 		return nil, err
@@ -64,10 +69,13 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings) 
 	}
 	limitMemory(f)
 	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{},
-		asked: make(chan chan<- reloadAnswer), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
+		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
+	if taken != nil {
+		options.Inherited = taken.listeners
+	}
 	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
 		// Each loop keeps its processor while it waits; one more is for the
 		// collector and everything else.
@@ -106,7 +114,10 @@ func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	var l net.Listener
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {
-		if l, err = net.Listen(a.Address.Network, a.Address.Address); err != nil {
+		if l = r.taken.listener(adminSocket(a.Address)); l == nil {
+			l, err = net.Listen(a.Address.Network, a.Address.Address)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot listen for admin on %s: %w", a.Address.Address, err)
 		}
 	}
@@ -123,6 +134,9 @@ func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			}
 			if r.admin, r.adminAddr = nil, nil; l != nil {
 				r.serveAdmin(l, access)
+				r.mu.Lock()
+				r.adminListener, r.adminAt = l, a.Address
+				r.mu.Unlock()
 			}
 		}
 		if yes && !a.Faults {
@@ -135,6 +149,7 @@ func (r *instance) serveAdmin(l net.Listener, access admin.Access) {
 	o := admin.Options{Access: access, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
+		o.HandOver = r.handOver
 	}
 	s := admin.New(r.proxy, o)
 	r.admin, r.adminAddr = s, l.Addr()
@@ -319,6 +334,16 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 			if r.watch.changed() {
 				r.again()
 			}
+		case done := <-r.handed:
+			close(r.ended)
+			r.driver.Leave()
+			if l, ok := r.adminListener.(*net.UnixListener); ok {
+				l.SetUnlinkOnClose(false)
+			}
+			shutdown(r.admin)
+			r.admin = nil
+			done()
+			return r.leave(signals)
 		case now := <-counts.C:
 			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
 				bounds.look(is, now)
@@ -338,14 +363,19 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 	}
 }
 
+// oneStop is how long signals count as one: timeout(1), for one, tells the process
+// and then its whole group, which it is in.
+const oneStop = 500 * time.Millisecond
+
 func (r *instance) stop(signals <-chan os.Signal) error {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.file.Limits.Drain)
 	defer cancel()
 	var hurried atomic.Bool
+	began := time.Now()
 	go func() {
 		for s := range signals {
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(began) > oneStop {
 				hurried.Store(true)
 				cancel()
 				return

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringside/config"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
@@ -33,7 +32,7 @@ No server is asked.`,
   lru_keys | ringside route - --json`,
 		Args: someKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := config.Load(path)
+			f, err := readConfig(cmd, path)
 			if err != nil {
 				return err
 			}
@@ -56,6 +55,8 @@ No server is asked.`,
 				switch {
 				case len(key) > t.Limits.Key:
 					why = fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(key), t.Limits.Key)
+				case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+					why = "no client can send this key: it holds blanks or control characters"
 				case strings.HasPrefix(key, health.Reserved):
 					why = fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", health.Reserved)
 				case !p.Routed:

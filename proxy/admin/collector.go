@@ -238,11 +238,13 @@ func (out output) config(r Reload) {
 }
 
 // The engine's buckets are four to a doubling, from 1 µs on. Prometheus gets
-// one to a doubling, from 16 µs to 8.6 s: 20 and +Inf.
+// one to a doubling, from 16 µs to 8.6 s, and one between 262 and 524 ms, where
+// timeouts usually are: 21 and +Inf.
 const (
 	firstBucket = 16
 	lastBucket  = 92
 	bucketStep  = 4
+	timeouts    = 74 // 403 ms
 )
 
 func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
@@ -250,7 +252,7 @@ func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
 	var count uint64
 	for i, n := range h.Buckets {
 		count += n
-		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 {
+		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
 			buckets[float64(stats.Bound(i))/1e9] = count
 		}
 	}

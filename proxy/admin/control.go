@@ -92,6 +92,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"GET", "/control/servers", s.getServers},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
 		{"POST", "/control/reload", s.postReload},
+		{"POST", "/control/hand-over", s.postHandOver},
 		{"GET", "/control/faults", s.getFaults},
 		{"POST", "/control/faults", s.postFault},
 		{"DELETE", "/control/faults", s.deleteFaults},

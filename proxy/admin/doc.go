@@ -33,6 +33,7 @@
 //	GET    /control/servers                       every server of every pool, and how it is
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
+//	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
@@ -79,7 +80,7 @@
 //
 //	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
 //
-// Histograms have a bucket for each doubling from 16 µs to 8.6 s. Besides
+// Histograms have a bucket for each doubling from 16 µs to 8.6 s, and one at 403 ms. Besides
 // these there are the go_ and process_ metrics of client_golang.
 //
 //	ringside_requests_total{command,outcome} counter

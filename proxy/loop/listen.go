@@ -63,6 +63,22 @@ func listen(l table.Listener, n int) (*socket, error) {
 	return s, nil
 }
 
+// inherit takes up the sockets of another process for l.
+func inherit(l table.Listener, open []net.Listener) (*socket, error) {
+	s := &socket{network: l.Network, address: l.Address, listeners: open}
+	if l.Network == "unix" {
+		var err error
+		if s.file, err = os.Lstat(l.Address); err == nil && l.Mode != 0 {
+			err = s.chmod(l.Mode)
+		}
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
 // sharePort lets other sockets that do the same listen on the address of c.
 func sharePort(_, _ string, c syscall.RawConn) (err error) {
 	if e := c.Control(func(fd uintptr) { err = reusePort(fd) }); e != nil {
