@@ -32,6 +32,8 @@ import (
 //	s1 < TEXT       server s1 has got this line next
 //	s1 > TEXT       server s1 answers
 //	c1 < TEXT       client c1 has got this line next
+//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see stage.frame
+//	c1 <f FRAME     client c1 has got this frame next
 //	c1 <            nothing is left that c1 has got and the file has not said
 //	c1 <* N TEXT    client c1 has got TEXT N times
 //	c1 closes       client c1 closes its end; c1 resets: it is gone
@@ -225,6 +227,10 @@ func (s *stage) line(line string) {
 		s.says(a, verb, text)
 	case "<":
 		s.hears(a, rest == "<", text)
+	case ">f":
+		s.wakeup(func() { s.e.Bytes(a.link, s.frame(text, false)) })
+	case "<f":
+		s.hasGot(a, string(s.frame(text, true)))
 	case "<*":
 		n, text := s.times(text)
 		want := strings.Repeat(text, n)

@@ -7,11 +7,8 @@ import (
 
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
-
-// binaryMagic is the first byte of a client that speaks the binary protocol;
-// memcached too decides by that byte alone.
-const binaryMagic = 0x80
 
 // longLine is how long a line without an end may be before memcached takes it
 // for junk, unless it is a read.
@@ -35,6 +32,7 @@ type Session struct {
 	Swallow     int64 // bytes of a refused data block that are still to come
 
 	spoken    bool  // it has sent something
+	binary    bool  // what it has sent began with a frame of the binary protocol
 	Stalled   bool  // parsing stopped at a bound, or at a flush_all
 	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
@@ -66,17 +64,32 @@ func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
-		if e.Input.Bytes()[0] == binaryMagic {
-			e.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.Peer())
-			s.Quit()
-		}
+		s.binary = e.Input.Bytes()[0] == frame.Magic
 	}
 	before := s.Tail
+	if s.binary {
+		s.parseFrames()
+	} else {
+		s.parseLines()
+	}
+	if s.Quitting || s.Closed {
+		e.Input.Start = e.Input.End
+	}
+	if s.Tail != nil && s.Tail != before {
+		s.Tail.endsGroup = true
+	}
+	if s.Out.Size > 0 {
+		s.ready = s.ready || s.Head == nil
+		e.Mark(&s.Link)
+	}
+}
+
+// parseLines serves the text and meta requests in the engine's current input.
+func (s *Session) parseLines() {
+	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		if s.Swallow > 0 {
-			n := int(min(s.Swallow, int64(e.Input.Len())))
-			s.Swallow -= int64(n)
-			e.Input.Start += n
+			s.swallow()
 			continue
 		}
 		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
@@ -93,7 +106,7 @@ func (s *Session) Parse() {
 			break
 		}
 		s.TryAt = 0
-		if s.Tail != nil && (e.Req.Op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence() {
+		if s.Tail != nil && s.fenced(e.Req.Op) {
 			s.stall()
 			break
 		}
@@ -101,16 +114,20 @@ func (s *Session) Parse() {
 			e.Input.Start += n // else the bytes were handed over
 		}
 	}
-	if s.Quitting || s.Closed {
-		e.Input.Start = e.Input.End
-	}
-	if s.Tail != nil && s.Tail != before {
-		s.Tail.endsGroup = true
-	}
-	if s.Out.Size > 0 {
-		s.ready = s.ready || s.Head == nil
-		e.Mark(&s.Link)
-	}
+}
+
+// swallow discards what is here of a refused data block.
+func (s *Session) swallow() {
+	c := s.e.Input
+	n := int(min(s.Swallow, int64(c.Len())))
+	s.Swallow -= int64(n)
+	c.Start += n
+}
+
+// fenced says that op waits until all before it, of which there is some, is
+// answered.
+func (s *Session) fenced(op wire.Op) bool {
+	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }
 
 // short waits for the rest of a request of which have bytes are here.

@@ -178,6 +178,9 @@ const (
 	// length like +5). Forward AppendPlain's bytes, else such a
 	// server could take the data block for commands.
 	Rewrite
+	// Binary: the client speaks the binary protocol, and Spell has made this of its
+	// frame. Its Line may say gets where Op is Get, for the sake of the cas.
+	Binary
 )
 
 // Span is a range of the buffer a Request or Reply was parsed from.
