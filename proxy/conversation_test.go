@@ -26,6 +26,7 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
+//	users NAME:PASSWORD …   who may use the listener
 //	route PREFIX NAME [strip] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
@@ -98,6 +99,7 @@ type stage struct {
 	table  *table.Table
 	pools  map[string]*table.Pool
 	routes []table.Route
+	users  *table.Users
 	ready  bool
 	quiet  bool // log nothing
 	shown  bool // the file says the opaques of Ringside's own
@@ -187,6 +189,13 @@ func (s *stage) line(line string) {
 			}
 		}
 		s.routes = append(s.routes, r)
+		return
+	case "users":
+		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		s.users = users
 		return
 	case "opaques":
 		s.shown = true

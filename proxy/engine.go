@@ -122,7 +122,10 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 		e.Count.Refused++
 		s.Out.AppendString(&e.Buffers, TooManyConnections)
 		s.Quit()
-	case e.Limits.Idle > 0:
+	case lst.Users != nil:
+		s.RequireLogin(lst.Users)
+	}
+	if e.Limits.Idle > 0 {
 		e.At(link.IdleTimer, e.Now+int64(e.Limits.Idle))
 	}
 	return &s.Link

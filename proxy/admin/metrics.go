@@ -64,9 +64,11 @@ var (
 			"open no more files), stopping (Ringside or the listener; by a reset).",
 		"reason")
 	clientsClosed = counter("client_connections_closed_total",
-		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
+		"Client connections that Ringside closed, by reason: idle (limits.idle), login (it did not say in time who it is), output (limits.output_hard), "+
 			"memory (limits.memory), cut_off (a server went away in the middle of a value).",
 		"reason")
+	loginsFailed = counter("client_logins_failed_total",
+		"Wrong users or passwords that clients gave: auth_file.")
 	clientReceived = counter("client_received_bytes_total",
 		"Bytes read from clients.")
 	clientSent = counter("client_sent_bytes_total",

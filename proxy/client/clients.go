@@ -58,13 +58,23 @@ func (e *Clients) Resume() {
 	e.Wake = e.Wake[:0]
 }
 
-// SweepIdle closes the clients that have said nothing for limits.idle.
+// SweepIdle closes the clients that have said nothing for limits.idle, or have not
+// said in time who they are.
 func (e *Clients) SweepIdle() {
 	idle := int64(e.Limits.Idle)
-	if idle == 0 {
-		return
-	}
 	for s := range e.Sessions {
+		if s.unknown {
+			if t := s.since + int64(loginTime); t > e.Now {
+				e.At(link.IdleTimer, t)
+			} else if !s.Quitting {
+				e.Count.LoginsLate++
+				s.Quit()
+			}
+			continue
+		}
+		if idle == 0 {
+			continue
+		}
 		if t := s.Last + idle; s.Head != nil || s.Out.Size > 0 || s.Stalled {
 			e.At(link.IdleTimer, e.Now+idle)
 		} else if t <= e.Now {

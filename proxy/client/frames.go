@@ -25,7 +25,11 @@ func (s *Session) parseFrames() {
 			return
 		}
 		buf := e.Input.Bytes()
-		n, err := frame.Next(&e.Wire, buf, &e.Frame)
+		limits := &e.Wire
+		if s.unknown {
+			limits = &loginLimits
+		}
+		n, err := frame.Next(limits, buf, &e.Frame)
 		if err == wire.ErrShort {
 			s.shortFrame(buf)
 			return
@@ -34,7 +38,17 @@ func (s *Session) parseFrames() {
 			s.stall()
 			return
 		}
+		login := s.unknown || e.Frame.Op == wire.Auth
+		if login && s.Tail != nil { // it is answered here and now
+			s.stall()
+			return
+		}
 		s.Swallow = e.Frame.Swallow // a refused value is swallowed, too
+		if login {
+			e.Input.Start += n
+			s.loginFrame(buf)
+			continue
+		}
 		e.frameKey = e.Frame.Key.Of(buf)
 		if e.Frame.Value.Len() >= link.BigSpan {
 			s.serveLarge(buf, n)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 
 	"ringside/proxy/link"
+	"ringside/proxy/table"
 	"ringside/proxy/wire"
 	"ringside/proxy/wire/frame"
 )
@@ -23,6 +24,8 @@ type Session struct {
 	Handler Handler // of its listener: serves what it asks for
 	ID      uint64  // its number over all loops: what it asks may be led on another
 
+	users *table.Users // who may use its listener; nil: everybody
+
 	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
@@ -33,6 +36,8 @@ type Session struct {
 
 	spoken    bool  // it has sent something
 	binary    bool  // what it has sent began with a frame of the binary protocol
+	unknown   bool  // it has to say who it is before it is served
+	stepping  bool  // it has begun to, and is to go on in the next frame
 	Stalled   bool  // parsing stopped at a bound, or at a flush_all
 	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
@@ -67,9 +72,12 @@ func (s *Session) Parse() {
 		s.binary = e.Input.Bytes()[0] == frame.Magic
 	}
 	before := s.Tail
-	if s.binary {
+	switch {
+	case s.binary:
 		s.parseFrames()
-	} else {
+	case s.unknown:
+		s.parseLogin()
+	default:
 		s.parseLines()
 	}
 	if s.Quitting || s.Closed {

@@ -68,6 +68,8 @@ type Counters struct {
 	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	IdleClosed          uint64 // clients closed by limits.idle
+	LoginsFailed        uint64 // wrong users or passwords
+	LoginsLate          uint64 // clients closed because they had not said who they are
 	OutputClosed        uint64 // clients closed by limits.output_hard
 	MemoryClosed        uint64 // clients closed by limits.memory
 	CutOff              uint64 // clients closed in the middle of a value
@@ -198,6 +200,8 @@ func (into *Counters) Add(o *Counters) {
 	into.ClientIn += o.ClientIn
 	into.ClientOut += o.ClientOut
 	into.IdleClosed += o.IdleClosed
+	into.LoginsFailed += o.LoginsFailed
+	into.LoginsLate += o.LoginsLate
 	into.OutputClosed += o.OutputClosed
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff

@@ -135,6 +135,7 @@ const (
 	Quit
 	Shutdown // never forwarded: Answer holds memcached's refusal
 	Dump     // lru_crawler metadump: Ringside's own, unknown to Next
+	Auth     // of the binary protocol: who the client is; unknown to Limits.Next
 	Bad      // malformed or unknown: answer Request.Answer, see there
 	NumOps
 )

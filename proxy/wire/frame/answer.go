@@ -25,6 +25,7 @@ const (
 	Unstored    Status = 0x05
 	NoNumber    Status = 0x06
 	AuthFailed  Status = 0x20
+	Continue    Status = 0x21 // the client is to say more
 	NoCommand   Status = 0x81
 	TooMuch     Status = 0x82 // out of memory
 	Unsupported Status = 0x83
@@ -126,24 +127,24 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 		case len(key) > 0:
 			return append(h.AppendHead(dst, NoSuchKey, 0, len(key), 0, 0), key...)
 		}
-		return h.appendStatus(dst, NoSuchKey)
+		return h.AppendStatus(dst, NoSuchKey, "")
 	case wire.NotFound:
-		return h.appendStatus(dst, NoSuchKey)
+		return h.AppendStatus(dst, NoSuchKey, "")
 	case wire.Exists:
-		return h.appendStatus(dst, KeyExists)
+		return h.AppendStatus(dst, KeyExists, "")
 	case wire.NotStored:
 		switch op {
 		case wire.Add:
-			return h.appendStatus(dst, KeyExists)
+			return h.AppendStatus(dst, KeyExists, "")
 		case wire.Replace:
-			return h.appendStatus(dst, NoSuchKey)
+			return h.AppendStatus(dst, NoSuchKey, "")
 		}
-		return h.appendStatus(dst, Unstored)
+		return h.AppendStatus(dst, Unstored, "")
 	case wire.VersionIs:
 		text := bytes.TrimPrefix(r.Line.Of(b), []byte("VERSION "))
 		return append(h.AppendHead(dst, Success, 0, 0, len(text), 0), text...)
 	case wire.Error:
-		return h.appendStatus(dst, NoCommand)
+		return h.AppendStatus(dst, NoCommand, "")
 	case wire.ClientError, wire.ServerError, wire.Busy:
 		return h.AppendFailure(dst, r.Line.Of(b), failure)
 	default: // done
@@ -154,9 +155,12 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 	}
 }
 
-// appendStatus appends an answer that is a status, with memcached's words for it.
-func (h Head) appendStatus(dst []byte, s Status) []byte {
-	text := texts[s]
+// AppendStatus appends an answer that is a status and a text, by default
+// memcached's words for the status.
+func (h Head) AppendStatus(dst []byte, s Status, text string) []byte {
+	if text == "" {
+		text = texts[s]
+	}
 	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
 }
 
@@ -197,10 +201,10 @@ func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
 		case "END", "OK", "RESET":
 			return h.AppendHead(dst, Success, 0, 0, 0, 0)
 		case "ERROR":
-			return h.appendStatus(dst, NoSuchKey)
+			return h.AppendStatus(dst, NoSuchKey, "")
 		case "CLIENT_ERROR":
 			if bytes.HasPrefix(rest, []byte("usage: ")) {
-				return h.appendStatus(dst, NoSuchKey)
+				return h.AppendStatus(dst, NoSuchKey, "")
 			}
 			return h.AppendFailure(dst, line, failure)
 		default:

@@ -29,6 +29,8 @@
 //     with an initial value, and a delete or append with a cas is Unsupported.
 //   - The cas of a value read from several copies is sealed (package replicate), and
 //     stats are those of all servers; stats conns and stats cachedump work, too.
+//   - To a client that has yet to say who it is (auth_file) version is refused, too,
+//     and PLAIN is the only mechanism.
 //   - What memcached has no status for: 0x83 a server's release is too old, 0x84 a
 //     server's error, 0x85 a queue is full, 0x86 a server can't be reached. The
 //     value says why.
@@ -99,6 +101,7 @@ const (
 	counted        // 20 bytes of extras, a key
 	touched        // 4 bytes of extras, a key; memcached takes what follows for the next frame
 	named          // perhaps a key; as touched
+	sasl           // a key, the mechanism, and a value
 )
 
 // opcodes says what each opcode of memcached 1.6.18 does. verbosity (0x1b) is
@@ -109,41 +112,51 @@ var opcodes = [256]struct {
 	quiet  bool
 	key    bool // the answer carries the key
 }{
-	0x00:    {op: wire.Get, layout: keyed},
-	0x01:    {op: wire.Set, layout: stored},
-	0x02:    {op: wire.Add, layout: stored},
-	0x03:    {op: wire.Replace, layout: stored},
-	0x04:    {op: wire.Delete, layout: keyed},
-	0x05:    {op: wire.Incr, layout: counted},
-	0x06:    {op: wire.Decr, layout: counted},
-	0x07:    {op: wire.Quit, layout: bare},
-	0x08:    {op: wire.FlushAll, layout: flush},
-	0x09:    {op: wire.Get, layout: keyed, quiet: true},
-	0x0a:    {op: wire.Noop, layout: bare},
-	0x0b:    {op: wire.Version, layout: bare},
-	0x0c:    {op: wire.Get, layout: keyed, key: true},
-	0x0d:    {op: wire.Get, layout: keyed, quiet: true, key: true},
-	0x0e:    {op: wire.Append, layout: joined},
-	0x0f:    {op: wire.Prepend, layout: joined},
-	0x10:    {op: wire.Stats, layout: named},
-	0x11:    {op: wire.Set, layout: stored, quiet: true},
-	0x12:    {op: wire.Add, layout: stored, quiet: true},
-	0x13:    {op: wire.Replace, layout: stored, quiet: true},
-	0x14:    {op: wire.Delete, layout: keyed, quiet: true},
-	0x15:    {op: wire.Incr, layout: counted, quiet: true},
-	0x16:    {op: wire.Decr, layout: counted, quiet: true},
-	0x17:    {op: wire.Quit, layout: bare, quiet: true},
-	0x18:    {op: wire.FlushAll, layout: flush, quiet: true},
-	0x19:    {op: wire.Append, layout: joined, quiet: true},
-	0x1a:    {op: wire.Prepend, layout: joined, quiet: true},
-	opTouch: {op: wire.Gats, layout: touched},
-	0x1d:    {op: wire.Gats, layout: touched},
-	0x1e:    {op: wire.Gats, layout: touched, quiet: true},
-	0x23:    {op: wire.Gats, layout: touched, key: true},
-	0x24:    {op: wire.Gats, layout: touched, quiet: true, key: true},
+	0x00:       {op: wire.Get, layout: keyed},
+	0x01:       {op: wire.Set, layout: stored},
+	0x02:       {op: wire.Add, layout: stored},
+	0x03:       {op: wire.Replace, layout: stored},
+	0x04:       {op: wire.Delete, layout: keyed},
+	0x05:       {op: wire.Incr, layout: counted},
+	0x06:       {op: wire.Decr, layout: counted},
+	0x07:       {op: wire.Quit, layout: bare},
+	0x08:       {op: wire.FlushAll, layout: flush},
+	0x09:       {op: wire.Get, layout: keyed, quiet: true},
+	0x0a:       {op: wire.Noop, layout: bare},
+	0x0b:       {op: wire.Version, layout: bare},
+	0x0c:       {op: wire.Get, layout: keyed, key: true},
+	0x0d:       {op: wire.Get, layout: keyed, quiet: true, key: true},
+	0x0e:       {op: wire.Append, layout: joined},
+	0x0f:       {op: wire.Prepend, layout: joined},
+	0x10:       {op: wire.Stats, layout: named},
+	0x11:       {op: wire.Set, layout: stored, quiet: true},
+	0x12:       {op: wire.Add, layout: stored, quiet: true},
+	0x13:       {op: wire.Replace, layout: stored, quiet: true},
+	0x14:       {op: wire.Delete, layout: keyed, quiet: true},
+	0x15:       {op: wire.Incr, layout: counted, quiet: true},
+	0x16:       {op: wire.Decr, layout: counted, quiet: true},
+	0x17:       {op: wire.Quit, layout: bare, quiet: true},
+	0x18:       {op: wire.FlushAll, layout: flush, quiet: true},
+	0x19:       {op: wire.Append, layout: joined, quiet: true},
+	0x1a:       {op: wire.Prepend, layout: joined, quiet: true},
+	opTouch:    {op: wire.Gats, layout: touched},
+	0x1d:       {op: wire.Gats, layout: touched},
+	0x1e:       {op: wire.Gats, layout: touched, quiet: true},
+	0x23:       {op: wire.Gats, layout: touched, key: true},
+	0x24:       {op: wire.Gats, layout: touched, quiet: true, key: true},
+	Mechanisms: {op: wire.Auth, layout: bare},
+	Begin:      {op: wire.Auth, layout: sasl},
+	Step:       {op: wire.Auth, layout: sasl},
 }
 
 const opTouch = 0x1c
+
+// The opcodes by which a client says who it is.
+const (
+	Mechanisms = 0x20
+	Begin      = 0x21
+	Step       = 0x22
+)
 
 // ReturnsKey says that the answer to h carries the key.
 func (h Head) ReturnsKey() bool { return opcodes[h.Opcode].key }
@@ -207,7 +220,7 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 			f.exptime = binary.BigEndian.Uint32(buf[header:])
 		}
 	}
-	odd := o.op != wire.Stats && !wire.PlainKey(f.Key.Of(buf))
+	odd := o.op != wire.Stats && o.op != wire.Auth && !wire.PlainKey(f.Key.Of(buf))
 	switch {
 	case key > l.MaxKey(), odd && base64.StdEncoding.EncodedLen(key) > l.MaxKey():
 		f.Swallow = int64(value)
@@ -216,7 +229,7 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 			f.answer = answerOddKey
 		}
 		return end, nil
-	case !o.op.Stores():
+	case !o.op.Stores() && o.op != wire.Auth:
 		f.Swallow = int64(value)
 		return end, nil
 	case value > l.MaxValue():
@@ -243,7 +256,7 @@ func (l layout) fits(extras, key, body int) bool {
 		return key > 0 && extras == 0 && body == key
 	case stored:
 		return key > 0 && extras == 8
-	case joined:
+	case joined, sasl:
 		return key > 0 && extras == 0
 	case counted:
 		return key > 0 && extras == 20 && body == key+extras
@@ -253,6 +266,9 @@ func (l layout) fits(extras, key, body int) bool {
 		return extras == 0
 	}
 }
+
+// Oversized says that the value is over the limit, and is not there.
+func (f *Frame) Oversized() bool { return f.tooBig }
 
 func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 	f.Op, f.answer, f.closes = wire.Bad, answer, closes
