@@ -69,6 +69,16 @@ func listenAddress(text string) (Address, error) {
 	return Address{network, join(host, port)}, nil
 }
 
+// local says that only this machine can connect to an address.
+func (a Address) local() bool {
+	if a.Network == "unix" {
+		return true
+	}
+	host, _, err := splitHost(a.Address)
+	ip, bad := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || bad == nil && ip.IsLoopback())
+}
+
 // serverAddress reads where a server is. Without a port it is 11211.
 func serverAddress(text string) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {

@@ -45,6 +45,9 @@ func (f *File) Build() (*table.Table, error) {
 			}
 			listener.Routes = append(listener.Routes, built)
 		}
+		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
+			listener.Users = new(table.Users) // nobody
+		}
 		t.Listeners = append(t.Listeners, listener)
 	}
 	return t, nil

@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 )
 
 // place returns where the first of the settings that the file sets itself was
@@ -58,6 +60,17 @@ func (d *document) checkListeners(f *File) {
 		l := &f.Listen[i]
 		if l.Mode != 0 && l.Address.Network != "unix" && l.Address.Network != "" {
 			d.failAt(d.place(&l.Mode), "mode is for unix sockets; %s is none", l.Address.Address)
+		}
+		switch {
+		case l.AuthFile == "" && l.AllowPlaintext:
+			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
+		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
+			d.failAt(d.place(&l.AuthFile), "passwords would cross a network as they are: listen on a unix socket or a loopback address, or set allow_plaintext: true")
+		case l.AuthFile != "" && d.others:
+			var err error
+			if l.Users, err = readUsers(l.AuthFile); err != nil {
+				d.failAt(d.place(&l.AuthFile), "auth_file: %v", err)
+			}
 		}
 		d.checkTaken(seen, &l.Address)
 	}
@@ -247,4 +260,25 @@ func show(v any) string {
 		return short(t)
 	}
 	return fmt.Sprint(v)
+}
+
+// largestUsers is what a file of users may have: more than anybody writes by hand.
+const largestUsers = 1 << 20
+
+func readUsers(path string) (*table.Users, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > largestUsers:
+		return nil, fmt.Errorf("%s must be a file of %d bytes at most", path, largestUsers)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	users, err := table.ParseUsers(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return users, nil
 }

@@ -85,6 +85,10 @@ type Listener struct {
 	Address Address
 	Mode    uint32  // permission bits of a unix socket; 0 leaves what the umask gives
 	Routes  []Route // instead of those of the file
+
+	AuthFile       string       // who may use it, as memcached's -Y has it; empty: everybody
+	Users          *table.Users // whom it names
+	AllowPlaintext bool         // let passwords cross a network as they are
 }
 
 // Admin is the HTTP interface for metrics, health and profiles.
@@ -207,13 +211,16 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return Parse(path, data)
+	return read(path, data, true)
 }
 
 // Parse reads a file and checks everything about it, the placement of keys
-// included. name stands in the errors, which are Errors.
-func Parse(name string, data []byte) (*File, error) {
-	d := &document{name: name, where: map[any]*node{}, base: defaultPool()}
+// included, but not the files that it names: of a listener with an auth_file
+// nobody is a user then. name stands in the errors, which are Errors.
+func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
+
+func read(name string, data []byte, others bool) (*File, error) {
+	d := &document{others: others, name: name, where: map[any]*node{}, base: defaultPool()}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {

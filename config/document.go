@@ -67,8 +67,9 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // A document collects what is wrong with one file while it is read.
 type document struct {
-	name string
-	errs Errors
+	others bool // read the files that this one names, too
+	name   string
+	errs   Errors
 
 	warnings Errors // what is right, but hardly what is wanted
 

@@ -240,6 +240,10 @@ func listenerValue() value[Listener] {
 			set("mode", "permission bits of the unix socket, such as 0660; what the umask leaves unless set",
 				permissions(), func(l *Listener) *uint32 { return &l.Mode }),
 			set("routes", "routes of this listener, instead of those of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
+			set("auth_file", "a file of user:password, one a line, as memcached's -Y has it; clients must say first which of these they are. A password may be {SSHA256} and base64 of its salted hash and the salt",
+				visible("a path", 4096), func(l *Listener) *string { return &l.AuthFile }),
+			set("allow_plaintext", "let passwords cross a network as they are: without it auth_file is for unix sockets and loopback addresses",
+				yesNo(), func(l *Listener) *bool { return &l.AllowPlaintext }),
 		))
 }
 

@@ -68,6 +68,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			lst = &routing.Listener{Name: name}
 		}
 		lst.Bind(l.Routes, live)
+		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
 	e.Copies.Pools = e.gen.pools

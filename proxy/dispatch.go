@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -47,6 +46,9 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
 	case wire.Quit:
+		if r.Flags&wire.Binary != 0 {
+			e.local(s, okLine, stats.Okay)
+		}
 		s.Quit()
 	case wire.Noop:
 		e.local(s, barrier, stats.Okay)
@@ -94,7 +96,7 @@ func (e *Engine) quietly(b []byte) []byte {
 
 // local answers the request in e.Req without asking anybody.
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
-	if s.Head == nil { // nothing to wait for
+	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
 		s.Out.Append(&e.Buffers, answer)
 		s.Whole = true
@@ -138,7 +140,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	x := e.NewExchange(s)
 	x.MissErrors = rt != nil && !rt.GetErrors
 	x.Keys = r.NumKeys
-	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // a miss echoes flags of the request
+	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
@@ -161,7 +163,7 @@ func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {
 		key, _ := wire.DecodeKey(nil, r.Key.Of(raw))
-		if !copies.PlainKey(key) {
+		if !wire.PlainKey(key) {
 			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
 			return
 		}
@@ -377,7 +379,7 @@ func (e *Engine) endPart(c *upstream.Conn) {
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	s.Swallow = r.Swallow
-	if r.Dialect == wire.Text && r.Op != wire.Set { // memcached keeps the old value of these
+	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}

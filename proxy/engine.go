@@ -122,6 +122,9 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 		e.Count.Refused++
 		s.Out.AppendString(&e.Buffers, TooManyConnections)
 		s.Quit()
+	case lst.Users != nil:
+		s.RequireLogin(lst.Users)
+		e.WatchIdle()
 	default:
 		e.WatchIdle()
 	}

@@ -56,6 +56,8 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("keys_failed", sum.KeysFailed)
 		r.Count("closed_idle", sum.IdleClosed)
 		r.Count("closed_unfinished", sum.UnfinishedClosed)
+		r.Count("closed_login", sum.LoginsLate)
+		r.Count("logins_failed", sum.LoginsFailed)
 		r.Count("closed_output", sum.OutputClosed)
 		r.Count("closed_memory", sum.MemoryClosed)
 		r.Count("closed_in_value", sum.CutOff)

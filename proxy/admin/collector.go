@@ -127,6 +127,8 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.count(clientsRefused, s.TooLate, "stopping")
 	out.count(clientsClosed, s.IdleClosed, "idle")
 	out.count(clientsClosed, s.UnfinishedClosed, "unfinished")
+	out.count(clientsClosed, s.LoginsLate, "login")
+	out.count(loginsFailed, s.LoginsFailed)
 	out.count(clientsClosed, s.OutputClosed, "output")
 	out.count(clientsClosed, s.MemoryClosed, "memory")
 	out.count(clientsClosed, s.CutOff, "cut_off")

@@ -110,7 +110,10 @@
 //	    may open no more files), stopping (Ringside or the listener; by a reset).
 //	ringside_client_connections_closed_total{reason} counter
 //	    Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command),
-//	    output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).
+//	    login (it did not say in time who it is), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in
+//	    the middle of a value).
+//	ringside_client_logins_failed_total counter
+//	    Wrong users or passwords that clients gave: auth_file.
 //	ringside_client_received_bytes_total counter
 //	    Bytes read from clients.
 //	ringside_client_sent_bytes_total counter

@@ -65,8 +65,10 @@ var (
 		"reason")
 	clientsClosed = counter("client_connections_closed_total",
 		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
-			"output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
+			"login (it did not say in time who it is), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
 		"reason")
+	loginsFailed = counter("client_logins_failed_total",
+		"Wrong users or passwords that clients gave: auth_file.")
 	clientReceived = counter("client_received_bytes_total",
 		"Bytes read from clients.")
 	clientSent = counter("client_sent_bytes_total",

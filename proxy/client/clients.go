@@ -11,6 +11,7 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // Clients are the clients of one loop, and what they have asked for.
@@ -26,6 +27,11 @@ type Clients struct {
 	Awaiting int                   // how many sessions wait for an answer
 
 	Req           wire.Request // scratch: the request being served
+	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
+	frameKey      []byte       // scratch: the key of that, in the input
+	spelled       []byte       // scratch: the request that the frame is to servers
+	framed        []byte       // scratch: the frame that an answer is
+	framedReply   wire.Reply   // scratch: the answer that becomes a frame
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
 }
 
@@ -53,7 +59,8 @@ func (e *Clients) Resume() {
 	e.Wake = e.Wake[:0]
 }
 
-// SweepIdle closes the clients that have said nothing for too long.
+// SweepIdle closes the clients that have said nothing for too long, or have not said
+// in time who they are.
 func (e *Clients) SweepIdle() {
 	e.WatchIdle()
 	for s := range e.Sessions {

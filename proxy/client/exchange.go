@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // Exchange is one client command between its request and its answer, in its
@@ -27,6 +28,7 @@ type Exchange struct {
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
+	head      frame.Head    // what the answer to a binary client repeats of its frame
 	endsGroup bool          // it is the last request of one read from the client
 	Settled   bool          // the answer is complete
 	ended     bool          // the END of a read went with its last VALUE
@@ -40,7 +42,7 @@ type Exchange struct {
 	Out           link.Queue // the answer, while the exchange is not first
 	Streaming     *streams   // large values on their way in pieces; nil: there has been none
 	trouble       string     // why a part could not be answered; empty: all could
-	Miss          []byte     // of an mg: the line that says so
+	Miss          []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
 	ErrLine       []byte     // a server's error line, which stands where END would; empty: there is none
 	InOrder       *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
 	Gather        Gather     // of a command for every server: makes one answer of theirs; nil: it is no such command
@@ -56,6 +58,8 @@ type streams struct {
 	Turn *upstream.Attempt // the part in the middle of the value that goes to the client; nil: none does
 	Next []*heldPart       // other parts that are in the middle of a value
 	Late link.Queue        // whole values that wait until Turn is through
+
+	bodyLeft int // bytes still to come of the value of a binary client's
 }
 
 // heldPart is a part in the middle of a value that waits for its turn.
@@ -84,6 +88,9 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	}
 	x.e, x.Session, x.Start, x.Waiting = e, s, e.Now, 1
 	x.Op, x.dialect, x.Flags = e.Req.Op, e.Req.Dialect, e.Req.Flags
+	if x.Flags&wire.Binary != 0 {
+		x.beginFrame()
+	}
 	if s.Tail == nil {
 		s.Head = x
 		e.Awaiting++
@@ -121,6 +128,10 @@ func (x *Exchange) drop() {
 // Emit sends b towards the client, as part of the answer to a; nil: of Ringside's
 // own answer.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
+	if x.Flags&wire.Binary != 0 {
+		x.emitFrames(a, b)
+		return
+	}
 	if q := x.dest(a); q != nil {
 		q.Append(&x.e.Buffers, b)
 	}
@@ -148,6 +159,9 @@ func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 func (x *Exchange) Attempt() *upstream.Attempt {
 	a := x.e.Servers.NewAttempt(x)
 	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
+	if a.Flags&wire.Binary != 0 {
+		a.To = (*framed)(x)
+	}
 	x.Waiting++
 	return a
 }
@@ -280,10 +294,10 @@ func (x *Exchange) finishTroubled(read bool) {
 	switch {
 	case read && x.MissErrors && x.trouble != NoRoute:
 		switch {
-		case x.Op == wire.Debug:
-			x.Emit(nil, []byte(wire.AnswerMiss))
 		case x.dialect == wire.Text:
 			x.Emit(nil, wire.EndLine)
+		case x.Op == wire.Debug || x.Flags&wire.Binary != 0:
+			x.Emit(nil, []byte(wire.AnswerMiss))
 		case x.Flags&wire.Quiet == 0:
 			x.Emit(nil, x.Miss)
 		}

@@ -6,12 +6,10 @@ import (
 	"bytes"
 
 	"ringside/proxy/link"
+	"ringside/proxy/table"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
-
-// binaryMagic is the first byte of a client that speaks the binary protocol;
-// memcached too decides by that byte alone.
-const binaryMagic = 0x80
 
 // longLine is how long a line without an end may be before memcached takes it
 // for junk, unless it is a read.
@@ -26,6 +24,8 @@ type Session struct {
 	Handler Handler // of its listener: serves what it asks for
 	ID      uint64  // its number over all loops: what it asks may be led on another
 
+	users *table.Users // who may use its listener; nil: everybody
+
 	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
@@ -35,6 +35,9 @@ type Session struct {
 	Swallow     int64 // bytes of a refused data block that are still to come
 
 	spoken    bool  // it has sent something
+	binary    bool  // what it has sent began with a frame of the binary protocol
+	unknown   bool  // it has to say who it is before it is served
+	stepping  bool  // it has begun to, and is to go on in the next frame
 	Stalled   bool  // parsing stopped at a bound, or at a flush_all
 	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
@@ -66,17 +69,35 @@ func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
-		if e.Input.Bytes()[0] == binaryMagic {
-			e.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.Peer())
-			s.Quit()
-		}
+		s.binary = e.Input.Bytes()[0] == frame.Magic
 	}
 	before := s.Tail
+	switch {
+	case s.binary:
+		s.parseFrames()
+	case s.unknown:
+		s.parseLogin()
+	default:
+		s.parseLines()
+	}
+	if s.Quitting || s.Closed {
+		e.Input.Start = e.Input.End
+	}
+	if s.Tail != nil && s.Tail != before {
+		s.Tail.endsGroup = true
+	}
+	if s.Out.Size > 0 {
+		s.ready = s.ready || s.Head == nil
+		e.Mark(&s.Link)
+	}
+}
+
+// parseLines serves the text and meta requests in the engine's current input.
+func (s *Session) parseLines() {
+	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		if s.Swallow > 0 {
-			n := int(min(s.Swallow, int64(e.Input.Len())))
-			s.Swallow -= int64(n)
-			e.Input.Start += n
+			s.swallow()
 			continue
 		}
 		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
@@ -93,7 +114,7 @@ func (s *Session) Parse() {
 			break
 		}
 		s.TryAt = 0
-		if s.Tail != nil && (e.Req.Op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence() {
+		if s.Tail != nil && s.fenced(e.Req.Op) {
 			s.stall()
 			break
 		}
@@ -101,16 +122,20 @@ func (s *Session) Parse() {
 			e.Input.Start += n // else the bytes were handed over
 		}
 	}
-	if s.Quitting || s.Closed {
-		e.Input.Start = e.Input.End
-	}
-	if s.Tail != nil && s.Tail != before {
-		s.Tail.endsGroup = true
-	}
-	if s.Out.Size > 0 {
-		s.ready = s.ready || s.Head == nil
-		e.Mark(&s.Link)
-	}
+}
+
+// swallow discards what is here of a refused data block.
+func (s *Session) swallow() {
+	c := s.e.Input
+	n := int(min(s.Swallow, int64(c.Len())))
+	s.Swallow -= int64(n)
+	c.Start += n
+}
+
+// fenced says that op waits until all before it, of which there is some, is
+// answered.
+func (s *Session) fenced(op wire.Op) bool {
+	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }
 
 // short waits for the rest of a request of which have bytes are here.
@@ -169,12 +194,17 @@ func (s *Session) resume() {
 	s.e.Mark(&s.Link)
 }
 
-// idleUntil is when s is closed if it says nothing until then, and what counts
-// that.
+// idleUntil is when s is closed if it says nothing until then, or has not said who
+// it is, and what counts that.
 func (s *Session) idleUntil() (at int64, count *uint64) {
 	l, c := s.e.Limits, &s.e.Count
 	at = link.Never
-	if s.Stalled || s.Quitting {
+	switch {
+	case s.Quitting:
+		return at, nil
+	case s.unknown:
+		return s.since + int64(loginTime), &c.LoginsLate
+	case s.Stalled:
 		return at, nil
 	}
 	if l.Idle > 0 && s.Head == nil && s.Out.Size == 0 {

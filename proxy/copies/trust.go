@@ -138,7 +138,8 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 // then it fits nothing if that has ended.
 func (c *command) stranger(t *task.Task, states []replicate.Member) int {
 	_, opens := t.Token()
-	if !opens && t.Op != wire.Gets && t.Op != wire.Gats && !t.Req.Letters.Has('c') {
+	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
+	if !opens && !shows {
 		return -1
 	}
 	authority := replicate.Authority(states)

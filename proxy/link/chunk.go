@@ -47,8 +47,8 @@ type Buffers struct {
 	Held  int64                // bytes of these and of the chunks in use, and of all else that counts against limits.memory
 }
 
-// get returns an empty chunk of at least n bytes.
-func (p *Buffers) get(n int) *Chunk {
+// Get returns an empty chunk of at least n bytes.
+func (p *Buffers) Get(n int) *Chunk {
 	for i, size := range classes {
 		if n > size {
 			continue
@@ -117,7 +117,7 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 	q.Size += len(b)
 	for len(b) > 0 {
 		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.get(q.nextSize(len(b))))
+			q.link(p.Get(q.nextSize(len(b))))
 		}
 		n := copy(q.Tail.Data[q.Tail.End:], b)
 		q.Tail.End += n
@@ -130,7 +130,7 @@ func (q *Queue) AppendString(p *Buffers, s string) {
 	q.Size += len(s)
 	for len(s) > 0 {
 		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.get(q.nextSize(len(s))))
+			q.link(p.Get(q.nextSize(len(s))))
 		}
 		n := copy(q.Tail.Data[q.Tail.End:], s)
 		q.Tail.End += n

@@ -19,6 +19,7 @@ type Listener struct {
 	Name   string       // network and address
 	Routes []Route      // longest prefix first
 	Pools  []*BoundPool // that its keys may be in, gutters included
+	Users  *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Moves   bool // one of the pools moves keys or keeps copies of them

@@ -32,6 +32,7 @@ type Listener struct {
 	Address string // host:port or a path
 	Mode    uint32 // permission bits of a unix socket; 0 leaves what the umask gives
 	Routes  []Route
+	Users   *Users // who may use it; nil: everybody
 }
 
 // Route sends the keys that begin with Prefix to Pool. The longest prefix

@@ -146,6 +146,7 @@ func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key [
 		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
 	}
 	e.Wire.Next(t.Raw, &t.Req)
+	t.Req.Flags |= e.Clients.Req.Flags & wire.Binary
 	t.echo = t.Req.KeyEcho(t.Raw)
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
 	t.Hash = e.Loops.HashKey(t.Key)

@@ -27,6 +27,11 @@ func (l *Limits) key() int {
 	return defaultKey
 }
 
+// MaxKey and MaxValue are the limits in force.
+func (l *Limits) MaxKey() int { return l.key() }
+
+func (l *Limits) MaxValue() int { return l.value() }
+
 func (l *Limits) line() int {
 	if l.Line > 0 {
 		return max(l.Line, shortLine)
