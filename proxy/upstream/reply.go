@@ -63,7 +63,7 @@ func (c *Conn) Parse() {
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
-		case !r.Awaited && r.Kind != wire.End && !c.names(a, buf):
+		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text names nothing
 			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
