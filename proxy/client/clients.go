@@ -68,7 +68,7 @@ func (e *Clients) SweepIdle() {
 		case at > e.Now:
 			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))
 		case count == &e.Count.UnfinishedClosed:
-			e.Log.Warn("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			e.Log.Debug("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
 			fallthrough
 		default:
 			*count++
