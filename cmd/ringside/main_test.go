@@ -68,7 +68,7 @@ func TestCommands(t *testing.T) {
 		{"route -c " + good, "", 2, nil, []string{"which keys?"}},
 		{"route -c " + good + " user:17", "", 0, []string{"pool        main", "hash        05e8e214", "hits        point ", "owner       "}, nil},
 		{"route -c " + good + " --listener nowhere k", "", 2, nil, []string{`no listener "nowhere"`}},
-		{"route --json -c " + good + " -", "a\nb c\r\n\n", 1, []string{`{"key":"a",`, `{"key":"b c","error":"no client can send this key: it holds blanks`}, []string{"1 keys go nowhere"}},
+		{"route --json -c " + good + " -", "a\nb c\r\n\n", 1, []string{`{"key":"a",`, `{"key":"b c","error":"only meta commands can send this key, in base64`}, []string{"1 keys go nowhere"}},
 		{"route -c " + good + " " + strings.Repeat("k", 251), "", 1, []string{"it has 251 bytes, limits.key is 250"}, []string{"1 keys go nowhere"}},
 		{"route -c " + good + " - k", "", 2, nil, []string{"give it alone"}},
 		{"--version", "", 0, []string{"ringside version"}, nil},

@@ -38,7 +38,7 @@
 //	Lingering          none new; a new Conn has its place      the deletes behind late mutations are answered, or 60 s pass
 //
 // A server that closes a connection on which it owes nothing is no event: it is
-// asked again when there is something to ask.
+// asked again when there is something to ask, or after five seconds.
 //
 // # When a server is down
 //

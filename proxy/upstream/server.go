@@ -58,7 +58,7 @@ type settings struct {
 type outage struct {
 	Down     bool
 	Why      string // the error line for its requests while it is down
-	RedialAt int64
+	RedialAt int64  // when Ringside alone dials: while it is down, or has closed an idle connection; 0: not so far
 	wait     int64  // between the last two redials
 	timeouts int    // requests in a row that were not answered in time
 	changed  int64  // when the server was made, or Down changed
