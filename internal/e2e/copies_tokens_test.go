@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -34,13 +33,18 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 			}
 			return tokens
 		}
-		fits := func(r *ringside, what string, tokens map[string]string, value string, want ...string) {
+		fits := func(r *ringside, what string, tokens map[string]string, value, want string) {
 			t.Helper()
 			c := dial(t, r.address)
 			for _, key := range keys {
 				request := fmt.Sprintf("cas %s 0 0 %d %s\r\n%s", key, len(value), tokens[key], value)
-				if got := c.question(request); !slices.Contains(want, got) {
-					t.Errorf("%s: cas %s: %s, want %s", what, key, got, strings.Join(want, " or "))
+				got := c.question(request)
+				if got == "NOT_FOUND" { // a late delete behind a set that failed has taken it: a miss at worst
+					c.store(key, "again")
+					got = c.question(request)
+				}
+				if got != want {
+					t.Errorf("%s: cas %s: %s, want %s", what, key, got, want)
 				}
 			}
 		}
@@ -87,9 +91,7 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 				return true
 			})
 		}
-		// A late delete behind a set that failed while servers were gone may have taken
-		// the newer value too: a miss at worst.
-		fits(one, "of a server that is no more", tokens, "j", "EXISTS", "NOT_FOUND")
-		fits(other, "of a server that is no more", tokens, "j", "EXISTS", "NOT_FOUND")
+		fits(one, "of a server that is no more", tokens, "j", "EXISTS")
+		fits(other, "of a server that is no more", tokens, "j", "EXISTS")
 	})
 }
