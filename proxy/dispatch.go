@@ -142,7 +142,9 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.Admit(e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+		e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+	} else if rt != nil && rt.Guard != nil {
+		e.askGuarded(s, x, rt, srv, raw, key)
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
 		c.Begin(a, &rt.Timeouts)
@@ -150,6 +152,26 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	}
 	x.FinishOne()
 	return taken
+}
+
+// askGuarded is ask on a guarded route: a text read of one key is sent as it is, in
+// the guard's words, and all else is the guard's.
+func (e *Engine) askGuarded(s *client.Session, x *client.Exchange, rt *routing.Route, srv *upstream.Server, raw, key []byte) {
+	r := &e.Req
+	if r.Dialect == wire.Text && r.Op <= wire.Gets && srv != nil && e.refusal == "" {
+		if c, _, _ := srv.Pick(s.ID, false); c != nil && e.guards.Ask(x, rt, c, key[len(rt.Strip):]) {
+			return
+		}
+	}
+	e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+}
+
+// admit leads t, a task of x, which s has sent.
+func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
+	if t.Route.Guard != nil {
+		e.guards.Enroll(s, x, t)
+	}
+	e.Admit(t)
 }
 
 // askDebug serves an me. One with a key in base64 goes to the server with the key as
@@ -294,12 +316,19 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		if health.IsReserved(key[len(rt.Strip):]) {
 			continue // so is one of Ringside's own
 		}
-		if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
+		guarded := rt.Guard != nil && r.Op <= wire.Gets && srv != nil && e.refusal == ""
+		if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt.Guard != nil && !guarded {
 			if e.Scarce(task.TaskSize) {
 				x.Fail(link.OutOfMemory, stats.Crowded)
 				continue
 			}
 			tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
+			continue
+		}
+		if guarded {
+			if c, _, _ := srv.Pick(s.ID, false); c == nil || !e.guards.Ask(x, rt, c, key[len(rt.Strip):]) {
+				tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
+			}
 			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
@@ -316,7 +345,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		c.Server.Asked = nil
 	}
 	for _, t := range tasks {
-		e.Admit(t)
+		e.admit(s, x, t)
 	}
 	x.FinishOne()
 }
@@ -387,8 +416,8 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x := e.NewExchange(s)
 	x.MissErrors = rt != nil && !rt.GetErrors
-	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.Admit(e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
+		e.admit(s, x, e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}

@@ -89,6 +89,9 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 		e.Awaiting++
 	} else {
 		s.Tail.Next = x
+		if s.Companion != nil {
+			s.Companion.Followed()
+		}
 	}
 	s.Tail = x
 	s.InFlight++

@@ -29,6 +29,7 @@ type Session struct {
 	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
+	Companion  Companion // what wants to know what it does besides; nil: nothing does
 
 	since, Last int64 // when it connected; when it was last read; in nanoseconds on the loop's clock
 	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
@@ -43,6 +44,15 @@ type Session struct {
 	ready     bool  // what is in Out may be sent now
 	Whole     bool  // Out has the end of an answer
 	HoldUntil int64 // when Out must be sent, though its group is not whole; 0: it is not held
+}
+
+// Companion is told what a client does beside its requests.
+type Companion interface {
+	// Followed is told that one more request has come before all others are answered.
+	Followed()
+
+	// Gone is told that the client is gone.
+	Gone()
 }
 
 // NewSession is the client of this number that has just connected.
@@ -210,6 +220,9 @@ func (s *Session) gone() {
 	}
 	s.drop()
 	s.Closed = true
+	if s.Companion != nil {
+		s.Companion.Gone()
+	}
 	delete(s.e.Sessions, s)
 	if s.e.Debug {
 		s.e.Log.Debug("client gone", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
