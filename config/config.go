@@ -70,6 +70,8 @@ type File struct {
 	Engine Engine
 	Log    Log
 	Watch  bool // the file is read again when it changes
+
+	Warnings []string // what is right, but hardly what is wanted; each with its place
 }
 
 // Address is where to listen or connect.
@@ -83,6 +85,10 @@ type Listener struct {
 	Address Address
 	Mode    uint32  // permission bits of a unix socket; 0 leaves what the umask gives
 	Routes  []Route // instead of those of the file
+
+	AuthFile       string       // who may use it, as memcached's -Y has it; empty: everybody
+	Users          *table.Users // whom it names
+	AllowPlaintext bool         // let passwords cross a network as they are
 }
 
 // Admin is the HTTP interface for metrics, health and profiles.
@@ -103,7 +109,6 @@ type Pool struct {
 	Multiget     string // "arrival" or "request": the order of a multi-get's answers; empty: what the clients of the distribution need
 	DenyFlush    bool   // refuse flush_all
 	Connections  int    // to each server, from each loop
-	Preconnect   bool   // connect when the table is taken up, not at the first request
 	Queue        int    // requests of clients waiting for one server, in each loop
 	Timeouts     table.Timeouts
 	Backoff      table.Backoff
@@ -171,6 +176,7 @@ func defaultFile() File {
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,
+			Unfinished: 30 * time.Second,
 			Drain:      10 * time.Second,
 		},
 		Engine: Engine{
@@ -207,13 +213,16 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return Parse(path, data)
+	return read(path, data, true)
 }
 
 // Parse reads a file and checks everything about it, the placement of keys
-// included. name stands in the errors, which are Errors.
-func Parse(name string, data []byte) (*File, error) {
-	d := &document{name: name, where: map[any]*node{}, base: defaultPool()}
+// included, but not the files that it names: of a listener with an auth_file
+// nobody is a user then. name stands in the errors, which are Errors.
+func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
+
+func read(name string, data []byte, others bool) (*File, error) {
+	d := &document{others: others, name: name, where: map[any]*node{}, base: defaultPool()}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
@@ -222,6 +231,9 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
+	}
+	for _, w := range d.warnings.sorted() {
+		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}
 	return &s.File, nil
 }

@@ -204,21 +204,20 @@ func TestPoolsInheritDefaults(t *testing.T) {
 listen: {address: "unix:/run/x", mode: 0660}
 pools:
   own: {distribution: jump, servers: [a], timeouts: {request: 1s}, get_errors: miss, hash_strip_prefix: p}
-  all: {servers: [a], preconnect: off}
+  all: {servers: [a]}
 defaults:
   distribution: ketama
   get_errors: error
-  preconnect: yes
   timeouts: {connect: 1s500ms}
   hash_strip_prefix: [q, r]
 routes: [{pool: own}]
 `)
 	own, all := f.Pools[0], f.Pools[1]
-	if own.Distribution != "jump" || own.GetErrors || !own.Preconnect || !slices.Equal(own.Placement.HashStripPrefix, []string{"p"}) ||
+	if own.Distribution != "jump" || own.GetErrors || !slices.Equal(own.Placement.HashStripPrefix, []string{"p"}) ||
 		own.Timeouts != (table.Timeouts{Connect: 1500 * time.Millisecond, Request: time.Second, Deadline: 2 * time.Second}) {
 		t.Errorf("got %+v", own)
 	}
-	if all.Distribution != "ketama" || !all.GetErrors || all.Preconnect || !slices.Equal(all.Placement.HashStripPrefix, []string{"q", "r"}) ||
+	if all.Distribution != "ketama" || !all.GetErrors || !slices.Equal(all.Placement.HashStripPrefix, []string{"q", "r"}) ||
 		all.Timeouts != (table.Timeouts{Connect: 1500 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}) {
 		t.Errorf("got %+v", all)
 	}

@@ -18,6 +18,7 @@ type Failover struct {
 	Mode            table.Mode
 	Gutter          string        // of mode gutter: the pool
 	InterimTTL      time.Duration // at most, of what another server keeps for one that is out
+	Wait            time.Duration // of a write while it is not sure yet who serves its key
 	health.Settings               // but for Request, which is the pool's timeout
 
 	WhyMode, WhyConsistency string // what decided them, for people
@@ -63,6 +64,8 @@ func failoverValue() value[Failover] {
 		set("on_rejoin", "a server that comes back is flushed and serves (flush), asks its stand-in about misses for a while (warm), or stays out for a time first (hold)",
 			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long on_rejoin: hold keeps a server out", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
+		set("wait", "how long a write waits while Ringsides agree that its server is out, before it fails, or off; unless set the deadline with consistency: strict, else off",
+			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
 		set("interim_ttl", "at most, the expiry of what another server keeps for one that is out",
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
 		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
@@ -90,7 +93,7 @@ func (f *Failover) needy() []needy {
 		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
 		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection}, {"good_pings", &f.GoodPings, ejection},
 		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
-		{"interim_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
+		{"wait", &f.Wait, interim}, {"interim_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}
 }
 
@@ -190,8 +193,12 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
 		o.WhyConsistency = "as the file says"
 	}
-	if slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions }) {
+	sessions := slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions })
+	if sessions {
 		d.decideSessions(p, f.viewServers(p))
+	}
+	if (o.Strict || sessions) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
 		o.WhyConsistency += "; below three view servers it holds for one fault at a time"
@@ -323,6 +330,9 @@ func (d *document) checkEjection(p *Pool) {
 	lease, ping := func(p *Pool) any { return &p.Failover.Lease }, func(p *Pool) any { return &p.Failover.Ping }
 	request, hold := func(p *Pool) any { return &p.Timeouts.Request }, func(p *Pool) any { return &p.Failover.Hold }
 	rejoin := func(p *Pool) any { return &p.Failover.OnRejoin }
+	wait := func(p *Pool) any { return &p.Failover.Wait }
+	n, path := at(wait)
+	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
 	// A ping is given up when the next one is due, or at the timeout of requests.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {

@@ -117,7 +117,7 @@ pools:
   spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
 `)
 	main, spare := built.Pools[0], built.Pools[1]
-	want := table.Failover{Mode: table.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Settings: health.Settings{
+	want := table.Failover{Mode: table.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Wait: 2 * time.Second, Settings: health.Settings{
 		Strict: true, AfterFailures: 5, EjectAfter: 5 * time.Second, Ping: time.Second, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, GoodPings: 4, OnRejoin: health.Hold, Hold: time.Hour,
 	}}
@@ -134,6 +134,26 @@ pools:
 	// A pool that is only a gutter needs no routes to tell it from the other.
 	if r := built.Listeners[0].Routes; len(r) != 1 || r[0].Pool != main {
 		t.Errorf("got routes %+v", r)
+	}
+}
+
+// A write waits for a server's next phase where the pool is strict or a route has
+// preset: sessions, and where the file says so.
+func TestWritesWait(t *testing.T) {
+	for _, c := range []struct {
+		pool, routes string
+		want         time.Duration
+	}{
+		{"", "", 0},
+		{"failover: {consistency: strict}, timeouts: {deadline: 3s}", "", 3 * time.Second},
+		{"failover: {consistency: strict, wait: off}", "", 0},
+		{"failover: {wait: 500ms}", "", 500 * time.Millisecond},
+		{"failover: {consistency: relaxed}", "routes: [{pool: main, preset: sessions}]", 5 * time.Second},
+	} {
+		_, built := readTable(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: jump, servers: [a, b, c], %s}}\n%s", c.pool, c.routes))
+		if got := built.Pools[0].Failover.Wait; got != c.want {
+			t.Errorf("%s %s: waits %v, want %v", c.pool, c.routes, got, c.want)
+		}
 	}
 }
 
@@ -299,7 +319,7 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 
 func TestHosts(t *testing.T) {
 	_, built := readTable(t, `
-listen: :1
+listen: :9
 pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0.0.1:1", "127.0.0.2:1", "[::1]:1", localhost, "unix:/x",
   "[2001:DB8:0::1]:1", "[2001:db8::1]:2", "[::ffff:10.0.0.1]:1", 10.0.0.1, {address: 10.0.0.2, host: own}]}}
 `)

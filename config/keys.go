@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -19,6 +20,7 @@ type key[T any] struct {
 	name     string
 	doc      string
 	required bool
+	words    []string // that it may be, if it is one of a few
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
 	diff     func(within string, old, f *T, say func(format string, args ...any))
@@ -27,8 +29,9 @@ type key[T any] struct {
 // set is a key whose value goes into a field of T.
 func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	return key[T]{
-		name: name,
-		doc:  doc,
+		name:  name,
+		doc:   doc,
+		words: v.words,
 		read: func(d *document, n *node, path string, to *T) {
 			d.where[field(to)] = n
 			v.read(d, n, path, field(to))
@@ -73,7 +76,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				d.wrong(n, cmp.Or(path, "the file"), "a mapping of "+list(names))
+				hint := ""
+				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
+					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
+				}
+				d.fail(n.line, n.column, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
 				return
 			}
 			within := path
@@ -83,10 +90,17 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			given := map[string]*node{}
 			for _, p := range n.pairs {
 				given[p.key.text] = p.value
+				if why := gone[p.key.text]; why != "" && path != "" {
+					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
+					continue
+				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					if path == "" {
-						hint = cmp.Or(belongs(p.key.text), hint)
+					switch {
+					case path == "":
+						hint = cmp.Or(other(n), belongs(p.key.text), hint)
+					case atTheTop[p.key.text]:
+						hint = " (it belongs at the top of the file)"
 					}
 					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
 						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
@@ -124,6 +138,31 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			}
 		},
 	}
+}
+
+// gone are the keys of old files that do nothing now, and why.
+var gone = map[string]string{
+	"preconnect": "every server is connected at start and after a reload",
+}
+
+// atTheTop are keys of the file that people look for in a pool.
+var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
+
+// other says whose file this is when it is not ours.
+func other(n *node) string {
+	keys := map[string]*node{}
+	for _, p := range n.pairs {
+		keys[p.key.text] = p.value
+		for _, q := range p.value.pairs {
+			if keys["pools"] == nil && q.key.text == "servers" && p.key.text != "pools" && p.key.text != "defaults" {
+				return " (this looks like a twemproxy file: ringside import makes one of Ringside of it)"
+			}
+		}
+	}
+	if keys["route"] != nil || keys["named_handles"] != nil {
+		return " (this looks like an mcrouter file: write its pools anew, with distribution: mcrouter)"
+	}
+	return ""
 }
 
 // belongs says where a key goes that stands at the top but is a pool's; nothing
@@ -201,6 +240,10 @@ func listenerValue() value[Listener] {
 			set("mode", "permission bits of the unix socket, such as 0660; what the umask leaves unless set",
 				permissions(), func(l *Listener) *uint32 { return &l.Mode }),
 			set("routes", "routes of this listener, instead of those of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
+			set("auth_file", "a file of user:password, one a line, as memcached's -Y has it; clients must say first which of these they are. A password may be {SSHA256} and base64 of its salted hash and the salt",
+				visible("a path", 4096), func(l *Listener) *string { return &l.AuthFile }),
+			set("allow_plaintext", "let passwords cross a network as they are: without it auth_file is for unix sockets and loopback addresses",
+				yesNo(), func(l *Listener) *bool { return &l.AllowPlaintext }),
 		))
 }
 
@@ -237,6 +280,7 @@ func limitsValue() value[table.Limits] {
 		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
 		set("idle", "how long a client may be silent with nothing in flight", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
+		set("unfinished", "how long a client may be silent in the middle of a command, or off", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Unfinished }),
 		set("drain", "how long requests in flight may take when Ringside is told to stop", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
 	read := v.read
@@ -357,7 +401,6 @@ func poolKeys() []key[Pool] {
 		set("flush_all", "whether clients may flush the servers",
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
-		set("preconnect", "connect at start and reload, not at the first request", yesNo(), func(p *p) *bool { return &p.Preconnect }),
 		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
 			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),

@@ -346,6 +346,9 @@ func (p *twemproxyPool) compare() {
 	if p.backlog >= 0 {
 		note("backlog has no equivalent: the system's greatest backlog is used")
 	}
+	if p.preconnect {
+		note("preconnect is what Ringside always does")
+	}
 	if p.keepalive {
 		note("tcpkeepalive has no equivalent: the timeouts find dead connections")
 	}
@@ -430,9 +433,6 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 	}
 	if p.serverConns > 0 {
 		line("    connections: %d", min(p.serverConns, maxConnections))
-	}
-	if p.preconnect {
-		line("    preconnect: true")
 	}
 	switch {
 	case p.ejects() && p.failureLimit > 0:

@@ -67,8 +67,7 @@ var (
 const mcrouterStop = "|#|"
 
 const (
-	eject  = "; with ejection on it rebuilds the ring from the live servers"
-	binary = " (its client speaks the binary protocol, which Ringside does not)"
+	eject = "; with ejection on it rebuilds the ring from the live servers"
 )
 
 // presets is filled by init, which derives the lists of names and options.
@@ -180,7 +179,7 @@ var presets = []Preset{
 		build: onCircleOf(func(c choice) ketama.Rule { return ketama.PerlFast(c.points) })},
 	{Name: "uhashring", For: "Python's uhashring by default, nodes named host:port",
 		hashes: fixed(ring.MD5Wide), build: onWide(ketama.Uhashring)},
-	{Name: "bmemcached", Aliases: []string{"python-binary-memcached"}, For: "python-binary-memcached without authentication" + binary,
+	{Name: "bmemcached", Aliases: []string{"python-binary-memcached"}, For: "python-binary-memcached without authentication",
 		hashes: fixed(ring.MD5Wide), Weights: WeightsRefused, build: onWide(ketama.Bmemcached)},
 	{Name: "stathat", For: "stathat/consistent (Go), members named host:port",
 		hashes: fixed(ring.CRC32), Weights: WeightsRefused, build: onCircle(ketama.Stathat)},
@@ -214,7 +213,7 @@ var presets = []Preset{
 		hashes: javaHashes, Dead: DeadWalks, build: onTable(modulo.Xmemcached)},
 	{Name: "modulo-xmemcached-php", For: "xmemcached PHPMemcacheSessionLocator",
 		hashes: fixed(ring.Java15), Dead: DeadWalks, build: onTable(modulo.Xmemcached)},
-	{Name: "modulo-memjs", Aliases: []string{"memjs"}, For: "memjs" + binary,
+	{Name: "modulo-memjs", Aliases: []string{"memjs"}, For: "memjs",
 		hashes: fixed(ring.JavaAbs), Weights: WeightsRefused, Dead: DeadWalks, build: onTable(modulo.Memjs)},
 	{Name: "modulo-twemproxy", Aliases: []string{"twemproxy-modula"},
 		For:    "twemproxy distribution: modula, hash names as in its file; servers sorted by length and name" + eject,

@@ -20,12 +20,21 @@ type value[V any] struct {
 	read   func(d *document, n *node, path string, to *V) // notes what is wrong and leaves to alone then
 	show   func(V) any                                    // as it would stand in a file
 	schema func() schema
+	words  []string  // all that it may be, if that is a few
 	diff   differ[V] // what is another in a file than in one before; nil: what show says
 }
 
 // wrong notes that the value at path is not what it must be.
 func (d *document) wrong(n *node, path, want string) {
-	d.fail(n.line, n.column, "%s must be %s, not %s", path, want, n.is())
+	d.fail(n.line, n.column, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
+}
+
+// variable says that nobody fills in what a person took for a variable.
+func variable(text string) string {
+	if strings.Contains(text, "${") {
+		return "; nothing is taken from the environment: fill in ${…} before, with envsubst for one"
+	}
+	return ""
 }
 
 // text is any string; what says what it is for.
@@ -77,6 +86,7 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 		words[i] = o.word
 	}
 	return value[V]{
+		words: words,
 		read: func(d *document, n *node, path string, to *V) {
 			word := n.text
 			if n.tag == "!!bool" {

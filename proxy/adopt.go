@@ -68,6 +68,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			lst = &routing.Listener{Name: name}
 		}
 		lst.Bind(l.Routes, live, e.Shared.guarded)
+		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
 	e.Copies.Pools = e.gen.pools
@@ -96,9 +97,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			s.Quit()
 		}
 	}
-	if t.Limits.Idle > 0 {
-		e.Soon(link.IdleTimer)
-	}
+	e.Soon(link.IdleTimer)
 }
 
 // tie ties a pool to its keeper, w, and to its gutter.
@@ -122,6 +121,9 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 	}
 	if e.RunsKeepers {
 		e.Agents = append(e.Agents, w)
+		if w.Began == 0 {
+			w.Began = e.Now
+		}
 		w.HasWork = true
 		e.Soon(link.KeeperTimer)
 	}

@@ -26,12 +26,15 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
+//	users NAME:PASSWORD …   who may use the listener
 //	route PREFIX NAME [strip] [copies=2] [also=OTHER] [guard=wait:1s,stale:5s] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
 //	s1 > TEXT       server s1 answers
 //	c1 < TEXT       client c1 has got this line next
+//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see stage.frame
+//	c1 <f FRAME     client c1 has got this frame next
 //	c1 <            nothing is left that c1 has got and the file has not said
 //	c1 <* N TEXT    client c1 has got TEXT N times
 //	c1 closes       client c1 closes its end; c1 resets: it is gone
@@ -96,6 +99,7 @@ type stage struct {
 	table  *table.Table
 	pools  map[string]*table.Pool
 	routes []table.Route
+	users  *table.Users
 	ready  bool
 	quiet  bool // log nothing
 	shown  bool // the file says the opaques of Ringside's own
@@ -188,6 +192,13 @@ func (s *stage) line(line string) {
 		}
 		s.routes = append(s.routes, r)
 		return
+	case "users":
+		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		s.users = users
+		return
 	case "opaques":
 		s.shown = true
 		return
@@ -227,6 +238,10 @@ func (s *stage) line(line string) {
 		s.says(a, verb, text)
 	case "<":
 		s.hears(a, rest == "<", text)
+	case ">f":
+		s.wakeup(func() { s.e.Bytes(a.link, s.frame(text, false)) })
+	case "<f":
+		s.hasGot(a, string(s.frame(text, true)))
 	case "<*":
 		n, text := s.times(text)
 		want := strings.Repeat(text, n)
@@ -337,6 +352,8 @@ func (s *stage) pool(f []string) {
 			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.pools[value]
 		case "strict":
 			p.Failover.Strict = value == "true"
+		case "wait":
+			p.Failover.Wait = d
 		case "get_errors":
 			p.GetErrors = value == "error"
 		case "ordered":
@@ -415,6 +432,8 @@ func (s *stage) limits(f []string) {
 			l.Memory = int64(n)
 		case "idle":
 			l.Idle = d
+		case "unfinished":
+			l.Unfinished = d
 		default:
 			s.fatalf("what is %q?", option)
 		}

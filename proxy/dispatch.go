@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -47,6 +46,9 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
 	case wire.Quit:
+		if r.Flags&wire.Binary != 0 {
+			e.local(s, okLine, stats.Okay)
+		}
 		s.Quit()
 	case wire.Noop:
 		e.local(s, barrier, stats.Okay)
@@ -94,7 +96,7 @@ func (e *Engine) quietly(b []byte) []byte {
 
 // local answers the request in e.Req without asking anybody.
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
-	if s.Head == nil { // nothing to wait for
+	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
 		s.Out.Append(&e.Buffers, answer)
 		s.Whole = true
@@ -103,15 +105,15 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	e.NewExchange(s).Answer(answer, o)
 }
 
-// place finds the route and the server for key as it is on the wire. The route is
+// place finds the route behind lst and the server for key as it is on the wire. The route is
 // nil if no route wants the key, and the server is nil if the pool's rule gives the
 // key to nobody.
-func (e *Engine) place(s *client.Session, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
+func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
 	if e.Req.Flags&wire.Base64 != 0 {
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
 		key = e.Key
 	}
-	rt = e.listener(s).Route(key)
+	rt = lst.Route(key)
 	if rt == nil {
 		return nil, nil, key
 	}
@@ -130,7 +132,7 @@ const (
 // ask sends the request in e.Req to the server of its key, or makes a task of it.
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
-	rt, srv, key := e.place(s, r.Key.Of(raw))
+	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
@@ -138,13 +140,15 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	x := e.NewExchange(s)
 	x.MissErrors = rt != nil && !rt.GetErrors
 	x.Keys = r.NumKeys
-	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // a miss echoes flags of the request
+	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if rt != nil && rt.Guard != nil {
-		e.askGuarded(s, x, rt, srv, raw, key)
+		if !e.readGuarded(s, x, rt, srv, key) {
+			e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+		}
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
 		c.Begin(a, &rt.Timeouts)
@@ -154,16 +158,14 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// askGuarded is ask on a guarded route: a text read of one key is sent as it is, in
-// the guard's words, and all else is the guard's.
-func (e *Engine) askGuarded(s *client.Session, x *client.Exchange, rt *routing.Route, srv *upstream.Server, raw, key []byte) {
-	r := &e.Req
-	if r.Dialect == wire.Text && r.Op <= wire.Gets && srv != nil && e.refusal == "" {
-		if c, _, _ := srv.Pick(s.ID, false); c != nil && e.guards.Ask(x, rt, c, key[len(rt.Strip):]) {
-			return
-		}
+// readGuarded sends a text read of one key in the guard's words. All else is for a
+// task: it reports false then, and has done nothing.
+func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, rt *routing.Route, srv *upstream.Server, key []byte) bool {
+	if r := &e.Req; r.Dialect != wire.Text || r.Op > wire.Gets || srv == nil || e.refusal != "" {
+		return false
 	}
-	e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+	c, _, _ := srv.Pick(s.ID, false)
+	return c != nil && e.guards.Ask(x, rt, c, key[len(rt.Strip):])
 }
 
 // admit leads t, a task of x, which s has sent.
@@ -183,7 +185,7 @@ func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {
 		key, _ := wire.DecodeKey(nil, r.Key.Of(raw))
-		if !copies.PlainKey(key) {
+		if !wire.PlainKey(key) {
 			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
 			return
 		}
@@ -292,7 +294,8 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
-	if e.listener(s).InOrder {
+	lst := e.listener(s)
+	if lst.InOrder {
 		x.KeepOrder(raw)
 	}
 	command := raw[r.Line.Start:r.Keys.Start]
@@ -303,7 +306,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	routed := false
 	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
 	for _, span := range r.Several {
-		rt, srv, key := e.place(s, span.Of(raw))
+		rt, srv, key := e.place(lst, span.Of(raw))
 		if rt == nil {
 			x.Fail(client.NoRoute, stats.Unavailable)
 			continue
@@ -316,17 +319,13 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		if health.IsReserved(key[len(rt.Strip):]) {
 			continue // so is one of Ringside's own
 		}
-		guarded := rt.Guard != nil && r.Op <= wire.Gets && srv != nil && e.refusal == ""
-		if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt.Guard != nil && !guarded {
-			if e.Scarce(task.TaskSize) {
+		moved := rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key)
+		if moved || rt.Guard != nil {
+			switch {
+			case !moved && e.readGuarded(s, x, rt, srv, key):
+			case e.Scarce(task.TaskSize):
 				x.Fail(link.OutOfMemory, stats.Crowded)
-				continue
-			}
-			tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
-			continue
-		}
-		if guarded {
-			if c, _, _ := srv.Pick(s.ID, false); c == nil || !e.guards.Ask(x, rt, c, key[len(rt.Strip):]) {
+			default:
 				tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
 			}
 			continue
@@ -405,11 +404,11 @@ func (e *Engine) endPart(c *upstream.Conn) {
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	s.Swallow = r.Swallow
-	if r.Dialect == wire.Text && r.Op != wire.Set { // memcached keeps the old value of these
+	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}
-	rt, srv, key := e.place(s, r.Key.Of(raw))
+	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return

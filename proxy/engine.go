@@ -126,8 +126,11 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 		e.Count.Refused++
 		s.Out.AppendString(&e.Buffers, TooManyConnections)
 		s.Quit()
-	case e.Limits.Idle > 0:
-		e.At(link.IdleTimer, e.Now+int64(e.Limits.Idle))
+	case lst.Users != nil:
+		s.RequireLogin(lst.Users)
+		e.WatchIdle()
+	default:
+		e.WatchIdle()
 	}
 	return &s.Link
 }
@@ -140,11 +143,12 @@ func (e *Engine) End() []link.Effect {
 		e.IO.Fire(e.due)
 	}
 	e.LeadRunnable()
-	for len(e.ToTranslate) > 0 {
+	e.Resume()
+	for len(e.ToTranslate) > 0 { // a client that goes on may ask for more that a server must be of the right release for
 		e.TranslateHeld()
 		e.LeadRunnable()
+		e.Resume()
 	}
-	e.Resume()
 	e.Release()
 	if e.MemoryShort || e.Buffers.Held != e.Booked.Load() {
 		e.Account()

@@ -169,8 +169,8 @@ func (c *simConn) shut(k link.EffectKind) {
 }
 
 // end lets the server do some of what it has got, and forget the rest; on a
-// zombie nothing: a value whose undo is lost there is left, which is counted
-// (UndoLost) and cannot be helped.
+// lingering connection nothing: a value whose late delete is lost there is left,
+// which is counted (LateDeletesLost) and cannot be helped.
 func (c *simConn) end() {
 	n := c.w.d.n(4)
 	if c.link.Dialer.(*upstream.Conn).Lingering || c.link.Dialer.(*upstream.Conn).LateDeletes > 0 {

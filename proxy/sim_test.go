@@ -29,7 +29,7 @@ func TestSimulation(t *testing.T) {
 }
 
 // TestSimulationOfLateness plays narrow worlds, where sets run late again and
-// again: without the undo behind them an old value is read after a newer one.
+// again: without the delete behind them an old value is read after a newer one.
 func TestSimulationOfLateness(t *testing.T) {
 	for seed := range uint64(200) {
 		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 3)), left: 4000}, fmt.Sprintf("seed %d", seed), true)

@@ -80,44 +80,73 @@ type Rule struct {
 	chosen  bool // all copies get one cas, by E
 	tried   bool // a miss of the authority has been confirmed
 	peeked  bool // it was looked for before the authority was asked
+
+	lead   int8   // the authority; of a read at one member, that member
+	need   int8   // members that must have taken the write
+	reply  int8   // the ask that will be the answer when the copies have settled
+	number uint64 // the authority's count
+
+	said
+	standing
+	effect
+	turns
+
+	copy   copying
+	differ Mask // followers that are to be copied from the authority
+	refuse Mask // followers that would not store the value
+
+	ledger
+}
+
+// said is what the client is told, from the moment that this is known.
+type said struct {
 	settled bool
 	verdict Verdict
-	answer  int8
-	reply   int8 // the ask that will be the answer when the copies have settled
+	answer  int8 // the ask whose reply it gets, or -1
+}
 
-	lead int8 // the authority; of a read at one member, that member
-	need int8 // members that must have taken the write
+// standing are the members by what they are good for.
+type standing struct {
+	in    Mask // have all that they should have
+	warm  Mask // are readable, but a miss there decides nothing: Warming or Settling
+	stale Mask // are dirty for this key
+	away  Mask // can't be asked: Leaving or Suspect
+	takes Mask // take writes
+	deaf  Mask // were asked to lead and have failed
+}
 
-	// The members by what they are good for.
-	in, warm, stale, away, takes Mask
-	deaf                         Mask // were asked to lead and have failed
-
-	// What has become of the write.
+// effect is what has become of the write at the members.
+type effect struct {
 	took  Mask // have it
 	lacks Mask // have nothing: neither the write nor what it replaced
 	dirty Mask // have something else, or nobody knows
 	undo  Mask // of these, who may execute it late, or must not have it
 	clean Mask // were dirty and are not
 	fix   Mask // are right but for their TTL, or unlike an authority in doubt
-	from  int8 // the member that fix is made like, if not the authority
+	from  int8 // the member that fix is made like; -1: the authority
+}
 
-	order [Max]uint8 // of a read, or of looking for what the authority hasn't: whom to ask
-	at    uint8      // the next in order
-	last  uint8      // the length of order
+// turns are the members that are asked one after the other: by a read, or when
+// looking for what the authority hasn't.
+type turns struct {
+	order [Max]uint8
+	at    uint8 // the next in order
+	last  uint8 // the length of order
+}
 
-	copy   copying
-	differ Mask   // followers that are to be copied from the authority
-	refuse Mask   // followers that would not store the value
-	number uint64 // the authority's count
-
-	n, given, open uint8 // asks made, handed out, unanswered
-	asks           [maxAsks]asked
+// ledger holds every ask of the command, in the order they were made.
+type ledger struct {
+	n     uint8 // asks made
+	given uint8 // of these, handed out
+	open  uint8 // unanswered, handed out or not
+	asks  [maxAsks]asked
 }
 
 // maxAsks is more than any command needs: 8 members, one of them repaired
 // first, all the others counted, found different and copied.
 const maxAsks = 64
 
+// asked is one ask and what came of it.
 type asked struct {
 	member uint8
 	deed   Deed
@@ -203,7 +232,8 @@ func classOf(c Command) class {
 // key in its order, at most Max; spread is any number that changes from read to
 // read (for Spread).
 func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
-	r := Rule{c: c, class: classOf(c), answer: -1, reply: -1, from: -1, lead: int8(Authority(members)), chosen: true}
+	r := Rule{c: c, class: classOf(c), lead: int8(Authority(members)), chosen: true}
+	r.answer, r.reply, r.from = -1, -1, -1
 	var near, settling, returning Mask
 	calm, count := true, 0
 	for i, m := range members {
@@ -284,7 +314,8 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 // already stays unless overwrite is set (the member is Dirty, or differs). It
 // settles as Answered, without a reply, if the member is right, else as Unmet.
 func Mend(member, source int, overwrite bool) Rule {
-	r := Rule{class: mends, answer: -1, reply: -1, from: -1, lead: int8(member)}
+	r := Rule{class: mends, lead: int8(member)}
+	r.answer, r.reply, r.from = -1, -1, -1
 	r.takes = 1<<member | 1<<source
 	r.in = 1 << source
 	r.copyThen(mending, 1<<member, 1<<source, overwrite, false)

@@ -32,6 +32,7 @@ func (b *boundLog) look(is stats.Bounds, now time.Time) {
 	b.one("limits.clients", is.Clients, now, "clients were refused: limits.clients is reached")
 	b.one("descriptors", is.Descriptors, now, "clients could not be accepted: raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients")
 	b.one("limits.output_hard", is.Output, now, "clients that don't read their answers were closed: limits.output_hard is reached")
+	b.one("limits.unfinished", is.Unfinished, now, "clients that stopped in the middle of a command were closed: limits.unfinished is reached")
 	b.one("limits.memory clients", is.Memory, now, "the clients that held most were closed: limits.memory is reached")
 	b.one("limits.memory values", is.Values, now, "values were refused: limits.memory is reached")
 	var queue, shed uint64

@@ -22,22 +22,25 @@ func newCheck() *cobra.Command {
 	var path string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "check",
+		Use:   "check [FILE]",
 		Short: "Check a configuration and print who gets how much",
 		Long: `Check a configuration file. All mistakes are printed, each with its line and
 column; the exit code is then 2. A correct file prints its pools with the
 share of all hashes that each server owns, what happens when a server is gone,
 and how many copies its routes keep.`,
-		Example: "  ringside check -c ringside.yaml",
-		Args:    noFile,
+		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
+		Args:    orFile(&path),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := config.Load(path)
+			f, err := readConfig(cmd, path)
 			if err != nil {
 				return err
 			}
 			t, err := f.Build()
 			if err != nil {
 				return err
+			}
+			for _, w := range f.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)

@@ -179,7 +179,7 @@ func startFile(t *testing.T, text string) (path string) {
 		t.Fatal(err)
 	}
 	log, logging := newLogger(f.Log, io.Discard)
-	r, err := start(f, fileWatch{path: path}, log, logging)
+	r, err := start(f, fileWatch{path: path}, log, logging, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

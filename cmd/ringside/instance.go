@@ -38,10 +38,15 @@ type instance struct {
 	faults  *fault.Set
 	admin   *admin.Server // nil: none
 
-	adminAddr net.Addr
-	stopping  atomic.Bool
-	asked     chan chan<- reloadAnswer // who wants the file to be read again; served by serve
-	ended     chan struct{}            // closed when serve takes no more of them
+	adminAddr     net.Addr
+	adminListener net.Listener   // guarded by mu, and so is adminAt
+	adminAt       config.Address // as the file says it
+	taken         *takeover      // the sockets of another Ringside; nil: none
+
+	stopping atomic.Bool
+	asked    chan chan<- reloadAnswer // who wants the file to be read again; served by serve
+	handed   chan func()              // told when another process has the sockets; called when it may have them alone
+	ended    chan struct{}            // closed when serve takes no more of both
 
 	mu     sync.Mutex
 	reload admin.Reload
@@ -54,7 +59,7 @@ type reloadAnswer struct {
 }
 
 // start builds and opens everything f describes, which was read from w.
-func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings) (*instance, error) {
+func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, taken *takeover) (*instance, error) {
 	table, err := f.Build()
 	if err != nil {
 		return nil, err
@@ -64,10 +69,13 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings) 
 	}
 	limitMemory(f)
 	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{},
-		asked: make(chan chan<- reloadAnswer), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
+		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
+	if taken != nil {
+		options.Inherited = taken.listeners
+	}
 	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
 		// Each loop keeps its processor while it waits; one more is for the
 		// collector and everything else.
@@ -106,7 +114,10 @@ func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	var l net.Listener
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {
-		if l, err = net.Listen(a.Address.Network, a.Address.Address); err != nil {
+		if l = r.taken.listener(adminSocket(a.Address)); l == nil {
+			l, err = net.Listen(a.Address.Network, a.Address.Address)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("cannot listen for admin on %s: %w", a.Address.Address, err)
 		}
 	}
@@ -123,6 +134,9 @@ func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			}
 			if r.admin, r.adminAddr = nil, nil; l != nil {
 				r.serveAdmin(l, access)
+				r.mu.Lock()
+				r.adminListener, r.adminAt = l, a.Address
+				r.mu.Unlock()
 			}
 		}
 		if yes && !a.Faults {
@@ -135,6 +149,7 @@ func (r *instance) serveAdmin(l net.Listener, access admin.Access) {
 	o := admin.Options{Access: access, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
+		o.HandOver = r.handOver
 	}
 	s := admin.New(r.proxy, o)
 	r.admin, r.adminAddr = s, l.Addr()
@@ -159,6 +174,7 @@ func (r *instance) announce() {
 		servers += len(p.Servers)
 	}
 	r.log.Info("ringside starts", "version", versionText(), "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	r.warn(r.file)
 	for i := range r.file.Pools {
 		p := &r.file.Pools[i]
 		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
@@ -168,6 +184,13 @@ func (r *instance) announce() {
 	}
 	if r.adminAddr != nil {
 		r.log.Info("admin interface", "address", r.adminAddr.String())
+	}
+}
+
+// warn says what is right in f, but hardly what is wanted.
+func (r *instance) warn(f *config.File) {
+	for _, w := range f.Warnings {
+		r.log.Warn("the configuration is taken as it is", "but", w)
 	}
 }
 
@@ -231,6 +254,7 @@ func (r *instance) again() (admin.Reloaded, error) {
 	r.reload.Generation++
 	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f)}
 	r.log.Info("the configuration was read again and is in force", "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
+	r.warn(f)
 	if len(done.NextStart) > 0 {
 		r.log.Warn("these changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
@@ -310,6 +334,16 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 			if r.watch.changed() {
 				r.again()
 			}
+		case done := <-r.handed:
+			close(r.ended)
+			r.driver.Leave()
+			if l, ok := r.adminListener.(*net.UnixListener); ok {
+				l.SetUnlinkOnClose(false)
+			}
+			shutdown(r.admin)
+			r.admin = nil
+			done()
+			return r.leave(signals)
 		case now := <-counts.C:
 			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
 				bounds.look(is, now)
@@ -329,14 +363,19 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 	}
 }
 
+// oneStop is how long signals count as one: timeout(1), for one, tells the process
+// and then its whole group, which it is in.
+const oneStop = 500 * time.Millisecond
+
 func (r *instance) stop(signals <-chan os.Signal) error {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.file.Limits.Drain)
 	defer cancel()
 	var hurried atomic.Bool
+	began := time.Now()
 	go func() {
 		for s := range signals {
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(began) > oneStop {
 				hurried.Store(true)
 				cancel()
 				return

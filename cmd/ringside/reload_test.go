@@ -59,7 +59,7 @@ func serveFile(t *testing.T, path, text string) *served {
 		t.Fatal(err)
 	}
 	log, logging := newLogger(f.Log, &s.journal)
-	if s.instance, err = start(f, w, log, logging); err != nil {
+	if s.instance, err = start(f, w, log, logging, nil); err != nil {
 		t.Fatal(err)
 	}
 	s.admin = s.adminAddr.String()
@@ -166,6 +166,7 @@ func TestReloadCommand(t *testing.T) {
 func TestReloadOfLogAndAdmin(t *testing.T) {
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
 	s.write(fmt.Sprintf(reloadable, "", "", "log: {level: warn, format: json}\n"))
+	eventually(t, "the servers are down", func() bool { return strings.Count(s.journal.String(), "server down") == 2 })
 	before := s.journal.String()
 	s.reloads(0)
 	s.write("nothing")

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -55,8 +56,35 @@ func wantArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
+// orFile takes a configuration file as the only argument, instead of behind -c.
+func orFile(path *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return &usageError{fmt.Errorf("%q is one word too many; one configuration file at a time", args[1])}
+		case len(args) == 1 && cmd.Flags().Changed("config"):
+			return &usageError{fmt.Errorf("two configuration files: %s and %s", *path, args[0])}
+		case len(args) == 1:
+			*path = args[0]
+		}
+		return nil
+	}
+}
+
+// readConfig reads the configuration at path; - is standard input.
+func readConfig(cmd *cobra.Command, path string) (*config.File, error) {
+	if path != "-" {
+		return config.Load(path)
+	}
+	text, err := io.ReadAll(cmd.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	return config.Parse("standard input", text)
+}
+
 // configFlag adds -c to a command.
 func configFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVarP(path, "config", "c", "ringside.yaml", "the configuration `file`")
+	cmd.Flags().StringVarP(path, "config", "c", "ringside.yaml", "the configuration `file`; - is standard input")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
 }

@@ -67,6 +67,14 @@ func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	return done, err
 }
 
+// HandOver asks Ringside for its listening sockets. The answer is where they are
+// to be had, by a process of the same user.
+func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
+	var a handOverAnswer
+	err = c.ask(ctx, "POST", "/control/hand-over", nil, &a)
+	return a.Socket, err
+}
+
 // Faults returns what is wrong on purpose, and whether that is allowed at all.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
 	var a faultsAnswer

@@ -37,7 +37,7 @@ type ServerState struct {
 	Server  string    `json:"server"` // its name
 	Address string    `json:"address"`
 	Weight  int       `json:"weight"`
-	State   string    `json:"state"`         // up, down, drained
+	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
 	Since   time.Time `json:"since"`         // it is so
 	Why     string    `json:"why,omitempty"` // it is not up
 
@@ -67,6 +67,7 @@ type Failover struct {
 // The states of a server.
 const (
 	Up      = "up"
+	Unknown = "unknown" // it has not answered yet, nor failed to
 	Down    = "down"
 	Drained = "drained" // by a person
 )
@@ -91,6 +92,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"GET", "/control/servers", s.getServers},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
 		{"POST", "/control/reload", s.postReload},
+		{"POST", "/control/hand-over", s.postHandOver},
 		{"GET", "/control/faults", s.getFaults},
 		{"POST", "/control/faults", s.postFault},
 		{"DELETE", "/control/faults", s.deleteFaults},
@@ -181,10 +183,13 @@ func (s *Server) servers() ([]ServerState, error) {
 	list := []ServerState{}
 	for _, pool := range p.Table().Pools {
 		for _, t := range pool.Servers {
-			is := ServerState{Pool: pool.Name, Server: t.Name, Address: address(t), Weight: t.Weight, State: Up, Since: p.Started}
+			is := ServerState{Pool: pool.Name, Server: t.Name, Address: address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
 			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
 				is.Since = now.Add(-time.Duration(seen.Age))
 				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
+				if seen.Known {
+					is.State = Up
+				}
 				if seen.Down > 0 {
 					is.State, is.Why = Down, seen.Why
 				}
@@ -215,7 +220,7 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 		is.Order = m.Override.String()
 	}
 	state := strings.ToLower(m.State())
-	if state == Up && is.State == Up {
+	if state == Up && (is.State == Up || is.State == Unknown) {
 		return
 	}
 	if state != Up || is.State != Down {

@@ -1,6 +1,6 @@
 package admin
 
-// The control API: reading the configuration again.
+// The control API: reading the configuration again, and handing over.
 
 import (
 	"errors"
@@ -36,4 +36,23 @@ func (s *Server) postReload(r *http.Request) (int, any, error) {
 	default:
 		return http.StatusOK, done, nil
 	}
+}
+
+// handOverAnswer is what POST /control/hand-over says.
+type handOverAnswer struct {
+	Socket string `json:"socket"`
+}
+
+func (s *Server) postHandOver(r *http.Request) (int, any, error) {
+	if err := onlyQuery(r); err != nil {
+		return 0, nil, err
+	}
+	if err := noBody(r); err != nil {
+		return 0, nil, err
+	}
+	if s.options.HandOver == nil {
+		return 0, nil, refuse(http.StatusConflict, "this Ringside can't be taken over: it has no configuration file")
+	}
+	socket, err := s.options.HandOver()
+	return http.StatusOK, handOverAnswer{socket}, err
 }

@@ -42,6 +42,11 @@ type Options struct {
 	// when all loops go by it. The error says why it was refused. If nil, there
 	// is no file. It is called from many goroutines.
 	ReadAgain func() (Reloaded, error)
+
+	// HandOver offers the listening sockets to the process that asks for them, and
+	// returns the name of a socket where it gets them. If nil, nobody does. It is
+	// called from many goroutines.
+	HandOver func() (socket string, err error)
 }
 
 // Access says who may do what. It may change while a Server serves: see Allow.

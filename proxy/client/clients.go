@@ -3,6 +3,7 @@ package client
 // All clients of one loop.
 
 import (
+	"time"
 	"unsafe"
 
 	"ringside/proxy/link"
@@ -10,6 +11,7 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // Clients are the clients of one loop, and what they have asked for.
@@ -25,6 +27,11 @@ type Clients struct {
 	Awaiting int                   // how many sessions wait for an answer
 
 	Req           wire.Request // scratch: the request being served
+	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
+	frameKey      []byte       // scratch: the key of that, in the input
+	spelled       []byte       // scratch: the request that the frame is to servers
+	framed        []byte       // scratch: the frame that an answer is
+	framedReply   wire.Reply   // scratch: the answer that becomes a frame
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
 }
 
@@ -52,23 +59,36 @@ func (e *Clients) Resume() {
 	e.Wake = e.Wake[:0]
 }
 
-// SweepIdle closes the clients that have said nothing for limits.idle.
+// SweepIdle closes the clients that have said nothing for too long, or have not said
+// in time who they are.
 func (e *Clients) SweepIdle() {
-	idle := int64(e.Limits.Idle)
-	if idle == 0 {
-		return
-	}
+	e.WatchIdle()
 	for s := range e.Sessions {
-		if t := s.Last + idle; s.Head != nil || s.Out.Size > 0 || s.Stalled {
-			e.At(link.IdleTimer, e.Now+idle)
-		} else if t <= e.Now {
-			e.Count.IdleClosed++
+		switch at, count := s.idleUntil(); {
+		case at > e.Now:
+			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))
+		case count == &e.Count.UnfinishedClosed:
+			e.Log.Debug("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			fallthrough
+		default:
+			*count++
 			s.Quit()
-		} else {
-			e.At(link.IdleTimer, t)
 		}
 	}
 }
+
+// WatchIdle makes sure that a client is looked at that begins to say nothing now.
+func (e *Clients) WatchIdle() {
+	for _, d := range [...]time.Duration{e.Limits.Idle, e.Limits.Unfinished} {
+		if d > 0 {
+			e.At(link.IdleTimer, e.Now+int64(d))
+		}
+	}
+}
+
+// sweepWait is between two looks at all clients: to look at each when its time
+// comes would cost more than a few milliseconds are worth.
+const sweepWait = 10 * time.Millisecond
 
 // HoldList remembers clients whose answers wait for the rest of their group.
 // The wait is the same for all, so the order of arrival is the order of

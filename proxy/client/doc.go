@@ -24,9 +24,11 @@
 //   - A key that no route takes is an error, for reads too, and also beside other
 //     keys, whatever get_errors their routes have: the configuration is wrong, and a
 //     miss would hide it.
-//   - A value of up to 64 KiB is forwarded when all of it is here. A larger one is
-//     forwarded as it comes; if its server dies under it the client is closed by a
-//     reset, for what it has must not pass for a whole value.
+//   - A value of up to 64 KiB is forwarded when all of it is here: a server that
+//     stops in the middle leaves that key, and those behind it, missing. A larger
+//     value is forwarded as it comes. If its server stops, the client is closed
+//     behind what came: the head of the value says how long it would have been, so
+//     that it can't pass for a whole one.
 //
 // # A session
 //

@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // Exchange is one client command between its request and its answer, in its
@@ -27,6 +28,7 @@ type Exchange struct {
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
+	head      frame.Head    // what the answer to a binary client repeats of its frame
 	endsGroup bool          // it is the last request of one read from the client
 	Settled   bool          // the answer is complete
 	ended     bool          // the END of a read went with its last VALUE
@@ -40,7 +42,7 @@ type Exchange struct {
 	Out           link.Queue // the answer, while the exchange is not first
 	Streaming     *streams   // large values on their way in pieces; nil: there has been none
 	trouble       string     // why a part could not be answered; empty: all could
-	Miss          []byte     // of an mg: the line that says so
+	Miss          []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
 	ErrLine       []byte     // a server's error line, which stands where END would; empty: there is none
 	InOrder       *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
 	Gather        Gather     // of a command for every server: makes one answer of theirs; nil: it is no such command
@@ -56,6 +58,8 @@ type streams struct {
 	Turn *upstream.Attempt // the part in the middle of the value that goes to the client; nil: none does
 	Next []*heldPart       // other parts that are in the middle of a value
 	Late link.Queue        // whole values that wait until Turn is through
+
+	bodyLeft int // bytes still to come of the value of a binary client's
 }
 
 // heldPart is a part in the middle of a value that waits for its turn.
@@ -84,6 +88,9 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	}
 	x.e, x.Session, x.Start, x.Waiting = e, s, e.Now, 1
 	x.Op, x.dialect, x.Flags = e.Req.Op, e.Req.Dialect, e.Req.Flags
+	if x.Flags&wire.Binary != 0 {
+		x.beginFrame()
+	}
 	if s.Tail == nil {
 		s.Head = x
 		e.Awaiting++
@@ -110,6 +117,11 @@ func (e *Clients) freeExchange(x *Exchange) {
 	e.FreeExchanges = x
 }
 
+// Quiet says that the client does not wait for an answer before it goes on.
+func (x *Exchange) Quiet() bool {
+	return x.Flags&wire.Quiet != 0 || x.Flags&wire.Binary != 0 && x.head.Quiet()
+}
+
 // drop lets go of the bytes that x keeps for the client.
 func (x *Exchange) drop() {
 	x.Out.Drop(&x.e.Buffers)
@@ -124,6 +136,10 @@ func (x *Exchange) drop() {
 // Emit sends b towards the client, as part of the answer to a; nil: of Ringside's
 // own answer.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
+	if x.Flags&wire.Binary != 0 {
+		x.emitFrames(a, b)
+		return
+	}
 	if q := x.dest(a); q != nil {
 		q.Append(&x.e.Buffers, b)
 	}
@@ -151,6 +167,9 @@ func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 func (x *Exchange) Attempt() *upstream.Attempt {
 	a := x.e.Servers.NewAttempt(x)
 	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
+	if a.Flags&wire.Binary != 0 {
+		a.To = (*framed)(x)
+	}
 	x.Waiting++
 	return a
 }
@@ -233,9 +252,13 @@ func (x *Exchange) Fail(why string, o stats.Outcome) {
 
 // FinishOne counts one of x's parts as finished. With the last, x is settled.
 func (x *Exchange) FinishOne() {
-	if x.Waiting--; x.Waiting > 0 {
-		return
+	if x.Waiting--; x.Waiting == 0 {
+		x.settle()
 	}
+}
+
+// settle ends x, of which all parts are in: its client gets the end of the answer.
+func (x *Exchange) settle() {
 	if x.Session == nil {
 		x.e.freeExchange(x)
 		return
@@ -279,10 +302,10 @@ func (x *Exchange) finishTroubled(read bool) {
 	switch {
 	case read && x.MissErrors && x.trouble != NoRoute:
 		switch {
-		case x.Op == wire.Debug:
-			x.Emit(nil, []byte(wire.AnswerMiss))
 		case x.dialect == wire.Text:
 			x.Emit(nil, wire.EndLine)
+		case x.Op == wire.Debug || x.Flags&wire.Binary != 0:
+			x.Emit(nil, []byte(wire.AnswerMiss))
 		case x.Flags&wire.Quiet == 0:
 			x.Emit(nil, x.Miss)
 		}

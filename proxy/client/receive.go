@@ -118,11 +118,15 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 }
 
 // Value forwards a value that came as the meta reply b as the one of the key that a
-// asked for, to a client that reads in text: with client flags and, if cas is not
-// nil, with that token.
+// asked for, to a client that reads otherwise: in text with client flags and, if cas
+// is not nil, with that token.
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
 	x.Hits++
+	if x.Flags&wire.Binary != 0 {
+		x.Outcome = stats.Hit
+		return x.forwardValue(a, r, b)
+	}
 	q := x.valueHead(a, r.Body.Len(), flags, cas)
 	if q == nil {
 		return 0
@@ -163,7 +167,11 @@ func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *
 
 // BeginValue is Value for the head of a value that comes in pieces: see Begin.
 func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) {
-	if x.InOrder != nil {
+	switch {
+	case x.Flags&wire.Binary != 0:
+		(*framed)(x).Begin(c, a, r, b)
+		return
+	case x.InOrder != nil:
 		x.Begin(c, a, r, b)
 		return
 	}
@@ -207,8 +215,11 @@ func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 }
 
 // More forwards more of a value.
-func (x *Exchange) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
-	if x.InOrder != nil { // there was no room for it
+func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	switch {
+	case x.Flags&wire.Binary != 0: // a BeginValue was before
+		return (*framed)(x).More(c, a, b, last)
+	case x.InOrder != nil: // there was no room for it
 		return 0
 	}
 	if q := x.dest(a); q == nil {

@@ -7,11 +7,8 @@ import (
 
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
-
-// binaryMagic is the first byte of a client that speaks the binary protocol;
-// memcached too decides by that byte alone.
-const binaryMagic = 0x80
 
 // longLine is how long a line without an end may be before memcached takes it
 // for junk, unless it is a read.
@@ -26,16 +23,19 @@ type Session struct {
 	Handler Handler // of its listener: serves what it asks for
 	ID      uint64  // its number over all loops: what it asks may be led on another
 
+	identity
+
 	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
 	Companion  Companion // what wants to know what it does besides; nil: nothing does
 
-	since, Last int64 // when it connected; when it was last read; in nanoseconds on the loop's clock
+	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
 	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
 	Swallow     int64 // bytes of a refused data block that are still to come
 
 	spoken    bool  // it has sent something
+	binary    bool  // what it has sent began with a frame of the binary protocol
 	Stalled   bool  // parsing stopped at a bound, or at a flush_all
 	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
@@ -76,17 +76,35 @@ func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
-		if e.Input.Bytes()[0] == binaryMagic {
-			e.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.Peer())
-			s.Quit()
-		}
+		s.binary = e.Input.Bytes()[0] == frame.Magic
 	}
 	before := s.Tail
+	switch {
+	case s.binary:
+		s.parseFrames()
+	case s.unknown:
+		s.parseLogin()
+	default:
+		s.parseLines()
+	}
+	if s.Quitting || s.Closed {
+		e.Input.Start = e.Input.End
+	}
+	if s.Tail != nil && s.Tail != before {
+		s.Tail.endsGroup = true
+	}
+	if s.Out.Size > 0 {
+		s.ready = s.ready || s.Head == nil
+		e.Mark(&s.Link)
+	}
+}
+
+// parseLines serves the text and meta requests in the engine's current input.
+func (s *Session) parseLines() {
+	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		if s.Swallow > 0 {
-			n := int(min(s.Swallow, int64(e.Input.Len())))
-			s.Swallow -= int64(n)
-			e.Input.Start += n
+			s.swallow()
 			continue
 		}
 		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
@@ -103,7 +121,7 @@ func (s *Session) Parse() {
 			break
 		}
 		s.TryAt = 0
-		if s.Tail != nil && (e.Req.Op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence() {
+		if s.Tail != nil && s.fenced(e.Req.Op) {
 			s.stall()
 			break
 		}
@@ -111,16 +129,20 @@ func (s *Session) Parse() {
 			e.Input.Start += n // else the bytes were handed over
 		}
 	}
-	if s.Quitting || s.Closed {
-		e.Input.Start = e.Input.End
-	}
-	if s.Tail != nil && s.Tail != before {
-		s.Tail.endsGroup = true
-	}
-	if s.Out.Size > 0 {
-		s.ready = s.ready || s.Head == nil
-		e.Mark(&s.Link)
-	}
+}
+
+// swallow discards what is here of a refused data block.
+func (s *Session) swallow() {
+	c := s.e.Input
+	n := int(min(s.Swallow, int64(c.Len())))
+	s.Swallow -= int64(n)
+	c.Start += n
+}
+
+// fenced says that op waits until all before it, of which there is some, is
+// answered.
+func (s *Session) fenced(op wire.Op) bool {
+	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }
 
 // short waits for the rest of a request of which have bytes are here.
@@ -164,6 +186,7 @@ func (s *Session) unstall() {
 // resume goes on with what a stalled session has sent.
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
+	s.Last = s.e.Now // it could say nothing meanwhile
 	if s.Closed {
 		return
 	}
@@ -176,6 +199,28 @@ func (s *Session) resume() {
 		s.EndInput()
 	}
 	s.e.Mark(&s.Link)
+}
+
+// idleUntil is when s is closed if it says nothing until then, or has not said who
+// it is, and what counts that.
+func (s *Session) idleUntil() (at int64, count *uint64) {
+	l, c := s.e.Limits, &s.e.Count
+	at = link.Never
+	switch {
+	case s.Quitting:
+		return at, nil
+	case s.unknown:
+		return s.since + int64(loginTime), &c.LoginsLate
+	case s.Stalled:
+		return at, nil
+	}
+	if l.Idle > 0 && s.Head == nil && s.Out.Size == 0 {
+		at, count = s.Last+int64(l.Idle), &c.IdleClosed
+	}
+	if t := s.Last + int64(l.Unfinished); l.Unfinished > 0 && (s.In != nil || s.Swallow > 0) && t < at {
+		at, count = t, &c.UnfinishedClosed
+	}
+	return at, count
 }
 
 // EndInput is told that the client sends no more.

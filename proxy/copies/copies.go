@@ -221,7 +221,7 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 		t.Ask(id, c.members[a.Member].Server, t.Meta("mg", c.keyAt(t, a.Member), " v s", nil))
 		return
 	}
-	if kind == replicate.Hit && a.check && t.Loop.Rep.Body.Len() > 0 { // a stub that has been filled since
+	if kind == replicate.Hit && a.check && task.Filled(t, &t.Loop.Rep) {
 		a.check = false
 		t.Ask(id, c.members[a.Member].Server, c.line(t, a))
 		return
@@ -342,7 +342,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Held:
 		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.Loop.Now < t.Deadline {
-			t.Loop.Park(t, c.outlook)
+			t.Loop.Park(t, t.Deadline, c.outlook)
 			return
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)

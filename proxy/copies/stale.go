@@ -136,7 +136,7 @@ func (m *account) deleteLeft(e *Copies) {
 		l.state = deleting
 		m.leaving++
 		line := append([]byte("md "), l.there...)
-		if !PlainKey(l.there) {
+		if !wire.PlainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
 		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)

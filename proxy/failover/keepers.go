@@ -28,7 +28,8 @@ type Agent struct {
 	failover table.Failover // the settings that it was made for
 	print    string         // fingerprints of the pool's placement and of its gutter's
 	Keeper   *health.Keeper
-	HasWork  bool // the keeper was told something since it worked last
+	HasWork  bool  // the keeper was told something since it worked last
+	Began    int64 // when it was given to the loop that runs it
 
 	// What the first pings have brought, by member. Before most of them are answered,
 	// or all have ended, nobody knows which servers are out, and a server that answers
@@ -105,7 +106,7 @@ func newAgent(pool *table.Pool) *Agent {
 		w.Members = append(w.Members, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
 	}
-	w.failover.Gutter = nil // a reload makes another of the same members
+	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload makes another of the same members; how long writes wait is no matter of the keeper's
 	return w
 }
 
@@ -291,7 +292,7 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			m := stats.MemberSnapshot{
 				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Since: time.Duration(e.Now - max(v.Since, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

@@ -67,12 +67,13 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 		l.Gen = w.Gen()
 		l.Route = t.Route.Find(part, h, owner)
 	}
-	name := t.Route.Servers[owner].Label()
+	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
+	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
-	case l.Role == health.Leaving && (read || t.Route.Pool.Failover.Mode == table.FailFast || e.Now >= t.Deadline):
+	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits):
 		return unavailable("server " + name + " is not in use: " + w.Phase(owner).String())
 	case l.Role == health.Leaving:
-		e.Park(t, w.Gen)
+		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		return unavailable("server " + t.Route.Member(first).Label() + " is not in use: it does not answer")
@@ -278,12 +279,12 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 		switch known := r.Parsed(wire.Get, wire.Meta, rep); {
 		case !known: // there is no answer
 			return false
-		case rep.Kind == wire.Value && rep.Body.Len() > 0: // a stub that has been filled since
+		case rep.Kind == wire.Value && task.Filled(t, rep):
 			line, _ := l.request(t, 0)
 			t.Ask(mainAsk, r.Server, line)
 			return true
-		case rep.Kind == wire.Value && !rep.Letters.Has('Z'):
-			*r = l.main // the value is empty and no stub
+		case rep.Kind == wire.Value && (rep.Body.Len() > 0 || !rep.Letters.Has('Z')):
+			*r = l.main // the value is stale, or it is empty and no stub
 			return false
 		}
 		missed = true

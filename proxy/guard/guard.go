@@ -105,7 +105,7 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	}
 	if !p.shared.Load() {
 		for o := s.Head; o != nil; o = o.Next {
-			if o != x && o.Flags&wire.Quiet == 0 && x.Flags&wire.Quiet == 0 {
+			if o != x && !o.Quiet() && !x.Quiet() {
 				p.shared.Store(true)
 			}
 		}
@@ -115,7 +115,8 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 		l = &rule{}
 		t.Rule = l
 	}
-	l.party, l.since, l.followers, l.many = p, x.Start, p.followers.Load(), x.Keys > 1
+	l.party, l.since, l.followers = p, x.Start, p.followers.Load()
+	l.many, l.quiet = x.Keys > 1, x.Quiet()
 	if x.Next != nil {
 		l.followers-- // somebody waits for it already
 	}
@@ -125,7 +126,6 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 func (p *party) Followed() {
 	p.followers.Add(1)
 	if p.held.Load() > 0 {
-		p.shared.Store(true)
 		p.g.EachLoop(func(g *Guard) { g.hurry(p) })
 	}
 }

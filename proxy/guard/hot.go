@@ -64,7 +64,8 @@ func (p *reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)})
 	}
 	s := see(r, b)
-	if r.Kind == wire.Value && (!s.special() || p.fresh(c, a, &s)) {
+	hollow := s.size == 0 && x.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
+	if r.Kind == wire.Value && !hollow && (!s.special() || p.fresh(c, a, &s)) {
 		return x.Value(a, r, b, s.shown(), p.token(&s))
 	}
 	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)})
@@ -153,6 +154,7 @@ func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole, key []byte,
 	}
 	line := append(append([]byte(command), whole...), wire.LineEnd...)
 	g.Wire.Next(line, req)
+	req.Flags |= x.Flags & wire.Binary
 	t := g.NewTask(x, rt, line, whole, whole)
 	*req = before
 	t.Rule = &rule{first: r, firstName: key}

@@ -96,7 +96,6 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 		return
 	}
-	old := s.soft() || s.taken() && s.left() <= int64(l.Stale/time.Second)
 	switch {
 	case s.absent(): // there was no memory for a stub
 		l.miss(t, ticket{void: true})
@@ -106,7 +105,7 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 		l.won(t, r, &s)
 	case s.stub() || l.Hide && s.soft():
 		l.late(t, r, &s)
-	case !old:
+	case !l.old(&s):
 		l.serve(t, r, &s)
 	case l.Stale > 0 && !gets(t) && !l.rebuilds(t, &s):
 		l.Learned.Count(stats.GuardStale)
@@ -115,6 +114,12 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 	default:
 		l.late(t, r, &s)
 	}
+}
+
+// old says that a value is to be rebuilt, and may be served only to those who want it
+// all the same.
+func (l *rule) old(s *seen) bool {
+	return s.soft() || s.taken() && s.left() <= int64(l.Stale/time.Second)
 }
 
 // unanswered ends a read that no server could answer. Where that is shown as a
@@ -270,7 +275,7 @@ func (l *rule) asText(t *task.Task, r *upstream.Result, s *seen) []byte {
 	b := append(append([]byte("VALUE "), l.name...), ' ')
 	b = append(append(b, s.shown()...), ' ')
 	b = strconv.AppendInt(b, int64(rep.Body.Len()), 10)
-	if t.Op == wire.Gets {
+	if t.Op == wire.Gets || t.Req.Flags&wire.Binary != 0 && !l.old(s) { // else a cas would store what is made of an old value
 		b = append(append(b, ' '), s.cas...)
 	}
 	b = append(append(b, wire.LineEnd...), r.Bytes[rep.Body.Start:rep.Size]...)

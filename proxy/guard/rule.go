@@ -28,6 +28,7 @@ type rule struct {
 	since     int64  // when the command came
 	followers uint64 // of the party, when the command came
 	many      bool   // it is one key of several
+	quiet     bool   // its client does not wait for its answer before it goes on
 
 	at   int    // where the key is read: 0 First, 1 Interim
 	name []byte // of the key there

@@ -249,6 +249,9 @@ func (g *Guard) hurry(p *party) {
 	for _, q := range g.polls {
 		for i := 0; i < len(q.held); {
 			if h := q.held[i]; h.l.party == p {
+				if !h.l.quiet && !p.gone.Load() {
+					p.shared.Store(true)
+				}
 				q.end(h, false)
 			} else {
 				i++

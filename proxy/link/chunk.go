@@ -47,8 +47,8 @@ type Buffers struct {
 	Held  int64                // bytes of these and of the chunks in use, and of all else that counts against limits.memory
 }
 
-// get returns an empty chunk of at least n bytes.
-func (p *Buffers) get(n int) *Chunk {
+// Get returns an empty chunk of at least n bytes.
+func (p *Buffers) Get(n int) *Chunk {
 	for i, size := range classes {
 		if n > size {
 			continue
@@ -102,10 +102,12 @@ type Queue struct {
 
 // Append copies b to the end.
 func (q *Queue) Append(p *Buffers, b []byte) {
-	if t := q.Tail; t != nil && len(b) <= len(t.Data)-t.End { // nearly always there is room
-		q.Size += len(b)
-		t.End += copy(t.Data[t.End:], b)
-		return
+	if t := q.Tail; t != nil {
+		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always there is room
+			q.Size += len(b)
+			t.End += copy(room, b)
+			return
+		}
 	}
 	q.appendOver(p, b)
 }
@@ -115,7 +117,7 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 	q.Size += len(b)
 	for len(b) > 0 {
 		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.get(q.nextSize(len(b))))
+			q.link(p.Get(q.nextSize(len(b))))
 		}
 		n := copy(q.Tail.Data[q.Tail.End:], b)
 		q.Tail.End += n
@@ -128,7 +130,7 @@ func (q *Queue) AppendString(p *Buffers, s string) {
 	q.Size += len(s)
 	for len(s) > 0 {
 		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.get(q.nextSize(len(s))))
+			q.link(p.Get(q.nextSize(len(s))))
 		}
 		n := copy(q.Tail.Data[q.Tail.End:], s)
 		q.Tail.End += n
@@ -174,6 +176,12 @@ func (q *Queue) link(c *Chunk) {
 
 // MoveTo puts all bytes of q behind those of to, and empties q.
 func (q *Queue) MoveTo(p *Buffers, to *Queue) {
+	if q.Head != nil {
+		q.moveAll(p, to)
+	}
+}
+
+func (q *Queue) moveAll(p *Buffers, to *Queue) {
 	for c := q.Head; c != nil; {
 		next := c.Next
 		to.Push(p, c)

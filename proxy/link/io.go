@@ -59,7 +59,7 @@ func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
 	io.all = memory
 	io.Tune = tune
 	io.Log = log
-	io.Scratch = io.Buffers.get(ScratchSize)
+	io.Scratch = io.Buffers.Get(ScratchSize)
 	io.First = Never
 	for t := range io.Timers {
 		io.Timers[t] = Never
@@ -136,7 +136,7 @@ func (io *IO) Filled(l *Link, n int) {
 		io.Scratch.Start, io.Scratch.End = 0, n
 		io.Input = io.Scratch
 		if l.In != nil { // full, and still not a whole request: move to a larger one
-			c := io.Buffers.get(max(l.Need, 2*l.In.Len()+n))
+			c := io.Buffers.Get(max(l.Need, 2*l.In.Len()+n))
 			c.End = copy(c.Data, l.In.Bytes())
 			c.End += copy(c.Data[c.End:], io.Scratch.Bytes())
 			io.Buffers.Put(l.In)
@@ -182,10 +182,10 @@ func (io *IO) Leave(l *Link) {
 	case c == io.Scratch:
 		if rest >= BigSpan && len(c.Data)-c.Start >= l.Need {
 			l.In = c
-			io.Scratch = io.Buffers.get(ScratchSize)
+			io.Scratch = io.Buffers.Get(ScratchSize)
 			return
 		}
-		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
+		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
 		l.In.End = copy(l.In.Data, c.Bytes())
 		c.Start, c.End = 0, 0
 	case len(c.Data)-c.Start < l.Need || c.free() == 0 && c.Start > 0:
@@ -195,7 +195,7 @@ func (io *IO) Leave(l *Link) {
 			l.In = c
 			return
 		}
-		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
+		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
 		l.In.End = copy(l.In.Data, c.Bytes())
 		io.Buffers.Put(c)
 	default:
@@ -208,7 +208,7 @@ func (io *IO) Leave(l *Link) {
 func (io *IO) Take(n int) *Chunk {
 	c := io.Input
 	rest := c.Data[c.Start+n : c.End]
-	next := io.Buffers.get(max(ScratchSize, len(rest)))
+	next := io.Buffers.Get(max(ScratchSize, len(rest)))
 	next.End = copy(next.Data, rest)
 	c.End = c.Start + n
 	if c == io.Scratch {

@@ -4,7 +4,6 @@ package loop
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -54,19 +53,16 @@ func (m slowServer) serve(c net.Conn) {
 			io.WriteString(c, "VERSION 1.6.18\r\n")
 			continue
 		}
-		var answer bytes.Buffer
-		for i, key := range words[1:] {
-			value := valueOf(key, m.size)
+		for i, key := range words[1:] { // one after the other: to make all first may take too long
+			value := []byte(valueOf(key, m.size))
 			if i+1 == m.stalls {
-				answer.WriteString(value[:len(value)/2])
-				m.pour(c, answer.Bytes())
+				m.pour(c, value[:len(value)/2])
 				<-m.end
 				return
 			}
-			answer.WriteString(value)
+			m.pour(c, value)
 		}
-		answer.WriteString("END\r\n")
-		m.pour(c, answer.Bytes())
+		m.pour(c, []byte("END\r\n"))
 	}
 }
 

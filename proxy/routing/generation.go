@@ -20,6 +20,7 @@ type Listener struct {
 	Name   string       // network and address
 	Routes []Route      // longest prefix first
 	Pools  []*BoundPool // that its keys may be in, gutters included
+	Users  *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Moves   bool // one of the pools moves keys or keeps copies of them
@@ -129,7 +130,7 @@ func (l *Listener) addPool(bp *BoundPool) {
 func (l *Listener) Route(key []byte) *Route {
 	for i := range l.Routes {
 		r := &l.Routes[i]
-		if len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix {
+		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
 			return r
 		}
 	}

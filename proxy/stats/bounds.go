@@ -7,6 +7,7 @@ type Bounds struct {
 	Clients     uint64 // clients refused: limits.clients
 	Descriptors uint64 // clients that could not be accepted: no descriptors
 	Output      uint64 // clients closed: limits.output_hard
+	Unfinished  uint64 // clients closed: limits.unfinished
 	Memory      uint64 // clients closed: limits.memory
 	Values      uint64 // values refused: limits.memory
 	Servers     map[string]ServerBounds
@@ -23,6 +24,7 @@ func (b *Bounds) Add(c *Counters) {
 	b.Clients += c.Refused
 	b.Descriptors += c.Unaccepted
 	b.Output += c.OutputClosed
+	b.Unfinished += c.UnfinishedClosed
 	b.Memory += c.MemoryClosed
 	b.Values += c.NoMemory
 }

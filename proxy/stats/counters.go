@@ -67,12 +67,20 @@ type Counters struct {
 	TooLate             uint64 // clients reset: Ringside stops, or the listener is no more
 	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
-	IdleClosed          uint64 // clients closed by limits.idle
-	OutputClosed        uint64 // clients closed by limits.output_hard
-	MemoryClosed        uint64 // clients closed by limits.memory
-	CutOff              uint64 // clients closed in the middle of a value
-	NoMemory            uint64 // data blocks refused by limits.memory
-	Doubts              uint64 // server connections aborted because nobody could tell any more whose answer came
+	LoginsFailed        uint64 // wrong users or passwords
+	Closed
+	NoMemory uint64 // data blocks refused by limits.memory
+	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
+}
+
+// Closed counts the clients that Ringside closed, by reason.
+type Closed struct {
+	IdleClosed       uint64 // limits.idle
+	UnfinishedClosed uint64 // limits.unfinished
+	LoginsLate       uint64 // they had not said in time who they are
+	OutputClosed     uint64 // limits.output_hard
+	MemoryClosed     uint64 // limits.memory
+	CutOff           uint64 // a server went away in the middle of a value
 }
 
 // ServerCounters is what one engine has counted of one server.
@@ -163,6 +171,7 @@ type Snapshot struct {
 type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
+	Known     bool   // it has answered, to some engine
 	Down      int    // engines that hold it for down
 	Why       string // what it is down for
 	Age       int64  // nanoseconds since the first of them held it for down; if none does, since the last change
@@ -197,6 +206,9 @@ func (into *Counters) Add(o *Counters) {
 	into.ClientIn += o.ClientIn
 	into.ClientOut += o.ClientOut
 	into.IdleClosed += o.IdleClosed
+	into.UnfinishedClosed += o.UnfinishedClosed
+	into.LoginsFailed += o.LoginsFailed
+	into.LoginsLate += o.LoginsLate
 	into.OutputClosed += o.OutputClosed
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff

@@ -39,9 +39,12 @@ func (h *Histogram) Quantile(q float64) uint64 {
 
 // Report appends the lines of stats servers that say how the server is doing.
 func (t *ServerSnapshot) Report(r *Report) {
-	state, version := "up", t.Version
-	if t.Down > 0 {
+	state, version := "unknown", t.Version
+	switch {
+	case t.Down > 0:
 		state = "down"
+	case t.Known:
+		state = "up"
 	}
 	if version == "" {
 		version = "unknown"

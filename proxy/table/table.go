@@ -32,6 +32,7 @@ type Listener struct {
 	Address string // host:port or a path
 	Mode    uint32 // permission bits of a unix socket; 0 leaves what the umask gives
 	Routes  []Route
+	Users   *Users // who may use it; nil: everybody
 }
 
 // Route sends the keys that begin with Prefix to Pool. The longest prefix
@@ -83,6 +84,7 @@ type Failover struct {
 	Mode       Mode
 	Gutter     *Pool         // of mode Gutter
 	InterimTTL time.Duration // at most, of what another server keeps for one that is out
+	Wait       time.Duration // of a write for a server's next phase, of the command's Deadline
 	health.Settings
 }
 
@@ -155,6 +157,7 @@ type Limits struct {
 	OutputHard int           // unsent bytes of one client at which it is closed
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
+	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
 	Drain      time.Duration // for what is in flight when the process is told to stop
 	Waiting    int           // gets that guarded routes hold
 	Tickets    int           // misses of guarded routes of which the set is awaited

@@ -45,7 +45,7 @@ func CommandOf(t *Task) replicate.Command {
 			c.Op = replicate.Gats
 		case touch:
 			c.Op = replicate.Gat
-		case cas:
+		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of whoever answers
 			c.Op = replicate.Gets
 		}
 	}
@@ -137,6 +137,13 @@ func MayBeStub(t *Task, rep *wire.Reply) bool {
 		return rep.Kind == wire.Value && rep.Body.Len() == 0
 	}
 	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !CommandOf(t).Vivify
+}
+
+// Filled says whether the value that rep shows, where a read may have found a stub,
+// has come since: then the read is asked anew. A stale value that another client is
+// renewing looks like a stub to a meta read, however often it is asked.
+func Filled(t *Task, rep *wire.Reply) bool {
+	return rep.Body.Len() > 0 && !(t.Req.Dialect == wire.Meta && t.Op == wire.Get && rep.Letters.Has('Z'))
 }
 
 // Expiring says whether an item is not worth a copy: it lives less than 2 s more, or

@@ -14,16 +14,17 @@ type parkedTask struct {
 	t      *Task
 	phases func() uint64 // another number when what it waits for may be there
 	was    uint64        // the number when it was parked
+	until  int64         // it does not wait longer: nanoseconds on the loop's clock
 }
 
-// Park keeps t until phases changes, or its time is over.
-func (e *Tasks) Park(t *Task, phases func() uint64) {
+// Park keeps t until phases changes, or the moment until has come.
+func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
 		return
 	}
-	e.Parked = append(e.Parked, parkedTask{t, phases, phases()})
-	e.At(link.ParkedTimer, min(t.Deadline, e.Now+ParkedLook))
+	e.Parked = append(e.Parked, parkedTask{t, phases, phases(), until})
+	e.At(link.ParkedTimer, min(until, e.Now+ParkedLook))
 }
 
 const (
@@ -39,9 +40,9 @@ func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
 	for _, p := range list {
-		if p.phases() == p.was && e.Now < p.t.Deadline {
+		if p.phases() == p.was && e.Now < p.until {
 			e.Parked = append(e.Parked, p)
-			e.At(link.ParkedTimer, min(p.t.Deadline, e.Now+ParkedLook))
+			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
 		}
 		e.lead(p.t)

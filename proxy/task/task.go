@@ -104,7 +104,7 @@ func (e *Tasks) lead(t *Task) {
 			t.Fail("the servers have not said yet who of them is in use", stats.Unavailable)
 			e.Unclaim(t, KeyLine(t.Hash))
 		} else {
-			e.Park(t, v.Gen)
+			e.Park(t, t.Deadline, v.Gen)
 		}
 		return
 	}
@@ -146,6 +146,7 @@ func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key [
 		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
 	}
 	e.Wire.Next(t.Raw, &t.Req)
+	t.Req.Flags |= e.Clients.Req.Flags & wire.Binary
 	t.echo = t.Req.KeyEcho(t.Raw)
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
 	t.Hash = e.Loops.HashKey(t.Key)
@@ -265,7 +266,9 @@ func (t *Task) Rewrite(edits ...Edit) {
 		return
 	}
 	t.Raw = t.edited(edits)
+	binary := t.Req.Flags & wire.Binary
 	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Req.Flags |= binary
 }
 
 func (t *Task) edited(edits []Edit) []byte {

@@ -5,6 +5,7 @@ package upstream
 import (
 	"encoding/base64"
 	"slices"
+	"time"
 
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -324,6 +325,12 @@ func (c *Conn) greet(until int64) {
 // AskVersion is the request that each new connection begins with.
 var AskVersion = []byte("version\r\n")
 
+// idleRedial is when a server that has closed a connection which owed nothing is
+// dialled, unless a request comes before: late enough for a restart between two
+// requests to stay one of which nobody hears, and early enough that a server which
+// is gone is known within seconds.
+const idleRedial = 5 * time.Second
+
 // Lost is the end of a connection, or of the attempt to get one. A server
 // that closes while it owes nothing is no event: it is asked again when there
 // is something to ask.
@@ -349,9 +356,8 @@ func (c *Conn) Lost(err error) {
 			if srv.e.Debug {
 				srv.e.Log.Debug("a server closed a connection that owed nothing", "server", srv.Target.Name, "address", srv.Target.Address)
 			}
-			if srv.wantsConn() {
-				srv.e.Mark(&c.Link)
-			}
+			srv.RedialAt = srv.e.Now + int64(idleRedial)
+			srv.e.At(link.RequestTimer, srv.RedialAt)
 			return
 		}
 		srv.Count.Lost++
@@ -437,6 +443,9 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	a.To = nil
 	if !a.asked {
 		c.Server.Count.Failed++
+		if o == stats.TimedOut {
+			c.Server.Count.TimedOut++
+		}
 	}
 	to.Failed(c, a, f)
 }

@@ -16,10 +16,7 @@
 //   - No answer that comes is cut, but by timeouts.deadline_total, which is off.
 //     timeouts.request bounds a server's silence: before an answer, and between
 //     two bytes of one. What waits behind an answer that comes waits until
-//     timeouts.deadline, which counts to the first byte. A server that stops in
-//     the middle of a value of up to 64 KiB leaves that key and those behind it
-//     missing; of a larger one the client has a part already, and is closed behind
-//     what came.
+//     timeouts.deadline, which counts to the first byte: see Conn.postpone.
 //   - Answers pair with requests by order and by nothing else. What an answer
 //     names must be what was asked for: the key of a VALUE, of ME and of flag k,
 //     and flag O. If not, or if an answer comes that nobody waits for, the
@@ -41,7 +38,7 @@
 //	Lingering          none new; a new Conn has its place      the deletes behind late mutations are answered, or 60 s pass
 //
 // A server that closes a connection on which it owes nothing is no event: it is
-// asked again when there is something to ask.
+// asked again when there is something to ask, or after five seconds.
 //
 // # When a server is down
 //

@@ -43,7 +43,7 @@ func (srv *Server) expire() {
 		e.At(link.RequestTimer, c.Deadline)
 	}
 	switch c := srv.Conns[0]; {
-	case !srv.Down || srv.Draining() || c.State != ConnIdle:
+	case srv.Draining() || c.State != ConnIdle || !srv.Down && (srv.RedialAt == 0 || !srv.wantsConn()):
 	case srv.RedialAt > e.Now:
 		e.At(link.RequestTimer, srv.RedialAt)
 	default:
@@ -89,7 +89,6 @@ func (c *Conn) expire() {
 					unguarded, stuck = true, stuck || silent
 				}
 			}
-			srv.Count.TimedOut++
 			if c.Lingering {
 				c.forgetWaiter(a)
 			}

@@ -103,8 +103,8 @@ func withoutOpaque(dst, b []byte, r *wire.Reply) []byte {
 	return append(dst, b[r.Opaque.End:]...)
 }
 
-// names reports whether the reply b, which was parsed into e.Rep, can be the
-// answer to a, by what it names. memcached answers the keys of a read in the order
+// names reports whether the reply b, a VALUE or a meta reply that was parsed into
+// e.Rep, can be the answer to a, by what it names. memcached answers the keys of a read in the order
 // of asking, each as often as it was asked for.
 func (c *Conn) names(a *Attempt, b []byte) bool {
 	r := &c.Server.e.Rep
@@ -116,8 +116,6 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 		return true
 	case a.Dialect == wire.Meta:
 		return a.namesMeta(b, r, c.Speech&wire.BareGets != 0)
-	case r.Kind != wire.Value:
-		return true
 	}
 	for key := r.Key.Of(b); ; { // keys that come before it are misses
 		next := a.nextKey()

@@ -176,6 +176,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 			m.line = append(m.line, b...)
 		}
 		e.Wire.Next(m.line, &m.req)
+		m.req.Flags |= a.Flags & wire.Binary
 		var ok bool
 		if text, ok = wire.AppendClassic(nil, m.line, &m.req, c.Speech); !ok {
 			return false
@@ -205,7 +206,7 @@ type textForm struct {
 // it.
 func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.Server.e, c.Server
-	why := fmt.Sprintf("server %s is of version %s, too old for this command", srv.Label(), srv.Version)
+	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), srv.Version, wire.TooOld)
 	srv.Count.Failed++
 	if a.Internal {
 		c.Internal--

@@ -38,8 +38,11 @@ func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
 // Parse pairs the replies in the input with the head of the queue, one by one.
 func (c *Conn) Parse() {
 	e := c.Server.e
-	for e.Input.Len() > 0 && c.State == ConnUp {
+	for c.State == ConnUp {
 		buf := e.Input.Bytes()
+		if len(buf) == 0 {
+			break
+		}
 		if c.StreamLeft > 0 {
 			c.stream(buf)
 			continue
@@ -60,7 +63,7 @@ func (c *Conn) Parse() {
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
-		case !r.Awaited && r.Kind != wire.End && !c.names(a, buf):
+		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text names nothing
 			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
@@ -114,8 +117,8 @@ func (c *Conn) desync(what string, buf []byte) {
 // noteAnswer notes that the server has answered: it is not down.
 func (c *Conn) noteAnswer() {
 	c.answered, c.greeted = true, true
-	if (c.Server.Down || c.Server.timeouts > 0) && !c.Lingering {
-		c.Server.comeUp()
+	if c.Server.Down || c.Server.timeouts > 0 {
+		c.comeUp()
 	}
 }
 

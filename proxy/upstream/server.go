@@ -58,10 +58,11 @@ type settings struct {
 type outage struct {
 	Down     bool
 	Why      string // the error line for its requests while it is down
-	RedialAt int64
-	wait     int64 // between the last two redials
-	timeouts int   // requests in a row that were not answered in time
-	changed  int64 // when the server was made, or Down changed
+	RedialAt int64  // when Ringside alone dials: while it is down, or has closed an idle connection; 0: not so far
+	wait     int64  // between the last two redials
+	timeouts int    // requests in a row that were not answered in time
+	changed  int64  // when the server was made, or Down changed
+	before   uint64 // requests refused or failed when it went down
 }
 
 // process tells a server that was started anew, which has lost all it had, from
@@ -176,6 +177,7 @@ func (srv *Server) goDown(why string) {
 		srv.Count.WentDown++
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
+		srv.before = srv.Count.Refused + srv.Count.Failed
 		e.Log.Warn("server down", "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
@@ -197,12 +199,19 @@ func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)
 }
 
-// comeUp ends an outage, or a row of timeouts that might have become one.
-func (srv *Server) comeUp() {
+// comeUp ends an outage of c's server, or a row of timeouts that might have become
+// one. What comes late, on a lingering connection, ends none.
+func (c *Conn) comeUp() {
+	srv := c.Server
+	if c.Lingering {
+		return
+	}
 	srv.timeouts = 0
 	if srv.Down {
+		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address)
+		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address,
+			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}
 }

@@ -99,6 +99,7 @@ func (srv *Server) addTo(t *stats.ServerSnapshot) {
 	case t.Down == 0 && (t.Age == 0 || age < t.Age):
 		t.Age = age
 	}
+	t.Known = t.Known || srv.Release != (wire.Release{})
 	if srv.Version != "" {
 		t.Version = srv.Version
 	}
