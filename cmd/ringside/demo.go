@@ -55,7 +55,7 @@ allowed: ringside drill shows what they do.`,
 				case err = <-shown:
 				case <-signals:
 				}
-				return errors.Join(err, d.stop(signals))
+				return errors.Join(err, d.stop(signals, 0))
 			}
 			d.hello(cmd.OutOrStdout())
 			return d.serve(signals)
