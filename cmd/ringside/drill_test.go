@@ -138,6 +138,42 @@ func TestDrillOnDemo(t *testing.T) {
 	}
 }
 
+// Traffic goes through several Ringsides; those that the fault spares see nothing of it
+// but misses.
+func TestDrillThroughSeveral(t *testing.T) {
+	servers := fmt.Sprintf("{name: one, address: \"%s\"}, {name: two, address: \"%s\"}, {name: three, address: \"%s\"}", memcached(t), memcached(t), memcached(t))
+	var at, paths []string
+	for range 2 {
+		listen := free(t)
+		at = append(at, listen)
+		paths = append(paths, startFile(t, fmt.Sprintf("listen: %s\nadmin: {address: \"%s\", allow_faults: true}\npools: {main: {distribution: ketama, servers: [%s]}}\n", listen, free(t), servers)))
+	}
+	code, out, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", at[1], "--fault", "refuse"}, short)...)
+	if code != 0 || !strings.Contains(out, "refuse on one: ") || !strings.Contains(out, "verdict: good") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	for _, c := range []struct{ through, says string }{
+		{at[0], "it is asked already"},
+		{at[1] + "," + at[1], "it is asked already"},
+		{"nonsense", "--through nonsense: want host:port"},
+		{"192.0.2.1:11211", "say --yes"},
+	} {
+		if code, _, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", c.through}, short)...); code != 2 || !strings.Contains(errs, c.says) {
+			t.Errorf("--through %s: exit %d, %s", c.through, code, errs)
+		}
+	}
+}
+
+func TestDrillTable(t *testing.T) {
+	modes := tableModes
+	defer func() { tableModes = modes }()
+	tableModes = []tableMode{{"quick", "distribution: ketama-points, failover: {eject_after: 100ms, ping: 100ms, lease: 1s}", 3, false}}
+	code, out, errs := typed("drill", "--table", "--for", "4s", "--rate", "300", "--clients", "8", "--keys", "64")
+	if code != 0 || !strings.Contains(out, "| | kill | hang | black hole |") || !strings.Contains(out, "| quick | ") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
 func TestDrillRefuses(t *testing.T) {
 	_, flags := demoForTests(t)
 	for _, c := range []struct {
