@@ -131,7 +131,7 @@ func (f *drillFlags) drillMode(ctx context.Context, o drill.Options, pool string
 		}
 		now := make(chan os.Signal)
 		close(now)
-		defer r.stop(now)
+		defer r.stop(now, 0)
 		control := admin.NewClient("tcp", adminAddr)
 		defer control.Close()
 		o.Through = append(o.Through, drill.Address{Network: "tcp", Address: listen})
