@@ -67,9 +67,18 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		lst.Bind(l.Routes, live)
+		for _, c := range lst.Bind(l.Routes, live) {
+			e.ForgetRoute(c)
+		}
 		lst.Users = l.Users
 		e.Listeners[name] = lst
+	}
+	for name, lst := range keep {
+		if e.Listeners[name] == nil {
+			for i := range lst.Routes {
+				e.ForgetRoute(lst.Routes[i].Count)
+			}
+		}
 	}
 	e.Copies.Pools = e.gen.pools
 	e.TakeCopies()

@@ -170,6 +170,9 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Tasks.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
+	for _, l := range e.Listeners {
+		l.AddTo(into)
+	}
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or

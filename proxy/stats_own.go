@@ -51,9 +51,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("bytes_written", sum.ClientOut)
 		r.Int("buffer_bytes", int(sum.Memory))
 		r.Int("limit_buffer_bytes", int(limits.Memory))
-		r.Count("keys_hit", sum.KeysHit)
-		r.Count("keys_missed", sum.KeysMissed)
-		r.Count("keys_failed", sum.KeysFailed)
+		sum.KeyCounts.Report(r)
 		r.Count("closed_idle", sum.IdleClosed)
 		r.Count("closed_unfinished", sum.UnfinishedClosed)
 		r.Count("closed_login", sum.LoginsLate)
@@ -63,15 +61,30 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("closed_in_value", sum.CutOff)
 		r.Count("refused_memory", sum.NoMemory)
 		r.Count("aborted_in_doubt", sum.Doubts)
-		for op := range wire.NumOps {
-			for o, n := range sum.Requests[op] {
-				if n > 0 {
-					r.Count("requests:"+op.String()+":"+stats.Outcome(o).String(), n)
-				}
-			}
-		}
+		sum.Requests.Report(r)
 		for op := range wire.NumOps {
 			r.Latency("latency:"+op.String()+":", &sum.Latency[op])
+		}
+		return r.Dst
+	})
+}
+
+// statsRoutes answers stats routes: the routes of s's listener, in the order in which
+// keys look for theirs, counted over all loops.
+func (e *Engine) statsRoutes(s *client.Session) {
+	routes := e.listener(s).Routes // a reload makes others
+	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
+		r := &stats.Report{Dst: dst}
+		for i := range routes {
+			name := routes[i].Name()
+			r.Prefix = "route:" + strconv.Itoa(i+1) + ":"
+			r.Text("prefix", name.Prefix)
+			r.Text("pool", name.Pool)
+			if c := sum.Routes[name]; c != nil {
+				c.Report(r)
+			} else { // a reload took it out meanwhile
+				r.Text("state", "removed")
+			}
 		}
 		return r.Dst
 	})

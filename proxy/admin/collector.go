@@ -39,6 +39,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	out := output(ch)
 	t := c.p.Table()
 	out.commands(&s.Counters)
+	out.routes(s, t.Listeners)
 	out.clients(s, &t.Limits)
 	out.count(wakeups, s.Wakeups)
 	out.count(loopReads, s.Reads)
@@ -91,9 +92,38 @@ func (out output) commands(c *stats.Counters) {
 			out.histogram(requestDuration, h, op.String())
 		}
 	}
-	out.count(keys, c.KeysHit, "hit")
-	out.count(keys, c.KeysMissed, "miss")
-	out.count(keys, c.KeysFailed, "failed")
+	out.keys(keys, &c.KeyCounts)
+}
+
+func (out output) keys(m metric, c *stats.KeyCounts, labels ...string) {
+	for _, one := range []struct {
+		result string
+		n      uint64
+	}{{"hit", c.KeysHit}, {"miss", c.KeysMissed}, {"failed", c.KeysFailed}} {
+		out.count(m, one.n, append(labels[:len(labels):len(labels)], one.result)...)
+	}
+}
+
+// routes shows what was counted by route. Of its commands there are the outcomes that
+// they have had: all that they might have, of a hundred routes, would be too many.
+func (out output) routes(s *stats.Snapshot, listeners []table.Listener) {
+	for _, l := range listeners {
+		for _, r := range l.Routes {
+			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Prefix: r.Prefix, Pool: r.Pool.Name}]
+			if c == nil { // no loop has taken it up yet
+				c = new(stats.RouteCounters)
+			}
+			at := []string{address(table.Target{Network: l.Network, Address: l.Address}), r.Prefix, r.Pool.Name}
+			out.keys(routeKeys, &c.KeyCounts, at...)
+			for op := range wire.NumOps {
+				for o, n := range c.Requests[op] {
+					if n > 0 {
+						out.count(routeRequests, n, append(at[:3:3], op.String(), stats.Outcome(o).String())...)
+					}
+				}
+			}
+		}
+	}
 }
 
 // expected reports whether op has a series for o from its first request on,

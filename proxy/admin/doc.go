@@ -80,6 +80,12 @@
 //
 //	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
 //
+// The share of hits of each route, which is the first question when something is slow;
+// failed keys count as if they were not there:
+//
+//	sum by (route, pool) (rate(ringside_route_keys_total{result="hit"}[5m]))
+//	  / sum by (route, pool) (rate(ringside_route_keys_total[5m]))
+//
 // Histograms have a bucket for each doubling from 16 µs to 8.6 s, and one at 403 ms. Besides
 // these there are the go_ and process_ metrics of client_golang.
 //
@@ -92,6 +98,11 @@
 //	    Commands read and not answered yet.
 //	ringside_keys_total{result} counter
 //	    Keys that clients asked for, by result: hit, miss, or failed when no server could say.
+//	ringside_route_requests_total{listener,route,pool,command,outcome} counter
+//	    The part of the commands answered that was on keys of the route; one on keys of several is of the first's.
+//	    The route is its prefix, empty for all other keys.
+//	ringside_route_keys_total{listener,route,pool,result} counter
+//	    The part of the keys asked for that the route took, by result.
 //	ringside_loop_wakeups_total counter
 //	    Times that a loop woke up for events.
 //	ringside_loop_reads_total counter

@@ -45,6 +45,12 @@ var (
 	keys = counter("keys_total",
 		"Keys that clients asked for, by result: hit, miss, or failed when no server could say.",
 		"result")
+	routeRequests = counter("route_requests_total",
+		"The part of the commands answered that was on keys of the route; one on keys of several is of the first's. The route is its prefix, empty for all other keys.",
+		"listener", "route", "pool", "command", "outcome")
+	routeKeys = counter("route_keys_total",
+		"The part of the keys asked for that the route took, by result.",
+		"listener", "route", "pool", "result")
 
 	wakeups = counter("loop_wakeups_total",
 		"Times that a loop woke up for events.")

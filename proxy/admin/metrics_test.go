@@ -150,6 +150,11 @@ func TestScrape(t *testing.T) {
 		`ringside_keys_total{result="failed"}`:                              3,
 		`ringside_requests_in_flight`:                                       0,
 
+		`ringside_route_keys_total{listener="l",pool="first",result="hit",route=""}`:                       2,
+		`ringside_route_keys_total{listener="l",pool="first",result="failed",route=""}`:                    3,
+		`ringside_route_keys_total{listener="l",pool="second",result="miss",route="s:"}`:                   0,
+		`ringside_route_requests_total{command="set",listener="l",outcome="stored",pool="first",route=""}`: 1,
+
 		`ringside_client_connections`:                                2,
 		`ringside_client_connections_limit`:                          2,
 		`ringside_client_connections_accepted_total`:                 3,

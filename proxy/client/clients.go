@@ -33,6 +33,7 @@ type Clients struct {
 	framed        []byte       // scratch: the frame that an answer is
 	framedReply   wire.Reply   // scratch: the answer that becomes a frame
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
+	freeShares    []*shares    // kept for reuse: of reads whose keys have several routes
 }
 
 // Handler serves what clients of one listener ask for.
