@@ -43,7 +43,7 @@ var house = []room{
 	{"proxy/link", []string{"proxy/wire", "proxy/stats"}, nil},
 	{"proxy/upstream", []string{"proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link"}, nil},
 	{"proxy/client", []string{"proxy/wire", "proxy/wire/frame", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream"}, nil},
-	{"proxy/routing", []string{"ring", "replicate", "proxy/health", "proxy/table", "proxy/upstream"}, nil},
+	{"proxy/routing", []string{"ring", "replicate", "proxy/health", "proxy/table", "proxy/stats", "proxy/upstream"}, nil},
 	{"proxy/task", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing"}, nil},
 	{"proxy/failover", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task"}, nil},
 	{"proxy/copies", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task", "proxy/failover"}, nil},
