@@ -98,6 +98,7 @@ func (e *Engine) quietly(b []byte) []byte {
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
+		s.Requested()
 		s.Out.Append(&e.Buffers, answer)
 		s.Whole = true
 		return

@@ -4,11 +4,9 @@ package proxy
 // sees them, its clients.
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"ringside/proxy/client"
@@ -137,46 +135,34 @@ func (e *Engine) statsServers(s *client.Session) {
 	})
 }
 
-// statsConns answers stats conns: the clients of all loops, whatever listener
-// they came by, in the lines that memcached has for a connection.
+// statsConns answers stats conns: the clients of all loops, oldest first, whatever
+// listener they came by, in the lines that memcached has for a connection.
 func (e *Engine) statsConns(s *client.Session) {
-	x := e.NewExchange(s)
-	engines := e.Shared.Engines()
-	parts := make([][]byte, len(engines))
-	var missing atomic.Int64
-	missing.Store(int64(len(engines)))
-	for i, o := range engines {
-		o.Post(func(o *Engine) {
-			parts[i] = o.appendClients(nil, s)
-			if missing.Add(-1) > 0 {
-				return
-			}
-			e.Post(func(e *Engine) {
-				x.Answer(append(slices.Concat(parts...), wire.EndLine...), stats.Okay)
-			})
-		})
-	}
+	x, id := e.NewExchange(s), s.ID
+	list := newClientList(stats.ClientOrders["id"], 0)
+	e.Shared.each(func(o *Engine) { o.describe(list) }, func() {
+		list.End()
+		e.Post(func(e *Engine) { x.Answer(append(appendClients(nil, list, id), wire.EndLine...), stats.Okay) })
+	})
 }
 
-// appendClients appends the clients of e, oldest first. asking is the one that
-// asks, perhaps on another loop.
-func (e *Engine) appendClients(dst []byte, asking *client.Session) []byte {
-	list := make([]*client.Session, 0, len(e.Sessions))
-	for s := range e.Sessions {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *client.Session) int { return cmp.Compare(a.ID, b.ID) })
+// appendClients appends the clients in list. asking is the one that asks.
+func appendClients(dst []byte, list *stats.ClientList, asking uint64) []byte {
 	r := stats.Report{Dst: dst}
-	for _, s := range list {
+	for i := range list.List {
+		c := &list.List[i]
 		network, address := "", "-"
-		if lst := e.listener(s); lst != nil {
-			network, address, _ = strings.Cut(lst.Name, " ")
+		if c.Listener != "" {
+			network, address, _ = strings.Cut(c.Listener, " ")
 		}
-		r.Prefix = stats.Decimal(s.ID) + ":"
-		r.Text("addr", socketName(network, s.Peer()))
+		if c.ID == asking {
+			c.State = "conn_parse_cmd"
+		}
+		r.Prefix = stats.Decimal(c.ID) + ":"
+		r.Text("addr", socketName(network, c.Address))
 		r.Text("listen_addr", socketName(network, address))
-		r.Text("state", s.State(asking))
-		r.Int("secs_since_last_cmd", int((e.Now-s.Last)/int64(time.Second)))
+		r.Text("state", c.State)
+		r.Int("secs_since_last_cmd", int(c.Idle/time.Second))
 	}
 	return r.Dst
 }

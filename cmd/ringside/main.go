@@ -51,6 +51,7 @@ client put it.
   ringside serve -c ringside.yaml      serve it
   ringside reload                      let it read its file again
   ringside server list                 how its servers are; drain one, restore it
+  ringside clients                     who is connected, and what each waits for
   ringside drill                       break one on purpose and see what clients see`,
 		Version:       versionText(),
 		SilenceErrors: true,
@@ -64,6 +65,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newClients(), newDrill(), newDemo(), newVersion())
 	return root
 }

@@ -113,7 +113,7 @@ func (out output) routes(s *stats.Snapshot, listeners []table.Listener) {
 			if c == nil { // no loop has taken it up yet
 				c = new(stats.RouteCounters)
 			}
-			at := []string{address(table.Target{Network: l.Network, Address: l.Address}), r.Prefix, r.Pool.Name}
+			at := []string{listenerAddress(l.Network, l.Address), r.Prefix, r.Pool.Name}
 			out.keys(routeKeys, &c.KeyCounts, at...)
 			for op := range wire.NumOps {
 				for o, n := range c.Requests[op] {

@@ -70,6 +70,11 @@ func TestBadControlRequests(t *testing.T) {
 		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},
 		{"POST", "/control/servers/a/drain?pool=first", "{}", 400, "no body"},
 		{"POST", "/control/servers//drain", "", 0, ""},
+		{"POST", "/control/clients", "", 405, "takes GET"},
+		{"GET", "/control/clients?sort=size", "", 400, `clients can't be sorted by "size"; by age, held, id, idle`},
+		{"GET", "/control/clients?limit=0", "", 400, "a number from 1 to 10000"},
+		{"GET", "/control/clients?limit=10001", "", 400, "a number from 1 to 10000"},
+		{"GET", "/control/clients?order=held", "", 400, `unknown parameter "order"`},
 		{"POST", "/control/faults", "", 415, "application/json"},
 		{"POST", "/control/faults", `{`, 400, "the body is not"},
 		{"POST", "/control/faults", `[]`, 400, "the body is not"},
@@ -208,6 +213,10 @@ func TestClient(t *testing.T) {
 			if err != nil || len(list) != 5 || list[0].State != Unknown || list[1].State != Down || list[1].LoopsDown != 1 ||
 				!strings.Contains(list[1].Why, "refused") || list[0].Failover != nil || time.Since(list[1].Since) > time.Minute {
 				t.Fatalf("%+v, %v", list, err)
+			}
+			clients, err := c.Clients(ctx, "requests", 1)
+			if err != nil || clients.All != 1 || len(clients.Clients) != 1 || clients.Clients[0].Requests != 1 || clients.Clients[0].In != 8 || clients.Clients[0].Listener != "l" {
+				t.Fatalf("%+v, %v", clients, err)
 			}
 			list, err = c.Order(ctx, "", "unix:/run/m.sock", "drain")
 			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != Drained || list[0].Order != "drain" {

@@ -100,6 +100,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	}
 	s.Tail = x
 	s.InFlight++
+	s.requests++
 	return x
 }
 
