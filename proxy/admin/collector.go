@@ -89,7 +89,7 @@ func (out output) commands(c *stats.Counters) {
 			}
 		}
 		if h := &c.Latency[op]; common[op] || h.Count() > 0 {
-			out.histogram(requestDuration, h, op.String())
+			out.histogram(requestDuration, h, 0, op.String())
 		}
 	}
 	out.keys(keys, &c.KeyCounts)
@@ -189,7 +189,7 @@ func (out output) server(s *stats.ServerSnapshot) {
 	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
 	out.count(serverRefused, s.Shed, name, addr, "memory")
 	out.count(serverRefused, s.Overridden, name, addr, "ordered")
-	out.histogram(serverDuration, &s.Latency, name, addr)
+	out.histogram(serverDuration, &s.Latency, 1, name, addr)
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
 	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
@@ -247,13 +247,11 @@ func (out output) failover(s *stats.Snapshot) {
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
 }
 
+// order shows a person's order where there is one: two more series of each of hundreds
+// of servers would say no more.
 func (out output) order(is health.Override, labels ...string) {
-	for _, o := range []health.Override{health.Drain, health.Down} {
-		v := 0.0
-		if is == o {
-			v = 1
-		}
-		out.set(serverOrdered, v, append(labels[:len(labels):len(labels)], o.String())...)
+	if is != health.Restore {
+		out.set(serverOrdered, 1, append(labels, is.String())...)
 	}
 }
 
@@ -279,12 +277,15 @@ const (
 	timeouts    = 74 // 403 ms
 )
 
-func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
-	buckets := make(map[float64]uint64, (lastBucket-firstBucket)/bucketStep+1)
+// histogram shows h without the buckets at both ends, so many, which a metric of
+// hundreds of servers can do without.
+func (out output) histogram(m metric, h *stats.Histogram, ends int, labels ...string) {
+	first, last := firstBucket+ends*bucketStep, lastBucket-ends*bucketStep
+	buckets := make(map[float64]uint64, (last-first)/bucketStep+2)
 	var count uint64
 	for i, n := range h.Buckets {
 		count += n
-		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
+		if i >= first && i <= last && (i-first)%bucketStep == 0 || i == timeouts {
 			buckets[float64(stats.Bound(i))/1e9] = count
 		}
 	}

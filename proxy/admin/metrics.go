@@ -143,7 +143,7 @@ var (
 		"1, with the version that the server told last; absent until it has told one.",
 		"server", "address", "version")
 	serverOrdered = gauge("server_ordered_away",
-		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.",
+		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.",
 		"pool", "server", "address", "order")
 	failoverPhase = gauge("failover_phase",
 		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.",

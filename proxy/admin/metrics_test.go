@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 
@@ -113,7 +114,11 @@ func moving(t *testing.T) *proxy.Proxy {
 // allFamilies is every metric there is.
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
-	for _, p := range []*proxy.Proxy{busy(t), moving(t)} {
+	ordered := busy(t)
+	if err := ordered.Override("second", "a", health.Drain); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*proxy.Proxy{ordered, moving(t)} {
 		families, err := New(p, Options{}).scrapes.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -302,7 +307,7 @@ func TestHistogramBuckets(t *testing.T) {
 	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
 		h.Observe(ns)
 	}
-	output(out).histogram(requestDuration, &h, "get")
+	output(out).histogram(requestDuration, &h, 0, "get")
 	var m dto.Metric
 	if err := (<-out).Write(&m); err != nil {
 		t.Fatal(err)
