@@ -87,7 +87,6 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 		e.FreeExchanges, x.Next = x.Next, nil
 	}
 	x.e, x.Session, x.Start, x.Waiting = e, s, e.Now, 1
-	x.Route = &e.Count.RouteCounters
 	x.Op, x.dialect, x.Flags = e.Req.Op, e.Req.Dialect, e.Req.Flags
 	if x.Flags&wire.Binary != 0 {
 		x.beginFrame()

@@ -105,7 +105,7 @@ type framed Exchange
 
 func (f *framed) Client() uint64 { return (*Exchange)(f).Client() }
 
-func (f *framed) Done(*upstream.Conn, *upstream.Attempt) { (*Exchange)(f).FinishOne() }
+func (f *framed) Done(c *upstream.Conn, a *upstream.Attempt) { (*Exchange)(f).Done(c, a) }
 
 func (f *framed) Failed(c *upstream.Conn, a *upstream.Attempt, why upstream.Failure) {
 	(*Exchange)(f).Failed(c, a, why)

@@ -45,13 +45,21 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 }
 
 // Done is told that the part a has all of its answer.
-func (x *Exchange) Done(*upstream.Conn, *upstream.Attempt) { x.FinishOne() }
+func (x *Exchange) Done(c *upstream.Conn, a *upstream.Attempt) {
+	if x.Slow() {
+		x.slowPart(c, a, c.Slowest(a), "")
+	}
+	x.FinishOne()
+}
 
 // Failed is told that the part a gets no answer, or no more of it.
 func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	if f.Foreign {
 		x.refuse(wire.AppendClientError(nil, f.Why))
 		return
+	}
+	if x.Slow() {
+		x.slowPart(c, a, c.FailedIn(a, f), f.Why)
 	}
 	x.Fail(a.Share, f.Why, f.Outcome)
 	if a.Streams && x.Session != nil && x.breakOff(a) {

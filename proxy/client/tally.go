@@ -12,7 +12,7 @@ import (
 // tally is what an exchange counts when it has its answer.
 type tally struct {
 	Keys, Hits int                  // of a read: how many were asked for, and were there
-	Route      *stats.RouteCounters // of its key, or of the first of its keys that has a route; if none has, the loop's own
+	Route      *stats.RouteCounters // of its key, or of the first of its keys that has a route; nil: none has, or it is no more
 	several    *shares              // of a read whose keys have several routes; nil: they have one
 }
 
@@ -78,7 +78,7 @@ func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	for s := range e.Sessions {
 		for x := s.Head; x != nil; x = x.Next {
 			if x.Route == c {
-				x.Route = own
+				x.Route = nil
 			}
 			if x.several == nil {
 				continue
@@ -105,6 +105,9 @@ func (x *Exchange) hit(share int32, n int) {
 // observe counts a command that has its answer.
 func (x *Exchange) observe() {
 	c := x.Route
+	if c == nil {
+		c = &x.e.Count.RouteCounters
+	}
 	c.Requests[x.Op][x.Outcome]++
 	x.e.Count.Latency[x.Op].Observe(x.e.Now - x.Start)
 	switch {

@@ -40,6 +40,7 @@ const (
 	Queue   = "queue"   // for answers of the server to what was asked before
 	Answer  = "answer"  // for the server's answer to begin
 	Value   = "value"   // for the rest of that answer
+	Several = "several" // for several requests to servers: copies, or a server that is out
 	Phase   = "phase"   // for the pool to move the key's server to another phase
 	Order   = "order"   // for commands before it on the same key
 )

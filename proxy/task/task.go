@@ -308,7 +308,7 @@ func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
+	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
 	t.release()
 }
 
@@ -356,7 +356,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 
 // Fail ends the task's part of the exchange without an answer.
 func (t *Task) Fail(why string, o stats.Outcome) {
-	t.conclude(func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
+	t.conclude("", why, func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
 	t.release()
 }
 
@@ -367,7 +367,7 @@ func (t *Task) AnswerKind(k wire.Kind) {
 	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) {
+	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
 		x.Outcome = stats.OutcomeOf(k)
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)

@@ -49,15 +49,17 @@ type names struct {
 	At        int    // where in keys the first key is that had no VALUE yet
 	nth       int    // how many keys are before it
 	many      bool   // keys has the length of each key, and then the line of the request
+	lengths   int32  // of many: how many there are
 	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
 	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
 }
 
-// timing is how long an attempt may take: see Conn.postpone.
+// timing is how long an attempt may take, see Conn.postpone, and has taken.
 type timing struct {
 	Begun    bool            // its answer has begun, and is not whole
 	Deadline int64           // on the loop's clock: it is not due before
 	sentAt   int64           // when it was put into the queue
+	begunAt  int64           // when its answer began, if that was not whole at once
 	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
 }
 

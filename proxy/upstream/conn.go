@@ -42,7 +42,9 @@ type Conn struct {
 
 	Deadline int64 // no attempt here is due before; link.Never: none is
 	DialBy   int64 // when to give up dialing
+	upAt     int64 // when the socket was there
 	lastIn   int64 // when the last bytes came
+	headAt   int64 // when the last answer was whole: since then the head of the queue is the head
 	flowed   int64 // when the last came of an answer that was not whole then
 	lastOut  int64 // when the socket took the last
 
@@ -274,7 +276,7 @@ func (c *Conn) Sent(n int) {
 // question for the server's version: its answer says that somebody is alive there.
 func (c *Conn) Up() {
 	e := c.Server.e
-	c.State = ConnUp
+	c.State, c.upAt = ConnUp, e.Now
 	if e.Debug {
 		e.Log.Debug("connected to a server", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}

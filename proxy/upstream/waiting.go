@@ -67,3 +67,50 @@ func (c *Conn) why(a *Attempt, before int) string {
 	}
 	return "the server's answer"
 }
+
+// Slowest is the phase that took longest of a, whose answer has just become whole.
+func (c *Conn) Slowest(a *Attempt) string {
+	connected := max(a.sentAt, c.upAt)
+	first := max(connected, c.headAt)
+	begun := max(first, c.Server.e.Now)
+	if a.Begun {
+		begun = max(first, a.begunAt)
+	}
+	longest, phase := connected-a.sentAt, stats.Connect
+	for _, p := range []struct {
+		took  int64
+		phase string
+	}{{first - connected, stats.Queue}, {begun - first, stats.Answer}, {c.Server.e.Now - begun, stats.Value}} {
+		if p.took > longest {
+			longest, phase = p.took, p.phase
+		}
+	}
+	return phase
+}
+
+// FailedIn is the phase in which a failed.
+func (c *Conn) FailedIn(a *Attempt, f Failure) string {
+	switch {
+	case f.Unsent && c.State != ConnUp:
+		return stats.Connect
+	case f.Unsent:
+		return stats.Send
+	case a.Begun:
+		return stats.Value
+	}
+	return stats.Answer
+}
+
+// FirstKey is the first key of a, as the server knows it, and how many it has.
+func (a *Attempt) FirstKey() (key []byte, keys int) {
+	if !a.many {
+		key, _ = a.Named()
+		return key, 1
+	}
+	lengths := a.keys[:a.lengths]
+	at := len(a.keys) + len(space)
+	for _, n := range lengths {
+		at -= int(n) + len(space)
+	}
+	return a.keys[at : at+int(lengths[0])], len(lengths)
+}
