@@ -68,7 +68,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		for _, c := range lst.Bind(l.Routes, live) {
+		for _, c := range lst.Bind(l.Routes, live, e.Shared.guarded) {
 			e.ForgetRoute(c)
 		}
 		lst.Users = l.Users

@@ -5,6 +5,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -111,6 +112,15 @@ func moving(t *testing.T) *proxy.Proxy {
 	return made
 }
 
+// withGuard makes a proxy of a guarded route.
+func withGuard() *proxy.Proxy {
+	of := tableOf(pool("guarded"))
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}}}
+	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
+	newLoop(p)
+	return p
+}
+
 // allFamilies is every metric there is.
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
@@ -118,7 +128,7 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	if err := ordered.Override("second", "a", health.Drain); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*proxy.Proxy{ordered, moving(t)} {
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard()} {
 		families, err := New(p, Options{}).scrapes.Gather()
 		if err != nil {
 			t.Fatal(err)

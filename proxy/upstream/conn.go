@@ -46,11 +46,17 @@ type Conn struct {
 
 	Speech wire.Features // what the server understands; 0: it has not told its release on this socket
 	lateWork
+	life
+}
+
+// life tells a connection from those there were in its place before.
+type life struct {
+	upAt int64  // when it was there
+	n    uint64 // how often it has been
 }
 
 // moments are when things happened last on a connection.
 type moments struct {
-	upAt    int64 // when the socket was there
 	lastIn  int64 // when the last bytes came
 	headAt  int64 // when the last answer was whole: since then the head of the queue is the head
 	flowed  int64 // when the last came of an answer that was not whole then
@@ -281,7 +287,7 @@ func (c *Conn) Sent(n int) {
 // question for the server's version: its answer says that somebody is alive there.
 func (c *Conn) Up() {
 	e := c.Server.e
-	c.State, c.upAt = ConnUp, e.Now
+	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
 	if e.Debug {
 		e.Log.Debug("connected to a server", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}
