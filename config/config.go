@@ -159,7 +159,8 @@ type Moderation struct {
 // Log is what is logged, and how.
 type Log struct {
 	Level  slog.Level
-	Format string // "text" or "json"
+	Format string        // "text" or "json"
+	Slow   time.Duration // some of the commands that take so long are logged; 0: none
 }
 
 func defaultFile() File {
@@ -187,7 +188,7 @@ func defaultFile() File {
 			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
 			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
 		},
-		Log: Log{Level: slog.LevelInfo, Format: "text"},
+		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
 	}
 }
 

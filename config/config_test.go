@@ -255,10 +255,10 @@ engine:
   coalesce_server: off
   coalesce_client: {max_bytes: 1KiB}
   moderation: false
-log: {level: debug, format: json}
+log: {level: debug, format: json, slow: off}
 `)
 	if f.Admin.Pprof != "off" || f.Limits.Value != 1<<20 || f.Limits.Line != 64<<10 || f.Limits.Memory != 1<<30 ||
-		f.Limits.Idle != time.Minute || f.Limits.Drain != 0 || f.Log != (Log{slog.LevelDebug, "json"}) {
+		f.Limits.Idle != time.Minute || f.Limits.Drain != 0 || f.Log != (Log{slog.LevelDebug, "json", 0}) {
 		t.Errorf("got %+v", f)
 	}
 	want := Engine{

@@ -336,6 +336,7 @@ func logValue() value[Log] {
 			func(l *Log) *slog.Level { return &l.Level }),
 		set("format", "lines for people (text) or for machines (json)",
 			words("text", "json"), func(l *Log) *string { return &l.Format }),
+		set("slow", "log some of the commands that take so long, or off", duration(0, time.Hour), func(l *Log) *time.Duration { return &l.Slow }),
 	)
 }
 

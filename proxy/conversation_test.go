@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,8 +102,9 @@ type stage struct {
 	routes []table.Route
 	users  *table.Users
 	ready  bool
-	quiet  bool // log nothing
-	shown  bool // the file says the opaques of Ringside's own
+	quiet  bool      // log nothing
+	logs   io.Writer // where the log goes; nil: to the test
+	shown  bool      // the file says the opaques of Ringside's own
 	at     string
 
 	release string // of the servers, unless 1.6.18

@@ -199,6 +199,9 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
 	e.Copies.AddTo(into)
+	for _, l := range e.Listeners {
+		l.AddTo(into)
+	}
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or

@@ -98,6 +98,10 @@ answer and a server that does not come back always do.`,
 	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
 	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
+	f.completePool(cmd)
+	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f.complete(cmd, func(s *admin.ServerState) string { return s.Server })
+	})
 	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
 	flags.DurationVar(&f.delay, "delay", time.Second, "of the fault delay")
 	flags.IntVar(&f.percent, "percent", 20, "of the fault drop")

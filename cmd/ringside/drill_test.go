@@ -83,6 +83,18 @@ func TestServer(t *testing.T) {
 			t.Errorf("server %s: exit %d, %s%s", c.args, code, out, errs)
 		}
 	}
+	for args, want := range map[string]string{
+		"server drain ": "demo1\ndemo2\ndemo3\n:4\n", "server list --pool ": "main\n:4\n", "drill --server ": "demo1\ndemo2\ndemo3\n:4\n",
+	} {
+		words := append([]string{"__complete"}, strings.Fields(args)[0])
+		words = append(append(append(words, to...), strings.Fields(args)[1:]...), "")
+		if words[1] == "server" { // the flags go behind the whole command
+			words = append(append([]string{"__complete", "server", strings.Fields(args)[1]}, to...), append(strings.Fields(args)[2:], "")...)
+		}
+		if code, out, errs := typed(words...); code != 0 || out != want {
+			t.Errorf("completing %q: %d %q %s", words, code, out, errs)
+		}
+	}
 	if code, _, errs := typed("server", "list", "--admin", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "no answer from the admin interface at 127.0.0.1:1") {
 		t.Errorf("nobody there: %d %s", code, errs)
 	}

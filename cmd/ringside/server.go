@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -111,6 +112,34 @@ func (f *adminFlags) client() (*admin.Client, error) {
 	return admin.NewClient(network, address), nil
 }
 
+// completePool lets a shell complete the flag --pool.
+func (f *adminFlags) completePool(cmd *cobra.Command) {
+	cmd.RegisterFlagCompletionFunc("pool", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f.complete(cmd, func(s *admin.ServerState) string { return s.Pool })
+	})
+}
+
+// complete is what a shell is told that a word may be: what name says of the servers
+// of the Ringside that is meant. A shell that gets no answer has nothing to offer.
+func (f *adminFlags) complete(cmd *cobra.Command, name func(*admin.ServerState) string) (words []string, _ cobra.ShellCompDirective) {
+	const offerNoFiles = cobra.ShellCompDirectiveNoFileComp
+	c, err := f.client()
+	if err != nil {
+		return nil, offerNoFiles
+	}
+	defer c.Close()
+	list, err := c.Servers(cmd.Context())
+	if err != nil {
+		return nil, offerNoFiles
+	}
+	for i := range list {
+		if word := name(&list[i]); word != "" && !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return words, offerNoFiles
+}
+
 // blame makes a mistake on the command line of an answer that says so.
 func blame(err error) error {
 	if s := (*admin.StatusError)(nil); errors.As(err, &s) && (s.Status == 400 || s.Status == 404 || s.Status == 409) {
@@ -157,6 +186,7 @@ when. Exits 0 whatever they are.`,
 	}
 	to.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only the servers of this `pool`")
+	to.completePool(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
 }
@@ -199,6 +229,18 @@ func newServerOrder(order, short, long string) *cobra.Command {
 		cmd.Flags().BoolVar(&noWait, "no-wait", false, "don't wait until the server has its copies again")
 	}
 	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, where several have a server of that name")
+	to.completePool(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return to.complete(cmd, func(s *admin.ServerState) string {
+			if pool != "" && s.Pool != pool {
+				return ""
+			}
+			return s.Server
+		})
+	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
 }

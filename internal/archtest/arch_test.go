@@ -60,7 +60,7 @@ var house = []room{
 	{"recipes/meta", nil, []string{"github.com/bradfitz/gomemcache"}},
 	{"recipes/examples/seeds", []string{"recipes"}, []string{"github.com/bradfitz/gomemcache"}},
 	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
-	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
+	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill"}, []string{"github.com/spf13/cobra", "github.com/coreos/go-systemd/v22/daemon", "github.com/prometheus/...", "golang.org/x/sys"}},
 
 	// Data and tests.
 	{"deploy", nil, nil},

@@ -47,6 +47,13 @@ func (c *Client) Servers(ctx context.Context) ([]ServerState, error) {
 	return a.Servers, err
 }
 
+// Clients returns the clients that come first in an order, one of ClientOrders.
+func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAnswer, error) {
+	var a ClientsAnswer
+	err := c.ask(ctx, "GET", "/control/clients?sort="+url.QueryEscape(sort)+"&limit="+strconv.Itoa(limit), nil, &a)
+	return a, err
+}
+
 // Order gives an order (drain, down, restore) for a server, and returns how it
 // is then. pool may be empty if only one has the server.
 func (c *Client) Order(ctx context.Context, pool, server, order string) ([]ServerState, error) {

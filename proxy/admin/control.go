@@ -101,6 +101,7 @@ func (s *Server) control(mux *http.ServeMux) {
 	}
 	routes := []route{
 		{"GET", "/control/servers", s.getServers},
+		{"GET", "/control/clients", s.getClients},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
 		{"POST", "/control/reload", s.postReload},
 		{"POST", "/control/hand-over", s.postHandOver},
@@ -130,7 +131,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
-		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/reload and /control/faults"))
+		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/reload and /control/faults"))
 	})
 }
 

@@ -105,6 +105,6 @@ func (out output) guard(g *stats.Guard) {
 	out.set(guardTickets, float64(g.Tickets.Load()), g.Prefix)
 	out.set(guardLease, g.Lease(0).Seconds(), g.Prefix)
 	times := g.Snapshot()
-	out.histogram(guardWaitTime, &times.Waited, g.Prefix)
-	out.histogram(guardRebuildTime, &times.Rebuilt, g.Prefix)
+	out.histogram(guardWaitTime, &times.Waited, 0, g.Prefix)
+	out.histogram(guardRebuildTime, &times.Rebuilt, 0, g.Prefix)
 }

@@ -55,9 +55,19 @@ func pool(name string) *table.Pool {
 	}
 }
 
+// routesTo leads keys with the prefix s: to the second pool, if there is one, and the
+// others to the first.
+func routesTo(pools []*table.Pool) []table.Route {
+	routes := []table.Route{{Pool: pools[0]}}
+	if len(pools) > 1 {
+		routes = append(routes, table.Route{Prefix: "s:", Pool: pools[1]})
+	}
+	return routes
+}
+
 func tableOf(pools ...*table.Pool) *table.Table {
 	return &table.Table{
-		Listeners: []table.Listener{{Network: "tcp", Address: "l", Routes: []table.Route{{Pool: pools[0]}}}},
+		Listeners: []table.Listener{{Network: "tcp", Address: "l", Routes: routesTo(pools)}},
 		Pools:     pools,
 		Limits: table.Limits{Clients: 2, Key: 250, Line: 1 << 16, Value: 1 << 20, InFlight: 100,
 			Output: 1 << 20, OutputHard: 1 << 24, Memory: 1 << 26},

@@ -187,7 +187,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(who) + ")\n"
 	}
 	if who := access.Control; who == ControlLoopback || who == ControlOn {
-		page += `<li><a href="control/servers">control/servers</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
+		page += `<li><a href="control/servers">control/servers</a>, <a href="control/clients">control/clients</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")

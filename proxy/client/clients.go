@@ -24,7 +24,8 @@ type Clients struct {
 	Sessions map[*Session]struct{} // that are connected
 	Wake     []*Session            // sessions that had to stop parsing and may go on
 	Held     HoldList              // sessions whose answers wait for the rest of their group
-	Awaiting int                   // how many sessions wait for an answer
+	slow     slowLog
+	Awaiting int // how many sessions wait for an answer
 
 	Req           wire.Request // scratch: the request being served
 	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
@@ -33,6 +34,7 @@ type Clients struct {
 	framed        []byte       // scratch: the frame that an answer is
 	framedReply   wire.Reply   // scratch: the answer that becomes a frame
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
+	freeShares    []*shares    // kept for reuse: of reads whose keys have several routes
 }
 
 // Handler serves what clients of one listener ask for.

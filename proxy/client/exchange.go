@@ -48,7 +48,7 @@ type Exchange struct {
 	Gather        Gather     // of a command for every server: makes one answer of theirs; nil: it is no such command
 	GatheredBytes int        // of answers that Gather keeps
 
-	Keys, Hits int // of a read: how many were asked for, and were there
+	tally
 }
 
 // streams says which part's value goes to the client now, while some values are so
@@ -102,6 +102,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	}
 	s.Tail = x
 	s.InFlight++
+	s.requests++
 	return x
 }
 
@@ -109,6 +110,9 @@ func (e *Clients) freeExchange(x *Exchange) {
 	x.drop()
 	if x.InOrder != nil {
 		x.InOrder.drop(&x.e.Buffers)
+	}
+	if x.several != nil {
+		e.freeShares = append(e.freeShares, x.several)
 	}
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
@@ -225,7 +229,7 @@ func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 		b := st.of(a)
 		b.Held.Drop(&x.e.Buffers)
 		st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
-		x.Hits--
+		x.hit(a.Share, -1)
 		return false
 	}
 	x.cut = true
@@ -242,9 +246,12 @@ func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 // NoRoute is why a key that no route takes gets no answer.
 const NoRoute = "no route for this key: add one without a prefix"
 
-// Fail notes that a part of x got no answer, and why. NoRoute counts before all
-// else: nothing but the configuration can end it.
-func (x *Exchange) Fail(why string, o stats.Outcome) {
+// Fail notes that a part of x, on keys of that share, got no answer, and why. NoRoute
+// counts before all else: nothing but the configuration can end it.
+func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
+	if x.several != nil && share != NoShare {
+		x.several.list[share].failed = true
+	}
 	if x.trouble != NoRoute {
 		x.trouble, x.Outcome = why, o
 	}
@@ -369,25 +376,4 @@ func (s *Session) advance() {
 	}
 	e.Mark(&s.Link)
 	s.unstall()
-}
-
-// observe counts a command that has its answer.
-func (x *Exchange) observe() {
-	c, now := &x.e.Count, x.e.Now
-	c.Requests[x.Op][x.Outcome]++
-	c.Latency[x.Op].Observe(now - x.Start)
-	if x.Op >= wire.Get && x.Op <= wire.Gats {
-		hits := x.Hits
-		if x.dialect == wire.Meta && x.Outcome == stats.Hit {
-			hits = 1
-		}
-		c.KeysHit += uint64(hits)
-		if missed := x.Keys - hits; missed > 0 {
-			if x.trouble != "" {
-				c.KeysFailed += uint64(missed) // some may be true misses: nobody can know
-			} else {
-				c.KeysMissed += uint64(missed)
-			}
-		}
-	}
 }

@@ -30,9 +30,9 @@ type Session struct {
 	Tasks      int       // parts of these that tasks answer
 	Companion  Companion // what wants to know what it does besides; nil: nothing does
 
-	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
-	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
-	Swallow     int64 // bytes of a refused data block that are still to come
+	activity
+	TryAt   int   // how long a line without an end must be before another look at it pays; 0: any length
+	Swallow int64 // bytes of a refused data block that are still to come
 
 	spoken    bool  // it has sent something
 	binary    bool  // what it has sent began with a frame of the binary protocol
@@ -57,7 +57,7 @@ type Companion interface {
 
 // NewSession is the client of this number that has just connected.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
-	s := &Session{e: e, Handler: h, ID: id, since: e.Now, Last: e.Now}
+	s := &Session{e: e, Handler: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
 	s.End, s.Sock = s, sock
 	e.Sessions[s] = struct{}{}
 	return s
@@ -374,10 +374,8 @@ func (s *Session) Flush() {
 }
 
 // State is what s is at, in the words of memcached's stats conns.
-func (s *Session) State(asking *Session) string {
+func (s *Session) State() string {
 	switch {
-	case s == asking:
-		return "conn_parse_cmd"
 	case s.Quitting || s.Closed:
 		return "conn_closing"
 	case s.Head != nil:

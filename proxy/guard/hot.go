@@ -23,15 +23,15 @@ type door interface {
 	Guarded() *Guard
 }
 
-// Ask asks for one key of x's text read on c. It reports false, and has done
+// Ask asks for one key of x's text read, of that share, on c. It reports false, and has done
 // nothing, if the server can't be asked so.
-func (g *Guard) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+func (g *Guard) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
 		rt.Guard.Learned.Count(stats.GuardOff)
 		return false
 	}
 	a := x.Attempt()
-	a.To = (*reader)(x)
+	a.To, a.Share = (*reader)(x), share
 	a.Op, a.Dialect, a.Flags, a.Strip = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects, rt.Strip
 	c.Begin(a, &rt.Timeouts)
 	a.Remember(&noOpaque, nil, key)
@@ -106,7 +106,7 @@ func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 	}
 	rt, g := p.route(a)
 	if rt == nil {
-		x.Fail(client.NoRoute, stats.Unavailable)
+		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
 		return 0
 	}
 	key, _ := a.Named()
@@ -116,12 +116,12 @@ func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 				return x.Value(a, rep, r.Bytes, s.shown(), p.token(&s))
 			}
 		} else if r.Bytes == nil {
-			x.Fail(r.Why, r.Outcome)
+			x.Fail(a.Share, r.Why, r.Outcome)
 		}
 		return 0
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
-	g.resume(x, rt, append([]byte(a.Strip), key...), bytes.Clone(key), r)
+	g.resume(x, a.Share, rt, append([]byte(a.Strip), key...), bytes.Clone(key), r)
 	return 0
 }
 
@@ -145,7 +145,7 @@ func (p *reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 }
 
 // resume makes a task of a read that found more or less than a value.
-func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole, key []byte, r *upstream.Result) {
+func (g *Guard) resume(x *client.Exchange, share int32, rt *routing.Route, whole, key []byte, r *upstream.Result) {
 	req := &g.Clients.Req
 	before := *req
 	command := "get "
@@ -155,14 +155,14 @@ func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole, key []byte,
 	line := append(append([]byte(command), whole...), wire.LineEnd...)
 	g.Wire.Next(line, req)
 	req.Flags |= x.Flags & wire.Binary
-	t := g.NewTask(x, rt, line, whole, whole)
+	t := g.NewTask(x, share, rt, line, whole, whole)
 	*req = before
 	t.Rule = &rule{first: r, firstName: key}
 	g.Enroll(x.Session, x, t)
 	g.Admit(t)
 }
 
-func (p *reader) Done(_ *upstream.Conn, _ *upstream.Attempt) { p.exchange().FinishOne() }
+func (p *reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
 
 func (p *reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := p.exchange()

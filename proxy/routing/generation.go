@@ -4,6 +4,7 @@ package routing
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"ringside/proxy/health"
@@ -35,6 +36,8 @@ type Route struct {
 
 	GetErrors bool           // a read whose server can't answer gets an error, not a miss
 	Timeouts  table.Timeouts // of its commands
+
+	Count *stats.RouteCounters // what this loop has counted of its commands; it outlives reloads
 
 	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
@@ -81,11 +84,20 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 }
 
 // Bind gives l the routes of a new table. bound has the pools of that;
-// learned is what a route with a prefix has counted and learned so far.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(prefix string) *stats.Guard) {
+// learned is what a route with a prefix has counted and learned so far. It returns
+// what was counted of routes that are no more.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(prefix string) *stats.Guard) (gone []*stats.RouteCounters) {
+	counts := map[stats.RouteName]*stats.RouteCounters{}
+	for i := range l.Routes {
+		counts[l.Routes[i].Name()] = l.Routes[i].Count
+	}
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		if made.Count = counts[made.Name()]; made.Count == nil {
+			made.Count = new(stats.RouteCounters)
+		}
+		delete(counts, made.Name())
 		if r.GetErrors != nil {
 			made.GetErrors = *r.GetErrors
 		}
@@ -116,6 +128,19 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 	}
 	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
+	return slices.Collect(maps.Values(counts))
+}
+
+// Name is what the route is known by over reloads.
+func (rt *Route) Name() stats.RouteName {
+	return stats.RouteName{Listener: rt.Listener, Prefix: rt.Prefix, Pool: rt.Pool.Name}
+}
+
+// AddTo adds what was counted of the routes to what is told of all loops.
+func (l *Listener) AddTo(into *stats.Snapshot) {
+	for i := range l.Routes {
+		into.AddRoute(l.Routes[i].Name(), l.Routes[i].Count)
+	}
 }
 
 // addPool adds a pool that keys of l may be in, once.

@@ -52,13 +52,11 @@ func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
 // Counters is what one engine has counted since it started.
 type Counters struct {
-	Requests [wire.NumOps][NumOutcomes]uint64 // answered, by command and outcome
-	Latency  [wire.NumOps]Histogram           // from the request to its answer, by command
+	RouteCounters                        // of commands that belong to no route, and of routes that are no more
+	Latency       [wire.NumOps]Histogram // from the request to its answer, by command
 
 	Repairs, RepairsDropped uint64 // of copies, key by key; those that were not made, because too many were to be made
 	Refilled                uint64 // keys that were copied to servers that had come back empty
-
-	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
 
@@ -155,17 +153,18 @@ func (h *Histogram) add(o *Histogram) {
 
 // Snapshot is a copy of what the engines of a process have counted, added up.
 type Snapshot struct {
-	Counters
+	Counters                            // with those of all routes
 	Servers  map[string]*ServerSnapshot // by network and address
-	Members  []MemberSnapshot           // of the pools that have a keeper
-	Events   []MemberEvents             // what keepers have decided so far
-	Filling  map[[2]string]bool         // by pool and server: it keeps copies and lacks some that it should have
-	Clients  int                        // connected
-	InFlight int                        // commands without an answer
-	Parked   int                        // of them: writes that wait for a server's next phase
-	Lines    int                        // keys of several copies that are being written or repaired
-	Memory   int64                      // bytes of buffers in use
-	Kept     int64                      // of that, for reuse
+	Routes   map[RouteName]*RouteCounters
+	Members  []MemberSnapshot   // of the pools that have a keeper
+	Events   []MemberEvents     // what keepers have decided so far
+	Filling  map[[2]string]bool // by pool and server: it keeps copies and lacks some that it should have
+	Clients  int                // connected
+	InFlight int                // commands without an answer
+	Parked   int                // of them: writes that wait for a server's next phase
+	Lines    int                // keys of several copies that are being written or repaired
+	Memory   int64              // bytes of buffers in use
+	Kept     int64              // of that, for reuse
 }
 
 // ServerSnapshot is one server as the engines see it.
@@ -185,18 +184,13 @@ type ServerSnapshot struct {
 
 // Add counts what o has counted too.
 func (into *Counters) Add(o *Counters) {
-	for op := range o.Requests {
-		for out, n := range o.Requests[op] {
-			into.Requests[op][out] += n
-		}
+	into.RouteCounters.Add(&o.RouteCounters)
+	for op := range o.Latency {
 		into.Latency[op].add(&o.Latency[op])
 	}
 	into.Repairs += o.Repairs
 	into.RepairsDropped += o.RepairsDropped
 	into.Refilled += o.Refilled
-	into.KeysHit += o.KeysHit
-	into.KeysMissed += o.KeysMissed
-	into.KeysFailed += o.KeysFailed
 	into.Wakeups += o.Wakeups
 	into.Reads += o.Reads
 	into.Writes += o.Writes

@@ -17,6 +17,7 @@ type Table struct {
 	Listeners []Listener
 	Pools     []*Pool
 	Limits    Limits
+	LogSlow   time.Duration // commands that take so long are logged; 0: none
 }
 
 // Has says whether a pool of t has a server of that name.

@@ -30,6 +30,7 @@ type Task struct {
 	Rule       Rule             // leads it; set by a Leader
 
 	Op    wire.Op // of the request
+	share int32   // of its exchange: see client.Exchange.Share
 	strip string  // what the servers don't see of the client's key
 
 	Asker       uint64       // number of the client, whose requests go in order
@@ -131,9 +132,10 @@ type unsentAsk struct {
 }
 
 // NewTask makes a task of the request in Clients.Req, for its only key or for one of
-// several: key, decoded, which the client wrote as wrote. It is a part of x.
-func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
+// several: key, decoded, which the client wrote as wrote. It is a part of x, of that
+// share.
+func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw, wrote, key []byte) *Task {
+	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
@@ -166,7 +168,7 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	}
 	line = append(line, wire.LineEnd...)
 	e.Wire.Next(line, &e.Clients.Req)
-	t := e.NewTask(x, rt, line, wrote, key)
+	t := e.NewTask(x, 0, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
 }
@@ -320,7 +322,7 @@ func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
+	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
 	t.release()
 }
 
@@ -329,12 +331,12 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 	rep := &e.Rep
 	switch {
 	case !r.Parsed(t.Op, t.Req.Dialect, rep):
-		x.Fail(r.Why, r.Outcome)
+		x.Fail(t.share, r.Why, r.Outcome)
 	case t.instead != nil:
 		x.Outcome = stats.ClientFault
 		x.Emit(nil, t.instead)
 	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
-		x.Fail("server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
+		x.Fail(t.share, "server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
 	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:
 		t.answerRead(e, x, r, token)
 	default:
@@ -352,7 +354,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
 	switch rep := &e.Rep; rep.Kind {
 	case wire.Value:
-		x.Hits++
+		x.Hit(t.share)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, t.strip+string(t.Key), block)
@@ -368,7 +370,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 
 // Fail ends the task's part of the exchange without an answer.
 func (t *Task) Fail(why string, o stats.Outcome) {
-	t.conclude(func(_ *Tasks, x *client.Exchange) { x.Fail(why, o) })
+	t.conclude("", why, func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
 	t.release()
 }
 
@@ -379,7 +381,7 @@ func (t *Task) AnswerKind(k wire.Kind) {
 	if line == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) {
+	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
 		x.Outcome = stats.OutcomeOf(k)
 		if t.instead != nil {
 			x.Outcome = stats.ClientFault
@@ -397,7 +399,7 @@ func (t *Task) Removal() bool { return t.instead != nil }
 // Reject ends the task's part of the exchange with an error line, whatever is to
 // be said of a read that no server could answer.
 func (t *Task) Reject(line []byte) {
-	t.conclude(func(_ *Tasks, x *client.Exchange) {
+	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) {
 		x.ErrLine = append(x.ErrLine[:0], line...)
 		x.Outcome = stats.ServerFault
 		if t.Req.Dialect == wire.Text && x.Flags&wire.Quiet != 0 {

@@ -34,24 +34,32 @@ type Attempt struct {
 	Start uint64 // position of its first byte: see Conn
 	Size  int    // bytes of the request
 
-	keys        []byte // what the answer must name, as the server knows it: see pairing.go
-	At          int    // where in keys the first key is that had no VALUE yet
-	nth         int    // how many keys are before it
-	many        bool   // keys has the length of each key, and then the line of the request
-	opaque      uint8  // length of the opaque, at the end of keys; 0: there is none
-	OwnOpaque   bool   // the opaque is Ringside's own: the answer is shown without it
-	LeavesValue bool   // it is a mutation that can leave a value if it runs late: see latedelete.go
+	names
+	Share       int32 // of its exchange: see client.Exchange.Share
+	LeavesValue bool  // it is a mutation that can leave a value if it runs late: see latedelete.go
 
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
 	Echo   *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
 }
 
-// timing is how long an attempt may take: see Conn.postpone.
+// names is what the answer to an attempt must name: see pairing.go.
+type names struct {
+	keys      []byte // as the server knows them
+	At        int    // where in keys the first key is that had no VALUE yet
+	nth       int    // how many keys are before it
+	many      bool   // keys has the length of each key, and then the line of the request
+	lengths   int32  // of many: how many there are
+	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
+	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
+}
+
+// timing is how long an attempt may take, see Conn.postpone, and has taken.
 type timing struct {
 	Begun    bool            // its answer has begun, and is not whole
 	Deadline int64           // on the loop's clock: it is not due before
 	sentAt   int64           // when it was put into the queue
+	begunAt  int64           // when its answer began, if that was not whole at once
 	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
 }
 

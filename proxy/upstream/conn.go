@@ -43,9 +43,7 @@ type Conn struct {
 
 	Deadline int64 // no attempt here is due before; link.Never: none is
 	DialBy   int64 // when to give up dialing
-	lastIn   int64 // when the last bytes came
-	flowed   int64 // when the last came of an answer that was not whole then
-	lastOut  int64 // when the socket took the last
+	moments
 
 	Speech wire.Features // what the server understands; 0: it has not told its release on this socket
 	lateWork
@@ -56,6 +54,14 @@ type Conn struct {
 type life struct {
 	upAt int64  // when it was there
 	n    uint64 // how often it has been
+}
+
+// moments are when things happened last on a connection.
+type moments struct {
+	lastIn  int64 // when the last bytes came
+	headAt  int64 // when the last answer was whole: since then the head of the queue is the head
+	flowed  int64 // when the last came of an answer that was not whole then
+	lastOut int64 // when the socket took the last
 }
 
 // lateWork is what is left to do on a connection for mutations that were not

@@ -51,7 +51,9 @@ func (a *Attempt) rememberOne(n int) { a.keys = append(a.keys, byte(n)) }
 // rememberOne has noted. The line is the last that c was given; its first a.At
 // bytes are the command. One copy of the line costs a tenth of copying key by key.
 func (c *Conn) RememberLine(a *Attempt) {
-	a.At += len(a.keys) + len(space)
+	n := len(a.keys)
+	a.lengths = int32(n)
+	a.At += n + len(space)
 	a.keys, a.many = c.Out.Last(a.keys, a.Size), true
 	if n := cap(a.keys); n > manyKeys {
 		c.Server.e.Buffers.Held += int64(n)

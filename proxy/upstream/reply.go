@@ -144,7 +144,13 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 }
 
 // flows notes that more of the answer to a has come, and not the last of it.
-func (c *Conn) flows(a *Attempt) { a.Begun, c.flowed = true, c.Server.e.Now }
+func (c *Conn) flows(a *Attempt) {
+	now := c.Server.e.Now
+	if !a.Begun {
+		a.Begun, a.begunAt = true, now
+	}
+	c.flowed = now
+}
 
 // finished takes a, whose answer is complete, off the queue.
 func (c *Conn) finished(a *Attempt) {
@@ -160,6 +166,7 @@ func (c *Conn) finished(a *Attempt) {
 	case a.LateDelete && e.Rep.Kind == wire.Deleted:
 		e.Observer.LateDeleted(c.Server, a.keys)
 	}
+	c.headAt = e.Now
 	e.freeAttempt(a)
 }
 
