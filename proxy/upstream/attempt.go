@@ -88,6 +88,13 @@ type Streamer interface {
 
 	// More takes b, more bytes of the value; last says that there are no more.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
+
+	// Behind says that the client does not take what has come for it.
+	Behind() bool
+
+	// TakeBack takes back a, of whose answer nothing has come: a read that is to be
+	// asked again, by another connection. It counts neither as done nor as failed.
+	TakeBack(a *Attempt)
 }
 
 // Failure is why there is no answer.
