@@ -77,7 +77,11 @@ func (e *Clients) SweepIdle() {
 			fallthrough
 		default:
 			*count++
-			s.Quit()
+			if s.Quitting {
+				s.Abort()
+			} else {
+				s.Quit()
+			}
 		}
 	}
 }

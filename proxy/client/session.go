@@ -220,6 +220,8 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 	l, c := s.e.Limits, &s.e.Count
 	at = link.Never
 	switch {
+	case s.Quitting && s.Head == nil && l.Unfinished > 0: // it takes nothing of what it gets
+		return s.Last + int64(l.Unfinished), &c.UnfinishedClosed
 	case s.Quitting:
 		return at, nil
 	case s.unknown:
@@ -248,6 +250,8 @@ func (s *Session) EndInput() {
 func (s *Session) Quit() {
 	s.Quitting = true
 	s.ready = true
+	s.Last = s.e.Now
+	s.e.WatchIdle()
 	s.e.Mark(&s.Link)
 }
 
@@ -330,7 +334,8 @@ func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	s.Whole = s.Whole && s.Out.Size > 0
 	s.unstall()
-	if s.Quitting && s.Out.Size == 0 && s.Head == nil {
+	if s.Quitting {
+		s.Last = s.e.Now
 		s.e.Mark(&s.Link)
 	}
 }

@@ -242,6 +242,21 @@ func (w *Collector) pings() bool {
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
 
+// LastOf is when the last bytes came of an answer to one of to's asks that has begun
+// and is not whole; 0: there is none.
+func (e *Servers) LastOf(to Asker) (at int64) {
+	for _, srv := range e.List {
+		for _, c := range srv.Conns {
+			if a := c.Head; a != nil && a.Begun {
+				if w, ok := a.To.(*Collector); ok && w.To == to {
+					at = max(at, c.lastIn)
+				}
+			}
+		}
+	}
+	return at
+}
+
 // Parsed reads the first reply of the answer to op into to. It reports false if
 // there is no answer, or none to op.
 func (r *Result) Parsed(op wire.Op, d wire.Dialect, to *wire.Reply) bool {
