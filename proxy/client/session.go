@@ -334,8 +334,10 @@ func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	s.Whole = s.Whole && s.Out.Size > 0
 	s.unstall()
-	if s.Quitting {
+	if s.Quitting && n > 0 {
 		s.Last = s.e.Now
+	}
+	if s.Quitting && s.Out.Size == 0 && s.Head == nil {
 		s.e.Mark(&s.Link)
 	}
 }
