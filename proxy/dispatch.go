@@ -3,6 +3,7 @@ package proxy
 // Where a parsed request goes: to Ringside itself, to one server, to several.
 
 import (
+	"bytes"
 	"encoding/base64"
 
 	"ringside/proxy/client"
@@ -304,25 +305,43 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
-	lst := e.listener(s)
-	if lst.InOrder {
+	if e.listener(s).InOrder {
 		x.KeepOrder(raw)
 	}
+	e.askKeys(x, raw, false)
+}
+
+// AskRest asks for keys of x that have waited until its client has taken more.
+func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
+	if r := &e.Req; len(r.Several) == 0 { // one key
+		r.Several = append(r.Several, r.Key)
+	}
+	e.askKeys(x, raw, true)
+}
+
+// askKeys splits the read of many keys in e.Req; again says that x has asked for some
+// before.
+func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
+	r, s := &e.Req, x.Session
+	lst := e.listener(s)
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
 	}
+	now := s.Window(len(r.Several))
+	if now < len(r.Several) {
+		x.KeepRest(bytes.TrimRight(command, " "), raw[r.Several[now].Start-1:r.Line.End])
+	}
 	e.parts = e.parts[:0]
-	routed, asked := false, 0 // asked: keys that have a route
-	var tasks []*task.Task    // they are led when the parts are whole, for they may go to the same connections
-	for _, span := range r.Several {
+	routed := again
+	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
+	for _, span := range r.Several[:now] {
 		rt, srv, key := e.place(lst, span.Of(raw))
 		if rt == nil {
 			x.Fail(client.NoShare, client.NoRoute, stats.Unavailable)
 			continue
 		}
-		share := x.Share(rt.Count, asked)
-		asked++
+		share := x.Share(rt.Count)
 		if len(key) == len(rt.Strip) {
 			continue // a key that nobody can hold is a miss
 		}

@@ -138,7 +138,7 @@ func (e *Engine) statsServers(s *client.Session) {
 // statsConns answers stats conns: the clients of all loops, oldest first, whatever
 // listener they came by, in the lines that memcached has for a connection.
 func (e *Engine) statsConns(s *client.Session) {
-	x, id := e.NewExchange(s), s.ID
+	x, id := e.NewExchange(s), s.ID&^upstream.Bulky
 	list := newClientList(stats.ClientOrders["id"], 0)
 	e.Shared.each(func(o *Engine) { o.describe(list) }, func() {
 		list.End()

@@ -2,7 +2,7 @@
 
 package main
 
-// The commands run, curves, where and soak.
+// The commands run, curves, where, outages and soak.
 
 import (
 	"context"
@@ -74,6 +74,15 @@ func soakCommand(ctx context.Context, args []string) error {
 	length := flags.Duration("time", 10*time.Minute, "how long to soak")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		return bench.RunSoak(ctx, c, *length)
+	})
+}
+
+func outagesCommand(ctx context.Context, args []string) error {
+	flags := measuringFlags("outages", 15*time.Minute)
+	flags.nutcrackerFlag()
+	each := flags.Duration("time", 6*time.Second, "how long a server is gone, and how long the rate before is measured")
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
+		return bench.Outages(ctx, c, *each)
 	})
 }
 

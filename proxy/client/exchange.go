@@ -39,16 +39,22 @@ type Exchange struct {
 	MissErrors bool // of a read that no server could answer a miss is shown, not the error
 	cut        bool // it ends in the middle of a value, and with it all that its client gets
 
-	Out           link.Queue // the answer, while the exchange is not first
-	Streaming     *streams   // large values on their way in pieces; nil: there has been none
-	trouble       string     // why a part could not be answered; empty: all could
-	Miss          []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
-	ErrLine       []byte     // a server's error line, which stands where END would; empty: there is none
-	InOrder       *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
-	Gather        Gather     // of a command for every server: makes one answer of theirs; nil: it is no such command
-	GatheredBytes int        // of answers that Gather keeps
+	Out       link.Queue // the answer, while the exchange is not first
+	Rest      []byte     // a read of keys that are to be asked for when the client has taken more; empty: all are
+	Streaming *streams   // large values on their way in pieces; nil: there has been none
+	trouble   string     // why a part could not be answered; empty: all could
+	Miss      []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
+	ErrLine   []byte     // a server's error line, which stands where END would; empty: there is none
+	InOrder   *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
 
 	tally
+	gathering
+}
+
+// gathering is for a command to every server.
+type gathering struct {
+	Gather        Gather // makes one answer of theirs; nil: it is no such command
+	GatheredBytes int    // of answers that Gather keeps
 }
 
 // streams says which part's value goes to the client now, while some values are so
@@ -270,6 +276,11 @@ func (x *Exchange) settle() {
 		x.e.freeExchange(x)
 		return
 	}
+	if len(x.Rest) > 0 {
+		x.Session.widen()
+		x.Session.unstall()
+		return
+	}
 	x.finish()
 	x.Settled = true
 	if x.Session.Head == x {
@@ -344,6 +355,7 @@ func (x *Exchange) kept() int {
 // orphan lets go of a client that is gone. x stays until its parts are finished.
 func (x *Exchange) orphan() {
 	x.drop()
+	x.dropRest()
 	x.Session = nil
 	if x.Waiting == 0 {
 		x.e.freeExchange(x)

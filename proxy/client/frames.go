@@ -20,7 +20,7 @@ func (s *Session) parseFrames() {
 			s.swallow()
 			continue
 		}
-		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
+		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
 			s.stall()
 			return
 		}
@@ -201,6 +201,10 @@ func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (t
 	q.Push(&e.Buffers, c)
 	return len(b)
 }
+
+func (f *framed) Behind() bool { return (*Exchange)(f).Behind() }
+
+func (f *framed) TakeBack(a *upstream.Attempt) { (*Exchange)(f).TakeBack(a) }
 
 func (f *framed) Streams(r *wire.Reply) bool { return r.Body.Len() > wholeValue }
 

@@ -103,7 +103,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 
 // endsWith says, and notes, whether the client gets the END of the part at hand.
 func (x *Exchange) endsWith() bool {
-	x.ended = x.Waiting == 1 && x.InOrder == nil && x.trouble == "" && len(x.ErrLine) == 0
+	x.ended = x.Waiting == 1 && x.InOrder == nil && len(x.Rest) == 0 && x.trouble == "" && len(x.ErrLine) == 0
 	return x.ended
 }
 
@@ -241,6 +241,30 @@ func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 		x.end(a)
 	}
 	return taken
+}
+
+// Behind says, and notes, that the client does not take what has come for it.
+func (x *Exchange) Behind() bool {
+	if x.Session == nil || !x.Session.behind(x.Out.Size) {
+		return false
+	}
+	x.Session.fallBehind()
+	return true
+}
+
+// TakeBack takes back the part a, a read to which no answer has begun: its keys are
+// asked for again, with the rest.
+func (x *Exchange) TakeBack(a *upstream.Attempt) {
+	x.Session.pace()
+	x.e.Line = a.AppendKeys(x.e.Line[:0])
+	command := wire.Get
+	if x.Op == wire.Gets || x.Flags&wire.Binary != 0 { // a frame's answer shows the cas
+		command = wire.Gets
+	}
+	x.KeepRest([]byte(command.String()), x.e.Line)
+	if x.Waiting--; x.Waiting == 0 {
+		x.Session.unstall()
+	}
 }
 
 // Instead is a part of an exchange whose client gets Answer, whatever the server

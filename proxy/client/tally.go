@@ -12,6 +12,7 @@ import (
 // tally is what an exchange counts when it has its answer.
 type tally struct {
 	Keys, Hits int                  // of a read: how many were asked for, and were there
+	asked      int                  // how many of its keys have a route, so far
 	Route      *stats.RouteCounters // of its key, or of the first of its keys that has a route; nil: none has, or it is no more
 	several    *shares              // of a read whose keys have several routes; nil: they have one
 }
@@ -30,18 +31,21 @@ type share struct {
 const NoShare = -1
 
 // Share says which share of the read x its next key is of: that of the route which
-// count counts. before is how many keys with a route were before it.
-func (x *Exchange) Share(count *stats.RouteCounters, before int) int32 {
+// count counts.
+func (x *Exchange) Share(count *stats.RouteCounters) int32 {
+	before := x.asked
 	if before == 0 {
 		x.Route = count
 	}
+	x.asked++
 	if x.Route == count && x.several == nil {
 		return 0
 	}
 	return x.shareOfSeveral(count, before)
 }
 
-// shareOfSeveral is Share for a read whose keys have several routes.
+// shareOfSeveral is Share for a read whose keys have several routes; so many were
+// before this one.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
 		x.several = x.e.newShares()

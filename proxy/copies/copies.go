@@ -166,14 +166,22 @@ func (h *hedges) Pop() any {
 	return x
 }
 
-// FireHedges lets the reads whose time has come ask one more member.
+// FireHedges lets the reads whose time has come ask one more member. One whose
+// answer is coming waits on: another copy would only come behind it, and cost its
+// bytes once more.
 func (e *Copies) FireHedges() {
 	for len(e.Hedges) > 0 && e.Hedges[0].At <= e.Now {
-		if h := heap.Pop(&e.Hedges).(hedge); !h.t.ClientDone && !h.c.rule.Over() {
-			h.c.rule.Late()
-			h.c.goOn(h.t)
-			h.t.CatchUp()
+		h := heap.Pop(&e.Hedges).(hedge)
+		if h.t.ClientDone || h.c.rule.Over() {
+			continue
 		}
+		if h.At = e.LastOf(h.t) + int64(h.t.Route.Copies.Hedge); h.At > e.Now {
+			heap.Push(&e.Hedges, h)
+			continue
+		}
+		h.c.rule.Late()
+		h.c.goOn(h.t)
+		h.t.CatchUp()
 	}
 	if len(e.Hedges) > 0 {
 		e.At(link.HedgeTimer, e.Hedges[0].At)

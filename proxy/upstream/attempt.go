@@ -96,6 +96,13 @@ type Streamer interface {
 
 	// More takes b, more bytes of the value; last says that there are no more.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
+
+	// Behind says that the client does not take what has come for it.
+	Behind() bool
+
+	// TakeBack takes back a, of whose answer nothing has come: a read that is to be
+	// asked again, by another connection. It counts neither as done nor as failed.
+	TakeBack(a *Attempt)
 }
 
 // Failure is why there is no answer.
@@ -263,6 +270,21 @@ func (w *Collector) pings() bool {
 }
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
+
+// LastOf is when the last bytes came of an answer to one of to's asks that has begun
+// and is not whole; 0: there is none.
+func (e *Servers) LastOf(to Asker) (at int64) {
+	for _, srv := range e.List {
+		for _, c := range srv.Conns {
+			if a := c.Head; a != nil && a.Begun {
+				if w, ok := a.To.(*Collector); ok && w.To == to {
+					at = max(at, c.lastIn)
+				}
+			}
+		}
+	}
+	return at
+}
 
 // Parsed reads the first reply of the answer to op into to. It reports false if
 // there is no answer, or none to op.

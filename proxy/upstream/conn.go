@@ -193,7 +193,7 @@ func (c *Conn) Flush() {
 		}
 		return
 	}
-	if c.Lingering && c.Length == 0 {
+	if c.Lingering && c.unwanted() {
 		c.close()
 		return
 	}

@@ -57,8 +57,7 @@ func (c *Conn) Parse() {
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
-			c.Need = r.Size
-			c.flows(a)
+			c.short(a)
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
@@ -85,9 +84,19 @@ func (c *Conn) Parse() {
 			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
 	}
+	if a := c.Head; a != nil && a.Begun {
+		c.setAside(a)
+	}
 	if c.answered && c.holding > 0 || c.Server.Draining() || c.Lingering {
 		e.Mark(&c.Link)
 	}
+}
+
+// short waits for more of the answer to a, of which the reply at hand is not whole.
+func (c *Conn) short(a *Attempt) {
+	c.Need = c.Server.e.Rep.Size
+	c.flows(a)
+	c.setAside(a)
 }
 
 const otherName = "named another key or opaque than it was asked for"

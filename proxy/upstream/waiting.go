@@ -25,16 +25,14 @@ func (e *Servers) Waits(tell func(client uint64, w stats.Wait)) {
 }
 
 func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
-	before := 0
 	told := map[uint64]bool{}
-	for a := c.Head; a != nil; a = a.Next {
+	for a, before := c.Head, 0; a != nil; a, before = a.Next, before+1 {
 		if a.To != nil {
-			if id := a.To.Client(); id != 0 && !told[id] {
+			if id := a.To.Client() &^ Bulky; id != 0 && !told[id] {
 				told[id] = true
 				tell(id, stats.Wait{Phase: c.phase(a), Server: c.Server.Label(), For: time.Duration(c.Server.e.Now - a.sentAt), Why: c.why(a, before)})
 			}
 		}
-		before++
 	}
 }
 
