@@ -38,7 +38,9 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 // value, have has it.
 func countWhile(x *checker, counted *int, a, b []Member, have Mask) {
 	s := pair(Policy{}, a, b, Command{Op: Incr}, Command{Op: Incr})
-	readable := func(m Member) bool { return m.State == In || m.State == Warming || m.State == Settling }
+	readable := func(m Member) bool {
+		return m.State == In || m.State == Filling || m.State == Warming || m.State == Settling
+	}
 	there := false // somebody has the 5
 	for i := range a {
 		p, q := a[i].State, b[i].State

@@ -169,6 +169,14 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	return t
 }
 
+// Refuse makes t a task that deletes its key and then says why.
+func (t *Task) Refuse(why string) {
+	t.instead = wire.AppendClientError(nil, why)
+	t.Raw = t.Meta("md", t.Key, "", nil)
+	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Op = t.Req.Op
+}
+
 // Run lets the rule begin (answer nil) or tells it how ask id ended, and then
 // of the asks that found no connection meanwhile.
 func (t *Task) Run(id int, r *upstream.Result) {
@@ -357,6 +365,11 @@ func (t *Task) Say(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	t.conclude(func(e *Tasks, x *client.Exchange) {
+		if t.instead != nil {
+			x.Outcome = stats.ClientFault
+			x.Emit(nil, t.instead)
+			return
+		}
 		x.Outcome = stats.OutcomeOf(k)
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)

@@ -44,6 +44,7 @@ type Attempt struct {
 	opaque uint8  // how long the opaque is, at the end of keys
 	Sealed bool   // the opaque is Ringside's own
 	Leaves bool   // a mutation that can leave a value if it runs late: see undo.go
+	behind Behind // what goes behind it then
 
 	Classic *classic      // what it is in text, to a server that speaks only that: see release.go
 	Strip   string        // what the route took from the front of the key
@@ -153,7 +154,18 @@ type Result struct {
 	Srv   *Server
 	Bytes []byte // the whole answer; nil: there is none. If it is Foreign, an error line
 	Failure
+
+	// Behind is what goes behind the mutation if it may run late. The Asker may
+	// change it while it is told.
+	Behind Behind
+
+	conn *Conn
+	life uint32 // of conn
 }
+
+// Void says that the connection has ended that brought the answer: whoever answers
+// there now may be another process, which counts its cas anew.
+func (r *Result) Void() bool { return r.conn == nil || r.conn.life != r.life }
 
 // Demand sends line, one whole request of a client's or of Ringside's own,
 // behind what c has to send, and lets to have the answer under the number id.
@@ -208,11 +220,12 @@ func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken i
 }
 
 func (w *Collector) Done(c *Conn, _ *Attempt) {
-	w.To.Answered(w.Id, &Result{Srv: c.Srv, Bytes: w.bytes})
+	w.To.Answered(w.Id, &Result{Srv: c.Srv, Bytes: w.bytes, conn: c, life: c.life})
 }
 
-func (w *Collector) Failed(c *Conn, _ *Attempt, f Failure) {
+func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	r := &Result{Srv: c.Srv, Failure: f}
+	defer func() { a.behind = r.Behind }()
 	if f.Foreign {
 		r.Bytes = wire.AppendClientError(nil, f.Why)
 	}

@@ -145,7 +145,7 @@ func (c *Conn) finished(a *Attempt) {
 	switch {
 	case a.To != nil:
 		a.To.Done(c, a)
-	case a.Undo && e.Rep.Kind == wire.Deleted:
+	case a.Undo && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
 		e.Observer.LateDeleted(c.Srv, a.keys)
 	}
 	e.freeAttempt(a)

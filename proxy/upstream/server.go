@@ -69,6 +69,7 @@ type Conn struct {
 	link.Link
 	Srv   *Server
 	State connState
+	life  uint32 // how many sockets it has had before
 
 	Head, Tail *Attempt // sent, being sent and queued, in order
 	Length     int
@@ -470,6 +471,7 @@ func (c *Conn) hangUp(k link.EffectKind) {
 func (c *Conn) clear() {
 	e := c.Srv.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
+	c.life++
 	c.StreamLeft, c.Need, c.Speech = 0, 0, 0
 	c.Out.Drop(&e.Buffers)
 	if c.In != nil {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"slices"
+	"strconv"
 	"time"
 
 	"ringside/proxy/health"
@@ -30,6 +31,8 @@ import (
 //
 // The undo is a loud delete (md for a key in base64), for every server: one
 // answer each, so that pairing by order goes on, and the last is the barrier.
+// Where copies are kept it is a mark, which tells every reader to ask the others,
+// or nothing: see Behind.
 
 const (
 	// zombieTime is how long a zombie waits for the answer to its last undo.
@@ -42,6 +45,15 @@ const (
 	// LingeringPerConn bounds the zombies of one server, for each connection that
 	// it may have. A mutation on one more is aborted and may outlive that.
 	LingeringPerConn = 4
+)
+
+// Behind is what goes behind a mutation that may run late: a positive number is
+// for how many seconds a mark stands there.
+type Behind int
+
+const (
+	Delete  Behind = 0
+	Nothing Behind = -1
 )
 
 // LeavesValue says whether r, run late, can put a value in the place of a newer
@@ -63,7 +75,7 @@ func LeavesValue(r *wire.Request) bool {
 
 // Unguarded says that nobody waits for a any more, that it may run late and leave
 // a value, and that nothing undoes that yet.
-func (a *Attempt) Unguarded() bool { return a.Leaves && a.To == nil }
+func (a *Attempt) Unguarded() bool { return a.Leaves && a.To == nil && a.behind != Nothing }
 
 // undo puts a delete behind all that is on c, for each loose mutation.
 func (c *Conn) undo() {
@@ -81,14 +93,31 @@ func (c *Conn) undoOne(a *Attempt) {
 	u.Op, u.Dialect, u.Undo = wire.Delete, wire.Text, true
 	c.Own(u)
 	key, _ := a.Named()
-	if a.Flags&wire.Base64 != 0 {
-		u.Dialect = wire.Meta
-		e.Line = append(e.Line[:0], "md "...)
+	base64Key := a.Flags&wire.Base64 != 0
+	named := func(command string) {
+		e.Line = append(e.Line[:0], command...)
+		if !base64Key {
+			e.Line = append(e.Line, key...)
+			return
+		}
 		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+	}
+	switch {
+	case a.behind > 0:
+		u.Op, u.Dialect = wire.Set, wire.Meta
+		named("ms ")
+		e.Line = append(e.Line, " 0 F"+wire.MarkFlags+" T"...)
+		e.Line = strconv.AppendInt(e.Line, int64(a.behind), 10)
+		if base64Key {
+			e.Line = append(e.Line, " b"...)
+		}
+		e.Line = append(e.Line, "\r\n\r\n"...)
+	case base64Key:
+		u.Dialect = wire.Meta
+		named("md ")
 		e.Line = append(e.Line, " b\r\n"...)
-	} else {
-		e.Line = append(e.Line[:0], "delete "...)
-		e.Line = append(e.Line, key...)
+	default:
+		named("delete ")
 		e.Line = append(e.Line, wire.LineEnd...)
 	}
 	u.keys = append(u.keys, key...)
