@@ -124,6 +124,7 @@ type Rule struct {
 	dirty Mask       // have something else, or nobody knows
 	undo  Mask       // of these, who may execute it late, or must not have it
 	clean Mask       // were dirty and are not
+	tardy Mask       // have answered a set so late that others may have lost it since
 	over  Mask       // may have executed what the authority has, or hasn't
 	held  Mask       // have a mark of ours
 	hits  Mask       // had a value that a delete has removed
@@ -177,6 +178,7 @@ const (
 	done stage = iota
 	reading
 	spreading // all: the command is everywhere
+	reviewing // set: is it still where it was early?
 	burying   // buries, in their order
 	unearthing
 	granting  // grants, in their order: a claim at one member after the other
@@ -429,7 +431,12 @@ func (r *Rule) Told(ask int, o Outcome) {
 	case reading:
 		r.readTold(ask)
 	case spreading:
+		if o.Late && r.c.Op == Set {
+			r.tardy |= m
+		}
 		r.spreadTold(ask, m)
+	case reviewing:
+		r.reviewTold(o.Kind)
 	case burying, unearthing:
 		r.buryTold(*e, m)
 	case granting:

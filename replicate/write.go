@@ -145,6 +145,8 @@ func (r *Rule) spreadSettle() {
 	case r.took.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
 	case k == pending || r.took.Len() < int(r.need):
+	case r.tardy != 0 && waiting == 0 && r.took&^r.tardy != 0: // see review
+		r.reply = int8(lead)
 	case r.c.Op != Delete:
 		r.settle(Answered, lead)
 	case deleted >= 0:
@@ -160,6 +162,10 @@ func (r *Rule) spreadSettle() {
 // spreadEnd removes the key where a set has left what the authority hasn't: its
 // own value if the authority refused it, the old one where only that member did.
 func (r *Rule) spreadEnd() {
+	if !r.settled {
+		r.review()
+		return
+	}
 	r.stage = done
 	if r.c.Op != Set {
 		if r.took == 0 && r.c.Op == Delete {
@@ -186,6 +192,30 @@ func (r *Rule) spreadEnd() {
 	r.took &^= gone
 	r.clean &^= gone
 	r.sweep(gone)
+}
+
+// review looks whether a set is still where it was early: an eviction, and a repair
+// of what another member had before, may have come in between.
+func (r *Rule) review() {
+	r.stage = reviewing
+	for i, e := range r.asks[:r.n] {
+		if m := Mask(1) << e.member; e.deed == Forward && (r.took&^r.tardy)&m != 0 {
+			r.askFrom(int(e.member), Check, uint8(i))
+		}
+	}
+}
+
+func (r *Rule) reviewTold(k Kind) {
+	r.unsure = r.unsure || k != Hit
+	switch {
+	case r.open > 0:
+		return
+	case r.unsure:
+		r.settle(Unmet, -1)
+	default:
+		r.settle(Answered, int(r.reply))
+	}
+	r.spreadEnd()
 }
 
 // sweep removes the key where neither the authority's value nor the old one

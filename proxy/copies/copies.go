@@ -322,6 +322,10 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.NotFound
 	case a.Deed == replicate.Fetch && task.Dying(r.Bytes, rep):
 		o.Kind = replicate.Miss
+	case a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward: // a set: its cas is not known
+		if o.Kind == replicate.Hit && (c.asks[a.Guard].got.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
+			o.Kind = replicate.Exists
+		}
 	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (flag('c') != c.arg(t, a.Guard, 'c') || c.asks[a.Guard].got.Void()):
 		o.Kind = replicate.Exists
 	}

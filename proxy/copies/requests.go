@@ -74,6 +74,9 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 	case replicate.Fetch:
 		return t.Meta("mg", key, " v f t s c", nil)
 	case replicate.Look, replicate.Review, replicate.Check:
+		if a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward {
+			return t.Meta("mg", key, " v f", nil)
+		}
 		return t.Meta("mg", key, " s f c", nil)
 	case replicate.Claim:
 		return t.Meta("ms", key, " ME"+mark, []byte{})
