@@ -527,6 +527,8 @@ func worth(c Command, s State) bool {
 	switch c.Op {
 	case Append, Add, Delete, Replace:
 		return s == In || s == Returning && c.Op != Append
+	case Gat, Incr:
+		return s == In || s == Warming || s == Dirty
 	}
 	return s != Filling && s != Suspect && s != Settling
 }
