@@ -163,7 +163,7 @@ func TestWhatDiffers(t *testing.T) {
 			"forward 0, review 0; remark 0; fetch 1; claim 0; look 0; wait 0; look 0; fetch 1; fill 0; forward 0, review 0; join 1, look 1 -> stored of 0"},
 		{Policy{}, Append, "stored, exists=3", "forward 0, review 0 -> unmet repair 010 over 010"},
 		{Policy{}, Append, "stored, marked=1, stored, miss", "forward 0, review 0; remark 0; fetch 1 -> absent"},
-		{Policy{}, Append, "stored, hit=3, in doubt, unsent", "forward 0, review 0; join 1, look 1 -> unmet dirty 010 repair 010 over 010"},
+		{Policy{}, Append, "stored, hit=3, in doubt, unsent", "forward 0, review 0; join 1, look 1 -> unmet repair 010 over 010"},
 		{Policy{}, Replace, "marked, miss", "look 0; fetch 1 -> absent"},
 		{Policy{}, Replace, "hit, exists, hit, stored, stored", "look 0; store 0; look 0; store 0; put 1 -> stored of 0"},
 		{Policy{}, Incr, "client error, hit, client error, hit", "forward 0; look 0; forward 0; look 0 -> client error of 0"},
