@@ -24,6 +24,7 @@ import (
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/loop"
+	"ringside/proxy/loop/pace"
 )
 
 // instance is one running Ringside.
@@ -120,7 +121,7 @@ func (r *instance) announce() {
 	}
 }
 
-var paces = map[string]loop.Pace{"auto": loop.PaceAuto, "answers": loop.PaceAnswers, "sleep": loop.PaceSleep}
+var paces = map[string]pace.Kind{"auto": pace.Auto, "answers": pace.Answers, "sleep": pace.Sleep}
 
 func loopOptions(e config.Engine) loop.Options {
 	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
@@ -134,7 +135,7 @@ func loopOptions(e config.Engine) loop.Options {
 		o.Tune.GroupWait, o.Tune.GroupSize = c.MaxDelay, c.MaxBytes
 	}
 	if m := e.Moderation; m.On {
-		o.Moderation = loop.Moderation{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
+		o.Moderation = pace.Settings{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
 	}
 	return o
 }

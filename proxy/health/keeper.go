@@ -107,6 +107,17 @@ type server struct {
 	step  string  // for people
 	until int64
 
+	suspicion
+	contact
+	flush flushing
+	warm  warming
+	live  tally
+	sus   []tally // by suspect; nil until somebody is one
+}
+
+// suspicion is whether this proxy takes the server for gone, by its own pings
+// and by what a person has told it.
+type suspicion struct {
 	suspect      bool
 	suspectWhy   string
 	suspectSince int64
@@ -115,7 +126,11 @@ type server struct {
 	soft         int   // pings in a row without an answer
 	good         int   // pings in a row with one
 	goodSince    int64 // first of those
+}
 
+// contact is the last that this proxy has heard of the server: the lease on it,
+// and the view record there.
+type contact struct {
 	pingAt    int64 // when the next ping is due
 	pinging   bool
 	writing   bool
@@ -128,11 +143,6 @@ type server struct {
 	takeAt    int64  // not before this another list's record is written over
 	noMeta    bool
 	complaint string // about its record
-
-	flush flushing
-	warm  warming
-	live  tally
-	sus   []tally // by suspect; nil until somebody is one
 }
 
 // Ablation leaves parts of the protocol out, for tests that show what each part

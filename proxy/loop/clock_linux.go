@@ -2,7 +2,11 @@ package loop
 
 // The clock of all loops, on Linux: it goes on while the machine sleeps.
 
-import "golang.org/x/sys/unix"
+import (
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
 
 // threadTime is the CPU time of this thread, in nanoseconds.
 func threadTime() int64 {
@@ -25,3 +29,6 @@ func now() int64 {
 	}
 	return t.Nano()
 }
+
+// ptr is the address of what a raw call reads or fills in.
+func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

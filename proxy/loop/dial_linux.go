@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -182,5 +181,3 @@ func reusePort(fd uintptr) error {
 
 // fineTimers makes short sleeps of this thread as short as they say.
 func fineTimers() { unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) }
-
-func ptr[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }

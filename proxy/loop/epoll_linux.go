@@ -18,6 +18,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/link"
+	"ringside/proxy/loop/pace"
 )
 
 func init() {
@@ -41,7 +42,7 @@ type epoll struct {
 	events  [256]unix.EpollEvent
 	iov     [][]byte
 	vec     [64]unix.Iovec
-	busy    moderator
+	busy    pace.Moderator
 	await   awaiting
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	faults  faults
@@ -89,7 +90,7 @@ const (
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: moderator{Moderation: o.Moderation, spent: threadTime},
+	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: pace.Moderator{Settings: o.Moderation, Spent: threadTime},
 		fd: -1, timer: -1, wake: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
@@ -168,15 +169,15 @@ func (d *epoll) run() {
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
 	waiting, clients := d.engine.Waiting()
-	p := d.busy.next(int64(time.Since(d.base)), d.engine.Asked(), waiting, clients)
-	d.engine.Prompt = p.prompt
-	if p.nap {
+	p := d.busy.Next(int64(time.Since(d.base)), d.engine.Asked(), waiting, clients)
+	d.engine.Prompt = p.Prompt
+	if p.Nap {
 		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
 		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
 	}
-	d.awaitAnswers(p.answers)
+	d.awaitAnswers(p.Answers)
 	forever := ^uintptr(0)
-	if p.answers && d.engine.Unanswered() > 0 && d.sleep() {
+	if p.Answers && d.engine.Unanswered() > 0 && d.sleep() {
 		d.await.slept = true
 		forever = 0 // what woke it is there, with all that came meanwhile
 	}

@@ -33,6 +33,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
+	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -42,29 +43,9 @@ type Options struct {
 	Loops        int    // engines side by side, epoll only; 0: 1
 	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         link.Tune
-	Moderation   Moderation
-	Faults       *fault.Set // what is wrong with servers on purpose; nil: nothing, ever
+	Moderation   pace.Settings // what a busy epoll loop waits for; the portable driver does without
+	Faults       *fault.Set    // what is wrong with servers on purpose; nil: nothing, ever
 }
-
-// Moderation makes a busy loop wait before it looks for events, so that more of
-// them come at once and share wakeups and system calls. It acts only while
-// trying shows that more requests are served with it than without, unless it is
-// told what to wait for. The portable driver does without.
-type Moderation struct {
-	Above int           // requests to servers a second, for each loop, above which it acts; 0: never
-	Sleep time.Duration // how long it sleeps where sleeping pays
-	Pace  Pace
-}
-
-// Pace is what a busy loop waits for.
-type Pace uint8
-
-// The paces.
-const (
-	PaceAuto    Pace = iota // what trying shows to serve most for its CPU time; nothing if none does
-	PaceAnswers             // most of the answers due from one server, for 2 ms at most
-	PaceSleep               // the end of Moderation.Sleep
-)
 
 // Driver runs the engines of a proxy.
 type Driver struct {

@@ -16,6 +16,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/link"
+	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 	"ringside/ring"
 )
@@ -95,9 +96,9 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 	for _, d := range drivers {
 		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: link.DefaultTune}) })
 	}
-	for name, pace := range map[string]Pace{"answers": PaceAnswers, "sleep": PaceSleep} { // the portable driver takes it too, and does without
+	for name, kind := range map[string]pace.Kind{"answers": pace.Answers, "sleep": pace.Sleep} { // the portable driver takes it too, and does without
 		t.Run(drivers[len(drivers)-1]+" "+name, func(t *testing.T) {
-			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: Moderation{Above: 1, Sleep: 200 * time.Microsecond, Pace: pace}})
+			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Sleep: 200 * time.Microsecond, Pace: kind}})
 		})
 	}
 }

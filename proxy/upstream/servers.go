@@ -57,7 +57,7 @@ func (e *Servers) Server(target table.Target, p *table.Pool) *Server {
 	key := target.Network + " " + target.Address
 	srv := e.ByAddress[key]
 	if srv == nil {
-		srv = &Server{e: e, Target: target, Retired: true, changed: e.Now}
+		srv = &Server{e: e, Target: target, Retired: true, outage: outage{changed: e.Now}}
 		e.ByAddress[key] = srv
 	}
 	if srv.Retired {

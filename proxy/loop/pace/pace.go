@@ -1,20 +1,37 @@
-package loop
-
-// Moderation: a busy loop waits for company, so that a wakeup serves more.
+// Package pace decides what a busy loop waits for before it looks for events,
+// so that more of them come at once and a wakeup serves more.
+package pace
 
 import (
 	"math"
 	"time"
 )
 
-// moderator decides how a loop serves a high load: what it waits for before it
+// Settings are what the configuration says of it (engine.moderation).
+type Settings struct {
+	Above int           // requests to servers a second, for each loop, above which it acts; 0: never
+	Sleep time.Duration // how long a loop sleeps where sleeping pays
+	Pace  Kind          // the only pace above that load, or Auto
+}
+
+// Kind names a pace.
+type Kind uint8
+
+// The paces.
+const (
+	Auto    Kind = iota // what trying shows to serve most for its CPU time; nothing if none does
+	Answers             // wait for most of the answers due from one server, for 2 ms at most
+	Sleep               // wait for the end of Settings.Sleep
+)
+
+// Moderator decides how a loop serves a high load: what it waits for before it
 // looks for events, and whether requests to a busy server are held for company.
 // Under saturation waiting makes batches large, and so everybody's work less,
 // that of the servers and the clients too; under a steady load that the loop
 // can carry it only costs latency. The two look alike from inside: a loop on a
 // machine that it shares is no busier when clients wait for it than when they
 // don't, and most of a client's wait is with the servers or in the client
-// itself. So the moderator tries: it gives each of a few paces, the plain one
+// itself. So the Moderator tries: it gives each of a few paces, the plain one
 // among them, some milliseconds, in turns. Clients that wait for their answers
 // ask more when answers come faster; a steady load stays what it is.
 //
@@ -37,9 +54,9 @@ import (
 // disturbs a steady load for a fifth of a second. So a verdict against waiting
 // stands long, and is looked at again early only when the load grows; one for
 // waiting ends early when the load falls.
-type moderator struct {
-	Moderation
-	spent func() int64 // CPU time of the loop, in nanoseconds
+type Moderator struct {
+	Settings
+	Spent func() int64 // CPU time of the loop, in nanoseconds
 
 	phase    phase
 	pace     int                // in force: an index into paces
@@ -61,7 +78,7 @@ type moderator struct {
 	patience int64              // how long it holds
 }
 
-// phase is what the moderator does.
+// phase is what the Moderator does.
 type phase uint8
 
 const (
@@ -91,26 +108,26 @@ const (
 	plainPace  = 0
 )
 
-// pace is one way to serve a load.
-type pace struct {
-	prompt  bool // see Engine.Prompt
-	answers bool // while servers owe answers, only these end the wait: see awaiting
-	nap     bool // sleep for Moderation.Sleep first
+// Pace is one way to serve a load.
+type Pace struct {
+	Prompt  bool // hold requests only where a queue is so long that they came in batches
+	Answers bool // while servers owe answers, only these end the wait
+	Nap     bool // sleep for Settings.Sleep before each look
 }
 
 // paces are what is tried: the plain one; waiting for answers, which suits
 // some fifty clients and pipelines; and sleeping, which suits hundreds.
-var paces = [...]pace{plainPace: {prompt: true}, PaceAnswers: {prompt: true, answers: true}, PaceSleep: {nap: true}}
+var paces = [...]Pace{plainPace: {Prompt: true}, Answers: {Prompt: true, Answers: true}, Sleep: {Nap: true}}
 
 // turns is the order of the windows of a trial: there and back, so that a
 // load that grows or shrinks meanwhile favours none.
 var turns = [...]int{0, 1, 2, 2, 1, 0}
 
-// next returns how to serve now; requests is how many were given to servers
+// Next returns how to serve now; requests is how many were given to servers
 // so far, waiting how many of the clients wait for an answer.
-func (m *moderator) next(now int64, requests uint64, waiting, clients int) pace {
+func (m *Moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
 	if m.Above == 0 {
-		return pace{}
+		return Pace{}
 	}
 	if m.phase == trying && m.counting() && m.pace == plainPace {
 		for i, n := range m.waits {
@@ -127,7 +144,7 @@ func (m *moderator) next(now int64, requests uint64, waiting, clients int) pace 
 }
 
 // turn ends a step or a look, in which n requests came at the given rate.
-func (m *moderator) turn(now int64, n uint64, rate int64) {
+func (m *Moderator) turn(now int64, n uint64, rate int64) {
 	switch m.phase {
 	case trying:
 		m.trial(now, n)
@@ -157,12 +174,12 @@ func (m *moderator) turn(now int64, n uint64, rate int64) {
 	}
 }
 
-func (m *moderator) enter(p phase, pace int, until int64) {
+func (m *Moderator) enter(p phase, pace int, until int64) {
 	m.phase, m.pace, m.until = p, pace, until
 }
 
 // changed says whether the verdict was on another load than what comes now.
-func (m *moderator) changed(rate int64) bool {
+func (m *Moderator) changed(rate int64) bool {
 	if m.waiting {
 		return rate < m.rate-m.rate/loadChange
 	}
@@ -170,8 +187,8 @@ func (m *moderator) changed(rate int64) bool {
 }
 
 // try begins a trial, or the pace that is set.
-func (m *moderator) try(now int64) {
-	if m.Pace != PaceAuto {
+func (m *Moderator) try(now int64) {
+	if m.Pace != Auto {
 		m.rate, m.ends = 0, math.MaxInt64
 		m.enter(resting, int(m.Pace), now+lookTime)
 		return
@@ -185,15 +202,15 @@ func (m *moderator) try(now int64) {
 
 // counting says whether a step of a trial counts; those between let clients
 // settle.
-func (m *moderator) counting() bool { return m.step%2 == 1 }
+func (m *Moderator) counting() bool { return m.step%2 == 1 }
 
 // trial ends one step of a trial, in which n requests came, and begins the
 // next.
-func (m *moderator) trial(now int64, n uint64) {
+func (m *Moderator) trial(now int64, n uint64) {
 	counted := m.counting()
 	if counted {
 		m.served[m.pace] += n
-		m.cost[m.pace] += m.spent() - m.since
+		m.cost[m.pace] += m.Spent() - m.since
 	}
 	m.step++
 	switch {
@@ -202,12 +219,12 @@ func (m *moderator) trial(now int64, n uint64) {
 	case counted:
 		m.enter(trying, turns[m.step/2], now+settleTime)
 	default:
-		m.until, m.since = now+countTime, m.spent()
+		m.until, m.since = now+countTime, m.Spent()
 	}
 }
 
 // judge says what a trial found.
-func (m *moderator) judge(now int64) {
+func (m *Moderator) judge(now int64) {
 	best, plain := plainPace, m.served[plainPace]
 	for i, n := range m.served {
 		if n > m.served[best] {
@@ -236,7 +253,7 @@ func (m *moderator) judge(now int64) {
 
 // worthiest is the pace of most worth among best and those that served a
 // hundredth of least.
-func (m *moderator) worthiest(best int, least uint64) int {
+func (m *Moderator) worthiest(best int, least uint64) int {
 	for i, n := range m.served {
 		if n*100 >= least && m.worth(i) > m.worth(best) {
 			best = i
@@ -246,13 +263,13 @@ func (m *moderator) worthiest(best int, least uint64) int {
 }
 
 // worth is what a pace served, times what it served for its CPU time.
-func (m *moderator) worth(i int) float64 {
+func (m *Moderator) worth(i int) float64 {
 	n := float64(m.served[i])
 	return n * n / float64(max(m.cost[i], 1))
 }
 
 // verdict rests on what was found.
-func (m *moderator) verdict(now int64) {
+func (m *Moderator) verdict(now int64) {
 	waiting := m.found != plainPace
 	least, most := plainMin, plainMax
 	if waiting {

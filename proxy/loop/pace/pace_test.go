@@ -1,4 +1,4 @@
-package loop
+package pace
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 
 // served is a load in a test: what requests a second come at a pace, and what
 // CPU time each costs.
-type served func(p pace) (rate, cost float64)
+type served func(p Pace) (rate, cost float64)
 
 // clients are those of a test's load.
 const clients = 50
@@ -15,13 +15,13 @@ const clients = 50
 // play runs a moderator for ten seconds of model time against a load. For 3 ms
 // of every 83 it is stalled, and what came meanwhile is served in the next 3.
 // It returns which share of the last seven seconds each pace had.
-func play(m *moderator, load served, waiting int) (share map[string]float64) {
+func play(m *Moderator, load served, waiting int) (share map[string]float64) {
 	var came, served, spent float64
-	m.spent = func() int64 { return int64(spent) }
+	m.Spent = func() int64 { return int64(spent) }
 	share = map[string]float64{}
 	looks := 0.0
 	for now := int64(time.Hour); now < int64(time.Hour+10*time.Second); now += int64(50 * time.Microsecond) {
-		p := m.next(now, uint64(served), waiting, clients)
+		p := m.Next(now, uint64(served), waiting, clients)
 		rate, cost := load(p)
 		came += rate * 50e-6
 		before := served
@@ -44,11 +44,11 @@ func play(m *moderator, load served, waiting int) (share map[string]float64) {
 	return share
 }
 
-func (p pace) name() string {
+func (p Pace) name() string {
 	switch {
-	case p.answers:
+	case p.Answers:
 		return "answers"
-	case p.nap:
+	case p.Nap:
 		return "sleep"
 	}
 	return "plain"
@@ -57,14 +57,14 @@ func (p pace) name() string {
 // by is a load with these rates and costs at the plain pace, at that of
 // answers and at that of sleeping.
 func by(rates, costs [3]float64) served {
-	return func(p pace) (float64, float64) {
+	return func(p Pace) (float64, float64) {
 		i := map[string]int{"plain": 0, "answers": 1, "sleep": 2}[p.name()]
 		return rates[i], costs[i]
 	}
 }
 
 func TestModerator(t *testing.T) {
-	settings := Moderation{Above: 20_000, Sleep: 200 * time.Microsecond}
+	settings := Settings{Above: 20_000, Sleep: 200 * time.Microsecond}
 	for _, c := range []struct {
 		name    string
 		load    served
@@ -83,18 +83,18 @@ func TestModerator(t *testing.T) {
 		{"clients that wait, and any wait slows them", by([3]float64{60e3, 50e3, 40e3}, [3]float64{9000, 4000, 4000}), 15, "plain", 0.95},
 		{"a low load", by([3]float64{10e3, 20e3, 20e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 1},
 	} {
-		if got := play(&moderator{Moderation: settings}, c.load, c.waiting); got[c.want] < c.least {
+		if got := play(&Moderator{Settings: settings}, c.load, c.waiting); got[c.want] < c.least {
 			t.Errorf("%s: %v of the time, want %v %v", c.name, got, c.want, c.least)
 		}
 	}
-	if got := play(&moderator{}, by([3]float64{1e6, 2e6, 3e6}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+	if got := play(&Moderator{}, by([3]float64{1e6, 2e6, 3e6}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
 		t.Errorf("switched off: %v", got)
 	}
-	settings.Pace = PaceAnswers
-	if got := play(&moderator{Moderation: settings}, by([3]float64{60e3, 30e3, 90e3}, [3]float64{9000, 9000, 1}), 7); got["answers"] != 1 {
+	settings.Pace = Answers
+	if got := play(&Moderator{Settings: settings}, by([3]float64{60e3, 30e3, 90e3}, [3]float64{9000, 9000, 1}), 7); got["answers"] != 1 {
 		t.Errorf("set to wait for answers: %v", got)
 	}
-	if got := play(&moderator{Moderation: settings}, by([3]float64{10e3, 10e3, 10e3}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+	if got := play(&Moderator{Settings: settings}, by([3]float64{10e3, 10e3, 10e3}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
 		t.Errorf("set to wait for answers, at a low load: %v", got)
 	}
 }
