@@ -23,12 +23,12 @@ type generation struct {
 func (e *Engine) adopt(cur *failover.Published) {
 	first, t := e.gen == nil, cur.Table
 	if !first {
-		for _, lp := range e.gen.pools {
-			e.Buffers.Hold(-lp.Owners.Size())
+		for _, bp := range e.gen.pools {
+			e.Buffers.Hold(-bp.Owners.Size())
 		}
 	}
 	e.gen = &generation{table: t}
-	e.Limits, e.Most = &t.Limits, t.Limits.Memory
+	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {
@@ -37,7 +37,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.List = nil
 	live := map[*table.Pool]*routing.BoundPool{}
 	for _, p := range t.Pools {
-		lp := &routing.BoundPool{Pool: p, Owners: ring.NewMemo(&p.Place, func(n int) bool {
+		bp := &routing.BoundPool{Pool: p, Owners: ring.NewMemo(&p.Place, func(n int) bool {
 			room := !e.Scarce(n)
 			if room {
 				e.Buffers.Hold(n)
@@ -45,15 +45,15 @@ func (e *Engine) adopt(cur *failover.Published) {
 			return room
 		})}
 		for _, target := range p.Servers {
-			lp.Servers = append(lp.Servers, e.Server(target, p))
+			bp.Servers = append(bp.Servers, e.Server(target, p))
 		}
-		live[p] = lp
-		e.gen.pools = append(e.gen.pools, lp)
+		live[p] = bp
+		e.gen.pools = append(e.gen.pools, bp)
 	}
 	e.Agents = nil
-	e.Watched = map[*upstream.Server][]failover.Registration{}
-	for p, lp := range live {
-		e.tie(lp, cur.Agents[p], live)
+	e.Registrations = map[*upstream.Server][]failover.Registration{}
+	for p, bp := range live {
+		e.tie(bp, cur.Agents[p], live)
 	}
 	keep := e.Listeners
 	e.Listeners = map[string]*routing.Listener{}
@@ -63,7 +63,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		lst.Take(l.Routes, live)
+		lst.Bind(l.Routes, live)
 		e.Listeners[name] = lst
 	}
 	e.Copies.Pools = e.gen.pools
@@ -72,7 +72,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if srv.Retired {
 			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
 			for n := range srv.Dedicated { // nobody would look after them
-				srv.Drop(n)
+				srv.CloseDedicated(n)
 			}
 			for _, c := range srv.Conns {
 				if c.State != upstream.ConnIdle || c.Length > 0 {
@@ -98,23 +98,23 @@ func (e *Engine) adopt(cur *failover.Published) {
 }
 
 // tie ties a pool to its keeper and its gutter.
-func (e *Engine) tie(lp *routing.BoundPool, w *failover.Agent, live map[*table.Pool]*routing.BoundPool) {
+func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
 	}
-	lp.View = w.View
-	copies := lp.Pool.Copied(e.gen.table)
+	bp.View = w.View
+	copies := bp.Pool.Copied(e.gen.table)
 	if copies {
-		e.KeepLedger(lp)
+		e.KeepLedger(bp)
 	}
-	lp.Walk = ring.Distinct(lp.Pool.Place.Ring)
-	if g := lp.Pool.Failover.Gutter; g != nil {
-		lp.Others = live[g].Servers
-		lp.Gutter = ring.Distinct(g.Place.Ring)
+	bp.Walk = ring.Distinct(bp.Pool.Place.Ring)
+	if g := bp.Pool.Failover.Gutter; g != nil {
+		bp.GutterServers = live[g].Servers
+		bp.Gutter = ring.Distinct(g.Place.Ring)
 	}
 	for i := range w.Members {
-		srv := lp.Member(i)
-		e.Watched[srv] = append(e.Watched[srv], failover.Registration{Pool: lp.Pool.Name, Agent: w, Member: i, Live: lp, Copies: copies})
+		srv := bp.Member(i)
+		e.Registrations[srv] = append(e.Registrations[srv], failover.Registration{Pool: bp.Pool.Name, Agent: w, Member: i, Bound: bp, Copies: copies})
 	}
 	if e.RunsKeepers {
 		e.Agents = append(e.Agents, w)

@@ -27,7 +27,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 	each(func(srv *upstream.Server, p *table.Pool, why string) {
 		var c *upstream.Conn
 		if why == "" {
-			c, why, _ = srv.Pick(s.Id, false)
+			c, why, _ = srv.Pick(s.ID, false)
 		}
 		if c == nil {
 			g.Add(srv, nil, why)
@@ -36,7 +36,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 		a := x.GatherAttempt()
 		a.Dialect = wire.Text
 		c.Begin(a, &p.Timeouts)
-		c.Want(a, e.Req.Needs())
+		c.Require(a, e.Req.Needs())
 		c.Out.Append(&e.Buffers, line)
 		c.Give(a, len(line))
 	})
@@ -56,9 +56,9 @@ func (e *Engine) limitMemory(s *client.Session, raw []byte) {
 		e.local(s, e.quietly(answerMemlimitDenied), stats.ClientFault)
 		return
 	}
-	line := append(append(e.Key2[:0], "cache_memlimit "...), r.Args.Of(raw)...)
-	e.Key2 = append(line, wire.LineEnd...)
-	e.askAll(s, e.Key2, &obeyed{e: e, want: wire.AnswerOK, not: "without the new limit", quiet: r.Flags&wire.Quiet != 0})
+	line := append(append(e.EncodedKey[:0], "cache_memlimit "...), r.Args.Of(raw)...)
+	e.EncodedKey = append(line, wire.LineEnd...)
+	e.askAll(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "without the new limit", quiet: r.Flags&wire.Quiet != 0})
 }
 
 // flushAll empties every server. One that could not be emptied is an error:
@@ -70,20 +70,20 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 		e.local(s, e.quietly(answerFlushDenied), stats.ClientFault)
 		return
 	}
-	line := append(e.Key2[:0], "flush_all"...)
+	line := append(e.EncodedKey[:0], "flush_all"...)
 	if r.Exptime.Len() > 0 {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
-	e.Key2 = append(line, wire.LineEnd...)
+	e.EncodedKey = append(line, wire.LineEnd...)
 	each := e.listener(s).Each
 	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
 		each = e.listener(s).EachInUse
 	}
-	e.askThose(s, e.Key2, &obeyed{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
+	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
 // obeyed gathers the answers to an order: done only if every server says so.
-type obeyed struct {
+type unanimous struct {
 	e     *Engine
 	want  string // what a server says that did
 	not   string // what the others are, for people
@@ -93,7 +93,7 @@ type obeyed struct {
 	bad   []string
 }
 
-func (f *obeyed) Add(srv *upstream.Server, answer []byte, failed string) {
+func (f *unanimous) Add(srv *upstream.Server, answer []byte, failed string) {
 	f.asked++
 	switch {
 	case failed != "":
@@ -101,11 +101,11 @@ func (f *obeyed) Add(srv *upstream.Server, answer []byte, failed string) {
 	case string(answer) != f.want:
 		f.bad = append(f.bad, fmt.Sprintf("server %s: %s", srv.Label(), strings.TrimSpace(string(answer))))
 	case f.flush:
-		f.e.Tell(srv, (*health.Keeper).Emptied)
+		f.e.Notify(srv, (*health.Keeper).Flushed)
 	}
 }
 
-func (f *obeyed) Answer(dst []byte) ([]byte, stats.Outcome) {
+func (f *unanimous) Answer(dst []byte) ([]byte, stats.Outcome) {
 	switch {
 	case len(f.bad) == 0 && f.quiet:
 		return dst, stats.Okay

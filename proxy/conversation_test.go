@@ -325,7 +325,7 @@ func (s *stage) pool(f []string) {
 
 // becomes does what a keeper does when it has decided.
 func (s *stage) becomes(server, phase string) {
-	for _, w := range s.p.live.Load().Agents {
+	for _, w := range s.p.published.Load().Agents {
 		for i := range w.Members {
 			n, suspect := w.View.N(i), w.View.Suspected(i)
 			if w.Members[i].Name == server {
@@ -342,7 +342,7 @@ func (s *stage) becomes(server, phase string) {
 
 // members calls f for what all pools know of a server.
 func (s *stage) members(server string, f func(v *health.View, i int)) {
-	for _, w := range s.p.live.Load().Agents {
+	for _, w := range s.p.published.Load().Agents {
 		for i := range w.Members {
 			if w.Members[i].Name == server {
 				f(w.View, i)

@@ -202,10 +202,10 @@ func (e *Engine) reach(x *client.Exchange, rt *routing.Route, srv *upstream.Serv
 	case srv == nil:
 		x.Fail(routing.NoServer, stats.Unavailable)
 	case e.refusal != "":
-		srv.Count.Ordered++
+		srv.Count.Overridden++
 		x.Fail(e.refusal, stats.Unavailable)
 	default:
-		c, why, o := srv.Pick(x.S.Id, false)
+		c, why, o := srv.Pick(x.Session.ID, false)
 		if c == nil {
 			x.Fail(why, o)
 		}
@@ -220,9 +220,9 @@ func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, strip string, raw, 
 	r := &e.Req
 	a.Remember(r, raw, key)
 	if r.Op > wire.Gats {
-		a.Leaves = upstream.LeavesValue(r)
+		a.LeavesValue = upstream.LeavesValue(r)
 	}
-	c.Want(a, r.Needs())
+	c.Require(a, r.Needs())
 	switch {
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
 		e.Line = wire.AppendPlain(e.Line[:0], raw, r)
@@ -236,8 +236,8 @@ func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, strip string, raw, 
 		if strip != "" {
 			a.Strip = strip
 			if r.Flags&wire.Base64 != 0 {
-				e.Key2 = base64.StdEncoding.AppendEncode(e.Key2[:0], key)
-				key = e.Key2
+				e.EncodedKey = base64.StdEncoding.AppendEncode(e.EncodedKey[:0], key)
+				key = e.EncodedKey
 			}
 			at := e.Plain.Key
 			c.Out.Append(&e.Buffers, line[:at.Start])
@@ -311,7 +311,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	}
 	for _, c := range e.parts {
 		e.endPart(c)
-		c.Srv.Asked = nil
+		c.Server.Asked = nil
 	}
 	for _, t := range led {
 		e.Admit(t)
@@ -355,7 +355,7 @@ func (e *Engine) beginPart(x *client.Exchange, rt *routing.Route, c *upstream.Co
 		a.Strip = rt.Strip
 	}
 	c.Begin(a, &rt.Pool.Timeouts)
-	c.Want(a, e.Req.Needs())
+	c.Require(a, e.Req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
@@ -406,7 +406,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.Line = append(e.Line, wire.LineEnd...)
 		c.Begin(a, &rt.Pool.Timeouts)
 		if a.Dialect == wire.Meta {
-			c.Want(a, wire.Metas)
+			c.Require(a, wire.Metas)
 		}
 		c.Out.Append(&e.Buffers, e.Line)
 		c.Give(a, len(e.Line))

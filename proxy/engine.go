@@ -58,14 +58,14 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.IO.Init(tune, &p.memory, p.Log)
 	e.Servers = upstream.Servers{IO: &e.IO, Observer: observer{e}, ByAddress: map[string]*upstream.Server{}}
-	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, Gone: func() { p.clients.Add(-1) }, Sessions: map[*client.Session]struct{}{}}
+	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, OnGone: func() { p.clients.Add(-1) }, Sessions: map[*client.Session]struct{}{}}
 	e.Tasks = task.Tasks{
 		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
 	e.Keepers = failover.Keepers{
 		Tasks: &e.Tasks, Overrides: e.handOrders,
-		Host: func(f func(*failover.Keepers)) { p.first().Post(func(e *Engine) { f(&e.Keepers) }) },
+		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
 	e.TrimMore = func() {
@@ -88,10 +88,10 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 func (e *Engine) Begin(now int64) {
 	e.Now = now
 	e.Count.Wakeups++
-	if cur := e.Shared.live.Load(); e.gen == nil || e.gen.table != cur.Table {
+	if cur := e.Shared.published.Load(); e.gen == nil || e.gen.table != cur.Table {
 		e.adopt(cur)
 	}
-	if e.Full { // another engine may have made room
+	if e.MemoryFull { // another engine may have made room
 		e.Account()
 	}
 	e.obey()
@@ -131,14 +131,14 @@ func (e *Engine) End() []link.Effect {
 	if e.Now >= e.First {
 		e.IO.Fire(e.due)
 	}
-	e.TakeTurns()
-	for len(e.Misfits) > 0 {
-		e.Suit()
-		e.TakeTurns()
+	e.LeadRunnable()
+	for len(e.ToTranslate) > 0 {
+		e.TranslateHeld()
+		e.LeadRunnable()
 	}
 	e.Resume()
 	e.Release()
-	if e.Pressed || e.Buffers.Held != e.Booked.Load() {
+	if e.MemoryShort || e.Buffers.Held != e.Booked.Load() {
 		e.Account()
 	}
 	out := e.Flush()
@@ -182,7 +182,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.Undos > 0 { // a connection that is closed now would lose them
+	if e.LateDeletes > 0 { // a connection that is closed now would lose them
 		return false
 	}
 	for s := range e.Sessions {
@@ -197,7 +197,7 @@ func (e *Engine) Idle() bool {
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *upstream.Server, why string) {
-	o.e.Keepers.Tell(srv, func(k *health.Keeper, server int, now int64) { k.Trouble(server, true, why, now) })
+	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, true, why, now) })
 }
 
 func (o observer) Up(*upstream.Server) {

@@ -33,7 +33,7 @@ func faults(e *Engine) []string {
 	}
 	for x, n := range v.asks {
 		v.want(x.Waiting == n, "an exchange waits for %d attempts, %d are there", x.Waiting, n)
-		if x.S == nil {
+		if x.Session == nil {
 			v.exchange(x, "orphan")
 		}
 	}
@@ -56,9 +56,9 @@ func (v *inventory) chunk(c *link.Chunk, where string) {
 		return
 	}
 	v.want(v.owner[c] == "", "a chunk belongs to %s and to %s", v.owner[c], where)
-	v.want(0 <= c.R && c.R <= c.W && c.W <= len(c.B), "%s: a chunk holds %d to %d of %d", where, c.R, c.W, len(c.B))
+	v.want(0 <= c.Start && c.Start <= c.End && c.End <= len(c.Data), "%s: a chunk holds %d to %d of %d", where, c.Start, c.End, len(c.Data))
 	v.owner[c] = where
-	v.bytes += int64(len(c.B))
+	v.bytes += int64(len(c.Data))
 }
 
 func (v *inventory) queue(q *link.Queue, where string) {
@@ -87,7 +87,7 @@ func (v *inventory) conns() (list []*upstream.Conn) {
 		}
 	}
 	for _, c := range v.e.Closing {
-		for _, c := range c.Srv.Conns {
+		for _, c := range c.Server.Conns {
 			if !slices.Contains(list, c) {
 				list = append(list, c)
 			}
@@ -95,16 +95,16 @@ func (v *inventory) conns() (list []*upstream.Conn) {
 	}
 	undos, unheard := 0, 0
 	for _, c := range v.e.Lingering {
-		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.Srv.Label())
-		v.want(c.Lingering && c.State == upstream.ConnUp && c.Length > 0, "%s: a zombie waits for nothing", c.Srv.Label())
-		v.want(v.e.Timers[link.RequestTimer] <= c.Until, "%s: a zombie ends at %d, the engine looks at %d", c.Srv.Label(), c.Until, v.e.Timers[link.RequestTimer])
+		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.Server.Label())
+		v.want(c.Lingering && c.State == upstream.ConnUp && c.Length > 0, "%s: a zombie waits for nothing", c.Server.Label())
+		v.want(v.e.Timers[link.RequestTimer] <= c.Until, "%s: a zombie ends at %d, the engine looks at %d", c.Server.Label(), c.Until, v.e.Timers[link.RequestTimer])
 		list = append(list, c)
 	}
 	for _, c := range list {
-		undos += c.Undos
+		undos += c.LateDeletes
 		unheard += c.Length
 	}
-	v.want(undos == v.e.Undos, "%d undos, counted %d", undos, v.e.Undos)
+	v.want(undos == v.e.LateDeletes, "%d undos, counted %d", undos, v.e.LateDeletes)
 	waiting := 0
 	for s := range v.e.Sessions {
 		if s.Head != nil {
@@ -123,8 +123,8 @@ func (v *inventory) session(s *client.Session) {
 			v.want(false, "an exchange is twice in its client's order")
 			return
 		}
-		v.want(x.S == s, "an exchange of one client is in the order of another")
-		v.exchange(x, fmt.Sprintf("client %d", s.Id))
+		v.want(x.Session == s, "an exchange of one client is in the order of another")
+		v.exchange(x, fmt.Sprintf("client %d", s.ID))
 		if x.Waiting > 0 {
 			v.asks[x] += 0
 		}
@@ -142,22 +142,22 @@ func (v *inventory) session(s *client.Session) {
 	v.queue(&s.Out, "a client's output")
 	l := v.e.Limits
 	if s.Out.Size > 0 && !s.Full && !s.Whole {
-		v.want(s.Head != nil, "client %d: %d bytes are a part of no answer", s.Id, s.Out.Size)
+		v.want(s.Head != nil, "client %d: %d bytes are a part of no answer", s.ID, s.Out.Size)
 	} else if s.Out.Size > 0 && !s.Full {
-		held := slices.ContainsFunc(v.e.Held.List[v.e.Held.First:], func(h client.HeldClient) bool { return h.S == s && h.Until == s.HoldUntil })
-		v.want(held, "client %d: %d bytes wait and nobody will send them", s.Id, s.Out.Size)
+		held := slices.ContainsFunc(v.e.Held.List[v.e.Held.First:], func(h client.HeldClient) bool { return h.Session == s && h.Until == s.HoldUntil })
+		v.want(held, "client %d: %d bytes wait and nobody will send them", s.ID, s.Out.Size)
 	}
 	if s.Stalled {
-		v.want(s.InFlight > l.InFlight/2 || s.Out.Size > l.Output/2, "client %d is stalled for no reason", s.Id)
+		v.want(s.InFlight > l.InFlight/2 || s.Out.Size > l.Output/2, "client %d is stalled for no reason", s.ID)
 	} else if s.In != nil {
-		v.want(s.TryAt > 0 || s.Need > s.In.Len(), "client %d: %d bytes wait to be parsed", s.Id, s.In.Len())
+		v.want(s.TryAt > 0 || s.Need > s.In.Len(), "client %d: %d bytes wait to be parsed", s.ID, s.In.Len())
 	}
-	v.want(!s.Quitting || s.Head != nil || s.Out.Size > 0 || s.Full, "client %d is done and not closed", s.Id)
+	v.want(!s.Quitting || s.Head != nil || s.Out.Size > 0 || s.Full, "client %d is done and not closed", s.ID)
 }
 
 func (v *inventory) exchange(x *client.Exchange, where string) {
 	v.live[x] = true
-	v.bytes += int64(x.Held)
+	v.bytes += int64(x.GatheredBytes)
 	v.queue(&x.Out, where+": an exchange's answer")
 	if st := x.Streaming; st != nil {
 		v.queue(&st.Late, where+": an exchange's late values")
@@ -175,7 +175,7 @@ func (v *inventory) exchange(x *client.Exchange, where string) {
 }
 
 func (v *inventory) conn(c *upstream.Conn) {
-	name := c.Srv.Label()
+	name := c.Server.Label()
 	n, last := 0, (*upstream.Attempt)(nil)
 	earliest, pos, undos, internal := int64(link.Never), uint64(0), 0, 0
 	for a := c.Head; a != nil; a = a.Next {
@@ -184,9 +184,9 @@ func (v *inventory) conn(c *upstream.Conn) {
 		x := exchangeOf(a)
 		if x != nil {
 			v.asks[x]++
-			v.want(x.S == nil || v.live[x], "%s: an attempt of an exchange that is in no client's order", name)
+			v.want(x.Session == nil || v.live[x], "%s: an attempt of an exchange that is in no client's order", name)
 		}
-		if a.Undo {
+		if a.LateDelete {
 			undos++
 		}
 		if a.Internal {
@@ -203,7 +203,7 @@ func (v *inventory) conn(c *upstream.Conn) {
 		}
 	}
 	v.want(n == c.Length, "%s: %d requests, counted %d", name, n, c.Length)
-	v.want(undos == c.Undos, "%s: %d undos, counted %d", name, undos, c.Undos)
+	v.want(undos == c.LateDeletes, "%s: %d undos, counted %d", name, undos, c.LateDeletes)
 	v.want(internal == c.Internal, "%s: %d requests of Ringside's own, counted %d", name, internal, c.Internal)
 	v.want(last == c.Tail, "%s: the tail is not the last request", name)
 	v.want(last == nil || pos == c.Given, "%s: the last request ends at %d, given %d", name, pos, c.Given)
@@ -229,7 +229,7 @@ func (v *inventory) free() {
 		n := 0
 		for ; c != nil && n <= v.e.Buffers.Count[i]; c = c.Next {
 			v.want(v.owner[c] == "", "a free chunk belongs to %s", v.owner[c])
-			v.bytes += int64(len(c.B))
+			v.bytes += int64(len(c.Data))
 			n++
 		}
 		v.want(n == v.e.Buffers.Count[i], "%d free chunks of class %d, counted %d", n, i, v.e.Buffers.Count[i])

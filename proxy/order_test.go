@@ -264,10 +264,10 @@ func (w *orderWorld) build() {
 		l.wakeup(func() {})
 		l.e.Agents = nil // keepers don't work
 		for _, srv := range l.e.ByAddress {
-			l.e.Watched[srv] = slices.DeleteFunc(l.e.Watched[srv], func(m failover.Registration) bool { return !m.Copies })
+			l.e.Registrations[srv] = slices.DeleteFunc(l.e.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
 		}
 	}
-	for _, v := range w.p.live.Load().Agents {
+	for _, v := range w.p.published.Load().Agents {
 		for i := range v.Members {
 			v.View.Set(i, 0, false, 0, link.Never)
 		}
@@ -292,7 +292,7 @@ func (w *orderWorld) phase() {
 	to := w.phases[0]
 	w.phases = w.phases[1:]
 	w.note("s1 is %v", to)
-	for _, v := range w.p.live.Load().Agents {
+	for _, v := range w.p.published.Load().Agents {
 		n := v.View.N(0)
 		for health.PhaseOf(n) != to {
 			n++

@@ -20,7 +20,7 @@ func TestOverloadIsNoFailedPing(t *testing.T) {
 			s.pool([]string{"main", "servers=s1", "failover=rehash", queue})
 			s.table.Pools[0].Failover.Request = 500 * time.Millisecond
 			s.begin()
-			w := s.p.live.Load().Agents[s.table.Pools[0]]
+			w := s.p.published.Load().Agents[s.table.Pools[0]]
 			s.e.Agents = append(s.e.Agents, w)
 			s.e.Soon(link.KeeperTimer)
 			w.View.Done(1, true)

@@ -31,7 +31,7 @@ type orders map[[2]string]table.OverrideSince
 // its address; its connections are closed when all of them have ordered it
 // away.
 func (p *Proxy) Order(pool, server string, o table.Override) error {
-	cur := p.live.Load() // once: a reload may put another in its place
+	cur := p.published.Load() // once: a reload may put another in its place
 	if !cur.Has(pool, server) {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
 	}
@@ -99,7 +99,7 @@ func (p *Proxy) forget(pool, server string) {
 // handOrders gives the orders in force in a pool to the keeper that a reload
 // has given it. One that it can't obey yet stays in force as it was.
 func (e *Engine) handOrders(w *failover.Agent) {
-	for i, m := range w.Members[:w.Own] {
+	for i, m := range w.Members[:w.OwnMembers] {
 		o := e.Shared.Ordered(w.Pool, m.Name).Order
 		if o == table.Restore || w.Keeper.Order(i, health.Order(o), e.Now) != nil {
 			continue
@@ -116,8 +116,8 @@ func (p *Proxy) orderKept(w *failover.Agent, server string, o table.Override) er
 	i := slices.IndexFunc(w.Members, func(t table.Target) bool { return t.Name == server })
 	p.Log.Warn("a person gives an order", "pool", w.Pool, "server", server, "order", o.String())
 	done := make(chan error, 1)
-	p.first().Post(func(e *Engine) {
-		if p.live.Load().Agent(w.Pool) != w {
+	p.keeperLoop().Post(func(e *Engine) {
+		if p.published.Load().Agent(w.Pool) != w {
 			done <- errReplaced
 			return
 		}
@@ -159,23 +159,23 @@ func (e *Engine) obey() {
 // say. It is the one place where an order reaches them.
 func (e *Engine) applyOrders() {
 	least := map[*upstream.Server]table.Override{} // of the pools that name a server
-	for _, lp := range e.gen.pools {
-		lp.Refusals = nil
-		for i, t := range lp.Pool.Servers {
-			srv := lp.Servers[i]
-			o := e.Shared.Ordered(lp.Pool.Name, t.Name).Order
+	for _, bp := range e.gen.pools {
+		bp.Refusals = nil
+		for i, t := range bp.Pool.Servers {
+			srv := bp.Servers[i]
+			o := e.Shared.Ordered(bp.Pool.Name, t.Name).Order
 			if known, ok := least[srv]; !ok || o < known {
 				least[srv] = o
 			}
 			if o != table.Restore {
-				if lp.Refusals == nil {
-					lp.Refusals = make([]string, len(lp.Servers))
+				if bp.Refusals == nil {
+					bp.Refusals = make([]string, len(bp.Servers))
 				}
-				lp.Refusals[i] = o.Refusal(t.Name)
+				bp.Refusals[i] = o.Refusal(t.Name)
 			}
 		}
 	}
 	for srv, o := range least {
-		srv.Override(o)
+		srv.Apply(o)
 	}
 }

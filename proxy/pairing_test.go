@@ -91,7 +91,7 @@ func seal(c *upstream.Conn, data []byte) (out []byte) {
 		if rep.Size == 0 {
 			break
 		}
-		if end := rep.Line.End; a.Sealed && a.Classic == nil && !rep.Kind.Failed() {
+		if end := rep.Line.End; a.OwnOpaque && a.AsText == nil && !rep.Kind.Failed() {
 			_, opaque := a.Named()
 			out = append(append(append(out, data[:end]...), ' '), opaque...)
 			out = append(out, data[end:max(n, int(end))]...)

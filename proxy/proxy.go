@@ -34,11 +34,11 @@ type Proxy struct {
 
 	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
-	debug   bool // Log wants to know of every connection
-	live    atomic.Pointer[failover.Published]
-	orders  atomic.Pointer[orders]
-	memory  atomic.Int64 // bytes held by all engines: see memory.go
-	clients atomic.Int64
+	debug     bool // Log wants to know of every connection
+	published atomic.Pointer[failover.Published]
+	orders    atomic.Pointer[orders]
+	memory    atomic.Int64 // bytes held by all engines: see memory.go
+	clients   atomic.Int64
 
 	lastClient atomic.Uint64 // number given
 
@@ -52,18 +52,18 @@ func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 	p.Seed = uint64(p.Started.UnixNano())
 	seed := maphash.MakeSeed()
 	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
-	p.live.Store(failover.Publish(t, nil, p.Seed, p.Ablation))
+	p.published.Store(failover.Publish(t, nil, p.Seed, p.Ablation))
 	return p
 }
 
 // Table is the generation that new requests get.
-func (p *Proxy) Table() *table.Table { return p.live.Load().Table }
+func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 
 // Swap makes t the generation that new requests get. Each engine takes it up
 // at its next wakeup, which begins now; requests in flight finish on the one
 // they began with.
 func (p *Proxy) Swap(t *table.Table) {
-	p.live.Store(failover.Publish(t, p.live.Load(), p.Seed, p.Ablation))
+	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	for _, e := range p.Engines() {
 		e.Post(func(*Engine) {})
 	}
@@ -96,7 +96,7 @@ func (p loops) Count(t *task.Tasks) (n, index int) {
 }
 
 // first is the engine that lets the keepers work.
-func (p *Proxy) first() *Engine { return p.Engines()[0] }
+func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
 
 // Collect asks every engine for what it has counted and calls done with the
 // sum, on one of the engines' goroutines or on the caller's. Nothing waits
@@ -145,7 +145,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 // Decided is another number whenever a keeper has decided something, a phase or
 // a suspicion: then Snapshot has other Members.
 func (p *Proxy) Decided() (sum uint64) {
-	for _, w := range p.live.Load().Agents {
+	for _, w := range p.published.Load().Agents {
 		sum += w.View.Gen()
 	}
 	return sum

@@ -24,9 +24,9 @@ const (
 // makeRoom makes room, here or at the engine that holds most.
 func (e *Engine) makeRoom() {
 	e.Trim()
-	e.Pressed = false
+	e.MemoryShort = false
 	if e.Now < e.relieveAt {
-		e.Full = true
+		e.MemoryFull = true
 		return
 	}
 	most := e
@@ -49,10 +49,10 @@ func (e *Engine) makeRoom() {
 		e.takeFromLargest()
 	}
 	e.Book()
-	if e.Shared.memory.Load() > e.Most*7/8 {
+	if e.Shared.memory.Load() > e.MemoryLimit*7/8 {
 		e.relieveAt = e.Now + int64(reliefWait)
 	}
-	e.Full = true // if account finds it so
+	e.MemoryFull = true // if account finds it so
 }
 
 // hoarder is a client or a connection to a server, and what it would give back.
@@ -64,7 +64,7 @@ type hoarder struct {
 // takeFromLargest takes from those who hold most, until an eighth of the memory
 // is free. So the next look at all of them is far.
 func (e *Engine) takeFromLargest() {
-	need := e.Most/8 - e.Free()
+	need := e.MemoryLimit/8 - e.FreeMemory()
 	if need <= 0 {
 		return
 	}
@@ -75,7 +75,7 @@ func (e *Engine) takeFromLargest() {
 		}
 	}
 	for s := range e.Sessions {
-		add(&s.Link, s.Held())
+		add(&s.Link, s.Buffered())
 	}
 	for _, srv := range e.List {
 		for _, c := range srv.Conns {
@@ -95,7 +95,7 @@ func (e *Engine) takeFromLargest() {
 		need -= h.held
 		if s, ok := h.link.End.(*client.Session); ok {
 			e.Count.MemoryClosed++
-			e.Log.Warn("closed the client that held most: limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.Most)
+			e.Log.Warn("closed the client that held most: limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
 			s.Abort()
 		} else {
 			h.link.End.(*upstream.Conn).Shed(h.held)
@@ -107,7 +107,7 @@ func (e *Engine) takeFromLargest() {
 // number orders those who hold the same: it is a client's, and 0 of servers.
 func number(l *link.Link) uint64 {
 	if s, ok := l.End.(*client.Session); ok {
-		return s.Id
+		return s.ID
 	}
 	return 0
 }

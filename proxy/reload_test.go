@@ -32,7 +32,7 @@ func TestReloadWatchedOnce(t *testing.T) {
 		s.wakeup(func() {})
 	}
 	for name, srv := range s.e.ByAddress {
-		if n := len(s.e.Watched[srv]); n != 1 {
+		if n := len(s.e.Registrations[srv]); n != 1 {
 			t.Errorf("%s: %d keepers are told of its trouble, want 1", name, n)
 		}
 	}
@@ -50,7 +50,7 @@ func TestReloadOfPlacement(t *testing.T) {
 	}
 	setup("a")
 	s.begin()
-	keeper := func() *health.Keeper { return s.p.live.Load().Agent("main").Keeper }
+	keeper := func() *health.Keeper { return s.p.published.Load().Agent("main").Keeper }
 	whole := s.e.Ledgers["main"]
 	for _, next := range []struct {
 		fingerprint string
@@ -121,7 +121,7 @@ func TestReloadHandsOrders(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wakeup(func() {})
-	if srv := s.e.ByAddress["tcp s1"]; srv.Leaving() || w.Keeper.Verdict(0).Ordered != health.Restore {
+	if srv := s.e.ByAddress["tcp s1"]; srv.Draining() || w.Keeper.Verdict(0).Ordered != health.Restore {
 		t.Error("the restore did not reach the server")
 	}
 }

@@ -171,7 +171,7 @@ func (c *simConn) shut(k link.EffectKind) {
 // (UndoLost) and cannot be helped.
 func (c *simConn) end() {
 	n := c.w.d.n(4)
-	if c.link.Dialer.(*upstream.Conn).Lingering || c.link.Dialer.(*upstream.Conn).Undos > 0 {
+	if c.link.Dialer.(*upstream.Conn).Lingering || c.link.Dialer.(*upstream.Conn).LateDeletes > 0 {
 		n = 0
 	}
 	for ; n > 0 && c.process(); n-- {

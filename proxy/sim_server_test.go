@@ -80,7 +80,7 @@ func (c *simConn) process() bool {
 	case len(f[0]) == 2 && f[0][0] == 'm': // the data block would run as commands
 		ok = false
 	}
-	undone := c.link.Dialer.(*upstream.Conn).Undos > 0
+	undone := c.link.Dialer.(*upstream.Conn).LateDeletes > 0
 	if undone || c.state == "ghost" {
 		c.w.mayBeGone(f)
 	}

@@ -62,7 +62,7 @@ func (s *stage) begin() {
 	}
 	s.e.Agents = nil
 	for _, srv := range s.e.ByAddress {
-		s.e.Watched[srv] = slices.DeleteFunc(s.e.Watched[srv], func(m failover.Registration) bool { return !m.Copies })
+		s.e.Registrations[srv] = slices.DeleteFunc(s.e.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
 	}
 }
 

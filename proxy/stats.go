@@ -89,7 +89,7 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	case "cachedump":
 		e.statsCachedump(s, args)
 	case "reset":
-		e.askAll(s, []byte("stats reset\r\n"), &obeyed{e: e, want: "RESET\r\n", not: "not reset"})
+		e.askAll(s, []byte("stats reset\r\n"), &unanimous{e: e, want: "RESET\r\n", not: "not reset"})
 	case "conns":
 		e.statsConns(s)
 	case "proxy":
@@ -108,7 +108,7 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
 	line = append(bytes.TrimRight(line, " "), wire.LineEnd...)
-	e.askAll(s, line, &merged{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
+	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
 }
 
 var answerDetailUsage = []byte("CLIENT_ERROR usage: stats detail on|off|dump\r\n") // memcached's
@@ -119,7 +119,7 @@ func (e *Engine) statsDetail(s *client.Session, args []string) {
 	}
 	switch args[0] {
 	case "on", "off":
-		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &obeyed{e: e, want: wire.AnswerOK, not: "without stats detail " + args[0]})
+		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &unanimous{e: e, want: wire.AnswerOK, not: "without stats detail " + args[0]})
 	case "dump":
 		e.askStats(s, "detail dump", stats.MergePrefixes)
 	default:
@@ -150,7 +150,7 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 }
 
 // merged gathers lists: STAT, ITEM or PREFIX lines and END.
-type merged struct {
+type statsMerge struct {
 	merge   mergeFunc
 	pid     int // Ringside's
 	loops   int // Ringside's
@@ -164,7 +164,7 @@ type merged struct {
 // END included.
 type mergeFunc func(dst []byte, answers [][]byte, a stats.About) []byte
 
-func (m *merged) Add(_ *upstream.Server, answer []byte, failed string) {
+func (m *statsMerge) Add(_ *upstream.Server, answer []byte, failed string) {
 	m.asked++
 	switch {
 	case failed != "" && m.why == "":
@@ -177,7 +177,7 @@ func (m *merged) Add(_ *upstream.Server, answer []byte, failed string) {
 	}
 }
 
-func (m *merged) Answer(dst []byte) ([]byte, stats.Outcome) {
+func (m *statsMerge) Answer(dst []byte) ([]byte, stats.Outcome) {
 	switch {
 	case len(m.answers) > 0:
 		return m.merge(dst, m.answers, stats.About{

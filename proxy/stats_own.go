@@ -148,14 +148,14 @@ func (e *Engine) appendClients(dst []byte, asking *client.Session) []byte {
 	for s := range e.Sessions {
 		list = append(list, s)
 	}
-	slices.SortFunc(list, func(a, b *client.Session) int { return cmp.Compare(a.Id, b.Id) })
+	slices.SortFunc(list, func(a, b *client.Session) int { return cmp.Compare(a.ID, b.ID) })
 	r := stats.Report{Dst: dst}
 	for _, s := range list {
 		network, address := "", "-"
 		if lst := e.listener(s); lst != nil {
 			network, address, _ = strings.Cut(lst.Name, " ")
 		}
-		r.Prefix = stats.Decimal(s.Id) + ":"
+		r.Prefix = stats.Decimal(s.ID) + ":"
 		r.Text("addr", socketName(network, s.Peer()))
 		r.Text("listen_addr", socketName(network, address))
 		r.Text("state", s.State(asking))

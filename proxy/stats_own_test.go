@@ -299,8 +299,8 @@ func TestMemoryOfAnotherLoop(t *testing.T) {
 		}
 	})
 	h.on(1, func(e *Engine) {
-		if len(e.Sessions) != 1 || e.Full {
-			t.Errorf("the other loop has %d clients; full: %v", len(e.Sessions), e.Full)
+		if len(e.Sessions) != 1 || e.MemoryFull {
+			t.Errorf("the other loop has %d clients; full: %v", len(e.Sessions), e.MemoryFull)
 		}
 	})
 	if got := h.ask(1, other, "version", "\r\n"); !strings.HasPrefix(got, "VERSION") {

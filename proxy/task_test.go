@@ -31,7 +31,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	led := home.NewTask(x, rt, raw, []byte("a1"), []byte("a1"))
 	x.FinishOne()
 	led.Loop, led.Route = &s.e.Tasks, s.e.Listeners["tcp here"].Route([]byte("a1"))
-	led.Answer(&upstream.Result{Srv: s.e.ByAddress["tcp s1"], Bytes: []byte("SERVER_ERROR busy\r\n")}, nil)
+	led.Answer(&upstream.Result{Server: s.e.ByAddress["tcp s1"], Bytes: []byte("SERVER_ERROR busy\r\n")}, nil)
 	if len(posted) != 1 {
 		t.Fatalf("%d functions were posted to the client's loop, want 1", len(posted))
 	}

@@ -88,7 +88,7 @@ func BenchmarkHedged(b *testing.B) {
 				s.line("route - main copies=2")
 				s.routes[0].Copies.Hedge = time.Second
 				s.begin()
-				for _, w := range s.p.live.Load().Agents {
+				for _, w := range s.p.published.Load().Agents {
 					w.View.Done(1, true)
 				}
 				c := s.actor("c1")
@@ -189,7 +189,7 @@ func BenchmarkCopies(b *testing.B) {
 			s.line("route - main copies=2")
 			s.routes[0].Copies = replicate.Policy{Copies: 2, Apart: replicate.Servers}
 			s.begin()
-			for _, w := range s.p.live.Load().Agents {
+			for _, w := range s.p.published.Load().Agents {
 				w.View.Done(1, true)
 			}
 			client := s.actor("c1")

@@ -313,7 +313,7 @@ func (f *fleet) whole() string {
 				return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, j, m.Phase, m.Suspect, m.Step)
 			case m.Number != top[j]:
 				return fmt.Sprintf("p%d: server %d has %d, others have %d", s.id, j, m.Number, top[j])
-			case m.Sure <= 0:
+			case m.ValidFor <= 0:
 				return fmt.Sprintf("p%d: server %d is not to be used", s.id, j)
 			}
 		}
@@ -347,8 +347,8 @@ func (f *fleet) finish() {
 		if used := sum.Memory - sum.Kept; f.broken == "" && used > s.memory+pings {
 			f.wrong("", "p%d holds %d bytes, %d when nothing goes on but pings, of at most %d", s.id, used, s.memory, pings)
 		}
-		if f.broken == "" && (sum.Clients > 0 || sum.Parked > 0 || sum.Lined > 0) {
-			f.wrong("", "p%d: %d clients, %d parked writes and %d lines of writes are left", s.id, sum.Clients, sum.Parked, sum.Lined)
+		if f.broken == "" && (sum.Clients > 0 || sum.Parked > 0 || sum.Lines > 0) {
+			f.wrong("", "p%d: %d clients, %d parked writes and %d lines of writes are left", s.id, sum.Clients, sum.Parked, sum.Lines)
 		}
 		s.count()
 	}

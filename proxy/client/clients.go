@@ -17,7 +17,7 @@ type Clients struct {
 	*link.IO
 	Servers *upstream.Servers
 	Limits  *table.Limits
-	Gone    func() // called when a client is gone
+	OnGone  func() // called when a client is gone
 
 	Sessions map[*Session]struct{}
 	Wake     []*Session // had to stop parsing and may go on
@@ -78,8 +78,8 @@ type HoldList struct {
 }
 
 type HeldClient struct {
-	S     *Session
-	Until int64
+	Session *Session
+	Until   int64
 }
 
 func (h *HoldList) Add(s *Session, until int64) {
@@ -93,7 +93,7 @@ func (h *HoldList) Add(s *Session, until int64) {
 
 func (h *HoldList) Due() int64 {
 	for h.First < len(h.List) {
-		if c := &h.List[h.First]; c.S.HoldUntil == c.Until {
+		if c := &h.List[h.First]; c.Session.HoldUntil == c.Until {
 			return c.Until
 		}
 		h.First++ // it was flushed meanwhile
@@ -105,7 +105,7 @@ func (h *HoldList) Due() int64 {
 // Release lets go of the clients that have waited long enough.
 func (e *Clients) Release() {
 	for e.Held.Due() <= e.Now {
-		s := e.Held.List[e.Held.First].S
+		s := e.Held.List[e.Held.First].Session
 		e.Held.First++
 		s.ready = true
 		e.Mark(&s.Link)
@@ -124,10 +124,10 @@ func (e *Clients) AddTo(into *stats.Snapshot) {
 }
 
 // Held is what closing s gives back.
-func (s *Session) Held() int64 {
+func (s *Session) Buffered() int64 {
 	n := s.Out.Room() + s.Handed + s.InFlight*int(ExchangeSize)
 	if s.In != nil {
-		n += len(s.In.B)
+		n += len(s.In.Data)
 	}
 	for x := s.Head; x != nil; x = x.Next {
 		n += x.kept()

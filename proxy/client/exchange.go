@@ -20,9 +20,9 @@ import (
 // their bytes in out. Parts of a multi-get write as they come, but never into
 // the middle of a value: see streams.
 type Exchange struct {
-	e    *Clients
-	S    *Session  // nil when the client is gone: answers are swallowed
-	Next *Exchange // in the client's order; in the free list
+	e       *Clients
+	Session *Session  // nil when the client is gone: answers are swallowed
+	Next    *Exchange // in the client's order; in the free list
 
 	Op        wire.Op
 	dialect   wire.Dialect
@@ -36,14 +36,14 @@ type Exchange struct {
 
 	MissErrors bool // a read that no server could answer gets a miss
 
-	Out       link.Queue
-	Streaming *streams // values on their way in pieces; nil: there has been none
-	trouble   string   // why a part could not be answered; "" if all could
-	Miss      []byte   // mg: the line that says so
-	ErrLine   []byte   // a server's error line, which stands where END would
-	InOrder   *inOrder // values go in the order of the keys
-	Gather    Gather   // commands for every server: collects, then answers
-	Held      int      // bytes of answers that it gathers
+	Out           link.Queue
+	Streaming     *streams // values on their way in pieces; nil: there has been none
+	trouble       string   // why a part could not be answered; "" if all could
+	Miss          []byte   // mg: the line that says so
+	ErrLine       []byte   // a server's error line, which stands where END would
+	InOrder       *inOrder // values go in the order of the keys
+	Gather        Gather   // commands for every server: collects, then answers
+	GatheredBytes int      // bytes of answers that it gathers
 
 	Keys, Hits int
 }
@@ -52,12 +52,12 @@ type Exchange struct {
 // they go in pieces. While one has the turn the other parts keep theirs.
 type streams struct {
 	Turn *upstream.Attempt // the part in the middle of a value; nil: no part is
-	Next []*behind         // others in the middle of one of theirs
+	Next []*heldPart       // others in the middle of one of theirs
 	Late link.Queue        // whole values that wait for the turn to end
 }
 
 // behind is a part in the middle of a value that waits for its turn.
-type behind struct {
+type heldPart struct {
 	a    *upstream.Attempt
 	Held link.Queue // what has come of it
 }
@@ -79,7 +79,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	} else {
 		e.FreeExchanges, x.Next = x.Next, nil
 	}
-	x.e, x.S, x.Start, x.Waiting = e, s, e.Now, 1
+	x.e, x.Session, x.Start, x.Waiting = e, s, e.Now, 1
 	x.Op, x.dialect, x.Flags = e.Req.Op, e.Req.Dialect, e.Req.Flags
 	if s.Tail == nil {
 		s.Head = x
@@ -97,7 +97,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	if x.InOrder != nil {
 		x.InOrder.drop(&x.e.Buffers)
 	}
-	e.Buffers.Held -= int64(x.Held)
+	e.Buffers.Held -= int64(x.GatheredBytes)
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
 	*x = Exchange{} // in place: a literal that mentions x is made aside and copied
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
@@ -125,16 +125,16 @@ func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 // dest is where bytes of a go now; nil if nobody waits for them.
 func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	switch {
-	case x.S == nil:
+	case x.Session == nil:
 		return nil
 	case x.Streaming != nil && x.Streaming.Turn != nil && x.Streaming.Turn != a:
 		if a != nil && a.Streams {
 			return &x.Streaming.of(a).Held
 		}
 		return &x.Streaming.Late
-	case x.S.Head == x:
-		x.e.Mark(&x.S.Link)
-		return &x.S.Out
+	case x.Session.Head == x:
+		x.e.Mark(&x.Session.Link)
+		return &x.Session.Out
 	default:
 		return &x.Out
 	}
@@ -149,8 +149,8 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 }
 
 // of is the part a among those that wait for their turn.
-func (st *streams) of(a *upstream.Attempt) *behind {
-	return st.Next[slices.IndexFunc(st.Next, func(b *behind) bool { return b.a == a })]
+func (st *streams) of(a *upstream.Attempt) *heldPart {
+	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
 // begin says that a is in the middle of a value from now on.
@@ -162,21 +162,21 @@ func (x *Exchange) begin(a *upstream.Attempt) {
 	if st := x.Streaming; st.Turn == nil {
 		st.Turn = a
 	} else {
-		st.Next = append(st.Next, &behind{a: a})
+		st.Next = append(st.Next, &heldPart{a: a})
 	}
 }
 
 // end says that a's value is whole. If it had the turn, what the others kept
 // meanwhile follows, and the next one in the middle of a value has the turn.
 func (x *Exchange) end(a *upstream.Attempt) {
-	if x.S == nil { // nobody waits for it; what was kept goes with x
+	if x.Session == nil { // nobody waits for it; what was kept goes with x
 		return
 	}
 	st := x.Streaming
 	if st.Turn != a {
 		b := st.of(a)
 		b.Held.MoveTo(&x.e.Buffers, &st.Late)
-		st.Next = slices.DeleteFunc(st.Next, func(o *behind) bool { return o == b })
+		st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
 		return
 	}
 	st.Turn = nil
@@ -212,14 +212,14 @@ func (x *Exchange) FinishOne() {
 	if x.Waiting--; x.Waiting > 0 {
 		return
 	}
-	if x.S == nil {
+	if x.Session == nil {
 		x.e.freeExchange(x)
 		return
 	}
 	x.finish()
 	x.Settled = true
-	if x.S.Head == x {
-		x.S.advance()
+	if x.Session.Head == x {
+		x.Session.advance()
 	}
 }
 
@@ -271,7 +271,7 @@ func (x *Exchange) finishTroubled(read bool) {
 
 // kept is what x's answer takes while it waits for something.
 func (x *Exchange) kept() int {
-	n := x.Out.Room() + x.Held
+	n := x.Out.Room() + x.GatheredBytes
 	if st := x.Streaming; st != nil {
 		n += st.Late.Room()
 		for _, b := range st.Next {
@@ -291,7 +291,7 @@ func (x *Exchange) kept() int {
 // finished.
 func (x *Exchange) orphan() {
 	x.drop()
-	x.S = nil
+	x.Session = nil
 	if x.Waiting == 0 {
 		x.e.freeExchange(x)
 	}

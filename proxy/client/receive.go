@@ -18,10 +18,10 @@ const wholeValue = 64 << 10
 
 // Client is the number of the client that waits for x; 0: it is gone.
 func (x *Exchange) Client() uint64 {
-	if x.S == nil {
+	if x.Session == nil {
 		return 0
 	}
-	return x.S.Id
+	return x.Session.ID
 }
 
 // Reply settles what one reply line or value, the bytes b, says about a.
@@ -30,7 +30,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 	case a.Dialect == wire.Text && a.Op <= wire.Gats:
 		return x.textRead(c, a, r, b)
 	case r.Kind == wire.ServerError && a.Op == wire.Get:
-		x.Fail("server "+c.Srv.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		x.Fail("server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
 	default:
 		x.Outcome = stats.OutcomeOf(r.Kind)
 		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
@@ -52,8 +52,8 @@ func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Fail
 		x.refuse(wire.AppendClientError(nil, f.Why))
 		return
 	}
-	if a.Streams && x.S != nil {
-		x.S.cut(c.Srv, f.Why)
+	if a.Streams && x.Session != nil {
+		x.Session.cut(c.Server, f.Why)
 	}
 	x.Fail(f.Why, f.Outcome)
 	x.FinishOne()
@@ -73,7 +73,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 	switch r.Kind {
 	case wire.Value:
 		x.Hits++
-		if x.InOrder != nil && x.S != nil {
+		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
 			return 0
 		}
@@ -83,7 +83,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 		return x.forward(a, r, b)
 	case wire.End:
 	case wire.ServerError:
-		x.Fail("server "+c.Srv.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		x.Fail("server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
 	default: // one line ends the answer, however many parts have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
@@ -104,7 +104,7 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 	case q == nil:
 	case a.Renames():
 		q.Append(&x.e.Buffers, x.clientForm(a, r, b))
-	case a.Classic != nil: // b is not in the input
+	case a.AsText != nil: // b is not in the input
 		q.Append(&x.e.Buffers, b)
 	case len(b) >= link.BigSpan:
 		q.Push(&x.e.Buffers, x.e.Take(len(b)))
@@ -136,7 +136,7 @@ func (x *Exchange) Streams(r *wire.Reply) bool {
 // Begin forwards the beginning of a value.
 func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if x.InOrder != nil {
-		x.Fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.Srv.Label(), r.Body.Len()), stats.ServerFault)
+		x.Fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.Server.Label(), r.Body.Len()), stats.ServerFault)
 		return 0
 	}
 	x.begin(a)
@@ -203,12 +203,12 @@ func (x *Exchange) GatherAttempt() *upstream.Attempt {
 
 func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []byte) (taken int) {
 	switch x := p.Exchange; {
-	case x.S == nil: // nobody waits for it
+	case x.Session == nil: // nobody waits for it
 	case p.cut || x.e.Scarce(len(b)): // a cachedump may bring 2 MiB a server
 		p.cut = true
 	default:
 		p.answer = append(p.answer, b...)
-		x.Held += len(b)
+		x.GatheredBytes += len(b)
 		x.e.Buffers.Hold(len(b))
 	}
 	return 0
@@ -218,18 +218,18 @@ func (p *Part) Streams(*wire.Reply) bool { return false }
 
 func (p *Part) Done(c *upstream.Conn, _ *upstream.Attempt) {
 	switch x := p.Exchange; {
-	case x.S == nil:
+	case x.Session == nil:
 	case p.cut:
-		x.Gather.Add(c.Srv, nil, fmt.Sprintf("server %s: no room for its answer: %s", c.Srv.Label(), link.OutOfMemory))
+		x.Gather.Add(c.Server, nil, fmt.Sprintf("server %s: no room for its answer: %s", c.Server.Label(), link.OutOfMemory))
 	default:
-		x.Gather.Add(c.Srv, p.answer, "")
+		x.Gather.Add(c.Server, p.answer, "")
 	}
 	p.FinishOne()
 }
 
 func (p *Part) Failed(c *upstream.Conn, _ *upstream.Attempt, f upstream.Failure) {
-	if p.S != nil {
-		p.Gather.Add(c.Srv, nil, f.Why)
+	if p.Session != nil {
+		p.Gather.Add(c.Server, nil, f.Why)
 	}
 	p.FinishOne()
 }

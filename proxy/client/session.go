@@ -25,7 +25,7 @@ type Session struct {
 	link.Link
 	e       *Clients
 	Handler Handler
-	Id      uint64 // over all loops: what it asks may be led on another
+	ID      uint64 // over all loops: what it asks may be led on another
 
 	Head, Tail *Exchange
 	InFlight   int
@@ -48,7 +48,7 @@ type Session struct {
 
 // NewSession is the client of this number that has just connected.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
-	s := &Session{e: e, Handler: h, Id: id, since: e.Now, Last: e.Now}
+	s := &Session{e: e, Handler: h, ID: id, since: e.Now, Last: e.Now}
 	s.End, s.Sock = s, sock
 	e.Sessions[s] = struct{}{}
 	return s
@@ -66,24 +66,24 @@ func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
-		if e.Cur.Bytes()[0] == binaryMagic {
+		if e.Input.Bytes()[0] == binaryMagic {
 			e.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.Peer())
 			s.Quit()
 		}
 	}
 	before := s.Tail
-	for e.Cur.Len() > 0 && !s.Closed && !s.Quitting {
+	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		if s.Swallow > 0 {
-			n := int(min(s.Swallow, int64(e.Cur.Len())))
+			n := int(min(s.Swallow, int64(e.Input.Len())))
 			s.Swallow -= int64(n)
-			e.Cur.R += n
+			e.Input.Start += n
 			continue
 		}
 		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
 			s.stall()
 			break
 		}
-		buf := e.Cur.Bytes()
+		buf := e.Input.Bytes()
 		if s.TryAt > 0 && len(buf) < s.TryAt && bytes.IndexByte(buf, '\n') < 0 {
 			break
 		}
@@ -98,11 +98,11 @@ func (s *Session) Parse() {
 			break
 		}
 		if !s.Handler.Serve(s, buf[:n]) {
-			e.Cur.R += n // else the bytes were handed over
+			e.Input.Start += n // else the bytes were handed over
 		}
 	}
 	if s.Quitting || s.Closed {
-		e.Cur.R = e.Cur.W
+		e.Input.Start = e.Input.End
 	}
 	if s.Tail != nil && s.Tail != before {
 		s.Tail.endsGroup = true
@@ -131,8 +131,8 @@ func (s *Session) short(have int) {
 	if e := s.e; e.Scarce(s.Need) {
 		rest := s.Need - have
 		s.Need = 0
-		s.Handler.NoMemory(s, e.Cur.Bytes(), rest)
-		e.Cur.R = e.Cur.W
+		s.Handler.NoMemory(s, e.Input.Bytes(), rest)
+		e.Input.Start = e.Input.End
 	}
 }
 
@@ -208,7 +208,7 @@ func (s *Session) gone() {
 	if s.e.Debug {
 		s.e.Log.Debug("client gone", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
 	}
-	s.e.Gone()
+	s.e.OnGone()
 }
 
 // drop lets go of everything the client waits for. Requests already with a

@@ -100,7 +100,7 @@ func (e *Copies) lead(t *task.Task) {
 		return // it is led again when those before it are done
 	}
 	if e.Now >= t.Deadline {
-		t.Fail(cmp.Or(t.Waited, task.TooLong), stats.TimedOut)
+		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
 	}
@@ -320,7 +320,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Deed == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Deed == replicate.Fetch && task.Dying(r.Bytes, rep):
+	case a.Deed == replicate.Fetch && task.Expiring(r.Bytes, rep):
 		o.Kind = replicate.Miss
 	case a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward: // a set: its cas is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].got.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
@@ -354,7 +354,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
 		case !c.writes && c.rule.Over() && e.Now < t.Deadline: // by what is known now
-			e.Turns = append(e.Turns, t)
+			e.Runnable = append(e.Runnable, t)
 			e.Soon(link.KeeperTimer)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
@@ -367,23 +367,23 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
 		if k, ok := said[a.kind]; ok && (a.ours || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
-			t.Say(k)
+			t.AnswerKind(k)
 			return
 		}
 		a.hide(&t.Loop.Rep)
 		identity := c.identity(t, a.Member)
 		t.Answer(&a.got, func(n uint64) uint64 { return replicate.Seal(n, identity) })
 	case replicate.Done:
-		t.Say(wire.Deleted)
+		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:
-		t.Say(task.Absence(t))
+		t.AnswerKind(task.Absence(t))
 	case replicate.Held:
-		t.Waited = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
+		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.Loop.Now < t.Deadline {
 			t.Loop.Park(t, c.outlook)
 			return
 		}
-		t.Fail(t.Waited, stats.Unavailable)
+		t.Fail(t.WaitReason, stats.Unavailable)
 	case replicate.Refused:
 		t.Fail("no member of the key is in use", stats.Unavailable)
 	default:

@@ -22,7 +22,7 @@ import (
 // ledger is what one engine knows of how complete the members of a pool are. It
 // outlives reloads.
 type ledger struct {
-	lp      *routing.BoundPool // as it is in the present table
+	bp      *routing.BoundPool // as it is in the present table
 	Servers []*upstream.Server
 	print   string // of the placement that gives them keys
 	rate    int    // keys a second that a member may be given; 0: repairs are off
@@ -60,23 +60,23 @@ const (
 // KeepLedger keeps the ledger of a pool from the generation before if its servers
 // and its placement are the same. If they are not, keys have moved, and everybody
 // may lack some.
-func (e *Copies) KeepLedger(lp *routing.BoundPool) {
-	old := e.Ledgers[lp.Pool.Name]
-	if old != nil && old.print == lp.Pool.Place.Fingerprint && slices.Equal(old.Servers, lp.Servers) {
-		old.lp = lp
+func (e *Copies) KeepLedger(bp *routing.BoundPool) {
+	old := e.Ledgers[bp.Pool.Name]
+	if old != nil && old.print == bp.Pool.Place.Fingerprint && slices.Equal(old.Servers, bp.Servers) {
+		old.bp = bp
 		return
 	}
 	if e.Ledgers == nil {
 		e.Ledgers = map[string]*ledger{}
 	}
-	e.Ledgers[lp.Pool.Name] = e.newLedger(lp, old)
+	e.Ledgers[bp.Pool.Name] = e.newLedger(bp, old)
 	old.stop()
 }
 
 // newLedger makes the ledger of a pool, which had another before.
-func (e *Copies) newLedger(lp *routing.BoundPool, old *ledger) *ledger {
-	w := &ledger{lp: lp, Servers: slices.Clone(lp.Servers), print: lp.Pool.Place.Fingerprint, Members: make([]account, len(lp.Servers))}
-	for i, srv := range lp.Servers {
+func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
+	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), print: bp.Pool.Place.Fingerprint, Members: make([]account, len(bp.Servers))}
+	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.of, m.at = w, i
 		m.Dirty = replicate.NewDirtyKeys(DirtyKeys)
@@ -98,14 +98,14 @@ func (e *Copies) newLedger(lp *routing.BoundPool, old *ledger) *ledger {
 // through a reload may name a pool that is no more: of that nothing is known.
 func (e *Copies) copyAt(h routing.Holder) copyOf {
 	w := e.Ledgers[h.Pool.Pool.Name]
-	if w == nil || w.lp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
+	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
 		w = e.newLedger(h.Pool, w)
 	}
 	return copyOf{Holder: h, account: &w.Members[h.Index]}
 }
 
 // server is the member.
-func (m *account) server() *upstream.Server { return m.of.lp.Servers[m.at] }
+func (m *account) server() *upstream.Server { return m.of.bp.Servers[m.at] }
 
 // stop ends the refills of all members.
 func (w *ledger) stop() {
@@ -119,12 +119,12 @@ func (w *ledger) stop() {
 // TakeCopies looks which pools still keep copies, once the routes are known.
 func (e *Copies) TakeCopies() {
 	for name, w := range e.Ledgers {
-		if !slices.Contains(e.Pools, w.lp) {
+		if !slices.Contains(e.Pools, w.bp) {
 			w.stop()
 			delete(e.Ledgers, name)
 			continue
 		}
-		w.rate = e.repairRate(w.lp)
+		w.rate = e.repairRate(w.bp)
 		e.At(link.ResyncTimer, e.Now)
 	}
 }
@@ -132,7 +132,7 @@ func (e *Copies) TakeCopies() {
 // lacks says whether a member came back empty and nobody has filled it yet.
 // That ends when it has been filled; where repairs are off, with time.
 func (m *account) lacks(e *Copies) bool {
-	if n := m.of.lp.View.N(m.at); m.number != n || !m.seen {
+	if n := m.of.bp.View.N(m.at); m.number != n || !m.seen {
 		if m.seen && health.Emptied(n) > health.Emptied(m.number) { // it was out meanwhile, and was flushed
 			m.lack(e, true)
 		}
@@ -165,8 +165,8 @@ func (m *account) lack(e *Copies, flushed bool) {
 func (m *account) missedTooMuch(e *Copies) bool {
 	if m.overfull && e.Now >= m.flushAt && m.othersWhole() {
 		m.flushAt = e.Now + int64(flushWait)
-		limit := m.of.lp.Pool.Timeouts
-		e.Demand(m.server().Conns[0], &emptying{e, m}, 0, &limit, []byte("flush_all\r\n"), true)
+		limit := m.of.bp.Pool.Timeouts
+		e.Ask(m.server().Conns[0], &emptying{e, m}, 0, &limit, []byte("flush_all\r\n"), true)
 	}
 	return m.overfull
 }
@@ -195,22 +195,22 @@ func (f *emptying) Answered(_ int, r *upstream.Result) {
 	if string(r.Bytes) == wire.AnswerOK {
 		f.m.lack(f.e, true)
 	} else if r.Bytes != nil {
-		f.e.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.Srv.Target.Name, "says", strings.TrimSpace(string(r.Bytes)))
+		f.e.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.Server.Target.Name, "says", strings.TrimSpace(string(r.Bytes)))
 	}
 }
 
 // Identify asks a server, on a new connection, since when it runs: one that
 // was started anew has lost what it had.
 func (e *Copies) Identify(c *upstream.Conn) {
-	srv := c.Srv
+	srv := c.Server
 	if srv.Identifying || !slices.Contains(srv.Conns, c) {
 		return
 	}
-	for _, m := range e.Keepers.Watched[srv] {
+	for _, m := range e.Keepers.Registrations[srv] {
 		if m.Copies {
 			limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 			srv.Identifying = true
-			e.Demand(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"), true)
+			e.Ask(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"), true)
 			srv.Unidentified = srv.StartedAt != 0
 			return
 		}
@@ -258,7 +258,7 @@ func (d *introduction) Answered(_ int, r *upstream.Result) {
 	if before <= 0 || pid == beforePID && srv.StartedAt-before <= 2 && before-srv.StartedAt <= 2 { // both are whole seconds
 		return
 	}
-	for _, m := range e.Keepers.Watched[srv] {
+	for _, m := range e.Keepers.Registrations[srv] {
 		if w := e.Ledgers[m.Pool]; w != nil && m.Member < len(w.Members) {
 			w.Members[m.Member].lack(e, false)
 		}

@@ -45,7 +45,7 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		}
 		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
 		at.Start--
-		return t.Spelled(key, task.Edit{At: at, With: []byte(guard()[1:])}, c.also(t, a, "c", chosen))
+		return t.WithKey(key, task.Edit{At: at, With: []byte(guard()[1:])}, c.also(t, a, "c", chosen))
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {
@@ -127,7 +127,7 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	case chosen != "":
 		edits = append(edits, c.also(t, a, "", chosen))
 	}
-	return t.Spelled(key, edits...)
+	return t.WithKey(key, edits...)
 }
 
 // also is the edit that adds flags to the client's meta request: letter, if it is

@@ -58,8 +58,8 @@ const (
 // resync is the refill of one member.
 type resync struct {
 	m     *account
-	lp    *routing.BoundPool
-	index int // in lp
+	bp    *routing.BoundPool
+	index int // in bp
 	to    *upstream.Server
 
 	sources []copyOf // whose keys are listed in this pass
@@ -91,8 +91,8 @@ type pick struct {
 
 // Refill looks after all members, and goes on with those being filled.
 func (e *Copies) Refill() {
-	for _, lp := range e.Pools { // in the table's order
-		w := e.Ledgers[lp.Pool.Name]
+	for _, bp := range e.Pools { // in the table's order
+		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func (e *Copies) Refill() {
 }
 
 func (e *Copies) tendMember(m *account) {
-	lp, srv := m.of.lp, m.server()
+	bp, srv := m.of.bp, m.server()
 	m.lacks(e)
 	m.tendLeft(e)
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
@@ -117,7 +117,7 @@ func (e *Copies) tendMember(m *account) {
 		m.Fill = &resync{m: m, index: m.at, to: srv, wait: int64(refillFirst)}
 		fallthrough
 	case f != nil:
-		m.Fill.goOn(e, lp)
+		m.Fill.goOn(e, bp)
 	}
 }
 
@@ -130,20 +130,20 @@ func (m *account) stop() {
 	m.Fill, f.over = nil, true
 	if d := f.dump; d != nil {
 		f.dump = nil
-		d.srv.Drop(dumpConn)
+		d.srv.CloseDedicated(dumpConn)
 	}
 }
 
-func (f *resync) goOn(e *Copies, lp *routing.BoundPool) {
-	if f.lp != lp { // it begins, or a reload has changed who has what
+func (f *resync) goOn(e *Copies, bp *routing.BoundPool) {
+	if f.bp != bp { // it begins, or a reload has changed who has what
 		if d := f.dump; d != nil {
 			f.dump = nil
-			d.srv.Drop(dumpConn)
+			d.srv.CloseDedicated(dumpConn)
 		}
-		f.lp = lp
+		f.bp = bp
 		f.pass(e)
 	}
-	switch phase := lp.View.Phase(f.index); {
+	switch phase := bp.View.Phase(f.index); {
 	case f.dump != nil:
 	case e.Now < f.at:
 		e.At(link.ResyncTimer, f.at)
@@ -158,7 +158,7 @@ func (f *resync) goOn(e *Copies, lp *routing.BoundPool) {
 
 // pass begins a pass from the hash f.from on.
 func (f *resync) pass(e *Copies) {
-	f.sources, f.listed = e.sourcesOf(f.lp, f.to), 0
+	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
 	f.Picks, f.picked, f.bound = f.Picks[:0], false, noBound
 	f.failed = 0
 }
@@ -170,17 +170,17 @@ func (f *resync) later(e *Copies, why string) {
 	e.At(link.ResyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
-		e.Log.Warn("a server that came back empty can't be filled now", "pool", f.lp.Pool.Name, "server", f.to.Target.Name, "why", why)
+		e.Log.Warn("a server that came back empty can't be filled now", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}
 }
 
-// sourcesOf are the servers that may have keys that belong to a member of lp.
-func (e *Copies) sourcesOf(lp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
+// sourcesOf are the servers that may have keys that belong to a member of bp.
+func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
 	seen := map[*upstream.Server]bool{to: true}
 	for _, l := range e.Listeners {
 		for i := range l.Routes {
 			rt := &l.Routes[i]
-			if !rt.CopiesOn(lp) {
+			if !rt.CopiesOn(bp) {
 				continue
 			}
 			for _, p := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
@@ -197,11 +197,11 @@ func (e *Copies) sourcesOf(lp *routing.BoundPool, to *upstream.Server) (list []c
 	return list
 }
 
-// repairRate is how many keys a second the routes let members of lp get.
-func (e *Copies) repairRate(lp *routing.BoundPool) (rate int) {
+// repairRate is how many keys a second the routes let members of bp get.
+func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	for _, l := range e.Listeners {
 		for i := range l.Routes {
-			if rt := &l.Routes[i]; rt.CopiesOn(lp) {
+			if rt := &l.Routes[i]; rt.CopiesOn(bp) {
 				rate = max(rate, rt.Copies.RepairRate)
 			}
 		}
@@ -299,7 +299,7 @@ func (f *resync) list(e *Copies, from copyOf) {
 	d.engines, d.mine = uint64(n), uint64(mine)
 	f.dump = d
 	limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
-	e.Demand(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
+	e.Ask(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
 }
 
 func (d *dump) Client() uint64 { return 0 }
@@ -310,20 +310,20 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 		return
 	}
 	if id == dumpReady && string(r.Bytes) == wire.AnswerBarrier {
-		a := e.NewAttempt(&listing{upstream.Collector{To: d, Id: dumpListing}, d})
+		a := e.NewAttempt(&listing{upstream.Collector{To: d, ID: dumpListing}, d})
 		a.Op, a.Dialect = wire.Dump, wire.Text
-		d.conn.Own(a)
+		d.conn.MarkInternal(a)
 		line := dumpAll
 		if d.conn.Speech&wire.HashDumps != 0 {
 			line = dumpHash
 		} else {
 			f.gaps = true
 		}
-		e.Put(d.conn, a, &table.Timeouts{Request: dumpSilence, Deadline: dumpSilence}, 0, []byte(line))
+		e.AskAttempt(d.conn, a, &table.Timeouts{Request: dumpSilence, Deadline: dumpSilence}, 0, []byte(line))
 		return
 	}
 	f.dump = nil
-	d.srv.Drop(dumpConn)
+	d.srv.CloseDedicated(dumpConn)
 	switch last := string(bytes.TrimPrefix(r.Bytes, []byte(wire.AnswerOK))); {
 	case id == dumpListing && last == dumpEnd:
 		f.listed++
@@ -359,8 +359,8 @@ func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	if f.dump != d {
 		return
 	}
-	e.Key2 = wire.UnescapeKey(e.Key2[:0], escaped)
-	key, ok := bytes.CutPrefix(e.Key2, d.named)
+	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
+	key, ok := bytes.CutPrefix(e.EncodedKey, d.named)
 	hash := e.Loops.HashKey(key)
 	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || health.IsReserved(key) {
 		return
@@ -452,6 +452,6 @@ func (f *resync) passed(e *Copies) {
 		e.At(link.ResyncTimer, e.Now)
 	default:
 		m.Lacking, m.Fill, f.over = false, nil, true
-		e.Log.Info("a server that came back empty is filled", "pool", f.lp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
+		e.Log.Info("a server that came back empty is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
 	}
 }

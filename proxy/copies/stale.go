@@ -118,7 +118,7 @@ func (m *account) tendLeft(e *Copies) {
 }
 
 func (m *account) deleteLeft(e *Copies) {
-	limit := m.of.lp.Pool.Timeouts
+	limit := m.of.bp.Pool.Timeouts
 	list := m.Order
 	busy := list[:0]
 	m.Order = nil // who is told at once may put one back
@@ -140,7 +140,7 @@ func (m *account) deleteLeft(e *Copies) {
 		if !PlainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.Demand(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
+		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
 	}
 	m.Order = append(busy, m.Order...)
 }
@@ -281,7 +281,7 @@ func (m *account) sourceOf(e *Copies, l *Stale) (rt *routing.Route, from, to cop
 			theirs := o.Left[l.Hash]
 			switch {
 			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy && !theirs.over: // it has nothing
-			case theirs != nil && !l.over || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.MayCome(l.Key):
+			case theirs != nil && !l.over || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.HasLateDelete(l.Key):
 				later = true
 			default:
 				return home, o, members[at], false

@@ -163,7 +163,7 @@ func (c *command) stranger(t *task.Task, states []replicate.Member) int {
 // not asked any more.
 func (c *command) awaitStranger(t *task.Task, i int) {
 	srv := c.members[i].Server
-	t.Waited = "server " + srv.Label() + " has not said yet since when it runs, which cas tokens depend on"
+	t.WaitReason = "server " + srv.Label() + " has not said yet since when it runs, which cas tokens depend on"
 	c.e.Identify(srv.Conns[0])
 	t.Loop.Park(t, func() uint64 {
 		if srv.StartedAt != 0 && !srv.Unidentified || srv.Down {

@@ -21,22 +21,22 @@ import (
 //	interim  mg key' v f t
 //	own      ms k C<stub> F T  or md k C<stub> if there is nothing to bring
 type backfill struct {
-	t     *task.Task
-	l     *single
-	then  func(found) // goes on; nil: nobody waits, so it doesn't for others either
-	stub  string      // its cas
-	found found       // what the interim server has said
-	line  []byte      // that asks for a stub
-	looks int         // at the stub of another, or after another came in between
+	t       *task.Task
+	l       *single
+	then    func(fillOutcome) // goes on; nil: nobody waits, so it doesn't for others either
+	stub    string            // its cas
+	outcome fillOutcome       // what the interim server has said
+	line    []byte            // that asks for a stub
+	looks   int               // at the stub of another, or after another came in between
 }
 
 // found is what came of a backfill.
-type found uint8
+type fillOutcome uint8
 
 const (
-	unsure  found = iota // a server did not say
-	there                // the key is at its own server, whoever has brought it there
-	nowhere              // nobody has it
+	fillUnsure  fillOutcome = iota // a server did not say
+	fillThere                      // the key is at its own server, whoever has brought it there
+	fillNowhere                    // nobody has it
 )
 
 // maxLooks is how often a backfill looks whether another one has come to its
@@ -53,9 +53,9 @@ const (
 // than the phase SETTLE takes, so that none is left when reads are plain again.
 const backfillTime = "1"
 
-func (l *single) backfill(t *task.Task, then func(found)) {
+func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then}
-	t.Fills = true
+	t.Backfilling = true
 	f.line = t.Meta("mg", l.keys[0], " s c N"+backfillTime, nil)
 	f.ask(fillStub, 0, f.line)
 }
@@ -69,14 +69,14 @@ func (f *backfill) ask(step, at int, line []byte) {
 		f.ask(fillStore, 0, f.t.Meta("md", f.l.keys[0], " C"+f.stub, nil))
 		return
 	case c == nil:
-		f.end(unsure)
+		f.end(fillUnsure)
 		return
 	}
 	limit := f.t.Route.Pool.Timeouts
 	limit.Deadline = min(limit.Deadline, max(time.Duration(f.t.Deadline-f.t.Loop.Now), time.Millisecond))
-	f.t.Loop.Demand(c, f, step, &limit, line, internal)
+	f.t.Loop.Ask(c, f, step, &limit, line, internal)
 	if step == fillStub { // one that is made late would show in any phase
-		c.Tail.Leaves = true
+		c.Tail.LeavesValue = true
 	}
 }
 
@@ -88,7 +88,7 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 	switch step {
 	case fillStub:
 		if !ok || rep.Kind.Failed() {
-			f.end(unsure)
+			f.end(fillUnsure)
 			return
 		}
 		at, _ := wire.FlagArg(r.Bytes, rep.MetaFlags, 'c')
@@ -96,10 +96,10 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 		switch size, _ := wire.FlagArg(r.Bytes, rep.MetaFlags, 's'); {
 		case rep.Letters.Has('W'):
 		case !rep.Letters.Has('Z') || string(size.Of(r.Bytes)) != "0":
-			f.end(there)
+			f.end(fillThere)
 			return
 		case f.then == nil: // another one's stub
-			f.end(unsure)
+			f.end(fillUnsure)
 			return
 		case f.looks < maxLooks:
 			f.again()
@@ -112,12 +112,12 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 	case fillFetch:
 		switch {
 		case !ok || rep.Kind.Failed():
-		case rep.Kind != wire.Value || task.Dying(r.Bytes, rep):
-			f.found = nowhere
+		case rep.Kind != wire.Value || task.Expiring(r.Bytes, rep):
+			f.outcome = fillNowhere
 		default:
-			f.found = there
+			f.outcome = fillThere
 		}
-		if f.found != there {
+		if f.outcome != fillThere {
 			f.ask(fillStore, 0, t.Meta("md", l.keys[0], " C"+f.stub, nil))
 			return
 		}
@@ -133,31 +133,31 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 		f.ask(fillStore, 0, t.Meta("ms", l.keys[0], flags, bytes.Clone(rep.Body.Of(r.Bytes))))
 	default:
 		switch {
-		case f.found == unsure || r.Bytes == nil:
-			f.end(unsure)
+		case f.outcome == fillUnsure || r.Bytes == nil:
+			f.end(fillUnsure)
 		case bytes.HasPrefix(r.Bytes, []byte("HD")): // before 1.6.18 a space follows to md
-			f.end(f.found)
+			f.end(f.outcome)
 		default: // the stub has changed
 			f.again()
 		}
 	}
 }
 
-func (f *backfill) end(what found) {
-	f.t.Fills = false
+func (f *backfill) end(what fillOutcome) {
+	f.t.Backfilling = false
 	if f.then != nil {
 		f.then(what)
 	} else if f.t.ClientDone { // what the client has behind it must not meet the stub
-		f.t.Loop.LetGo(f.t)
+		f.t.Loop.ReleaseLine(f.t)
 	}
 }
 
 // again begins from the front.
 func (f *backfill) again() {
 	f.looks++
-	f.found = unsure
+	f.outcome = fillUnsure
 	if f.looks > maxLooks || f.then == nil || f.t.Loop.Now >= f.t.Deadline {
-		f.end(unsure)
+		f.end(fillUnsure)
 		return
 	}
 	f.ask(fillStub, 0, f.line)

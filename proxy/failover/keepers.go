@@ -32,15 +32,15 @@ type Agent struct {
 	// What the first pings have brought, by member; the first engine's alone.
 	// Before most of them are answered, or all have ended, nothing is known of
 	// who is out, and a server that answers may hold what is old.
-	heard          []bool
+	pinged         []bool
 	ended, brought int
 
 	// View is written by the first engine when the keeper has decided, and read
 	// by all.
 	View *health.View
 
-	Own    int                  // members that are the pool's own; the first engine's alone, like all below
-	Events map[[2]string]uint64 // what was decided so far: by server and what became of it
+	OwnMembers int                  // members that are the pool's own; the first engine's alone, like all below
+	Events     map[[2]string]uint64 // what was decided so far: by server and what became of it
 }
 
 // Keepers are the keepers of all pools that need one, as one loop knows them. One
@@ -48,11 +48,11 @@ type Agent struct {
 // it what they see of the servers.
 type Keepers struct {
 	*task.Tasks
-	RunsKeepers bool                                // it is this loop that lets them work
-	Agents      []*Agent                            // then: all of them
-	Watched     map[*upstream.Server][]Registration // by the keepers of its pools
-	Host        func(f func(*Keepers))              // runs f on the loop that lets them work
-	Overrides   func(w *Agent)                      // gives a new keeper what people have ordered
+	RunsKeepers   bool                                // it is this loop that lets them work
+	Agents        []*Agent                            // then: all of them
+	Registrations map[*upstream.Server][]Registration // by the keepers of its pools
+	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that lets them work
+	Overrides     func(w *Agent)                      // gives a new keeper what people have ordered
 }
 
 // Published is a table and the keepers of its pools.
@@ -69,7 +69,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 		if before == nil && !pool.Watched(t) {
 			continue
 		}
-		w := newWatch(pool)
+		w := newAgent(pool)
 		switch same := before != nil && slices.Equal(before.Members, w.Members); {
 		case same && before.print == w.print && before.failover == w.failover:
 			l.Agents[pool] = before
@@ -97,8 +97,8 @@ func (l *Published) Agent(name string) *Agent {
 	return nil
 }
 
-func newWatch(pool *table.Pool) *Agent {
-	w := &Agent{Pool: pool.Name, Own: len(pool.Servers), Members: slices.Clone(pool.Servers), failover: pool.Failover,
+func newAgent(pool *table.Pool) *Agent {
+	w := &Agent{Pool: pool.Name, OwnMembers: len(pool.Servers), Members: slices.Clone(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}}
 	if g := pool.Failover.Gutter; g != nil {
 		w.Members = append(w.Members, g.Servers...)
@@ -119,22 +119,22 @@ func (w *Agent) start(pool *table.Pool, seed uint64, without health.Ablation) {
 	w.Keeper = health.New(pool.Name, members, w.failover.Settings, seed)
 	w.Keeper.Ablate(without)
 	w.View = health.NewView(len(members))
-	w.heard = make([]bool, len(members))
+	w.pinged = make([]bool, len(members))
 	w.publish()
 	w.HasWork = true
 }
 
 // publish lets the engines see what the keeper has decided.
 func (w *Agent) publish() {
-	w.View.Publish(w.Keeper, 2*w.brought > len(w.heard) || w.ended == len(w.heard))
+	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
 }
 
 // hear notes that the first request to a member has ended: a ping.
-func (w *Agent) hear(member int, answered bool) {
-	if w.heard[member] {
+func (w *Agent) firstPing(member int, answered bool) {
+	if w.pinged[member] {
 		return
 	}
-	w.heard[member] = true
+	w.pinged[member] = true
 	w.ended++
 	if answered {
 		w.brought++
@@ -195,7 +195,7 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 	m := w.Members[r.Server]
 	srv := e.ByAddress[m.Network+" "+m.Address]
 	if srv == nil { // a reload has just taken it away
-		w.hear(r.Server, false)
+		w.firstPing(r.Server, false)
 		w.Keeper.Unanswered(r.ID, true, "no pool names it any more", e.Now)
 		return
 	}
@@ -203,13 +203,13 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 	if r.Conn != 0 {
 		c = srv.DedicatedConn(r.Conn)
 	}
-	if c.Crowded() {
-		w.hear(r.Server, false)
+	if c.InternalFull() {
+		w.firstPing(r.Server, false)
 		w.Keeper.Unasked(r.ID, e.Now)
 		return
 	}
 	limit := table.Timeouts{Connect: srv.Connect, Request: w.failover.Request, Deadline: srv.Connect + w.failover.Request}
-	e.Demand(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
+	e.Ask(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
 }
 
 func (d *request) Client() uint64 { return 0 }
@@ -220,12 +220,12 @@ func (d *request) Pings() {}
 func (d *request) Answered(id int, r *upstream.Result) {
 	e := d.e
 	if d.conn != 0 && d.close {
-		r.Srv.Drop(d.conn)
+		r.Server.CloseDedicated(d.conn)
 	}
 	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // asked instead, for it has no meta commands: see translate
 		r.Bytes = []byte(wire.AnswerError)
 	}
-	d.w.hear(d.member, r.Bytes != nil)
+	d.w.firstPing(d.member, r.Bytes != nil)
 	switch {
 	case r.Bytes != nil:
 		d.w.Keeper.Answered(uint64(id), r.Bytes, e.Now)
@@ -239,8 +239,8 @@ func (d *request) Answered(id int, r *upstream.Result) {
 }
 
 // Tell lets the keepers of a server's pools know something.
-func (e *Keepers) Tell(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
-	for _, m := range e.Watched[srv] {
+func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
+	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {
 			what(m.Agent.Keeper, m.Member, e.Now)
 			m.Agent.HasWork = true
@@ -249,7 +249,7 @@ func (e *Keepers) Tell(srv *upstream.Server, what func(k *health.Keeper, server 
 		if e.RunsKeepers {
 			f(e)
 		} else {
-			e.Host(f)
+			e.OnKeeperLoop(f)
 		}
 	}
 }
@@ -259,7 +259,7 @@ type Registration struct {
 	Pool   string
 	Agent  *Agent
 	Member int
-	Live   *routing.BoundPool
+	Bound  *routing.BoundPool
 	Copies bool // the pool keeps copies
 }
 
@@ -286,9 +286,9 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 		for i := range w.Members {
 			v := w.Keeper.Verdict(i)
 			m := stats.MemberSnapshot{
-				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.Own, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
+				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Order: v.Ordered, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), Sure: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

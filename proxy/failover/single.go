@@ -33,7 +33,7 @@ func leadSingle(t *task.Task) {
 		return
 	}
 	if why := t.Route.Refusal(owner); why != "" {
-		t.Route.Servers[owner].Count.Ordered++
+		t.Route.Servers[owner].Count.Overridden++
 		t.Fail(why, stats.Unavailable)
 		return
 	}
@@ -62,14 +62,14 @@ func leadSingle(t *task.Task) {
 	}
 	l.keys[0] = health.AppendKey(nil, l.First.Number, t.Key)
 	l.keys[1] = health.AppendKey(nil, l.Interim.Number, t.Key)
-	if len(l.keys[0]) > upstream.MaxKey || l.two() && len(l.keys[1]) > upstream.MaxKey {
+	if len(l.keys[0]) > upstream.MaxKey || l.inTransition() && len(l.keys[1]) > upstream.MaxKey {
 		t.Fail("server "+name+" is not in use, and the key is too long to be kept elsewhere", stats.Unavailable)
 		return
 	}
 	t.Rule = l
 	t.Run(0, nil)
-	if !l.two() { // all it asks is on its way, on the connection where the next goes
-		e.LetGo(t)
+	if !l.inTransition() { // all it asks is on its way, on the connection where the next goes
+		e.ReleaseLine(t)
 	}
 }
 
@@ -104,7 +104,7 @@ const (
 )
 
 // two says that the key is between two servers.
-func (l *single) two() bool { return l.Role != health.In }
+func (l *single) inTransition() bool { return l.Role != health.In }
 
 // place is where the key is at First or at Interim.
 func (l *single) place(i int) health.Place {
@@ -126,18 +126,18 @@ func (l *single) Begin(t *task.Task) {
 		t.Ask(checkAsk, t.Route.Member(l.Interim.Server), t.Meta("mg", l.keys[1], " s", nil))
 		return
 	}
-	if l.Role == health.Warming && task.Builds(t.Op) && !l.checked {
+	if l.Role == health.Warming && task.NeedsValue(t.Op) && !l.checked {
 		l.checked = true
 		t.Open++ // it goes on
-		l.backfill(t, func(what found) {
+		l.backfill(t, func(what fillOutcome) {
 			t.Open--
 			switch {
-			case what == there:
+			case what == fillThere:
 				l.Begin(t)
-			case what == unsure || !l.sure(t):
+			case what == fillUnsure || !l.sure(t):
 				t.Fail("what server "+t.Route.Member(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
 			default:
-				t.Say(task.Absence(t))
+				t.AnswerKind(task.Absence(t))
 			}
 			t.CatchUp()
 		})
@@ -145,10 +145,10 @@ func (l *single) Begin(t *task.Task) {
 	}
 	line, ok := l.request(t, l.from)
 	if !ok { // a cas token of another server, or of an outage that is over
-		t.Say(wire.Exists)
+		t.AnswerKind(wire.Exists)
 		return
 	}
-	if l.read || !l.two() {
+	if l.read || !l.inTransition() {
 		l.waiting = 1
 		t.Ask(mainAsk, t.Route.Member(l.place(l.from).Server), line)
 		return
@@ -158,12 +158,12 @@ func (l *single) Begin(t *task.Task) {
 	if l.from == 1 {
 		at = [2]int{mainAsk, sideAsk}
 	}
-	l.put(t, at[0])
+	l.sendHalf(t, at[0])
 	if l.inTurn = l.Role == health.Returning || t.Op == wire.Delete; l.inTurn {
 		l.second = at[1]
 		return
 	}
-	l.put(t, at[1])
+	l.sendHalf(t, at[1])
 }
 
 // put sends one of the two halves of a write between two servers.
@@ -171,7 +171,7 @@ func (l *single) Begin(t *task.Task) {
 // What leaves First without the key goes to Interim first and then, when that
 // is done, to First: in the other order a backfill of another proxy could make
 // its stub at First behind it and fetch from Interim before it.
-func (l *single) put(t *task.Task, id int) {
+func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
 		t.Ask(mainAsk, t.Route.Member(l.place(l.from).Server), l.line)
 		return
@@ -194,7 +194,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	if place.Diverted {
 		edits = append(edits, t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
 	}
-	return t.Spelled(l.keys[at], edits...), true
+	return t.WithKey(l.keys[at], edits...), true
 }
 
 // sure says whether what the servers answer now may be told: in strict mode
@@ -204,7 +204,7 @@ func (l *single) sure(t *task.Task) bool {
 		return true
 	}
 	return l.view.Gen() == l.gen && t.Loop.Now < l.view.ValidUntil(l.First.Server) &&
-		(!l.two() || t.Loop.Now < l.view.ValidUntil(l.Interim.Server))
+		(!l.inTransition() || t.Loop.Now < l.view.ValidUntil(l.Interim.Server))
 }
 
 func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
@@ -219,10 +219,10 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		l.Begin(t)
 		return
 	case id == checkAsk:
-		t.Say(wire.NotStored)
+		t.AnswerKind(wire.NotStored)
 		return
 	case id == mainAsk && l.read && (l.Role == health.Warming || l.Role == health.Settling):
-		if l.hollow(t, r) {
+		if l.checkMiss(t, r) {
 			return
 		}
 	}
@@ -237,7 +237,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	if l.inTurn {
 		l.inTurn = false
 		if l.failed == nil && l.sure(t) {
-			l.put(t, l.second)
+			l.sendHalf(t, l.second)
 			return
 		}
 		l.waiting = 0
@@ -255,7 +255,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 // hollow looks at what a server that fills up says to a read, and reports
 // whether another is asked first: the server itself, whether an empty value is
 // the stub of a backfill, or the interim server for what it doesn't have.
-func (l *single) hollow(t *task.Task, r *upstream.Result) bool {
+func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	missed := !l.stub && (t.Missed(r) || t.IsStub(r))
 	if l.stub {
 		l.stub = false
@@ -265,7 +265,7 @@ func (l *single) hollow(t *task.Task, r *upstream.Result) bool {
 			return false
 		case rep.Kind == wire.Value && rep.Body.Len() > 0: // a stub that has been filled since
 			line, _ := l.request(t, 0)
-			t.Ask(mainAsk, r.Srv, line)
+			t.Ask(mainAsk, r.Server, line)
 			return true
 		case rep.Kind == wire.Value && !rep.Letters.Has('Z'):
 			*r = l.main // truly empty
@@ -275,14 +275,14 @@ func (l *single) hollow(t *task.Task, r *upstream.Result) bool {
 	}
 	switch {
 	case missed:
-		*r = upstream.Result{Srv: r.Srv, Bytes: []byte(wire.AnswerEnd)}
+		*r = upstream.Result{Server: r.Server, Bytes: []byte(wire.AnswerEnd)}
 		if t.Req.Dialect == wire.Meta {
 			r.Bytes = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Miss)
 		}
 	case r.Parsed(t.Op, t.Req.Dialect, &t.Loop.Rep) && task.MayBeStub(t, &t.Loop.Rep):
 		l.stub = true
 		l.main = t.Keep(r)
-		t.Ask(mainAsk, r.Srv, t.Meta("mg", l.keys[0], " v s", nil))
+		t.Ask(mainAsk, r.Server, t.Meta("mg", l.keys[0], " v s", nil))
 		return true
 	}
 	if l.Role == health.Settling {

@@ -194,7 +194,7 @@ func (s Settings) withDefaults() Settings {
 // Trouble says that the engine saw a server fail on requests of clients: it
 // refused, can't be reached or greets wrongly (hard), or Settings.AfterFailures
 // requests in a row had no answer. The server is suspect from now on.
-func (k *Keeper) Trouble(server int, hard bool, why string, now int64) {
+func (k *Keeper) ServerFailed(server int, hard bool, why string, now int64) {
 	if s := &k.servers[server]; hard && !s.suspect {
 		s.pingAt = min(s.pingAt, now) // it may be back already
 	}
@@ -252,7 +252,7 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 // Emptied says that a flush_all of a client, through this proxy, has emptied a
 // server. Its record is put back at once, as another incarnation: whoever waits
 // for the one that was there begins again.
-func (k *Keeper) Emptied(server int, now int64) {
+func (k *Keeper) Flushed(server int, now int64) {
 	if !k.servers[server].writing {
 		k.write(server, record{incarnation: k.draw()}, now)
 	}

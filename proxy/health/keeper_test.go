@@ -123,7 +123,7 @@ func TestTroubleIsSuspicion(t *testing.T) {
 	w := whole(t, 1, 3, Settings{})
 	k := w.proxies[0].k
 	gen := k.Gen()
-	w.input(w.proxies[0], func() { k.Trouble(1, true, "refused", w.now) })
+	w.input(w.proxies[0], func() { k.ServerFailed(1, true, "refused", w.now) })
 	v := k.Verdict(1)
 	if !v.Suspect || v.Why != "refused" || v.Since != w.now || k.Gen() == gen {
 		t.Errorf("%+v, gen %d after %d", v, k.Gen(), gen)

@@ -9,16 +9,16 @@ package link
 //
 // It has one owner at any time: a link's input, a queue, or the pool.
 type Chunk struct {
-	B    []byte
-	R, W int
-	Next *Chunk // in a queue, or in the pool's free list
+	Data       []byte
+	Start, End int
+	Next       *Chunk // in a queue, or in the pool's free list
 }
 
-func (c *Chunk) Bytes() []byte { return c.B[c.R:c.W] }
+func (c *Chunk) Bytes() []byte { return c.Data[c.Start:c.End] }
 
-func (c *Chunk) Len() int { return c.W - c.R }
+func (c *Chunk) Len() int { return c.End - c.Start }
 
-func (c *Chunk) free() int { return len(c.B) - c.W }
+func (c *Chunk) free() int { return len(c.Data) - c.End }
 
 // The sizes the pool keeps. 64 KiB has room beside it so that a value of that
 // size, its header and its END fit one chunk; larger classes double.
@@ -56,23 +56,23 @@ func (p *Buffers) get(n int) *Chunk {
 			return c
 		}
 		p.Held += int64(size)
-		return &Chunk{B: make([]byte, size)}
+		return &Chunk{Data: make([]byte, size)}
 	}
 	p.Held += int64(n)
-	return &Chunk{B: make([]byte, n)}
+	return &Chunk{Data: make([]byte, n)}
 }
 
 // Put takes a chunk back. The caller must not touch it again.
 func (p *Buffers) Put(c *Chunk) {
 	for i, size := range classes {
-		if len(c.B) == size && (p.Count[i]+1)*size <= keepBytes {
-			c.R, c.W, c.Next = 0, 0, p.Free[i]
+		if len(c.Data) == size && (p.Count[i]+1)*size <= keepBytes {
+			c.Start, c.End, c.Next = 0, 0, p.Free[i]
 			p.Free[i] = c
 			p.Count[i]++
 			return
 		}
 	}
-	p.Held -= int64(len(c.B))
+	p.Held -= int64(len(c.Data))
 }
 
 // Kept is how many bytes the free chunks have.
@@ -99,9 +99,9 @@ type Queue struct {
 
 // Append copies b to the end.
 func (q *Queue) Append(p *Buffers, b []byte) {
-	if t := q.Tail; t != nil && len(b) <= len(t.B)-t.W { // so it is nearly always
+	if t := q.Tail; t != nil && len(b) <= len(t.Data)-t.End { // so it is nearly always
 		q.Size += len(b)
-		t.W += copy(t.B[t.W:], b)
+		t.End += copy(t.Data[t.End:], b)
 		return
 	}
 	q.appendOver(p, b)
@@ -114,8 +114,8 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 		if q.Tail == nil || q.Tail.free() == 0 {
 			q.link(p.get(q.nextSize(len(b))))
 		}
-		n := copy(q.Tail.B[q.Tail.W:], b)
-		q.Tail.W += n
+		n := copy(q.Tail.Data[q.Tail.End:], b)
+		q.Tail.End += n
 		b = b[n:]
 	}
 }
@@ -127,8 +127,8 @@ func (q *Queue) AppendString(p *Buffers, s string) {
 		if q.Tail == nil || q.Tail.free() == 0 {
 			q.link(p.get(q.nextSize(len(s))))
 		}
-		n := copy(q.Tail.B[q.Tail.W:], s)
-		q.Tail.W += n
+		n := copy(q.Tail.Data[q.Tail.End:], s)
+		q.Tail.End += n
 		s = s[n:]
 	}
 }
@@ -184,7 +184,7 @@ func (q *Queue) Consume(p *Buffers, n int) {
 	for n > 0 {
 		c := q.Head
 		if l := c.Len(); n < l {
-			c.R += n
+			c.Start += n
 			return
 		} else {
 			n -= l
@@ -219,7 +219,7 @@ func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
 // Last appends the last n bytes to dst.
 func (q *Queue) Last(dst []byte, n int) []byte {
 	if t := q.Tail; n <= t.Len() { // so it is nearly always
-		return append(dst, t.B[t.W-n:t.W]...)
+		return append(dst, t.Data[t.End-n:t.End]...)
 	}
 	skip := q.Size - n
 	for c := q.Head; c != nil; c = c.Next {
@@ -246,7 +246,7 @@ func (q *Queue) dropAll(p *Buffers) {
 // Room is the capacity of q's chunks.
 func (q *Queue) Room() (n int) {
 	for c := q.Head; c != nil; c = c.Next {
-		n += len(c.B)
+		n += len(c.Data)
 	}
 	return n
 }

@@ -29,7 +29,7 @@ type IO struct {
 	Buffers Buffers
 	accounts
 	Scratch *Chunk // where reads go that continue nothing
-	Cur     *Chunk // the input being parsed: scratch, or a link's in
+	Input   *Chunk // the input being parsed: scratch, or a link's in
 
 	PendingFlush []*Link  // have bytes to send or a decision to make in End
 	effects      []Effect // for the driver
@@ -38,9 +38,9 @@ type IO struct {
 	// Tune trades a little latency for CPU. It is not changed while the loop runs.
 	Tune Tune
 
-	Line []byte // a line being made
-	Key  []byte // a base64 key, decoded
-	Key2 []byte // a base64 key, encoded again
+	Line       []byte // a line being made
+	Key        []byte // a base64 key, decoded
+	EncodedKey []byte // a base64 key, encoded again
 }
 
 // Tune holds the settings that trade a little latency for CPU.
@@ -111,9 +111,9 @@ func (io *IO) Fire(do func(t Timer)) {
 // Space is where the driver should read to next for l.
 func (io *IO) Space(l *Link) []byte {
 	if l.In != nil && l.In.free() > 0 {
-		return l.In.B[l.In.W:]
+		return l.In.Data[l.In.End:]
 	}
-	return io.Scratch.B
+	return io.Scratch.Data
 }
 
 // Filled says that n bytes from l were read into what Space returned.
@@ -125,18 +125,18 @@ func (io *IO) Filled(l *Link, n int) {
 	io.Count.Reads++
 	l.End.Came(n)
 	if l.In != nil && l.In.free() > 0 {
-		l.In.W += n
+		l.In.End += n
 		if l.In.Len() < l.Need {
 			return
 		}
 		io.Enter(l)
 	} else {
-		io.Scratch.R, io.Scratch.W = 0, n
-		io.Cur = io.Scratch
+		io.Scratch.Start, io.Scratch.End = 0, n
+		io.Input = io.Scratch
 		if l.In != nil { // full, and still not a whole request: move to a larger one
 			c := io.Buffers.get(max(l.Need, 2*l.In.Len()+n))
-			c.W = copy(c.B, l.In.Bytes())
-			c.W += copy(c.B[c.W:], io.Scratch.Bytes())
+			c.End = copy(c.Data, l.In.Bytes())
+			c.End += copy(c.Data[c.End:], io.Scratch.Bytes())
 			io.Buffers.Put(l.In)
 			l.In = c
 			io.Enter(l)
@@ -162,39 +162,39 @@ func (io *IO) Bytes(l *Link, b []byte) {
 // Enter makes what l has kept the input being parsed. Until leave it is not
 // l's: parsing may hand it over, and l may be closed meanwhile.
 func (io *IO) Enter(l *Link) {
-	io.Cur, l.In = l.In, nil
+	io.Input, l.In = l.In, nil
 }
 
 // Leave keeps what parsing left over.
 func (io *IO) Leave(l *Link) {
-	c := io.Cur
-	io.Cur = nil
+	c := io.Input
+	io.Input = nil
 	rest := c.Len()
 	switch {
 	case rest == 0 || l.Closed:
 		if c == io.Scratch {
-			c.R, c.W = 0, 0
+			c.Start, c.End = 0, 0
 		} else {
 			io.Buffers.Put(c)
 		}
 	case c == io.Scratch:
-		if rest >= BigSpan && len(c.B)-c.R >= l.Need {
+		if rest >= BigSpan && len(c.Data)-c.Start >= l.Need {
 			l.In = c
 			io.Scratch = io.Buffers.get(ScratchSize)
 			return
 		}
 		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
-		l.In.W = copy(l.In.B, c.Bytes())
-		c.R, c.W = 0, 0
-	case len(c.B)-c.R < l.Need || c.free() == 0 && c.R > 0:
-		if len(c.B) >= l.Need && rest < c.R { // slide down: cheaper than another chunk
-			c.W = copy(c.B, c.Bytes())
-			c.R = 0
+		l.In.End = copy(l.In.Data, c.Bytes())
+		c.Start, c.End = 0, 0
+	case len(c.Data)-c.Start < l.Need || c.free() == 0 && c.Start > 0:
+		if len(c.Data) >= l.Need && rest < c.Start { // slide down: cheaper than another chunk
+			c.End = copy(c.Data, c.Bytes())
+			c.Start = 0
 			l.In = c
 			return
 		}
 		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
-		l.In.W = copy(l.In.B, c.Bytes())
+		l.In.End = copy(l.In.Data, c.Bytes())
 		io.Buffers.Put(c)
 	default:
 		l.In = c
@@ -204,15 +204,15 @@ func (io *IO) Leave(l *Link) {
 // Take hands over the first n bytes of the input being parsed as a chunk of
 // its own, without copying them, and goes on with the rest in another.
 func (io *IO) Take(n int) *Chunk {
-	c := io.Cur
-	rest := c.B[c.R+n : c.W]
+	c := io.Input
+	rest := c.Data[c.Start+n : c.End]
 	next := io.Buffers.get(max(ScratchSize, len(rest)))
-	next.W = copy(next.B, rest)
-	c.W = c.R + n
+	next.End = copy(next.Data, rest)
+	c.End = c.Start + n
 	if c == io.Scratch {
 		io.Scratch = next
 	}
-	io.Cur = next
+	io.Input = next
 	return c
 }
 
@@ -251,8 +251,8 @@ func (io *IO) Closed(l *Link, err error) { l.End.Lost(err) }
 
 // Mark lets l decide in End what it sends.
 func (io *IO) Mark(l *Link) {
-	if !l.dirty {
-		l.dirty = true
+	if !l.pendingFlush {
+		l.pendingFlush = true
 		io.PendingFlush = append(io.PendingFlush, l)
 	}
 }
@@ -265,7 +265,7 @@ func (io *IO) Effect(k EffectKind, l *Link) { io.effects = append(io.effects, Ef
 func (io *IO) Flush() []Effect {
 	for i := 0; i < len(io.PendingFlush); i++ { // may grow: a flush can order another
 		l := io.PendingFlush[i]
-		l.dirty = false
+		l.pendingFlush = false
 		l.End.Flush()
 	}
 	io.PendingFlush = io.PendingFlush[:0]

@@ -29,12 +29,12 @@ type Link struct {
 
 	Handed int // of those that Wrote has reported, what the driver still holds
 
-	dirty    bool // in Engine.dirty
-	Full     bool // the socket refused bytes; the driver will say when it takes more
-	Paused   bool // the driver was told not to read
-	Closed   bool // Close or Abort was ordered, or Closed reported
-	BytesIn  uint64
-	BytesOut uint64
+	pendingFlush bool // in Engine.dirty
+	Full         bool // the socket refused bytes; the driver will say when it takes more
+	Paused       bool // the driver was told not to read
+	Closed       bool // Close or Abort was ordered, or Closed reported
+	BytesIn      uint64
+	BytesOut     uint64
 }
 
 // End is one end of a connection: what is done with its bytes.

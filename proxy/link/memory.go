@@ -22,14 +22,14 @@ import (
 //
 // What servers have been sent and owe can't be given up: timeouts bound it.
 type accounts struct {
-	all    *atomic.Int64 // bytes held by all loops
-	Booked atomic.Int64  // of pool.held, what all knows of
-	Most   int64         // that all should be: limits.memory
+	all         *atomic.Int64 // bytes held by all loops
+	Booked      atomic.Int64  // of pool.held, what all knows of
+	MemoryLimit int64         // that all should be: limits.memory
 
-	Pressed  bool   // something was refused for want of memory
-	Full     bool   // so that clients' requests are refused
-	TrimMore func() // gives up what else is kept for reuse
-	Relieve  func() // makes room, here or at another loop
+	MemoryShort bool   // something was refused for want of memory
+	MemoryFull  bool   // so that clients' requests are refused
+	TrimMore    func() // gives up what else is kept for reuse
+	Relieve     func() // makes room, here or at another loop
 }
 
 // memoryStep is how much a loop may take before it looks at the bound, in the
@@ -52,23 +52,25 @@ func (io *IO) Book() {
 // Account books, and looks at the bound.
 func (io *IO) Account() {
 	io.Book()
-	if io.Pressed || io.all.Load() > io.Most {
+	if io.MemoryShort || io.all.Load() > io.MemoryLimit {
 		io.Relieve()
 	}
-	io.Full = io.Full && io.all.Load() > io.Most
+	io.MemoryFull = io.MemoryFull && io.all.Load() > io.MemoryLimit
 }
 
 // Scarce says that limits.memory has no room for n bytes more.
 func (io *IO) Scarce(n int) bool {
-	if io.Free() >= int64(n) {
+	if io.FreeMemory() >= int64(n) {
 		return false
 	}
 	io.Trim()
-	io.Pressed = io.Pressed || io.Free() < int64(n)
-	return io.Free() < int64(n)
+	io.MemoryShort = io.MemoryShort || io.FreeMemory() < int64(n)
+	return io.FreeMemory() < int64(n)
 }
 
-func (io *IO) Free() int64 { return io.Most - io.all.Load() - (io.Buffers.Held - io.Booked.Load()) }
+func (io *IO) FreeMemory() int64 {
+	return io.MemoryLimit - io.all.Load() - (io.Buffers.Held - io.Booked.Load())
+}
 
 // Trim gives up what is kept for reuse.
 func (io *IO) Trim() {

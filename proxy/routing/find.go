@@ -11,25 +11,25 @@ import (
 )
 
 // Find works out who serves a key, by its hashed part and its hash.
-func (lp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
+func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	var p health.Path
-	if lp.pass(&p, owner) {
+	if bp.pass(&p, owner) {
 		return p.Route()
 	}
 	switch {
-	case lp.Pool.Failover.Mode == table.FailFast:
-	case lp.Pool.Failover.Mode == table.Gutter:
-		part, h, _ = lp.Pool.Failover.Gutter.Place.Locate(part)
+	case bp.Pool.Failover.Mode == table.FailFast:
+	case bp.Pool.Failover.Mode == table.Gutter:
+		part, h, _ = bp.Pool.Failover.Gutter.Place.Locate(part)
 		for n := 0; ; n++ {
-			if i := lp.Gutter.At(part, h, n); i < 0 || lp.pass(&p, len(lp.Servers)+i) {
+			if i := bp.Gutter.At(part, h, n); i < 0 || bp.pass(&p, len(bp.Servers)+i) {
 				break
 			}
 		}
-	case lp.Pool.Without != nil:
-		lp.findRebuilt(&p, part, h, owner)
+	case bp.Pool.Without != nil:
+		bp.findRebuilt(&p, part, h, owner)
 	default:
 		for n := 1; ; n++ {
-			if i := lp.Walk.At(part, h, n); i < 0 || i != owner && lp.pass(&p, i) {
+			if i := bp.Walk.At(part, h, n); i < 0 || i != owner && bp.pass(&p, i) {
 				break
 			}
 		}
@@ -38,51 +38,51 @@ func (lp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 }
 
 // pass adds a member to the path of a key.
-func (lp *BoundPool) pass(p *health.Path, i int) (done bool) {
-	return p.Add(i, lp.View.N(i), lp.View.Renamed(i))
+func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
+	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
 }
 
 // findRebuilt asks the rule of a client that rebuilds its ring. The ring
 // depends on everybody who is out, so the diverted key does too; and while
 // anybody is between in and out, the ring of those who are in is not settled.
-func (lp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner int) {
-	out := make([]bool, len(lp.Servers))
+func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner int) {
+	out := make([]bool, len(bp.Servers))
 	out[owner] = true
 	for i := range out {
-		if phase := lp.View.Phase(i); i != owner && phase != health.In {
+		if phase := bp.View.Phase(i); i != owner && phase != health.In {
 			out[i] = true
-			if lp.pass(p, i) {
+			if bp.pass(p, i) {
 				return
 			}
 		}
 	}
-	if r := lp.without(out); r != nil {
+	if r := bp.without(out); r != nil {
 		if i := r.At(part, h, 0); i >= 0 {
-			lp.pass(p, i)
+			bp.pass(p, i)
 		}
 	}
 }
 
 // without is the ring without the servers that are out, made once for each
 // set of them; nil if there is none.
-func (lp *BoundPool) without(out []bool) ring.Ring {
+func (bp *BoundPool) without(out []bool) ring.Ring {
 	set := make([]byte, len(out))
 	for i, o := range out {
 		if o {
 			set[i] = 1
 		}
 	}
-	if r, ok := lp.rebuilt[string(set)]; ok {
+	if r, ok := bp.rebuilt[string(set)]; ok {
 		return r
 	}
-	r, err := lp.Pool.Without(out)
+	r, err := bp.Pool.Without(out)
 	if err != nil {
 		r = nil
 	}
-	if lp.rebuilt == nil || len(lp.rebuilt) >= maxRebuilt {
-		lp.rebuilt = map[string]ring.Ring{}
+	if bp.rebuilt == nil || len(bp.rebuilt) >= maxRebuilt {
+		bp.rebuilt = map[string]ring.Ring{}
 	}
-	lp.rebuilt[string(set)] = r
+	bp.rebuilt[string(set)] = r
 	return r
 }
 
@@ -91,10 +91,10 @@ func (lp *BoundPool) without(out []bool) ring.Ring {
 const maxRebuilt = 64
 
 // plain says that the keys of srv need nothing special.
-func (lp *BoundPool) plain(srv *upstream.Server) bool {
-	for i, s := range lp.Servers {
+func (bp *BoundPool) plain(srv *upstream.Server) bool {
+	for i, s := range bp.Servers {
 		if s == srv {
-			return lp.View.Serves(i)
+			return bp.View.Serves(i)
 		}
 	}
 	return false
@@ -102,12 +102,12 @@ func (lp *BoundPool) plain(srv *upstream.Server) bool {
 
 // Unknown is the view of one of the route's pools of which is not known yet who
 // is out; nil if all know.
-func (rt *Route) Unknown() *health.View {
+func (rt *Route) UnlearnedView() *health.View {
 	if v := rt.View; v != nil && !v.Learned() {
 		return v
 	}
-	for _, lp := range rt.Also {
-		if v := lp.View; v != nil && !v.Learned() {
+	for _, bp := range rt.Also {
+		if v := bp.View; v != nil && !v.Learned() {
 			return v
 		}
 	}
@@ -126,12 +126,12 @@ type Holder struct {
 func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	if len(rt.Also) > 0 {
 		for i := -1; i < len(rt.Also); i++ {
-			lp := rt.BoundPool
+			bp := rt.BoundPool
 			if i >= 0 {
-				lp = rt.Also[i]
+				bp = rt.Also[i]
 			}
-			if i := lp.Owners.Owner(key); i >= 0 {
-				list = append(list, Holder{lp, i, lp.Servers[i]})
+			if i := bp.Owners.Owner(key); i >= 0 {
+				list = append(list, Holder{bp, i, bp.Servers[i]})
 			}
 		}
 		return list

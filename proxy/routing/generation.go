@@ -48,22 +48,22 @@ type BoundPool struct {
 	Refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
 
 	// Of a pool whose keys move: see failover.go.
-	View    *health.View
-	Others  []*upstream.Server   // of its gutter
-	Walk    ring.Ring            // its own, each server once
-	Gutter  ring.Ring            // the gutter's
-	rebuilt map[string]ring.Ring // without the servers that are out
+	View          *health.View
+	GutterServers []*upstream.Server   // of its gutter
+	Walk          ring.Ring            // its own, each server once
+	Gutter        ring.Ring            // the gutter's
+	rebuilt       map[string]ring.Ring // without the servers that are out
 }
 
 // Member is a server of the pool or, behind them, of its gutter.
-func (lp *BoundPool) Member(i int) *upstream.Server {
-	if n := len(lp.Servers); i >= n {
-		return lp.Others[i-n]
+func (bp *BoundPool) Member(i int) *upstream.Server {
+	if n := len(bp.Servers); i >= n {
+		return bp.GutterServers[i-n]
 	}
-	return lp.Servers[i]
+	return bp.Servers[i]
 }
 
-func (l *Listener) Take(routes []table.Route, live map[*table.Pool]*BoundPool) {
+func (l *Listener) Bind(routes []table.Route, live map[*table.Pool]*BoundPool) {
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: live[r.Pool], GetErrors: r.Pool.GetErrors, Zone: r.Zone}
@@ -83,10 +83,10 @@ func (l *Listener) Take(routes []table.Route, live map[*table.Pool]*BoundPool) {
 		}
 		l.Routes = append(l.Routes, made)
 		l.InOrder = l.InOrder || r.Pool.InOrder
-		for _, lp := range append([]*BoundPool{made.BoundPool}, made.Also...) {
-			l.reach(lp)
-			if g := lp.Pool.Failover.Gutter; g != nil {
-				l.reach(live[g])
+		for _, bp := range append([]*BoundPool{made.BoundPool}, made.Also...) {
+			l.addPool(bp)
+			if g := bp.Pool.Failover.Gutter; g != nil {
+				l.addPool(live[g])
 			}
 		}
 	}
@@ -94,10 +94,10 @@ func (l *Listener) Take(routes []table.Route, live map[*table.Pool]*BoundPool) {
 }
 
 // reach adds a pool that keys of l may be in.
-func (l *Listener) reach(lp *BoundPool) {
-	if !slices.Contains(l.Pools, lp) {
-		l.Pools = append(l.Pools, lp)
-		l.Moves = l.Moves || lp.View != nil
+func (l *Listener) addPool(bp *BoundPool) {
+	if !slices.Contains(l.Pools, bp) {
+		l.Pools = append(l.Pools, bp)
+		l.Moves = l.Moves || bp.View != nil
 	}
 }
 
@@ -155,7 +155,7 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 		if p.View == nil || p.View.AllIn() {
 			continue
 		}
-		for i, srv := range p.Others {
+		for i, srv := range p.GutterServers {
 			if _, done := used[srv]; !done && p.View.Phase(len(p.Servers)+i) != health.Out {
 				used[srv] = true
 				f(srv, p.Pool.Failover.Gutter, "")
@@ -169,9 +169,9 @@ func (l *Listener) DeniesFlush() bool {
 	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.DenyFlush })
 }
 
-// CopiesOn says whether rt keeps copies on lp.
-func (rt *Route) CopiesOn(lp *BoundPool) bool {
-	return rt.Copies.Copies != 0 && (rt.BoundPool == lp || slices.Contains(rt.Also, lp))
+// CopiesOn says whether rt keeps copies on bp.
+func (rt *Route) CopiesOn(bp *BoundPool) bool {
+	return rt.Copies.Copies != 0 && (rt.BoundPool == bp || slices.Contains(rt.Also, bp))
 }
 
 // Refusal says why a person keeps server i from getting requests of this

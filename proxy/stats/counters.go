@@ -73,15 +73,15 @@ type Counters struct {
 
 // ServerCounters is what one engine has counted of one server.
 type ServerCounters struct {
-	Requests uint64 // handed to a connection
-	Failed   uint64 // of them: no answer
-	TimedOut uint64 // of the failed: not answered in time
-	Refused  uint64 // not handed on: the server was down
-	Crowded  uint64 // not handed on: the queue was full
-	Shed     uint64 // not handed on, or not sent: limits.memory was reached
-	Undone   uint64 // of the failed: mutations that may run late, and are deleted behind that
-	UndoLost uint64 // of the undone: the delete was not answered
-	Ordered  uint64 // not handed on: a person has drained it or taken it down
+	Requests        uint64 // handed to a connection
+	Failed          uint64 // of them: no answer
+	TimedOut        uint64 // of the failed: not answered in time
+	Refused         uint64 // not handed on: the server was down
+	Crowded         uint64 // not handed on: the queue was full
+	Shed            uint64 // not handed on, or not sent: limits.memory was reached
+	LateDeletes     uint64 // of the failed: mutations that may run late, and are deleted behind that
+	LateDeletesLost uint64 // of the undone: the delete was not answered
+	Overridden      uint64 // not handed on: a person has drained it or taken it down
 
 	Dials, Lost, ClosedIdle, WentDown uint64
 	BytesIn, BytesOut                 uint64
@@ -149,7 +149,7 @@ type Snapshot struct {
 	Clients  int
 	InFlight int   // commands without an answer
 	Parked   int   // of them: writes that wait for a server's next phase
-	Lined    int   // keys of several copies that are being written or repaired
+	Lines    int   // keys of several copies that are being written or repaired
 	Memory   int64 // bytes of buffers in use
 	Kept     int64 // of that, for reuse
 }
@@ -204,9 +204,9 @@ func (into *ServerCounters) Add(o *ServerCounters) {
 	into.Refused += o.Refused
 	into.Crowded += o.Crowded
 	into.Shed += o.Shed
-	into.Undone += o.Undone
-	into.UndoLost += o.UndoLost
-	into.Ordered += o.Ordered
+	into.LateDeletes += o.LateDeletes
+	into.LateDeletesLost += o.LateDeletesLost
+	into.Overridden += o.Overridden
 	into.Dials += o.Dials
 	into.Lost += o.Lost
 	into.ClosedIdle += o.ClosedIdle

@@ -12,20 +12,20 @@ import (
 // MemberSnapshot is one member of a pool as its keeper sees it: a server of
 // the pool, or of its gutter.
 type MemberSnapshot struct {
-	Pool    string
-	Target  table.Target
-	Gutter  bool
-	Phase   health.Phase
-	Number  uint32 // Phase is this modulo 6; it counts outages
-	Suspect bool
-	Why     string
-	Order   health.Order
-	Renamed bool          // it refused to be flushed: its keys have other names now
-	Since   time.Duration // ago
-	Lease   time.Duration // left; negative: it has run out
-	Sure    time.Duration // how long its answers count yet; without strict consistency for ever
-	Step    string        // what is next
-	Due     time.Duration // until then; 0: it depends on others
+	Pool     string
+	Target   table.Target
+	Gutter   bool
+	Phase    health.Phase
+	Number   uint32 // Phase is this modulo 6; it counts outages
+	Suspect  bool
+	Why      string
+	Order    health.Order
+	Renamed  bool          // it refused to be flushed: its keys have other names now
+	Since    time.Duration // ago
+	Lease    time.Duration // left; negative: it has run out
+	ValidFor time.Duration // how long its answers count yet; without strict consistency for ever
+	Step     string        // what is next
+	Due      time.Duration // until then; 0: it depends on others
 }
 
 // MemberEvents is how often a keeper has decided one thing.

@@ -29,7 +29,7 @@ type queue struct {
 // than each other.
 type Line struct{ client, key uint64 }
 
-const maxKeyline = 1000 // commands that wait in one line
+const maxLine = 1000 // commands that wait in one line
 
 const TooLong = "the commands before it on this key took too long"
 
@@ -41,7 +41,7 @@ func KeyLine(hash uint64) Line { return Line{0, hash} }
 // Admit leads t, which its client has just sent, when the client's commands on
 // the key before it are done.
 func (e *Tasks) Admit(t *Task) {
-	t.x.S.Tasks++
+	t.x.Session.Tasks++
 	if t.inLine = true; e.Claim(t, t.ownLine()) {
 		e.lead(t)
 	}
@@ -50,12 +50,12 @@ func (e *Tasks) Admit(t *Task) {
 // Follows says that something on key that a client has asked before is not
 // done, and not even on its way on the connection where the next would go.
 func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
-	return rt != nil && e.Lines[Line{s.Id, e.Loops.HashKey(key[len(rt.Strip):])}] != nil
+	return rt != nil && e.Lines[Line{s.ID, e.Loops.HashKey(key[len(rt.Strip):])}] != nil
 }
 
 // LetGo lets the client's next command on t's key begin.
-func (e *Tasks) LetGo(t *Task) {
-	if t.inLine && !t.Fills {
+func (e *Tasks) ReleaseLine(t *Task) {
+	if t.inLine && !t.Backfilling {
 		t.inLine = false
 		e.Unclaim(t, t.ownLine())
 	}
@@ -101,7 +101,7 @@ func (l *queue) next() *Task {
 // LineFull says that no more can wait in a line.
 func (e *Tasks) LineFull(name Line) bool {
 	l := e.Lines[name]
-	return l != nil && len(l.queue) >= maxKeyline
+	return l != nil && len(l.queue) >= maxLine
 }
 
 // Unclaim takes t out of a line, if it is at work there, and lets those begin who
@@ -119,7 +119,7 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 		l.alone = nil
 	}
 	for next := l.next(); next != nil; next = l.next() {
-		e.Turns = append(e.Turns, next)
+		e.Runnable = append(e.Runnable, next)
 		e.Soon(link.KeeperTimer) // End leads it
 	}
 	if l.reads == 0 && l.alone == nil {
@@ -129,12 +129,12 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 
 // TakeTurns leads the commands whose turn has come. They are led from End, not
 // from where the one before ended: a long line must not become a deep stack.
-func (e *Tasks) TakeTurns() {
-	for i := 0; i < len(e.Turns); i++ { // may grow
-		e.lead(e.Turns[i])
+func (e *Tasks) LeadRunnable() {
+	for i := 0; i < len(e.Runnable); i++ { // may grow
+		e.lead(e.Runnable[i])
 	}
-	clear(e.Turns)
-	e.Turns = e.Turns[:0]
+	clear(e.Runnable)
+	e.Runnable = e.Runnable[:0]
 }
 
 // handOver lets another engine lead t; its answer comes back to where its
@@ -167,8 +167,8 @@ func (t *Task) conclude(f func(e *Tasks, x *client.Exchange)) {
 	}
 	t.ClientDone = true
 	end := func(e *Tasks) {
-		e.LetGo(t)
-		if s := t.x.S; s != nil {
+		e.ReleaseLine(t)
+		if s := t.x.Session; s != nil {
 			s.Tasks--
 		}
 		f(e, t.x)

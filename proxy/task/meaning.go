@@ -105,7 +105,7 @@ func (t *Task) Body() []byte {
 
 // Builds says whether a command needs what is there: without it, it would find
 // nothing where the interim server has a value.
-func Builds(op wire.Op) bool {
+func NeedsValue(op wire.Op) bool {
 	switch op {
 	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
 		return true
@@ -137,7 +137,7 @@ func MayBeStub(t *Task, rep *wire.Reply) bool {
 
 // Dying says that an item is not worth a copy: it lives less than 2 s more, or
 // it is stale, which a copy would hide.
-func Dying(b []byte, rep *wire.Reply) bool {
+func Expiring(b []byte, rep *wire.Reply) bool {
 	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
 	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // parked is a write that waits for the next phase.
-type parked struct {
+type parkedTask struct {
 	t       *Task
 	phases  func() uint64 // changes when one does
 	changed uint64        // what it was
@@ -22,7 +22,7 @@ func (e *Tasks) Park(t *Task, phases func() uint64) {
 		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
 		return
 	}
-	e.Parked = append(e.Parked, parked{t, phases, phases()})
+	e.Parked = append(e.Parked, parkedTask{t, phases, phases()})
 	e.At(link.ParkedTimer, min(t.Deadline, e.Now+ParkedLook))
 }
 

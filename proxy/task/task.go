@@ -35,22 +35,22 @@ type Task struct {
 	Op    wire.Op // of the request
 	strip string  // what the servers don't see of the client's key
 
-	Asker    uint64       // whose asks go in order
-	Hash     uint64       // of key
-	reads    bool         // it changes nothing, so that the client's other reads need not wait
-	inLine   bool         // the client's next command on the key waits for it; the home's
-	Fills    bool         // a backfill of it is at work
-	held     int          // bytes, for limits.memory
-	Raw      []byte       // the request, a copy; nil once nothing needs it
-	Req      wire.Request // raw, parsed
-	echo     wire.KeyEcho // what servers are not asked for and the client gets
-	Key      []byte       // decoded, without what the route strips
-	Deadline int64
+	Asker       uint64       // whose asks go in order
+	Hash        uint64       // of key
+	reads       bool         // it changes nothing, so that the client's other reads need not wait
+	inLine      bool         // the client's next command on the key waits for it; the home's
+	Backfilling bool         // a backfill of it is at work
+	held        int          // bytes, for limits.memory
+	Raw         []byte       // the request, a copy; nil once nothing needs it
+	Req         wire.Request // raw, parsed
+	echo        wire.KeyEcho // what servers are not asked for and the client gets
+	Key         []byte       // decoded, without what the route strips
+	Deadline    int64
 
-	Waited  string      // for what, if it was parked
-	instead []byte      // what the client gets when all went well
-	failed  []failedAsk // asks that found no connection, to be told
-	Open    int         // asks that have not ended
+	WaitReason string      // for what, if it was parked
+	instead    []byte      // what the client gets when all went well
+	failed     []unsentAsk // asks that found no connection, to be told
+	Open       int         // asks that have not ended
 }
 
 // Tasks are the commands of one loop that take several asks, and who waits for
@@ -63,9 +63,9 @@ type Tasks struct {
 	Loops     Loops
 	Post      func(f func(*Tasks)) // runs f on this loop, from any other
 
-	Lines  map[Line]*queue
-	Turns  []*Task  // whose turn in a line has come
-	Parked []parked // commands that wait for a server's next phase
+	Lines    map[Line]*queue
+	Runnable []*Task      // whose turn in a line has come
+	Parked   []parkedTask // commands that wait for a server's next phase
 }
 
 // Leader serves tasks of one kind.
@@ -102,7 +102,7 @@ func (e *Tasks) lead(t *Task) {
 			return
 		}
 	}
-	if v := t.Route.Unknown(); v != nil {
+	if v := t.Route.UnlearnedView(); v != nil {
 		if e.Now >= t.Deadline {
 			t.Fail("the servers have not said yet who of them is in use", stats.Unavailable)
 			e.Unclaim(t, KeyLine(t.Hash))
@@ -124,7 +124,7 @@ type rule interface {
 	Told(t *Task, id int, r *upstream.Result)
 }
 
-type failedAsk struct {
+type unsentAsk struct {
 	id int
 	upstream.Result
 }
@@ -132,7 +132,7 @@ type failedAsk struct {
 // NewTask makes a task of the request in e.clients.req, for its only key or for one of
 // several, which the client wrote as wrote. It takes a part of x.
 func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.S.Id}
+	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Pool.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
@@ -238,15 +238,15 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Open++
 	c, why, o := srv.Pick(t.Asker, internal)
 	if c == nil {
-		t.failed = append(t.failed, failedAsk{id, upstream.Result{Srv: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
+		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
 	limit := t.Route.Pool.Timeouts
 	if left := time.Duration(t.Deadline - t.Loop.Now); left < limit.Deadline {
 		limit.Deadline = max(left, time.Millisecond)
 	}
-	t.Loop.Demand(c, t, id, &limit, line, internal)
-	c.Tail.Leaves = upstream.LeavesValue(&t.Loop.Plain)
+	t.Loop.Ask(c, t, id, &limit, line, internal)
+	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain)
 }
 
 // Edit is a change to a request: what replaces one of its spans.
@@ -256,7 +256,7 @@ type Edit struct {
 }
 
 // Spelled is the task's request with another key and with edits.
-func (t *Task) Spelled(key []byte, edits ...Edit) []byte {
+func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	edits = append(edits, Edit{t.Req.Key, t.onWire(key)})
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
 	var line []byte
@@ -302,16 +302,16 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 // it and with the cas token that token makes. It ends the task's part of the
 // exchange.
 func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
-	got, server := *r, r.Srv.Label() // the server is this engine's: the home must not look at it
+	got, server := *r, r.Server.Label() // the server is this engine's: the home must not look at it
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) { t.tell(e, x, &got, server, token) })
+	t.conclude(func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
 	t.release()
 }
 
 // tell runs on the engine that has the client.
-func (t *Task) tell(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) {
+func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) {
 	rep := &e.Rep
 	switch {
 	case !r.Parsed(t.Op, t.Req.Dialect, rep):
@@ -322,7 +322,7 @@ func (t *Task) tell(e *Tasks, x *client.Exchange, r *upstream.Result, server str
 	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
 		x.Fail("server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
 	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:
-		t.tellRead(e, x, r, token)
+		t.answerRead(e, x, r, token)
 	default:
 		x.Outcome = stats.OutcomeOf(rep.Kind)
 		if t.Op == wire.Get && rep.Kind == wire.Header {
@@ -335,12 +335,12 @@ func (t *Task) tell(e *Tasks, x *client.Exchange, r *upstream.Result, server str
 }
 
 // tellRead gives the client the value that a text read found.
-func (t *Task) tellRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
+func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
 	switch rep := &e.Rep; rep.Kind {
 	case wire.Value:
 		x.Hits++
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
-		if x.InOrder != nil && x.S != nil {
+		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, t.strip+string(t.Key), block)
 		} else {
 			x.Emit(nil, block)
@@ -359,7 +359,7 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 }
 
 // Say ends the task's part of the exchange with an answer that Ringside makes.
-func (t *Task) Say(k wire.Kind) {
+func (t *Task) AnswerKind(k wire.Kind) {
 	var line []byte
 	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // else a miss is no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
@@ -415,5 +415,5 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 // AddTo adds what waits to what is told of all loops.
 func (e *Tasks) AddTo(into *stats.Snapshot) {
 	into.Parked += len(e.Parked)
-	into.Lined += len(e.Lines)
+	into.Lines += len(e.Lines)
 }

@@ -25,30 +25,30 @@ type Attempt struct {
 	asked bool          // Ringside's own, for an Asker
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
-	Probe    bool // Ringside's own, the first on each new connection
-	Streams  bool // its receiver is in the middle of a value
-	Internal bool // Ringside's own: the queue's bound for clients is not its
-	expired  bool // over before the socket got a byte of it
-	Undo     bool // Ringside's own, which undoes a late run: see undo.go
-	Deadline int64
-	sentAt   int64
-	wait     time.Duration // for an answer, once the bytes are with a connection
+	Probe      bool // Ringside's own, the first on each new connection
+	Streams    bool // its receiver is in the middle of a value
+	Internal   bool // Ringside's own: the queue's bound for clients is not its
+	expired    bool // over before the socket got a byte of it
+	LateDelete bool // Ringside's own, which undoes a late run: see undo.go
+	Deadline   int64
+	sentAt     int64
+	wait       time.Duration // for an answer, once the bytes are with a connection
 
 	Start uint64 // where its bytes begin in all the bytes given to this connection
 	Size  int
 
-	keys   []byte // that the answer must name, as the server knows them; see pairing.go
-	At     int    // where in keys the first is that had no VALUE yet
-	nth    int    // how many keys are before it
-	many   bool   // keys has the length of each, and then the line of the request
-	opaque uint8  // how long the opaque is, at the end of keys
-	Sealed bool   // the opaque is Ringside's own
-	Leaves bool   // a mutation that can leave a value if it runs late: see undo.go
-	behind Behind // what goes behind it then
+	keys        []byte // that the answer must name, as the server knows them; see pairing.go
+	At          int    // where in keys the first is that had no VALUE yet
+	nth         int    // how many keys are before it
+	many        bool   // keys has the length of each, and then the line of the request
+	opaque      uint8  // how long the opaque is, at the end of keys
+	OwnOpaque   bool   // the opaque is Ringside's own
+	LeavesValue bool   // a mutation that can leave a value if it runs late: see undo.go
+	behind      Behind // what goes behind it then
 
-	Classic *classic      // what it is in text, to a server that speaks only that: see release.go
-	Strip   string        // what the route took from the front of the key
-	Echo    *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
+	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
+	Strip  string        // what the route took from the front of the key
+	Echo   *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
 }
 
 // Receiver gets the answer to an attempt. It is told of each attempt either
@@ -151,8 +151,8 @@ type Pinger interface {
 
 // Result is how an ask ended.
 type Result struct {
-	Srv   *Server
-	Bytes []byte // the whole answer; nil: there is none. If it is Foreign, an error line
+	Server *Server
+	Bytes  []byte // the whole answer; nil: there is none. If it is Foreign, an error line
 	Failure
 
 	// Behind is what goes behind the mutation if it may run late. The Asker may
@@ -169,14 +169,14 @@ func (r *Result) Void() bool { return r.conn == nil || r.conn.life != r.life }
 
 // Demand sends line, one whole request of a client's or of Ringside's own,
 // behind what c has to send, and lets to have the answer under the number id.
-func (e *Servers) Demand(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
+func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
 	e.Wire.Next(line, r)
 	line = e.Wire.CutKey(line, r)
-	a := e.NewAttempt(&Collector{To: to, Id: id})
+	a := e.NewAttempt(&Collector{To: to, ID: id})
 	a.Op, a.Dialect, a.Flags = r.Op, r.Dialect, r.Flags
 	if internal {
-		c.Own(a)
+		c.MarkInternal(a)
 	}
 	key := r.Key.Of(line)
 	if r.Flags&wire.Base64 != 0 {
@@ -184,21 +184,21 @@ func (e *Servers) Demand(c *Conn, to Asker, id int, t *table.Timeouts, line []by
 	}
 	a.Remember(r, line, key)
 	needs := r.Needs()
-	e.Put(c, a, t, needs, e.sealed(a, line))
+	e.AskAttempt(c, a, t, needs, e.withOpaque(a, line))
 }
 
 // Own says that a, which c is about to get, is Ringside's own.
-func (c *Conn) Own(a *Attempt) {
+func (c *Conn) MarkInternal(a *Attempt) {
 	a.Internal = true
 	c.Internal++
 }
 
 // Put is demand for an attempt a that knows what line is and who gets the answer,
 // of which needs says what the server must understand.
-func (e *Servers) Put(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
+func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	a.asked = true
 	c.Begin(a, t)
-	c.Want(a, needs)
+	c.Require(a, needs)
 	c.Out.Append(&e.Buffers, line)
 	c.Give(a, len(line))
 }
@@ -206,13 +206,13 @@ func (e *Servers) Put(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Feature
 // Collector collects an answer for an Asker.
 type Collector struct {
 	To    Asker
-	Id    int
+	ID    int
 	bytes []byte
 }
 
 func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
-	if a.Sealed {
-		w.bytes = unsealed(w.bytes, b, r)
+	if a.OwnOpaque {
+		w.bytes = withoutOpaque(w.bytes, b, r)
 	} else {
 		w.bytes = append(w.bytes, b...)
 	}
@@ -220,16 +220,16 @@ func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken i
 }
 
 func (w *Collector) Done(c *Conn, _ *Attempt) {
-	w.To.Answered(w.Id, &Result{Srv: c.Srv, Bytes: w.bytes, conn: c, life: c.life})
+	w.To.Answered(w.ID, &Result{Server: c.Server, Bytes: w.bytes, conn: c, life: c.life})
 }
 
 func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
-	r := &Result{Srv: c.Srv, Failure: f}
+	r := &Result{Server: c.Server, Failure: f}
 	defer func() { a.behind = r.Behind }()
 	if f.Foreign {
 		r.Bytes = wire.AppendClientError(nil, f.Why)
 	}
-	w.To.Answered(w.Id, r)
+	w.To.Answered(w.ID, r)
 }
 
 // pings says that the Asker is a Pinger.

@@ -16,25 +16,25 @@ import (
 // only shows whether the order is right: see pairing.go.
 type Conn struct {
 	link.Link
-	Srv   *Server
-	State connState
-	life  uint32 // how many sockets it has had before
+	Server *Server
+	State  connState
+	life   uint32 // how many sockets it has had before
 
 	Head, Tail *Attempt // sent, being sent and queued, in order
 	Length     int
 	Internal   int // of these, Ringside's own
 
-	Given, Taken  uint64 // bytes given to this connection so far; bytes the socket took
-	holding       int    // the last requests of the list, not sent yet
-	answered      bool   // an answer came since the last flush
-	came, settled int    // bytes and answers, of late: what an answer is long
-	StreamLeft    int    // bytes of the head's value still to come
-	streamLast    bool   // and that is the end of its answer
-	Deadline      int64  // nothing here is due before
-	lastIn        int64  // when the last bytes came
-	lastOut       int64  // when the socket took the last
-	DialBy        int64  // when to give up dialing
-	greeted       bool   // the server has answered on this connection
+	Given, Taken           uint64 // bytes given to this connection so far; bytes the socket took
+	holding                int    // the last requests of the list, not sent yet
+	answered               bool   // an answer came since the last flush
+	meanBytes, meanAnswers int    // bytes and answers, of late: what an answer is long
+	StreamLeft             int    // bytes of the head's value still to come
+	streamLast             bool   // and that is the end of its answer
+	Deadline               int64  // nothing here is due before
+	lastIn                 int64  // when the last bytes came
+	lastOut                int64  // when the socket took the last
+	DialBy                 int64  // when to give up dialing
+	greeted                bool   // the server has answered on this connection
 
 	Speech wire.Features // what its server understands; 0: it has not told its release
 	held   *Attempt      // from here on nothing goes out: see release.go
@@ -45,10 +45,10 @@ type Conn struct {
 // lateWork is what is left to do on a connection for mutations that were not
 // answered in time: see undo.go.
 type lateWork struct {
-	Undos     int               // in the list: deletes behind mutations that may run late
-	Lingering bool              // the connection gets no new requests and stays open for what is in the list
-	Until     int64             // if nobody waits for it either
-	last      map[uint64]uint64 // of a zombie: where the last request of each client begins that waits for it
+	LateDeletes int               // in the list: deletes behind mutations that may run late
+	Lingering   bool              // the connection gets no new requests and stays open for what is in the list
+	Until       int64             // if nobody waits for it either
+	lastOf      map[uint64]uint64 // of a zombie: where the last request of each client begins that waits for it
 }
 
 type connState uint8
@@ -60,26 +60,26 @@ const (
 )
 
 // Crowded says that c has no room for one more of Ringside's own requests.
-func (c *Conn) Crowded() bool { return c.Internal >= maxInternal }
+func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 
 // Begin puts a, which may take what t says, at the end of c's order. Its
 // bytes follow, and then give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
-	e := c.Srv.e
+	e := c.Server.e
 	c.enlist(a)
 	a.wait = min(t.Request, t.Deadline)
 	a.Deadline = e.Now + int64(t.Deadline)
 	if c.State == ConnUp {
 		a.Deadline = e.Now + int64(a.wait)
 	}
-	c.watch(a.Deadline)
-	c.Srv.Count.Requests++
+	c.armDeadline(a.Deadline)
+	c.Server.Count.Requests++
 	e.Requests++
 }
 
 // enlist puts a at the end of c's order.
 func (c *Conn) enlist(a *Attempt) {
-	a.sentAt = c.Srv.e.Now
+	a.sentAt = c.Server.e.Now
 	a.Start = c.Given
 	if c.Tail == nil {
 		c.Head = a
@@ -88,7 +88,7 @@ func (c *Conn) enlist(a *Attempt) {
 	}
 	c.Tail = a
 	c.Length++
-	c.Srv.e.Outstanding++
+	c.Server.e.Outstanding++
 	c.holding++
 }
 
@@ -96,38 +96,38 @@ func (c *Conn) enlist(a *Attempt) {
 func (c *Conn) Give(a *Attempt, n int) {
 	a.Size += n
 	c.Given += uint64(n)
-	c.Srv.e.Mark(&c.Link)
+	c.Server.e.Mark(&c.Link)
 }
 
 // AddKey puts one more key into the read of many that c was given last: word, a
 // space before it, with a key of n bytes decoded.
 func (c *Conn) AddKey(word []byte, n int) {
-	c.Out.Append(&c.Srv.e.Buffers, word)
+	c.Out.Append(&c.Server.e.Buffers, word)
 	c.Tail.rememberOne(n)
 	c.Give(c.Tail, len(word))
 }
 
-func (c *Conn) watch(t int64) {
+func (c *Conn) armDeadline(t int64) {
 	if t < c.Deadline {
 		c.Deadline = t
-		c.Srv.e.At(link.RequestTimer, t)
+		c.Server.e.At(link.RequestTimer, t)
 	}
 }
 
 // Flush decides in End whether c's bytes go now.
 func (c *Conn) Flush() {
-	e := c.Srv.e
+	e := c.Server.e
 	switch c.State {
 	case ConnIdle:
-		if (c.Length > 0 || c.Srv.wanted()) && !c.Lingering {
+		if (c.Length > 0 || c.Server.wantsConn()) && !c.Lingering {
 			c.dial()
 		}
 		return
 	case ConnDialing:
 		return
 	}
-	if c.Srv.Leaving() && !c.awaited() && !c.Lingering {
-		if c.Undos > 0 {
+	if c.Server.Draining() && !c.hasWaiters() && !c.Lingering {
+		if c.LateDeletes > 0 {
 			c.linger("")
 		} else {
 			c.close()
@@ -157,7 +157,7 @@ func (c *Conn) close() {
 	if c.Length > 0 { // late answers, which may never come
 		k = link.Abort
 	}
-	c.hangUp(k)
+	c.disconnect(k)
 	c.failAll("", stats.Lost)
 }
 
@@ -166,7 +166,7 @@ func (c *Conn) close() {
 const promptFactor = 4
 
 // awaited says whether somebody waits for an answer on c.
-func (c *Conn) awaited() bool {
+func (c *Conn) hasWaiters() bool {
 	for a := c.Head; a != nil; a = a.Next {
 		if a.To != nil || a.Probe {
 			return true
@@ -179,29 +179,31 @@ func (c *Conn) awaited() bool {
 func (c *Conn) Due() int { return c.Length - c.holding }
 
 func (c *Conn) dial() {
-	e := c.Srv.e
+	e := c.Server.e
 	c.State, c.Closed, c.Full, c.greeted = ConnDialing, false, false, false
-	c.DialBy = e.Now + int64(c.Srv.Connect)
-	c.watch(c.DialBy)
-	c.Srv.Count.Dials++
-	if c.Srv.Retired && !slices.Contains(e.Closing, c) { // for a task that began before a reload
+	c.DialBy = e.Now + int64(c.Server.Connect)
+	c.armDeadline(c.DialBy)
+	c.Server.Count.Dials++
+	if c.Server.Retired && !slices.Contains(e.Closing, c) { // for a task that began before a reload
 		e.Closing = append(e.Closing, c)
 	}
 	e.Effect(link.Dial, &c.Link)
 }
 
 // Target is the address of c's server.
-func (c *Conn) Target() (network, address string) { return c.Srv.Target.Network, c.Srv.Target.Address }
+func (c *Conn) Target() (network, address string) {
+	return c.Server.Target.Network, c.Server.Target.Address
+}
 
 // Owed is how many answers are still due on c, and the mean size of its last
 // ones in bytes; 0 while there were none.
-func (c *Conn) Owed() (answers, size int) { return c.Due(), c.came / max(c.settled, 1) }
+func (c *Conn) Owed() (answers, size int) { return c.Due(), c.meanBytes / max(c.meanAnswers, 1) }
 
 // Came notes that n bytes have come from the server.
 func (c *Conn) Came(n int) {
-	c.Srv.Count.BytesIn += uint64(n)
-	c.lastIn = c.Srv.e.Now
-	c.came += n
+	c.Server.Count.BytesIn += uint64(n)
+	c.lastIn = c.Server.e.Now
+	c.meanBytes += n
 }
 
 // Pending appends to iov the bytes that may go out now.
@@ -214,9 +216,9 @@ func (c *Conn) Pending(iov [][]byte) [][]byte {
 
 // Sent notes that the socket took n bytes.
 func (c *Conn) Sent(n int) {
-	c.Srv.Count.BytesOut += uint64(n)
+	c.Server.Count.BytesOut += uint64(n)
 	c.Taken += uint64(n)
-	c.lastOut = c.Srv.e.Now
+	c.lastOut = c.Server.e.Now
 	if c.Out.Size == 0 {
 		c.holding = 0
 	}
@@ -225,17 +227,17 @@ func (c *Conn) Sent(n int) {
 // Up sends what has waited, behind the question for the server's version: the
 // answer to that says that somebody is alive there.
 func (c *Conn) Up() {
-	e := c.Srv.e
+	e := c.Server.e
 	c.State = ConnUp
 	if e.Debug {
-		e.Log.Debug("connected to a server", "server", c.Srv.Target.Name, "address", c.Srv.Target.Address)
+		e.Log.Debug("connected to a server", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}
-	c.greet(e.Now + int64(c.Srv.Greeting))
+	c.greet(e.Now + int64(c.Server.Greeting))
 	for a := c.Head; a != nil; a = a.Next {
 		if !a.Probe {
 			a.Deadline = min(a.Deadline, e.Now+int64(a.wait))
 		}
-		c.watch(a.Deadline)
+		c.armDeadline(a.Deadline)
 	}
 	e.Observer.Connected(c)
 	e.Mark(&c.Link)
@@ -243,10 +245,10 @@ func (c *Conn) Up() {
 
 // greet puts Ringside's own question before all that waits.
 func (c *Conn) greet(until int64) {
-	e := c.Srv.e
+	e := c.Server.e
 	a := e.NewAttempt(nil)
 	a.Op, a.Probe, a.Size = wire.Version, true, len(AskVersion)
-	c.Own(a)
+	c.MarkInternal(a)
 	a.sentAt, a.Deadline = e.Now, until
 	var q link.Queue
 	q.Append(&e.Buffers, AskVersion)
@@ -273,7 +275,7 @@ var AskVersion = []byte("version\r\n")
 // that closes while it owes nothing is no event: it is asked again when there
 // is something to ask.
 func (c *Conn) Lost(err error) {
-	srv := c.Srv
+	srv := c.Server
 	was, owed, greeted := c.State, c.Length, c.greeted
 	if was == ConnIdle {
 		return
@@ -283,7 +285,7 @@ func (c *Conn) Lost(err error) {
 		why = reason(err)
 	}
 	zombie := c.Lingering
-	c.clear()
+	c.reset()
 	if zombie {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
@@ -294,7 +296,7 @@ func (c *Conn) Lost(err error) {
 			if srv.e.Debug {
 				srv.e.Log.Debug("a server closed a connection that owed nothing", "server", srv.Target.Name, "address", srv.Target.Address)
 			}
-			if srv.wanted() {
+			if srv.wantsConn() {
 				srv.e.Mark(&c.Link)
 			}
 			return
@@ -304,7 +306,7 @@ func (c *Conn) Lost(err error) {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
-	srv.fail(why)
+	srv.goDown(why)
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
@@ -315,27 +317,27 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 	if c.State == ConnIdle {
 		return
 	}
-	c.Srv.e.Effect(link.Abort, &c.Link)
-	c.clear()
+	c.Server.e.Effect(link.Abort, &c.Link)
+	c.reset()
 	c.failAll(why, o)
 }
 
 // unfit gets rid of a connection on which the server has not greeted, and
 // takes it for down: one that is asked again at once might do so for ever.
-func (c *Conn) unfit(why string, o stats.Outcome) {
-	c.giveUp(c.Srv.whyDown(why), o)
-	c.Srv.fail(why)
+func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
+	c.giveUp(c.Server.whyDown(why), o)
+	c.Server.goDown(why)
 }
 
 // hangUp closes a connection; its requests stay in the list.
-func (c *Conn) hangUp(k link.EffectKind) {
-	c.Srv.e.Effect(k, &c.Link)
-	c.clear()
+func (c *Conn) disconnect(k link.EffectKind) {
+	c.Server.e.Effect(k, &c.Link)
+	c.reset()
 }
 
 // clear forgets the socket and the bytes; the requests stay in the list.
-func (c *Conn) clear() {
-	e := c.Srv.e
+func (c *Conn) reset() {
+	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
 	c.life++
 	c.StreamLeft, c.Need, c.Speech = 0, 0, 0
@@ -349,24 +351,24 @@ func (c *Conn) clear() {
 	}
 	c.Given, c.Taken = 0, 0
 	c.Deadline = link.Never
-	if slices.Contains(c.Srv.Conns, c) {
-		c.Srv.Unidentified = c.Srv.StartedAt != 0 // whoever answers next may have been started anew
+	if slices.Contains(c.Server.Conns, c) {
+		c.Server.Unidentified = c.Server.StartedAt != 0 // whoever answers next may have been started anew
 	}
-	c.bury()
+	c.forgetLingering()
 }
 
 // failAll fails every request on c.
 func (c *Conn) failAll(why string, o stats.Outcome) {
-	c.Srv.Count.UndoLost += uint64(c.Undos)
-	c.Srv.e.Undos -= c.Undos
-	c.Undos = 0
+	c.Server.Count.LateDeletesLost += uint64(c.LateDeletes)
+	c.Server.e.LateDeletes -= c.LateDeletes
+	c.LateDeletes = 0
 	a := c.Head
-	c.Srv.e.Outstanding -= c.Length
+	c.Server.e.Outstanding -= c.Length
 	c.Head, c.Tail, c.held, c.Length, c.Internal, c.holding = nil, nil, nil, 0, 0, 0 // who is told may ask again
 	for a != nil {
 		next := a.Next
 		c.failOne(a, why, o)
-		c.Srv.e.freeAttempt(a)
+		c.Server.e.freeAttempt(a)
 		a = next
 	}
 }
@@ -380,7 +382,7 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	f := Failure{Why: why, Outcome: o, Unsent: a.expired || c.State == ConnUp && a.Start >= c.Taken, Busy: c.lastIn > a.sentAt}
 	a.To = nil
 	if !a.asked {
-		c.Srv.Count.Failed++
+		c.Server.Count.Failed++
 	}
 	to.Failed(c, a, f)
 }
@@ -394,12 +396,12 @@ func (c *Conn) pop() *Attempt {
 	}
 	a.Next = nil
 	c.Length--
-	c.Srv.e.Outstanding--
+	c.Server.e.Outstanding--
 	if a.Internal {
 		c.Internal--
-		if a.Undo {
-			c.Undos--
-			c.Srv.e.Undos--
+		if a.LateDelete {
+			c.LateDeletes--
+			c.Server.e.LateDeletes--
 		}
 	}
 	return a

@@ -21,7 +21,7 @@ func (e *Servers) Expire() {
 	}
 	e.Closing = slices.DeleteFunc(e.Closing, func(c *Conn) bool { return c.State == ConnIdle && c.Length == 0 })
 	for _, c := range e.Closing {
-		c.Srv.expire()
+		c.Server.expire()
 	}
 	e.expireLingering()
 }
@@ -43,7 +43,7 @@ func (srv *Server) expire() {
 		e.At(link.RequestTimer, c.Deadline)
 	}
 	switch c := srv.Conns[0]; {
-	case !srv.Down || srv.Leaving() || c.State != ConnIdle:
+	case !srv.Down || srv.Draining() || c.State != ConnIdle:
 	case srv.RedialAt > e.Now:
 		e.At(link.RequestTimer, srv.RedialAt)
 	default:
@@ -52,7 +52,7 @@ func (srv *Server) expire() {
 }
 
 func (c *Conn) expire() {
-	e, srv := c.Srv.e, c.Srv
+	e, srv := c.Server.e, c.Server
 	if c.State == ConnDialing && c.DialBy <= e.Now {
 		e.Effect(link.Abort, &c.Link)
 		c.Lost(errConnect)
@@ -69,7 +69,7 @@ func (c *Conn) expire() {
 		case a.Deadline > e.Now:
 			c.Deadline = min(c.Deadline, a.Deadline)
 		case a.Probe:
-			c.unfit(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
+			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
 			return
 		default:
 			if a.Start >= c.Taken {
@@ -80,13 +80,13 @@ func (c *Conn) expire() {
 				if silent && !c.Lingering {
 					srv.timeouts++
 				}
-				if a.Leaves {
+				if a.LeavesValue {
 					loose, stuck = true, stuck || silent
 				}
 			}
 			srv.Count.TimedOut++
 			if c.Lingering {
-				c.forget(a)
+				c.forgetWaiter(a)
 			}
 			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.Label(), time.Duration(a.Deadline-a.sentAt)), stats.TimedOut)
 		}
@@ -95,20 +95,20 @@ func (c *Conn) expire() {
 		c.dropUnsent()
 	}
 	if loose {
-		c.late(stuck)
+		c.onLate(stuck)
 	}
-	if srv.Leaving() || c.Lingering {
+	if srv.Draining() || c.Lingering {
 		e.Mark(&c.Link)
 	}
 	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
-		srv.fail(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
+		srv.goDown(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
 	}
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the
 // queue, so that they can never run.
 func (c *Conn) dropUnsent() {
-	e := c.Srv.e
+	e := c.Server.e
 	var keep link.Queue
 	pos, given := c.Taken, c.Taken // in the old order of bytes, and in the new
 	prev, list, i := (*Attempt)(nil), c.Head, 0
@@ -174,7 +174,7 @@ func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Intern
 // Shed fails the requests that c's server has not been sent: it takes less than
 // it is asked.
 func (c *Conn) Shed(held int64) {
-	srv, shed := c.Srv, 0
+	srv, shed := c.Server, 0
 	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())
 	last := c.Tail // who is told may ask again
 	for a := c.Head; a != nil; a = a.Next {
@@ -189,5 +189,5 @@ func (c *Conn) Shed(held int64) {
 	}
 	c.dropUnsent()
 	srv.Count.Shed += uint64(shed)
-	srv.e.Log.Warn("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.Most)
+	srv.e.Log.Warn("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
 }

@@ -54,13 +54,13 @@ func (c *Conn) RememberLine(a *Attempt) {
 	a.At += len(a.keys) + len(space)
 	a.keys, a.many = c.Out.Last(a.keys, a.Size), true
 	if n := cap(a.keys); n > manyKeys {
-		c.Srv.e.Buffers.Held += int64(n)
+		c.Server.e.Buffers.Held += int64(n)
 	}
 }
 
 // awaited is the key of the next VALUE, unless it is a miss; empty if there can't
 // be one more.
-func (a *Attempt) awaited() []byte {
+func (a *Attempt) nextKey() []byte {
 	switch at := a.At; {
 	case a.many && at < len(a.keys):
 		return a.keys[at : at+int(a.keys[a.nth])]
@@ -71,7 +71,7 @@ func (a *Attempt) awaited() []byte {
 }
 
 // passed notes that the awaited key, of n bytes, had its VALUE or is a miss.
-func (a *Attempt) passed(n int) {
+func (a *Attempt) keyDone(n int) {
 	a.At += n + len(space)
 	a.nth++
 }
@@ -79,7 +79,7 @@ func (a *Attempt) passed(n int) {
 // sealed is the request line, which was parsed into e.plain, with an opaque of
 // Ringside's own, if it can have one. What the answer says of that is left out
 // of it again.
-func (e *Servers) sealed(a *Attempt, line []byte) []byte {
+func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	r := &e.Plain
 	if r.Dialect != wire.Meta || r.Op == wire.Noop || r.Op == wire.Debug || a.opaque > 0 || r.Line.Len() > maxSealed {
 		return line
@@ -87,7 +87,7 @@ func (e *Servers) sealed(a *Attempt, line []byte) []byte {
 	e.opaque++
 	opaque := strconv.AppendUint([]byte("Ors"), e.opaque, 10)
 	a.label(opaque)
-	a.Sealed = true
+	a.OwnOpaque = true
 	return slices.Concat(line[:r.Line.End], space, opaque, line[r.Line.End:])
 }
 
@@ -96,7 +96,7 @@ func (e *Servers) sealed(a *Attempt, line []byte) []byte {
 const maxSealed = 1024
 
 // unsealed appends the reply b to dst, without Ringside's own opaque.
-func unsealed(dst, b []byte, r *wire.Reply) []byte {
+func withoutOpaque(dst, b []byte, r *wire.Reply) []byte {
 	if r.Opaque.End == 0 {
 		return append(dst, b...)
 	}
@@ -108,10 +108,10 @@ func unsealed(dst, b []byte, r *wire.Reply) []byte {
 // be the answer to a by what it names. memcached answers the keys of a read in
 // the order of asking, each as often as it was asked for.
 func (c *Conn) names(a *Attempt, b []byte) bool {
-	r := &c.Srv.e.Rep
+	r := &c.Server.e.Rep
 	switch {
 	case r.Awaited:
-		a.passed(r.Key.Len())
+		a.keyDone(r.Key.Len())
 		return true
 	case r.Kind.Failed():
 		return true
@@ -121,11 +121,11 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 		return true
 	}
 	for key := r.Key.Of(b); ; { // what comes before it is a miss
-		next := a.awaited()
+		next := a.nextKey()
 		if len(next) == 0 {
 			return false
 		}
-		a.passed(len(next))
+		a.keyDone(len(next))
 		if bytes.Equal(next, key) {
 			return true
 		}

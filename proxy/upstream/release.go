@@ -29,7 +29,7 @@ import (
 )
 
 // Want says what a, which is at the end of c's order, needs of the server.
-func (c *Conn) Want(a *Attempt, needs wire.Features) {
+func (c *Conn) Require(a *Attempt, needs wire.Features) {
 	if needs&^c.Speech != 0 {
 		c.hold(a, needs)
 	}
@@ -40,7 +40,7 @@ func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	if c.held == nil {
 		c.held = a
 		if c.Speech != 0 {
-			c.Srv.e.Misfits = append(c.Srv.e.Misfits, c)
+			c.Server.e.ToTranslate = append(c.Server.e.ToTranslate, c)
 		}
 	}
 }
@@ -64,8 +64,8 @@ func (c *Conn) unheld(iov [][]byte) [][]byte {
 }
 
 // learn takes what the server says when it is asked for its version.
-func (c *Conn) learn(line []byte) {
-	srv := c.Srv
+func (c *Conn) learnRelease(line []byte) {
+	srv := c.Server
 	words := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("VERSION")))
 	said := strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' { // it goes into answers, metrics and logs
@@ -79,7 +79,7 @@ func (c *Conn) learn(line []byte) {
 	srv.Release, srv.Version = wire.ReleaseOf(line), said
 	c.Speech = srv.Release.Features()
 	if c.held != nil {
-		srv.e.Misfits = append(srv.e.Misfits, c)
+		srv.e.ToTranslate = append(srv.e.ToTranslate, c)
 	}
 }
 
@@ -93,21 +93,21 @@ func (srv *Server) Speech(client uint64) wire.Features {
 }
 
 // Suit goes on with what connections hold whose servers have told their release.
-func (e *Servers) Suit() {
-	for i := 0; i < len(e.Misfits); i++ { // may grow: who is told may ask again
-		c := e.Misfits[i]
+func (e *Servers) TranslateHeld() {
+	for i := 0; i < len(e.ToTranslate); i++ { // may grow: who is told may ask again
+		c := e.ToTranslate[i]
 		if c.held != nil && c.Speech != 0 {
-			c.suit()
+			c.translateHeld()
 			e.Mark(&c.Link)
 		}
 	}
-	e.Misfits = e.Misfits[:0]
+	e.ToTranslate = e.ToTranslate[:0]
 }
 
 // suit takes what c holds off its order, and puts it there again in the form
 // that the server understands.
-func (c *Conn) suit() {
-	e, first := c.Srv.e, c.held
+func (c *Conn) translateHeld() {
+	e, first := c.Server.e, c.held
 	fits := true
 	for a := first; a != nil && fits; a = a.Next {
 		fits = a.needs&^c.Speech == 0
@@ -159,7 +159,7 @@ func (c *Conn) suit() {
 // translate puts in the place of a's request, line, one of the same meaning that
 // the server understands.
 func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
-	e := c.Srv.e
+	e := c.Server.e
 	if a.Dialect != wire.Meta {
 		return false
 	}
@@ -168,7 +168,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		text = AskVersion
 		a.Op, a.Dialect = wire.Version, wire.Text
 	} else {
-		m := new(classic)
+		m := new(textForm)
 		for _, b := range line.Spans(nil, line.Size) {
 			m.line = append(m.line, b...)
 		}
@@ -180,7 +180,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		e.Wire.Next(text, &e.Plain)
 		m.op = e.Plain.Op
 		a.Op, a.Dialect = m.op, wire.Text
-		a.Classic = m
+		a.AsText = m
 		key, _ := a.Named()
 		a.keys, a.opaque = a.keys[:len(key)], 0 // text names no opaque
 	}
@@ -191,7 +191,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 }
 
 // classic is a meta request that was sent as text.
-type classic struct {
+type textForm struct {
 	line []byte
 	req  wire.Request // line, parsed
 	op   wire.Op      // as text
@@ -202,7 +202,7 @@ type classic struct {
 // refuse settles a, which has left c's order and which the server would not
 // understand.
 func (c *Conn) refuse(a *Attempt) {
-	e, srv := c.Srv.e, c.Srv
+	e, srv := c.Server.e, c.Server
 	why := fmt.Sprintf("server %s is of version %s, too old for this command", srv.Label(), srv.Version)
 	srv.Count.Failed++
 	if a.Internal {
@@ -211,9 +211,9 @@ func (c *Conn) refuse(a *Attempt) {
 	to := a.To
 	a.To = nil
 	switch {
-	case a.Undo:
-		c.Undos--
-		e.Undos--
+	case a.LateDelete:
+		c.LateDeletes--
+		e.LateDeletes--
 	case to != nil:
 		to.Failed(c, a, Failure{Why: why, Outcome: stats.ClientFault, Foreign: true})
 	}
@@ -221,8 +221,8 @@ func (c *Conn) refuse(a *Attempt) {
 
 // modern is the meta answer that b, more of the answer to a's text, makes whole;
 // nil if more of it is to come. It is in e.rep then.
-func (c *Conn) modern(a *Attempt, b []byte) []byte {
-	e, m := c.Srv.e, a.Classic
+func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
+	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)
 	if !e.Rep.Last {
 		return nil

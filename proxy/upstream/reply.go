@@ -36,48 +36,48 @@ func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
 
 // Parse pairs the answers in the input.
 func (c *Conn) Parse() {
-	e := c.Srv.e
-	for e.Cur.Len() > 0 && c.State == ConnUp {
-		buf := e.Cur.Bytes()
+	e := c.Server.e
+	for e.Input.Len() > 0 && c.State == ConnUp {
+		buf := e.Input.Bytes()
 		if c.StreamLeft > 0 {
 			c.stream(buf)
 			continue
 		}
 		a := c.Head
 		if a == nil || a.Start >= c.Taken {
-			c.doubt("answered a question nobody asked", buf)
+			c.desync("answered a question nobody asked", buf)
 			return
 		}
 		r := &e.Rep
-		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.awaited(), buf, r)
+		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.nextKey(), buf, r)
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
 			c.Need = r.Size
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
-			c.doubt("sent what is no answer to "+a.Op.String(), buf)
+			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
 		case !r.Awaited && r.Kind != wire.End && !c.names(a, buf):
-			c.doubt(otherName, buf)
+			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
-			e.Cur.R += n
+			e.Input.Start += n
 			e.freeAttempt(c.pop())
-			c.unfit("it greets with "+string(r.Line.Of(buf)), stats.Unavailable)
+			c.rejectGreeting("it greets with "+string(r.Line.Of(buf)), stats.Unavailable)
 		default:
-			c.heard()
+			c.noteAnswer()
 			if endFollows(r, buf[n:]) {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
 			if r.Awaited && !r.Last {
-				a.passed(r.Key.Len())
+				a.keyDone(r.Key.Len())
 			}
-			e.Cur.R += n - c.reply(a, r, buf[:n])
+			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
 	}
-	if c.answered && c.holding > 0 || c.Srv.Leaving() || c.Lingering {
+	if c.answered && c.holding > 0 || c.Server.Draining() || c.Lingering {
 		e.Mark(&c.Link)
 	}
 }
@@ -92,32 +92,32 @@ func endFollows(r *wire.Reply, rest []byte) bool {
 
 // doubt ends a connection on which nobody can tell any more which answer
 // belongs to which request. Going on would hand one client another's value.
-func (c *Conn) doubt(what string, buf []byte) {
-	e := c.Srv.e
+func (c *Conn) desync(what string, buf []byte) {
+	e := c.Server.e
 	e.Count.Doubts++
-	e.Log.Error("aborted a server connection: it "+what, "server", c.Srv.Target.Name, "address", c.Srv.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
-	e.Cur.R = e.Cur.W
+	e.Log.Error("aborted a server connection: it "+what, "server", c.Server.Target.Name, "address", c.Server.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
+	e.Input.Start = e.Input.End
 	if !c.greeted && !c.Lingering {
-		c.abort(c.Srv.whyDown("it "+what), stats.Unavailable)
-		c.Srv.fail("it " + what)
+		c.abort(c.Server.whyDown("it "+what), stats.Unavailable)
+		c.Server.goDown("it " + what)
 		return
 	}
-	c.abort("server "+c.Srv.Label()+": "+what, stats.Lost)
+	c.abort("server "+c.Server.Label()+": "+what, stats.Lost)
 }
 
 // heard notes that the server has answered.
-func (c *Conn) heard() {
+func (c *Conn) noteAnswer() {
 	c.answered, c.greeted = true, true
-	if (c.Srv.Down || c.Srv.timeouts > 0) && !c.Lingering {
-		c.Srv.alive()
+	if (c.Server.Down || c.Server.timeouts > 0) && !c.Lingering {
+		c.Server.comeUp()
 	}
 }
 
 // reply hands one reply, r, whose bytes are b, to who waits for a, and returns
 // how many of them are gone from the input.
 func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
-	if a.Classic != nil && a.To != nil {
-		if b = c.modern(a, b); b == nil {
+	if a.AsText != nil && a.To != nil {
+		if b = c.toMeta(a, b); b == nil {
 			return 0
 		}
 	}
@@ -126,7 +126,7 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	case a.To != nil:
 		taken = a.To.Reply(c, a, r, b)
 	case r.Kind == wire.VersionIs:
-		c.learn(r.Line.Of(b))
+		c.learnRelease(r.Line.Of(b))
 	}
 	if last {
 		c.finished(a)
@@ -136,17 +136,17 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 
 // finished takes a, whose answer is complete, off the list.
 func (c *Conn) finished(a *Attempt) {
-	e := c.Srv.e
+	e := c.Server.e
 	c.pop()
-	c.Srv.Count.Observe(e.Now - a.sentAt)
-	if c.settled++; c.settled == meanOf {
-		c.came, c.settled = c.came/2, c.settled/2
+	c.Server.Count.Observe(e.Now - a.sentAt)
+	if c.meanAnswers++; c.meanAnswers == meanOf {
+		c.meanBytes, c.meanAnswers = c.meanBytes/2, c.meanAnswers/2
 	}
 	switch {
 	case a.To != nil:
 		a.To.Done(c, a)
-	case a.Undo && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
-		e.Observer.LateDeleted(c.Srv, a.keys)
+	case a.LateDelete && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
+		e.Observer.LateDeleted(c.Server, a.keys)
 	}
 	e.freeAttempt(a)
 }
@@ -158,13 +158,13 @@ const meanOf = 512
 // startStream lets the receiver of a have the head, buf, of a value that is not
 // whole yet, if it wants that. A value that nobody waits for is not waited for.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
-	e, r := c.Srv.e, &c.Srv.e.Rep
+	e, r := c.Server.e, &c.Server.e.Rep
 	to, ok := a.To.(Streamer)
-	if !ok && a.To != nil || ok && (a.Classic != nil || !to.Streams(r)) {
+	if !ok && a.To != nil || ok && (a.AsText != nil || !to.Streams(r)) {
 		return false
 	}
 	if !c.names(a, buf) {
-		c.doubt(otherName, buf)
+		c.desync(otherName, buf)
 		return true
 	}
 	left, last, taken := r.Size-len(buf), r.Last, 0
@@ -172,15 +172,15 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		taken = to.Begin(c, a, r, buf)
 		a.Streams = true
 	}
-	c.heard()
+	c.noteAnswer()
 	c.StreamLeft, c.streamLast = left, last
-	e.Cur.R += len(buf) - taken
+	e.Input.Start += len(buf) - taken
 	return true
 }
 
 // stream hands on more of the value at the head of the list.
 func (c *Conn) stream(buf []byte) {
-	e, a := c.Srv.e, c.Head
+	e, a := c.Server.e, c.Head
 	n := min(c.StreamLeft, len(buf))
 	c.StreamLeft -= n
 	taken := 0
@@ -188,7 +188,7 @@ func (c *Conn) stream(buf []byte) {
 		taken = a.To.(Streamer).More(c, a, buf[:n], c.StreamLeft == 0)
 		a.Streams = c.StreamLeft > 0
 	}
-	e.Cur.R += n - taken
+	e.Input.Start += n - taken
 	if c.StreamLeft == 0 && c.streamLast {
 		c.finished(a)
 	}

@@ -22,7 +22,7 @@ import (
 type Server struct {
 	e      *Servers
 	Target table.Target
-	called string // by people: its name, and its address if that differs
+	label  string // by people: its name, and its address if that differs
 	settings
 	outage
 	process
@@ -32,9 +32,9 @@ type Server struct {
 	Lingering int              // connections that only wait for late answers: see undo.go
 	Asked     *Conn            // where the part for this server is of the read that is being split
 
-	Retired bool           // no table names it any more: close when nothing is in flight
-	order   table.Override // of all pools that name it, the one that asks least
-	crowded string         // the error line for a request over settings.queue
+	Retired   bool           // no table names it any more: close when nothing is in flight
+	order     table.Override // of all pools that name it, the one that asks least
+	queueFull string         // the error line for a request over settings.queue
 
 	Release wire.Release // what it counted as, on the connection that asked it last; zero: none has
 	Version string       // what it called that itself
@@ -79,13 +79,13 @@ const defaultDownAfter = 3
 // settle takes up the settings of p. Pools that name the same address share
 // its connections: the most connections, the longest queue and the shortest
 // waits of them count. What a request may take is its own pool's.
-func (srv *Server) settle(p *table.Pool, t table.Target, first bool) {
+func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	if first {
 		srv.Retired = false
 		srv.Target.Name, srv.Target.Weight = t.Name, t.Weight
-		srv.called = t.Name
+		srv.label = t.Name
 		if t.Name != t.Address {
-			srv.called += " (" + t.Address + ")"
+			srv.label += " (" + t.Address + ")"
 		}
 		srv.Connections, srv.queue, srv.preconnect = 1, 0, false
 		srv.Connect, srv.Greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
@@ -99,7 +99,7 @@ func (srv *Server) settle(p *table.Pool, t table.Target, first bool) {
 	srv.Greeting = min(srv.Greeting, p.Timeouts.Request)
 	srv.backoff.First = min(srv.backoff.First, p.RetryBackoff.First)
 	srv.backoff.Max = min(srv.backoff.Max, p.RetryBackoff.Max)
-	srv.crowded = fmt.Sprintf("server %s has %d requests waiting", srv.Label(), srv.queue)
+	srv.queueFull = fmt.Sprintf("server %s has %d requests waiting", srv.Label(), srv.queue)
 	for len(srv.Conns) < srv.Connections {
 		srv.Conns = append(srv.Conns, srv.newConn())
 	}
@@ -111,13 +111,13 @@ func (srv *Server) settle(p *table.Pool, t table.Target, first bool) {
 }
 
 func (srv *Server) newConn() *Conn {
-	c := &Conn{Srv: srv, Deadline: link.Never}
+	c := &Conn{Server: srv, Deadline: link.Never}
 	c.End, c.Dialer = c, c
 	return c
 }
 
 // Label names a server for people.
-func (srv *Server) Label() string { return srv.called }
+func (srv *Server) Label() string { return srv.label }
 
 // Pick returns the connection for the next request of a client, by its number,
 // or why there is none. It is the same for all requests of a client: a get behind a set that was not
@@ -134,19 +134,19 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 		c = srv.Conns[client%uint64(n)]
 	}
 	if srv.Lingering > 0 {
-		c = c.behind(client)
+		c = c.routeToLingering(client)
 	}
 	switch {
 	case internal:
-		if c.Crowded() {
-			return nil, crowdedInternal, stats.Crowded
+		if c.InternalFull() {
+			return nil, internalFull, stats.Crowded
 		}
-	case srv.e.Full:
+	case srv.e.MemoryFull:
 		srv.Count.Shed++
 		return nil, link.OutOfMemory, stats.Crowded
 	case c.Length-c.Internal >= srv.queue:
 		srv.Count.Crowded++
-		return nil, srv.crowded, stats.Crowded
+		return nil, srv.queueFull, stats.Crowded
 	}
 	return c, "", 0
 }
@@ -154,16 +154,16 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 const (
 	// maxInternal bounds how many of Ringside's own requests wait on one
 	// connection, beside undos, of which a client's request has one at most.
-	maxInternal     = 1024
-	crowdedInternal = "too many of Ringside's own requests wait for it"
+	maxInternal  = 1024
+	internalFull = "too many of Ringside's own requests wait for it"
 )
 
 // wanted says whether a connection is opened ahead of requests.
-func (srv *Server) wanted() bool { return srv.preconnect && !srv.Down && !srv.Leaving() }
+func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
 // fail says that the server is down: its requests fail at once, and it alone
 // is asked, later and later, until it answers.
-func (srv *Server) fail(why string) {
+func (srv *Server) goDown(why string) {
 	e := srv.e
 	b := srv.backoff
 	if !srv.Down {
@@ -192,7 +192,7 @@ func (srv *Server) whyDown(why string) string {
 }
 
 // alive ends an outage.
-func (srv *Server) alive() {
+func (srv *Server) comeUp() {
 	srv.timeouts = 0
 	if srv.Down {
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
@@ -213,7 +213,7 @@ func reason(err error) string {
 }
 
 // Override puts o in force, which all pools that name srv agree in.
-func (srv *Server) Override(o table.Override) {
+func (srv *Server) Apply(o table.Override) {
 	if srv.order == o {
 		return
 	}
@@ -232,7 +232,7 @@ func (srv *Server) Override(o table.Override) {
 
 // Leaving says that srv gets no new requests: its connections close when they
 // owe nothing.
-func (srv *Server) Leaving() bool { return srv.Retired || srv.order != table.Restore }
+func (srv *Server) Draining() bool { return srv.Retired || srv.order != table.Restore }
 
 // DedicatedConn is a connection for one errand alone, by the errand's number.
 func (srv *Server) DedicatedConn(n uint32) *Conn {
@@ -248,16 +248,16 @@ func (srv *Server) DedicatedConn(n uint32) *Conn {
 }
 
 // Drop closes an errand's connection.
-func (srv *Server) Drop(n uint32) {
+func (srv *Server) CloseDedicated(n uint32) {
 	c := srv.Dedicated[n]
 	if c == nil {
 		return
 	}
 	delete(srv.Dedicated, n)
 	if c.State != ConnIdle {
-		c.hangUp(link.Close)
+		c.disconnect(link.Close)
 	} else {
-		c.clear() // what has been asked must not open it again
+		c.reset() // what has been asked must not open it again
 	}
 	c.failAll("the errand is done", stats.Lost)
 }

@@ -19,13 +19,13 @@ type Servers struct {
 	// batches; without it from Tune.HoldDue on. It is the driver's to set.
 	Prompt bool
 
-	ByAddress map[string]*Server // by network and address, over generations
-	List      []*Server          // the same, in the order of the table
-	Closing   []*Conn            // of servers that no table names any more
-	Lingering []*Conn            // wait for late answers only
-	Misfits   []*Conn            // hold what their servers may not understand, and have told their release
+	ByAddress   map[string]*Server // by network and address, over generations
+	List        []*Server          // the same, in the order of the table
+	Closing     []*Conn            // of servers that no table names any more
+	Lingering   []*Conn            // wait for late answers only
+	ToTranslate []*Conn            // hold what their servers may not understand, and have told their release
 
-	Undos       int    // in the lists of all connections
+	LateDeletes int    // in the lists of all connections
 	Outstanding int    // requests in them that have no answer yet
 	Requests    uint64 // requests given to them so far
 	opaque      uint64 // of Ringside's own meta commands, the last
@@ -63,7 +63,7 @@ func (e *Servers) Server(target table.Target, p *table.Pool) *Server {
 	if srv.Retired {
 		e.List = append(e.List, srv)
 	}
-	srv.settle(p, target, srv.Retired)
+	srv.configure(p, target, srv.Retired)
 	return srv
 }
 

@@ -36,7 +36,7 @@ import (
 
 const (
 	// zombieTime is how long a zombie waits for the answer to its last undo.
-	zombieTime = 60 * time.Second
+	lingerTime = 60 * time.Second
 
 	// ackTime is how long a kernel may have bytes before it acknowledges them:
 	// Linux 200 ms at most.
@@ -75,23 +75,23 @@ func LeavesValue(r *wire.Request) bool {
 
 // Unguarded says that nobody waits for a any more, that it may run late and leave
 // a value, and that nothing undoes that yet.
-func (a *Attempt) Unguarded() bool { return a.Leaves && a.To == nil && a.behind != Nothing }
+func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.behind != Nothing }
 
 // undo puts a delete behind all that is on c, for each loose mutation.
-func (c *Conn) undo() {
+func (c *Conn) deleteLate() {
 	for a := c.Head; a != nil; a = a.Next { // what it appends is not loose
 		if a.Unguarded() {
-			c.undoOne(a)
+			c.deleteLateOne(a)
 		}
 	}
-	c.Until = c.Srv.e.Now + int64(zombieTime)
+	c.Until = c.Server.e.Now + int64(lingerTime)
 }
 
-func (c *Conn) undoOne(a *Attempt) {
-	e := c.Srv.e
+func (c *Conn) deleteLateOne(a *Attempt) {
+	e := c.Server.e
 	u := e.NewAttempt(nil)
-	u.Op, u.Dialect, u.Undo = wire.Delete, wire.Text, true
-	c.Own(u)
+	u.Op, u.Dialect, u.LateDelete = wire.Delete, wire.Text, true
+	c.MarkInternal(u)
 	key, _ := a.Named()
 	base64Key := a.Flags&wire.Base64 != 0
 	named := func(command string) {
@@ -121,22 +121,22 @@ func (c *Conn) undoOne(a *Attempt) {
 		e.Line = append(e.Line, wire.LineEnd...)
 	}
 	u.keys = append(u.keys, key...)
-	a.Leaves = false
+	a.LeavesValue = false
 	c.enlist(u)
 	if u.Dialect == wire.Meta {
-		c.Want(u, wire.Metas)
+		c.Require(u, wire.Metas)
 	}
 	c.Out.Append(&e.Buffers, e.Line)
 	c.Give(u, len(e.Line))
 	c.answered = true // it is not held for company
-	c.Undos++
-	e.Undos++
-	c.Srv.Count.Undone++
+	c.LateDeletes++
+	e.LateDeletes++
+	c.Server.Count.LateDeletes++
 }
 
 // reached says whether the server's kernel may have all of a loose mutation.
 // What is still in ours never gets there after an Abort.
-func (c *Conn) reached() bool {
+func (c *Conn) mayArrive() bool {
 	first := (*Attempt)(nil)
 	for a := c.Head; a != nil && first == nil; a = a.Next {
 		if a.Unguarded() {
@@ -146,7 +146,7 @@ func (c *Conn) reached() bool {
 	switch {
 	case first == nil || c.Sock == nil:
 		return false
-	case c.Srv.e.Now-c.lastOut < int64(ackTime):
+	case c.Server.e.Now-c.lastOut < int64(ackTime):
 		return true
 	}
 	return first.Start+uint64(first.Size)+uint64(c.Sock.Unsent()) <= c.Taken
@@ -155,15 +155,15 @@ func (c *Conn) reached() bool {
 // late is called when mutations on c have become loose. When the server has
 // not said anything since, the connection is taken for stuck: new requests go
 // to another, and what has not left this machine never will.
-func (c *Conn) late(stuck bool) {
+func (c *Conn) onLate(stuck bool) {
 	switch {
-	case stuck && c.Undos == 0 && !c.reached():
-		c.abort("server "+c.Srv.Label()+": aborted, for what was sent does not arrive there", stats.Lost)
+	case stuck && c.LateDeletes == 0 && !c.mayArrive():
+		c.abort("server "+c.Server.Label()+": aborted, for what was sent does not arrive there", stats.Lost)
 	case stuck && !c.Lingering:
-		c.undo()
-		c.linger("server " + c.Srv.Label() + ": too many connections wait for late answers")
+		c.deleteLate()
+		c.linger("server " + c.Server.Label() + ": too many connections wait for late answers")
 	default:
-		c.undo()
+		c.deleteLate()
 	}
 }
 
@@ -174,15 +174,15 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 			a.expired = a.To != nil && a.Start >= c.Taken
 			c.failOne(a, why, o)
 		}
-		if c.Undos > 0 || c.reached() {
+		if c.LateDeletes > 0 || c.mayArrive() {
 			c.dropUnsent()
-			c.undo()
+			c.deleteLate()
 			c.linger(why)
 			return
 		}
 	}
 	if c.State == ConnIdle { // not dialled yet
-		c.clear()
+		c.reset()
 		c.failAll(why, o)
 		return
 	}
@@ -193,21 +193,21 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 // stays open until all on it is answered; what has not timed out may still be
 // answered in time. If there are too many, what is on it fails instead.
 func (c *Conn) linger(why string) {
-	srv := c.Srv
+	srv := c.Server
 	e := srv.e
 	fresh := srv.newConn()
 	srv.Conns[slices.Index(srv.Conns, c)] = fresh
-	if srv.wanted() {
+	if srv.wantsConn() {
 		e.Mark(&fresh.Link)
 	}
 	c.Lingering = true
 	srv.Lingering++
 	e.Lingering = append(e.Lingering, c)
-	c.last = map[uint64]uint64{}
+	c.lastOf = map[uint64]uint64{}
 	for a := c.Head; a != nil; a = a.Next {
 		a.Probe = false
 		if client, ok := a.client(); ok {
-			c.last[client] = a.Start
+			c.lastOf[client] = a.Start
 		}
 	}
 	if srv.Lingering > LingeringPerConn*srv.Connections {
@@ -222,13 +222,13 @@ func (c *Conn) linger(why string) {
 // rare; inlined, it would cost every request some instructions.
 //
 //go:noinline
-func (c *Conn) behind(client uint64) *Conn {
-	for _, z := range c.Srv.e.Lingering {
-		if z.Srv != c.Srv || z.Head == nil {
+func (c *Conn) routeToLingering(client uint64) *Conn {
+	for _, z := range c.Server.e.Lingering {
+		if z.Server != c.Server || z.Head == nil {
 			continue
 		}
-		if start, ok := z.last[client]; ok && start >= z.Head.Start {
-			z.last[client] = z.Given
+		if start, ok := z.lastOf[client]; ok && start >= z.Head.Start {
+			z.lastOf[client] = z.Given
 			return z
 		}
 	}
@@ -236,9 +236,9 @@ func (c *Conn) behind(client uint64) *Conn {
 }
 
 // forget says that nobody waits for a, on a zombie, any more.
-func (c *Conn) forget(a *Attempt) {
-	if client, ok := a.client(); ok && c.last[client] == a.Start {
-		delete(c.last, client)
+func (c *Conn) forgetWaiter(a *Attempt) {
+	if client, ok := a.client(); ok && c.lastOf[client] == a.Start {
+		delete(c.lastOf, client)
 	}
 }
 
@@ -252,11 +252,11 @@ func (a *Attempt) client() (id uint64, ok bool) {
 }
 
 // bury forgets a zombie whose connection has ended.
-func (c *Conn) bury() {
-	e := c.Srv.e
+func (c *Conn) forgetLingering() {
+	e := c.Server.e
 	if i := slices.Index(e.Lingering, c); i >= 0 {
 		e.Lingering = slices.Delete(e.Lingering, i, i+1)
-		c.Srv.Lingering--
+		c.Server.Lingering--
 	}
 }
 
@@ -268,11 +268,11 @@ func (e *Servers) expireLingering() {
 			c.expire()
 		}
 		if c.Until <= e.Now {
-			if !c.awaited() {
-				c.abort("server "+c.Srv.Label()+": no late answer came", stats.TimedOut)
+			if !c.hasWaiters() {
+				c.abort("server "+c.Server.Label()+": no late answer came", stats.TimedOut)
 				continue
 			}
-			c.Until = e.Now + int64(zombieTime)
+			c.Until = e.Now + int64(lingerTime)
 		}
 		if c.State == ConnUp {
 			e.At(link.RequestTimer, min(c.Deadline, c.Until))
@@ -282,17 +282,17 @@ func (e *Servers) expireLingering() {
 
 // MayCome says whether a server may have, or be about to have for a moment, what
 // a late mutation of key leaves: its undo is not answered.
-func (srv *Server) MayCome(key []byte) bool {
+func (srv *Server) HasLateDelete(key []byte) bool {
 	in := func(c *Conn) bool {
-		if c.Undos == 0 || c.Srv != srv {
+		if c.LateDeletes == 0 || c.Server != srv {
 			return false
 		}
 		for a := c.Head; a != nil; a = a.Next {
-			if a.Undo && bytes.Equal(health.Undivert(a.keys), key) {
+			if a.LateDelete && bytes.Equal(health.Undivert(a.keys), key) {
 				return true
 			}
 		}
 		return false
 	}
-	return srv.e.Undos > 0 && (slices.ContainsFunc(srv.Conns, in) || slices.ContainsFunc(srv.e.Lingering, in))
+	return srv.e.LateDeletes > 0 && (slices.ContainsFunc(srv.Conns, in) || slices.ContainsFunc(srv.e.Lingering, in))
 }
