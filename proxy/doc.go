@@ -20,7 +20,7 @@
 //     right behind it, on every route and in every failover mode: a miss at
 //     worst, also for a newer value, and for a lock that an add did not get. A
 //     cas, incr, decr, append, prepend or touch without an answer may still
-//     count; a delete may still delete. See undo.go.
+//     count; a delete may still delete. See latedelete.go.
 //   - In a pool whose keys move (failover.mode rehash or gutter), or that keeps
 //     copies, a keeper (package health) pings every server and decides in which
 //     phase it is; failover.go has what that means for keys of one copy. With

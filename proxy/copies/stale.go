@@ -207,7 +207,7 @@ func (m *account) doubt(e *Copies, l Stale, dirty bool) {
 	m.Lost(e, l)
 }
 
-// LateDeleted says that what went behind a late mutation (see undo.go) has replaced
+// LateDeleted says that what went behind a late mutation (see latedelete.go) has replaced
 // something at a server: what the mutation had left, or what was written or
 // copied there since, on another connection. Members that are to have a copy of
 // the key get it anew.

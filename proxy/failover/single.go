@@ -312,7 +312,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return health.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() { // else it is undone behind itself: see undo.go
+		if l.main.Bytes != nil && t.Op.Stores() { // else it is undone behind itself: see latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Member(l.place(l.from).Server), t.Meta("md", l.keys[l.from], "", nil))
 		}
 		if l.failed != nil {

@@ -29,7 +29,7 @@ type Attempt struct {
 	Streams    bool // its receiver is in the middle of a value
 	Internal   bool // Ringside's own: the queue's bound for clients is not its
 	expired    bool // over before the socket got a byte of it
-	LateDelete bool // Ringside's own, which undoes a late run: see undo.go
+	LateDelete bool // Ringside's own, which undoes a late run: see latedelete.go
 	Deadline   int64
 	sentAt     int64
 	wait       time.Duration // for an answer, once the bytes are with a connection
@@ -43,7 +43,7 @@ type Attempt struct {
 	many        bool   // keys has the length of each, and then the line of the request
 	opaque      uint8  // how long the opaque is, at the end of keys
 	OwnOpaque   bool   // the opaque is Ringside's own
-	LeavesValue bool   // a mutation that can leave a value if it runs late: see undo.go
+	LeavesValue bool   // a mutation that can leave a value if it runs late: see latedelete.go
 	behind      Behind // what goes behind it then
 
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
@@ -167,7 +167,7 @@ type Result struct {
 // there now may be another process, which counts its cas anew.
 func (r *Result) Void() bool { return r.conn == nil || r.conn.life != r.life }
 
-// Demand sends line, one whole request of a client's or of Ringside's own,
+// Ask sends line, one whole request of a client's or of Ringside's own,
 // behind what c has to send, and lets to have the answer under the number id.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain

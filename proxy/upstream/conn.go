@@ -43,7 +43,7 @@ type Conn struct {
 }
 
 // lateWork is what is left to do on a connection for mutations that were not
-// answered in time: see undo.go.
+// answered in time: see latedelete.go.
 type lateWork struct {
 	LateDeletes int               // in the list: deletes behind mutations that may run late
 	Lingering   bool              // the connection gets no new requests and stays open for what is in the list

@@ -29,7 +29,7 @@ type Server struct {
 
 	Conns     []*Conn          // for clients' requests; may be more than settings.Connections, after a reload
 	Dedicated map[uint32]*Conn // each for one errand of Ringside's own, by the errand's number
-	Lingering int              // connections that only wait for late answers: see undo.go
+	Lingering int              // connections that only wait for late answers: see latedelete.go
 	Asked     *Conn            // where the part for this server is of the read that is being split
 
 	Retired   bool           // no table names it any more: close when nothing is in flight
