@@ -40,10 +40,10 @@ unit:
 	$(GO) test -timeout 10m ./internal/fleet # without the race detector there is time for all seeds
 
 # Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
-# against a memcached is slower and has thrice the time.
+# against a memcached, and that which does it in frames, are slower and have thrice the time.
 fuzz:
 	.ci/fuzz $(FUZZTIME)
-	.ci/fuzz 20s '^FuzzTwin$$'
+	.ci/fuzz 20s '^Fuzz(Twin|Frames)$$'
 
 # CPU per request and memory against nutcracker, as ratios.
 bench: build

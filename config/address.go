@@ -39,12 +39,7 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 			}
 			*to = a
 		},
-		show: func(a Address) any {
-			if a.Network == "unix" {
-				return "unix:" + a.Address
-			}
-			return a.Address
-		},
+		show:   func(a Address) any { return a.text() },
 		schema: func() schema { return schema{"type": "string", "minLength": 1} },
 	}
 }
@@ -72,6 +67,16 @@ func listenAddress(text string) (Address, error) {
 		}
 	}
 	return Address{network, join(host, port)}, nil
+}
+
+// local says that only this machine can connect to an address.
+func (a Address) local() bool {
+	if a.Network == "unix" {
+		return true
+	}
+	host, _, err := splitHost(a.Address)
+	ip, bad := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || bad == nil && ip.IsLoopback())
 }
 
 // serverAddress reads where a server is. Without a port it is 11211.
@@ -132,6 +137,13 @@ func splitHost(text string) (host, port string, err error) {
 		if _, err := netip.ParseAddr(text); err == nil {
 			return "", "", fmt.Errorf("write the IPv6 address in brackets: %q", "["+text+"]:"+defaultPort)
 		}
+		at := strings.LastIndexByte(text, ':')
+		if ip, err := netip.ParseAddr(text[:at]); err == nil && ip.Is6() {
+			return "", "", fmt.Errorf("write the IPv6 address in brackets: %q", "["+text[:at]+"]"+text[at:])
+		}
+		if strings.Count(text, ":") == 2 && strings.Trim(text[at+1:], "0123456789") == "" && at+1 < len(text) {
+			return "", "", fmt.Errorf("%s has a weight behind the port, as in a twemproxy file: write {address: %q, weight: %s}", quote(text), text[:at], text[at+1:])
+		}
 		return "", "", fmt.Errorf("%s is no address: write host:port, [ipv6]:port or unix:/path", quote(text))
 	}
 	host, port, colon := strings.Cut(text, ":")
@@ -139,7 +151,7 @@ func splitHost(text string) (host, port string, err error) {
 	case colon && port == "":
 		return "", "", fmt.Errorf("%s has no port after the colon", quote(text))
 	case host != "" && !isHost.MatchString(host):
-		return "", "", fmt.Errorf("%s is no host name or address", quote(host))
+		return "", "", fmt.Errorf("%s is no host name or address%s", quote(host), variable(text))
 	case text == "":
 		return "", "", errors.New("the address is empty: write host:port, [ipv6]:port or unix:/path")
 	case !colon && strings.Trim(host, "0123456789") == "":
@@ -225,4 +237,12 @@ func permissions() value[uint32] {
 			return schema{"anyOf": []any{schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}}}
 		},
 	}
+}
+
+// text is the address as it stands in a file.
+func (a Address) text() string {
+	if a.Network == "unix" {
+		return "unix:" + a.Address
+	}
+	return a.Address
 }

@@ -45,6 +45,9 @@ func (f *File) Build() (*table.Table, error) {
 			}
 			listener.Routes = append(listener.Routes, built)
 		}
+		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
+			listener.Users = new(table.Users) // nobody
+		}
 		t.Listeners = append(t.Listeners, listener)
 	}
 	return t, nil
@@ -66,6 +69,7 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 		loud := r.GetErrors == "error"
 		built.GetErrors = &loud
 	}
+	built.Total = r.Total
 	return built, nil
 }
 
@@ -82,11 +86,11 @@ func (p *Pool) build() (*table.Pool, error) {
 		InOrder:      p.ordered(),
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
-		Preconnect:   p.Preconnect,
+		Preconnect:   true, // so that what is said of servers is known, not hoped
 		QueueLimit:   p.Queue,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
-		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Settings: p.Failover.Settings},
+		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},
 	}
 	built.Failover.Request = p.Timeouts.Request
 	for i := range p.Servers {

@@ -4,11 +4,15 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/table"
 )
 
 // place returns where the first of the settings that the file sets itself was
@@ -57,9 +61,78 @@ func (d *document) checkListeners(f *File) {
 		if l.Mode != 0 && l.Address.Network != "unix" && l.Address.Network != "" {
 			d.failAt(d.place(&l.Mode), "mode is for unix sockets; %s is none", l.Address.Address)
 		}
+		switch {
+		case l.AuthFile == "" && l.AllowPlaintext:
+			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
+		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
+			d.failAt(d.place(&l.AuthFile), "passwords would cross a network as they are: listen on a unix socket or a loopback address, or set allow_plaintext: true")
+		case l.AuthFile != "" && d.others:
+			var err error
+			if l.Users, err = readUsers(l.AuthFile); err != nil {
+				d.failAt(d.place(&l.AuthFile), "auth_file: %v", err)
+			}
+		}
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)
+	d.checkCircle(f)
+	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on") {
+		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer or take profiles")
+	} else if a.Address.everywhere() {
+		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
+	}
+}
+
+// everywhere says that a is every address of this machine.
+func (a *Address) everywhere() bool {
+	host, _, err := net.SplitHostPort(a.Address)
+	ip, ipErr := netip.ParseAddr(host)
+	return a.Network != "unix" && err == nil && (host == "" || ipErr == nil && ip.IsUnspecified())
+}
+
+// checkCircle refuses servers that are a listener of this Ringside: what it asked
+// them it would ask itself, for ever.
+func (d *document) checkCircle(f *File) {
+	for i := range f.Pools {
+		for j := range f.Pools[i].Servers {
+			s := &f.Pools[i].Servers[j]
+			for k := range f.Listen {
+				if l := &f.Listen[k].Address; l.takes(s.Address) {
+					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
+				}
+			}
+			if a := &f.Admin.Address; a.takes(s.Address) {
+				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this Ringside's admin interface", f.Pools[i].Name, s.Address.text())
+			}
+		}
+	}
+}
+
+// takes says that who listens on a gets what is sent to b, as far as the texts
+// tell: nothing is resolved.
+func (a *Address) takes(b Address) bool {
+	if a.Network == "" || b.Network == "" {
+		return false
+	}
+	if a.Network == "unix" || b.Network == "unix" {
+		return a.Network == b.Network && a.Address == b.Address
+	}
+	host, port, _ := net.SplitHostPort(a.Address)
+	to, toPort, _ := net.SplitHostPort(b.Address)
+	if port != toPort {
+		return false
+	}
+	is, err := netip.ParseAddr(host)
+	at, atErr := netip.ParseAddr(to)
+	switch everywhere := host == "" || err == nil && is.IsUnspecified(); {
+	case atErr == nil && everywhere:
+		return at.Unmap().IsLoopback() && (a.Network != "tcp4" || at.Unmap().Is4()) && (a.Network != "tcp6" || at.Is6())
+	case atErr == nil && err == nil:
+		return at.Unmap() == is.Unmap()
+	case strings.EqualFold(to, thisHost):
+		return everywhere || err == nil && is.IsLoopback()
+	}
+	return strings.EqualFold(host, to)
 }
 
 // checkTaken refuses an address that stands twice. Two addresses may still meet
@@ -82,6 +155,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
+		d.checkTotal(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
 			continue // reported already
 		}
@@ -93,6 +167,15 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
 		}
 		seen[r.Prefix] = true
+	}
+}
+
+// checkTotal refuses a deadline_total that makes the pool's deadline useless.
+func (d *document) checkTotal(f *File, r *Route) {
+	for _, name := range r.to() {
+		if p := f.pool(name); p != nil && r.Total != nil && *r.Total > 0 {
+			atMost(d, d.place(&r.Total), "pools."+name+".timeouts", "deadline", p.Timeouts.Deadline, "deadline_total of the route", *r.Total)
+		}
 	}
 }
 
@@ -123,6 +206,9 @@ func (d *document) checkPool(p *Pool) {
 func (d *document) checkTimeouts(p *Pool, path string) {
 	t := &p.Timeouts
 	atMost(d, d.place(&t.Deadline, &t.Request, p), path+".timeouts", "request", t.Request, "deadline", t.Deadline)
+	if t.Total > 0 {
+		atMost(d, d.place(&t.Total, &t.Deadline, p), path+".timeouts", "deadline", t.Deadline, "deadline_total", t.Total)
+	}
 }
 
 func (d *document) checkBackoff(p *Pool, path string) {
@@ -174,4 +260,25 @@ func show(v any) string {
 		return short(t)
 	}
 	return fmt.Sprint(v)
+}
+
+// largestUsers is what a file of users may have: more than anybody writes by hand.
+const largestUsers = 1 << 20
+
+func readUsers(path string) (*table.Users, error) {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular() || info.Size() > largestUsers:
+		return nil, fmt.Errorf("%s must be a file of %d bytes at most", path, largestUsers)
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	users, err := table.ParseUsers(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return users, nil
 }

@@ -29,9 +29,9 @@
 //   - A setting of failover or of copies that would do nothing is an error,
 //     because whoever writes it counts on it. What is inherited may do nothing in
 //     one pool as long as it does something in another.
-//   - A pool of three servers or more that leaves failover.mode open does what the
-//     clients of its distribution do by default; a smaller one is fail_fast. Mode
-//     rehash works with every distribution: where the client has a rule for whom
+//   - A pool that leaves failover.mode open is fail_fast if its distribution stands
+//     for an existing client, whatever that client does, or if it has less than
+//     three servers; else it rehashes. Mode rehash works with every distribution: where the client has a rule for whom
 //     to ask next, or builds its ring again, by that; else by ring's own order.
 //   - preset: sessions on a route sets the lease, the pings and, from three view
 //     servers on, the consistency of its pool. The pool's own failover settings
@@ -69,6 +69,9 @@ type File struct {
 	Limits table.Limits
 	Engine Engine
 	Log    Log
+	Watch  bool // the file is read again when it changes
+
+	Warnings []string // what is right, but hardly what is wanted; each with its place
 }
 
 // Address is where to listen or connect.
@@ -82,6 +85,10 @@ type Listener struct {
 	Address Address
 	Mode    uint32  // permission bits of a unix socket; 0 leaves what the umask gives
 	Routes  []Route // instead of those of the file
+
+	AuthFile       string       // who may use it, as memcached's -Y has it; empty: everybody
+	Users          *table.Users // whom it names
+	AllowPlaintext bool         // let passwords cross a network as they are
 }
 
 // Admin is the HTTP interface for metrics, health and profiles.
@@ -102,7 +109,6 @@ type Pool struct {
 	Multiget     string // "arrival" or "request": the order of a multi-get's answers; empty: what the clients of the distribution need
 	DenyFlush    bool   // refuse flush_all
 	Connections  int    // to each server, from each loop
-	Preconnect   bool   // connect when the table is taken up, not at the first request
 	Queue        int    // requests of clients waiting for one server, in each loop
 	Timeouts     table.Timeouts
 	Backoff      table.Backoff
@@ -168,6 +174,7 @@ func defaultFile() File {
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,
+			Unfinished: 30 * time.Second,
 			Drain:      10 * time.Second,
 		},
 		Engine: Engine{
@@ -204,13 +211,16 @@ func Load(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
-	return Parse(path, data)
+	return read(path, data, true)
 }
 
 // Parse reads a file and checks everything about it, the placement of keys
-// included. name stands in the errors, which are Errors.
-func Parse(name string, data []byte) (*File, error) {
-	d := &document{name: name, where: map[any]*node{}, base: defaultPool()}
+// included, but not the files that it names: of a listener with an auth_file
+// nobody is a user then. name stands in the errors, which are Errors.
+func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
+
+func read(name string, data []byte, others bool) (*File, error) {
+	d := &document{others: others, name: name, where: map[any]*node{}, base: defaultPool()}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
@@ -219,6 +229,9 @@ func Parse(name string, data []byte) (*File, error) {
 	}
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
+	}
+	for _, w := range d.warnings.sorted() {
+		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}
 	return &s.File, nil
 }

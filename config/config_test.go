@@ -117,7 +117,7 @@ func TestLeastFile(t *testing.T) {
 	want.Admin.Address = Address{"tcp4", "127.0.0.1:9151"}
 	pool := defaultPool()
 	pool.Name, pool.Distribution = "main", "ketama"
-	pool.Failover.WhyMode, pool.Failover.WhyConsistency = "the default below three servers", "the default"
+	pool.Failover.WhyMode, pool.Failover.WhyConsistency = "the default of ketama, which stands for an existing client", "the default"
 	pool.Servers = []Server{
 		{Address: Address{"tcp", "10.0.0.1:11211"}, Weight: 1},
 		{Address: Address{"tcp", "10.0.0.2:11211"}, Name: "b", Weight: 2},
@@ -204,21 +204,20 @@ func TestPoolsInheritDefaults(t *testing.T) {
 listen: {address: "unix:/run/x", mode: 0660}
 pools:
   own: {distribution: jump, servers: [a], timeouts: {request: 1s}, get_errors: miss, hash_strip_prefix: p}
-  all: {servers: [a], preconnect: off}
+  all: {servers: [a]}
 defaults:
   distribution: ketama
   get_errors: error
-  preconnect: yes
   timeouts: {connect: 1s500ms}
   hash_strip_prefix: [q, r]
 routes: [{pool: own}]
 `)
 	own, all := f.Pools[0], f.Pools[1]
-	if own.Distribution != "jump" || own.GetErrors || !own.Preconnect || !slices.Equal(own.Placement.HashStripPrefix, []string{"p"}) ||
+	if own.Distribution != "jump" || own.GetErrors || !slices.Equal(own.Placement.HashStripPrefix, []string{"p"}) ||
 		own.Timeouts != (table.Timeouts{Connect: 1500 * time.Millisecond, Request: time.Second, Deadline: 2 * time.Second}) {
 		t.Errorf("got %+v", own)
 	}
-	if all.Distribution != "ketama" || !all.GetErrors || all.Preconnect || !slices.Equal(all.Placement.HashStripPrefix, []string{"q", "r"}) ||
+	if all.Distribution != "ketama" || !all.GetErrors || !slices.Equal(all.Placement.HashStripPrefix, []string{"q", "r"}) ||
 		all.Timeouts != (table.Timeouts{Connect: 1500 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}) {
 		t.Errorf("got %+v", all)
 	}

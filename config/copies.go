@@ -23,11 +23,12 @@ import (
 type Route struct {
 	Prefix    string
 	Pool      string
-	Pools     []string // instead of Pool: a copy of each key in each of them
-	Prefer    string   // the one of Pools that is read first; empty: the first
-	Strip     bool     // the servers see the key without Prefix
-	Preset    string   // what the others were before the file said otherwise
-	GetErrors string   // "miss" or "error"; empty: as the pool says
+	Pools     []string       // instead of Pool: a copy of each key in each of them
+	Prefer    string         // the one of Pools that is read first; empty: the first
+	Strip     bool           // the servers see the key without Prefix
+	Preset    string         // what the others were before the file said otherwise
+	GetErrors string         // "miss" or "error"; empty: as the pool says
+	Total     *time.Duration // a command's, instead of the pool's; nil: as the pool says
 	Copies    replicate.Policy
 }
 
@@ -71,6 +72,8 @@ func routeValue() value[Route] {
 		set("strip_prefix", "send the keys to the servers without the prefix", yesNo(), func(r *r) *bool { return &r.Strip }),
 		set("get_errors", "what a read gets whose server can't answer: a miss, or SERVER_ERROR; as the pool says unless set",
 			words("miss", "error"), func(r *r) *string { return &r.GetErrors }),
+		set("deadline_total", "for a client's command until the last byte of its answer, or off; as the pool says unless set",
+			optional(duration(0, time.Hour)), func(r *r) **time.Duration { return &r.Total }),
 		set("replicas", "how many servers of the pool keep a copy of each key, or all of them", replicas(), func(r *r) *int { return &r.Copies.Copies }),
 		set("copies_on", "what two copies of a key don't share: the host, the zone, or only the server",
 			spoken(replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
@@ -102,7 +105,7 @@ func routeValue() value[Route] {
 // replicas is how many copies there are.
 func replicas() value[int] {
 	some := integer(1, maxCopies)
-	return value[int]{
+	return depends(value[int]{
 		read: func(d *document, n *node, path string, to *int) {
 			switch v, err := strconv.Atoi(n.text); {
 			case n.kind == scalar && n.text == "all":
@@ -113,9 +116,14 @@ func replicas() value[int] {
 				*to = v
 			}
 		},
-		show:   func(int) any { return nil },
+		show: func(n int) any {
+			if n == replicate.All {
+				return "all"
+			}
+			return max(1, n)
+		},
 		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "all"}}} },
-	}
+	})
 }
 
 // routes are all routes of f, those of the file and those of listeners.

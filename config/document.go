@@ -67,8 +67,11 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // A document collects what is wrong with one file while it is read.
 type document struct {
-	name string
-	errs Errors
+	others bool // read the files that this one names, too
+	name   string
+	errs   Errors
+
+	warnings Errors // what is right, but hardly what is wanted
 
 	lastLine, lastColumn int // of the file
 
@@ -85,6 +88,11 @@ type document struct {
 // fail notes that something is wrong at a place of the file.
 func (d *document) fail(line, column int, format string, args ...any) {
 	d.errs = append(d.errs, &Error{d.name, line, column, fmt.Sprintf(format, args...)})
+}
+
+// warn notes that something at a place of the file is hardly what is wanted.
+func (d *document) warn(n *node, format string, args ...any) {
+	d.warnings = append(d.warnings, &Error{d.name, n.line, n.column, fmt.Sprintf(format, args...)})
 }
 
 // parse returns the root of the file, or nil when there is nothing to read on:

@@ -67,6 +67,9 @@ func (e Errors) orNil() error {
 func didYouMean(word string, known []string) string {
 	best, least := "", 1+min(3, max(1, len(word)/3))
 	for _, k := range known {
+		if len(k) > 3 && strings.HasPrefix(strings.ToLower(word), k) { // warning for warn
+			return fmt.Sprintf(" (did you mean %q?)", k)
+		}
 		if d := len(k) - len(word); d >= least || -d >= least {
 			continue
 		}

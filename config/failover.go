@@ -18,6 +18,7 @@ type Failover struct {
 	Mode            table.Mode
 	Gutter          string        // of mode gutter: the pool
 	InterimTTL      time.Duration // at most, of what another server keeps for one that is out
+	Wait            time.Duration // of a write while it is not sure yet who serves its key
 	health.Settings               // but for Request, which is the pool's timeout
 
 	WhyMode, WhyConsistency string // what decided them, for people
@@ -49,7 +50,7 @@ const (
 func failoverValue() value[Failover] {
 	type f = Failover
 	return group(defaultFailover(),
-		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set what the distribution's clients do, and fail_fast below three servers",
+		set("mode", "where the keys of a server go that is gone: nowhere (fail_fast), to the pool's other servers (rehash) or to another pool (gutter); unless set fail_fast for a distribution that stands for an existing client and below three servers, else rehash",
 			depends(spoken(table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
@@ -63,6 +64,8 @@ func failoverValue() value[Failover] {
 		set("on_rejoin", "a server that comes back is flushed and serves (flush), asks its stand-in about misses for a while (warm), or stays out for a time first (hold)",
 			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long on_rejoin: hold keeps a server out", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
+		set("wait", "how long a write waits while Ringsides agree that its server is out, before it fails, or off; unless set the deadline with consistency: strict, else off",
+			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
 		set("interim_ttl", "at most, the expiry of what another server keeps for one that is out",
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
 		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
@@ -90,7 +93,7 @@ func (f *Failover) needy() []needy {
 		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
 		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection}, {"good_pings", &f.GoodPings, ejection},
 		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
-		{"interim_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
+		{"wait", &f.Wait, interim}, {"interim_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}
 }
 
@@ -148,17 +151,41 @@ func (f *File) served() (names []string) {
 	return names
 }
 
-// usualMode is the mode of a pool that leaves it open.
+// usualMode is the mode of a pool that leaves it open. Where a distribution
+// stands for an existing client others may still go to the servers by that
+// client, or did yesterday: nothing there is flushed unless the file asks for it.
 func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
+	case !preset.New:
+		return table.FailFast, "the default of " + p.Distribution + ", which stands for an existing client"
 	case p.addresses() < manyServers:
 		return table.FailFast, "the default below three servers"
-	case preset.Dead != DeadStays && preset.DeadByDefault:
-		return table.Rehash, "the default of " + p.Distribution + " from three servers on"
 	}
-	return table.FailFast, "the default of " + p.Distribution
+	return table.Rehash, "the default of " + p.Distribution + " from three servers on"
 }
+
+// AtReturn says in a sentence what a server of a pool goes through that was gone
+// and is back. A flush empties the whole server, also of what other pools keep
+// there.
+func (f *File) AtReturn(pool string) string {
+	if f.Ejects(pool) {
+		return flushedAtReturn
+	}
+	own := distinct(f.pool(pool).Servers, replicate.Servers)
+	for i := range f.Pools {
+		if q := &f.Pools[i]; f.Ejects(q.Name) {
+			for a := range f.viewAddresses(q) {
+				if own[a] {
+					return flushedAtReturn + ", because pool " + q.Name + " uses it too and ejects it"
+				}
+			}
+		}
+	}
+	return "a server that returns serves what it had: nothing of it is flushed"
+}
+
+const flushedAtReturn = "a server that returns is flushed before it serves again"
 
 func (d *document) decideConsistency(f *File, p *Pool) {
 	o := &p.Failover
@@ -166,8 +193,12 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
 		o.WhyConsistency = "as the file says"
 	}
-	if slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions }) {
+	sessions := slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions })
+	if sessions {
 		d.decideSessions(p, f.viewServers(p))
+	}
+	if (o.Strict || sessions) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
 		o.WhyConsistency += "; below three view servers it holds for one fault at a time"
@@ -207,14 +238,17 @@ func (f *File) Ejects(pool string) bool {
 }
 
 // viewServers is how many servers hold the record of who is in and who is out.
-func (f *File) viewServers(p *Pool) int {
+func (f *File) viewServers(p *Pool) int { return len(f.viewAddresses(p)) }
+
+// viewAddresses is those servers: the pool's, and its gutter's.
+func (f *File) viewAddresses(p *Pool) map[string]bool {
 	all := distinct(p.Servers, replicate.Servers)
 	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == table.Gutter && g != nil {
 		for a := range distinct(g.Servers, replicate.Servers) {
 			all[a] = true
 		}
 	}
-	return len(all)
+	return all
 }
 
 // pool finds a pool by its name; nil if there is none.
@@ -296,6 +330,9 @@ func (d *document) checkEjection(p *Pool) {
 	lease, ping := func(p *Pool) any { return &p.Failover.Lease }, func(p *Pool) any { return &p.Failover.Ping }
 	request, hold := func(p *Pool) any { return &p.Timeouts.Request }, func(p *Pool) any { return &p.Failover.Hold }
 	rejoin := func(p *Pool) any { return &p.Failover.OnRejoin }
+	wait := func(p *Pool) any { return &p.Failover.Wait }
+	n, path := at(wait)
+	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
 	// A ping is given up when the next one is due, or at the timeout of requests.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {

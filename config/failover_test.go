@@ -42,9 +42,8 @@ func TestUsualMode(t *testing.T) {
 		{"twemproxy", 5, table.FailFast},
 		{"gomemcache", 5, table.FailFast},
 		{"mcrouter", 5, table.FailFast},
-		{"modulo-perl-fast", 5, table.FailFast}, // a miss is its own way of failing over
-		{"dalli", 3, table.Rehash},
-		{"dalli", 2, table.FailFast},
+		{"modulo-perl-fast", 5, table.FailFast},
+		{"dalli", 3, table.FailFast},
 	} {
 		servers := make([]string, c.servers)
 		for i := range servers {
@@ -53,6 +52,47 @@ func TestUsualMode(t *testing.T) {
 		_, built := readTable(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: %s, servers: [%s]}}", c.distribution, strings.Join(servers, ", ")))
 		if got := built.Pools[0].Failover.Mode; got != c.want {
 			t.Errorf("%s of %d: %s, want %s", c.distribution, c.servers, got, c.want)
+		}
+	}
+}
+
+// Whatever a client does itself when a server is gone: a distribution that stands
+// for one flushes nothing that its other users have there, unless the file says so.
+func TestUsualModeOfClients(t *testing.T) {
+	rehash := map[string]bool{"ketama-points": true, "jump": true, "modulo-crc32": true}
+	for _, p := range Presets() {
+		if p.needs != "" {
+			continue // it wants a hash
+		}
+		f := parse(t, "listen: :1\npools: {main: {distribution: "+p.Name+", servers: [127.0.0.1, 127.0.0.2, 127.0.0.3]}}")
+		want, says := table.FailFast, "serves what it had"
+		if rehash[p.Name] {
+			want, says = table.Rehash, "is flushed before it serves again"
+		}
+		if got := f.Pools[0].Failover.Mode; got != want || !strings.Contains(f.AtReturn("main"), says) {
+			t.Errorf("%s: %s, %s; want %s", p.Name, got, f.AtReturn("main"), want)
+		}
+	}
+	f := parse(t, "listen: :1\npools: {main: {distribution: dalli, servers: [a, b, c]}}\nroutes: [{pool: main, replicas: 2}]")
+	if got := f.AtReturn("main"); !strings.Contains(got, "is flushed") {
+		t.Errorf("copies: %s", got)
+	}
+	f = parse(t, `
+listen: :1
+pools:
+  main: {distribution: dalli, servers: [a, b, c], failover: {mode: gutter, gutter: spare}}
+  spare: {distribution: dalli, servers: [d, e]}
+  beside: {distribution: dalli, servers: [a, f]}
+  alone: {distribution: dalli, servers: [f, g]}
+routes: [{pool: main}]
+`)
+	for pool, want := range map[string]string{
+		"main": "a server that returns is flushed before it serves again", "alone": "a server that returns serves what it had: nothing of it is flushed",
+		"spare":  "a server that returns is flushed before it serves again, because pool main uses it too and ejects it",
+		"beside": "a server that returns is flushed before it serves again, because pool main uses it too and ejects it",
+	} {
+		if got := f.AtReturn(pool); got != want {
+			t.Errorf("%s: %s; want %s", pool, got, want)
 		}
 	}
 }
@@ -77,7 +117,7 @@ pools:
   spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
 `)
 	main, spare := built.Pools[0], built.Pools[1]
-	want := table.Failover{Mode: table.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Settings: health.Settings{
+	want := table.Failover{Mode: table.Gutter, Gutter: spare, InterimTTL: 2 * time.Minute, Wait: 2 * time.Second, Settings: health.Settings{
 		Strict: true, AfterFailures: 5, EjectAfter: 5 * time.Second, Ping: time.Second, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, GoodPings: 4, OnRejoin: health.Hold, Hold: time.Hour,
 	}}
@@ -94,6 +134,26 @@ pools:
 	// A pool that is only a gutter needs no routes to tell it from the other.
 	if r := built.Listeners[0].Routes; len(r) != 1 || r[0].Pool != main {
 		t.Errorf("got routes %+v", r)
+	}
+}
+
+// A write waits for a server's next phase where the pool is strict or a route has
+// preset: sessions, and where the file says so.
+func TestWritesWait(t *testing.T) {
+	for _, c := range []struct {
+		pool, routes string
+		want         time.Duration
+	}{
+		{"", "", 0},
+		{"failover: {consistency: strict}, timeouts: {deadline: 3s}", "", 3 * time.Second},
+		{"failover: {consistency: strict, wait: off}", "", 0},
+		{"failover: {wait: 500ms}", "", 500 * time.Millisecond},
+		{"failover: {consistency: relaxed}", "routes: [{pool: main, preset: sessions}]", 5 * time.Second},
+	} {
+		_, built := readTable(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: jump, servers: [a, b, c], %s}}\n%s", c.pool, c.routes))
+		if got := built.Pools[0].Failover.Wait; got != c.want {
+			t.Errorf("%s %s: waits %v, want %v", c.pool, c.routes, got, c.want)
+		}
 	}
 }
 
@@ -259,7 +319,7 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 
 func TestHosts(t *testing.T) {
 	_, built := readTable(t, `
-listen: :1
+listen: :9
 pools: {main: {distribution: ketama, servers: [A.example., "a.example:2", "127.0.0.1:1", "127.0.0.2:1", "[::1]:1", localhost, "unix:/x",
   "[2001:DB8:0::1]:1", "[2001:db8::1]:2", "[::ffff:10.0.0.1]:1", 10.0.0.1, {address: 10.0.0.2, host: own}]}}
 `)

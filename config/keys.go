@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"math"
 	"slices"
@@ -19,15 +20,18 @@ type key[T any] struct {
 	name     string
 	doc      string
 	required bool
+	words    []string // that it may be, if it is one of a few
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
+	diff     func(within string, old, f *T, say func(format string, args ...any))
 }
 
 // set is a key whose value goes into a field of T.
 func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	return key[T]{
-		name: name,
-		doc:  doc,
+		name:  name,
+		doc:   doc,
+		words: v.words,
 		read: func(d *document, n *node, path string, to *T) {
 			d.where[field(to)] = n
 			v.read(d, n, path, field(to))
@@ -50,6 +54,9 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 			}
 			return s
 		},
+		diff: func(within string, old, f *T, say func(format string, args ...any)) {
+			v.compare(within, name, *field(old), *field(f), say)
+		},
 	}
 }
 
@@ -69,7 +76,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				d.wrong(n, cmp.Or(path, "the file"), "a mapping of "+list(names))
+				hint := ""
+				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
+					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
+				}
+				d.fail(n.line, n.column, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
 				return
 			}
 			within := path
@@ -79,10 +90,17 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			given := map[string]*node{}
 			for _, p := range n.pairs {
 				given[p.key.text] = p.value
+				if why := gone[p.key.text]; why != "" && path != "" {
+					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
+					continue
+				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					if path == "" {
-						hint = cmp.Or(belongs(p.key.text), hint)
+					switch {
+					case path == "":
+						hint = cmp.Or(other(n), belongs(p.key.text), hint)
+					case atTheTop[p.key.text]:
+						hint = " (it belongs at the top of the file)"
 					}
 					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
 						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
@@ -111,7 +129,40 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			}
 			return s
 		},
+		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
+			if name != "" {
+				within += name + "."
+			}
+			for _, k := range keys {
+				k.diff(within, &old, &f, say)
+			}
+		},
 	}
+}
+
+// gone are the keys of old files that do nothing now, and why.
+var gone = map[string]string{
+	"preconnect": "every server is connected at start and after a reload",
+}
+
+// atTheTop are keys of the file that people look for in a pool.
+var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
+
+// other says whose file this is when it is not ours.
+func other(n *node) string {
+	keys := map[string]*node{}
+	for _, p := range n.pairs {
+		keys[p.key.text] = p.value
+		for _, q := range p.value.pairs {
+			if keys["pools"] == nil && q.key.text == "servers" && p.key.text != "pools" && p.key.text != "defaults" {
+				return " (this looks like a twemproxy file: ringside import makes one of Ringside of it)"
+			}
+		}
+	}
+	if keys["route"] != nil || keys["named_handles"] != nil {
+		return " (this looks like an mcrouter file: write its pools anew, with distribution: mcrouter)"
+	}
+	return ""
 }
 
 // belongs says where a key goes that stands at the top but is a pool's; nothing
@@ -153,7 +204,7 @@ func fileKeys() value[settings] {
 	pools := poolsValue()
 	return group(settings{defaultFile(), defaultPool()},
 		must(set("listen", "where clients connect: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
-			oneOrMore(listenerValue()), func(s *settings) *[]Listener { return &s.Listen })),
+			elements(listenerValue(), oneOrMore(listenerValue())), func(s *settings) *[]Listener { return &s.Listen })),
 		set("admin", "where metrics, health and profiles are served over HTTP; nowhere unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
 		key[settings]{
 			name: "defaults",
@@ -167,14 +218,16 @@ func fileKeys() value[settings] {
 				s["description"] = "settings that every pool inherits"
 				return s
 			},
+			diff: func(string, *settings, *settings, func(string, ...any)) {}, // each pool says what it has become
 		},
 		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
-			listOf(routeValue(), 0), func(s *settings) *[]Route { return &s.Routes }),
+			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
+		set("watch", "read this file again when it changes, once it has been still for a second", yesNo(), func(s *settings) *bool { return &s.Watch }),
 	)
 }
 
@@ -186,7 +239,11 @@ func listenerValue() value[Listener] {
 			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(l *Listener) *Address { return &l.Address })),
 			set("mode", "permission bits of the unix socket, such as 0660; what the umask leaves unless set",
 				permissions(), func(l *Listener) *uint32 { return &l.Mode }),
-			set("routes", "routes of this listener, instead of those of the file", listOf(routeValue(), 1), func(l *Listener) *[]Route { return &l.Routes }),
+			set("routes", "routes of this listener, instead of those of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
+			set("auth_file", "a file of user:password, one a line, as memcached's -Y has it; clients must say first which of these they are. A password may be {SSHA256} and base64 of its salted hash and the salt",
+				visible("a path", 4096), func(l *Listener) *string { return &l.AuthFile }),
+			set("allow_plaintext", "let passwords cross a network as they are: without it auth_file is for unix sockets and loopback addresses",
+				yesNo(), func(l *Listener) *bool { return &l.AllowPlaintext }),
 		))
 }
 
@@ -220,6 +277,7 @@ func limitsValue() value[table.Limits] {
 		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
 		set("idle", "how long a client may be silent with nothing in flight", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
+		set("unfinished", "how long a client may be silent in the middle of a command, or off", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Unfinished }),
 		set("drain", "how long requests in flight may take when Ringside is told to stop", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
 	read := v.read
@@ -242,21 +300,21 @@ func engineValue() value[Engine] {
 		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall lets the Go scheduler have it",
 			words("raw", "syscall"), func(e *Engine) *string { return &e.Wait }),
 		set("coalesce_server", "hold requests to a busy server so that one send carries several; off, on, or its thresholds",
-			either(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
+			switched(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
 				group(usual.CoalesceServer,
 					set("min_due", "answers due from the server from which on its requests are held; four times as many while moderation has found that waiting does not pay",
 						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
 					set("max_held", "requests held at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
 				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
 		set("coalesce_client", "send an answer when it is whole, and the answers to requests that were read together in one go; off, on, or its bounds",
-			either(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
+			switched(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
 				group(usual.CoalesceClient,
 					set("max_delay", "how long a whole answer waits for its companions at most",
 						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
 					set("max_bytes", "bytes that wait at most, also of an answer that is not whole", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
 				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
 		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or its thresholds",
-			either(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
+			switched(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
 				group(usual.Moderation,
 					set("above", "requests to servers in a second, of one loop, from which on it may wait",
 						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
@@ -284,7 +342,7 @@ func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
 func poolsValue() value[[]Pool] {
 	one := group(defaultPool(), append([]key[Pool]{
 		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with a name or weight",
-			listOf(serverValue(), 1), func(p *Pool) *[]Server { return &p.Servers })),
+			elements(serverValue(), listOf(serverValue(), 1)), func(p *Pool) *[]Server { return &p.Servers })),
 	}, poolKeys()...)...)
 	return value[[]Pool]{
 		read: func(d *document, n *node, path string, to *[]Pool) {
@@ -308,6 +366,7 @@ func poolsValue() value[[]Pool] {
 			}
 		},
 		show: func([]Pool) any { return nil },
+		diff: byName(one),
 		schema: func() schema {
 			return schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema()}
 		},
@@ -339,13 +398,14 @@ func poolKeys() []key[Pool] {
 		set("flush_all", "whether clients may flush the servers",
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
-		set("preconnect", "connect at start and reload, not at the first request", yesNo(), func(p *p) *bool { return &p.Preconnect }),
 		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
 			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),
-			set("request", "for a server's answer", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
-			set("deadline", "for a client's command, whatever it waits for",
+			set("request", "of a server's silence, before an answer and in the middle of one", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
+			set("deadline", "for a client's command until the first byte of its answer, whatever it waits for",
 				duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Deadline }),
+			set("deadline_total", "for a client's command until the last byte of its answer, or off",
+				duration(0, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Total }),
 		), func(p *p) *table.Timeouts { return &p.Timeouts }),
 		set("backoff", "how long to leave a server alone that refuses connections", group(defaultPool().Backoff,
 			set("first", "after the first failure; doubled at each further one",
@@ -365,5 +425,8 @@ func through[T, V any](v value[V], field func(*T) *V) value[T] {
 		},
 		show:   func(t T) any { return v.show(*field(&t)) },
 		schema: v.schema,
+		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
+			v.compare(within, name, *field(&old), *field(&f), say)
+		},
 	}
 }

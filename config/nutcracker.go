@@ -327,7 +327,8 @@ func (p *twemproxyPool) compare() {
 	switch {
 	case p.ejects():
 		note("auto_eject_hosts is failover mode rehash: the ring is built again without a server that is gone, as under twemproxy;" +
-			" but that takes some seconds, and the server is flushed before it serves again (server_retry_timeout has no equivalent)")
+			" but that takes some seconds, and " + flushedAtReturn + ", also of what others keep there" +
+			" (server_retry_timeout has no equivalent); mode fail_fast flushes nothing")
 	case p.eject:
 		note("auto_eject_hosts has no effect: there is no other server to give keys to")
 	}
@@ -344,6 +345,9 @@ func (p *twemproxyPool) compare() {
 	}
 	if p.backlog >= 0 {
 		note("backlog has no equivalent: the system's greatest backlog is used")
+	}
+	if p.preconnect {
+		note("preconnect is what Ringside always does")
 	}
 	if p.keepalive {
 		note("tcpkeepalive has no equivalent: the timeouts find dead connections")
@@ -429,9 +433,6 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 	}
 	if p.serverConns > 0 {
 		line("    connections: %d", min(p.serverConns, maxConnections))
-	}
-	if p.preconnect {
-		line("    preconnect: true")
 	}
 	switch {
 	case p.ejects() && p.failureLimit > 0:

@@ -73,8 +73,8 @@ type Preset struct {
 
 	Ordered bool // the client takes values that come out of order for misses
 
-	Dead          DeadRule
-	DeadByDefault bool // the client does so unless told not to
+	Dead DeadRule
+	New  bool // for new pools: it stands for no existing client
 
 	stop     string // what stands before it is hashed
 	emptyTag bool   // an empty tag hashes the empty string

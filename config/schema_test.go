@@ -70,7 +70,7 @@ x-anything: [1]
 listen: :1
 admin: 127.0.0.1:1
 defaults:
-pools: {main: {distribution: modulo-libmemcached, servers: [a, {address: b}], preconnect: yes, hash_strip_prefix: x, char: unsigned}}
+pools: {main: {distribution: modulo-libmemcached, servers: [a, {address: b}], hash_strip_prefix: x, char: unsigned}}
 limits: {idle: 1m30s, value: 1000, drain: off}
 engine: {coalesce_server: off, coalesce_client: true, moderation: on}
 `} {

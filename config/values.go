@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,11 +20,21 @@ type value[V any] struct {
 	read   func(d *document, n *node, path string, to *V) // notes what is wrong and leaves to alone then
 	show   func(V) any                                    // as it would stand in a file
 	schema func() schema
+	words  []string  // all that it may be, if that is a few
+	diff   differ[V] // what is another in a file than in one before; nil: what show says
 }
 
 // wrong notes that the value at path is not what it must be.
 func (d *document) wrong(n *node, path, want string) {
-	d.fail(n.line, n.column, "%s must be %s, not %s", path, want, n.is())
+	d.fail(n.line, n.column, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
+}
+
+// variable says that nobody fills in what a person took for a variable.
+func variable(text string) string {
+	if strings.Contains(text, "${") {
+		return "; nothing is taken from the environment: fill in ${…} before, with envsubst for one"
+	}
+	return ""
 }
 
 // text is any string; what says what it is for.
@@ -75,6 +86,7 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 		words[i] = o.word
 	}
 	return value[V]{
+		words: words,
 		read: func(d *document, n *node, path string, to *V) {
 			word := n.text
 			if n.tag == "!!bool" {
@@ -136,8 +148,21 @@ func spoken[V interface {
 
 // depends is a value whose default depends on other settings.
 func depends[V any](v value[V]) value[V] {
+	v.diff = byWords(v.show)
 	v.show = func(V) any { return nil }
 	return v
+}
+
+// optional is a value that means something else when it is left out.
+func optional[V any](v value[V]) value[*V] {
+	return value[*V]{
+		read: func(d *document, n *node, path string, to **V) {
+			*to = new(V)
+			v.read(d, n, path, *to)
+		},
+		show:   func(*V) any { return nil },
+		schema: v.schema,
+	}
 }
 
 // orOff is a number of which 0, written off, turns something off.
@@ -312,6 +337,12 @@ func listOf[V any](item value[V], least int) value[[]V] {
 	}
 }
 
+// elements is a list whose elements people know by their names.
+func elements[V element](item value[V], list value[[]V]) value[[]V] {
+	list.diff = byName(item)
+	return list
+}
+
 // oneOrMore is a list that may be written without its brackets while it has one
 // element.
 func oneOrMore[V any](item value[V]) value[[]V] {
@@ -343,5 +374,100 @@ func either[V any](brief, full value[V]) value[V] {
 		},
 		show:   brief.show,
 		schema: func() schema { return schema{"anyOf": []any{brief.schema(), full.schema()}} },
+		diff:   full.compare,
+	}
+}
+
+// switched is on or off as a scalar, or its settings as a mapping.
+func switched[V any](onOff, full value[V]) value[V] {
+	v := either(onOff, full)
+	v.diff = func(within, name string, old, f V, say func(format string, args ...any)) {
+		onOff.compare(within, name, old, f, say)
+		full.compare(within, name, old, f, say)
+	}
+	return v
+}
+
+// A differ says what is another in f than in old. The setting is called name;
+// within stands before everything that is said.
+type differ[V any] func(within, name string, old, f V, say func(format string, args ...any))
+
+// compare says what is another in f. A value without a differ of its own is one
+// word.
+func (v value[V]) compare(within, name string, old, f V, say func(format string, args ...any)) {
+	if v.diff != nil {
+		v.diff(within, name, old, f, say)
+		return
+	}
+	byWords(v.show)(within, name, old, f, say)
+}
+
+// byWords compares what stands in the files.
+func byWords[V any](show func(V) any) differ[V] {
+	return func(within, name string, old, f V, say func(format string, args ...any)) {
+		if a, b := show(old), show(f); !reflect.DeepEqual(a, b) {
+			say("%s%s %s to %s", within, name, spell(a), spell(b))
+		}
+	}
+}
+
+func spell(shown any) string {
+	list, ok := shown.([]any)
+	if !ok {
+		list = []any{shown}
+	}
+	words := make([]string, 0, len(list))
+	for _, v := range list {
+		words = append(words, fmt.Sprint(v))
+	}
+	if text := strings.Join(words, ", "); text != "" && shown != nil {
+		return text
+	}
+	return "unset"
+}
+
+// An element of a list that people know by a name.
+type element interface {
+	called() (kind, name string)
+	inFull() string // the name, and where it leads where the name doesn't say that
+}
+
+// byName compares lists whose elements have names: some come, some go, and the
+// others are compared. The order counts where keys may go by it.
+func byName[V element](inner value[V]) differ[[]V] {
+	return func(within, _ string, old, f []V, say func(format string, args ...any)) {
+		before, after := map[string]*V{}, map[string]*V{}
+		for i := range old {
+			_, name := old[i].called()
+			before[name] = &old[i]
+		}
+		for i := range f {
+			_, name := f[i].called()
+			after[name] = &f[i]
+		}
+		var stay, stayed []string
+		ordered := false
+		for i := range old {
+			switch kind, name := old[i].called(); {
+			case after[name] == nil:
+				say("%s-%s %s", within, kind, old[i].inFull())
+			default:
+				stayed = append(stayed, name)
+			}
+		}
+		for i := range f {
+			kind, name := f[i].called()
+			ordered = kind == "server"
+			is := before[name]
+			if is == nil {
+				say("%s+%s %s", within, kind, f[i].inFull())
+				continue
+			}
+			stay = append(stay, name)
+			inner.compare(within+kind+" "+name+": ", "", *is, f[i], say)
+		}
+		if ordered && !reflect.DeepEqual(stay, stayed) {
+			say("%sthe servers stand in another order", within)
+		}
 	}
 }

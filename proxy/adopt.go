@@ -1,8 +1,11 @@
 package proxy
 
-// A new table: how an engine takes it up.
+// How an engine takes up a new table.
 
 import (
+	"context"
+	"log/slog"
+
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -12,14 +15,14 @@ import (
 	"ringside/ring"
 )
 
-// generation is one table tied to an engine's servers.
+// generation is a table that an engine has taken up, and its pools tied to servers.
 type generation struct {
 	table *table.Table
 	pools []*routing.BoundPool
 }
 
-// adopt takes up t. Servers that both tables name keep their connections;
-// those that only the old one names finish what is in flight and close.
+// adopt takes up a table. Servers that the old table names too keep their
+// connections; those that only the old one names finish what is in flight and close.
 func (e *Engine) adopt(cur *failover.Published) {
 	first, t := e.gen == nil, cur.Table
 	if !first {
@@ -29,6 +32,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.gen = &generation{table: t}
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
+	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {
@@ -64,6 +68,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			lst = &routing.Listener{Name: name}
 		}
 		lst.Bind(l.Routes, live)
+		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
 	e.Copies.Pools = e.gen.pools
@@ -71,7 +76,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	for _, srv := range before {
 		if srv.Retired {
 			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
-			for n := range srv.Dedicated { // nobody would look after them
+			for n := range srv.Dedicated { // their errands end with the table
 				srv.CloseDedicated(n)
 			}
 			for _, c := range srv.Conns {
@@ -82,22 +87,20 @@ func (e *Engine) adopt(cur *failover.Published) {
 			}
 		}
 	}
-	e.orders = e.Shared.orders.Load()
-	e.applyOrders()
+	e.overrides = e.Shared.overrides.Load()
+	e.applyOverrides()
 	if first {
 		return
 	}
-	for s := range e.Sessions { // of a listener that is no more
+	for s := range e.Sessions { // clients of a listener that is no more are closed
 		if lst := e.listener(s); lst != nil && e.Listeners[lst.Name] != lst {
 			s.Quit()
 		}
 	}
-	if t.Limits.Idle > 0 {
-		e.Soon(link.IdleTimer)
-	}
+	e.Soon(link.IdleTimer)
 }
 
-// tie ties a pool to its keeper and its gutter.
+// tie ties a pool to its keeper, w, and to its gutter.
 func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
@@ -118,6 +121,9 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 	}
 	if e.RunsKeepers {
 		e.Agents = append(e.Agents, w)
+		if w.Began == 0 {
+			w.Began = e.Now
+		}
 		w.HasWork = true
 		e.Soon(link.KeeperTimer)
 	}

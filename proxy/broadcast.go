@@ -35,10 +35,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 		}
 		a := x.GatherAttempt()
 		a.Dialect = wire.Text
-		c.Begin(a, &p.Timeouts)
-		c.Require(a, e.Req.Needs())
-		c.Out.Append(&e.Buffers, line)
-		c.Give(a, len(line))
+		c.Enqueue(a, &p.Timeouts, e.Req.Needs(), line)
 	})
 	x.FinishOne()
 }
@@ -82,15 +79,16 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
-// obeyed gathers the answers to an order: done only if every server says so.
+// unanimous gathers the answers to a command that every server must carry out: it is
+// done if all of them say so.
 type unanimous struct {
 	e     *Engine
-	want  string // what a server says that did
-	not   string // what the others are, for people
-	quiet bool
-	flush bool // then the servers' view records are gone, too
-	asked int
-	bad   []string
+	want  string   // what a server says that did it
+	not   string   // what the others are, for people
+	quiet bool     // noreply
+	flush bool     // it is a flush_all: the view records of the servers are gone, too
+	asked int      // servers
+	bad   []string // why each of the others did not
 }
 
 func (f *unanimous) Add(srv *upstream.Server, answer []byte, failed string) {

@@ -26,12 +26,15 @@ import (
 //
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
-//	route PREFIX NAME [strip] [copies=2] [also=OTHER] [get_errors=error]  a route; the pools without one are routed without prefix; - is no prefix
+//	users NAME:PASSWORD …   who may use the listener
+//	route PREFIX NAME [strip] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
 //	s1 > TEXT       server s1 answers
 //	c1 < TEXT       client c1 has got this line next
+//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see stage.frame
+//	c1 <f FRAME     client c1 has got this frame next
 //	c1 <            nothing is left that c1 has got and the file has not said
 //	c1 <* N TEXT    client c1 has got TEXT N times
 //	c1 closes       client c1 closes its end; c1 resets: it is gone
@@ -96,6 +99,7 @@ type stage struct {
 	table  *table.Table
 	pools  map[string]*table.Pool
 	routes []table.Route
+	users  *table.Users
 	ready  bool
 	quiet  bool // log nothing
 	shown  bool // the file says the opaques of Ringside's own
@@ -175,6 +179,9 @@ func (s *stage) line(line string) {
 				r.Also = append(r.Also, s.pools[value])
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
+			case "total":
+				d, _ := time.ParseDuration(value)
+				r.Total = &d
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
@@ -182,6 +189,13 @@ func (s *stage) line(line string) {
 			}
 		}
 		s.routes = append(s.routes, r)
+		return
+	case "users":
+		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		s.users = users
 		return
 	case "opaques":
 		s.shown = true
@@ -198,8 +212,8 @@ func (s *stage) line(line string) {
 	s.begin()
 	if word == "order" {
 		f := strings.Fields(rest)
-		o := map[string]table.Override{"restore": table.Restore, "drain": table.Drain, "down": table.Down}[f[2]]
-		if err := s.p.Order(f[0], f[1], o); err != nil {
+		o := map[string]health.Override{"restore": health.Restore, "drain": health.Drain, "down": health.Down}[f[2]]
+		if err := s.p.Override(f[0], f[1], o); err != nil {
 			s.fatalf("%v", err)
 		}
 		return
@@ -222,6 +236,10 @@ func (s *stage) line(line string) {
 		s.says(a, verb, text)
 	case "<":
 		s.hears(a, rest == "<", text)
+	case ">f":
+		s.wakeup(func() { s.e.Bytes(a.link, s.frame(text, false)) })
+	case "<f":
+		s.hasGot(a, string(s.frame(text, true)))
 	case "<*":
 		n, text := s.times(text)
 		want := strings.Repeat(text, n)
@@ -298,6 +316,8 @@ func (s *stage) pool(f []string) {
 			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.pools[value]
 		case "strict":
 			p.Failover.Strict = value == "true"
+		case "wait":
+			p.Failover.Wait = d
 		case "get_errors":
 			p.GetErrors = value == "error"
 		case "ordered":
@@ -314,6 +334,8 @@ func (s *stage) pool(f []string) {
 			p.Timeouts.Deadline = d
 		case "request":
 			p.Timeouts.Request = d
+		case "total":
+			p.Timeouts.Total = d
 		default:
 			s.fatalf("what is %q?", option)
 		}
@@ -374,6 +396,8 @@ func (s *stage) limits(f []string) {
 			l.Memory = int64(n)
 		case "idle":
 			l.Idle = d
+		case "unfinished":
+			l.Unfinished = d
 		default:
 			s.fatalf("what is %q?", option)
 		}

@@ -1,12 +1,11 @@
 package proxy
 
-// A parsed request on its way: to Ringside itself, to one server, to several.
+// Where a parsed request goes: to Ringside itself, to one server, to several.
 
 import (
 	"encoding/base64"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -16,7 +15,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// door is what the clients of one listener meet: its engine, which serves them.
+// door is what the clients of one listener meet: an engine, and the listener. It is
+// their client.Handler.
 type door struct {
 	*Engine
 	*routing.Listener
@@ -25,14 +25,14 @@ type door struct {
 // listener is what s is connected to.
 func (e *Engine) listener(s *client.Session) *routing.Listener { return s.Handler.(*door).Listener }
 
-// NeedsFence says that a pool behind the listener moves keys or keeps copies.
+// NeedsFence says whether a pool behind the listener moves keys or keeps copies.
 func (d *door) NeedsFence() bool { return d.Moves }
 
 // NoMemory refuses a storage command for whose data block there is no memory.
 func (d *door) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
 
-// Serve serves the request in e.req, whose bytes are raw. It reports
-// whether it has handed the bytes over, which are then gone from the input.
+// Serve serves the request in e.Req, whose bytes are raw. It reports whether it has
+// taken the bytes out of the input.
 func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
 	switch r.Op {
@@ -46,6 +46,9 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
 	case wire.Quit:
+		if r.Flags&wire.Binary != 0 {
+			e.local(s, okLine, stats.Okay)
+		}
 		s.Quit()
 	case wire.Noop:
 		e.local(s, barrier, stats.Okay)
@@ -91,9 +94,9 @@ func (e *Engine) quietly(b []byte) []byte {
 	return b
 }
 
-// local answers the request in e.req without asking anybody.
+// local answers the request in e.Req without asking anybody.
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
-	if s.Head == nil { // nothing to wait for
+	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
 		s.Out.Append(&e.Buffers, answer)
 		s.Whole = true
@@ -102,15 +105,15 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	e.NewExchange(s).Answer(answer, o)
 }
 
-// place finds the route and the server for key as it is on the wire. The
-// route is nil if no route wants the key, the server if the rule gives it to
-// nobody.
-func (e *Engine) place(s *client.Session, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
+// place finds the route behind lst and the server for key as it is on the wire. The route is
+// nil if no route wants the key, and the server is nil if the pool's rule gives the
+// key to nobody.
+func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
 	if e.Req.Flags&wire.Base64 != 0 {
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
 		key = e.Key
 	}
-	rt = e.listener(s).Route(key)
+	rt = lst.Route(key)
 	if rt == nil {
 		return nil, nil, key
 	}
@@ -126,10 +129,10 @@ const (
 	reservedKey = "keys that begin with __rs are Ringside's own"
 )
 
-// ask sends the request in e.req to the server of its key.
+// ask sends the request in e.Req to the server of its key, or makes a task of it.
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
-	rt, srv, key := e.place(s, r.Key.Of(raw))
+	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
@@ -137,30 +140,30 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	x := e.NewExchange(s)
 	x.MissErrors = rt != nil && !rt.GetErrors
 	x.Keys = r.NumKeys
-	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&wire.Quiet == 0 { // what a miss must echo
+	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		e.Admit(e.NewTask(x, rt, raw, r.Key.Of(raw), key))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
-		c.Begin(a, &rt.Pool.Timeouts)
+		c.Begin(a, &rt.Timeouts)
 		taken = e.send(c, a, rt.Strip, raw, key[len(rt.Strip):])
 	}
 	x.FinishOne()
 	return taken
 }
 
-// askDebug serves an me. One in base64 goes to the server with its key as it is:
-// memcached answers both alike, with the bytes of the key unless the item was
-// made in base64, which up to 1.6.45 it forgets of some. So a key that can't be
-// written as it is can't be answered in one line either, nor told from what comes
-// behind it, and not even a connection of its own would show where it ends.
+// askDebug serves an me. One with a key in base64 goes to the server with the key as
+// it is: memcached answers both alike, with the bytes of the key unless the item was
+// made in base64, which up to 1.6.45 it forgets of some items. So the answer to a key
+// that can't be written as it is may not be one line, and nobody could tell where it
+// ends.
 func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {
 		key, _ := wire.DecodeKey(nil, r.Key.Of(raw))
-		if !copies.PlainKey(key) {
+		if !wire.PlainKey(key) {
 			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
 			return
 		}
@@ -182,8 +185,8 @@ func unfitKey(rt *routing.Route, key []byte) string {
 	return ""
 }
 
-// refuseKey answers the command in e.req with a CLIENT_ERROR, which noreply
-// hides and q does not. Of a read it is all of the answer: no END follows.
+// refuseKey answers the command in e.Req with a CLIENT_ERROR, which noreply hides and
+// q does not. Of a read it is all of the answer: no END follows.
 func (e *Engine) refuseKey(s *client.Session, why string) {
 	answer := wire.AppendClientError(nil, why)
 	if e.Req.Dialect == wire.Text {
@@ -193,8 +196,8 @@ func (e *Engine) refuseKey(s *client.Session, why string) {
 	e.local(s, answer, stats.ClientFault)
 }
 
-// reach finds the connection to srv, which place found, for a part of x; if there is none, the
-// part has failed.
+// reach finds the connection to srv, which place found, for a part of x. It is nil if
+// the part can't be asked; x knows why then.
 func (e *Engine) reach(x *client.Exchange, rt *routing.Route, srv *upstream.Server) *upstream.Conn {
 	switch {
 	case rt == nil:
@@ -214,8 +217,9 @@ func (e *Engine) reach(x *client.Exchange, rt *routing.Route, srv *upstream.Serv
 	return nil
 }
 
-// send puts the request in e.req on c, in a form whose answer can be counted
-// and with the key that the servers know.
+// send puts the request in e.Req, as the attempt a, on c: in a form whose answer can
+// be counted, and with the key that the servers know. It reports whether it has taken
+// the bytes out of the input.
 func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, strip string, raw, key []byte) (taken bool) {
 	r := &e.Req
 	a.Remember(r, raw, key)
@@ -268,18 +272,19 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
-	if e.listener(s).InOrder {
+	lst := e.listener(s)
+	if lst.InOrder {
 		x.KeepOrder(raw)
 	}
 	command := raw[r.Line.Start:r.Keys.Start]
-	if r.Op == wire.Get { // or bget, which not every server knows
+	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
 	}
 	e.parts = e.parts[:0]
 	routed := false
-	var led []*task.Task // when the parts are whole: they may go to the same connections
+	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
 	for _, span := range r.Several {
-		rt, srv, key := e.place(s, span.Of(raw))
+		rt, srv, key := e.place(lst, span.Of(raw))
 		if rt == nil {
 			x.Fail(client.NoRoute, stats.Unavailable)
 			continue
@@ -290,14 +295,14 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // the strictest get_errors of the keys' routes counts
 		routed = true
 		if health.IsReserved(key[len(rt.Strip):]) {
-			continue // nor can a client hold one of Ringside's own
+			continue // so is one of Ringside's own
 		}
 		if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 			if e.Scarce(task.TaskSize) {
 				x.Fail(link.OutOfMemory, stats.Crowded)
 				continue
 			}
-			led = append(led, e.NewTask(x, rt, raw, span.Of(raw), key))
+			tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
@@ -313,7 +318,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		e.endPart(c)
 		c.Server.Asked = nil
 	}
-	for _, t := range led {
+	for _, t := range tasks {
 		e.Admit(t)
 	}
 	x.FinishOne()
@@ -325,9 +330,10 @@ var plainGet = []byte("get")
 // 2,048 bytes without its end for junk and closes, unless it is a get or gets.
 const longGat = 2000
 
-// part finds the command to srv that the next key of x joins, or begins one.
-// On one connection the parts of x follow each other, so a key by a route
-// that strips another prefix ends one and begins the next.
+// part finds the command to srv that the next key of x, of so many bytes, joins, or
+// begins one. On one connection the parts of x follow each other, so a key by a route
+// that strips another prefix ends a part and begins the next. It is nil if srv can't
+// be asked.
 func (e *Engine) part(x *client.Exchange, rt *routing.Route, srv *upstream.Server, command []byte, key int) *upstream.Conn {
 	if srv != nil && srv.Asked != nil && e.refusal == "" {
 		c := srv.Asked
@@ -354,13 +360,10 @@ func (e *Engine) beginPart(x *client.Exchange, rt *routing.Route, c *upstream.Co
 	if rt.Strip != "" {
 		a.Strip = rt.Strip
 	}
-	c.Begin(a, &rt.Pool.Timeouts)
-	c.Require(a, e.Req.Needs())
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
-	c.Out.Append(&e.Buffers, command)
-	c.Give(a, len(command))
+	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), command)
 	a.At = len(command)
 }
 
@@ -376,11 +379,11 @@ func (e *Engine) endPart(c *upstream.Conn) {
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	s.Swallow = r.Swallow
-	if r.Dialect == wire.Text && r.Op != wire.Set { // memcached keeps the old value of these
+	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}
-	rt, srv, key := e.place(s, r.Key.Of(raw))
+	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return
@@ -391,25 +394,9 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.Admit(e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
-		a.Op, a.Dialect, a.Flags = wire.Delete, wire.Text, 0
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
-		key = key[len(rt.Strip):]
-		e.Line = append(e.Line[:0], "delete "...)
-		if r.Flags&wire.Base64 != 0 {
-			a.Dialect = wire.Meta
-			e.Line = append(e.Line[:0], "md "...)
-			e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
-			e.Line = append(e.Line, " b"...)
-		} else {
-			e.Line = append(e.Line, key...)
-		}
-		e.Line = append(e.Line, wire.LineEnd...)
-		c.Begin(a, &rt.Pool.Timeouts)
-		if a.Dialect == wire.Meta {
-			c.Require(a, wire.Metas)
-		}
-		c.Out.Append(&e.Buffers, e.Line)
-		c.Give(a, len(e.Line))
+		a.Flags = 0
+		c.EnqueueDelete(a, &rt.Timeouts, key[len(rt.Strip):], r.Flags&wire.Base64 != 0)
 	}
 	x.FinishOne()
 }

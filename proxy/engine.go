@@ -27,28 +27,29 @@ import (
 //
 // and then sleeps until e.Next() or the next event.
 type Engine struct {
+	// The rooms, each told by an interface what it can't know: see the package's doc.
 	link.IO
 	upstream.Servers
 	client.Clients
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	Shared *Proxy
+	Shared *Proxy // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
 	// and safe to call from anywhere. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
-	gen *generation
+	gen *generation // the table in force, tied to this engine's servers
 
-	orders  *orders // that are obeyed
-	refusal string  // why a person keeps the server that place found from getting requests
+	overrides *overrideMap // of Shared, those that are obeyed
+	refusal   string       // of the server that place found: why a person keeps it from getting requests; empty: nobody does
 
-	parts []*upstream.Conn // of the read that is being split
+	parts []*upstream.Conn // scratch: the connections that the read which is being split goes to
 
-	draining  bool
-	relieveAt int64 // not before this it is looked again who holds most
+	draining  bool  // Drain was called: every client is closed when it is answered
+	relieveAt int64 // not before this, on the loop's clock, is it looked again who holds most memory
 }
 
 // NewEngine makes one more engine for p.
@@ -64,7 +65,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOrders,
+		Tasks: &e.Tasks, Overrides: e.handOverrides,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
@@ -94,8 +95,11 @@ func (e *Engine) Begin(now int64) {
 	if e.MemoryFull { // another engine may have made room
 		e.Account()
 	}
-	e.obey()
+	e.takeOverrides()
 }
+
+// TooManyConnections is what a client gets that is one too many, as from memcached.
+const TooManyConnections = "ERROR Too many open connections\r\n"
 
 // Accepted makes a Link for a client that connected to a listener of the
 // current table, named by its network and address. A client over
@@ -112,14 +116,17 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	e.Count.Accepted++
 	switch clients := e.Shared.clients.Add(1); {
 	case lst == nil || e.draining:
-		e.Count.Refused++
+		e.Count.TooLate++
 		s.Abort()
 	case int(clients) > e.Limits.Clients:
 		e.Count.Refused++
-		s.Out.AppendString(&e.Buffers, "ERROR Too many open connections\r\n")
+		s.Out.AppendString(&e.Buffers, TooManyConnections)
 		s.Quit()
-	case e.Limits.Idle > 0:
-		e.At(link.IdleTimer, e.Now+int64(e.Limits.Idle))
+	case lst.Users != nil:
+		s.RequireLogin(lst.Users)
+		e.WatchIdle()
+	default:
+		e.WatchIdle()
 	}
 	return &s.Link
 }
@@ -132,17 +139,18 @@ func (e *Engine) End() []link.Effect {
 		e.IO.Fire(e.due)
 	}
 	e.LeadRunnable()
-	for len(e.ToTranslate) > 0 {
+	e.Resume()
+	for len(e.ToTranslate) > 0 { // a client that goes on may ask for more that a server must be of the right release for
 		e.TranslateHeld()
 		e.LeadRunnable()
+		e.Resume()
 	}
-	e.Resume()
 	e.Release()
 	if e.MemoryShort || e.Buffers.Held != e.Booked.Load() {
 		e.Account()
 	}
 	out := e.Flush()
-	e.Book() // what closing gave back
+	e.Book() // closed connections have given memory back
 	return out
 }
 
@@ -193,7 +201,7 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
-// observer tells those who keep copies and phases what happens to servers.
+// observer tells keepers and copies what happens to servers: upstream.Observer.
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *upstream.Server, why string) {

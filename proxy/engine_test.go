@@ -168,6 +168,7 @@ func TestSplit(t *testing.T) {
 // TestAllocations holds the hot path to no allocation at all.
 func TestAllocations(t *testing.T) {
 	value := strings.Repeat("v", 100)
+	frame := func(text string) string { return string(newStage(t).frame(text, false)) }
 	for _, c := range []struct{ name, request, answer string }{
 		{"get", "get a1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\n"},
 		{"get miss", "get a1\r\n", "END\r\n"},
@@ -179,6 +180,14 @@ func TestAllocations(t *testing.T) {
 		{"ms", "ms a1 100 T0\r\n" + value + "\r\n", "HD\r\n"},
 		{"ms quiet", "ms a1 100 T0 q\r\n" + value + "\r\nmn\r\n", "HD\r\n"},
 		{"large get", "get a1\r\n", "VALUE a1 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\nEND\r\n"},
+		{"binary get", frame("get k=a1"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
+		{"binary getk miss", frame("getk k=a1"), "END\r\n"},
+		{"binary getq", frame("getq k=a1") + frame("noop"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
+		{"binary set", frame("set x=0,0 k=a1 v=" + value), "HD c7\r\n"},
+		{"binary setq", frame("setq x=5,60 k=a1 v="+value) + frame("noop"), "HD\r\n"},
+		{"binary incr", frame("incr xx=1,2 x=60 k=a1"), "VA 2 c7\r\n10\r\n"},
+		{"binary large get", frame("get k=a1"), "VALUE a1 0 65537 7\r\n" + strings.Repeat("v", 65537) + "\r\nEND\r\n"},
+		{"binary large set", frame("set x=0,0 k=a1 v=" + strings.Repeat("v", 65536)), "HD c7\r\n"},
 		{"large set", "set a1 0 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\n", "STORED\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -80,7 +80,7 @@ func (v *inventory) queue(q *link.Queue, where string) {
 func (v *inventory) conns() (list []*upstream.Conn) {
 	for _, srv := range v.e.ByAddress {
 		list = append(list, srv.Conns...)
-		v.want(srv.Lingering <= upstream.LingeringPerConn*srv.Connections, "%s: %d zombies", srv.Label(), srv.Lingering)
+		v.want(srv.Lingering <= upstream.LingeringPerConn*srv.Connections, "%s: %d connections linger", srv.Label(), srv.Lingering)
 		v.want(srv.Asked == nil, "a read is being split between wakeups")
 		if srv.Down && srv.Conns[0].State == upstream.ConnIdle {
 			v.want(srv.RedialAt >= v.e.Timers[link.RequestTimer], "%s: redialled at %d, looked at %d", srv.Label(), srv.RedialAt, v.e.Timers[link.RequestTimer])
@@ -95,9 +95,9 @@ func (v *inventory) conns() (list []*upstream.Conn) {
 	}
 	undos, unheard := 0, 0
 	for _, c := range v.e.Lingering {
-		v.want(!slices.Contains(list, c), "%s: a zombie serves", c.Server.Label())
-		v.want(c.Lingering && c.State == upstream.ConnUp && c.Length > 0, "%s: a zombie waits for nothing", c.Server.Label())
-		v.want(v.e.Timers[link.RequestTimer] <= c.Until, "%s: a zombie ends at %d, the engine looks at %d", c.Server.Label(), c.Until, v.e.Timers[link.RequestTimer])
+		v.want(!slices.Contains(list, c), "%s: a lingering connection serves", c.Server.Label())
+		v.want(c.Lingering && c.State == upstream.ConnUp && c.Length > 0, "%s: it lingers for nothing", c.Server.Label())
+		v.want(v.e.Timers[link.RequestTimer] <= c.Until, "%s: it lingers until %d, the engine looks at %d", c.Server.Label(), c.Until, v.e.Timers[link.RequestTimer])
 		list = append(list, c)
 	}
 	for _, c := range list {
@@ -193,7 +193,7 @@ func (v *inventory) conn(c *upstream.Conn) {
 			internal++
 		}
 		v.bytes += upstream.AttemptSize
-		v.want(!a.Unguarded(), "%s: a mutation may run late and nothing undoes it", name)
+		v.want(!a.Unguarded(), "%s: a mutation may run late and no delete is behind it", name)
 		if x != nil || a.Probe {
 			earliest = min(earliest, a.Deadline)
 		}

@@ -1,6 +1,18 @@
 package proxy
 
-// Orders by a person: which servers of which pools get no requests.
+// What people want of servers: which of them get no requests of which pools.
+//
+// An override is one thing to people, and is kept in one of two places:
+//
+//	pool with a keeper    the view record on its servers: all Ringsides obey, and it outlives this process
+//	pool without one      overrideMap: this process obeys, until it ends
+//
+// They can't be one. A pool without a keeper (fail_fast, one copy of each key) has
+// no view record, and to make one would mean to ping and write to servers of which
+// the file says that nothing is to be moved or flushed. A pool with one needs the
+// steps of the phases. So Override decides by the pool which place it is, and when a
+// reload gives a pool a keeper the overrides of this process go to that
+// (handOverrides).
 
 import (
 	"errors"
@@ -16,56 +28,47 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// orders is every order in force, by pool and server. It is immutable: the
-// engines compare pointers, as they do with tables.
-type orders map[[2]string]table.OverrideSince
+// overrideMap is the overrides of pools without a keeper, by pool and server. It is
+// immutable: the engines compare pointers, as they do with tables.
+type overrideMap map[[2]string]OverrideSince
 
-// Order makes o the order for the servers of a pool of the current table that
-// have this name, and waits until every engine obeys. The error says that
-// there is no such server, or that a loop did not answer within a second.
+// OverrideSince is an override that is in force, and since when. The zero one is none.
+type OverrideSince struct {
+	Override health.Override
+	Since    time.Time
+}
+
+// Override makes o what is wanted of the servers of a pool of the current table that
+// have this name, and waits until every engine obeys. The error says that there is
+// no such server, or that a loop did not answer within a second.
 //
-// Orders are kept by these two names and so live through a reload; one whose
-// server a table does not have waits for a table that has it.
+// Overrides are kept by these two names and so outlive a reload; one whose server a
+// table does not have waits for a table that has it.
 //
-// A server that has an order in one pool still serves the others that name
-// its address; its connections are closed when all of them have ordered it
-// away.
-func (p *Proxy) Order(pool, server string, o table.Override) error {
+// A server that is overridden in one pool still serves the others that name its
+// address; its connections are closed when none of them wants it to serve.
+func (p *Proxy) Override(pool, server string, o health.Override) error {
 	cur := p.published.Load() // once: a reload may put another in its place
 	if !cur.Has(pool, server) {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
 	}
 	if w := cur.Agent(pool); w != nil {
-		p.forget(pool, server) // what was ordered while the pool had no keeper
-		if err := p.orderKept(w, server, o); err != errReplaced {
+		p.setOverride(pool, server, health.Restore) // what was wanted while the pool had no keeper
+		if err := p.overrideByKeeper(w, server, o); err != errReplaced {
 			return err
 		}
-		return p.Order(pool, server, o)
+		return p.Override(pool, server, o)
 	}
-	p.mu.Lock()
-	next := orders{}
-	if old := p.orders.Load(); old != nil {
-		next = maps.Clone(*old)
-	}
-	name := [2]string{pool, server}
-	before := next[name]
-	switch {
-	case before.Order == o:
-		p.mu.Unlock()
+	before, changed := p.setOverride(pool, server, o)
+	if !changed {
 		return nil
-	case o == table.Restore:
-		delete(next, name)
-	default:
-		next[name] = table.OverrideSince{Order: o, Since: time.Now()}
 	}
-	p.orders.Store(&next)
-	p.mu.Unlock()
-	p.Log.Warn("a person gives an order", "pool", pool, "server", server, "order", o.String(), "before", before.Order.String())
+	p.Log.Warn("a person gives an order", "pool", pool, "server", server, "order", o.String(), "before", before.String())
 	engines := p.Engines()
 	obeyed := make(chan struct{}, len(engines))
 	for _, e := range engines {
 		e.Post(func(e *Engine) {
-			e.obey()
+			e.takeOverrides()
 			obeyed <- struct{}{}
 		})
 	}
@@ -74,45 +77,46 @@ func (p *Proxy) Order(pool, server string, o table.Override) error {
 		select {
 		case <-obeyed:
 		case <-late:
-			return fmt.Errorf("the order is given, but a loop did not answer within 1s")
+			return errLoopLate
 		}
 	}
 	return nil
 }
 
-// forget takes back an order to a server of a pool that had no keeper.
-func (p *Proxy) forget(pool, server string) {
+var (
+	errLoopLate = errors.New("the order is given, but a loop did not answer within 1s")
+
+	// errReplaced says that a reload has given a pool another keeper, or none.
+	errReplaced = errors.New("the keeper is no longer in use")
+)
+
+// setOverride makes o what is wanted of a server in a pool without a keeper. The
+// engines are not told.
+func (p *Proxy) setOverride(pool, server string, o health.Override) (before health.Override, changed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	old := p.orders.Load()
-	if old == nil {
-		return
+	before = p.OverrideOf(pool, server).Override
+	if before == o {
+		return before, false
+	}
+	next := overrideMap{}
+	if old := p.overrides.Load(); old != nil {
+		next = maps.Clone(*old)
 	}
 	name := [2]string{pool, server}
-	if _, given := (*old)[name]; given {
-		next := maps.Clone(*old)
+	if o == health.Restore {
 		delete(next, name)
-		p.orders.Store(&next)
+	} else {
+		next[name] = OverrideSince{Override: o, Since: time.Now()}
 	}
+	p.overrides.Store(&next)
+	return before, true
 }
 
-// handOrders gives the orders in force in a pool to the keeper that a reload
-// has given it. One that it can't obey yet stays in force as it was.
-func (e *Engine) handOrders(w *failover.Agent) {
-	for i, m := range w.Members[:w.OwnMembers] {
-		o := e.Shared.Ordered(w.Pool, m.Name).Order
-		if o == table.Restore || w.Keeper.Order(i, health.Order(o), e.Now) != nil {
-			continue
-		}
-		w.HasWork = true
-		e.Shared.forget(w.Pool, m.Name)
-		e.Shared.Log.Warn("an order goes on as one for all Ringsides: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
-	}
-}
-
-// orderKept lets a keeper obey. It tells all other proxies by the view record,
-// which keeps the order, too: so a reload and a restart leave it in force.
-func (p *Proxy) orderKept(w *failover.Agent, server string, o table.Override) error {
+// overrideByKeeper lets a pool's keeper obey. It tells all other Ringsides by the
+// view record, which keeps the override, too: so a reload and a restart leave it in
+// force.
+func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override) error {
 	i := slices.IndexFunc(w.Members, func(t table.Target) bool { return t.Name == server })
 	p.Log.Warn("a person gives an order", "pool", w.Pool, "server", server, "order", o.String())
 	done := make(chan error, 1)
@@ -121,7 +125,7 @@ func (p *Proxy) orderKept(w *failover.Agent, server string, o table.Override) er
 			done <- errReplaced
 			return
 		}
-		done <- w.Keeper.Order(i, health.Order(o), e.Now)
+		done <- w.Keeper.Override(i, o, e.Now)
 		w.HasWork = true
 		e.Soon(link.KeeperTimer)
 	})
@@ -132,42 +136,53 @@ func (p *Proxy) orderKept(w *failover.Agent, server string, o table.Override) er
 		}
 		return err
 	case <-time.After(time.Second):
-		return fmt.Errorf("the order is given, but a loop did not answer within 1s")
+		return errLoopLate
 	}
 }
 
-// errReplaced says that a reload has given a pool another keeper, or none.
-var errReplaced = errors.New("the keeper is no longer in use")
+// handOverrides gives what is wanted of a pool's servers to the keeper that a reload
+// has given the pool. What the keeper can't obey yet stays in force as it was.
+func (e *Engine) handOverrides(w *failover.Agent) {
+	for i, m := range w.Members[:w.OwnMembers] {
+		o := e.Shared.OverrideOf(w.Pool, m.Name).Override
+		if o == health.Restore || w.Keeper.Override(i, o, e.Now) != nil {
+			continue
+		}
+		w.HasWork = true
+		e.Shared.setOverride(w.Pool, m.Name, health.Restore)
+		e.Shared.Log.Warn("an order goes on as one for all Ringsides: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
+	}
+}
 
-// Ordered is the order in force for a server of a pool that has no keeper.
-func (p *Proxy) Ordered(pool, server string) table.OverrideSince {
-	if m := p.orders.Load(); m != nil {
+// OverrideOf is the override in force for a server of a pool that has no keeper.
+func (p *Proxy) OverrideOf(pool, server string) OverrideSince {
+	if m := p.overrides.Load(); m != nil {
 		return (*m)[[2]string{pool, server}]
 	}
-	return table.OverrideSince{}
+	return OverrideSince{}
 }
 
-// obey takes up the orders as they are now, if they have changed.
-func (e *Engine) obey() {
-	if o := e.Shared.orders.Load(); o != e.orders {
-		e.orders = o
-		e.applyOrders()
+// takeOverrides takes up the overrides as they are now, if they have changed.
+func (e *Engine) takeOverrides() {
+	if o := e.Shared.overrides.Load(); o != e.overrides {
+		e.overrides = o
+		e.applyOverrides()
 	}
 }
 
-// applyOrders tells the pools and servers of the generation what the orders
-// say. It is the one place where an order reaches them.
-func (e *Engine) applyOrders() {
-	least := map[*upstream.Server]table.Override{} // of the pools that name a server
+// applyOverrides tells the bound pools, and their servers, what is wanted of them.
+// It is the one place where an override of this process reaches them.
+func (e *Engine) applyOverrides() {
+	least := map[*upstream.Server]health.Override{} // of the pools that name a server
 	for _, bp := range e.gen.pools {
 		bp.Refusals = nil
 		for i, t := range bp.Pool.Servers {
 			srv := bp.Servers[i]
-			o := e.Shared.Ordered(bp.Pool.Name, t.Name).Order
+			o := e.Shared.OverrideOf(bp.Pool.Name, t.Name).Override
 			if known, ok := least[srv]; !ok || o < known {
 				least[srv] = o
 			}
-			if o != table.Restore {
+			if o != health.Restore {
 				if bp.Refusals == nil {
 					bp.Refusals = make([]string, len(bp.Servers))
 				}

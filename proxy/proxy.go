@@ -3,7 +3,6 @@ package proxy
 // What the engines of a process share.
 
 import (
-	"context"
 	"errors"
 	"hash/maphash"
 	"log/slog"
@@ -34,21 +33,20 @@ type Proxy struct {
 
 	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
 
-	debug     bool // Log wants to know of every connection
-	published atomic.Pointer[failover.Published]
-	orders    atomic.Pointer[orders]
-	memory    atomic.Int64 // bytes held by all engines: see memory.go
-	clients   atomic.Int64
+	published atomic.Pointer[failover.Published] // the table in force, and the keepers of its pools
+	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
+	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
+	clients   atomic.Int64                       // connected, of all engines
 
-	lastClient atomic.Uint64 // number given
+	lastClient atomic.Uint64 // number given to a client
 
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
-	mu      sync.Mutex                // of those who change engines or orders
+	mu      sync.Mutex                // held by those who change engines or overrides
 }
 
 // NewProxy makes a proxy that serves t.
 func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
-	p := &Proxy{debug: log.Enabled(context.Background(), slog.LevelDebug), Log: log, Started: time.Now(), Version: version}
+	p := &Proxy{Log: log, Started: time.Now(), Version: version}
 	p.Seed = uint64(p.Started.UnixNano())
 	seed := maphash.MakeSeed()
 	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
@@ -65,7 +63,7 @@ func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 func (p *Proxy) Swap(t *table.Table) {
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	for _, e := range p.Engines() {
-		e.Post(func(*Engine) {})
+		e.Post(func(*Engine) {}) // wakes it: Begin takes up the table
 	}
 }
 
@@ -95,39 +93,71 @@ func (p loops) Count(t *task.Tasks) (n, index int) {
 	return len(engines), slices.IndexFunc(engines, func(e *Engine) bool { return &e.Tasks == t })
 }
 
-// first is the engine that lets the keepers work.
+// keeperLoop is the engine that lets the keepers work.
 func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
 
 // Collect asks every engine for what it has counted and calls done with the
 // sum, on one of the engines' goroutines or on the caller's. Nothing waits
 // for it.
 func (p *Proxy) Collect(done func(*stats.Snapshot)) {
+	sum := &stats.Snapshot{}
+	p.each(func(e *Engine) { e.Snapshot(sum) }, func() { done(sum) })
+}
+
+// each calls add for every engine, one at a time, on the engines' goroutines,
+// and then done on that of the last.
+func (p *Proxy) each(add func(*Engine), done func()) {
 	engines := p.Engines()
 	var mu sync.Mutex
-	sum, missing := &stats.Snapshot{}, len(engines)
+	missing := len(engines)
 	for _, e := range engines {
 		e.Post(func(e *Engine) {
 			mu.Lock()
 			defer mu.Unlock()
-			e.Snapshot(sum)
+			add(e)
 			if missing--; missing == 0 {
-				done(sum)
+				done()
 			}
 		})
 	}
 }
 
+// waited waits for what each begins; it fails after a second.
+func (p *Proxy) waited(add func(*Engine)) error {
+	done := make(chan struct{})
+	p.each(add, func() { close(done) })
+	select {
+	case <-done:
+		return nil
+	case <-time.After(time.Second):
+		return errors.New("a loop did not report within 1s")
+	}
+}
+
+// Bounds is how often bounds were reached since the start. It asks little of the
+// loops, and fails as Snapshot does.
+func (p *Proxy) Bounds() (stats.Bounds, error) {
+	sum := &stats.Bounds{} // a loop that is late may still add to it
+	err := p.waited(func(e *Engine) {
+		sum.Add(&e.Count)
+		for _, srv := range e.List {
+			sum.AddServer(srv.Target.Name, &srv.Count)
+		}
+	})
+	if err != nil {
+		return stats.Bounds{}, err
+	}
+	return *sum, nil
+}
+
 // Snapshot is Collect for those who can wait. It fails when an engine does
 // not answer within a second.
 func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
-	got := make(chan *stats.Snapshot, 1)
-	p.Collect(func(s *stats.Snapshot) { got <- s })
-	select {
-	case s := <-got:
-		return s, nil
-	case <-time.After(time.Second):
-		return nil, errors.New("a loop did not report within 1s")
+	sum := &stats.Snapshot{}
+	if err := p.waited(func(e *Engine) { e.Snapshot(sum) }); err != nil {
+		return nil, err
 	}
+	return sum, nil
 }
 
 // Snapshot adds what e has counted to into. It must be called on the

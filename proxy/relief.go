@@ -1,6 +1,6 @@
 package proxy
 
-// What an engine does when limits.memory is reached: see memory.go.
+// What an engine does when limits.memory is reached: see link/memory.go.
 
 import (
 	"cmp"
@@ -95,7 +95,7 @@ func (e *Engine) takeFromLargest() {
 		need -= h.held
 		if s, ok := h.link.End.(*client.Session); ok {
 			e.Count.MemoryClosed++
-			e.Log.Warn("closed the client that held most: limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+			e.Log.Debug("closed the client that held most: limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
 			s.Abort()
 		} else {
 			h.link.End.(*upstream.Conn).Shed(h.held)

@@ -82,7 +82,7 @@ func TestReloadHandsOrders(t *testing.T) {
 	s.shown = true
 	s.pool([]string{"main", "servers=s1,s2,s3"})
 	s.begin()
-	if err := s.p.Order("main", "s1", table.Drain); err != nil {
+	if err := s.p.Override("main", "s1", health.Drain); err != nil {
 		t.Fatal(err)
 	}
 	s.line("reload")
@@ -111,17 +111,17 @@ func TestReloadHandsOrders(t *testing.T) {
 		}
 	}
 	w := s.e.Agents[0]
-	if o := w.Keeper.Verdict(0).Ordered; o != health.Drain {
+	if o := w.Keeper.Verdict(0).Override; o != health.Drain {
 		t.Errorf("the keeper's order is %v, want drain", o)
 	}
-	if o := s.p.Ordered("main", "s1").Order; o != table.Restore {
+	if o := s.p.OverrideOf("main", "s1").Override; o != health.Restore {
 		t.Errorf("the order stands outside of the keeper, too: %v", o)
 	}
-	if err := s.p.Order("main", "s1", table.Restore); err != nil {
+	if err := s.p.Override("main", "s1", health.Restore); err != nil {
 		t.Fatal(err)
 	}
 	s.wakeup(func() {})
-	if srv := s.e.ByAddress["tcp s1"]; srv.Draining() || w.Keeper.Verdict(0).Ordered != health.Restore {
+	if srv := s.e.ByAddress["tcp s1"]; srv.Draining() || w.Keeper.Verdict(0).Override != health.Restore {
 		t.Error("the restore did not reach the server")
 	}
 }

@@ -80,11 +80,11 @@ func (c *simConn) process() bool {
 	case len(f[0]) == 2 && f[0][0] == 'm': // the data block would run as commands
 		ok = false
 	}
-	undone := c.link.Dialer.(*upstream.Conn).LateDeletes > 0
-	if undone || c.state == "ghost" {
+	guarded := c.link.Dialer.(*upstream.Conn).LateDeletes > 0
+	if guarded || c.state == "ghost" {
 		c.w.mayBeGone(f)
 	}
-	if c.w.storm && !undone && c.w.d.one(60) {
+	if c.w.storm && !guarded && c.w.d.one(60) {
 		answer, ok = c.srv.excuse(f[0]), true
 	}
 	if !ok {
@@ -95,8 +95,9 @@ func (c *simConn) process() bool {
 	return true
 }
 
-// work lets the server answer n commands at most. What is undone on a zombie
-// runs at one go with its undo, as it does in a server that has got both.
+// work lets the server answer n commands at most. On a lingering connection a
+// mutation and the late delete behind it run at one go, as in a server that has got
+// both.
 func (c *simConn) work(n int) {
 	if c.srv.hangs || c.srv.cut || c.stuck {
 		return
@@ -111,8 +112,8 @@ func (c *simConn) work(n int) {
 	}
 }
 
-// mayBeGone notes that a command runs which may be a delete of newer values: an
-// undo, or one that was aborted after it had arrived.
+// mayBeGone notes that a command runs which may be a delete of newer values: a
+// late delete, or one that was aborted after it had arrived.
 func (w *world) mayBeGone(f []string) {
 	if f[0] != "delete" && f[0] != "md" {
 		return

@@ -77,7 +77,7 @@ func (s *stage) listen() *table.Table {
 			s.routes = append(s.routes, table.Route{Pool: p})
 		}
 	}
-	s.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: s.routes}}
+	s.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: s.routes, Users: s.users}}
 	return s.table
 }
 
@@ -135,6 +135,10 @@ func (s *stage) hears(a *actor, nothing bool, text string) {
 	} else {
 		want = s.unquote(text) + "\r\n"
 	}
+	s.hasGot(a, want)
+}
+
+func (s *stage) hasGot(a *actor, want string) {
 	if got := string(a.got.Next(len(want))); got != want {
 		s.fatalf("%s has got %q, want %q", a.name, got+a.got.String(), want)
 	}

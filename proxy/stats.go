@@ -1,58 +1,21 @@
-// # Statistics
+package proxy
+
+// The stats command: who is asked, and what becomes of the answers.
 //
-// To existing tools a listener is one memcached: stats asks every server of
-// the listener's pools and makes one answer of theirs, in the order in which
-// memcached has the lines.
-//
-//	stats                   merged, see below
-//	stats settings          the common value, or mixed where the servers differ or some say nothing
-//	stats items             by class: summed; age… the most; evicted_time the least that is not 0
-//	stats slabs             by class: summed; chunk_size and chunks_per_page common or mixed;
-//	                        active_slabs the number of classes in the answer
-//	stats sizes             summed by size; sizes_status common or mixed
-//	stats detail dump       summed by prefix
-//	stats detail on, off    every server does it, or SERVER_ERROR says which did not
-//	stats reset             the same. Ringside's own counters stay: what reads them knows no reset
-//	stats cachedump C N     the servers' items one after the other, N in all, keys as the servers know them
-//	stats conns             Ringside's clients, of all loops; without listening sockets
-//	stats proxy             what Ringside itself has counted, since it started
-//	stats servers           the listener's servers as Ringside sees them
-//	stats extstore, sizes_enable, sizes_disable
+//	stats, settings, items, slabs, sizes, detail dump, cachedump C N
+//	                        every server is asked; package stats makes one answer of theirs
+//	detail on, off          every server does it, or SERVER_ERROR says which did not
+//	reset                   the same. Ringside's own counters stay: what reads them knows no reset
+//	conns                   Ringside's clients, of all loops; without listening sockets
+//	proxy                   what Ringside itself has counted, since it started
+//	servers                 the listener's servers as Ringside sees them
+//	extstore, sizes_enable, sizes_disable
 //	                        CLIENT_ERROR: pages are one server's own, and memcached's answer to the
 //	                        other two has no end by which a proxy could know it
 //	anything else           ERROR, as memcached says
 //
-// The lines of stats:
-//
-//	pid, threads            Ringside's: the process, its loops
-//	uptime, time            the least
-//	version                 the lowest
-//	pointer_size            the least
-//	accepting_conns         the least: 0 as soon as one server does not accept
-//	rusage_user, _system    summed, in seconds
-//	hash_power_level        computed anew: the power of two in all buckets together
-//	hash_is_expanding, slab_reassign_running, lru_crawler_running
-//	                        the most: 1 as soon as one server is at it
-//	time_since_server_cert_refresh, extstore_memory_pressure
-//	                        the most: the server that needs attention
-//	libevent                the common value or mixed
-//	every other integer     summed: commands, hits, bytes, items, evictions; and what is a capacity
-//	                        or a fill: max_connections, curr_connections, limit_maxbytes, hash_bytes,
-//	                        reserved_fds, read_buf_…, response_obj_…, time_in_listen_disabled_us, …
-//	any other value         the common value; left out where servers differ
-//	ringside_servers        how many servers were asked
-//	ringside_servers_missing  how many of them are not in the sums
-//
-// The last two rules also serve what newer versions of memcached add. A line
-// that only some servers have is made of theirs. curr_connections counts the
-// servers' connections, most of which are Ringside's; Ringside's own clients
-// are curr_connections of stats proxy. Sums stop at the largest 64-bit number.
-//
 // A server that is down, late or answers with an error is left out. When no
 // server is left the answer is their error, or SERVER_ERROR and why.
-package proxy
-
-// The stats command: who is asked, and what becomes of the answers.
 
 import (
 	"bytes"
@@ -66,7 +29,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// stats answers the stats command in e.req, whose bytes are raw.
+// stats answers the stats command in e.Req, whose bytes are raw.
 func (e *Engine) stats(s *client.Session, raw []byte) {
 	words := strings.FieldsFunc(string(e.Req.Args.Of(raw)), func(c rune) bool { return c == ' ' })
 	what, args := "", words
@@ -149,7 +112,7 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 	})
 }
 
-// merged gathers lists: STAT, ITEM or PREFIX lines and END.
+// statsMerge gathers lists: STAT, ITEM or PREFIX lines and END.
 type statsMerge struct {
 	merge   mergeFunc
 	pid     int // Ringside's

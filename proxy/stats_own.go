@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy/client"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -54,6 +55,9 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("keys_missed", sum.KeysMissed)
 		r.Count("keys_failed", sum.KeysFailed)
 		r.Count("closed_idle", sum.IdleClosed)
+		r.Count("closed_unfinished", sum.UnfinishedClosed)
+		r.Count("closed_login", sum.LoginsLate)
+		r.Count("logins_failed", sum.LoginsFailed)
 		r.Count("closed_output", sum.OutputClosed)
 		r.Count("closed_memory", sum.MemoryClosed)
 		r.Count("closed_in_value", sum.CutOff)
@@ -87,7 +91,7 @@ func (e *Engine) statsServers(s *client.Session) {
 		for _, p := range e.listener(s).Pools {
 			if i := slices.Index(p.Servers, srv); i >= 0 {
 				b.pools = append(b.pools, p.Pool.Name)
-				b.orders = append(b.orders, e.Shared.Ordered(p.Pool.Name, p.Pool.Servers[i].Name).Order.String())
+				b.orders = append(b.orders, e.Shared.OverrideOf(p.Pool.Name, p.Pool.Servers[i].Name).Override.String())
 			}
 		}
 		list = append(list, b)
@@ -101,7 +105,7 @@ func (e *Engine) statsServers(s *client.Session) {
 			r.Text("pools", strings.Join(b.pools, ","))
 			r.Int("weight", b.target.Weight)
 			for i, o := range b.orders {
-				if o != table.Restore.String() {
+				if o != health.Restore.String() {
 					r.Text("order:"+b.pools[i], o)
 				}
 			}

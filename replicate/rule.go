@@ -4,56 +4,6 @@ package replicate
 
 import "math/bits"
 
-// Deed is what one member is asked to do.
-type Deed uint8
-
-// The deeds. Each is one request to one server. <M> are the flags of a mark, c is
-// shown by all of them whose cas is needed later.
-const (
-	Forward Deed = iota // the client's own request, but with a counted answer; incr and decr must show their number (ma: v)
-	Put                 // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
-	Join                // the client's append or prepend without its condition
-	Count               // the client's incr or decr without its condition, showing its number
-	Extend              // mg k s f c T, with the client's exptime: Marked if it has lengthened a mark
-	Remove              // md k
-	Fetch               // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
-	Look                // mg k s f c: Hit, Marked or Miss. Changes nothing
-	Review              // as Look, but Exists if the item is not as ask Guard, right before it, has left it
-	Check               // mg k c: Hit if the item still has the cas that ask Guard has shown, else Exists or Miss
-	Claim               // ms k 0 ME F<M> T5 c: Stored, a mark that guards Fill, Store and Drop; or NotStored
-	Bury                // ms k 0 F<M> T5 c: a mark in the place of whatever there was
-	Swap                // ms k 0 C<token> F<M> T5 c: the client's md C, as a Bury
-	Remark              // ms k 0 C F<M> T5 c: a fresh mark in the place of the one that ask Guard (a Look or an Extend) met
-	Fill                // what ask From fetched, if nothing has changed since ask Guard: ms k C F T
-	Store               // the client's value likewise, and its answer: ms k C F T c
-	Drop                // md k C: removes what ask Guard has seen or left, if nothing has changed since
-	Wait                // no request: some time for whoever is at work
-	NumDeeds
-)
-
-// Mutates reports whether d may change what a client can see. A mark hides what
-// it replaces.
-func (d Deed) Mutates() bool {
-	switch d {
-	case Fetch, Look, Review, Check, Claim, Remark, Wait:
-		return false
-	}
-	return true
-}
-
-// Ask is one request to one member. Asks are numbered from 0 in the order in
-// which Next gives them.
-type Ask struct {
-	Member int
-	Deed   Deed
-	From   int // Fill: the Fetch whose value is stored
-	Guard  int // Review, Check, Remark, Fill, Store, Drop: the ask whose cas must still be there, on the connection that brought it
-	// Chosen: send it with E. Forward, Store, Put, Join and Count of one command all
-	// carry the same number, which the engine chooses; Fill carries the cas
-	// that was fetched. Then all copies have one cas.
-	Chosen bool
-}
-
 // Mask is a set of members: bit i is member i.
 type Mask uint8
 
@@ -102,54 +52,87 @@ type Rule struct {
 	late    bool // one of the rest was late
 	unsure  bool // the authority has lost meanwhile what the rest follow
 	peeked  bool // it was looked for before the authority was asked
-	settled bool
-	verdict Verdict
-	answer  int8
-	reply   int8 // the ask that will be the answer when the copies have settled
 
-	rounds uint8 // of a delete, or of a replace that others come before
-	main   uint8 // the ask that the authority decides the command with
-	looked uint8 // its Look, as a number above that of the ask; 0: none
-
-	lead int8 // the authority; of a read at one member, that member
-	need int8 // members that must have taken the write
-
-	// The members by what they are good for.
-	in, warm, stale, away, takes Mask
-	deaf                         Mask // were asked to lead and have failed
-
-	// What has become of the write.
-	took  Mask       // have it
-	lacks Mask       // have nothing: neither the write nor what it replaced
-	dirty Mask       // have something else, or nobody knows
-	undo  Mask       // of these, who may execute it late, or must not have it
-	clean Mask       // were dirty and are not
-	tardy Mask       // have answered a set so late that others may have lost it since
-	over  Mask       // may have executed what the authority has, or hasn't
-	held  Mask       // have a mark of ours
-	hits  Mask       // had a value that a delete has removed
-	equal Mask       // have the authority's size
-	guard [Max]uint8 // by member: the ask that has left what we have there
-	fix   Mask       // are right but for their TTL, or unlike an authority in doubt
-	from  int8       // the member that fix is made like, if not the authority
-
-	order [Max]uint8 // of a read, or of looking for what the authority hasn't: whom to ask
-	at    uint8      // the next in order
-	last  uint8      // the length of order
-
-	copy   copying
-	differ Mask   // followers that are to be copied from the authority
-	refuse Mask   // followers that would not store the value
+	lead   int8   // the authority; of a read at one member, that member
+	need   int8   // members that must have taken the write
+	reply  int8   // the ask that will be the answer when the copies have settled
 	number uint64 // the authority's count
 
-	n, given, open uint8 // asks made, handed out, unanswered
-	asks           [maxAsks]asked
+	said
+	standing
+	effect
+	marks
+	turns
+
+	copy   copying
+	differ Mask // followers that are to be copied from the authority
+	refuse Mask // followers that would not store the value
+
+	ledger
+}
+
+// said is what the client is told, from the moment that this is known.
+type said struct {
+	settled bool
+	verdict Verdict
+	answer  int8 // the ask whose reply it gets, or -1
+}
+
+// standing are the members by what they are good for.
+type standing struct {
+	in    Mask // have all that they should have
+	warm  Mask // are readable, but a miss there decides nothing: Warming or Settling
+	stale Mask // are dirty for this key
+	away  Mask // can't be asked: Leaving or Suspect
+	takes Mask // take writes
+	deaf  Mask // were asked to lead and have failed
+}
+
+// effect is what has become of the write at the members.
+type effect struct {
+	took  Mask // have it
+	lacks Mask // have nothing: neither the write nor what it replaced
+	dirty Mask // have something else, or nobody knows
+	undo  Mask // of these, who may execute it late, or must not have it
+	clean Mask // were dirty and are not
+	tardy Mask // have answered a set so late that others may have lost it since
+	over  Mask // may have executed what the authority has, or hasn't
+	fix   Mask // are right but for their TTL, or unlike an authority in doubt
+	from  int8 // the member that fix is made like; -1: the authority
+}
+
+// marks is what a command knows of marks, and of what it has looked at.
+type marks struct {
+	held   Mask       // have a mark of ours
+	hits   Mask       // had a value that a delete has removed
+	equal  Mask       // have the authority's size
+	guard  [Max]uint8 // by member: the ask that has left what we have there
+	rounds uint8      // of a delete, or of a replace that others come before
+	main   uint8      // the ask that the authority decides the command with
+	looked uint8      // its Look, as a number above that of the ask; 0: none
+}
+
+// turns are the members that are asked one after the other: by a read, or when
+// looking for what the authority hasn't.
+type turns struct {
+	order [Max]uint8
+	at    uint8 // the next in order
+	last  uint8 // the length of order
+}
+
+// ledger holds every ask of the command, in the order they were made.
+type ledger struct {
+	n     uint8 // asks made
+	given uint8 // of these, handed out
+	open  uint8 // unanswered, handed out or not
+	asks  [maxAsks]asked
 }
 
 // maxAsks is more than any command needs: 8 members, one of them repaired
 // first, all the others appended to, found different and copied.
 const maxAsks = 96
 
+// asked is one ask and what came of it.
 type asked struct {
 	member uint8
 	deed   Deed
@@ -246,7 +229,8 @@ func classOf(c Command) class {
 // key in its order, at most Max; spread is any number that changes from read to
 // read (for Spread).
 func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
-	r := Rule{c: c, class: classOf(c), answer: -1, reply: -1, from: -1, lead: int8(Authority(members)), chosen: true}
+	r := Rule{c: c, class: classOf(c), lead: int8(Authority(members)), chosen: true}
+	r.answer, r.reply, r.from = -1, -1, -1
 	var near, settling, returning Mask
 	calm, count := true, 0
 	for i, m := range members {
@@ -329,10 +313,11 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 // that a concurrent write or delete at member wins. An item that is there
 // already stays unless overwrite is set (the member is Dirty, or differs), and a
 // mark unless take or overwrite is. With take, what is there stays also if the
-// source has nothing. It settles as Answered, without a reply, if
-// the member is right, else as Unmet.
+// source has nothing. It settles as Answered, without a reply, if the member is
+// right, else as Unmet.
 func Mend(member, source int, overwrite, take bool) Rule {
-	r := Rule{class: mends, answer: -1, reply: -1, from: -1, lead: int8(member)}
+	r := Rule{class: mends, lead: int8(member)}
+	r.answer, r.reply, r.from = -1, -1, -1
 	r.takes = 1<<member | 1<<source
 	r.in = 1 << source
 	r.copyThen(mending, 1<<member, 1<<source, overwrite)

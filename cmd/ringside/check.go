@@ -22,22 +22,25 @@ func newCheck() *cobra.Command {
 	var path string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "check",
+		Use:   "check [FILE]",
 		Short: "Check a configuration and print who gets how much",
 		Long: `Check a configuration file. All mistakes are printed, each with its line and
 column; the exit code is then 2. A correct file prints its pools with the
 share of all hashes that each server owns, what happens when a server is gone,
 and how many copies its routes keep.`,
-		Example: "  ringside check -c ringside.yaml",
-		Args:    noFile,
+		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
+		Args:    orFile(&path),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := config.Load(path)
+			f, err := readConfig(cmd, path)
 			if err != nil {
 				return err
 			}
 			t, err := f.Build()
 			if err != nil {
 				return err
+			}
+			for _, w := range f.Warnings {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)
@@ -87,7 +90,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 		if p.Failover.Mode == table.FailFast && o.Consistency != "" {
 			fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
 		}
-		fmt.Fprintln(out)
+		fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
 		if o.Consistency != "" {
 			fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 		}
@@ -179,6 +182,7 @@ func hasZone(r *table.Route) bool {
 type failover struct {
 	Mode           string `json:"mode"`
 	Why            string `json:"why"`
+	AtReturn       string `json:"at_return"` // what a server goes through that was gone
 	Gutter         string `json:"gutter,omitempty"`
 	Consistency    string `json:"consistency,omitempty"` // where servers are ejected
 	ConsistencyWhy string `json:"consistency_why,omitempty"`
@@ -190,7 +194,7 @@ type failover struct {
 
 func failoverOf(f *config.File, i int) failover {
 	p := &f.Pools[i].Failover
-	o := failover{Mode: p.Mode.String(), Why: p.WhyMode}
+	o := failover{Mode: p.Mode.String(), Why: p.WhyMode, AtReturn: f.AtReturn(f.Pools[i].Name)}
 	if p.Mode == table.Gutter {
 		o.Gutter = p.Gutter
 	}

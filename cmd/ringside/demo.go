@@ -7,6 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,7 +41,7 @@ allowed: ringside drill shows what they do.`,
 			if verbose {
 				level = slog.LevelInfo
 			}
-			log := newLogger(config.Log{Level: level}, cmd.ErrOrStderr())
+			log, _ := newLogger(config.Log{Level: level}, cmd.ErrOrStderr())
 			d, err := startDemo(listen, adminAddr, log)
 			if err != nil {
 				return err
@@ -91,7 +94,7 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.instance, err = start(f, "", log)
+	d.instance, err = start(f, fileWatch{}, log, nil, nil)
 	return err
 }
 
@@ -129,6 +132,20 @@ func (d *demo) flags() (s string) {
 	return s
 }
 
+// calledAs is what a person types to run this program again.
+func calledAs() string {
+	name := os.Args[0]
+	switch {
+	case strings.Contains(name, "/go-build"):
+		return "go run ./cmd/ringside"
+	case strings.HasPrefix(name, "/") && filepath.Base(name) == "ringside":
+		if found, err := exec.LookPath("ringside"); err == nil && found == name {
+			return "ringside"
+		}
+	}
+	return name
+}
+
 func (d *demo) hello(out io.Writer) {
 	clients := d.driver.Addrs()[0].String()
 	host, port, _ := net.SplitHostPort(clients)
@@ -149,8 +166,8 @@ Try, in a second bash:
 And see what clients see when a server hangs (or every kind of trouble, without
 --fault):
 
-  ringside drill --fault hang%s
+  %s drill --fault hang%s
 
 Ctrl-C ends it; nothing is left behind.
-`, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port, d.flags())
+`, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port, calledAs(), d.flags())
 }

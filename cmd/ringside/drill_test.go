@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -177,7 +178,8 @@ func startFile(t *testing.T, text string) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := start(f, path, slog.New(slog.DiscardHandler))
+	log, logging := newLogger(f.Log, io.Discard)
+	r, err := start(f, fileWatch{path: path}, log, logging, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -29,40 +28,53 @@ import (
 
 // instance is one running Ringside.
 type instance struct {
-	log    *slog.Logger
-	path   string // of the configuration; empty: it has no file
-	file   *config.File
-	proxy  *proxy.Proxy
-	driver *loop.Driver
-	admin  *admin.Server
+	log     *slog.Logger
+	logging *logSettings
+	watch   fileWatch    // of the configuration; without a path it has no file
+	started *config.File // what the process was started with
+	file    *config.File // what is in force
+	proxy   *proxy.Proxy
+	driver  *loop.Driver
+	faults  *fault.Set
+	admin   *admin.Server // nil: none
 
-	adminAddr net.Addr
-	stopping  atomic.Bool
+	adminAddr     net.Addr
+	adminListener net.Listener   // guarded by mu, and so is adminAt
+	adminAt       config.Address // as the file says it
+	taken         *takeover      // the sockets of another Ringside; nil: none
+
+	stopping atomic.Bool
+	asked    chan chan<- reloadAnswer // who wants the file to be read again; served by serve
+	handed   chan func()              // told when another process has the sockets; called when it may have them alone
+	ended    chan struct{}            // closed when serve takes no more of both
 
 	mu     sync.Mutex
 	reload admin.Reload
 }
 
-func newLogger(l config.Log, to io.Writer) *slog.Logger {
-	options := &slog.HandlerOptions{Level: l.Level}
-	if l.Format == "json" {
-		return slog.New(slog.NewJSONHandler(to, options))
-	}
-	return slog.New(slog.NewTextHandler(to, options))
+// reloadAnswer is what came of a reload.
+type reloadAnswer struct {
+	done admin.Reloaded
+	err  error
 }
 
-// start builds and opens everything f describes.
-func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
+// start builds and opens everything f describes, which was read from w.
+func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, taken *takeover) (*instance, error) {
 	table, err := f.Build()
 	if err != nil {
 		return nil, err
 	}
+	if err := fitClients(table, f.Engine.Loops, log); err != nil {
+		return nil, err
+	}
 	limitMemory(f)
-	r := &instance{log: log, path: path, file: f, reload: admin.Reload{At: time.Now(), Generation: 1}}
+	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{},
+		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
-	if f.Admin.Faults {
-		options.Faults = &fault.Set{}
+	options.Faults = r.faults
+	if taken != nil {
+		options.Inherited = taken.listeners
 	}
 	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
 		// Each loop keeps its processor while it waits; one more is for the
@@ -77,33 +89,82 @@ func start(f *config.File, path string, log *slog.Logger) (*instance, error) {
 		cancel()
 		r.driver.Shutdown(ctx)
 	}
-	var l net.Listener
-	if f.Admin.Address.Network != "" {
-		if l, err = net.Listen(f.Admin.Address.Network, f.Admin.Address.Address); err != nil {
-			stop()
-			return nil, fmt.Errorf("cannot listen for admin on %s: %w", f.Admin.Address.Address, err)
-		}
-	}
-	commit, err := r.driver.Listen(table)
+	openAdmin, err := r.listenAdmin(f.Admin)
 	if err != nil {
-		if l != nil {
-			l.Close()
-		}
 		stop()
 		return nil, err
 	}
-	if l != nil {
-		r.adminAddr = l.Addr()
-		r.admin = admin.New(r.proxy, admin.Options{Pprof: admin.Pprof(f.Admin.Pprof), Control: admin.Control(f.Admin.Control), Faults: options.Faults, Ready: r.ready, Reload: r.reloaded})
-		go func() {
-			if err := r.admin.Serve(l); err != nil {
-				log.Error("admin interface ended", "error", err)
-			}
-		}()
+	commit, err := r.driver.Listen(table)
+	if err != nil {
+		openAdmin(false)
+		stop()
+		return nil, err
 	}
+	openAdmin(true)
 	commit()
 	r.announce()
 	return r, nil
+}
+
+// listenAdmin opens the admin interface that a describes, if it is not open yet.
+// Nothing else changes until take is called, with whether it is to be taken: then
+// it serves as a says, and one at another address ends behind what it answers.
+func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
+	access := admin.Access{Pprof: admin.Pprof(a.Pprof), Control: admin.Control(a.Control), Faults: a.Faults}
+	var l net.Listener
+	same := r.admin != nil && a.Address == r.file.Admin.Address
+	if !same && a.Address.Network != "" {
+		if l = r.taken.listener(adminSocket(a.Address)); l == nil {
+			l, err = net.Listen(a.Address.Network, a.Address.Address)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen for admin on %s: %w", a.Address.Address, err)
+		}
+	}
+	return func(yes bool) {
+		switch {
+		case !yes && l != nil:
+			l.Close()
+		case !yes:
+		case same:
+			r.admin.Allow(access)
+		default:
+			if old := r.admin; old != nil {
+				go shutdown(old)
+			}
+			if r.admin, r.adminAddr = nil, nil; l != nil {
+				r.serveAdmin(l, access)
+				r.mu.Lock()
+				r.adminListener, r.adminAt = l, a.Address
+				r.mu.Unlock()
+			}
+		}
+		if yes && !a.Faults {
+			r.faults.LiftAll()
+		}
+	}, nil
+}
+
+func (r *instance) serveAdmin(l net.Listener, access admin.Access) {
+	o := admin.Options{Access: access, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
+	if r.watch.path != "" {
+		o.ReadAgain = r.readAgain
+		o.HandOver = r.handOver
+	}
+	s := admin.New(r.proxy, o)
+	r.admin, r.adminAddr = s, l.Addr()
+	go func() {
+		if err := s.Serve(l); err != nil {
+			r.log.Error("admin interface ended", "error", err)
+		}
+	}()
+}
+
+// shutdown ends an admin interface behind what it answers.
+func shutdown(s *admin.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.Shutdown(ctx)
 }
 
 // announce says what has been started.
@@ -112,12 +173,24 @@ func (r *instance) announce() {
 	for _, p := range r.file.Pools {
 		servers += len(p.Servers)
 	}
-	r.log.Info("ringside starts", "version", versionText(), "file", r.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	r.log.Info("ringside starts", "version", versionText(), "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	r.warn(r.file)
+	for i := range r.file.Pools {
+		p := &r.file.Pools[i]
+		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
+	}
 	for _, a := range r.driver.Addrs() {
 		r.log.Info("listening", "address", a.String())
 	}
 	if r.adminAddr != nil {
 		r.log.Info("admin interface", "address", r.adminAddr.String())
+	}
+}
+
+// warn says what is right in f, but hardly what is wanted.
+func (r *instance) warn(f *config.File) {
+	for _, w := range f.Warnings {
+		r.log.Warn("the configuration is taken as it is", "but", w)
 	}
 }
 
@@ -153,29 +226,45 @@ func (r *instance) reloaded() admin.Reload {
 	return r.reload
 }
 
+// readAgain lets serve read the configuration again, and waits for it.
+func (r *instance) readAgain() (admin.Reloaded, error) {
+	answer := make(chan reloadAnswer, 1)
+	select {
+	case r.asked <- answer:
+		a := <-answer
+		return a.done, a.err
+	case <-r.ended:
+		return admin.Reloaded{}, admin.ErrStopping
+	}
+}
+
 // again reads the configuration again and puts it in force, whole or not at
-// all.
-func (r *instance) again() {
+// all. It returns when all loops go by it.
+func (r *instance) again() (admin.Reloaded, error) {
 	f, err := r.swap()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reload.At, r.reload.Err = time.Now(), err
 	if err != nil {
 		r.reload.Failed++
-		r.log.Error("the configuration was refused; the old one stays in force", "file", r.path, "error", err)
-		return
+		r.log.Error("the configuration was refused; the old one stays in force", "file", r.watch.path, "error", err)
+		return admin.Reloaded{}, err
 	}
 	r.reload.Succeeded++
 	r.reload.Generation++
-	r.log.Info("the configuration was read again and is in force", "file", r.path, "generation", r.reload.Generation)
-	for _, name := range restartOnly(r.file, f) {
-		r.log.Warn("this change takes effect at the next start only", "key", name)
+	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f)}
+	r.log.Info("the configuration was read again and is in force", "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
+	r.warn(f)
+	if len(done.NextStart) > 0 {
+		r.log.Warn("these changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
 	r.file = f
+	return done, nil
 }
 
 func (r *instance) swap() (*config.File, error) {
-	f, err := config.Load(r.path)
+	r.watch.reading()
+	f, err := config.Load(r.watch.path)
 	if err != nil {
 		return nil, err
 	}
@@ -183,13 +272,26 @@ func (r *instance) swap() (*config.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	commit, err := r.driver.Listen(table)
+	if err := fitClients(table, r.started.Engine.Loops, r.log); err != nil {
+		return nil, err
+	}
+	takeAdmin, err := r.listenAdmin(f.Admin)
 	if err != nil {
 		return nil, err
 	}
+	commit, err := r.driver.Listen(table)
+	if err != nil {
+		takeAdmin(false)
+		return nil, err
+	}
 	limitMemory(f)
+	r.logging.set(f.Log)
 	r.proxy.Swap(table)
 	commit()
+	takeAdmin(true)
+	if _, err := r.proxy.Snapshot(); err != nil { // each loop takes up the table before it answers
+		r.log.Warn("the configuration is in force, but not all loops go by it yet", "error", err)
+	}
 	return f, nil
 }
 
@@ -206,46 +308,74 @@ func limitMemory(f *config.File) {
 // half of what the example file grants, for the program itself is resident too.
 const beside = 32 << 20
 
-// restartOnly names the changed keys that a reload does not put in force.
-func restartOnly(old, f *config.File) (names []string) {
-	if old.Admin != f.Admin {
-		names = append(names, "admin")
-	}
-	if old.Engine != f.Engine {
-		names = append(names, "engine")
-	}
-	if old.Log != f.Log {
-		names = append(names, "log")
-	}
-	return names
-}
-
 // serve runs until a signal ends it. A first SIGTERM or SIGINT lets clients
 // have what they have asked for; a second one ends at once.
 func (r *instance) serve(signals <-chan os.Signal) error {
-	for s := range signals {
-		if s == syscall.SIGHUP {
-			if r.path == "" {
-				r.log.Warn("nothing to read again: there is no configuration file")
+	looks := time.NewTicker(lookEvery)
+	defer looks.Stop()
+	looking := true
+	bounds := boundLog{r.log, map[string]*saidBound{}}
+	counts := time.NewTicker(boundsEvery)
+	defer counts.Stop()
+	for {
+		if on := r.file.Watch && r.watch.path != ""; on != looking {
+			if looking = on; on {
+				looks.Reset(lookEvery)
 			} else {
+				looks.Stop()
+			}
+		}
+		select {
+		case answer := <-r.asked:
+			var a reloadAnswer
+			a.done, a.err = r.again()
+			answer <- a
+		case <-looks.C:
+			if r.watch.changed() {
 				r.again()
 			}
-			continue
+		case done := <-r.handed:
+			close(r.ended)
+			r.driver.Leave()
+			if l, ok := r.adminListener.(*net.UnixListener); ok {
+				l.SetUnlinkOnClose(false)
+			}
+			shutdown(r.admin)
+			r.admin = nil
+			done()
+			return r.leave(signals)
+		case now := <-counts.C:
+			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
+				bounds.look(is, now)
+			}
+		case s := <-signals:
+			switch {
+			case s != syscall.SIGHUP:
+				close(r.ended)
+				r.log.Info("stopping", "signal", s.String(), "at_most", r.file.Limits.Drain.String())
+				return r.stop(signals)
+			case r.watch.path == "":
+				r.log.Warn("nothing to read again: there is no configuration file")
+			default:
+				r.again()
+			}
 		}
-		r.log.Info("stopping", "signal", s.String(), "at_most", r.file.Limits.Drain.String())
-		return r.stop(signals)
 	}
-	return nil
 }
+
+// oneStop is how long signals count as one: timeout(1), for one, tells the process
+// and then its whole group, which it is in.
+const oneStop = 500 * time.Millisecond
 
 func (r *instance) stop(signals <-chan os.Signal) error {
 	r.stopping.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), r.file.Limits.Drain)
 	defer cancel()
 	var hurried atomic.Bool
+	began := time.Now()
 	go func() {
 		for s := range signals {
-			if s != syscall.SIGHUP {
+			if s != syscall.SIGHUP && time.Since(began) > oneStop {
 				hurried.Store(true)
 				cancel()
 				return
@@ -254,9 +384,7 @@ func (r *instance) stop(signals <-chan os.Signal) error {
 	}()
 	err := r.driver.Shutdown(ctx)
 	if r.admin != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		r.admin.Shutdown(ctx)
+		shutdown(r.admin)
 	}
 	switch {
 	case hurried.Load():

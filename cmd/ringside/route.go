@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,14 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringside/config"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
 
 func newRoute() *cobra.Command {
 	var path, listener string
-	var asJSON bool
+	var asJSON, encoded bool
 	cmd := &cobra.Command{
 		Use:   "route KEY… | -",
 		Short: "Print where keys go",
@@ -33,7 +33,7 @@ No server is asked.`,
   lru_keys | ringside route - --json`,
 		Args: someKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := config.Load(path)
+			f, err := readConfig(cmd, path)
 			if err != nil {
 				return err
 			}
@@ -52,10 +52,19 @@ No server is asked.`,
 			}
 			lost := 0
 			err = eachKey(args, cmd.InOrStdin(), func(key string) error {
+				if encoded {
+					b, err := base64.StdEncoding.DecodeString(key)
+					if err != nil {
+						return &usageError{fmt.Errorf("%q is not base64: %w", key, err)}
+					}
+					key = string(b)
+				}
 				p, why := l.Plan([]byte(key)), ""
 				switch {
 				case len(key) > t.Limits.Key:
 					why = fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(key), t.Limits.Key)
+				case !encoded && strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+					why = "only meta commands can send this key, in base64, since it holds blanks or control characters: give it so, with --base64"
 				case strings.HasPrefix(key, health.Reserved):
 					why = fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", health.Reserved)
 				case !p.Routed:
@@ -74,6 +83,7 @@ No server is asked.`,
 	}
 	configFlag(cmd, &path)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are in base64, as meta commands with flag b have them")
 	cmd.Flags().StringVar(&listener, "listener", "", "the `address` whose routes count, where listeners differ (default: the first)")
 	return cmd
 }

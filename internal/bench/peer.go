@@ -158,7 +158,6 @@ func nutcrackerArgs(at place) ([]string, error) {
   distribution: ketama
   backlog: 4096
   timeout: %d
-  preconnect: true
   server_connections: 1
   auto_eject_hosts: false
   servers:

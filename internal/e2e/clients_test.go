@@ -1,6 +1,6 @@
 package e2e
 
-// Client libraries of six languages, each through its own list of operations.
+// Client libraries of seven languages, each through its own list of operations.
 
 import (
 	"context"
@@ -38,7 +38,11 @@ var runs atomic.Int64
 var clients = []client{
 	{
 		name: "php-memcached",
-		run:  []string{"php", "php-memcached.php"},
+		run:  []string{"php", "php-memcached.php", "text"},
+		ipv6: true, unix: true,
+	}, {
+		name: "php-memcached-binary",
+		run:  []string{"php", "php-memcached.php", "binary"},
 		ipv6: true, unix: true,
 	}, {
 		name: "php-memcache",
@@ -55,6 +59,18 @@ var clients = []client{
 		name: "pylibmc",
 		run:  []string{"/usr/bin/python3", "python.py", "pylibmc"},
 		ipv6: true, unix: true,
+	}, {
+		name: "pylibmc-binary",
+		run:  []string{"/usr/bin/python3", "python.py", "pylibmc-binary"},
+		ipv6: true, unix: true,
+	}, {
+		name: "bmemcached",
+		run:  []string{"/usr/bin/python3", "python.py", "bmemcached"},
+		lacks: map[string]string{
+			"append":  "the client has no such method",
+			"prepend": "the client has no such method",
+			"touch":   "the client has no such method",
+		},
 	}, {
 		name: "python-memcache",
 		run:  []string{"/usr/bin/python3", "python.py", "memcache"},
@@ -73,14 +89,29 @@ var clients = []client{
 		unix: true, ordered: true,
 	}, {
 		name: "spymemcached",
-		run:  []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/spymemcached.jar", "Spymemcached.java"},
+		run:  []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/spymemcached.jar", "Spymemcached.java", "TEXT"},
 		ipv6: true,
+	}, {
+		name: "spymemcached-binary",
+		run:  []string{"java", "-XX:TieredStopAtLevel=1", "-cp", "/usr/share/java/spymemcached.jar", "Spymemcached.java", "BINARY"},
+		ipv6: true,
+	}, {
+		name: "dalli",
+		run:  []string{"ruby", "dalli.rb"},
 	}, {
 		name: "gomemcache",
 		ipv6: true, unix: true,
 	}, {
 		name: "node-memcached",
 		run:  []string{"node", "node/memcached.js"},
+	}, {
+		name: "memjs",
+		run:  []string{"node", "node/memjs.js"},
+		lacks: map[string]string{
+			"cas":     "the client shows no cas",
+			"flags":   "the client shows no flags",
+			"prepend": "the client's prepend sends an append",
+		},
 	},
 }
 

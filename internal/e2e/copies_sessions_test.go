@@ -24,7 +24,8 @@ var counters = []struct {
 	keys  string // of a session at the servers
 	names []string
 }{
-	{"php-memcached", []string{"php", "sessions/session.php"}, 3, "memc.sess.key.%s", names("php", 4)},
+	{"php-memcached", []string{"php", "sessions/session.php", "text"}, 2, "memc.sess.key.%s", names("php", 3)},
+	{"php-memcached, binary", []string{"php", "sessions/session.php", "binary"}, 3, "memc.sess.key.%s", names("bin", 3)},
 	{"pymemcache", []string{"/usr/bin/python3", "sessions/lock.py"}, 2, "%s", names("sess:py", 3)},
 	{"node-memcached", []string{"node", "clients/node/cas.js"}, 2, "%s", names("sess:node", 3)},
 }

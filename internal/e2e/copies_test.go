@@ -30,7 +30,11 @@ func (r *ringside) members(t *testing.T, servers []*memcached, keys ...string) m
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(binary, append([]string{"route", "-c", r.file, "--json"}, keys...)...).Output()
+	args := []string{"route", "-c", r.file, "--json", "--base64"} // a key may hold blanks
+	for _, key := range keys {
+		args = append(args, base64.StdEncoding.EncodeToString([]byte(key)))
+	}
+	out, err := exec.Command(binary, args...).Output()
 	if err != nil {
 		t.Fatalf("ringside route: %v\n%s", err, out)
 	}

@@ -171,13 +171,10 @@ func odd(random *rand.Rand, wild bool) string {
 		data = "set victim1 0 0 4\r\nEVIL\r\nflush_all\r\nquit\r\n"
 	}
 	end := pick("\r\n", "\r\n", "\r\n", "\n")
-	switch random.IntN(16) {
+	switch random.IntN(19) {
 	case 0, 1, 2, 3:
 		return pick("mg", "mg", "md", "ma") + " " + key + b + flags() + end
 	case 4, 5:
-		if len(key) > 250 || strings.Contains(key, "\x00") { // memcached runs the data block as commands
-			data = pick(harmless...)
-		}
 		return fmt.Sprintf("ms %s %d%s%s%s%s\r\n", key, len(data), b, flags(), end, data)
 	case 6: // an item that memcached makes without a note of its base64
 		return fmt.Sprintf("%s %s b N30%s%smg %s b k v%s%s", pick("mg", "ma"), encoded, flags(), end, encoded, flags(), end)
@@ -195,7 +192,18 @@ func odd(random *rand.Rand, wild bool) string {
 		return pick("incr", "decr", "touch") + " " + plain + pick(" 1", " x", "", " 18446744073709551616") + pick("", " noreply") + end
 	case 13:
 		return "delete " + plain + pick("", " 0", " noreply", " 0 noreply", " 5") + end
-	case 14:
+	case 14, 15, 16: // refused, with its data block
+		word, size := pick("set", "add", "replace", "append", "prepend"), len(data)
+		line := pick(
+			fmt.Sprintf("%s %s 0 0 %d", word, strings.Repeat("e", 251), size),
+			fmt.Sprintf("%s evil\x00 0 0 %d", word, size),
+			fmt.Sprintf("%s evil %s 0 %d", word, pick("x", "-1", "1x", "4294967296"), size),
+			fmt.Sprintf("%s evil 0 %s %d", word, pick("x", "1x", "99999999999999999999"), size),
+			fmt.Sprintf("cas evil 0 0 %d%s", size, pick("", " x", " -1", " 18446744073709551616")),
+			fmt.Sprintf("ms evil %d %s", size, pick("Tx", "v v", "MX", "{", "C", strings.Repeat("v ", 30))),
+		)
+		return fmt.Sprintf("%s%s%s%s\r\n", line, pick("", "", " noreply", " junk"), end, data)
+	case 17:
 		if !wild {
 			return ""
 		}

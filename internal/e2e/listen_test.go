@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -147,4 +148,26 @@ func TestServerNameThatDoesNotResolve(t *testing.T) {
 			t.Errorf("%d of 100 keys failed", failed)
 		}
 	})
+}
+
+// A second Ringside on the same address is refused, also where the loops of one
+// share it; the first one's clients are all its own.
+func TestSecondRingsideIsRefused(t *testing.T) {
+	servers := startMemcacheds(t, 1)
+	address := freeAddress(t, ownHost())
+	config := fmt.Sprintf("listen: %s\n%sengine: {loops: 2}\n", address, front(servers))
+	first, err := tryRingside(t, "epoll", []string{address}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := &ringside{address: address, admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: "epoll"}
+	second.write(t, config)
+	p := start(t, first.cmd.Path, "serve", "-c", second.file)
+	if code := p.wait(t); code != 1 {
+		t.Errorf("it ends with %d: %s", code, p.out.String())
+	}
+	p.logged(t, "cannot listen on "+regexp.QuoteMeta(address)+".*address already in use")
+	for range 20 {
+		dial(t, address).store("k", "v")
+	}
 }

@@ -102,7 +102,7 @@ func (p *process) ready(address string) error {
 		answer := make([]byte, len("VERSION "))
 		_, err = io.ReadFull(c, answer)
 		c.Close()
-		if err == nil && string(answer) == "VERSION " {
+		if err == nil && (string(answer) == "VERSION " || string(answer) == "CLIENT_E") { // the latter where it asks for a password
 			return nil
 		}
 	}

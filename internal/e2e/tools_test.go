@@ -25,13 +25,14 @@ func tool(t *testing.T, program string, args ...string) string {
 	return string(out)
 }
 
-var capableLine = regexp.MustCompile(`(?m)^(ascii .*?) +\[(\w+)\]$`)
+var capableLine = regexp.MustCompile(`(?m)^((?:ascii|binary) .*?) +\[(\w+)\]$`)
 
-// The protocol test that comes with libmemcached: all 27 of its text tests.
+// The protocol test that comes with libmemcached: all 27 of its text tests, and all
+// 27 of its binary ones.
 func TestMemccapable(t *testing.T) {
-	run := func(t *testing.T, address string) {
+	one := func(t *testing.T, address, protocol string) {
 		i := strings.LastIndexByte(address, ':')
-		out := tool(t, "memccapable", "-h", address[:i], "-p", address[i+1:], "-a")
+		out := tool(t, "memccapable", "-h", address[:i], "-p", address[i+1:], protocol)
 		results := capableLine.FindAllStringSubmatch(out, -1)
 		for _, result := range results {
 			if result[2] != "pass" {
@@ -41,6 +42,10 @@ func TestMemccapable(t *testing.T) {
 		if len(results) != 27 || !strings.Contains(out, "All tests passed") {
 			t.Errorf("%d results, want 27:\n%s", len(results), out)
 		}
+	}
+	run := func(t *testing.T, address string) {
+		one(t, address, "-a")
+		one(t, address, "-b")
 	}
 	t.Run("memcached", func(t *testing.T) { run(t, startMemcached(t).address) })
 	eachDriver(t, func(t *testing.T, driver string) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -156,14 +157,14 @@ func (s *sidecar) resume() {
 }
 
 // order tells a keeper what a person wants. It may refuse.
-func (s *sidecar) order(n *node, o table.Override) {
+func (s *sidecar) order(n *node, o health.Override) {
 	if s.dead {
 		return
 	}
 	d := s.drivers[0]
 	d.input(func() {
 		d.waited = true
-		if err := s.p.Order("main", n.name, o); err != nil {
+		if err := s.p.Override("main", n.name, o); err != nil {
 			s.f.note("", "p%d refuses to %v server %s: %v", s.id, o, n.name, err)
 		}
 		d.waited = false

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"ringside/proxy/health"
-	"ringside/proxy/table"
 )
 
 // fault draws one, and when it ends.
@@ -73,14 +72,14 @@ func (f *fleet) fault() {
 		})
 		f.fault()
 	case "drain": // a person wants a server out, and back
-		order := table.Drain
+		order := health.Drain
 		if f.one(2) {
-			order = table.Down
+			order = health.Down
 		}
 		s.order(n, order)
 		f.at(until, func() {
 			for _, o := range f.sidecars { // who was told last may have died
-				o.order(n, table.Restore)
+				o.order(n, health.Restore)
 			}
 		})
 	case "restart": // a proxy

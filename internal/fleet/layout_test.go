@@ -56,6 +56,9 @@ func (f *fleet) table() *table.Table {
 	p.Failover = table.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: f.eject,
 		Ping: 250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}}
+	if f.strict {
+		p.Failover.Wait = p.Timeouts.Deadline
+	}
 	t := &table.Table{Limits: limits, Pools: []*table.Pool{p}}
 	if f.gutter > 0 {
 		g := pool("spare", f.servers, f.gutter, -1)

@@ -8,8 +8,6 @@
 // uniques that a side has told are used in its next; behind the last one the
 // client closes its half of the connection.
 //
-// With copies no two commands of one round are about the same key.
-//
 // # Where the answers may differ
 //
 //   - Cas uniques, and what changes from second to second (t and l of mg, exp and
@@ -22,13 +20,13 @@
 //   - me, which tells what a server counts, is asked of a single server only.
 //   - With copies what N makes is hidden, and a cas unique is sealed: neither N nor
 //     an I with a unique that nobody has told is asked there.
+//   - The key of what N or an append made, under flags k and b: memcached forgets
+//     that it was spelled in base64 and answers the bytes, Ringside never does.
 //   - A stream that ends in the middle of a data block: memcached keeps back
 //     answers that it would have sent behind it.
 //
 // What memcached itself answers now one way and now another is not asked. It
 // pads a number that becomes shorter, unless an answer that waits to be sent still
 // holds the item, so arithmetic begins a round. It finds a number, or a minus, in
-// the memory behind an item that is empty, all space or near 2^64. It forgets that an item made by N
-// has a binary key, so what N makes is not asked for its key in base64. Up to
-// 1.6.39 an ma that creates its item says so under q.
+// the memory behind an item that is empty, all space or near 2^64. Up to 1.6.39 an ma that creates its item says so under q.
 package twin

@@ -3,6 +3,7 @@ package twin
 // Streams of commands, made of bytes that are choices.
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -66,7 +67,6 @@ const (
 type metaKey struct {
 	spelled, key, b string // as the command spells it, as it is, and the flag
 	made            bool   // N may be asked
-	echo            bool   // k may be asked
 }
 
 func (c *client) plainKey() string { return c.prefix + c.of(plainKeys...) }
@@ -76,16 +76,28 @@ func (c *client) metaKey(made string) metaKey {
 	switch c.n(6) {
 	case 0:
 		key += c.of(bytesKeys...)
-		return metaKey{spelled: base64.StdEncoding.EncodeToString([]byte(key)), key: key, b: " b", echo: true}
+		return metaKey{spelled: inBase64(key), key: key, b: " b"}
 	case 1:
 		key += made
-		return metaKey{spelled: base64.StdEncoding.EncodeToString([]byte(key)), key: key, b: " b", made: !c.copies}
+		return metaKey{spelled: inBase64(key), key: key, b: " b", made: !c.copies}
 	case 2:
 		key += c.of("a", "num")
-		return metaKey{spelled: base64.StdEncoding.EncodeToString([]byte(key)), key: key, b: " b"}
+		return metaKey{spelled: inBase64(key), key: key, b: " b"}
 	}
 	key = c.plainKey()
-	return metaKey{spelled: key, key: key, echo: true}
+	return metaKey{spelled: key, key: key}
+}
+
+func inBase64(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
+
+// spelled is memcached's answer with the keys in base64 that it has forgotten to
+// spell so.
+func (c *client) spelled(answer []byte) []byte {
+	for _, made := range append([]string{madeByGet, madeByNumber}, bytesKeys...) {
+		key := c.prefix + made
+		answer = bytes.ReplaceAll(answer, []byte(" k"+key), []byte(" k"+inBase64(key)+" b"))
+	}
+	return answer
 }
 
 // value looks like commands and answers, like a number, or like a lot. None grows
@@ -166,7 +178,7 @@ func (c *client) command() command {
 		return c.metaSet()
 	case 16:
 		k := c.metaKey(c.of(madeByGet, madeByNumber))
-		flags, _ := c.flags(c.of("q", "I T1000", "C"+casMark, "C"+never, ""), c.opaque(k))
+		flags, _ := c.flags(c.of("q", "I T1000", "C"+casMark, "C"+never, ""), c.opaque())
 		return command{text: "md " + k.spelled + k.b + flags + "\r\n", key: k.key, lost: lostText}
 	case 17:
 		return c.metaNumber()
@@ -176,10 +188,10 @@ func (c *client) command() command {
 	return c.refused(key)
 }
 
-// opaque is an O flag and, where the key may come back, a k flag.
-func (c *client) opaque(k metaKey) string {
+// opaque is an O flag and a k flag.
+func (c *client) opaque() string {
 	o := c.of("", " Oq", " O", " O123456789")
-	if k.echo && c.one(2) {
+	if c.one(2) {
 		o += " k"
 	}
 	return o
@@ -205,7 +217,7 @@ func (c *client) metaGet() command {
 	case k.b == "":
 		words += c.of("", "", " T1000", " T-1", " R100")
 	}
-	flags, echo := c.flags(strings.TrimSpace(words), c.opaque(k))
+	flags, echo := c.flags(strings.TrimSpace(words), c.opaque())
 	lost := "EN" + strings.Replace(echo, " k", " k"+k.spelled+k.b, 1) + "\r\n"
 	if c.one(4) {
 		flags += " q"
@@ -224,7 +236,7 @@ func (c *client) metaSet() command {
 	if !k.made {
 		words = strings.TrimSuffix(words, " N1000")
 	}
-	flags, _ := c.flags(words, c.opaque(k))
+	flags, _ := c.flags(words, c.opaque())
 	v := c.piece()
 	if !strings.Contains(words, "MA") && !strings.Contains(words, "MP") && c.one(2) {
 		v = c.value()
@@ -238,7 +250,7 @@ func (c *client) metaNumber() command {
 	if k.made && words != "q" {
 		words += c.of("", " N1000", " N0 J13")
 	}
-	flags, _ := c.flags(strings.TrimSpace(words), c.opaque(k))
+	flags, _ := c.flags(strings.TrimSpace(words), c.opaque())
 	return command{text: "ma " + k.spelled + k.b + flags + "\r\n", key: k.key, lost: lostText, first: true}
 }
 

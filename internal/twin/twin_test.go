@@ -157,16 +157,14 @@ func run(t *testing.T, data []byte) {
 	var next *command
 	for len(s.client.rest) > 0 && s.rounds < 100 {
 		var commands []command
-		seen := map[string]bool{}
 		for {
 			if next == nil {
 				c := s.client.command()
 				next = &c
 			}
-			if len(commands) > 0 && (next.first || v.copies && next.meets(seen)) {
+			if len(commands) > 0 && next.first {
 				break
 			}
-			next.meets(seen)
 			commands = append(commands, *next)
 			next = nil
 			if len(s.client.rest) == 0 || s.client.one(3) {
@@ -176,15 +174,6 @@ func run(t *testing.T, data []byte) {
 		s.round(commands)
 	}
 	s.end()
-}
-
-// meets says that c has a key that has been seen, and sees its keys.
-func (c *command) meets(seen map[string]bool) (met bool) {
-	for _, key := range append(c.reads, c.key) {
-		met = met || key != "" && seen[key]
-		seen[key] = true
-	}
-	return met
 }
 
 // barrier is a command whose answer no other can be taken for.
@@ -215,7 +204,7 @@ func (s *stream) round(commands []command) {
 		}
 	}
 	var want []string
-	for _, part := range normal(s.plain.answer, !s.v.alone()) {
+	for _, part := range normal(s.client.spelled(s.plain.answer), !s.v.alone()) {
 		if instead, ok := lost[part]; ok {
 			part = instead
 		}

@@ -58,6 +58,23 @@ func (c *Client) Order(ctx context.Context, pool, server, order string) ([]Serve
 	return a.Servers, err
 }
 
+// Reload makes Ringside read its configuration again, and returns when all its
+// loops go by it.
+func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
+	var done Reloaded
+	c.http.Timeout = time.Minute // a large table takes seconds to build
+	err := c.ask(ctx, "POST", "/control/reload", nil, &done)
+	return done, err
+}
+
+// HandOver asks Ringside for its listening sockets. The answer is where they are
+// to be had, by a process of the same user.
+func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
+	var a handOverAnswer
+	err = c.ask(ctx, "POST", "/control/hand-over", nil, &a)
+	return a.Socket, err
+}
+
 // Faults returns what is wrong on purpose, and whether that is allowed at all.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
 	var a faultsAnswer

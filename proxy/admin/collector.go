@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -121,8 +122,13 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(clients, float64(s.Clients))
 	out.set(clientsLimit, float64(l.Clients))
 	out.count(clientsAccepted, s.Accepted)
-	out.count(clientsRefused, s.Refused)
+	out.count(clientsRefused, s.Refused, "limit")
+	out.count(clientsRefused, s.Unaccepted, "descriptors")
+	out.count(clientsRefused, s.TooLate, "stopping")
 	out.count(clientsClosed, s.IdleClosed, "idle")
+	out.count(clientsClosed, s.UnfinishedClosed, "unfinished")
+	out.count(clientsClosed, s.LoginsLate, "login")
+	out.count(loginsFailed, s.LoginsFailed)
 	out.count(clientsClosed, s.OutputClosed, "output")
 	out.count(clientsClosed, s.MemoryClosed, "memory")
 	out.count(clientsClosed, s.CutOff, "cut_off")
@@ -135,11 +141,12 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 
 func (out output) server(s *stats.ServerSnapshot) {
 	name, addr := s.Target.Name, address(s.Target)
-	up := 1.0
-	if s.Down > 0 {
-		up = 0
+	switch {
+	case s.Down > 0:
+		out.set(serverUp, 0, name, addr)
+	case s.Known:
+		out.set(serverUp, 1, name, addr)
 	}
-	out.set(serverUp, up, name, addr)
 	out.set(serverConnections, float64(s.Conns), name, addr)
 	out.set(serverZombies, float64(s.Lingering), name, addr)
 	out.set(serverQueue, float64(s.Waiting), name, addr)
@@ -185,7 +192,7 @@ func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 			}
 			if at.weight = ""; !ordered[at] {
 				ordered[at] = true
-				out.order(px.Ordered(p.Name, t.Name).Order, at.pool, at.server, at.address)
+				out.order(px.OverrideOf(p.Name, t.Name).Override, at.pool, at.server, at.address)
 			}
 		}
 	}
@@ -210,8 +217,8 @@ func (out output) failover(s *stats.Snapshot) {
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
 }
 
-func (out output) order(is table.Override, labels ...string) {
-	for _, o := range []table.Override{table.Drain, table.Down} {
+func (out output) order(is health.Override, labels ...string) {
+	for _, o := range []health.Override{health.Drain, health.Down} {
 		v := 0.0
 		if is == o {
 			v = 1
@@ -233,11 +240,13 @@ func (out output) config(r Reload) {
 }
 
 // The engine's buckets are four to a doubling, from 1 µs on. Prometheus gets
-// one to a doubling, from 16 µs to 8.6 s: 20 and +Inf.
+// one to a doubling, from 16 µs to 8.6 s, and one between 262 and 524 ms, where
+// timeouts usually are: 21 and +Inf.
 const (
 	firstBucket = 16
 	lastBucket  = 92
 	bucketStep  = 4
+	timeouts    = 74 // 403 ms
 )
 
 func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
@@ -245,7 +254,7 @@ func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
 	var count uint64
 	for i, n := range h.Buckets {
 		count += n
-		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 {
+		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
 			buckets[float64(stats.Bound(i))/1e9] = count
 		}
 	}

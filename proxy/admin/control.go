@@ -3,6 +3,7 @@ package admin
 // The control API: servers, and a person's orders to them.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ type ServerState struct {
 	Server  string    `json:"server"` // its name
 	Address string    `json:"address"`
 	Weight  int       `json:"weight"`
-	State   string    `json:"state"`         // up, down, drained
+	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
 	Since   time.Time `json:"since"`         // it is so
 	Why     string    `json:"why,omitempty"` // it is not up
 
@@ -66,6 +67,7 @@ type Failover struct {
 // The states of a server.
 const (
 	Up      = "up"
+	Unknown = "unknown" // it has not answered yet, nor failed to
 	Down    = "down"
 	Drained = "drained" // by a person
 )
@@ -89,6 +91,8 @@ func (s *Server) control(mux *http.ServeMux) {
 	routes := []route{
 		{"GET", "/control/servers", s.getServers},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
+		{"POST", "/control/reload", s.postReload},
+		{"POST", "/control/hand-over", s.postHandOver},
 		{"GET", "/control/faults", s.getFaults},
 		{"POST", "/control/faults", s.postFault},
 		{"DELETE", "/control/faults", s.deleteFaults},
@@ -115,7 +119,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
-		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers and /control/faults"))
+		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/reload and /control/faults"))
 	})
 }
 
@@ -124,7 +128,7 @@ const maxBody = 4 << 10
 
 // maySteer returns nil if r may do what it asks for.
 func (s *Server) maySteer(r *http.Request) error {
-	switch who := s.options.Control; {
+	switch who := s.access.Load().Control; {
 	case who == ControlOn, who == ControlLoopback && onThisMachine(r):
 	case who == ControlLoopback:
 		return refuse(http.StatusForbidden, "control is for clients on loopback; admin.control in the configuration opens it")
@@ -179,18 +183,21 @@ func (s *Server) servers() ([]ServerState, error) {
 	list := []ServerState{}
 	for _, pool := range p.Table().Pools {
 		for _, t := range pool.Servers {
-			is := ServerState{Pool: pool.Name, Server: t.Name, Address: address(t), Weight: t.Weight, State: Up, Since: p.Started}
+			is := ServerState{Pool: pool.Name, Server: t.Name, Address: address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
 			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
 				is.Since = now.Add(-time.Duration(seen.Age))
 				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
+				if seen.Known {
+					is.State = Up
+				}
 				if seen.Down > 0 {
 					is.State, is.Why = Down, seen.Why
 				}
 			}
-			if o := p.Ordered(pool.Name, t.Name); o.Order != table.Restore {
-				is.Order, is.Since = o.Order.String(), o.Since
+			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
+				is.Order, is.Since = o.Override.String(), o.Since
 				is.State, is.Why = Drained, "drained by a person"
-				if o.Order == table.Down {
+				if o.Override == health.Down {
 					is.State, is.Why = Down, "taken down by a person"
 				}
 			}
@@ -209,9 +216,11 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
 		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
 	}
-	is.Order = m.Order.String()
+	if m.Override != health.Restore {
+		is.Order = m.Override.String()
+	}
 	state := strings.ToLower(m.State())
-	if state == Up && is.State == Up {
+	if state == Up && (is.State == Up || is.State == Unknown) {
 		return
 	}
 	if state != Up || is.State != Down {
@@ -223,28 +232,28 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
-	var o table.Override
+	var o health.Override
 	switch name := r.PathValue("order"); name {
-	case table.Drain.String():
-		o = table.Drain
-	case table.Down.String():
-		o = table.Down
-	case table.Restore.String():
-		o = table.Restore
+	case health.Drain.String():
+		o = health.Drain
+	case health.Down.String():
+		o = health.Down
+	case health.Restore.String():
+		o = health.Restore
 	default:
 		return 0, nil, refuse(http.StatusNotFound, "%.100q is no order: it is drain, down or restore", name)
 	}
 	if err := onlyQuery(r, "pool"); err != nil {
 		return 0, nil, err
 	}
-	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
-		return 0, nil, refuse(http.StatusBadRequest, "an order has no body: the address says it all")
+	if err := noBody(r); err != nil {
+		return 0, nil, err
 	}
 	pool, t, err := s.find(r.URL.Query().Get("pool"), r.PathValue("server"), true)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.heart.p.Order(pool.Name, t.Name, o); err != nil {
+	if err := s.heart.p.Override(pool.Name, t.Name, o); err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
 	list, err := s.servers()
@@ -255,12 +264,20 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	return http.StatusOK, serversAnswer{list}, nil
 }
 
+// noBody refuses what would not be read.
+func noBody(r *http.Request) error {
+	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
+		return refuse(http.StatusBadRequest, "this has no body: the address says it all")
+	}
+	return nil
+}
+
 // onlyQuery refuses parameters that mean nothing: a misspelt pool must not be
 // taken for none.
 func onlyQuery(r *http.Request, known ...string) error {
 	for name := range r.URL.Query() {
 		if !slices.Contains(known, name) {
-			return refuse(http.StatusBadRequest, "unknown parameter %.100q; known here: %s", name, strings.Join(known, ", "))
+			return refuse(http.StatusBadRequest, "unknown parameter %.100q; known here: %s", name, cmp.Or(strings.Join(known, ", "), "none"))
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
 
@@ -94,7 +95,7 @@ func TestBadControlRequests(t *testing.T) {
 	} {
 		t.Run(c.method+" "+c.path+" "+fmt.Sprintf("%.60s", c.body), func(t *testing.T) {
 			faults := &fault.Set{}
-			p, h := steered(Options{Faults: faults})
+			p, h := steered(Options{Access: Access{Faults: true}, FaultSet: faults})
 			w := do(h, request(c.method, c.path, c.body))
 			if c.status == 0 { // the mux has its own way with empty segments
 				if w.Code < 300 {
@@ -111,7 +112,7 @@ func TestBadControlRequests(t *testing.T) {
 			}
 			for _, pool := range p.Table().Pools {
 				for _, s := range pool.Servers {
-					if o := p.Ordered(pool.Name, s.Name); o != (table.OverrideSince{}) {
+					if o := p.OverrideOf(pool.Name, s.Name); o != (proxy.OverrideSince{}) {
 						t.Errorf("%s of %s has an order: %v", s.Name, pool.Name, o)
 					}
 				}
@@ -149,12 +150,12 @@ func TestWhoMaySteer(t *testing.T) {
 		{"a browser", ControlOn, from("127.0.0.1:1", "localhost", "Origin", "http://localhost"), 403},
 		{"a browser, privately", ControlOn, from("127.0.0.1:1", "localhost", "Origin", "null"), 403},
 	} {
-		p, h := steered(Options{Control: c.who})
+		p, h := steered(Options{Access: Access{Control: c.who}})
 		w := do(h, c.r)
 		if w.Code != c.status {
 			t.Errorf("%s: %d %s, want %d", c.name, w.Code, w.Body, c.status)
 		}
-		if done := p.Ordered("first", "a").Order == table.Drain; done != (c.status == 200) {
+		if done := p.OverrideOf("first", "a").Override == health.Drain; done != (c.status == 200) {
 			t.Errorf("%s: done is %v", c.name, done)
 		}
 	}
@@ -195,7 +196,7 @@ func TestClient(t *testing.T) {
 	faults := &fault.Set{}
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
-			s := New(p, Options{Faults: faults})
+			s := New(p, Options{Access: Access{Faults: true}, FaultSet: faults})
 			address := "127.0.0.1:0"
 			if network == "unix" {
 				address = filepath.Join(t.TempDir(), "s")
@@ -204,7 +205,7 @@ func TestClient(t *testing.T) {
 			c, ctx := NewClient(network, at.String()), context.Background()
 			defer c.Close()
 			list, err := c.Servers(ctx)
-			if err != nil || len(list) != 5 || list[0].State != Up || list[1].State != Down || list[1].LoopsDown != 1 ||
+			if err != nil || len(list) != 5 || list[0].State != Unknown || list[1].State != Down || list[1].LoopsDown != 1 ||
 				!strings.Contains(list[1].Why, "refused") || list[0].Failover != nil || time.Since(list[1].Since) > time.Minute {
 				t.Fatalf("%+v, %v", list, err)
 			}
@@ -276,5 +277,52 @@ func TestFaultNames(t *testing.T) {
 	err := json.Unmarshal([]byte(`{"server":"a","pool":"p","kind":"drop","delay":"100ms","percent":30,"for":"5s"}`), &f)
 	if want := (FaultState{Server: "a", Pool: "p", Kind: fault.Drop, Delay: Duration(100 * time.Millisecond), Percent: 30, For: Duration(5 * time.Second)}); err != nil || !reflect.DeepEqual(f, want) {
 		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+// A reload says what it has done, or why not; who may steer may reload.
+func TestReload(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		again  func() (Reloaded, error)
+		status int
+		says   string
+	}{
+		{"done", func() (Reloaded, error) {
+			return Reloaded{File: "f", Generation: 2, Changes: []string{"pool main: +server c"}}, nil
+		}, 200, `{"file":"f","generation":2,"changes":["pool main: +server c"],"next_start":null}`},
+		{"refused", func() (Reloaded, error) { return Reloaded{}, errors.New("f:1:2: wrong") }, 422, `{"error":"f:1:2: wrong"}`},
+		{"stopping", func() (Reloaded, error) { return Reloaded{}, ErrStopping }, 503, "stopping"},
+		{"no file", nil, 409, "no configuration file"},
+	} {
+		_, h := steered(Options{ReadAgain: c.again})
+		if w := do(h, request("POST", "/control/reload", "")); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+			t.Errorf("%s: %d %s, want %d %s", c.name, w.Code, w.Body, c.status, c.says)
+		}
+	}
+	_, h := steered(Options{ReadAgain: func() (Reloaded, error) { t.Error("it was done"); return Reloaded{}, nil }})
+	for _, r := range []*http.Request{request("POST", "/control/reload?file=x", ""), request("POST", "/control/reload", "x"), request("GET", "/control/reload", "")} {
+		if w := do(h, r); w.Code < 400 {
+			t.Errorf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
+		}
+	}
+}
+
+// Who may do what changes while it serves.
+func TestAllow(t *testing.T) {
+	s := New(newProxy(pool("first")), Options{FaultSet: &fault.Set{}})
+	fault := func() int {
+		return do(s.Handler(), request("POST", "/control/faults", `{"server":"a","kind":"hang"}`)).Code
+	}
+	if code := fault(); code != 403 {
+		t.Errorf("not allowed yet: %d", code)
+	}
+	s.Allow(Access{Faults: true})
+	if code := fault(); code != 201 {
+		t.Errorf("allowed: %d", code)
+	}
+	s.Allow(Access{Control: ControlOff, Faults: true})
+	if code := fault(); code != 404 {
+		t.Errorf("control is off: %d", code)
 	}
 }

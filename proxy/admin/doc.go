@@ -32,6 +32,8 @@
 //
 //	GET    /control/servers                       every server of every pool, and how it is
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	POST   /control/reload                        reads the configuration again, and says what it has changed
+//	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
@@ -57,7 +59,9 @@
 //     send it with every POST and DELETE, tools do not. That holds where a page
 //     has made its own name point here, too.
 //   - There is no password: who needs one puts a reverse proxy in front.
-//   - Faults need admin.allow_faults, which is read at the start.
+//   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
+//   - A reload is answered when all loops go by the new configuration, or with
+//     422 and what is wrong with it; then the old one stays in force as a whole.
 //
 // # Metrics
 //
@@ -76,7 +80,7 @@
 //
 //	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
 //
-// Histograms have a bucket for each doubling from 16 µs to 8.6 s. Besides
+// Histograms have a bucket for each doubling from 16 µs to 8.6 s, and one at 403 ms. Besides
 // these there are the go_ and process_ metrics of client_golang.
 //
 //	ringside_requests_total{command,outcome} counter
@@ -101,11 +105,15 @@
 //	    Client connections that may be open at once: limits.clients.
 //	ringside_client_connections_accepted_total counter
 //	    Client connections accepted, those refused at once included.
-//	ringside_client_connections_refused_total counter
-//	    Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).
+//	ringside_client_connections_refused_total{reason} counter
+//	    Client connections refused, by reason: limit (limits.clients is reached; with an error), descriptors (the process
+//	    may open no more files), stopping (Ringside or the listener; by a reset).
 //	ringside_client_connections_closed_total{reason} counter
-//	    Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard),
-//	    memory (limits.memory), cut_off (a server went away in the middle of a value).
+//	    Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command),
+//	    login (it did not say in time who it is), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in
+//	    the middle of a value).
+//	ringside_client_logins_failed_total counter
+//	    Wrong users or passwords that clients gave: auth_file.
 //	ringside_client_received_bytes_total counter
 //	    Bytes read from clients.
 //	ringside_client_sent_bytes_total counter
@@ -118,7 +126,7 @@
 //	    Values refused because limits.memory was reached.
 //
 //	ringside_server_up{server,address} gauge
-//	    1 while no loop holds the server for down, else 0; one that was never asked is up.
+//	    1 while no loop holds the server for down, else 0; absent until it has answered or failed to.
 //	ringside_server_connections{server,address} gauge
 //	    Connections to the server open now.
 //	ringside_server_zombie_connections{server,address} gauge

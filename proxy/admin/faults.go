@@ -49,8 +49,8 @@ type faultsAnswer struct {
 }
 
 func (s *Server) faults() faultsAnswer {
-	a := faultsAnswer{Allowed: s.options.Faults != nil, Faults: []FaultState{}}
-	for _, f := range s.options.Faults.List() {
+	a := faultsAnswer{Allowed: s.mayFault() == nil, Faults: []FaultState{}}
+	for _, f := range s.options.FaultSet.List() {
 		a.Faults = append(a.Faults, s.faultState(f))
 	}
 	return a
@@ -75,8 +75,8 @@ func (s *Server) getFaults(*http.Request) (int, any, error) {
 }
 
 func (s *Server) mayFault() error {
-	if s.options.Faults == nil {
-		return refuse(http.StatusForbidden, "faults are not allowed here: set admin.allow_faults to true and start Ringside again")
+	if s.options.FaultSet == nil || !s.access.Load().Faults {
+		return refuse(http.StatusForbidden, "faults are not allowed here: set admin.allow_faults to true in its file, and ringside reload")
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	f, err := s.options.Faults.Add(fault.Fault{Network: t.Network, Address: t.Address, Kind: want.Kind,
+	f, err := s.options.FaultSet.Add(fault.Fault{Network: t.Network, Address: t.Address, Kind: want.Kind,
 		Delay: time.Duration(want.Delay), Percent: want.Percent, For: time.Duration(want.For)})
 	if err != nil {
 		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
@@ -129,7 +129,7 @@ func (s *Server) deleteFaults(*http.Request) (int, any, error) {
 	if err := s.mayFault(); err != nil {
 		return 0, nil, err
 	}
-	if n := s.options.Faults.LiftAll(); n > 0 {
+	if n := s.options.FaultSet.LiftAll(); n > 0 {
 		s.heart.p.Log.Warn("all faults are lifted", "faults", n)
 	}
 	return http.StatusOK, s.faults(), nil
@@ -140,7 +140,7 @@ func (s *Server) deleteFault(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	id, err := strconv.Atoi(r.PathValue("id"))
-	if err != nil || !s.options.Faults.Lift(id) {
+	if err != nil || !s.options.FaultSet.Lift(id) {
 		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it was lifted, or never was", r.PathValue("id"))
 	}
 	s.heart.p.Log.Warn("a fault is lifted", "id", id)

@@ -60,11 +60,15 @@ var (
 	clientsAccepted = counter("client_connections_accepted_total",
 		"Client connections accepted, those refused at once included.")
 	clientsRefused = counter("client_connections_refused_total",
-		"Client connections refused: with an error (limits.clients reached), or by a reset (Ringside or the listener is stopping).")
-	clientsClosed = counter("client_connections_closed_total",
-		"Client connections that Ringside closed, by reason: idle (limits.idle), output (limits.output_hard), "+
-			"memory (limits.memory), cut_off (a server went away in the middle of a value).",
+		"Client connections refused, by reason: limit (limits.clients is reached; with an error), descriptors (the process may "+
+			"open no more files), stopping (Ringside or the listener; by a reset).",
 		"reason")
+	clientsClosed = counter("client_connections_closed_total",
+		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
+			"login (it did not say in time who it is), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
+		"reason")
+	loginsFailed = counter("client_logins_failed_total",
+		"Wrong users or passwords that clients gave: auth_file.")
 	clientReceived = counter("client_received_bytes_total",
 		"Bytes read from clients.")
 	clientSent = counter("client_sent_bytes_total",
@@ -81,7 +85,7 @@ var (
 // Each server, by name and address.
 var (
 	serverUp = gauge("server_up",
-		"1 while no loop holds the server for down, else 0; one that was never asked is up.",
+		"1 while no loop holds the server for down, else 0; absent until it has answered or failed to.",
 		"server", "address")
 	serverConnections = gauge("server_connections",
 		"Connections to the server open now.",

@@ -153,7 +153,7 @@ func TestScrape(t *testing.T) {
 		`ringside_client_connections`:                                2,
 		`ringside_client_connections_limit`:                          2,
 		`ringside_client_connections_accepted_total`:                 3,
-		`ringside_client_connections_refused_total`:                  1,
+		`ringside_client_connections_refused_total{reason="limit"}`:  1,
 		`ringside_client_connections_closed_total{reason="idle"}`:    0,
 		`ringside_client_connections_closed_total{reason="output"}`:  0,
 		`ringside_client_connections_closed_total{reason="memory"}`:  0,
@@ -224,17 +224,19 @@ func TestScrapeAtStart(t *testing.T) {
 	newLoop(p)
 	got := scrape(t, New(p, Options{}).Handler())
 	for name, want := range map[string]float64{
-		`ringside_requests_total{command="get",outcome="unavailable"}`:         0,
-		`ringside_requests_total{command="set",outcome="stored"}`:              0,
-		`ringside_request_duration_seconds_count{command="get"}`:               0,
-		`ringside_server_up{address="10.0.0.2:11211",server="10.0.0.2:11211"}`: 1,
-		`ringside_config_reload_success`:                                       1,
-		`ringside_config_generation`:                                           1,
-		`ringside_config_last_reload_timestamp_seconds`:                        float64(p.Started.UnixMilli()) / 1e3,
+		`ringside_requests_total{command="get",outcome="unavailable"}`: 0,
+		`ringside_requests_total{command="set",outcome="stored"}`:      0,
+		`ringside_request_duration_seconds_count{command="get"}`:       0,
+		`ringside_config_reload_success`:                               1,
+		`ringside_config_generation`:                                   1,
+		`ringside_config_last_reload_timestamp_seconds`:                float64(p.Started.UnixMilli()) / 1e3,
 	} {
 		if v, ok := got[name]; !ok || v != want {
 			t.Errorf("%s = %v (there: %v), want %v", name, v, ok, want)
 		}
+	}
+	if v, ok := got[`ringside_server_up{address="10.0.0.2:11211",server="10.0.0.2:11211"}`]; ok {
+		t.Errorf("a server that has not answered yet is %v", v)
 	}
 }
 
@@ -258,7 +260,7 @@ func TestScrapeOfOddNames(t *testing.T) {
 	p := newProxy(twice)
 	newLoop(p)
 	got := scrape(t, New(p, Options{}).Handler())
-	if v := got[`ringside_server_up{address="unix:/s",server="/s"}`]; v != 1 {
+	if v := got[`ringside_pool_server{address="unix:/s",pool="main",server="/s",weight="1"}`]; v != 1 {
 		t.Errorf("the server on a unix socket is not there: %v", v)
 	}
 

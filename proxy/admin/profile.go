@@ -23,7 +23,7 @@ const (
 
 // profiles serves /debug/pprof/.
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
-	switch who := s.options.Pprof; {
+	switch who := s.access.Load().Pprof; {
 	case who == PprofOn, who == PprofLoopback && onThisMachine(r):
 	case who == PprofLoopback:
 		http.Error(w, "profiles are for clients on loopback; admin.pprof in the configuration opens them", http.StatusForbidden)

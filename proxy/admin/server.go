@@ -3,6 +3,7 @@ package admin
 // The HTTP server: what is where, for whom, and for how long.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"html"
@@ -23,14 +24,10 @@ import (
 
 // Options is what a Server must be told. The zero Options work.
 type Options struct {
-	// Pprof says who may take profiles; empty is PprofLoopback.
-	Pprof Pprof
+	Access
 
-	// Control says who may use the control API; empty is ControlLoopback.
-	Control Control
-
-	// Faults is where the control API sets faults; nil: they are not allowed.
-	Faults *fault.Set
+	// FaultSet is where the control API sets faults; nil: they are not allowed.
+	FaultSet *fault.Set
 
 	// Ready returns nil while the listeners are open and take clients, else
 	// why not: "starting", "stopping". /readyz shows it. If nil, Ringside is
@@ -40,6 +37,23 @@ type Options struct {
 	// Reload returns how the configuration stands. If nil, it was read once,
 	// when the proxy was made. It is called from many goroutines.
 	Reload func() Reload
+
+	// ReadAgain reads the configuration again, puts it in force, and returns
+	// when all loops go by it. The error says why it was refused. If nil, there
+	// is no file. It is called from many goroutines.
+	ReadAgain func() (Reloaded, error)
+
+	// HandOver offers the listening sockets to the process that asks for them, and
+	// returns the name of a socket where it gets them. If nil, nobody does. It is
+	// called from many goroutines.
+	HandOver func() (socket string, err error)
+}
+
+// Access says who may do what. It may change while a Server serves: see Allow.
+type Access struct {
+	Pprof   Pprof   // who may take profiles; empty is PprofLoopback
+	Control Control // who may use the control API; empty is ControlLoopback
+	Faults  bool    // faults may be set
 }
 
 // Reload is how the configuration of a running proxy stands.
@@ -54,6 +68,7 @@ type Reload struct {
 // Server serves the admin pages of one proxy.
 type Server struct {
 	options Options
+	access  atomic.Pointer[Access]
 	version string
 	heart   heart
 	scrapes *prometheus.Registry
@@ -71,17 +86,12 @@ const (
 
 // New makes a server for p. Its handler may be used once p's loops are made.
 func New(p *proxy.Proxy, o Options) *Server {
-	if o.Pprof == "" {
-		o.Pprof = PprofLoopback
-	}
-	if o.Control == "" {
-		o.Control = ControlLoopback
-	}
 	if o.Reload == nil {
 		o.Reload = func() Reload { return Reload{At: p.Started, Generation: 1} }
 	}
 	s := &Server{options: o, version: p.Version, scrapes: prometheus.NewRegistry()}
 	s.heart.p = p
+	s.Allow(o.Access)
 	s.scrapes.MustRegister(
 		&collector{p, o.Reload},
 		collectors.NewGoCollector(),
@@ -114,6 +124,12 @@ func New(p *proxy.Proxy, o Options) *Server {
 		ConnState:                    s.bound,
 	}
 	return s
+}
+
+// Allow changes who may do what, from the next request on.
+func (s *Server) Allow(a Access) {
+	a.Pprof, a.Control = cmp.Or(a.Pprof, PprofLoopback), cmp.Or(a.Control, ControlLoopback)
+	s.access.Store(&a)
 }
 
 // Handler returns what Serve serves.
@@ -166,11 +182,12 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +
 		`<li><a href="healthz">healthz</a>: do the loops answer?` + "\n" +
 		`<li><a href="readyz">readyz</a>: may clients come here?` + "\n"
-	if s.options.Pprof == PprofLoopback || s.options.Pprof == PprofOn {
-		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(s.options.Pprof) + ")\n"
+	access := s.access.Load()
+	if who := access.Pprof; who == PprofLoopback || who == PprofOn {
+		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(who) + ")\n"
 	}
-	if s.options.Control == ControlLoopback || s.options.Control == ControlOn {
-		page += `<li><a href="control/servers">control/servers</a>, <a href="control/faults">control/faults</a>: steering (` + string(s.options.Control) + ")\n"
+	if who := access.Control; who == ControlLoopback || who == ControlOn {
+		page += `<li><a href="control/servers">control/servers</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")

@@ -3,6 +3,7 @@ package client
 // All clients of one loop.
 
 import (
+	"time"
 	"unsafe"
 
 	"ringside/proxy/link"
@@ -10,33 +11,39 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // Clients are the clients of one loop, and what they have asked for.
 type Clients struct {
 	*link.IO
-	Servers *upstream.Servers
-	Limits  *table.Limits
-	OnGone  func() // called when a client is gone
+	Servers *upstream.Servers // of the same loop
+	Limits  *table.Limits     // of the table in force
+	OnGone  func()            // called when a client is gone; set by the engine
 
-	Sessions map[*Session]struct{}
-	Wake     []*Session // had to stop parsing and may go on
-	Held     HoldList   // clients whose answers wait for the rest of their group
-	Awaiting int        // clients that wait for an answer
+	Sessions map[*Session]struct{} // that are connected
+	Wake     []*Session            // sessions that had to stop parsing and may go on
+	Held     HoldList              // sessions whose answers wait for the rest of their group
+	Awaiting int                   // how many sessions wait for an answer
 
-	Req           wire.Request // the one being served
-	FreeExchanges *Exchange
+	Req           wire.Request // scratch: the request being served
+	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
+	frameKey      []byte       // scratch: the key of that, in the input
+	spelled       []byte       // scratch: the request that the frame is to servers
+	framed        []byte       // scratch: the frame that an answer is
+	framedReply   wire.Reply   // scratch: the answer that becomes a frame
+	FreeExchanges *Exchange    // kept for reuse, linked by Next
 }
 
 // Handler serves what clients of one listener ask for.
 type Handler interface {
-	// Serve answers the request in Clients.req, whose bytes are raw, or asks who
-	// can. It reports whether it has taken the bytes out of the input.
+	// Serve answers the request in Clients.Req, whose bytes are raw, or asks those
+	// who can. It reports whether it has taken the bytes out of the input.
 	Serve(s *Session, raw []byte) (taken bool)
 
-	// NeedsFence says that commands may take several asks, of which the last would
-	// be on the wrong side of a flush_all: so that, and what comes after it, waits
-	// until what its client asked before is answered.
+	// NeedsFence says whether commands may take several requests, of which the last
+	// could come to a server on the wrong side of a flush_all. Then flush_all, and
+	// what comes behind it, waits until what its client asked before is answered.
 	NeedsFence() bool
 
 	// NoMemory refuses a storage command for whose data block there is no memory.
@@ -46,44 +53,60 @@ type Handler interface {
 
 // Resume lets the clients go on that had to stop.
 func (e *Clients) Resume() {
-	for i := 0; i < len(e.Wake); i++ { // may grow: a parsed request can be answered at once
+	for i := 0; i < len(e.Wake); i++ { // it may grow: a parsed request can be answered at once
 		e.Wake[i].resume()
 	}
 	e.Wake = e.Wake[:0]
 }
 
+// SweepIdle closes the clients that have said nothing for too long, or have not said
+// in time who they are.
 func (e *Clients) SweepIdle() {
-	idle := int64(e.Limits.Idle)
-	if idle == 0 {
-		return
-	}
+	e.WatchIdle()
 	for s := range e.Sessions {
-		if t := s.Last + idle; s.Head != nil || s.Out.Size > 0 || s.Stalled {
-			e.At(link.IdleTimer, e.Now+idle)
-		} else if t <= e.Now {
-			e.Count.IdleClosed++
+		switch at, count := s.idleUntil(); {
+		case at > e.Now:
+			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))
+		case count == &e.Count.UnfinishedClosed:
+			e.Log.Debug("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			fallthrough
+		default:
+			*count++
 			s.Quit()
-		} else {
-			e.At(link.IdleTimer, t)
 		}
 	}
 }
+
+// WatchIdle makes sure that a client is looked at that begins to say nothing now.
+func (e *Clients) WatchIdle() {
+	for _, d := range [...]time.Duration{e.Limits.Idle, e.Limits.Unfinished} {
+		if d > 0 {
+			e.At(link.IdleTimer, e.Now+int64(d))
+		}
+	}
+}
+
+// sweepWait is between two looks at all clients: to look at each when its time
+// comes would cost more than a few milliseconds are worth.
+const sweepWait = 10 * time.Millisecond
 
 // HoldList remembers clients whose answers wait for the rest of their group.
 // The wait is the same for all, so the order of arrival is the order of
 // release.
 type HoldList struct {
-	List  []HeldClient
+	List  []HeldClient // in order of arrival; what is before First has been released
 	First int
 }
 
+// HeldClient is one of a HoldList.
 type HeldClient struct {
 	Session *Session
-	Until   int64
+	Until   int64 // the Session.HoldUntil that it had then: another one says that it was flushed meanwhile
 }
 
+// Add puts s at the end.
 func (h *HoldList) Add(s *Session, until int64) {
-	if h.First > 64 && h.First > len(h.List)/2 { // somebody always waits: due never empties it
+	if h.First > 64 && h.First > len(h.List)/2 { // where somebody always waits Due never empties it
 		n := copy(h.List, h.List[h.First:])
 		clear(h.List[n:])
 		h.List, h.First = h.List[:n], 0
@@ -91,6 +114,7 @@ func (h *HoldList) Add(s *Session, until int64) {
 	h.List = append(h.List, HeldClient{s, until})
 }
 
+// Due is when the first is to be released; link.Never: nobody waits.
 func (h *HoldList) Due() int64 {
 	for h.First < len(h.List) {
 		if c := &h.List[h.First]; c.Session.HoldUntil == c.Until {
@@ -102,7 +126,7 @@ func (h *HoldList) Due() int64 {
 	return link.Never
 }
 
-// Release lets go of the clients that have waited long enough.
+// Release sends the answers of clients that have waited long enough for a group.
 func (e *Clients) Release() {
 	for e.Held.Due() <= e.Now {
 		s := e.Held.List[e.Held.First].Session
@@ -123,7 +147,7 @@ func (e *Clients) AddTo(into *stats.Snapshot) {
 	}
 }
 
-// Held is what closing s gives back.
+// Buffered is how many bytes closing s gives back.
 func (s *Session) Buffered() int64 {
 	n := s.Out.Room() + s.Handed + s.InFlight*int(ExchangeSize)
 	if s.In != nil {
@@ -135,10 +159,11 @@ func (s *Session) Buffered() int64 {
 	return int64(n)
 }
 
-// ExchangeSize is what an exchange takes, with the lines that it may keep.
+// ExchangeSize is what an exchange counts against limits.memory: itself, and the
+// lines that it may keep.
 const ExchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128
 
-// valueSize is what a value takes that waits for its place, beside its block.
+// valueSize is what a value that waits for its place counts, beside its bytes.
 const valueSize = 160
 
 // TrimExchanges gives up the exchanges that are kept for reuse.

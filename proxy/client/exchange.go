@@ -1,6 +1,6 @@
 package client
 
-// One client command in flight, the asks it consists of, and its settlement.
+// One client command in flight: its parts, and what ends its answer.
 
 import (
 	"slices"
@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // Exchange is one client command between its request and its answer, in its
@@ -22,44 +23,49 @@ import (
 type Exchange struct {
 	e       *Clients
 	Session *Session  // nil when the client is gone: answers are swallowed
-	Next    *Exchange // in the client's order; in the free list
+	Next    *Exchange // in the client's order; in the list of free ones
 
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
-	endsGroup bool // the last request of one read from the client
-	Settled   bool // the answer is complete
-	ended     bool // its END went with its last VALUE
-	Outcome   stats.Outcome
-	Waiting   int // attempts not finished, and one while they are being made
-	Start     int64
+	head      frame.Head    // what the answer to a binary client repeats of its frame
+	endsGroup bool          // it is the last request of one read from the client
+	Settled   bool          // the answer is complete
+	ended     bool          // the END of a read went with its last VALUE
+	Outcome   stats.Outcome // so far, then for good
+	Waiting   int           // parts without their end, and one while parts are being made
+	Start     int64         // when the request was parsed, on the loop's clock
 
-	MissErrors bool // a read that no server could answer gets a miss
+	MissErrors bool // of a read that no server could answer a miss is shown, not the error
+	cut        bool // it ends in the middle of a value, and with it all that its client gets
 
-	Out           link.Queue
-	Streaming     *streams // values on their way in pieces; nil: there has been none
-	trouble       string   // why a part could not be answered; "" if all could
-	Miss          []byte   // mg: the line that says so
-	ErrLine       []byte   // a server's error line, which stands where END would
-	InOrder       *inOrder // values go in the order of the keys
-	Gather        Gather   // commands for every server: collects, then answers
-	GatheredBytes int      // bytes of answers that it gathers
+	Out           link.Queue // the answer, while the exchange is not first
+	Streaming     *streams   // large values on their way in pieces; nil: there has been none
+	trouble       string     // why a part could not be answered; empty: all could
+	Miss          []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
+	ErrLine       []byte     // a server's error line, which stands where END would; empty: there is none
+	InOrder       *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
+	Gather        Gather     // of a command for every server: makes one answer of theirs; nil: it is no such command
+	GatheredBytes int        // of answers that Gather keeps
 
-	Keys, Hits int
+	Keys, Hits int // of a read: how many were asked for, and were there
 }
 
-// streams says whose value goes to the client now, while some are so large that
-// they go in pieces. While one has the turn the other parts keep theirs.
+// streams says which part's value goes to the client now, while some values are so
+// large that they go in pieces. The other parts keep theirs meanwhile: a value must
+// not go into the middle of another.
 type streams struct {
-	Turn *upstream.Attempt // the part in the middle of a value; nil: no part is
-	Next []*heldPart       // others in the middle of one of theirs
-	Late link.Queue        // whole values that wait for the turn to end
+	Turn *upstream.Attempt // the part in the middle of the value that goes to the client; nil: none does
+	Next []*heldPart       // other parts that are in the middle of a value
+	Late link.Queue        // whole values that wait until Turn is through
+
+	bodyLeft int // bytes still to come of the value of a binary client's
 }
 
-// behind is a part in the middle of a value that waits for its turn.
+// heldPart is a part in the middle of a value that waits for its turn.
 type heldPart struct {
 	a    *upstream.Attempt
-	Held link.Queue // what has come of it
+	Held link.Queue // what has come of its value
 }
 
 // Gather makes one answer of the answers of several servers.
@@ -70,7 +76,8 @@ type Gather interface {
 	Answer(dst []byte) ([]byte, stats.Outcome)
 }
 
-// NewExchange begins the exchange of the request in e.req.
+// NewExchange begins the exchange of the request in e.Req, which is the last of s
+// now.
 func (e *Clients) NewExchange(s *Session) *Exchange {
 	x := e.FreeExchanges
 	if x == nil {
@@ -81,6 +88,9 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	}
 	x.e, x.Session, x.Start, x.Waiting = e, s, e.Now, 1
 	x.Op, x.dialect, x.Flags = e.Req.Op, e.Req.Dialect, e.Req.Flags
+	if x.Flags&wire.Binary != 0 {
+		x.beginFrame()
+	}
 	if s.Tail == nil {
 		s.Head = x
 		e.Awaiting++
@@ -99,7 +109,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	}
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
-	*x = Exchange{} // in place: a literal that mentions x is made aside and copied
+	*x = Exchange{} // a literal that mentioned x would be made aside and copied
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
 	e.FreeExchanges = x
 }
@@ -115,8 +125,13 @@ func (x *Exchange) drop() {
 	}
 }
 
-// Emit sends b towards the client, as part of what a brings.
+// Emit sends b towards the client, as part of the answer to a; nil: of Ringside's
+// own answer.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
+	if x.Flags&wire.Binary != 0 {
+		x.emitFrames(a, b)
+		return
+	}
 	if q := x.dest(a); q != nil {
 		q.Append(&x.e.Buffers, b)
 	}
@@ -140,20 +155,23 @@ func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	}
 }
 
-// Attempt is one more ask that x waits for, on behalf of its client's command.
+// Attempt makes an attempt of the client's command, as one more part of x.
 func (x *Exchange) Attempt() *upstream.Attempt {
 	a := x.e.Servers.NewAttempt(x)
 	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
+	if a.Flags&wire.Binary != 0 {
+		a.To = (*framed)(x)
+	}
 	x.Waiting++
 	return a
 }
 
-// of is the part a among those that wait for their turn.
+// of is what is kept of a's value, which waits for its turn.
 func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
-// begin says that a is in the middle of a value from now on.
+// begin notes that a is in the middle of a value.
 func (x *Exchange) begin(a *upstream.Attempt) {
 	a.Streams = true
 	if x.Streaming == nil {
@@ -166,10 +184,10 @@ func (x *Exchange) begin(a *upstream.Attempt) {
 	}
 }
 
-// end says that a's value is whole. If it had the turn, what the others kept
-// meanwhile follows, and the next one in the middle of a value has the turn.
+// end notes that a's value is whole. If it had the turn, what the others kept
+// meanwhile follows, and the next part in the middle of a value has the turn.
 func (x *Exchange) end(a *upstream.Attempt) {
-	if x.Session == nil { // nobody waits for it; what was kept goes with x
+	if x.Session == nil { // the client is gone, and with it what was kept
 		return
 	}
 	st := x.Streaming
@@ -189,6 +207,23 @@ func (x *Exchange) end(a *upstream.Attempt) {
 	}
 }
 
+// breakOff says that the value that a is in the middle of will never be whole. A
+// part whose turn it is not has only kept what came of it, so that its key is a
+// miss. Else the client has the beginning of the value, or will have: with that
+// its answers end.
+func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
+	st := x.Streaming
+	if st.Turn != a {
+		b := st.of(a)
+		b.Held.Drop(&x.e.Buffers)
+		st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
+		x.Hits--
+		return false
+	}
+	x.cut = true
+	return true
+}
+
 // Answer ends x with one whole answer that Ringside makes itself.
 func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 	x.Outcome = o
@@ -196,22 +231,26 @@ func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 	x.FinishOne()
 }
 
-// NoRoute is why a key gets no answer that no route takes.
+// NoRoute is why a key that no route takes gets no answer.
 const NoRoute = "no route for this key: add one without a prefix"
 
-// Fail notes that a part of x got no answer, and why. That a key has no route
-// is said before all else: nothing but the configuration can end it.
+// Fail notes that a part of x got no answer, and why. NoRoute counts before all
+// else: nothing but the configuration can end it.
 func (x *Exchange) Fail(why string, o stats.Outcome) {
 	if x.trouble != NoRoute {
 		x.trouble, x.Outcome = why, o
 	}
 }
 
-// FinishOne counts one of x's attempts as finished, and settles x with the last.
+// FinishOne counts one of x's parts as finished. With the last, x is settled.
 func (x *Exchange) FinishOne() {
-	if x.Waiting--; x.Waiting > 0 {
-		return
+	if x.Waiting--; x.Waiting == 0 {
+		x.settle()
 	}
+}
+
+// settle ends x, of which all parts are in: its client gets the end of the answer.
+func (x *Exchange) settle() {
 	if x.Session == nil {
 		x.e.freeExchange(x)
 		return
@@ -255,10 +294,10 @@ func (x *Exchange) finishTroubled(read bool) {
 	switch {
 	case read && x.MissErrors && x.trouble != NoRoute:
 		switch {
-		case x.Op == wire.Debug:
-			x.Emit(nil, []byte(wire.AnswerMiss))
 		case x.dialect == wire.Text:
 			x.Emit(nil, wire.EndLine)
+		case x.Op == wire.Debug || x.Flags&wire.Binary != 0:
+			x.Emit(nil, []byte(wire.AnswerMiss))
 		case x.Flags&wire.Quiet == 0:
 			x.Emit(nil, x.Miss)
 		}
@@ -269,7 +308,7 @@ func (x *Exchange) finishTroubled(read bool) {
 	}
 }
 
-// kept is what x's answer takes while it waits for something.
+// kept is how many bytes x keeps of an answer that waits for something.
 func (x *Exchange) kept() int {
 	n := x.Out.Room() + x.GatheredBytes
 	if st := x.Streaming; st != nil {
@@ -287,8 +326,7 @@ func (x *Exchange) kept() int {
 	return n
 }
 
-// orphan lets go of a client that is gone. x stays until its attempts are
-// finished.
+// orphan lets go of a client that is gone. x stays until its parts are finished.
 func (x *Exchange) orphan() {
 	x.drop()
 	x.Session = nil
@@ -310,6 +348,10 @@ func (s *Session) advance() {
 		e.freeExchange(x)
 		if s.Head != nil {
 			s.Head.Out.MoveTo(&e.Buffers, &s.Out)
+			if s.Head.cut {
+				s.cut(s.Head)
+				return
+			}
 		}
 	}
 	if s.Head == nil {

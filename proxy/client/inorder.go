@@ -12,10 +12,10 @@ import (
 // value that comes out of order for a miss; twemproxy answers in order. It
 // costs the wait for the slowest server and a copy of the keys.
 type inOrder struct {
-	keys   []byte // as the client wrote them
-	Values []inOrderValue
-	of     map[string]inOrderKey
-	Held   int // bytes beside the values' blocks
+	keys   []byte                // of the request, as the client wrote them
+	Values []inOrderValue        // as they came
+	of     map[string]inOrderKey // where in Values those of a key are, as the client knows it
+	Held   int                   // bytes beside the values' own
 }
 
 type inOrderValue struct {
@@ -27,12 +27,14 @@ type inOrderValue struct {
 // yet, -1 if there is none, and the last.
 type inOrderKey struct{ first, last int }
 
-// KeepOrder makes x answer in the order of the keys of the request in e.req.
+// KeepOrder makes x answer in the order of the keys of the request in e.Req, whose
+// bytes are raw.
 func (x *Exchange) KeepOrder(raw []byte) {
 	x.InOrder = &inOrder{keys: append([]byte(nil), x.e.Req.Keys.Of(raw)...), of: map[string]inOrderKey{}}
 	x.InOrder.hold(&x.e.Buffers, len(x.InOrder.keys))
 }
 
+// hold counts n more bytes, or fewer.
 func (o *inOrder) hold(p *link.Buffers, n int) {
 	o.Held += n
 	p.Hold(n)

@@ -24,7 +24,8 @@ func (x *Exchange) Client() uint64 {
 	return x.Session.ID
 }
 
-// Reply settles what one reply line or value, the bytes b, says about a.
+// Reply takes what one reply, the bytes b, says to the part a: it is forwarded, or
+// noted until all parts are in.
 func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch {
 	case a.Dialect == wire.Text && a.Op <= wire.Gats:
@@ -43,23 +44,23 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 	return 0
 }
 
-// Done counts a as finished.
+// Done is told that the part a has all of its answer.
 func (x *Exchange) Done(*upstream.Conn, *upstream.Attempt) { x.FinishOne() }
 
-// Failed settles a without an answer.
+// Failed is told that the part a gets no answer, or no more of it.
 func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	if f.Foreign {
 		x.refuse(wire.AppendClientError(nil, f.Why))
 		return
 	}
-	if a.Streams && x.Session != nil {
-		x.Session.cut(c.Server, f.Why)
-	}
 	x.Fail(f.Why, f.Outcome)
+	if a.Streams && x.Session != nil && x.breakOff(a) {
+		x.Session.cut(x)
+	}
 	x.FinishOne()
 }
 
-// refuse settles a part that its server would not have understood by an error line.
+// refuse ends a part that its server would not have understood by an error line.
 func (x *Exchange) refuse(line []byte) {
 	if x.dialect == wire.Meta || x.Flags&wire.Quiet == 0 {
 		x.ErrLine = append(x.ErrLine[:0], line...)
@@ -68,7 +69,7 @@ func (x *Exchange) refuse(line []byte) {
 	x.FinishOne()
 }
 
-// textRead settles one VALUE, END or error line of a part of a text read.
+// textRead takes one VALUE, END or error line of a part of a text read.
 func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch r.Kind {
 	case wire.Value:
@@ -77,21 +78,21 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
 			return 0
 		}
-		if len(b) > r.Size && !x.endsWith() { // another part's END is what the client gets
+		if len(b) > r.Size && !x.endsWith() { // the client gets the END of another part, or Ringside's
 			b = b[:r.Size]
 		}
 		return x.forward(a, r, b)
 	case wire.End:
 	case wire.ServerError:
 		x.Fail("server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
-	default: // one line ends the answer, however many parts have one
+	default: // the client gets one such line, however many parts have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
 	}
 	return 0
 }
 
-// endsWith says, and notes, that the END of its last part is what the client gets.
+// endsWith says, and notes, whether the client gets the END of the part at hand.
 func (x *Exchange) endsWith() bool {
 	x.ended = x.Waiting == 1 && x.InOrder == nil && x.trouble == "" && len(x.ErrLine) == 0
 	return x.ended
@@ -104,7 +105,7 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 	case q == nil:
 	case a.Renames():
 		q.Append(&x.e.Buffers, x.clientForm(a, r, b))
-	case a.AsText != nil: // b is not in the input
+	case a.AsText != nil: // b was made here, and can't be taken out of the input
 		q.Append(&x.e.Buffers, b)
 	case len(b) >= link.BigSpan:
 		q.Push(&x.e.Buffers, x.e.Take(len(b)))
@@ -124,8 +125,8 @@ func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []by
 	return x.e.Line
 }
 
-// Streams says that a value is too large to wait for. One that has to be kept
-// until its turn is waited for, unless there is no room.
+// Streams says whether a value is too large to wait for. One that is kept until its
+// turn is waited for anyway, unless limits.memory has no room for it.
 func (x *Exchange) Streams(r *wire.Reply) bool {
 	if x.InOrder != nil {
 		return x.e.Scarce(r.Size)
@@ -163,8 +164,8 @@ func (x *Exchange) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 	return taken
 }
 
-// Instead is a part of an exchange whose client gets another answer than the
-// server's, whatever that says.
+// Instead is a part of an exchange whose client gets Answer, whatever the server
+// says.
 type Instead struct {
 	*Exchange
 	Answer []byte
@@ -186,15 +187,15 @@ func (i *Instead) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 
 func (i *Instead) Streams(*wire.Reply) bool { return false }
 
-// Part is one server's part of a command to every server, whose answers x.gather
-// makes one of.
+// Part is one server's part of a command to every server, of whose answers
+// Exchange.Gather makes one.
 type Part struct {
 	*Exchange
 	answer []byte // so far
 	cut    bool   // more of it came than there was room for
 }
 
-// ask makes an attempt whose answer is gathered.
+// GatherAttempt makes an attempt of x whose answer is gathered.
 func (x *Exchange) GatherAttempt() *upstream.Attempt {
 	a := x.Attempt()
 	a.To = &Part{Exchange: x}
@@ -203,7 +204,7 @@ func (x *Exchange) GatherAttempt() *upstream.Attempt {
 
 func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []byte) (taken int) {
 	switch x := p.Exchange; {
-	case x.Session == nil: // nobody waits for it
+	case x.Session == nil: // the client is gone
 	case p.cut || x.e.Scarce(len(b)): // a cachedump may bring 2 MiB a server
 		p.cut = true
 	default:

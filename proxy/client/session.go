@@ -6,13 +6,10 @@ import (
 	"bytes"
 
 	"ringside/proxy/link"
-	"ringside/proxy/upstream"
+	"ringside/proxy/table"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
-
-// binaryMagic is the first byte of a client that speaks the binary protocol;
-// memcached too decides by that byte alone.
-const binaryMagic = 0x80
 
 // longLine is how long a line without an end may be before memcached takes it
 // for junk, unless it is a read.
@@ -24,26 +21,31 @@ const longLine = 2048
 type Session struct {
 	link.Link
 	e       *Clients
-	Handler Handler
-	ID      uint64 // over all loops: what it asks may be led on another
+	Handler Handler // of its listener: serves what it asks for
+	ID      uint64  // its number over all loops: what it asks may be led on another
 
-	Head, Tail *Exchange
-	InFlight   int
-	Tasks      int // parts of them that tasks answer
+	users *table.Users // who may use its listener; nil: everybody
 
-	since, Last int64 // connected, last read: for people and idle limits
-	TryAt       int   // a line without an end is looked at again when it is this long
-	Swallow     int64 // bytes of a refused data block still to come
+	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
+	InFlight   int       // exchanges in that list
+	Tasks      int       // parts of these that tasks answer
+
+	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
+	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
+	Swallow     int64 // bytes of a refused data block that are still to come
 
 	spoken    bool  // it has sent something
-	Stalled   bool  // parsing stopped at a bound
-	waking    bool  // in Engine.wake
+	binary    bool  // what it has sent began with a frame of the binary protocol
+	unknown   bool  // it has to say who it is before it is served
+	stepping  bool  // it has begun to, and is to go on in the next frame
+	Stalled   bool  // parsing stopped at a bound, or at a flush_all
+	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
-	Quitting  bool  // no more input; close when all is answered and sent
-	reset     bool  // close by a reset: the client must not take what it has for whole
-	ready     bool  // what is in out may be sent now
-	Whole     bool  // out has the end of an answer
-	HoldUntil int64 // when it must be sent in any case; 0: not held
+	Quitting  bool  // no more input is served; it is closed when all is answered and sent
+	reset     bool  // it is closed by a reset: the client must not take what it has for whole
+	ready     bool  // what is in Out may be sent now
+	Whole     bool  // Out has the end of an answer
+	HoldUntil int64 // when Out must be sent, though its group is not whole; 0: it is not held
 }
 
 // NewSession is the client of this number that has just connected.
@@ -54,6 +56,7 @@ func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	return s
 }
 
+// Peer names the client, for people.
 func (s *Session) Peer() string {
 	if s.Sock == nil {
 		return "-"
@@ -61,22 +64,40 @@ func (s *Session) Peer() string {
 	return s.Sock.Peer()
 }
 
-// Parse serves the requests in the engine's current input.
+// Parse serves the requests in IO.Input, until a bound is reached.
 func (s *Session) Parse() {
 	e := s.e
 	if !s.spoken {
 		s.spoken = true
-		if e.Input.Bytes()[0] == binaryMagic {
-			e.Log.Info("closed a client of the binary protocol, which Ringside does not speak: let it use text or meta", "client", s.Peer())
-			s.Quit()
-		}
+		s.binary = e.Input.Bytes()[0] == frame.Magic
 	}
 	before := s.Tail
+	switch {
+	case s.binary:
+		s.parseFrames()
+	case s.unknown:
+		s.parseLogin()
+	default:
+		s.parseLines()
+	}
+	if s.Quitting || s.Closed {
+		e.Input.Start = e.Input.End
+	}
+	if s.Tail != nil && s.Tail != before {
+		s.Tail.endsGroup = true
+	}
+	if s.Out.Size > 0 {
+		s.ready = s.ready || s.Head == nil
+		e.Mark(&s.Link)
+	}
+}
+
+// parseLines serves the text and meta requests in the engine's current input.
+func (s *Session) parseLines() {
+	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		if s.Swallow > 0 {
-			n := int(min(s.Swallow, int64(e.Input.Len())))
-			s.Swallow -= int64(n)
-			e.Input.Start += n
+			s.swallow()
 			continue
 		}
 		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
@@ -93,7 +114,7 @@ func (s *Session) Parse() {
 			break
 		}
 		s.TryAt = 0
-		if s.Tail != nil && (e.Req.Op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence() {
+		if s.Tail != nil && s.fenced(e.Req.Op) {
 			s.stall()
 			break
 		}
@@ -101,16 +122,20 @@ func (s *Session) Parse() {
 			e.Input.Start += n // else the bytes were handed over
 		}
 	}
-	if s.Quitting || s.Closed {
-		e.Input.Start = e.Input.End
-	}
-	if s.Tail != nil && s.Tail != before {
-		s.Tail.endsGroup = true
-	}
-	if s.Out.Size > 0 {
-		s.ready = s.ready || s.Head == nil
-		e.Mark(&s.Link)
-	}
+}
+
+// swallow discards what is here of a refused data block.
+func (s *Session) swallow() {
+	c := s.e.Input
+	n := int(min(s.Swallow, int64(c.Len())))
+	s.Swallow -= int64(n)
+	c.Start += n
+}
+
+// fenced says that op waits until all before it, of which there is some, is
+// answered.
+func (s *Session) fenced(op wire.Op) bool {
+	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }
 
 // short waits for the rest of a request of which have bytes are here.
@@ -136,13 +161,13 @@ func (s *Session) short(have int) {
 	}
 }
 
-// stall stops reading at a bound; resume goes on when there is room.
+// stall stops parsing, and then reading. resume goes on.
 func (s *Session) stall() {
 	s.Stalled = true
 	s.e.Mark(&s.Link)
 }
 
-// unstall lets a stalled session go on when half of what stopped it is gone.
+// unstall wakes a stalled session when half of what stopped it is gone.
 func (s *Session) unstall() {
 	l := s.e.Limits
 	if s.Stalled && !s.waking && s.InFlight <= l.InFlight/2 && s.Out.Size <= l.Output/2 {
@@ -151,8 +176,10 @@ func (s *Session) unstall() {
 	}
 }
 
+// resume goes on with what a stalled session has sent.
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
+	s.Last = s.e.Now // it could say nothing meanwhile
 	if s.Closed {
 		return
 	}
@@ -167,7 +194,29 @@ func (s *Session) resume() {
 	s.e.Mark(&s.Link)
 }
 
-// EndInput is the end of the client's input.
+// idleUntil is when s is closed if it says nothing until then, or has not said who
+// it is, and what counts that.
+func (s *Session) idleUntil() (at int64, count *uint64) {
+	l, c := s.e.Limits, &s.e.Count
+	at = link.Never
+	switch {
+	case s.Quitting:
+		return at, nil
+	case s.unknown:
+		return s.since + int64(loginTime), &c.LoginsLate
+	case s.Stalled:
+		return at, nil
+	}
+	if l.Idle > 0 && s.Head == nil && s.Out.Size == 0 {
+		at, count = s.Last+int64(l.Idle), &c.IdleClosed
+	}
+	if t := s.Last + int64(l.Unfinished); l.Unfinished > 0 && (s.In != nil || s.Swallow > 0) && t < at {
+		at, count = t, &c.UnfinishedClosed
+	}
+	return at, count
+}
+
+// EndInput is told that the client sends no more.
 func (s *Session) EndInput() {
 	s.ended = true
 	if !s.Stalled { // else resume finds the end
@@ -175,26 +224,31 @@ func (s *Session) EndInput() {
 	}
 }
 
-// Quit stops input; the client is closed when it has all its answers.
+// Quit serves no more input, and closes the client when it has all its answers.
 func (s *Session) Quit() {
 	s.Quitting = true
 	s.ready = true
 	s.e.Mark(&s.Link)
 }
 
-// Abort closes the client in the next End, whatever it still waits for.
+// Abort closes the client when the wakeup ends, whatever it still waits for.
 func (s *Session) Abort() {
 	s.drop()
 	s.reset, s.Quitting = true, true
 	s.e.Mark(&s.Link)
 }
 
-// cut closes a client in the middle of a value whose server went away: what
-// it has must not pass for a whole value.
-func (s *Session) cut(srv *upstream.Server, why string) {
+// cut closes a client in the middle of a value of x that will never be whole, when
+// it has what it asked for before x. The beginning of the value says how long it
+// would have been, so that it can't pass for a whole one.
+func (s *Session) cut(x *Exchange) {
+	if s.Head != x {
+		return
+	}
 	s.e.Count.CutOff++
-	s.e.Log.Warn("closed a client in the middle of a value", "client", s.Peer(), "server", srv.Target.Name, "why", why)
-	s.Abort()
+	s.e.Log.Warn("closed a client in the middle of a value", "client", s.Peer(), "why", x.trouble)
+	s.abandon()
+	s.Quit()
 }
 
 // gone forgets a client whose socket is closed or about to be.
@@ -211,12 +265,11 @@ func (s *Session) gone() {
 	s.e.OnGone()
 }
 
-// drop lets go of everything the client waits for. Requests already with a
-// server stay there: their answers are swallowed.
-func (s *Session) drop() {
-	e := s.e
+// abandon lets go of everything that the client waits for. Requests that are in the
+// queue of a server stay there; their exchanges swallow the answers.
+func (s *Session) abandon() {
 	if s.Head != nil {
-		e.Awaiting--
+		s.e.Awaiting--
 	}
 	for x := s.Head; x != nil; {
 		next := x.Next
@@ -224,6 +277,12 @@ func (s *Session) drop() {
 		x = next
 	}
 	s.Head, s.Tail, s.InFlight = nil, nil, 0
+}
+
+// drop lets go of what the client waits for, has sent and was to get.
+func (s *Session) drop() {
+	e := s.e
+	s.abandon()
 	s.Out.Drop(&e.Buffers)
 	if s.In != nil {
 		e.Buffers.Put(s.In)
@@ -246,7 +305,7 @@ func (s *Session) Lost(err error) {
 	s.gone()
 }
 
-// Sent goes on after the socket took n bytes.
+// Sent is told that the socket took n bytes: a stalled client may go on.
 func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	s.Whole = s.Whole && s.Out.Size > 0
@@ -256,7 +315,8 @@ func (s *Session) Sent(n int) {
 	}
 }
 
-// Flush decides in End what happens to the output.
+// Flush decides, when the wakeup ends, what happens to the output: whether it is
+// sent or waits for the rest of its group, and whether the client is closed.
 func (s *Session) Flush() {
 	e := s.e
 	if s.Closed {
@@ -264,7 +324,7 @@ func (s *Session) Flush() {
 	}
 	if s.Out.Size > e.Limits.OutputHard {
 		e.Count.OutputClosed++
-		e.Log.Warn("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
+		e.Log.Debug("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
 		s.Abort()
 	}
 	if s.Quitting && s.Out.Size == 0 && s.Head == nil && (s.reset || !s.Full) {
@@ -292,7 +352,7 @@ func (s *Session) Flush() {
 		return
 	}
 	if !s.ready && s.Head != nil && e.Tune.GroupWait > 0 && s.Out.Size < e.Tune.GroupSize {
-		// A part of an answer can wait: its client goes on when it has the end.
+		// While there is no end of an answer it can wait: the client goes on at the end.
 		if s.Whole && s.HoldUntil == 0 {
 			s.HoldUntil = e.Now + int64(e.Tune.GroupWait)
 			e.Held.Add(s, s.HoldUntil)
@@ -303,7 +363,7 @@ func (s *Session) Flush() {
 	e.Effect(link.Write, &s.Link)
 }
 
-// State is the memcached word for what s is at.
+// State is what s is at, in the words of memcached's stats conns.
 func (s *Session) State(asking *Session) string {
 	switch {
 	case s == asking:

@@ -380,7 +380,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Held:
 		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.Loop.Now < t.Deadline {
-			t.Loop.Park(t, c.outlook)
+			t.Loop.Park(t, t.Deadline, c.outlook)
 			return
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)
@@ -408,7 +408,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		return
 	}
 	through := t.Route.Copies.ReadThrough
-	t.Deadline = e.Now + int64(t.Route.Pool.Timeouts.Deadline) // of what follows
+	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of what follows
 	for i, m := range c.members {
 		doubt := s.Undo.Has(i) || s.Over.Has(i)
 		switch missed := s.Dirty.Has(i) || m.unreachable && c.writes && c.took(); {

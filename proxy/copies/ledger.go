@@ -307,8 +307,8 @@ func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loop
 // between its reading here and its writing there must not be undone.
 func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
-	t.Deadline = e.Now + int64(rt.Pool.Timeouts.Deadline)
-	if !PlainKey(key) {
+	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
+	if !wire.PlainKey(key) {
 		t.Req.Flags = wire.Base64
 	}
 	t.Raw = t.Meta("mg", key, "", nil)
@@ -319,14 +319,4 @@ func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyO
 	if e.Claim(t, task.KeyLine(t.Hash)) {
 		t.Run(0, nil)
 	}
-}
-
-// PlainKey says whether a key can be written as it is.
-func PlainKey(key []byte) bool {
-	for _, b := range key {
-		if b <= ' ' || b == 0x7f {
-			return false
-		}
-	}
-	return true
 }

@@ -355,7 +355,6 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 // listed takes one key of the listing, as it is escaped there.
 func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	e, f := d.e, d.f
-	a.Deadline = e.Now + int64(dumpSilence)
 	if f.dump != d {
 		return
 	}

@@ -137,7 +137,7 @@ func (m *account) deleteLeft(e *Copies) {
 		l.state = deleting
 		m.leaving++
 		line := append([]byte("md "), l.there...)
-		if !PlainKey(l.there) {
+		if !wire.PlainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
 		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
@@ -207,10 +207,10 @@ func (m *account) doubt(e *Copies, l Stale, dirty bool) {
 	m.Lost(e, l)
 }
 
-// LateDeleted says that what went behind a late mutation (see latedelete.go) has replaced
-// something at a server: what the mutation had left, or what was written or
-// copied there since, on another connection. Members that are to have a copy of
-// the key get it anew.
+// LateDeleted says that what went behind a late mutation (see
+// upstream/latedelete.go) has replaced something at a server: what the mutation had
+// left, or what was written or copied there since, on another connection. Members
+// that are to have a copy of the key get it anew.
 func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 	key := health.Undivert(there)
 	hash := e.Loops.HashKey(key)

@@ -143,7 +143,8 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 // then it fits nothing if that has ended.
 func (c *command) stranger(t *task.Task, states []replicate.Member) int {
 	_, opens := t.Token()
-	if !opens && t.Op != wire.Gets && t.Op != wire.Gats && !t.Req.Letters.Has('c') {
+	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
+	if !opens && !shows {
 		return -1
 	}
 	authority := replicate.Authority(states)
@@ -165,7 +166,7 @@ func (c *command) awaitStranger(t *task.Task, i int) {
 	srv := c.members[i].Server
 	t.WaitReason = "server " + srv.Label() + " has not said yet since when it runs, which cas tokens depend on"
 	c.e.Identify(srv.Conns[0])
-	t.Loop.Park(t, func() uint64 {
+	t.Loop.Park(t, t.Deadline, func() uint64 {
 		if srv.StartedAt != 0 && !srv.Unidentified || srv.Down {
 			return 1
 		}

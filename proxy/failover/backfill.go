@@ -6,7 +6,6 @@ package failover
 import (
 	"bytes"
 	"strconv"
-	"time"
 
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -23,14 +22,14 @@ import (
 type backfill struct {
 	t       *task.Task
 	l       *single
-	then    func(fillOutcome) // goes on; nil: nobody waits, so it doesn't for others either
-	stub    string            // its cas
+	then    func(fillOutcome) // goes on; nil: nobody waits, and so the backfill waits for no other one
+	stub    string            // cas of the stub
 	outcome fillOutcome       // what the interim server has said
-	line    []byte            // that asks for a stub
-	looks   int               // at the stub of another, or after another came in between
+	line    []byte            // of fillStub
+	looks   int               // at another one's stub, or again after a write has come between
 }
 
-// found is what came of a backfill.
+// fillOutcome is what has come of a backfill.
 type fillOutcome uint8
 
 const (
@@ -39,20 +38,22 @@ const (
 	fillNowhere                    // nobody has it
 )
 
-// maxLooks is how often a backfill looks whether another one has come to its
-// end, at a round trip each, before it takes that one for dead.
+// maxLooks is how often a backfill looks whether another one of the same key has come
+// to its end, at a round trip each, before it takes the other one for dead.
 const maxLooks = 50
 
+// The steps of a backfill.
 const (
-	fillStub = iota
-	fillFetch
-	fillStore
+	fillStub  = iota // make a stub at the key's own server
+	fillFetch        // fetch the value from the interim server
+	fillStore        // put it in the place of the stub, or take the stub away
 )
 
 // backfillTime is how long a stub that was left alone hides, in seconds: less
 // than the phase SETTLE takes, so that none is left when reads are plain again.
 const backfillTime = "1"
 
+// backfill begins one for t's key. then is told what came of it; nil: nobody waits.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then}
 	t.Backfilling = true
@@ -60,22 +61,21 @@ func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f.ask(fillStub, 0, f.line)
 }
 
-// ask asks First (0) or Interim (1); where that can't be, the backfill ends.
+// ask sends a step's line to First (0) or Interim (1). Where that can't be done the
+// backfill ends.
 func (f *backfill) ask(step, at int, line []byte) {
-	internal := f.then == nil || step == fillStore // nobody waits, or a stub is in the way
+	internal := f.then == nil || step == fillStore // nobody waits, or a stub must not stay
 	c, _, _ := f.t.Route.Member(f.l.place(at).Server).Pick(f.t.Asker, internal)
 	switch {
-	case c == nil && step == fillFetch: // take the stub away: what builds on it would build on nothing
+	case c == nil && step == fillFetch: // the stub is taken away: an incr or append would build on it
 		f.ask(fillStore, 0, f.t.Meta("md", f.l.keys[0], " C"+f.stub, nil))
 		return
 	case c == nil:
 		f.end(fillUnsure)
 		return
 	}
-	limit := f.t.Route.Pool.Timeouts
-	limit.Deadline = min(limit.Deadline, max(time.Duration(f.t.Deadline-f.t.Loop.Now), time.Millisecond))
-	f.t.Loop.Ask(c, f, step, &limit, line, internal)
-	if step == fillStub { // one that is made late would show in any phase
+	f.t.Loop.Ask(c, f, step, f.t.Limits(), line, internal)
+	if step == fillStub { // a stub that is made late would show in any phase
 		c.Tail.LeavesValue = true
 	}
 }
@@ -98,7 +98,7 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 		case !rep.Letters.Has('Z') || string(size.Of(r.Bytes)) != "0":
 			f.end(fillThere)
 			return
-		case f.then == nil: // another one's stub
+		case f.then == nil: // it is another backfill's stub
 			f.end(fillUnsure)
 			return
 		case f.looks < maxLooks:
@@ -135,9 +135,9 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 		switch {
 		case f.outcome == fillUnsure || r.Bytes == nil:
 			f.end(fillUnsure)
-		case bytes.HasPrefix(r.Bytes, []byte("HD")): // before 1.6.18 a space follows to md
+		case bytes.HasPrefix(r.Bytes, []byte("HD")): // to md releases before 1.6.18 answer HD and a space
 			f.end(f.outcome)
-		default: // the stub has changed
+		default: // the stub is not there any more: somebody has written
 			f.again()
 		}
 	}
@@ -147,7 +147,7 @@ func (f *backfill) end(what fillOutcome) {
 	f.t.Backfilling = false
 	if f.then != nil {
 		f.then(what)
-	} else if f.t.ClientDone { // what the client has behind it must not meet the stub
+	} else if f.t.ClientDone { // the client's next command on the key has waited, not to meet the stub
 		f.t.Loop.ReleaseLine(f.t)
 	}
 }

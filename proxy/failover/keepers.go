@@ -1,7 +1,7 @@
 package failover
 
-// The keepers of pools that move keys: one engine lets them work, all engines
-// read what they have decided.
+// The hosts of keepers: one loop lets them work, all loops read what they have
+// decided.
 
 import (
 	"bytes"
@@ -19,28 +19,29 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Agent is a pool's keeper, and what it has decided, for all engines. It
-// outlives reloads that change neither the pool's members nor its settings.
+// Agent hosts the keeper of a pool. It outlives reloads that change neither the
+// pool's members nor its settings. Pool, Members, failover, print and View are for
+// all loops; the rest belongs to the loop that lets the keepers work.
 type Agent struct {
 	Pool     string
 	Members  []table.Target // the pool's servers, then its gutter's
-	failover table.Failover
+	failover table.Failover // the settings that it was made for
 	print    string         // fingerprints of the pool's placement and of its gutter's
-	Keeper   *health.Keeper // the first engine's alone
-	HasWork  bool           // it has got something to work on; the first engine's alone
+	Keeper   *health.Keeper
+	HasWork  bool  // the keeper was told something since it worked last
+	Began    int64 // when it was given to the loop that runs it
 
-	// What the first pings have brought, by member; the first engine's alone.
-	// Before most of them are answered, or all have ended, nothing is known of
-	// who is out, and a server that answers may hold what is old.
+	// What the first pings have brought, by member. Before most of them are answered,
+	// or all have ended, nobody knows which servers are out, and a server that answers
+	// may hold what is old.
 	pinged         []bool
-	ended, brought int
+	ended, brought int // first pings that have ended; of these, those that were answered
 
-	// View is written by the first engine when the keeper has decided, and read
-	// by all.
+	// View is written when the keeper has decided, and read by all loops.
 	View *health.View
 
-	OwnMembers int                  // members that are the pool's own; the first engine's alone, like all below
-	Events     map[[2]string]uint64 // what was decided so far: by server and what became of it
+	OwnMembers int                  // how many of Members are the pool's own
+	Events     map[[2]string]uint64 // how often what was decided, by server and what became of it
 }
 
 // Keepers are the keepers of all pools that need one, as one loop knows them. One
@@ -48,17 +49,17 @@ type Agent struct {
 // it what they see of the servers.
 type Keepers struct {
 	*task.Tasks
-	RunsKeepers   bool                                // it is this loop that lets them work
-	Agents        []*Agent                            // then: all of them
-	Registrations map[*upstream.Server][]Registration // by the keepers of its pools
+	RunsKeepers   bool                                // this loop lets them work
+	Agents        []*Agent                            // of all keepers, if this loop lets them work
+	Registrations map[*upstream.Server][]Registration // of a server, by the pools with a keeper that name it
 	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that lets them work
-	Overrides     func(w *Agent)                      // gives a new keeper what people have ordered
+	Overrides     func(w *Agent)                      // gives a new keeper the orders of people
 }
 
 // Published is a table and the keepers of its pools.
 type Published struct {
 	*table.Table
-	Agents map[*table.Pool]*Agent
+	Agents map[*table.Pool]*Agent // of the pools that have a keeper
 }
 
 // Publish makes the keepers of t, or takes them over from old.
@@ -74,7 +75,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 		case same && before.print == w.print && before.failover == w.failover:
 			l.Agents[pool] = before
 		case same && !pool.Watched(t) && !before.View.AllIn():
-			// Its keys don't move any more, but a server is still out: it must
+			// The pool needs no keeper any more, but a server is still out: it must
 			// come back by the phases, or its old values would be served.
 			l.Agents[pool] = before
 		case pool.Watched(t):
@@ -97,6 +98,7 @@ func (l *Published) Agent(name string) *Agent {
 	return nil
 }
 
+// newAgent makes the agent of a pool, without a keeper yet.
 func newAgent(pool *table.Pool) *Agent {
 	w := &Agent{Pool: pool.Name, OwnMembers: len(pool.Servers), Members: slices.Clone(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}}
@@ -104,10 +106,11 @@ func newAgent(pool *table.Pool) *Agent {
 		w.Members = append(w.Members, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
 	}
-	w.failover.Gutter = nil // a reload makes another of the same members
+	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload makes another of the same members; how long writes wait is no matter of the keeper's
 	return w
 }
 
+// start makes the keeper.
 func (w *Agent) start(pool *table.Pool, seed uint64, without health.Ablation) {
 	members := make([]health.Member, len(w.Members))
 	for i, m := range w.Members {
@@ -124,12 +127,12 @@ func (w *Agent) start(pool *table.Pool, seed uint64, without health.Ablation) {
 	w.HasWork = true
 }
 
-// publish lets the engines see what the keeper has decided.
+// publish lets all loops see what the keeper has decided.
 func (w *Agent) publish() {
 	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
 }
 
-// hear notes that the first request to a member has ended: a ping.
+// firstPing notes that a request to a member has ended. The first is a ping.
 func (w *Agent) firstPing(member int, answered bool) {
 	if w.pinged[member] {
 		return
@@ -163,7 +166,7 @@ func (e *Keepers) RunKeepers() {
 	}
 }
 
-// carryOut does what a keeper wants.
+// carryOut sends what a keeper wants sent, and publishes what it has decided.
 func (e *Keepers) carryOut(w *Agent) {
 	w.HasWork = false
 	for list := w.Keeper.Requests(); len(list) > 0; list = w.Keeper.Requests() {
@@ -175,18 +178,18 @@ func (e *Keepers) carryOut(w *Agent) {
 		e.noteEvent(w, ev)
 	}
 	w.publish()
-	if len(e.Parked) > 0 { // what waits goes before what comes
+	if len(e.Parked) > 0 { // parked commands go before those that come
 		e.Soon(link.ParkedTimer)
 	}
 }
 
-// request is one request of a keeper.
+// request is one request of a keeper, an upstream.Asker.
 type request struct {
 	e      *Keepers
 	w      *Agent
-	member int
-	conn   uint32
-	close  bool
+	member int    // the server that is asked
+	conn   uint32 // 0: the server's usual connection; else the number of a dedicated one
+	close  bool   // the dedicated one is closed after the answer
 }
 
 // askFor sends a keeper's request, also to a server that is down: that is how
@@ -222,14 +225,14 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	if d.conn != 0 && d.close {
 		r.Server.CloseDedicated(d.conn)
 	}
-	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // asked instead, for it has no meta commands: see translate
+	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // it has no meta commands and was asked this instead: see Pings
 		r.Bytes = []byte(wire.AnswerError)
 	}
 	d.w.firstPing(d.member, r.Bytes != nil)
 	switch {
 	case r.Bytes != nil:
 		d.w.Keeper.Answered(uint64(id), r.Bytes, e.Now)
-	case r.Busy && r.Outcome == stats.TimedOut: // it waited behind clients' requests, which are answered
+	case r.Busy && r.Outcome == stats.TimedOut: // clients' requests before it are being answered: the server is there
 		d.w.Keeper.Unasked(uint64(id), e.Now)
 	default:
 		d.w.Keeper.Unanswered(uint64(id), r.Outcome == stats.Unavailable, r.Why, e.Now)
@@ -238,7 +241,8 @@ func (d *request) Answered(id int, r *upstream.Result) {
 	e.Soon(link.KeeperTimer)
 }
 
-// Tell lets the keepers of a server's pools know something.
+// Notify lets the keepers of a server's pools know something, on the loop that lets
+// them work.
 func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, server int, now int64)) {
 	for _, m := range e.Registrations[srv] {
 		f := func(e *Keepers) {
@@ -254,16 +258,16 @@ func (e *Keepers) Notify(srv *upstream.Server, what func(k *health.Keeper, serve
 	}
 }
 
-// Registration is one pool's view of a server.
+// Registration is one pool that names a server, and has a keeper.
 type Registration struct {
-	Pool   string
-	Agent  *Agent
-	Member int
-	Bound  *routing.BoundPool
-	Copies bool // the pool keeps copies
+	Pool   string             // its name
+	Agent  *Agent             // of its keeper
+	Member int                // the server, as the keeper counts
+	Bound  *routing.BoundPool // the pool, as this loop has it
+	Copies bool               // the pool keeps copies
 }
 
-// noteEvent counts and tells people what a keeper has decided.
+// noteEvent counts and logs what a keeper has decided.
 func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	name := ""
 	if ev.Server >= 0 {
@@ -287,8 +291,8 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			v := w.Keeper.Verdict(i)
 			m := stats.MemberSnapshot{
 				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
-				Why: v.Why, Order: v.Ordered, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - v.Since), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
+				Since: time.Duration(e.Now - max(v.Since, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

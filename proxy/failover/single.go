@@ -1,8 +1,7 @@
 package failover
 
-// Where a key goes while a server of its pool is out or on its way back, and
-// the rules that lead its commands then. The phases are those of package
-// health.
+// Commands on keys of one copy while a server of the pool is out or comes back.
+// The phases, and where a command goes in each, are in the doc of this package.
 
 import (
 	"strconv"
@@ -19,12 +18,13 @@ import (
 // SingleCopy leads the commands on keys of one copy.
 type SingleCopy struct{}
 
-// Lead serves the request of t, or parks it.
+// Lead serves t, or parks it. Every task that no other leader has taken is its kind.
 func (SingleCopy) Lead(t *task.Task) bool {
 	leadSingle(t)
 	return true
 }
 
+// leadSingle finds who serves t's key now, and begins.
 func leadSingle(t *task.Task) {
 	e := t.Loop
 	part, h, owner := t.Route.Pool.Place.Locate(t.Key)
@@ -39,19 +39,20 @@ func leadSingle(t *task.Task) {
 	}
 	w := t.Route.View
 	l := &single{view: w, read: t.Op <= wire.Gats || t.Op == wire.Debug}
-	if w == nil { // nothing moves: it is only behind another
+	if w == nil { // nothing moves: t is a task only because it follows another one
 		l.First.Server = owner
 	} else {
 		l.gen = w.Gen()
 		l.Route = t.Route.Find(part, h, owner)
 	}
-	name := t.Route.Servers[owner].Label()
+	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
+	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
-	case l.Role == health.Leaving && (l.read || t.Route.Pool.Failover.Mode == table.FailFast || e.Now >= t.Deadline):
+	case l.Role == health.Leaving && (l.read || policy.Mode == table.FailFast || e.Now >= waits):
 		t.Fail("server "+name+" is not in use: "+w.Phase(owner).String(), stats.Unavailable)
 		return
 	case l.Role == health.Leaving:
-		e.Park(t, w.Gen)
+		e.Park(t, waits, w.Gen)
 		return
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		t.Fail("server "+t.Route.Member(first).Label()+" is not in use: it does not answer", stats.Unavailable)
@@ -68,45 +69,46 @@ func leadSingle(t *task.Task) {
 	}
 	t.Rule = l
 	t.Run(0, nil)
-	if !l.inTransition() { // all it asks is on its way, on the connection where the next goes
+	if !l.inTransition() { // its only request is on its way, on the connection where the client's next goes
 		e.ReleaseLine(t)
 	}
 }
 
-// single is the rule of a command on a key of one copy. There is a main ask,
-// which the client's answer comes from, and for writes between two servers a
-// delete of what the other has; the client hears when both are done.
+// single is the rule of a command on a key of one copy. The client's answer comes
+// from the main ask. A write of a key that is between two servers also deletes what
+// the other one has, and the client is answered when both are done.
 type single struct {
 	health.Route
-	view *health.View
-	gen  uint64
-	read bool
-	keys [2][]byte // at First, at Interim
+	view *health.View // what the pool's keeper has decided; nil: the pool has none
+	gen  uint64       // of view, when the command began
+	read bool         // it changes nothing
+	keys [2][]byte    // of First and of Interim: what the key is called there
 
-	checked bool // add: the interim has nothing; others: what it has was brought
-	again   bool // a number was none: it is tried once more
-	stub    bool // a read has found an empty value: it is being asked whether that is a stub
-	from    int  // where the main ask went: 0 First, 1 Interim
-	waiting int
-	line    []byte // of the main ask of a write
-	inTurn  bool   // second is asked when the first has done it
-	second  int
-	main    upstream.Result // the client's
-	failed  *upstream.Result
+	checked bool             // of an add: the interim server has nothing; of others: what it has was brought
+	again   bool             // the answer was no number: it is tried once more
+	stub    bool             // a read has found an empty value: it is being asked whether that is a stub
+	from    int              // where the main ask goes: 0 First, 1 Interim
+	waiting int              // asks that have not ended, of those that the answer needs
+	line    []byte           // of the main ask of a write
+	inTurn  bool             // second is asked when the first ask has succeeded
+	second  int              // mainAsk or sideAsk
+	main    upstream.Result  // the answer that the client gets
+	failed  *upstream.Result // of the asks, the first that got no answer; nil: all got one
 }
 
+// The asks of a single.
 const (
 	mainAsk    = iota
-	sideAsk    // delete at the other server
-	interimAsk // what the server that is warming doesn't have
-	checkAsk   // is there anything that it doesn't have
-	undoAsk
+	sideAsk    // the delete at the other server
+	interimAsk // a read of the interim server, behind a miss at the key's own
+	checkAsk   // has the interim server an item, which an add must not hide
+	undoAsk    // a delete of what the main ask has stored and nobody may see
 )
 
-// two says that the key is between two servers.
+// inTransition reports whether two servers share the key.
 func (l *single) inTransition() bool { return l.Role != health.In }
 
-// place is where the key is at First or at Interim.
+// place is where the key is: 0 at its own server, 1 at the interim server.
 func (l *single) place(i int) health.Place {
 	if i == 0 {
 		return l.First
@@ -114,6 +116,7 @@ func (l *single) place(i int) health.Place {
 	return l.Interim
 }
 
+// Begin sends the main ask, after what has to be known before it.
 func (l *single) Begin(t *task.Task) {
 	if !l.sure(t) {
 		t.Fail("not sure who serves the key now", stats.Unavailable)
@@ -128,7 +131,7 @@ func (l *single) Begin(t *task.Task) {
 	}
 	if l.Role == health.Warming && task.NeedsValue(t.Op) && !l.checked {
 		l.checked = true
-		t.Open++ // it goes on
+		t.Open++ // the backfill counts as an ask: the task goes on meanwhile
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
 			switch {
@@ -144,7 +147,7 @@ func (l *single) Begin(t *task.Task) {
 		return
 	}
 	line, ok := l.request(t, l.from)
-	if !ok { // a cas token of another server, or of an outage that is over
+	if !ok { // the cas token is of another server, or of an outage that is over
 		t.AnswerKind(wire.Exists)
 		return
 	}
@@ -166,11 +169,11 @@ func (l *single) Begin(t *task.Task) {
 	l.sendHalf(t, at[1])
 }
 
-// put sends one of the two halves of a write between two servers.
+// sendHalf sends one of the two requests of a write of a key between two servers.
 //
-// What leaves First without the key goes to Interim first and then, when that
-// is done, to First: in the other order a backfill of another proxy could make
-// its stub at First behind it and fetch from Interim before it.
+// A write that leaves First without the key goes to Interim first, and to First when
+// that is done. In the other order a backfill of another Ringside could make its
+// stub at First behind the delete there, and fetch from Interim before the write.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
 		t.Ask(mainAsk, t.Route.Member(l.place(l.from).Server), l.line)
@@ -180,7 +183,8 @@ func (l *single) sendHalf(t *task.Task, id int) {
 	t.Ask(sideAsk, t.Route.Member(l.place(other).Server), t.Meta("md", l.keys[other], "", nil))
 }
 
-// request is t's request as it goes to one of the two places.
+// request is t's request as it goes to one of the two places. It reports false if the
+// cas token in it can't fit there.
 func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	place := l.place(at)
 	var edits []task.Edit
@@ -197,8 +201,9 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	return t.WithKey(l.keys[at], edits...), true
 }
 
-// sure says whether what the servers answer now may be told: in strict mode
-// nobody may have learnt since that others are to be asked.
+// sure says whether the client may be told what the servers have answered. In
+// consistency strict it may not if another Ringside may have learnt since that other
+// servers are to be asked.
 func (l *single) sure(t *task.Task) bool {
 	if l.view == nil || !t.Route.Pool.Failover.Strict {
 		return true
@@ -207,6 +212,7 @@ func (l *single) sure(t *task.Task) bool {
 		(!l.inTransition() || t.Loop.Now < l.view.ValidUntil(l.Interim.Server))
 }
 
+// Told goes on when an ask has ended.
 func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
@@ -245,30 +251,30 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch rep := &t.Loop.Rep; {
 	case l.waiting > 0:
 	case l.Role == health.Warming && !l.again && (t.Op == wire.Incr || t.Op == wire.Decr) && l.main.Parsed(t.Op, t.Req.Dialect, rep) && rep.Kind == wire.ClientError:
-		l.again, l.checked = true, false // perhaps it met the stub of another's backfill
+		l.again, l.checked = true, false // perhaps it met the stub of another Ringside's backfill
 		l.Begin(t)
 	default:
 		l.end(t)
 	}
 }
 
-// hollow looks at what a server that fills up says to a read, and reports
-// whether another is asked first: the server itself, whether an empty value is
-// the stub of a backfill, or the interim server for what it doesn't have.
+// checkMiss handles the answer of a server that is WARM or in SETTLE to a read. It
+// returns true if it has sent a follow-up: to the server itself, whether an empty
+// value is the stub of a backfill, or to the interim server for what is missing.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	missed := !l.stub && (t.Missed(r) || t.IsStub(r))
 	if l.stub {
 		l.stub = false
 		rep := &t.Loop.Rep
 		switch known := r.Parsed(wire.Get, wire.Meta, rep); {
-		case !known: // no answer
+		case !known: // there is no answer
 			return false
-		case rep.Kind == wire.Value && rep.Body.Len() > 0: // a stub that has been filled since
+		case rep.Kind == wire.Value && task.Filled(t, rep):
 			line, _ := l.request(t, 0)
 			t.Ask(mainAsk, r.Server, line)
 			return true
-		case rep.Kind == wire.Value && !rep.Letters.Has('Z'):
-			*r = l.main // truly empty
+		case rep.Kind == wire.Value && (rep.Body.Len() > 0 || !rep.Letters.Has('Z')):
+			*r = l.main // the value is stale, or it is empty and no stub
 			return false
 		}
 		missed = true
@@ -303,7 +309,7 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	return true
 }
 
-// end answers the client, if that is safe.
+// end answers the client, if the answer is sure.
 func (l *single) end(t *task.Task) {
 	number := l.place(l.from).Number
 	switch sure := l.sure(t); {
@@ -312,7 +318,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return health.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() { // else it is undone behind itself: see latedelete.go
+		if l.main.Bytes != nil && t.Op.Stores() { // without an answer the late delete does it: see upstream/latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Member(l.place(l.from).Server), t.Meta("md", l.keys[l.from], "", nil))
 		}
 		if l.failed != nil {

@@ -84,7 +84,7 @@
 //     everybody must delete under the new names before anybody reads them.
 //     The number of a diverted key and Renamed are added up, so a renamed interim
 //     server is safe as well. A later outage whose flush succeeds keeps the number.
-//   - Orders of people stand in the record, counted, so that the last one wins at
+//   - Overrides by people stand in the record, counted, so that the last one wins at
 //     every proxy. Down makes a server suspect only at the proxy that was told; the
 //     others follow with LEAVING. Drain and Down skip vote and EjectAfter but not
 //     WAIT. Restore ends a Hold too.

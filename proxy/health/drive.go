@@ -112,9 +112,9 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 		return
 	}
 	s.entry = e
-	if e.orders != was.orders {
-		s.down = s.down && e.order() == Down
-		k.event(i, orderEvent(was), orderEvent(e), why)
+	if e.overrides != was.overrides {
+		s.down = s.down && e.override() == Down
+		k.event(i, overrideEvent(was), overrideEvent(e), why)
 	}
 	if e.n == was.n && e.renamed == was.renamed {
 		return
@@ -133,11 +133,11 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	k.event(i, PhaseOf(was.n).String(), PhaseOf(e.n).String(), why)
 }
 
-func orderEvent(e entry) string {
-	if e.order() == Restore {
+func overrideEvent(e entry) string {
+	if e.override() == Restore {
 		return "no order"
 	}
-	return "ordered " + e.order().String()
+	return "ordered " + e.override().String()
 }
 
 // publish is become for what this proxy itself decides.
@@ -228,7 +228,7 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	s.step = ""
-	if s.order() != Restore {
+	if s.override() != Restore {
 		s.step = "next: LEAVING, by order"
 		return "by order", true
 	}
@@ -276,7 +276,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	held := s.since + int64(k.set.Hold)
 	opinion := k.opinions(i, now)
 	switch {
-	case s.order() != Restore:
+	case s.override() != Restore:
 		s.step = "stays out, by order"
 	case k.pool == poolNoMeta:
 		s.step = "stays out: " + poolNoMeta
@@ -302,8 +302,8 @@ var (
 	errFew   = errors.New("this proxy reaches too few of the other servers: give the order to another one")
 )
 
-// order carries out a person's order.
-func (k *Keeper) order(i int, o Order, now int64) error {
+// override carries out what a person wants.
+func (k *Keeper) override(i int, o Override, now int64) error {
 	s := &k.servers[i]
 	s.down = o == Down
 	if s.down {
@@ -318,7 +318,7 @@ func (k *Keeper) order(i int, o Order, now int64) error {
 		}
 	}
 	s.restored = o == Restore && !k.present(i)
-	e := s.entry.ordered(o)
+	e := s.entry.overridden(o)
 	if o != Restore && k.present(i) {
 		e.n = leaving(e.n)
 	}

@@ -17,23 +17,6 @@ type Member struct {
 	Gutter  bool   // takes keys only in place of others
 }
 
-// Order is what a person wants with a server.
-type Order uint8
-
-// What a person may want.
-const (
-	Restore Order = iota // no order: the server may come back when it answers
-	Drain                // take it out in good order and keep it out
-	Down                 // the same, and use it no more from this moment on
-)
-
-const orders = 3
-
-// String is the word that people use for the order; none is "".
-func (o Order) String() string {
-	return [...]string{"", "drain", "down", "?"}[min(o, orders)]
-}
-
 // Request is one memcached request that the keeper wants sent. Each one is
 // answered by one call of Answered or Unanswered.
 type Request struct {
@@ -46,15 +29,15 @@ type Request struct {
 
 // Verdict is what the keeper says of one server.
 type Verdict struct {
-	N          uint32 // its number; PhaseOf(N) is its phase
-	Suspect    bool   // this proxy gets no answers: get misses and mutations fail, at once
-	Why        string // of the suspicion, else of the phase
-	Since      int64  // of that
-	Ordered    Order  // by a person, at any proxy
-	ValidUntil int64  // what is sent or answered later than this can't be sure
-	Step       string // for people: what is to happen next, or what it waits for
-	Until      int64  // when that is due, 0 if it depends on others
-	Lease      int64  // until when the last good ping of this server counts
+	N          uint32   // its number; PhaseOf(N) is its phase
+	Suspect    bool     // this proxy gets no answers: get misses and mutations fail, at once
+	Why        string   // of the suspicion, else of the phase
+	Since      int64    // of that
+	Override   Override // by a person, at any proxy
+	ValidUntil int64    // what is sent or answered later than this can't be sure
+	Step       string   // for people: what is to happen next, or what it waits for
+	Until      int64    // when that is due, 0 if it depends on others
+	Lease      int64    // until when the last good ping of this server counts
 }
 
 // Event is something to log and count.
@@ -191,7 +174,7 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// Trouble says that the engine saw a server fail on requests of clients: it
+// ServerFailed says that the engine saw a server fail on requests of clients: it
 // refused, can't be reached or greets wrongly (hard), or Settings.AfterFailures
 // requests in a row had no answer. The server is suspect from now on.
 func (k *Keeper) ServerFailed(server int, hard bool, why string, now int64) {
@@ -249,7 +232,7 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
-// Emptied says that a flush_all of a client, through this proxy, has emptied a
+// Flushed says that a flush_all of a client, through this proxy, has emptied a
 // server. Its record is put back at once, as another incarnation: whoever waits
 // for the one that was there begins again.
 func (k *Keeper) Flushed(server int, now int64) {
@@ -259,11 +242,11 @@ func (k *Keeper) Flushed(server int, now int64) {
 	k.step(now)
 }
 
-// Order is a person's order for a server. It fails if nobody would be left to
+// Override is what a person wants of a server. It fails if nobody would be left to
 // take over; Down makes the server suspect at this proxy even then. All proxies
 // learn of an order from the view record, and it lasts until the next one.
-func (k *Keeper) Order(server int, o Order, now int64) error {
-	err := k.order(server, o, now)
+func (k *Keeper) Override(server int, o Override, now int64) error {
+	err := k.override(server, o, now)
 	k.step(now)
 	return err
 }
@@ -301,7 +284,7 @@ func (k *Keeper) Verdict(server int) Verdict {
 		Suspect:    s.suspect,
 		Why:        s.why,
 		Since:      s.since,
-		Ordered:    s.order(),
+		Override:   s.override(),
 		ValidUntil: k.validUntil(server),
 		Step:       s.step,
 		Until:      s.until,

@@ -143,11 +143,11 @@ func TestRealMemcached(t *testing.T) {
 				r.until(0, In)
 			}
 			r.ask(0, 0, "set k 0 0 1\r\nv\r\n")
-			if err := r.k.Order(0, Drain, r.now()); err != nil {
+			if err := r.k.Override(0, Drain, r.now()); err != nil {
 				t.Fatal(err)
 			}
 			r.until(0, Out)
-			if err := r.k.Order(0, Restore, r.now()); err != nil {
+			if err := r.k.Override(0, Restore, r.now()); err != nil {
 				t.Fatal(err)
 			}
 			r.until(0, In)

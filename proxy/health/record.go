@@ -3,7 +3,7 @@ package health
 // The view record: what all proxies know of a pool, as one item on each of its
 // servers.
 //
-//	rs1 <membership> <incarnation> <server>=<n>[,<renamed>[,<orders>]] …
+//	rs1 <membership> <incarnation> <server>=<n>[,<renamed>[,<overrides>]] …
 //
 // Numbers are in base 36. Only servers are named of which there is something to
 // say. Any two records can be merged, in any order and as often as one likes,
@@ -21,9 +21,9 @@ import (
 
 // entry is what a record says of one server.
 type entry struct {
-	n       uint32 // its phase is n mod 6; it only grows
-	renamed uint32 // the n from which on its keys have a number because it refused to be flushed; it belongs to n
-	orders  uint32 // orders by persons, counted so that orders mod 3 is the last one
+	n         uint32 // its phase is n mod 6; it only grows
+	renamed   uint32 // the n from which on its keys have a number because it refused to be flushed; it belongs to n
+	overrides uint32 // counts overrides, so that this mod 3 is the last one
 }
 
 // merge returns what two entries say together.
@@ -32,17 +32,17 @@ func merge(a, b entry) entry {
 	if b.n > m.n || b.n == m.n && b.renamed > m.renamed {
 		m.n, m.renamed = b.n, b.renamed
 	}
-	m.orders = max(m.orders, b.orders)
+	m.overrides = max(m.overrides, b.overrides)
 	return m
 }
 
-// order is the last order of a person.
-func (e entry) order() Order { return Order(e.orders % orders) }
+// override is what a person wants, as far as the record says.
+func (e entry) override() Override { return Override(e.overrides % uint32(overrideKinds)) }
 
-// ordered returns the entry with one more order.
-func (e entry) ordered(o Order) entry {
-	for e.order() != o {
-		e.orders++
+// overridden returns the entry with one more override, o.
+func (e entry) overridden(o Override) entry {
+	for e.override() != o {
+		e.overrides++
 	}
 	return e
 }
@@ -109,7 +109,7 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 	if len(parts) > 3 {
 		return "", entry{}, fmt.Errorf("%w: %q", errRecord, f)
 	}
-	for i, field := range []*uint32{&e.n, &e.renamed, &e.orders}[:len(parts)] {
+	for i, field := range []*uint32{&e.n, &e.renamed, &e.overrides}[:len(parts)] {
 		v, err := number(parts[i], 32)
 		if err != nil {
 			return "", entry{}, err
@@ -133,11 +133,11 @@ func appendRecord(dst []byte, r record, members []Member) []byte {
 		}
 		dst = appendName(append(dst, ' '), members[i].Name)
 		dst = appendNumber(append(dst, '='), uint64(e.n))
-		if e.renamed != 0 || e.orders != 0 {
+		if e.renamed != 0 || e.overrides != 0 {
 			dst = appendNumber(append(dst, ','), uint64(e.renamed))
 		}
-		if e.orders != 0 {
-			dst = appendNumber(append(dst, ','), uint64(e.orders))
+		if e.overrides != 0 {
+			dst = appendNumber(append(dst, ','), uint64(e.overrides))
 		}
 	}
 	return append(dst, r.others...)

@@ -22,7 +22,7 @@ func testMembers(names ...string) ([]Member, map[string]int) {
 
 func TestRecordSaysWhatItWasTold(t *testing.T) {
 	members, index := testMembers("c0", "10.0.0.1:11211", "with space=%\n", "ü")
-	r := record{hash: 0xabc, incarnation: 99, entries: []entry{{}, {n: 8}, {n: 12, renamed: 4}, {n: 3, orders: 2}}}
+	r := record{hash: 0xabc, incarnation: 99, entries: []entry{{}, {n: 8}, {n: 12, renamed: 4}, {n: 3, overrides: 2}}}
 	value := appendRecord(nil, r, members)
 	if want := "rs1 24c 2r 10.0.0.1:11211=8 with%20space%3D%25%0A=c,4 %C3%BC=3,0,2"; string(value) != want {
 		t.Errorf("%q, want %q", value, want)
@@ -62,7 +62,7 @@ func TestMergeTakesNothingBack(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	draw := func() entry {
 		n := r.Uint32N(20)
-		return entry{n: n, renamed: r.Uint32N(n + 1), orders: r.Uint32N(5)}
+		return entry{n: n, renamed: r.Uint32N(n + 1), overrides: r.Uint32N(5)}
 	}
 	for range 10000 {
 		a, b, c := draw(), draw(), draw()
@@ -70,7 +70,7 @@ func TestMergeTakesNothingBack(t *testing.T) {
 		if m != merge(b, a) || merge(m, a) != m || merge(a, a) != a || merge(m, c) != merge(a, merge(b, c)) {
 			t.Fatalf("merging %v, %v, %v depends on the order", a, b, c)
 		}
-		if m.n < a.n || m.n < b.n || m.orders < a.orders {
+		if m.n < a.n || m.n < b.n || m.overrides < a.overrides {
 			t.Fatalf("merging %v and %v lowers: %v", a, b, m)
 		}
 	}
@@ -78,9 +78,9 @@ func TestMergeTakesNothingBack(t *testing.T) {
 
 func TestOrdersAreCounted(t *testing.T) {
 	e := entry{n: 7}
-	for _, o := range []Order{Drain, Down, Restore, Down, Drain, Restore, Restore} {
-		next := e.ordered(o)
-		if next.order() != o || next.orders < e.orders || next.n != e.n {
+	for _, o := range []Override{Drain, Down, Restore, Down, Drain, Restore, Restore} {
+		next := e.overridden(o)
+		if next.override() != o || next.overrides < e.overrides || next.n != e.n {
 			t.Errorf("%v after %v: %v", o, e, next)
 		}
 		e = next

@@ -4,23 +4,26 @@ package link
 
 // A Chunk is a buffer with two cursors:
 //
-//	b:  0 ......... r ............ w ......... len(b)
-//	      consumed     bytes held     free
+//	Data:  0 ......... Start ............ End ......... len(Data)
+//	         consumed         bytes held        free
 //
-// It has one owner at any time: a link's input, a queue, or the pool.
+// It has one owner at any time: a link's input, a queue, or Buffers.
 type Chunk struct {
 	Data       []byte
 	Start, End int
 	Next       *Chunk // in a queue, or in the pool's free list
 }
 
+// Bytes are those held.
 func (c *Chunk) Bytes() []byte { return c.Data[c.Start:c.End] }
 
+// Len is how many bytes are held.
 func (c *Chunk) Len() int { return c.End - c.Start }
 
+// free is how many bytes more there is room for.
 func (c *Chunk) free() int { return len(c.Data) - c.End }
 
-// The sizes the pool keeps. 64 KiB has room beside it so that a value of that
+// classes are the sizes of chunks that are used again. 64 KiB has room beside it so that a value of that
 // size, its header and its END fit one chunk; larger classes double.
 var classes = [...]int{1 << 10, 4 << 10, 16 << 10, ScratchSize, 136 << 10, 272 << 10, 544 << 10, 1088 << 10}
 
@@ -36,16 +39,16 @@ const (
 	keepBytes = 4 << 20
 )
 
-// Buffers recycles chunks for one engine. Larger ones than its largest class are
+// Buffers recycles the chunks of one loop. Those larger than the largest class are
 // left to the garbage collector.
 type Buffers struct {
-	Free  [len(classes)]*Chunk
-	Count [len(classes)]int
-	Held  int64 // bytes of all of these and of those that are out, and what else counts against Limits.Memory
+	Free  [len(classes)]*Chunk // free chunks by class, linked by Next
+	Count [len(classes)]int    // how many those are
+	Held  int64                // bytes of these and of the chunks in use, and of all else that counts against limits.memory
 }
 
-// get returns an empty chunk of at least n bytes.
-func (p *Buffers) get(n int) *Chunk {
+// Get returns an empty chunk of at least n bytes.
+func (p *Buffers) Get(n int) *Chunk {
 	for i, size := range classes {
 		if n > size {
 			continue
@@ -93,26 +96,28 @@ func (p *Buffers) trim() {
 
 // Queue holds bytes in order, in chunks. The zero queue is empty.
 type Queue struct {
-	Head, Tail *Chunk
-	Size       int
+	Head, Tail *Chunk // chunks, linked by Next
+	Size       int    // bytes held
 }
 
 // Append copies b to the end.
 func (q *Queue) Append(p *Buffers, b []byte) {
-	if t := q.Tail; t != nil && len(b) <= len(t.Data)-t.End { // so it is nearly always
-		q.Size += len(b)
-		t.End += copy(t.Data[t.End:], b)
-		return
+	if t := q.Tail; t != nil {
+		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always there is room
+			q.Size += len(b)
+			t.End += copy(room, b)
+			return
+		}
 	}
 	q.appendOver(p, b)
 }
 
-// appendOver is append over several chunks.
+// appendOver is Append where the last chunk has no room for all of b.
 func (q *Queue) appendOver(p *Buffers, b []byte) {
 	q.Size += len(b)
 	for len(b) > 0 {
 		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.get(q.nextSize(len(b))))
+			q.link(p.Get(q.nextSize(len(b))))
 		}
 		n := copy(q.Tail.Data[q.Tail.End:], b)
 		q.Tail.End += n
@@ -120,12 +125,12 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 	}
 }
 
-// AppendString is append for text that is never written to.
+// AppendString is Append for a string.
 func (q *Queue) AppendString(p *Buffers, s string) {
 	q.Size += len(s)
 	for len(s) > 0 {
 		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.get(q.nextSize(len(s))))
+			q.link(p.Get(q.nextSize(len(s))))
 		}
 		n := copy(q.Tail.Data[q.Tail.End:], s)
 		q.Tail.End += n
@@ -158,6 +163,7 @@ func (q *Queue) Push(p *Buffers, c *Chunk) {
 	q.link(c)
 }
 
+// link puts a chunk at the end.
 func (q *Queue) link(c *Chunk) {
 	c.Next = nil
 	if q.Tail == nil {
@@ -170,6 +176,12 @@ func (q *Queue) link(c *Chunk) {
 
 // MoveTo puts all bytes of q behind those of to, and empties q.
 func (q *Queue) MoveTo(p *Buffers, to *Queue) {
+	if q.Head != nil {
+		q.moveAll(p, to)
+	}
+}
+
+func (q *Queue) moveAll(p *Buffers, to *Queue) {
 	for c := q.Head; c != nil; {
 		next := c.Next
 		to.Push(p, c)
@@ -196,6 +208,7 @@ func (q *Queue) Consume(p *Buffers, n int) {
 	}
 }
 
+// pop gives the first chunk back.
 func (q *Queue) pop(p *Buffers) {
 	c := q.Head
 	q.Head = c.Next
@@ -218,7 +231,7 @@ func (q *Queue) Transfer(p *Buffers, to *Queue, n int) {
 
 // Last appends the last n bytes to dst.
 func (q *Queue) Last(dst []byte, n int) []byte {
-	if t := q.Tail; n <= t.Len() { // so it is nearly always
+	if t := q.Tail; n <= t.Len() { // nearly always they are in one chunk
 		return append(dst, t.Data[t.End-n:t.End]...)
 	}
 	skip := q.Size - n

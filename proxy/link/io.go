@@ -3,7 +3,6 @@ package link
 // What all connections of one loop share.
 
 import (
-	"context"
 	"log/slog"
 	"math"
 	"slices"
@@ -18,29 +17,29 @@ import (
 // input being parsed, and what the driver is to do when the wakeup ends.
 type IO struct {
 	Log   *slog.Logger
-	Debug bool // log wants to know of every connection
+	Debug bool // Log wants to know of every connection
 
-	Now    int64 // nanoseconds on the drivers' clock
-	Timers timers
-	First  int64 // no timer fires before; with nothing due, that is all that is asked
+	Now    int64  // when the wakeup began, in nanoseconds on the driver's clock
+	Timers timers // what is to happen by itself, and when
+	First  int64  // the earliest of Timers: where nothing is due, one comparison says so
 	Count  stats.Counters
-	Wire   wire.Limits // of requests
+	Wire   wire.Limits // bounds of clients' requests, as the table has them
 
 	Buffers Buffers
 	accounts
 	Scratch *Chunk // where reads go that continue nothing
-	Input   *Chunk // the input being parsed: scratch, or a link's in
+	Input   *Chunk // the input being parsed: Scratch, or what was the In of a link
 
-	PendingFlush []*Link  // have bytes to send or a decision to make in End
-	effects      []Effect // for the driver
-	handed       []Effect // what End returned last
+	PendingFlush []*Link  // links that were marked: they have bytes to send, or something to decide
+	effects      []Effect // for the driver, when the wakeup ends
+	handed       []Effect // what Flush returned last; its room is used again
 
 	// Tune trades a little latency for CPU. It is not changed while the loop runs.
 	Tune Tune
 
-	Line       []byte // a line being made
-	Key        []byte // a base64 key, decoded
-	EncodedKey []byte // a base64 key, encoded again
+	Line       []byte // scratch: a line being made
+	Key        []byte // scratch: a base64 key, decoded
+	EncodedKey []byte // scratch: a base64 key, encoded again
 }
 
 // Tune holds the settings that trade a little latency for CPU.
@@ -51,14 +50,16 @@ type Tune struct {
 	GroupSize int           // bytes of them that end the wait
 }
 
-// DefaultTune is what engine.md measured best.
+// DefaultTune is what engine.coalesce_server and engine.coalesce_client are by
+// default.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
+// Init makes io ready. memory counts what all loops hold.
 func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
 	io.all = memory
 	io.Tune = tune
-	io.Log, io.Debug = log, log.Enabled(context.Background(), slog.LevelDebug)
-	io.Scratch = io.Buffers.get(ScratchSize)
+	io.Log = log
+	io.Scratch = io.Buffers.Get(ScratchSize)
 	io.First = Never
 	for t := range io.Timers {
 		io.Timers[t] = Never
@@ -134,7 +135,7 @@ func (io *IO) Filled(l *Link, n int) {
 		io.Scratch.Start, io.Scratch.End = 0, n
 		io.Input = io.Scratch
 		if l.In != nil { // full, and still not a whole request: move to a larger one
-			c := io.Buffers.get(max(l.Need, 2*l.In.Len()+n))
+			c := io.Buffers.Get(max(l.Need, 2*l.In.Len()+n))
 			c.End = copy(c.Data, l.In.Bytes())
 			c.End += copy(c.Data[c.End:], io.Scratch.Bytes())
 			io.Buffers.Put(l.In)
@@ -159,13 +160,13 @@ func (io *IO) Bytes(l *Link, b []byte) {
 	}
 }
 
-// Enter makes what l has kept the input being parsed. Until leave it is not
-// l's: parsing may hand it over, and l may be closed meanwhile.
+// Enter makes l's In the input being parsed. Until Leave it is not l's: parsing may
+// hand the chunk over, and l may be closed meanwhile.
 func (io *IO) Enter(l *Link) {
 	io.Input, l.In = l.In, nil
 }
 
-// Leave keeps what parsing left over.
+// Leave ends Enter: l keeps what parsing has left of the input.
 func (io *IO) Leave(l *Link) {
 	c := io.Input
 	io.Input = nil
@@ -180,10 +181,10 @@ func (io *IO) Leave(l *Link) {
 	case c == io.Scratch:
 		if rest >= BigSpan && len(c.Data)-c.Start >= l.Need {
 			l.In = c
-			io.Scratch = io.Buffers.get(ScratchSize)
+			io.Scratch = io.Buffers.Get(ScratchSize)
 			return
 		}
-		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
+		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
 		l.In.End = copy(l.In.Data, c.Bytes())
 		c.Start, c.End = 0, 0
 	case len(c.Data)-c.Start < l.Need || c.free() == 0 && c.Start > 0:
@@ -193,7 +194,7 @@ func (io *IO) Leave(l *Link) {
 			l.In = c
 			return
 		}
-		l.In = io.Buffers.get(max(l.Need, rest+rest/2+256))
+		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
 		l.In.End = copy(l.In.Data, c.Bytes())
 		io.Buffers.Put(c)
 	default:
@@ -206,7 +207,7 @@ func (io *IO) Leave(l *Link) {
 func (io *IO) Take(n int) *Chunk {
 	c := io.Input
 	rest := c.Data[c.Start+n : c.End]
-	next := io.Buffers.get(max(ScratchSize, len(rest)))
+	next := io.Buffers.Get(max(ScratchSize, len(rest)))
 	next.End = copy(next.Data, rest)
 	c.End = c.Start + n
 	if c == io.Scratch {
@@ -249,7 +250,7 @@ func (io *IO) Up(l *Link) {
 // is not called for a link that an effect Close or Abort has named.
 func (io *IO) Closed(l *Link, err error) { l.End.Lost(err) }
 
-// Mark lets l decide in End what it sends.
+// Mark lets l's End decide, when the wakeup ends, what is sent.
 func (io *IO) Mark(l *Link) {
 	if !l.pendingFlush {
 		l.pendingFlush = true
@@ -263,7 +264,7 @@ func (io *IO) Effect(k EffectKind, l *Link) { io.effects = append(io.effects, Ef
 // Flush lets everybody who has something to send decide, and returns what the
 // driver must do.
 func (io *IO) Flush() []Effect {
-	for i := 0; i < len(io.PendingFlush); i++ { // may grow: a flush can order another
+	for i := 0; i < len(io.PendingFlush); i++ { // it may grow: a flush can mark another link
 		l := io.PendingFlush[i]
 		l.pendingFlush = false
 		l.End.Flush()

@@ -20,21 +20,21 @@ type Sock interface {
 type Link struct {
 	Sock Sock // the driver's; nil while there is no socket
 
-	End    End    // whose it is
-	Dialer Dialer // the same, of a server's connection; nil: a client's
+	End    End    // who it belongs to: what is done with its bytes
+	Dialer Dialer // the same, if it is a connection to a server; nil: it is a client
 
 	In   *Chunk // input that is not a whole request or reply yet
-	Need int    // how long in must be before it is worth looking at; 0: at any byte
+	Need int    // how long In must be before another look at it pays; 0: any byte pays
 	Out  Queue  // bytes for the socket
 
-	Handed int // of those that Wrote has reported, what the driver still holds
+	Handed int // bytes that Wrote has reported and the driver still holds
 
-	pendingFlush bool // in Engine.dirty
-	Full         bool // the socket refused bytes; the driver will say when it takes more
-	Paused       bool // the driver was told not to read
-	Closed       bool // Close or Abort was ordered, or Closed reported
-	BytesIn      uint64
-	BytesOut     uint64
+	pendingFlush bool   // it is in IO.PendingFlush
+	Full         bool   // the socket refused bytes; the driver will say when it takes more
+	Paused       bool   // the driver was told not to read
+	Closed       bool   // an effect Close or Abort has named it, or the driver has reported its end
+	BytesIn      uint64 // from the socket
+	BytesOut     uint64 // taken by the socket
 }
 
 // End is one end of a connection: what is done with its bytes.

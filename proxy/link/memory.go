@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// accounts count what a loop holds. Counted is what grows with what clients and servers do: buffers, by their
-// capacity and also while they are kept for reuse; requests in flight; tasks and
-// the answers that they keep; answers that are gathered or wait for their order;
-// memos of owners. It is counted where it is made and where it is given to the
-// garbage collector, so that what is only reused costs nothing.
+// accounts count what a loop holds, against limits.memory. Counted is what grows
+// with what clients and servers do: buffers, by their capacity and also while they
+// are kept for reuse; requests in flight; tasks and the answers that they keep;
+// answers that are gathered or wait for their order; memos of owners. It is counted
+// where it is made and where it is given to the garbage collector, so that what is
+// only reused costs nothing.
 //
 // At the bound, in this order:
 //
@@ -22,20 +23,21 @@ import (
 //
 // What servers have been sent and owe can't be given up: timeouts bound it.
 type accounts struct {
-	all         *atomic.Int64 // bytes held by all loops
-	Booked      atomic.Int64  // of pool.held, what all knows of
-	MemoryLimit int64         // that all should be: limits.memory
+	all         *atomic.Int64 // bytes that all loops have booked
+	Booked      atomic.Int64  // of Buffers.Held, what all knows of
+	MemoryLimit int64         // that all is to stay under: limits.memory
 
-	MemoryShort bool   // something was refused for want of memory
-	MemoryFull  bool   // so that clients' requests are refused
-	TrimMore    func() // gives up what else is kept for reuse
-	Relieve     func() // makes room, here or at another loop
+	MemoryShort bool   // something was refused for want of memory since the last look
+	MemoryFull  bool   // all is over the limit, and clients' requests are refused
+	TrimMore    func() // gives up what else is kept for reuse; set by the engine
+	Relieve     func() // makes room, here or at another loop; set by the engine
 }
 
 // memoryStep is how much a loop may take before it looks at the bound, in the
 // middle of a wakeup.
 const memoryStep = 1 << 20
 
+// OutOfMemory is why a request is refused at limits.memory.
 const OutOfMemory = "out of memory: limits.memory is reached"
 
 // Hold counts n more bytes, or fewer.
@@ -68,11 +70,12 @@ func (io *IO) Scarce(n int) bool {
 	return io.FreeMemory() < int64(n)
 }
 
+// FreeMemory is what limits.memory leaves to all loops, as this one knows it.
 func (io *IO) FreeMemory() int64 {
 	return io.MemoryLimit - io.all.Load() - (io.Buffers.Held - io.Booked.Load())
 }
 
-// Trim gives up what is kept for reuse.
+// Trim gives up all that is kept for reuse.
 func (io *IO) Trim() {
 	io.Buffers.trim()
 	io.TrimMore()

@@ -3,12 +3,10 @@ package loop
 // The epoll driver: one goroutine, one engine, many sockets.
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"net"
-	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -46,6 +44,7 @@ type epoll struct {
 	await   awaiting
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	faults  faults
+	spare   int // a descriptor to give up for a client that gets none; -1: gone itself
 
 	// Shared.
 	wake   int // eventfd
@@ -91,7 +90,7 @@ const (
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: pace.Moderator{Settings: o.Moderation, Spent: threadTime},
-		fd: -1, timer: -1, wake: -1, await: awaiting{fd: -1}}
+		fd: -1, timer: -1, wake: -1, spare: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}
@@ -122,11 +121,14 @@ func (d *epoll) open() (err error) {
 	if err := d.await.open(d.wake, d.timer); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
+	if d.spare, err = unix.FcntlInt(uintptr(d.wake), unix.F_DUPFD_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("descriptor: %w", err)
+	}
 	return nil
 }
 
 func (d *epoll) closeOwn() {
-	for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd} {
+	for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd, d.spare} {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -442,78 +444,6 @@ func (s *sock) Unsent() int {
 		return n
 	}
 	return n + unacked(s.fd)
-}
-
-// serve adopts the descriptor of l for this engine. It runs on the loop.
-func (d *epoll) serve(l *socket, i int) {
-	ln := l.of(i)
-	d.post(func(*proxy.Engine) {
-		f, err := ln.(interface{ File() (*os.File, error) }).File()
-		if err != nil {
-			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
-			return
-		}
-		defer f.Close()
-		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err == nil {
-			err = unix.SetNonblock(fd, true)
-		}
-		s := &sock{fd: fd, listen: l}
-		if err == nil {
-			err = d.add(s, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
-		}
-		if err != nil {
-			d.close(s)
-			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
-		}
-	})
-}
-
-func (d *epoll) forget(l *socket) {
-	d.post(func(*proxy.Engine) {
-		for _, s := range d.socks {
-			if s != nil && s.listen == l {
-				d.close(s)
-			}
-		}
-	})
-}
-
-func (d *epoll) accept(s *sock) {
-	for range acceptsPerEvent {
-		fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
-		if err != nil {
-			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
-				d.refuseAccepts(s, err)
-			}
-			return
-		}
-		if s.listen.network != "unix" {
-			tune(fd)
-		}
-		c := &sock{fd: fd}
-		if err := d.add(c, unix.EPOLLIN); err != nil {
-			unix.Close(fd)
-			return
-		}
-		c.link = d.engine.Accepted(s.listen.network, s.listen.address, c)
-	}
-}
-
-// refuseAccepts handles a listener that cannot accept, most likely for want
-// of descriptors: the loop would spin on it, so it rests for a moment.
-func (d *epoll) refuseAccepts(s *sock, err error) {
-	d.engine.Shared.Log.Error("cannot accept: raise the limit of open files", "address", s.listen.address, "error", err)
-	l := s.listen
-	events := s.events
-	unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
-	time.AfterFunc(100*time.Millisecond, func() {
-		d.post(func(*proxy.Engine) {
-			if s.state != sockClosed && d.socks[s.fd] == s && s.listen == l {
-				unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd), Pad: s.gen})
-			}
-		})
-	})
 }
 
 // post runs f on the loop.

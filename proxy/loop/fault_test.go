@@ -164,7 +164,7 @@ func TestHang(t *testing.T) {
 		}
 		b.may(patient)
 		b.faults.LiftAll()
-		for b.sets() < 2 { // it runs now, and so does its undo
+		for b.sets() < 2 { // it runs now, and so does the delete behind it
 			time.Sleep(time.Millisecond)
 		}
 		b.direct.until("get k5", "END")
@@ -217,7 +217,7 @@ func TestDelay(t *testing.T) {
 		for b.sets() < 2 { // it has come through, or is on its way
 			time.Sleep(time.Millisecond)
 		}
-		b.direct.until("get k5", "END") // it was undone
+		b.direct.until("get k5", "END") // it was deleted again
 		b.may(patient)
 		b.faults.LiftAll()
 		b.want("get k1", "VALUE k1 0 2 v1 END")

@@ -27,18 +27,23 @@ func listen(l table.Listener, n int) (*socket, error) {
 	}
 	lc := net.ListenConfig{}
 	lc.SetMultipathTCP(false) // costs CPU at each segment, and memcached clients do not speak it
-	if n > 1 {
-		lc.Control = func(_, _ string, c syscall.RawConn) (err error) {
-			if e := c.Control(func(fd uintptr) { err = reusePort(fd) }); e != nil {
-				return e
-			}
-			return err
-		}
-	}
 	address := l.Address
-	for range n {
+	for i := range n {
 		ln, err := lc.Listen(context.Background(), l.Network, address)
+		if err == nil && i == 0 && n > 1 {
+			// The first takes the address for itself: another process that has it
+			// already, a second Ringside for one, would else share the clients
+			// without a word. From here on those of this process may share it.
+			var raw syscall.RawConn
+			if raw, err = ln.(syscall.Conn).SyscallConn(); err == nil {
+				err = sharePort("", "", raw)
+			}
+			lc.Control = sharePort
+		}
 		if err != nil {
+			if ln != nil {
+				ln.Close()
+			}
 			s.close()
 			return nil, fmt.Errorf("cannot listen on %s: %w", l.Address, err)
 		}
@@ -56,6 +61,30 @@ func listen(l table.Listener, n int) (*socket, error) {
 		}
 	}
 	return s, nil
+}
+
+// inherit takes up the sockets of another process for l.
+func inherit(l table.Listener, open []net.Listener) (*socket, error) {
+	s := &socket{network: l.Network, address: l.Address, listeners: open}
+	if l.Network == "unix" {
+		var err error
+		if s.file, err = os.Lstat(l.Address); err == nil && l.Mode != 0 {
+			err = s.chmod(l.Mode)
+		}
+		if err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// sharePort lets other sockets that do the same listen on the address of c.
+func sharePort(_, _ string, c syscall.RawConn) (err error) {
+	if e := c.Control(func(fd uintptr) { err = reusePort(fd) }); e != nil {
+		return e
+	}
+	return err
 }
 
 // chmod sets the permission bits of a unix socket; 0 are those it was made with.

@@ -43,8 +43,9 @@ type Options struct {
 	Loops        int    // engines side by side, epoll only; 0: 1
 	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         link.Tune
-	Moderation   pace.Settings // what a busy epoll loop waits for; the portable driver does without
-	Faults       *fault.Set    // what is wrong with servers on purpose; nil: nothing, ever
+	Moderation   pace.Settings             // what a busy epoll loop waits for; the portable driver does without
+	Inherited    map[string][]net.Listener // open already, by network and address; Listen takes out those that it needs
+	Faults       *fault.Set                // what is wrong with servers on purpose; nil: nothing, ever
 }
 
 // Driver runs the engines of a proxy.
@@ -152,7 +153,13 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		key := l.Network + " " + l.Address
 		want[key] = true
 		if s := d.open[key]; s == nil {
-			if s, err = listen(l, len(d.engine)); err != nil {
+			if inherited := d.opts.Inherited[key]; inherited != nil {
+				delete(d.opts.Inherited, key)
+				s, err = inherit(l, inherited)
+			} else {
+				s, err = listen(l, len(d.engine))
+			}
+			if err != nil {
 				return nil, err
 			}
 			fresh = append(fresh, s)
@@ -175,11 +182,48 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		}
 		for _, s := range fresh {
 			d.open[s.network+" "+s.address] = s
-			for i, e := range d.engine {
-				e.serve(s, i)
+			for i := range max(len(d.engine), len(s.listeners)) { // another process may have had more loops
+				d.engine[i%len(d.engine)].serve(s, i)
 			}
 		}
 	}, nil
+}
+
+// Sockets returns copies of the listening sockets, for another process, and what
+// Inherited calls each.
+func (d *Driver) Sockets() (names []string, files []*os.File, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, s := range d.open {
+		for _, l := range s.listeners {
+			f, err := l.(interface{ File() (*os.File, error) }).File()
+			if err != nil {
+				for _, f := range files {
+					f.Close()
+				}
+				return nil, nil, err
+			}
+			names, files = append(names, key), append(files, f)
+		}
+	}
+	return names, files, nil
+}
+
+// Leave stops accepting and leaves the listening sockets to a process that has
+// copies of them; clients stay. Nobody is refused: who has connected and was not
+// accepted yet waits in the kernel for that process.
+func (d *Driver) Leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for key, s := range d.open {
+		for _, l := range s.listeners {
+			if u, ok := l.(*net.UnixListener); ok {
+				u.SetUnlinkOnClose(false)
+			}
+		}
+		d.forget(s)
+		delete(d.open, key)
+	}
 }
 
 // Addrs returns the addresses that are being listened on, sorted.

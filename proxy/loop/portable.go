@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"ringside/proxy"
@@ -224,6 +225,9 @@ func (d *portable) accept(l *socket, ln net.Listener) {
 			return
 		}
 		if err != nil { // out of descriptors, or the client is gone already
+			if !errors.Is(err, syscall.ECONNABORTED) {
+				d.with(func(e *proxy.Engine) { e.Count.Unaccepted++ })
+			}
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}

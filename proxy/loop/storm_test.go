@@ -83,7 +83,7 @@ func (f *fake) serve(c net.Conn) {
 			}
 			f.items.Store(word[1], body[:n])
 			fmt.Fprint(w, "STORED\r\n")
-		case "delete": // the undo of a set that timed out
+		case "delete": // the delete behind a set that timed out
 			f.items.Delete(word[1])
 			fmt.Fprint(w, "DELETED\r\n")
 		}

@@ -37,14 +37,14 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	return p.Route()
 }
 
-// pass adds a member to the path of a key.
+// pass adds member i to the path of a key. It reports whether the path is complete.
 func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
 	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
 }
 
-// findRebuilt asks the rule of a client that rebuilds its ring. The ring
-// depends on everybody who is out, so the diverted key does too; and while
-// anybody is between in and out, the ring of those who are in is not settled.
+// findRebuilt is Find where the client's rule rebuilds its ring without the servers
+// that are out. That ring depends on all of them, so the name of a diverted key does
+// too; and while any server is between IN and OUT, it is not settled which ring it is.
 func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner int) {
 	out := make([]bool, len(bp.Servers))
 	out[owner] = true
@@ -63,8 +63,8 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 	}
 }
 
-// without is the ring without the servers that are out, made once for each
-// set of them; nil if there is none.
+// without is the ring without the servers that are out, made once for each set of
+// them; nil if the rule has none.
 func (bp *BoundPool) without(out []bool) ring.Ring {
 	set := make([]byte, len(out))
 	for i, o := range out {
@@ -90,7 +90,7 @@ func (bp *BoundPool) without(out []bool) ring.Ring {
 // out.
 const maxRebuilt = 64
 
-// plain says that the keys of srv need nothing special.
+// plain says that srv serves its keys itself, under their own names.
 func (bp *BoundPool) plain(srv *upstream.Server) bool {
 	for i, s := range bp.Servers {
 		if s == srv {
@@ -100,8 +100,8 @@ func (bp *BoundPool) plain(srv *upstream.Server) bool {
 	return false
 }
 
-// Unknown is the view of one of the route's pools of which is not known yet who
-// is out; nil if all know.
+// UnlearnedView is the view of one of the route's pools that has not learned yet who
+// is out; nil if all have.
 func (rt *Route) UnlearnedView() *health.View {
 	if v := rt.View; v != nil && !v.Learned() {
 		return v
@@ -121,8 +121,8 @@ type Holder struct {
 	Server *upstream.Server
 }
 
-// Holders appends who has key: one member of each pool that the route names, or
-// several of its only one.
+// Holders appends the servers that keep key: one of each pool that the route names,
+// or several of its only one. The one that decides is first.
 func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	if len(rt.Also) > 0 {
 		for i := -1; i < len(rt.Also); i++ {
@@ -158,7 +158,12 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 // NeedsTask says that a command on a key of srv needs a task: the route keeps
 // copies, or the server is gone, or everything has to be sure.
 func (rt *Route) NeedsTask(srv *upstream.Server) bool {
-	return rt != nil && rt.View != nil && (rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv))
+	return rt != nil && rt.View != nil && rt.special(srv)
 }
 
+func (rt *Route) special(srv *upstream.Server) bool {
+	return rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)
+}
+
+// NoServer is why a key that the pool's rule gives to nobody gets no answer.
 const NoServer = "the pool has no server for this key"

@@ -13,12 +13,13 @@ import (
 	"ringside/ring"
 )
 
-// Listener is what the clients of one address see. It outlives generations;
-// its routes don't.
+// Listener is what the clients of one address see. It outlives reloads; its routes
+// don't.
 type Listener struct {
-	Name   string
-	Routes []Route // longest prefix first
-	Pools  []*BoundPool
+	Name   string       // network and address
+	Routes []Route      // longest prefix first
+	Pools  []*BoundPool // that its keys may be in, gutters included
+	Users  *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Moves   bool // one of the pools moves keys or keeps copies of them
@@ -31,28 +32,30 @@ type Route struct {
 	Strip    string // what the servers don't see of the key: the prefix, or nothing
 	*BoundPool
 
-	GetErrors bool // a read whose server can't answer gets an error, not a miss
+	GetErrors bool           // a read whose server can't answer gets an error, not a miss
+	Timeouts  table.Timeouts // of its commands
 
-	Copies replicate.Policy // of each key; its Copies is 0 if there is only one
-	Also   []*BoundPool
-	Prefer *BoundPool // of livePool and also, the one that is read first; nil: the first
-	Zone   string
+	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
+	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
+	Prefer *BoundPool       // the pool whose copy is read first; nil: BoundPool's
+	Zone   string           // Ringside's own: copies there are nearest
 }
 
-// BoundPool is a pool and, by the same index, its servers.
+// BoundPool is a pool of the table and, by the same index, its servers as the
+// engine has them.
 type BoundPool struct {
 	Pool    *table.Pool
 	Servers []*upstream.Server
-	Owners  *ring.Memo // the index of the server that a key belongs to
+	Owners  *ring.Memo // finds the server that a key belongs to, by its index
 
-	Refusals []string // by the same index, of servers that a person has ordered away; nil if there are none
+	Refusals []string // error lines of servers that a person has ordered away, by the same index; nil: there are none
 
-	// Of a pool whose keys move: see failover.go.
-	View          *health.View
-	GutterServers []*upstream.Server   // of its gutter
-	Walk          ring.Ring            // its own, each server once
-	Gutter        ring.Ring            // the gutter's
-	rebuilt       map[string]ring.Ring // without the servers that are out
+	// Of a pool whose keys move or that keeps copies; nil of others.
+	View          *health.View         // what the pool's keeper has decided
+	GutterServers []*upstream.Server   // the servers of its gutter
+	Walk          ring.Ring            // its ring, each server once
+	Gutter        ring.Ring            // the gutter's ring, each server once
+	rebuilt       map[string]ring.Ring // its ring without the servers that are out, by the set of these
 }
 
 // Member is a server of the pool or, behind them, of its gutter.
@@ -63,21 +66,25 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-func (l *Listener) Bind(routes []table.Route, live map[*table.Pool]*BoundPool) {
+// Bind gives l the routes of a new table. bound has the pools of that.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) {
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
 	for _, r := range routes {
-		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: live[r.Pool], GetErrors: r.Pool.GetErrors, Zone: r.Zone}
+		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if r.GetErrors != nil {
 			made.GetErrors = *r.GetErrors
+		}
+		if r.Total != nil {
+			made.Timeouts.Total = *r.Total
 		}
 		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
 			made.Copies = r.Copies
 			made.Copies.Copies = cmp.Or(made.Copies.Copies, 1)
 		}
 		for _, p := range r.Also {
-			made.Also = append(made.Also, live[p])
+			made.Also = append(made.Also, bound[p])
 		}
-		made.Prefer = live[r.Prefer]
+		made.Prefer = bound[r.Prefer]
 		if r.Strip {
 			made.Strip = r.Prefix
 		}
@@ -86,14 +93,14 @@ func (l *Listener) Bind(routes []table.Route, live map[*table.Pool]*BoundPool) {
 		for _, bp := range append([]*BoundPool{made.BoundPool}, made.Also...) {
 			l.addPool(bp)
 			if g := bp.Pool.Failover.Gutter; g != nil {
-				l.addPool(live[g])
+				l.addPool(bound[g])
 			}
 		}
 	}
 	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
 }
 
-// reach adds a pool that keys of l may be in.
+// addPool adds a pool that keys of l may be in, once.
 func (l *Listener) addPool(bp *BoundPool) {
 	if !slices.Contains(l.Pools, bp) {
 		l.Pools = append(l.Pools, bp)
@@ -105,7 +112,7 @@ func (l *Listener) addPool(bp *BoundPool) {
 func (l *Listener) Route(key []byte) *Route {
 	for i := range l.Routes {
 		r := &l.Routes[i]
-		if len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix {
+		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
 			return r
 		}
 	}
@@ -137,8 +144,8 @@ func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal stri
 	}
 }
 
-// EachInUse is each, without the servers that are out for every pool behind l
-// that has them, and with the gutters of pools that may use them now.
+// EachInUse is Each for the servers that hold keys now: without those that are out
+// in every pool behind l that has them, and with the gutters that stand in for some.
 func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
 	used := map[*upstream.Server]bool{}
 	for _, p := range l.Pools {

@@ -47,47 +47,60 @@ var outcomes = [wire.NumKinds]Outcome{
 	wire.Exists: Exists, wire.NotFound: NotFound, wire.Error: ClientFault, wire.ClientError: ClientFault, wire.ServerError: ServerFault,
 }
 
+// OutcomeOf is the outcome of a command that gets a reply of kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
 // Counters is what one engine has counted since it started.
 type Counters struct {
-	Requests [wire.NumOps][NumOutcomes]uint64
-	Latency  [wire.NumOps]Histogram // from request to answer, by command
+	Requests [wire.NumOps][NumOutcomes]uint64 // answered, by command and outcome
+	Latency  [wire.NumOps]Histogram           // from the request to its answer, by command
 
-	Repairs, RepairsDropped uint64 // of copies, key by key
+	Repairs, RepairsDropped uint64 // of copies, key by key; those that were not made, because too many were to be made
 	Refilled                uint64 // keys that were copied to servers that had come back empty
 
 	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
 
-	Accepted, Refused   uint64 // clients
-	ClientIn, ClientOut uint64 // bytes
-	IdleClosed          uint64 // clients closed by limits.idle
-	OutputClosed        uint64 // clients closed by limits.output_hard
-	MemoryClosed        uint64 // clients closed by limits.memory
-	CutOff              uint64 // clients closed in the middle of a value
-	NoMemory            uint64 // data blocks refused by limits.memory
-	Doubts              uint64 // server connections aborted because pairing was in doubt
+	Accepted            uint64 // clients
+	Refused             uint64 // clients over limits.clients
+	TooLate             uint64 // clients reset: Ringside stops, or the listener is no more
+	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
+	ClientIn, ClientOut uint64 // bytes from clients, to clients
+	LoginsFailed        uint64 // wrong users or passwords
+	Closed
+	NoMemory uint64 // data blocks refused by limits.memory
+	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
+}
+
+// Closed counts the clients that Ringside closed, by reason.
+type Closed struct {
+	IdleClosed       uint64 // limits.idle
+	UnfinishedClosed uint64 // limits.unfinished
+	LoginsLate       uint64 // they had not said in time who they are
+	OutputClosed     uint64 // limits.output_hard
+	MemoryClosed     uint64 // limits.memory
+	CutOff           uint64 // a server went away in the middle of a value
 }
 
 // ServerCounters is what one engine has counted of one server.
 type ServerCounters struct {
 	Requests        uint64 // handed to a connection
-	Failed          uint64 // of them: no answer
+	Failed          uint64 // of the requests: those that got no answer
 	TimedOut        uint64 // of the failed: not answered in time
 	Refused         uint64 // not handed on: the server was down
 	Crowded         uint64 // not handed on: the queue was full
 	Shed            uint64 // not handed on, or not sent: limits.memory was reached
-	LateDeletes     uint64 // of the failed: mutations that may run late, and are deleted behind that
-	LateDeletesLost uint64 // of the undone: the delete was not answered
+	LateDeletes     uint64 // deletes behind mutations that had failed and may run late
+	LateDeletesLost uint64 // of the late deletes: those that were not answered
 	Overridden      uint64 // not handed on: a person has drained it or taken it down
 
-	Dials, Lost, ClosedIdle, WentDown uint64
-	BytesIn, BytesOut                 uint64
+	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight, and without; outages
+	BytesIn, BytesOut                 uint64    // from the server, to the server
 	Latency                           Histogram // of answered requests
 }
 
+// Observe counts an answer that took ns nanoseconds.
 func (c *ServerCounters) Observe(ns int64) { c.Latency.Observe(ns) }
 
 // Histogram counts durations in buckets whose bounds double, each doubling
@@ -145,19 +158,20 @@ type Snapshot struct {
 	Counters
 	Servers  map[string]*ServerSnapshot // by network and address
 	Members  []MemberSnapshot           // of the pools that have a keeper
-	Events   []MemberEvents
-	Clients  int
-	InFlight int   // commands without an answer
-	Parked   int   // of them: writes that wait for a server's next phase
-	Lines    int   // keys of several copies that are being written or repaired
-	Memory   int64 // bytes of buffers in use
-	Kept     int64 // of that, for reuse
+	Events   []MemberEvents             // what keepers have decided so far
+	Clients  int                        // connected
+	InFlight int                        // commands without an answer
+	Parked   int                        // of them: writes that wait for a server's next phase
+	Lines    int                        // keys of several copies that are being written or repaired
+	Memory   int64                      // bytes of buffers in use
+	Kept     int64                      // of that, for reuse
 }
 
 // ServerSnapshot is one server as the engines see it.
 type ServerSnapshot struct {
 	ServerCounters
 	Target    table.Target
+	Known     bool   // it has answered, to some engine
 	Down      int    // engines that hold it for down
 	Why       string // what it is down for
 	Age       int64  // nanoseconds since the first of them held it for down; if none does, since the last change
@@ -187,9 +201,14 @@ func (into *Counters) Add(o *Counters) {
 	into.Writes += o.Writes
 	into.Accepted += o.Accepted
 	into.Refused += o.Refused
+	into.TooLate += o.TooLate
+	into.Unaccepted += o.Unaccepted
 	into.ClientIn += o.ClientIn
 	into.ClientOut += o.ClientOut
 	into.IdleClosed += o.IdleClosed
+	into.UnfinishedClosed += o.UnfinishedClosed
+	into.LoginsFailed += o.LoginsFailed
+	into.LoginsLate += o.LoginsLate
 	into.OutputClosed += o.OutputClosed
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff
@@ -197,6 +216,7 @@ func (into *Counters) Add(o *Counters) {
 	into.Doubts += o.Doubts
 }
 
+// Add counts what o has counted too.
 func (into *ServerCounters) Add(o *ServerCounters) {
 	into.Requests += o.Requests
 	into.Failed += o.Failed

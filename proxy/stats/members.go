@@ -9,22 +9,22 @@ import (
 	"ringside/proxy/table"
 )
 
-// MemberSnapshot is one member of a pool as its keeper sees it: a server of
-// the pool, or of its gutter.
+// MemberSnapshot is one server of a pool, or of the pool's gutter, as the pool's
+// keeper sees it.
 type MemberSnapshot struct {
 	Pool     string
 	Target   table.Target
-	Gutter   bool
+	Gutter   bool // it is a server of the pool's gutter, not of the pool
 	Phase    health.Phase
 	Number   uint32 // Phase is this modulo 6; it counts outages
 	Suspect  bool
-	Why      string
-	Order    health.Order
+	Why      string // of the suspicion, else of the phase
+	Override health.Override
 	Renamed  bool          // it refused to be flushed: its keys have other names now
-	Since    time.Duration // ago
-	Lease    time.Duration // left; negative: it has run out
+	Since    time.Duration // how long it has been suspect, else in the phase
+	Lease    time.Duration // what is left of it; negative: it has run out
 	ValidFor time.Duration // how long its answers count yet; without strict consistency for ever
-	Step     string        // what is next
+	Step     string        // what happens next, for people
 	Due      time.Duration // until then; 0: it depends on others
 }
 
@@ -62,7 +62,7 @@ func (m *MemberSnapshot) State() string {
 	return "up"
 }
 
-// Report says it in stats servers.
+// Report appends the lines of stats servers that say all this.
 func (m *MemberSnapshot) Report(r *Report) {
 	of := ":" + m.Pool
 	r.Text("phase"+of, m.Phase.String())
@@ -73,8 +73,8 @@ func (m *MemberSnapshot) Report(r *Report) {
 	if m.Why != "" {
 		r.Text("why"+of, m.Why)
 	}
-	if m.Order != health.Restore {
-		r.Text("order"+of, m.Order.String())
+	if m.Override != health.Restore {
+		r.Text("order"+of, m.Override.String())
 	}
 	r.Int("since_ms"+of, int(m.Since.Milliseconds()))
 	r.Int("lease_ms"+of, int(m.Lease.Milliseconds()))

@@ -15,8 +15,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A statRule makes one value of those that servers of the given number gave for
-// one name; there may be fewer values than servers. false leaves the name out.
+// A statRule makes one value of the values that servers gave for one name. Of the
+// servers some may have given none. false leaves the name out.
 type statRule func(values []string, servers int) (string, bool)
 
 // About is what a merged answer says of Ringside itself.
@@ -25,6 +25,7 @@ type About struct {
 	Asked, Missing int
 }
 
+// generalRules are those of the names in stats that are not added up.
 var generalRules = map[string]statRule{
 	"uptime":           least,
 	"time":             least,
@@ -43,6 +44,7 @@ var generalRules = map[string]statRule{
 	"extstore_memory_pressure":       most,
 }
 
+// itemsRules are those of stats items, by what follows the class.
 var itemsRules = map[string]statRule{
 	"age":          most,
 	"age_hot":      most,
@@ -50,10 +52,13 @@ var itemsRules = map[string]statRule{
 	"evicted_time": leastNotZero, // 0 is that of a class that has evicted nothing
 }
 
+// slabsRules are those of stats slabs, by what follows the class.
 var slabsRules = map[string]statRule{"chunk_size": same, "chunks_per_page": same}
 
+// sizesRules are those of stats sizes.
 var sizesRules = map[string]statRule{"sizes_status": sameEverywhere}
 
+// MergeGeneral appends one answer to stats, made of those of several servers.
 func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
 	for _, st := range union(answers) {
 		value, ok := st.apply(generalRules[st.name], len(answers))
@@ -72,6 +77,7 @@ func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
 	return append(dst, wire.EndLine...)
 }
 
+// MergeSettings is MergeGeneral for stats settings.
 func MergeSettings(dst []byte, answers [][]byte, _ About) []byte {
 	for _, st := range union(answers) {
 		value, _ := sameEverywhere(st.values, len(answers))
@@ -80,14 +86,17 @@ func MergeSettings(dst []byte, answers [][]byte, _ About) []byte {
 	return append(dst, wire.EndLine...)
 }
 
+// MergeItems is MergeGeneral for stats items.
 func MergeItems(dst []byte, answers [][]byte, _ About) []byte {
 	return mergeClasses(dst, union(answers), itemsRules, len(answers))
 }
 
+// MergeSizes is MergeGeneral for stats sizes.
 func MergeSizes(dst []byte, answers [][]byte, _ About) []byte {
 	return mergeClasses(dst, union(answers), sizesRules, len(answers))
 }
 
+// MergeSlabs is MergeGeneral for stats slabs.
 func MergeSlabs(dst []byte, answers [][]byte, _ About) []byte {
 	list := union(answers)
 	active := map[uint64]bool{}
@@ -121,6 +130,7 @@ func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers i
 	return append(dst, wire.EndLine...)
 }
 
+// noClass is the class of a name that has no number.
 const noClass = math.MaxUint64
 
 // classOf splits "items:5:age", "5:chunk_size" and "96" into the number and
@@ -142,6 +152,7 @@ type stat struct {
 	next   *stat
 }
 
+// apply is the one value of all servers.
 func (st *stat) apply(r statRule, servers int) (string, bool) {
 	if r == nil {
 		r = total
@@ -210,6 +221,7 @@ func numbers(values []string) ([]uint64, bool) {
 	return list, true
 }
 
+// Decimal is n as text.
 func Decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
 // common leaves out what servers don't agree on.
@@ -253,6 +265,7 @@ func sum(list []uint64) (total uint64) {
 	return total
 }
 
+// least is the least of the integers.
 func least(values []string, servers int) (string, bool) {
 	list, ok := numbers(values)
 	if !ok {
@@ -261,6 +274,7 @@ func least(values []string, servers int) (string, bool) {
 	return Decimal(slices.Min(list)), true
 }
 
+// leastNotZero is the least integer but 0, which says that there is nothing to tell.
 func leastNotZero(values []string, servers int) (string, bool) {
 	list, ok := numbers(values)
 	if !ok {
@@ -287,7 +301,7 @@ func most(values []string, servers int) (string, bool) {
 	return best, best != ""
 }
 
-// seconds adds up what is written like 0.005469.
+// seconds adds up times that are written like 0.005469.
 func seconds(values []string, servers int) (string, bool) {
 	all := 0.0
 	for _, v := range values {
@@ -328,7 +342,8 @@ func lowest(values []string, servers int) (string, bool) {
 	return text, true
 }
 
-// MergePrefixes adds up PREFIX <prefix> get n hit n set n del n.
+// MergePrefixes is MergeGeneral for stats detail dump. It adds up lines of the form
+// PREFIX <prefix> get n hit n set n del n.
 func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
 	const words = 10
 	var order []string

@@ -8,11 +8,13 @@ type Report struct {
 	Prefix string
 }
 
+// Text appends a line.
 func (r *Report) Text(name, value string) { r.Dst = AppendStat(r.Dst, r.Prefix+name, value) }
 
+// Count appends a line with a number.
 func (r *Report) Count(name string, n uint64) { r.Text(name, Decimal(n)) }
 
-// Int takes what is never negative.
+// Int appends a line with a number that is never negative.
 func (r *Report) Int(name string, n int) { r.Count(name, uint64(max(n, 0))) }
 
 // Latency reports quantiles in microseconds, once there is something to tell.
@@ -35,10 +37,14 @@ func (h *Histogram) Quantile(q float64) uint64 {
 	return Bound(len(h.Buckets) - 1)
 }
 
+// Report appends the lines of stats servers that say how the server is doing.
 func (t *ServerSnapshot) Report(r *Report) {
-	state, version := "up", t.Version
-	if t.Down > 0 {
+	state, version := "unknown", t.Version
+	switch {
+	case t.Down > 0:
 		state = "down"
+	case t.Known:
+		state = "up"
 	}
 	if version == "" {
 		version = "unknown"

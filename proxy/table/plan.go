@@ -24,13 +24,14 @@ type Plan struct {
 	// are dead, each once.
 	Successors []int
 
-	// Copies are the servers that keep a copy, the one that decides first; nil
-	// if only the owner does. A server that is out is skipped, so that Interim
+	// Copies are the servers that keep a copy, the one that decides first; nil if
+	// only the owner does. Nobody stands in for a server that keeps one, so Interim
 	// is empty then.
 	Copies []Member
 
-	// Interim is who stands in for the owner when it is out, and then for whom
-	// stands in: of a pool that builds its ring again the next few.
+	// Interim are those who stand in for the owner when it is out: the first one,
+	// the second if that is out too, and so on. Of a pool that builds its ring again
+	// only the next few are named.
 	Interim []Member
 }
 

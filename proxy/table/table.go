@@ -11,12 +11,6 @@ import (
 	"ringside/ring"
 )
 
-func (t *Table) Has(pool, server string) bool {
-	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
-		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
-	})
-}
-
 // Table is one generation of listeners, routes, pools and servers. It is
 // immutable once it is handed to Swap: a reload builds another.
 type Table struct {
@@ -25,12 +19,20 @@ type Table struct {
 	Limits    Limits
 }
 
+// Has says whether a pool of t has a server of that name.
+func (t *Table) Has(pool, server string) bool {
+	return slices.ContainsFunc(t.Pools, func(p *Pool) bool {
+		return p.Name == pool && slices.ContainsFunc(p.Servers, func(s Target) bool { return s.Name == server })
+	})
+}
+
 // Listener is one address clients connect to, and the routes they get there.
 type Listener struct {
 	Network string // "tcp", "tcp4", "tcp6" or "unix"
 	Address string // host:port or a path
 	Mode    uint32 // permission bits of a unix socket; 0 leaves what the umask gives
 	Routes  []Route
+	Users   *Users // who may use it; nil: everybody
 }
 
 // Route sends the keys that begin with Prefix to Pool. The longest prefix
@@ -49,7 +51,8 @@ type Route struct {
 	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
 
-	GetErrors *bool // instead of that of Pool
+	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
+	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -79,6 +82,7 @@ type Failover struct {
 	Mode       Mode
 	Gutter     *Pool         // of mode Gutter
 	InterimTTL time.Duration // at most, of what another server keeps for one that is out
+	Wait       time.Duration // of a write for a server's next phase, of the command's Deadline
 	health.Settings
 }
 
@@ -115,18 +119,32 @@ func (t *Target) Apart(a replicate.Apart) string {
 	return t.Network + " " + t.Address
 }
 
-// Timeouts bound how long a request may wait.
+// Timeouts bound how long a request may wait. No answer that comes is cut but
+// by Total.
 type Timeouts struct {
 	Connect  time.Duration // for a connection to a server to be established
-	Request  time.Duration // from the bytes being handed to a connection to their answer
-	Deadline time.Duration // of a client's command, whatever it waits for
+	Request  time.Duration // of a server's silence: before the answer's first byte, and between two of its bytes
+	Deadline time.Duration // of a client's command until the answer's first byte, whatever it waits for
+	Total    time.Duration // of a client's command, to the last byte of its answer; 0: there is no such bound
+}
+
+// Within is t for a request of a command that has left of its Deadline.
+func (t Timeouts) Within(left time.Duration) *Timeouts {
+	if gone := t.Deadline - max(left, time.Millisecond); gone > 0 {
+		t.Deadline -= gone
+		t.Request = min(t.Request, t.Deadline)
+		if t.Total > 0 {
+			t.Total -= gone
+		}
+	}
+	return &t
 }
 
 // Backoff spaces attempts to connect to a server that refuses.
 type Backoff struct{ First, Max time.Duration }
 
-// Limits bound what clients can make Ringside hold. See engine.go for what
-// happens at each, and memory.go for Memory.
+// Limits bound what clients can make Ringside hold. The doc of package client
+// says what happens at each, and link/memory.go at Memory.
 type Limits struct {
 	Clients    int           // connections at once; the next one gets an error and is closed
 	Key        int           // bytes of a key
@@ -137,15 +155,16 @@ type Limits struct {
 	OutputHard int           // unsent bytes of one client at which it is closed
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
+	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
 	Drain      time.Duration // for what is in flight when the process is told to stop
 }
 
-// Watched says that a pool's keys move, so it needs a keeper.
+// Watched says whether a pool needs a keeper: its keys move, or it keeps copies.
 func (p *Pool) Watched(t *Table) bool {
 	return p.Failover.Mode != FailFast || p.Copied(t)
 }
 
-// Copied says that a route of t keeps copies in p.
+// Copied says whether a route of t keeps copies in p.
 func (p *Pool) Copied(t *Table) bool {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {

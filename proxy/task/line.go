@@ -12,33 +12,37 @@ import (
 	"ringside/proxy/stats"
 )
 
-// queue is the commands of one line: those at work, and those behind them.
-// Reads are at work together, and everything else alone. Who waits for a line
-// has begun nothing, and who has its turn in the line of its client may wait for
-// the line of the key, but never the other way round: so nobody waits in a
-// circle, and each ends by its own deadline.
+// queue is the commands of one line: those at work, and those that wait. Reads are
+// at work together, and everything else alone.
+//
+// A command that waits in a line has begun nothing. One that has its turn in the
+// line of its client may wait for the line of the key, but never the other way
+// round. So nobody waits in a circle, and each ends by its own deadline.
 type queue struct {
-	reads int   // at work
-	alone *Task // at work
-	queue []*Task
+	reads int     // tasks at work that only read
+	alone *Task   // the task at work that changes something; nil: none
+	queue []*Task // those that wait, in order
 }
 
-// Line names a line: of a client on a key, kept where the client is, or, with
-// client 0, of all who write a key of several copies, kept where such are led.
-// Keys are told apart by their hash: two that share one wait for nothing worse
-// than each other.
+// Line names a line: that of a client on a key, on the client's loop; or, with
+// client 0, that of all who write a key of several copies, on the loop that leads
+// the key. Keys are told apart by their hash: two keys that share one hash wait for
+// each other, and that is all.
 type Line struct{ client, key uint64 }
 
-const maxLine = 1000 // commands that wait in one line
+// maxLine is how many commands may wait in one line.
+const maxLine = 1000
 
+// TooLong is why a command fails that has waited in a line until its deadline.
 const TooLong = "the commands before it on this key took too long"
 
+// ownLine is the line of t's client on t's key.
 func (t *Task) ownLine() Line { return Line{t.Asker, t.Hash} }
 
-// KeyLine is the line of a key, whoever asks for it.
+// KeyLine is the line of those who write a key, by its hash.
 func KeyLine(hash uint64) Line { return Line{0, hash} }
 
-// Admit leads t, which its client has just sent, when the client's commands on
+// Admit leads t, which its client has just sent, as soon as the client's commands on
 // the key before it are done.
 func (e *Tasks) Admit(t *Task) {
 	t.x.Session.Tasks++
@@ -47,13 +51,15 @@ func (e *Tasks) Admit(t *Task) {
 	}
 }
 
-// Follows says that something on key that a client has asked before is not
-// done, and not even on its way on the connection where the next would go.
+// Follows says whether a command of the client on key must wait for one before it,
+// which is a task: not done, and not even on its way on the connection where the next
+// command would go.
 func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 	return rt != nil && e.Lines[Line{s.ID, e.Loops.HashKey(key[len(rt.Strip):])}] != nil
 }
 
-// LetGo lets the client's next command on t's key begin.
+// ReleaseLine lets the client's next command on t's key begin, unless a stub of t's
+// backfill may still be in its way.
 func (e *Tasks) ReleaseLine(t *Task) {
 	if t.inLine && !t.Backfilling {
 		t.inLine = false
@@ -61,8 +67,8 @@ func (e *Tasks) ReleaseLine(t *Task) {
 	}
 }
 
-// Claim says that t may begin now, as far as this line goes. If not, it is led
-// when its turn comes.
+// Claim puts t into a line. It reports whether t may begin now; if not, t is led
+// when its turn comes, or has failed because the line is full.
 func (e *Tasks) Claim(t *Task, name Line) bool {
 	l := e.Lines[name]
 	switch {
@@ -72,7 +78,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		}
 		l = &queue{}
 		e.Lines[name] = l
-	case l.alone == t: // it was parked, or its turn has come
+	case l.alone == t: // it has its turn: it was parked meanwhile, or is led again
 		return true
 	case e.LineFull(name):
 		t.inLine = t.inLine && name.client == 0
@@ -83,7 +89,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	return l.next() == t
 }
 
-// next lets the first of those who wait begin, if it may.
+// next gives the first that waits its turn, if it may begin; else it is nil.
 func (l *queue) next() *Task {
 	if l.alone != nil || len(l.queue) == 0 || l.reads > 0 && !l.queue[0].reads {
 		return nil
@@ -98,20 +104,20 @@ func (l *queue) next() *Task {
 	return t
 }
 
-// LineFull says that no more can wait in a line.
+// LineFull says whether no more can wait in a line.
 func (e *Tasks) LineFull(name Line) bool {
 	l := e.Lines[name]
 	return l != nil && len(l.queue) >= maxLine
 }
 
-// Unclaim takes t out of a line, if it is at work there, and lets those begin who
-// may now.
+// Unclaim takes t out of a line, if it is at work there, and gives those their turn
+// who may begin now.
 func (e *Tasks) Unclaim(t *Task, name Line) {
 	l := e.Lines[name]
 	switch {
 	case l == nil:
 		return
-	case t.reads && name.client != 0: // nobody merely reads in the line of the key
+	case t.reads && name.client != 0: // in the line of a key there are only writes
 		l.reads--
 	case l.alone != t:
 		return
@@ -120,29 +126,28 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 	}
 	for next := l.next(); next != nil; next = l.next() {
 		e.Runnable = append(e.Runnable, next)
-		e.Soon(link.KeeperTimer) // End leads it
+		e.Soon(link.KeeperTimer) // so that End is called, which leads it
 	}
 	if l.reads == 0 && l.alone == nil {
 		delete(e.Lines, name)
 	}
 }
 
-// TakeTurns leads the commands whose turn has come. They are led from End, not
-// from where the one before ended: a long line must not become a deep stack.
+// LeadRunnable leads the tasks whose turn has come. It is called by End, not where
+// the task before has ended: a long line must not become a deep stack.
 func (e *Tasks) LeadRunnable() {
-	for i := 0; i < len(e.Runnable); i++ { // may grow
+	for i := 0; i < len(e.Runnable); i++ { // it may grow
 		e.lead(e.Runnable[i])
 	}
 	clear(e.Runnable)
 	e.Runnable = e.Runnable[:0]
 }
 
-// handOver lets another engine lead t; its answer comes back to where its
-// client is.
+// handOver lets another loop lead t. Its answer comes back to the client's loop:
+// see conclude.
 func (t *Task) handOver(o *Tasks) {
-	home, listener, prefix := t.Loop, t.Route.Listener, t.Route.Prefix
-	home.Buffers.Hold(-t.held)
-	deadline := t.Deadline
+	listener, prefix, deadline := t.Route.Listener, t.Route.Prefix, t.Deadline
+	t.Loop.Buffers.Hold(-t.held)
 	o.Post(func(o *Tasks) {
 		t.Loop = o
 		o.Buffers.Hold(t.held)
@@ -160,7 +165,7 @@ func (t *Task) handOver(o *Tasks) {
 	})
 }
 
-// conclude ends the task's part of its exchange, on the engine that has it.
+// conclude ends the task's part of its exchange by f, on the client's loop.
 func (t *Task) conclude(f func(e *Tasks, x *client.Exchange)) {
 	if t.ClientDone {
 		return

@@ -1,6 +1,7 @@
 package task
 
-// What a task's command asks for, and what the answers to it mean, whoever leads it.
+// What a task's command asks for, and what the answers to it mean, whichever leader
+// it has.
 
 import (
 	"math"
@@ -13,7 +14,7 @@ import (
 	"ringside/replicate"
 )
 
-// Absence is how t's command says that there is nothing.
+// Absence is the kind of reply by which t's command learns that there is no item.
 func Absence(t *Task) wire.Kind {
 	switch {
 	case t.Op <= wire.Gats && t.Req.Dialect == wire.Text:
@@ -44,13 +45,14 @@ func CommandOf(t *Task) replicate.Command {
 			c.Op = replicate.Gats
 		case touch:
 			c.Op = replicate.Gat
-		case cas:
+		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of whoever answers
 			c.Op = replicate.Gets
 		}
 	}
 	return c
 }
 
+// operations are the operations of package replicate.
 var operations = [wire.NumOps]replicate.Op{
 	wire.Get: replicate.Get, wire.Gets: replicate.Gets, wire.Gat: replicate.Gat, wire.Gats: replicate.Gats,
 	wire.Set: replicate.Set, wire.Add: replicate.Add, wire.Replace: replicate.Replace, wire.Append: replicate.Append,
@@ -68,6 +70,7 @@ func (t *Task) Token() (n uint64, ok bool) {
 	return n, err == nil
 }
 
+// TokenSpan is where in Raw the token is; it is empty if there is none.
 func (t *Task) TokenSpan() wire.Span { return t.Req.Unique }
 
 // ShortLived are the edits that let the item live no longer than limit.
@@ -103,8 +106,8 @@ func (t *Task) Body() []byte {
 	return b
 }
 
-// Builds says whether a command needs what is there: without it, it would find
-// nothing where the interim server has a value.
+// NeedsValue says whether a command builds on the value that is there. At a server
+// that has come back empty it would find nothing, though the interim server has one.
 func NeedsValue(op wire.Op) bool {
 	switch op {
 	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
@@ -119,15 +122,16 @@ func (t *Task) Missed(r *upstream.Result) bool {
 	return r.Parsed(t.Op, t.Req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
 }
 
-// IsStub says whether an answer to t's request is a stub, and shows it.
+// IsStub says whether an answer to t's request is a stub, an empty item that guards a
+// copy, and shows that it is one.
 func (t *Task) IsStub(r *upstream.Result) bool {
 	rep := &t.Loop.Rep
 	return t.Req.Dialect == wire.Meta && r.Parsed(t.Op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
 		rep.Letters.Has('Z') && !CommandOf(t).Vivify
 }
 
-// MayBeStub says that what a read has found looks like what a repair leaves
-// while it is at work, and does not say whether it is.
+// MayBeStub says whether what a read has found may be a stub: the answer alone does
+// not tell a stub from an empty value.
 func MayBeStub(t *Task, rep *wire.Reply) bool {
 	if t.Req.Dialect == wire.Text {
 		return rep.Kind == wire.Value && rep.Body.Len() == 0
@@ -135,8 +139,15 @@ func MayBeStub(t *Task, rep *wire.Reply) bool {
 	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !CommandOf(t).Vivify
 }
 
-// Dying says that an item is not worth a copy: it lives less than 2 s more, or
-// it is stale, which a copy would hide.
+// Filled says whether the value that rep shows, where a read may have found a stub,
+// has come since: then the read is asked anew. A stale value that another client is
+// renewing looks like a stub to a meta read, however often it is asked.
+func Filled(t *Task, rep *wire.Reply) bool {
+	return rep.Body.Len() > 0 && !(t.Req.Dialect == wire.Meta && t.Op == wire.Get && rep.Letters.Has('Z'))
+}
+
+// Expiring says whether an item is not worth a copy: it lives less than 2 s more, or
+// it is stale, which a copy would hide. b is the answer with flag t that rep is of.
 func Expiring(b []byte, rep *wire.Reply) bool {
 	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
 	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')

@@ -9,36 +9,40 @@ import (
 	"ringside/proxy/stats"
 )
 
-// parked is a write that waits for the next phase.
+// parkedTask is a task that waits for another phase of a server, or for who is out.
 type parkedTask struct {
-	t       *Task
-	phases  func() uint64 // changes when one does
-	changed uint64        // what it was
+	t      *Task
+	phases func() uint64 // another number when what it waits for may be there
+	was    uint64        // the number when it was parked
+	until  int64         // it does not wait longer: nanoseconds on the loop's clock
 }
 
-// Park keeps t until phases changes, or its time is over.
-func (e *Tasks) Park(t *Task, phases func() uint64) {
+// Park keeps t until phases changes, or the moment until has come.
+func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
 		return
 	}
-	e.Parked = append(e.Parked, parkedTask{t, phases, phases()})
-	e.At(link.ParkedTimer, min(t.Deadline, e.Now+ParkedLook))
+	e.Parked = append(e.Parked, parkedTask{t, phases, phases(), until})
+	e.At(link.ParkedTimer, min(until, e.Now+ParkedLook))
 }
 
 const (
-	maxParked  = 10_000
-	ParkedLook = int64(10 * time.Millisecond) // between looks at the phases for those who wait
+	maxParked = 10_000 // tasks that wait on one loop
+
+	// ParkedLook is the time between looks at the phases for tasks that wait.
+	ParkedLook = int64(10 * time.Millisecond)
 )
 
-// Unpark leads the writes whose pools have changed, in their order.
+// Unpark leads the tasks for which the phases have changed, or whose time is over, in
+// the order in which they were parked.
 func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
 	for _, p := range list {
-		if p.phases() == p.changed && e.Now < p.t.Deadline {
+		if p.phases() == p.was && e.Now < p.until {
 			e.Parked = append(e.Parked, p)
-			e.At(link.ParkedTimer, min(p.t.Deadline, e.Now+ParkedLook))
+			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
 		}
 		e.lead(p.t)

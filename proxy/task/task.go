@@ -13,43 +13,40 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
-// Task is a command on one key, or one key of a read of many, that a rule
-// leads through several asks: because its server is gone or comes back, or
-// because its route keeps copies. It goes on when its client is gone or has
-// its answer, until every ask has ended.
-//
-// Tasks are made where requests are rare or are several anyway, so they may
-// allocate. Their bytes count against limits.memory.
+// Task is a command on one key, or one key of a read of many, that a rule leads
+// through several asks. It goes on when its client is gone or has its answer, until
+// every ask has ended.
 type Task struct {
-	ClientLoop *Tasks           // where its client is
-	x          *client.Exchange // the home's
-	ClientDone bool             // the client has its answer
-	Loop       *Tasks           // that leads it: another one, if copies of its key are led there
-	Route      *routing.Route   // that engine's
-	Rule       rule
+	ClientLoop *Tasks           // the loop of its client
+	x          *client.Exchange // its exchange there; nil: it is Ringside's own; only ClientLoop may touch it
+	ClientDone bool             // the client has the answer; or there is no client
+	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
+	Route      *routing.Route   // as Loop has it
+	Rule       rule             // leads it; set by a Leader
 
 	Op    wire.Op // of the request
 	strip string  // what the servers don't see of the client's key
 
-	Asker       uint64       // whose asks go in order
-	Hash        uint64       // of key
+	Asker       uint64       // number of the client, whose requests go in order
+	Hash        uint64       // of Key, for all loops of the process
 	reads       bool         // it changes nothing, so that the client's other reads need not wait
-	inLine      bool         // the client's next command on the key waits for it; the home's
-	Backfilling bool         // a backfill of it is at work
-	held        int          // bytes, for limits.memory
+	inLine      bool         // the client's next command on the key waits for it; ClientLoop's
+	Backfilling bool         // a backfill of Key is at work for it
+	held        int          // bytes that it counts against limits.memory
 	Raw         []byte       // the request, a copy; nil once nothing needs it
-	Req         wire.Request // raw, parsed
-	echo        wire.KeyEcho // what servers are not asked for and the client gets
+	Req         wire.Request // Raw, parsed
+	echo        wire.KeyEcho // what the client asked to see and servers are not asked for
 	Key         []byte       // decoded, without what the route strips
-	Deadline    int64
+	Deadline    int64        // on the loop's clock
 
-	WaitReason string      // for what, if it was parked
-	instead    []byte      // what the client gets when all went well
-	failed     []unsentAsk // asks that found no connection, to be told
+	WaitReason string      // what it was parked for; empty: it was not
+	instead    []byte      // what the client gets in place of the answer when all went well; nil: the answer
+	failed     []unsentAsk // asks that found no connection, of which the rule is told next
 	Open       int         // asks that have not ended
 }
 
@@ -57,15 +54,15 @@ type Task struct {
 // whom among them.
 type Tasks struct {
 	*upstream.Servers
-	Clients   *client.Clients
+	Clients   *client.Clients              // of the same loop
 	Listeners map[string]*routing.Listener // by network and address, over generations
-	Leaders   []Leader
-	Loops     Loops
-	Post      func(f func(*Tasks)) // runs f on this loop, from any other
+	Leaders   []Leader                     // asked in this order who serves a task
+	Loops     Loops                        // all of the process
+	Post      func(f func(*Tasks))         // runs f on this loop, from any other
 
-	Lines    map[Line]*queue
-	Runnable []*Task      // whose turn in a line has come
-	Parked   []parkedTask // commands that wait for a server's next phase
+	Lines    map[Line]*queue // who waits for whom
+	Runnable []*Task         // tasks whose turn in a line has come
+	Parked   []parkedTask    // commands that wait for a server's next phase
 }
 
 // Leader serves tasks of one kind.
@@ -88,11 +85,11 @@ type Loops interface {
 	Count(t *Tasks) (n, index int)
 }
 
-// lead lets the first leader whose kind t is serve it, or parks it while it is not
-// known who is out.
+// lead gives t to the first leader whose kind it is. Before, it goes to the loop that
+// leads its key; and it is parked while it is not known which servers are out.
 func (e *Tasks) lead(t *Task) {
 	if t.x == nil { // Ringside's own: it has its rule, and now its turn
-		t.Deadline = e.Now + int64(t.Route.Pool.Timeouts.Deadline)
+		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
 		return
 	}
@@ -107,7 +104,7 @@ func (e *Tasks) lead(t *Task) {
 			t.Fail("the servers have not said yet who of them is in use", stats.Unavailable)
 			e.Unclaim(t, KeyLine(t.Hash))
 		} else {
-			e.Park(t, v.Gen)
+			e.Park(t, t.Deadline, v.Gen)
 		}
 		return
 	}
@@ -118,25 +115,29 @@ func (e *Tasks) lead(t *Task) {
 	}
 }
 
-// rule leads a task: it asks, is told how each ask ended, and settles.
+// rule leads a task: it asks, is told how each ask ended, and answers.
 type rule interface {
+	// Begin asks first.
 	Begin(t *Task)
+
+	// Told is told how the ask with the number id ended. r is valid during the call.
 	Told(t *Task, id int, r *upstream.Result)
 }
 
+// unsentAsk is an ask that found no connection.
 type unsentAsk struct {
 	id int
 	upstream.Result
 }
 
-// NewTask makes a task of the request in e.clients.req, for its only key or for one of
-// several, which the client wrote as wrote. It takes a part of x.
+// NewTask makes a task of the request in Clients.Req, for its only key or for one of
+// several: key, decoded, which the client wrote as wrote. It is a part of x.
 func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
 	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
-	t.Deadline = x.Start + int64(rt.Pool.Timeouts.Deadline)
+	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
-		if e.Clients.Req.Op == wire.Get { // or bget, which not every server knows
+		if e.Clients.Req.Op == wire.Get { // it may be a bget, which not every server knows
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
@@ -145,6 +146,7 @@ func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key [
 		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
 	}
 	e.Wire.Next(t.Raw, &t.Req)
+	t.Req.Flags |= e.Clients.Req.Flags & wire.Binary
 	t.echo = t.Req.KeyEcho(t.Raw)
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
 	t.Hash = e.Loops.HashKey(t.Key)
@@ -177,8 +179,8 @@ func (t *Task) Refuse(why string) {
 	t.Op = t.Req.Op
 }
 
-// Run lets the rule begin (answer nil) or tells it how ask id ended, and then
-// of the asks that found no connection meanwhile.
+// Run lets the rule begin (r is nil) or tells it how ask id ended, and then of the
+// asks that found no connection meanwhile.
 func (t *Task) Run(id int, r *upstream.Result) {
 	if r == nil {
 		t.Rule.Begin(t)
@@ -208,32 +210,37 @@ func (t *Task) release() {
 	}
 }
 
+// hold counts n more bytes, or fewer.
 func (t *Task) hold(n int) {
 	t.held += n
 	t.Loop.Buffers.Hold(n)
 }
 
-// TaskSize is what a task takes, with its rule and its asks.
+// TaskSize is what a task counts against limits.memory, with its rule and its asks,
+// beside its request.
 const TaskSize = 1 << 10
 
-// Keep is an answer beyond the call that brought it.
+// Keep is a copy of r that stays valid when the call that brought it has ended.
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
 	kept := *r
 	kept.Bytes = bytes.Clone(r.Bytes)
-	if t.Raw != nil { // else it has been given up
+	if t.Raw != nil { // else nothing is counted for it any more
 		t.hold(len(kept.Bytes))
 	}
 	return kept
 }
 
+// Client is the number of the client: t is an upstream.Asker.
 func (t *Task) Client() uint64 { return t.Asker }
 
+// Answered goes on with what came of an ask.
 func (t *Task) Answered(id int, r *upstream.Result) { t.Run(id, r) }
 
-// Ask sends line to srv, and lets the rule have the answer as number id. What
-// is asked when the client has its answer is Ringside's own business.
+// Ask sends line to srv, and tells the rule what comes of it as number id. When the
+// client has its answer, what is asked is Ringside's own.
 func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.ClientDone, id, srv, line) }
 
+// AskAs is Ask of Ringside's own (internal), or of the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Open++
 	c, why, o := srv.Pick(t.Asker, internal)
@@ -241,12 +248,13 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
-	limit := t.Route.Pool.Timeouts
-	if left := time.Duration(t.Deadline - t.Loop.Now); left < limit.Deadline {
-		limit.Deadline = max(left, time.Millisecond)
-	}
-	t.Loop.Ask(c, t, id, &limit, line, internal)
+	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain)
+}
+
+// Limits is what is left for an ask of the time that the command may take.
+func (t *Task) Limits() *table.Timeouts {
+	return t.Route.Timeouts.Within(time.Duration(t.Deadline - t.Loop.Now))
 }
 
 // Edit is a change to a request: what replaces one of its spans.
@@ -255,7 +263,7 @@ type Edit struct {
 	With []byte
 }
 
-// Spelled is the task's request with another key and with edits.
+// WithKey is the task's request with another key, and with edits.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	edits = append(edits, Edit{t.Req.Key, t.onWire(key)})
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
@@ -268,7 +276,7 @@ func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	return append(line, t.Raw[at:]...)
 }
 
-// onWire is key as the client's dialect writes it.
+// onWire is key as the request writes it: in base64, or as it is.
 func (t *Task) onWire(key []byte) []byte {
 	if t.Req.Flags&wire.Base64 != 0 {
 		return base64.StdEncoding.AppendEncode(nil, key)
@@ -298,11 +306,11 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 	return line
 }
 
-// Answer gives the client an answer of a server, with the client's own key in
-// it and with the cas token that token makes. It ends the task's part of the
-// exchange.
+// Answer gives the client the answer of a server, with the client's own key in it
+// and with the cas token that token makes of the server's; nil leaves it as it is. It
+// ends the task's part of the exchange.
 func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
-	got, server := *r, r.Server.Label() // the server is this engine's: the home must not look at it
+	got, server := *r, r.Server.Label() // the Server is this loop's: the client's must not look at it
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
@@ -310,7 +318,7 @@ func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
 	t.release()
 }
 
-// tell runs on the engine that has the client.
+// answerClient is the part of Answer that runs on the client's loop.
 func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) {
 	rep := &e.Rep
 	switch {
@@ -334,7 +342,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 	}
 }
 
-// tellRead gives the client the value that a text read found.
+// answerRead gives the client the value that a text read found.
 func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
 	switch rep := &e.Rep; rep.Kind {
 	case wire.Value:
@@ -358,10 +366,11 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 	t.release()
 }
 
-// Say ends the task's part of the exchange with an answer that Ringside makes.
+// AnswerKind ends the task's part of the exchange with an answer of kind k that
+// Ringside makes.
 func (t *Task) AnswerKind(k wire.Kind) {
 	var line []byte
-	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // else a miss is no line
+	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	t.conclude(func(e *Tasks, x *client.Exchange) {

@@ -3,7 +3,6 @@ package upstream
 // One request to one server, and who gets the answer.
 
 import (
-	"time"
 	"unsafe"
 
 	"ringside/proxy/stats"
@@ -11,44 +10,56 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Attempt is one ask at one server. It stays in its connection's list until
-// its answer has come; one that has timed out is an orphan there, which
-// swallows the late answer.
+// Attempt is one request to one server. It stays in its connection's queue until
+// its answer has come. One that has timed out is an orphan there, which swallows
+// the late answer.
 type Attempt struct {
-	To   Receiver // nil: an orphan, or Ringside's own probe or late delete
-	Next *Attempt // in the connection's order; in the free list
+	To   Receiver // who gets the answer; nil: an orphan, the greeting, or a late delete
+	Next *Attempt // in the queue; in the free list
 
 	Op      wire.Op
 	Dialect wire.Dialect
 	Flags   wire.Flags
 
-	asked bool          // Ringside's own, for an Asker
+	asked bool          // it is Ringside's own, for an Asker
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
-	Probe      bool // Ringside's own, the first on each new connection
+	Probe      bool // it is the greeting, the first on each new connection
 	Streams    bool // its receiver is in the middle of a value
-	Internal   bool // Ringside's own: the queue's bound for clients is not its
-	expired    bool // over before the socket got a byte of it
-	LateDelete bool // Ringside's own, which undoes a late run: see latedelete.go
-	Deadline   int64
-	sentAt     int64
-	wait       time.Duration // for an answer, once the bytes are with a connection
+	Internal   bool // it is Ringside's own: the queue's bound for clients does not count it
+	expired    bool // it is over before the socket got a byte of it
+	LateDelete bool // it is the delete behind a mutation that may run late: see latedelete.go
+	timing
 
-	Start uint64 // where its bytes begin in all the bytes given to this connection
-	Size  int
+	Start uint64 // position of its first byte: see Conn
+	Size  int    // bytes of the request
 
-	keys        []byte // that the answer must name, as the server knows them; see pairing.go
-	At          int    // where in keys the first is that had no VALUE yet
-	nth         int    // how many keys are before it
-	many        bool   // keys has the length of each, and then the line of the request
-	opaque      uint8  // how long the opaque is, at the end of keys
-	OwnOpaque   bool   // the opaque is Ringside's own
-	LeavesValue bool   // a mutation that can leave a value if it runs late: see latedelete.go
-	behind      Behind // what goes behind it then
+	keys      []byte // what the answer must name, as the server knows it: see pairing.go
+	At        int    // where in keys the first key is that had no VALUE yet
+	nth       int    // how many keys are before it
+	many      bool   // keys has the length of each key, and then the line of the request
+	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
+	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
+	late
 
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
-	Echo   *wire.KeyEcho // what the server was not asked for and the client was; nil: nothing
+	Echo   *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
+}
+
+// late is what an attempt leaves behind if it runs when nobody waits for it any
+// more: see latedelete.go.
+type late struct {
+	LeavesValue bool   // it is a mutation that can leave a value then
+	behind      Behind // what goes behind it
+}
+
+// timing is how long an attempt may take: see Conn.postpone.
+type timing struct {
+	Begun    bool            // its answer has begun, and is not whole
+	Deadline int64           // on the loop's clock: it is not due before
+	sentAt   int64           // when it was put into the queue
+	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
 }
 
 // Receiver gets the answer to an attempt. It is told of each attempt either
@@ -57,7 +68,7 @@ type Receiver interface {
 	// Reply takes one reply of the answer: r, whose bytes are b. They are valid
 	// during the call. When an END is known to follow a VALUE it is in b, behind
 	// r.Size bytes, and r is the last. Reply returns how many bytes it has taken
-	// out of the input with IO.take.
+	// out of the input with IO.Take.
 	Reply(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
 
 	// Done is told that the answer is complete, when a is off its connection.
@@ -78,8 +89,8 @@ type Streamer interface {
 	// to come piece by piece.
 	Streams(r *wire.Reply) bool
 
-	// Begin takes b, the head of the value and what is here of it, and returns how
-	// many bytes of it it has taken out of the input.
+	// Begin takes b, the head of the value and what is here of it. It returns how
+	// many bytes of b it has taken out of the input.
 	Begin(c *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int)
 
 	// More takes b, more bytes of the value; last says that there are no more.
@@ -90,11 +101,12 @@ type Streamer interface {
 type Failure struct {
 	Why     string // for people: the server and the reason
 	Outcome stats.Outcome
-	Unsent  bool // the server has not got a byte of the request: it can't run later
-	Busy    bool // the server has said something since it was asked for
-	Foreign bool // the server was not asked: its release doesn't know the command
+	Unsent  bool // the server has not got a byte of the request, which can't run later
+	Busy    bool // the server has sent something since the request was put into the queue
+	Foreign bool // the server was not asked, because its release doesn't know the command
 }
 
+// NewAttempt makes an attempt whose answer to gets.
 func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	a := e.FreeAttempts
 	if a == nil {
@@ -107,7 +119,8 @@ func (e *Servers) NewAttempt(to Receiver) *Attempt {
 	return a
 }
 
-// AttemptSize is what an attempt takes, and its client's exchange with it.
+// AttemptSize is what an attempt counts against limits.memory: itself, and what
+// its connection and its receiver keep with it.
 const AttemptSize = int64(unsafe.Sizeof(Attempt{})) + 256
 
 // TrimAttempts gives up the attempts that are kept for reuse.
@@ -129,23 +142,26 @@ func (e *Servers) freeAttempt(a *Attempt) {
 	e.FreeAttempts = a
 }
 
-// manyKeys is how many bytes of keys an attempt may have for nothing: more count
-// against limits.memory, and it does not keep the room for them.
+// manyKeys is how many bytes of keys an attempt may have without counting them:
+// more count against limits.memory, and a free attempt does not keep them.
 const manyKeys = 1 << 10
 
-// Asker gets the whole answers to its asks, each once.
+// Asker gets the whole answers to what it has asked by Servers.Ask, each once.
 type Asker interface {
-	// Answered is told how ask id ended. The result is valid during the call.
+	// Answered is told how the ask with the number id ended. The result is valid
+	// during the call.
 	Answered(id int, r *Result)
 
 	// Client is the number of the client that waits for the answer; 0: none does.
 	Client() uint64
 }
 
-// Pinger is an Asker that is content to hear that a server is there, if the
-// server does not understand what was asked.
+// Pinger is an Asker that wants to know whether a server is there. One that is too
+// old for what was asked is asked for its version instead.
 type Pinger interface {
 	Asker
+
+	// Pings does nothing: it tells a Pinger from an Asker.
 	Pings()
 }
 
@@ -167,8 +183,9 @@ type Result struct {
 // there now may be another process, which counts its cas anew.
 func (r *Result) Void() bool { return r.conn == nil || r.conn.life != r.life }
 
-// Ask sends line, one whole request of a client's or of Ringside's own,
-// behind what c has to send, and lets to have the answer under the number id.
+// Ask sends line, one whole request of a client's or of Ringside's own (internal),
+// behind what c has to send. It delivers the answer to the receiver to, tagged id,
+// or, after the time that t gives it, the failure.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
 	e.Wire.Next(line, r)
@@ -187,20 +204,17 @@ func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte,
 	e.AskAttempt(c, a, t, needs, e.withOpaque(a, line))
 }
 
-// Own says that a, which c is about to get, is Ringside's own.
+// MarkInternal says that a, which c is about to get, is Ringside's own.
 func (c *Conn) MarkInternal(a *Attempt) {
 	a.Internal = true
 	c.Internal++
 }
 
-// Put is demand for an attempt a that knows what line is and who gets the answer,
-// of which needs says what the server must understand.
+// AskAttempt is Ask for an attempt that knows already who gets the answer and what
+// line is; needs is what the server must understand.
 func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
 	a.asked = true
-	c.Begin(a, t)
-	c.Require(a, needs)
-	c.Out.Append(&e.Buffers, line)
-	c.Give(a, len(line))
+	c.Enqueue(a, t, needs, line)
 }
 
 // Collector collects an answer for an Asker.
@@ -232,7 +246,7 @@ func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	w.To.Answered(w.ID, r)
 }
 
-// pings says that the Asker is a Pinger.
+// pings says whether the Asker is a Pinger.
 func (w *Collector) pings() bool {
 	_, ok := w.To.(Pinger)
 	return ok
@@ -240,7 +254,8 @@ func (w *Collector) pings() bool {
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
 
-// Parsed reads the first reply of an answer.
+// Parsed reads the first reply of the answer to op into to. It reports false if
+// there is no answer, or none to op.
 func (r *Result) Parsed(op wire.Op, d wire.Dialect, to *wire.Reply) bool {
 	if r.Bytes == nil {
 		return false

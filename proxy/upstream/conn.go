@@ -3,7 +3,10 @@ package upstream
 // One connection to a server: the queue of its requests, from the dial to the end.
 
 import (
+	"encoding/base64"
 	"slices"
+	"strconv"
+	"time"
 
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -14,70 +17,123 @@ import (
 // Conn is one connection to a server: requests go out in order, answers come
 // back in the same order, and that is all that pairs them. What an answer names
 // only shows whether the order is right: see pairing.go.
+//
+// A Conn outlives its sockets: when one is closed, another is dialed for the next
+// request. Positions count bytes given to the present socket, or, before it is
+// there, bytes that wait for it. Times are in nanoseconds on the loop's clock.
 type Conn struct {
 	link.Link
 	Server *Server
 	State  connState
 	life   uint32 // how many sockets it has had before
 
-	Head, Tail *Attempt // sent, being sent and queued, in order
-	Length     int
-	Internal   int // of these, Ringside's own
+	Head, Tail *Attempt // the queue: sent, being sent and waiting, in order
+	Length     int      // attempts in the queue
+	Internal   int      // of these, Ringside's own
+	holding    int      // of these, the last ones: End has not decided yet to send them
+	held       *Attempt // from this one on nothing goes out yet: see release.go; nil: all may
 
-	Given, Taken           uint64 // bytes given to this connection so far; bytes the socket took
-	holding                int    // the last requests of the list, not sent yet
-	answered               bool   // an answer came since the last flush
-	meanBytes, meanAnswers int    // bytes and answers, of late: what an answer is long
-	StreamLeft             int    // bytes of the head's value still to come
-	streamLast             bool   // and that is the end of its answer
-	Deadline               int64  // nothing here is due before
-	lastIn                 int64  // when the last bytes came
-	lastOut                int64  // when the socket took the last
-	DialBy                 int64  // when to give up dialing
-	greeted                bool   // the server has answered on this connection
+	Given, Taken uint64 // positions: the end of the last request; what the socket has taken
+	answered     bool   // an answer came since the last flush
+	greeted      bool   // the server has answered on this socket
 
-	Speech wire.Features // what its server understands; 0: it has not told its release
-	held   *Attempt      // from here on nothing goes out: see release.go
+	meanBytes, meanAnswers int // that came of late: their quotient is the size of an answer
 
+	StreamLeft int  // bytes of the head's value that are still to come, of one handed on piece by piece
+	streamLast bool // the head's answer ends with that value
+
+	Deadline int64 // no attempt here is due before; link.Never: none is
+	DialBy   int64 // when to give up dialing
+	lastIn   int64 // when the last bytes came
+	flowed   int64 // when the last came of an answer that was not whole then
+	lastOut  int64 // when the socket took the last
+
+	Speech wire.Features // what the server understands; 0: it has not told its release on this socket
 	lateWork
 }
 
 // lateWork is what is left to do on a connection for mutations that were not
 // answered in time: see latedelete.go.
 type lateWork struct {
-	LateDeletes int               // in the list: deletes behind mutations that may run late
-	Lingering   bool              // the connection gets no new requests and stays open for what is in the list
-	Until       int64             // if nobody waits for it either
-	lastOf      map[uint64]uint64 // of a zombie: where the last request of each client begins that waits for it
+	LateDeletes int               // in the queue: deletes behind mutations that may run late
+	Lingering   bool              // the connection gets no new requests and stays open for what is in the queue
+	Until       int64             // when a lingering connection on which nobody waits is closed
+	lastOf      map[uint64]uint64 // of a lingering one: the position of the last request of each client that waits
 }
 
 type connState uint8
 
+// The states of a connection.
 const (
-	ConnIdle connState = iota // no socket
-	ConnDialing
-	ConnUp
+	ConnIdle    connState = iota // no socket
+	ConnDialing                  // the driver was asked for one
+	ConnUp                       // there is one
 )
 
-// Crowded says that c has no room for one more of Ringside's own requests.
+// InternalFull says that c has no room for one more of Ringside's own requests.
 func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 
-// Begin puts a, which may take what t says, at the end of c's order. Its
-// bytes follow, and then give.
+// Begin puts a at the end of the queue, with the deadline that t gives it. The
+// caller then appends the request's bytes to c.Out and calls Give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
 	c.enlist(a)
-	a.wait = min(t.Request, t.Deadline)
-	a.Deadline = e.Now + int64(t.Deadline)
+	a.limits = t
+	wait := t.Deadline
 	if c.State == ConnUp {
-		a.Deadline = e.Now + int64(a.wait)
+		wait = t.Request
 	}
+	a.Deadline = e.Now + int64(wait)
 	c.armDeadline(a.Deadline)
 	c.Server.Count.Requests++
 	e.Requests++
 }
 
-// enlist puts a at the end of c's order.
+// Enqueue puts a with its request line, which needs the server to understand so much,
+// at the end of the queue.
+func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line []byte) {
+	c.Begin(a, t)
+	c.Require(a, needs)
+	c.Out.Append(&c.Server.e.Buffers, line)
+	c.Give(a, len(line))
+}
+
+// EnqueueDelete is Enqueue for a delete of key, decoded, that any server
+// understands, unless the key must be written in base64.
+func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
+	c.Begin(a, t)
+	c.giveBehind(a, key, encoded, Delete)
+}
+
+// giveBehind makes a, which is last in the queue, a delete of key, or a mark in its
+// place.
+func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
+	e := c.Server.e
+	command, end := "delete ", ""
+	a.Op, a.Dialect = wire.Delete, wire.Text
+	if encoded {
+		command, end = "md ", " b"
+	}
+	if b > 0 {
+		a.Op, command = wire.Set, "ms "
+		end = " 0 F" + wire.MarkFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
+	}
+	if encoded || b > 0 {
+		a.Dialect = wire.Meta
+		c.Require(a, wire.Metas)
+	}
+	e.Line = append(e.Line[:0], command...)
+	if encoded {
+		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+	} else {
+		e.Line = append(e.Line, key...)
+	}
+	e.Line = append(append(e.Line, end...), wire.LineEnd...)
+	c.Out.Append(&e.Buffers, e.Line)
+	c.Give(a, len(e.Line))
+}
+
+// enlist puts a at the end of the queue.
 func (c *Conn) enlist(a *Attempt) {
 	a.sentAt = c.Server.e.Now
 	a.Start = c.Given
@@ -92,21 +148,23 @@ func (c *Conn) enlist(a *Attempt) {
 	c.holding++
 }
 
-// Give ends what begin began: all bytes of a are in c.out.
+// Give says that n more bytes of a are in c.Out.
 func (c *Conn) Give(a *Attempt, n int) {
 	a.Size += n
 	c.Given += uint64(n)
 	c.Server.e.Mark(&c.Link)
 }
 
-// AddKey puts one more key into the read of many that c was given last: word, a
-// space before it, with a key of n bytes decoded.
+// AddKey puts one more key into the read of many that is last in the queue: word
+// is the key as the server gets it, with a space before it, and n its length when
+// decoded.
 func (c *Conn) AddKey(word []byte, n int) {
 	c.Out.Append(&c.Server.e.Buffers, word)
 	c.Tail.rememberOne(n)
 	c.Give(c.Tail, len(word))
 }
 
+// armDeadline makes sure that c is looked at when t is there.
 func (c *Conn) armDeadline(t int64) {
 	if t < c.Deadline {
 		c.Deadline = t
@@ -151,21 +209,21 @@ func (c *Conn) Flush() {
 	e.Effect(link.Write, &c.Link)
 }
 
-// close ends a connection on which nobody waits for anything.
+// close closes a connection on which nobody waits for anything.
 func (c *Conn) close() {
 	k := link.Close
-	if c.Length > 0 { // late answers, which may never come
+	if c.Length > 0 { // late answers are due, which may never come
 		k = link.Abort
 	}
 	c.disconnect(k)
 	c.failAll("", stats.Lost)
 }
 
-// promptFactor is how much longer a queue must be to be held when the engine
-// is to be prompt: one that long is fed by pipelines and reads of many keys.
+// promptFactor is how many times longer a queue must be to be held if
+// Servers.Prompt is set: pipelines and reads of many keys feed one that long.
 const promptFactor = 4
 
-// awaited says whether somebody waits for an answer on c.
+// hasWaiters says whether somebody waits for an answer on c, or c is new.
 func (c *Conn) hasWaiters() bool {
 	for a := c.Head; a != nil; a = a.Next {
 		if a.To != nil || a.Probe {
@@ -178,6 +236,7 @@ func (c *Conn) hasWaiters() bool {
 // Due is the number of requests that were sent and not answered.
 func (c *Conn) Due() int { return c.Length - c.holding }
 
+// dial asks the driver for a socket.
 func (c *Conn) dial() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.greeted = ConnDialing, false, false, false
@@ -224,8 +283,8 @@ func (c *Conn) Sent(n int) {
 	}
 }
 
-// Up sends what has waited, behind the question for the server's version: the
-// answer to that says that somebody is alive there.
+// Up is told that the socket is there. What has waited goes out behind the
+// question for the server's version: its answer says that somebody is alive there.
 func (c *Conn) Up() {
 	e := c.Server.e
 	c.State = ConnUp
@@ -235,7 +294,7 @@ func (c *Conn) Up() {
 	c.greet(e.Now + int64(c.Server.Greeting))
 	for a := c.Head; a != nil; a = a.Next {
 		if !a.Probe {
-			a.Deadline = min(a.Deadline, e.Now+int64(a.wait))
+			a.Deadline = min(a.Deadline, e.Now+int64(a.limits.Request))
 		}
 		c.armDeadline(a.Deadline)
 	}
@@ -243,7 +302,7 @@ func (c *Conn) Up() {
 	e.Mark(&c.Link)
 }
 
-// greet puts Ringside's own question before all that waits.
+// greet puts the question for the server's version before all that waits.
 func (c *Conn) greet(until int64) {
 	e := c.Server.e
 	a := e.NewAttempt(nil)
@@ -269,7 +328,14 @@ func (c *Conn) greet(until int64) {
 	}
 }
 
+// AskVersion is the request that each new connection begins with.
 var AskVersion = []byte("version\r\n")
+
+// idleRedial is when a server that has closed a connection which owed nothing is
+// dialled, unless a request comes before: late enough for a restart between two
+// requests to stay one of which nobody hears, and early enough that a server which
+// is gone is known within seconds.
+const idleRedial = 5 * time.Second
 
 // Lost is the end of a connection, or of the attempt to get one. A server
 // that closes while it owes nothing is no event: it is asked again when there
@@ -284,9 +350,9 @@ func (c *Conn) Lost(err error) {
 	if err != nil {
 		why = reason(err)
 	}
-	zombie := c.Lingering
+	lingered := c.Lingering
 	c.reset()
-	if zombie {
+	if lingered {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
@@ -296,9 +362,8 @@ func (c *Conn) Lost(err error) {
 			if srv.e.Debug {
 				srv.e.Log.Debug("a server closed a connection that owed nothing", "server", srv.Target.Name, "address", srv.Target.Address)
 			}
-			if srv.wantsConn() {
-				srv.e.Mark(&c.Link)
-			}
+			srv.RedialAt = srv.e.Now + int64(idleRedial)
+			srv.e.At(link.RequestTimer, srv.RedialAt)
 			return
 		}
 		srv.Count.Lost++
@@ -310,9 +375,9 @@ func (c *Conn) Lost(err error) {
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
-// abort throws the connection away: what the kernel still holds of our
-// requests must not reach the server later, and no answer on it can be
-// trusted any more.
+// abort throws the connection away and fails all that is on it. What the kernel
+// still holds of its requests must not reach the server later, or no answer on it
+// can be trusted any more.
 func (c *Conn) abort(why string, o stats.Outcome) {
 	if c.State == ConnIdle {
 		return
@@ -322,20 +387,21 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 	c.failAll(why, o)
 }
 
-// unfit gets rid of a connection on which the server has not greeted, and
-// takes it for down: one that is asked again at once might do so for ever.
+// rejectGreeting gives up a connection on which the server has not answered the
+// greeting, or not as it should, and takes the server for down: asked again at
+// once it might do the same for ever.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
 	c.giveUp(c.Server.whyDown(why), o)
 	c.Server.goDown(why)
 }
 
-// hangUp closes a connection; its requests stay in the list.
+// disconnect closes the socket by the effect k. Requests stay in the queue.
 func (c *Conn) disconnect(k link.EffectKind) {
 	c.Server.e.Effect(k, &c.Link)
 	c.reset()
 }
 
-// clear forgets the socket and the bytes; the requests stay in the list.
+// reset forgets the socket and the bytes. Requests stay in the queue.
 func (c *Conn) reset() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
@@ -347,7 +413,7 @@ func (c *Conn) reset() {
 		c.In = nil
 	}
 	for a := c.Head; a != nil; a = a.Next {
-		a.expired = a.Start >= c.Taken // it can't run later: see answer.unsent
+		a.expired = a.Start >= c.Taken // it can't run later: see Failure.Unsent
 	}
 	c.Given, c.Taken = 0, 0
 	c.Deadline = link.Never
@@ -357,7 +423,7 @@ func (c *Conn) reset() {
 	c.forgetLingering()
 }
 
-// failAll fails every request on c.
+// failAll fails every request in the queue, and empties it.
 func (c *Conn) failAll(why string, o stats.Outcome) {
 	c.Server.Count.LateDeletesLost += uint64(c.LateDeletes)
 	c.Server.e.LateDeletes -= c.LateDeletes
@@ -373,7 +439,8 @@ func (c *Conn) failAll(why string, o stats.Outcome) {
 	}
 }
 
-// failOne settles a without an answer.
+// failOne tells a's receiver that there will be no answer. What stays in the
+// queue is an orphan.
 func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	to := a.To
 	if to == nil {
@@ -383,11 +450,14 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	a.To = nil
 	if !a.asked {
 		c.Server.Count.Failed++
+		if o == stats.TimedOut {
+			c.Server.Count.TimedOut++
+		}
 	}
 	to.Failed(c, a, f)
 }
 
-// pop takes the head off the list. The caller frees it.
+// pop takes the head off the queue. The caller frees it.
 func (c *Conn) pop() *Attempt {
 	a := c.Head
 	c.Head = a.Next

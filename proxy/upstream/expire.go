@@ -12,9 +12,9 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Expire fails what has waited too long, and finds the next moment it must
-// look. The moment is a lower bound, so that a request costs one comparison
-// and an answered one nothing.
+// Expire fails what has waited too long, and sets the timer for the next look.
+// That moment is a lower bound, so that a new request costs one comparison and an
+// answered one nothing.
 func (e *Servers) Expire() {
 	for _, srv := range e.List {
 		srv.expire()
@@ -43,7 +43,7 @@ func (srv *Server) expire() {
 		e.At(link.RequestTimer, c.Deadline)
 	}
 	switch c := srv.Conns[0]; {
-	case !srv.Down || srv.Draining() || c.State != ConnIdle:
+	case srv.Draining() || c.State != ConnIdle || !srv.Down && (srv.RedialAt == 0 || !srv.wantsConn()):
 	case srv.RedialAt > e.Now:
 		e.At(link.RequestTimer, srv.RedialAt)
 	default:
@@ -51,6 +51,9 @@ func (srv *Server) expire() {
 	}
 }
 
+// expire gives up the dial of c, or fails its requests that have waited too long,
+// and finds the next deadline. Requests that the socket has not got leave the
+// queue; mutations that it has got may run late, so deletes go behind them.
 func (c *Conn) expire() {
 	e, srv := c.Server.e, c.Server
 	if c.State == ConnDialing && c.DialBy <= e.Now {
@@ -62,11 +65,13 @@ func (c *Conn) expire() {
 	if c.State == ConnDialing {
 		c.Deadline = c.DialBy
 	}
-	unsent, loose, stuck, before := false, false, false, srv.timeouts
+	// unguarded: a mutation that may run late has no delete behind it yet. stuck:
+	// of one of these the server has said nothing since it was sent.
+	unsent, unguarded, stuck, before := false, false, false, srv.timeouts
 	for a := c.Head; a != nil; a = a.Next {
 		switch {
 		case a.To == nil && !a.Probe: // an orphan
-		case a.Deadline > e.Now:
+		case c.postpone(a) > e.Now:
 			c.Deadline = min(c.Deadline, a.Deadline)
 		case a.Probe:
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
@@ -76,25 +81,24 @@ func (c *Conn) expire() {
 				unsent = true
 				a.expired = true
 			} else {
-				silent := c.lastIn <= a.sentAt // else it is busy with a large answer, not gone
+				silent := c.lastIn <= a.sentAt || c.stalls(a) // else it is busy with a large answer, not gone
 				if silent && !c.Lingering {
 					srv.timeouts++
 				}
 				if a.LeavesValue {
-					loose, stuck = true, stuck || silent
+					unguarded, stuck = true, stuck || silent
 				}
 			}
-			srv.Count.TimedOut++
 			if c.Lingering {
 				c.forgetWaiter(a)
 			}
-			c.failOne(a, fmt.Sprintf("server %s did not answer within %v", srv.Label(), time.Duration(a.Deadline-a.sentAt)), stats.TimedOut)
+			c.failOne(a, "server "+srv.Label()+" "+c.overdue(a), stats.TimedOut)
 		}
 	}
 	if unsent {
 		c.dropUnsent()
 	}
-	if loose {
+	if unguarded {
 		c.onLate(stuck)
 	}
 	if srv.Draining() || c.Lingering {
@@ -105,12 +109,54 @@ func (c *Conn) expire() {
 	}
 }
 
+// postpone is when a is due: it must be looked at then, and not before. Nothing
+// of this is worked out while answers come in time.
+//
+//	a's answer has begun        Request after the last byte
+//	another comes before it     Request after the last byte, but not after Deadline
+//	else                        Request after it was sent, or Deadline while it can't be
+//	in any case                 not after Total
+func (c *Conn) postpone(a *Attempt) int64 {
+	if a.Deadline > c.Server.e.Now || a.Probe {
+		return a.Deadline
+	}
+	last := c.flowed
+	if c.Head.Begun {
+		last = c.lastIn
+	}
+	t := last + int64(a.limits.Request)
+	if !a.Begun {
+		t = min(t, a.sentAt+int64(a.limits.Deadline))
+	}
+	if total := a.limits.Total; total > 0 {
+		t = min(t, a.sentAt+int64(total))
+	}
+	a.Deadline = max(a.Deadline, t)
+	return a.Deadline
+}
+
+// stalls says that the answer to a, which is due, has begun and goes on no more.
+func (c *Conn) stalls(a *Attempt) bool {
+	return a.Begun && c.lastIn+int64(a.limits.Request) <= c.Server.e.Now
+}
+
+// overdue says what the server has not done in time for a.
+func (c *Conn) overdue(a *Attempt) string {
+	switch {
+	case c.stalls(a):
+		return fmt.Sprintf("sent nothing for %v in the middle of its answer", a.limits.Request)
+	case a.Begun:
+		return fmt.Sprintf("did not end its answer within %v", a.limits.Total)
+	}
+	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-a.sentAt))
+}
+
 // dropUnsent takes expired requests that the socket has not got out of the
 // queue, so that they can never run.
 func (c *Conn) dropUnsent() {
 	e := c.Server.e
 	var keep link.Queue
-	pos, given := c.Taken, c.Taken // in the old order of bytes, and in the new
+	pos, given := c.Taken, c.Taken // positions with the expired requests, and without
 	prev, list, i := (*Attempt)(nil), c.Head, 0
 	flushed := c.Length - c.holding
 	for a := list; a != nil; i++ {
@@ -158,7 +204,7 @@ func (c *Conn) dropUnsent() {
 
 var errConnect = errors.New("no connection within the connect timeout")
 
-// Unsent is what c holds of requests that its server has not been sent.
+// Unsent is how many bytes c holds of requests that its server has not been sent.
 func (c *Conn) Unsent() int64 {
 	n := int64(c.Out.Room())
 	for a := c.Head; a != nil; a = a.Next {
@@ -169,10 +215,11 @@ func (c *Conn) Unsent() int64 {
 	return n
 }
 
+// mayShed says whether a is a client's request of which the socket has no byte.
 func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
 
-// Shed fails the requests that c's server has not been sent: it takes less than
-// it is asked.
+// Shed fails the clients' requests that c's server has not been sent: it takes
+// less than it is asked for. held is what that gives back, for the log.
 func (c *Conn) Shed(held int64) {
 	srv, shed := c.Server, 0
 	why := fmt.Sprintf("%s, and server %s does not take what is sent to it", link.OutOfMemory, srv.Label())
@@ -189,5 +236,5 @@ func (c *Conn) Shed(held int64) {
 	}
 	c.dropUnsent()
 	srv.Count.Shed += uint64(shed)
-	srv.e.Log.Warn("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
+	srv.e.Log.Debug("refused what a server has not taken: limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
 }

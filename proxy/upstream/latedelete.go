@@ -1,13 +1,11 @@
 package upstream
 
-// Mutations that nobody waits for any more and that may still run: the undo
+// Mutations that nobody waits for any more and that may still run: the delete
 // behind them, and the connections that live on for it.
 
 import (
 	"bytes"
-	"encoding/base64"
 	"slices"
-	"strconv"
 	"time"
 
 	"ringside/proxy/health"
@@ -19,31 +17,33 @@ import (
 // A mutation that was answered with an error or a timeout may lie in the
 // server's receive buffer and run when the server goes on: after a newer write
 // or delete that was acknowledged meanwhile. No reset takes it out of there.
-// So the key's delete goes right behind it, on the same connection, and the
-// worst that is left is a miss.
+// So a delete of its key goes right behind it, on the same connection, and the
+// worst that is left is a miss. Until it does, the mutation is unguarded.
 //
 //	set k v1 ► timeout ► delete k, behind it; new traffic goes to a new connection
 //	server goes on: v1 is stored, k is deleted; both answers are discarded
 //
-// A connection that is closed with an undo on it makes memcached drop what it
-// has not read yet: the set runs and the delete does not. So it lives on, a
-// zombie, until the undo is answered.
+// A connection that is closed with such a delete on it makes memcached drop what
+// it has not read yet: the set runs and the delete does not. So the connection
+// lingers, without new requests, until the delete is answered.
 //
-// The undo is a loud delete (md for a key in base64), for every server: one
-// answer each, so that pairing by order goes on, and the last is the barrier.
-// Where copies are kept it is a mark, which tells every reader to ask the others,
-// or nothing: see Behind.
+// The delete is loud (md for a key in base64) and for every server: one answer
+// each, so that pairing by order goes on, and the last is the barrier. Where copies
+// are kept a mark goes there instead, which tells every reader to ask the others, or
+// nothing: see Behind.
 
 const (
-	// zombieTime is how long a zombie waits for the answer to its last undo.
+	// lingerTime is how long a lingering connection waits for the answer to its
+	// last late delete.
 	lingerTime = 60 * time.Second
 
 	// ackTime is how long a kernel may have bytes before it acknowledges them:
 	// Linux 200 ms at most.
 	ackTime = 250 * time.Millisecond
 
-	// LingeringPerConn bounds the zombies of one server, for each connection that
-	// it may have. A mutation on one more is aborted and may outlive that.
+	// LingeringPerConn bounds the lingering connections of one server, for each
+	// connection that it may have. A mutation on one more is aborted and may outlive
+	// that.
 	LingeringPerConn = 4
 )
 
@@ -73,13 +73,13 @@ func LeavesValue(r *wire.Request) bool {
 	return false
 }
 
-// Unguarded says that nobody waits for a any more, that it may run late and leave
-// a value, and that nothing undoes that yet.
+// Unguarded says that nobody waits for a any more, that it may run late and leave a
+// value, and that nothing is behind it yet.
 func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.behind != Nothing }
 
-// undo puts a delete behind all that is on c, for each loose mutation.
+// deleteLate puts a delete behind all that is on c, for each unguarded mutation.
 func (c *Conn) deleteLate() {
-	for a := c.Head; a != nil; a = a.Next { // what it appends is not loose
+	for a := c.Head; a != nil; a = a.Next { // the deletes that it appends are not unguarded
 		if a.Unguarded() {
 			c.deleteLateOne(a)
 		}
@@ -90,52 +90,21 @@ func (c *Conn) deleteLate() {
 func (c *Conn) deleteLateOne(a *Attempt) {
 	e := c.Server.e
 	u := e.NewAttempt(nil)
-	u.Op, u.Dialect, u.LateDelete = wire.Delete, wire.Text, true
+	u.LateDelete = true
 	c.MarkInternal(u)
 	key, _ := a.Named()
-	base64Key := a.Flags&wire.Base64 != 0
-	named := func(command string) {
-		e.Line = append(e.Line[:0], command...)
-		if !base64Key {
-			e.Line = append(e.Line, key...)
-			return
-		}
-		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
-	}
-	switch {
-	case a.behind > 0:
-		u.Op, u.Dialect = wire.Set, wire.Meta
-		named("ms ")
-		e.Line = append(e.Line, " 0 F"+wire.MarkFlags+" T"...)
-		e.Line = strconv.AppendInt(e.Line, int64(a.behind), 10)
-		if base64Key {
-			e.Line = append(e.Line, " b"...)
-		}
-		e.Line = append(e.Line, "\r\n\r\n"...)
-	case base64Key:
-		u.Dialect = wire.Meta
-		named("md ")
-		e.Line = append(e.Line, " b\r\n"...)
-	default:
-		named("delete ")
-		e.Line = append(e.Line, wire.LineEnd...)
-	}
 	u.keys = append(u.keys, key...)
 	a.LeavesValue = false
 	c.enlist(u)
-	if u.Dialect == wire.Meta {
-		c.Require(u, wire.Metas)
-	}
-	c.Out.Append(&e.Buffers, e.Line)
-	c.Give(u, len(e.Line))
+	c.giveBehind(u, key, a.Flags&wire.Base64 != 0, a.behind)
 	c.answered = true // it is not held for company
 	c.LateDeletes++
 	e.LateDeletes++
 	c.Server.Count.LateDeletes++
 }
 
-// reached says whether the server's kernel may have all of a loose mutation.
-// What is still in ours never gets there after an Abort.
+// mayArrive says whether the server's kernel may have all of an unguarded mutation.
+// What is still in this machine's kernel never gets there after an Abort.
 func (c *Conn) mayArrive() bool {
 	first := (*Attempt)(nil)
 	for a := c.Head; a != nil && first == nil; a = a.Next {
@@ -152,9 +121,9 @@ func (c *Conn) mayArrive() bool {
 	return first.Start+uint64(first.Size)+uint64(c.Sock.Unsent()) <= c.Taken
 }
 
-// late is called when mutations on c have become loose. When the server has
-// not said anything since, the connection is taken for stuck: new requests go
-// to another, and what has not left this machine never will.
+// onLate is called when mutations on c have become unguarded. If the server has not
+// said anything since they were sent, the connection is stuck: new requests go to
+// another, and what has not left this machine never will.
 func (c *Conn) onLate(stuck bool) {
 	switch {
 	case stuck && c.LateDeletes == 0 && !c.mayArrive():
@@ -167,7 +136,8 @@ func (c *Conn) onLate(stuck bool) {
 	}
 }
 
-// giveUp fails every request on c for the reason why, and gets rid of c.
+// giveUp fails every request on c for the reason why. Then c lingers, if a delete
+// has to go behind a mutation, or is aborted.
 func (c *Conn) giveUp(why string, o stats.Outcome) {
 	if c.State == ConnUp {
 		for a := c.Head; a != nil; a = a.Next {
@@ -189,9 +159,9 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 	c.abort(why, o)
 }
 
-// linger makes c a zombie: new requests go to a new connection in its place. It
-// stays open until all on it is answered; what has not timed out may still be
-// answered in time. If there are too many, what is on it fails instead.
+// linger lets c live for what is in its queue; new requests go to a new connection
+// in its place. What has not timed out may still be answered in time. If too many
+// connections linger, c is aborted instead, for the reason why.
 func (c *Conn) linger(why string) {
 	srv := c.Server
 	e := srv.e
@@ -217,25 +187,25 @@ func (c *Conn) linger(why string) {
 	e.Mark(&c.Link)
 }
 
-// behind is where the next request of a client goes that would go to c: to the
-// zombie that still has one of that client, which it must not overtake. It is
-// rare; inlined, it would cost every request some instructions.
+// routeToLingering is where the next request of a client goes that would go to c: to
+// the lingering connection that still has one of that client, which it must not
+// overtake. It is rare; inlined, it would cost every request some instructions.
 //
 //go:noinline
 func (c *Conn) routeToLingering(client uint64) *Conn {
-	for _, z := range c.Server.e.Lingering {
-		if z.Server != c.Server || z.Head == nil {
+	for _, old := range c.Server.e.Lingering {
+		if old.Server != c.Server || old.Head == nil {
 			continue
 		}
-		if start, ok := z.lastOf[client]; ok && start >= z.Head.Start {
-			z.lastOf[client] = z.Given
-			return z
+		if start, ok := old.lastOf[client]; ok && start >= old.Head.Start {
+			old.lastOf[client] = old.Given
+			return old
 		}
 	}
 	return c
 }
 
-// forget says that nobody waits for a, on a zombie, any more.
+// forgetWaiter says that nobody waits any more for a, on a lingering connection.
 func (c *Conn) forgetWaiter(a *Attempt) {
 	if client, ok := a.client(); ok && c.lastOf[client] == a.Start {
 		delete(c.lastOf, client)
@@ -251,7 +221,7 @@ func (a *Attempt) client() (id uint64, ok bool) {
 	return id, id != 0
 }
 
-// bury forgets a zombie whose connection has ended.
+// forgetLingering takes c off the lingering connections, if it is one.
 func (c *Conn) forgetLingering() {
 	e := c.Server.e
 	if i := slices.Index(e.Lingering, c); i >= 0 {
@@ -260,8 +230,8 @@ func (c *Conn) forgetLingering() {
 	}
 }
 
-// expireLingering ends the zombies that have waited long enough. One on which a
-// client still waits for an answer goes on.
+// expireLingering ends the lingering connections that have waited long enough. One
+// on which a client still waits for an answer goes on.
 func (e *Servers) expireLingering() {
 	for _, c := range slices.Clone(e.Lingering) {
 		if c.Deadline <= e.Now {
@@ -280,8 +250,8 @@ func (e *Servers) expireLingering() {
 	}
 }
 
-// MayCome says whether a server may have, or be about to have for a moment, what
-// a late mutation of key leaves: its undo is not answered.
+// HasLateDelete says whether the server may have, or get for a moment, what a late
+// mutation of key leaves: the delete behind that is not answered.
 func (srv *Server) HasLateDelete(key []byte) bool {
 	in := func(c *Conn) bool {
 		if c.LateDeletes == 0 || c.Server != srv {

@@ -12,7 +12,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-const MaxKey = 250 // bytes, of memcached
+// MaxKey is the longest key that memcached takes, in bytes.
+const MaxKey = 250
 
 var space = []byte(" ")
 
@@ -31,7 +32,7 @@ func (a *Attempt) Remember(r *wire.Request, raw, key []byte) {
 	}
 }
 
-// label keeps the opaque of a, its letter included, behind its key.
+// label keeps the opaque of a, its flag's letter included, behind its key.
 func (a *Attempt) label(opaque []byte) {
 	a.keys = append(a.keys, opaque...)
 	a.opaque = uint8(len(opaque))
@@ -43,13 +44,12 @@ func (a *Attempt) Named() (key, opaque []byte) {
 	return a.keys[:end], a.keys[end:]
 }
 
-// rememberOne is remember for the length of one key of many.
+// rememberOne is Remember for one key of many: its length comes first.
 func (a *Attempt) rememberOne(n int) { a.keys = append(a.keys, byte(n)) }
 
-// RememberLine is remember for a read of many keys, of each of which the length
-// is there already: all of its line is the last that c was given, and a.at bytes
-// of that are what comes before the keys. To copy all at once costs a tenth of
-// copying one by one.
+// RememberLine is Remember for the keys of a read of many, whose lengths
+// rememberOne has noted. The line is the last that c was given; its first a.At
+// bytes are the command. One copy of the line costs a tenth of copying key by key.
 func (c *Conn) RememberLine(a *Attempt) {
 	a.At += len(a.keys) + len(space)
 	a.keys, a.many = c.Out.Last(a.keys, a.Size), true
@@ -58,8 +58,8 @@ func (c *Conn) RememberLine(a *Attempt) {
 	}
 }
 
-// awaited is the key of the next VALUE, unless it is a miss; empty if there can't
-// be one more.
+// nextKey is the key that the next VALUE has if that key is no miss; empty if
+// there can't be another VALUE.
 func (a *Attempt) nextKey() []byte {
 	switch at := a.At; {
 	case a.many && at < len(a.keys):
@@ -70,15 +70,14 @@ func (a *Attempt) nextKey() []byte {
 	return nil
 }
 
-// passed notes that the awaited key, of n bytes, had its VALUE or is a miss.
+// keyDone notes that nextKey, of n bytes, had its VALUE or is a miss.
 func (a *Attempt) keyDone(n int) {
 	a.At += n + len(space)
 	a.nth++
 }
 
-// sealed is the request line, which was parsed into e.plain, with an opaque of
-// Ringside's own, if it can have one. What the answer says of that is left out
-// of it again.
+// withOpaque is the request line, which was parsed into e.Plain, with an opaque of
+// Ringside's own, if it can have one. withoutOpaque takes it out of the answer.
 func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	r := &e.Plain
 	if r.Dialect != wire.Meta || r.Op == wire.Noop || r.Op == wire.Debug || a.opaque > 0 || r.Line.Len() > maxSealed {
@@ -91,11 +90,11 @@ func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	return slices.Concat(line[:r.Line.End], space, opaque, line[r.Line.End:])
 }
 
-// maxSealed is how long a line may be that gets an opaque: memcached refuses
-// one of more than 2,048 bytes.
+// maxSealed is how long a line may be that gets an opaque: memcached refuses one
+// of more than 2,048 bytes.
 const maxSealed = 1024
 
-// unsealed appends the reply b to dst, without Ringside's own opaque.
+// withoutOpaque appends the reply b to dst, without Ringside's own opaque.
 func withoutOpaque(dst, b []byte, r *wire.Reply) []byte {
 	if r.Opaque.End == 0 {
 		return append(dst, b...)
@@ -104,9 +103,9 @@ func withoutOpaque(dst, b []byte, r *wire.Reply) []byte {
 	return append(dst, b[r.Opaque.End:]...)
 }
 
-// names reports whether the reply b, which was parsed into the engine's rep, can
-// be the answer to a by what it names. memcached answers the keys of a read in
-// the order of asking, each as often as it was asked for.
+// names reports whether the reply b, a VALUE or a meta reply that was parsed into
+// e.Rep, can be the answer to a, by what it names. memcached answers the keys of a read in the order
+// of asking, each as often as it was asked for.
 func (c *Conn) names(a *Attempt, b []byte) bool {
 	r := &c.Server.e.Rep
 	switch {
@@ -117,10 +116,8 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 		return true
 	case a.Dialect == wire.Meta:
 		return a.namesMeta(b, r, c.Speech&wire.BareGets != 0)
-	case r.Kind != wire.Value:
-		return true
 	}
-	for key := r.Key.Of(b); ; { // what comes before it is a miss
+	for key := r.Key.Of(b); ; { // keys that come before it are misses
 		next := a.nextKey()
 		if len(next) == 0 {
 			return false

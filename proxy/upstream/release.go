@@ -28,13 +28,15 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Want says what a, which is at the end of c's order, needs of the server.
+// Require says what a, which is last in the queue, needs the server to understand.
+// If that is not known of the server, a is held.
 func (c *Conn) Require(a *Attempt, needs wire.Features) {
 	if needs&^c.Speech != 0 {
 		c.hold(a, needs)
 	}
 }
 
+// hold keeps a, and all that comes behind it, from going out.
 func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	a.needs = needs
 	if c.held == nil {
@@ -45,10 +47,10 @@ func (c *Conn) hold(a *Attempt, needs wire.Features) {
 	}
 }
 
-// unheld appends to iov the bytes of c that may go out.
+// unheld appends to iov the bytes that come before the first held request.
 func (c *Conn) unheld(iov [][]byte) [][]byte {
 	left := int(c.held.Start - c.Taken)
-	if left == 0 { // an empty piece is no piece: who asks until there are none would ask for ever
+	if left == 0 { // a driver that asks until there is no piece would ask for ever for an empty one
 		return iov
 	}
 	first := len(iov)
@@ -63,7 +65,7 @@ func (c *Conn) unheld(iov [][]byte) [][]byte {
 	return iov
 }
 
-// learn takes what the server says when it is asked for its version.
+// learnRelease takes what the server says when it is asked for its version.
 func (c *Conn) learnRelease(line []byte) {
 	srv := c.Server
 	words := bytes.TrimSpace(bytes.TrimPrefix(line, []byte("VERSION")))
@@ -86,13 +88,14 @@ func (c *Conn) learnRelease(line []byte) {
 // maxVersion is how much of what a server calls itself is kept, in bytes.
 const maxVersion = 64
 
-// Speech is what the server understands on the connection of a client; nothing
-// if that is not known.
+// Speech is what the server understands on the connection of a client; 0 if that is
+// not known.
 func (srv *Server) Speech(client uint64) wire.Features {
 	return srv.Conns[client%uint64(srv.Connections)].Speech
 }
 
-// Suit goes on with what connections hold whose servers have told their release.
+// TranslateHeld goes on with what connections hold whose servers have told their
+// release by now.
 func (e *Servers) TranslateHeld() {
 	for i := 0; i < len(e.ToTranslate); i++ { // may grow: who is told may ask again
 		c := e.ToTranslate[i]
@@ -104,8 +107,8 @@ func (e *Servers) TranslateHeld() {
 	e.ToTranslate = e.ToTranslate[:0]
 }
 
-// suit takes what c holds off its order, and puts it there again in the form
-// that the server understands.
+// translateHeld takes what c holds off the queue, and puts it there again in the
+// form that the server understands.
 func (c *Conn) translateHeld() {
 	e, first := c.Server.e, c.held
 	fits := true
@@ -132,7 +135,7 @@ func (c *Conn) translateHeld() {
 		c.holding = max(c.holding-1, 0)
 		e.Outstanding--
 	}
-	var strangers []*Attempt // told in the end: they may ask again
+	var refused []*Attempt // told in the end: their receivers may ask again
 	for a := first; a != nil; {
 		next, sentAt := a.Next, a.sentAt
 		a.Next = nil
@@ -140,7 +143,7 @@ func (c *Conn) translateHeld() {
 		rest.Transfer(&e.Buffers, &line, a.Size)
 		if a.needs&^c.Speech != 0 && !c.translate(a, &line) {
 			line.Drop(&e.Buffers)
-			strangers = append(strangers, a)
+			refused = append(refused, a)
 		} else {
 			c.enlist(a)
 			a.sentAt, a.Size = sentAt, 0
@@ -150,14 +153,14 @@ func (c *Conn) translateHeld() {
 		}
 		a = next
 	}
-	for _, a := range strangers {
+	for _, a := range refused {
 		c.refuse(a)
 		e.freeAttempt(a)
 	}
 }
 
-// translate puts in the place of a's request, line, one of the same meaning that
-// the server understands.
+// translate puts a request of the same meaning that the server understands in the
+// place of a's request, line. It reports false if there is none.
 func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 	e := c.Server.e
 	if a.Dialect != wire.Meta {
@@ -173,6 +176,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 			m.line = append(m.line, b...)
 		}
 		e.Wire.Next(m.line, &m.req)
+		m.req.Flags |= a.Flags & wire.Binary
 		var ok bool
 		if text, ok = wire.AppendClassic(nil, m.line, &m.req, c.Speech); !ok {
 			return false
@@ -190,20 +194,19 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 	return true
 }
 
-// classic is a meta request that was sent as text.
+// textForm is a meta request that was sent as text.
 type textForm struct {
-	line []byte
-	req  wire.Request // line, parsed
-	op   wire.Op      // as text
-
-	answer []byte // so far
+	line   []byte       // the meta request
+	req    wire.Request // line, parsed
+	op     wire.Op      // of the text
+	answer []byte       // of the server, to the text, so far
 }
 
-// refuse settles a, which has left c's order and which the server would not
-// understand.
+// refuse fails a, which has left the queue, because the server would not understand
+// it.
 func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.Server.e, c.Server
-	why := fmt.Sprintf("server %s is of version %s, too old for this command", srv.Label(), srv.Version)
+	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), srv.Version, wire.TooOld)
 	srv.Count.Failed++
 	if a.Internal {
 		c.Internal--
@@ -219,8 +222,8 @@ func (c *Conn) refuse(a *Attempt) {
 	}
 }
 
-// modern is the meta answer that b, more of the answer to a's text, makes whole;
-// nil if more of it is to come. It is in e.rep then.
+// toMeta takes b, more of the answer to a's text. When that is whole it returns what
+// a meta command would have answered, which is in e.Rep then; before, nil.
 func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)

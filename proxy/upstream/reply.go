@@ -1,6 +1,6 @@
 package upstream
 
-// Answers of servers: paired with requests by order.
+// Replies of servers, paired with requests by order.
 
 import (
 	"bytes"
@@ -10,8 +10,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Renames says that the client knows the key by another name than the server,
-// or has asked for it and the server was not.
+// Renames says whether a reply must be changed before the client gets it: the
+// client knows the key by another name, or has asked to see it and the server was
+// not asked.
 func (a *Attempt) Renames() bool { return a.Strip != "" || a.Echo != nil }
 
 // Rename appends the reply b to dst with the key as the client knows it.
@@ -34,11 +35,14 @@ func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
 	return append(dst, b[r.Key.End:]...)
 }
 
-// Parse pairs the answers in the input.
+// Parse pairs the replies in the input with the head of the queue, one by one.
 func (c *Conn) Parse() {
 	e := c.Server.e
-	for e.Input.Len() > 0 && c.State == ConnUp {
+	for c.State == ConnUp {
 		buf := e.Input.Bytes()
+		if len(buf) == 0 {
+			break
+		}
 		if c.StreamLeft > 0 {
 			c.stream(buf)
 			continue
@@ -54,11 +58,12 @@ func (c *Conn) Parse() {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
 			c.Need = r.Size
+			c.flows(a)
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
 			return
-		case !r.Awaited && r.Kind != wire.End && !c.names(a, buf):
+		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // other text names nothing
 			c.desync(otherName, buf)
 			return
 		case a.Probe && r.Kind.Failed():
@@ -71,8 +76,11 @@ func (c *Conn) Parse() {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
-			if r.Awaited && !r.Last {
-				a.keyDone(r.Key.Len())
+			if !r.Last {
+				c.flows(a)
+				if r.Awaited {
+					a.keyDone(r.Key.Len())
+				}
 			}
 			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
@@ -84,14 +92,15 @@ func (c *Conn) Parse() {
 
 const otherName = "named another key or opaque than it was asked for"
 
-// endFollows says that r is a VALUE and behind it at once comes END, as behind the
-// last VALUE nearly always: by itself it would cost as much as that.
+// endFollows says whether r is a VALUE with END right behind it, as behind the last
+// VALUE nearly always. Taken as a reply of its own, END would cost as much as the
+// VALUE.
 func endFollows(r *wire.Reply, rest []byte) bool {
 	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
 }
 
-// doubt ends a connection on which nobody can tell any more which answer
-// belongs to which request. Going on would hand one client another's value.
+// desync aborts a connection on which nobody can tell any more which answer belongs
+// to which request. Going on would hand one client another's value.
 func (c *Conn) desync(what string, buf []byte) {
 	e := c.Server.e
 	e.Count.Doubts++
@@ -105,16 +114,16 @@ func (c *Conn) desync(what string, buf []byte) {
 	c.abort("server "+c.Server.Label()+": "+what, stats.Lost)
 }
 
-// heard notes that the server has answered.
+// noteAnswer notes that the server has answered: it is not down.
 func (c *Conn) noteAnswer() {
 	c.answered, c.greeted = true, true
-	if (c.Server.Down || c.Server.timeouts > 0) && !c.Lingering {
-		c.Server.comeUp()
+	if c.Server.Down || c.Server.timeouts > 0 {
+		c.comeUp()
 	}
 }
 
-// reply hands one reply, r, whose bytes are b, to who waits for a, and returns
-// how many of them are gone from the input.
+// reply hands one reply, r, whose bytes are b, to a's receiver. It returns how many
+// of the bytes the receiver has taken out of the input.
 func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	if a.AsText != nil && a.To != nil {
 		if b = c.toMeta(a, b); b == nil {
@@ -134,7 +143,10 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	return taken
 }
 
-// finished takes a, whose answer is complete, off the list.
+// flows notes that more of the answer to a has come, and not the last of it.
+func (c *Conn) flows(a *Attempt) { a.Begun, c.flowed = true, c.Server.e.Now }
+
+// finished takes a, whose answer is complete, off the queue.
 func (c *Conn) finished(a *Attempt) {
 	e := c.Server.e
 	c.pop()
@@ -151,12 +163,13 @@ func (c *Conn) finished(a *Attempt) {
 	e.freeAttempt(a)
 }
 
-// meanOf is of how many answers, at most, a connection keeps the mean size; the
-// older half then counts for half.
+// meanOf is of how many answers, at most, a connection keeps the mean size. With
+// that many, what it has added up is halved.
 const meanOf = 512
 
 // startStream lets the receiver of a have the head, buf, of a value that is not
-// whole yet, if it wants that. A value that nobody waits for is not waited for.
+// whole yet, if the receiver wants that. A value that nobody wants is dropped as it
+// comes.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.Server.e, &c.Server.e.Rep
 	to, ok := a.To.(Streamer)
@@ -173,16 +186,18 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		a.Streams = true
 	}
 	c.noteAnswer()
+	c.flows(a)
 	c.StreamLeft, c.streamLast = left, last
 	e.Input.Start += len(buf) - taken
 	return true
 }
 
-// stream hands on more of the value at the head of the list.
+// stream hands on more of the value of the head of the queue.
 func (c *Conn) stream(buf []byte) {
 	e, a := c.Server.e, c.Head
 	n := min(c.StreamLeft, len(buf))
 	c.StreamLeft -= n
+	c.flows(a)
 	taken := 0
 	if a.To != nil && a.Streams {
 		taken = a.To.(Streamer).More(c, a, buf[:n], c.StreamLeft == 0)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -32,9 +33,9 @@ type Server struct {
 	Lingering int              // connections that only wait for late answers: see latedelete.go
 	Asked     *Conn            // where the part for this server is of the read that is being split
 
-	Retired   bool           // no table names it any more: close when nothing is in flight
-	order     table.Override // of all pools that name it, the one that asks least
-	queueFull string         // the error line for a request over settings.queue
+	Retired   bool            // no table names it any more: close when nothing is in flight
+	override  health.Override // of all pools that name it, the one that asks least
+	queueFull string          // the error line for a request over settings.queue
 
 	Release wire.Release // what it counted as, on the connection that asked it last; zero: none has
 	Version string       // what it called that itself
@@ -57,10 +58,11 @@ type settings struct {
 type outage struct {
 	Down     bool
 	Why      string // the error line for its requests while it is down
-	RedialAt int64
-	wait     int64 // between the last two redials
-	timeouts int   // requests in a row that were not answered in time
-	changed  int64 // when the server was made, or Down changed
+	RedialAt int64  // when Ringside alone dials: while it is down, or has closed an idle connection; 0: not so far
+	wait     int64  // between the last two redials
+	timeouts int    // requests in a row that were not answered in time
+	changed  int64  // when the server was made, or Down changed
+	before   uint64 // requests refused or failed when it went down
 }
 
 // process tells a server that was started anew, which has lost all it had, from
@@ -76,7 +78,8 @@ type process struct {
 // down, unless its pools say otherwise.
 const defaultDownAfter = 3
 
-// settle takes up the settings of p. Pools that name the same address share
+// configure takes up the settings of p; first says that p is the first pool of
+// its table that names the server. Pools that name the same address share
 // its connections: the most connections, the longest queue and the shortest
 // waits of them count. What a request may take is its own pool's.
 func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
@@ -110,6 +113,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	}
 }
 
+// newConn makes a connection without a socket.
 func (srv *Server) newConn() *Conn {
 	c := &Conn{Server: srv, Deadline: link.Never}
 	c.End, c.Dialer = c, c
@@ -119,11 +123,11 @@ func (srv *Server) newConn() *Conn {
 // Label names a server for people.
 func (srv *Server) Label() string { return srv.label }
 
-// Pick returns the connection for the next request of a client, by its number,
-// or why there is none. It is the same for all requests of a client: a get behind a set that was not
-// waited for must not overtake it on another. A request that is Ringside's own
-// has a bound of its own: what a full queue kept from repairs, deletes and
-// keepers would outlast the load.
+// Pick returns the connection for the next request of a client, by its number, or
+// why there is none. A client's requests all get the same one: a get behind a set
+// that was not waited for must not overtake it on another. Requests of Ringside's
+// own (internal) have a bound of their own: repairs, deletes and keepers that a
+// full queue kept out would be missed when the load is over.
 func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, o stats.Outcome) {
 	if srv.Down {
 		srv.Count.Refused++
@@ -153,16 +157,16 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 
 const (
 	// maxInternal bounds how many of Ringside's own requests wait on one
-	// connection, beside undos, of which a client's request has one at most.
+	// connection, late deletes apart: a client's request has one of those at most.
 	maxInternal  = 1024
 	internalFull = "too many of Ringside's own requests wait for it"
 )
 
-// wanted says whether a connection is opened ahead of requests.
+// wantsConn says whether connections are opened ahead of requests.
 func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
-// fail says that the server is down: its requests fail at once, and it alone
-// is asked, later and later, until it answers.
+// goDown takes the server for down, for the reason why: its requests fail at
+// once, and Ringside alone asks it, at growing intervals, until it answers.
 func (srv *Server) goDown(why string) {
 	e := srv.e
 	b := srv.backoff
@@ -170,6 +174,7 @@ func (srv *Server) goDown(why string) {
 		srv.Count.WentDown++
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
+		srv.before = srv.Count.Refused + srv.Count.Failed
 		e.Log.Warn("server down", "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
@@ -191,12 +196,19 @@ func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)
 }
 
-// alive ends an outage.
-func (srv *Server) comeUp() {
+// comeUp ends an outage of c's server, or a row of timeouts that might have become
+// one. What comes late, on a lingering connection, ends none.
+func (c *Conn) comeUp() {
+	srv := c.Server
+	if c.Lingering {
+		return
+	}
 	srv.timeouts = 0
 	if srv.Down {
+		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address)
+		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address,
+			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}
 }
@@ -212,29 +224,30 @@ func reason(err error) string {
 	}
 }
 
-// Override puts o in force, which all pools that name srv agree in.
-func (srv *Server) Apply(o table.Override) {
-	if srv.order == o {
+// Apply puts o in force: what all pools that name the server want at least.
+func (srv *Server) Apply(o health.Override) {
+	if srv.override == o {
 		return
 	}
-	srv.order = o
+	srv.override = o
 	for _, c := range slices.Clone(srv.Conns) { // giveUp may put others in their place
-		if o == table.Down && (c.State != ConnIdle || c.Length > 0) {
+		if o == health.Down && (c.State != ConnIdle || c.Length > 0) {
 			c.giveUp(o.Refusal(srv.Target.Name), stats.Unavailable)
 		}
 		srv.e.Mark(&c.Link) // to be closed, or opened ahead of requests
 	}
-	if o == table.Restore && srv.Down { // it is asked at once
+	if o == health.Restore && srv.Down { // it is asked at once
 		srv.RedialAt = srv.e.Now
 		srv.e.At(link.RequestTimer, srv.e.Now)
 	}
 }
 
-// Leaving says that srv gets no new requests: its connections close when they
-// owe nothing.
-func (srv *Server) Draining() bool { return srv.Retired || srv.order != table.Restore }
+// Draining says that the server gets no new requests, because no table names it
+// any more or a person wants it so: its connections close when they owe nothing.
+func (srv *Server) Draining() bool { return srv.Retired || srv.override != health.Restore }
 
-// DedicatedConn is a connection for one errand alone, by the errand's number.
+// DedicatedConn is the connection for one errand of Ringside's own, by the
+// errand's number.
 func (srv *Server) DedicatedConn(n uint32) *Conn {
 	c := srv.Dedicated[n]
 	if c == nil {
@@ -247,7 +260,7 @@ func (srv *Server) DedicatedConn(n uint32) *Conn {
 	return c
 }
 
-// Drop closes an errand's connection.
+// CloseDedicated closes an errand's connection.
 func (srv *Server) CloseDedicated(n uint32) {
 	c := srv.Dedicated[n]
 	if c == nil {

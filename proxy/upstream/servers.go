@@ -16,23 +16,23 @@ type Servers struct {
 	Observer Observer
 
 	// Prompt holds requests only where a queue is so long that they came in
-	// batches; without it from Tune.HoldDue on. It is the driver's to set.
+	// batches; without it they are held from Tune.HoldDue on. The driver sets it.
 	Prompt bool
 
-	ByAddress   map[string]*Server // by network and address, over generations
+	ByAddress   map[string]*Server // by network and address, over generations of the table
 	List        []*Server          // the same, in the order of the table
-	Closing     []*Conn            // of servers that no table names any more
-	Lingering   []*Conn            // wait for late answers only
-	ToTranslate []*Conn            // hold what their servers may not understand, and have told their release
+	Closing     []*Conn            // connections of servers that no table names any more
+	Lingering   []*Conn            // connections that wait for late answers only
+	ToTranslate []*Conn            // connections that hold what their servers may not understand, and know the release now
 
-	LateDeletes int    // in the lists of all connections
-	Outstanding int    // requests in them that have no answer yet
-	Requests    uint64 // requests given to them so far
-	opaque      uint64 // of Ringside's own meta commands, the last
+	LateDeletes int    // in the queues of all connections
+	Outstanding int    // requests in the queues, which have no answer yet
+	Requests    uint64 // requests given to connections so far
+	opaque      uint64 // the last that a meta command of Ringside's own has got
 
-	FreeAttempts *Attempt
-	Plain        wire.Request // one that Ringside makes itself, parsed
-	Rep          wire.Reply   // the one at hand
+	FreeAttempts *Attempt     // kept for reuse, linked by Next
+	Plain        wire.Request // scratch: a request that Ringside makes itself, parsed
+	Rep          wire.Reply   // scratch: the reply at hand
 }
 
 // Observer is told what happens to servers. It is asked while that is being
@@ -85,6 +85,7 @@ func (e *Servers) AddTo(into *stats.Snapshot) {
 	}
 }
 
+// addTo adds the server to what other loops tell of it.
 func (srv *Server) addTo(t *stats.ServerSnapshot) {
 	t.ServerCounters.Add(&srv.Count)
 	t.Lingering += srv.Lingering
@@ -98,6 +99,7 @@ func (srv *Server) addTo(t *stats.ServerSnapshot) {
 	case t.Down == 0 && (t.Age == 0 || age < t.Age):
 		t.Age = age
 	}
+	t.Known = t.Known || srv.Release != (wire.Release{})
 	if srv.Version != "" {
 		t.Version = srv.Version
 	}

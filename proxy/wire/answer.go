@@ -18,6 +18,9 @@ const (
 	AnswerShutdown = "ERROR: shutdown not enabled\r\n"
 )
 
+// TooOld ends the error line for a command that a server's release doesn't know.
+const TooOld = "too old for this command"
+
 // What memcached answers to malformed requests.
 var (
 	// EndLine ends the answer to a text read or stats; LineEnd ends every line.
@@ -238,7 +241,7 @@ func AppendPlain(dst, buf []byte, r *Request) []byte {
 		switch {
 		case i == sizeAt:
 			dst = strconv.AppendInt(dst, int64(r.Body.Len()), 10)
-		case i == 0 && r.Op == Get && t.Len() == len("bget"):
+		case i == 0 && r.Op == Get && buf[t.Start] == 'b':
 			dst = append(dst, "get"...)
 		default:
 			dst = append(dst, t.Of(buf)...)

@@ -21,6 +21,8 @@ var classicFlags = func() (f [NumOps]Letters) {
 	return f
 }()
 
+var showsCas = letters("c")
+
 // AppendClassic appends the text command that means the same as r, a meta
 // request parsed from buf, to a server with these features. Its answer can be
 // counted, whether or not r is quiet. If there is none ok is false.
@@ -29,7 +31,11 @@ func AppendClassic(dst, buf []byte, r *Request, has Features) (line []byte, ok b
 	if r.Flags&Base64 != 0 {
 		key, _ = DecodeKey(nil, key)
 	}
-	if r.Letters&^classicFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
+	letters := r.Letters
+	if r.Flags&Binary != 0 && r.Op != Get { // the cas of a write is worth less than the write
+		letters &^= showsCas
+	}
+	if letters&^classicFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
 		return dst, false
 	}
 	c := classic{line: dst, buf: buf, ok: true}
@@ -84,7 +90,7 @@ func (c *classic) get(r *Request, key []byte, has Features) {
 		c.word("gets ", key)
 	case !touches:
 		c.word("get ", key)
-	case !shown:
+	case !shown, r.Flags&Binary != 0 && !r.Letters.Has('v') && has&GetTouches == 0:
 		c.ok = has&Touching != 0
 		c.word("touch ", key)
 		c.exptime(r.Exptime)
@@ -168,7 +174,9 @@ func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte 
 		case 's':
 			dst = strconv.AppendInt(append(dst, " s"...), int64(len(body)), 10)
 		case 'c':
-			dst = append(append(dst, " c"...), rep.Unique.Of(answer)...)
+			if rep.Unique.Len() > 0 { // else it was a write
+				dst = append(append(dst, " c"...), rep.Unique.Of(answer)...)
+			}
 		case 'O':
 			dst = append(append(dst, ' '), t.Of(buf)...)
 		case 'k':

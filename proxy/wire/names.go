@@ -6,7 +6,7 @@ import "fmt"
 
 var opNames = [NumOps]string{
 	"none", "get", "gets", "gat", "gats", "set", "add", "replace", "append", "prepend", "cas", "incr", "decr",
-	"touch", "delete", "debug", "noop", "flush_all", "version", "verbosity", "cache_memlimit", "stats", "quit", "shutdown", "dump", "bad",
+	"touch", "delete", "debug", "noop", "flush_all", "version", "verbosity", "cache_memlimit", "stats", "quit", "shutdown", "dump", "auth", "bad",
 }
 
 // String is the command word of op in the text dialect, where it has one.

@@ -27,6 +27,11 @@ func (l *Limits) key() int {
 	return defaultKey
 }
 
+// MaxKey and MaxValue are the limits in force.
+func (l *Limits) MaxKey() int { return l.key() }
+
+func (l *Limits) MaxValue() int { return l.value() }
+
 func (l *Limits) line() int {
 	if l.Line > 0 {
 		return max(l.Line, shortLine)
@@ -75,7 +80,6 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 			return refuse(r, answerLongLine, l.line()), nil
 		}
 	}
-	p := parser{limits: l, buf: buf, r: r, size: nl + 1}
 	end := nl
 	if nl > 1 && buf[nl-1] == '\r' {
 		end--
@@ -85,7 +89,7 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	} else {
 		r.Flags = Rewrite
 	}
-	p.tail = uint32(end)
+	p := parser{limits: l, buf: buf, r: r, size: nl + 1, tail: uint32(end)}
 	if nul := bytes.IndexByte(buf[:end], 0); nul >= 0 {
 		end = nul
 		r.Flags = Rewrite

@@ -123,15 +123,16 @@ func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 		return size, nil
 	}
 	r.Body = Span{uint32(size), uint32(size + dataLen)}
-	r.Size = size + dataLen + 2
-	if len(buf) < r.Size {
+	end := size + dataLen + 2
+	r.Size = end
+	if len(buf) < end {
 		return 0, ErrShort
 	}
-	if buf[r.Size-2] != '\r' || buf[r.Size-1] != '\n' {
+	if string(buf[end-2:end]) != "\r\n" {
 		*r = Reply{}
 		return 0, ErrReply
 	}
-	return r.Size, nil
+	return end, nil
 }
 
 // plain reads what most lines of the answer to a text get are, END or a VALUE
@@ -157,7 +158,7 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	case length+2 > len(buf), length > maxReplyLine-2,
 		key == start, buf[key] != ' ',
 		flags == key+1, flags-key > 10, buf[flags] != ' ',
-		length == flags+1, length-flags > 10, buf[length] != '\r', buf[length+1] != '\n':
+		length == flags+1, length-flags > 10, string(buf[length:length+2]) != "\r\n":
 		return 0, 0
 	}
 	r.Kind, r.Awaited = Value, is

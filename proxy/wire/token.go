@@ -57,6 +57,9 @@ func plainWord(b []byte) int {
 	return at
 }
 
+// PlainKey reports whether a line can carry a key as it is.
+func PlainKey(key []byte) bool { return plainWord(key) == len(key) }
+
 // Words are looked through eight bytes at a time: most end in the first eight
 // or the next, and a call of bytes.IndexByte takes as long as both.
 

@@ -135,6 +135,7 @@ const (
 	Quit
 	Shutdown // never forwarded: Answer holds memcached's refusal
 	Dump     // lru_crawler metadump: Ringside's own, unknown to Next
+	Auth     // of the binary protocol: who the client is; unknown to Limits.Next
 	Bad      // malformed or unknown: answer Request.Answer, see there
 	NumOps
 )
@@ -178,6 +179,9 @@ const (
 	// length like +5). Forward AppendPlain's bytes, else such a
 	// server could take the data block for commands.
 	Rewrite
+	// Binary: the client speaks the binary protocol, and Spell has made this of its
+	// frame. Its Line may say gets where Op is Get, for the sake of the cas.
+	Binary
 )
 
 // Span is a range of the buffer a Request or Reply was parsed from.

@@ -40,8 +40,9 @@ type Said struct {
 // InStep says that the connection took the probe for what it is.
 func (s Said) InStep() bool { return strings.HasSuffix(s.Answer, InStep) }
 
-// silence is how long a memcached must say nothing to be taken for one that
-// waits for more. It is no bound on others.
+// silence is how long a memcached must say nothing, twice, to be taken for one
+// that waits for more. Between the two it answers another client: one that has no
+// processor is silent, too. It is no bound on others.
 const silence = 300 * time.Millisecond
 
 // Hear sends pieces on a new connection and takes in what comes back. want is
@@ -63,20 +64,46 @@ func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Sa
 		answer = append(answer, buf[:n]...)
 		return err
 	}
-	for !bytes.HasSuffix(answer, []byte(InStep)) {
-		wait := patience
+	for waits := 0; !bytes.HasSuffix(answer, []byte(InStep)); {
+		wait, before := patience, len(answer)
 		if want == (Said{}) || !want.Closed && len(Normal(answer)) >= len(want.Answer) {
 			wait = silence
 		}
-		if err := read(wait); err != nil {
-			timeout, _ := err.(net.Error)
-			return Said{Normal(answer), timeout == nil || !timeout.Timeout()}
+		err := read(wait)
+		if len(answer) > before {
+			waits = 0
+		}
+		if err == nil {
+			continue
+		}
+		timeout, _ := err.(net.Error)
+		closed := timeout == nil || !timeout.Timeout()
+		if waits++; closed || waits > 1 || !serves(c.RemoteAddr().String(), patience) {
+			return Said{Normal(answer), closed}
 		}
 	}
 	c.CloseWrite()
 	for read(patience) == nil { // nothing may follow
 	}
 	return Said{Normal(answer), false}
+}
+
+// serves reports whether the server at address answers a new client.
+func serves(address string, patience time.Duration) bool {
+	c, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	io.WriteString(c, probe)
+	var answer []byte
+	for buf := make([]byte, 64); err == nil && !bytes.HasSuffix(answer, []byte(InStep)); {
+		var n int
+		n, err = c.Read(buf)
+		answer = append(answer, buf[:n]...)
+	}
+	return err == nil
 }
 
 var changing = []*regexp.Regexp{

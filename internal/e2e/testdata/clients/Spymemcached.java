@@ -1,5 +1,5 @@
-// Drives one address through spymemcached's text protocol.
-// Usage: java -cp spymemcached.jar Spymemcached.java HOST:PORT PREFIX
+// Drives one address through spymemcached.
+// Usage: java -cp spymemcached.jar Spymemcached.java TEXT|BINARY HOST:PORT PREFIX
 
 import java.net.InetSocketAddress;
 import java.util.Arrays;
@@ -54,13 +54,15 @@ public class Spymemcached {
     }
 
     public static void main(String[] args) throws Exception {
-        String address = args[0];
-        prefix = args[1];
+        ConnectionFactoryBuilder.Protocol protocol = ConnectionFactoryBuilder.Protocol.valueOf(args[0]);
+        boolean binary = protocol == ConnectionFactoryBuilder.Protocol.BINARY;
+        String address = args[1];
+        prefix = args[2];
         int colon = address.lastIndexOf(':');
         String host = address.substring(0, colon).replace("[", "").replace("]", "");
         InetSocketAddress at = new InetSocketAddress(host, Integer.parseInt(address.substring(colon + 1)));
         final MemcachedClient c = new MemcachedClient(
-            new ConnectionFactoryBuilder().setOpTimeout(30000).setDaemon(true).build(), List.of(at));
+            new ConnectionFactoryBuilder().setProtocol(protocol).setOpTimeout(30000).setDaemon(true).build(), List.of(at));
 
         check("set", k -> same(c.set(k, 0, "one").get(), true, "set"));
         check("get", k -> {
@@ -70,9 +72,9 @@ public class Spymemcached {
         });
         check("multiget", k -> {
             Map<String, Object> want = new HashMap<>();
-            for (int i = 0; i < 100; i++) {
-                want.put(k + ":" + i, ("v" + i).repeat(i));
-                same(c.set(k + ":" + i, 0, ("v" + i).repeat(i)).get(), true, "set");
+            for (int i = 0; i < (binary ? 1000 : 100); i++) {
+                want.put(k + ":" + i, ("v" + i).repeat(i % 100));
+                same(c.set(k + ":" + i, 0, ("v" + i).repeat(i % 100)).get(), true, "set");
             }
             Collection<String> keys = new java.util.ArrayList<>(want.keySet());
             keys.add(k + ":absent");

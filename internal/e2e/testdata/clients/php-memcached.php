@@ -1,9 +1,11 @@
 <?php
 // Drives one address through php-memcached (libmemcached).
-// Usage: php php-memcached.php ADDRESS PREFIX
+// Usage: php php-memcached.php text|binary ADDRESS PREFIX
 
-[, $address, $prefix] = $argv;
+[, $protocol, $address, $prefix] = $argv;
+$binary = $protocol === 'binary';
 $m = new Memcached();
+$m->setOption(Memcached::OPT_BINARY_PROTOCOL, $binary);
 $m->setOption(Memcached::OPT_COMPRESSION, false);
 if ($address[0] === '/') {
     $m->addServer($address, 0);
@@ -45,10 +47,10 @@ check('get', function ($m, $k) {
     $m->set($k, "a\r\nEND\r\n\0b");
     same($m->get($k), "a\r\nEND\r\n\0b", 'get');
 });
-check('multiget', function ($m, $k) {
+check('multiget', function ($m, $k) use ($binary) {
     $want = [];
-    for ($i = 0; $i < 100; $i++) {
-        $want["$k:$i"] = str_repeat("v$i", $i);
+    for ($i = 0; $i < ($binary ? 1000 : 100); $i++) {
+        $want["$k:$i"] = str_repeat("v$i", $i % 100);
     }
     foreach ($want as $key => $value) {
         same($m->set($key, $value), true, 'set');
@@ -58,10 +60,10 @@ check('multiget', function ($m, $k) {
     ksort($want);
     same($got, $want, 'getMulti');
 });
-check('add', function ($m, $k) {
+check('add', function ($m, $k) use ($binary) {
     same($m->add($k, 'one'), true, 'add');
     same($m->add($k, 'two'), false, 'second add');
-    same($m->getResultCode(), Memcached::RES_NOTSTORED, 'code of the second add');
+    same($m->getResultCode(), $binary ? Memcached::RES_DATA_EXISTS : Memcached::RES_NOTSTORED, 'code of the second add');
     same($m->get($k), 'one', 'get');
 });
 check('replace', function ($m, $k) {

@@ -1,8 +1,8 @@
 """Drives one address through a Python client.
 
-Usage: python.py pymemcache|pylibmc|memcache ADDRESS PREFIX
+Usage: python.py pymemcache|pylibmc|pylibmc-binary|memcache|bmemcached ADDRESS PREFIX
 
-The three clients differ in names more than in substance: each class below
+The clients differ in names more than in substance: each class below
 says how its client spells the operations, then one list of checks runs.
 """
 
@@ -52,15 +52,21 @@ class Pymemcache:
 class Pylibmc:
     numeric_flags = False
 
-    def __init__(self, address):
+    def __init__(self, address, binary=False):
         import pylibmc
 
         self.missing = pylibmc.NotFound
-        self.c = pylibmc.Client([address], behaviors={"cas": True})
+        self.c = pylibmc.Client([address], binary=binary, behaviors={"cas": True})
         self.set, self.get, self.get_multi = self.c.set, self.c.get, self.c.get_multi
-        self.add, self.replace, self.delete = self.c.add, self.c.replace, self.c.delete
+        self.add, self.delete = self.c.add, self.c.delete
         self.append, self.prepend, self.touch = self.c.append, self.c.prepend, self.c.touch
         self.gets = self.c.gets
+
+    def replace(self, key, value):
+        try:
+            return self.c.replace(key, value)
+        except self.missing:  # so the binary protocol says
+            return False
 
     def incr(self, key, by):
         try:
@@ -73,6 +79,37 @@ class Pylibmc:
             return self.c.decr(key, by)
         except self.missing:
             return None
+
+    def cas(self, key, value, token):
+        return self.c.cas(key, value, token)
+
+
+class Bmemcached:
+    numeric_flags = False
+
+    def __init__(self, address):
+        import bmemcached
+
+        self.c = bmemcached.Client([address], socket_timeout=30)
+        self.set, self.get, self.get_multi = self.c.set, self.c.get, self.c.get_multi
+        self.add, self.replace = self.c.add, self.c.replace
+        self.gets = self.c.gets
+
+    # It calls a delete of a missing key a success; ask the server's own word.
+    def delete(self, key):
+        there = self.c.get(key) is not None
+        return self.c.delete(key) and there
+
+    # It makes a counter that is not there, with a default, and has no way not to.
+    def incr(self, key, by):
+        return self.c.incr(key, by, default=77) if self.c.get(key) is not None else self.made(key, self.c.incr)
+
+    def decr(self, key, by):
+        return self.c.decr(key, by, default=77) if self.c.get(key) is not None else self.made(key, self.c.decr)
+
+    def made(self, key, count):
+        same(count(key, 1, default=77), 77, "a new counter")
+        accepted(self.c.delete(key), "delete of the new counter")
 
     def cas(self, key, value, token):
         return self.c.cas(key, value, token)
@@ -142,7 +179,7 @@ def check_get(c, k):
 
 
 def check_multiget(c, k):
-    want = {"%s:%d" % (k, i): b"v%d" % i * i for i in range(100)}
+    want = {"%s:%d" % (k, i): b"v%d" % i * (i % 100) for i in range(1000 if c.binary else 100)}
     for key, value in want.items():
         accepted(c.set(key, value), "set")
     same(c.get_multi(list(want) + [k + ":absent"]), want, "multi-get")
@@ -262,10 +299,22 @@ CHECKS = {
 }
 
 
+LACKS = {"bmemcached": ("append", "prepend", "touch")}  # it has no such methods
+
+
 def main():
     name, address, prefix = sys.argv[1:]
-    c = {"pymemcache": Pymemcache, "pylibmc": Pylibmc, "memcache": Memcache}[name](address)
+    c = {
+        "pymemcache": Pymemcache,
+        "pylibmc": Pylibmc,
+        "pylibmc-binary": lambda address: Pylibmc(address, binary=True),
+        "memcache": Memcache,
+        "bmemcached": Bmemcached,
+    }[name](address)
+    c.binary = name in ("pylibmc-binary", "bmemcached")
     for name, run in CHECKS.items():
+        if name in LACKS.get(sys.argv[1], ()):
+            continue
         try:
             run(c, prefix + name)
             print("ok", name)

@@ -1,20 +1,20 @@
 <?php
 // Counts in PHP sessions, kept by php-memcached with its locks.
-// Usage: php session.php ADDRESS SESSION…
+// Usage: php session.php text|binary ADDRESS SESSION…
 //
 // Prints a line for each try: what came of it, the session, the number that it
 // wrote there (0: it did not come so far), and when it began, had read and had
 // ended. Ends on SIGTERM.
 
-[, $address] = $argv;
-$sessions = array_slice($argv, 2);
+[, $protocol, $address] = $argv;
+$sessions = array_slice($argv, 3);
 foreach ([
     'session.save_handler' => 'memcached',
     'session.save_path' => $address,
     'session.use_cookies' => '0',
     'session.cache_limiter' => '',
     'session.gc_probability' => '0',
-    'memcached.sess_binary_protocol' => '0', // Ringside speaks text
+    'memcached.sess_binary_protocol' => $protocol === 'binary' ? '1' : '0',
     'memcached.sess_locking' => '1',
     'memcached.sess_lock_wait_min' => '5',
     'memcached.sess_lock_wait_max' => '50',

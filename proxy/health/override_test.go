@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-func (w *world) give(p, server int, o Order) error {
+func (w *world) give(p, server int, o Override) error {
 	var err error
-	w.input(w.proxies[p], func() { err = w.proxies[p].k.Order(server, o, w.now) })
+	w.input(w.proxies[p], func() { err = w.proxies[p].k.Override(server, o, w.now) })
 	return err
 }
 
@@ -18,7 +18,7 @@ func TestDrainAndRestore(t *testing.T) {
 		if err := w.give(1, 2, Drain); err != nil {
 			t.Fatal(err)
 		}
-		if v := w.proxies[1].k.Verdict(2); PhaseOf(v.N) != Leaving || v.Suspect || v.Ordered != Drain {
+		if v := w.proxies[1].k.Verdict(2); PhaseOf(v.N) != Leaving || v.Suspect || v.Override != Drain {
 			t.Errorf("%+v", v)
 		}
 		w.until(2, Out)
@@ -26,7 +26,7 @@ func TestDrainAndRestore(t *testing.T) {
 		w.start(w.proxies[0])
 		w.run(w.now + sec)
 		w.stays(2, Out, 30*sec)
-		if v := w.proxies[0].k.Verdict(2); v.Ordered != Drain {
+		if v := w.proxies[0].k.Verdict(2); v.Override != Drain {
 			t.Errorf("a new proxy: %+v", v)
 		}
 		if err := w.give(0, 2, Restore); err != nil {
@@ -44,7 +44,7 @@ func TestDown(t *testing.T) {
 	if err := w.give(0, 0, Down); err != nil {
 		t.Fatal(err)
 	}
-	if v := w.proxies[0].k.Verdict(0); !v.Suspect || PhaseOf(v.N) != Leaving || v.Ordered != Down {
+	if v := w.proxies[0].k.Verdict(0); !v.Suspect || PhaseOf(v.N) != Leaving || v.Override != Down {
 		t.Errorf("%+v", v)
 	}
 	w.until(0, Out)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 )
@@ -16,22 +17,22 @@ func TestOrderNamesAServer(t *testing.T) {
 	s.line("pool main servers=s1,s2")
 	s.begin()
 	for _, name := range [][2]string{{"main", "s3"}, {"mian", "s1"}, {"", ""}} {
-		if err := s.p.Order(name[0], name[1], table.Down); err == nil {
+		if err := s.p.Override(name[0], name[1], health.Down); err == nil {
 			t.Errorf("%v: no error", name)
 		}
 	}
-	if s.p.orders.Load() != nil {
+	if s.p.overrides.Load() != nil {
 		t.Error("an order for nobody is kept")
 	}
 	s.line("order main s1 drain")
-	if o := s.p.Ordered("main", "s1"); o.Order != table.Drain || o.Since.IsZero() {
+	if o := s.p.OverrideOf("main", "s1"); o.Override != health.Drain || o.Since.IsZero() {
 		t.Error(o)
 	}
-	if o := s.p.Ordered("main", "s2"); o != (table.OverrideSince{}) {
+	if o := s.p.OverrideOf("main", "s2"); o != (OverrideSince{}) {
 		t.Error(o)
 	}
 	s.line("order main s1 restore")
-	if o := s.p.Ordered("main", "s1"); o != (table.OverrideSince{}) || len(*s.p.orders.Load()) != 0 {
+	if o := s.p.OverrideOf("main", "s1"); o != (OverrideSince{}) || len(*s.p.overrides.Load()) != 0 {
 		t.Error(o)
 	}
 }
@@ -70,7 +71,7 @@ func TestOrderMeetsReload(t *testing.T) {
 	})
 	answers := map[string]int{}
 	for range 20_000 {
-		answers[fmt.Sprint(p.Order("main", "s3", table.Drain))]++
+		answers[fmt.Sprint(p.Override("main", "s3", health.Drain))]++
 	}
 	close(done)
 	reloads.Wait()

@@ -1,0 +1,90 @@
+package main
+
+// What commands have in common: exit codes, mistakes on the command line, flags.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+)
+
+// Exit codes: 0, done; 1, it failed; 2, the command line or the configuration
+// is wrong.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a mistake on the command line.
+type usageError struct{ error }
+
+func isConfig(err error) bool {
+	var e config.Errors
+	return errors.As(err, &e)
+}
+
+// refusedError is a configuration that a running Ringside has refused.
+type refusedError struct{ error }
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	err := fmt.Errorf("unknown command %q", name)
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		err = fmt.Errorf("%w; did you mean %q?", err, near[0])
+	}
+	return &usageError{err}
+}
+
+// noFile refuses arguments of a command that takes its file by -c.
+func noFile(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return &usageError{fmt.Errorf("%q is one word too many; a configuration file goes behind -c: ringside %s -c %s", args[0], cmd.Name(), args[0])}
+	}
+	return nil
+}
+
+// wantArgs turns cobra's complaints about arguments into usage errors.
+func wantArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := check(cmd, args); err != nil {
+			return &usageError{err}
+		}
+		return nil
+	}
+}
+
+// orFile takes a configuration file as the only argument, instead of behind -c.
+func orFile(path *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return &usageError{fmt.Errorf("%q is one word too many; one configuration file at a time", args[1])}
+		case len(args) == 1 && cmd.Flags().Changed("config"):
+			return &usageError{fmt.Errorf("two configuration files: %s and %s", *path, args[0])}
+		case len(args) == 1:
+			*path = args[0]
+		}
+		return nil
+	}
+}
+
+// readConfig reads the configuration at path; - is standard input.
+func readConfig(cmd *cobra.Command, path string) (*config.File, error) {
+	if path != "-" {
+		return config.Load(path)
+	}
+	text, err := io.ReadAll(cmd.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	return config.Parse("standard input", text)
+}
+
+// configFlag adds -c to a command.
+func configFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVarP(path, "config", "c", "ringside.yaml", "the configuration `file`; - is standard input")
+	cmd.MarkFlagFilename("config", "yaml", "yml")
+}

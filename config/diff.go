@@ -1,0 +1,59 @@
+package config
+
+// What a file changes against another, for people: the log of a reload, and
+// ringside reload.
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Changes says what f changes against old, one sentence each, in the order of
+// the table of keys: +server c (10.0.0.3:11211), server b: weight 1 to 3. What
+// waits for the next start is left out: see AtNextStart.
+func Changes(old, f *File) []string {
+	same := *f
+	same.Engine = old.Engine
+	return changes(old, &same)
+}
+
+// AtNextStart says what f asks for that a process which was started with
+// running can't do without another start.
+func AtNextStart(running, f *File) []string {
+	return changes(&File{Engine: running.Engine}, &File{Engine: f.Engine})
+}
+
+func changes(old, f *File) []string {
+	list := []string{}
+	fileKeys().compare("", "", settings{File: *old}, settings{File: *f}, func(format string, args ...any) {
+		list = append(list, fmt.Sprintf(format, args...))
+	})
+	return list
+}
+
+func (p Pool) called() (kind, name string)     { return "pool", p.Name }
+func (l Listener) called() (kind, name string) { return "listener", l.Address.text() }
+
+func (s Server) called() (kind, name string) { return "server", s.label() }
+
+func (r Route) called() (kind, name string) {
+	if r.Prefix == "" {
+		return "route", "of all other keys"
+	}
+	return "route", quote(r.Prefix)
+}
+
+func (p Pool) inFull() string     { return p.Name }
+func (l Listener) inFull() string { return l.Address.text() }
+
+func (s Server) inFull() string {
+	if at := s.Address.text(); at != s.label() {
+		return s.label() + " (" + at + ")"
+	}
+	return s.label()
+}
+
+func (r Route) inFull() string {
+	_, name := r.called()
+	return name + " to " + strings.Join(r.to(), ", ")
+}

@@ -1,0 +1,76 @@
+package e2e
+
+// A process that may open few files.
+
+import (
+	"bufio"
+	"net"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// More clients than descriptors: those that fit are served, the others are told
+// so, and the admin interface answers all the time.
+func TestFewDescriptors(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 2)
+		binary, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		address := freeAddress(t, ownHost())
+		r := &ringside{address: address, admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
+		r.write(t, "listen: "+address+"\n"+front(servers))
+		if err := r.serve(t, []string{address}, "sh", "-c", `ulimit -n 256; exec "$0" "$@"`, binary); err != nil {
+			t.Fatal(err)
+		}
+		r.logged(t, `limits.clients is lowered .*clients=\d+ limits.clients=10000 open_files=256`)
+		served, told := 0, 0
+		var open []net.Conn
+		defer func() {
+			for _, c := range open {
+				c.Close()
+			}
+		}()
+		for range 1000 {
+			c, err := net.Dial("tcp", r.address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, c)
+		}
+		if status, body := r.page(t, "/healthz"); status != 200 {
+			t.Errorf("/healthz: %d %s", status, body)
+		}
+		for _, c := range open {
+			c.SetDeadline(time.Now().Add(patience))
+			c.Write([]byte("get k\r\n"))
+			switch line, err := bufio.NewReader(c).ReadString('\n'); {
+			case line == "END\r\n":
+				served++
+			case strings.HasPrefix(line, "ERROR Too many open connections"), line == "" && err != nil && !timedOut(err):
+				told++
+			default:
+				t.Fatalf("%q, %v, after %d served and %d told", line, err, served, told)
+			}
+		}
+		if served < 50 || served+told != 1000 {
+			t.Errorf("%d served, %d told", served, told)
+		}
+		if n := r.metric(t, `ringside_client_connections_refused_total{reason="limit"}`) + r.metric(t, `ringside_client_connections_refused_total{reason="descriptors"}`); int(n) != told {
+			t.Errorf("%v refused are counted, %d were told", n, told)
+		}
+		r.logged(t, `clients were refused: limits.clients is reached" count=\d+`)
+		if lines := regexp.MustCompile(`level=(WARN|ERROR)`).FindAllString(r.out.String(), -1); len(lines) > 4 {
+			t.Errorf("%d lines warn", len(lines))
+		}
+	})
+}
+
+func timedOut(err error) bool {
+	n, ok := err.(net.Error)
+	return ok && n.Timeout()
+}

@@ -1,0 +1,74 @@
+package e2e
+
+// Listeners with an auth_file.
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What memcached -Y answers to a text client that it does not know, and to one
+// that it does, Ringside answers.
+func TestLogin(t *testing.T) {
+	users := filepath.Join(shortDir(t), "users")
+	if err := os.WriteFile(users, []byte("alice:secret\nbob:hidden\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	plain := startMemcached(t, "-Y", users)
+	eachDriver(t, func(t *testing.T, driver string) {
+		address := freeAddress(t, "127.0.0.1")
+		config := fmt.Sprintf("listen: [{address: %q, auth_file: %q}]\n", address, users) + front(startMemcacheds(t, 1))
+		if _, err := tryRingside(t, driver, []string{address}, config); err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []struct{ said, want string }{
+			{"get a\r\n", "CLIENT_ERROR unauthenticated\r\n"},
+			{"set a 0 0 12\r\nalice secret\r\n", "STORED\r\n"},
+			{"set a 0 0 12\r\nalice hidden\r\n", "CLIENT_ERROR authentication failure\r\n"},
+			{"set a 0 0 5\r\nalice\r\n", "CLIENT_ERROR bad authentication token format\r\n"},
+			{"set a 0 0 10\r\nbob hidden\r\nmn\r\n", "STORED\r\nMN\r\n"},
+		} {
+			for name, at := range map[string]string{"memcached": plain.address, "ringside": address} {
+				if got := saidTo(t, at, c.said, len(c.want)); got != c.want {
+					t.Errorf("%s answers %q to %q, want %q", name, got, c.said, c.want)
+				}
+			}
+		}
+		out := tool(t, "/usr/bin/python3", "-c", `
+import bmemcached, sys
+good = bmemcached.Client([sys.argv[1]], "alice", "secret")
+print(good.set("k", "v"), good.get("k"))
+try:
+    print(bmemcached.Client([sys.argv[1]], "alice", "hidden").set("k", "w"))
+except Exception as e:
+    print(type(e).__name__)
+print(good.get("k"))
+`, address)
+		if want := "True v\nMemcachedException\nv\n"; out != want {
+			t.Errorf("python-binary-memcached with passwords: %q, want %q", out, want)
+		}
+	})
+}
+
+// saidTo sends text to a server and returns the first n bytes of its answer.
+func saidTo(t *testing.T, address, text string, n int) string {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.Copy(c, strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	answer := make([]byte, n)
+	got, _ := io.ReadFull(c, answer)
+	return string(answer[:got])
+}

@@ -1,0 +1,120 @@
+package e2e
+
+// serve --take-over: one Ringside takes the place of another under load.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// newcomers connect, ask once and leave, until they are told to end.
+type newcomers struct {
+	stop  chan struct{}
+	done  sync.WaitGroup
+	asked atomic.Int64
+	mu    sync.Mutex
+	wrong []error
+}
+
+func startNewcomers(network, address string, n int) *newcomers {
+	a := &newcomers{stop: make(chan struct{})}
+	for i := range n {
+		a.done.Add(1)
+		go func() {
+			defer a.done.Done()
+			for {
+				select {
+				case <-a.stop:
+					return
+				default:
+				}
+				if err := askOnce(network, address, i); err != nil {
+					a.mu.Lock()
+					a.wrong = append(a.wrong, err)
+					a.mu.Unlock()
+				}
+				a.asked.Add(1)
+			}
+		}()
+	}
+	return a
+}
+
+func askOnce(network, address string, i int) error {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(c, "set new%d 0 0 1\r\nx\r\n", i)
+	if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || line != "STORED\r\n" {
+		return fmt.Errorf("%q, %w", line, errors.Join(err, io.ErrUnexpectedEOF))
+	}
+	return nil
+}
+
+func TestTakeOver(t *testing.T) {
+	for _, c := range []struct {
+		driver      string
+		from, after int // loops
+	}{{"epoll", 1, 1}, {"epoll", 2, 3}, {"epoll", 3, 1}, {"portable", 1, 1}} {
+		t.Run(fmt.Sprintf("%s %d to %d", c.driver, c.from, c.after), func(t *testing.T) {
+			servers := startMemcacheds(t, 2)
+			address, path := freeAddress(t, ownHost()), filepath.Join(shortDir(t), "s")
+			config := func(loops int) string {
+				return fmt.Sprintf("listen: [%s, 'unix:%s']\n%slimits: {drain: 20s}\nengine: {driver: %s, loops: %d}\n", address, path, front(servers), c.driver, loops)
+			}
+			old, err := tryRingside(t, c.driver, []string{address}, config(c.from))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stay := startTraffic(t, address, 8, tolerance{})
+			come := []*newcomers{startNewcomers("tcp", address, 4), startNewcomers("unix", path, 2)}
+			enough := func(n int64) {
+				t.Helper()
+				for _, a := range come {
+					before := a.asked.Load()
+					eventually(t, "newcomers come", func() bool { return a.asked.Load() > before+n })
+				}
+			}
+			enough(100)
+
+			old.write(t, config(c.after))
+			next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
+			old.logged(t, "handed over")
+			enough(200)
+			stay.more(t, 1000)
+			if !old.running() {
+				t.Error("it has left its clients alone")
+			}
+			stay.halt(t) // they leave
+			if code := old.wait(t); code != 0 {
+				t.Errorf("the old one ends with %d", code)
+			}
+			enough(200)
+			for _, a := range come {
+				close(a.stop)
+				a.done.Wait()
+				if len(a.wrong) > 0 {
+					t.Errorf("%d of %d newcomers were not served: %v", len(a.wrong), a.asked.Load(), a.wrong[0])
+				}
+			}
+			if status, body := old.page(t, "/readyz"); status != 200 { // of the new one, at the same address
+				t.Errorf("/readyz: %d %s", status, body)
+			}
+			next.signal(t, 15)
+			if code := next.wait(t); code != 0 {
+				t.Errorf("the new one ends with %d", code)
+			}
+		})
+	}
+}

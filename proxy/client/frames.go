@@ -1,0 +1,243 @@
+package client
+
+// Clients of the binary protocol: their frames become text or meta requests, and
+// the answers to those become frames.
+
+import (
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
+)
+
+// parseFrames is the part of Parse that differs: it serves the frames in the
+// engine's current input.
+func (s *Session) parseFrames() {
+	e := s.e
+	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
+		if s.Swallow > 0 {
+			s.swallow()
+			continue
+		}
+		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
+			s.stall()
+			return
+		}
+		buf := e.Input.Bytes()
+		limits := &e.Wire
+		if s.unknown {
+			limits = &loginLimits
+		}
+		n, err := frame.Next(limits, buf, &e.Frame)
+		if err == wire.ErrShort {
+			s.shortFrame(buf)
+			return
+		}
+		if s.Tail != nil && s.fenced(e.Frame.Op) {
+			s.stall()
+			return
+		}
+		login := s.unknown || e.Frame.Op == wire.Auth
+		if login && s.Tail != nil { // it is answered here and now
+			s.stall()
+			return
+		}
+		s.Swallow = e.Frame.Swallow // a refused value is swallowed, too
+		if login {
+			e.Input.Start += n
+			s.loginFrame(buf)
+			continue
+		}
+		e.frameKey = e.Frame.Key.Of(buf)
+		if e.Frame.Value.Len() >= link.BigSpan {
+			s.serveLarge(buf, n)
+			continue
+		}
+		e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
+		e.Input.Start += n // what Serve sees is not in the input
+		s.Handler.Serve(s, e.spelled)
+	}
+}
+
+// serveLarge serves a frame of n bytes with a value that is worth more than one
+// copy: the request is spelled in a chunk, which may be handed over.
+func (s *Session) serveLarge(buf []byte, n int) {
+	e := s.e
+	in := e.Input
+	c := e.Buffers.Get(n + maxSpelled)
+	line := frame.Spell(&e.Wire, c.Data[:0], buf, &e.Frame, &e.Req)
+	c.End = len(line)
+	in.Start += n
+	e.Input = c
+	s.Handler.Serve(s, line)
+	e.Buffers.Put(e.Input) // the chunk, or what has come in its place
+	e.Input = in
+}
+
+// maxSpelled is more than a request is longer than its frame.
+const maxSpelled = 512
+
+// shortFrame waits for the rest of a frame.
+func (s *Session) shortFrame(buf []byte) {
+	e := s.e
+	s.Need = e.Frame.Need
+	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 || !e.Scarce(s.Need) {
+		return
+	}
+	rest := s.Need - len(buf)
+	s.Need = 0
+	e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
+	s.Handler.NoMemory(s, e.spelled, rest)
+	e.Input.Start = e.Input.End
+}
+
+// beginFrame keeps what the answer to the frame being served repeats of it.
+func (x *Exchange) beginFrame() {
+	x.head = x.e.Frame.Head
+	if x.head.ReturnsKey() {
+		x.Miss = append(x.Miss, x.e.frameKey...)
+	}
+}
+
+// framed is an exchange of a binary client, as the receiver of its attempts.
+type framed Exchange
+
+func (f *framed) Client() uint64 { return (*Exchange)(f).Client() }
+
+func (f *framed) Done(*upstream.Conn, *upstream.Attempt) { (*Exchange)(f).FinishOne() }
+
+func (f *framed) Failed(c *upstream.Conn, a *upstream.Attempt, why upstream.Failure) {
+	(*Exchange)(f).Failed(c, a, why)
+}
+
+// Reply settles what one reply line or value, the bytes b, says about a.
+func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	x := (*Exchange)(f)
+	switch {
+	case r.Kind == wire.Value && x.Op <= wire.Gats:
+		x.Hits++
+		x.Outcome = stats.Hit
+		return x.forwardValue(a, r, b)
+	case r.Kind == wire.End: // whether it is a miss is known when all have answered
+	case r.Kind.Failed() && x.Op <= wire.Gats:
+		return x.Reply(c, a, r, b)
+	default:
+		x.Outcome = stats.OutcomeOf(r.Kind)
+		if r.Kind == wire.Header && x.Op <= wire.Gats {
+			x.Outcome = stats.Hit
+		}
+		x.emitFrame(a, r, b)
+	}
+	return 0
+}
+
+// emitFrame sends the frame that the reply r, whose bytes are b, is.
+func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
+	if q := x.dest(a); q != nil {
+		e := x.e
+		e.framed = x.head.AppendFrame(e.framed[:0], x.Op, r, b, x.Miss, statusOf(x.Outcome))
+		q.Append(&e.Buffers, e.framed)
+	}
+}
+
+// emitFrames is Emit for a binary client: b is one whole answer in the dialect of
+// the request, or of a text read its value or its end.
+func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
+	e, r := x.e, &x.e.framedReply
+	q := x.dest(a)
+	if q == nil || len(b) == 0 {
+		return
+	}
+	e.framed = e.framed[:0]
+	err := error(nil)
+	switch x.Op {
+	case wire.Stats:
+		e.framed = x.head.AppendStats(e.framed, b, statusOf(x.Outcome))
+		q.Append(&e.Buffers, e.framed)
+		return
+	case wire.Quit: // to which no server has an answer
+		*r = wire.Reply{Kind: wire.OK}
+	default:
+		_, err = wire.NextReply(x.Op, x.dialect, b, r)
+	}
+	switch {
+	case err != nil:
+		e.framed = x.head.AppendFailure(e.framed, b, frame.Internal)
+	case r.Kind == wire.End && x.Hits > 0:
+	default:
+		e.framed = x.head.AppendFrame(e.framed, x.Op, r, b, x.Miss, statusOf(x.Outcome))
+	}
+	q.Append(&e.Buffers, e.framed)
+}
+
+// statusOf is what a binary client is told where a SERVER_ERROR says why.
+func statusOf(o stats.Outcome) frame.Status {
+	switch o {
+	case stats.Crowded:
+		return frame.Crowded
+	case stats.Unavailable, stats.TimedOut, stats.Lost:
+		return frame.Temporary
+	}
+	return frame.Internal
+}
+
+// forwardValue sends a value that is whole.
+func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	q := x.dest(a)
+	if q == nil {
+		return 0
+	}
+	e := x.e
+	e.framed = x.head.AppendValue(e.framed[:0], r, b, x.Miss)
+	q.Append(&e.Buffers, e.framed)
+	if len(b) < link.BigSpan || a.AsText != nil {
+		q.Append(&e.Buffers, r.Body.Of(b))
+		return 0
+	}
+	c := e.Take(len(b))
+	c.End = c.Start + int(r.Body.End)
+	c.Start += int(r.Body.Start)
+	q.Push(&e.Buffers, c)
+	return len(b)
+}
+
+func (f *framed) Streams(r *wire.Reply) bool { return r.Body.Len() > wholeValue }
+
+// Begin forwards the beginning of a value.
+func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	x := (*Exchange)(f)
+	x.begin(a)
+	x.Hits++
+	x.Outcome = stats.Hit
+	q := x.dest(a)
+	if q == nil {
+		return 0
+	}
+	here := b[min(int(r.Body.Start), len(b)):min(int(r.Body.End), len(b))]
+	x.Streaming.bodyLeft = r.Body.Len() - len(here)
+	x.e.framed = x.head.AppendValue(x.e.framed[:0], r, b, x.Miss)
+	q.Append(&x.e.Buffers, x.e.framed)
+	q.Append(&x.e.Buffers, here)
+	return 0
+}
+
+// More forwards more of a value, and leaves out the line ending behind it.
+func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	x := (*Exchange)(f)
+	n := min(len(b), x.Streaming.bodyLeft)
+	x.Streaming.bodyLeft -= n
+	if q := x.dest(a); q == nil {
+	} else if n >= link.BigSpan {
+		c := x.e.Take(len(b))
+		c.End = c.Start + n
+		q.Push(&x.e.Buffers, c)
+		taken = len(b)
+	} else {
+		q.Append(&x.e.Buffers, b[:n])
+	}
+	if last {
+		x.end(a)
+	}
+	return taken
+}

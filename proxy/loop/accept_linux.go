@@ -1,0 +1,127 @@
+package loop
+
+// How an epoll loop accepts clients, and turns away those that it has no
+// descriptor for.
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"ringside/proxy"
+)
+
+// serve adopts the descriptor of l for this engine. It runs on the loop.
+func (d *epoll) serve(l *socket, i int) {
+	ln := l.of(i)
+	d.post(func(*proxy.Engine) {
+		f, err := ln.(interface{ File() (*os.File, error) }).File()
+		if err != nil {
+			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
+			return
+		}
+		defer f.Close()
+		fd, err := duplicate(f)
+		if err == nil {
+			err = unix.SetNonblock(fd, true)
+		}
+		s := &sock{fd: fd, listen: l}
+		if err == nil {
+			err = d.add(s, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
+		}
+		if err != nil {
+			d.close(s)
+			d.engine.Shared.Log.Error("cannot accept", "address", l.address, "error", err)
+		}
+	})
+}
+
+// duplicate is another descriptor of f. Asking f for its own would make the
+// socket a blocking one for a moment, also for another process that has it.
+func duplicate(f *os.File) (fd int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	if e := raw.Control(func(is uintptr) { fd, err = unix.FcntlInt(is, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		return -1, e
+	}
+	return fd, err
+}
+
+func (d *epoll) forget(l *socket) {
+	d.post(func(*proxy.Engine) {
+		for _, s := range d.socks {
+			if s != nil && s.listen == l {
+				// Closing alone would leave it in the set while another process
+				// has a copy of the socket, and this loop would be woken for
+				// clients instead of that process.
+				unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
+				d.close(s)
+			}
+		}
+	})
+}
+
+func (d *epoll) accept(s *sock) {
+	for range acceptsPerEvent {
+		fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		if err == unix.EMFILE || err == unix.ENFILE {
+			if err = d.turnAway(s); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) && !errors.Is(err, unix.ECONNABORTED) {
+				d.refuseAccepts(s, err)
+			}
+			return
+		}
+		if s.listen.network != "unix" {
+			tune(fd)
+		}
+		c := &sock{fd: fd}
+		if err := d.add(c, unix.EPOLLIN); err != nil {
+			unix.Close(fd)
+			return
+		}
+		c.link = d.engine.Accepted(s.listen.network, s.listen.address, c)
+	}
+}
+
+// turnAway lets the next client know that there is no descriptor for it, with the
+// one that is kept for that: else it would wait in the kernel for an answer that
+// never comes. The error is EAGAIN when nobody waits, and another one when another thread
+// was faster to take the descriptor.
+func (d *epoll) turnAway(s *sock) error {
+	if d.spare >= 0 {
+		unix.Close(d.spare)
+	}
+	fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	if err == nil {
+		d.engine.Count.Unaccepted++
+		unix.Write(fd, []byte(proxy.TooManyConnections))
+		unix.Close(fd)
+	}
+	d.spare, _ = unix.FcntlInt(uintptr(d.wake), unix.F_DUPFD_CLOEXEC, 0)
+	return err
+}
+
+// refuseAccepts handles a listener that cannot accept, most likely for want
+// of descriptors: the loop would spin on it, so it rests for a moment.
+func (d *epoll) refuseAccepts(s *sock, err error) {
+	d.engine.Count.Unaccepted++
+	d.engine.Shared.Log.Debug("cannot accept", "address", s.listen.address, "error", err)
+	l := s.listen
+	events := s.events
+	unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
+	time.AfterFunc(100*time.Millisecond, func() {
+		d.post(func(*proxy.Engine) {
+			if s.state != sockClosed && d.socks[s.fd] == s && s.listen == l {
+				unix.EpollCtl(d.fd, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: events, Fd: int32(s.fd), Pad: s.gen})
+			}
+		})
+	})
+}

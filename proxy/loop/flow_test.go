@@ -1,0 +1,189 @@
+package loop
+
+// Answers that come slowly, or stop coming, from a server that the test plays.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// slowServer answers each key of a read by a value of size bytes, at a rate in
+// bytes a second (0: as fast as they are taken). In the middle of value number
+// stalls, counted from 1, it says nothing more until the test ends; 0: in none.
+type slowServer struct {
+	size, rate, stalls int
+	end                chan struct{}
+}
+
+func (m slowServer) start(t *testing.T) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.end = make(chan struct{})
+	t.Cleanup(func() { close(m.end); ln.Close() })
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go m.serve(c)
+		}
+	}()
+	return ln.Addr().String()
+}
+
+func (m slowServer) serve(c net.Conn) {
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return
+		}
+		words := strings.Fields(line)
+		if words[0] == "version" {
+			io.WriteString(c, "VERSION 1.6.18\r\n")
+			continue
+		}
+		for i, key := range words[1:] { // one after the other: to make all first may take too long
+			value := []byte(valueOf(key, m.size))
+			if i+1 == m.stalls {
+				m.pour(c, value[:len(value)/2])
+				<-m.end
+				return
+			}
+			m.pour(c, value)
+		}
+		m.pour(c, []byte("END\r\n"))
+	}
+}
+
+// pour writes b at the server's rate.
+func (m slowServer) pour(c net.Conn, b []byte) {
+	if m.rate == 0 {
+		c.Write(b)
+		return
+	}
+	const tick = 10 * time.Millisecond
+	piece := int(int64(m.rate) * int64(tick) / int64(time.Second))
+	for began := time.Now(); len(b) > 0; b = b[min(piece, len(b)):] {
+		if _, err := c.Write(b[:min(piece, len(b))]); err != nil {
+			return
+		}
+		began = began.Add(tick)
+		time.Sleep(time.Until(began))
+	}
+}
+
+// valueOf is the answer's part for one key.
+func valueOf(key string, size int) string {
+	return fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\n", key, size, strings.Repeat(key[len(key)-1:], size))
+}
+
+// readOf is a read of n keys, and the answer to that from values of size bytes.
+func readOf(n, size int) (read, answer string) {
+	var r, a strings.Builder
+	r.WriteString("get")
+	for i := range n {
+		key := fmt.Sprintf("key%c", 'a'+i)
+		r.WriteString(" " + key)
+		a.WriteString(valueOf(key, size))
+	}
+	return r.String() + "\r\n", a.String() + "END\r\n"
+}
+
+// ask connects to a Ringside before a server that the test plays, with the
+// default timeouts, and sends it a read.
+func (m slowServer) ask(t *testing.T, o Options, read string) net.Conn {
+	t.Helper()
+	tab := tableOf(m.start(t))
+	tab.Pools[0].Timeouts = hasty
+	c, err := net.Dial("tcp", start(t, o, tab))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	c.SetDeadline(time.Now().Add(60 * time.Second))
+	io.WriteString(c, read)
+	return c
+}
+
+// gets fails unless exactly want comes, and then, if closed, the end.
+func gets(t *testing.T, c io.Reader, want string, closed bool) {
+	t.Helper()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Fatalf("got %d bytes of %d (%v); the last are %.40q", n, len(want), err, got[max(0, n-40):n])
+	}
+	if !closed {
+		return
+	}
+	if n, err := io.Copy(io.Discard, c); err != nil || n > 0 {
+		t.Errorf("%d bytes follow (%v), want the end", n, err)
+	}
+}
+
+func TestAnswersThatComeSlowlyAreWhole(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		t.Parallel() // it mostly waits
+		for _, of := range []struct{ values, size int }{{20, 500_000}, {1, 4_000_000}, {20, 50_000}} {
+			read, answer := readOf(of.values, of.size)
+			rate := min(5_000_000, of.values*of.size/2) // longer than request, whatever the size
+			gets(t, slowServer{size: of.size, rate: rate}.ask(t, o, read), answer, false)
+		}
+	})
+}
+
+// Twenty reads that are sent at once wait for each other as twenty keys of one
+// do: no longer than deadline, but longer than request.
+func TestAnswersBehindOneThatComesSlowly(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		t.Parallel() // it mostly waits
+		reads, answers := "", ""
+		for i := range 3 {
+			key := fmt.Sprintf("key%c", 'a'+i)
+			reads += "get " + key + "\r\n"
+			answers += valueOf(key, 500_000) + "END\r\n"
+		}
+		gets(t, slowServer{size: 500_000, rate: 900_000}.ask(t, o, reads), answers, false)
+	})
+}
+
+func TestServerThatStallsInTheMiddleOfAValue(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		t.Parallel() // it mostly waits
+		for _, size := range []int{1000, 60_000} {
+			read, _ := readOf(20, size)
+			_, six := readOf(6, size)
+			gets(t, slowServer{size: size, stalls: 7}.ask(t, o, read), six, false)
+		}
+		read, answer := readOf(20, 500_000)
+		one := (len(answer) - len("END\r\n")) / 20
+		has := 6*one + one/2
+		gets(t, slowServer{size: 500_000, stalls: 7}.ask(t, o, read), answer[:has], true)
+	})
+}
+
+// A client that takes its answer in pieces, with pauses longer than request,
+// loses nothing: it is not the server's silence.
+func TestClientThatReadsSlowly(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		t.Parallel() // it mostly waits
+		read, answer := readOf(20, 500_000)
+		c := slowServer{size: 500_000}.ask(t, o, read)
+		for at := 0; at < len(answer); at += 4_000_000 {
+			time.Sleep(hasty.Request + 200*time.Millisecond)
+			gets(t, c, answer[at:min(at+4_000_000, len(answer))], false)
+		}
+		io.WriteString(c, "mn\r\n")
+		gets(t, c, "MN\r\n", false)
+	})
+}

@@ -1,0 +1,44 @@
+package stats
+
+// How often bounds were reached, for who looks after them.
+
+// Bounds is how often each bound was reached since the start.
+type Bounds struct {
+	Clients     uint64 // clients refused: limits.clients
+	Descriptors uint64 // clients that could not be accepted: no descriptors
+	Output      uint64 // clients closed: limits.output_hard
+	Unfinished  uint64 // clients closed: limits.unfinished
+	Memory      uint64 // clients closed: limits.memory
+	Values      uint64 // values refused: limits.memory
+	Servers     map[string]ServerBounds
+}
+
+// ServerBounds is the same of one server, by its name.
+type ServerBounds struct {
+	Queue uint64 // requests refused: the pool's queue
+	Shed  uint64 // requests refused: limits.memory
+}
+
+// Add adds what an engine has counted.
+func (b *Bounds) Add(c *Counters) {
+	b.Clients += c.Refused
+	b.Descriptors += c.Unaccepted
+	b.Output += c.OutputClosed
+	b.Unfinished += c.UnfinishedClosed
+	b.Memory += c.MemoryClosed
+	b.Values += c.NoMemory
+}
+
+// AddServer adds what an engine has counted of a server.
+func (b *Bounds) AddServer(name string, c *ServerCounters) {
+	if c.Crowded+c.Shed == 0 {
+		return
+	}
+	if b.Servers == nil {
+		b.Servers = map[string]ServerBounds{}
+	}
+	is := b.Servers[name]
+	is.Queue += c.Crowded
+	is.Shed += c.Shed
+	b.Servers[name] = is
+}

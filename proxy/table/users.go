@@ -1,0 +1,70 @@
+package table
+
+// Who may use a listener.
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"fmt"
+)
+
+// Users are the users of a listener and their passwords, of which only hashes
+// are kept.
+type Users struct{ all []user }
+
+type user struct {
+	name     [sha256.Size]byte // hashed
+	password [sha256.Size]byte // with salt behind it, hashed
+	salt     []byte
+}
+
+// hashed begins a password that is not written as it is: base64 of the SHA-256 of
+// password and salt, and then the salt, as LDAP has it.
+const hashed = "{SSHA256}"
+
+// ParseUsers reads a file as memcached's -Y has it: user:password, one a line.
+func ParseUsers(text []byte) (*Users, error) {
+	u := &Users{}
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			continue
+		}
+		name, password, ok := bytes.Cut(line, []byte{':'})
+		if !ok || len(name) == 0 || len(password) == 0 {
+			return nil, fmt.Errorf("line %d is not user:password", n)
+		}
+		next := user{name: sha256.Sum256(name)}
+		if encoded, ok := bytes.CutPrefix(password, []byte(hashed)); ok {
+			b, err := base64.StdEncoding.DecodeString(string(encoded))
+			if err != nil || len(b) < sha256.Size {
+				return nil, fmt.Errorf("line %d: behind %s must stand base64 of a SHA-256 and its salt", n, hashed)
+			}
+			next.salt = b[copy(next.password[:], b):]
+		} else {
+			next.password = sha256.Sum256(password)
+		}
+		u.all = append(u.all, next)
+	}
+	if len(u.all) == 0 {
+		return nil, fmt.Errorf("it names no user: nobody could use the listener")
+	}
+	return u, nil
+}
+
+// Know reports whether one of the users has this name and password. It takes the
+// same time whether the name, the password or nothing is wrong.
+func (u *Users) Know(name, password []byte) bool {
+	asked := sha256.Sum256(name)
+	known := 0
+	for i := range u.all {
+		one := &u.all[i]
+		given := sha256.Sum256(append(bytes.Clone(password), one.salt...))
+		known |= subtle.ConstantTimeCompare(asked[:], one.name[:]) & subtle.ConstantTimeCompare(given[:], one.password[:])
+	}
+	return known == 1
+}

@@ -1,0 +1,220 @@
+package frame
+
+// Answers: what a text or meta answer is as a frame.
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"ringside/proxy/wire"
+)
+
+const answerMagic = 0x81
+
+// Status is what the answer to a frame says.
+type Status uint16
+
+// The statuses. memcached gives those up to TooMuch; the rest are in its
+// protocol's documentation, for what a proxy has to say.
+const (
+	Success     Status = 0x00
+	NoSuchKey   Status = 0x01
+	KeyExists   Status = 0x02
+	Oversized   Status = 0x03
+	Invalid     Status = 0x04
+	Unstored    Status = 0x05
+	NoNumber    Status = 0x06
+	AuthFailed  Status = 0x20
+	Continue    Status = 0x21 // the client is to say more
+	NoCommand   Status = 0x81
+	TooMuch     Status = 0x82 // out of memory
+	Unsupported Status = 0x83
+	Internal    Status = 0x84
+	Crowded     Status = 0x85
+	Temporary   Status = 0x86
+)
+
+// texts are memcached's own for its statuses.
+var texts = map[Status]string{
+	NoSuchKey:  "Not found",
+	KeyExists:  "Data exists for key.",
+	Oversized:  "Too large.",
+	Invalid:    "Invalid arguments",
+	Unstored:   "Not stored.",
+	NoNumber:   "Non-numeric server-side value for incr or decr",
+	AuthFailed: "Auth failure.",
+	NoCommand:  "Unknown command",
+	TooMuch:    "Out of memory",
+}
+
+// errors are the statuses of error lines that have one of their own.
+var errorStatus = [...]struct {
+	text   string
+	status Status
+}{
+	{"cannot increment or decrement non-numeric value", NoNumber},
+	{"object too large for cache", Oversized},
+	{"out of memory", TooMuch},
+	{"flush_all not allowed", AuthFailed},
+	{wire.TooOld, Unsupported},
+}
+
+// AppendHead appends a frame's header, for an answer with so many bytes of extras,
+// key and value.
+func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint64) []byte {
+	dst = append(dst, answerMagic, h.Opcode, byte(key>>8), byte(key), byte(extras), 0)
+	dst = binary.BigEndian.AppendUint16(dst, uint16(s))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(extras+key+value))
+	dst = binary.BigEndian.AppendUint32(dst, h.Opaque)
+	return binary.BigEndian.AppendUint64(dst, cas)
+}
+
+// AppendValue appends the frame that a value is, up to its bytes. r was parsed from
+// b; key is the client's, if it is to be in the answer.
+func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
+	flags, size := r.ClientFlags, r.Body.Len()
+	if at, ok := wire.FlagArg(b, r.MetaFlags, 'f'); ok {
+		flags = at
+	}
+	if h.Opcode == opTouch {
+		size = 0
+	}
+	dst = h.AppendHead(dst, Success, 4, len(key), size, casOf(r, b))
+	return append(binary.BigEndian.AppendUint32(dst, uint32(decimal(flags.Of(b)))), key...)
+}
+
+// casOf is the unique of the reply, which was parsed from b; 0: it has none.
+func casOf(r *wire.Reply, b []byte) uint64 {
+	at := r.Unique
+	if r.Letters.Has('c') {
+		at, _ = wire.FlagArg(b, r.MetaFlags, 'c')
+	}
+	return decimal(at.Of(b))
+}
+
+// decimal is a number of digits.
+func decimal(b []byte) (n uint64) {
+	for _, c := range b {
+		n = n*10 + uint64(c-'0')
+	}
+	return n
+}
+
+// AppendFrame appends what h gets for r, which was parsed from b as an answer to
+// op: nothing, where it is quiet. failure is the status of an error line that has
+// none of its own.
+func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, failure Status) []byte {
+	quiet := opcodes[h.Opcode].quiet
+	counts := op == wire.Incr || op == wire.Decr
+	switch k := r.Kind; k {
+	case wire.Value, wire.Header, wire.Number:
+		switch {
+		case !counts:
+			return append(h.AppendValue(dst, r, b, key), r.Body.Of(b)...)
+		case quiet:
+			return dst
+		}
+		n := r.Body
+		if k == wire.Number {
+			n = r.Line
+		}
+		dst = h.AppendHead(dst, Success, 0, 0, 8, casOf(r, b))
+		return binary.BigEndian.AppendUint64(dst, decimal(bytes.TrimRight(n.Of(b), " ")))
+	case wire.End, wire.Miss:
+		switch {
+		case quiet:
+			return dst
+		case len(key) > 0:
+			return append(h.AppendHead(dst, NoSuchKey, 0, len(key), 0, 0), key...)
+		}
+		return h.AppendStatus(dst, NoSuchKey, "")
+	case wire.NotFound:
+		return h.AppendStatus(dst, NoSuchKey, "")
+	case wire.Exists:
+		return h.AppendStatus(dst, KeyExists, "")
+	case wire.NotStored:
+		switch op {
+		case wire.Add:
+			return h.AppendStatus(dst, KeyExists, "")
+		case wire.Replace:
+			return h.AppendStatus(dst, NoSuchKey, "")
+		}
+		return h.AppendStatus(dst, Unstored, "")
+	case wire.VersionIs:
+		text := bytes.TrimPrefix(r.Line.Of(b), []byte("VERSION "))
+		return append(h.AppendHead(dst, Success, 0, 0, len(text), 0), text...)
+	case wire.Error:
+		return h.AppendStatus(dst, NoCommand, "")
+	case wire.ClientError, wire.ServerError, wire.Busy:
+		return h.AppendFailure(dst, r.Line.Of(b), failure)
+	default: // done
+		if quiet {
+			return dst
+		}
+		return h.AppendHead(dst, Success, 0, 0, 0, casOf(r, b))
+	}
+}
+
+// AppendStatus appends an answer that is a status and a text, by default
+// memcached's words for the status.
+func (h Head) AppendStatus(dst []byte, s Status, text string) []byte {
+	if text == "" {
+		text = texts[s]
+	}
+	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
+}
+
+// AppendFailure appends the frame that an error line is.
+func (h Head) AppendFailure(dst, line []byte, s Status) []byte {
+	_, text, _ := bytes.Cut(line, []byte{' '})
+	if bytes.HasPrefix(line, []byte("CLIENT_ERROR ")) {
+		s = Invalid
+	}
+	for i := range errorStatus {
+		if e := &errorStatus[i]; bytes.Contains(text, []byte(e.text)) {
+			s = e.status
+			if own, ok := texts[s]; ok {
+				text = []byte(own)
+			}
+			break
+		}
+	}
+	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
+}
+
+// AppendStats appends the frames that the whole answer to stats is: one for each
+// line and an empty one, or what became of it. memcached has all of detail dump in
+// one value.
+func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
+	if bytes.HasPrefix(b, []byte("PREFIX ")) {
+		dst = h.appendStat(dst, []byte("detailed"), b)
+		return h.AppendHead(dst, Success, 0, 0, 0, 0)
+	}
+	for len(b) > 0 {
+		var line []byte
+		line, b, _ = bytes.Cut(b, wire.LineEnd)
+		word, rest, _ := bytes.Cut(line, []byte{' '})
+		switch string(word) {
+		case "STAT", "ITEM":
+			name, value, _ := bytes.Cut(rest, []byte{' '})
+			dst = h.appendStat(dst, name, value)
+		case "END", "OK", "RESET":
+			return h.AppendHead(dst, Success, 0, 0, 0, 0)
+		case "ERROR":
+			return h.AppendStatus(dst, NoSuchKey, "")
+		case "CLIENT_ERROR":
+			if bytes.HasPrefix(rest, []byte("usage: ")) {
+				return h.AppendStatus(dst, NoSuchKey, "")
+			}
+			return h.AppendFailure(dst, line, failure)
+		default:
+			return h.AppendFailure(dst, line, failure)
+		}
+	}
+	return dst
+}
+
+func (h Head) appendStat(dst, name, value []byte) []byte {
+	dst = h.AppendHead(dst, Success, 0, len(name), len(value), 0)
+	return append(append(dst, name...), value...)
+}
