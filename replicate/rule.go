@@ -90,15 +90,16 @@ type standing struct {
 
 // effect is what has become of the write at the members.
 type effect struct {
-	took  Mask // have it
-	lacks Mask // have nothing: neither the write nor what it replaced
-	dirty Mask // have something else, or nobody knows
-	undo  Mask // of these, who may execute it late, or must not have it
-	clean Mask // were dirty and are not
-	tardy Mask // have answered a set so late that others may have lost it since
-	over  Mask // may have executed what the authority has, or hasn't
-	fix   Mask // are right but for their TTL, or unlike an authority in doubt
-	from  int8 // the member that fix is made like; -1: the authority
+	took   Mask // have it
+	lacks  Mask // have nothing: neither the write nor what it replaced
+	dirty  Mask // have something else, or nobody knows
+	undo   Mask // of these, who may execute it late, or must not have it
+	clean  Mask // were dirty and are not
+	tardy  Mask // have answered a set so late that others may have lost it since
+	waited Mask // of these others, where a mark's owner has been given some time
+	over   Mask // may have executed what the authority has, or hasn't
+	fix    Mask // are right but for their TTL, or unlike an authority in doubt
+	from   int8 // the member that fix is made like; -1: the authority
 }
 
 // marks is what a command knows of marks, and of what it has looked at.
@@ -421,7 +422,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 		}
 		r.spreadTold(ask, m)
 	case reviewing:
-		r.reviewTold(o.Kind)
+		r.reviewTold(ask, m)
 	case burying, unearthing:
 		r.buryTold(*e, m)
 	case granting:

@@ -145,6 +145,8 @@ func (w *world) execute(c *client, i int) Outcome {
 			return Outcome{Kind: Deleted}
 		case life != w.life[m] && c.ablate != noVoid:
 			return Outcome{Kind: Exists}
+		case e.deed == Check && it.seen() != Hit:
+			return Outcome{Kind: it.seen()}
 		case !it.has:
 			return Outcome{Kind: NotFound}
 		case it.cas != want:

@@ -205,8 +205,23 @@ func (r *Rule) review() {
 	}
 }
 
-func (r *Rule) reviewTold(k Kind) {
-	r.unsure = r.unsure || k != Hit
+// reviewTold: where there is nothing no repair is at work either, and the next one
+// copies what all have now; it was deleted, evicted, or has expired. Whoever has left
+// a mark gets some time.
+func (r *Rule) reviewTold(ask int, m Mask) {
+	switch e := r.asks[ask]; {
+	case e.kind == Hit:
+	case e.kind == Miss:
+		r.took &^= m
+		r.lacks |= m
+	case e.kind == Marked && r.waited&m == 0:
+		r.waited |= m
+		r.askFrom(int(e.member), Wait, e.guard)
+	case e.deed == Wait:
+		r.askFrom(int(e.member), Check, e.guard)
+	default:
+		r.unsure = true
+	}
 	switch {
 	case r.open > 0:
 		return
