@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -20,8 +21,8 @@ func TestNoCountIsLostWhileTheAuthorityChanges(t *testing.T) {
 					changing++
 				}
 			}
-			if n == 3 && changing != 1 {
-				return
+			if n == 3 && (changing != 1 || !slices.ContainsFunc(a, func(m Member) bool { return m.State == Out })) {
+				return // two members show the rest
 			}
 			for have := range Mask(1) << n {
 				countWhile(x, &counted, a, b, have)

@@ -114,6 +114,7 @@ var (
 	append1 = Command{Op: Append}
 )
 
+// markings are the scenes, the largest last: few rules need those to be missed.
 var markings = []marking{
 	{"delete, two repairs", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1), mending1(1, 0)) }, undeleted},
 	{"delete, a repair, late", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.lates = 1 }, undeleted},
@@ -121,8 +122,6 @@ var markings = []marking{
 	{"delete, a repair, a restart", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.restarts = 1 }, undeleted},
 	{"delete, a repair, a mark goes early", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.expires = 1 }, undeleted},
 	{"delete of what one has, a repair", func(s *scene) { s.w.put(1, old); s.play(command(del, 0), mending1(0, 1), mending1(0, 1)) }, undeleted},
-	{"delete, append, repair", func(s *scene) { both(s); s.play(command(del, 0), command(append1, 1), mending1(0, 1)) }, undeleted},
-	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},
 	{"delete, replace, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Replace}, fresh), mending1(0, 1)) }, undeleted},
 	{"delete, incr, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Incr}, 1), mending1(0, 1)) }, undeleted},
 	{"delete by token, a repair", func(s *scene) {
@@ -142,11 +141,28 @@ var markings = []marking{
 	{"unlock, two waiters", func(s *scene) { both(s); s.play(command(del, 0), command(adding, 1), command(adding, 2)) }, func(s *scene) string {
 		return undeleted(s) + twoLocks(s)
 	}},
+	{"unlock, a touch, a waiter", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), command(adding, 1)) }, func(s *scene) string {
+		for i := range s.n {
+			if !s.clients[i].rule.Over() {
+				return ""
+			}
+		}
+		if s.acked[2] && !s.has(0, 1) && !s.has(1, 1) {
+			return "the waiter's lock is gone"
+		}
+		return ""
+	}},
 	{"append onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(append1, 1), mending1(0, 1)) }, tornAppend},
 	{"append, the other copy is repaired", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), mending1(1, 0)) }, tornAppend},
 	{"two appends, a repair", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), command(append1, 2), mending1(1, 0)) }, tornAppend},
 	{"append, restart", func(s *scene) { both(s); s.play(command(append1, 1), mending1(0, 1)); s.restarts = 1 }, tornAppend},
 	{"append onto an orphan mark", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1), command(append1, 2)) }, tornAppend},
+	{"append onto an orphan mark, alone", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1)) }, func(s *scene) string {
+		if s.clients[0].rule.Over() && !s.acked[0] {
+			return "not appended to what one member has"
+		}
+		return ""
+	}},
 	{"append, where there is nothing but a mark", func(s *scene) { s.w.mark(0); s.play(command(append1, 1)) }, func(s *scene) string {
 		if s.acked[0] {
 			return "appended to nothing"
@@ -154,6 +170,8 @@ var markings = []marking{
 		return ""
 	}},
 	{"get, a repair", func(s *scene) { s.w.put(1, old); s.play(command(Command{Op: Get}, 0), mending1(0, 1), command(del, 0)) }, strangers},
+	{"delete, append, repair", func(s *scene) { both(s); s.play(command(del, 0), command(append1, 1), mending1(0, 1)) }, undeleted},
+	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},
 }
 
 // explore visits every interleaving of m and returns what is wrong.
@@ -185,7 +203,7 @@ func TestMarks(t *testing.T) {
 func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", noMarks: "deletes without marks", onlyValues: "marks only where something is",
-		shown: "marks are shown", noVoid: "a cas of another process", ownLook: "nobody looks behind an append", noSize: "sizes are not compared",
+		shown: "marks are shown", ownLook: "nobody looks behind an append", noSize: "sizes are not compared",
 		cleans: "who meets a mark removes it", unsure: "the authority's process",
 	} {
 		found := ""

@@ -106,9 +106,6 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		}
 	case Check:
 		all = o(Hit, Exists)
-		if !few {
-			all = o(Hit, Exists, Miss, Marked)
-		}
 	case Claim:
 		all = o(Stored, NotStored)
 	case Bury, Remark:

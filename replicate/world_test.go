@@ -73,7 +73,6 @@ const (
 	noMarks             // a delete leaves nothing
 	onlyValues          // it leaves marks only where something was
 	shown               // marks are shown to reads
-	noVoid              // a cas is used on whatever process is there
 	ownLook             // nobody looks behind an append
 	noSize              // nor compares sizes
 	cleans              // who meets a mark removes it
@@ -87,7 +86,7 @@ func (w *world) run(c *client, i int) Outcome {
 	switch {
 	case c.ablate == shown && o.Kind == Marked && e.deed == Forward:
 		o.Kind = Hit
-	case c.ablate == ownLook && e.deed == Review && o.Kind == Marked:
+	case c.ablate == ownLook && e.deed == Review:
 		o.Kind = Hit
 	case c.ablate == noSize && e.deed == Look && c.rule.stage == following:
 		o.Value = c.rule.number
@@ -143,7 +142,7 @@ func (w *world) execute(c *client, i int) Outcome {
 		switch {
 		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && e.deed == Drop && c.rule.class == buries:
 			return Outcome{Kind: Deleted}
-		case life != w.life[m] && c.ablate != noVoid:
+		case life != w.life[m]:
 			return Outcome{Kind: Exists}
 		case e.deed == Check && it.seen() != Hit:
 			return Outcome{Kind: it.seen()}
