@@ -68,7 +68,6 @@ type scenario struct {
 	logs   int   // keys that are appended to: whatever was acknowledged stands in them once
 	keeps  bool  // what was acknowledged is not missed by anybody
 	undone bool  // so it is though a set on top of it was not
-	races  bool  // what a repair brings back counts, a value or a lock: see tally.raced
 	shown  bool  // nobody reads a value whose writer is then told that it was not stored
 	calm   bool  // no fault lasts so long that a server is ejected
 	asks   []ask // what clients ask, each as often as it stands here; nil: all sorts of things
@@ -113,11 +112,9 @@ type fleet struct {
 type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
 
-	// raced are reads of what a repair of another proxy has copied while a command
-	// was at work on the two copies: from the one that a delete (or a flush_all)
-	// had not reached yet to the one that it had emptied, or from the one that had
-	// granted an add to the one that was yet to be asked. That is known (D1 of
-	// the breaches), and nothing prevents it yet.
+	// raced are reads of what a repair of another proxy has copied while a
+	// flush_all was at work on the two copies: from the one that it had not reached
+	// yet to the one that it had emptied. No mark covers all keys.
 	raced int
 
 	stale []string

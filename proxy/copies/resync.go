@@ -429,7 +429,7 @@ func (f *resync) copy(e *Copies) {
 		}
 		f.Picks = f.Picks[1:]
 		f.mending++
-		e.mend(rt, []byte(p.key), p.hash, from, to, to.missed().Has(p.hash), f)
+		e.mend(rt, []byte(p.key), p.hash, from, to, to.missed().Has(p.hash), false, f)
 	}
 	if len(f.Picks) == 0 && f.mending == 0 {
 		f.passed(e)

@@ -173,6 +173,14 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	return t
 }
 
+// Refuse makes t a task that deletes its key and then says why.
+func (t *Task) Refuse(why string) {
+	t.instead = wire.AppendClientError(nil, why)
+	t.Raw = t.Meta("md", t.Key, "", nil)
+	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Op = t.Req.Op
+}
+
 // Run lets the rule begin (r is nil) or tells it how ask id ended, and then of the
 // asks that found no connection meanwhile.
 func (t *Task) Run(id int, r *upstream.Result) {
@@ -377,16 +385,18 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 // AnswerKind ends the task's part of the exchange with an answer of kind k that
 // Ringside makes.
 func (t *Task) AnswerKind(k wire.Kind) {
-	line := t.instead
-	if line == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
+	var line []byte
+	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
-		x.Outcome = stats.OutcomeOf(k)
 		if t.instead != nil {
 			x.Outcome = stats.ClientFault
+			x.Emit(nil, t.instead)
+			return
 		}
-		if t.instead != nil || !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
+		x.Outcome = stats.OutcomeOf(k)
+		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)
 		}
 	})

@@ -35,8 +35,8 @@ type Attempt struct {
 	Size  int    // bytes of the request
 
 	names
-	Share       int32 // of its exchange: see client.Exchange.Share
-	LeavesValue bool  // it is a mutation that can leave a value if it runs late: see latedelete.go
+	Share int32 // of its exchange: see client.Exchange.Share
+	late
 
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
@@ -52,6 +52,13 @@ type names struct {
 	lengths   int32  // of many: how many there are
 	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
 	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
+}
+
+// late is what an attempt leaves behind if it runs when nobody waits for it any
+// more: see latedelete.go.
+type late struct {
+	LeavesValue bool   // it is a mutation that can leave a value then
+	behind      Behind // what goes behind it
 }
 
 // timing is how long an attempt may take, see Conn.postpone, and has taken.
@@ -179,6 +186,10 @@ type Result struct {
 	Bytes  []byte // the whole answer; nil: there is none. If it is Foreign, an error line
 	Via
 	Failure
+
+	// Behind is what goes behind the mutation if it may run late. The Asker may
+	// change it while it is told.
+	Behind Behind
 }
 
 // Via is the way of an answer. A server that is started anew gives the same cas
@@ -192,6 +203,13 @@ type Via struct {
 
 // Via is the way of a's answer, which c has brought.
 func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
+
+// Void says that the connection has ended that brought the answer, or that there is
+// none: whoever answers there now may be another process. Only the loop may ask that
+// whose connection it was.
+func (v Via) Void() bool {
+	return v.conn == nil || v.conn.State != ConnUp || v.conn.life.n != v.life
+}
 
 // Reaches says that what is sent on c now runs, if it runs, in the process that
 // the answer v came from: v came on c, which has not ended since, or was asked for
@@ -255,8 +273,9 @@ func (w *Collector) Done(c *Conn, a *Attempt) {
 	w.To.Answered(w.ID, &Result{Server: c.Server, Bytes: w.bytes, Via: c.Via(a)})
 }
 
-func (w *Collector) Failed(c *Conn, _ *Attempt, f Failure) {
+func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	r := &Result{Server: c.Server, Failure: f}
+	defer func() { a.behind = r.Behind }()
 	if f.Foreign {
 		r.Bytes = wire.AppendClientError(nil, f.Why)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"ringside/proxy/link"
@@ -114,22 +115,33 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 // understands, unless the key must be written in base64.
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
-	c.giveDelete(a, key, encoded)
+	c.giveBehind(a, key, encoded, Delete)
 }
 
-// giveDelete makes a, which is last in the queue, a delete of key.
-func (c *Conn) giveDelete(a *Attempt, key []byte, encoded bool) {
+// giveBehind makes a, which is last in the queue, a delete of key, or a mark in its
+// place.
+func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	e := c.Server.e
+	command, end := "delete ", ""
 	a.Op, a.Dialect = wire.Delete, wire.Text
 	if encoded {
+		command, end = "md ", " b"
+	}
+	if b > 0 {
+		a.Op, command = wire.Set, "ms "
+		end = " 0 F" + wire.MarkFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
+	}
+	if encoded || b > 0 {
 		a.Dialect = wire.Meta
 		c.Require(a, wire.Metas)
-		e.Line = base64.StdEncoding.AppendEncode(append(e.Line[:0], "md "...), key)
-		e.Line = append(e.Line, " b"...)
-	} else {
-		e.Line = append(append(e.Line[:0], "delete "...), key...)
 	}
-	e.Line = append(e.Line, wire.LineEnd...)
+	e.Line = append(e.Line[:0], command...)
+	if encoded {
+		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+	} else {
+		e.Line = append(e.Line, key...)
+	}
+	e.Line = append(append(e.Line, end...), wire.LineEnd...)
 	c.Out.Append(&e.Buffers, e.Line)
 	c.Give(a, len(e.Line))
 }

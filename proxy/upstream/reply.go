@@ -172,7 +172,7 @@ func (c *Conn) finished(a *Attempt) {
 	switch {
 	case a.To != nil:
 		a.To.Done(c, a)
-	case a.LateDelete && e.Rep.Kind == wire.Deleted:
+	case a.LateDelete && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
 		e.Observer.LateDeleted(c.Server, a.keys)
 	}
 	c.headAt = e.Now

@@ -48,8 +48,8 @@ type Observer interface {
 	// Connected is told that there is a new connection to a server.
 	Connected(c *Conn)
 
-	// LateDeleted is told that the delete behind a mutation that timed out has
-	// deleted something: key, as the server knows it.
+	// LateDeleted is told that what went behind a mutation that timed out has
+	// deleted something, or put a mark in its place: key, as the server knows it.
 	LateDeleted(srv *Server, key []byte)
 }
 
