@@ -120,6 +120,9 @@ func (srv *Server) newConn() *Conn {
 	return c
 }
 
+// Loop is the servers of the loop that srv belongs to.
+func (srv *Server) Loop() *Servers { return srv.e }
+
 // Label names a server for people.
 func (srv *Server) Label() string { return srv.label }
 
