@@ -24,7 +24,9 @@ import (
 //	answer                 is right if                    and then the key may be
 //	set v      STORED      always                         v
 //	add v      STORED      it may be absent               v
-//	           NOT_STORED  it may be something            as before
+//	           NOT_STORED  always: an add or a delete     as before
+//	                       without its answer yet may
+//	                       stand there
 //	cas e v    STORED      it may be e                    v
 //	           EXISTS      always: the authority may      as before
 //	                       have changed
@@ -92,7 +94,7 @@ func step(may []string, in asked, out told) (right bool, next []string) {
 	case "add STORED":
 		return gone, []string{in.value}
 	case "add NOT_STORED":
-		return there, may
+		return true, may
 	case "add ":
 		if gone {
 			may = append(may, in.value)

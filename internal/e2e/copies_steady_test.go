@@ -43,7 +43,7 @@ func checkSteady(key string, history []porcupine.Operation, breach func(s *stead
 		if in.op == "append" || in.op == "add" {
 			s.asks[in.value] = o
 		}
-		if out.answer != "" && !s.missing(o) {
+		if out.answer != "" && out.answer != "NOT_STORED" && !s.missing(o) { // an add that stores nothing may have met another one
 			s.there = min(s.there, o.Return)
 		}
 	}
