@@ -27,8 +27,12 @@ type door interface {
 // nothing, if the server can't be asked so.
 func (g *Guard) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
-		rt.Guard.Learned.Count(stats.GuardOff)
 		return false
+	}
+	hide := rt.Guard.Hide
+	if g.blind(c) {
+		rt.Guard.Learned.Count(stats.GuardOff)
+		hide = true
 	}
 	a := x.Attempt()
 	a.To = (*reader)(x)
@@ -37,7 +41,7 @@ func (g *Guard) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key
 	a.Remember(&noOpaque, nil, key)
 	c.Require(a, wire.Metas)
 	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " k f v c"...)
-	g.Line = g.appendFlags(g.Line, rt.Guard, x.Op == wire.Gets)
+	g.Line = g.appendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
 	g.Line = append(g.Line, wire.LineEnd...)
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
@@ -119,6 +123,10 @@ func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 			x.Fail(r.Why, r.Outcome)
 		}
 		return 0
+	}
+	if rep := &c.Server.Loop().Rep; r.Bytes != nil && !rep.Kind.Failed() {
+		s := see(rep, r.Bytes)
+		g.heard(c.Server, r.Via, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
 	g.resume(x, rt, append([]byte(a.Strip), key...), bytes.Clone(key), r)
