@@ -161,6 +161,17 @@ func (r *Route) decide() {
 	}
 }
 
+// Copied says whether the keys that begin with prefix have several copies, by the
+// routes of the first listener.
+func (f *File) Copied(prefix string) bool {
+	routes := f.Routes
+	if len(f.Listen) > 0 && f.Listen[0].Routes != nil {
+		routes = f.Listen[0].Routes
+	}
+	r := longest(routes, prefix)
+	return r != nil && r.Copies.Copies != 0
+}
+
 // to is the pools of r, the one that decides first.
 func (r *Route) to() []string {
 	if len(r.Pools) > 0 {

@@ -224,8 +224,8 @@ func (e *Engine) eachGuard(f func(*guard.Guard)) {
 // observer tells keepers and copies what happens to servers: upstream.Observer.
 type observer struct{ e *Engine }
 
-func (o observer) Down(srv *upstream.Server, why string) {
-	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, true, why, now) })
+func (o observer) Down(srv *upstream.Server, why string, refused bool) {
+	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, refused, why, now) })
 }
 
 func (o observer) Up(*upstream.Server) {

@@ -198,6 +198,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Tasks.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
+	e.Copies.AddTo(into)
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or

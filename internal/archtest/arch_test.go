@@ -51,7 +51,7 @@ var house = []room{
 	{"proxy", []string{"ring", "replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/copies", "proxy/guard"}, nil},
 	{"proxy/loop/pace", nil, nil},
 	{"proxy/loop", []string{"proxy", "proxy/fault", "proxy/table", "proxy/link", "proxy/loop/pace"}, []string{"golang.org/x/sys"}},
-	{"proxy/admin", []string{"proxy", "proxy/wire", "proxy/fault", "proxy/health", "proxy/table", "proxy/stats"}, []string{"github.com/prometheus/..."}},
+	{"proxy/admin", []string{"replicate", "proxy", "proxy/wire", "proxy/fault", "proxy/health", "proxy/table", "proxy/stats"}, []string{"github.com/prometheus/..."}},
 	{"config", []string{"ring", "ketama", "modulo", "replicate", "proxy/wire", "proxy/health", "proxy/table"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/drill", []string{"proxy/admin", "proxy/fault"}, nil},

@@ -4,6 +4,7 @@ package upstream
 
 import (
 	"encoding/base64"
+	"errors"
 	"slices"
 	"time"
 
@@ -365,7 +366,7 @@ func (c *Conn) Lost(err error) {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
-	srv.goDown(why)
+	srv.goDown(why, errors.Is(err, link.ErrRefused))
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
@@ -386,7 +387,7 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 // once it might do the same for ever.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
 	c.giveUp(c.Server.whyDown(why), o)
-	c.Server.goDown(why)
+	c.Server.goDown(why, false)
 }
 
 // disconnect closes the socket by the effect k. Requests stay in the queue.
