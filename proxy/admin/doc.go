@@ -226,7 +226,7 @@
 //	ringside_guard_writes_total{route} counter
 //	    Commands that are no reads.
 //	ringside_guard_off_total{route} counter
-//	    Reads of servers without meta commands, which have no guard.
+//	    Commands to servers without meta commands or cas, which have no guard.
 //	ringside_guard_refused_total{route,reason} counter
 //	    Sets not stored because they came too late, by reason: ex (another value is there), nf (the key was deleted,
 //	    or its lease has ended), void (nothing is known of the key since the miss).

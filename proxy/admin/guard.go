@@ -52,7 +52,7 @@ var (
 		"Commands that are no reads.",
 		"route")
 	guardOff = counter("guard_off_total",
-		"Reads of servers without meta commands, which have no guard.",
+		"Commands to servers without meta commands or cas, which have no guard.",
 		"route")
 	guardRefused = counter("guard_refused_total",
 		"Sets not stored because they came too late, by reason: ex (another value is there), nf (the key was deleted, or its lease has ended), void (nothing is known of the key since the miss).",

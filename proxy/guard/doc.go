@@ -22,8 +22,8 @@
 // # Commands
 //
 //	            sent                                             W                Z on a stub
-//	get         mg k f v c t N R                                 miss, ticket     held, then a value or miss and ticket
-//	gets        mg k f v c t N                                   miss, ticket     held; an old value is never given
+//	get         mg k f v c t N R k                               miss, ticket     held, then a value or miss and ticket
+//	gets        mg k f v c t N k                                 miss, ticket     held; an old value is never given
 //	set         with a ticket: ms k C<cas>; HD: stored; NF, EX: not; without: ms k
 //	delete      mg k s f c t R0, md k; with stale: md k I C<cas> T<stale>
 //	add         with a ticket: as set; else ms k ME; NS: look; stub, X: ms k C<cas>

@@ -37,6 +37,7 @@ type Guard struct {
 
 	barren  map[uint64]*strikes // by hash
 	winners map[uint64]winner   // that have not come back yet, by hash
+	off     map[*upstream.Server]lack
 
 	chance *rand.Rand
 }
@@ -52,7 +53,7 @@ type key struct {
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
 		Tasks: tasks, keys: map[string]*key{}, holders: map[uint64][]*ticket{}, asked: map[*upstream.Server]*pace{},
-		barren: map[uint64]*strikes{}, winners: map[uint64]winner{}, chance: rand.New(rand.NewPCG(n, 13)),
+		barren: map[uint64]*strikes{}, winners: map[uint64]winner{}, off: map[*upstream.Server]lack{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -161,10 +162,16 @@ func (g *Guard) Lead(t *task.Task) bool {
 	}
 	l.name = l.Keys[l.at]
 	srv := l.server(t)
-	if speech := srv.Speech(t.Asker); speech != 0 && speech&wire.Metas == 0 || passes(t) {
-		if !read || speech&wire.Metas == 0 {
-			l.Learned.Count(stats.GuardOff)
-		}
+	speech := srv.Speech(t.Asker)
+	old := speech != 0 && speech&wire.Metas == 0
+	if old {
+		l.Learned.Count(stats.GuardOff)
+		g.lacks(srv, lack{why: noMeta})
+	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.blind(c) {
+		l.Learned.Count(stats.GuardOff)
+		l.Guard = hiding(l.Guard)
+	}
+	if old || passes(t) {
 		l.rewrite(t)
 		t.Rule = nil
 		return failover.SingleCopy{}.Lead(t)
@@ -214,8 +221,8 @@ func early(rt *routing.Guard) time.Duration {
 }
 
 // appendFlags appends the flags of a guarded read.
-func (g *Guard) appendFlags(dst []byte, rt *routing.Guard, gets bool) []byte {
-	if rt.Hide {
+func (g *Guard) appendFlags(dst []byte, rt *routing.Guard, gets, hide bool) []byte {
+	if hide {
 		return append(dst, " R0"...)
 	}
 	early := int64(early(rt) / time.Second)

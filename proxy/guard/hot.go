@@ -27,8 +27,12 @@ type door interface {
 // nothing, if the server can't be asked so.
 func (g *Guard) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
-		rt.Guard.Learned.Count(stats.GuardOff)
 		return false
+	}
+	hide := rt.Guard.Hide
+	if g.blind(c) {
+		rt.Guard.Learned.Count(stats.GuardOff)
+		hide = true
 	}
 	a := x.Attempt()
 	a.To, a.Share = (*reader)(x), share
@@ -36,9 +40,9 @@ func (g *Guard) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstr
 	c.Begin(a, &rt.Timeouts)
 	a.Remember(&noOpaque, nil, key)
 	c.Require(a, wire.Metas)
-	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " k f v c"...)
-	g.Line = g.appendFlags(g.Line, rt.Guard, x.Op == wire.Gets)
-	g.Line = append(g.Line, wire.LineEnd...)
+	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
+	g.Line = g.appendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
+	g.Line = append(g.Line, " k\r\n"...) // behind what a hit is read for
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
 	return true
@@ -62,6 +66,12 @@ func (p *reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	x := p.exchange()
 	if r.Kind.Failed() {
 		return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)})
+	}
+	if r.Kind == wire.Value && !marked(r) && x.Op == wire.Get {
+		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
+		if s := (seen{flags: flags.Of(b)}); !s.special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
+			return x.Value(a, r, b, s.shown(), nil)
+		}
 	}
 	s := see(r, b)
 	hollow := s.size == 0 && x.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
@@ -120,6 +130,10 @@ func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 		}
 		return 0
 	}
+	if rep := &c.Server.Loop().Rep; r.Bytes != nil && !rep.Kind.Failed() {
+		s := see(rep, r.Bytes)
+		g.heard(c.Server, r.Via, &s)
+	}
 	r.Bytes = bytes.Clone(r.Bytes)
 	g.resume(x, a.Share, rt, append([]byte(a.Strip), key...), bytes.Clone(key), r)
 	return 0
@@ -177,8 +191,12 @@ func (p *reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 
 // Streams says that a value is too large to wait for, and nothing but a value.
 func (p *reader) Streams(r *wire.Reply) bool {
-	special := r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
-	return !special && p.exchange().Streams(r)
+	return !marked(r) && p.exchange().Streams(r)
+}
+
+// marked says that memcached says something of an item besides what it is.
+func marked(r *wire.Reply) bool {
+	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
 }
 
 func (p *reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {

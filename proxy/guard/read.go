@@ -28,7 +28,7 @@ func gets(t *task.Task) bool {
 
 // readLine asks for t's key; general: in the form that any waiter understands.
 func (l *rule) readLine(t *task.Task, general bool) []byte {
-	flags := l.g.appendFlags(nil, l.Guard, gets(t))
+	flags := l.g.appendFlags(nil, l.Guard, gets(t), l.Hide)
 	if general || t.Req.Dialect == wire.Text || touches(t) {
 		return t.Meta("mg", l.name, " f v c"+string(flags), nil)
 	}
@@ -89,6 +89,9 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 		return
 	}
 	s := see(rep, r.Bytes)
+	if l.g.heard(l.server(t), r.Via, &s); l.g.blind(l.conn(t)) && !l.Hide {
+		l.Guard = hiding(l.Guard)
+	}
 	if !l.Sure(t) {
 		if s.wins() {
 			l.rearmAt(l.here(t), string(s.cas), r.Via, s.stub())

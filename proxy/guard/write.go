@@ -90,10 +90,10 @@ func (g *Guard) take(tk *ticket) {
 }
 
 // storeLine stores t's value in a mode, S, E, A, P or R, and if cas is not empty
-// only over that; token asks for the new one.
+// only over that (a server without cas calls all of them 0); token asks for the new one.
 func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte {
 	var flags string
-	if cas != "" {
+	if cas != "" && cas != "0" {
 		flags = " C" + cas
 	}
 	if t.Req.Dialect == wire.Meta {

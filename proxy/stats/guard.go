@@ -31,7 +31,7 @@ const (
 	GuardBarren                      // a get was not held because nobody fills its key
 	GuardLook                        // a server was asked what only the guard needs
 	GuardWrite                       // a command that is no read
-	GuardOff                         // a read of a server without meta commands
+	GuardOff                         // a command to a server without meta commands or cas
 	NumGuardEvents
 )
 
