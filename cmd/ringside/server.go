@@ -17,6 +17,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy/admin"
+	"ringside/proxy/live"
 )
 
 func newServer() *cobra.Command {
@@ -187,7 +188,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 	return cmd
 }
 
-func showServers(out io.Writer, list []admin.ServerState, asJSON bool) error {
+func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)
 		for _, s := range list {

@@ -14,6 +14,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"ringside/proxy/live"
 )
 
 // Client asks the control API of a running Ringside.
@@ -40,7 +42,7 @@ func NewClient(network, address string) *Client {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Servers returns the servers of every pool.
-func (c *Client) Servers(ctx context.Context) ([]ServerState, error) {
+func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	var a serversAnswer
 	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
 	return a.Servers, err
@@ -48,7 +50,7 @@ func (c *Client) Servers(ctx context.Context) ([]ServerState, error) {
 
 // Order gives an order (drain, down, restore) for a server, and returns how it
 // is then. pool may be empty if only one has the server.
-func (c *Client) Order(ctx context.Context, pool, server, order string) ([]ServerState, error) {
+func (c *Client) Order(ctx context.Context, pool, server, order string) ([]live.ServerState, error) {
 	path := "/control/servers/" + url.PathEscape(server) + "/" + url.PathEscape(order)
 	if pool != "" {
 		path += "?pool=" + url.QueryEscape(pool)

@@ -146,7 +146,8 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-func (h *Histogram) add(o *Histogram) {
+// Add counts what o has counted too.
+func (h *Histogram) Add(o *Histogram) {
 	h.Sum += o.Sum
 	for i, n := range o.Buckets {
 		h.Buckets[i] += n
@@ -188,7 +189,7 @@ func (into *Counters) Add(o *Counters) {
 		for out, n := range o.Requests[op] {
 			into.Requests[op][out] += n
 		}
-		into.Latency[op].add(&o.Latency[op])
+		into.Latency[op].Add(&o.Latency[op])
 	}
 	into.Repairs += o.Repairs
 	into.RepairsDropped += o.RepairsDropped
@@ -233,5 +234,5 @@ func (into *ServerCounters) Add(o *ServerCounters) {
 	into.WentDown += o.WentDown
 	into.BytesIn += o.BytesIn
 	into.BytesOut += o.BytesOut
-	into.Latency.add(&o.Latency)
+	into.Latency.Add(&o.Latency)
 }
