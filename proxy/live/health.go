@@ -155,7 +155,11 @@ func (w *wording) trouble(bad []int, gone int) Health {
 		h.Title = w.name(i) + " is out"
 	}
 	why := "No answer"
-	if said := w.S.Why[i]; said != "" {
+	said := w.S.Why[i]
+	if _, short, ok := strings.Cut(said, " is down: "); ok { // which one it is stands in the title
+		said = short
+	}
+	if said != "" {
 		why = strings.ToUpper(said[:1]) + said[1:]
 	}
 	moved := !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "out" })

@@ -59,7 +59,7 @@ func TestHealth(t *testing.T) {
 		for _, s := range test.states {
 			why := ""
 			if away(s) {
-				why = "connection refused"
+				why = "server x (10.0.0.1:11211) is down: connection refused"
 			}
 			k.S.State, k.S.Since, k.S.Why = append(k.S.State, s), append(k.S.Since, 81_000), append(k.S.Why, why)
 		}

@@ -298,7 +298,7 @@ parts.servers = {box: 'servers', draw() {
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
     text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.name); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.addr.title = x.addr; r.n.title = s.why[i] || '';
     put(r.rps, rate(s.rps[i])); spark(r.c, S.rps[i] || [], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
-    if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, 'no answer'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
+    if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'What to do with ' + x.name);
   });
   if (n > 12) { const top = Math.max(...s.rps, 1), kids = $('sgrid').children; for (let i = 0; i < n; i++) { const g = stateOf(s.st[i])[1], c = g === 'good' ? 'h' + Math.min(4, Math.floor(5 * s.rps[i] / top)) : g; if (kids[i]._c !== c) kids[i].className = kids[i]._c = c; } }
@@ -360,8 +360,9 @@ parts.charts = {box: 'traffic', draw() {
 }};
 
 // ---- events
+const bare = why => why.replace(/^server .* is down: /, ''); // which one it is stands beside it
 function sentence(d) {
-  const s = d.server || '', w = d.why || '', e = (level, kind, txt, sub, markIt = true) => ({t: d.t, level, kind, txt, sub, mark: markIt});
+  const s = d.server || '', w = bare(d.why || ''), e = (level, kind, txt, sub, markIt = true) => ({t: d.t, level, kind, txt, sub, mark: markIt});
   switch (d.msg) {
   case 'failover of a server': switch (d.from + '>' + d.to) {
     case 'up>suspect': return e('bad', 'suspect', `${s} does not answer`, w); case 'suspect>up': return e('good', 'up', `${s} answers again`, w, false);
@@ -412,7 +413,7 @@ let slabBtns = [];
 parts.slabs = {box: 'memory', draw() {
   const d = S.slabs, t = S.topo; if (!d || !t) return; const list = d.servers.map((s, i) => [i, s]).filter(x => x[1]).slice(0, t.servers.length > 8 ? 5 : 8), all = classes([d.sum], d.page), sizes = all.map(c => c.size), big = S.slab >= 0 && d.servers[S.slab] ? classes([d.servers[S.slab]], d.page) : all;
   const per = list.map(([i, s]) => [i, classes([s], d.page)]), peak = Math.max(...per.flatMap(p => p[1].map(c => c.held)), d.page), fig = $('slabbig'), tot = big.reduce((a, c) => [a[0] + c.held, a[1] + c.used, a[2] + c.over, a[3] + c.ev], [0, 0, 0, 0]), cap = fig.querySelector('figcaption');
-  const nServ = S.slab < 0 ? `All ${t.servers.length} servers` : t.servers[S.slab].name;
+  const told = S.mem ? S.mem.used.filter(x => x != null).length : t.servers.length, nServ = S.slab < 0 ? told < t.servers.length ? `${told} of ${t.servers.length} servers` : told > 1 ? `All ${told} servers` : 'The server' : t.servers[S.slab].name;
   cap.replaceChildren(el('b', {}, nServ), big.length ? `${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data` : 'nothing is stored yet', tot[3] >= .5 ? el('span', {class: 'st-bad'}, flat(rate(tot[3])) + ' evicted') : '');
   const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item`);
   const box = $('slabsmall'), want = [[-1, all], ...per]; while (slabBtns.length < want.length) { const b = el('button', {type: 'button'}, el('figcaption'), svg('svg', {'aria-hidden': 'true'})); b.onclick = () => { S.slab = b._i; mark('slabs'); }; slabBtns.push(b); box.append(b); } slabBtns.forEach((b, j) => { b.hidden = j >= want.length; });
