@@ -32,6 +32,8 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	case isConfig(err), errors.As(err, new(*refusedError)):
 		fmt.Fprintln(errs, err) // file:line:column first, as editors want it
 		return exitUsage
+	case errors.As(err, new(*notUpError)):
+		return exitNotUp
 	default:
 		fmt.Fprintf(errs, "ringside: %v\n", err)
 		return exitFailed
@@ -51,6 +53,7 @@ client put it.
   ringside serve -c ringside.yaml      serve it
   ringside reload                      let it read its file again
   ringside server list                 how its servers are; drain one, restore it
+  ringside top                         what it does, second by second
   ringside drill                       break one on purpose and see what clients see`,
 		Version:       versionText(),
 		SilenceErrors: true,
@@ -64,6 +67,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTop(), newDrill(), newDemo(), newVersion())
 	return root
 }

@@ -55,12 +55,13 @@ var house = []room{
 	{"config", []string{"ring", "ketama", "modulo", "replicate", "proxy/wire", "proxy/health", "proxy/table"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/drill", []string{"proxy/admin", "proxy/fault", "proxy/live"}, nil},
+	{"internal/top", []string{"proxy/admin", "proxy/live"}, []string{"golang.org/x/sys"}},
 	{"internal/bench/...", []string{"internal/bench/..."}, []string{"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"}},
 	{"recipes", nil, []string{"github.com/bradfitz/gomemcache"}},
 	{"recipes/meta", nil, []string{"github.com/bradfitz/gomemcache"}},
 	{"recipes/examples/seeds", []string{"recipes"}, []string{"github.com/bradfitz/gomemcache"}},
 	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
-	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
+	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill", "internal/top"}, []string{"github.com/spf13/cobra", "github.com/prometheus/...", "golang.org/x/sys"}},
 
 	// Data and tests.
 	{"deploy", nil, nil},

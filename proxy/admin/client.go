@@ -3,6 +3,7 @@ package admin
 // A client of the control API, for commands.
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"ringside/proxy/live"
@@ -46,6 +48,42 @@ func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	var a serversAnswer
 	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
 	return a.Servers, err
+}
+
+// Now returns what a pool's servers and the whole proxy do, counted over so long;
+// of the first pool, if none is named.
+func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
+	var is live.Now
+	c.http.Timeout = window + 10*time.Second
+	err := c.ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
+	return &is, err
+}
+
+// Stream calls take for every event of a pool's stream, until that ends or take
+// fails.
+func (c *Client) Stream(ctx context.Context, pool string, take func(topic string, data []byte) error) error {
+	c.http.Timeout = 0
+	w, err := c.send(ctx, "GET", "/api/stream?pool="+url.QueryEscape(pool), nil)
+	if err != nil {
+		return err
+	}
+	defer w.Body.Close()
+	lines := bufio.NewScanner(w.Body)
+	lines.Buffer(nil, 16<<20)
+	topic := ""
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			topic = name
+		} else if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			if err := take(topic, data); err != nil {
+				return err
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
 }
 
 // Order gives an order (drain, down, restore) for a server, and returns how it
@@ -104,19 +142,19 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// ask sends body as JSON and reads the answer into to.
-func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
+// send sends body as JSON, and returns an answer that is none of refusal.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var send io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		send = bytes.NewReader(b)
 	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, send)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Header.Set(steering, "1")
 	if body != nil {
@@ -127,19 +165,30 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 		if inner := (*url.Error)(nil); errors.As(err, &inner) {
 			err = inner.Err
 		}
-		return fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
+		return nil, fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
+	}
+	if w.StatusCode < 300 {
+		return w, nil
+	}
+	defer w.Body.Close()
+	answer, _ := io.ReadAll(io.LimitReader(w.Body, 1<<20))
+	var said struct{ Error string }
+	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
+		said.Error = fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)
+	}
+	return nil, &StatusError{w.StatusCode, said.Error}
+}
+
+// ask sends body as JSON and reads the answer into to.
+func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
+	w, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return err
 	}
 	defer w.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
 	if err != nil {
 		return fmt.Errorf("the admin interface at %s: %w", c.address, err)
-	}
-	if w.StatusCode >= 300 {
-		var said struct{ Error string }
-		if json.Unmarshal(answer, &said) != nil || said.Error == "" {
-			said.Error = fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)
-		}
-		return &StatusError{w.StatusCode, said.Error}
 	}
 	if to == nil {
 		return nil

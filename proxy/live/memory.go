@@ -4,6 +4,7 @@ package live
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -53,6 +54,11 @@ func (c Class) MarshalJSON() ([]byte, error) {
 		b = strconv.AppendFloat(b, v, 'f', -1, 64)
 	}
 	return append(b, ']'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Class) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[...]any{&c.Chunk, &c.Pages, &c.PerPage, &c.Used, &c.Free, &c.Asked, &c.Items, &c.Age, &c.Evicted, &c.Unread})
 }
 
 // Memory has a row for each server of a pool. A server that has not said it is null.

@@ -86,40 +86,38 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 			pool = p
 		}
 	}
-	return s.now(Between(before, after, pool), pool), nil
+	var m *Memory
+	var sl *Slabs
+	s.mu.Lock()
+	if b := s.latest[pool.Name+" mem"].data; b != nil {
+		json.Unmarshal(b, &m) // it was made here
+	}
+	if b := s.latest[pool.Name+" slabs"].data; b != nil {
+		json.Unmarshal(b, &sl)
+	}
+	s.mu.Unlock()
+	return NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl), nil
 }
 
-func (s *Sampler) now(t *Tick, pool *table.Pool) *Now {
-	is := &Now{T: t.T, Span: t.Span, Pool: pool.Name, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
+// NowOf puts together what the events of a stream tell; m and sl are nil if the
+// servers have not told.
+func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs) *Now {
+	is := &Now{T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
 		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
 		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
 	}}
 	if hit, ok := t.HitShare(); ok {
 		is.Total.Hit = &hit
 	}
-	var m Memory
-	var slabs struct {
-		Sum      [][]float64
-		Warnings []Warning
+	if sl != nil {
+		is.Slabs, is.Warn = sl.Sum, append(is.Warn, sl.Warnings...)
 	}
-	s.mu.Lock()
-	json.Unmarshal(s.latest[pool.Name+" mem"].data, &m) // nothing if they have not said it yet
-	json.Unmarshal(s.latest[pool.Name+" slabs"].data, &slabs)
-	s.mu.Unlock()
-	for _, c := range slabs.Sum {
-		is.Slabs = append(is.Slabs, Class{c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7], c[8], c[9]})
-	}
-	is.Warn = append(is.Warn, slabs.Warnings...)
-	shares := Shares(pool)
-	for i, target := range pool.Servers {
-		if i >= len(t.S.State) {
-			break
-		}
+	for i, server := range of.Servers[:min(len(of.Servers), len(t.S.State))] {
 		one := NowServer{
-			Name: target.Name, Address: Address(target), Share: shares[i], State: t.S.State[i], Since: time.UnixMilli(t.S.Since[i]), Why: t.S.Why[i],
+			Name: server.Name, Address: server.Addr, Share: server.Share, State: t.S.State[i], Since: time.UnixMilli(t.S.Since[i]), Why: t.S.Why[i],
 			Rate: t.S.Rate[i], Fail: t.S.Fail[i], P50: t.S.P50[i], P99: t.S.P99[i], Queue: t.S.Queue[i], Conns: t.S.Conns[i],
 		}
-		if len(m.Used) == len(pool.Servers) {
+		if m != nil && len(m.Used) == len(of.Servers) {
 			one.Hit, one.Used, one.Limit, one.Items, one.Evicted = m.Hit[i], m.Used[i], m.Limit[i], m.Items[i], m.Evicted[i]
 		}
 		is.List = append(is.List, one)
