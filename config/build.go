@@ -70,6 +70,10 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 		built.GetErrors = &loud
 	}
 	built.Total = r.Total
+	if r.Guard.On {
+		guard := r.Guard.Guard
+		built.Guard = &guard
+	}
 	return built, nil
 }
 

@@ -173,6 +173,8 @@ func defaultFile() File {
 			Line:       1 << 20,
 			Value:      8 << 20,
 			InFlight:   4096,
+			Waiting:    10_000,
+			Tickets:    65536,
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,

@@ -30,6 +30,7 @@ type Route struct {
 	GetErrors string         // "miss" or "error"; empty: as the pool says
 	Total     *time.Duration // a command's, instead of the pool's; nil: as the pool says
 	Copies    replicate.Policy
+	Guard     Guard
 }
 
 const (
@@ -85,6 +86,8 @@ func routeValue() value[Route] {
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
+		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
+			guardValue(), func(r *r) *Guard { return &r.Guard }),
 	))
 	readKeys, keys := v.read, v.schema
 	v.read = func(d *document, n *node, path string, to *Route) {
@@ -156,6 +159,17 @@ func (r *Route) decide() {
 	case c.Copies <= 1:
 		*c = replicate.Policy{}
 	}
+}
+
+// Copied says whether the keys that begin with prefix have several copies, by the
+// routes of the first listener.
+func (f *File) Copied(prefix string) bool {
+	routes := f.Routes
+	if len(f.Listen) > 0 && f.Listen[0].Routes != nil {
+		routes = f.Listen[0].Routes
+	}
+	r := longest(routes, prefix)
+	return r != nil && r.Copies.Copies != 0
 }
 
 // to is the pools of r, the one that decides first.
@@ -398,6 +412,7 @@ func (d *document) checkOneTruth(f *File) {
 				for b := range all[j] {
 					if i != j || b < a {
 						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}

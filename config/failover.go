@@ -29,7 +29,7 @@ func defaultFailover() Failover {
 		InterimTTL: 10 * time.Minute,
 		Settings: health.Settings{
 			AfterFailures: 3,
-			EjectAfter:    3 * time.Second,
+			EjectAfter:    health.EjectAfter{Refused: 500 * time.Millisecond, Silent: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
 			GoodPings:     2,
@@ -55,8 +55,8 @@ func failoverValue() value[Failover] {
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
-		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back",
-			duration(10*time.Millisecond, time.Hour), func(f *f) *time.Duration { return &f.EjectAfter }),
+		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back; one time for both, or",
+			ejectAfterValue(), func(f *f) *health.EjectAfter { return &f.EjectAfter }),
 		set("ping", "between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a good ping is worth; the same in every Ringside of these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
@@ -64,12 +64,33 @@ func failoverValue() value[Failover] {
 		set("on_rejoin", "a server that comes back is flushed and serves (flush), asks its stand-in about misses for a while (warm), or stays out for a time first (hold)",
 			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long on_rejoin: hold keeps a server out", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
-		set("wait", "how long a write waits while Ringsides agree that its server is out, before it fails, or off; unless set the deadline with consistency: strict, else off",
+		set("wait", "how long a write waits while Ringsides agree that its server is out, before it fails, or off; unless set the deadline",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
 		set("interim_ttl", "at most, the expiry of what another server keeps for one that is out",
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
 		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
 	)
+}
+
+// ejectAfterValue is one time, or one for each way to be gone.
+func ejectAfterValue() value[health.EjectAfter] {
+	type e = health.EjectAfter
+	one := duration(10*time.Millisecond, time.Hour)
+	return either(
+		value[e]{
+			read: func(d *document, n *node, path string, to *e) {
+				d.where[&to.Refused], d.where[&to.Silent] = n, n
+				one.read(d, n, path, &to.Silent)
+				to.Refused = to.Silent
+			},
+			show:   func(e) any { return nil },
+			schema: one.schema,
+		},
+		group(defaultFailover().EjectAfter,
+			set("refused", "of a server that refuses connections: its process has ended, and what it held is gone; no more than silent unless set",
+				one, func(e *e) *time.Duration { return &e.Refused }),
+			set("silent", "of a server that does not answer, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
+		))
 }
 
 // need is what must be on for a setting to matter.
@@ -197,7 +218,10 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if sessions {
 		d.decideSessions(p, f.viewServers(p))
 	}
-	if (o.Strict || sessions) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a short time for silence is asked for, not a contradiction
+		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
+	}
+	if (o.Strict || sessions || p.has(interim, false)) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
 		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
@@ -215,8 +239,11 @@ func (d *document) decideSessions(p *Pool, servers int) {
 	if !own(&o.Ping) {
 		o.Ping = sessionsPing
 	}
-	if !own(&o.EjectAfter) {
-		o.EjectAfter = sessionsEject
+	if !own(&o.EjectAfter.Refused) {
+		o.EjectAfter.Refused = sessionsEject
+	}
+	if !own(&o.EjectAfter.Silent) {
+		o.EjectAfter.Silent = sessionsEject
 	}
 	if !own(&p.Timeouts.Deadline) {
 		p.Timeouts.Deadline = max(p.Timeouts.Deadline, sessionsDeadline)
@@ -333,6 +360,9 @@ func (d *document) checkEjection(p *Pool) {
 	wait := func(p *Pool) any { return &p.Failover.Wait }
 	n, path := at(wait)
 	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
+	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
+	n, path = at(refused, silent)
+	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
 	// A ping is given up when the next one is due, or at the timeout of requests.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {

@@ -67,7 +67,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		lst.Bind(l.Routes, live)
+		lst.Bind(l.Routes, live, e.Shared.guarded)
 		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}

@@ -144,7 +144,11 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.Admit(e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+		e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+	} else if rt != nil && rt.Guard != nil {
+		if !e.readGuarded(s, x, rt, srv, key) {
+			e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+		}
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
 		c.Begin(a, &rt.Timeouts)
@@ -152,6 +156,24 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	}
 	x.FinishOne()
 	return taken
+}
+
+// readGuarded sends a text read of one key in the guard's words. All else is for a
+// task: it reports false then, and has done nothing.
+func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, rt *routing.Route, srv *upstream.Server, key []byte) bool {
+	if r := &e.Req; r.Dialect != wire.Text || r.Op > wire.Gets || srv == nil || e.refusal != "" {
+		return false
+	}
+	c, _, _ := srv.Pick(s.ID, false)
+	return c != nil && e.guards.Ask(x, rt, c, key[len(rt.Strip):])
+}
+
+// admit leads t, a task of x, which s has sent.
+func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
+	if t.Route.Guard != nil {
+		e.guards.Enroll(s, x, t)
+	}
+	e.Admit(t)
 }
 
 // askDebug serves an me. One with a key in base64 goes to the server with the key as
@@ -297,12 +319,15 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		if health.IsReserved(key[len(rt.Strip):]) {
 			continue // so is one of Ringside's own
 		}
-		if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-			if e.Scarce(task.TaskSize) {
+		moved := rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key)
+		if moved || rt.Guard != nil {
+			switch {
+			case !moved && e.readGuarded(s, x, rt, srv, key):
+			case e.Scarce(task.TaskSize):
 				x.Fail(link.OutOfMemory, stats.Crowded)
-				continue
+			default:
+				tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
 			}
-			tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
 			continue
 		}
 		if c := e.part(x, rt, srv, command, len(key)); c != nil {
@@ -319,7 +344,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		c.Server.Asked = nil
 	}
 	for _, t := range tasks {
-		e.Admit(t)
+		e.admit(s, x, t)
 	}
 	x.FinishOne()
 }
@@ -390,8 +415,8 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x := e.NewExchange(s)
 	x.MissErrors = rt != nil && !rt.GetErrors
-	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.Admit(e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
+		e.admit(s, x, e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}

@@ -8,6 +8,7 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/copies"
 	"ringside/proxy/failover"
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -34,7 +35,8 @@ type Engine struct {
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	Shared *Proxy // what all engines of the process share
+	guards *guard.Guard // does what it does for guarded keys
+	Shared *Proxy       // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
@@ -74,9 +76,11 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		e.TrimAttempts()
 	}
 	e.Relieve = e.makeRoom
-	e.Leaders = []task.Leader{&e.Copies, failover.SingleCopy{}}
 	p.mu.Lock()
 	before := p.Engines()
+	e.guards = guard.New(&e.Tasks, uint64(len(before)))
+	e.guards.EachLoop = e.eachGuard
+	e.Leaders = []task.Leader{e.guards, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
@@ -139,11 +143,12 @@ func (e *Engine) End() []link.Effect {
 		e.IO.Fire(e.due)
 	}
 	e.LeadRunnable()
-	for len(e.ToTranslate) > 0 {
+	e.Resume()
+	for len(e.ToTranslate) > 0 { // a client that goes on may ask for more that a server must be of the right release for
 		e.TranslateHeld()
 		e.LeadRunnable()
+		e.Resume()
 	}
-	e.Resume()
 	e.Release()
 	if e.MemoryShort || e.Buffers.Held != e.Booked.Load() {
 		e.Account()
@@ -168,6 +173,8 @@ func (e *Engine) due(t link.Timer) {
 		e.FireHedges()
 	case link.ResyncTimer:
 		e.Refill()
+	case link.GuardTimer:
+		e.guards.Tick()
 	}
 }
 
@@ -200,11 +207,25 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
+// Guarded is what e does for guarded keys.
+func (e *Engine) Guarded() *guard.Guard { return e.guards }
+
+// eachGuard runs f on all loops: here at once.
+func (e *Engine) eachGuard(f func(*guard.Guard)) {
+	for _, o := range e.Shared.Engines() {
+		if o == e {
+			f(e.guards)
+		} else {
+			o.Post(func(o *Engine) { f(o.guards) })
+		}
+	}
+}
+
 // observer tells keepers and copies what happens to servers: upstream.Observer.
 type observer struct{ e *Engine }
 
-func (o observer) Down(srv *upstream.Server, why string) {
-	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, true, why, now) })
+func (o observer) Down(srv *upstream.Server, why string, refused bool) {
+	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, refused, why, now) })
 }
 
 func (o observer) Up(*upstream.Server) {
@@ -221,6 +242,7 @@ func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDelete
 // what arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
+	e.guards.Drain()
 	for s := range e.Sessions {
 		s.EndInput()
 	}

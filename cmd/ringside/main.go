@@ -67,6 +67,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTop(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTop(), newDrill(), newDemo(), newVersion())
 	return root
 }

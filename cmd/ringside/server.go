@@ -17,6 +17,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy/admin"
+	"ringside/proxy/health"
 	"ringside/proxy/live"
 )
 
@@ -46,11 +47,14 @@ are closed.
 
 What becomes of its keys is what the pool does when a server is down: reads miss
 (or get an error, with get_errors: error), and writes are refused with an error
-that names the server. The server keeps its values: what is written or deleted
+that names the server. Where keys have several copies the others serve them, and drain
+says how many are left. The server keeps its values: what is written or deleted
 there meanwhile by other ways is what it has when it is restored.`),
 		newServerOrder("down", "Send a server nothing, and fail what is in flight", `Send a server no requests any more, as drain does, but at once: requests in
 flight fail and its connections are reset.`),
-		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down.`))
+		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down. Where keys have
+several copies it comes back empty and is filled from the others: then restore waits
+until it is, and says so.`))
 	return cmd
 }
 
@@ -68,7 +72,7 @@ func (f *adminFlags) load() (*config.File, error) {
 	if f.path == "" {
 		return nil, nil
 	}
-	return config.Load(f.path)
+	return loadConfig(f.path)
 }
 
 // endpoint is the admin interface that is meant; file may be nil.
@@ -161,7 +165,7 @@ when. Exits 0 whatever they are.`,
 func newServerOrder(order, short, long string) *cobra.Command {
 	var to adminFlags
 	var pool string
-	var asJSON bool
+	var asJSON, noWait bool
 	cmd := &cobra.Command{
 		Use:   order + " NAME",
 		Short: short,
@@ -179,10 +183,22 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			if err != nil {
 				return blame(err)
 			}
-			return showServers(cmd.OutOrStdout(), list, asJSON)
+			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || len(list) != 1 || list[0].Copies == nil {
+				return err
+			}
+			if order != health.Restore.String() {
+				return warnOfCopies(cmd.Context(), c, cmd.ErrOrStderr(), &list[0])
+			}
+			if noWait {
+				return nil
+			}
+			return waitForCopies(cmd.Context(), c, cmd.ErrOrStderr(), &list[0])
 		},
 	}
 	to.add(cmd)
+	if order == health.Restore.String() {
+		cmd.Flags().BoolVar(&noWait, "no-wait", false, "don't wait until the server has its copies again")
+	}
 	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, where several have a server of that name")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
@@ -202,7 +218,7 @@ func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
-			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, "-"))
+			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, filling(&s), "-"))
 	}
 	return w.Flush()
 }

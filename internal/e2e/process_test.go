@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait; only a failing test waits that long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // eventually waits until done holds.
 func eventually(t *testing.T, what string, done func() bool) {

@@ -68,6 +68,10 @@ func (c *Client) Stream(ctx context.Context, pool string, take func(topic string
 		return err
 	}
 	defer w.Body.Close()
+	if w.StatusCode >= 300 {
+		answer, _ := io.ReadAll(io.LimitReader(w.Body, 1<<20))
+		return c.refused(w, answer)
+	}
 	lines := bufio.NewScanner(w.Body)
 	lines.Buffer(nil, 16<<20)
 	topic := ""
@@ -107,6 +111,33 @@ func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	return done, err
 }
 
+// Ready asks whether clients should come to this Ringside, and returns what it says
+// if they should.
+func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }
+
+// Alive asks whether every loop answers.
+func (c *Client) Alive(ctx context.Context) (string, error) { return c.probe(ctx, "/healthz") }
+
+// probe asks what is answered by one line of text.
+func (c *Client) probe(ctx context.Context, path string) (string, error) {
+	w, err := c.send(ctx, "GET", path, nil)
+	if err != nil {
+		return "", err
+	}
+	defer w.Body.Close()
+	line, err := io.ReadAll(io.LimitReader(w.Body, 64<<10))
+	said := strings.TrimSpace(string(line))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the admin interface at %s: %w", c.address, err)
+	case w.StatusCode != http.StatusOK && w.StatusCode != http.StatusServiceUnavailable:
+		return "", c.strange(w)
+	case w.StatusCode != http.StatusOK:
+		return "", &StatusError{w.StatusCode, said}
+	}
+	return said, nil
+}
+
 // HandOver asks Ringside for its listening sockets. The answer is where they are
 // to be had, by a process of the same user.
 func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
@@ -142,17 +173,17 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// send sends body as JSON, and returns an answer that is none of refusal.
+// send sends body as JSON.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var send io.Reader
+	var text io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
 			return nil, err
 		}
-		send = bytes.NewReader(b)
+		text = bytes.NewReader(b)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, send)
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, text)
 	if err != nil {
 		return nil, err
 	}
@@ -167,19 +198,24 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		}
 		return nil, fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
 	}
-	if w.StatusCode < 300 {
-		return w, nil
-	}
-	defer w.Body.Close()
-	answer, _ := io.ReadAll(io.LimitReader(w.Body, 1<<20))
-	var said struct{ Error string }
-	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
-		said.Error = fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)
-	}
-	return nil, &StatusError{w.StatusCode, said.Error}
+	return w, nil
 }
 
-// ask sends body as JSON and reads the answer into to.
+// strange is an answer that no Ringside gives.
+func (c *Client) strange(w *http.Response) error {
+	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)}
+}
+
+// refused is an answer that says no, and why.
+func (c *Client) refused(w *http.Response, answer []byte) error {
+	var said struct{ Error string }
+	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
+		return c.strange(w)
+	}
+	return &StatusError{w.StatusCode, said.Error}
+}
+
+// ask is send, and reads the answer into to.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
 	w, err := c.send(ctx, method, path, body)
 	if err != nil {
@@ -189,6 +225,9 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 	answer, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
 	if err != nil {
 		return fmt.Errorf("the admin interface at %s: %w", c.address, err)
+	}
+	if w.StatusCode >= 300 {
+		return c.refused(w, answer)
 	}
 	if to == nil {
 		return nil

@@ -50,6 +50,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	out.set(doubts, float64(s.Doubts))
 	out.pools(c.p, t.Pools)
 	out.failover(s)
+	for _, g := range c.p.Guards() {
+		out.guard(g)
+	}
 	out.config(c.reload())
 	out.set(buildInfo, 1, c.p.Version, runtime.Version())
 }

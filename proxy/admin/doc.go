@@ -209,6 +209,52 @@
 //	ringside_pool_server{pool,server,address,weight} gauge
 //	    1 for each server of each pool of the table in force, with the name and weight that it has there.
 //
+//	ringside_guard_wins_total{route} counter
+//	    Gets that were told to rebuild: a miss, or a value that is due or deleted.
+//	ringside_guard_fills_total{route} counter
+//	    Sets of those that were stored.
+//	ringside_guard_waits_total{route} counter
+//	    Gets held while another client rebuilds.
+//	ringside_guard_saved_total{route} counter
+//	    Held gets that got a value: rebuilds saved.
+//	ringside_guard_late_total{route} counter
+//	    Held gets whose wait was over.
+//	ringside_guard_stale_served_total{route} counter
+//	    Old values served while another client rebuilds.
+//	ringside_guard_early_total{route} counter
+//	    The part of the wins that came before the value expired.
+//	ringside_guard_given_back_total{route} counter
+//	    Wins given back because their client went away.
+//	ringside_guard_rearmed_total{route} counter
+//	    Wins given to another client because theirs did not come back within a lease.
+//	ringside_guard_polls_total{route} counter
+//	    Requests to servers for those who wait.
+//	ringside_guard_ambiguous_total{route} counter
+//	    Sets of which it was not sure whose they are; many: set clients in the guard of the route.
+//	ringside_guard_forgotten_total{route} counter
+//	    Misses forgotten because of limits.tickets; their sets are ordinary ones.
+//	ringside_guard_barren_total{route} counter
+//	    Gets not held because nobody fills their key.
+//	ringside_guard_looks_total{route} counter
+//	    Requests to servers that only the guard needs.
+//	ringside_guard_writes_total{route} counter
+//	    Commands that are no reads.
+//	ringside_guard_off_total{route} counter
+//	    Reads of servers without meta commands, which have no guard.
+//	ringside_guard_refused_total{route,reason} counter
+//	    Sets not stored because they came too late, by reason: ex (another value is there), nf (the key was deleted,
+//	    or its lease has ended), void (nothing is known of the key since the miss).
+//	ringside_guard_waiting{route} gauge
+//	    Gets held now.
+//	ringside_guard_tickets{route} gauge
+//	    Misses now whose sets are awaited.
+//	ringside_guard_lease_seconds{route} gauge
+//	    What the lease has grown to by rebuilds that took longer; 0: it has not.
+//	ringside_guard_wait_seconds{route} histogram
+//	    Time that gets were held.
+//	ringside_guard_rebuild_seconds{route} histogram
+//	    Time from a win to its set.
+//
 //	ringside_config_reload_success gauge
 //	    1 if the configuration that was read last is in force, 0 if it was refused and an older one is.
 //	ringside_config_last_reload_timestamp_seconds gauge

@@ -1,95 +1,110 @@
 package admin
 
-// Who may look at the page and what is behind it, and which orders of a browser
-// count.
+// The metrics of guarded routes.
 
-import (
-	"crypto/rand"
-	"encoding/base64"
-	"net/http"
-	"net/netip"
-	"net/url"
-	"slices"
-	"strings"
+import "ringside/proxy/stats"
+
+// Guarded routes, by prefix.
+var (
+	guardWin = counter("guard_wins_total",
+		"Gets that were told to rebuild: a miss, or a value that is due or deleted.",
+		"route")
+	guardFill = counter("guard_fills_total",
+		"Sets of those that were stored.",
+		"route")
+	guardWait = counter("guard_waits_total",
+		"Gets held while another client rebuilds.",
+		"route")
+	guardSaved = counter("guard_saved_total",
+		"Held gets that got a value: rebuilds saved.",
+		"route")
+	guardLate = counter("guard_late_total",
+		"Held gets whose wait was over.",
+		"route")
+	guardStale = counter("guard_stale_served_total",
+		"Old values served while another client rebuilds.",
+		"route")
+	guardEarly = counter("guard_early_total",
+		"The part of the wins that came before the value expired.",
+		"route")
+	guardGivenBack = counter("guard_given_back_total",
+		"Wins given back because their client went away.",
+		"route")
+	guardRearmed = counter("guard_rearmed_total",
+		"Wins given to another client because theirs did not come back within a lease.",
+		"route")
+	guardPoll = counter("guard_polls_total",
+		"Requests to servers for those who wait.",
+		"route")
+	guardAmbiguous = counter("guard_ambiguous_total",
+		"Sets of which it was not sure whose they are; many: set clients in the guard of the route.",
+		"route")
+	guardForgotten = counter("guard_forgotten_total",
+		"Misses forgotten because of limits.tickets; their sets are ordinary ones.",
+		"route")
+	guardBarren = counter("guard_barren_total",
+		"Gets not held because nobody fills their key.",
+		"route")
+	guardLook = counter("guard_looks_total",
+		"Requests to servers that only the guard needs.",
+		"route")
+	guardWrite = counter("guard_writes_total",
+		"Commands that are no reads.",
+		"route")
+	guardOff = counter("guard_off_total",
+		"Reads of servers without meta commands, which have no guard.",
+		"route")
+	guardRefused = counter("guard_refused_total",
+		"Sets not stored because they came too late, by reason: ex (another value is there), nf (the key was deleted, or its lease has ended), void (nothing is known of the key since the miss).",
+		"route", "reason")
+	guardWaiting = gauge("guard_waiting",
+		"Gets held now.",
+		"route")
+	guardTickets = gauge("guard_tickets",
+		"Misses now whose sets are awaited.",
+		"route")
+	guardLease = gauge("guard_lease_seconds",
+		"What the lease has grown to by rebuilds that took longer; 0: it has not.",
+		"route")
+	guardWaitTime = histogram("guard_wait_seconds",
+		"Time that gets were held.",
+		"route")
+	guardRebuildTime = histogram("guard_rebuild_seconds",
+		"Time from a win to its set.",
+		"route")
 )
 
-// Page says who may look at the page. It shows keys.
-type Page string
-
-// The values of Page. The empty one is PageLoopback; any other is PageOff.
-const (
-	PageLoopback Page = "loopback" // clients on this machine: over loopback, or a unix socket
-	PageOn       Page = "on"       // everybody who reaches the listener
-	PageOff      Page = "off"      // nobody
-)
-
-// newToken is what a page of this process must show to change something.
-func newToken() string {
-	b := make([]byte, 16)
-	rand.Read(b)
-	return base64.RawURLEncoding.EncodeToString(b)
+// guardEvents are the counters of a guarded route.
+var guardEvents = map[stats.GuardEvent]metric{
+	stats.GuardWin:       guardWin,
+	stats.GuardFill:      guardFill,
+	stats.GuardWait:      guardWait,
+	stats.GuardSaved:     guardSaved,
+	stats.GuardLate:      guardLate,
+	stats.GuardStale:     guardStale,
+	stats.GuardEarly:     guardEarly,
+	stats.GuardGivenBack: guardGivenBack,
+	stats.GuardRearmed:   guardRearmed,
+	stats.GuardPoll:      guardPoll,
+	stats.GuardAmbiguous: guardAmbiguous,
+	stats.GuardForgotten: guardForgotten,
+	stats.GuardBarren:    guardBarren,
+	stats.GuardLook:      guardLook,
+	stats.GuardWrite:     guardWrite,
+	stats.GuardOff:       guardOff,
 }
 
-// mayLook returns nil if r may see what the page shows. Another site's page may not:
-// it could not read the answer, but it could make many ask for one.
-func (s *Server) mayLook(r *http.Request) error {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return refuse(http.StatusForbidden, "another site's page asks for this: what it shows is for Ringside's own page")
+func (out output) guard(g *stats.Guard) {
+	for e, m := range guardEvents {
+		out.count(m, g.Counted(e), g.Prefix)
 	}
-	return s.mayVisit(r)
-}
-
-// mayVisit returns nil if r may have the page itself, which holds no secret: anybody
-// may link to it.
-func (s *Server) mayVisit(r *http.Request) error {
-	switch who := s.access.Load().Page; {
-	case who == PageOn && !s.knownHost(r):
-		return refuse(http.StatusMisdirectedRequest, unknownHost)
-	case who == PageOn, who == PageLoopback && s.local(r):
-		return nil
-	case who == PageLoopback:
-		return refuse(http.StatusForbidden, "the page is for clients on loopback; admin.page in the configuration opens it")
-	}
-	return refuse(http.StatusNotFound, "the page is off: see admin.page in the configuration")
-}
-
-const unknownHost = "this Ringside is not known by the name in your request: add it to admin.names, or use its address"
-
-// local reports whether r comes from this machine, by an address or a name that
-// admin.names has.
-func (s *Server) local(r *http.Request) bool {
-	return onThisMachine(r) || onLoopback(r) && slices.Contains(s.access.Load().Names, strings.ToLower(hostName(r.Host)))
-}
-
-// knownHost reports whether r names this Ringside by an address, or by a name that
-// nobody else could have made point here: a web page that makes its own name do so
-// (DNS rebinding) can't be told from Ringside's by anything else.
-func (s *Server) knownHost(r *http.Request) bool {
-	name := strings.ToLower(hostName(r.Host))
-	if _, err := netip.ParseAddr(name); err == nil {
-		return true
-	}
-	return name == "" || name == "localhost" || slices.Contains(s.access.Load().Names, name)
-}
-
-// mayOrder returns nil if r does not come from a browser, or if it comes from the
-// page that this process has given to it. The scheme of its origin does not count:
-// one port serves one scheme, and a reverse proxy may have changed it.
-func (s *Server) mayOrder(r *http.Request) error {
-	shown := r.Header.Get(steering)
-	origin := r.Header.Get("Origin")
-	site := r.Header.Get("Sec-Fetch-Site")
-	if origin == "" && site == "" && shown != "" {
-		return nil
-	}
-	at, err := url.Parse(origin)
-	switch {
-	case shown == "", origin == "", err != nil, at.Host == "", !strings.EqualFold(at.Host, r.Host), site != "" && site != "same-origin":
-		return refuse(http.StatusForbidden, "a request that changes something needs the header %s: 1, and no Origin: so web pages can't make one", steering)
-	case !s.knownHost(r):
-		return refuse(http.StatusMisdirectedRequest, unknownHost)
-	case shown != s.token:
-		return refuse(http.StatusForbidden, "this page belongs to a Ringside that has ended: load it again")
-	}
-	return nil
+	out.count(guardRefused, g.Counted(stats.GuardExists), g.Prefix, "ex")
+	out.count(guardRefused, g.Counted(stats.GuardGone), g.Prefix, "nf")
+	out.count(guardRefused, g.Counted(stats.GuardVoid), g.Prefix, "void")
+	out.set(guardWaiting, float64(g.Waiting.Load()), g.Prefix)
+	out.set(guardTickets, float64(g.Tickets.Load()), g.Prefix)
+	out.set(guardLease, g.Lease(0).Seconds(), g.Prefix)
+	times := g.Snapshot()
+	out.histogram(guardWaitTime, &times.Waited, g.Prefix)
+	out.histogram(guardRebuildTime, &times.Rebuilt, g.Prefix)
 }

@@ -5,6 +5,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -111,9 +112,18 @@ func moving(t *testing.T) *proxy.Proxy {
 }
 
 // allFamilies is every metric there is.
+// withGuard makes a proxy of a guarded route.
+func withGuard() *proxy.Proxy {
+	of := tableOf(pool("guarded"))
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}}}
+	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
+	newLoop(p)
+	return p
+}
+
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
-	for _, p := range []*proxy.Proxy{busy(t), moving(t)} {
+	for _, p := range []*proxy.Proxy{busy(t), moving(t), withGuard()} {
 		families, err := New(p, Options{}).scrapes.Gather()
 		if err != nil {
 			t.Fatal(err)

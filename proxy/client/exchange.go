@@ -96,6 +96,9 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 		e.Awaiting++
 	} else {
 		s.Tail.Next = x
+		if s.Companion != nil {
+			s.Companion.Followed()
+		}
 	}
 	s.Tail = x
 	s.InFlight++
@@ -112,6 +115,11 @@ func (e *Clients) freeExchange(x *Exchange) {
 	*x = Exchange{} // a literal that mentioned x would be made aside and copied
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
 	e.FreeExchanges = x
+}
+
+// Quiet says that the client does not wait for an answer before it goes on.
+func (x *Exchange) Quiet() bool {
+	return x.Flags&wire.Quiet != 0 || x.Flags&wire.Binary != 0 && x.head.Quiet()
 }
 
 // drop lets go of the bytes that x keeps for the client.

@@ -4,6 +4,7 @@ package client
 
 import (
 	"fmt"
+	"strconv"
 
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -116,6 +117,73 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 	return 0
 }
 
+// Value forwards a value that came as the meta reply b as the one of the key that a
+// asked for, to a client that reads otherwise: in text with client flags and, if cas
+// is not nil, with that token.
+func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
+	e := x.e
+	x.Hits++
+	if x.Flags&wire.Binary != 0 {
+		x.Outcome = stats.Hit
+		return x.forwardValue(a, r, b)
+	}
+	q := x.valueHead(a, r.Body.Len(), flags, cas)
+	if q == nil {
+		return 0
+	}
+	body := b[r.Body.Start:r.Size]
+	if x.InOrder != nil || len(b) < link.BigSpan {
+		e.Line = append(e.Line, body...)
+	}
+	switch {
+	case x.InOrder != nil:
+		key, _ := a.Named()
+		x.InOrder.Keep(&e.Buffers, a.Strip+string(key), e.Line)
+	case len(b) < link.BigSpan:
+		q.Append(&e.Buffers, e.Line)
+	default:
+		q.Append(&e.Buffers, e.Line)
+		c := e.Take(len(b))
+		c.Start += int(r.Body.Start)
+		q.Push(&e.Buffers, c)
+		return len(b)
+	}
+	return 0
+}
+
+// valueHead makes the line VALUE, and says where it goes; nil if nowhere.
+func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *link.Queue {
+	e := x.e
+	key, _ := a.Named()
+	e.Line = append(append(append(e.Line[:0], "VALUE "...), a.Strip...), key...)
+	e.Line = append(append(e.Line, ' '), flags...)
+	e.Line = strconv.AppendInt(append(e.Line, ' '), int64(size), 10)
+	if cas != nil {
+		e.Line = append(append(e.Line, ' '), cas...)
+	}
+	e.Line = append(e.Line, wire.LineEnd...)
+	return x.dest(a)
+}
+
+// BeginValue is Value for the head of a value that comes in pieces: see Begin.
+func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) {
+	switch {
+	case x.Flags&wire.Binary != 0:
+		(*framed)(x).Begin(c, a, r, b)
+		return
+	case x.InOrder != nil:
+		x.Begin(c, a, r, b)
+		return
+	}
+	x.begin(a)
+	x.Hits++
+	x.Outcome = stats.Hit
+	if q := x.valueHead(a, r.Body.Len(), flags, cas); q != nil {
+		q.Append(&x.e.Buffers, x.e.Line)
+		q.Append(&x.e.Buffers, b[r.Body.Start:])
+	}
+}
+
 // clientForm is the reply b with the key as the client knows it.
 func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
 	if !a.Renames() {
@@ -147,8 +215,11 @@ func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 }
 
 // More forwards more of a value.
-func (x *Exchange) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
-	if x.InOrder != nil { // there was no room for it
+func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	switch {
+	case x.Flags&wire.Binary != 0: // a BeginValue was before
+		return (*framed)(x).More(c, a, b, last)
+	case x.InOrder != nil: // there was no room for it
 		return 0
 	}
 	if q := x.dest(a); q == nil {

@@ -6,7 +6,6 @@ import (
 	"bytes"
 
 	"ringside/proxy/link"
-	"ringside/proxy/table"
 	"ringside/proxy/wire"
 	"ringside/proxy/wire/frame"
 )
@@ -24,11 +23,12 @@ type Session struct {
 	Handler Handler // of its listener: serves what it asks for
 	ID      uint64  // its number over all loops: what it asks may be led on another
 
-	users *table.Users // who may use its listener; nil: everybody
+	identity
 
 	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
+	Companion  Companion // what wants to know what it does besides; nil: nothing does
 
 	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
 	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
@@ -36,8 +36,6 @@ type Session struct {
 
 	spoken    bool  // it has sent something
 	binary    bool  // what it has sent began with a frame of the binary protocol
-	unknown   bool  // it has to say who it is before it is served
-	stepping  bool  // it has begun to, and is to go on in the next frame
 	Stalled   bool  // parsing stopped at a bound, or at a flush_all
 	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
@@ -46,6 +44,15 @@ type Session struct {
 	ready     bool  // what is in Out may be sent now
 	Whole     bool  // Out has the end of an answer
 	HoldUntil int64 // when Out must be sent, though its group is not whole; 0: it is not held
+}
+
+// Companion is told what a client does beside its requests.
+type Companion interface {
+	// Followed is told that one more request has come before all others are answered.
+	Followed()
+
+	// Gone is told that the client is gone.
+	Gone()
 }
 
 // NewSession is the client of this number that has just connected.
@@ -258,6 +265,9 @@ func (s *Session) gone() {
 	}
 	s.drop()
 	s.Closed = true
+	if s.Companion != nil {
+		s.Companion.Gone()
+	}
 	delete(s.e.Sessions, s)
 	if s.e.Debug {
 		s.e.Log.Debug("client gone", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)

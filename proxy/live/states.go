@@ -3,6 +3,7 @@ package live
 // The servers of every pool, and how each is now.
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/replicate"
 )
 
 // ServerState is one server of one pool as it is now.
@@ -27,9 +29,19 @@ type ServerState struct {
 	Version   string `json:"version,omitempty"`
 	Waiting   int    `json:"waiting"` // requests without an answer
 
+	// Copies is there where routes keep several copies of a key in the pool.
+	Copies *Copies `json:"copies,omitempty"`
+
 	// Failover is what the pool's keeper says of the server. Absent where keys
 	// never move.
 	Failover *Failover `json:"failover,omitempty"`
+}
+
+// Copies is what a server has to do with copies.
+type Copies struct {
+	Of      int  `json:"of"`      // how many there are of a key; the fewest, if routes differ
+	Repair  bool `json:"repair"`  // copies that are missing are made in the background
+	Filling bool `json:"filling"` // it lacks some that it should have
 }
 
 // Failover is what a pool's keeper says of one server.
@@ -67,6 +79,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	now := time.Now()
 	list := []ServerState{}
 	for _, pool := range p.Table().Pools {
+		copies := copiesIn(p.Table(), pool)
 		for _, t := range pool.Servers {
 			is := ServerState{Pool: pool.Name, Server: t.Name, Address: Address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
 			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
@@ -89,10 +102,41 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			if m := sum.Member(pool.Name, t.Name); m != nil {
 				is.keeperSays(m, now)
 			}
+			if copies != nil {
+				c := *copies
+				c.Filling = sum.Filling[[2]string{pool.Name, t.Name}]
+				is.Copies = &c
+			}
 			list = append(list, is)
 		}
 	}
 	return list
+}
+
+// copiesIn says how many copies routes keep of a key in a pool; nil if none does.
+func copiesIn(t *table.Table, pool *table.Pool) (c *Copies) {
+	for _, l := range t.Listeners {
+		for _, r := range l.Routes {
+			n := r.Copies.Copies
+			switch {
+			case r.Pool != pool && !slices.Contains(r.Also, pool):
+				continue
+			case len(r.Also) > 0:
+				n = 1 + len(r.Also)
+			case n == replicate.All:
+				n = len(pool.Servers)
+			}
+			if n < 2 {
+				continue
+			}
+			if c == nil {
+				c = &Copies{Of: n}
+			}
+			c.Of = min(c.Of, n)
+			c.Repair = c.Repair || r.Copies.RepairRate > 0
+		}
+	}
+	return c
 }
 
 // keeperSays fills in what a keeper says of the server.

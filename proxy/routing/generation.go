@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
@@ -39,7 +40,20 @@ type Route struct {
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
 	Prefer *BoundPool       // the pool whose copy is read first; nil: BoundPool's
 	Zone   string           // Ringside's own: copies there are nearest
+
+	Guard *Guard // nil: it is not guarded
 }
+
+// Guard is how a route guards against simultaneous rebuilding, and what it has
+// counted and learned of that.
+type Guard struct {
+	*table.Guard
+	Learned *stats.Guard
+}
+
+// OneLoop says that one loop leads all commands on a key of the route that take
+// tasks: what it knows of the key is in one place then.
+func (rt *Route) OneLoop() bool { return rt.Copies.Copies != 0 || rt.Guard != nil }
 
 // BoundPool is a pool of the table and, by the same index, its servers as the
 // engine has them.
@@ -66,8 +80,9 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-// Bind gives l the routes of a new table. bound has the pools of that.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) {
+// Bind gives l the routes of a new table. bound has the pools of that;
+// learned is what a route with a prefix has counted and learned so far.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(prefix string) *stats.Guard) {
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
@@ -85,6 +100,9 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) 
 			made.Also = append(made.Also, bound[p])
 		}
 		made.Prefer = bound[r.Prefer]
+		if r.Guard != nil {
+			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Prefix)}
+		}
 		if r.Strip {
 			made.Strip = r.Prefix
 		}

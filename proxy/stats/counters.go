@@ -160,6 +160,7 @@ type Snapshot struct {
 	Servers  map[string]*ServerSnapshot // by network and address
 	Members  []MemberSnapshot           // of the pools that have a keeper
 	Events   []MemberEvents             // what keepers have decided so far
+	Filling  map[[2]string]bool         // by pool and server: it keeps copies and lacks some that it should have
 	Clients  int                        // connected
 	InFlight int                        // commands without an answer
 	Parked   int                        // of them: writes that wait for a server's next phase

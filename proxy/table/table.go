@@ -53,6 +53,8 @@ type Route struct {
 
 	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
 	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
+
+	Guard *Guard // lets one client rebuild a value at a time; nil: all who find it missing
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
@@ -156,7 +158,10 @@ type Limits struct {
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
 	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
-	Drain      time.Duration // for what is in flight when the process is told to stop
+	Waiting    int           // gets that guarded routes hold
+	Tickets    int           // misses of guarded routes of which the set is awaited
+	Linger     time.Duration // how long new clients are taken after the process is told to stop and /readyz says so
+	Drain      time.Duration // for what is in flight then
 }
 
 // Watched says whether a pool needs a keeper: its keys move, or it keeps copies.

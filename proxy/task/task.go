@@ -27,7 +27,7 @@ type Task struct {
 	ClientDone bool             // the client has the answer; or there is no client
 	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
 	Route      *routing.Route   // as Loop has it
-	Rule       rule             // leads it; set by a Leader
+	Rule       Rule             // leads it; set by a Leader
 
 	Op    wire.Op // of the request
 	strip string  // what the servers don't see of the client's key
@@ -93,7 +93,7 @@ func (e *Tasks) lead(t *Task) {
 		t.Run(0, nil)
 		return
 	}
-	if t.Route.Copies.Copies != 0 {
+	if t.Route.OneLoop() {
 		if o := e.Loops.Owner(t.Hash); o != e {
 			t.handOver(o)
 			return
@@ -115,8 +115,8 @@ func (e *Tasks) lead(t *Task) {
 	}
 }
 
-// rule leads a task: it asks, is told how each ask ended, and answers.
-type rule interface {
+// Rule leads a task: it asks, is told how each ask ended, and answers.
+type Rule interface {
 	// Begin asks first.
 	Begin(t *Task)
 
@@ -257,7 +257,21 @@ type Edit struct {
 
 // WithKey is the task's request with another key, and with edits.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
-	edits = append(edits, Edit{t.Req.Key, t.onWire(key)})
+	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
+}
+
+// Rewrite makes edits to the request itself, as if the client had sent it so.
+func (t *Task) Rewrite(edits ...Edit) {
+	if len(edits) == 0 {
+		return
+	}
+	t.Raw = t.edited(edits)
+	binary := t.Req.Flags & wire.Binary
+	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Req.Flags |= binary
+}
+
+func (t *Task) edited(edits []Edit) []byte {
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
 	var line []byte
 	at := uint32(0)
@@ -361,14 +375,33 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 // AnswerKind ends the task's part of the exchange with an answer of kind k that
 // Ringside makes.
 func (t *Task) AnswerKind(k wire.Kind) {
-	var line []byte
-	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // a miss of a text read has no line
+	line := t.instead
+	if line == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	t.conclude(func(e *Tasks, x *client.Exchange) {
 		x.Outcome = stats.OutcomeOf(k)
-		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
+		if t.instead != nil {
+			x.Outcome = stats.ClientFault
+		}
+		if t.instead != nil || !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)
+		}
+	})
+	t.release()
+}
+
+// Removal says that t deletes a key whose new value Ringside has refused.
+func (t *Task) Removal() bool { return t.instead != nil }
+
+// Reject ends the task's part of the exchange with an error line, whatever is to
+// be said of a read that no server could answer.
+func (t *Task) Reject(line []byte) {
+	t.conclude(func(_ *Tasks, x *client.Exchange) {
+		x.ErrLine = append(x.ErrLine[:0], line...)
+		x.Outcome = stats.ServerFault
+		if t.Req.Dialect == wire.Text && x.Flags&wire.Quiet != 0 {
+			x.ErrLine = x.ErrLine[:0]
 		}
 	})
 	t.release()

@@ -162,7 +162,28 @@ type Pinger interface {
 type Result struct {
 	Server *Server
 	Bytes  []byte // the whole answer; nil: there is none. If it is Foreign, an error line
+	Via
 	Failure
+}
+
+// Via is the way of an answer. A server that is started anew gives the same cas
+// numbers again, so one is worth something only beside the connection that brought
+// it.
+type Via struct {
+	conn  *Conn // to be compared only: it may be another loop's
+	life  uint64
+	Asked int64 // when the request was given to the connection
+}
+
+// Via is the way of a's answer, which c has brought.
+func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
+
+// Reaches says that what is sent on c now runs, if it runs, in the process that
+// the answer v came from: v came on c, which has not ended since, or was asked for
+// when c was there already. Processes at an address follow each other, so c can't
+// be a connection to an older one that still answers.
+func (c *Conn) Reaches(v Via) bool {
+	return c.State == ConnUp && (c == v.conn && c.life.n == v.life || c.life.upAt < v.Asked)
 }
 
 // Ask sends line, one whole request of a client's or of Ringside's own (internal),
@@ -215,8 +236,8 @@ func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken i
 	return 0
 }
 
-func (w *Collector) Done(c *Conn, _ *Attempt) {
-	w.To.Answered(w.ID, &Result{Server: c.Server, Bytes: w.bytes})
+func (w *Collector) Done(c *Conn, a *Attempt) {
+	w.To.Answered(w.ID, &Result{Server: c.Server, Bytes: w.bytes, Via: c.Via(a)})
 }
 
 func (w *Collector) Failed(c *Conn, _ *Attempt, f Failure) {

@@ -4,6 +4,7 @@ package upstream
 
 import (
 	"encoding/base64"
+	"errors"
 	"slices"
 	"time"
 
@@ -48,6 +49,13 @@ type Conn struct {
 
 	Speech wire.Features // what the server understands; 0: it has not told its release on this socket
 	lateWork
+	life
+}
+
+// life tells a connection from those there were in its place before.
+type life struct {
+	upAt int64  // when it was there
+	n    uint64 // how often it has been
 }
 
 // lateWork is what is left to do on a connection for mutations that were not
@@ -274,7 +282,7 @@ func (c *Conn) Sent(n int) {
 // question for the server's version: its answer says that somebody is alive there.
 func (c *Conn) Up() {
 	e := c.Server.e
-	c.State = ConnUp
+	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
 	if e.Debug {
 		e.Log.Debug("connected to a server", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}
@@ -358,7 +366,7 @@ func (c *Conn) Lost(err error) {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
-	srv.goDown(why)
+	srv.goDown(why, errors.Is(err, link.ErrRefused))
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
@@ -379,7 +387,7 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 // once it might do the same for ever.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
 	c.giveUp(c.Server.whyDown(why), o)
-	c.Server.goDown(why)
+	c.Server.goDown(why, false)
 }
 
 // disconnect closes the socket by the effect k. Requests stay in the queue.

@@ -108,7 +108,7 @@ func (c *Conn) desync(what string, buf []byte) {
 	e.Input.Start = e.Input.End
 	if !c.greeted && !c.Lingering {
 		c.abort(c.Server.whyDown("it "+what), stats.Unavailable)
-		c.Server.goDown("it " + what)
+		c.Server.goDown("it "+what, false)
 		return
 	}
 	c.abort("server "+c.Server.Label()+": "+what, stats.Lost)

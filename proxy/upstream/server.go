@@ -120,6 +120,9 @@ func (srv *Server) newConn() *Conn {
 	return c
 }
 
+// Loop is the servers of the loop that srv belongs to.
+func (srv *Server) Loop() *Servers { return srv.e }
+
 // Label names a server for people.
 func (srv *Server) Label() string { return srv.label }
 
@@ -166,8 +169,9 @@ const (
 func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
 // goDown takes the server for down, for the reason why: its requests fail at
-// once, and Ringside alone asks it, at growing intervals, until it answers.
-func (srv *Server) goDown(why string) {
+// once, and Ringside alone asks it, at growing intervals, until it answers. refused
+// is what the observer is told.
+func (srv *Server) goDown(why string, refused bool) {
 	e := srv.e
 	b := srv.backoff
 	if !srv.Down {
@@ -189,7 +193,7 @@ func (srv *Server) goDown(why string) {
 	for _, c := range srv.Dedicated {
 		c.abort("is down: "+why, stats.Unavailable)
 	}
-	srv.e.Observer.Down(srv, why)
+	srv.e.Observer.Down(srv, why, refused)
 }
 
 func (srv *Server) whyDown(why string) string {

@@ -38,8 +38,9 @@ type Servers struct {
 // Observer is told what happens to servers. It is asked while that is being
 // dealt with, so it must not close or open connections.
 type Observer interface {
-	// Down is told that a server does not answer any more, and why.
-	Down(srv *Server, why string)
+	// Down is told that a server does not answer any more, and why; refused says that
+	// nobody listens there: the server's process has ended.
+	Down(srv *Server, why string, refused bool)
 
 	// Up is told that a server answers again.
 	Up(srv *Server)
