@@ -76,8 +76,8 @@ func (d *document) checkListeners(f *File) {
 	}
 	d.checkTaken(seen, &f.Admin.Address)
 	d.checkCircle(f)
-	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on") {
-		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer or take profiles")
+	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
+		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
 	} else if a.Address.everywhere() {
 		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
 	}

@@ -94,9 +94,11 @@ type Listener struct {
 // Admin is the HTTP interface for metrics, health and profiles.
 type Admin struct {
 	Address Address
-	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
-	Control string // who may drain servers and set faults: as Pprof
-	Faults  bool   // faults may be set
+	Pprof   string   // who may take profiles: "loopback", "on" (everybody) or "off"
+	Control string   // who may drain servers and set faults: as Pprof
+	Faults  bool     // faults may be set
+	Page    string   // who may look at the page: as Pprof
+	Names   []string // by which a browser may know it
 }
 
 // Pool is a list of servers and how they are used.
@@ -165,7 +167,7 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback"},
 		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,

@@ -259,6 +259,11 @@ func adminValue() value[Admin] {
 			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Control }),
+			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
+				words("loopback", "on", "off"),
+				func(a *Admin) *string { return &a.Page }),
+			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
+				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
 			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
 				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))

@@ -23,6 +23,7 @@ import (
 	"ringside/internal/drill"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // drillFlags are those of ringside drill.
@@ -100,7 +101,7 @@ answer and a server that does not come back always do.`,
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
 	f.completePool(cmd)
 	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return f.complete(cmd, func(s *admin.ServerState) string { return s.Server })
+		return f.complete(cmd, func(s *live.ServerState) string { return s.Server })
 	})
 	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
 	flags.DurationVar(&f.delay, "delay", time.Second, "of the fault delay")

@@ -13,6 +13,7 @@ import (
 	"ringside/internal/drill"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // tableMode is a row of the table: a pool.
@@ -154,7 +155,7 @@ func settled(ctx context.Context, all []*admin.Client) error {
 			}
 			up = true
 			for _, s := range list {
-				up = up && s.State == admin.Up && (s.Failover == nil || s.Failover.LeaseMS > 0)
+				up = up && s.State == live.Up && (s.Failover == nil || s.Failover.LeaseMS > 0)
 			}
 			select {
 			case <-ctx.Done():

@@ -39,8 +39,11 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	default:
 		fmt.Fprintf(errs, "ringside: %v\n", err)
 	}
-	if wrong || fromFile {
+	switch {
+	case wrong || fromFile:
 		return exitUsage
+	case errors.As(err, new(*notUpError)):
+		return exitNotUp
 	}
 	return exitFailed
 }
@@ -59,6 +62,7 @@ client put it.
   ringside reload                      let it read its file again
   ringside server list                 how its servers are; drain one, restore it
   ringside clients                     who is connected, and what each waits for
+  ringside top                         what it does, second by second
   ringside drill                       break one on purpose and see what clients see`,
 		Version:       versionText(),
 		SilenceErrors: true,
@@ -72,6 +76,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newClients(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newClients(), newTop(), newDrill(), newDemo(), newVersion())
 	return root
 }

@@ -19,6 +19,7 @@ import (
 	"ringside/config"
 	"ringside/proxy/admin"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 )
 
 func newServer() *cobra.Command {
@@ -115,13 +116,13 @@ func (f *adminFlags) client() (*admin.Client, error) {
 // completePool lets a shell complete the flag --pool.
 func (f *adminFlags) completePool(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("pool", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		return f.complete(cmd, func(s *admin.ServerState) string { return s.Pool })
+		return f.complete(cmd, func(s *live.ServerState) string { return s.Pool })
 	})
 }
 
 // complete is what a shell is told that a word may be: what name says of the servers
 // of the Ringside that is meant. A shell that gets no answer has nothing to offer.
-func (f *adminFlags) complete(cmd *cobra.Command, name func(*admin.ServerState) string) (words []string, _ cobra.ShellCompDirective) {
+func (f *adminFlags) complete(cmd *cobra.Command, name func(*live.ServerState) string) (words []string, _ cobra.ShellCompDirective) {
 	const offerNoFiles = cobra.ShellCompDirectiveNoFileComp
 	c, err := f.client()
 	if err != nil {
@@ -234,7 +235,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return to.complete(cmd, func(s *admin.ServerState) string {
+		return to.complete(cmd, func(s *live.ServerState) string {
 			if pool != "" && s.Pool != pool {
 				return ""
 			}
@@ -245,7 +246,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 	return cmd
 }
 
-func showServers(out io.Writer, list []admin.ServerState, asJSON bool) error {
+func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)
 		for _, s := range list {

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"ringside/proxy/admin"
+	"ringside/proxy/live"
 )
 
 // filling says that a server lacks copies; empty if it doesn't.
-func filling(s *admin.ServerState) string {
+func filling(s *live.ServerState) string {
 	if s.Copies != nil && s.Copies.Filling {
 		return "is being filled: some keys have a copy less"
 	}
@@ -21,14 +22,14 @@ func filling(s *admin.ServerState) string {
 
 // warnOfCopies says how many copies are left of keys that have one on a server which
 // is to be out.
-func warnOfCopies(ctx context.Context, c *admin.Client, errs io.Writer, out *admin.ServerState) error {
+func warnOfCopies(ctx context.Context, c *admin.Client, errs io.Writer, out *live.ServerState) error {
 	list, err := c.Servers(ctx)
 	if err != nil {
 		return err
 	}
 	left := out.Copies.Of - 1
 	for i := range list {
-		if s := &list[i]; s.Pool == out.Pool && s.Server != out.Server && (s.State != admin.Up || filling(s) != "") {
+		if s := &list[i]; s.Pool == out.Pool && s.Server != out.Server && (s.State != live.Up || filling(s) != "") {
 			left--
 		}
 	}
@@ -45,7 +46,7 @@ func warnOfCopies(ctx context.Context, c *admin.Client, errs io.Writer, out *adm
 }
 
 // waitForCopies waits until a server that was restored has its copies again.
-func waitForCopies(ctx context.Context, c *admin.Client, errs io.Writer, back *admin.ServerState) error {
+func waitForCopies(ctx context.Context, c *admin.Client, errs io.Writer, back *live.ServerState) error {
 	if !back.Copies.Repair {
 		fmt.Fprintf(errs, "%s comes back empty, and repair is off: a key has its copy there again when it is written\n", back.Server)
 		return nil
@@ -66,7 +67,7 @@ func waitForCopies(ctx context.Context, c *admin.Client, errs io.Writer, back *a
 			switch {
 			case s.Order != "":
 				return fmt.Errorf("%s is not filled: a person has ordered %s", s.Server, s.Order)
-			case s.State == admin.Up && filling(s) == "":
+			case s.State == live.Up && filling(s) == "":
 				fmt.Fprintf(errs, "%s is filled: its keys have %d copies again\n", s.Server, s.Copies.Of)
 				return nil
 			}

@@ -14,11 +14,15 @@ import (
 )
 
 // Exit codes: 0, done; 1, it failed; 2, the command line or the configuration
-// is wrong.
+// is wrong; 3, ringside top has been told that a server is not up.
 const (
 	exitFailed = 1
 	exitUsage  = 2
+	exitNotUp  = 3
 )
+
+// notUpError is what ringside top --once was told.
+type notUpError struct{ error }
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }

@@ -56,6 +56,7 @@ import (
 
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // Options is what a drill must be told. All of it must be set.
@@ -153,7 +154,7 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 }
 
 // server is the server of the drill as it is now.
-func (o *Options) server(ctx context.Context) (admin.ServerState, error) {
+func (o *Options) server(ctx context.Context) (live.ServerState, error) {
 	list, err := o.Control[0].Servers(ctx)
 	for _, s := range list {
 		if (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server) {
@@ -163,7 +164,7 @@ func (o *Options) server(ctx context.Context) (admin.ServerState, error) {
 	if err == nil {
 		err = fmt.Errorf("there is no server %q any more", o.Server)
 	}
-	return admin.ServerState{}, err
+	return live.ServerState{}, err
 }
 
 // traffic is the clients and their keys.
@@ -308,7 +309,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	}
 	if is, err := t.server(ctx); err != nil {
 		return nil, err
-	} else if before, _, _ := t.tally.end(); is.State != admin.Up || before.trouble() > 0 {
+	} else if before, _, _ := t.tally.end(); is.State != live.Up || before.trouble() > 0 {
 		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.trouble(), before.Requests, before.Example)
 	}
 	t.tally.begin()
@@ -393,7 +394,7 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 			return w, err
 		}
 		now := time.Now()
-		switch up := is.State == admin.Up; {
+		switch up := is.State == live.Up; {
 		case up && !w.up:
 			w.good = now
 			w.up = true
@@ -403,7 +404,7 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 			}
 			w.up = false
 		}
-		if gone := is.State != admin.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
+		if gone := is.State != live.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
 			w.ejected = now
 		}
 		if done != nil && done(w) {

@@ -20,6 +20,7 @@ import (
 
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // liar is a cache with a control API. While a fault is set it lies as it was told.
@@ -36,7 +37,7 @@ type liar struct {
 func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state := admin.Up
+	state := live.Up
 	switch r.Method {
 	case "POST":
 		l.broken = true
@@ -50,13 +51,13 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if l.broken && l.lie == "down" {
-		state = admin.Down
+		state = live.Down
 	}
 	if r.URL.Path == "/control/faults" {
 		fmt.Fprintf(w, `{"allowed":%v,"faults":[]}`, l.allowed)
 		return
 	}
-	json.NewEncoder(w).Encode(map[string]any{"servers": []admin.ServerState{{Pool: "p", Server: "s1", State: state}}})
+	json.NewEncoder(w).Encode(map[string]any{"servers": []live.ServerState{{Pool: "p", Server: "s1", State: state}}})
 }
 
 func (l *liar) serve(c net.Conn) {

@@ -157,6 +157,8 @@ var packages = map[string]string{
 	"memccapable":      "libmemcached-tools",
 	"node":             "nodejs",
 	"nsenter":          "util-linux",
+	"chromedriver":     "chromium-driver",
+	"chromium":         "chromium",
 	"perl":             "perl",
 	"php":              "php-cli",
 	"unshare":          "util-linux",

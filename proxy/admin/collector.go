@@ -10,6 +10,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -173,7 +174,7 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 }
 
 func (out output) server(s *stats.ServerSnapshot) {
-	name, addr := s.Target.Name, address(s.Target)
+	name, addr := s.Target.Name, live.Address(s.Target)
 	switch {
 	case s.Down > 0:
 		out.set(serverUp, 0, name, addr)
@@ -204,21 +205,13 @@ func (out output) server(s *stats.ServerSnapshot) {
 	}
 }
 
-// address is the label address: what the configuration file says.
-func address(t table.Target) string {
-	if t.Network == "tcp" {
-		return t.Address
-	}
-	return t.Network + ":" + t.Address
-}
-
 func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
 	ordered := map[place]bool{}
 	for _, p := range pools {
 		for _, t := range p.Servers {
-			at := place{p.Name, t.Name, address(t), strconv.Itoa(t.Weight)}
+			at := place{p.Name, t.Name, live.Address(t), strconv.Itoa(t.Weight)}
 			if !seen[at] {
 				seen[at] = true
 				out.set(poolServer, 1, at.pool, at.server, at.address, at.weight)

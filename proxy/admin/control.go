@@ -10,12 +10,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"ringside/proxy/health"
-	"ringside/proxy/stats"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
-	"ringside/replicate"
 )
 
 // Control says who may use the control API.
@@ -31,57 +29,6 @@ const (
 
 // steering is the header that a request must have to change something.
 const steering = "Ringside-Control"
-
-// ServerState is one server of one pool as it is now.
-type ServerState struct {
-	Pool    string    `json:"pool"`
-	Server  string    `json:"server"` // its name
-	Address string    `json:"address"`
-	Weight  int       `json:"weight"`
-	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
-	Since   time.Time `json:"since"`         // it is so
-	Why     string    `json:"why,omitempty"` // it is not up
-
-	Order     string `json:"order,omitempty"` // a person's: drain, down
-	LoopsDown int    `json:"loops_down"`      // loops that hold it for down
-	Version   string `json:"version,omitempty"`
-	Waiting   int    `json:"waiting"` // requests without an answer
-
-	// Copies is there where routes keep several copies of a key in the pool.
-	Copies *Copies `json:"copies,omitempty"`
-
-	// Failover is what the pool's keeper says of the server. Absent where keys
-	// never move.
-	Failover *Failover `json:"failover,omitempty"`
-}
-
-// Copies is what a server has to do with copies.
-type Copies struct {
-	Of      int  `json:"of"`      // how many there are of a key; the fewest, if routes differ
-	Repair  bool `json:"repair"`  // copies that are missing are made in the background
-	Filling bool `json:"filling"` // it lacks some that it should have
-}
-
-// Failover is what a pool's keeper says of one server.
-type Failover struct {
-	Phase   string `json:"phase"` // IN, LEAVING, OUT, RETURN, WARM, SETTLE
-	Outages uint32 `json:"outages"`
-	Suspect bool   `json:"suspect"`
-	Why     string `json:"why,omitempty"`
-	SinceMS int64  `json:"since_ms"` // ago
-	LeaseMS int64  `json:"lease_ms"` // left
-	Next    string `json:"next,omitempty"`
-	NextMS  int64  `json:"next_ms,omitempty"` // until then
-	Renamed bool   `json:"renamed,omitempty"` // it refuses flush_all: its keys have other names now
-}
-
-// The states of a server.
-const (
-	Up      = "up"
-	Unknown = "unknown" // it has not answered yet, nor failed to
-	Down    = "down"
-	Drained = "drained" // by a person
-)
 
 // refused is an answer 4xx or 5xx.
 type refused struct {
@@ -138,22 +85,26 @@ func (s *Server) control(mux *http.ServeMux) {
 // maxBody bounds a request's body.
 const maxBody = 4 << 10
 
-// maySteer returns nil if r may do what it asks for.
-func (s *Server) maySteer(r *http.Request) error {
+// mayControl returns nil if r may use the control API.
+func (s *Server) mayControl(r *http.Request) error {
 	switch who := s.access.Load().Control; {
-	case who == ControlOn, who == ControlLoopback && onThisMachine(r):
+	case who == ControlOn, who == ControlLoopback && s.local(r):
+		return nil
 	case who == ControlLoopback:
 		return refuse(http.StatusForbidden, "control is for clients on loopback; admin.control in the configuration opens it")
-	default:
-		return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
 	}
-	switch {
-	case r.Method == "GET" || r.Method == "HEAD":
+	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
+}
+
+// maySteer returns nil if r may do what it asks for.
+func (s *Server) maySteer(r *http.Request) error {
+	if err := s.mayControl(r); err != nil {
+		return err
+	}
+	if r.Method == "GET" || r.Method == "HEAD" {
 		return nil
-	case r.Header.Get("Origin") != "" || r.Header.Get(steering) == "":
-		return refuse(http.StatusForbidden, "a request that changes something needs the header %s: 1, and no Origin: so web pages can't make one", steering)
 	}
-	return nil
+	return s.mayOrder(r)
 }
 
 // tell writes answer as JSON, or err.
@@ -176,7 +127,7 @@ func tell(w http.ResponseWriter, status int, answer any, err error) {
 
 // serversAnswer is what GET /control/servers says.
 type serversAnswer struct {
-	Servers []ServerState `json:"servers"`
+	Servers []live.ServerState `json:"servers"`
 }
 
 func (s *Server) getServers(*http.Request) (int, any, error) {
@@ -185,94 +136,12 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 }
 
 // servers describes the servers of the table in force.
-func (s *Server) servers() ([]ServerState, error) {
-	p := s.heart.p
-	now := time.Now()
-	sum, err := p.Snapshot()
+func (s *Server) servers() ([]live.ServerState, error) {
+	sum, err := s.heart.p.Snapshot()
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
-	list := []ServerState{}
-	for _, pool := range p.Table().Pools {
-		copies := copiesIn(p.Table(), pool)
-		for _, t := range pool.Servers {
-			is := ServerState{Pool: pool.Name, Server: t.Name, Address: address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
-			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
-				is.Since = now.Add(-time.Duration(seen.Age))
-				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
-				if seen.Known {
-					is.State = Up
-				}
-				if seen.Down > 0 {
-					is.State, is.Why = Down, seen.Why
-				}
-			}
-			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
-				is.Order, is.Since = o.Override.String(), o.Since
-				is.State, is.Why = Drained, "drained by a person"
-				if o.Override == health.Down {
-					is.State, is.Why = Down, "taken down by a person"
-				}
-			}
-			if m := sum.Member(pool.Name, t.Name); m != nil {
-				is.keeperSays(m, now)
-			}
-			if copies != nil {
-				c := *copies
-				c.Filling = sum.Filling[[2]string{pool.Name, t.Name}]
-				is.Copies = &c
-			}
-			list = append(list, is)
-		}
-	}
-	return list, nil
-}
-
-// copiesIn says how many copies routes keep of a key in a pool; nil if none does.
-func copiesIn(t *table.Table, pool *table.Pool) (c *Copies) {
-	for _, l := range t.Listeners {
-		for _, r := range l.Routes {
-			n := r.Copies.Copies
-			switch {
-			case r.Pool != pool && !slices.Contains(r.Also, pool):
-				continue
-			case len(r.Also) > 0:
-				n = 1 + len(r.Also)
-			case n == replicate.All:
-				n = len(pool.Servers)
-			}
-			if n < 2 {
-				continue
-			}
-			if c == nil {
-				c = &Copies{Of: n}
-			}
-			c.Of = min(c.Of, n)
-			c.Repair = c.Repair || r.Copies.RepairRate > 0
-		}
-	}
-	return c
-}
-
-// keeperSays fills in what a keeper says of the server.
-func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
-	is.Failover = &Failover{
-		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
-		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
-	}
-	if m.Override != health.Restore {
-		is.Order = m.Override.String()
-	}
-	state := strings.ToLower(m.State())
-	if state == Up && (is.State == Up || is.State == Unknown) {
-		return
-	}
-	if state != Up || is.State != Down {
-		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
-	}
-	if is.Order != "" && m.Phase == health.Out {
-		is.State = Drained
-	}
+	return live.States(s.heart.p, sum), nil
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
@@ -304,7 +173,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	list = slices.DeleteFunc(list, func(is ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name })
+	list = slices.DeleteFunc(list, func(is live.ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name })
 	return http.StatusOK, serversAnswer{list}, nil
 }
 
@@ -346,7 +215,7 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 			if !slices.Contains(names, t.Name) {
 				names = append(names, t.Name)
 			}
-			if (t.Name == server || t.Address == server || address(t) == server) && !slices.Contains(pools, p.Name) {
+			if (t.Name == server || t.Address == server || live.Address(t) == server) && !slices.Contains(pools, p.Name) {
 				pools = append(pools, p.Name)
 				found = append(found, place{p, t})
 			}

@@ -19,6 +19,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 )
 
@@ -210,7 +211,7 @@ func TestClient(t *testing.T) {
 			c, ctx := NewClient(network, at.String()), context.Background()
 			defer c.Close()
 			list, err := c.Servers(ctx)
-			if err != nil || len(list) != 5 || list[0].State != Unknown || list[1].State != Down || list[1].LoopsDown != 1 ||
+			if err != nil || len(list) != 5 || list[0].State != live.Unknown || list[1].State != live.Down || list[1].LoopsDown != 1 ||
 				!strings.Contains(list[1].Why, "refused") || list[0].Failover != nil || time.Since(list[1].Since) > time.Minute {
 				t.Fatalf("%+v, %v", list, err)
 			}
@@ -219,10 +220,10 @@ func TestClient(t *testing.T) {
 				t.Fatalf("%+v, %v", clients, err)
 			}
 			list, err = c.Order(ctx, "", "unix:/run/m.sock", "drain")
-			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != Drained || list[0].Order != "drain" {
+			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != live.Drained || list[0].Order != "drain" {
 				t.Fatalf("%+v, %v", list, err)
 			}
-			if list, err = c.Order(ctx, "second", "a", "down"); err != nil || list[0].State != Down || list[0].Why != "taken down by a person" {
+			if list, err = c.Order(ctx, "second", "a", "down"); err != nil || list[0].State != live.Down || list[0].Why != "taken down by a person" {
 				t.Fatalf("%+v, %v", list, err)
 			}
 			got := scrape(t, s.Handler())

@@ -1,6 +1,7 @@
 // Package admin shows and steers a running proxy over HTTP.
 //
-//	/              what is here
+//	/              the page: the pool, its ring, its servers, their memory, live
+//	/api/          what the page shows, for clients on this machine unless Options.Page says otherwise
 //	/metrics       for Prometheus
 //	/healthz       200 while every loop answers within a second, else 503
 //	/readyz        200 while clients should come here, else 503 and why not
@@ -20,6 +21,7 @@
 //   - A scrape is whole and of now, or it fails: when a loop does not report
 //     within a second the answer is 500 and says so, and Prometheus sets up to
 //     0. Old or partial numbers would hide that the clients of that loop wait.
+//   - Who may not see the page gets a list of links instead.
 //   - Outside /control/ only GET and HEAD are answered. Nothing that a client
 //     sends is shown to anybody, no header is believed, and connections,
 //     scrapes, headers and times have bounds.
@@ -27,6 +29,29 @@
 //     localhost, so that no web page can make a browser here fetch them. A
 //     reverse proxy on the same machine is on loopback: it must not pass
 //     /debug/pprof/ on.
+//
+// # The page
+//
+//	GET /api/stream[?pool=POOL]          server-sent events: hello, topo, history, then tick (1 s), mem and slabs (5 s),
+//	                                     event (as it happens), late (a loop does not report)
+//	GET /api/now[?pool=POOL][&for=2s]    one object: what was counted over that time
+//	GET /api/route?key=KEY[&pool=POOL]   what ringside route --json says, and where that is on the ring; key64= in base64
+//	GET /api/ring[?pool=POOL]            the ring's points, in binary: live.RingBytes
+//
+// What the events hold is written at the types of package live. The page is made
+// of three files that are part of the program, and asks nobody but its Ringside; a
+// content security policy holds it to that. Every key is put in as text, with
+// what is no printable character as \xNN.
+//
+//   - It shows keys, so who may see it is a setting of its own: clients on this
+//     machine unless Options.Page says otherwise.
+//   - A web page must not read it through the browser of somebody who may. So
+//     Host must be an address, localhost or one of Options.Names (else it could be a
+//     name that another page has made point here), and Sec-Fetch-Site, where the
+//     browser sends it, that of the page itself.
+//   - 16 may watch at a time. One that takes nothing for 15 seconds is let go;
+//     one that is slow is sent less. The server's time for an answer is renewed
+//     with each event, and Shutdown ends the streams.
 //
 // # Control
 //
@@ -56,9 +81,10 @@
 //   - A web page must not steer through the browser of somebody who may. A
 //     request that changes something needs the header Ringside-Control, which
 //     a page of another origin cannot set without asking first, and is never
-//     allowed to. And one with an Origin is refused, whatever it says: browsers
-//     send it with every POST and DELETE, tools do not. That holds where a page
-//     has made its own name point here, too.
+//     allowed to. One with an Origin (browsers send it with every POST and DELETE,
+//     tools do not) is refused, unless it is Ringside's own page: Origin and Host
+//     are the same, Host is known as above, and the header holds the token that
+//     this process has given to its page, which no other origin can read.
 //   - There is no password: who needs one puts a reverse proxy in front.
 //   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
 //   - A reload is answered when all loops go by the new configuration, or with

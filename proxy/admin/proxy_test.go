@@ -99,6 +99,24 @@ func newLoop(p *proxy.Proxy) *loop {
 	return l
 }
 
+// run lets l turn on a goroutine of its own from now on, until the test ends: it does
+// what is posted.
+func (l *loop) run(t *testing.T) {
+	posted, end := make(chan func(*proxy.Engine), 1000), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	l.e.Post = func(f func(*proxy.Engine)) { posted <- f }
+	go func() {
+		for {
+			select {
+			case f := <-posted:
+				l.wakeup(func() { f(l.e) })
+			case <-end:
+				return
+			}
+		}
+	}()
+}
+
 // wakeup is one wakeup of a driver, and all that follow from it.
 func (l *loop) wakeup(f func()) {
 	l.now += 1e6

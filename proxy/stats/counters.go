@@ -144,7 +144,8 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-func (h *Histogram) add(o *Histogram) {
+// Add counts what o has counted too.
+func (h *Histogram) Add(o *Histogram) {
 	h.Sum += o.Sum
 	for i, n := range o.Buckets {
 		h.Buckets[i] += n
@@ -186,7 +187,7 @@ type ServerSnapshot struct {
 func (into *Counters) Add(o *Counters) {
 	into.RouteCounters.Add(&o.RouteCounters)
 	for op := range o.Latency {
-		into.Latency[op].add(&o.Latency[op])
+		into.Latency[op].Add(&o.Latency[op])
 	}
 	into.Repairs += o.Repairs
 	into.RepairsDropped += o.RepairsDropped
@@ -228,5 +229,5 @@ func (into *ServerCounters) Add(o *ServerCounters) {
 	into.WentDown += o.WentDown
 	into.BytesIn += o.BytesIn
 	into.BytesOut += o.BytesOut
-	into.Latency.add(&o.Latency)
+	into.Latency.Add(&o.Latency)
 }
