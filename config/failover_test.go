@@ -124,7 +124,7 @@ pools:
 	if !reflect.DeepEqual(main.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", main.Failover, want)
 	}
-	want = table.Failover{Mode: table.Rehash, InterimTTL: 10 * time.Minute, Wait: 2 * time.Second, Settings: health.Settings{
+	want = table.Failover{Mode: table.Rehash, InterimTTL: 10 * time.Minute, Settings: health.Settings{
 		AfterFailures: 3, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second}, Ping: 500 * time.Millisecond, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, GoodPings: 2, OnRejoin: health.Warm,
 	}}
@@ -137,18 +137,14 @@ pools:
 	}
 }
 
-// A write waits for a server's next phase where keys move, the pool is strict or a
-// route has preset: sessions, unless the file says otherwise.
+// A write waits for a server's next phase where the pool is strict or a route has
+// preset: sessions, and where the file says so.
 func TestWritesWait(t *testing.T) {
 	for _, c := range []struct {
 		pool, routes string
 		want         time.Duration
 	}{
-		{"", "", 2 * time.Second},
-		{"failover: {wait: off}", "", 0},
-		{"failover: {mode: fail_fast}", "", 0},
-		{"failover: {mode: fail_fast}", "routes: [{pool: main, replicas: 2}]", 0},
-		{"failover: {mode: fail_fast, consistency: strict}", "routes: [{pool: main, replicas: 2}]", 2 * time.Second},
+		{"", "", 0},
 		{"failover: {consistency: strict}, timeouts: {deadline: 3s}", "", 3 * time.Second},
 		{"failover: {consistency: strict, wait: off}", "", 0},
 		{"failover: {wait: 500ms}", "", 500 * time.Millisecond},

@@ -61,7 +61,7 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 		show = func(line string) { done(); fmt.Fprintln(errs, line) }
 		o.Progress = f.Progress
 	}
-	fmt.Fprintf(out, "Seconds from the fault until the last request was sent that failed, reads / writes (%d Ringsides, %d requests a second):\n\n|", tableRingsides, o.Rate)
+	fmt.Fprintf(out, "Seconds from the fault until the last failed request, reads / writes (%d Ringsides, %d requests a second):\n\n|", tableRingsides, o.Rate)
 	for _, c := range tableFaults {
 		fmt.Fprintf(out, " | %s", c.name)
 	}

@@ -34,8 +34,8 @@ type Result struct {
 	Return Time `json:"return_ms"` // from lifting the fault to the server being up and no request failing
 	Failed Time `json:"failed_ms"` // from the first to the last request that failed or was refused
 
-	LastBadGet Time `json:"last_bad_get_ms"` // from the fault until the last read was sent that got an error, while it lasted
-	LastBadSet Time `json:"last_bad_set_ms"` // from the fault until the last write was sent that was refused, while it lasted
+	LastBadGet Time `json:"last_bad_get_ms"` // from the fault to the last read that got an error while it lasted
+	LastBadSet Time `json:"last_bad_set_ms"` // from the fault to the last write that was refused while it lasted
 
 	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
 	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
@@ -141,7 +141,7 @@ func (t *tally) count(began time.Time, how ending, example string) {
 		}
 		t.last = now
 	}
-	if gone := max(0, Time(began.Sub(t.fault))); !t.fault.IsZero() {
+	if gone := Time(now.Sub(t.fault)); !t.fault.IsZero() {
 		switch how {
 		case broken:
 			r.LastBadGet = gone
