@@ -139,7 +139,8 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		e.refuseKey(s, why)
 		return false
 	}
-	x := e.newExchange(s, rt)
+	x := e.NewExchange(s)
+	goesBy(x, rt)
 	x.Keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
@@ -159,14 +160,11 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// newExchange begins the exchange of the request in e.Req on a key of rt; nil: no
-// route takes the key.
-func (e *Engine) newExchange(s *client.Session, rt *routing.Route) *client.Exchange {
-	x := e.NewExchange(s)
+// goesBy says that the key of x is of the route rt; nil: no route takes it.
+func goesBy(x *client.Exchange, rt *routing.Route) {
 	if rt != nil {
 		x.MissErrors, x.Route = !rt.GetErrors, rt.Count
 	}
-	return x
 }
 
 // readGuarded sends a text read of one key in the guard's words. All else is for a
@@ -445,7 +443,8 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.refuseKey(s, why)
 		return
 	}
-	x := e.newExchange(s, rt)
+	x := e.NewExchange(s)
+	goesBy(x, rt)
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
 		e.admit(s, x, e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
 	} else if c := e.reach(x, 0, rt, srv); c != nil {

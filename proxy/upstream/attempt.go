@@ -25,6 +25,7 @@ type Attempt struct {
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
 	Probe      bool // it is the greeting, the first on each new connection
+	Begun      bool // its answer has begun, and is not whole
 	Streams    bool // its receiver is in the middle of a value
 	Internal   bool // it is Ringside's own: the queue's bound for clients does not count it
 	expired    bool // it is over before the socket got a byte of it
@@ -48,8 +49,8 @@ type names struct {
 	keys      []byte // as the server knows them
 	At        int    // where in keys the first key is that had no VALUE yet
 	nth       int    // how many keys are before it
-	many      bool   // keys has the length of each key, and then the line of the request
 	lengths   int32  // of many: how many there are
+	many      bool   // keys has the length of each key, and then the line of the request
 	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
 	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
 }
@@ -57,13 +58,12 @@ type names struct {
 // late is what an attempt leaves behind if it runs when nobody waits for it any
 // more: see latedelete.go.
 type late struct {
-	LeavesValue bool   // it is a mutation that can leave a value then
 	behind      Behind // what goes behind it
+	LeavesValue bool   // it is a mutation that can leave a value then
 }
 
 // timing is how long an attempt may take, see Conn.postpone, and has taken.
 type timing struct {
-	Begun    bool            // its answer has begun, and is not whole
 	Deadline int64           // on the loop's clock: it is not due before
 	sentAt   int64           // when it was put into the queue
 	begunAt  int64           // when its answer began, if that was not whole at once

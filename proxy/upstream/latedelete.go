@@ -49,7 +49,7 @@ const (
 
 // Behind is what goes behind a mutation that may run late: a positive number is
 // for how many seconds a mark stands there.
-type Behind int
+type Behind int32
 
 const (
 	Delete  Behind = 0

@@ -37,7 +37,7 @@ func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
 
 // Parse pairs the replies in the input with the head of the queue, one by one.
 func (c *Conn) Parse() {
-	e := c.Server.e
+	e, first := c.Server.e, c.Head
 	for c.State == ConnUp {
 		buf := e.Input.Bytes()
 		if len(buf) == 0 {
@@ -83,6 +83,9 @@ func (c *Conn) Parse() {
 			}
 			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
+	}
+	if c.Head != first { // which has had its answer
+		c.headAt = e.Now
 	}
 	if a := c.Head; a != nil && a.Begun {
 		c.setAside(a)
@@ -175,7 +178,6 @@ func (c *Conn) finished(a *Attempt) {
 	case a.LateDelete && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
 		e.Observer.LateDeleted(c.Server, a.keys)
 	}
-	c.headAt = e.Now
 	e.freeAttempt(a)
 }
 
