@@ -29,8 +29,11 @@ func text(conns, depth int) load.Workload {
 	return load.Workload{Conns: conns, Depth: depth, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90}
 }
 
-// AllScenarios are the letters of all scenarios.
-const AllScenarios = "abcdefghijk"
+// UsualScenarios are the letters of the scenarios that are run unless others are
+// named. k is not among them: nutcracker gives no answer there, and the run fails.
+const UsualScenarios = "abcdefghij"
+
+const allScenarios = UsualScenarios + "k"
 
 func scenarios() []scenario {
 	all := []scenario{
@@ -85,7 +88,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 		}
 	}
 	for _, letter := range letters {
-		if !strings.ContainsRune(AllScenarios, letter) {
+		if !strings.ContainsRune(allScenarios, letter) {
 			return nil, fmt.Errorf("no scenario %q: use letters from a to k", letter)
 		}
 	}
