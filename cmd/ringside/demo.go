@@ -181,7 +181,7 @@ func (d *demo) hello(out io.Writer) {
 	fmt.Fprintf(out, `Ringside serves three memcached servers (%s) as one.
 
   clients   %s
-  metrics   http://%s/metrics
+  page      http://%s/ (numbers for machines: /metrics)
 
 Try, in a second bash:
 
