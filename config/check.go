@@ -151,24 +151,49 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	if served := f.served(); len(routes) == 0 && len(served) > 1 {
 		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(served))
 	}
-	seen := map[string]bool{}
+	var sound []*Route
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
 		d.checkTotal(f, r)
-		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
+		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
-		d.checkPrefix(f, r)
-		if r.Strip && r.Prefix == "" {
+		d.checkKeys(f, r)
+		switch {
+		case r.Prefix != "" && r.Match != "":
+			d.failAt(d.place(&r.Match), "a route has a prefix or a match, not both: write match: %s", quote(r.Prefix+"*"))
+			continue
+		case r.Strip && r.Prefix == "":
 			d.failAt(d.place(&r.Strip), "strip_prefix needs a prefix to strip")
 		}
-		if seen[r.Prefix] {
-			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
-		}
-		seen[r.Prefix] = true
+		d.checkRivals(what, sound, r)
+		sound = append(sound, r)
 	}
 }
+
+// checkRivals refuses a route that wants keys of which one before spells out as much:
+// nobody could say which of the two gets them.
+func (d *document) checkRivals(what string, before []*Route, r *Route) {
+	at, p := d.place(&r.Match, &r.Prefix, r), r.pattern()
+	for _, o := range before {
+		switch {
+		case o.Match == r.Match && o.Prefix == r.Prefix:
+			d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
+			return
+		case o.Match == "" && r.Match == "" || o.pattern().Literal() != p.Literal():
+		default:
+			if key, ok := keyOfBoth(o.pattern(), p); ok {
+				d.failAt(at, "%s and %s both want keys such as %s, and spell out %s each: the one that spells out more would win, so make one of them longer",
+					o.keys(), r.keys(), shownKey(key), count(p.Literal(), "byte"))
+				return
+			}
+		}
+	}
+}
+
+// shownKey is a key of keyOfBoth, for people.
+func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }
 
 // checkTotal refuses a deadline_total that makes the pool's deadline useless.
 func (d *document) checkTotal(f *File, r *Route) {
@@ -179,12 +204,14 @@ func (d *document) checkTotal(f *File, r *Route) {
 	}
 }
 
-// checkPrefix refuses prefixes that no key can have.
-func (d *document) checkPrefix(f *File, r *Route) {
-	at, longest := d.place(&r.Prefix, r), f.Limits.Key
-	switch {
-	case strings.HasPrefix(r.Prefix, health.Reserved):
+// checkKeys refuses prefixes and patterns that no key can have.
+func (d *document) checkKeys(f *File, r *Route) {
+	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
+	switch p := r.pattern(); {
+	case strings.HasPrefix(string(p[0]), health.Reserved):
 		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", health.Reserved)
+	case r.Match != "" && p.Literal() > longest:
+		d.failAt(at, "no key can fit this pattern, which spells out %d bytes: limits.key is %d", p.Literal(), longest)
 	case len(r.Prefix) > longest:
 		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
 	case r.Strip && len(r.Prefix) == longest:

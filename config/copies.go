@@ -18,10 +18,11 @@ import (
 	"ringside/replicate"
 )
 
-// Route sends the keys that begin with Prefix to a pool, or keeps a copy of
-// each in several.
+// Route sends the keys that begin with Prefix, or fit Match, to a pool, or keeps a
+// copy of each in several.
 type Route struct {
 	Prefix    string
+	Match     string // in place of Prefix: the whole key, with * for any bytes
 	Pool      string
 	Pools     []string       // instead of Pool: a copy of each key in each of them
 	Prefer    string         // the one of Pools that is read first; empty: the first
@@ -65,6 +66,8 @@ func routeValue() value[Route] {
 	v := fresh(defaultRoute(), group(defaultRoute(),
 		preset, // first: the others change what it sets
 		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
+		set("match", "instead of prefix: the keys that look so from beginning to end, where * stands for any bytes or none; of several routes the one wins that spells out most of a key",
+			visible("a pattern of keys", maxName), func(r *r) *string { return &r.Match }),
 		set("pool", "the name of the pool that gets them", text("the name of a pool"), func(r *r) *string { return &r.Pool }),
 		set("pools", "instead of pool: the names of pools that each keep a copy, the one that decides first",
 			listOf(text("the name of a pool"), 2), func(r *r) *[]string { return &r.Pools }),
@@ -416,24 +419,35 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	if b.Copies.Copies != 0 {
 		at = d.place(&b.Copies.Copies, &b.Preset, &b.Pools, b)
 	}
-	prefix := a.Prefix // the keys that both may take begin with the longer one
-	if len(b.Prefix) > len(prefix) {
-		prefix = b.Prefix
+	if a.Strip || b.Strip {
+		d.failAt(at, "the routes for %s and %s lead to one pool with different copies, and strip_prefix lets both name the same key there: use another pool, or the same copies", a.keys(), b.keys())
+		return
 	}
-	switch {
-	case a.Strip || b.Strip:
-		d.failAt(at, "the routes for the prefixes %q and %q lead to one pool with different copies, and strip_prefix lets both name the same key there: use another pool, or the same copies", a.Prefix, b.Prefix)
-	case longest(listA, prefix) == a && longest(listB, prefix) == b:
-		d.failAt(at, "two listeners keep different copies of the keys that begin with %q, in one pool", prefix)
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(at, "two listeners keep different copies of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
 	}
 }
 
-// longest is the route that takes key; nil if none does.
-func longest(routes []Route, key string) (best *Route) {
+// taker is the route that gets key; nil if none does.
+func taker(routes []Route, key string) (best *Route) {
+	most := -1
 	for i := range routes {
-		if r := &routes[i]; strings.HasPrefix(key, r.Prefix) && (best == nil || len(r.Prefix) > len(best.Prefix)) {
-			best = r
+		if p := routes[i].pattern(); p.Takes([]byte(key)) && p.Literal() > most {
+			best, most = &routes[i], p.Literal()
 		}
 	}
 	return best
+}
+
+// pattern is which keys the route wants.
+func (r *Route) pattern() table.Pattern {
+	return (&table.Route{Prefix: r.Prefix, Match: r.Match}).Pattern()
+}
+
+// keys is what people call them.
+func (r *Route) keys() string {
+	if r.Match != "" {
+		return fmt.Sprintf("the match %q", r.Match)
+	}
+	return fmt.Sprintf("the prefix %q", r.Prefix)
 }

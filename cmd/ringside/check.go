@@ -114,9 +114,12 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			if r.Strip {
 				how = " (the servers don't see it)"
 			}
-			if r.Prefix == "" {
+			switch {
+			case r.Match != "":
+				fmt.Fprintf(out, "  keys that match %q: %s\n", r.Match, destination(&r))
+			case r.Prefix == "":
 				fmt.Fprintf(out, "  all other keys: %s\n", destination(&r))
-			} else {
+			default:
 				fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(&r))
 			}
 		}
@@ -209,8 +212,9 @@ func failoverOf(f *config.File, i int) failover {
 type replicated struct {
 	Listener    string   `json:"listener"`
 	Prefix      string   `json:"prefix"`
-	Pools       []string `json:"pools"`  // the one that decides first
-	Copies      int      `json:"copies"` // -1: on every server
+	Match       string   `json:"match,omitempty"` // in place of prefix
+	Pools       []string `json:"pools"`           // the one that decides first
+	Copies      int      `json:"copies"`          // -1: on every server
 	CopiesOn    string   `json:"copies_on"`
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
@@ -225,7 +229,7 @@ func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 		for i := range l.Routes {
 			r := &l.Routes[i]
 			if c := &r.Copies; c.Copies != 0 && (r.Pool == p || slices.Contains(r.Also, p)) {
-				list = append(list, replicated{l.Address, r.Prefix, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
+				list = append(list, replicated{l.Address, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
 			}
 		}
 	}

@@ -146,7 +146,9 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s\n  pool        %s", p.Key, p.Pool.Name)
-	if p.Prefix != "" {
+	if p.Match != "" {
+		fmt.Fprintf(out, ", by the match %q", p.Match)
+	} else if p.Prefix != "" {
 		fmt.Fprintf(out, ", by the prefix %q", p.Prefix)
 	}
 	fmt.Fprintln(out)
@@ -225,6 +227,7 @@ func printPlanJSON(out io.Writer, p table.Plan, why string) error {
 		Key        string   `json:"key"`
 		Pool       string   `json:"pool,omitempty"`
 		Prefix     string   `json:"prefix,omitempty"`
+		Match      string   `json:"match,omitempty"` // in place of prefix
 		Hashed     string   `json:"hashed,omitempty"`
 		Hash       string   `json:"hash,omitempty"`  // hexadecimal: 64 bits don't fit a JSON number
 		Hits       string   `json:"hits,omitempty"`  // what the hash hit: point, bucket, entry or score
@@ -240,7 +243,7 @@ func printPlanJSON(out io.Writer, p table.Plan, why string) error {
 	}
 	l := line{Key: p.Key, Error: why}
 	if why == "" {
-		l.Pool, l.Prefix, l.Hashed, l.Hash, l.Hits = p.Pool.Name, p.Prefix, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
+		l.Pool, l.Prefix, l.Match, l.Hashed, l.Hash, l.Hits = p.Pool.Name, p.Prefix, p.Match, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
 		l.Point, l.Of = p.Hit.Value, p.Hit.Of
 		if p.Hit.Of > 0 {
 			l.Index = &p.Hit.Index

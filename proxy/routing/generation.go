@@ -16,10 +16,11 @@ import (
 // Listener is what the clients of one address see. It outlives reloads; its routes
 // don't.
 type Listener struct {
-	Name   string       // network and address
-	Routes []Route      // longest prefix first
-	Pools  []*BoundPool // that its keys may be in, gutters included
-	Users  *table.Users // who may use it; nil: everybody
+	Name     string       // network and address
+	Routes   []Route      // those that spell out most of a key first
+	prefixes []Route      // Routes, if none of them has a Match: then they need no more than a comparison each
+	Pools    []*BoundPool // that its keys may be in, gutters included
+	Users    *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Moves   bool // one of the pools moves keys or keeps copies of them
@@ -29,7 +30,9 @@ type Listener struct {
 type Route struct {
 	Listener string // its listener's name
 	Prefix   string
-	Strip    string // what the servers don't see of the key: the prefix, or nothing
+	Match    string        // in place of Prefix: see table.Route
+	keys     table.Pattern // that it wants
+	Strip    string        // what the servers don't see of the key: the prefix, or nothing
 	*BoundPool
 
 	GetErrors bool           // a read whose server can't answer gets an error, not a miss
@@ -70,7 +73,7 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) {
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
 	for _, r := range routes {
-		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if r.GetErrors != nil {
 			made.GetErrors = *r.GetErrors
 		}
@@ -97,7 +100,10 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) 
 			}
 		}
 	}
-	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
+	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(b.keys.Literal(), a.keys.Literal()) })
+	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
+		l.prefixes = nil
+	}
 }
 
 // addPool adds a pool that keys of l may be in, once.
@@ -110,9 +116,19 @@ func (l *Listener) addPool(bp *BoundPool) {
 
 // Route finds the route of key; nil if none wants it.
 func (l *Listener) Route(key []byte) *Route {
-	for i := range l.Routes {
-		r := &l.Routes[i]
+	for i := range l.prefixes {
+		r := &l.prefixes[i]
 		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
+			return r
+		}
+	}
+	return l.fitting(key)
+}
+
+// fitting is Route where some routes have a pattern.
+func (l *Listener) fitting(key []byte) *Route {
+	for i := range l.Routes {
+		if r := &l.Routes[i]; r.keys.Takes(key) {
 			return r
 		}
 	}

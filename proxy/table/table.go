@@ -35,10 +35,12 @@ type Listener struct {
 	Users   *Users // who may use it; nil: everybody
 }
 
-// Route sends the keys that begin with Prefix to Pool. The longest prefix
-// wins; the order of the routes does not matter.
+// Route sends the keys that begin with Prefix, or fit Match, to Pool. Of several
+// that want a key the one wins that spells out most of it (Pattern.Literal); the
+// order of the routes does not matter.
 type Route struct {
 	Prefix string
+	Match  string // in place of Prefix: the whole key, with * for any bytes; empty: Prefix counts
 	Pool   *Pool
 	Strip  bool // the servers see the key without Prefix
 
