@@ -113,9 +113,10 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
 		key = e.Key
 	}
-	rt = lst.Route(key)
-	if rt == nil {
-		return nil, nil, key
+	if rt = lst.Route(key); rt == nil {
+		if rt = lst.Fitting(key); rt == nil {
+			return nil, nil, key
+		}
 	}
 	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
 		srv, e.refusal = rt.Servers[i], rt.Refusal(i)

@@ -114,7 +114,8 @@ func (l *Listener) addPool(bp *BoundPool) {
 	}
 }
 
-// Route finds the route of key; nil if none wants it.
+// Route finds the route of key, if none has a Match; nil: see Fitting. It is small, so
+// that its callers have it inline.
 func (l *Listener) Route(key []byte) *Route {
 	for i := range l.prefixes {
 		r := &l.prefixes[i]
@@ -122,11 +123,11 @@ func (l *Listener) Route(key []byte) *Route {
 			return r
 		}
 	}
-	return l.fitting(key)
+	return nil
 }
 
-// fitting is Route where some routes have a pattern.
-func (l *Listener) fitting(key []byte) *Route {
+// Fitting finds the route of key, whatever routes there are; nil if none wants it.
+func (l *Listener) Fitting(key []byte) *Route {
 	for i := range l.Routes {
 		if r := &l.Routes[i]; r.keys.Takes(key) {
 			return r
