@@ -65,6 +65,9 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 			built.Also = append(built.Also, p)
 		}
 	}
+	if a := r.Autocreate; a.On {
+		built.Autocreate = &table.Autocreate{Initial: uint64(a.Initial), TTL: a.TTL}
+	}
 	if r.GetErrors != "" {
 		loud := r.GetErrors == "error"
 		built.GetErrors = &loud

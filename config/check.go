@@ -155,6 +155,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
+		d.checkCounters(r)
 		d.checkTotal(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
@@ -194,6 +195,13 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 
 // shownKey is a key of keyOfBoth, for people.
 func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }
+
+// checkCounters refuses counters that would not live as long as the file says.
+func (d *document) checkCounters(r *Route) {
+	if a := &r.Autocreate; a.TTL%time.Second != 0 {
+		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
+	}
+}
 
 // checkTotal refuses a deadline_total that makes the pool's deadline useless.
 func (d *document) checkTotal(f *File, r *Route) {

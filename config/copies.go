@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -31,9 +32,19 @@ type Route struct {
 	GetErrors string         // "miss" or "error"; empty: as the pool says
 	Total     *time.Duration // a command's, instead of the pool's; nil: as the pool says
 	Copies    replicate.Policy
+
+	Autocreate Autocreate
+}
+
+// Autocreate is how a counter begins that incr or decr finds missing.
+type Autocreate struct {
+	On      bool
+	Initial int           // before the incr that makes it; after a decr
+	TTL     time.Duration // of the counter; 0: for ever
 }
 
 const (
+	maxCounterTTL  = 30 * 24 * time.Hour // beyond it memcached takes an expiry for a time of day
 	presetSessions = "sessions"
 	maxCopies      = replicate.Max // of a key: each write goes to all of them
 	thisHost       = "localhost"
@@ -63,6 +74,16 @@ func routeValue() value[Route] {
 			to.sessions()
 		}
 	}
+	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
+	settings := group(Autocreate{},
+		set("initial", "what the counter is before the incr that makes it, and after a decr that does", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
+		set("ttl", "how long it lives, in whole seconds, or off: for ever", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
+	readSettings := settings.read
+	settings.read = func(d *document, n *node, path string, to *Autocreate) {
+		to.On = true
+		readSettings(d, n, path, to)
+	}
+	autocreate := switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
 	v := fresh(defaultRoute(), group(defaultRoute(),
 		preset, // first: the others change what it sets
 		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
@@ -87,6 +108,7 @@ func routeValue() value[Route] {
 		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does, whatever this says",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
+		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreate, func(r *r) *Autocreate { return &r.Autocreate }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
 	))
 	readKeys, keys := v.read, v.schema

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 
 	"ringside/proxy/client"
+	"ringside/proxy/counters"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -42,6 +43,8 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 			return false
 		}
 		return e.ask(s, raw)
+	case wire.Incr, wire.Decr:
+		return e.count(s, raw)
 	case wire.Bad, wire.Shutdown:
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
@@ -153,6 +156,23 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	}
 	x.FinishOne()
 	return taken
+}
+
+// count is ask for a command that counts. On a route that makes what is missing it is
+// a task.
+func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
+	lst := e.listener(s)
+	if !lst.Counts || !counters.Counts(&e.Req) {
+		return e.ask(s, raw)
+	}
+	rt, _, key := e.place(lst, e.Req.Key.Of(raw))
+	if rt == nil || rt.Autocreate == nil || unfitKey(rt, key) != "" {
+		return e.ask(s, raw)
+	}
+	x := e.NewExchange(s)
+	e.Admit(e.NewTask(x, rt, raw, e.Req.Key.Of(raw), key))
+	x.FinishOne()
+	return false
 }
 
 // askDebug serves an me. One with a key in base64 goes to the server with the key as

@@ -7,6 +7,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/copies"
+	"ringside/proxy/counters"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
@@ -74,7 +75,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		e.TrimAttempts()
 	}
 	e.Relieve = e.makeRoom
-	e.Leaders = []task.Leader{&e.Copies, failover.SingleCopy{}}
+	e.Leaders = []task.Leader{counters.Counters{}, &e.Copies, failover.SingleCopy{}}
 	p.mu.Lock()
 	before := p.Engines()
 	e.RunsKeepers = len(before) == 0

@@ -62,6 +62,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("closed_memory", sum.MemoryClosed)
 		r.Count("closed_in_value", sum.CutOff)
 		r.Count("refused_memory", sum.NoMemory)
+		r.Count("counters_made", sum.CountersMade)
 		r.Count("aborted_in_doubt", sum.Doubts)
 		for op := range wire.NumOps {
 			for o, n := range sum.Requests[op] {

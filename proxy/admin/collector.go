@@ -137,6 +137,7 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(buffers, float64(s.Memory))
 	out.set(buffersLimit, float64(l.Memory))
 	out.count(valuesRefused, s.NoMemory)
+	out.count(countersMade, s.CountersMade)
 }
 
 func (out output) server(s *stats.ServerSnapshot) {

@@ -124,6 +124,8 @@
 //	    Memory that may be held for them: limits.memory.
 //	ringside_values_refused_total counter
 //	    Values refused because limits.memory was reached.
+//	ringside_counters_created_total counter
+//	    Counters that were missing and that an incr or decr has made, by autocreate.
 //
 //	ringside_server_up{server,address} gauge
 //	    1 while no loop holds the server for down, else 0; absent until it has answered or failed to.

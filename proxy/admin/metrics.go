@@ -80,6 +80,9 @@ var (
 		"Memory that may be held for them: limits.memory.")
 	valuesRefused = counter("values_refused_total",
 		"Values refused because limits.memory was reached.")
+
+	countersMade = counter("counters_created_total",
+		"Counters that were missing and that an incr or decr has made, by autocreate.")
 )
 
 // Each server, by name and address.

@@ -162,9 +162,10 @@ func TestScrape(t *testing.T) {
 			"set a1 0 0 2\r\nhi\r\n" + "incr a9 1\r\n" + "nonsense\r\n")),
 		`ringside_client_sent_bytes_total`: float64(len("VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"END\r\n"+
 			"STORED\r\n"+"NOT_FOUND\r\n"+"ERROR\r\n") + len("ERROR Too many open connections\r\n")),
-		`ringside_buffer_limit_bytes`:   1 << 26,
-		`ringside_values_refused_total`: 0,
-		`ringside_pairing_doubts_total`: 0,
+		`ringside_buffer_limit_bytes`:     1 << 26,
+		`ringside_values_refused_total`:   0,
+		`ringside_counters_created_total`: 0,
+		`ringside_pairing_doubts_total`:   0,
 
 		"ringside_server_up" + a:                                                        1,
 		"ringside_server_up" + b:                                                        0,

@@ -24,6 +24,7 @@ type Listener struct {
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Moves   bool // one of the pools moves keys or keeps copies of them
+	Counts  bool // one of the routes makes counters that are missing
 }
 
 // Route sends keys to a pool.
@@ -37,6 +38,8 @@ type Route struct {
 
 	GetErrors bool           // a read whose server can't answer gets an error, not a miss
 	Timeouts  table.Timeouts // of its commands
+
+	Autocreate *table.Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
 
 	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
@@ -71,7 +74,7 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 
 // Bind gives l the routes of a new table. bound has the pools of that.
 func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) {
-	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
+	l.Routes, l.Pools, l.InOrder, l.Moves, l.Counts = nil, nil, false, false, false
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if r.GetErrors != nil {
@@ -87,6 +90,8 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) 
 		for _, p := range r.Also {
 			made.Also = append(made.Also, bound[p])
 		}
+		made.Autocreate = r.Autocreate
+		l.Counts = l.Counts || r.Autocreate != nil
 		made.Prefer = bound[r.Prefer]
 		if r.Strip {
 			made.Strip = r.Prefix

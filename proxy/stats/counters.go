@@ -69,6 +69,8 @@ type Counters struct {
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	LoginsFailed        uint64 // wrong users or passwords
 	Closed
+	CountersMade uint64 // that were missing, by autocreate
+
 	NoMemory uint64 // data blocks refused by limits.memory
 	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
 }
@@ -213,6 +215,7 @@ func (into *Counters) Add(o *Counters) {
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff
 	into.NoMemory += o.NoMemory
+	into.CountersMade += o.CountersMade
 	into.Doubts += o.Doubts
 }
 

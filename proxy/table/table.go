@@ -53,8 +53,16 @@ type Route struct {
 	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
 
+	Autocreate *Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
+
 	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
 	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
+}
+
+// Autocreate is how a counter begins that was missing.
+type Autocreate struct {
+	Initial uint64        // before the incr that makes it; after a decr
+	TTL     time.Duration // whole seconds, at most 30 days; 0: for ever
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.
