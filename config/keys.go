@@ -278,6 +278,7 @@ func limitsValue() value[table.Limits] {
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
 		set("idle", "how long a client may be silent with nothing in flight", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
 		set("unfinished", "how long a client may be silent in the middle of a command, or off", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Unfinished }),
+		set("linger", "how long new clients are still taken when Ringside is told to stop and /readyz says so, or off", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Linger }),
 		set("drain", "how long requests in flight may take when Ringside is told to stop", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
 	read := v.read

@@ -140,11 +140,12 @@ func (e *Engine) End() []link.Effect {
 		e.IO.Fire(e.due)
 	}
 	e.LeadRunnable()
-	for len(e.ToTranslate) > 0 {
+	e.Resume()
+	for len(e.ToTranslate) > 0 { // a client that goes on may ask for more that a server must be of the right release for
 		e.TranslateHeld()
 		e.LeadRunnable()
+		e.Resume()
 	}
-	e.Resume()
 	e.Release()
 	if e.MemoryShort || e.Buffers.Held != e.Booked.Load() {
 		e.Account()

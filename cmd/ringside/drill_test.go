@@ -36,7 +36,7 @@ func demoForTests(t *testing.T) (d *demo, flags []string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		d.instance.stop(ended())
+		d.instance.stop(ended(), 0)
 		d.close()
 	})
 	return d, strings.Fields(d.flags())
@@ -183,7 +183,7 @@ func startFile(t *testing.T, text string) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.stop(ended()) })
+	t.Cleanup(func() { r.stop(ended(), 0) })
 	return path
 }
 

@@ -114,6 +114,6 @@ func (r *instance) leave(signals <-chan os.Signal) error {
 			}
 		case <-end.C:
 		}
-		return r.stop(signals)
+		return r.stop(signals, 0) // the listeners are another's by now
 	}
 }

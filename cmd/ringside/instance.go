@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
+
 	"ringside/config"
 	"ringside/proxy"
 	"ringside/proxy/admin"
@@ -241,6 +243,8 @@ func (r *instance) readAgain() (admin.Reloaded, error) {
 // again reads the configuration again and puts it in force, whole or not at
 // all. It returns when all loops go by it.
 func (r *instance) again() (admin.Reloaded, error) {
+	r.tellReloading()
+	defer r.tellReady()
 	f, err := r.swap()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -311,6 +315,7 @@ const beside = 32 << 20
 // serve runs until a signal ends it. A first SIGTERM or SIGINT lets clients
 // have what they have asked for; a second one ends at once.
 func (r *instance) serve(signals <-chan os.Signal) error {
+	r.tellReady()
 	looks := time.NewTicker(lookEvery)
 	defer looks.Stop()
 	looking := true
@@ -352,8 +357,8 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 			switch {
 			case s != syscall.SIGHUP:
 				close(r.ended)
-				r.log.Info("stopping", "signal", s.String(), "at_most", r.file.Limits.Drain.String())
-				return r.stop(signals)
+				r.log.Info("stopping", "signal", s.String(), "linger", r.file.Limits.Linger.String(), "at_most", (r.file.Limits.Linger + r.file.Limits.Drain).String())
+				return r.stop(signals, r.file.Limits.Linger)
 			case r.watch.path == "":
 				r.log.Warn("nothing to read again: there is no configuration file")
 			default:
@@ -367,9 +372,13 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 // and then its whole group, which it is in.
 const oneStop = 500 * time.Millisecond
 
-func (r *instance) stop(signals <-chan os.Signal) error {
+// stop says at /readyz that clients should go elsewhere, takes new ones for linger
+// still, because balancers hear of it late, and then lets all have what they have
+// asked for.
+func (r *instance) stop(signals <-chan os.Signal, linger time.Duration) error {
 	r.stopping.Store(true)
-	ctx, cancel := context.WithTimeout(context.Background(), r.file.Limits.Drain)
+	r.tellSupervisor(daemon.SdNotifyStopping, fmt.Sprintf("STATUS=stopping: clients have their answers, at most %s", linger+r.file.Limits.Drain))
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var hurried atomic.Bool
 	began := time.Now()
@@ -382,6 +391,12 @@ func (r *instance) stop(signals <-chan os.Signal) error {
 			}
 		}
 	}()
+	select {
+	case <-time.After(linger):
+	case <-ctx.Done():
+	}
+	ctx, done := context.WithTimeout(ctx, r.file.Limits.Drain)
+	defer done()
 	err := r.driver.Shutdown(ctx)
 	if r.admin != nil {
 		shutdown(r.admin)

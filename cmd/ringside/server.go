@@ -67,7 +67,7 @@ func (f *adminFlags) load() (*config.File, error) {
 	if f.path == "" {
 		return nil, nil
 	}
-	return config.Load(f.path)
+	return loadConfig(f.path)
 }
 
 // endpoint is the admin interface that is meant; file may be nil.

@@ -74,13 +74,23 @@ func orFile(path *string) cobra.PositionalArgs {
 // readConfig reads the configuration at path; - is standard input.
 func readConfig(cmd *cobra.Command, path string) (*config.File, error) {
 	if path != "-" {
-		return config.Load(path)
+		return loadConfig(path)
 	}
 	text, err := io.ReadAll(cmd.InOrStdin())
 	if err != nil {
 		return nil, fmt.Errorf("read standard input: %w", err)
 	}
 	return config.Parse("standard input", text)
+}
+
+// loadConfig reads the configuration file at path. One that can't be read is as
+// wrong as one with a mistake.
+func loadConfig(path string) (*config.File, error) {
+	f, err := config.Load(path)
+	if err != nil && !isConfig(err) {
+		return nil, &usageError{fmt.Errorf("cannot read the configuration: %w", err)}
+	}
+	return f, err
 }
 
 // configFlag adds -c to a command.

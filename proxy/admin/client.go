@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -67,6 +68,33 @@ func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	return done, err
 }
 
+// Ready asks whether clients should come to this Ringside, and returns what it says
+// if they should.
+func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }
+
+// Alive asks whether every loop answers.
+func (c *Client) Alive(ctx context.Context) (string, error) { return c.probe(ctx, "/healthz") }
+
+// probe asks what is answered by one line of text.
+func (c *Client) probe(ctx context.Context, path string) (string, error) {
+	w, err := c.send(ctx, "GET", path, nil)
+	if err != nil {
+		return "", err
+	}
+	defer w.Body.Close()
+	line, err := io.ReadAll(io.LimitReader(w.Body, 64<<10))
+	said := strings.TrimSpace(string(line))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the admin interface at %s: %w", c.address, err)
+	case w.StatusCode != http.StatusOK && w.StatusCode != http.StatusServiceUnavailable:
+		return "", c.strange(w)
+	case w.StatusCode != http.StatusOK:
+		return "", &StatusError{w.StatusCode, said}
+	}
+	return said, nil
+}
+
 // HandOver asks Ringside for its listening sockets. The answer is where they are
 // to be had, by a process of the same user.
 func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
@@ -102,19 +130,19 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// ask sends body as JSON and reads the answer into to.
-func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
-	var send io.Reader
+// send sends body as JSON.
+func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var text io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		send = bytes.NewReader(b)
+		text = bytes.NewReader(b)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, send)
+	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r.Header.Set(steering, "1")
 	if body != nil {
@@ -125,7 +153,21 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 		if inner := (*url.Error)(nil); errors.As(err, &inner) {
 			err = inner.Err
 		}
-		return fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
+		return nil, fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
+	}
+	return w, nil
+}
+
+// strange is an answer that no Ringside gives.
+func (c *Client) strange(w *http.Response) error {
+	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)}
+}
+
+// ask is send, and reads the answer into to.
+func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
+	w, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return err
 	}
 	defer w.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
@@ -135,7 +177,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 	if w.StatusCode >= 300 {
 		var said struct{ Error string }
 		if json.Unmarshal(answer, &said) != nil || said.Error == "" {
-			said.Error = fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)
+			return c.strange(w)
 		}
 		return &StatusError{w.StatusCode, said.Error}
 	}

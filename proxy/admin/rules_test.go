@@ -28,6 +28,10 @@ func TestAlerts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runbook, err := os.ReadFile("../../docs/runbook.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var file alertFile
 	d := yaml.NewDecoder(strings.NewReader(string(source)))
 	d.KnownFields(true)
@@ -57,6 +61,9 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("alert %q: name, severity, summary or description is missing, or the name is taken", r.Alert)
 			}
 			seen[r.Alert] = true
+			if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !strings.Contains(string(runbook), "\n## "+r.Alert+"\n") {
+				t.Errorf("%s: its runbook_url is %q, want %s, and a section of that name there", r.Alert, r.Annotations["runbook_url"], want)
+			}
 			used := name.FindAllStringSubmatch(r.Expr, -1)
 			if len(used) == 0 {
 				t.Errorf("%s asks for no metric: %s", r.Alert, r.Expr)

@@ -166,7 +166,8 @@ type Limits struct {
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
 	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
-	Drain      time.Duration // for what is in flight when the process is told to stop
+	Linger     time.Duration // how long new clients are taken after the process is told to stop and /readyz says so
+	Drain      time.Duration // for what is in flight then
 }
 
 // Watched says whether a pool needs a keeper: its keys move, or it keeps copies.

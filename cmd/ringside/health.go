@@ -1,0 +1,47 @@
+package main
+
+// ringside health
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newHealth() *cobra.Command {
+	var to adminFlags
+	var alive bool
+	cmd := &cobra.Command{
+		Use:   "health",
+		Short: "Ask a running Ringside whether clients should come to it",
+		Long: `Ask a running Ringside whether clients should come to it, as /readyz of its admin
+interface says: for probes in images without a shell or curl.
+
+It exits 0 when it is ready; 1 when it is not, with the reason, or when nobody
+answers. With --alive it asks /healthz: does every loop answer. A probe that
+restarts should ask that, and one that sends clients elsewhere should not.`,
+		Example: `  ringside health
+  ringside health --alive -c /etc/ringside/ringside.yaml`,
+		Args: noFile,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			ask := c.Ready
+			if alive {
+				ask = c.Alive
+			}
+			said, err := ask(cmd.Context())
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), said)
+			return nil
+		},
+	}
+	to.add(cmd)
+	cmd.Flags().BoolVar(&alive, "alive", false, "ask whether every loop answers, not whether clients should come")
+	return cmd
+}
