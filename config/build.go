@@ -54,7 +54,7 @@ func (f *File) Build() (*table.Table, error) {
 }
 
 func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, error) {
-	built := table.Route{Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
+	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
 	for i, name := range r.to() {
 		switch p := pools[name]; {
 		case p == nil:

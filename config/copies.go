@@ -45,8 +45,10 @@ type Autocreate struct {
 
 const (
 	maxCounterTTL  = 30 * 24 * time.Hour // beyond it memcached takes an expiry for a time of day
-	presetSessions = "sessions"
-	maxCopies      = replicate.Max // of a key: each write goes to all of them
+	presetCache    = "cache"             // may be lost
+	presetCounters = "counters"          // would rather not be lost
+	presetSessions = "sessions"          // must not be lost
+	maxCopies      = replicate.Max       // of a key: each write goes to all of them
 	thisHost       = "localhost"
 )
 
@@ -57,22 +59,33 @@ func defaultRoute() Route {
 	return Route{Copies: replicate.Policy{ReadThrough: true, RepairRate: 1000}}
 }
 
-// sessions is what session stores need, but for what the pool adds: see
-// decideConsistency.
-func (r *Route) sessions() {
-	r.GetErrors = "error"
-	r.Copies.Copies = 2
+// usePreset sets what the class of data needs that the preset names, but for what the
+// pool adds: see decideConsistency and decideFlush.
+func (r *Route) usePreset() {
+	switch r.Preset {
+	case presetCache:
+		r.GetErrors = "miss"
+	case presetCounters:
+		r.GetErrors = "error" // who takes an error for a miss begins the count again
+		r.Copies.Copies = 2
+		r.Autocreate.On = true
+	case presetSessions:
+		r.GetErrors = "error"
+		r.Copies.Copies = 2
+	}
 }
+
+// mustLast says that what the route holds is not to be lost with one server.
+func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }
 
 func routeValue() value[Route] {
 	type r = Route
-	preset := set("preset", "sessions: what session stores need, two copies, errors instead of misses, and short leases; what stands beside it wins",
-		words(presetSessions), func(r *r) *string { return &r.Preset })
+	preset := set("preset", "what becomes of the data: cache may be lost; counters would rather not be, so they have two copies, autocreate and no flush_all; sessions must not be: two copies, errors instead of misses, and short leases. What stands beside it wins",
+		words(presetCache, presetCounters, presetSessions), func(r *r) *string { return &r.Preset })
 	read := preset.read
 	preset.read = func(d *document, n *node, path string, to *Route) {
-		if read(d, n, path, to); to.Preset == presetSessions {
-			to.sessions()
-		}
+		read(d, n, path, to)
+		to.usePreset()
 	}
 	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
 	settings := group(Autocreate{},
@@ -254,7 +267,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 			field any
 		}{{"copies_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
 			if n := d.where[s.field]; n != nil {
-				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools or preset: sessions, or leave this out", s.name)
+				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools, or preset: counters or sessions, or leave this out", s.name)
 			}
 		}
 		return

@@ -39,6 +39,7 @@ type Listener struct {
 // that want a key the one wins that spells out most of it (Pattern.Literal); the
 // order of the routes does not matter.
 type Route struct {
+	Class  string // the preset's name, for people; empty: none
 	Prefix string
 	Match  string // in place of Prefix: the whole key, with * for any bytes; empty: Prefix counts
 	Pool   *Pool
