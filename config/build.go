@@ -68,6 +68,9 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 	if a := r.Autocreate; a.On {
 		built.Autocreate = &table.Autocreate{Initial: uint64(a.Initial), TTL: a.TTL}
 	}
+	if b := r.Buffer; b != nil {
+		built.Buffer = &table.Buffer{Every: b.Every, Keep: b.Keep, Last: b.Answer == "last", Keys: b.Keys}
+	}
 	if r.GetErrors != "" {
 		loud := r.GetErrors == "error"
 		built.GetErrors = &loud

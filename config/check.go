@@ -201,6 +201,14 @@ func (d *document) checkCounters(r *Route) {
 	if a := &r.Autocreate; a.TTL%time.Second != 0 {
 		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
 	}
+	b := r.Buffer
+	switch {
+	case b == nil:
+	case r.Preset == presetSessions:
+		d.failAt(d.place(&r.Buffer), "buffer has no place beside preset: sessions: what must not be lost does not wait in one process")
+	case b.Every > b.Keep:
+		d.failAt(d.place(&b.Keep, &b.Every, &r.Buffer), "buffer: every (%s) must not be more than keep (%s): increments would be given up before the server is asked once more", short(b.Every), short(b.Keep))
+	}
 }
 
 // checkTotal refuses a deadline_total that makes the pool's deadline useless.

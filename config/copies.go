@@ -34,6 +34,19 @@ type Route struct {
 	Copies    replicate.Policy
 
 	Autocreate Autocreate
+	Buffer     *Buffer // of incr; nil: increments don't wait
+}
+
+// Buffer is how increments wait, so that one request carries many of them.
+type Buffer struct {
+	Every  time.Duration
+	Answer string // "estimate" or "last"
+	Keys   int
+	Keep   time.Duration
+}
+
+func defaultBuffer() Buffer {
+	return Buffer{Every: time.Second, Answer: "estimate", Keys: 10_000, Keep: 10 * time.Second}
 }
 
 // Autocreate is how a counter begins that incr or decr finds missing.
@@ -97,6 +110,12 @@ func routeValue() value[Route] {
 		readSettings(d, n, path, to)
 	}
 	autocreate := switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
+	buffer := group(defaultBuffer(),
+		set("every", "the time between two flushes of a counter, a tenth more or less; what a crash of this Ringside loses at most", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
+		set("answer", "what an incr that waits is answered: what the server said last and what was added here since (estimate), or what it said last",
+			words("estimate", "last"), func(b *Buffer) *string { return &b.Answer }),
+		set("keys", "counters of which increments wait at once; those of others go through", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
+		set("keep", "how long increments wait for a server that can't be asked; then they are lost and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
 	v := fresh(defaultRoute(), group(defaultRoute(),
 		preset, // first: the others change what it sets
 		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
@@ -122,6 +141,20 @@ func routeValue() value[Route] {
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
 		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreate, func(r *r) *Autocreate { return &r.Autocreate }),
+		set("buffer", "increments wait in Ringside, so that one request carries many; the numbers that clients get are then estimates", value[*Buffer]{
+			read: func(d *document, n *node, path string, to **Buffer) {
+				b := defaultBuffer()
+				*to = &b
+				buffer.read(d, n, path, *to)
+			},
+			show: func(b *Buffer) any {
+				if b == nil {
+					return nil
+				}
+				return fmt.Sprintf("every %s, answer %s, keys %d, keep %s", short(b.Every), b.Answer, b.Keys, short(b.Keep))
+			},
+			schema: buffer.schema,
+		}, func(r *r) **Buffer { return &r.Buffer }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
 	))
 	readKeys, keys := v.read, v.schema

@@ -71,6 +71,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
+	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
 	e.TakeCopies()
 	for _, srv := range before {

@@ -35,7 +35,8 @@ type Engine struct {
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	Shared *Proxy // what all engines of the process share
+	Counters counters.Counters
+	Shared   *Proxy // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
@@ -70,12 +71,13 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
+	e.Counters = counters.Counters{Tasks: &e.Tasks}
 	e.TrimMore = func() {
 		e.TrimExchanges()
 		e.TrimAttempts()
 	}
 	e.Relieve = e.makeRoom
-	e.Leaders = []task.Leader{counters.Counters{}, &e.Copies, failover.SingleCopy{}}
+	e.Leaders = []task.Leader{&e.Counters, &e.Copies, failover.SingleCopy{}}
 	p.mu.Lock()
 	before := p.Engines()
 	e.RunsKeepers = len(before) == 0
@@ -170,6 +172,8 @@ func (e *Engine) due(t link.Timer) {
 		e.FireHedges()
 	case link.ResyncTimer:
 		e.Refill()
+	case link.CounterTimer:
+		e.Counters.Flush()
 	}
 }
 
@@ -191,7 +195,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 { // a connection that is closed now would lose them
+	if e.LateDeletes > 0 || e.Counters.Owing() { // a connection that is closed now would lose them
 		return false
 	}
 	for s := range e.Sessions {
@@ -223,6 +227,7 @@ func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDelete
 // what arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
+	e.Counters.FlushAll()
 	for s := range e.Sessions {
 		s.EndInput()
 	}

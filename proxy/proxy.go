@@ -168,6 +168,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	into.Kept += e.Buffers.Kept()
 	e.Clients.AddTo(into)
 	e.Tasks.AddTo(into)
+	e.Counters.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
 }

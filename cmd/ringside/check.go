@@ -131,6 +131,9 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			if s.Autocreate != "" {
 				fmt.Fprintf(out, "; %s", s.Autocreate)
 			}
+			if s.Buffer != "" {
+				fmt.Fprintf(out, "\n    %s", s.Buffer)
+			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
 		}
 	}
@@ -227,6 +230,7 @@ type standing struct {
 	Copies      string `json:"copies"`
 	Consistency string `json:"consistency"`
 	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
+	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
 	Lost        string `json:"lost"`                 // when one server dies
 }
 
@@ -248,6 +252,9 @@ func standingOf(r *table.Route) standing {
 		if a.TTL > 0 {
 			s.Autocreate += fmt.Sprintf(" and lives %v", a.TTL)
 		}
+	}
+	if b := r.Buffer; b != nil {
+		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
 	}
 	switch c := &r.Copies; {
 	case c.Copies == replicate.All:

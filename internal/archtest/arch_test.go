@@ -47,7 +47,7 @@ var house = []room{
 	{"proxy/task", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing"}, nil},
 	{"proxy/failover", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task"}, nil},
 	{"proxy/copies", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task", "proxy/failover"}, nil},
-	{"proxy/counters", []string{"proxy/wire", "proxy/table", "proxy/stats", "proxy/upstream", "proxy/task"}, nil},
+	{"proxy/counters", []string{"proxy/wire", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task"}, nil},
 	{"proxy", []string{"ring", "replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/copies", "proxy/counters"}, nil},
 	{"proxy/loop/pace", nil, nil},
 	{"proxy/loop", []string{"proxy", "proxy/fault", "proxy/table", "proxy/link", "proxy/loop/pace"}, []string{"golang.org/x/sys"}},

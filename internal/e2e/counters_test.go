@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -128,4 +129,71 @@ func TestCountersThroughAKill(t *testing.T) {
 	}()
 	counted, unsure := countAll(t, fronts, key, 16, 1_000_000, stop)
 	dial(t, fronts[1].address).within(key, counted, unsure)
+}
+
+// TestBufferedCounters counts through four Ringsides that let increments wait: all of
+// them arrive, also those that a Ringside has when it is told to end; and of one that
+// is killed what came in the last interval is lost, and nothing is counted twice.
+func TestBufferedCounters(t *testing.T) {
+	server := startMemcached(t)
+	config := front([]*memcached{server}) + "engine: {loops: 2}\nroutes: [{pool: main, autocreate: on, buffer: {every: 500ms}}]\n"
+	var fronts []*ringside
+	for range 4 {
+		fronts = append(fronts, startRingside(t, "epoll", config))
+	}
+	behind := dial(t, server.address)
+	arrives := func(key string, want int) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			values, _ := behind.get(key)
+			if values[key] == strconv.Itoa(want) {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("the server has %q of %s, want %d", values[key], key, want)
+			}
+		}
+	}
+	if counted, unsure := countAll(t, fronts, "total", 64, 200, nil); counted != 64*200 {
+		t.Fatalf("%d were counted and %d not answered, want all of %d", counted, unsure, 64*200)
+	}
+	arrives("total", 64*200)
+
+	ending := fronts[3]
+	if counted, _ := countAll(t, fronts[3:], "ending", 8, 100, nil); counted != 800 {
+		t.Fatalf("%d were counted, want 800", counted)
+	}
+	ending.signal(t, syscall.SIGTERM)
+	if status := ending.wait(t); status != 0 {
+		t.Fatalf("it ended with status %d", status)
+	}
+	arrives("ending", 800)
+
+	// One connection, so that what was counted is known up to the moment of the kill.
+	c := dial(t, fronts[0].address)
+	start := time.Now()
+	var times []time.Duration
+	for time.Since(start) < 3250*time.Millisecond {
+		c.send("incr killed 1\r\n")
+		if line := c.line(); line != strconv.Itoa(len(times)+1) {
+			t.Fatalf("increment %d got %q: the estimate of one Ringside alone is exact", len(times)+1, line)
+		}
+		times = append(times, time.Since(start))
+	}
+	killed := time.Since(start)
+	fronts[0].kill()
+	values, _ := behind.get("killed")
+	has, _ := strconv.Atoi(values["killed"])
+	lost := len(times) - has
+	inInterval := func(d time.Duration) (n int) {
+		for _, at := range times {
+			if killed-at <= d {
+				n++
+			}
+		}
+		return n
+	}
+	t.Logf("%d were counted, %d are lost; %d came in the last 550ms", len(times), lost, inInterval(550*time.Millisecond))
+	if most := inInterval(2 * time.Second); lost < 0 || lost > most { // a loaded machine may flush late
+		t.Errorf("%d of %d are lost, want none too many, and at most the %d of the last two seconds", lost, len(times), most)
+	}
 }

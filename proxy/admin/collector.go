@@ -138,6 +138,14 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(buffersLimit, float64(l.Memory))
 	out.count(valuesRefused, s.NoMemory)
 	out.count(countersMade, s.CountersMade)
+	out.count(bufferIncrements, s.Buffer.Increments)
+	out.count(bufferFlushes, s.Buffer.Flushes)
+	out.count(bufferFlushed, s.Buffer.Flushed)
+	for why, n := range s.Buffer.Lost {
+		out.count(bufferLost, n, stats.LostCount(why).String())
+	}
+	out.set(bufferKeys, float64(s.BufferKeys))
+	out.set(bufferPending, float64(s.BufferPending))
 }
 
 func (out output) server(s *stats.ServerSnapshot) {

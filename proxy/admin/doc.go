@@ -126,6 +126,18 @@
 //	    Values refused because limits.memory was reached.
 //	ringside_counters_created_total counter
 //	    Counters that were missing and that an incr or decr has made, by autocreate.
+//	ringside_buffer_increments_total counter
+//	    Increments that waited here, so that one request carried many.
+//	ringside_buffer_flushes_total counter
+//	    Requests that carried increments which had waited.
+//	ringside_buffer_flushed_total counter
+//	    Increments that these requests have carried.
+//	ringside_buffer_lost_total{reason} counter
+//	    Sum of increments that had waited and that no server was told of: the counter is gone or no number (missing), or could not be reached for buffer.keep (unreachable); or may not have been: it did not answer (unsure). overwritten: a set or delete came first, nothing is missing.
+//	ringside_buffer_keys gauge
+//	    Counters of which increments wait, or may.
+//	ringside_buffer_pending gauge
+//	    Sum of the increments that wait now.
 //
 //	ringside_server_up{server,address} gauge
 //	    1 while no loop holds the server for down, else 0; absent until it has answered or failed to.

@@ -83,6 +83,20 @@ var (
 
 	countersMade = counter("counters_created_total",
 		"Counters that were missing and that an incr or decr has made, by autocreate.")
+
+	bufferIncrements = counter("buffer_increments_total",
+		"Increments that waited here, so that one request carried many.")
+	bufferFlushes = counter("buffer_flushes_total",
+		"Requests that carried increments which had waited.")
+	bufferFlushed = counter("buffer_flushed_total",
+		"Increments that these requests have carried.")
+	bufferLost = counter("buffer_lost_total",
+		"Sum of increments that had waited and that no server was told of: the counter is gone or no number (missing), or could not be reached for buffer.keep (unreachable); or may not have been: it did not answer (unsure). overwritten: a set or delete came first, nothing is missing.",
+		"reason")
+	bufferKeys = gauge("buffer_keys",
+		"Counters of which increments wait, or may.")
+	bufferPending = gauge("buffer_pending",
+		"Sum of the increments that wait now.")
 )
 
 // Each server, by name and address.

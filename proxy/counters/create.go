@@ -14,19 +14,45 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Counters leads the commands that count, on routes that make what is missing.
-type Counters struct{}
+// Counters leads the commands of one loop that count, on routes that make what is
+// missing, and all commands on keys of which increments wait here.
+type Counters struct {
+	*task.Tasks
+	sums     map[string]*sum // by pool and key
+	schedule schedule        // those of sums that are to be flushed
+	Draining bool            // nothing waits any more: the process ends
+}
 
-// Lead serves t if it may have to make its counter.
-func (Counters) Lead(t *task.Task) bool {
-	if t.IsStep() || t.Route.Autocreate == nil || !Counts(&t.Req) {
+// Lead serves t if it may have to make its counter, or if increments of it wait.
+func (e *Counters) Lead(t *task.Task) bool {
+	if c, parked := t.Rule.(*creation); parked {
+		c.Begin(t)
+		return true
+	}
+	switch {
+	case t.IsStep():
+		return false
+	case t.Route.Buffer != nil && e.leadBuffered(t):
+		return true
+	case t.Route.Autocreate == nil || !Counts(&t.Req):
 		return false
 	}
-	if t.Rule == nil {
-		t.Rule = &creation{Autocreate: *t.Route.Autocreate}
-	}
-	t.Rule.Begin(t)
+	e.count(t, true, t.Answer)
 	return true
+}
+
+// count serves t, which counts, and tells then what came of it. If it is patient and
+// meets what is no number where it was told that there is nothing, it tries again.
+func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Result, token task.Token)) {
+	if t.Route.Autocreate == nil {
+		t.Step(t.Raw, then)
+		return
+	}
+	c := &creation{Autocreate: *t.Route.Autocreate, then: then}
+	if patient {
+		t.Rule = c
+	}
+	c.Begin(t)
 }
 
 // Counts says whether r counts, and leaves open what becomes of a missing key.
@@ -38,20 +64,21 @@ func Counts(r *wire.Request) bool {
 // creation is the rule of a command that counts.
 type creation struct {
 	table.Autocreate
-	why string // the server's error of the last try
+	then func(r *upstream.Result, token task.Token)
+	why  string // the server's error of the last try
 }
 
 // Begin lets the client's command count.
 func (c *creation) Begin(t *task.Task) {
 	if t.Loop.Now >= t.Deadline {
-		t.Fail(c.why, stats.TimedOut)
+		c.then(&upstream.Result{Failure: upstream.Failure{Why: c.why, Outcome: stats.TimedOut}}, nil)
 		return
 	}
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
 		if t.Missed(r) {
 			c.create(t)
 		} else {
-			t.Answer(r, token)
+			c.then(r, token)
 		}
 	})
 }
@@ -79,20 +106,20 @@ func (c *creation) create(t *task.Task) {
 		case r.Foreign && wire.PlainKey(t.Key):
 			c.add(t)
 		case r.Foreign: // only meta commands can name the key
-			t.Answer(r, token)
+			c.then(r, token)
 		case !r.Parsed(wire.Incr, wire.Meta, rep):
-			t.Answer(r, token)
-		case rep.Kind == wire.ClientError: // it met a value that came meanwhile, or the stub of a repair
+			c.then(r, token)
+		case rep.Kind == wire.ClientError && t.Rule != nil: // it met a value that came meanwhile, or the stub of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case rep.Kind.Failed():
-			t.Answer(r, token)
+			c.then(r, token)
 		default:
 			t.Loop.Count.CountersMade++
 			if t.Req.Dialect == wire.Text {
 				r.Bytes = append(bytes.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)
 			}
-			t.Answer(r, token)
+			c.then(r, token)
 		}
 	})
 }
@@ -102,11 +129,16 @@ func (c *creation) first(t *task.Task) uint64 {
 	if t.Op == wire.Decr {
 		return c.Initial
 	}
-	delta := uint64(1)
-	if t.Req.Delta.Len() > 0 {
-		delta, _ = strconv.ParseUint(string(t.Req.Delta.Of(t.Raw)), 10, 64)
+	return c.Initial + delta(t)
+}
+
+// delta is by how much t counts.
+func delta(t *task.Task) uint64 {
+	if t.Req.Delta.Len() == 0 {
+		return 1
 	}
-	return c.Initial + delta
+	n, _ := strconv.ParseUint(string(t.Req.Delta.Of(t.Raw)), 10, 64)
+	return n
 }
 
 // add is create for a server that does not know ma.
@@ -120,7 +152,7 @@ func (c *creation) add(t *task.Task) {
 		rep := &t.Loop.Rep
 		switch {
 		case !r.Parsed(wire.Add, wire.Text, rep) || rep.Kind.Failed():
-			t.Answer(r, token)
+			c.then(r, token)
 		case rep.Kind != wire.Stored: // somebody else has made it
 			c.why = "the counter comes and goes"
 			c.Begin(t)
@@ -131,7 +163,7 @@ func (c *creation) add(t *task.Task) {
 				answer = wire.AppendModern(nil, t.Raw, &t.Req, wire.Incr, answer)
 			}
 			r.Bytes = answer
-			t.Answer(r, token)
+			c.then(r, token)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-// Package counters makes counters that are missing.
+// Package counters makes counters that are missing, lets increments wait so that one request carries many.
 //
 // A route may say autocreate: then incr and decr of a key that is not there make it,
 // as ma does with N and J, so that the first view of a page needs no add and no race
@@ -12,6 +12,19 @@
 // The first step makes nothing. So only the commands that find nothing are exposed to
 // what follows when a command that makes an item gets no answer, and all others cost
 // what they cost without autocreate.
+//
+// # Increments that wait
+//
+// A route may have a buffer. Then one loop leads all commands on a key, and holds a sum
+// of what was counted since its server was told:
+//
+//	cold      no answer of the server is younger than the interval: incr goes there
+//	warm      incr is added here, and answered from what is known
+//	in flight the server is being told; what comes meanwhile is the next sum
+//
+// Reads are at work together, and everything else alone: a flush, or a command that must
+// see the true number. The server is told once: a flush without an answer may have
+// counted, one that no server got a byte of (Result.Unsent) is tried again.
 //
 // # What it promises
 //

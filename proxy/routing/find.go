@@ -156,10 +156,14 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 }
 
 // NeedsTask says that a command on a key of srv needs a task: the route keeps
-// copies, or the server is gone, or everything has to be sure.
+// copies or lets increments wait, or the server is gone, or everything has to be sure.
 func (rt *Route) NeedsTask(srv *upstream.Server) bool {
-	return rt != nil && rt.View != nil && rt.special(srv)
+	return rt != nil && (rt.View != nil && rt.special(srv) || rt.Buffer != nil)
 }
+
+// LedByOne says that one loop of the process leads all commands on a key: it knows of
+// the copies, or of increments that wait.
+func (rt *Route) LedByOne() bool { return rt.Copies.Copies != 0 || rt.Buffer != nil }
 
 func (rt *Route) special(srv *upstream.Server) bool {
 	return rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)

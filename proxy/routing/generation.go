@@ -40,6 +40,7 @@ type Route struct {
 	Timeouts  table.Timeouts // of its commands
 
 	Autocreate *table.Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
+	Buffer     *table.Buffer     // of incr: how long increments wait; nil: they don't
 
 	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
@@ -90,7 +91,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) 
 		for _, p := range r.Also {
 			made.Also = append(made.Also, bound[p])
 		}
-		made.Autocreate = r.Autocreate
+		made.Autocreate, made.Buffer = r.Autocreate, r.Buffer
 		l.Counts = l.Counts || r.Autocreate != nil
 		made.Prefer = bound[r.Prefer]
 		if r.Strip {

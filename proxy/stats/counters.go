@@ -50,6 +50,30 @@ var outcomes = [wire.NumKinds]Outcome{
 // OutcomeOf is the outcome of a command that gets a reply of kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
+// LostCount is why increments that waited are lost.
+type LostCount uint8
+
+// The reasons.
+const (
+	LostMissing     LostCount = iota // the counter is gone, or is no number
+	LostUnreachable                  // the server could not be asked for too long
+	LostUnsure                       // the server did not answer: they may have counted
+	LostOverwritten                  // a set or delete came before they were told: nothing is missing
+	NumLost
+)
+
+func (l LostCount) String() string {
+	return [NumLost]string{"missing", "unreachable", "unsure", "overwritten"}[l]
+}
+
+// Buffered is what has become of increments that waited.
+type Buffered struct {
+	Increments uint64          // commands that waited
+	Flushes    uint64          // requests that carried them
+	Flushed    uint64          // commands that these carried
+	Lost       [NumLost]uint64 // sums of increments, by why
+}
+
 // Counters is what one engine has counted since it started.
 type Counters struct {
 	Requests [wire.NumOps][NumOutcomes]uint64 // answered, by command and outcome
@@ -70,6 +94,8 @@ type Counters struct {
 	LoginsFailed        uint64 // wrong users or passwords
 	Closed
 	CountersMade uint64 // that were missing, by autocreate
+
+	Buffer Buffered
 
 	NoMemory uint64 // data blocks refused by limits.memory
 	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
@@ -158,15 +184,18 @@ func (h *Histogram) add(o *Histogram) {
 // Snapshot is a copy of what the engines of a process have counted, added up.
 type Snapshot struct {
 	Counters
-	Servers  map[string]*ServerSnapshot // by network and address
-	Members  []MemberSnapshot           // of the pools that have a keeper
-	Events   []MemberEvents             // what keepers have decided so far
-	Clients  int                        // connected
-	InFlight int                        // commands without an answer
-	Parked   int                        // of them: writes that wait for a server's next phase
-	Lines    int                        // keys of several copies that are being written or repaired
-	Memory   int64                      // bytes of buffers in use
-	Kept     int64                      // of that, for reuse
+	Servers       map[string]*ServerSnapshot // by network and address
+	Members       []MemberSnapshot           // of the pools that have a keeper
+	Events        []MemberEvents             // what keepers have decided so far
+	Clients       int                        // connected
+	InFlight      int                        // commands without an answer
+	BufferKeys    int                        // counters of which increments wait, or may
+	BufferPending uint64                     // their sum
+
+	Parked int   // of them: writes that wait for a server's next phase
+	Lines  int   // keys of several copies that are being written or repaired
+	Memory int64 // bytes of buffers in use
+	Kept   int64 // of that, for reuse
 }
 
 // ServerSnapshot is one server as the engines see it.
@@ -216,6 +245,12 @@ func (into *Counters) Add(o *Counters) {
 	into.CutOff += o.CutOff
 	into.NoMemory += o.NoMemory
 	into.CountersMade += o.CountersMade
+	into.Buffer.Increments += o.Buffer.Increments
+	into.Buffer.Flushes += o.Buffer.Flushes
+	into.Buffer.Flushed += o.Buffer.Flushed
+	for i, n := range o.Buffer.Lost {
+		into.Buffer.Lost[i] += n
+	}
 	into.Doubts += o.Doubts
 }
 

@@ -55,6 +55,7 @@ type Route struct {
 	Zone   string // Ringside's own, for replicate.Nearest
 
 	Autocreate *Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
+	Buffer     *Buffer     // of incr: how long increments wait; nil: they don't
 
 	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
 	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
@@ -64,6 +65,14 @@ type Route struct {
 type Autocreate struct {
 	Initial uint64        // before the incr that makes it; after a decr
 	TTL     time.Duration // whole seconds, at most 30 days; 0: for ever
+}
+
+// Buffer is how increments wait, so that one request carries many of them.
+type Buffer struct {
+	Every time.Duration // the time between two flushes of a counter, give or take a tenth
+	Keep  time.Duration // how long they wait for a server that can't be asked
+	Last  bool          // an incr that waits is answered by what the server has said last, not by an estimate
+	Keys  int           // counters of which increments wait, at most
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.

@@ -154,7 +154,7 @@ func (t *Task) handOver(o *Tasks) {
 		t.Deadline = deadline
 		if l := o.Listeners[listener]; l != nil {
 			for i := range l.Routes {
-				if l.Routes[i].Prefix == prefix && l.Routes[i].Match == match && l.Routes[i].Copies.Copies != 0 {
+				if l.Routes[i].Prefix == prefix && l.Routes[i].Match == match && l.Routes[i].LedByOne() {
 					t.Route = &l.Routes[i]
 					o.lead(t)
 					return

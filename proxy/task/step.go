@@ -13,6 +13,8 @@ import (
 type step struct {
 	of   *Task
 	then func(r *upstream.Result, token Token)
+
+	asked bool // a server may have got a byte of it
 }
 
 // Token makes the cas token that a client knows of the one that a server has named.
@@ -24,7 +26,7 @@ type Token = func(uint64) uint64
 // there is none, r says why.
 func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 	e := t.Loop
-	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{t, then}}
+	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then}}
 	s.Raw = append(s.Raw, line...)
 	e.Wire.Next(s.Raw, &s.Req)
 	s.Op = s.Req.Op

@@ -94,7 +94,7 @@ func (e *Tasks) lead(t *Task) {
 		t.Run(0, nil)
 		return
 	}
-	if t.Route.Copies.Copies != 0 {
+	if t.Route.LedByOne() {
 		if o := e.Loops.Owner(t.Hash); o != e {
 			t.handOver(o)
 			return
@@ -241,6 +241,9 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
+	if t.step != nil {
+		t.step.asked = true
+	}
 	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
 }
@@ -363,7 +366,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 // Fail ends the task's part of the exchange without an answer.
 func (t *Task) Fail(why string, o stats.Outcome) {
 	if t.step != nil {
-		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}}, nil)
+		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
 		return
 	}
 	t.conclude(func(_ *Tasks, x *client.Exchange) { x.Fail(why, o) })
