@@ -15,7 +15,7 @@ import (
 // for the hash functions in them, which Go can't compare. The error names the
 // pool whose placement can't be built; Parse has found it before.
 func (f *File) Build() (*table.Table, error) {
-	t := &table.Table{Limits: f.Limits}
+	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow}
 	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
 		p, err := f.Pools[i].build()
@@ -76,6 +76,10 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 		built.GetErrors = &loud
 	}
 	built.Total = r.Total
+	if r.Guard.On {
+		guard := r.Guard.Guard
+		built.Guard = &guard
+	}
 	return built, nil
 }
 

@@ -76,8 +76,8 @@ func (d *document) checkListeners(f *File) {
 	}
 	d.checkTaken(seen, &f.Admin.Address)
 	d.checkCircle(f)
-	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on") {
-		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer or take profiles")
+	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
+		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
 	} else if a.Address.everywhere() {
 		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
 	}
@@ -157,6 +157,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 		d.checkCopies(f, r)
 		d.checkCounters(r)
 		d.checkTotal(f, r)
+		d.checkGuard(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
@@ -303,6 +304,67 @@ func show(v any) string {
 		return short(t)
 	}
 	return fmt.Sprint(v)
+}
+
+// checkGuard looks at the guard of one route.
+func (d *document) checkGuard(f *File, r *Route) {
+	g := &r.Guard
+	if !g.On {
+		return
+	}
+	at := d.place(g, r)
+	switch {
+	case r.Preset == presetSessions:
+		d.failAt(at, "guard has no place beside preset: sessions: a session is not rebuilt, and a set must not be refused because it came late; give them different prefixes")
+		return
+	case r.Preset == presetCounters || r.counts():
+		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
+		return
+	case r.Copies.Copies != 0:
+		d.failAt(at, "guard works on routes that keep one copy of a key, for now: leave out guard, or replicas and pools")
+		return
+	}
+	for _, s := range []struct {
+		name string
+		d    *time.Duration
+	}{{"lease", &g.Lease}, {"lease_max", &g.LeaseMax}, {"early", &g.Early}, {"stale", &g.Stale}} {
+		if *s.d%time.Second != 0 {
+			d.failAt(d.place(s.d, (*early)(&g.Guard), g, r), "guard.%s must be whole seconds, not %s: servers count expiry in those", s.name, short(*s.d))
+		}
+	}
+	if g.LeaseMax < g.Lease {
+		d.failAt(d.place(&g.LeaseMax, &g.Lease, g, r), "guard.lease_max (%s) must be at least guard.lease (%s)", short(g.LeaseMax), short(g.Lease))
+	}
+	if p := f.pool(r.Pool); p != nil && g.Wait >= p.Timeouts.Deadline {
+		d.failAt(d.place(&g.Wait, g, r), "guard.wait (%s) must be less than pools.%s.timeouts.deadline (%s), after which the command has failed", short(g.Wait), p.Name, short(p.Timeouts.Deadline))
+	}
+	if n := d.where[&g.LateFails]; n != nil && g.LateFails && g.Wait == 0 {
+		d.failAt(n, "late: error has no effect with wait: off, which holds nobody")
+	}
+	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
+		d.failAt(n, "multiget: hold has no effect with wait: off, which holds nobody")
+	}
+}
+
+// checkSameGuard refuses two ways to one key of which only one knows the guard: the
+// other would show stubs as empty values, and old values as fresh.
+func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
+	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
+	if !shared || a.Guard.On == b.Guard.On {
+		return
+	}
+	guarded := a
+	if b.Guard.On {
+		guarded = b
+	}
+	at := d.place(&guarded.Guard, &guarded.Preset, guarded)
+	if a.Strip || b.Strip {
+		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
+		return
+	}
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
+	}
 }
 
 // largestUsers is what a file of users may have: more than anybody writes by hand.

@@ -94,9 +94,11 @@ type Listener struct {
 // Admin is the HTTP interface for metrics, health and profiles.
 type Admin struct {
 	Address Address
-	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
-	Control string // who may drain servers and set faults: as Pprof
-	Faults  bool   // faults may be set
+	Pprof   string   // who may take profiles: "loopback", "on" (everybody) or "off"
+	Control string   // who may drain servers and set faults: as Pprof
+	Faults  bool     // faults may be set
+	Page    string   // who may look at the page: as Pprof
+	Names   []string // by which a browser may know it
 }
 
 // Pool is a list of servers and how they are used.
@@ -159,18 +161,21 @@ type Moderation struct {
 // Log is what is logged, and how.
 type Log struct {
 	Level  slog.Level
-	Format string // "text" or "json"
+	Format string        // "text" or "json"
+	Slow   time.Duration // some of the commands that take so long are logged; 0: none
 }
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback"},
 		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,
 			Line:       1 << 20,
 			Value:      8 << 20,
 			InFlight:   4096,
+			Waiting:    10_000,
+			Tickets:    65536,
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,
@@ -185,7 +190,7 @@ func defaultFile() File {
 			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
 			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
 		},
-		Log: Log{Level: slog.LevelInfo, Format: "text"},
+		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
 	}
 }
 

@@ -22,17 +22,17 @@ import (
 // Route sends the keys that begin with Prefix, or fit Match, to a pool, or keeps a
 // copy of each in several.
 type Route struct {
-	Prefix    string
-	Match     string // in place of Prefix: the whole key, with * for any bytes
-	Pool      string
-	Pools     []string       // instead of Pool: a copy of each key in each of them
-	Prefer    string         // the one of Pools that is read first; empty: the first
-	Strip     bool           // the servers see the key without Prefix
-	Preset    string         // what the others were before the file said otherwise
-	GetErrors string         // "miss" or "error"; empty: as the pool says
-	Total     *time.Duration // a command's, instead of the pool's; nil: as the pool says
-	Copies    replicate.Policy
-
+	Prefix     string
+	Match      string // in place of Prefix: the whole key, with * for any bytes
+	Pool       string
+	Pools      []string       // instead of Pool: a copy of each key in each of them
+	Prefer     string         // the one of Pools that is read first; empty: the first
+	Strip      bool           // the servers see the key without Prefix
+	Preset     string         // what the others were before the file said otherwise
+	GetErrors  string         // "miss" or "error"; empty: as the pool says
+	Total      *time.Duration // a command's, instead of the pool's; nil: as the pool says
+	Copies     replicate.Policy
+	Guard      Guard
 	Autocreate Autocreate
 	Buffer     *Buffer // of incr; nil: increments don't wait
 }
@@ -78,6 +78,7 @@ func (r *Route) usePreset() {
 	switch r.Preset {
 	case presetCache:
 		r.GetErrors = "miss"
+		r.Guard = defaultGuard()
 	case presetCounters:
 		r.GetErrors = "error" // who takes an error for a miss begins the count again
 		r.Copies.Copies = 2
@@ -88,12 +89,15 @@ func (r *Route) usePreset() {
 	}
 }
 
+// counts says that the route makes counters, or lets increments wait.
+func (r *Route) counts() bool { return r.Autocreate.On || r.Buffer != nil }
+
 // mustLast says that what the route holds is not to be lost with one server.
 func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }
 
 func routeValue() value[Route] {
 	type r = Route
-	preset := set("preset", "what becomes of the data: cache may be lost; counters would rather not be, so they have two copies, autocreate and no flush_all; sessions must not be: two copies, errors instead of misses, and short leases. What stands beside it wins",
+	preset := set("preset", "what becomes of the data: cache may be lost, and has a guard; counters would rather not be, so they have two copies, autocreate and no flush_all; sessions must not be: two copies, errors instead of misses, and short leases. What stands beside it wins",
 		words(presetCache, presetCounters, presetSessions), func(r *r) *string { return &r.Preset })
 	read := preset.read
 	preset.read = func(d *document, n *node, path string, to *Route) {
@@ -156,6 +160,8 @@ func routeValue() value[Route] {
 			schema: buffer.schema,
 		}, func(r *r) **Buffer { return &r.Buffer }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
+		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
+			guardValue(), func(r *r) *Guard { return &r.Guard }),
 	))
 	readKeys, keys := v.read, v.schema
 	v.read = func(d *document, n *node, path string, to *Route) {
@@ -227,6 +233,17 @@ func (r *Route) decide() {
 	case c.Copies <= 1:
 		*c = replicate.Policy{}
 	}
+}
+
+// Copied says whether the keys that begin with prefix have several copies, by the
+// routes of the first listener.
+func (f *File) Copied(prefix string) bool {
+	routes := f.Routes
+	if len(f.Listen) > 0 && f.Listen[0].Routes != nil {
+		routes = f.Listen[0].Routes
+	}
+	r := taker(routes, prefix+filler)
+	return r != nil && r.Copies.Copies != 0
 }
 
 // to is the pools of r, the one that decides first.
@@ -469,6 +486,7 @@ func (d *document) checkOneTruth(f *File) {
 				for b := range all[j] {
 					if i != j || b < a {
 						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}

@@ -29,7 +29,7 @@ func defaultFailover() Failover {
 		InterimTTL: 10 * time.Minute,
 		Settings: health.Settings{
 			AfterFailures: 3,
-			EjectAfter:    3 * time.Second,
+			EjectAfter:    health.EjectAfter{Refused: 500 * time.Millisecond, Silent: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
 			GoodPings:     2,
@@ -55,8 +55,8 @@ func failoverValue() value[Failover] {
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
-		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back",
-			duration(10*time.Millisecond, time.Hour), func(f *f) *time.Duration { return &f.EjectAfter }),
+		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back; one time for both, or",
+			ejectAfterValue(), func(f *f) *health.EjectAfter { return &f.EjectAfter }),
 		set("ping", "between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a good ping is worth; the same in every Ringside of these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
@@ -70,6 +70,27 @@ func failoverValue() value[Failover] {
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
 		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
 	)
+}
+
+// ejectAfterValue is one time, or one for each way to be gone.
+func ejectAfterValue() value[health.EjectAfter] {
+	type e = health.EjectAfter
+	one := duration(10*time.Millisecond, time.Hour)
+	return either(
+		value[e]{
+			read: func(d *document, n *node, path string, to *e) {
+				d.where[&to.Refused], d.where[&to.Silent] = n, n
+				one.read(d, n, path, &to.Silent)
+				to.Refused = to.Silent
+			},
+			show:   func(e) any { return nil },
+			schema: one.schema,
+		},
+		group(defaultFailover().EjectAfter,
+			set("refused", "of a server that refuses connections: its process has ended, and what it held is gone; no more than silent unless set",
+				one, func(e *e) *time.Duration { return &e.Refused }),
+			set("silent", "of a server that does not answer, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
+		))
 }
 
 // need is what must be on for a setting to matter.
@@ -123,7 +144,9 @@ func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 // defaults.
 func (d *document) decide(f *File) {
 	for r := range f.routes() {
-		r.decide()
+		if r.decide(); d.where[&r.Guard] == nil && (r.Copies.Copies != 0 || r.counts()) { // preset: cache has a guard, but what stands beside it wins
+			r.Guard = Guard{}
+		}
 	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
@@ -199,6 +222,9 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if lasting >= 0 {
 		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
+	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a short time for silence is asked for, not a contradiction
+		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
+	}
 	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
 		o.Wait = p.Timeouts.Deadline
 	}
@@ -227,8 +253,11 @@ func (d *document) decideLasting(p *Pool, preset string, servers int) {
 	if !own(&o.Ping) {
 		o.Ping = lastingPing
 	}
-	if !own(&o.EjectAfter) {
-		o.EjectAfter = lastingEject
+	if !own(&o.EjectAfter.Refused) {
+		o.EjectAfter.Refused = lastingEject
+	}
+	if !own(&o.EjectAfter.Silent) {
+		o.EjectAfter.Silent = lastingEject
 	}
 	if !own(&p.Timeouts.Deadline) {
 		p.Timeouts.Deadline = max(p.Timeouts.Deadline, lastingDeadline)
@@ -345,6 +374,9 @@ func (d *document) checkEjection(p *Pool) {
 	wait := func(p *Pool) any { return &p.Failover.Wait }
 	n, path := at(wait)
 	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
+	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
+	n, path = at(refused, silent)
+	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
 	// A ping is given up when the next one is due, or at the timeout of requests.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {

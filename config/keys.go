@@ -259,6 +259,11 @@ func adminValue() value[Admin] {
 			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Control }),
+			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
+				words("loopback", "on", "off"),
+				func(a *Admin) *string { return &a.Page }),
+			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
+				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
 			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
 				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))
@@ -273,6 +278,9 @@ func limitsValue() value[table.Limits] {
 		set("value", "bytes of a value; the servers decide below it", size(1, 1<<30), func(l *l) *int { return &l.Value }),
 		set("requests_per_client", "requests of one client without an answer, at which its input waits",
 			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
+		set("waiting", "gets that guarded routes hold at once; the next one is a miss", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
+		set("tickets", "misses of guarded routes whose sets are awaited; then the oldest is forgotten, and its set is an ordinary one",
+			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
 		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
 		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
@@ -333,6 +341,7 @@ func logValue() value[Log] {
 			func(l *Log) *slog.Level { return &l.Level }),
 		set("format", "lines for people (text) or for machines (json)",
 			words("text", "json"), func(l *Log) *string { return &l.Format }),
+		set("slow", "log some of the commands that take so long, or off", duration(0, time.Hour), func(l *Log) *time.Duration { return &l.Slow }),
 	)
 }
 
@@ -429,5 +438,83 @@ func through[T, V any](v value[V], field func(*T) *V) value[T] {
 		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
 			v.compare(within, name, *field(&old), *field(&f), say)
 		},
+	}
+}
+
+// Guard is what a route says of its guard; the zero Guard is off.
+type Guard struct {
+	On bool
+	table.Guard
+}
+
+// defaultGuard is guard: true.
+func defaultGuard() Guard {
+	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}}
+}
+
+// guardModes are the short forms.
+var guardModes = []option[Guard]{
+	{"on", defaultGuard()},
+	{"off", Guard{}},
+	{"hide", Guard{On: true, Guard: table.Guard{Hide: true}}},
+}
+
+func guardValue() value[Guard] {
+	type g = Guard
+	long := group(defaultGuard(),
+		set("lease", "how long one rebuild may take before another client may start", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
+		set("lease_max", "what the lease grows to, where rebuilds of the route are seen to take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
+		set("wait", "how long a get may be held while another client rebuilds", duration(0, time.Hour), func(g *g) *time.Duration { return &g.Wait }),
+		set("early", "how long before its expiry a value is rebuilt; auto is twice what slow rebuilds of the route take", earlyValue(), func(g *g) *early { return (*early)(&g.Guard) }),
+		set("stale", "how long the old value is served after its expiry or delete, to all but the client that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
+		set("multiget", "whether the keys of a multi-get are held too", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
+		set("late", "what a get gets whose wait is over: a miss, and rebuilds too, or SERVER_ERROR", oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(g *g) *bool { return &g.LateFails }),
+		set("refused", "the answer to a set that came too late to be stored", oneOf(option[bool]{"stored", false}, option[bool]{"not_stored", true}), func(g *g) *bool { return &g.ShowRefused }),
+		set("sets", "whether applications also set without a miss before, or only after one", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
+		set("clients", "whether the set of a rebuild comes on the connection of its miss, or on any; auto goes by what is seen",
+			spoken(table.ByEvidence, table.ByConnection, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
+	)
+	brief := value[Guard]{
+		read: func(d *document, n *node, path string, to *Guard) {
+			word := n.text
+			if n.tag == "!!bool" {
+				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
+			}
+			for _, o := range guardModes {
+				if n.kind == scalar && o.word == word {
+					*to = o.means
+					return
+				}
+			}
+			d.wrong(n, path, "true, false, hide, or a mapping of its settings")
+		},
+		show:   func(Guard) any { return nil },
+		schema: func() schema { return schema{"enum": []any{"on", true, "off", false, "hide"}} },
+	}
+	return either(brief, fresh(defaultGuard(), long))
+}
+
+// early is the part of a Guard that its setting early is about.
+type early table.Guard
+
+// shortestEarly is what TTLs in whole seconds and a strict comparison leave room for.
+const shortestEarly = 2 * time.Second
+
+func earlyValue() value[early] {
+	some := duration(0, time.Hour)
+	return value[early]{
+		read: func(d *document, n *node, path string, to *early) {
+			if to.Auto = n.kind == scalar && n.text == "auto"; to.Auto {
+				return
+			}
+			before := to.Early
+			some.read(d, n, path, &to.Early)
+			if to.Early > 0 && to.Early < shortestEarly {
+				d.fail(n.line, n.column, "%s must be off, auto, or at least %s, not %s: servers count expiry in whole seconds", path, short(shortestEarly), n.is())
+				to.Early = before
+			}
+		},
+		show:   func(e early) any { return some.show(e.Early) },
+		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "auto"}}} },
 	}
 }

@@ -24,6 +24,8 @@ func BenchmarkEngine(b *testing.B) {
 	}{
 		{"get/1x1", 1, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"get/50x1", 50, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
+		{"guarded/50x1", 50, 1, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n", ""},
+		{"guarded/50x16", 50, 16, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n", ""},
 		{"get/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"set/50x16", 50, 16, "set user:1234:profile1 0 0 100\r\n" + value + "\r\n", "STORED\r\n", ""},
 		{"mg/50x16", 50, 16, "mg user:1234:profile1 v t Oabc\r\n", "VA 100 t-1 Oabc\r\n" + value + "\r\n", ""},
@@ -41,6 +43,9 @@ func BenchmarkEngine(b *testing.B) {
 			if c.match != "" {
 				s.routes = append(s.routes, table.Route{Match: c.match, Pool: s.pools["main"]}, table.Route{Pool: s.pools["main"]})
 			}
+			if strings.HasPrefix(c.name, "guarded") {
+				s.line("route - main guard=")
+			}
 			s.quiet = true
 			s.begin()
 			var clients []*actor
@@ -51,7 +56,9 @@ func BenchmarkEngine(b *testing.B) {
 			answers := []byte(strings.Repeat(c.answer, c.depth*c.clients))
 			s.wakeup(func() { s.e.Bytes(clients[0].link, []byte("get x1\r\n")) })
 			srv := s.actor("s1")
-			s.wakeup(func() { s.e.Bytes(srv.link, []byte("END\r\n")) })
+			s.wakeup(func() {
+				s.e.Bytes(srv.link, []byte(map[bool]string{true: "VA 1 kx1 f0 c1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.name, "guarded")]))
+			})
 			drain := func() {
 				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
 					for _, x := range effects {

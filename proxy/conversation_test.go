@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,7 +28,7 @@ import (
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
 //	users NAME:PASSWORD …   who may use the listener
-//	route PREFIX NAME [strip] [match=*:x] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -101,8 +102,9 @@ type stage struct {
 	routes []table.Route
 	users  *table.Users
 	ready  bool
-	quiet  bool // log nothing
-	shown  bool // the file says the opaques of Ringside's own
+	quiet  bool      // log nothing
+	logs   io.Writer // where the log goes; nil: to the test
+	shown  bool      // the file says the opaques of Ringside's own
 	at     string
 
 	release string // of the servers, unless 1.6.18
@@ -117,7 +119,7 @@ func newStage(t *testing.T) *stage {
 
 func testLimits() table.Limits {
 	return table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
-		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20}
+		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000}
 }
 
 func (s *stage) blank() {
@@ -193,6 +195,8 @@ func (s *stage) line(line string) {
 			case "total":
 				d, _ := time.ParseDuration(value)
 				r.Total = &d
+			case "guard":
+				r.Guard = guardOption(s, value)
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
@@ -305,6 +309,40 @@ func (s *stage) line(line string) {
 	default:
 		s.fatalf("what is %q?", verb)
 	}
+}
+
+// guardOption reads the options of a guarded route: wait=1s,stale=5s,…
+func guardOption(s *stage, options string) *table.Guard {
+	g := &table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
+	for _, option := range strings.FieldsFunc(options, func(c rune) bool { return c == ',' }) {
+		name, value, _ := strings.Cut(option, ":")
+		d, _ := time.ParseDuration(value)
+		switch name {
+		case "hide":
+			g.Hide = true
+		case "lease":
+			g.Lease = d
+		case "wait":
+			g.Wait = d
+		case "early":
+			g.Early = d
+		case "stale":
+			g.Stale = d
+		case "hold":
+			g.HoldMany = true
+		case "late":
+			g.LateFails = value == "error"
+		case "refused":
+			g.ShowRefused = value == "not_stored"
+		case "sets":
+			g.OnlyAfterMiss = value == "after_miss"
+		case "clients":
+			g.Clients = map[string]table.GuardClients{"auto": table.ByEvidence, "connection": table.ByConnection, "pooled": table.Pooled}[value]
+		default:
+			s.fatalf("what is %q?", option)
+		}
+	}
+	return g
 }
 
 func (s *stage) pool(f []string) {

@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/copies"
 	"ringside/proxy/counters"
 	"ringside/proxy/failover"
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -35,6 +36,7 @@ type Engine struct {
 	task.Tasks
 	failover.Keepers
 	copies.Copies
+	guards   *guard.Guard // does what it does for guarded keys
 	Counters counters.Counters
 	Shared   *Proxy // what all engines of the process share
 
@@ -77,9 +79,11 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		e.TrimAttempts()
 	}
 	e.Relieve = e.makeRoom
-	e.Leaders = []task.Leader{&e.Counters, &e.Copies, failover.SingleCopy{}}
 	p.mu.Lock()
 	before := p.Engines()
+	e.guards = guard.New(&e.Tasks, uint64(len(before)))
+	e.guards.EachLoop = e.eachGuard
+	e.Leaders = []task.Leader{e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
@@ -174,6 +178,8 @@ func (e *Engine) due(t link.Timer) {
 		e.Refill()
 	case link.CounterTimer:
 		e.Counters.Flush()
+	case link.GuardTimer:
+		e.guards.Tick()
 	}
 }
 
@@ -206,11 +212,25 @@ func (e *Engine) Idle() bool {
 	return true
 }
 
+// Guarded is what e does for guarded keys.
+func (e *Engine) Guarded() *guard.Guard { return e.guards }
+
+// eachGuard runs f on all loops: here at once.
+func (e *Engine) eachGuard(f func(*guard.Guard)) {
+	for _, o := range e.Shared.Engines() {
+		if o == e {
+			f(e.guards)
+		} else {
+			o.Post(func(o *Engine) { f(o.guards) })
+		}
+	}
+}
+
 // observer tells keepers and copies what happens to servers: upstream.Observer.
 type observer struct{ e *Engine }
 
-func (o observer) Down(srv *upstream.Server, why string) {
-	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, true, why, now) })
+func (o observer) Down(srv *upstream.Server, why string, refused bool) {
+	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, refused, why, now) })
 }
 
 func (o observer) Up(*upstream.Server) {
@@ -228,6 +248,7 @@ func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDelete
 func (e *Engine) Drain() {
 	e.draining = true
 	e.Counters.FlushAll()
+	e.guards.Drain()
 	for s := range e.Sessions {
 		s.EndInput()
 	}

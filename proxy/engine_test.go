@@ -170,6 +170,11 @@ func TestAllocations(t *testing.T) {
 	value := strings.Repeat("v", 100)
 	frame := func(text string) string { return string(newStage(t).frame(text, false)) }
 	for _, c := range []struct{ name, request, answer string }{
+		{"guarded get", "get a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
+		{"guarded get, refreshed", "get a1\r\n", "VA 100 ka1 f0 c7 t90 Z\r\n" + value + "\r\n"},
+		{"guarded gets", "gets a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
+		{"guarded large get", "get a1\r\n", "VA 65536 ka1 f0 c7 t-1\r\n" + strings.Repeat("v", 65536) + "\r\n"},
+		{"guarded multi-get", "get a1 b1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\nVA 100 kb1 f0 c7 t-1\r\n" + value + "\r\n"},
 		{"get", "get a1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\n"},
 		{"get miss", "get a1\r\n", "END\r\n"},
 		{"multi-get", "get a1 b1 c1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nVALUE c1 0 100\r\n" + value + "\r\nEND\r\n"},
@@ -193,6 +198,9 @@ func TestAllocations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t)
 			s.pool([]string{"main", "servers=s1"})
+			if strings.HasPrefix(c.name, "guarded") {
+				s.line("route - main guard=stale:30s,early:4s")
+			}
 			s.begin()
 			client := s.actor("c1")
 			request, answer := []byte(c.request), []byte(c.answer)

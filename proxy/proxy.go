@@ -6,6 +6,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,8 @@ type Proxy struct {
 
 	lastClient atomic.Uint64 // number given to a client
 
+	guards map[string]*stats.Guard // of guarded routes, by label, over all tables
+
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
 	mu      sync.Mutex                // held by those who change engines or overrides
 }
@@ -65,6 +68,31 @@ func (p *Proxy) Swap(t *table.Table) {
 	for _, e := range p.Engines() {
 		e.Post(func(*Engine) {}) // wakes it: Begin takes up the table
 	}
+}
+
+// guarded is what the route with a label has counted and learned.
+func (p *Proxy) guarded(label string) *stats.Guard {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.guards[label]
+	if g == nil {
+		g = &stats.Guard{Route: label}
+		if p.guards == nil {
+			p.guards = map[string]*stats.Guard{}
+		}
+		p.guards[label] = g
+	}
+	return g
+}
+
+// Guards are the guarded routes that there have been.
+func (p *Proxy) Guards() (list []*stats.Guard) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, label := range slices.Sorted(maps.Keys(p.guards)) {
+		list = append(list, p.guards[label])
+	}
+	return list
 }
 
 // Engines returns the engines made so far. The caller must not change the slice.
@@ -171,6 +199,10 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Counters.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
+	e.Copies.AddTo(into)
+	for _, l := range e.Listeners {
+		l.AddTo(into)
+	}
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or

@@ -1,6 +1,7 @@
 // Package admin shows and steers a running proxy over HTTP.
 //
-//	/              what is here
+//	/              the page: the pool, its ring, its servers, their memory, live
+//	/api/          what the page shows, for clients on this machine unless Options.Page says otherwise
 //	/metrics       for Prometheus
 //	/healthz       200 while every loop answers within a second, else 503
 //	/readyz        200 while clients should come here, else 503 and why not
@@ -20,6 +21,7 @@
 //   - A scrape is whole and of now, or it fails: when a loop does not report
 //     within a second the answer is 500 and says so, and Prometheus sets up to
 //     0. Old or partial numbers would hide that the clients of that loop wait.
+//   - Who may not see the page gets a list of links instead.
 //   - Outside /control/ only GET and HEAD are answered. Nothing that a client
 //     sends is shown to anybody, no header is believed, and connections,
 //     scrapes, headers and times have bounds.
@@ -28,9 +30,33 @@
 //     reverse proxy on the same machine is on loopback: it must not pass
 //     /debug/pprof/ on.
 //
+// # The page
+//
+//	GET /api/stream[?pool=POOL]          server-sent events: hello, topo, history, then tick (1 s), mem and slabs (5 s),
+//	                                     event (as it happens), late (a loop does not report)
+//	GET /api/now[?pool=POOL][&for=2s]    one object: what was counted over that time
+//	GET /api/route?key=KEY[&pool=POOL]   what ringside route --json says, and where that is on the ring; key64= in base64
+//	GET /api/ring[?pool=POOL]            the ring's points, in binary: live.RingBytes
+//
+// What the events hold is written at the types of package live. The page is made
+// of three files that are part of the program, and asks nobody but its Ringside; a
+// content security policy holds it to that. Every key is put in as text, with
+// what is no printable character as \xNN.
+//
+//   - It shows keys, so who may see it is a setting of its own: clients on this
+//     machine unless Options.Page says otherwise.
+//   - A web page must not read it through the browser of somebody who may. So
+//     Host must be an address, localhost or one of Options.Names (else it could be a
+//     name that another page has made point here), and Sec-Fetch-Site, where the
+//     browser sends it, that of the page itself.
+//   - 16 may watch at a time. One that takes nothing for 15 seconds is let go;
+//     one that is slow is sent less. The server's time for an answer is renewed
+//     with each event, and Shutdown ends the streams.
+//
 // # Control
 //
 //	GET    /control/servers                       every server of every pool, and how it is
+//	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	POST   /control/hand-over                     where the next process gets the listening sockets
@@ -55,9 +81,10 @@
 //   - A web page must not steer through the browser of somebody who may. A
 //     request that changes something needs the header Ringside-Control, which
 //     a page of another origin cannot set without asking first, and is never
-//     allowed to. And one with an Origin is refused, whatever it says: browsers
-//     send it with every POST and DELETE, tools do not. That holds where a page
-//     has made its own name point here, too.
+//     allowed to. One with an Origin (browsers send it with every POST and DELETE,
+//     tools do not) is refused, unless it is Ringside's own page: Origin and Host
+//     are the same, Host is known as above, and the header holds the token that
+//     this process has given to its page, which no other origin can read.
 //   - There is no password: who needs one puts a reverse proxy in front.
 //   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
 //   - A reload is answered when all loops go by the new configuration, or with
@@ -80,8 +107,14 @@
 //
 //	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
 //
-// Histograms have a bucket for each doubling from 16 µs to 8.6 s, and one at 403 ms. Besides
-// these there are the go_ and process_ metrics of client_golang.
+// The share of hits of each route, which is the first question when something is slow;
+// failed keys count as if they were not there:
+//
+//	sum by (route, pool) (rate(ringside_route_keys_total{result="hit"}[5m]))
+//	  / sum by (route, pool) (rate(ringside_route_keys_total[5m]))
+//
+// Histograms have a bucket for each doubling from 16 µs to 8.6 s, those of servers from
+// 33 µs to 4.3 s, and one at 403 ms. Besides these there are the go_ and process_ metrics of client_golang.
 //
 //	ringside_requests_total{command,outcome} counter
 //	    Commands answered, by how they ended; a read that get_errors shows as a miss is counted as the failure
@@ -92,6 +125,11 @@
 //	    Commands read and not answered yet.
 //	ringside_keys_total{result} counter
 //	    Keys that clients asked for, by result: hit, miss, or failed when no server could say.
+//	ringside_route_requests_total{listener,route,pool,command,outcome} counter
+//	    The part of the commands answered that was on keys of the route; one on keys of several is of the first's.
+//	    The route is its prefix, or the word match and its pattern; empty for all other keys.
+//	ringside_route_keys_total{listener,route,pool,result} counter
+//	    The part of the keys asked for that the route took, by result.
 //	ringside_loop_wakeups_total counter
 //	    Times that a loop woke up for events.
 //	ringside_loop_reads_total counter
@@ -175,7 +213,7 @@
 //	ringside_server_version_info{server,address,version} gauge
 //	    1, with the version that the server told last; absent until it has told one.
 //	ringside_server_ordered_away{pool,server,address,order} gauge
-//	    1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.
+//	    1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.
 //	ringside_failover_phase{pool,server} gauge
 //	    What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose
 //	    keys move, or that keep copies.
@@ -196,6 +234,52 @@
 //	    here or in a server.
 //	ringside_pool_server{pool,server,address,weight} gauge
 //	    1 for each server of each pool of the table in force, with the name and weight that it has there.
+//
+//	ringside_guard_wins_total{route} counter
+//	    Gets that were told to rebuild: a miss, or a value that is due or deleted.
+//	ringside_guard_fills_total{route} counter
+//	    Sets of those that were stored.
+//	ringside_guard_waits_total{route} counter
+//	    Gets held while another client rebuilds.
+//	ringside_guard_saved_total{route} counter
+//	    Held gets that got a value: rebuilds saved.
+//	ringside_guard_late_total{route} counter
+//	    Held gets whose wait was over.
+//	ringside_guard_stale_served_total{route} counter
+//	    Old values served while another client rebuilds.
+//	ringside_guard_early_total{route} counter
+//	    The part of the wins that came before the value expired.
+//	ringside_guard_given_back_total{route} counter
+//	    Wins given back because their client went away.
+//	ringside_guard_rearmed_total{route} counter
+//	    Wins given to another client because theirs did not come back within a lease.
+//	ringside_guard_polls_total{route} counter
+//	    Requests to servers for those who wait.
+//	ringside_guard_ambiguous_total{route} counter
+//	    Sets of which it was not sure whose they are; many: set clients in the guard of the route.
+//	ringside_guard_forgotten_total{route} counter
+//	    Misses forgotten because of limits.tickets; their sets are ordinary ones.
+//	ringside_guard_barren_total{route} counter
+//	    Gets not held because nobody fills their key.
+//	ringside_guard_looks_total{route} counter
+//	    Requests to servers that only the guard needs.
+//	ringside_guard_writes_total{route} counter
+//	    Commands that are no reads.
+//	ringside_guard_off_total{route} counter
+//	    Commands to servers without meta commands or cas, which have no guard.
+//	ringside_guard_refused_total{route,reason} counter
+//	    Sets not stored because they came too late, by reason: ex (another value is there), nf (the key was deleted,
+//	    or its lease has ended), void (nothing is known of the key since the miss).
+//	ringside_guard_waiting{route} gauge
+//	    Gets held now.
+//	ringside_guard_tickets{route} gauge
+//	    Misses now whose sets are awaited.
+//	ringside_guard_lease_seconds{route} gauge
+//	    What the lease has grown to by rebuilds that took longer; 0: it has not.
+//	ringside_guard_wait_seconds{route} histogram
+//	    Time that gets were held.
+//	ringside_guard_rebuild_seconds{route} histogram
+//	    Time from a win to its set.
 //
 //	ringside_config_reload_success gauge
 //	    1 if the configuration that was read last is in force, 0 if it was refused and an older one is.

@@ -5,6 +5,7 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 
@@ -110,10 +112,23 @@ func moving(t *testing.T) *proxy.Proxy {
 	return made
 }
 
+// withGuard makes a proxy of a guarded route.
+func withGuard() *proxy.Proxy {
+	of := tableOf(pool("guarded"))
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}}}
+	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
+	newLoop(p)
+	return p
+}
+
 // allFamilies is every metric there is.
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
-	for _, p := range []*proxy.Proxy{busy(t), moving(t)} {
+	ordered := busy(t)
+	if err := ordered.Override("second", "a", health.Drain); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard()} {
 		families, err := New(p, Options{}).scrapes.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -149,6 +164,11 @@ func TestScrape(t *testing.T) {
 		`ringside_keys_total{result="miss"}`:                                2,
 		`ringside_keys_total{result="failed"}`:                              3,
 		`ringside_requests_in_flight`:                                       0,
+
+		`ringside_route_keys_total{listener="l",pool="first",result="hit",route=""}`:                       2,
+		`ringside_route_keys_total{listener="l",pool="first",result="failed",route=""}`:                    3,
+		`ringside_route_keys_total{listener="l",pool="second",result="miss",route="s:"}`:                   0,
+		`ringside_route_requests_total{command="set",listener="l",outcome="stored",pool="first",route=""}`: 1,
 
 		`ringside_client_connections`:                                2,
 		`ringside_client_connections_limit`:                          2,
@@ -307,7 +327,7 @@ func TestHistogramBuckets(t *testing.T) {
 	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
 		h.Observe(ns)
 	}
-	output(out).histogram(requestDuration, &h, "get")
+	output(out).histogram(requestDuration, &h, 0, "get")
 	var m dto.Metric
 	if err := (<-out).Write(&m); err != nil {
 		t.Fatal(err)

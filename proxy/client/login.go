@@ -18,6 +18,13 @@ const loginTime = 10 * time.Second
 // loginLimits bound what a client that is not known can make Ringside hold.
 var loginLimits = wire.Limits{Value: 1 << 10, Line: 2 << 10}
 
+// identity is what is known of who a client is.
+type identity struct {
+	users    *table.Users // who may use its listener; nil: everybody
+	unknown  bool         // it has to say who it is before it is served
+	stepping bool         // it has begun to, and is to go on in the next frame
+}
+
 // RequireLogin serves s nothing until it has said which of these users it is.
 func (s *Session) RequireLogin(users *table.Users) {
 	s.users, s.unknown = users, true

@@ -49,7 +49,7 @@ func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Resul
 		return
 	}
 	c := &creation{Autocreate: *t.Route.Autocreate, then: then}
-	if patient {
+	if t.Rule = nil; patient { // a rule of its client's loop is of a table that is no more
 		t.Rule = c
 	}
 	c.Begin(t)

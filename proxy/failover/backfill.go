@@ -57,7 +57,7 @@ const backfillTime = "1"
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 	f := &backfill{t: t, l: l, then: then}
 	t.Backfilling = true
-	f.line = t.Meta("mg", l.keys[0], " s c N"+backfillTime, nil)
+	f.line = t.Meta("mg", l.Keys[0], " s c N"+backfillTime, nil)
 	f.ask(fillStub, 0, f.line)
 }
 
@@ -65,10 +65,10 @@ func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
 // backfill ends.
 func (f *backfill) ask(step, at int, line []byte) {
 	internal := f.then == nil || step == fillStore // nobody waits, or a stub must not stay
-	c, _, _ := f.t.Route.Member(f.l.place(at).Server).Pick(f.t.Asker, internal)
+	c, _, _ := f.t.Route.Member(f.l.Place(at).Server).Pick(f.t.Asker, internal)
 	switch {
 	case c == nil && step == fillFetch: // the stub is taken away: an incr or append would build on it
-		f.ask(fillStore, 0, f.t.Meta("md", f.l.keys[0], " C"+f.stub, nil))
+		f.ask(fillStore, 0, f.t.Meta("md", f.l.Keys[0], " C"+f.stub, nil))
 		return
 	case c == nil:
 		f.end(fillUnsure)
@@ -105,10 +105,10 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 			f.again()
 			return
 		default:
-			f.ask(fillStore, 0, t.Meta("md", l.keys[0], " C"+f.stub, nil))
+			f.ask(fillStore, 0, t.Meta("md", l.Keys[0], " C"+f.stub, nil))
 			return
 		}
-		f.ask(fillFetch, 1, t.Meta("mg", l.keys[1], " v f t", nil))
+		f.ask(fillFetch, 1, t.Meta("mg", l.Keys[1], " v f t", nil))
 	case fillFetch:
 		switch {
 		case !ok || rep.Kind.Failed():
@@ -118,7 +118,7 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 			f.outcome = fillThere
 		}
 		if f.outcome != fillThere {
-			f.ask(fillStore, 0, t.Meta("md", l.keys[0], " C"+f.stub, nil))
+			f.ask(fillStore, 0, t.Meta("md", l.Keys[0], " C"+f.stub, nil))
 			return
 		}
 		flags := " C" + f.stub
@@ -130,7 +130,7 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 				flags += " T" + strconv.Itoa(ttl)
 			}
 		}
-		f.ask(fillStore, 0, t.Meta("ms", l.keys[0], flags, bytes.Clone(rep.Body.Of(r.Bytes))))
+		f.ask(fillStore, 0, t.Meta("ms", l.Keys[0], flags, bytes.Clone(rep.Body.Of(r.Bytes))))
 	default:
 		switch {
 		case f.outcome == fillUnsure || r.Bytes == nil:

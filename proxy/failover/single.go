@@ -20,69 +20,101 @@ type SingleCopy struct{}
 
 // Lead serves t, or parks it. Every task that no other leader has taken is its kind.
 func (SingleCopy) Lead(t *task.Task) bool {
-	leadSingle(t)
+	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
+	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
+		t.Fail(trouble.Why, trouble.Outcome)
+		return true
+	} else if parked {
+		return true
+	}
+	t.Rule = l
+	t.Run(0, nil)
+	if !l.InTransition() { // all it asks is on its way, on the connection where the next goes
+		t.Loop.ReleaseLine(t)
+	}
 	return true
 }
 
-// leadSingle finds who serves t's key now, and begins.
-func leadSingle(t *task.Task) {
+// Spot is where a key of one copy is served, as it was when that was looked up.
+type Spot struct {
+	health.Route
+	Owner int          // the key's own server
+	View  *health.View // nil: nothing moves
+	Gen   uint64       // of View
+	Keys  [2][]byte    // at First, at Interim
+}
+
+// Locate finds where t's key is served now. If nobody serves it, it says why, or
+// parks t, to be led again when that may have changed.
+func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
 	e := t.Loop
+	unavailable := func(why string) (upstream.Failure, bool) {
+		return upstream.Failure{Why: why, Outcome: stats.Unavailable}, false
+	}
 	part, h, owner := t.Route.Pool.Place.Locate(t.Key)
 	if owner < 0 {
-		t.Fail(routing.NoServer, stats.Unavailable)
-		return
+		return unavailable(routing.NoServer)
 	}
 	if why := t.Route.Refusal(owner); why != "" {
 		t.Route.Servers[owner].Count.Overridden++
-		t.Fail(why, stats.Unavailable)
-		return
+		return unavailable(why)
 	}
 	w := t.Route.View
-	l := &single{view: w, read: t.Op <= wire.Gats || t.Op == wire.Debug}
+	*l = Spot{Owner: owner, View: w}
 	if w == nil { // nothing moves: t is a task only because it follows another one
 		l.First.Server = owner
 	} else {
-		l.gen = w.Gen()
+		l.Gen = w.Gen()
 		l.Route = t.Route.Find(part, h, owner)
 	}
 	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
 	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
-	case l.Role == health.Leaving && (l.read || policy.Mode == table.FailFast || e.Now >= waits):
-		t.Fail("server "+name+" is not in use: "+w.Phase(owner).String(), stats.Unavailable)
-		return
+	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits):
+		return unavailable("server " + name + " is not in use: " + w.Phase(owner).String())
 	case l.Role == health.Leaving:
 		e.Park(t, waits, w.Gen)
-		return
+		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):
-		t.Fail("server "+t.Route.Member(first).Label()+" is not in use: it does not answer", stats.Unavailable)
-		return
+		return unavailable("server " + t.Route.Member(first).Label() + " is not in use: it does not answer")
 	case e.Now >= t.Deadline:
-		t.Fail(task.TooLong, stats.TimedOut)
-		return
+		return upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut}, false
 	}
-	l.keys[0] = health.AppendKey(nil, l.First.Number, t.Key)
-	l.keys[1] = health.AppendKey(nil, l.Interim.Number, t.Key)
-	if len(l.keys[0]) > upstream.MaxKey || l.inTransition() && len(l.keys[1]) > upstream.MaxKey {
-		t.Fail("server "+name+" is not in use, and the key is too long to be kept elsewhere", stats.Unavailable)
-		return
+	l.Keys[0] = health.AppendKey(nil, l.First.Number, t.Key)
+	l.Keys[1] = health.AppendKey(nil, l.Interim.Number, t.Key)
+	if len(l.Keys[0]) > upstream.MaxKey || l.InTransition() && len(l.Keys[1]) > upstream.MaxKey {
+		return unavailable("server " + name + " is not in use, and the key is too long to be kept elsewhere")
 	}
-	t.Rule = l
-	t.Run(0, nil)
-	if !l.inTransition() { // its only request is on its way, on the connection where the client's next goes
-		e.ReleaseLine(t)
+	return upstream.Failure{}, false
+}
+
+// InTransition says that the key is between two servers.
+func (l *Spot) InTransition() bool { return l.Role != health.In }
+
+// Place is where the key is at First (0) or at Interim (1).
+func (l *Spot) Place(i int) health.Place {
+	if i == 0 {
+		return l.First
 	}
+	return l.Interim
+}
+
+// Sure says whether what the servers answer now may be told: in strict mode
+// nobody may have learnt since that others are to be asked.
+func (l *Spot) Sure(t *task.Task) bool {
+	if l.View == nil || !t.Route.Pool.Failover.Strict {
+		return true
+	}
+	return l.View.Gen() == l.Gen && t.Loop.Now < l.View.ValidUntil(l.First.Server) &&
+		(!l.InTransition() || t.Loop.Now < l.View.ValidUntil(l.Interim.Server))
 }
 
 // single is the rule of a command on a key of one copy. The client's answer comes
 // from the main ask. A write of a key that is between two servers also deletes what
 // the other one has, and the client is answered when both are done.
 type single struct {
-	health.Route
-	view *health.View // what the pool's keeper has decided; nil: the pool has none
-	gen  uint64       // of view, when the command began
-	read bool         // it changes nothing
-	keys [2][]byte    // of First and of Interim: what the key is called there
+	Spot
+	read bool // it changes nothing
 
 	checked bool             // of an add: the interim server has nothing; of others: what it has was brought
 	again   bool             // the answer was no number: it is tried once more
@@ -105,20 +137,9 @@ const (
 	undoAsk    // a delete of what the main ask has stored and nobody may see
 )
 
-// inTransition reports whether two servers share the key.
-func (l *single) inTransition() bool { return l.Role != health.In }
-
-// place is where the key is: 0 at its own server, 1 at the interim server.
-func (l *single) place(i int) health.Place {
-	if i == 0 {
-		return l.First
-	}
-	return l.Interim
-}
-
 // Begin sends the main ask, after what has to be known before it.
 func (l *single) Begin(t *task.Task) {
-	if !l.sure(t) {
+	if !l.Sure(t) {
 		t.Fail("not sure who serves the key now", stats.Unavailable)
 		return
 	}
@@ -126,7 +147,7 @@ func (l *single) Begin(t *task.Task) {
 		l.from = 1
 	}
 	if l.Role == health.Warming && t.Op == wire.Add && !l.checked {
-		t.Ask(checkAsk, t.Route.Member(l.Interim.Server), t.Meta("mg", l.keys[1], " s", nil))
+		t.Ask(checkAsk, t.Route.Member(l.Interim.Server), t.Meta("mg", l.Keys[1], " s", nil))
 		return
 	}
 	if l.Role == health.Warming && task.NeedsValue(t.Op) && !l.checked {
@@ -135,9 +156,9 @@ func (l *single) Begin(t *task.Task) {
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
 			switch {
-			case what == fillThere, what == fillNowhere && task.CommandOf(t).Vivify && l.sure(t): // it makes what nobody has
+			case what == fillThere, what == fillNowhere && task.CommandOf(t).Vivify && l.Sure(t): // it makes what nobody has
 				l.Begin(t)
-			case what == fillUnsure || !l.sure(t):
+			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Member(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
 			default:
 				t.AnswerKind(task.Absence(t))
@@ -151,9 +172,9 @@ func (l *single) Begin(t *task.Task) {
 		t.AnswerKind(wire.Exists)
 		return
 	}
-	if l.read || !l.inTransition() {
+	if l.read || !l.InTransition() {
 		l.waiting = 1
-		t.Ask(mainAsk, t.Route.Member(l.place(l.from).Server), line)
+		t.Ask(mainAsk, t.Route.Member(l.Place(l.from).Server), line)
 		return
 	}
 	l.line, l.waiting = line, 2
@@ -176,21 +197,21 @@ func (l *single) Begin(t *task.Task) {
 // stub at First behind the delete there, and fetch from Interim before the write.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
-		t.Ask(mainAsk, t.Route.Member(l.place(l.from).Server), l.line)
+		t.Ask(mainAsk, t.Route.Member(l.Place(l.from).Server), l.line)
 		return
 	}
 	other := 1 - l.from
-	t.Ask(sideAsk, t.Route.Member(l.place(other).Server), t.Meta("md", l.keys[other], "", nil))
+	t.Ask(sideAsk, t.Route.Member(l.Place(other).Server), t.Meta("md", l.Keys[other], "", nil))
 }
 
 // request is t's request as it goes to one of the two places. It reports false if the
 // cas token in it can't fit there.
 func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
-	place := l.place(at)
+	place := l.Place(at)
 	var edits []task.Edit
 	if token, has := t.Token(); has {
 		cas, ok := health.UntagCas(token, place.Number)
-		if l.view != nil && (!ok || token>>52 != 0 && place.Number == 0) {
+		if l.View != nil && (!ok || token>>52 != 0 && place.Number == 0) {
 			return nil, false
 		}
 		edits = append(edits, task.Edit{At: t.TokenSpan(), With: strconv.AppendUint(nil, cas, 10)})
@@ -198,18 +219,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	if place.Diverted {
 		edits = append(edits, t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
 	}
-	return t.WithKey(l.keys[at], edits...), true
-}
-
-// sure says whether the client may be told what the servers have answered. In
-// consistency strict it may not if another Ringside may have learnt since that other
-// servers are to be asked.
-func (l *single) sure(t *task.Task) bool {
-	if l.view == nil || !t.Route.Pool.Failover.Strict {
-		return true
-	}
-	return l.view.Gen() == l.gen && t.Loop.Now < l.view.ValidUntil(l.First.Server) &&
-		(!l.inTransition() || t.Loop.Now < l.view.ValidUntil(l.Interim.Server))
+	return t.WithKey(l.Keys[at], edits...), true
 }
 
 // Told goes on when an ask has ended.
@@ -242,7 +252,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	l.waiting--
 	if l.inTurn {
 		l.inTurn = false
-		if l.failed == nil && l.sure(t) {
+		if l.failed == nil && l.Sure(t) {
 			l.sendHalf(t, l.second)
 			return
 		}
@@ -288,14 +298,14 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	case r.Parsed(t.Op, t.Req.Dialect, &t.Loop.Rep) && task.MayBeStub(t, &t.Loop.Rep):
 		l.stub = true
 		l.main = t.Keep(r)
-		t.Ask(mainAsk, r.Server, t.Meta("mg", l.keys[0], " v s", nil))
+		t.Ask(mainAsk, r.Server, t.Meta("mg", l.Keys[0], " v s", nil))
 		return true
 	}
 	if l.Role == health.Settling {
 		return false
 	}
 	if r.Bytes != nil {
-		l.view.CountWarmRead(l.First.Server, !missed)
+		l.View.CountWarmRead(l.First.Server, !missed)
 	}
 	line, ok := l.request(t, 1)
 	if !missed || !ok {
@@ -311,15 +321,15 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 
 // end answers the client, if the answer is sure.
 func (l *single) end(t *task.Task) {
-	number := l.place(l.from).Number
-	switch sure := l.sure(t); {
+	number := l.Place(l.from).Number
+	switch sure := l.Sure(t); {
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return health.TagCas(cas, number) })
 	default:
 		if l.main.Bytes != nil && t.Op.Stores() { // without an answer the late delete does it: see upstream/latedelete.go
-			t.AskAs(true, undoAsk, t.Route.Member(l.place(l.from).Server), t.Meta("md", l.keys[l.from], "", nil))
+			t.AskAs(true, undoAsk, t.Route.Member(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {
 			t.Fail(l.failed.Why, l.failed.Outcome)

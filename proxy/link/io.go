@@ -81,6 +81,7 @@ const (
 	HedgeTimer                // reads that ask one more copy
 	ResyncTimer               // copies that something is missing from
 	CounterTimer              // increments that wait
+	GuardTimer                // held reads, and what is asked for them
 	numTimers
 )
 

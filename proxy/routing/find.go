@@ -161,10 +161,6 @@ func (rt *Route) NeedsTask(srv *upstream.Server) bool {
 	return rt != nil && (rt.View != nil && rt.special(srv) || rt.Buffer != nil)
 }
 
-// LedByOne says that one loop of the process leads all commands on a key: it knows of
-// the copies, or of increments that wait.
-func (rt *Route) LedByOne() bool { return rt.Copies.Copies != 0 || rt.Buffer != nil }
-
 func (rt *Route) special(srv *upstream.Server) bool {
 	return rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)
 }

@@ -4,9 +4,11 @@ package routing
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
@@ -32,6 +34,7 @@ type Route struct {
 	Listener string // its listener's name
 	Prefix   string
 	Match    string        // in place of Prefix: see table.Route
+	label    string        // see table.Route
 	keys     table.Pattern // that it wants
 	Strip    string        // what the servers don't see of the key: the prefix, or nothing
 	*BoundPool
@@ -39,13 +42,29 @@ type Route struct {
 	GetErrors bool           // a read whose server can't answer gets an error, not a miss
 	Timeouts  table.Timeouts // of its commands
 
-	Autocreate *table.Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
-	Buffer     *table.Buffer     // of incr: how long increments wait; nil: they don't
+	Autocreate *table.Autocreate    // of incr and decr: what becomes of a missing key; nil: it stays missing
+	Buffer     *table.Buffer        // of incr: how long increments wait; nil: they don't
+	Count      *stats.RouteCounters // what this loop has counted of its commands; it outlives reloads
 
 	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
 	Prefer *BoundPool       // the pool whose copy is read first; nil: BoundPool's
 	Zone   string           // Ringside's own: copies there are nearest
+
+	Guard *Guard // nil: it is not guarded
+}
+
+// Guard is how a route guards against simultaneous rebuilding, and what it has
+// counted and learned of that.
+type Guard struct {
+	*table.Guard
+	Learned *stats.Guard
+}
+
+// OneLoop says that one loop leads all commands on a key of the route that take
+// tasks: what it knows of the key is in one place then.
+func (rt *Route) OneLoop() bool {
+	return rt.Copies.Copies != 0 || rt.Guard != nil || rt.Buffer != nil
 }
 
 // BoundPool is a pool of the table and, by the same index, its servers as the
@@ -73,11 +92,21 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-// Bind gives l the routes of a new table. bound has the pools of that.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) {
+// Bind gives l the routes of a new table. bound has the pools of that;
+// learned is what a route has counted and learned so far. It returns
+// what was counted of routes that are no more.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(label string) *stats.Guard) (gone []*stats.RouteCounters) {
+	counts := map[stats.RouteName]*stats.RouteCounters{}
+	for i := range l.Routes {
+		counts[l.Routes[i].Name()] = l.Routes[i].Count
+	}
 	l.Routes, l.Pools, l.InOrder, l.Moves, l.Counts = nil, nil, false, false, false
 	for _, r := range routes {
-		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		if made.Count = counts[made.Name()]; made.Count == nil {
+			made.Count = new(stats.RouteCounters)
+		}
+		delete(counts, made.Name())
 		if r.GetErrors != nil {
 			made.GetErrors = *r.GetErrors
 		}
@@ -94,6 +123,9 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) 
 		made.Autocreate, made.Buffer = r.Autocreate, r.Buffer
 		l.Counts = l.Counts || r.Autocreate != nil
 		made.Prefer = bound[r.Prefer]
+		if r.Guard != nil {
+			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Label())}
+		}
 		if r.Strip {
 			made.Strip = r.Prefix
 		}
@@ -109,6 +141,19 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool) 
 	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(b.keys.Literal(), a.keys.Literal()) })
 	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
 		l.prefixes = nil
+	}
+	return slices.Collect(maps.Values(counts))
+}
+
+// Name is what the route is known by over reloads.
+func (rt *Route) Name() stats.RouteName {
+	return stats.RouteName{Listener: rt.Listener, Route: rt.label, Pool: rt.Pool.Name}
+}
+
+// AddTo adds what was counted of the routes to what is told of all loops.
+func (l *Listener) AddTo(into *stats.Snapshot) {
+	for i := range l.Routes {
+		into.AddRoute(l.Routes[i].Name(), l.Routes[i].Count)
 	}
 }
 

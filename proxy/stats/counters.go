@@ -76,13 +76,11 @@ type Buffered struct {
 
 // Counters is what one engine has counted since it started.
 type Counters struct {
-	Requests [wire.NumOps][NumOutcomes]uint64 // answered, by command and outcome
-	Latency  [wire.NumOps]Histogram           // from the request to its answer, by command
+	RouteCounters                        // of commands that belong to no route, and of routes that are no more
+	Latency       [wire.NumOps]Histogram // from the request to its answer, by command
 
 	Repairs, RepairsDropped uint64 // of copies, key by key; those that were not made, because too many were to be made
 	Refilled                uint64 // keys that were copied to servers that had come back empty
-
-	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
 
@@ -174,7 +172,8 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-func (h *Histogram) add(o *Histogram) {
+// Add counts what o has counted too.
+func (h *Histogram) Add(o *Histogram) {
 	h.Sum += o.Sum
 	for i, n := range o.Buckets {
 		h.Buckets[i] += n
@@ -183,14 +182,17 @@ func (h *Histogram) add(o *Histogram) {
 
 // Snapshot is a copy of what the engines of a process have counted, added up.
 type Snapshot struct {
-	Counters
-	Servers       map[string]*ServerSnapshot // by network and address
-	Members       []MemberSnapshot           // of the pools that have a keeper
-	Events        []MemberEvents             // what keepers have decided so far
-	Clients       int                        // connected
-	InFlight      int                        // commands without an answer
-	BufferKeys    int                        // counters of which increments wait, or may
-	BufferPending uint64                     // their sum
+	Counters                            // with those of all routes
+	Servers  map[string]*ServerSnapshot // by network and address
+	Routes   map[RouteName]*RouteCounters
+	Members  []MemberSnapshot   // of the pools that have a keeper
+	Events   []MemberEvents     // what keepers have decided so far
+	Filling  map[[2]string]bool // by pool and server: it keeps copies and lacks some that it should have
+	Clients  int                // connected
+	InFlight int                // commands without an answer
+
+	BufferKeys    int    // counters of which increments wait, or may
+	BufferPending uint64 // their sum
 
 	Parked int   // of them: writes that wait for a server's next phase
 	Lines  int   // keys of several copies that are being written or repaired
@@ -215,18 +217,13 @@ type ServerSnapshot struct {
 
 // Add counts what o has counted too.
 func (into *Counters) Add(o *Counters) {
-	for op := range o.Requests {
-		for out, n := range o.Requests[op] {
-			into.Requests[op][out] += n
-		}
-		into.Latency[op].add(&o.Latency[op])
+	into.RouteCounters.Add(&o.RouteCounters)
+	for op := range o.Latency {
+		into.Latency[op].Add(&o.Latency[op])
 	}
 	into.Repairs += o.Repairs
 	into.RepairsDropped += o.RepairsDropped
 	into.Refilled += o.Refilled
-	into.KeysHit += o.KeysHit
-	into.KeysMissed += o.KeysMissed
-	into.KeysFailed += o.KeysFailed
 	into.Wakeups += o.Wakeups
 	into.Reads += o.Reads
 	into.Writes += o.Writes
@@ -271,5 +268,5 @@ func (into *ServerCounters) Add(o *ServerCounters) {
 	into.WentDown += o.WentDown
 	into.BytesIn += o.BytesIn
 	into.BytesOut += o.BytesOut
-	into.Latency.add(&o.Latency)
+	into.Latency.Add(&o.Latency)
 }

@@ -29,6 +29,15 @@ func (r *Route) Pattern() Pattern {
 	return p
 }
 
+// Label is what metrics call the route. No prefix has a blank, so it tells a match from
+// a prefix that is spelled alike.
+func (r *Route) Label() string {
+	if r.Match != "" {
+		return "match " + r.Match
+	}
+	return r.Prefix
+}
+
 // Takes says whether key fits. Each text between the first and the last is taken
 // where it stands first: if the rest fits behind a later place, it fits behind that.
 func (p Pattern) Takes(key []byte) bool {

@@ -17,6 +17,7 @@ type Table struct {
 	Listeners []Listener
 	Pools     []*Pool
 	Limits    Limits
+	LogSlow   time.Duration // commands that take so long are logged; 0: none
 }
 
 // Has says whether a pool of t has a server of that name.
@@ -59,6 +60,8 @@ type Route struct {
 
 	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
 	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
+
+	Guard *Guard // lets one client rebuild a value at a time; nil: all who find it missing
 }
 
 // Autocreate is how a counter begins that was missing.
@@ -176,6 +179,8 @@ type Limits struct {
 	Memory     int64         // bytes held for all clients and servers together
 	Idle       time.Duration // without a byte from a client with nothing in flight; 0 never
 	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
+	Waiting    int           // gets that guarded routes hold
+	Tickets    int           // misses of guarded routes of which the set is awaited
 	Linger     time.Duration // how long new clients are taken after the process is told to stop and /readyz says so
 	Drain      time.Duration // for what is in flight then
 }

@@ -28,9 +28,10 @@ type Task struct {
 	ClientDone bool             // the client has the answer; or there is no client
 	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
 	Route      *routing.Route   // as Loop has it
-	Rule       rule             // leads it; set by a Leader
+	Rule       Rule             // leads it; set by a Leader
 
 	Op    wire.Op // of the request
+	share int32   // of its exchange: see client.Exchange.Share
 	strip string  // what the servers don't see of the client's key
 
 	Asker       uint64       // number of the client, whose requests go in order
@@ -94,7 +95,7 @@ func (e *Tasks) lead(t *Task) {
 		t.Run(0, nil)
 		return
 	}
-	if t.Route.LedByOne() {
+	if t.Route.OneLoop() {
 		if o := e.Loops.Owner(t.Hash); o != e {
 			t.handOver(o)
 			return
@@ -116,8 +117,8 @@ func (e *Tasks) lead(t *Task) {
 	}
 }
 
-// rule leads a task: it asks, is told how each ask ended, and answers.
-type rule interface {
+// Rule leads a task: it asks, is told how each ask ended, and answers.
+type Rule interface {
 	// Begin asks first.
 	Begin(t *Task)
 
@@ -132,9 +133,10 @@ type unsentAsk struct {
 }
 
 // NewTask makes a task of the request in Clients.Req, for its only key or for one of
-// several: key, decoded, which the client wrote as wrote. It is a part of x.
-func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
+// several: key, decoded, which the client wrote as wrote. It is a part of x, of that
+// share.
+func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw, wrote, key []byte) *Task {
+	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
@@ -167,9 +169,17 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	}
 	line = append(line, wire.LineEnd...)
 	e.Wire.Next(line, &e.Clients.Req)
-	t := e.NewTask(x, rt, line, wrote, key)
+	t := e.NewTask(x, 0, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
+}
+
+// Refuse makes t a task that deletes its key and then says why.
+func (t *Task) Refuse(why string) {
+	t.instead = wire.AppendClientError(nil, why)
+	t.Raw = t.Meta("md", t.Key, "", nil)
+	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Op = t.Req.Op
 }
 
 // Run lets the rule begin (r is nil) or tells it how ask id ended, and then of the
@@ -261,7 +271,21 @@ type Edit struct {
 
 // WithKey is the task's request with another key, and with edits.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
-	edits = append(edits, Edit{t.Req.Key, t.onWire(key)})
+	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
+}
+
+// Rewrite makes edits to the request itself, as if the client had sent it so.
+func (t *Task) Rewrite(edits ...Edit) {
+	if len(edits) == 0 {
+		return
+	}
+	t.Raw = t.edited(edits)
+	binary := t.Req.Flags & wire.Binary
+	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Req.Flags |= binary
+}
+
+func (t *Task) edited(edits []Edit) []byte {
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
 	var line []byte
 	at := uint32(0)
@@ -317,7 +341,7 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
+	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
 	t.release()
 }
 
@@ -326,12 +350,12 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 	rep := &e.Rep
 	switch {
 	case !r.Parsed(t.Op, t.Req.Dialect, rep):
-		x.Fail(r.Why, r.Outcome)
+		x.Fail(t.share, r.Why, r.Outcome)
 	case t.instead != nil:
 		x.Outcome = stats.ClientFault
 		x.Emit(nil, t.instead)
 	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
-		x.Fail("server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
+		x.Fail(t.share, "server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
 	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:
 		t.answerRead(e, x, r, token)
 	default:
@@ -349,7 +373,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
 	switch rep := &e.Rep; rep.Kind {
 	case wire.Value:
-		x.Hits++
+		x.Hit(t.share)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, t.strip+string(t.Key), block)
@@ -369,7 +393,7 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
 		return
 	}
-	t.conclude(func(_ *Tasks, x *client.Exchange) { x.Fail(why, o) })
+	t.conclude("", why, func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
 	t.release()
 }
 
@@ -377,17 +401,38 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 // Ringside makes.
 func (t *Task) AnswerKind(k wire.Kind) {
 	var line []byte
-	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats { // a miss of a text read has no line
+	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
 		t.endStep(&upstream.Result{Bytes: line}, nil)
 		return
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) {
+	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
+		if t.instead != nil {
+			x.Outcome = stats.ClientFault
+			x.Emit(nil, t.instead)
+			return
+		}
 		x.Outcome = stats.OutcomeOf(k)
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)
+		}
+	})
+	t.release()
+}
+
+// Removal says that t deletes a key whose new value Ringside has refused.
+func (t *Task) Removal() bool { return t.instead != nil }
+
+// Reject ends the task's part of the exchange with an error line, whatever is to
+// be said of a read that no server could answer.
+func (t *Task) Reject(line []byte) {
+	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) {
+		x.ErrLine = append(x.ErrLine[:0], line...)
+		x.Outcome = stats.ServerFault
+		if t.Req.Dialect == wire.Text && x.Flags&wire.Quiet != 0 {
+			x.ErrLine = x.ErrLine[:0]
 		}
 	})
 	t.release()

@@ -100,11 +100,14 @@ func decimal(b []byte) (n uint64) {
 	return n
 }
 
+// Quiet says that what h gets is hidden where it is nothing but what was expected.
+func (h Head) Quiet() bool { return opcodes[h.Opcode].quiet }
+
 // AppendFrame appends what h gets for r, which was parsed from b as an answer to
 // op: nothing, where it is quiet. failure is the status of an error line that has
 // none of its own.
 func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, failure Status) []byte {
-	quiet := opcodes[h.Opcode].quiet
+	quiet := h.Quiet()
 	counts := op == wire.Incr || op == wire.Decr
 	switch k := r.Kind; k {
 	case wire.Value, wire.Header, wire.Number:

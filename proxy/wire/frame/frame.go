@@ -20,8 +20,10 @@
 //   - A body of 2 GiB or more is too large like any other; memcached takes its
 //     length for negative.
 //   - A key with spaces or control characters goes to servers in base64, which can
-//     carry at most 187 bytes (of 250): more are Invalid. In front of servers before
-//     1.6.10 a key with a space, a line end or a zero byte is Unsupported.
+//     carry at most 186 bytes (of 250): more are Invalid. memcached bounds the key as
+//     it is written, 186 bytes are 248 in base64, and it takes none without padding.
+//     In front of servers before 1.6.10 a key with a space, a line end or a zero byte
+//     is Unsupported.
 //   - An expiry of 2^31 or more, a time after January 2038, ends then.
 //   - A value that a server finds too large removes the old one for add, replace,
 //     append and prepend, too, as for a set; memcached does that for set only.

@@ -1,0 +1,84 @@
+package e2e
+
+// The guard under everything at once: several Ringsides with several loops, deletes,
+// slow rebuilders, clients that die, a server that is killed.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestGuardStorm holds what is read against what was deleted: no value is older than
+// the last delete of its key that was acknowledged before it was asked for.
+func TestGuardStorm(t *testing.T) {
+	const keys, clients, rounds = 8, 24, 150
+	servers := startMemcacheds(t, 2)
+	var rs []*ringside
+	for range 3 {
+		rs = append(rs, startRingside(t, "auto", guarded(servers, "{wait: 100ms}")+"engine: {loops: 2}\n"))
+	}
+	var origin, least [keys]atomic.Int64 // the version in the database; what may be read at least
+	var stored, read, missed, deleted atomic.Int64
+	client := func(seed uint64) {
+		random := rand.New(rand.NewPCG(13, seed))
+		c := dial(t, rs[random.IntN(len(rs))].address)
+		for range rounds {
+			k := random.IntN(keys)
+			key := fmt.Sprint("storm", k)
+			switch n := random.IntN(100); {
+			case n < 3: // it dies, perhaps with something to rebuild
+				c.Close()
+				c = dial(t, rs[random.IntN(len(rs))].address)
+			case n < 12:
+				v := origin[k].Add(1)
+				if answer := c.question("delete " + key); answer == "DELETED" || answer == "NOT_FOUND" {
+					deleted.Add(1)
+					for old := least[k].Load(); old < v && !least[k].CompareAndSwap(old, v); old = least[k].Load() {
+					}
+				}
+			default:
+				atLeast := least[k].Load()
+				got, _ := c.get(key)
+				if value, hit := got[key]; hit {
+					read.Add(1)
+					if v, err := strconv.ParseInt(value, 10, 64); err != nil || v < atLeast {
+						t.Errorf("%s is %q, deleted at %d", key, value, atLeast)
+					}
+					continue
+				}
+				missed.Add(1)
+				v := origin[k].Load()
+				time.Sleep(time.Duration(random.IntN(30)) * time.Millisecond)
+				if c.set(key, fmt.Sprint(v)) == "STORED" {
+					stored.Add(1)
+				}
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() { client(uint64(i)) })
+	}
+	for range 3 { // it comes back empty, and counts its cas from one again
+		time.Sleep(300 * time.Millisecond)
+		servers[0].kill()
+		servers[0].restart(t)
+	}
+	all.Wait()
+	t.Logf("%d values read, %d misses, %d sets, %d deletes", read.Load(), missed.Load(), stored.Load(), deleted.Load())
+	if read.Load() == 0 || deleted.Load() == 0 {
+		t.Error("nothing was read, or deleted")
+	}
+	refused := 0
+	for _, r := range rs {
+		refused += r.count(t, "ringside_guard_refused_total")
+	}
+	if refused == 0 {
+		t.Error("no set came too late: the storm was none")
+	}
+}

@@ -1,0 +1,311 @@
+package e2e
+
+// The guard: one rebuild at a time, for clients that know only get, set and delete.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// guarded is a front whose only route has a guard with these settings.
+func guarded(servers []*memcached, settings string) string {
+	return front(servers) + "routes:\n  - {pool: main, guard: " + settings + "}\n"
+}
+
+// count is the sum of a metric over its labels.
+func (r *ringside) count(t *testing.T, metric string) (sum int) {
+	t.Helper()
+	_, text := r.page(t, "/metrics")
+	for _, m := range regexp.MustCompile(`(?m)^`+metric+`(?:\{.*\})? (\S+)$`).FindAllStringSubmatch(text, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += int(n)
+	}
+	return sum
+}
+
+// origin is where values are rebuilt from, slowly.
+type origin struct {
+	cost             time.Duration
+	mu               sync.Mutex
+	at, most, rounds map[string]int
+}
+
+func newOrigin(cost time.Duration) *origin {
+	return &origin{cost: cost, at: map[string]int{}, most: map[string]int{}, rounds: map[string]int{}}
+}
+
+func (o *origin) rebuild(key string) string {
+	o.mu.Lock()
+	o.at[key]++
+	o.rounds[key]++
+	o.most[key] = max(o.most[key], o.at[key])
+	n := o.rounds[key]
+	o.mu.Unlock()
+	time.Sleep(o.cost)
+	o.mu.Lock()
+	o.at[key]--
+	o.mu.Unlock()
+	return fmt.Sprintf("%s/%d", key, n)
+}
+
+// TestGuardHerd lets many clients meet one missing key, through one Ringside and
+// through four: one of them rebuilds it.
+func TestGuardHerd(t *testing.T) {
+	for _, ringsides := range []int{1, 4} {
+		t.Run(fmt.Sprint(ringsides), func(t *testing.T) {
+			t.Parallel()
+			servers := startMemcacheds(t, 2)
+			var rs []*ringside
+			for range ringsides {
+				rs = append(rs, startRingside(t, "auto", guarded(servers, "{wait: 1500ms}")))
+			}
+			o := newOrigin(300 * time.Millisecond)
+			for round := range 3 {
+				key := fmt.Sprint("page", round)
+				var all sync.WaitGroup
+				for i := range 50 {
+					all.Add(1)
+					go func() {
+						defer all.Done()
+						c := dial(t, rs[i%ringsides].address)
+						got, _ := c.get(key)
+						if got[key] == "" {
+							c.store(key, o.rebuild(key))
+							return
+						}
+						if want := key + "/1"; got[key] != want {
+							t.Errorf("%s holds %q, want %q", key, got[key], want)
+						}
+					}()
+				}
+				all.Wait()
+				if n := o.rounds[key]; n != 1 {
+					t.Errorf("%s was rebuilt %d times by 50 clients", key, n)
+				}
+			}
+			wins := 0
+			for _, r := range rs {
+				wins += r.count(t, "ringside_guard_wins_total")
+			}
+			if wins != 3 {
+				t.Errorf("%d wins, want 3", wins)
+			}
+		})
+	}
+}
+
+// TestGuardWinnerDies lets clients go away that were to rebuild: one of those who
+// wait goes on at once.
+func TestGuardWinnerDies(t *testing.T) {
+	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{wait: 1900ms, lease: 1h, lease_max: 1h}"))
+	first := dial(t, r.address)
+	first.misses("k")
+	var told atomic.Int64
+	var all sync.WaitGroup
+	for range 5 {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			c := dial(t, r.address)
+			if got, _ := c.get("k"); got["k"] == "" {
+				told.Add(1)
+				c.store("k", "v")
+			}
+		}()
+	}
+	eventually(t, "five wait", func() bool { return r.count(t, "ringside_guard_waiting") == 5 })
+	first.Close()
+	all.Wait()
+	if n := told.Load(); n != 1 {
+		t.Errorf("%d clients were told to rebuild when the first had gone, want 1", n)
+	}
+}
+
+// TestGuardLateSets deletes keys while clients rebuild them, through another
+// Ringside: what they have read before is never stored.
+func TestGuardLateSets(t *testing.T) {
+	for _, settings := range []string{"true", "{stale: 30s}", "{clients: pooled}"} {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			servers := startMemcacheds(t, 2)
+			a := dial(t, startRingside(t, "auto", guarded(servers, settings)).address)
+			b := dial(t, startRingside(t, "auto", guarded(servers, settings)).address)
+			for i := range 1000 {
+				key := fmt.Sprint("k", i)
+				if i%2 == 1 { // there is an old value
+					b.store(key, "old")
+					b.ask("delete "+key, "DELETED")
+				}
+				a.misses(key)
+				b.question("delete " + key)
+				a.store(key, "late")
+				if got, _ := b.get(key); got[key] == "late" {
+					t.Fatalf("%s: a set that came after a delete was stored", key)
+				}
+			}
+		})
+	}
+}
+
+// TestGuardAdds lets clients add what they have missed: one of them does.
+func TestGuardAdds(t *testing.T) {
+	servers := startMemcacheds(t, 1)
+	for _, wait := range []string{"400ms", "off"} {
+		r := startRingside(t, "auto", guarded(servers, "{wait: "+wait+"}"))
+		for round := range 5 {
+			key := fmt.Sprint("add", wait, round)
+			var stored, missed atomic.Int64
+			var all sync.WaitGroup
+			for range 20 {
+				all.Add(1)
+				go func() {
+					defer all.Done()
+					c := dial(t, r.address)
+					if got, _ := c.get(key); got[key] != "" {
+						return
+					}
+					missed.Add(1)
+					if c.question(fmt.Sprintf("add %s 0 0 1\r\nx", key)) == "STORED" {
+						stored.Add(1)
+					}
+				}()
+			}
+			all.Wait()
+			if stored.Load() != 1 {
+				t.Errorf("wait %s: %d of %d adds were stored, want 1", wait, stored.Load(), missed.Load())
+			}
+		}
+	}
+}
+
+// TestGuardStale reads a value that is rebuilt: nobody but who rebuilds waits or misses.
+func TestGuardStale(t *testing.T) {
+	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{stale: 1m}"))
+	a, b := dial(t, r.address), dial(t, r.address)
+	a.ask("set k 7 100 3\r\nold", "STORED")
+	a.ask("delete k", "DELETED")
+	a.ask("delete k", "NOT_FOUND")
+	a.ask("append k 0 0 1\r\nx", "NOT_STORED")
+	a.ask("touch k 5", "NOT_FOUND")
+	a.misses("k") // it rebuilds
+	b.holds("k", "old")
+	b.ask("incr k 1", "NOT_FOUND")
+	a.store("k", "new")
+	b.holds("k", "new")
+	if n := r.count(t, "ringside_guard_stale_served_total"); n != 1 {
+		t.Errorf("%d old values were served, want 1", n)
+	}
+}
+
+// noCas are the settings of a guard whose servers have no cas.
+const noCas = "true"
+
+// TestGuardShowsNoStub holds a guarded Ringside against one memcached that knows
+// nothing of a guard, by random commands of one client.
+func TestGuardShowsNoStub(t *testing.T) {
+	for _, settings := range []string{"{wait: off}", "{wait: off, stale: 1m}", "hide", noCas} {
+		t.Run(settings, func(t *testing.T) {
+			t.Parallel()
+			servers := startMemcacheds(t, 2)
+			if settings == noCas {
+				servers = []*memcached{startMemcached(t, "-C"), startMemcached(t, "-C")}
+			}
+			r := startRingside(t, "auto", guarded(servers, settings))
+			c, model := dial(t, r.address), dial(t, startMemcached(t).address)
+			random := rand.New(rand.NewPCG(13, uint64(len(settings))))
+			bound := map[string]string{}   // of a key that this client has missed: whether its next set is stored
+			story := map[string][]string{} // by key
+			for range 6000 {
+				key := fmt.Sprint("k", random.IntN(6))
+				n := random.IntN(1000)
+				value := []string{"", fmt.Sprint(n), fmt.Sprint("v", n)}[random.IntN(3)]
+				store := func(command string) string {
+					return fmt.Sprintf("%s %s %d 0 %d\r\n%s", command, key, n%3, len(value), value)
+				}
+				command := []string{
+					"get " + key, "get " + key, "get " + key, "delete " + key, "delete " + key, store("set"), store("set"), store("add"), store("replace"),
+					store("append"), store("prepend"), "incr " + key + " 3", "decr " + key + " 2", "touch " + key + " 1000", "gat 1000 " + key,
+					"mg " + key + " v f s k Oxy", "mg " + key + " s", "md " + key + " Oq k", "ma " + key + " v", "ma " + key + " N100 J7 v",
+					fmt.Sprintf("ms %s %d k Oab\r\n%s", key, len(value), value), fmt.Sprintf("ms %s %d MA\r\n%s", key, len(value), value),
+					fmt.Sprintf("ms %s %d ME F5\r\n%s", key, len(value), value),
+				}[random.IntN(23)]
+				word := strings.Fields(command)[0] + modeOf(command)
+				uses := word == "append" || word == "prepend" || word == "replace" || word == "msMA"
+				if uses && bound[key] != "" {
+					continue // it uses up what binds the client: then another may get the old value, or this one
+				}
+				got := answerOf(c, command)
+				story[key] = append(story[key], fmt.Sprintf("%q: %q", command, got))
+				var want string
+				stores := word == "set" || word == "ms" || word == "add" || word == "msME"
+				switch {
+				case stores && bound[key] == "void" && strings.Contains(word, "add"):
+					want = "NOT_STORED"
+				case stores && bound[key] == "void" && word == "msME":
+					want = "NS"
+				case stores && bound[key] == "void" && word == "set":
+					want = "STORED"
+				case stores && bound[key] == "void":
+					want = "HD k" + key + " Oab"
+				default:
+					want = answerOf(model, command)
+				}
+				if got != want {
+					t.Fatalf("%s\ngot  %q\nwant %q", strings.Join(story[key][max(0, len(story[key])-25):], "\n"), got, want)
+				}
+				missed := (word == "get" || word == "gat" || word == "mg") && (got == "END" || strings.HasPrefix(got, "EN"))
+				switch {
+				case settings == "hide" || settings == noCas: // there is no guard
+				case missed:
+					bound[key] = "good"
+				case stores:
+					delete(bound, key)
+				case (word == "delete" || word == "md" || word == "ma" && strings.Contains(command, "N100")) && bound[key] != "":
+					bound[key] = "void"
+				}
+			}
+		})
+	}
+}
+
+func modeOf(command string) string {
+	for _, word := range strings.Fields(command) {
+		if len(word) == 2 && word[0] == 'M' {
+			return word
+		}
+	}
+	return ""
+}
+
+// answerOf is the whole answer to a command.
+func answerOf(c *conn, command string) string {
+	all := c.question(command)
+	switch {
+	case strings.HasPrefix(all, "VALUE "):
+		all += "|" + c.line() + "|" + c.line()
+	case strings.HasPrefix(all, "VA "):
+		all += "|" + c.line()
+	}
+	return all
+}
+
+// TestGuardClients lets real clients of all languages run through a guarded route
+// what they run through a plain one: they notice nothing. Left out are those whose
+// checks get a key, delete it and set it: a set that comes after a delete of what its
+// client has missed before is not stored.
+func TestGuardClients(t *testing.T) {
+	unordered, _ := split(clients)
+	unordered = slices.DeleteFunc(unordered, func(c client) bool { return c.name == "python-memcache" || c.name == "bmemcached" })
+	runClients(t, startRingside(t, "auto", guarded(startMemcacheds(t, 3), "{wait: off}")).address, unordered)
+}

@@ -1,0 +1,46 @@
+// Package guard lets one client at a time rebuild a value that is missing.
+//
+// Clients that know only get, set and delete need to know nothing of it. A guarded
+// get is one mg with N and, where old values are of use, R: memcached itself says
+// who is to rebuild, and leaves a stub for the others. Who is told a miss has a
+// ticket here, the cas of the item that its miss has left or seen; its next set is
+// stored only if nothing has touched the key since, so it can't bring back what was
+// deleted meanwhile. The others get the old value, where there is one that may be
+// served, or are held.
+//
+// What must hold for all Ringsides is on the servers: stubs, the marks W, Z and X,
+// cas. A Ringside that dies takes its tickets and those it holds with it, and
+// nothing else. In doubt nothing is stored: a miss is always right.
+//
+// # What is on a server
+//
+//	stub            empty, client flags 0, and one of W, Z, X is shown: made by mg N, nothing to clients
+//	empty value     of a client, with flags 0: kept with the flags 0x52530000, shown with 0
+//	Z, TTL < R      somebody rebuilds it before it expires; the others get it
+//	X               deleted, kept to be served while it is rebuilt (stale); nothing to all other commands
+//
+// # Commands
+//
+//	            sent                                             W                Z on a stub
+//	get         mg k f v c t N R k                               miss, ticket     held, then a value or miss and ticket
+//	gets        mg k f v c t N k                                 miss, ticket     held; an old value is never given
+//	set         with a ticket: ms k C<cas>; HD: stored; NF, EX: not; without: ms k
+//	delete      mg k s f c t R0, md k; with stale: md k I C<cas> T<stale>
+//	add         with a ticket: as set; else ms k ME; NS: look; stub, X: ms k C<cas>
+//	replace, append, prepend: look; ms k MR C<cas>, MA, MP; a stub, X: NOT_STORED
+//	incr, decr  as they are; no number: look; with stale: look, ma k C<cas>
+//	touch, gat  look, then as they are, with the longer time
+//	cas, mg with N or R, ms with C or I, md with I or C, me: as they are
+//
+// # A key
+//
+//	none ► mg N: W ► stub(Z) ► ms C ► value ► TTL < R: W ► due(Z) ► ms C ► value
+//	stub ► its lease ends, it is given back, md ► none
+//	value ► delete, stale: md I ► X ► mg: W ► X(Z) ► ms C ► value
+//	Z for a lease with one cas ► given back by whoever sees it
+//
+// All asks of one key are led by one loop of the process, which has its tickets
+// and those who wait for it; hits alone don't go there.
+package guard
+
+// The package's manual.

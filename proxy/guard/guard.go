@@ -1,0 +1,277 @@
+package guard
+
+// What one loop knows of guarded keys, and who leads their commands.
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/failover"
+	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Guard is what one loop does for guarded keys: it leads the commands on those
+// that are its own.
+type Guard struct {
+	*task.Tasks
+	EachLoop func(f func(*Guard)) // runs f on all loops of the process; on this one before it returns
+
+	keys           map[string]*key      // of which there is a ticket or somebody waits, by pool and name
+	holders        map[uint64][]*ticket // by client
+	oldest, newest *ticket
+	tickets        int
+	aging          []*ticket // wins, oldest first, that have not come to an end
+
+	polls   []*poll // one for each key that somebody waits for
+	waiting int     // gets held
+	asked   map[*upstream.Server]*pace
+
+	barren  map[uint64]*strikes // by hash
+	winners map[uint64]winner   // that have not come back yet, by hash
+	off     map[*upstream.Server]lack
+
+	chance *rand.Rand
+}
+
+// key is what is known of a guarded key.
+type key struct {
+	name    string
+	tickets []*ticket // oldest first
+	poll    *poll     // nil: nobody waits
+}
+
+// New is the guard of the loop number n.
+func New(tasks *task.Tasks, n uint64) *Guard {
+	return &Guard{
+		Tasks: tasks, keys: map[string]*key{}, holders: map[uint64][]*ticket{}, asked: map[*upstream.Server]*pace{},
+		barren: map[uint64]*strikes{}, winners: map[uint64]winner{}, off: map[*upstream.Server]lack{}, chance: rand.New(rand.NewPCG(n, 13)),
+	}
+}
+
+// nameOf tells keys apart: the same name in another pool is another key. Listeners
+// and prefixes that are stripped may lead to the same one.
+func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
+
+// key is what is known of t's key from now on.
+func (g *Guard) key(t *task.Task) *key {
+	name := nameOf(t)
+	k := g.keys[name]
+	if k == nil {
+		k = &key{name: name}
+		g.keys[name] = k
+	}
+	return k
+}
+
+// forget drops what is known of a key if that is nothing.
+func (g *Guard) forget(k *key) {
+	if len(k.tickets) == 0 && k.poll == nil {
+		delete(g.keys, k.name)
+	}
+}
+
+// emptyFlags are the client flags of an empty value whose client gave it none.
+// Without flags it would look like a stub while it is refreshed or deleted.
+const emptyFlags = "1381171200"
+
+// markFlags are those of an item that Ringside has made to guard a copy.
+const markFlags = "1381171201"
+
+// party is a client of guarded routes, as all loops see it.
+type party struct {
+	g         *Guard // of the client's loop
+	id        uint64
+	followers atomic.Uint64 // requests that came before all others were answered
+	held      atomic.Int64  // gets of it that wait
+	shared    atomic.Bool   // it has had two requests without an answer at once
+	gone      atomic.Bool
+}
+
+// Enroll tells t who its client is. It must be called where the client is, before t
+// is admitted.
+func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
+	p, _ := s.Companion.(*party)
+	if p == nil {
+		p = &party{g: g, id: s.ID}
+		s.Companion = p
+	}
+	if !p.shared.Load() {
+		for o := s.Head; o != nil; o = o.Next {
+			if o != x && !o.Quiet() && !x.Quiet() {
+				p.shared.Store(true)
+			}
+		}
+	}
+	l, _ := t.Rule.(*rule)
+	if l == nil {
+		l = &rule{}
+		t.Rule = l
+	}
+	l.party, l.since, l.followers = p, x.Start, p.followers.Load()
+	l.many, l.quiet = x.Keys > 1, x.Quiet()
+	if x.Next != nil {
+		l.followers-- // somebody waits for it already
+	}
+}
+
+// Followed ends the waiting of those behind whom something else waits.
+func (p *party) Followed() {
+	p.followers.Add(1)
+	if p.held.Load() > 0 {
+		p.g.EachLoop(func(g *Guard) { g.hurry(p) })
+	}
+}
+
+// Gone gives back what the client was to rebuild.
+func (p *party) Gone() {
+	p.gone.Store(true)
+	p.g.EachLoop(func(g *Guard) { g.leave(p) })
+}
+
+// Lead serves t, or parks it.
+func (g *Guard) Lead(t *task.Task) bool {
+	if t.Route.Guard == nil {
+		return false
+	}
+	l, _ := t.Rule.(*rule)
+	if l == nil { // the key was not guarded yet when it was sent
+		l = &rule{party: &party{g: g, id: t.Asker}}
+	}
+	l.g, l.Guard = g, t.Route.Guard
+	read := t.Op <= wire.Gats
+	trouble, parked := l.Locate(t, read)
+	switch {
+	case parked:
+		return true
+	case trouble.Why != "":
+		l.giveFirstBack()
+		l.unanswered(t, &upstream.Result{Failure: trouble})
+		return true
+	}
+	if l.Role == health.Returning {
+		l.at = 1
+	}
+	l.name = l.Keys[l.at]
+	srv := l.server(t)
+	speech := srv.Speech(t.Asker)
+	old := speech != 0 && speech&wire.Metas == 0
+	if old {
+		l.Learned.Count(stats.GuardOff)
+		g.lacks(srv, lack{why: noMeta})
+	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.blind(c) {
+		l.Learned.Count(stats.GuardOff)
+		l.Guard = hiding(l.Guard)
+	}
+	if old || passes(t) {
+		l.rewrite(t)
+		t.Rule = nil
+		return failover.SingleCopy{}.Lead(t)
+	}
+	if t.Req.Dialect == wire.Meta && t.Req.Letters.Has('E') {
+		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, on which the guard of this route rests: leave it out"))
+		return true
+	}
+	l.rewrite(t)
+	t.Rule = l
+	t.Run(0, nil)
+	return true
+}
+
+// passes says that a command runs the scheme itself, or shows what is there.
+func passes(t *task.Task) bool {
+	if t.Op == wire.Debug || t.Op == wire.Cas {
+		return true
+	}
+	if t.Req.Dialect == wire.Text {
+		return false
+	}
+	has := t.Req.Letters.Has
+	switch {
+	case t.Op == wire.Get:
+		return has('N') || has('R')
+	case t.Op == wire.Incr || t.Op == wire.Decr:
+		return has('C')
+	}
+	return has('C') || has('I')
+}
+
+// lease is how long a rebuild may take, in seconds.
+func lease(rt *routing.Guard) int64 {
+	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
+}
+
+// early is how long before its expiry a value is due.
+func early(rt *routing.Guard) time.Duration {
+	if rt.Auto {
+		if slow := rt.Learned.Slow(); slow > 0 {
+			return min(max(2*slow, 2*time.Second), time.Minute)
+		}
+		return 0
+	}
+	return rt.Early
+}
+
+// appendFlags appends the flags of a guarded read.
+func (g *Guard) appendFlags(dst []byte, rt *routing.Guard, gets, hide bool) []byte {
+	if hide {
+		return append(dst, " R0"...)
+	}
+	early := int64(early(rt) / time.Second)
+	if early > 0 || rt.Stale > 0 {
+		dst = append(dst, " t"...)
+	}
+	dst = strconv.AppendInt(append(dst, " N"...), lease(rt), 10)
+	due := int64(0)
+	if rt.Stale > 0 { // an expired value is due to everybody; the server compares strictly
+		due = int64(rt.Stale/time.Second) + 1
+	}
+	if early > 1 && !gets { // keys that were set together are not due together
+		due += early - int64(g.chance.Uint64()%uint64(early/2+1))
+	}
+	if due > 0 {
+		dst = strconv.AppendInt(append(dst, " R"...), due, 10)
+	}
+	return dst
+}
+
+// Tick does what time demands.
+func (g *Guard) Tick() {
+	for i := 0; i < len(g.polls); i++ { // may grow
+		g.polls[i].tick()
+	}
+	g.tidy()
+}
+
+// tidy forgets the polls that nobody waits for.
+func (g *Guard) tidy() {
+	kept := g.polls[:0]
+	for _, p := range g.polls {
+		if len(p.held) > 0 || p.asking {
+			kept = append(kept, p)
+			g.At(link.GuardTimer, p.next())
+			continue
+		}
+		p.key.poll = nil
+		g.forget(p.key)
+	}
+	clear(g.polls[len(kept):])
+	g.polls = kept
+}
+
+// Drain ends all waiting.
+func (g *Guard) Drain() {
+	for _, p := range g.polls {
+		for len(p.held) > 0 {
+			p.end(p.held[0], false)
+		}
+	}
+}

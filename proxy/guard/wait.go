@@ -1,0 +1,261 @@
+package guard
+
+// Gets that wait for another client's rebuild: one poll for each key.
+
+import (
+	"slices"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// poll repeats a get for all who wait for its key.
+type poll struct {
+	g        *Guard
+	key      *key
+	here     spot
+	held     []*held
+	asking   bool
+	again    bool // something has happened to the key since it asked
+	nextAt   int64
+	interval time.Duration
+}
+
+// held is a get that waits.
+type held struct {
+	t     *task.Task
+	l     *rule
+	since int64
+	until int64
+	cas   string // seen last
+	via   upstream.Via
+	mark  bool // it is no stub of the guard: its cas is somebody else's
+}
+
+const (
+	firstPoll = 5 * time.Millisecond
+	lastPoll  = 50 * time.Millisecond
+	maxPolls  = 2000 // a second, to one server
+)
+
+// pace spaces the polls of one server.
+type pace struct{ next int64 }
+
+// hold lets t wait, if it may.
+func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark bool) bool {
+	p := l.party
+	if l.Wait == 0 || p == nil || p.shared.Load() || l.many && !l.HoldMany || g.isBarren(t, l) || !l.Learned.Holds() {
+		return false
+	}
+	loops, _ := g.Loops.Count(g.Tasks)
+	if g.waiting >= max(g.Clients.Limits.Waiting/max(loops, 1), 1) {
+		return false
+	}
+	until := l.since + int64(l.Wait)
+	if until <= g.Now {
+		return false
+	}
+	p.held.Add(1)
+	if p.followers.Load() != l.followers || p.gone.Load() {
+		p.held.Add(-1)
+		return false
+	}
+	k := g.key(t)
+	q := k.poll
+	if q == nil {
+		q = &poll{g: g, key: k, here: l.here(t), interval: firstPoll}
+		k.poll = q
+		g.polls = append(g.polls, q)
+		q.nextAt = g.Now + int64(max(q.wobble(), l.Learned.Usual()/5))
+	}
+	if len(q.held) == 0 && !q.asking {
+		q.here = l.here(t)
+	}
+	if q.here != l.here(t) {
+		p.held.Add(-1)
+		return false
+	}
+	q.held = append(q.held, &held{t: t, l: l, since: g.Now, until: until, cas: cas, via: via, mark: mark})
+	g.waiting++
+	l.Learned.Count(stats.GuardWait)
+	l.Learned.Waiting.Add(1)
+	g.At(link.GuardTimer, q.next())
+	return true
+}
+
+// wobble is the next interval, give or take a third.
+func (q *poll) wobble() time.Duration {
+	d := q.interval
+	q.interval = min(q.interval+q.interval/2, lastPoll)
+	return d*7/10 + time.Duration(q.g.chance.Int64N(int64(d)*6/10+1))
+}
+
+// next is when something is to be done.
+func (q *poll) next() int64 {
+	next := int64(link.Never)
+	if !q.asking && len(q.held) > 0 {
+		next = q.nextAt
+	}
+	for _, h := range q.held {
+		next = min(next, h.until)
+	}
+	return next
+}
+
+func (q *poll) tick() {
+	for _, h := range slices.Clone(q.held) {
+		if h.until <= q.g.Now {
+			q.end(h, true)
+		}
+	}
+	if len(q.held) > 0 && !q.asking && q.nextAt <= q.g.Now {
+		q.ask()
+	}
+}
+
+// ask repeats the get.
+func (q *poll) ask() {
+	g, first := q.g, q.held[0]
+	var now rule
+	now.Guard = first.l.Guard
+	trouble, _ := now.Locate(first.t, true)
+	if now.Role == health.Returning {
+		now.at = 1
+	}
+	now.name = now.Keys[now.at]
+	if trouble.Why != "" || now.here(first.t) != q.here { // the servers have changed their phases
+		for len(q.held) > 0 {
+			q.end(q.held[0], false)
+		}
+		return
+	}
+	server := g.asked[q.here.srv]
+	if server == nil {
+		server = &pace{}
+		g.asked[q.here.srv] = server
+	}
+	if server.next > g.Now {
+		q.nextAt = server.next
+		return
+	}
+	server.next = max(server.next, g.Now-int64(10*time.Millisecond)) + int64(time.Second/maxPolls)
+	c, _, _ := q.here.srv.Pick(first.t.Asker, true)
+	q.nextAt = g.Now + int64(q.wobble())
+	if c == nil {
+		return
+	}
+	first.l.Learned.Count(stats.GuardPoll)
+	q.asking, q.again = true, false
+	limit := first.t.Route.Timeouts
+	g.Servers.Ask(c, q, 0, &limit, first.l.readLine(first.t, true), true)
+}
+
+func (q *poll) Client() uint64 { return 0 }
+
+// Answered gives what a poll has found to those who wait.
+func (q *poll) Answered(_ int, r *upstream.Result) {
+	g, rep := q.g, &q.g.Rep
+	q.asking = false
+	if q.again {
+		q.nextAt = g.Now
+	}
+	switch known := r.Parsed(wire.Get, wire.Meta, rep) && !rep.Kind.Failed(); {
+	case len(q.held) == 0:
+		if known {
+			if s := see(rep, r.Bytes); s.wins() {
+				(&rule{g: g}).rearmAt(q.here, string(s.cas), r.Via, s.stub())
+			}
+		}
+	case !known:
+		for len(q.held) > 0 {
+			h := q.take(0)
+			h.l.unanswered(h.t, r)
+			h.t.CatchUp()
+		}
+	default:
+		s := see(rep, r.Bytes)
+		switch first := q.held[0]; {
+		case s.wins() || s.absent(): // its first waiter rebuilds, or asks for itself
+			q.take(0)
+			first.l.found(first.t, r)
+			first.t.CatchUp()
+		case s.stub() || s.mark() || s.soft() && first.l.Stale == 0:
+			for _, h := range q.held {
+				h.cas, h.via, h.mark = string(s.cas), r.Via, s.mark()
+			}
+			first.l.watch(first.t, r, &s)
+		default:
+			for n := len(q.held); n > 0; n-- { // one may have to wait on
+				h := q.take(0)
+				h.l.Learned.Count(stats.GuardSaved)
+				r.Parsed(wire.Get, wire.Meta, rep) // the one before may have asked
+				h.l.found(h.t, r)
+				h.t.CatchUp()
+			}
+		}
+	}
+	g.At(link.GuardTimer, q.next())
+	if len(q.held) == 0 {
+		g.Soon(link.GuardTimer)
+	}
+}
+
+// take lets one who waits go on.
+func (q *poll) take(i int) *held {
+	h := q.held[i]
+	q.held = slices.Delete(q.held, i, i+1)
+	q.g.waiting--
+	h.l.party.held.Add(-1)
+	h.l.Learned.Waiting.Add(-1)
+	h.l.Learned.Waited(q.g.Now - h.since)
+	return h
+}
+
+// end ends the waiting of h without a value. over: its time is over.
+func (q *poll) end(h *held, over bool) {
+	q.take(slices.Index(q.held, h))
+	q.g.Soon(link.GuardTimer)
+	if over {
+		h.l.Learned.Count(stats.GuardLate)
+		if h.l.LateFails {
+			h.t.Reject(wire.AppendServerError(nil, "guard: wait is over"))
+			return
+		}
+	}
+	h.l.miss(h.t, ticket{cas: h.cas, via: h.via, at: h.since, void: h.mark})
+}
+
+// wake asks at once for those who wait for a key that a command has just changed.
+func (g *Guard) wake(t *task.Task) {
+	k := g.keys[nameOf(t)]
+	if k == nil || k.poll == nil {
+		return
+	}
+	k.poll.again = true
+	if !k.poll.asking {
+		k.poll.nextAt = g.Now
+		g.Soon(link.GuardTimer)
+	}
+}
+
+// hurry ends the waiting of a client behind which something else waits, or that is
+// gone.
+func (g *Guard) hurry(p *party) {
+	for _, q := range g.polls {
+		for i := 0; i < len(q.held); {
+			if h := q.held[i]; h.l.party == p {
+				if !h.l.quiet && !p.gone.Load() {
+					p.shared.Store(true)
+				}
+				q.end(h, false)
+			} else {
+				i++
+			}
+		}
+	}
+}

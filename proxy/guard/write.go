@@ -1,0 +1,546 @@
+package guard
+
+// Writes of guarded keys.
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+func (l *rule) write(t *task.Task) {
+	if (t.Op.Stores() || t.Removal()) && !l.Hide {
+		if flags := t.Req.ClientFlags.Of(t.Raw); string(flags) == markFlags && t.Op.Stores() {
+			l.remove(t, func(bool) {
+				l.end(t, func() { t.Reject(wire.AppendClientError(nil, "these flags are Ringside's own")) })
+			})
+			return
+		}
+	}
+	switch t.Op {
+	case wire.Set:
+		l.set(t)
+	case wire.Add:
+		l.add(t)
+	case wire.Replace:
+		l.replace(t, l.use(t))
+	case wire.Append, wire.Prepend:
+		l.use(t)
+		l.extend(t)
+	case wire.Incr, wire.Decr:
+		l.count(t)
+	case wire.Touch:
+		l.look(t, func(s *seen, via upstream.Via) {
+			if l.nothing(t, s, via) {
+				l.say(t, wire.NotFound)
+				return
+			}
+			l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
+		})
+	default:
+		if t.Removal() {
+			l.use(t)
+		}
+		l.remove(t, func(found bool) {
+			if found {
+				l.say(t, wire.Deleted)
+			} else {
+				l.say(t, wire.NotFound)
+			}
+		})
+	}
+}
+
+// pass gives the client what the server has answered to its own words.
+func (l *rule) pass(t *task.Task, r *upstream.Result) {
+	if r.Bytes == nil {
+		l.broken(t, r)
+		return
+	}
+	kept := t.Keep(r)
+	kept.Server = l.server(t)
+	l.end(t, func() { t.Answer(&kept, nil) })
+}
+
+// use takes the ticket of t's own connection, if it has one; nil: none.
+func (l *rule) use(t *task.Task) *ticket {
+	if l.Hide {
+		return nil
+	}
+	tk := l.g.ownTicket(t, l)
+	if tk == nil || l.pooled() || tk.doubtful {
+		return nil
+	}
+	l.g.take(tk)
+	return tk
+}
+
+// take takes a ticket whose set has come.
+func (g *Guard) take(tk *ticket) {
+	counted := tk.counted
+	tk.counted = true
+	g.drop(tk)
+	tk.counted = counted
+}
+
+// storeLine stores t's value in a mode, S, E, A, P or R, and if cas is not empty
+// only over that (a server without cas calls all of them 0); token asks for the new one.
+func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte {
+	var flags string
+	if cas != "" && cas != "0" {
+		flags = " C" + cas
+	}
+	if t.Req.Dialect == wire.Meta {
+		var edits []task.Edit
+		if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'M'); ok {
+			edits = append(edits, task.Edit{At: at, With: []byte{mode}})
+		} else {
+			flags += " M" + string(mode)
+		}
+		if token && !t.Req.Letters.Has('c') {
+			flags += " c"
+		}
+		return t.WithKey(l.name, append(edits, appendToLine(t, flags))...)
+	}
+	if f := t.Req.ClientFlags.Of(t.Raw); string(f) != "0" {
+		flags += " F" + string(f)
+	}
+	if e := t.Req.Exptime.Of(t.Raw); string(e) != "0" {
+		flags += " T" + string(e)
+	}
+	if flags += " M" + string(mode); token {
+		flags += " c"
+	}
+	return t.Meta("ms", l.name, flags, t.Body())
+}
+
+// store asks for a storeLine; then is told what became of it. Errors end t.
+func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
+	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
+		rep := &t.Loop.Rep
+		if r.Parsed(wire.Set, wire.Meta, rep) && rep.Kind.Failed() {
+			// memcached has taken away what was there: it is too large, or there is no memory.
+			l.g.unfit(t, l)
+			l.g.wake(t)
+		}
+		if rep, ok := l.answered(t, wire.Set, r); ok {
+			l.wrote = rep.Kind == wire.Stored
+			then(rep.Kind, r)
+		}
+	})
+	if l.sealed && mode == 'S' {
+		l.seal(t)
+	}
+}
+
+// seal takes the win of what was just stored, so that nobody else gets it.
+func (l *rule) seal(t *task.Task) {
+	here := l.here(t)
+	l.Learned.Count(stats.GuardLook)
+	l.then = append(l.then, func(r *upstream.Result) {
+		rep := &t.Loop.Rep
+		if !r.Parsed(wire.Get, wire.Meta, rep) {
+			return
+		}
+		if s := see(rep, r.Bytes); s.wins() && s.size == 0 { // nothing was stored
+			l.rearmAt(here, string(s.cas), r.Via, true)
+		}
+	})
+	line := " s c N" + strconv.FormatInt(lease(l.Guard), 10) + " R100000"
+	t.AskAs(true, len(l.then)-1, here.srv, t.Meta("mg", l.name, line, nil))
+}
+
+// answerStore answers a store as the server did.
+func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
+	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || !r.Parsed(t.Op, wire.Meta, &t.Loop.Rep) {
+		l.say(t, k)
+		return
+	}
+	s := see(&t.Loop.Rep, r.Bytes)
+	b := l.asMeta(t, r, &s)
+	l.end(t, func() { t.Answer(&upstream.Result{Server: l.server(t), Bytes: b}, nil) })
+}
+
+// set stores a value: bound by the ticket of its miss, if it is a rebuilder's.
+func (l *rule) set(t *task.Task) {
+	if l.Hide {
+		l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) { l.answerStore(t, k, r) })
+		return
+	}
+	var owed []*ticket
+	own := (*ticket)(nil)
+	if k := l.g.keys[nameOf(t)]; k != nil {
+		owed, own = k.owed(l.g.Now, l.LeaseMax), k.of(l.party)
+	}
+	pooled := l.pooled()
+	switch {
+	case !pooled && own != nil && !own.doubtful:
+		l.g.take(own)
+		l.fill(t, own)
+	case own != nil && own.doubtful:
+		l.g.take(own)
+		l.ambiguous(t, own, append(owed, own))
+	case l.Clients != table.ByConnection && len(owed) > 0:
+		tk := owed[0]
+		if l.Clients == table.ByEvidence && !tk.party.shared.Load() {
+			tk.doubtful = true
+		} else {
+			l.g.take(tk)
+		}
+		l.ambiguous(t, tk, owed)
+	case l.OnlyAfterMiss:
+		l.Learned.Count(stats.GuardVoid)
+		l.refused(t)
+	default:
+		l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) {
+			if k == wire.Stored {
+				delete(l.g.barren, t.Hash)
+			}
+			l.answerStore(t, k, r)
+		})
+	}
+}
+
+// conn is where the next ask of t goes.
+func (l *rule) conn(t *task.Task) *upstream.Conn {
+	c, _, _ := l.server(t).Pick(t.Asker, t.ClientDone)
+	return c
+}
+
+// fill is the set of a rebuilder.
+func (l *rule) fill(t *task.Task, tk *ticket) {
+	if c := l.conn(t); c != nil && !tk.good(l.here(t), c) {
+		tk.ended(false)
+		l.Learned.Count(stats.GuardVoid)
+		l.refused(t)
+		return
+	}
+	l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) {
+		if k == wire.Stored {
+			l.filled(t, tk)
+			l.answerStore(t, wire.Stored, r)
+			return
+		}
+		l.tooLate(t, tk, k)
+		l.refused(t)
+	})
+}
+
+// filled counts a rebuild that was stored.
+func (l *rule) filled(t *task.Task, tk *ticket) {
+	tk.ended(true)
+	delete(l.g.barren, t.Hash)
+	delete(l.g.winners, t.Hash)
+	if tk.win {
+		l.Learned.Count(stats.GuardFill)
+		l.Learned.Rebuilt(time.Duration(l.g.Now - tk.at))
+	}
+}
+
+// tooLate counts a set that was not stored, and learns from it.
+func (l *rule) tooLate(t *task.Task, tk *ticket, k wire.Kind) {
+	tk.ended(false)
+	if k == wire.Exists {
+		l.Learned.Count(stats.GuardExists)
+	} else {
+		l.Learned.Count(stats.GuardGone)
+	}
+	age := time.Duration(l.g.Now - tk.at)
+	if tk.win && age > l.Learned.Lease(l.Lease) {
+		l.Learned.TookTooLong(age, l.LeaseMax, l.g.Now)
+	}
+}
+
+// refused answers a set that was not stored. To a cache that is as if it had been
+// evicted at once, and nothing older can be read.
+func (l *rule) refused(t *task.Task) {
+	switch {
+	case t.Op != wire.Set || l.ShowRefused:
+		l.say(t, wire.NotStored)
+	default:
+		l.say(t, wire.Stored)
+	}
+}
+
+// ambiguous is a set that may be that of any rebuilder, or a writer's. tk is the
+// ticket that it goes out with; among are all that it may be of.
+func (l *rule) ambiguous(t *task.Task, tk *ticket, among []*ticket) {
+	l.Learned.Count(stats.GuardAmbiguous)
+	here, c := l.here(t), l.conn(t)
+	alike := func(o *ticket) bool { return o.cas == tk.cas && o.good(here, c) }
+	if c != nil && !slices.ContainsFunc(among, func(o *ticket) bool { return !alike(o) }) {
+		l.store(t, 'S', tk.cas, true, func(k wire.Kind, r *upstream.Result) {
+			if k != wire.Stored {
+				l.tooLate(t, tk, k)
+				l.refusedAmbiguous(t)
+				return
+			}
+			s := see(&t.Loop.Rep, r.Bytes)
+			cas := string(s.cas)
+			for _, o := range among { // between those of one Ringside the last set wins
+				if o.cas == tk.cas {
+					o.follow(cas, r.Via)
+				}
+			}
+			l.filled(t, tk)
+			l.answerStore(t, wire.Stored, r)
+		})
+		return
+	}
+	if c == nil { // the server can't be asked: let the command say why
+		l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) { l.refusedAmbiguous(t) })
+		return
+	}
+	for _, o := range among {
+		if o.win && o.stub && !o.void {
+			l.rearmAt(o.spot, o.cas, o.via, true)
+		}
+		o.void = true
+	}
+	tk.ended(false)
+	l.Learned.Count(stats.GuardVoid)
+	l.refusedAmbiguous(t)
+}
+
+// follow binds a ticket to what was stored by a set that may have been its own.
+func (tk *ticket) follow(cas string, via upstream.Via) {
+	tk.cas, tk.via, tk.win, tk.stub = cas, via, false, false
+}
+
+// refusedAmbiguous answers a set of which it is not sure whose it is. What stands
+// there may be older than a writer's value, so it must go.
+func (l *rule) refusedAmbiguous(t *task.Task) {
+	if l.OnlyAfterMiss {
+		l.refused(t)
+		return
+	}
+	l.remove(t, func(bool) { l.refused(t) })
+}
+
+// add stores a value where there is none: a stub is none.
+func (l *rule) add(t *task.Task) {
+	if tk := l.use(t); tk != nil {
+		if c := l.conn(t); c != nil && !tk.good(l.here(t), c) {
+			tk.ended(false)
+			l.Learned.Count(stats.GuardVoid)
+			l.say(t, wire.NotStored)
+			return
+		}
+		l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) {
+			if k == wire.Stored {
+				l.filled(t, tk)
+				l.answerStore(t, k, r)
+				return
+			}
+			l.tooLate(t, tk, k)
+			l.say(t, wire.NotStored)
+		})
+		return
+	}
+	l.store(t, 'E', "", false, func(k wire.Kind, r *upstream.Result) {
+		if k != wire.NotStored {
+			l.answerStore(t, k, r)
+			return
+		}
+		l.look(t, func(s *seen, _ upstream.Via) {
+			switch {
+			case s.absent():
+				l.again(t, func() { l.add(t) })
+			case !l.gone(s) || s.mark():
+				l.say(t, wire.NotStored)
+			default:
+				l.store(t, 'S', string(s.cas), false, func(k wire.Kind, r *upstream.Result) {
+					if k != wire.Stored {
+						l.again(t, func() { l.add(t) })
+						return
+					}
+					l.answerStore(t, k, r)
+				})
+			}
+		})
+	})
+}
+
+// replace stores over a value: a stub is none.
+func (l *rule) replace(t *task.Task, tk *ticket) {
+	l.look(t, func(s *seen, via upstream.Via) {
+		switch {
+		case l.nothing(t, s, via):
+			l.say(t, wire.NotStored)
+			return
+		case tk != nil && (tk.cas != string(s.cas) || !tk.good(l.here(t), l.conn(t))):
+			l.tooLate(t, tk, wire.Exists)
+			l.say(t, wire.NotStored)
+			return
+		}
+		l.over(t, 'R', string(s.cas), tk, func() { l.replace(t, tk) })
+	})
+}
+
+// extend appends or prepends to a value. It must not meet another than was seen: to
+// append to what is deleted would revive it.
+func (l *rule) extend(t *task.Task) {
+	mode := byte('A')
+	if t.Op == wire.Prepend {
+		mode = 'P'
+	}
+	l.look(t, func(s *seen, via upstream.Via) {
+		if l.nothing(t, s, via) {
+			l.say(t, wire.NotStored)
+			return
+		}
+		l.over(t, mode, string(s.cas), nil, func() { l.extend(t) })
+	})
+}
+
+// over stores over the value of a cas; again begins anew if it is another by now.
+func (l *rule) over(t *task.Task, mode byte, cas string, tk *ticket, again func()) {
+	l.store(t, mode, cas, false, func(k wire.Kind, r *upstream.Result) {
+		switch {
+		case k == wire.Stored:
+			if tk != nil {
+				l.filled(t, tk)
+			}
+			l.answerStore(t, k, r)
+		case tk != nil:
+			l.tooLate(t, tk, k)
+			l.say(t, wire.NotStored)
+		default:
+			l.again(t, again)
+		}
+	})
+}
+
+// remove deletes the key, or lets its value be served while it is rebuilt. found
+// says whether there was one.
+func (l *rule) remove(t *task.Task, then func(found bool)) {
+	if l.Stale == 0 || l.Hide || t.Removal() {
+		l.erase(t, then)
+		return
+	}
+	l.look(t, func(s *seen, _ upstream.Via) {
+		if s.absent() {
+			then(false)
+			return
+		}
+		flags := " C" + string(s.cas)
+		if s.soft() && !s.stub() || !l.gone(s) {
+			flags = " I" + flags
+			if !s.soft() { // else it is served no longer for being deleted once more
+				flags += " T" + strconv.FormatInt(int64(l.Stale/time.Second), 10)
+			}
+		}
+		l.ask(t, t.Meta("md", l.name, flags, nil), func(r *upstream.Result) {
+			rep, ok := l.answered(t, wire.Delete, r)
+			switch {
+			case !ok:
+			case rep.Kind == wire.Deleted:
+				then(!l.gone(s))
+			case l.tries >= maxTries:
+				l.erase(t, then)
+			default:
+				l.tries++
+				l.remove(t, then)
+			}
+		})
+	})
+}
+
+// erase deletes what is there, behind a look that says what that is.
+func (l *rule) erase(t *task.Task, then func(found bool)) {
+	found, open := false, 2
+	done := func() {
+		if open--; open == 0 {
+			then(found)
+		}
+	}
+	l.Learned.Count(stats.GuardLook)
+	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
+		if rep := &t.Loop.Rep; r.Parsed(wire.Get, wire.Meta, rep) && !rep.Kind.Failed() {
+			s := see(rep, r.Bytes)
+			found = !s.nothing()
+		}
+		done()
+	})
+	l.ask(t, t.Meta("md", l.name, "", nil), func(r *upstream.Result) {
+		if _, ok := l.answered(t, wire.Delete, r); ok {
+			done()
+		}
+	})
+}
+
+// count is incr and decr.
+func (l *rule) count(t *task.Task) {
+	if l.Stale > 0 {
+		l.countOver(t)
+		return
+	}
+	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
+		rep := &t.Loop.Rep
+		if !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind != wire.ClientError {
+			l.pass(t, r)
+			return
+		}
+		kept := t.Keep(r)
+		l.look(t, func(s *seen, via upstream.Via) {
+			l.noNumber(t, s, via, func() { l.pass(t, &kept) }, func() { l.count(t) })
+		})
+	})
+}
+
+// noNumber goes on where there may be nothing to count: a stub is nothing. A command
+// that creates its item begins again without it.
+func (l *rule) noNumber(t *task.Task, s *seen, via upstream.Via, value, again func()) {
+	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
+	case !l.gone(s):
+		value()
+	case !creates:
+		l.nothing(t, s, via)
+		l.say(t, wire.NotFound)
+	case s.absent():
+		l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
+	default:
+		l.ask(t, t.Meta("md", l.name, " C"+string(s.cas), nil), func(r *upstream.Result) {
+			if _, ok := l.answered(t, wire.Delete, r); ok {
+				l.again(t, again)
+			}
+		})
+	}
+}
+
+// countOver counts only what was seen not to be deleted.
+func (l *rule) countOver(t *task.Task) {
+	l.look(t, func(s *seen, via upstream.Via) {
+		l.noNumber(t, s, via, func() {
+			flags := " C" + string(s.cas)
+			line := t.WithKey(l.name, appendToLine(t, flags))
+			if t.Req.Dialect == wire.Text {
+				flags += " v D" + string(t.Req.Delta.Of(t.Raw))
+				if t.Op == wire.Decr {
+					flags += " MD"
+				}
+				line = t.Meta("ma", l.name, flags, nil)
+			}
+			l.ask(t, line, func(r *upstream.Result) {
+				rep := &t.Loop.Rep
+				switch known := r.Parsed(t.Op, wire.Meta, rep); {
+				case known && (rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N')):
+					l.again(t, func() { l.countOver(t) })
+				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.Value:
+					b := append(slices.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)
+					l.pass(t, &upstream.Result{Server: r.Server, Bytes: b})
+				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.NotFound:
+					l.say(t, wire.NotFound)
+				default:
+					l.pass(t, r)
+				}
+			})
+		}, func() { l.countOver(t) })
+	})
+}
