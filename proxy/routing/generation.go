@@ -52,6 +52,8 @@ type Route struct {
 	Zone   string           // Ringside's own: copies there are nearest
 
 	Guard *Guard // nil: it is not guarded
+
+	mayTask bool // see NeedsTask; all of that would cost every command
 }
 
 // Guard is how a route guards against simultaneous rebuilding, and what it has
@@ -122,6 +124,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 		made.Autocreate, made.Buffer = r.Autocreate, r.Buffer
 		l.Counts = l.Counts || r.Autocreate != nil
+		made.mayTask = made.View != nil || made.Buffer != nil
 		made.Prefer = bound[r.Prefer]
 		if r.Guard != nil {
 			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Label())}
