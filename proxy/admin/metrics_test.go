@@ -112,10 +112,11 @@ func moving(t *testing.T) *proxy.Proxy {
 	return made
 }
 
-// withGuard makes a proxy of a guarded route.
+// withGuard makes a proxy of guarded routes, which only their labels tell apart.
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
-	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}}}
+	guard := &table.Guard{Lease: time.Second}
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0]}}
 	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
 	newLoop(p)
 	return p
