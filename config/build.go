@@ -54,7 +54,7 @@ func (f *File) Build() (*table.Table, error) {
 }
 
 func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, error) {
-	built := table.Route{Prefix: r.Prefix, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
+	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
 	for i, name := range r.to() {
 		switch p := pools[name]; {
 		case p == nil:
@@ -64,6 +64,12 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 		default:
 			built.Also = append(built.Also, p)
 		}
+	}
+	if a := r.Autocreate; a.On {
+		built.Autocreate = &table.Autocreate{Initial: uint64(a.Initial), TTL: a.TTL}
+	}
+	if b := r.Buffer; b != nil {
+		built.Buffer = &table.Buffer{Every: b.Every, Keep: b.Keep, Last: b.Answer == "last", Keys: b.Keys}
 	}
 	if r.GetErrors != "" {
 		loud := r.GetErrors == "error"

@@ -151,23 +151,64 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	if served := f.served(); len(routes) == 0 && len(served) > 1 {
 		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(served))
 	}
-	seen := map[string]bool{}
+	var sound []*Route
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
+		d.checkCounters(r)
 		d.checkTotal(f, r)
 		d.checkGuard(f, r)
-		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
+		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
-		d.checkPrefix(f, r)
-		if r.Strip && r.Prefix == "" {
+		d.checkKeys(f, r)
+		switch {
+		case r.Prefix != "" && r.Match != "":
+			d.failAt(d.place(&r.Match), "a route has a prefix or a match, not both: write match: %s", quote(r.Prefix+"*"))
+			continue
+		case r.Strip && r.Prefix == "":
 			d.failAt(d.place(&r.Strip), "strip_prefix needs a prefix to strip")
 		}
-		if seen[r.Prefix] {
-			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
+		d.checkRivals(what, sound, r)
+		sound = append(sound, r)
+	}
+}
+
+// checkRivals refuses a route that wants keys of which one before spells out as much:
+// nobody could say which of the two gets them.
+func (d *document) checkRivals(what string, before []*Route, r *Route) {
+	at, p := d.place(&r.Match, &r.Prefix, r), r.pattern()
+	for _, o := range before {
+		switch {
+		case o.Match == r.Match && o.Prefix == r.Prefix:
+			d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
+			return
+		case o.Match == "" && r.Match == "" || o.pattern().Literal() != p.Literal():
+		default:
+			if key, ok := keyOfBoth(o.pattern(), p); ok {
+				d.failAt(at, "%s and %s both want keys such as %s, and spell out %s each: the one that spells out more would win, so make one of them longer",
+					o.keys(), r.keys(), shownKey(key), count(p.Literal(), "byte"))
+				return
+			}
 		}
-		seen[r.Prefix] = true
+	}
+}
+
+// shownKey is a key of keyOfBoth, for people.
+func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }
+
+// checkCounters refuses counters that would not live as long as the file says.
+func (d *document) checkCounters(r *Route) {
+	if a := &r.Autocreate; a.TTL%time.Second != 0 {
+		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
+	}
+	b := r.Buffer
+	switch {
+	case b == nil:
+	case r.Preset == presetSessions:
+		d.failAt(d.place(&r.Buffer), "buffer has no place beside preset: sessions: what must not be lost does not wait in one process")
+	case b.Every > b.Keep:
+		d.failAt(d.place(&b.Keep, &b.Every, &r.Buffer), "buffer: every (%s) must not be more than keep (%s): increments would be given up before the server is asked once more", short(b.Every), short(b.Keep))
 	}
 }
 
@@ -180,12 +221,14 @@ func (d *document) checkTotal(f *File, r *Route) {
 	}
 }
 
-// checkPrefix refuses prefixes that no key can have.
-func (d *document) checkPrefix(f *File, r *Route) {
-	at, longest := d.place(&r.Prefix, r), f.Limits.Key
-	switch {
-	case strings.HasPrefix(r.Prefix, health.Reserved):
+// checkKeys refuses prefixes and patterns that no key can have.
+func (d *document) checkKeys(f *File, r *Route) {
+	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
+	switch p := r.pattern(); {
+	case strings.HasPrefix(string(p[0]), health.Reserved):
 		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", health.Reserved)
+	case r.Match != "" && p.Literal() > longest:
+		d.failAt(at, "no key can fit this pattern, which spells out %d bytes: limits.key is %d", p.Literal(), longest)
 	case len(r.Prefix) > longest:
 		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
 	case r.Strip && len(r.Prefix) == longest:
@@ -274,6 +317,9 @@ func (d *document) checkGuard(f *File, r *Route) {
 	case r.Preset == presetSessions:
 		d.failAt(at, "guard has no place beside preset: sessions: a session is not rebuilt, and a set must not be refused because it came late; give them different prefixes")
 		return
+	case r.Preset == presetCounters || r.counts():
+		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
+		return
 	case r.Copies.Copies != 0:
 		d.failAt(at, "guard works on routes that keep one copy of a key, for now: leave out guard, or replicas and pools")
 		return
@@ -311,15 +357,13 @@ func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	if b.Guard.On {
 		guarded = b
 	}
-	prefix := a.Prefix // the keys that both may take begin with the longer one
-	if len(b.Prefix) > len(prefix) {
-		prefix = b.Prefix
+	at := d.place(&guarded.Guard, &guarded.Preset, guarded)
+	if a.Strip || b.Strip {
+		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
+		return
 	}
-	switch at := d.place(&guarded.Guard, guarded); {
-	case a.Strip || b.Strip:
-		d.failAt(at, "the routes for the prefixes %q and %q lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.Prefix, b.Prefix)
-	case longest(listA, prefix) == a && longest(listB, prefix) == b:
-		d.failAt(at, "two listeners lead to the keys that begin with %q in one pool, and only one has a guard: use guard: hide for the other", prefix)
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
 	}
 }
 

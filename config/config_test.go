@@ -328,3 +328,24 @@ func TestBuildIsDeterministic(t *testing.T) {
 		t.Errorf("two tables of the same file differ:\n%+v\n%+v", t1, t2)
 	}
 }
+
+// TestCacheHasGuard: preset: cache has a guard, but where the route says otherwise, or
+// says what a guard has no place beside.
+func TestCacheHasGuard(t *testing.T) {
+	for _, c := range []struct {
+		beside string
+		want   Guard
+	}{
+		{"", defaultGuard()},
+		{", guard: off", Guard{}},
+		{", guard: hide", guardModes[2].means},
+		{", replicas: 2, copies_on: server", Guard{}},
+		{", autocreate: on", Guard{}},
+		{", buffer: {}", Guard{}},
+	} {
+		f := parse(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, preset: cache"+c.beside+"}]")
+		if got := f.Routes[0].Guard; got != c.want {
+			t.Errorf("preset: cache%s: %+v, want %+v", c.beside, got, c.want)
+		}
+	}
+}

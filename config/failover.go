@@ -38,13 +38,13 @@ func defaultFailover() Failover {
 }
 
 const (
-	manyServers      = 3 // servers from which on keys move by default, and a majority can outvote one
-	maxFailures      = 1000
-	sessionsLease    = time.Second
-	sessionsPing     = 250 * time.Millisecond
-	sessionsDeadline = 5 * time.Second       // so they don't fail meanwhile
-	sessionsEject    = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
-	month            = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
+	manyServers     = 3 // servers from which on keys move by default, and a majority can outvote one
+	maxFailures     = 1000
+	lastingLease    = time.Second
+	lastingPing     = 250 * time.Millisecond
+	lastingDeadline = 5 * time.Second       // so they don't fail meanwhile
+	lastingEject    = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
+	month           = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
 )
 
 func failoverValue() value[Failover] {
@@ -144,7 +144,9 @@ func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 // defaults.
 func (d *document) decide(f *File) {
 	for r := range f.routes() {
-		r.decide()
+		if r.decide(); d.where[&r.Guard] == nil && (r.Copies.Copies != 0 || r.counts()) { // preset: cache has a guard, but what stands beside it wins
+			r.Guard = Guard{}
+		}
 	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
@@ -159,6 +161,7 @@ func (d *document) decide(f *File) {
 	}
 	for i := range f.Pools {
 		d.decideConsistency(f, &f.Pools[i])
+		d.decideFlush(f, &f.Pools[i])
 	}
 }
 
@@ -214,14 +217,15 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
 		o.WhyConsistency = "as the file says"
 	}
-	sessions := slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions })
-	if sessions {
-		d.decideSessions(p, f.viewServers(p))
+	copied := f.copiesIn(p.Name)
+	lasting := slices.IndexFunc(copied, (*Route).mustLast)
+	if lasting >= 0 {
+		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
 	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a short time for silence is asked for, not a contradiction
 		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
 	}
-	if (o.Strict || sessions) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
 		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
@@ -229,31 +233,41 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	}
 }
 
-// decideSessions sets what preset: sessions wants of a pool that has so many
-// view servers.
-func (d *document) decideSessions(p *Pool, servers int) {
+// decideFlush denies flush_all where preset: counters leads, unless the pool says
+// otherwise.
+func (d *document) decideFlush(f *File, p *Pool) {
+	for r := range f.routes() {
+		if r.Preset == presetCounters && slices.Contains(r.to(), p.Name) && d.where[&p.DenyFlush] == nil {
+			p.DenyFlush = true
+		}
+	}
+}
+
+// decideLasting sets what the presets counters and sessions want of a pool that has so
+// many view servers.
+func (d *document) decideLasting(p *Pool, preset string, servers int) {
 	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
 	if !own(&o.Lease) {
-		o.Lease = sessionsLease
+		o.Lease = lastingLease
 	}
 	if !own(&o.Ping) {
-		o.Ping = sessionsPing
+		o.Ping = lastingPing
 	}
 	if !own(&o.EjectAfter.Refused) {
-		o.EjectAfter.Refused = sessionsEject
+		o.EjectAfter.Refused = lastingEject
 	}
 	if !own(&o.EjectAfter.Silent) {
-		o.EjectAfter.Silent = sessionsEject
+		o.EjectAfter.Silent = lastingEject
 	}
 	if !own(&p.Timeouts.Deadline) {
-		p.Timeouts.Deadline = max(p.Timeouts.Deadline, sessionsDeadline)
+		p.Timeouts.Deadline = max(p.Timeouts.Deadline, lastingDeadline)
 	}
 	switch {
 	case own(&o.Strict):
 	case servers >= manyServers:
-		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset sessions, with %d view servers", servers)
+		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset %s, with %d view servers", preset, servers)
 	case !o.Strict:
-		o.WhyConsistency = fmt.Sprintf("preset sessions is strict from three view servers on; here: %d", servers)
+		o.WhyConsistency = fmt.Sprintf("preset %s is strict from three view servers on; here: %d", preset, servers)
 	}
 }
 

@@ -222,7 +222,7 @@ func fileKeys() value[settings] {
 		},
 		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
-		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
+		set("routes", "which keys go to which pool; the one that spells out most of a key wins; needed once there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),

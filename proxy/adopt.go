@@ -81,6 +81,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			}
 		}
 	}
+	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
 	e.TakeCopies()
 	for _, srv := range before {

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 
 	"ringside/proxy/client"
+	"ringside/proxy/counters"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -43,6 +44,8 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 			return false
 		}
 		return e.ask(s, raw)
+	case wire.Incr, wire.Decr:
+		return e.count(s, raw)
 	case wire.Bad, wire.Shutdown:
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
@@ -115,9 +118,10 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
 		key = e.Key
 	}
-	rt = lst.Route(key)
-	if rt == nil {
-		return nil, nil, key
+	if rt = lst.Route(key); rt == nil {
+		if rt = lst.Fitting(key); rt == nil {
+			return nil, nil, key
+		}
 	}
 	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
 		srv, e.refusal = rt.Servers[i], rt.Refusal(i)
@@ -158,6 +162,25 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	}
 	x.FinishOne()
 	return taken
+}
+
+// count is ask for a command that counts. On a route that makes what is missing it is
+// a task.
+func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
+	lst := e.listener(s)
+	if !lst.Counts || !counters.Counts(&e.Req) {
+		return e.ask(s, raw)
+	}
+	rt, _, key := e.place(lst, e.Req.Key.Of(raw))
+	if rt == nil || rt.Autocreate == nil || unfitKey(rt, key) != "" {
+		return e.ask(s, raw)
+	}
+	x := e.NewExchange(s)
+	goesBy(x, rt)
+	x.Keys = e.Req.NumKeys
+	e.admit(s, x, e.NewTask(x, 0, rt, raw, e.Req.Key.Of(raw), key))
+	x.FinishOne()
+	return false
 }
 
 // goesBy says that the key of x is of the route rt; nil: no route takes it.

@@ -7,6 +7,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/copies"
+	"ringside/proxy/counters"
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
@@ -35,8 +36,9 @@ type Engine struct {
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	guards *guard.Guard // does what it does for guarded keys
-	Shared *Proxy       // what all engines of the process share
+	guards   *guard.Guard // does what it does for guarded keys
+	Counters counters.Counters
+	Shared   *Proxy // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
@@ -71,6 +73,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
+	e.Counters = counters.Counters{Tasks: &e.Tasks}
 	e.TrimMore = func() {
 		e.TrimExchanges()
 		e.TrimAttempts()
@@ -80,7 +83,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	before := p.Engines()
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop = e.eachGuard
-	e.Leaders = []task.Leader{e.guards, &e.Copies, failover.SingleCopy{}}
+	e.Leaders = []task.Leader{e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
@@ -173,6 +176,8 @@ func (e *Engine) due(t link.Timer) {
 		e.FireHedges()
 	case link.ResyncTimer:
 		e.Refill()
+	case link.CounterTimer:
+		e.Counters.Flush()
 	case link.GuardTimer:
 		e.guards.Tick()
 	}
@@ -196,7 +201,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 { // a connection that is closed now would lose them
+	if e.LateDeletes > 0 || e.Counters.Owing() { // a connection that is closed now would lose them
 		return false
 	}
 	for s := range e.Sessions {
@@ -242,6 +247,7 @@ func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDelete
 // what arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
+	e.Counters.FlushAll()
 	e.guards.Drain()
 	for s := range e.Sessions {
 		s.EndInput()

@@ -41,7 +41,7 @@ type Proxy struct {
 
 	lastClient atomic.Uint64 // number given to a client
 
-	guards map[string]*stats.Guard // of guarded routes, by prefix, over all tables
+	guards map[string]*stats.Guard // of guarded routes, by label, over all tables
 
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
 	mu      sync.Mutex                // held by those who change engines or overrides
@@ -70,17 +70,17 @@ func (p *Proxy) Swap(t *table.Table) {
 	}
 }
 
-// guarded is what the route with a prefix has counted and learned.
-func (p *Proxy) guarded(prefix string) *stats.Guard {
+// guarded is what the route with a label has counted and learned.
+func (p *Proxy) guarded(label string) *stats.Guard {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	g := p.guards[prefix]
+	g := p.guards[label]
 	if g == nil {
-		g = &stats.Guard{Prefix: prefix}
+		g = &stats.Guard{Route: label}
 		if p.guards == nil {
 			p.guards = map[string]*stats.Guard{}
 		}
-		p.guards[prefix] = g
+		p.guards[label] = g
 	}
 	return g
 }
@@ -89,8 +89,8 @@ func (p *Proxy) guarded(prefix string) *stats.Guard {
 func (p *Proxy) Guards() (list []*stats.Guard) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, prefix := range slices.Sorted(maps.Keys(p.guards)) {
-		list = append(list, p.guards[prefix])
+	for _, label := range slices.Sorted(maps.Keys(p.guards)) {
+		list = append(list, p.guards[label])
 	}
 	return list
 }
@@ -196,6 +196,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	into.Kept += e.Buffers.Kept()
 	e.Clients.AddTo(into)
 	e.Tasks.AddTo(into)
+	e.Counters.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
 	e.Copies.AddTo(into)

@@ -58,6 +58,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("closed_memory", sum.MemoryClosed)
 		r.Count("closed_in_value", sum.CutOff)
 		r.Count("refused_memory", sum.NoMemory)
+		r.Count("counters_made", sum.CountersMade)
 		r.Count("aborted_in_doubt", sum.Doubts)
 		sum.Requests.Report(r)
 		for op := range wire.NumOps {
@@ -76,7 +77,11 @@ func (e *Engine) statsRoutes(s *client.Session) {
 		for i := range routes {
 			name := routes[i].Name()
 			r.Prefix = "route:" + strconv.Itoa(i+1) + ":"
-			r.Text("prefix", name.Prefix)
+			if match := routes[i].Match; match != "" {
+				r.Text("match", match)
+			} else {
+				r.Text("prefix", routes[i].Prefix)
+			}
 			r.Text("pool", name.Pool)
 			if c := sum.Routes[name]; c != nil {
 				c.Report(r)

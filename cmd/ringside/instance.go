@@ -188,6 +188,15 @@ func (r *instance) announce() {
 		p := &r.file.Pools[i]
 		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
 	}
+	for _, l := range r.proxy.Table().Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.Class != "" || rt.Autocreate != nil {
+				s := standingOf(rt)
+				r.log.Info("route", "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
+					"copies", s.Copies, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
+			}
+		}
+	}
 	for _, a := range r.driver.Addrs() {
 		r.log.Info("listening", "address", a.String())
 	}

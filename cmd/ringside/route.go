@@ -128,7 +128,9 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s\n  pool        %s", p.Key, p.Pool.Name)
-	if p.Prefix != "" {
+	if p.Match != "" {
+		fmt.Fprintf(out, ", by the match %q", p.Match)
+	} else if p.Prefix != "" {
 		fmt.Fprintf(out, ", by the prefix %q", p.Prefix)
 	}
 	fmt.Fprintln(out)

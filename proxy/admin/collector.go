@@ -113,11 +113,11 @@ func (out output) keys(m metric, c *stats.KeyCounts, labels ...string) {
 func (out output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	for _, l := range listeners {
 		for _, r := range l.Routes {
-			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Prefix: r.Prefix, Pool: r.Pool.Name}]
+			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Route: r.Label(), Pool: r.Pool.Name}]
 			if c == nil { // no loop has taken it up yet
 				c = new(stats.RouteCounters)
 			}
-			at := []string{listenerAddress(l.Network, l.Address), r.Prefix, r.Pool.Name}
+			at := []string{listenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
 			out.keys(routeKeys, &c.KeyCounts, at...)
 			for op := range wire.NumOps {
 				for o, n := range c.Requests[op] {
@@ -171,6 +171,15 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(buffers, float64(s.Memory))
 	out.set(buffersLimit, float64(l.Memory))
 	out.count(valuesRefused, s.NoMemory)
+	out.count(countersMade, s.CountersMade)
+	out.count(bufferIncrements, s.Buffer.Increments)
+	out.count(bufferFlushes, s.Buffer.Flushes)
+	out.count(bufferFlushed, s.Buffer.Flushed)
+	for why, n := range s.Buffer.Lost {
+		out.count(bufferLost, n, stats.LostCount(why).String())
+	}
+	out.set(bufferKeys, float64(s.BufferKeys))
+	out.set(bufferPending, float64(s.BufferPending))
 }
 
 func (out output) server(s *stats.ServerSnapshot) {

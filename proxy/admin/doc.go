@@ -127,7 +127,7 @@
 //	    Keys that clients asked for, by result: hit, miss, or failed when no server could say.
 //	ringside_route_requests_total{listener,route,pool,command,outcome} counter
 //	    The part of the commands answered that was on keys of the route; one on keys of several is of the first's.
-//	    The route is its prefix, empty for all other keys.
+//	    The route is its prefix, or the word match and its pattern; empty for all other keys.
 //	ringside_route_keys_total{listener,route,pool,result} counter
 //	    The part of the keys asked for that the route took, by result.
 //	ringside_loop_wakeups_total counter
@@ -162,6 +162,20 @@
 //	    Memory that may be held for them: limits.memory.
 //	ringside_values_refused_total counter
 //	    Values refused because limits.memory was reached.
+//	ringside_counters_created_total counter
+//	    Counters that were missing and that an incr or decr has made, by autocreate.
+//	ringside_buffer_increments_total counter
+//	    Increments that waited here, so that one request carried many.
+//	ringside_buffer_flushes_total counter
+//	    Requests that carried increments which had waited.
+//	ringside_buffer_flushed_total counter
+//	    Increments that these requests have carried.
+//	ringside_buffer_lost_total{reason} counter
+//	    Sum of increments that had waited and that no server was told of: the counter is gone or no number (missing), or could not be reached for buffer.keep (unreachable); or may not have been: it did not answer (unsure). overwritten: a set or delete came first, nothing is missing.
+//	ringside_buffer_keys gauge
+//	    Counters of which increments wait, or may.
+//	ringside_buffer_pending gauge
+//	    Sum of the increments that wait now.
 //
 //	ringside_server_up{server,address} gauge
 //	    1 while no loop holds the server for down, else 0; absent until it has answered or failed to.

@@ -112,10 +112,11 @@ func moving(t *testing.T) *proxy.Proxy {
 	return made
 }
 
-// withGuard makes a proxy of a guarded route.
+// withGuard makes a proxy of guarded routes, which only their labels tell apart.
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
-	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}}}
+	guard := &table.Guard{Lease: time.Second}
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0]}}
 	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
 	newLoop(p)
 	return p
@@ -182,9 +183,19 @@ func TestScrape(t *testing.T) {
 			"set a1 0 0 2\r\nhi\r\n" + "incr a9 1\r\n" + "nonsense\r\n")),
 		`ringside_client_sent_bytes_total`: float64(len("VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"END\r\n"+
 			"STORED\r\n"+"NOT_FOUND\r\n"+"ERROR\r\n") + len("ERROR Too many open connections\r\n")),
-		`ringside_buffer_limit_bytes`:   1 << 26,
-		`ringside_values_refused_total`: 0,
-		`ringside_pairing_doubts_total`: 0,
+		`ringside_buffer_limit_bytes`:                      1 << 26,
+		`ringside_values_refused_total`:                    0,
+		`ringside_counters_created_total`:                  0,
+		`ringside_buffer_increments_total`:                 0,
+		`ringside_buffer_flushes_total`:                    0,
+		`ringside_buffer_flushed_total`:                    0,
+		`ringside_buffer_lost_total{reason="missing"}`:     0,
+		`ringside_buffer_lost_total{reason="unreachable"}`: 0,
+		`ringside_buffer_lost_total{reason="unsure"}`:      0,
+		`ringside_buffer_lost_total{reason="overwritten"}`: 0,
+		`ringside_buffer_keys`:                             0,
+		`ringside_buffer_pending`:                          0,
+		`ringside_pairing_doubts_total`:                    0,
 
 		"ringside_server_up" + a:                                                        1,
 		"ringside_server_up" + b:                                                        0,

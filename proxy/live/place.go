@@ -34,6 +34,7 @@ type TopoServer struct {
 // TopoRoute is a route to a pool.
 type TopoRoute struct {
 	Prefix string `json:"prefix"`
+	Match  string `json:"match,omitempty"` // in place of prefix
 	Copies int    `json:"copies"`
 }
 
@@ -50,7 +51,7 @@ func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
-			one := TopoRoute{r.Prefix, max(1, r.Copies.Copies)}
+			one := TopoRoute{r.Prefix, r.Match, max(1, r.Copies.Copies)}
 			if r.Copies.Copies == replicate.All {
 				one.Copies = len(pool.Servers)
 			}

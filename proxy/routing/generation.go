@@ -18,26 +18,33 @@ import (
 // Listener is what the clients of one address see. It outlives reloads; its routes
 // don't.
 type Listener struct {
-	Name   string       // network and address
-	Routes []Route      // longest prefix first
-	Pools  []*BoundPool // that its keys may be in, gutters included
-	Users  *table.Users // who may use it; nil: everybody
+	Name     string       // network and address
+	Routes   []Route      // those that spell out most of a key first
+	prefixes []Route      // Routes, if none of them has a Match: then they need no more than a comparison each
+	Pools    []*BoundPool // that its keys may be in, gutters included
+	Users    *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Moves   bool // one of the pools moves keys or keeps copies of them
+	Counts  bool // one of the routes makes counters that are missing
 }
 
 // Route sends keys to a pool.
 type Route struct {
 	Listener string // its listener's name
 	Prefix   string
-	Strip    string // what the servers don't see of the key: the prefix, or nothing
+	Match    string        // in place of Prefix: see table.Route
+	label    string        // see table.Route
+	keys     table.Pattern // that it wants
+	Strip    string        // what the servers don't see of the key: the prefix, or nothing
 	*BoundPool
 
 	GetErrors bool           // a read whose server can't answer gets an error, not a miss
 	Timeouts  table.Timeouts // of its commands
 
-	Count *stats.RouteCounters // what this loop has counted of its commands; it outlives reloads
+	Autocreate *table.Autocreate    // of incr and decr: what becomes of a missing key; nil: it stays missing
+	Buffer     *table.Buffer        // of incr: how long increments wait; nil: they don't
+	Count      *stats.RouteCounters // what this loop has counted of its commands; it outlives reloads
 
 	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
@@ -45,6 +52,8 @@ type Route struct {
 	Zone   string           // Ringside's own: copies there are nearest
 
 	Guard *Guard // nil: it is not guarded
+
+	mayTask bool // see NeedsTask; all of that would cost every command
 }
 
 // Guard is how a route guards against simultaneous rebuilding, and what it has
@@ -56,7 +65,9 @@ type Guard struct {
 
 // OneLoop says that one loop leads all commands on a key of the route that take
 // tasks: what it knows of the key is in one place then.
-func (rt *Route) OneLoop() bool { return rt.Copies.Copies != 0 || rt.Guard != nil }
+func (rt *Route) OneLoop() bool {
+	return rt.Copies.Copies != 0 || rt.Guard != nil || rt.Buffer != nil
+}
 
 // BoundPool is a pool of the table and, by the same index, its servers as the
 // engine has them.
@@ -84,16 +95,16 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 }
 
 // Bind gives l the routes of a new table. bound has the pools of that;
-// learned is what a route with a prefix has counted and learned so far. It returns
+// learned is what a route has counted and learned so far. It returns
 // what was counted of routes that are no more.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(prefix string) *stats.Guard) (gone []*stats.RouteCounters) {
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(label string) *stats.Guard) (gone []*stats.RouteCounters) {
 	counts := map[stats.RouteName]*stats.RouteCounters{}
 	for i := range l.Routes {
 		counts[l.Routes[i].Name()] = l.Routes[i].Count
 	}
-	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
+	l.Routes, l.Pools, l.InOrder, l.Moves, l.Counts = nil, nil, false, false, false
 	for _, r := range routes {
-		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if made.Count = counts[made.Name()]; made.Count == nil {
 			made.Count = new(stats.RouteCounters)
 		}
@@ -111,9 +122,12 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		for _, p := range r.Also {
 			made.Also = append(made.Also, bound[p])
 		}
+		made.Autocreate, made.Buffer = r.Autocreate, r.Buffer
+		l.Counts = l.Counts || r.Autocreate != nil
+		made.mayTask = made.View != nil || made.Buffer != nil
 		made.Prefer = bound[r.Prefer]
 		if r.Guard != nil {
-			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Prefix)}
+			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Label())}
 		}
 		if r.Strip {
 			made.Strip = r.Prefix
@@ -127,13 +141,16 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			}
 		}
 	}
-	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
+	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(b.keys.Literal(), a.keys.Literal()) })
+	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
+		l.prefixes = nil
+	}
 	return slices.Collect(maps.Values(counts))
 }
 
 // Name is what the route is known by over reloads.
 func (rt *Route) Name() stats.RouteName {
-	return stats.RouteName{Listener: rt.Listener, Prefix: rt.Prefix, Pool: rt.Pool.Name}
+	return stats.RouteName{Listener: rt.Listener, Route: rt.label, Pool: rt.Pool.Name}
 }
 
 // AddTo adds what was counted of the routes to what is told of all loops.
@@ -151,11 +168,22 @@ func (l *Listener) addPool(bp *BoundPool) {
 	}
 }
 
-// Route finds the route of key; nil if none wants it.
+// Route finds the route of key, if none has a Match; nil: see Fitting. It is small, so
+// that its callers have it inline.
 func (l *Listener) Route(key []byte) *Route {
-	for i := range l.Routes {
-		r := &l.Routes[i]
+	for i := range l.prefixes {
+		r := &l.prefixes[i]
 		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
+			return r
+		}
+	}
+	return nil
+}
+
+// Fitting finds the route of key, whatever routes there are; nil if none wants it.
+func (l *Listener) Fitting(key []byte) *Route {
+	for i := range l.Routes {
+		if r := &l.Routes[i]; r.keys.Takes(key) {
 			return r
 		}
 	}

@@ -50,6 +50,30 @@ var outcomes = [wire.NumKinds]Outcome{
 // OutcomeOf is the outcome of a command that gets a reply of kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
+// LostCount is why increments that waited are lost.
+type LostCount uint8
+
+// The reasons.
+const (
+	LostMissing     LostCount = iota // the counter is gone, or is no number
+	LostUnreachable                  // the server could not be asked for too long
+	LostUnsure                       // the server did not answer: they may have counted
+	LostOverwritten                  // a set or delete came before they were told: nothing is missing
+	NumLost
+)
+
+func (l LostCount) String() string {
+	return [NumLost]string{"missing", "unreachable", "unsure", "overwritten"}[l]
+}
+
+// Buffered is what has become of increments that waited.
+type Buffered struct {
+	Increments uint64          // commands that waited
+	Flushes    uint64          // requests that carried them
+	Flushed    uint64          // commands that these carried
+	Lost       [NumLost]uint64 // sums of increments, by why
+}
+
 // Counters is what one engine has counted since it started.
 type Counters struct {
 	RouteCounters                        // of commands that belong to no route, and of routes that are no more
@@ -67,6 +91,10 @@ type Counters struct {
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	LoginsFailed        uint64 // wrong users or passwords
 	Closed
+	CountersMade uint64 // that were missing, by autocreate
+
+	Buffer Buffered
+
 	NoMemory uint64 // data blocks refused by limits.memory
 	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
 }
@@ -162,10 +190,14 @@ type Snapshot struct {
 	Filling  map[[2]string]bool // by pool and server: it keeps copies and lacks some that it should have
 	Clients  int                // connected
 	InFlight int                // commands without an answer
-	Parked   int                // of them: writes that wait for a server's next phase
-	Lines    int                // keys of several copies that are being written or repaired
-	Memory   int64              // bytes of buffers in use
-	Kept     int64              // of that, for reuse
+
+	BufferKeys    int    // counters of which increments wait, or may
+	BufferPending uint64 // their sum
+
+	Parked int   // of them: writes that wait for a server's next phase
+	Lines  int   // keys of several copies that are being written or repaired
+	Memory int64 // bytes of buffers in use
+	Kept   int64 // of that, for reuse
 }
 
 // ServerSnapshot is one server as the engines see it.
@@ -209,6 +241,13 @@ func (into *Counters) Add(o *Counters) {
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff
 	into.NoMemory += o.NoMemory
+	into.CountersMade += o.CountersMade
+	into.Buffer.Increments += o.Buffer.Increments
+	into.Buffer.Flushes += o.Buffer.Flushes
+	into.Buffer.Flushed += o.Buffer.Flushed
+	for i, n := range o.Buffer.Lost {
+		into.Buffer.Lost[i] += n
+	}
 	into.Doubts += o.Doubts
 }
 

@@ -47,7 +47,7 @@ func (c *KeyCounts) HitShare() (share float64, known bool) {
 // RouteName says which route is meant.
 type RouteName struct {
 	Listener string // network and address
-	Prefix   string
+	Route    string // its label: see table.Route
 	Pool     string
 }
 

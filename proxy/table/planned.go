@@ -15,6 +15,7 @@ type Planned struct {
 	Key        string          `json:"key"`
 	Pool       string          `json:"pool,omitempty"`
 	Prefix     string          `json:"prefix,omitempty"`
+	Match      string          `json:"match,omitempty"` // in place of prefix
 	Hashed     string          `json:"hashed,omitempty"`
 	Hash       string          `json:"hash,omitempty"`  // hexadecimal: 64 bits don't fit a JSON number
 	Hits       string          `json:"hits,omitempty"`  // what the hash hit: point, bucket, entry or score
@@ -60,7 +61,7 @@ func (p *Plan) Told(why string) Planned {
 	if why != "" {
 		return is
 	}
-	is.Pool, is.Prefix, is.Hashed, is.Hash, is.Hits = p.Pool.Name, p.Prefix, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
+	is.Pool, is.Prefix, is.Match, is.Hashed, is.Hash, is.Hits = p.Pool.Name, p.Prefix, p.Match, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
 	is.Point, is.Of = p.Hit.Value, p.Hit.Of
 	if p.Hit.Of > 0 {
 		is.Index = &p.Hit.Index

@@ -146,7 +146,7 @@ func (e *Tasks) LeadRunnable() {
 // handOver lets another loop lead t. Its answer comes back to the client's loop:
 // see conclude.
 func (t *Task) handOver(o *Tasks) {
-	listener, prefix, deadline := t.Route.Listener, t.Route.Prefix, t.Deadline
+	listener, prefix, match, deadline := t.Route.Listener, t.Route.Prefix, t.Route.Match, t.Deadline
 	t.Loop.Buffers.Hold(-t.held)
 	o.Post(func(o *Tasks) {
 		t.Loop = o
@@ -154,7 +154,7 @@ func (t *Task) handOver(o *Tasks) {
 		t.Deadline = deadline
 		if l := o.Listeners[listener]; l != nil {
 			for i := range l.Routes {
-				if l.Routes[i].Prefix == prefix && l.Routes[i].OneLoop() {
+				if l.Routes[i].Prefix == prefix && l.Routes[i].Match == match && l.Routes[i].OneLoop() {
 					t.Route = &l.Routes[i]
 					o.lead(t)
 					return

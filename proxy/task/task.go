@@ -23,7 +23,8 @@ import (
 // every ask has ended.
 type Task struct {
 	ClientLoop *Tasks           // the loop of its client
-	x          *client.Exchange // its exchange there; nil: it is Ringside's own; only ClientLoop may touch it
+	x          *client.Exchange // its exchange there; nil: it is Ringside's own, or a step; only ClientLoop may touch it
+	step       *step            // of another task: who hears of its answer; nil: it is no step
 	ClientDone bool             // the client has the answer; or there is no client
 	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
 	Route      *routing.Route   // as Loop has it
@@ -89,7 +90,7 @@ type Loops interface {
 // lead gives t to the first leader whose kind it is. Before, it goes to the loop that
 // leads its key; and it is parked while it is not known which servers are out.
 func (e *Tasks) lead(t *Task) {
-	if t.x == nil { // Ringside's own: it has its rule, and now its turn
+	if t.x == nil && t.step == nil { // Ringside's own: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
 		return
@@ -250,8 +251,11 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
+	if t.step != nil {
+		t.step.asked = true
+	}
 	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
-	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain)
+	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
 }
 
 // Limits is what is left for an ask of the time that the command may take.
@@ -325,8 +329,15 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 // Answer gives the client the answer of a server, with the client's own key in it
 // and with the cas token that token makes of the server's; nil leaves it as it is. It
 // ends the task's part of the exchange.
-func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
-	got, server := *r, r.Server.Label() // the Server is this loop's: the client's must not look at it
+func (t *Task) Answer(r *upstream.Result, token Token) {
+	if t.step != nil {
+		t.endStep(r, token)
+		return
+	}
+	got, server := *r, ""
+	if r.Server != nil { // it is this loop's: the client's must not look at it
+		server = r.Server.Label()
+	}
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
@@ -378,6 +389,10 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 
 // Fail ends the task's part of the exchange without an answer.
 func (t *Task) Fail(why string, o stats.Outcome) {
+	if t.step != nil {
+		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
+		return
+	}
 	t.conclude("", why, func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
 	t.release()
 }
@@ -388,6 +403,10 @@ func (t *Task) AnswerKind(k wire.Kind) {
 	var line []byte
 	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
+	}
+	if t.step != nil {
+		t.endStep(&upstream.Result{Bytes: line}, nil)
+		return
 	}
 	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
 		if t.instead != nil {

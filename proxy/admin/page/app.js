@@ -245,13 +245,13 @@ parts.look = {draw() {
   if (!L) { box.replaceChildren('A key hashes to a place on the ring and belongs to a point there. Type one to see its server, and who stands in for it.'); return; }
   const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
   if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
-  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.prefix ? ` by the route ${plain(L.prefix)}` : '', ', to its server ', B(L.owner || 'nobody'), '.'); return; }
+  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'nobody'), '.'); return; }
   const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to nobody.'); return; }
   if (L.hits === 'point') out.push(S.ring && S.ring.before ? '. The point before it is ' : '. The next point clockwise is ', K(L.point), `, number ${count(L.index)} of ${count(L.of)}: it is `, B(L.owner), '’s.');
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
   else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
-  if (L.copies) out.push(` The route${L.prefix ? ' ' + plain(L.prefix) : ''} keeps ${L.copies.length} copies: `, B(L.copies[0].server), ' decides, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
+  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} copies: `, B(L.copies[0].server), ' decides, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
   const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
   if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' ? others[0] : 'nobody'), ' answers.'); }
   else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
