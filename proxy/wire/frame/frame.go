@@ -279,7 +279,8 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 
 // Spell appends to dst, which must be empty, the text or meta request that f is
 // to servers, and makes r that request. buf is what f was parsed from; if its end
-// is in the middle of the value, the data block is left out.
+// is in the middle of the value, the data block is left out. An Auth is no request
+// to servers: it must not be given to Spell.
 //
 // A get becomes a get whose answer shows the cas, under Op Get: whoever may
 // answer a get may answer it. Writes that show their answer ask for the cas, which
