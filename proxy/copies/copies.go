@@ -96,6 +96,10 @@ func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
+	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
+		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
+		return
+	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
 		return // it is led again when those before it are done
 	}
