@@ -218,6 +218,7 @@ func (x *explorer) check(r *Rule) {
 		}
 		return
 	}
+	x.checkAbsence(r, s)
 	gone := (s.Verdict == Absent || s.Verdict == Done) && x.c.Op == Delete
 	if r.class == alone || s.Answer < 0 && !gone {
 		x.checkEnd(r, s, false)
@@ -249,6 +250,30 @@ func (x *explorer) check(r *Rule) {
 	}
 	if n := need(x.p.Ack, x.c, counted); has < n {
 		x.fail(r, "acknowledged with %d of %d", has, n)
+	}
+}
+
+// checkAbsence: where misses are asked of all, there is no such key only if all say
+// so.
+func (x *explorer) checkAbsence(r *Rule, s Settlement) {
+	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
+	switch {
+	case !r.through || !told, r.class == buries, r.class == grants, x.c.Op == Debug, x.c.Vivify, x.c.Win:
+		return
+	}
+	var said Mask
+	for _, e := range r.asks[:r.n] {
+		switch e.kind {
+		case Miss, Marked, NotFound, NotStored:
+			said |= 1 << e.member
+		case Hit:
+			if e.deed == Fetch {
+				return // it was there, and has been deleted since
+			}
+		}
+	}
+	if unsaid := (r.in | r.warm | r.away) &^ said; unsaid != 0 {
+		x.fail(r, "no such key, and members %03b have not said so", unsaid)
 	}
 }
 

@@ -138,7 +138,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.forward()
 	case k.failed():
 		r.leadFailed(m, k)
-	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(k) && r.others() != 0:
+	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(k):
 		r.look()
 	default:
 		r.stage = done
@@ -153,7 +153,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 		r.main = uint8(r.askFrom(int(r.lead), Store, r.main))
 	case k == Marked:
 		r.met()
-	case k == Miss && r.confirm && !r.tried && r.others() != 0:
+	case k == Miss && r.confirm && !r.tried:
 		r.look()
 	case k == Miss:
 		r.stage = done
@@ -187,7 +187,7 @@ func (r *Rule) met() {
 // elsewhere: the authority knows nothing, so the others are asked. Nobody gets the
 // right to fill what somebody is at work on.
 func (r *Rule) elsewhere() {
-	if !r.tried && r.c.Op != Debug && !r.c.Vivify && !r.c.Win && r.others() != 0 {
+	if !r.tried && r.c.Op != Debug && !r.c.Vivify && !r.c.Win {
 		r.look()
 		return
 	}
@@ -260,9 +260,11 @@ func (r *Rule) peekTold(k Kind) {
 	}
 }
 
-// look asks the others for what the authority hasn't.
+// look asks the others for what the authority hasn't. Who can't be asked, or was
+// and has failed, says nothing.
 func (r *Rule) look() {
 	r.tried = true
+	r.silent = r.away | r.deaf
 	r.at, r.last = 0, 0
 	r.queue(r.others()&r.in, 0)
 	r.queue(r.others()&r.warm, 0)
@@ -271,39 +273,42 @@ func (r *Rule) look() {
 }
 
 func (r *Rule) lookNext() {
+	if r.at == r.last {
+		r.nowhere()
+		return
+	}
 	r.ask(int(r.order[r.at]), Fetch)
 	r.at++
 }
 
 func (r *Rule) lookTold(ask int) {
-	e := r.asks[ask]
-	switch {
-	case e.kind == Hit:
+	switch e := r.asks[ask]; e.kind {
+	case Hit:
 		r.copyThen(asking, 1<<r.lead, 1<<e.member, false)
 		return
-	case e.kind != Miss && e.kind != Marked && (r.marked || r.warm.Has(int(r.lead))):
-		r.abandon() // an authority that is incomplete, or has a mark, can't decide that there is none
-		return
+	case Miss, Marked:
+	default:
+		r.silent |= 1 << e.member
 	}
-	if r.at < r.last {
-		r.lookNext()
-		return
-	}
-	r.nowhere()
+	r.lookNext()
 }
 
-// nowhere: nobody has the key.
+// nowhere: nobody who answers has the key. An authority that is incomplete, or has
+// a mark, can't decide alone that there is none; where misses are asked of all, none
+// can.
 func (r *Rule) nowhere() {
-	if r.peeked {
+	switch {
+	case r.silent != 0 && (r.through || r.marked || r.warm.Has(int(r.lead))):
+		r.abandon()
+	case r.peeked:
 		r.forward()
-		return
-	}
-	r.stage = done
-	if r.marked || r.reply < 0 {
+	case r.marked || r.reply < 0:
+		r.stage = done
 		r.settle(Absent, -1)
-		return
+	default:
+		r.stage = done
+		r.settle(Answered, int(r.reply))
 	}
-	r.settle(Answered, int(r.reply))
 }
 
 // deed is what the rest do when the authority has done the command.

@@ -116,9 +116,10 @@ type marks struct {
 // turns are the members that are asked one after the other: by a read, or when
 // looking for what the authority hasn't.
 type turns struct {
-	order [Max]uint8
-	at    uint8 // the next in order
-	last  uint8 // the length of order
+	order  [Max]uint8
+	at     uint8 // the next in order
+	last   uint8 // the length of order
+	silent Mask  // when looking: have not said whether they have it
 }
 
 // ledger holds every ask of the command, in the order they were made.
