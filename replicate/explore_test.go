@@ -41,7 +41,7 @@ func history(r *Rule) string {
 	return b.String()
 }
 
-var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
+var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
 var kindNames = []string{"?", "hit", "miss", "marked", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty"}
 
@@ -108,7 +108,9 @@ func (x *explorer) visit(r Rule) {
 }
 
 // guarded says that d is done only if nothing has changed since an ask before.
-func (d Deed) guarded() bool { return d == Fill || d == Store || d == Drop || d == Check }
+func (d Deed) guarded() bool {
+	return d == Fill || d == Store || d == Drop || d == Check || d == Join || d == Count
+}
 
 // positive reports whether k tells the client that its write was done.
 func positive(c Command, k Kind) bool {
@@ -144,7 +146,7 @@ func holds(r *Rule, member int) bool {
 		case Forward, Put, Store, Extend:
 			has = positive(r.c, e.kind) || e.kind == Stored || e.kind == Touched
 		case Join:
-			has = e.kind == Stored && r.equal.Has(member)
+			has = e.kind == Stored
 		case Count:
 			has = e.kind == Number && Mask(1)<<member&r.differ == 0
 		case Remove:

@@ -53,7 +53,7 @@ func (r *Rule) start() {
 // forward asks the authority. What would not show that it has met a mark is looked
 // behind, in the same write; who must not change one looks before.
 func (r *Rule) forward() {
-	r.stage, r.looked = leading, 0
+	r.stage, r.looked, r.again = leading, 0, 0
 	switch r.c.Op {
 	case Replace:
 		if !r.c.If {
@@ -75,7 +75,18 @@ func (r *Rule) forward() {
 	case Touch:
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 	}
+	if r.joins() || r.counts() {
+		for m := r.rest() &^ r.stale; m != 0; m &= m - 1 {
+			r.preview(m.first())
+		}
+	}
 }
+
+// preview looks what the command would make of what a follower has.
+func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
+
+// rest are those who do what the authority has done.
+func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.deaf }
 
 // others are who may know what the authority doesn't.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.deaf }
@@ -85,11 +96,15 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.elsewhere()
 		return
 	}
-	if ask == int(r.main) && !r.joins() || ask == int(r.looked)-1 && r.joins() {
+	switch e := r.asks[ask]; {
+	case e.deed == Preview:
+		r.foreseen[e.member] = o.Value
+		r.late = r.late || o.Late && r.joins()
+	case ask == int(r.main) && !r.joins() || ask == int(r.looked)-1 && r.joins():
 		r.number = o.Value
 	}
-	if r.open > 0 {
-		return
+	if failed := r.asks[r.main].kind.failed(); r.open > 0 && !(failed && (r.joins() || r.counts())) {
+		return // but nobody waits for followers in vain
 	}
 	m := Mask(1) << r.lead
 	main, look := r.asks[r.main], Hit
@@ -331,7 +346,7 @@ func (r *Rule) deed() Deed {
 
 func (r *Rule) follow() {
 	d := r.deed()
-	rest := r.takes &^ r.took &^ r.dirty &^ r.deaf
+	rest := r.rest()
 	if r.class == alone {
 		rest = 0
 	}
@@ -341,13 +356,35 @@ func (r *Rule) follow() {
 		rest &^= r.differ
 	}
 	for m := rest; m != 0; m &= m - 1 {
-		r.ask(m.first(), d)
-		if d == Join {
-			r.ask(m.first(), Look)
+		switch i := m.first(); {
+		case d != Join && d != Count:
+			r.ask(i, d)
+		default:
+			r.step(i)
 		}
 	}
-	if rest == 0 {
+	if r.open == 0 {
 		r.followed()
+	}
+}
+
+// step lets a follower do what the authority has done, if that makes the same of
+// it, and if nothing comes between: so it never has what the authority never had,
+// even if it does it late. Another proxy's step may only have to come first, so it
+// is looked at twice.
+func (r *Rule) step(i int) {
+	m := Mask(1) << i
+	switch seen := r.asks[r.guard[i]]; {
+	case seen.kind.failed() || seen.kind.refused():
+		r.dirty |= m
+		r.over |= m
+	case seen.kind == Hit && r.foreseen[i] == r.number:
+		r.askFrom(i, r.deed(), r.guard[i])
+	case r.again&m == 0:
+		r.again |= m
+		r.preview(i)
+	default:
+		r.differ |= m
 	}
 }
 
@@ -359,9 +396,9 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 		r.late = false
 		r.unsure = k != Hit || o.Value < r.number
 	case d == Remark:
-	case d == Look && k == Hit && o.Value == r.number:
-		r.equal |= m
-	case d == Look:
+	case d == Preview:
+		r.foreseen[m.first()] = o.Value
+		r.step(m.first())
 	case d == Extend && (k.failed() || k.refused()):
 		r.fix |= m
 	case d == Extend && k == Marked:
@@ -395,12 +432,6 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 
 // followed: all have answered; now those that differ are made alike.
 func (r *Rule) followed() {
-	if r.joins() { // to something else than the authority has
-		unlike := r.took &^ r.equal &^ (1 << r.lead)
-		r.took &^= unlike
-		r.clean &^= unlike
-		r.differ |= unlike
-	}
 	switch {
 	case r.late: // what an eviction or a repair of the authority in between has taken is not acknowledged
 		r.ask(int(r.lead), Look)
