@@ -4,13 +4,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -21,6 +19,7 @@ import (
 
 	"ringside/config"
 	"ringside/internal/drill"
+	"ringside/internal/top"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
@@ -124,7 +123,7 @@ answer and a server that does not come back always do.`,
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
 	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print until when their clients got errors (some five minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &f.asJSON, eachJSON)
 	return cmd
 }
 
@@ -160,7 +159,8 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	control := admin.NewClient(network, address)
 	defer control.Close()
 	o.Control = []*admin.Client{control}
-	done := f.showProgress(cmd.ErrOrStderr())
+	errs := cmd.ErrOrStderr()
+	done := f.showProgress(errs)
 	if err := f.pick(ctx); err != nil {
 		return blame(err)
 	}
@@ -178,14 +178,20 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 		results = append(results, r)
 		done()
 		if f.asJSON {
-			json.NewEncoder(out).Encode(r)
+			newEncoder(out).Encode(r)
 		} else {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s on %s: done\n", r.Fault, r.Server)
+			fmt.Fprintf(errs, "%s on %s: done\n", r.Fault, r.Server)
 		}
 	})
 	done()
 	if !f.asJSON && len(results) > 0 {
-		err = errors.Join(err, drill.Print(out, results))
+		err = errors.Join(err, drill.Print(out, results, func(good bool, line string) string {
+			style := top.Good
+			if !good {
+				style = top.Bad
+			}
+			return paint(out, style, line)
+		}))
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && cmd.Context().Err() == nil:
@@ -277,11 +283,7 @@ func (f *drillFlags) clients(file *config.File) ([]drill.Address, error) {
 // showProgress shows on a terminal how far the drill is, on one line; done takes that
 // away.
 func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
-	file, ok := errs.(*os.File)
-	if !ok || f.asJSON {
-		return func() {}
-	}
-	if is, err := file.Stat(); err != nil || is.Mode()&os.ModeCharDevice == 0 {
+	if f.asJSON || !onTerminal(errs) {
 		return func() {}
 	}
 	var last time.Time

@@ -323,8 +323,8 @@ func TestLimits(t *testing.T) {
 func TestShow(t *testing.T) {
 	r := &Result{Fault: "hang", Server: "s1", Requests: 7, Notice: Time(1500 * time.Microsecond), Eject: Never, Return: Time(12345 * time.Millisecond), Exceeded: []string{"too bad"}, Example: "SERVER_ERROR x"}
 	var out bytes.Buffer
-	Print(&out, []*Result{r})
-	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "hang: EXCEEDED: too bad", "hang: SERVER_ERROR x"} {
+	Print(&out, []*Result{r}, func(good bool, line string) string { return fmt.Sprintf("%t<%s>", good, line) })
+	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "false<hang: EXCEEDED: too bad>", "hang: SERVER_ERROR x", "false<verdict: NOT GOOD: 1 of 1 fault did more than the limits allow>"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -270,8 +270,8 @@ func (r *Result) Words() string {
 	return b.String()
 }
 
-// Verdict says in a sentence what came of all.
-func Verdict(results []*Result) string {
+// Verdict says in a sentence what came of all, and whether that is good.
+func Verdict(results []*Result) (words string, good bool) {
 	bad, twice := 0, 0
 	for _, r := range results {
 		if len(r.Exceeded) > 0 {
@@ -284,17 +284,18 @@ func Verdict(results []*Result) string {
 		faults = "1 fault"
 	}
 	if bad > 0 {
-		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults)
+		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults), false
 	}
-	words := "good: within the limits, and nobody read anything that was never written, through " + faults
+	words = "good: within the limits, and nobody read anything that was never written, through " + faults
 	if twice > 0 {
 		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only copy with it", twice)
 	}
-	return words
+	return words, true
 }
 
-// Print writes results as a table, and what they mean below it.
-func Print(out io.Writer, results []*Result) error {
+// Print writes results as a table, and what they mean below it. mark makes a verdict
+// stand out, by whether it is good.
+func Print(out io.Writer, results []*Result, mark func(good bool, line string) string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tstale\twrong\tcounters\tappends\tlocks\t")
 	for _, r := range results {
@@ -310,9 +311,10 @@ func Print(out io.Writer, results []*Result) error {
 			fmt.Fprintf(out, "%s: %s\n", r.Fault, r.Example)
 		}
 		if len(r.Exceeded) > 0 {
-			fmt.Fprintf(out, "%s: EXCEEDED: %s\n", r.Fault, strings.Join(r.Exceeded, "; "))
+			fmt.Fprintln(out, mark(false, fmt.Sprintf("%s: EXCEEDED: %s", r.Fault, strings.Join(r.Exceeded, "; "))))
 		}
 	}
-	_, err := fmt.Fprintln(out, "verdict:", Verdict(results))
+	words, good := Verdict(results)
+	_, err := fmt.Fprintln(out, mark(good, "verdict: "+words))
 	return err
 }
