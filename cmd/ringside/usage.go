@@ -55,7 +55,9 @@ type remarks struct {
 func remarksOf(cmd *cobra.Command, asJSON bool) remarks { return remarks{cmd.ErrOrStderr(), asJSON} }
 
 // warn says what is right, but hardly what is wanted.
-func (r remarks) warn(text string) { r.say("warning", paint(r.to, top.Warn, "warning:")+" "+text, text) }
+func (r remarks) warn(text string) {
+	r.say("warning", paint(r.to, top.Warn, "warning:")+" "+text, text)
+}
 
 // note says what comes of something meanwhile.
 func (r remarks) note(text string) { r.say("note", text, text) }
