@@ -67,11 +67,12 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		lst.Bind(l.Routes, live, e.Shared.guarded)
+		lst.Bind(l.Routes, live, e.Shared, t.TagCommand)
 		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
 	e.Copies.Pools = e.gen.pools
+	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
 	for _, srv := range before {
 		if srv.Retired {

@@ -3,13 +3,18 @@ package proxy
 // Where a parsed request goes: to Ringside itself, to one server, to several.
 
 import (
+	"bytes"
 	"encoding/base64"
+	"fmt"
+	"slices"
 
 	"ringside/proxy/client"
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -133,6 +138,12 @@ const (
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	r := &e.Req
 	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
+	if rt != nil && rt.Tags != nil {
+		if raw = e.cutTags(s, rt, raw, key); raw == nil {
+			return false
+		}
+		rt, srv, key = e.place(e.listener(s), r.Key.Of(raw))
+	}
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
@@ -165,13 +176,14 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, rt *routing.
 		return false
 	}
 	c, _, _ := srv.Pick(s.ID, false)
-	return c != nil && e.guards.Ask(x, rt, c, key[len(rt.Strip):])
+	return c != nil && e.tags.Ask(x, rt, c, key)
 }
 
 // admit leads t, a task of x, which s has sent.
 func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	if t.Route.Guard != nil {
 		e.guards.Enroll(s, x, t)
+		guard.Tag(t, e.tags.Named)
 	}
 	e.Admit(t)
 }
@@ -295,6 +307,9 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
 	lst := e.listener(s)
+	if lst.Tagged {
+		raw = e.cutAll(lst, raw)
+	}
 	if lst.InOrder {
 		x.KeepOrder(raw)
 	}
@@ -409,6 +424,11 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		return
 	}
 	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
+	wrote := r.Key.Of(raw)
+	if at := suffixAt(rt, key); at < len(key) {
+		wrote = e.asWritten(bytes.Clone(key[:at]))
+		rt, srv, key = e.place(e.listener(s), wrote)
+	}
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return
@@ -416,7 +436,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	x := e.NewExchange(s)
 	x.MissErrors = rt != nil && !rt.GetErrors
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
-		e.admit(s, x, e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
 	} else if c := e.reach(x, rt, srv); c != nil {
 		a := x.Attempt()
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
@@ -441,3 +461,106 @@ func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 
 // what memcached says when it has no memory for an item.
 var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
+
+// cutTags takes the tags out of the key of the request in e.Req, on a route that has
+// tags: they are in e.tags.Named then, and the request is another one. It gives nil if
+// it has answered the request.
+func (e *Engine) cutTags(s *client.Session, rt *routing.Route, raw, key []byte) (cut []byte) {
+	r, named := &e.Req, e.tags.Named[:0]
+	at := suffixAt(rt, key)
+	e.tags.Named = named
+	if at == len(key) && !r.Op.Stores() {
+		return raw
+	}
+	var why error
+	all := rt.Tags.AppendTags(nil, key[:at])
+	if at < len(key) {
+		if !r.Op.Stores() && r.Op != wire.Get && r.Op != wire.Gets || r.Op == wire.Append || r.Op == wire.Prepend {
+			e.refuseKey(s, "tags are named with a value, or with a get of it: not with this command")
+			return nil
+		}
+		named, why = rt.Tags.AppendList(named, key[at+len(rt.Tags.Suffix):])
+		e.tags.Named = named
+		for _, tag := range named {
+			all = stamp.Add(all, tag)
+		}
+	}
+	if why == nil && len(all) > e.Limits.Tags && r.Op.Stores() && !rt.Tags.Command {
+		rt.Tags.Learned.Count(stats.TagTooMany)
+		why = fmt.Errorf("too many tags: %d, and a value may have %d", len(all), e.Limits.Tags)
+	}
+	switch {
+	case why == nil && at == len(key):
+		return raw
+	case why == nil:
+		binary := r.Flags & wire.Binary
+		raw = slices.Concat(raw[:r.Key.Start], e.asWritten(key[:at]), raw[r.Key.End:])
+		e.Wire.Next(raw, r)
+		r.Flags |= binary
+		return raw
+	case r.Op.Stores(): // the client has meant to replace the old value, which must go
+		r.Answer = wire.AppendClientError(nil, why.Error())
+		if r.Dialect == wire.Text {
+			r.Answer = e.quietly(r.Answer)
+		}
+		e.refuse(s, raw)
+	default:
+		e.refuseKey(s, why.Error())
+	}
+	return nil
+}
+
+// suffixAt is where the tags begin that a client has put behind a key of rt; at its
+// end, if there are none.
+func suffixAt(rt *routing.Route, key []byte) int {
+	if rt != nil && rt.Tags != nil && rt.Tags.Suffix != "" && !rt.Tags.Command {
+		if i := bytes.Index(key[len(rt.Prefix):], []byte(rt.Tags.Suffix)); i >= 0 {
+			return len(rt.Prefix) + i
+		}
+	}
+	return len(key)
+}
+
+// asWritten is key as the request in e.Req writes keys: in base64, or as it is.
+func (e *Engine) asWritten(key []byte) []byte {
+	if e.Req.Flags&wire.Base64 != 0 {
+		return base64.StdEncoding.AppendEncode(nil, key)
+	}
+	return key
+}
+
+// cutAll takes the tags out of the keys of the read of many in e.Req. What a get
+// names of tags only saves work, and of many it is not used.
+func (e *Engine) cutAll(lst *routing.Listener, raw []byte) []byte {
+	e.tags.Named = e.tags.Named[:0]
+	r := &e.Req
+	at := func(span wire.Span) int {
+		key := span.Of(raw)
+		return suffixAt(lst.Route(key), key)
+	}
+	if !slices.ContainsFunc(r.Several, func(span wire.Span) bool { return at(span) < span.Len() }) {
+		return raw
+	}
+	line := bytes.Clone(raw[:r.Keys.Start])
+	for i, span := range r.Several {
+		if i > 0 {
+			line = append(line, ' ')
+		}
+		line = append(line, span.Of(raw)[:at(span)]...)
+	}
+	line = append(line, wire.LineEnd...)
+	e.Wire.Next(line, r)
+	return line
+}
+
+// taggedPools are the pools that may have values with tags.
+func (e *Engine) taggedPools() (list []*routing.BoundPool) {
+	for _, l := range e.Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.Tags != nil && !slices.Contains(list, rt.BoundPool) {
+				list = append(list, rt.BoundPool)
+			}
+		}
+	}
+	return list
+}

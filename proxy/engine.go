@@ -12,6 +12,7 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
+	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 )
@@ -36,6 +37,7 @@ type Engine struct {
 	failover.Keepers
 	copies.Copies
 	guards *guard.Guard // does what it does for guarded keys
+	tags   *tags.Tags   // and for those with tags
 	Shared *Proxy       // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
@@ -80,7 +82,8 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	before := p.Engines()
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop = e.eachGuard
-	e.Leaders = []task.Leader{e.guards, &e.Copies, failover.SingleCopy{}}
+	e.tags = tags.New(e.guards, &p.invalidations)
+	e.Leaders = []task.Leader{e.tags, e.guards, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

@@ -91,6 +91,7 @@ func (s *Server) control(mux *http.ServeMux) {
 	routes := []route{
 		{"GET", "/control/servers", s.getServers},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
+		{"POST", "/control/tags/invalidate", s.postInvalidate},
 		{"POST", "/control/reload", s.postReload},
 		{"POST", "/control/hand-over", s.postHandOver},
 		{"GET", "/control/faults", s.getFaults},

@@ -112,10 +112,10 @@ func moving(t *testing.T) *proxy.Proxy {
 }
 
 // allFamilies is every metric there is.
-// withGuard makes a proxy of a guarded route.
+// withGuard makes a proxy of a guarded route with tags.
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
-	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}}}
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}, Tags: &table.Tags{}}}
 	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
 	newLoop(p)
 	return p

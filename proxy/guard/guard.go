@@ -161,6 +161,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 		l.at = 1
 	}
 	l.name = l.Keys[l.at]
+	l.tag(t)
 	srv := l.server(t)
 	speech := srv.Speech(t.Asker)
 	old := speech != 0 && speech&wire.Metas == 0
@@ -176,8 +177,8 @@ func (g *Guard) Lead(t *task.Task) bool {
 		t.Rule = nil
 		return failover.SingleCopy{}.Lead(t)
 	}
-	if t.Req.Dialect == wire.Meta && t.Req.Letters.Has('E') {
-		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, on which the guard of this route rests: leave it out"))
+	if why := unfit(t); why != "" {
+		t.Reject(wire.AppendClientError(nil, why))
 		return true
 	}
 	l.rewrite(t)
@@ -188,7 +189,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 
 // passes says that a command runs the scheme itself, or shows what is there.
 func passes(t *task.Task) bool {
-	if t.Op == wire.Debug || t.Op == wire.Cas {
+	if t.Op == wire.Debug || t.Op == wire.Cas && t.Route.Tags == nil {
 		return true
 	}
 	if t.Req.Dialect == wire.Text {
@@ -196,12 +197,26 @@ func passes(t *task.Task) bool {
 	}
 	has := t.Req.Letters.Has
 	switch {
+	case t.Route.Tags != nil && t.Op <= wire.Cas:
+		return false // what is stored has a head
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Op == wire.Incr || t.Op == wire.Decr:
 		return has('C')
 	}
 	return has('C') || has('I')
+}
+
+// unfit says why a meta command can't be done on t's route; "" if it can.
+func unfit(t *task.Task) string {
+	switch has := t.Req.Letters.Has; {
+	case t.Req.Dialect == wire.Text:
+	case has('E'):
+		return "flag E chooses the cas, on which the guard of this route rests: leave it out"
+	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
+		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
+	}
+	return ""
 }
 
 // lease is how long a rebuild may take, in seconds.

@@ -5,17 +5,20 @@ package guard
 
 import (
 	"bytes"
+	"slices"
+	"strconv"
 	"time"
 
 	"ringside/proxy/client"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
-// reader is the exchange of a text read while servers are asked in meta.
-type reader client.Exchange
+// Reader is the exchange of a text read while servers are asked in meta.
+type Reader client.Exchange
 
 // door is what the client of a guarded read is connected to.
 type door interface {
@@ -29,13 +32,20 @@ func (g *Guard) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
 		return false
 	}
+	a := x.Attempt()
+	a.To = (*Reader)(x)
+	g.AskFor(x, rt, c, a, key)
+	return true
+}
+
+// AskFor asks for a key by the attempt a, whose receiver hands on the answer to a
+// Reader.
+func (g *Guard) AskFor(x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
 	hide := rt.Guard.Hide
 	if g.blind(c) {
 		rt.Guard.Learned.Count(stats.GuardOff)
 		hide = true
 	}
-	a := x.Attempt()
-	a.To = (*reader)(x)
 	a.Op, a.Dialect, a.Flags, a.Strip = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects, rt.Strip
 	c.Begin(a, &rt.Timeouts)
 	a.Remember(&noOpaque, nil, key)
@@ -45,44 +55,79 @@ func (g *Guard) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key
 	g.Line = append(g.Line, " k\r\n"...) // behind what a hit is read for
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
-	return true
 }
 
 var noOpaque wire.Request
 
-func (p *reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
+func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 
-func (p *reader) Client() uint64 { return p.exchange().Client() }
+func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
 // token is what a client of gets is shown; nil to a get.
-func (p *reader) token(s *seen) []byte {
+func (p *Reader) token(s *seen) []byte {
 	if p.Op == wire.Gets {
 		return s.cas
 	}
 	return nil
 }
 
-func (p *reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	x := p.exchange()
-	if r.Kind.Failed() {
-		return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)})
-	}
-	if r.Kind == wire.Value && !marked(r) && x.Op == wire.Get {
+func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return p.Judge(c, a, r, b, nil)
+}
+
+// Stamps is what is known of the tags of a value when it comes.
+type Stamps struct {
+	Must    []stamp.Tag // it has these, or does not stand
+	Known   stamp.Known // of these tags and others
+	Learned *stats.Tags
+	flags   [10]byte // scratch: the client's, as text
+}
+
+// Judge is Reply for a value that stands only as long as its tags do; tags is nil on
+// routes without.
+func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
+	var known stamp.Known
+	if tags == nil && r.Kind == wire.Value && !marked(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
 		if s := (seen{flags: flags.Of(b)}); !s.special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
-			return x.Value(a, r, b, s.shown(), nil)
+			return p.exchange().Value(a, r, b, s.shown(), nil)
 		}
 	}
-	s := see(r, b)
-	hollow := s.size == 0 && x.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
-	if r.Kind == wire.Value && !hollow && (!s.special() || p.fresh(c, a, &s)) {
-		return x.Value(a, r, b, s.shown(), p.token(&s))
+	if r.Kind == wire.Value {
+		s := see(r, b)
+		stands := true
+		if tags != nil {
+			stands, known = tags.uncover(r, b, &s), tags.Known
+		}
+		hollow := s.size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
+		if stands && !hollow && (!s.special() || p.fresh(c, a, &s)) {
+			return p.exchange().Value(a, r, b, s.shown(), p.token(&s))
+		}
+	} else if tags != nil {
+		known = tags.Known
 	}
-	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)})
+	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)}, known)
+}
+
+// uncover takes the head off a value, if it has one. It reports whether the value
+// stands, as far as is known.
+func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *seen) bool {
+	if string(s.flags) != stamp.Flags {
+		return len(tags.Must) == 0
+	}
+	h, ok := stamp.ReadHead(r.Body.Of(b))
+	if !ok || tags.Known.Judge(h) != stamp.Stands || !h.HasAll(tags.Must) {
+		return false
+	}
+	tags.Learned.Count(stats.TagHit)
+	s.flags = strconv.AppendUint(tags.flags[:0], uint64(h.Flags()), 10)
+	r.Body.Start += uint32(len(h))
+	s.size -= len(h)
+	return true
 }
 
 // fresh says that a value that somebody else refreshes is not old yet.
-func (p *reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *seen) bool {
+func (p *Reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *seen) bool {
 	if s.wins() || s.soft() || s.mark() || s.stub() || p.Session == nil {
 		return false
 	}
@@ -96,7 +141,7 @@ func (p *reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *seen) bool {
 }
 
 // route is that of the key that a asked for, by the table of now.
-func (p *reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
+func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
 	d, ok := p.Session.Handler.(door)
 	if !ok {
 		return nil, nil
@@ -108,7 +153,7 @@ func (p *reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
 }
 
 // cold goes on with an answer that is not simply a value.
-func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
+func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result, known stamp.Known) (taken int) {
 	x := p.exchange()
 	if x.Session == nil {
 		p.giveBack(c, a, r)
@@ -122,7 +167,7 @@ func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 	key, _ := a.Named()
 	if rt.Guard == nil { // it is guarded no more, by a table that has just come
 		if rep := &c.Server.Loop().Rep; r.Bytes != nil && rep.Kind == wire.Value {
-			if s := see(rep, r.Bytes); !s.nothing() {
+			if s := see(rep, r.Bytes); !s.nothing() && string(s.flags) != stamp.Flags {
 				return x.Value(a, rep, r.Bytes, s.shown(), p.token(&s))
 			}
 		} else if r.Bytes == nil {
@@ -135,12 +180,12 @@ func (p *reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 		g.heard(c.Server, r.Via, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
-	g.resume(x, rt, append([]byte(a.Strip), key...), bytes.Clone(key), r)
+	g.resume(x, rt, append([]byte(a.Strip), key...), &rule{first: r, firstName: bytes.Clone(key), firstKnown: slices.Clone(known)})
 	return 0
 }
 
 // giveBack gives back what was won for a client that is gone.
-func (p *reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
+func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
 	rep := &c.Server.Loop().Rep
 	if r.Bytes == nil || rep.Kind.Failed() {
 		return
@@ -159,7 +204,7 @@ func (p *reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 }
 
 // resume makes a task of a read that found more or less than a value.
-func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole, key []byte, r *upstream.Result) {
+func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole []byte, l *rule) {
 	req := &g.Clients.Req
 	before := *req
 	command := "get "
@@ -171,26 +216,26 @@ func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole, key []byte,
 	req.Flags |= x.Flags & wire.Binary
 	t := g.NewTask(x, rt, line, whole, whole)
 	*req = before
-	t.Rule = &rule{first: r, firstName: key}
+	t.Rule = l
 	g.Enroll(x.Session, x, t)
 	g.Admit(t)
 }
 
-func (p *reader) Done(_ *upstream.Conn, _ *upstream.Attempt) { p.exchange().FinishOne() }
+func (p *Reader) Done(_ *upstream.Conn, _ *upstream.Attempt) { p.exchange().FinishOne() }
 
-func (p *reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := p.exchange()
 	if a.Streams || x.Session == nil {
 		x.Failed(c, a, f)
 		return
 	}
 	r := &upstream.Result{Server: c.Server, Failure: f}
-	p.cold(c, a, r)
+	p.cold(c, a, r, nil)
 	x.FinishOne()
 }
 
 // Streams says that a value is too large to wait for, and nothing but a value.
-func (p *reader) Streams(r *wire.Reply) bool {
+func (p *Reader) Streams(r *wire.Reply) bool {
 	return !marked(r) && p.exchange().Streams(r)
 }
 
@@ -199,12 +244,12 @@ func marked(r *wire.Reply) bool {
 	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
 }
 
-func (p *reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	s := see(r, b)
 	p.exchange().BeginValue(c, a, r, b, s.shown(), p.token(&s))
 	return 0
 }
 
-func (p *reader) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+func (p *Reader) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	return p.exchange().More(c, a, b, last)
 }

@@ -11,6 +11,7 @@ import (
 
 	"ringside/proxy/health"
 	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -37,7 +38,11 @@ func (l *rule) readLine(t *task.Task, general bool) []byte {
 
 // more are the flags that t's own mg lacks.
 func (l *rule) more(t *task.Task, flags []byte) (more string) {
-	for _, f := range []byte("fcs") {
+	letters := "fcs"
+	if l.tags != nil {
+		letters = "fcsv"
+	}
+	for _, f := range []byte(letters) {
 		if !t.Req.Letters.Has(f) && (f != 's' || !t.Req.Letters.Has('v')) {
 			more += " " + string(f)
 		}
@@ -49,7 +54,7 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 }
 
 func (l *rule) read(t *task.Task) {
-	l.ask(t, l.readLine(t, false), func(r *upstream.Result) {
+	l.inspect(t, l.at, l.readLine(t, false), func(r *upstream.Result) {
 		l.own = t.Req.Dialect == wire.Meta && !touches(t)
 		l.found(t, r)
 	})
@@ -83,6 +88,11 @@ func (l *rule) giveFirstBack() {
 
 // found goes on with a server's answer to a read.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
+	l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) { l.decide(t, r, v) })
+}
+
+// decide is found for an answer of which it is known whether its value stands.
+func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	rep := &t.Loop.Rep
 	if !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
 		l.unanswered(t, r)
@@ -107,6 +117,10 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 	case s.wins() && !l.Hide:
 		l.won(t, r, &s)
 	case s.stub() || l.Hide && s.soft():
+		l.late(t, r, &s)
+	case v != stamp.Stands && !s.soft():
+		l.fallen(t, r, &s, v)
+	case l.tags != nil && v == broken:
 		l.late(t, r, &s)
 	case !l.old(&s):
 		l.serve(t, r, &s)
@@ -152,6 +166,10 @@ func (l *rule) miss(t *task.Task, tk ticket) {
 func (l *rule) won(t *task.Task, r *upstream.Result, s *seen) {
 	tk := ticket{cas: string(s.cas), via: r.Via, at: r.Asked, win: true, stub: s.stub()}
 	if l.Role == health.Warming && tk.stub {
+		if l.tags != nil {
+			l.lent(t, tk)
+			return
+		}
 		l.askAt(t, 1, t.Meta("mg", l.Keys[1], " f v t", nil), func(r *upstream.Result) { l.bring(t, r, tk) })
 		return
 	}
@@ -258,12 +276,14 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *seen) {
 	number := l.Place(l.at).Number
 	tag := func(cas uint64) uint64 { return health.TagCas(cas, number) }
 	switch {
+	case touches(t) && l.tags != nil:
+		l.retouch(t, tag)
 	case touches(t):
 		l.touch(t, tag)
 	case t.Req.Dialect == wire.Text:
 		t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asText(t, r, s)}, tag)
 	case !l.own: // somebody else's answer: it has not the flags that this client wants
-		l.ask(t, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
+		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
 			l.own = true
 			l.found(t, r)
 		})
@@ -278,7 +298,7 @@ func (l *rule) asText(t *task.Task, r *upstream.Result, s *seen) []byte {
 	b := append(append([]byte("VALUE "), l.name...), ' ')
 	b = append(append(b, s.shown()...), ' ')
 	b = strconv.AppendInt(b, int64(rep.Body.Len()), 10)
-	if t.Op == wire.Gets || t.Req.Flags&wire.Binary != 0 && !l.old(s) { // else a cas would store what is made of an old value
+	if t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0 && !l.old(s) { // else a cas would store what is made of an old value
 		b = append(append(b, ' '), s.cas...)
 	}
 	b = append(append(b, wire.LineEnd...), r.Bytes[rep.Body.Start:rep.Size]...)
@@ -289,8 +309,11 @@ func (l *rule) asText(t *task.Task, r *upstream.Result, s *seen) []byte {
 func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *seen) []byte {
 	rep := &t.Loop.Rep
 	word := rep.Line.Of(r.Bytes)
-	b := slices.Clone(word[:2])
-	if rep.Kind == wire.Value {
+	b, body := slices.Clone(word[:2]), r.Bytes[rep.Line.End:rep.Size]
+	switch {
+	case rep.Kind == wire.Value && !t.Req.Letters.Has('v'): // it was fetched for its head
+		b, body = []byte("HD"), []byte(wire.LineEnd)
+	case rep.Kind == wire.Value:
 		b = strconv.AppendInt(append(b, ' '), int64(rep.Body.Len()), 10)
 	}
 	asked := t.Req.Letters
@@ -310,7 +333,7 @@ func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *seen) []byte {
 			b = append(append(b, ' '), flag.Of(r.Bytes)...)
 		}
 	}
-	return append(b, r.Bytes[rep.Line.End:rep.Size]...)
+	return append(b, body...)
 }
 
 // touch gives a value that is there the time that the client asks for.

@@ -14,6 +14,7 @@ import (
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -33,8 +34,12 @@ type rule struct {
 	at   int    // where the key is read: 0 First, 1 Interim
 	name []byte // of the key there
 
-	first     *upstream.Result // of a get that was sent as an ordinary exchange: its answer
-	firstName []byte           // of the key that it asked for
+	first      *upstream.Result // of a get that was sent as an ordinary exchange: its answer
+	firstName  []byte           // of the key that it asked for
+	firstKnown stamp.Known      // versions of tags that came with it
+
+	named []stamp.Tag // by the client
+	tags  *tagged     // nil: the route has none
 
 	then   []func(r *upstream.Result) // what goes on when ask i has ended
 	tries  int
@@ -152,12 +157,19 @@ func (l *rule) answered(t *task.Task, op wire.Op, r *upstream.Result) (rep *wire
 // look asks what is there, without a win of an item that is not deleted.
 func (l *rule) look(t *task.Task, then func(s *seen, via upstream.Via)) {
 	l.Learned.Count(stats.GuardLook)
-	l.ask(t, t.Meta("mg", l.name, " s f c t R0", nil), func(r *upstream.Result) {
-		if rep, ok := l.answered(t, wire.Get, r); ok {
-			s := see(rep, r.Bytes)
-			s.flags, s.cas = slices.Clone(s.flags), slices.Clone(s.cas)
-			then(&s, r.Via)
-		}
+	flags := " s f c t R0"
+	if l.tags != nil {
+		flags = " v" + flags
+	}
+	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
+		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
+			if rep, ok := l.answered(t, wire.Get, r); ok {
+				s := see(rep, r.Bytes)
+				s.flags, s.cas, s.ttl = slices.Clone(s.flags), slices.Clone(s.cas), slices.Clone(s.ttl)
+				s.fallen = v != stamp.Stands
+				then(&s, r.Via)
+			}
+		})
 	})
 }
 

@@ -15,6 +15,7 @@ type seen struct {
 	letters         wire.Letters
 	flags, cas, ttl []byte // as far as they were asked for
 	size            int
+	fallen          bool // one of its tags is another by now
 }
 
 // see reads the reply r, whose bytes are b.
@@ -63,7 +64,7 @@ func (s *seen) stub() bool {
 }
 
 // nothing says that there is nothing to all commands but those that know the guard.
-func (s *seen) nothing() bool { return s.absent() || s.mark() || s.stub() || s.soft() }
+func (s *seen) nothing() bool { return s.absent() || s.mark() || s.stub() || s.soft() || s.fallen }
 
 // shown are the client flags that the client has given it. An empty value that was
 // appended to is empty no more and has the flags still.

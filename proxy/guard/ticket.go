@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 )
@@ -19,12 +20,13 @@ type ticket struct {
 	hash  uint64
 	party *party
 	spot
-	cas  string
-	via  upstream.Via // of the cas
-	at   int64        // when the miss was asked for
-	win  bool         // it is this client that rebuilds
-	stub bool         // of what no value is left
-	void bool         // nothing is known of the item: its set is not stored
+	cas string
+	via upstream.Via // of the cas
+	tagsRead
+	at   int64 // when the miss was asked for
+	win  bool  // it is this client that rebuilds
+	stub bool  // of what no value is left
+	void bool  // nothing is known of the item: its set is not stored
 
 	// Of a pooled client: another one's set may have used it up, or not. A set of its
 	// own connection goes out with it all the same.
@@ -33,6 +35,13 @@ type ticket struct {
 	counted     bool  // what has come of its win is counted
 	route       *rule // that it came to be by
 	older, next *ticket
+}
+
+// tagsRead is what was known at a miss of the key's tags. What is stored can't be
+// newer.
+type tagsRead struct {
+	known stamp.Known // versions
+	first string      // the cas, whatever it has followed to since
 }
 
 // spot is where a key is, in which of its server's lives.
@@ -57,6 +66,9 @@ func (g *Guard) grant(t *task.Task, l *rule, tk ticket) {
 		return
 	}
 	tk.party, tk.route = l.party, l
+	if tk.first = tk.cas; l.tags != nil && l.tags.via.Same(tk.via) {
+		tk.known = slices.Clone(l.tags.known)
+	}
 	if !tk.void {
 		tk.spot = l.here(t)
 	}
@@ -175,6 +187,12 @@ func (k *key) owed(now int64, most time.Duration) (list []*ticket) {
 // good says that a set with tk on c meets the item of its cas, or none.
 func (tk *ticket) good(here spot, c *upstream.Conn) bool {
 	return !tk.void && tk.spot == here && c != nil && c.Reaches(tk.via)
+}
+
+// sameTags says that two misses knew the same of the key's tags: what is stored by
+// either may be stored by both.
+func (tk *ticket) sameTags(o *ticket) bool {
+	return tk.first == o.first && slices.Equal(tk.known, o.known)
 }
 
 // leave forgets a client that is gone, and gives back what it was to rebuild.

@@ -194,6 +194,9 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 				h := q.take(0)
 				h.l.Learned.Count(stats.GuardSaved)
 				r.Parsed(wire.Get, wire.Meta, rep) // the one before may have asked
+				if h.l.tags != nil {
+					h.l.tags.known = nil // they are of its own first look
+				}
 				h.l.found(h.t, r)
 				h.t.CatchUp()
 			}

@@ -9,6 +9,7 @@ import (
 
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -16,16 +17,23 @@ import (
 
 func (l *rule) write(t *task.Task) {
 	if (t.Op.Stores() || t.Removal()) && !l.Hide {
-		if flags := t.Req.ClientFlags.Of(t.Raw); string(flags) == markFlags && t.Op.Stores() {
+		flags := string(t.Req.ClientFlags.Of(t.Raw))
+		if own := flags == markFlags || l.tags != nil && flags == stamp.Flags; own && t.Op.Stores() {
 			l.remove(t, func(bool) {
 				l.end(t, func() { t.Reject(wire.AppendClientError(nil, "these flags are Ringside's own")) })
 			})
 			return
 		}
 	}
+	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // nobody may find it without its tags
+		l.remove(t, func(bool) { l.refused(t) })
+		return
+	}
 	switch t.Op {
 	case wire.Set:
 		l.set(t)
+	case wire.Cas:
+		l.compare(t)
 	case wire.Add:
 		l.add(t)
 	case wire.Replace:
@@ -97,7 +105,11 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 		flags = " C" + cas
 	}
 	if t.Req.Dialect == wire.Meta {
-		var edits []task.Edit
+		edits, head := l.stamped(t)
+		flags += head
+		if t.Req.Unique.Len() > 0 {
+			edits, flags = append(edits, task.Edit{At: t.Req.Unique, With: []byte(cas)}), head
+		}
 		if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'M'); ok {
 			edits = append(edits, task.Edit{At: at, With: []byte{mode}})
 		} else {
@@ -108,7 +120,11 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 		}
 		return t.WithKey(l.name, append(edits, appendToLine(t, flags))...)
 	}
-	if f := t.Req.ClientFlags.Of(t.Raw); string(f) != "0" {
+	body := t.Body()
+	if l.tags != nil && l.tags.head != nil {
+		flags += " F" + stamp.Flags
+		body = slices.Concat(l.tags.head, body)
+	} else if f := t.Req.ClientFlags.Of(t.Raw); string(f) != "0" {
 		flags += " F" + string(f)
 	}
 	if e := t.Req.Exptime.Of(t.Raw); string(e) != "0" {
@@ -117,11 +133,31 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	if flags += " M" + string(mode); token {
 		flags += " c"
 	}
-	return t.Meta("ms", l.name, flags, t.Body())
+	return t.Meta("ms", l.name, flags, body)
 }
 
-// store asks for a storeLine; then is told what became of it. Errors end t.
+// store asks for a storeLine; then is told what became of it. Errors end t. If one of
+// the value's tags may have changed meanwhile it is not stored, and there is no
+// answer.
 func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
+	switch {
+	case l.tags == nil:
+	case mode == 'A' || mode == 'P':
+		l.tags.head = nil
+	default:
+		l.stamp(t, func(ok bool) {
+			if ok {
+				l.storeNow(t, mode, cas, token, then)
+			} else {
+				then(wire.Exists, nil)
+			}
+		})
+		return
+	}
+	l.storeNow(t, mode, cas, token, then)
+}
+
+func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		rep := &t.Loop.Rep
 		if r.Parsed(wire.Set, wire.Meta, rep) && rep.Kind.Failed() {
@@ -221,6 +257,7 @@ func (l *rule) fill(t *task.Task, tk *ticket) {
 		l.refused(t)
 		return
 	}
+	l.bind(tk)
 	l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
 			l.filled(t, tk)
@@ -273,7 +310,8 @@ func (l *rule) refused(t *task.Task) {
 func (l *rule) ambiguous(t *task.Task, tk *ticket, among []*ticket) {
 	l.Learned.Count(stats.GuardAmbiguous)
 	here, c := l.here(t), l.conn(t)
-	alike := func(o *ticket) bool { return o.cas == tk.cas && o.good(here, c) }
+	alike := func(o *ticket) bool { return o.cas == tk.cas && o.good(here, c) && (l.tags == nil || o.sameTags(tk)) }
+	l.bind(tk)
 	if c != nil && !slices.ContainsFunc(among, func(o *ticket) bool { return !alike(o) }) {
 		l.store(t, 'S', tk.cas, true, func(k wire.Kind, r *upstream.Result) {
 			if k != wire.Stored {
@@ -332,6 +370,7 @@ func (l *rule) add(t *task.Task) {
 			l.say(t, wire.NotStored)
 			return
 		}
+		l.bind(tk)
 		l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) {
 			if k == wire.Stored {
 				l.filled(t, tk)
@@ -395,12 +434,18 @@ func (l *rule) extend(t *task.Task) {
 			l.say(t, wire.NotStored)
 			return
 		}
+		if l.tags != nil && l.tags.head != nil && mode == 'P' { // the head stays in front
+			body := slices.Concat(t.Body(), l.tags.body)
+			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
+			return
+		}
 		l.over(t, mode, string(s.cas), nil, func() { l.extend(t) })
 	})
 }
 
 // over stores over the value of a cas; again begins anew if it is another by now.
 func (l *rule) over(t *task.Task, mode byte, cas string, tk *ticket, again func()) {
+	l.bind(tk)
 	l.store(t, mode, cas, false, func(k wire.Kind, r *upstream.Result) {
 		switch {
 		case k == wire.Stored:
@@ -477,7 +522,7 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 
 // count is incr and decr.
 func (l *rule) count(t *task.Task) {
-	if l.Stale > 0 {
+	if l.Stale > 0 || l.tags != nil {
 		l.countOver(t)
 		return
 	}
@@ -518,6 +563,10 @@ func (l *rule) noNumber(t *task.Task, s *seen, via upstream.Via, value, again fu
 func (l *rule) countOver(t *task.Task) {
 	l.look(t, func(s *seen, via upstream.Via) {
 		l.noNumber(t, s, via, func() {
+			if l.tags != nil && l.tags.head != nil {
+				l.recount(t, s, func() { l.countOver(t) })
+				return
+			}
 			flags := " C" + string(s.cas)
 			line := t.WithKey(l.name, appendToLine(t, flags))
 			if t.Req.Dialect == wire.Text {

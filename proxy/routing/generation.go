@@ -23,6 +23,7 @@ type Listener struct {
 	Users  *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
+	Tagged  bool // one of the routes has tags
 	Moves   bool // one of the pools moves keys or keeps copies of them
 }
 
@@ -42,6 +43,15 @@ type Route struct {
 	Zone   string           // Ringside's own: copies there are nearest
 
 	Guard *Guard // nil: it is not guarded
+	Tags  *Tags  // nil: its values have no tags
+}
+
+// Tags is how values of a route are tied to tags, and what it has counted and
+// learned of that.
+type Tags struct {
+	*table.Tags
+	Learned *stats.Tags
+	Command bool // it is no route to values: its keys name tags
 }
 
 // Guard is how a route guards against simultaneous rebuilding, and what it has
@@ -80,10 +90,17 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-// Bind gives l the routes of a new table. bound has the pools of that;
-// learned is what a route with a prefix has counted and learned so far.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(prefix string) *stats.Guard) {
+// Learned is what routes have counted and learned so far, by prefix.
+type Learned interface {
+	Guarded(prefix string) *stats.Guard
+	Tagged(prefix string) *stats.Tags
+}
+
+// Bind gives l the routes of a new table. bound has the pools of that; command is
+// what invalidates tags.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned Learned, command string) {
 	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
+	var tagged *Route
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if r.GetErrors != nil {
@@ -101,7 +118,11 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 		made.Prefer = bound[r.Prefer]
 		if r.Guard != nil {
-			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Prefix)}
+			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Prefix)}
+		}
+		if r.Tags != nil {
+			made.Tags = &Tags{Tags: r.Tags, Learned: learned.Tagged(r.Prefix)}
+			tagged = &made
 		}
 		if r.Strip {
 			made.Strip = r.Prefix
@@ -115,6 +136,11 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			}
 		}
 	}
+	if tagged != nil {
+		l.Routes = append(l.Routes, Route{Listener: l.Name, Prefix: command, BoundPool: tagged.BoundPool, GetErrors: tagged.GetErrors, Timeouts: tagged.Timeouts,
+			Guard: tagged.Guard, Tags: &Tags{Tags: tagged.Tags.Tags, Learned: tagged.Tags.Learned, Command: true}})
+	}
+	l.Tagged = tagged != nil
 	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
 }
 

@@ -178,6 +178,12 @@ type Via struct {
 // Via is the way of a's answer, which c has brought.
 func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
 
+// IsZero says that v is of no answer.
+func (v Via) IsZero() bool { return v.conn == nil }
+
+// Same says that two answers came on one connection, so from one process.
+func (v Via) Same(o Via) bool { return v.conn == o.conn && v.life == o.life }
+
 // Reaches says that what is sent on c now runs, if it runs, in the process that
 // the answer v came from: v came on c, which has not ended since, or was asked for
 // when c was there already. Processes at an address follow each other, so c can't
