@@ -4,10 +4,20 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build quick test deps format vet staticcheck unit fuzz bench curves where wakeups soak bench-engine bench-placement clean
+.PHONY: build deb quick test deps format vet staticcheck unit fuzz bench curves where wakeups soak bench-engine bench-placement clean
 
+# What ringside version says: the tag and the commit, "-dirty" with changes.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 build:
-	$(GO) build -o bin/ ./cmd/ringside
+	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/ringside
+
+# A Debian package of what is built, in bin/. DEBVERSION is what dpkg compares.
+DEBVERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || git log -1 --date=format:%Y%m%d%H%M%S --format=0~%cd.%h 2>/dev/null || echo 0~unknown)
+DEBARCH ?= $(shell $(GO) env GOARCH)
+deb: build
+	bin/ringside completion bash > bin/ringside.bash
+	$(GO) -C deploy/deb build -o ../../bin/makedeb .
+	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
 
 # Everything but the built binary with real clients, the commands and the benches;
 # of the simulation of failover the first seeds and what it must find. Under a
@@ -36,7 +46,7 @@ staticcheck:
 	$(GO) tool staticcheck ./...
 
 unit:
-	$(GO) test -race -timeout 15m ./...
+	$(GO) test -race -timeout 20m ./...
 	$(GO) test -timeout 10m ./internal/fleet # without the race detector there is time for all seeds
 
 # Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
@@ -62,13 +72,16 @@ where: build
 	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
 
 # Mixed load while servers die and come back; fails when Ringside grows. Then the
-# simulation of failover with many more seeds than the tests have, and random
+# simulation of failover with many more seeds than the tests have, attacks on copies
+# until so many deletes and appends are answered and so many faults made, and random
 # streams to a Ringside and a memcached.
 SOAKTIME ?= 10m
 SOAKSEEDS ?= 1000
+SOAKCOPIES ?= -deletes 100000 -appends 100000 -faults 200
 soak: build
 	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
 	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^TestFailover$$' -timeout 0 -v
+	$(GO) test ./internal/e2e -run '^TestAttacksOnCopies$$' -timeout 0 -v -args $(SOAKCOPIES)
 	.ci/fuzz $(SOAKTIME) '^FuzzTwin$$'
 
 # Instructions of the engine alone, under valgrind: BENCHFLAGS='-json old.json' on

@@ -18,7 +18,7 @@ import (
 // for the hash functions in them, which Go can't compare. The error names the
 // pool whose placement can't be built; Parse has found it before.
 func (f *File) Build() (*table.Table, error) {
-	t := &table.Table{Limits: f.Limits, TagCommand: f.Tags.Command}
+	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command}
 	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
 		p, err := f.Pools[i].build()
@@ -57,7 +57,7 @@ func (f *File) Build() (*table.Table, error) {
 }
 
 func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error) {
-	built := table.Route{Prefix: r.Prefix, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
+	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
 	for i, name := range r.to() {
 		switch p := pools[name]; {
 		case p == nil:
@@ -67,6 +67,12 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error
 		default:
 			built.Also = append(built.Also, p)
 		}
+	}
+	if a := r.Autocreate; a.On {
+		built.Autocreate = &table.Autocreate{Initial: uint64(a.Initial), TTL: a.TTL}
+	}
+	if b := r.Buffer; b != nil {
+		built.Buffer = &table.Buffer{Every: b.Every, Keep: b.Keep, Last: b.Answer == "last", Keys: b.Keys}
 	}
 	if r.GetErrors != "" {
 		loud := r.GetErrors == "error"

@@ -76,8 +76,8 @@ func (d *document) checkListeners(f *File) {
 	}
 	d.checkTaken(seen, &f.Admin.Address)
 	d.checkCircle(f)
-	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on") {
-		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer or take profiles")
+	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
+		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
 	} else if a.Address.everywhere() {
 		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
 	}
@@ -151,24 +151,65 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	if served := f.served(); len(routes) == 0 && len(served) > 1 {
 		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(served))
 	}
-	seen := map[string]bool{}
+	var sound []*Route
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
+		d.checkCounters(r)
 		d.checkTotal(f, r)
 		d.checkGuard(f, r)
 		d.checkTags(f, r)
-		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil {
+		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
-		d.checkPrefix(f, r)
-		if r.Strip && r.Prefix == "" {
+		d.checkKeys(f, r)
+		switch {
+		case r.Prefix != "" && r.Match != "":
+			d.failAt(d.place(&r.Match), "a route has a prefix or a match, not both: write match: %s", quote(r.Prefix+"*"))
+			continue
+		case r.Strip && r.Prefix == "":
 			d.failAt(d.place(&r.Strip), "strip_prefix needs a prefix to strip")
 		}
-		if seen[r.Prefix] {
-			d.failAt(d.place(&r.Prefix, r), "%s for the prefix %q stand twice; each prefix once", what, r.Prefix)
+		d.checkRivals(what, sound, r)
+		sound = append(sound, r)
+	}
+}
+
+// checkRivals refuses a route that wants keys of which one before spells out as much:
+// nobody could say which of the two gets them.
+func (d *document) checkRivals(what string, before []*Route, r *Route) {
+	at, p := d.place(&r.Match, &r.Prefix, r), r.pattern()
+	for _, o := range before {
+		switch {
+		case o.Match == r.Match && o.Prefix == r.Prefix:
+			d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
+			return
+		case o.Match == "" && r.Match == "" || o.pattern().Literal() != p.Literal():
+		default:
+			if key, ok := keyOfBoth(o.pattern(), p); ok {
+				d.failAt(at, "%s and %s both want keys such as %s, and spell out %s each: the one that spells out more would win, so make one of them longer",
+					o.keys(), r.keys(), shownKey(key), count(p.Literal(), "byte"))
+				return
+			}
 		}
-		seen[r.Prefix] = true
+	}
+}
+
+// shownKey is a key of keyOfBoth, for people.
+func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }
+
+// checkCounters refuses counters that would not live as long as the file says.
+func (d *document) checkCounters(r *Route) {
+	if a := &r.Autocreate; a.TTL%time.Second != 0 {
+		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
+	}
+	b := r.Buffer
+	switch {
+	case b == nil:
+	case r.Preset == presetSessions:
+		d.failAt(d.place(&r.Buffer), "buffer has no place beside preset: sessions: what must not be lost does not wait in one process")
+	case b.Every > b.Keep:
+		d.failAt(d.place(&b.Keep, &b.Every, &r.Buffer), "buffer: every (%s) must not be more than keep (%s): increments would be given up before the server is asked once more", short(b.Every), short(b.Keep))
 	}
 }
 
@@ -181,12 +222,14 @@ func (d *document) checkTotal(f *File, r *Route) {
 	}
 }
 
-// checkPrefix refuses prefixes that no key can have.
-func (d *document) checkPrefix(f *File, r *Route) {
-	at, longest := d.place(&r.Prefix, r), f.Limits.Key
-	switch {
-	case strings.HasPrefix(r.Prefix, health.Reserved):
+// checkKeys refuses prefixes and patterns that no key can have.
+func (d *document) checkKeys(f *File, r *Route) {
+	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
+	switch p := r.pattern(); {
+	case strings.HasPrefix(string(p[0]), health.Reserved):
 		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", health.Reserved)
+	case r.Match != "" && p.Literal() > longest:
+		d.failAt(at, "no key can fit this pattern, which spells out %d bytes: limits.key is %d", p.Literal(), longest)
 	case len(r.Prefix) > longest:
 		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
 	case r.Strip && len(r.Prefix) == longest:
@@ -275,6 +318,9 @@ func (d *document) checkGuard(f *File, r *Route) {
 	case r.Preset == presetSessions:
 		d.failAt(at, "guard has no place beside preset: sessions: a session is not rebuilt, and a set must not be refused because it came late; give them different prefixes")
 		return
+	case r.Preset == presetCounters || r.counts():
+		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
+		return
 	case r.Copies.Copies != 0:
 		d.failAt(at, "guard works on routes that keep one copy of a key, for now: leave out guard, or replicas and pools")
 		return
@@ -315,15 +361,13 @@ func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	if b.guarded() {
 		guarded = b
 	}
-	prefix := a.Prefix // the keys that both may take begin with the longer one
-	if len(b.Prefix) > len(prefix) {
-		prefix = b.Prefix
+	at := d.place(&guarded.Guard, &guarded.Preset, guarded)
+	if a.Strip || b.Strip {
+		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
+		return
 	}
-	switch at := d.place(&guarded.Guard, &guarded.Tags, guarded); {
-	case a.Strip || b.Strip:
-		d.failAt(at, "the routes for the prefixes %q and %q lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.Prefix, b.Prefix)
-	case longest(listA, prefix) == a && longest(listB, prefix) == b:
-		d.failAt(at, "two listeners lead to the keys that begin with %q in one pool, and only one has a guard: use guard: hide for the other", prefix)
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
 	}
 }
 
@@ -368,8 +412,8 @@ func (d *document) checkTags(f *File, r *Route) {
 		d.failAt(d.place(&t.PrefixTag, t, r), "prefix_tag needs a prefix")
 	case t.Suffix != "" && strings.Contains(r.Prefix, t.Suffix):
 		d.failAt(d.place(&t.Suffix, t, r), "tags.suffix %q stands in the prefix %q: every key would be cut there", t.Suffix, r.Prefix)
-	case strings.HasPrefix(r.Prefix, f.Tags.Command):
-		d.failAt(d.place(&r.Prefix, &f.Tags.Command, r), "the prefix %q begins with tags.command %q: no key of the route could be stored", r.Prefix, f.Tags.Command)
+	case r.names(f.Tags.Command):
+		d.failAt(d.place(&r.Match, &r.Prefix, &f.Tags.Command, r), "%s begins with tags.command %q: no key of the route could be stored", r.keys(), f.Tags.Command)
 	}
 	for i := range t.Patterns {
 		if p := &t.Patterns[i]; len(p.Tags) > f.Limits.Tags {
@@ -377,6 +421,9 @@ func (d *document) checkTags(f *File, r *Route) {
 		}
 	}
 }
+
+// names says that all keys of r begin with the command that invalidates tags.
+func (r *Route) names(command string) bool { return strings.HasPrefix(string(r.pattern()[0]), command) }
 
 // checkTagCommand refuses routes whose keys would be taken for names of tags, in a
 // file that has routes with tags.
@@ -386,8 +433,8 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 			continue
 		}
 		for i := range list {
-			if r := &list[i]; !r.Tags.On && strings.HasPrefix(r.Prefix, f.Tags.Command) {
-				d.failAt(d.place(&r.Prefix, r), "keys that begin with tags.command (%q) are names of tags: give the route another prefix, or tags another command", f.Tags.Command)
+			if r := &list[i]; !r.Tags.On && r.names(f.Tags.Command) {
+				d.failAt(d.place(&r.Match, &r.Prefix, r), "keys that begin with tags.command (%q) are names of tags: give the route another prefix, or tags another command", f.Tags.Command)
 			}
 		}
 	}
@@ -404,11 +451,7 @@ func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
 	if b.Tags.On {
 		tagged = b
 	}
-	prefix := a.Prefix
-	if len(b.Prefix) > len(prefix) {
-		prefix = b.Prefix
-	}
-	if a.Strip || b.Strip || longest(listA, prefix) == a && longest(listB, prefix) == b {
-		d.failAt(d.place(&tagged.Tags, tagged), "the routes for the prefixes %q and %q lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.Prefix, b.Prefix)
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(d.place(&tagged.Tags, tagged), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
 	}
 }

@@ -95,9 +95,11 @@ type Listener struct {
 // Admin is the HTTP interface for metrics, health and profiles.
 type Admin struct {
 	Address Address
-	Pprof   string // who may take profiles: "loopback", "on" (everybody) or "off"
-	Control string // who may drain servers and set faults: as Pprof
-	Faults  bool   // faults may be set
+	Pprof   string   // who may take profiles: "loopback", "on" (everybody) or "off"
+	Control string   // who may drain servers and set faults: as Pprof
+	Faults  bool     // faults may be set
+	Page    string   // who may look at the page: as Pprof
+	Names   []string // by which a browser may know it
 }
 
 // Pool is a list of servers and how they are used.
@@ -160,12 +162,13 @@ type Moderation struct {
 // Log is what is logged, and how.
 type Log struct {
 	Level  slog.Level
-	Format string // "text" or "json"
+	Format string        // "text" or "json"
+	Slow   time.Duration // some of the commands that take so long are logged; 0: none
 }
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback"},
 		Tags:  TagSpace{Command: "tag:"},
 		Limits: table.Limits{
 			Clients:    10_000,
@@ -191,7 +194,7 @@ func defaultFile() File {
 			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
 			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
 		},
-		Log: Log{Level: slog.LevelInfo, Format: "text"},
+		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
 	}
 }
 

@@ -255,10 +255,10 @@ engine:
   coalesce_server: off
   coalesce_client: {max_bytes: 1KiB}
   moderation: false
-log: {level: debug, format: json}
+log: {level: debug, format: json, slow: off}
 `)
 	if f.Admin.Pprof != "off" || f.Limits.Value != 1<<20 || f.Limits.Line != 64<<10 || f.Limits.Memory != 1<<30 ||
-		f.Limits.Idle != time.Minute || f.Limits.Drain != 0 || f.Log != (Log{slog.LevelDebug, "json"}) {
+		f.Limits.Idle != time.Minute || f.Limits.Drain != 0 || f.Log != (Log{slog.LevelDebug, "json", 0}) {
 		t.Errorf("got %+v", f)
 	}
 	want := Engine{
@@ -326,5 +326,26 @@ func TestBuildIsDeterministic(t *testing.T) {
 	}
 	if !reflect.DeepEqual(t1, t2) {
 		t.Errorf("two tables of the same file differ:\n%+v\n%+v", t1, t2)
+	}
+}
+
+// TestCacheHasGuard: preset: cache has a guard, but where the route says otherwise, or
+// says what a guard has no place beside.
+func TestCacheHasGuard(t *testing.T) {
+	for _, c := range []struct {
+		beside string
+		want   Guard
+	}{
+		{"", defaultGuard()},
+		{", guard: off", Guard{}},
+		{", guard: hide", guardModes[2].means},
+		{", replicas: 2, copies_on: server", Guard{}},
+		{", autocreate: on", Guard{}},
+		{", buffer: {}", Guard{}},
+	} {
+		f := parse(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, preset: cache"+c.beside+"}]")
+		if got := f.Routes[0].Guard; got != c.want {
+			t.Errorf("preset: cache%s: %+v, want %+v", c.beside, got, c.want)
+		}
 	}
 }

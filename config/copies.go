@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,25 +19,50 @@ import (
 	"ringside/replicate"
 )
 
-// Route sends the keys that begin with Prefix to a pool, or keeps a copy of
-// each in several.
+// Route sends the keys that begin with Prefix, or fit Match, to a pool, or keeps a
+// copy of each in several.
 type Route struct {
-	Prefix    string
-	Pool      string
-	Pools     []string       // instead of Pool: a copy of each key in each of them
-	Prefer    string         // the one of Pools that is read first; empty: the first
-	Strip     bool           // the servers see the key without Prefix
-	Preset    string         // what the others were before the file said otherwise
-	GetErrors string         // "miss" or "error"; empty: as the pool says
-	Total     *time.Duration // a command's, instead of the pool's; nil: as the pool says
-	Copies    replicate.Policy
-	Guard     Guard
-	Tags      Tags
+	Prefix     string
+	Match      string // in place of Prefix: the whole key, with * for any bytes
+	Pool       string
+	Pools      []string       // instead of Pool: a copy of each key in each of them
+	Prefer     string         // the one of Pools that is read first; empty: the first
+	Strip      bool           // the servers see the key without Prefix
+	Preset     string         // what the others were before the file said otherwise
+	GetErrors  string         // "miss" or "error"; empty: as the pool says
+	Total      *time.Duration // a command's, instead of the pool's; nil: as the pool says
+	Copies     replicate.Policy
+	Guard      Guard
+	Tags       Tags
+	Autocreate Autocreate
+	Buffer     *Buffer // of incr; nil: increments don't wait
+}
+
+// Buffer is how increments wait, so that one request carries many of them.
+type Buffer struct {
+	Every  time.Duration
+	Answer string // "estimate" or "last"
+	Keys   int
+	Keep   time.Duration
+}
+
+func defaultBuffer() Buffer {
+	return Buffer{Every: time.Second, Answer: "estimate", Keys: 10_000, Keep: 10 * time.Second}
+}
+
+// Autocreate is how a counter begins that incr or decr finds missing.
+type Autocreate struct {
+	On      bool
+	Initial int           // before the incr that makes it; after a decr
+	TTL     time.Duration // of the counter; 0: for ever
 }
 
 const (
-	presetSessions = "sessions"
-	maxCopies      = replicate.Max // of a key: each write goes to all of them
+	maxCounterTTL  = 30 * 24 * time.Hour // beyond it memcached takes an expiry for a time of day
+	presetCache    = "cache"             // may be lost
+	presetCounters = "counters"          // would rather not be lost
+	presetSessions = "sessions"          // must not be lost
+	maxCopies      = replicate.Max       // of a key: each write goes to all of them
 	thisHost       = "localhost"
 )
 
@@ -47,26 +73,59 @@ func defaultRoute() Route {
 	return Route{Copies: replicate.Policy{ReadThrough: true, RepairRate: 1000}}
 }
 
-// sessions is what session stores need, but for what the pool adds: see
-// decideConsistency.
-func (r *Route) sessions() {
-	r.GetErrors = "error"
-	r.Copies.Copies = 2
+// usePreset sets what the class of data needs that the preset names, but for what the
+// pool adds: see decideConsistency and decideFlush.
+func (r *Route) usePreset() {
+	switch r.Preset {
+	case presetCache:
+		r.GetErrors = "miss"
+		r.Guard = defaultGuard()
+	case presetCounters:
+		r.GetErrors = "error" // who takes an error for a miss begins the count again
+		r.Copies.Copies = 2
+		r.Autocreate.On = true
+	case presetSessions:
+		r.GetErrors = "error"
+		r.Copies.Copies = 2
+	}
 }
+
+// counts says that the route makes counters, or lets increments wait.
+func (r *Route) counts() bool { return r.Autocreate.On || r.Buffer != nil }
+
+// mustLast says that what the route holds is not to be lost with one server.
+func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }
 
 func routeValue() value[Route] {
 	type r = Route
-	preset := set("preset", "sessions: what session stores need, two copies, errors instead of misses, and short leases; what stands beside it wins",
-		words(presetSessions), func(r *r) *string { return &r.Preset })
+	preset := set("preset", "what becomes of the data: cache may be lost, and has a guard; counters would rather not be, so they have two copies, autocreate and no flush_all; sessions must not be: two copies, errors instead of misses, and short leases. What stands beside it wins",
+		words(presetCache, presetCounters, presetSessions), func(r *r) *string { return &r.Preset })
 	read := preset.read
 	preset.read = func(d *document, n *node, path string, to *Route) {
-		if read(d, n, path, to); to.Preset == presetSessions {
-			to.sessions()
-		}
+		read(d, n, path, to)
+		to.usePreset()
 	}
+	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
+	settings := group(Autocreate{},
+		set("initial", "what the counter is before the incr that makes it, and after a decr that does", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
+		set("ttl", "how long it lives, in whole seconds, or off: for ever", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
+	readSettings := settings.read
+	settings.read = func(d *document, n *node, path string, to *Autocreate) {
+		to.On = true
+		readSettings(d, n, path, to)
+	}
+	autocreate := switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
+	buffer := group(defaultBuffer(),
+		set("every", "the time between two flushes of a counter, a tenth more or less; what a crash of this Ringside loses at most", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
+		set("answer", "what an incr that waits is answered: what the server said last and what was added here since (estimate), or what it said last",
+			words("estimate", "last"), func(b *Buffer) *string { return &b.Answer }),
+		set("keys", "counters of which increments wait at once; those of others go through", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
+		set("keep", "how long increments wait for a server that can't be asked; then they are lost and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
 	v := fresh(defaultRoute(), group(defaultRoute(),
 		preset, // first: the others change what it sets
 		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
+		set("match", "instead of prefix: the keys that look so from beginning to end, where * stands for any bytes or none; of several routes the one wins that spells out most of a key",
+			visible("a pattern of keys", maxName), func(r *r) *string { return &r.Match }),
 		set("pool", "the name of the pool that gets them", text("the name of a pool"), func(r *r) *string { return &r.Pool }),
 		set("pools", "instead of pool: the names of pools that each keep a copy, the one that decides first",
 			listOf(text("the name of a pool"), 2), func(r *r) *[]string { return &r.Pools }),
@@ -86,6 +145,21 @@ func routeValue() value[Route] {
 		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does, whatever this says",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
+		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreate, func(r *r) *Autocreate { return &r.Autocreate }),
+		set("buffer", "increments wait in Ringside, so that one request carries many; the numbers that clients get are then estimates", value[*Buffer]{
+			read: func(d *document, n *node, path string, to **Buffer) {
+				b := defaultBuffer()
+				*to = &b
+				buffer.read(d, n, path, *to)
+			},
+			show: func(b *Buffer) any {
+				if b == nil {
+					return nil
+				}
+				return fmt.Sprintf("every %s, answer %s, keys %d, keep %s", short(b.Every), b.Answer, b.Keys, short(b.Keep))
+			},
+			schema: buffer.schema,
+		}, func(r *r) **Buffer { return &r.Buffer }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
 		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
@@ -163,6 +237,17 @@ func (r *Route) decide() {
 	}
 }
 
+// Copied says whether the keys that begin with prefix have several copies, by the
+// routes of the first listener.
+func (f *File) Copied(prefix string) bool {
+	routes := f.Routes
+	if len(f.Listen) > 0 && f.Listen[0].Routes != nil {
+		routes = f.Listen[0].Routes
+	}
+	r := taker(routes, prefix+filler)
+	return r != nil && r.Copies.Copies != 0
+}
+
 // to is the pools of r, the one that decides first.
 func (r *Route) to() []string {
 	if len(r.Pools) > 0 {
@@ -234,7 +319,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 			field any
 		}{{"copies_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
 			if n := d.where[s.field]; n != nil {
-				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools or preset: sessions, or leave this out", s.name)
+				d.failAt(n, "%s has no effect: the route keeps one copy of a key; give it replicas: 2, pools, or preset: counters or sessions, or leave this out", s.name)
 			}
 		}
 		return
@@ -424,24 +509,35 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	if b.Copies.Copies != 0 {
 		at = d.place(&b.Copies.Copies, &b.Preset, &b.Pools, b)
 	}
-	prefix := a.Prefix // the keys that both may take begin with the longer one
-	if len(b.Prefix) > len(prefix) {
-		prefix = b.Prefix
+	if a.Strip || b.Strip {
+		d.failAt(at, "the routes for %s and %s lead to one pool with different copies, and strip_prefix lets both name the same key there: use another pool, or the same copies", a.keys(), b.keys())
+		return
 	}
-	switch {
-	case a.Strip || b.Strip:
-		d.failAt(at, "the routes for the prefixes %q and %q lead to one pool with different copies, and strip_prefix lets both name the same key there: use another pool, or the same copies", a.Prefix, b.Prefix)
-	case longest(listA, prefix) == a && longest(listB, prefix) == b:
-		d.failAt(at, "two listeners keep different copies of the keys that begin with %q, in one pool", prefix)
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(at, "two listeners keep different copies of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
 	}
 }
 
-// longest is the route that takes key; nil if none does.
-func longest(routes []Route, key string) (best *Route) {
+// taker is the route that gets key; nil if none does.
+func taker(routes []Route, key string) (best *Route) {
+	most := -1
 	for i := range routes {
-		if r := &routes[i]; strings.HasPrefix(key, r.Prefix) && (best == nil || len(r.Prefix) > len(best.Prefix)) {
-			best = r
+		if p := routes[i].pattern(); p.Takes([]byte(key)) && p.Literal() > most {
+			best, most = &routes[i], p.Literal()
 		}
 	}
 	return best
+}
+
+// pattern is which keys the route wants.
+func (r *Route) pattern() table.Pattern {
+	return (&table.Route{Prefix: r.Prefix, Match: r.Match}).Pattern()
+}
+
+// keys is what people call them.
+func (r *Route) keys() string {
+	if r.Match != "" {
+		return fmt.Sprintf("the match %q", r.Match)
+	}
+	return fmt.Sprintf("the prefix %q", r.Prefix)
 }

@@ -37,7 +37,10 @@ func (l Listener) called() (kind, name string) { return "listener", l.Address.te
 func (s Server) called() (kind, name string) { return "server", s.label() }
 
 func (r Route) called() (kind, name string) {
-	if r.Prefix == "" {
+	switch {
+	case r.Match != "":
+		return "route", "that matches " + quote(r.Match)
+	case r.Prefix == "":
 		return "route", "of all other keys"
 	}
 	return "route", quote(r.Prefix)

@@ -29,7 +29,7 @@ func defaultFailover() Failover {
 		InterimTTL: 10 * time.Minute,
 		Settings: health.Settings{
 			AfterFailures: 3,
-			EjectAfter:    3 * time.Second,
+			EjectAfter:    health.EjectAfter{Refused: 500 * time.Millisecond, Silent: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
 			GoodPings:     2,
@@ -38,13 +38,13 @@ func defaultFailover() Failover {
 }
 
 const (
-	manyServers      = 3 // servers from which on keys move by default, and a majority can outvote one
-	maxFailures      = 1000
-	sessionsLease    = time.Second
-	sessionsPing     = 250 * time.Millisecond
-	sessionsDeadline = 5 * time.Second       // so they don't fail meanwhile
-	sessionsEject    = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
-	month            = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
+	manyServers     = 3 // servers from which on keys move by default, and a majority can outvote one
+	maxFailures     = 1000
+	lastingLease    = time.Second
+	lastingPing     = 250 * time.Millisecond
+	lastingDeadline = 5 * time.Second       // so they don't fail meanwhile
+	lastingEject    = 50 * time.Millisecond // writes wait until a lost member is out; the other copy makes up for a flush
+	month           = 30 * 24 * time.Hour   // beyond which memcached takes an expiry for a date
 )
 
 func failoverValue() value[Failover] {
@@ -55,8 +55,8 @@ func failoverValue() value[Failover] {
 		set("consistency", "relaxed: serve on while Ringsides may disagree about a server; strict: answer a miss or refuse a write where it is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "timeouts in a row that make a server suspect: its keys miss until it answers", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
-		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back",
-			duration(10*time.Millisecond, time.Hour), func(f *f) *time.Duration { return &f.EjectAfter }),
+		set("eject_after", "suspicion that lasts this long ejects the server: its keys move, and it is flushed before it comes back; one time for both, or",
+			ejectAfterValue(), func(f *f) *health.EjectAfter { return &f.EjectAfter }),
 		set("ping", "between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a good ping is worth; the same in every Ringside of these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
@@ -70,6 +70,27 @@ func failoverValue() value[Failover] {
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),
 		set("gutter", "the pool that stands in, for mode gutter", text("the name of a pool"), func(f *f) *string { return &f.Gutter }),
 	)
+}
+
+// ejectAfterValue is one time, or one for each way to be gone.
+func ejectAfterValue() value[health.EjectAfter] {
+	type e = health.EjectAfter
+	one := duration(10*time.Millisecond, time.Hour)
+	return either(
+		value[e]{
+			read: func(d *document, n *node, path string, to *e) {
+				d.where[&to.Refused], d.where[&to.Silent] = n, n
+				one.read(d, n, path, &to.Silent)
+				to.Refused = to.Silent
+			},
+			show:   func(e) any { return nil },
+			schema: one.schema,
+		},
+		group(defaultFailover().EjectAfter,
+			set("refused", "of a server that refuses connections: its process has ended, and what it held is gone; no more than silent unless set",
+				one, func(e *e) *time.Duration { return &e.Refused }),
+			set("silent", "of a server that does not answer, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
+		))
 }
 
 // need is what must be on for a setting to matter.
@@ -123,7 +144,9 @@ func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 // defaults.
 func (d *document) decide(f *File) {
 	for r := range f.routes() {
-		r.decide()
+		if r.decide(); d.where[&r.Guard] == nil && (r.Copies.Copies != 0 || r.counts()) { // preset: cache has a guard, but what stands beside it wins
+			r.Guard = Guard{}
+		}
 	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
@@ -138,6 +161,7 @@ func (d *document) decide(f *File) {
 	}
 	for i := range f.Pools {
 		d.decideConsistency(f, &f.Pools[i])
+		d.decideFlush(f, &f.Pools[i])
 	}
 }
 
@@ -193,11 +217,15 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
 		o.WhyConsistency = "as the file says"
 	}
-	sessions := slices.ContainsFunc(f.copiesIn(p.Name), func(r *Route) bool { return r.Preset == presetSessions })
-	if sessions {
-		d.decideSessions(p, f.viewServers(p))
+	copied := f.copiesIn(p.Name)
+	lasting := slices.IndexFunc(copied, (*Route).mustLast)
+	if lasting >= 0 {
+		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
-	if (o.Strict || sessions) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a short time for silence is asked for, not a contradiction
+		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
+	}
+	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
 		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
@@ -205,28 +233,41 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	}
 }
 
-// decideSessions sets what preset: sessions wants of a pool that has so many
-// view servers.
-func (d *document) decideSessions(p *Pool, servers int) {
+// decideFlush denies flush_all where preset: counters leads, unless the pool says
+// otherwise.
+func (d *document) decideFlush(f *File, p *Pool) {
+	for r := range f.routes() {
+		if r.Preset == presetCounters && slices.Contains(r.to(), p.Name) && d.where[&p.DenyFlush] == nil {
+			p.DenyFlush = true
+		}
+	}
+}
+
+// decideLasting sets what the presets counters and sessions want of a pool that has so
+// many view servers.
+func (d *document) decideLasting(p *Pool, preset string, servers int) {
 	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
 	if !own(&o.Lease) {
-		o.Lease = sessionsLease
+		o.Lease = lastingLease
 	}
 	if !own(&o.Ping) {
-		o.Ping = sessionsPing
+		o.Ping = lastingPing
 	}
-	if !own(&o.EjectAfter) {
-		o.EjectAfter = sessionsEject
+	if !own(&o.EjectAfter.Refused) {
+		o.EjectAfter.Refused = lastingEject
+	}
+	if !own(&o.EjectAfter.Silent) {
+		o.EjectAfter.Silent = lastingEject
 	}
 	if !own(&p.Timeouts.Deadline) {
-		p.Timeouts.Deadline = max(p.Timeouts.Deadline, sessionsDeadline)
+		p.Timeouts.Deadline = max(p.Timeouts.Deadline, lastingDeadline)
 	}
 	switch {
 	case own(&o.Strict):
 	case servers >= manyServers:
-		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset sessions, with %d view servers", servers)
+		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset %s, with %d view servers", preset, servers)
 	case !o.Strict:
-		o.WhyConsistency = fmt.Sprintf("preset sessions is strict from three view servers on; here: %d", servers)
+		o.WhyConsistency = fmt.Sprintf("preset %s is strict from three view servers on; here: %d", preset, servers)
 	}
 }
 
@@ -333,6 +374,9 @@ func (d *document) checkEjection(p *Pool) {
 	wait := func(p *Pool) any { return &p.Failover.Wait }
 	n, path := at(wait)
 	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
+	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
+	n, path = at(refused, silent)
+	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
 	// A ping is given up when the next one is due, or at the timeout of requests.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {

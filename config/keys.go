@@ -223,7 +223,7 @@ func fileKeys() value[settings] {
 		},
 		must(set("pools", "lists of memcached servers and the rule that shares keys among them, by name", pools, func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
-		set("routes", "which keys go to which pool; the longest prefix wins; needed once there are several pools",
+		set("routes", "which keys go to which pool; the one that spells out most of a key wins; needed once there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
 		set("tags", "what all routes with tags have in common", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
@@ -261,6 +261,11 @@ func adminValue() value[Admin] {
 			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Control }),
+			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
+				words("loopback", "on", "off"),
+				func(a *Admin) *string { return &a.Page }),
+			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
+				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
 			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
 				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))
@@ -341,6 +346,7 @@ func logValue() value[Log] {
 			func(l *Log) *slog.Level { return &l.Level }),
 		set("format", "lines for people (text) or for machines (json)",
 			words("text", "json"), func(l *Log) *string { return &l.Format }),
+		set("slow", "log some of the commands that take so long, or off", duration(0, time.Hour), func(l *Log) *time.Duration { return &l.Slow }),
 	)
 }
 

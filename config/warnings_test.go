@@ -20,7 +20,7 @@ func TestWarnings(t *testing.T) {
 		{"admin for all", "listen: :1\nadmin: 0.0.0.0:2\npools: {main: {distribution: ketama, servers: [a]}}", []string{
 			"f:2:8: admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does"}},
 		{"admin for all, open", "listen: :1\nadmin: {address: \":2\", control: on}\npools: {main: {distribution: ketama, servers: [a]}}", []string{
-			"f:2:18: admin listens on every address, and lets everybody who reaches it steer or take profiles"}},
+			"f:2:18: admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys"}},
 	} {
 		f, err := Parse("f", []byte(c.text))
 		if err != nil {

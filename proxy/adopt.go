@@ -33,6 +33,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.gen = &generation{table: t}
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
+	e.LogSlow(t.LogSlow)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {
@@ -67,10 +68,20 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		lst.Bind(l.Routes, live, e.Shared, t.TagCommand)
+		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
+			e.ForgetRoute(c)
+		}
 		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
+	for name, lst := range keep {
+		if e.Listeners[name] == nil {
+			for i := range lst.Routes {
+				e.ForgetRoute(lst.Routes[i].Count)
+			}
+		}
+	}
+	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 // BenchmarkEngine sends a batch of requests by so many clients through the
@@ -19,23 +20,29 @@ func BenchmarkEngine(b *testing.B) {
 		name            string
 		clients, depth  int
 		request, answer string
+		match           string // of a route before the one that takes the keys; empty: there is none
 	}{
-		{"get/1x1", 1, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n"},
-		{"get/50x1", 50, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n"},
-		{"guarded/50x1", 50, 1, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n"},
-		{"guarded/50x16", 50, 16, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n"},
-		{"get/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n"},
-		{"set/50x16", 50, 16, "set user:1234:profile1 0 0 100\r\n" + value + "\r\n", "STORED\r\n"},
-		{"mg/50x16", 50, 16, "mg user:1234:profile1 v t Oabc\r\n", "VA 100 t-1 Oabc\r\n" + value + "\r\n"},
-		{"ms/50x16", 50, 16, "ms user:1234:profile1 100 T90\r\n" + value + "\r\n", "HD\r\n"},
+		{"get/1x1", 1, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
+		{"get/50x1", 50, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
+		{"guarded/50x1", 50, 1, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n", ""},
+		{"guarded/50x16", 50, 16, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n", ""},
+		{"get/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
+		{"set/50x16", 50, 16, "set user:1234:profile1 0 0 100\r\n" + value + "\r\n", "STORED\r\n", ""},
+		{"mg/50x16", 50, 16, "mg user:1234:profile1 v t Oabc\r\n", "VA 100 t-1 Oabc\r\n" + value + "\r\n", ""},
+		{"ms/50x16", 50, 16, "ms user:1234:profile1 100 T90\r\n" + value + "\r\n", "HD\r\n", ""},
 		{"multiget20/50x1", 50, 1, "get" + strings.Repeat(" user:1234:profile1", 20) + "\r\n",
-			strings.Repeat("VALUE user:1234:profile1 0 100\r\n"+value+"\r\n", 20) + "END\r\n"},
+			strings.Repeat("VALUE user:1234:profile1 0 100\r\n"+value+"\r\n", 20) + "END\r\n", ""},
+		{"matched/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "*:alloptions"},
+		{"matched-middle/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "user:*:alloptions:*"},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := &stage{now: int64(time.Hour), actors: map[string]*actor{}}
 			s.t = &testing.T{}
 			s.blank()
 			s.pool([]string{"main", "servers=s1"})
+			if c.match != "" {
+				s.routes = append(s.routes, table.Route{Match: c.match, Pool: s.pools["main"]}, table.Route{Pool: s.pools["main"]})
+			}
 			if strings.HasPrefix(c.name, "guarded") {
 				s.line("route - main guard=")
 			}

@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,7 +28,7 @@ import (
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
 //	users NAME:PASSWORD …   who may use the listener
-//	route PREFIX NAME [strip] [copies=2] [also=OTHER] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -101,8 +102,9 @@ type stage struct {
 	routes []table.Route
 	users  *table.Users
 	ready  bool
-	quiet  bool // log nothing
-	shown  bool // the file says the opaques of Ringside's own
+	quiet  bool      // log nothing
+	logs   io.Writer // where the log goes; nil: to the test
+	shown  bool      // the file says the opaques of Ringside's own
 	at     string
 
 	release string // of the servers, unless 1.6.18
@@ -165,6 +167,17 @@ func (s *stage) line(line string) {
 			switch name, value, _ := strings.Cut(option, "="); name {
 			case "strip":
 				r.Strip = true
+			case "autocreate": // INITIAL:TTL
+				var initial, ttl int64
+				fmt.Sscanf(value, "%d:%d", &initial, &ttl)
+				r.Autocreate = &table.Autocreate{Initial: uint64(initial), TTL: time.Duration(ttl) * time.Second}
+			case "buffer": // EVERY:KEEP
+				every, keep, _ := strings.Cut(value, ":")
+				r.Buffer = &table.Buffer{Keys: 100}
+				r.Buffer.Every, _ = time.ParseDuration(every)
+				r.Buffer.Keep, _ = time.ParseDuration(keep)
+			case "match":
+				r.Match = value
 			case "copies":
 				n, _ := strconv.Atoi(value)
 				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
+	"ringside/proxy/counters"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
@@ -47,6 +48,8 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 			return false
 		}
 		return e.ask(s, raw)
+	case wire.Incr, wire.Decr:
+		return e.count(s, raw)
 	case wire.Bad, wire.Shutdown:
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
@@ -103,6 +106,7 @@ func (e *Engine) quietly(b []byte) []byte {
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
+		s.Requested()
 		s.Out.Append(&e.Buffers, answer)
 		s.Whole = true
 		return
@@ -118,9 +122,10 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
 		key = e.Key
 	}
-	rt = lst.Route(key)
-	if rt == nil {
-		return nil, nil, key
+	if rt = lst.Route(key); rt == nil {
+		if rt = lst.Fitting(key); rt == nil {
+			return nil, nil, key
+		}
 	}
 	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
 		srv, e.refusal = rt.Servers[i], rt.Refusal(i)
@@ -149,18 +154,18 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		return false
 	}
 	x := e.NewExchange(s)
-	x.MissErrors = rt != nil && !rt.GetErrors
+	goesBy(x, rt)
 	x.Keys = r.NumKeys
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+		e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 	} else if rt != nil && rt.Guard != nil {
-		if !e.readGuarded(s, x, rt, srv, key) {
-			e.admit(s, x, e.NewTask(x, rt, raw, r.Key.Of(raw), key))
+		if !e.readGuarded(s, x, 0, rt, srv, key) {
+			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 		}
-	} else if c := e.reach(x, rt, srv); c != nil {
+	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()
 		c.Begin(a, &rt.Timeouts)
 		taken = e.send(c, a, rt.Strip, raw, key[len(rt.Strip):])
@@ -169,14 +174,40 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	return taken
 }
 
+// count is ask for a command that counts. On a route that makes what is missing it is
+// a task.
+func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
+	lst := e.listener(s)
+	if !lst.Counts || !counters.Counts(&e.Req) {
+		return e.ask(s, raw)
+	}
+	rt, _, key := e.place(lst, e.Req.Key.Of(raw))
+	if rt == nil || rt.Autocreate == nil || unfitKey(rt, key) != "" {
+		return e.ask(s, raw)
+	}
+	x := e.NewExchange(s)
+	goesBy(x, rt)
+	x.Keys = e.Req.NumKeys
+	e.admit(s, x, e.NewTask(x, 0, rt, raw, e.Req.Key.Of(raw), key))
+	x.FinishOne()
+	return false
+}
+
+// goesBy says that the key of x is of the route rt; nil: no route takes it.
+func goesBy(x *client.Exchange, rt *routing.Route) {
+	if rt != nil {
+		x.MissErrors, x.Route = !rt.GetErrors, rt.Count
+	}
+}
+
 // readGuarded sends a text read of one key in the guard's words. All else is for a
 // task: it reports false then, and has done nothing.
-func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, rt *routing.Route, srv *upstream.Server, key []byte) bool {
+func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
 	if r := &e.Req; r.Dialect != wire.Text || r.Op > wire.Gets || srv == nil || e.refusal != "" {
 		return false
 	}
 	c, _, _ := srv.Pick(s.ID, false)
-	return c != nil && e.tags.Ask(x, rt, c, key)
+	return c != nil && e.tags.Ask(x, share, rt, c, key)
 }
 
 // admit leads t, a task of x, which s has sent.
@@ -230,21 +261,21 @@ func (e *Engine) refuseKey(s *client.Session, why string) {
 	e.local(s, answer, stats.ClientFault)
 }
 
-// reach finds the connection to srv, which place found, for a part of x. It is nil if
-// the part can't be asked; x knows why then.
-func (e *Engine) reach(x *client.Exchange, rt *routing.Route, srv *upstream.Server) *upstream.Conn {
+// reach finds the connection to srv, which place found, for a part of x, of that share.
+// It is nil if the part can't be asked; x knows why then.
+func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server) *upstream.Conn {
 	switch {
 	case rt == nil:
-		x.Fail(client.NoRoute, stats.Unavailable)
+		x.Fail(share, client.NoRoute, stats.Unavailable)
 	case srv == nil:
-		x.Fail(routing.NoServer, stats.Unavailable)
+		x.Fail(share, routing.NoServer, stats.Unavailable)
 	case e.refusal != "":
 		srv.Count.Overridden++
-		x.Fail(e.refusal, stats.Unavailable)
+		x.Fail(share, e.refusal, stats.Unavailable)
 	default:
 		c, why, o := srv.Pick(x.Session.ID, false)
 		if c == nil {
-			x.Fail(why, o)
+			x.Fail(share, why, o)
 		}
 		return c
 	}
@@ -313,19 +344,40 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	if lst.InOrder {
 		x.KeepOrder(raw)
 	}
+	e.askKeys(x, raw, false)
+}
+
+// AskRest asks for keys of x that have waited until its client has taken more.
+func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
+	if r := &e.Req; len(r.Several) == 0 { // one key
+		r.Several = append(r.Several, r.Key)
+	}
+	e.askKeys(x, raw, true)
+}
+
+// askKeys splits the read of many keys in e.Req; again says that x has asked for some
+// before.
+func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
+	r, s := &e.Req, x.Session
+	lst := e.listener(s)
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
 	}
+	now := s.Window(len(r.Several))
+	if now < len(r.Several) {
+		x.KeepRest(bytes.TrimRight(command, " "), raw[r.Several[now].Start-1:r.Line.End])
+	}
 	e.parts = e.parts[:0]
-	routed := false
+	routed := again
 	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
-	for _, span := range r.Several {
+	for _, span := range r.Several[:now] {
 		rt, srv, key := e.place(lst, span.Of(raw))
 		if rt == nil {
-			x.Fail(client.NoRoute, stats.Unavailable)
+			x.Fail(client.NoShare, client.NoRoute, stats.Unavailable)
 			continue
 		}
+		share := x.Share(rt.Count)
 		if len(key) == len(rt.Strip) {
 			continue // a key that nobody can hold is a miss
 		}
@@ -337,15 +389,15 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 		moved := rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key)
 		if moved || rt.Guard != nil {
 			switch {
-			case !moved && e.readGuarded(s, x, rt, srv, key):
+			case !moved && e.readGuarded(s, x, share, rt, srv, key):
 			case e.Scarce(task.TaskSize):
-				x.Fail(link.OutOfMemory, stats.Crowded)
+				x.Fail(share, link.OutOfMemory, stats.Crowded)
 			default:
-				tasks = append(tasks, e.NewTask(x, rt, raw, span.Of(raw), key))
+				tasks = append(tasks, e.NewTask(x, share, rt, raw, span.Of(raw), key))
 			}
 			continue
 		}
-		if c := e.part(x, rt, srv, command, len(key)); c != nil {
+		if c := e.part(x, share, rt, srv, command, len(key)); c != nil {
 			word := raw[span.Start-1 : span.End] // a space is before every key
 			if rt.Strip != "" {
 				e.Line = append(append(e.Line[:0], ' '), key[len(rt.Strip):]...)
@@ -370,33 +422,34 @@ var plainGet = []byte("get")
 // 2,048 bytes without its end for junk and closes, unless it is a get or gets.
 const longGat = 2000
 
-// part finds the command to srv that the next key of x, of so many bytes, joins, or
-// begins one. On one connection the parts of x follow each other, so a key by a route
-// that strips another prefix ends a part and begins the next. It is nil if srv can't
-// be asked.
-func (e *Engine) part(x *client.Exchange, rt *routing.Route, srv *upstream.Server, command []byte, key int) *upstream.Conn {
+// part finds the command to srv that the next key of x, of that share and of so many
+// bytes, joins, or begins one. On one connection the parts of x follow each other, so
+// a key of another share ends a part and begins the next. It is nil if srv can't be
+// asked.
+func (e *Engine) part(x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, command []byte, key int) *upstream.Conn {
 	if srv != nil && srv.Asked != nil && e.refusal == "" {
 		c := srv.Asked
 		long := x.Op >= wire.Gat && c.Tail.Size+key > longGat
-		if c.Tail.Strip == rt.Strip && !long {
+		if c.Tail.Share == share && !long {
 			return c
 		}
 		e.endPart(c)
-		e.beginPart(x, rt, c, command)
+		e.beginPart(x, share, rt, c, command)
 		return c
 	}
-	c := e.reach(x, rt, srv)
+	c := e.reach(x, share, rt, srv)
 	if c == nil {
 		return nil
 	}
 	srv.Asked = c
 	e.parts = append(e.parts, c)
-	e.beginPart(x, rt, c, command)
+	e.beginPart(x, share, rt, c, command)
 	return c
 }
 
-func (e *Engine) beginPart(x *client.Exchange, rt *routing.Route, c *upstream.Conn, command []byte) {
+func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, command []byte) {
 	a := x.Attempt()
+	a.Share = share
 	if rt.Strip != "" {
 		a.Strip = rt.Strip
 	}
@@ -434,10 +487,10 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		return
 	}
 	x := e.NewExchange(s)
-	x.MissErrors = rt != nil && !rt.GetErrors
+	goesBy(x, rt)
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
 		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
-	} else if c := e.reach(x, rt, srv); c != nil {
+	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
 		a.Flags = 0
@@ -536,7 +589,7 @@ func (e *Engine) cutAll(lst *routing.Listener, raw []byte) []byte {
 	r := &e.Req
 	at := func(span wire.Span) int {
 		key := span.Of(raw)
-		return suffixAt(lst.Route(key), key)
+		return suffixAt(lst.Fitting(key), key)
 	}
 	if !slices.ContainsFunc(r.Several, func(span wire.Span) bool { return at(span) < span.Len() }) {
 		return raw

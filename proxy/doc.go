@@ -18,6 +18,7 @@
 //	task      commands of several requests       asks loops: which loop leads a key (proxy.go)
 //	failover  keepers; keys of one copy          asks handOverrides: what people have ordered (overrides.go)
 //	copies    keys of several copies
+//	counters  counters that are missing
 //
 // A Proxy is what all engines of a process share: the table, overrides by people, and
 // the numbers that limits count over all loops.

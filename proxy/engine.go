@@ -7,6 +7,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/copies"
+	"ringside/proxy/counters"
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
@@ -36,9 +37,10 @@ type Engine struct {
 	task.Tasks
 	failover.Keepers
 	copies.Copies
-	guards *guard.Guard // does what it does for guarded keys
-	tags   *tags.Tags   // and for those with tags
-	Shared *Proxy       // what all engines of the process share
+	guards   *guard.Guard // does what it does for guarded keys
+	tags     *tags.Tags   // and for those with tags
+	Counters counters.Counters
+	Shared   *Proxy // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
@@ -73,6 +75,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
+	e.Counters = counters.Counters{Tasks: &e.Tasks}
 	e.TrimMore = func() {
 		e.TrimExchanges()
 		e.TrimAttempts()
@@ -83,7 +86,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop = e.eachGuard
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Leaders = []task.Leader{e.tags, e.guards, &e.Copies, failover.SingleCopy{}}
+	e.Leaders = []task.Leader{e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
@@ -176,6 +179,8 @@ func (e *Engine) due(t link.Timer) {
 		e.FireHedges()
 	case link.ResyncTimer:
 		e.Refill()
+	case link.CounterTimer:
+		e.Counters.Flush()
 	case link.GuardTimer:
 		e.guards.Tick()
 	}
@@ -199,7 +204,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 { // a connection that is closed now would lose them
+	if e.LateDeletes > 0 || e.Counters.Owing() { // a connection that is closed now would lose them
 		return false
 	}
 	for s := range e.Sessions {
@@ -227,8 +232,8 @@ func (e *Engine) eachGuard(f func(*guard.Guard)) {
 // observer tells keepers and copies what happens to servers: upstream.Observer.
 type observer struct{ e *Engine }
 
-func (o observer) Down(srv *upstream.Server, why string) {
-	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, true, why, now) })
+func (o observer) Down(srv *upstream.Server, why string, refused bool) {
+	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, refused, why, now) })
 }
 
 func (o observer) Up(*upstream.Server) {
@@ -245,6 +250,7 @@ func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDelete
 // what arrives later is not read.
 func (e *Engine) Drain() {
 	e.draining = true
+	e.Counters.FlushAll()
 	e.guards.Drain()
 	for s := range e.Sessions {
 		s.EndInput()

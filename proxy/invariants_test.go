@@ -128,7 +128,7 @@ func (v *inventory) session(s *client.Session) {
 		if x.Waiting > 0 {
 			v.asks[x] += 0
 		}
-		v.want(x.Settled == (x.Waiting == 0), "an exchange waits for %d attempts; settled: %v", x.Waiting, x.Settled)
+		v.want(x.Settled == (x.Waiting == 0 && len(x.Rest) == 0), "an exchange waits for %d attempts; settled: %v", x.Waiting, x.Settled)
 		last = x
 		n++
 	}
@@ -140,7 +140,6 @@ func (v *inventory) session(s *client.Session) {
 	}
 	v.chunk(s.In, "a client's input")
 	v.queue(&s.Out, "a client's output")
-	l := v.e.Limits
 	if s.Out.Size > 0 && !s.Full && !s.Whole {
 		v.want(s.Head != nil, "client %d: %d bytes are a part of no answer", s.ID, s.Out.Size)
 	} else if s.Out.Size > 0 && !s.Full {
@@ -148,7 +147,7 @@ func (v *inventory) session(s *client.Session) {
 		v.want(held, "client %d: %d bytes wait and nobody will send them", s.ID, s.Out.Size)
 	}
 	if s.Stalled {
-		v.want(s.InFlight > l.InFlight/2 || s.Out.Size > l.Output/2, "client %d is stalled for no reason", s.ID)
+		v.want(!s.MayGoOn(), "client %d is stalled for no reason", s.ID)
 	} else if s.In != nil {
 		v.want(s.TryAt > 0 || s.Need > s.In.Len(), "client %d: %d bytes wait to be parsed", s.ID, s.In.Len())
 	}
@@ -157,7 +156,7 @@ func (v *inventory) session(s *client.Session) {
 
 func (v *inventory) exchange(x *client.Exchange, where string) {
 	v.live[x] = true
-	v.bytes += int64(x.GatheredBytes)
+	v.bytes += int64(x.GatheredBytes + cap(x.Rest))
 	v.queue(&x.Out, where+": an exchange's answer")
 	if st := x.Streaming; st != nil {
 		v.queue(&st.Late, where+": an exchange's late values")

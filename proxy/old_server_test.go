@@ -212,7 +212,7 @@ func TestKeeperOfOldServer(t *testing.T) {
 	s.quiet, s.keeps = true, true
 	s.line("pool main servers=s1,s2,s3 failover=rehash request=100ms")
 	f := &s.pools["main"].Failover
-	f.AfterFailures, f.EjectAfter, f.Ping, f.Lease, f.Request, f.GoodPings = 3, time.Second, 200*time.Millisecond, time.Second, 100*time.Millisecond, 2
+	f.AfterFailures, f.EjectAfter.Silent, f.Ping, f.Lease, f.Request, f.GoodPings = 3, time.Second, 200*time.Millisecond, time.Second, 100*time.Millisecond, 2
 	s.actors["s1"] = &actor{name: "s1", old: o}
 	s.actors["s2"], s.actors["s3"] = &actor{name: "s2", old: newOldServer()}, &actor{name: "s3", old: newOldServer()}
 	s.begin()

@@ -23,6 +23,7 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
+	"ringside/proxy/wire"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -428,11 +429,16 @@ func (w *orderWorld) play(pipeline []byte) (got []byte) {
 	}
 }
 
-// evict takes a key from a server, once.
+// evict takes a key from a server, once, but no mark: whose mark is gone has lost to
+// somebody, as far as it can tell, and there is nobody else here.
 func (w *orderWorld) evict() {
-	key := w.keys[w.d.n(len(w.keys))]
+	key, own := w.keys[w.d.n(len(w.keys))], w.servers[w.evicts].own
 	defer func() { w.evicts = -1 }()
-	w.note("s%d evicts %s: %q", w.evicts+1, key, w.servers[w.evicts].own.ask([]byte("delete "+key+"\r\n")))
+	if is := own.ask([]byte("get " + key + "\r\n")); bytes.Contains(is, []byte(" "+wire.MarkFlags+" 0")) {
+		w.note("s%d has a mark at %s", w.evicts+1, key)
+		return
+	}
+	w.note("s%d evicts %s: %q", w.evicts+1, key, own.ask([]byte("delete "+key+"\r\n")))
 }
 
 // serve lets a server do all that has come on one connection.

@@ -75,7 +75,7 @@ func (p *Proxy) Swap(t *table.Table) {
 	}
 }
 
-// learned is what routes have counted and learned, by prefix, over all loops and
+// learned is what routes have counted and learned, by label, over all loops and
 // tables of the process.
 type learned struct {
 	mu     sync.Mutex
@@ -83,30 +83,30 @@ type learned struct {
 	tags   map[string]*stats.Tags
 }
 
-// Guarded is what the route with a prefix has learned of its guard.
-func (l *learned) Guarded(prefix string) *stats.Guard {
+// Guarded is what the route with a label has learned of its guard.
+func (l *learned) Guarded(label string) *stats.Guard {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.guards[prefix] == nil {
+	if l.guards[label] == nil {
 		if l.guards == nil {
 			l.guards = map[string]*stats.Guard{}
 		}
-		l.guards[prefix] = &stats.Guard{Prefix: prefix}
+		l.guards[label] = &stats.Guard{Route: label}
 	}
-	return l.guards[prefix]
+	return l.guards[label]
 }
 
-// Tagged is what the route with a prefix has learned of its tags.
-func (l *learned) Tagged(prefix string) *stats.Tags {
+// Tagged is what the route with a label has learned of its tags.
+func (l *learned) Tagged(label string) *stats.Tags {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.tags[prefix] == nil {
+	if l.tags[label] == nil {
 		if l.tags == nil {
 			l.tags = map[string]*stats.Tags{}
 		}
-		l.tags[prefix] = &stats.Tags{Prefix: prefix}
+		l.tags[label] = &stats.Tags{Route: label}
 	}
-	return l.tags[prefix]
+	return l.tags[label]
 }
 
 // Guards are the guarded routes that there have been.
@@ -118,8 +118,8 @@ func (l *learned) Tags() []*stats.Tags { return sorted(l, l.tags) }
 func sorted[T any](l *learned, m map[string]T) (list []T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, prefix := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, m[prefix])
+	for _, label := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[label])
 	}
 	return list
 }
@@ -265,8 +265,13 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	into.Kept += e.Buffers.Kept()
 	e.Clients.AddTo(into)
 	e.Tasks.AddTo(into)
+	e.Counters.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
+	e.Copies.AddTo(into)
+	for _, l := range e.Listeners {
+		l.AddTo(into)
+	}
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or

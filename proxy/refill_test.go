@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/url"
@@ -29,7 +30,7 @@ type copyServer struct {
 type copyItem struct {
 	value string
 	cas   int
-	stub  bool
+	flags string // empty: 0
 }
 
 // troupe is a stage whose servers answer by themselves.
@@ -117,9 +118,9 @@ func (m *copyServer) answer(b []byte) (string, int) {
 		return ""
 	}
 	it, ok := m.items[key]
-	put := func(value string, stub bool) {
+	put := func(value, flags string) {
 		m.cas++
-		m.items[key] = copyItem{value, m.cas, stub}
+		m.items[key] = copyItem{value, m.cas, flags}
 	}
 	switch f[0] {
 	case "mn":
@@ -146,23 +147,13 @@ func (m *copyServer) answer(b []byte) (string, int) {
 		return map[bool]string{true: "DELETED\r\n", false: "NOT_FOUND\r\n"}[ok], n
 	case "set":
 		size, _ := strconv.Atoi(f[4])
-		put(string(b[n:n+size]), false)
+		put(string(b[n:n+size]), f[2])
 		return "STORED\r\n", n + size + 2
 	case "mg":
-		if arg('N') != "" {
-			if !ok {
-				put("", true)
-				return fmt.Sprintf("HD s0 c%d W\r\n", m.cas), n
-			}
-			return fmt.Sprintf("HD s%d c%d\r\n", len(it.value), it.cas), n
-		}
 		if !ok {
 			return "EN\r\n", n
 		}
-		if it.stub {
-			return fmt.Sprintf("VA 0 f0 t30 s0 c%d Z\r\n\r\n", it.cas), n
-		}
-		return fmt.Sprintf("VA %d f0 t-1 s%d c%d\r\n%s\r\n", len(it.value), len(it.value), it.cas, it.value), n
+		return fmt.Sprintf("VA %d f%s t-1 s%d c%d\r\n%s\r\n", len(it.value), cmp.Or(it.flags, "0"), len(it.value), it.cas, it.value), n
 	case "ms":
 		size, _ := strconv.Atoi(f[2])
 		value, n := string(b[n:n+size]), n+size+2
@@ -171,8 +162,13 @@ func (m *copyServer) answer(b []byte) (string, int) {
 			return "NF\r\n", n
 		case want != "" && want != strconv.Itoa(it.cas):
 			return "EX\r\n", n
+		case arg('M') == "E" && ok:
+			return "NS\r\n", n
 		}
-		put(value, false)
+		put(value, arg('F'))
+		if slices.Contains(f, "c") {
+			return fmt.Sprintf("HD c%d\r\n", m.cas), n
+		}
 		return "HD\r\n", n
 	case "md":
 		if want := arg('C'); ok && want != "" && want != strconv.Itoa(it.cas) {

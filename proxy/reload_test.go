@@ -88,7 +88,7 @@ func TestReloadHandsOrders(t *testing.T) {
 	s.line("reload")
 	s.pool([]string{"main", "servers=s1,s2,s3", "failover=rehash"})
 	s.pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
-		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: 3 * time.Second}
+		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: health.EjectAfter{Silent: 3 * time.Second}}
 	s.p.Swap(s.listen())
 	s.shown = true // the nodes answer the opaques themselves
 	nodes := map[string]*memnode.Node{}

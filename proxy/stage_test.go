@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"io"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -47,7 +48,11 @@ func (s *stage) begin() {
 	if s.e == nil {
 		log := slog.New(slog.DiscardHandler)
 		if !s.quiet {
-			log = slog.New(slog.NewTextHandler(s.t.Output(), nil))
+			var to io.Writer = s.t.Output()
+			if s.logs != nil {
+				to = s.logs
+			}
+			log = slog.New(slog.NewTextHandler(to, nil))
 		}
 		s.p = NewProxy(s.table, "test", log)
 		s.p.Hash = simHash

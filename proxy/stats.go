@@ -8,6 +8,7 @@ package proxy
 //	reset                   the same. Ringside's own counters stay: what reads them knows no reset
 //	conns                   Ringside's clients, of all loops; without listening sockets
 //	proxy                   what Ringside itself has counted, since it started
+//	routes                  the listener's routes: the share of hits and the commands of each
 //	servers                 the listener's servers as Ringside sees them
 //	extstore, sizes_enable, sizes_disable
 //	                        CLIENT_ERROR: pages are one server's own, and memcached's answer to the
@@ -57,6 +58,8 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 		e.statsConns(s)
 	case "proxy":
 		e.statsProxy(s)
+	case "routes":
+		e.statsRoutes(s)
 	case "servers":
 		e.statsServers(s)
 	case "extstore", "sizes_enable", "sizes_disable":

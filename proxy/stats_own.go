@@ -4,11 +4,9 @@ package proxy
 // sees them, its clients.
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"ringside/proxy/client"
@@ -51,9 +49,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("bytes_written", sum.ClientOut)
 		r.Int("buffer_bytes", int(sum.Memory))
 		r.Int("limit_buffer_bytes", int(limits.Memory))
-		r.Count("keys_hit", sum.KeysHit)
-		r.Count("keys_missed", sum.KeysMissed)
-		r.Count("keys_failed", sum.KeysFailed)
+		sum.KeyCounts.Report(r)
 		r.Count("closed_idle", sum.IdleClosed)
 		r.Count("closed_unfinished", sum.UnfinishedClosed)
 		r.Count("closed_login", sum.LoginsLate)
@@ -62,16 +58,36 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("closed_memory", sum.MemoryClosed)
 		r.Count("closed_in_value", sum.CutOff)
 		r.Count("refused_memory", sum.NoMemory)
+		r.Count("counters_made", sum.CountersMade)
 		r.Count("aborted_in_doubt", sum.Doubts)
-		for op := range wire.NumOps {
-			for o, n := range sum.Requests[op] {
-				if n > 0 {
-					r.Count("requests:"+op.String()+":"+stats.Outcome(o).String(), n)
-				}
-			}
-		}
+		sum.Requests.Report(r)
 		for op := range wire.NumOps {
 			r.Latency("latency:"+op.String()+":", &sum.Latency[op])
+		}
+		return r.Dst
+	})
+}
+
+// statsRoutes answers stats routes: the routes of s's listener, in the order in which
+// keys look for theirs, counted over all loops.
+func (e *Engine) statsRoutes(s *client.Session) {
+	routes := e.listener(s).Routes // a reload makes others
+	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
+		r := &stats.Report{Dst: dst}
+		for i := range routes {
+			name := routes[i].Name()
+			r.Prefix = "route:" + strconv.Itoa(i+1) + ":"
+			if match := routes[i].Match; match != "" {
+				r.Text("match", match)
+			} else {
+				r.Text("prefix", routes[i].Prefix)
+			}
+			r.Text("pool", name.Pool)
+			if c := sum.Routes[name]; c != nil {
+				c.Report(r)
+			} else { // a reload took it out meanwhile
+				r.Text("state", "removed")
+			}
 		}
 		return r.Dst
 	})
@@ -124,48 +140,77 @@ func (e *Engine) statsServers(s *client.Session) {
 	})
 }
 
-// statsConns answers stats conns: the clients of all loops, whatever listener
-// they came by, in the lines that memcached has for a connection.
+// statsConns answers stats conns: the clients of all loops, oldest first, whatever
+// listener they came by, in the lines that memcached has for a connection.
 func (e *Engine) statsConns(s *client.Session) {
-	x := e.NewExchange(s)
-	engines := e.Shared.Engines()
-	parts := make([][]byte, len(engines))
-	var missing atomic.Int64
-	missing.Store(int64(len(engines)))
-	for i, o := range engines {
-		o.Post(func(o *Engine) {
-			parts[i] = o.appendClients(nil, s)
-			if missing.Add(-1) > 0 {
-				return
-			}
-			e.Post(func(e *Engine) {
-				x.Answer(append(slices.Concat(parts...), wire.EndLine...), stats.Okay)
-			})
-		})
-	}
+	x, id := e.NewExchange(s), s.ID&^upstream.Bulky
+	list := newClientList(stats.ClientOrders["id"], 0)
+	e.Shared.each(func(o *Engine) { o.describe(list) }, func() {
+		list.End()
+		e.Post(func(e *Engine) { x.Answer(append(appendClients(nil, list, id), wire.EndLine...), stats.Okay) })
+	})
 }
 
-// appendClients appends the clients of e, oldest first. asking is the one that
-// asks, perhaps on another loop.
-func (e *Engine) appendClients(dst []byte, asking *client.Session) []byte {
-	list := make([]*client.Session, 0, len(e.Sessions))
-	for s := range e.Sessions {
-		list = append(list, s)
-	}
-	slices.SortFunc(list, func(a, b *client.Session) int { return cmp.Compare(a.ID, b.ID) })
+// appendClients appends the clients in list. asking is the one that asks.
+func appendClients(dst []byte, list *stats.ClientList, asking uint64) []byte {
 	r := stats.Report{Dst: dst}
-	for _, s := range list {
+	for i := range list.List {
+		c := &list.List[i]
 		network, address := "", "-"
-		if lst := e.listener(s); lst != nil {
-			network, address, _ = strings.Cut(lst.Name, " ")
+		if c.Listener != "" {
+			network, address, _ = strings.Cut(c.Listener, " ")
 		}
-		r.Prefix = stats.Decimal(s.ID) + ":"
-		r.Text("addr", socketName(network, s.Peer()))
+		if c.ID == asking {
+			c.State = "conn_parse_cmd"
+		}
+		r.Prefix = stats.Decimal(c.ID) + ":"
+		r.Text("addr", socketName(network, c.Address))
 		r.Text("listen_addr", socketName(network, address))
-		r.Text("state", s.State(asking))
-		r.Int("secs_since_last_cmd", int((e.Now-s.Last)/int64(time.Second)))
+		r.Text("state", c.State)
+		r.Int("secs_since_last_cmd", int(c.Idle/time.Second))
 	}
 	return r.Dst
+}
+
+// Clients describes the clients that come first in the order by, at most so many of
+// them, unless most is 0. It fails as Snapshot does.
+func (p *Proxy) Clients(by stats.ClientOrder, most int) (*stats.ClientList, error) {
+	list := newClientList(by, most)
+	if err := p.waited(func(e *Engine) { e.describe(list) }); err != nil {
+		return nil, err
+	}
+	list.End()
+	return list, nil
+}
+
+func newClientList(by stats.ClientOrder, most int) *stats.ClientList {
+	return &stats.ClientList{By: by, Most: most, Waits: map[uint64]stats.Wait{}}
+}
+
+// describe adds the clients of e. Names are made only of those that are shown: there
+// may be a hundred thousand others.
+func (e *Engine) describe(into *stats.ClientList) {
+	list := make([]stats.ClientSnapshot, 0, len(e.Sessions))
+	for s := range e.Sessions {
+		list = append(list, s.Snapshot())
+	}
+	into.All += len(list)
+	list = into.Cut(list)
+	shown := make(map[uint64]*stats.ClientSnapshot, len(list))
+	for i := range list {
+		shown[list[i].ID] = &list[i]
+	}
+	for s := range e.Sessions {
+		if c := shown[s.ID]; c != nil {
+			c.Address, c.State = s.Peer(), s.State()
+			if lst := e.listener(s); lst != nil {
+				c.Listener = lst.Name
+			}
+		}
+	}
+	into.List = append(into.List, list...)
+	e.Servers.Waits(into.Told)
+	e.Tasks.Waits(into.Told)
 }
 
 // socketName spells an address as memcached does.

@@ -14,6 +14,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/ring"
 )
 
 // hive is several engines of one proxy, each on its goroutine, with clients
@@ -40,6 +41,7 @@ func (b *bee) Unsent() int { return 0 }
 // newHive starts loops. A server by the name dead refuses connections.
 func newHive(t *testing.T, loops int, answer func(command string) string, servers ...string) *hive {
 	pool := &table.Pool{Name: "main", Connections: 1, QueueLimit: 100,
+		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(len(servers))},
 		Timeouts:     table.Timeouts{Connect: time.Minute, Request: time.Minute, Deadline: time.Minute},
 		RetryBackoff: table.Backoff{First: time.Minute, Max: time.Minute}}
 	for _, s := range servers {

@@ -28,7 +28,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	home.Wire.Next(raw, &home.Req)
 	rt := home.Listeners["tcp here"].Route([]byte("a1"))
 	x := home.NewExchange(from.End.(*client.Session))
-	led := home.NewTask(x, rt, raw, []byte("a1"), []byte("a1"))
+	led := home.NewTask(x, 0, rt, raw, []byte("a1"), []byte("a1"))
 	x.FinishOne()
 	led.Loop, led.Route = &s.e.Tasks, s.e.Listeners["tcp here"].Route([]byte("a1"))
 	led.Answer(&upstream.Result{Server: s.e.ByAddress["tcp s1"], Bytes: []byte("SERVER_ERROR busy\r\n")}, nil)

@@ -54,6 +54,7 @@ type State uint8
 const (
 	In        State = iota // reads and writes
 	Returning              // takes all writes, is not read; it will be flushed
+	Filling                // In, and started anew or not known: as Warming, but others may take it for In, so the authority stays where it is
 	Warming                // takes writes, readable, a miss there decides nothing
 	Settling               // as Warming, and next In: if that makes it the authority, what the authority decides is held until then
 	Leaving                // soon Out: reads elsewhere, writes held
@@ -77,8 +78,9 @@ type Kind uint8
 // The kinds. A server's ERROR counts as ClientError.
 const (
 	pending     Kind = iota
-	Hit              // a value; HD to mg; to Stub: there is an item
-	Miss             // END, EN; to Stub: there was none and now there is a stub
+	Hit              // a value; HD to mg
+	Miss             // END, EN
+	Marked           // a mark, known by its flags: somebody is at work, and this member knows nothing
 	Stored           // STORED, HD to ms
 	NotStored        // NOT_STORED, NS
 	Exists           // EXISTS, EX
@@ -86,7 +88,7 @@ const (
 	Deleted          // DELETED, HD to md
 	Touched          // TOUCHED, HD or EN without value to what Extend is sent as
 	Number           // of incr and decr; Outcome.Value
-	OK               // to flush_all
+	OK               // to flush_all; to Wait: it is over
 	ClientError      // the server refused the request: nothing ran
 	ServerError      // too large, out of memory…: nothing was stored, the old value may be gone
 	Unsent           // failed, and the server surely executed nothing
@@ -97,5 +99,6 @@ const (
 // Outcome is what became of an ask.
 type Outcome struct {
 	Kind  Kind
-	Value uint64 // of Number
+	Value uint64 // of Number; to Look: the item's size
+	Late  bool   // so long after others that something may have come between
 }

@@ -2,76 +2,103 @@ package replicate
 
 // Copying one member's value to others without overwriting what is newer.
 
-// copying makes members like a source. Each gets a Stub first, whose cas is the
-// guard: what is fetched after that is stored only if nothing has touched the
-// member since. A delete in between removes the stub and a set changes its cas,
-// so neither is undone.
+// copying makes members like a source. Each gets a mark first, if it has
+// nothing, and shows its cas, if it has something that is to go: what is fetched
+// after that is stored only if nothing has touched the member since. A delete in
+// between buries the mark and a set changes the cas, so neither is undone.
 type copying struct {
 	then      next
 	overwrite bool // what is there already goes
-	emptied   bool // so it does even if no source answers
+	keep      bool // unless the source has nothing: then it may be the last copy, and a delete comes here by itself
+	take      bool // a mark of somebody else is taken over, after a while
 	hit       bool // a source has it
 	missed    bool // a source hasn't
 
 	rounds  uint8
-	from    Mask // the sources
-	sources Mask // of these, not asked yet
-	guarded Mask // to be filled or dropped
-	made    Mask // of these, have nothing but our stub
-	guard   [Max]uint8
+	fetched uint8 // the ask that has fetched it
+	from    Mask  // the sources
+	sources Mask  // of these, not asked yet
+	guarded Mask  // to be filled or dropped
+	made    Mask  // of these, have nothing but our mark
+	taken   Mask  // of these, have nothing but somebody else's: it is not ours to drop
+	waited  Mask  // have been given the time
+	claimed Mask  // have refused a claim in this round
 
 	copied Mask // are like the source
+	left   Mask // have somebody else's mark, which was left alone
 	lost   Mask // were touched by somebody else in between
+	laid   Mask // have been given it in the place of something else
 	empty  Mask // have nothing, and not because the source hasn't
 	bad    Mask // are as before, or nobody knows
 	doubt  Mask // of these, may have something of ours, perhaps later
 }
 
-func (r *Rule) copyThen(then next, targets, sources Mask, overwrite, emptied bool) {
-	r.copy = copying{then: then, overwrite: overwrite, emptied: emptied, from: sources}
+func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
+	r.copy = copying{then: then, overwrite: overwrite, keep: then == closing, take: then == asking || then == closing, from: sources}
 	r.copyRound(targets)
 }
 
-// maxRounds is how often a copy is tried while others write the same key.
+// maxRounds is how often something is tried while others write the same key.
 const maxRounds = 3
 
 func (r *Rule) copyRound(targets Mask) {
 	c := &r.copy
 	c.rounds++
-	c.sources, c.guarded, c.made, c.lost = c.from, 0, 0, 0
+	c.sources, c.guarded, c.made, c.taken, c.claimed, c.lost, c.laid = c.from, 0, 0, 0, 0, 0, 0
 	c.hit, c.missed = false, false
-	r.stage = stubbing
-	r.askAll(targets, Stub)
+	r.stage = claiming
+	first := Claim
+	if c.overwrite {
+		first = Look
+	}
+	r.askAll(targets, first)
 }
 
 func (r *Rule) copyTold(ask int, m Mask) {
 	switch e := r.asks[ask]; r.stage {
-	case stubbing:
-		r.stubTold(ask, m, e.kind)
+	case claiming:
+		r.claimTold(ask, e, m)
 	case fetching:
 		r.fetchTold(ask, e.kind)
-	default:
+	case filling:
 		r.fillTold(e, m)
+	default:
+		r.checkTold(e.kind)
 	}
 }
 
-func (r *Rule) stubTold(ask int, m Mask, k Kind) {
+func (r *Rule) claimTold(ask int, e asked, m Mask) {
 	c := &r.copy
-	c.guard[m.first()] = uint8(ask)
-	switch k {
-	case Hit:
-		if c.overwrite {
-			c.guarded |= m
-		} else {
-			c.copied |= m
-		}
-	case Miss:
+	i := int(e.member)
+	guard := func(as *Mask) {
+		r.guard[i] = uint8(ask)
 		c.guarded |= m
-		c.made |= m
-	case InDoubt:
-		c.doubt |= m
-		c.bad |= m
-	default:
+		*as |= m
+	}
+	switch k := e.kind; {
+	case e.deed == Claim && k == Stored:
+		guard(&c.made)
+	case e.deed == Claim && k == NotStored:
+		c.claimed |= m
+		r.ask(i, Look)
+	case e.deed == Wait && k == OK:
+		r.ask(i, Look)
+	case e.deed == Look && k == Hit && c.overwrite:
+		guard(&c.laid)
+	case e.deed == Look && k == Hit:
+		c.copied |= m
+	case e.deed == Look && k == Marked && (c.overwrite || c.take && c.waited&m != 0):
+		guard(&c.taken)
+	case e.deed == Look && k == Marked && c.take:
+		c.waited |= m
+		r.ask(i, Wait)
+	case e.deed == Look && k == Marked:
+		c.left |= m
+	case e.deed == Look && k == Miss && c.claimed&m == 0:
+		r.ask(i, Claim)
+	case e.deed == Look && k == Miss: // there was something when we claimed
+		c.lost |= m
+	default: // a claim that comes late dies by itself
 		c.bad |= m
 	}
 	if r.open == 0 {
@@ -83,7 +110,7 @@ func (r *Rule) stubTold(ask int, m Mask, k Kind) {
 func (r *Rule) fetch() {
 	c := &r.copy
 	if c.guarded == 0 {
-		r.copyDone()
+		r.copyEnd()
 		return
 	}
 	from := c.sources & r.in
@@ -104,41 +131,44 @@ func (r *Rule) fetchTold(ask int, k Kind) {
 	c := &r.copy
 	switch k {
 	case Hit:
-		c.hit = true
+		c.hit, c.fetched = true, uint8(ask)
 		r.stage = filling
 		for m := c.guarded; m != 0; m &= m - 1 {
 			i := m.first()
-			fill := &r.asks[r.ask(i, Fill)]
-			fill.from, fill.guard = uint8(ask), c.guard[i]
+			r.asks[r.askFrom(i, Fill, r.guard[i])].from = uint8(ask)
 		}
 	case Miss:
 		c.missed = true
 		r.fetch()
-	default:
+	default: // a mark says nothing
 		r.fetch()
 	}
 }
 
 // drop removes what is guarded: the source has nothing, or none has answered.
+// What was there before goes only in the first case.
 func (r *Rule) drop() {
 	c := &r.copy
-	gone := c.guarded
-	if !c.missed && !c.emptied {
+	gone := c.guarded &^ c.taken
+	if !c.missed || c.keep {
 		gone = c.made
 	}
-	c.bad |= c.guarded &^ gone
+	switch kept := c.guarded &^ gone; {
+	case !c.missed:
+		c.bad |= kept
+	case c.then == closing:
+		r.fix |= kept
+	default:
+		c.copied |= kept
+	}
 	if gone == 0 {
-		r.copyDone()
+		r.copyEnd()
 		return
 	}
 	r.stage = filling
 	for m := gone; m != 0; m &= m - 1 {
-		r.dropOne(m.first())
+		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
-}
-
-func (r *Rule) dropOne(i int) {
-	r.asks[r.ask(i, Drop)].guard = r.copy.guard[i]
 }
 
 func (r *Rule) fillTold(e asked, m Mask) {
@@ -146,47 +176,78 @@ func (r *Rule) fillTold(e asked, m Mask) {
 	switch k := e.kind; {
 	case k.failed():
 		c.bad |= m
-		if k == InDoubt || c.made&m != 0 {
+		if k == InDoubt && c.made&m == 0 {
 			c.doubt |= m
 		}
 	case k.refused() && e.deed == Fill:
-		r.dropOne(int(e.member)) // it would not hold the value: better none than another
+		r.askFrom(int(e.member), Drop, r.guard[e.member]) // it would not hold the value: better none than another
 	case k.refused():
 		c.bad |= m
 	case k != Stored && k != Deleted:
 		// Whoever has touched it may have had an older value than we.
 		c.lost |= m
+		c.laid &^= m
+	case e.deed == Fill && c.laid&m != 0:
 	case e.deed == Fill || c.missed && !c.hit:
 		c.copied |= m
 	default:
 		c.empty |= m
+		c.laid &^= m
 	}
 	if r.open > 0 {
 		return
 	}
-	if c.lost != 0 && c.then != asking && c.rounds < maxRounds && r.roomForARound() {
+	if c.laid &^= c.bad; c.hit && c.laid != 0 {
+		// What was there before may have been newer than what was fetched. The
+		// member has no mark, so that the last copy is not lost with the source.
+		r.stage = checking
+		r.askFrom(int(r.asks[c.fetched].member), Check, c.fetched)
+		return
+	}
+	r.copyEnd()
+}
+
+// checkTold: the source has still what was copied, or not.
+func (r *Rule) checkTold(k Kind) {
+	c := &r.copy
+	switch {
+	case k == Hit:
+		c.copied |= c.laid
+	case k.failed(), k.refused():
+		c.bad |= c.laid
+	default:
+		c.lost |= c.laid
+	}
+	r.copyEnd()
+}
+
+// copyEnd ends a round: who was touched in between is copied to again.
+func (r *Rule) copyEnd() {
+	c := &r.copy
+	if c.lost != 0 && c.then != refusing && c.then != asking && c.rounds < maxRounds && r.roomForARound() {
 		r.copyRound(c.lost)
 		return
 	}
 	r.copyDone()
 }
 
-// roomForARound reports whether there are asks for a stub, a fill and a drop for
-// each, the fetches, and all that the command may still need after that.
+// roomForARound reports whether there are asks for a look, a claim, a wait, a
+// fill and a drop for each, the fetches, and all that the command may still need
+// after that.
 func (r *Rule) roomForARound() bool {
 	n := r.copy.lost.Len()
 	after := n
 	if r.copy.then == starting {
-		after = 1 + 6*r.takes.Len()
+		after = 1 + 8*r.takes.Len()
 	}
-	return int(r.n)+3*n+r.copy.from.Len()+after <= maxAsks
+	return int(r.n)+5*n+1+r.copy.from.Len()+after <= maxAsks
 }
 
 // copyDone goes on with what the copying was for.
 func (r *Rule) copyDone() {
 	c := &r.copy
 	r.stage = done
-	r.undo |= c.doubt
+	r.over |= c.doubt
 	r.dirty |= c.doubt
 	switch c.then {
 	case starting:
@@ -216,12 +277,11 @@ func (r *Rule) copyDone() {
 		r.took |= c.copied
 		r.clean |= c.copied & r.stale
 		r.lacks |= c.empty
-		r.dirty |= c.bad
-		r.sweep(c.lost)
+		r.dirty |= c.bad | c.lost
+		r.over |= c.bad | c.lost
+		r.sweep(r.refuse)
 	case refusing:
-		r.lacks |= c.empty
-		r.dirty |= c.bad
-		r.undo |= c.bad
+		r.lacks |= c.empty | c.lost | c.bad
 		r.settle(Answered, int(r.reply))
 	case mending:
 		r.clean |= c.copied | c.empty

@@ -10,9 +10,12 @@
 //   - answers the client when Settled, and goes on until Over, since masks may
 //     still grow: only then are Dirty, Clean, Undo and Repair complete;
 //   - gives each ask a deadline, and tells InDoubt or Unsent when it passes;
-//   - hides stubs: an empty item that Stub made, here or in another proxy, is a
-//     Miss to Forward, Fetch and Stub, and NOT_FOUND to what counts; what appends
-//     or touches can't tell it from an item;
+//   - knows a mark by its flags and says Marked for it, to whatever shows flags;
+//   - uses the cas that an ask has brought only while the connection stands that
+//     has brought it: a server that was started anew gives the same numbers again.
+//     An ask with such a Guard is not sent, and told as Exists;
+//   - says Late of an answer that comes so long after the others that somebody may
+//     have come between;
 //   - opens a client's cas for the Authority, and seals one for the member whose
 //     reply is the answer;
 //   - begins anew with new states what is Held, up to the client's deadline.
@@ -43,31 +46,56 @@
 //	gat gats              mg T, mg T c            authority               rest: touch                        authority's
 //	                      mg N, mg R              authority               nobody: one may win                authority's
 //	set                   ms, ms MS               all                     -                                  authority's
-//	add                   ms ME                   each in order, until    not read: set. After a refusal:    the first refusal, else
-//	                                              one refuses             those before get what it has       the authority's
-//	replace               ms MR                   authority               STORED: rest set                   authority's
-//	append prepend        ms MA, ms MP            authority               STORED: rest the same              authority's
+//	add                   ms ME                   claim at each in order, all at once: the value in the      NOT_STORED of the first that refuses
+//	                                              until one refuses       place of the claim; not read: set  or has lost its claim, else STORED
+//	replace               ms MR                   authority: look, then   STORED: rest set                   authority's
+//	                                              the value by its cas
+//	append prepend        ms MA, ms MP            authority, and look     STORED: rest the same, and look    authority's
 //	cas                   ms C (S, R, E)          authority               STORED: rest set                   authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority               rest the same, without C and N     authority's
 //	touch                                         authority               rest: touch                        authority's
-//	delete                md                      all                     -                                  DELETED if any that is read says so
-//	                      md C                    authority               DELETED: rest delete               authority's
+//	delete                md                      a mark at all, each     drop all marks; one is not there:  DELETED if any that is read had it
+//	                                              behind a look           all again
+//	                      md C                    authority: the mark     HD: rest a mark, then as delete    authority's
 //	                      md I                    all                     -                                  DELETED if any that is read says so
 //	                      md I C                  authority               DELETED: rest delete               authority's
-//	                      me                      authority               nobody                             authority's
+//	                      me                      authority, behind a look  nobody                           authority's
 //	flush_all                                     all                     -                                  OK if all say so
 //	stats, version, mn, verbosity…                are not about a key and have no rule
 //
-// Whoever in the rest differs afterwards (another number, NOT_STORED,
-// NOT_FOUND, an error where the authority had none) gets a guarded copy of the
-// authority's value with its flags and TTL: Stub there, Fetch from the
-// authority, Fill there if nothing has happened in between, else the same again,
-// three times at most, and then it loses the key. A member that refuses to store
-// a value that others have stored loses the key too. The same copy in the other
-// direction, and then the command once more, is made when the authority says
-// that it has no such key and another has it.
+// Whoever in the rest differs afterwards (another number, another size behind an
+// append, NOT_STORED, NOT_FOUND, an error where the authority had none) gets a
+// guarded copy of the authority's value with its flags and TTL: its cas there,
+// Fetch from the authority, Fill there if nothing has happened in between, else
+// the same again, three times at most. What it has goes only for a copy, never
+// because the authority has lost its own: then it may be the last. A member that
+// refuses to store a value that others have stored loses the key. The same copy in
+// the other direction, and then the command once more, is made when the authority
+// says that it has no such key and another has it.
+//
+// # Marks
+//
+// A mark is an empty item with flags of its own and a short TTL. It says that
+// somebody is at work on the key here, and that this member knows nothing. A
+// Claim makes one in the place of nothing (repairs, adds), a Bury in the place of
+// whatever there is (deletes), a Remark in the place of one that a command has
+// changed because it could not see it; and one goes behind a set that timed out.
+//
+// Who makes marks answers only if in the end it meets its own, at every member;
+// else it begins again. So it matters neither what has disturbed one (a restart, an
+// eviction, its TTL, another proxy) nor whose it is. Nobody removes one that is not
+// its own, but anybody may put a value or a fresh mark in its place; what is left
+// by who has stopped goes with its TTL.
+//
+// A delete leaves a mark at every member. When all stand there is no value
+// anywhere, a copy that was claimed before has lost its claim and no claim can be
+// made: what is copied after that was fetched after it.
+//
+// Where a command finds a mark at the authority, the others are asked as for a
+// miss. If one has the key, whoever has left the mark gets some time (Wait), and
+// then it is taken over.
 //
 // Nothing that may have run is sent again, except reads: gets, gat and me go to
 // the next member if the authority fails. That costs a gat a second look, and
@@ -76,7 +104,8 @@
 // # When a miss is believed
 //
 // At a complete member (In), with Policy.ReadThrough off and every member In
-// or Out: at once. Otherwise the other readable members are asked, at the price
+// or Out: at once. With ReadThrough it counts only if every member that is not
+// Out has said so: else it is an error, since who can't be asked may have it. Otherwise the other readable members are asked, at the price
 // of one lookup for each real miss: a copy may be empty because it is warming,
 // or because an undo, an eviction or an unnoticed restart emptied it. Copies
 // that must not be lost (sessions) want ReadThrough on, so it is what a
@@ -101,7 +130,7 @@
 // An add needs the leave of every member that is read, not the authority's
 // alone, in one order at all proxies and whatever the policy acknowledges: so
 // two clients never both hold a lock, though one copy was evicted or restarted
-// empty, or the authority is changing. It costs what copying would. One that
+// empty, or the authority is changing. One that
 // isn't acknowledged is undone where it was granted.
 //
 // # Cas tokens

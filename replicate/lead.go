@@ -9,7 +9,7 @@ func (r *Rule) prepare() {
 		return
 	}
 	if sources := r.in | r.warm; sources != 0 {
-		r.copyThen(starting, 1<<r.lead, sources, true, false)
+		r.copyThen(starting, 1<<r.lead, sources, true)
 		return
 	}
 	if r.class == grants {
@@ -50,32 +50,149 @@ func (r *Rule) start() {
 	}
 }
 
+// forward asks the authority. What would not show that it has met a mark is looked
+// behind, in the same write; who must not change one looks before.
 func (r *Rule) forward() {
-	r.stage = leading
-	r.ask(int(r.lead), Forward)
+	r.stage, r.looked = leading, 0
+	switch r.c.Op {
+	case Replace:
+		if !r.c.If {
+			r.main = uint8(r.ask(int(r.lead), Look))
+			return
+		}
+	case Delete:
+		if !r.c.Stale && r.takes.Len() > 1 {
+			r.main = uint8(r.ask(int(r.lead), Swap))
+			return
+		}
+	case Debug:
+		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
+	}
+	r.main = uint8(r.ask(int(r.lead), Forward))
+	switch r.c.Op {
+	case Append, Prepend:
+		r.looked = uint8(r.askFrom(int(r.lead), Review, r.main)) + 1
+	case Touch:
+		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
+	}
 }
 
 // others are who may know what the authority doesn't.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.deaf }
 
-func (r *Rule) leadTold(ask int, m Mask, o Outcome) {
-	r.reply = int8(ask)
-	switch {
-	case r.succeeded(o.Kind):
-		r.took |= m
+func (r *Rule) leadTold(ask int, o Outcome) {
+	if r.stage == remarking {
+		r.elsewhere()
+		return
+	}
+	if ask == int(r.main) && !r.joins() || ask == int(r.looked)-1 && r.joins() {
 		r.number = o.Value
+	}
+	if r.open > 0 {
+		return
+	}
+	m := Mask(1) << r.lead
+	main, look := r.asks[r.main], Hit
+	if r.looked > 0 {
+		look = r.asks[r.looked-1].kind
+	}
+	k := main.kind
+	switch {
+	case main.deed == Look:
+		r.leadSeen(k, m)
+		return
+	case look == Marked || k == Marked && !r.reaches():
+		r.met()
+		return
+	case r.looked == 0 && (k == Marked || k == ClientError && r.counts()):
+		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
+		return
+	case look == Hit && r.rounds == 0 && (k == Marked || k == ClientError && r.counts()):
+		r.rounds++ // it may have been a mark then, and nothing was changed
+		r.forward()
+		return
+	case k == Marked: // and not any more
+		r.marked = true
+		r.elsewhere()
+		return
+	}
+	r.reply = int8(r.main)
+	switch {
+	case r.succeeded(k) && r.joins() && look != Hit: // who knows what it was appended to
+		r.leadFailed(m, InDoubt)
+	case main.deed == Swap && k == Stored:
+		r.hits, r.guard[r.lead] = m, r.main
+		r.bury(r.takes&^m, m)
+	case r.succeeded(k):
+		r.took |= m
 		if r.deed() == Extend {
 			r.fix |= r.deaf
 		}
 		r.follow()
-	case o.Kind.failed():
-		r.leadFailed(m, o.Kind)
-	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(o.Kind) && r.others() != 0:
+	case main.deed == Store && k != ClientError && k != ServerError && !k.failed(): // somebody came before
+		if r.rounds++; r.rounds >= maxRounds {
+			r.settle(Unmet, -1)
+			r.stage = done
+			return
+		}
+		r.forward()
+	case k.failed():
+		r.leadFailed(m, k)
+	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(k) && r.others() != 0:
 		r.look()
 	default:
 		r.stage = done
-		r.settle(Answered, ask)
+		r.settle(Answered, int(r.reply))
 	}
+}
+
+// leadSeen: a replace has looked what it replaces.
+func (r *Rule) leadSeen(k Kind, m Mask) {
+	switch {
+	case k == Hit:
+		r.main = uint8(r.askFrom(int(r.lead), Store, r.main))
+	case k == Marked:
+		r.met()
+	case k == Miss && r.confirm && !r.tried && r.others() != 0:
+		r.look()
+	case k == Miss:
+		r.stage = done
+		r.settle(Absent, -1)
+	default:
+		r.abandon()
+	}
+}
+
+// joins, counts and reaches say whether the command adds bytes to what is there,
+// whether it counts, and whether it lengthens the life of what it meets.
+func (r *Rule) joins() bool  { return r.c.Op == Append || r.c.Op == Prepend }
+func (r *Rule) counts() bool { return r.c.Op == Incr || r.c.Op == Decr }
+func (r *Rule) reaches() bool {
+	return r.c.Op == Touch || r.c.Op == Gat || r.c.Op == Gats
+}
+
+// met: the authority has a mark, which says nothing. One that the command has
+// changed gets a fresh one in its place, never none: whoever has made it begins
+// again then.
+func (r *Rule) met() {
+	r.marked = true
+	if r.looked > 0 && r.c.Op != Debug && !r.counts() {
+		r.stage = remarking
+		r.askFrom(int(r.lead), Remark, r.looked-1)
+		return
+	}
+	r.elsewhere()
+}
+
+// elsewhere: the authority knows nothing, so the others are asked. Nobody gets the
+// right to fill what somebody is at work on.
+func (r *Rule) elsewhere() {
+	if !r.tried && r.c.Op != Debug && !r.c.Vivify && !r.c.Win && r.others() != 0 {
+		r.look()
+		return
+	}
+	r.stage = done
+	r.settle(Absent, -1)
 }
 
 // succeeded reports whether k means that the command was carried out, so that
@@ -121,12 +238,9 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 	if k == InDoubt {
 		switch {
 		case readsAtOne(r.c), r.c.Op == Touch:
-		case r.c.Op == Replace && !r.c.If:
-			r.undo |= m
-			r.dirty |= m
 		default:
 			// It may count or it may not: the others become like the authority.
-			r.fix |= r.takes &^ m
+			r.over |= r.takes &^ m
 			r.from = r.lead
 		}
 	}
@@ -139,6 +253,8 @@ func (r *Rule) peekTold(k Kind) {
 		r.forward()
 	case Miss:
 		r.look()
+	case Marked:
+		r.met()
 	default:
 		r.abandon()
 	}
@@ -163,10 +279,10 @@ func (r *Rule) lookTold(ask int) {
 	e := r.asks[ask]
 	switch {
 	case e.kind == Hit:
-		r.copyThen(asking, 1<<r.lead, 1<<e.member, false, false)
+		r.copyThen(asking, 1<<r.lead, 1<<e.member, false)
 		return
-	case e.kind != Miss && r.warm.Has(int(r.lead)):
-		r.abandon() // an incomplete authority can't decide that there is none
+	case e.kind != Miss && e.kind != Marked && (r.marked || r.warm.Has(int(r.lead))):
+		r.abandon() // an authority that is incomplete, or has a mark, can't decide that there is none
 		return
 	}
 	if r.at < r.last {
@@ -183,6 +299,10 @@ func (r *Rule) nowhere() {
 		return
 	}
 	r.stage = done
+	if r.marked || r.reply < 0 {
+		r.settle(Absent, -1)
+		return
+	}
 	r.settle(Answered, int(r.reply))
 }
 
@@ -215,21 +335,40 @@ func (r *Rule) follow() {
 		r.differ = rest & r.stale
 		rest &^= r.differ
 	}
-	r.askAll(rest, d)
+	for m := rest; m != 0; m &= m - 1 {
+		r.ask(m.first(), d)
+		if d == Join {
+			r.ask(m.first(), Look)
+		}
+	}
 	if rest == 0 {
 		r.followed()
 	}
 }
 
-func (r *Rule) followTold(m Mask, d Deed, o Outcome) {
-	k := o.Kind
+func (r *Rule) followTold(ask int, m Mask, o Outcome) {
+	k, d := o.Kind, r.asks[ask].deed
+	r.late = r.late || o.Late && r.joins()
 	switch {
+	case int8(m.first()) == r.lead: // it may have more by now, but not less
+		r.late = false
+		r.unsure = k != Hit || o.Value < r.number
+	case d == Remark:
+	case d == Look && k == Hit && o.Value == r.number:
+		r.equal |= m
+	case d == Look:
 	case d == Extend && (k.failed() || k.refused()):
 		r.fix |= m
+	case d == Extend && k == Marked:
+		r.differ |= m
+		r.askFrom(m.first(), Remark, uint8(ask))
 	case k.failed():
 		r.dirty |= m
-		if k == InDoubt {
+		switch {
+		case k == InDoubt && d == Put:
 			r.undo |= m
+		case d == Join || d == Count: // nothing that was there goes for it
+			r.over |= m
 		}
 	case k == Stored && (d == Put || d == Join),
 		k == Number && d == Count && o.Value == r.number,
@@ -251,9 +390,17 @@ func (r *Rule) followTold(m Mask, d Deed, o Outcome) {
 
 // followed: all have answered; now those that differ are made alike.
 func (r *Rule) followed() {
+	if r.joins() { // to something else than the authority has
+		unlike := r.took &^ r.equal &^ (1 << r.lead)
+		r.took &^= unlike
+		r.clean &^= unlike
+		r.differ |= unlike
+	}
 	switch {
+	case r.late: // what an eviction or a repair of the authority in between has taken is not acknowledged
+		r.ask(int(r.lead), Look)
 	case r.differ != 0:
-		r.copyThen(closing, r.differ, 1<<r.lead, r.deed() != Extend || r.differ&r.stale != 0, true)
+		r.copyThen(closing, r.differ, 1<<r.lead, r.deed() != Extend || r.differ&r.stale != 0)
 	default:
 		r.sweep(r.refuse)
 	}
@@ -262,19 +409,16 @@ func (r *Rule) followed() {
 // finish settles a command that the authority has done.
 func (r *Rule) finish() {
 	r.stage = done
-	if r.took.Len() >= int(r.need) {
+	if r.took.Len() >= int(r.need) && !r.unsure {
 		r.settle(Answered, int(r.reply))
 		return
 	}
 	shown := -1
 	for i, e := range r.asks[:r.n] {
-		if e.kind.refused() && (e.deed == Put || e.deed == Forward) {
+		if e.kind.refused() && (e.deed == Put || e.deed == Forward || e.deed == Store) {
 			shown = i
 			break
 		}
 	}
 	r.settle(Unmet, shown)
-	if r.class == grants {
-		r.revoke()
-	}
 }

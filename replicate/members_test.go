@@ -105,29 +105,6 @@ func TestDirtyKeys(t *testing.T) {
 	}
 }
 
-func TestTombstones(t *testing.T) {
-	s := NewTombstones(2)
-	s.Add(1, 10)
-	s.Add(2, 10)
-	s.Add(1, 20)
-	if !s.Has(1, 19) || s.Has(1, 20) || !s.Has(2, 9) || s.Has(2, 10) || s.Has(3, 0) {
-		t.Fatal("a key is remembered until its time")
-	}
-	s.Add(3, 30)
-	if s.Has(1, 0) || !s.Has(2, 0) || !s.Has(3, 0) {
-		t.Fatal("the oldest makes room")
-	}
-	s.Add(4, 30)
-	if s.Has(2, 0) || !s.Has(3, 0) || !s.Has(4, 0) {
-		t.Fatal("and then the next oldest")
-	}
-	if n := testing.AllocsPerRun(100, func() { s.Add(5, 1); s.Add(6, 1); s.Has(5, 0) }); n != 0 {
-		t.Errorf("%v allocations", n)
-	}
-}
-
-// What a token is made of is a promise: another release, or the same one after a
-// restart, must open what was sealed here.
 func TestIdentityIsTheSameEverywhere(t *testing.T) {
 	if got := Identity("tcp a:11211", []byte("key"), 1700000000, 42, 3); got != 0x7229dc158249abf0 {
 		t.Errorf("%#x", got)

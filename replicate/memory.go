@@ -1,7 +1,6 @@
 package replicate
 
-// What is remembered about single keys for a while: who missed a write, and
-// what was deleted a moment ago. Keys are known by their hash; two that collide
+// What is remembered about single keys for a while: who missed a write. Keys are known by their hash; two that collide
 // cost a needless lookup or a repair that is not made.
 
 // DirtyKeys remembers the keys to which one server has missed a write. Its room
@@ -55,42 +54,3 @@ func (d *DirtyKeys) Clear() {
 
 // Len is the number of keys that are remembered.
 func (d *DirtyKeys) Len() int { return len(d.keys) }
-
-// Tombstones remembers keys that were deleted a moment ago, so that nobody
-// repairs them from a copy that was read before. It has room for a fixed number
-// and forgets the oldest for a new one; a repair is guarded by its stub too. It
-// is not safe for concurrent use.
-type Tombstones struct {
-	until map[uint64]int64
-	ring  []uint64 // keys in the order in which they came
-	next  int      // the oldest, once the ring is full
-}
-
-// NewTombstones returns an empty table with room for capacity keys, at least 1.
-func NewTombstones(capacity int) *Tombstones {
-	return &Tombstones{until: make(map[uint64]int64), ring: make([]uint64, 0, max(capacity, 1))}
-}
-
-// Add says that key was deleted, and until when that matters (in any unit of
-// time, but always the same).
-func (t *Tombstones) Add(key uint64, until int64) {
-	if _, ok := t.until[key]; !ok {
-		if len(t.ring) < cap(t.ring) {
-			t.ring = append(t.ring, key)
-		} else {
-			delete(t.until, t.ring[t.next])
-			t.ring[t.next] = key
-			t.next = (t.next + 1) % len(t.ring)
-		}
-	}
-	t.until[key] = max(until, t.until[key])
-}
-
-// Has reports whether key was deleted and that still matters.
-func (t *Tombstones) Has(key uint64, now int64) bool {
-	if len(t.until) == 0 {
-		return false
-	}
-	until, ok := t.until[key]
-	return ok && now < until
-}

@@ -9,167 +9,53 @@ import (
 	"testing"
 )
 
-// item is what a modelled member has. Values are numbers; append writes another
-// digit behind.
-type item struct {
-	has, stub bool
-	value     uint32
-	cas       uint8
-}
-
-type world struct {
-	items [3]item
-	count [3]uint8 // the members' cas counters
-}
-
-func (w *world) put(m int, value uint32) {
-	w.count[m]++
-	w.items[m] = item{has: true, value: value, cas: w.count[m]}
-}
-
-// client is one command under way.
-type client struct {
-	rule    Rule
-	value   uint32 // that it stores, appends or adds to the counter
-	token   uint8
-	fetched [maxAsks]uint32 // by ask
-	cas     [maxAsks]uint8
-	number  uint32 // that its incr came to
-}
-
-// run executes ask i of c as memcached does; the proxy hides stubs.
-func (w *world) run(c *client, i int) Outcome {
-	e := c.rule.asks[i]
-	m := int(e.member)
-	it := &w.items[m]
-	there := it.has && !it.stub
-	if e.deed == Put || e.deed == Forward && c.rule.c.Op == Set {
-		w.put(m, c.value)
-		return Outcome{Kind: Stored}
-	}
-	switch e.deed {
-	case Fetch:
-		if !there {
-			return Outcome{Kind: Miss}
-		}
-		c.fetched[i] = it.value
-		return Outcome{Kind: Hit}
-	case Stub:
-		kind := Hit
-		if !it.has {
-			w.put(m, 0)
-			it.stub = true
-			kind = Miss
-		} else if it.stub {
-			kind = Miss
-		}
-		c.cas[i] = it.cas
-		return Outcome{Kind: kind}
-	case Fill, Drop:
-		switch {
-		case !it.has:
-			return Outcome{Kind: NotFound}
-		case it.cas != c.cas[e.guard]:
-			return Outcome{Kind: Exists}
-		case e.deed == Drop:
-			*it = item{}
-			return Outcome{Kind: Deleted}
-		}
-		w.put(m, c.fetched[e.from])
-		return Outcome{Kind: Stored}
-	case Remove:
-		return w.remove(m)
-	case Join:
-		return w.join(m, c)
-	case Count:
-		return w.add(m, c)
-	case Extend:
-		if !there {
-			return Outcome{Kind: NotFound}
-		}
-		return Outcome{Kind: Touched}
-	}
-	switch c.rule.c.Op {
-	case Get, Gets, Gat, Gats:
-		if there {
-			return Outcome{Kind: Hit}
-		}
-		return Outcome{Kind: Miss}
-	case Add:
-		if it.has {
-			return Outcome{Kind: NotStored}
-		}
-		w.put(m, c.value)
-		return Outcome{Kind: Stored}
-	case Replace:
-		if !there {
-			return Outcome{Kind: NotStored}
-		}
-		w.put(m, c.value)
-		return Outcome{Kind: Stored}
-	case Append:
-		return w.join(m, c)
-	case Cas:
-		switch {
-		case !there:
-			return Outcome{Kind: NotFound}
-		case it.cas != c.token:
-			return Outcome{Kind: Exists}
-		}
-		w.put(m, c.value)
-		return Outcome{Kind: Stored}
-	case Incr:
-		o := w.add(m, c)
-		c.number = uint32(o.Value)
-		return o
-	case Touch:
-		if !there {
-			return Outcome{Kind: NotFound}
-		}
-		return Outcome{Kind: Touched}
-	case Delete:
-		return w.remove(m)
-	}
-	panic("no such deed")
-}
-
-func (w *world) remove(m int) Outcome {
-	if !w.items[m].has {
-		return Outcome{Kind: NotFound}
-	}
-	w.items[m] = item{}
-	return Outcome{Kind: Deleted}
-}
-
-func (w *world) join(m int, c *client) Outcome {
-	if !w.items[m].has {
-		return Outcome{Kind: NotStored}
-	}
-	w.put(m, w.items[m].value*10+c.value)
-	return Outcome{Kind: Stored}
-}
-
-func (w *world) add(m int, c *client) Outcome {
-	if it := w.items[m]; !it.has || it.stub {
-		return Outcome{Kind: NotFound}
-	}
-	w.put(m, w.items[m].value+c.value)
-	return Outcome{Kind: Number, Value: uint64(w.items[m].value)}
-}
-
-// scene is a world with one or two clients in it.
+// scene is a world with some clients in it.
 type scene struct {
 	w       world
-	clients [2]client
+	clients [3]client
 	n       int
-	faults  int // that may still happen
+	late    lateAsk // nobody waits for it any more, and it will run
+	acked   [3]bool // has been told that its write is done
+
+	// What may still happen.
+	faults   int // asks that get no answer
+	lates    int // asks that get no answer and run later
+	restarts int // of a member
+	expires  int // of a mark, whose owner is at work
+	crashes  int // of a proxy
+}
+
+type lateAsk struct {
+	pending     bool
+	client, ask uint8
 }
 
 // acknowledged reports whether client i has been told that its write is done.
-func (s *scene) acknowledged(i int) bool {
-	r := &s.clients[i].rule
+func (s *scene) acknowledged(i int) bool { return s.acked[i] }
+
+func (c *client) acknowledged() bool {
+	r := &c.rule
 	settled, ok := r.Settled()
-	return ok && settled.Verdict == Answered && settled.Answer >= 0 && positive(r.c, r.asks[settled.Answer].kind)
+	switch {
+	case !ok || c.void:
+		return false
+	case settled.Verdict == Done, settled.Verdict == Absent && r.c.Op == Delete && !r.c.If && r.n > 0:
+		return true
+	}
+	return settled.Verdict == Answered && settled.Answer >= 0 && positive(r.c, r.asks[settled.Answer].kind)
+}
+
+// tell lets client i hear what became of an ask.
+func (s *scene) tell(i, ask int, o Outcome) {
+	c := &s.clients[i]
+	_, before := c.rule.Settled()
+	c.rule.Told(ask, o)
+	if _, after := c.rule.Settled(); after && !before {
+		if r := &c.rule; r.class == leads && r.n > 0 && c.life[r.main] != s.w.life[r.lead] && c.ablate != unsure {
+			c.void = true
+		}
+		s.acked[i] = c.acknowledged()
+	}
 }
 
 // checker visits every interleaving.
@@ -182,6 +68,9 @@ type checker struct {
 	bad     int
 	always  func(*scene) string // what is wrong in any state
 	end     func(*scene) string // what is wrong when all is over and repaired
+	quiet   bool                // what is wrong is only kept
+	limit   int                 // of states; 0: none
+	what    string
 }
 
 func newChecker(t *testing.T) *checker {
@@ -204,18 +93,20 @@ func (x *checker) fail(s *scene, what string) {
 		settled, ok := r.Settled()
 		text += fmt.Sprintf("\n client %d: %s\n  %v %+v", i, history(r), ok, settled)
 	}
-	x.t.Error(text)
+	if x.what = text; !x.quiet {
+		x.t.Error(text)
+	}
 }
 
 func (x *checker) visit(s scene) {
-	over := true
+	over := !s.late.pending
 	for i := range s.n {
 		var room [maxAsks]Ask
 		s.clients[i].rule.Next(room[:0])
 		over = over && s.clients[i].rule.Over()
 	}
 	h := maphash.Comparable(x.seed, s)
-	if _, ok := x.seen[h]; ok || x.bad > 0 {
+	if _, ok := x.seen[h]; ok || x.bad > 0 || x.limit > 0 && x.visited >= x.limit {
 		return
 	}
 	x.seen[h] = struct{}{}
@@ -227,39 +118,98 @@ func (x *checker) visit(s scene) {
 		}
 	}
 	if over {
-		for i := range s.n {
-			s.repair(i)
-		}
+		s.repairAll()
 		if what := x.end(&s); what != "" {
 			x.fail(&s, what)
 		}
 		return
 	}
-	for c := range s.n {
-		for i, e := range s.clients[c].rule.asks[:s.clients[c].rule.n] {
-			if e.kind != pending {
-				continue
-			}
+	if l := s.late; l.pending {
+		next := s
+		next.late = lateAsk{}
+		next.w.run(&next.clients[l.client], int(l.ask))
+		x.visit(next)
+	}
+	for m := range s.w.items {
+		if s.restarts > 0 && s.w.count[m] > 0 {
 			next := s
-			next.clients[c].rule.Told(i, next.w.run(&next.clients[c], i))
+			next.restarts--
+			next.w.restart(m)
 			x.visit(next)
-			if s.faults == 0 {
-				continue
-			}
+		}
+		if it := s.w.items[m]; s.expires > 0 && it.has && it.mark {
+			next := s
+			next.expires--
+			next.w.items[m] = item{}
+			x.visit(next)
+		}
+	}
+	for c := range s.n {
+		x.visitClient(&s, c)
+	}
+}
+
+// visitClient lets one of a client's asks run. Those at one member run in order:
+// they are on one connection.
+func (x *checker) visitClient(s *scene, c int) {
+	r := &s.clients[c].rule
+	if s.crashes > 0 && r.open > 0 {
+		next := *s
+		next.crashes--
+		next.clients[c] = client{}
+		next.clients[c].rule.settled = true
+		x.visit(next)
+	}
+	var busy Mask
+	for i, e := range r.asks[:r.n] {
+		if e.kind != pending || busy.Has(int(e.member)) {
+			continue
+		}
+		busy |= 1 << e.member
+		next := *s
+		next.tell(c, i, next.w.run(&next.clients[c], i))
+		x.visit(next)
+		if e.deed == Wait {
+			continue
+		}
+		if s.faults > 0 {
 			for _, ran := range []bool{false, true} {
-				next := s
+				next := *s
 				next.faults--
 				if ran {
 					next.w.run(&next.clients[c], i)
 				}
-				next.clients[c].rule.Told(i, Outcome{Kind: InDoubt})
+				next.tell(c, i, Outcome{Kind: InDoubt})
 				x.visit(next)
 			}
-			next = s
+			next := *s
 			next.faults--
-			next.clients[c].rule.Told(i, Outcome{Kind: Unsent})
+			next.tell(c, i, Outcome{Kind: Unsent})
 			x.visit(next)
 		}
+		if s.lates > 0 && e.deed.leaves() {
+			next := *s
+			next.lates--
+			next.late = lateAsk{true, uint8(c), uint8(i)}
+			next.tell(c, i, Outcome{Kind: InDoubt})
+			x.visit(next)
+		}
+	}
+}
+
+// leaves says that d changes something at a member when it runs.
+func (d Deed) leaves() bool { return d != Fetch && d != Look && d != Review && d != Check }
+
+// repairAll does what all settlements ask for, when the marks of those who did
+// not end their work are gone.
+func (s *scene) repairAll() {
+	for m := range s.w.items {
+		if s.w.items[m].mark {
+			s.w.items[m] = item{}
+		}
+	}
+	for i := range s.n {
+		s.repair(i)
 	}
 }
 
@@ -267,22 +217,25 @@ func (x *checker) visit(s scene) {
 func (s *scene) repair(i int) {
 	settled, _ := s.clients[i].rule.Settled()
 	for m := range s.w.items {
-		if settled.Undo.Has(m) {
-			s.w.remove(m)
+		if settled.Undo.Has(m) { // a mark behind it, which is gone by now
+			s.w.items[m] = item{}
 		}
 	}
 	for m := range s.w.items {
-		if !settled.Repair.Has(m) {
-			continue
+		if settled.Repair.Has(m) {
+			s.mend(m, settled.Source, settled.Dirty.Has(m) || settled.Over.Has(m))
 		}
-		c := client{rule: Mend(m, settled.Source, true)}
-		for !c.rule.Over() {
-			var room [4]Ask
-			c.rule.Next(room[:0])
-			for a := range int(c.rule.n) {
-				if c.rule.asks[a].kind == pending {
-					c.rule.Told(a, s.w.run(&c, a))
-				}
+	}
+}
+
+func (s *scene) mend(m, source int, overwrite bool) {
+	c := client{rule: Mend(m, source, overwrite, false)}
+	for !c.rule.Over() {
+		var room [4]Ask
+		c.rule.Next(room[:0])
+		for a := range int(c.rule.n) {
+			if c.rule.asks[a].kind == pending {
+				c.rule.Told(a, s.w.run(&c, a))
 			}
 		}
 	}
@@ -298,7 +251,7 @@ func states(s ...State) []Member {
 
 // phases are how two proxies may see one member at the same time.
 var phases = [][2]State{
-	{In, In}, {In, Suspect}, {In, Leaving}, {Leaving, Out}, {Out, Out}, {Out, Returning}, {Returning, Returning},
+	{In, In}, {In, Filling}, {In, Suspect}, {In, Leaving}, {Leaving, Out}, {Out, Out}, {Out, Returning}, {Returning, Returning},
 	{Returning, Warming}, {Warming, Warming}, {Warming, Settling}, {Settling, In}, {Out, Leaving}, {In, Dirty},
 }
 
@@ -335,7 +288,7 @@ func forViews(n int, f func(a, b []Member)) {
 }
 
 func pair(p Policy, a, b []Member, x, y Command) scene {
-	return scene{n: 2, clients: [2]client{
+	return scene{n: 2, clients: [3]client{
 		{rule: Begin(p, x, a, 0), value: 1},
 		{rule: Begin(p, y, b, 0), value: 2},
 	}}
@@ -376,7 +329,9 @@ func TestAnAddSeesWhatIsLeft(t *testing.T) {
 	x := newChecker(t)
 	forViews(2, func(a, b []Member) {
 		for left := range 2 {
-			readable := func(m Member) bool { return m.State == In || m.State == Warming || m.State == Settling }
+			readable := func(m Member) bool {
+				return m.State == In || m.State == Filling || m.State == Warming || m.State == Settling
+			}
 			if !readable(a[left]) || !readable(b[left]) {
 				continue
 			}
@@ -456,7 +411,7 @@ func TestCountersNeverGoBack(t *testing.T) {
 					}
 					settled, _ := s.clients[c].rule.Settled()
 					for i, m := range members {
-						if it := s.w.items[i]; (m.State == In || m.State == Warming) && !settled.Dirty.Has(i) && it.has && !it.stub && it.value < s.clients[c].number {
+						if it := s.w.items[i]; (m.State == In || m.State == Warming) && !settled.Dirty.Has(i) && it.has && !it.mark && it.value < s.clients[c].number {
 							return fmt.Sprintf("member %d has %d after %d was acknowledged", i, it.value, s.clients[c].number)
 						}
 					}
@@ -553,7 +508,7 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 						if m.State == Out || m.State == Returning || settled.Dirty.Has(i) || settled.Repair.Has(i) {
 							continue
 						}
-						if there := it.has && !it.stub; there != stays || there && it.value != want {
+						if there := it.has && !it.mark; there != stays || there && it.value != want {
 							return fmt.Sprintf("acknowledged, but member %d has %+v", i, it)
 						}
 					}
@@ -564,7 +519,7 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 					first := -1
 					for i, m := range members {
 						dirty := m.State == Dirty && !settled.Clean.Has(i) || settled.Dirty.Has(i) && !settled.Repair.Has(i)
-						if m.State != In && m.State != Dirty || dirty || !s.w.items[i].has || s.w.items[i].stub {
+						if m.State != In && m.State != Dirty || dirty || !s.w.items[i].has || s.w.items[i].mark {
 							continue
 						}
 						if first >= 0 && s.w.items[first].value != s.w.items[i].value {

@@ -70,19 +70,20 @@ func (r *Rule) readTold(ask int) {
 	}
 }
 
-// readNothing settles a read without a hit: a miss at a complete member beats
-// an error; one at an incomplete member counts only if all of them say so and
-// there is no complete one.
+// readNothing settles a read without a hit: a miss at a complete member beats an
+// error, but not where misses are asked of all: there the member that gave the
+// error, or can't be asked, may be the only one that has it. A miss at an
+// incomplete member, and a mark, count only if nobody is left to ask.
 func (r *Rule) readNothing() {
-	missed, failed, shown := -1, false, -1
+	missed, failed, shown := -1, r.away != 0, -1
+	complete := false
 	for i, e := range r.asks[:r.n] {
 		switch {
-		case e.kind == Miss && r.in.Has(int(e.member)):
-			r.settle(Answered, i)
-			return
-		case e.kind == Miss:
+		case e.kind == Miss && r.in.Has(int(e.member)) && !complete:
+			missed, complete = i, true
+		case e.kind == Miss && missed < 0:
 			missed = i
-		default:
+		case e.kind != Miss && e.kind != Marked:
 			failed = true
 			if e.kind == ClientError || shown < 0 && e.kind == ServerError {
 				shown = i
@@ -90,8 +91,10 @@ func (r *Rule) readNothing() {
 		}
 	}
 	switch {
-	case !failed && r.away == 0:
+	case missed >= 0 && (!failed || complete && !r.through):
 		r.settle(Answered, missed)
+	case !failed:
+		r.settle(Absent, -1)
 	case shown >= 0 && r.asks[shown].kind == ClientError:
 		r.settle(Answered, shown)
 	default:

@@ -4,40 +4,6 @@ package replicate
 
 import "math/bits"
 
-// Deed is what one member is asked to do.
-type Deed uint8
-
-// The deeds. Each is one request to one server.
-const (
-	Forward Deed = iota // the client's own request, but with a counted answer; incr and decr must show their number (ma: v)
-	Put                 // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
-	Join                // the client's append or prepend without its condition
-	Count               // the client's incr or decr without its condition, showing its number
-	Extend              // touch with the client's exptime
-	Remove              // md k
-	Fetch               // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
-	Stub                // mg k s c N30: Hit there is an item, Miss there is a stub now. Its cas guards Fill and Drop
-	Fill                // what ask From fetched, if nothing has changed since ask Guard (a Stub): ms k C<c> F T
-	Drop                // md k C<c>: removes what ask Guard (a Stub) saw or made, if nothing has changed since
-	NumDeeds
-)
-
-// Mutates reports whether d may change what a client can see.
-func (d Deed) Mutates() bool { return d != Fetch && d != Stub }
-
-// Ask is one request to one member. Asks are numbered from 0 in the order in
-// which Next gives them.
-type Ask struct {
-	Member int
-	Deed   Deed
-	From   int // Fill: the Fetch whose value is stored
-	Guard  int // Fill, Drop: the Stub whose cas must still be there
-	// Chosen: send it with E. Forward, Put, Join and Count of one command all
-	// carry the same number, which the engine chooses; Fill carries the cas
-	// that was fetched. Then all copies have one cas.
-	Chosen bool
-}
-
 // Mask is a set of members: bit i is member i.
 type Mask uint8
 
@@ -52,7 +18,8 @@ type Verdict uint8
 
 // The verdicts.
 const (
-	Answered Verdict = iota // the reply of ask Answer
+	Answered Verdict = iota // the reply of ask Answer; if that was not the client's request or Store, what it means in the client's words
+	Done                    // what the client wanted has been done, though no reply says so in its words: DELETED
 	Absent                  // a miss, NOT_FOUND or NOT_STORED whatever the members say: what they have, or had, is not the truth
 	Held                    // the write may be neither acknowledged nor sent; wait for the members to change, begin again, at the deadline SERVER_ERROR
 	Refused                 // there is nobody to ask: SERVER_ERROR, or what get_errors says
@@ -65,8 +32,9 @@ type Settlement struct {
 	Answer  int  // the ask whose reply the client gets, or -1
 	Dirty   Mask // missed the write: not to be read for this key until repaired
 	Clean   Mask // no longer dirty for this key
-	Undo    Mask // must lose the key (md; right behind what is in doubt, on the same connection), then be repaired
+	Undo    Mask // may run a set, late: a mark goes behind it, on the same connection
 	Repair  Mask // should be made like Source, in the background: Mend
+	Over    Mask // of these, may have something else, which goes
 	Source  int  // the member that has the truth, or -1
 }
 
@@ -77,8 +45,12 @@ type Rule struct {
 	class   class
 	stage   stage
 	confirm bool // a miss of one member is asked of the others too
+	through bool // and a miss counts only if all have said so
 	chosen  bool // all copies get one cas, by E
 	tried   bool // a miss of the authority has been confirmed
+	marked  bool // the authority has a mark: that it has no such key is for the others to say
+	late    bool // one of the rest was late
+	unsure  bool // the authority has lost meanwhile what the rest follow
 	peeked  bool // it was looked for before the authority was asked
 
 	lead   int8   // the authority; of a read at one member, that member
@@ -89,6 +61,7 @@ type Rule struct {
 	said
 	standing
 	effect
+	marks
 	turns
 
 	copy   copying
@@ -117,13 +90,27 @@ type standing struct {
 
 // effect is what has become of the write at the members.
 type effect struct {
-	took  Mask // have it
-	lacks Mask // have nothing: neither the write nor what it replaced
-	dirty Mask // have something else, or nobody knows
-	undo  Mask // of these, who may execute it late, or must not have it
-	clean Mask // were dirty and are not
-	fix   Mask // are right but for their TTL, or unlike an authority in doubt
-	from  int8 // the member that fix is made like; -1: the authority
+	took   Mask // have it
+	lacks  Mask // have nothing: neither the write nor what it replaced
+	dirty  Mask // have something else, or nobody knows
+	undo   Mask // of these, who may execute it late, or must not have it
+	clean  Mask // were dirty and are not
+	tardy  Mask // have answered a set so late that others may have lost it since
+	waited Mask // of these others, where a mark's owner has been given some time
+	over   Mask // may have executed what the authority has, or hasn't
+	fix    Mask // are right but for their TTL, or unlike an authority in doubt
+	from   int8 // the member that fix is made like; -1: the authority
+}
+
+// marks is what a command knows of marks, and of what it has looked at.
+type marks struct {
+	held   Mask       // have a mark of ours
+	hits   Mask       // had a value that a delete has removed
+	equal  Mask       // have the authority's size
+	guard  [Max]uint8 // by member: the ask that has left what we have there
+	rounds uint8      // of a delete, or of a replace that others come before
+	main   uint8      // the ask that the authority decides the command with
+	looked uint8      // its Look, as a number above that of the ask; 0: none
 }
 
 // turns are the members that are asked one after the other: by a read, or when
@@ -143,8 +130,8 @@ type ledger struct {
 }
 
 // maxAsks is more than any command needs: 8 members, one of them repaired
-// first, all the others counted, found different and copied.
-const maxAsks = 64
+// first, all the others appended to, found different and copied.
+const maxAsks = 96
 
 // asked is one ask and what came of it.
 type asked struct {
@@ -162,6 +149,7 @@ const (
 	reads  class = iota // one member after the other until the first hit
 	alone               // one member, others only to confirm a miss
 	all                 // all members at once
+	buries              // all members get a mark, and then lose it
 	grants              // one after the other in the key's order, and all must agree
 	leads               // the authority, then the rest follow
 	mends               // one copy from another
@@ -174,16 +162,23 @@ const (
 	done stage = iota
 	reading
 	spreading // all: the command is everywhere
-	granting  // grants: one member has it
+	reviewing // set: is it still where it was early?
+	burying   // buries, in their order
+	unearthing
+	granting  // grants, in their order: a claim at one member after the other
+	storing   // the value is stored on all claims
+	revoking  // what it has left is taken back
 	leading   // leads, alone: the authority has it
+	remarking // what it did was done to a mark
 	emptying  // the only authority is dirty and nobody knows better
 	peeking   // does an incomplete authority have the key, before it makes one?
 	looking   // the authority has nothing; do others?
-	following // leads, grants: the rest
+	following // leads: the rest
 	sweeping  // members that refused what others have lose their old value
-	stubbing  // copying, in its order
+	claiming  // copying, in its order
 	fetching
 	filling
+	checking
 )
 
 // next is what follows a copying.
@@ -212,10 +207,13 @@ func classOf(c Command) class {
 		}
 		return all
 	case Delete:
-		if c.If {
+		switch {
+		case c.If:
 			return leads
+		case c.Stale:
+			return all
 		}
-		return all
+		return buries
 	case Flush:
 		return all
 	case Add:
@@ -250,7 +248,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		switch m.State {
 		case In:
 			r.in |= bit
-		case Warming:
+		case Warming, Filling:
 			r.warm |= bit
 		case Settling:
 			r.warm |= bit
@@ -266,6 +264,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		r.takes |= bit
 	}
 	r.confirm = p.ReadThrough || !calm
+	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
 
@@ -294,13 +293,15 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	case r.class == leads && r.handingOver(settling, returning):
 		r.settle(Held, -1)
 		return r
-	case r.class != all && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
+	case r.class != all && r.class != buries && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
 		r.settle(Held, -1) // who could repair the authority can't be asked
 		return r
 	}
 
-	switch r.class {
-	case all:
+	switch {
+	case r.class == buries && r.takes.Len() > 1:
+		r.bury(r.takes, 0)
+	case r.class == all || r.class == buries:
 		r.stage = spreading
 		r.askAll(r.takes, Forward)
 	default:
@@ -311,14 +312,17 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 
 // Mend returns the rule of a repair: member is made like source, guarded, so
 // that a concurrent write or delete at member wins. An item that is there
-// already stays unless overwrite is set (the member is Dirty, or differs). It
-// settles as Answered, without a reply, if the member is right, else as Unmet.
-func Mend(member, source int, overwrite bool) Rule {
+// already stays unless overwrite is set (the member is Dirty, or differs), and a
+// mark unless take or overwrite is. With take, what is there stays also if the
+// source has nothing. It settles as Answered, without a reply, if the member is
+// right, else as Unmet.
+func Mend(member, source int, overwrite, take bool) Rule {
 	r := Rule{class: mends, lead: int8(member)}
 	r.answer, r.reply, r.from = -1, -1, -1
 	r.takes = 1<<member | 1<<source
 	r.in = 1 << source
-	r.copyThen(mending, 1<<member, 1<<source, overwrite, false)
+	r.copyThen(mending, 1<<member, 1<<source, overwrite)
+	r.copy.take, r.copy.keep = take, take
 	return r
 }
 
@@ -366,7 +370,7 @@ func need(a Ack, c Command, count int) int {
 	}
 }
 
-// Authority is the member that decides for the key: the first that is In,
+// Authority is the member that decides for the key: the first that is In, Filling,
 // Dirty, Leaving or Suspect, else the first that is Warming or Settling; -1:
 // nobody. Proxies that see the same members agree on it, whatever each of them
 // can reach.
@@ -374,7 +378,7 @@ func Authority(members []Member) int {
 	warm := -1
 	for i, m := range members {
 		switch m.State {
-		case In, Dirty, Leaving, Suspect:
+		case In, Filling, Dirty, Leaving, Suspect:
 			return i
 		case Warming, Settling:
 			if warm < 0 {
@@ -391,7 +395,7 @@ func (r *Rule) Next(dst []Ask) []Ask {
 		e := &r.asks[r.given]
 		a := Ask{Member: int(e.member), Deed: e.deed, From: int(e.from), Guard: int(e.guard)}
 		switch e.deed {
-		case Forward, Put, Join, Count, Fill:
+		case Forward, Store, Put, Join, Count, Fill:
 			a.Chosen = r.chosen
 		}
 		dst = append(dst, a)
@@ -413,22 +417,35 @@ func (r *Rule) Told(ask int, o Outcome) {
 	case reading:
 		r.readTold(ask)
 	case spreading:
+		if o.Late && r.c.Op == Set {
+			r.tardy |= m
+		}
 		r.spreadTold(ask, m)
+	case reviewing:
+		r.reviewTold(ask, m)
+	case burying, unearthing:
+		r.buryTold(*e, m)
 	case granting:
 		r.grantTold(ask, m)
+	case storing:
+		r.storeTold()
+	case revoking:
+		if r.open == 0 {
+			r.stage = done
+		}
 	case emptying:
 		r.emptyTold(m, o.Kind)
-	case leading:
-		r.leadTold(ask, m, o)
+	case leading, remarking:
+		r.leadTold(ask, o)
 	case peeking:
 		r.peekTold(o.Kind)
 	case looking:
 		r.lookTold(ask)
 	case following:
-		r.followTold(m, e.deed, o)
+		r.followTold(ask, m, o)
 	case sweeping:
 		r.sweepTold(m, o.Kind)
-	case stubbing, fetching, filling:
+	case claiming, fetching, filling, checking:
 		r.copyTold(ask, m)
 	}
 }
@@ -440,6 +457,9 @@ func (r *Rule) Late() {
 		r.readNext()
 	}
 }
+
+// Asked reports whether anybody was asked for anything.
+func (r *Rule) Asked() bool { return r.n > 0 }
 
 // Settled reports what the client gets, as soon as that is known. Asks may
 // still be outstanding and new ones may follow; go on until Over.
@@ -460,8 +480,11 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.took != 0:
 		s.Dirty |= r.away & r.behind()
 	}
+	if r.verdict == Unmet { // they may have more than was acknowledged, and not less
+		s.Dirty &^= r.over &^ r.undo
+	}
 	s.Clean &^= s.Dirty
-	s.Repair = (s.Dirty | r.lacks | r.fix) & r.takes
+	s.Repair = (s.Dirty | r.dirty | r.lacks | r.fix | r.over) & r.takes
 	switch right := r.in &^ s.Dirty &^ r.lacks; {
 	case r.from >= 0:
 		s.Source = int(r.from)
@@ -478,6 +501,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	if s.Source < 0 || s.Repair == 0 {
 		s.Source, s.Repair = -1, 0
 	}
+	s.Over = r.over & s.Repair
 	return s, true
 }
 
@@ -504,6 +528,13 @@ func (r *Rule) ask(member int, d Deed) int {
 	r.n++
 	r.open++
 	return int(i)
+}
+
+// askFrom asks a member for what depends on an earlier ask.
+func (r *Rule) askFrom(member int, d Deed, guard uint8) int {
+	i := r.ask(member, d)
+	r.asks[i].guard = guard
+	return i
 }
 
 func (r *Rule) askAll(m Mask, d Deed) {

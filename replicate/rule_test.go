@@ -39,12 +39,12 @@ func play(r Rule, tell func(Ask) Outcome) string {
 	case s.Verdict == Answered && s.Answer >= 0:
 		fmt.Fprintf(&b, " -> %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].member)
 	default:
-		fmt.Fprintf(&b, " -> %s", []string{"done", "absent", "held", "refused", "unmet"}[s.Verdict])
+		fmt.Fprintf(&b, " -> %s", []string{"done", "done", "absent", "held", "refused", "unmet"}[s.Verdict])
 	}
 	for _, m := range []struct {
 		name string
 		mask Mask
-	}{{"dirty", s.Dirty}, {"clean", s.Clean}, {"undo", s.Undo}, {"repair", s.Repair}} {
+	}{{"dirty", s.Dirty}, {"clean", s.Clean}, {"undo", s.Undo}, {"repair", s.Repair}, {"over", s.Over}} {
 		if m.mask != 0 {
 			fmt.Fprintf(&b, " %s %03b", m.name, m.mask)
 		}
@@ -69,27 +69,27 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Gat}, three, "forward 0; extend 1, extend 2 -> hit of 0"},
 		{Command{Op: Get, Win: true, Vivify: true}, three, "forward 0 -> hit of 0"},
 		{Command{Op: Set}, three, "forward 0, forward 1, forward 2 -> stored of 0"},
-		{Command{Op: Add}, three, "forward 0; forward 1; forward 2 -> stored of 0"},
-		{Command{Op: Replace}, three, "forward 0; put 1, put 2 -> stored of 0"},
-		{Command{Op: Append}, three, "forward 0; join 1, join 2 -> stored of 0"},
+		{Command{Op: Add}, three, "claim 0; claim 1; claim 2; store 0, store 1, store 2 -> stored of 0"},
+		{Command{Op: Replace}, three, "look 0; store 0; put 1, put 2 -> stored of 0"},
+		{Command{Op: Append}, three, "forward 0, review 0; join 1, look 1, join 2, look 2 -> stored of 0"},
 		{Command{Op: Cas}, three, "forward 0; put 1, put 2 -> stored of 0"},
 		{Command{Op: Cas, Stale: true}, three, "forward 0; remove 1, remove 2 -> stored of 0"},
 		{Command{Op: Incr}, three, "forward 0; count 1, count 2 -> number of 0"},
-		{Command{Op: Touch}, three, "forward 0; extend 1, extend 2 -> touched of 0"},
-		{Command{Op: Delete}, three, "forward 0, forward 1, forward 2 -> deleted of 0"},
-		{Command{Op: Delete, If: true}, three, "forward 0; remove 1, remove 2 -> deleted of 0"},
+		{Command{Op: Touch}, three, "forward 0, look 0; extend 1, extend 2 -> touched of 0"},
+		{Command{Op: Delete}, three, "look 0, bury 0, look 1, bury 1, look 2, bury 2; drop 0, drop 1, drop 2 -> done"},
+		{Command{Op: Delete, If: true}, three, "swap 0; look 1, bury 1, look 2, bury 2; drop 0, drop 1, drop 2 -> done"},
 		{Command{Op: Delete, Stale: true}, three, "forward 0, forward 1, forward 2 -> deleted of 0"},
-		{Command{Op: Debug}, three, "forward 0 -> hit of 0"},
+		{Command{Op: Debug}, three, "look 0, forward 0 -> hit of 0"},
 		{Command{Op: Flush}, three, "forward 0, forward 1, forward 2 -> ok of 0"},
 
 		{Command{Op: Set}, states(Out, In, Returning), "forward 1, forward 2 -> stored of 1"},
 		{Command{Op: Set}, states(In, Suspect), "-> held"},
 		{Command{Op: Set}, states(Out, Out), "-> refused"},
 		{Command{Op: Set}, states(Dirty, In), "forward 0, forward 1 -> stored of 0 clean 001"},
-		{Command{Op: Add}, states(Warming, In, Returning), "forward 0; forward 1; put 2 -> stored of 1"},
+		{Command{Op: Add}, states(Warming, In, Returning), "claim 0; claim 1; store 0, store 1, put 2 -> stored of 1"},
 		{Command{Op: Incr}, states(Settling, In), "-> held"},
 		{Command{Op: Incr}, states(Warming, In), "forward 1; count 0 -> number of 1"},
-		{Command{Op: Incr}, states(Dirty, In), "stub 0; fetch 1; fill 0; forward 0; count 1 -> number of 0 clean 001"},
+		{Command{Op: Incr}, states(Dirty, In), "look 0; fetch 1; fill 0; check 1; forward 0; count 1 -> number of 0 clean 001"},
 		{Command{Op: Incr}, states(Dirty, Out), "remove 0; forward 0 -> number of 0 clean 001"},
 		{Command{Op: Incr}, states(Dirty, Suspect), "-> held"},
 		{Command{Op: Incr, Vivify: true}, states(Warming, Warming), "fetch 0; forward 0; count 1 -> number of 0"},
@@ -134,7 +134,7 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Get, "miss", "forward 0 -> miss of 0"},
 		{through, Get, "miss, hit", "forward 0; forward 1 -> hit of 1 repair 001"},
 		{Policy{}, Get, "unsent, miss", "forward 0; forward 1 -> miss of 1"},
-		{through, Get, "miss, in doubt", "forward 0; forward 1 -> miss of 0"},
+		{through, Get, "miss, in doubt", "forward 0; forward 1 -> unmet"},
 		{Policy{}, Get, "unsent, server error", "forward 0; forward 1 -> unmet"},
 		{Policy{}, Set, "stored, in doubt", "forward 0, forward 1 -> unmet dirty 010 undo 010 repair 010"},
 		{Policy{}, Set, "unsent, stored", "forward 0, forward 1 -> unmet dirty 001 repair 001"},
@@ -142,20 +142,43 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Set, "stored, server error, deleted", "forward 0, forward 1; remove 1 -> unmet repair 010"},
 		{Policy{}, Set, "server error, stored, deleted", "forward 0, forward 1; remove 1 -> server error of 0 repair 010"},
 		{Policy{Ack: AckOne}, Set, "stored, unsent", "forward 0, forward 1 -> stored of 0 dirty 010 repair 010"},
-		{Policy{}, Delete, "not found, deleted", "forward 0, forward 1 -> deleted of 1"},
-		{Policy{}, Add, "not stored", "forward 0 -> not stored of 0"},
-		{Policy{}, Add, "stored, not stored, hit, hit, stored", "forward 0; forward 1; stub 0; fetch 1; fill 0 -> not stored of 1"},
-		{Policy{}, Add, "stored, in doubt", "forward 0; forward 1 -> unmet dirty 011 undo 011"},
-		{Policy{}, Incr, "number=7, number=3, hit, hit, stored", "forward 0; count 1; stub 1; fetch 0; fill 1 -> number of 0"},
-		{Policy{}, Incr, "number=7, number=3, hit, hit, exists, hit, hit, stored", "forward 0; count 1; stub 1; fetch 0; fill 1; stub 1; fetch 0; fill 1 -> number of 0"},
-		{Policy{}, Incr, "in doubt", "forward 0 -> unmet repair 010"},
+		{Policy{}, Get, "marked, hit", "forward 0; forward 1 -> hit of 1"},
+		{Policy{}, Get, "marked, miss", "forward 0; forward 1 -> miss of 1"},
+		{Policy{}, Get, "marked, marked", "forward 0; forward 1 -> absent"},
+		{Policy{}, Get, "marked, unsent", "forward 0; forward 1 -> unmet"},
+		{Policy{}, Delete, "miss, stored, hit, stored, deleted, deleted", "look 0, bury 0, look 1, bury 1; drop 0, drop 1 -> done"},
+		{Policy{}, Delete, "marked, stored, miss, stored, deleted, exists, miss, stored, miss, stored, deleted, deleted",
+			"look 0, bury 0, look 1, bury 1; drop 0, drop 1; look 0, bury 0, look 1, bury 1; drop 0, drop 1 -> absent"},
+		{Policy{}, Delete, "hit, stored, hit, in doubt, deleted", "look 0, bury 0, look 1, bury 1; drop 0 -> unmet dirty 010 repair 010"},
+		{Policy{}, Add, "not stored", "claim 0 -> not stored of 0"},
+		{Policy{}, Add, "stored, not stored, hit, stored", "claim 0; claim 1; fetch 1; fill 0 -> not stored of 1"},
+		{Policy{}, Add, "stored, not stored, marked, deleted", "claim 0; claim 1; fetch 1; drop 0 -> not stored of 1 repair 001"},
+		{Policy{}, Add, "stored, in doubt, deleted", "claim 0; claim 1; drop 0 -> unmet"},
+		{Policy{}, Add, "stored, stored, stored, exists", "claim 0; claim 1; store 0, store 1 -> stored of 0 repair 010"},
+		{Policy{}, Add, "stored, stored, exists, stored, deleted", "claim 0; claim 1; store 0, store 1; drop 1 -> absent"},
+		{Policy{}, Add, "stored, stored, stored, in doubt, deleted", "claim 0; claim 1; store 0, store 1; drop 0 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, hit=3, stored, hit=3", "forward 0, review 0; join 1, look 1 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, stored, hit=4, hit=4, hit, stored, hit", "forward 0, review 0; join 1, look 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
+		{Policy{}, Append, "stored, marked=1, stored, hit=4, not stored, marked, ok, marked, hit, stored, stored, hit=5, stored, hit=5",
+			"forward 0, review 0; remark 0; fetch 1; claim 0; look 0; wait 0; look 0; fetch 1; fill 0; forward 0, review 0; join 1, look 1 -> stored of 0"},
+		{Policy{}, Append, "stored, exists=3", "forward 0, review 0 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, marked=1, stored, miss", "forward 0, review 0; remark 0; fetch 1 -> absent"},
+		{Policy{}, Append, "stored, hit=3, in doubt, unsent", "forward 0, review 0; join 1, look 1 -> unmet repair 010 over 010"},
+		{Policy{}, Replace, "marked, miss", "look 0; fetch 1 -> absent"},
+		{Policy{}, Replace, "hit, exists, hit, stored, stored", "look 0; store 0; look 0; store 0; put 1 -> stored of 0"},
+		{Policy{}, Incr, "client error, hit, client error, hit", "forward 0; look 0; forward 0; look 0 -> client error of 0"},
+		{Policy{}, Incr, "client error, marked, miss", "forward 0; look 0; fetch 1 -> absent"},
+		{Policy{}, Touch, "touched, marked, stored, miss", "forward 0, look 0; remark 0; fetch 1 -> absent"},
+		{Policy{}, Incr, "number=7, number=3, hit, hit, stored, hit", "forward 0; count 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "number=7, number=3, hit, hit, exists, hit, hit, stored, hit", "forward 0; count 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "in doubt", "forward 0 -> unmet repair 010 over 010"},
 		{Policy{}, Incr, "not found", "forward 0 -> not found of 0"},
 		{through, Incr, "not found, miss", "forward 0; fetch 1 -> not found of 0"},
-		{through, Incr, "not found, hit, miss, hit, stored, number=8, number=8", "forward 0; fetch 1; stub 0; fetch 1; fill 0; forward 0; count 1 -> number of 0"},
-		{through, Gets, "miss, hit, miss, hit, stored, hit", "forward 0; fetch 1; stub 0; fetch 1; fill 0; forward 0 -> hit of 0"},
+		{through, Incr, "not found, hit, stored, hit, stored, number=8, number=8", "forward 0; fetch 1; claim 0; fetch 1; fill 0; forward 0; count 1 -> number of 0"},
+		{through, Gets, "miss, hit, stored, hit, stored, hit", "forward 0; fetch 1; claim 0; fetch 1; fill 0; forward 0 -> hit of 0"},
 		{Policy{}, Gets, "unsent, hit", "forward 0; forward 1 -> hit of 1"},
 		{Policy{}, Cas, "exists", "forward 0 -> exists of 0"},
-		{Policy{}, Gat, "hit, not found, miss, hit, stored", "forward 0; extend 1; stub 1; fetch 0; fill 1 -> hit of 0"},
+		{Policy{}, Gat, "hit, not found, stored, hit, stored", "forward 0; extend 1; claim 1; fetch 0; fill 1 -> hit of 0"},
 		{Policy{}, Gat, "hit, unsent", "forward 0; extend 1 -> hit of 0 repair 010"},
 	} {
 		if got := play(Begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
@@ -167,15 +190,21 @@ func TestWhatDiffers(t *testing.T) {
 		answers   string
 		want      string
 	}{
-		{false, "hit", "stub 1 -> done clean 010"},
-		{false, "miss, hit, stored", "stub 1; fetch 0; fill 1 -> done clean 010"},
-		{true, "hit, hit, stored", "stub 1; fetch 0; fill 1 -> done clean 010"},
-		{true, "hit, miss, deleted", "stub 1; fetch 0; drop 1 -> done clean 010"},
-		{true, "hit, unsent", "stub 1; fetch 0 -> unmet"},
-		{false, "miss, unsent, deleted", "stub 1; fetch 0; drop 1 -> unmet clean 010"},
-		{true, "hit, hit, in doubt", "stub 1; fetch 0; fill 1 -> unmet dirty 010 undo 010"},
+		{false, "not stored, hit", "claim 1; look 1 -> done clean 010"},
+		{false, "not stored, marked", "claim 1; look 1 -> unmet"},
+		{false, "stored, hit, stored", "claim 1; fetch 0; fill 1 -> done clean 010"},
+		{false, "stored, marked, deleted", "claim 1; fetch 0; drop 1 -> unmet clean 010"},
+		{true, "hit, hit, stored, hit", "look 1; fetch 0; fill 1; check 0 -> done clean 010"},
+		{true, "hit, hit, stored, exists, hit, hit, stored, hit", "look 1; fetch 0; fill 1; check 0; look 1; fetch 0; fill 1; check 0 -> done clean 010"},
+		{true, "miss, stored, hit, stored", "look 1; claim 1; fetch 0; fill 1 -> done clean 010"},
+		{true, "marked, hit, stored", "look 1; fetch 0; fill 1 -> done clean 010"},
+		{true, "hit, miss, deleted", "look 1; fetch 0; drop 1 -> done clean 010"},
+		{true, "hit, marked", "look 1; fetch 0 -> unmet"},
+		{true, "hit, unsent", "look 1; fetch 0 -> unmet"},
+		{false, "stored, unsent, deleted", "claim 1; fetch 0; drop 1 -> unmet clean 010"},
+		{true, "hit, hit, in doubt", "look 1; fetch 0; fill 1 -> unmet dirty 010"},
 	} {
-		if got := play(Mend(1, 0, test.overwrite), say(test.answers)); got != test.want {
+		if got := play(Mend(1, 0, test.overwrite, false), say(test.answers)); got != test.want {
 			t.Errorf("mend %v %s:\n got %s\nwant %s", test.overwrite, test.answers, got, test.want)
 		}
 	}
@@ -188,20 +217,30 @@ func TestOneMemberIsOneServer(t *testing.T) {
 		for _, p := range policies(c) {
 			for _, members := range [][]Member{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
 				for _, o := range outcomes(c, Forward, false) {
+					if o.Kind == Marked || !c.If && (c.Op == Replace || c.Op == Add) { // these look first, or claim
+						continue
+					}
 					r := Begin(p, c, members, 3)
-					asks := r.Next(nil)
-					if len(asks) != 1 || asks[0].Deed != Forward {
-						t.Fatalf("%+v %v: asks %v", c, members, asks)
+					main := -1
+					for told := 0; !r.Over(); {
+						for _, ask := range r.Next(nil) {
+							switch {
+							case ask.Deed == Look || ask.Deed == Review:
+								r.Told(told, Outcome{Kind: Hit})
+							case ask.Deed == Forward && (main < 0 || o.Kind == ClientError):
+								main = told
+								r.Told(told, o)
+							default:
+								t.Fatalf("%+v %v %s: asks more: %v", c, members, kindNames[o.Kind], ask)
+							}
+							told++
+						}
 					}
-					r.Told(0, o)
 					s, _ := r.Settled()
-					if more := r.Next(nil); len(more) > 0 || !r.Over() {
-						t.Fatalf("%+v %v %s: asks more: %v", c, members, kindNames[o.Kind], more)
-					}
 					if o.Kind.failed() || c.Op == Flush && o.Kind != OK {
 						continue
 					}
-					if s.Answer != 0 || s.Verdict != Answered && o.Kind != ServerError {
+					if s.Answer != main || s.Verdict != Answered && o.Kind != ServerError {
 						t.Errorf("%+v %v %s: settled %+v", c, members, kindNames[o.Kind], s)
 					}
 				}
@@ -236,7 +275,7 @@ func TestOutIsSkipped(t *testing.T) {
 					}
 					sa, _ := a.Settled()
 					sb, ok := b.Settled()
-					sa.Dirty, sa.Clean, sa.Undo, sa.Repair = wide(sa.Dirty), wide(sa.Clean), wide(sa.Undo), wide(sa.Repair)
+					sa.Dirty, sa.Clean, sa.Undo, sa.Repair, sa.Over = wide(sa.Dirty), wide(sa.Clean), wide(sa.Undo), wide(sa.Repair), wide(sa.Over)
 					if sa.Source >= 0 {
 						sa.Source = 2*sa.Source + 1
 					}
@@ -348,10 +387,12 @@ func TestNothingIsAllocated(t *testing.T) {
 					switch a.Deed {
 					case Count:
 						o = Outcome{Kind: NotFound}
-					case Fetch, Stub:
+					case Fetch, Look, Review, Check:
 						o = Outcome{Kind: Hit}
-					case Put, Fill, Join:
+					case Put, Fill, Join, Claim, Bury, Swap, Store, Remark:
 						o = Outcome{Kind: Stored}
+					case Wait:
+						o = Outcome{Kind: OK}
 					case Extend:
 						o = Outcome{Kind: Touched}
 					case Remove, Drop:

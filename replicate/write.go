@@ -2,6 +2,88 @@ package replicate
 
 // Commands that all members take alike (set, delete) or must all allow (add).
 
+// bury begins a round of a delete: every member gets a mark in the place of what
+// it has. When all have theirs nobody has a value, a copy that was claimed before
+// has lost its claim, and a new claim can't be made until the marks are removed.
+// If each is there still when it is removed, there was one moment at which all
+// stood: whatever is copied from then on was fetched after it. If one is not, all
+// again: who has disturbed it may have brought back what was fetched before.
+// held have theirs already.
+func (r *Rule) bury(m, held Mask) {
+	r.rounds++
+	r.held, r.took = held, 0
+	r.stage = burying
+	for ; m != 0; m &= m - 1 {
+		i := m.first()
+		r.ask(i, Look)
+		r.guard[i] = uint8(r.ask(i, Bury))
+	}
+}
+
+func (r *Rule) buryTold(e asked, m Mask) {
+	switch k := e.kind; {
+	case e.deed == Look && k == Hit:
+		r.hits |= m
+	case e.deed == Look:
+	case r.stage == burying && k == Stored:
+		r.held |= m
+	case r.stage == burying:
+		r.dirty |= m
+	case k == Deleted:
+		r.took |= m
+	case k == Exists || k == NotFound:
+		r.equal &^= m
+	default:
+		r.dirty |= m
+	}
+	switch {
+	case r.open > 0:
+	case r.stage == burying:
+		r.unearth()
+	default:
+		r.buried()
+	}
+}
+
+// unearth removes the marks, also those of a delete that will not be
+// acknowledged.
+func (r *Rule) unearth() {
+	if r.held == 0 {
+		r.buried()
+		return
+	}
+	r.stage = unearthing
+	r.equal = r.held
+	for m := r.held; m != 0; m &= m - 1 {
+		r.askFrom(m.first(), Drop, r.guard[m.first()])
+	}
+}
+
+func (r *Rule) buried() {
+	r.stage = done
+	enough := r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need)
+	if disturbed := r.held &^ r.equal; disturbed != 0 && enough {
+		if r.rounds < maxRounds {
+			r.bury(r.held&^r.dirty, 0)
+			return
+		}
+		r.dirty |= disturbed
+	}
+	r.took &^= r.dirty
+	r.clean |= r.took & r.stale
+	switch {
+	case !r.took.Has(int(r.lead)) || r.took.Len() < int(r.need):
+		if r.held == 0 {
+			r.dirty = 0 // nobody has it
+		}
+		r.settle(Unmet, -1)
+	case r.hits&(r.in|r.warm) != 0: // what nobody reads was not there
+		r.settle(Done, -1)
+	default:
+		r.settle(Absent, -1)
+	}
+}
+
 // spreadTold: one of all members has answered.
 func (r *Rule) spreadTold(ask int, m Mask) {
 	k := r.asks[ask].kind
@@ -63,6 +145,8 @@ func (r *Rule) spreadSettle() {
 	case r.took.Len()+waiting < int(r.need):
 		r.settle(Unmet, shown)
 	case k == pending || r.took.Len() < int(r.need):
+	case r.tardy != 0 && waiting == 0 && r.took&^r.tardy != 0: // see review
+		r.reply = int8(lead)
 	case r.c.Op != Delete:
 		r.settle(Answered, lead)
 	case deleted >= 0:
@@ -78,6 +162,10 @@ func (r *Rule) spreadSettle() {
 // spreadEnd removes the key where a set has left what the authority hasn't: its
 // own value if the authority refused it, the old one where only that member did.
 func (r *Rule) spreadEnd() {
+	if !r.settled {
+		r.review()
+		return
+	}
 	r.stage = done
 	if r.c.Op != Set {
 		if r.took == 0 && r.c.Op == Delete {
@@ -104,6 +192,45 @@ func (r *Rule) spreadEnd() {
 	r.took &^= gone
 	r.clean &^= gone
 	r.sweep(gone)
+}
+
+// review looks whether a set is still where it was early: an eviction, and a repair
+// of what another member had before, may have come in between.
+func (r *Rule) review() {
+	r.stage = reviewing
+	for i, e := range r.asks[:r.n] {
+		if m := Mask(1) << e.member; e.deed == Forward && (r.took&^r.tardy)&m != 0 {
+			r.askFrom(int(e.member), Check, uint8(i))
+		}
+	}
+}
+
+// reviewTold: where there is nothing no repair is at work either, and the next one
+// copies what all have now; it was deleted, evicted, or has expired. Whoever has left
+// a mark gets some time.
+func (r *Rule) reviewTold(ask int, m Mask) {
+	switch e := r.asks[ask]; {
+	case e.kind == Hit:
+	case e.kind == Miss:
+		r.took &^= m
+		r.lacks |= m
+	case e.kind == Marked && r.waited&m == 0:
+		r.waited |= m
+		r.askFrom(int(e.member), Wait, e.guard)
+	case e.deed == Wait:
+		r.askFrom(int(e.member), Check, e.guard)
+	default:
+		r.unsure = true
+	}
+	switch {
+	case r.open > 0:
+		return
+	case r.unsure:
+		r.settle(Unmet, -1)
+	default:
+		r.settle(Answered, int(r.reply))
+	}
+	r.spreadEnd()
 }
 
 // sweep removes the key where neither the authority's value nor the old one
@@ -135,60 +262,127 @@ func (r *Rule) swept() {
 	}
 }
 
-// grant asks the next member, in the key's order, for leave to add. Members
-// that are not read don't vote. One that votes can't be left out, however many
-// the policy asks for: it may be the only one that another proxy asks too.
+// grant asks the next member, in the key's order, for leave to add: a mark in the
+// place of nothing. Members that are not read don't vote. One that votes can't be
+// left out, however many the policy asks for: it may be the only one that another
+// proxy asks too.
 func (r *Rule) grant(after int) {
 	voters := (r.in | r.warm | 1<<r.lead) &^ (1<<(after+1) - 1)
-	if voters != 0 {
-		r.stage = granting
-		r.ask(voters.first(), Forward)
-		return
+	r.stage = granting
+	switch {
+	case voters != 0:
+		r.ask(voters.first(), Claim)
+	default:
+		r.storeAll()
 	}
-	r.follow()
 }
 
 func (r *Rule) grantTold(ask int, m Mask) {
 	e := r.asks[ask]
-	lead := int8(e.member) == r.lead
 	switch {
 	case e.kind == Stored:
-		r.took |= m
-		if lead {
-			r.reply = int8(ask)
-		}
+		r.held |= m
+		r.guard[e.member] = uint8(ask)
 		r.grant(int(e.member))
+	case e.kind == NotStored && r.held == 0:
+		r.stage = done
+		r.settle(Answered, ask)
 	case e.kind == NotStored:
-		// It has one: whoever granted before gets the same.
+		// It has one: whoever has granted before gets the same, or nothing if it is
+		// a mark.
 		r.reply = int8(ask)
-		if r.took == 0 {
-			r.stage = done
-			r.settle(Answered, ask)
-			return
-		}
-		granted := r.took
-		r.took = 0
-		r.copyThen(refusing, granted, m, true, true)
+		r.copy = copying{then: refusing, from: m, sources: m, guarded: r.held, made: r.held}
+		r.fetch()
 	default:
-		if e.kind == InDoubt {
-			r.undo |= m
+		shown := -1
+		if e.kind.refused() {
+			shown = ask
 		}
-		switch {
-		case lead && !e.kind.failed():
+		if int8(e.member) == r.lead && shown >= 0 {
 			r.settle(Answered, ask)
-		case e.kind.refused():
-			r.settle(Unmet, ask)
-		default:
-			r.settle(Unmet, -1)
+		} else {
+			r.settle(Unmet, shown)
 		}
-		r.revoke()
+		r.revoke(r.held)
 	}
 }
 
-// revoke takes back what was granted for an add that is not acknowledged.
-func (r *Rule) revoke() {
-	r.undo |= r.took
-	r.dirty = r.undo
-	r.took = 0
+// storeAll: all have granted it. Who is not read just gets it.
+func (r *Rule) storeAll() {
+	r.stage = storing
+	for m := r.held; m != 0; m &= m - 1 {
+		i := m.first()
+		r.guard[i] = uint8(r.askFrom(i, Store, r.guard[i]))
+	}
+	r.askAll(r.takes&^r.held, Put)
+}
+
+// storeTold: the claims are removed where they still stand and the value by its
+// own cas where the add is not acknowledged: so that takes nobody else's.
+func (r *Rule) storeTold() {
+	if r.open > 0 {
+		return
+	}
+	lead, shown := -1, -1
+	var doubt Mask
+	for i, e := range r.asks[:r.n] {
+		m := Mask(1) << e.member
+		if e.deed != Store && e.deed != Put {
+			continue
+		}
+		if int8(e.member) == r.lead {
+			lead = i
+		}
+		switch k := e.kind; {
+		case k == Stored:
+			r.took |= m
+			r.clean |= m & r.stale
+		case k == Exists || k == NotFound:
+			r.lacks |= m // somebody was there since: it gets a copy
+			r.held &^= m
+		case k.refused():
+			r.dirty |= m
+			r.guard[e.member] = e.guard
+			if shown < 0 {
+				shown = i
+			}
+		default:
+			r.dirty |= m
+			r.held &^= m
+			if k == InDoubt {
+				doubt |= m
+			}
+			if k == InDoubt && e.deed == Put {
+				r.undo |= m
+			}
+		}
+	}
+	switch k := r.asks[lead].kind; {
+	case k == Stored && (r.took|r.lacks).Len() >= int(r.need):
+		r.stage = done
+		r.settle(Answered, lead)
+		return
+	case k == Exists || k == NotFound:
+		r.settle(Absent, -1)
+	case k.refused():
+		r.settle(Answered, lead)
+	default:
+		r.settle(Unmet, shown)
+	}
+	if doubt.Has(int(r.lead)) { // its answer decides when it comes
+		r.from = r.lead
+		r.fix = r.takes &^ (1 << r.lead)
+	}
+	r.over = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the authority hasn't must not stay
+	r.dirty, r.took, r.lacks, r.clean = r.undo, 0, 0, 0
+	r.revoke(r.held)
+}
+
+// revoke takes back what an add has left that is not acknowledged.
+func (r *Rule) revoke(m Mask) {
 	r.stage = done
+	for ; m != 0; m &= m - 1 {
+		r.stage = revoking
+		r.askFrom(m.first(), Drop, r.guard[m.first()])
+	}
 }

@@ -7,6 +7,7 @@
 //	ringbench curves -ringside PATH  measures how cost grows with load, keys, servers and their outages
 //	ringbench where -ringside PATH   tells where time goes: kernel, system calls, functions
 //	ringbench soak -ringside PATH    loads Ringside for long, kills servers, and sees whether it grows
+//	ringbench outages -ringside PATH tells what clients get while one of three servers is gone
 //	ringbench wakeups                tells what a wakeup costs on this machine
 //	ringbench instructions           counts the instructions of the engine alone, and compares with an earlier count
 //
@@ -33,6 +34,7 @@ const usage = `ringbench measures Ringside beside its peers.
   ringbench curves [flags]                 measure how cost grows
   ringbench where [flags]                  tell where time goes
   ringbench soak [flags]                   load Ringside for long and see whether it grows
+  ringbench outages [flags]                let a server go, and count what clients get
   ringbench wakeups [flags]                tell what a wakeup costs here
   ringbench instructions [flags]           count what the engine alone executes
 
@@ -70,6 +72,8 @@ func command(ctx context.Context, args []string) error {
 		return whereCommand(ctx, args[1:])
 	case "soak":
 		return soakCommand(ctx, args[1:])
+	case "outages":
+		return outagesCommand(ctx, args[1:])
 	case "wakeups":
 		return wakeupsCommand(args[1:])
 	case "instructions":

@@ -2,7 +2,7 @@
 
 package main
 
-// The commands run, curves, where and soak.
+// The commands run, curves, where, outages and soak.
 
 import (
 	"context"
@@ -26,7 +26,7 @@ func runCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.runFlags(3, 3, time.Second, 2*time.Second)
 	flags.StringVar(&c.Haproxy, "haproxy", "haproxy", "haproxy's binary; left out when it does not exist (memcached's own proxy takes part when MEMCACHED_PROXY names a memcached built with it)")
-	flags.StringVar(&c.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run; empty for none")
+	flags.StringVar(&c.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run; empty for none")
 	flags.BoolVar(&c.NoFloor, "nofloor", false, "leave plain memcached out, where it is not what others are compared with")
 	flags.BoolVar(&c.Memory, "memory", true, "measure memory too")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
@@ -54,7 +54,7 @@ func whereCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("where", 15*time.Minute)
 	flags.config.MemcachedProxy = os.Getenv(proxyVariable)
 	flags.nutcrackerFlag()
-	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.AllScenarios, "letters of the scenarios to run")
+	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run")
 	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
 	flags.DurationVar(&flags.config.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
 	var to bench.WhereTo
@@ -74,6 +74,15 @@ func soakCommand(ctx context.Context, args []string) error {
 	length := flags.Duration("time", 10*time.Minute, "how long to soak")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		return bench.RunSoak(ctx, c, *length)
+	})
+}
+
+func outagesCommand(ctx context.Context, args []string) error {
+	flags := measuringFlags("outages", 15*time.Minute)
+	flags.nutcrackerFlag()
+	each := flags.Duration("time", 6*time.Second, "how long a server is gone, and how long the rate before is measured")
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
+		return bench.Outages(ctx, c, *each)
 	})
 }
 

@@ -27,7 +27,8 @@ func newCheck() *cobra.Command {
 		Long: `Check a configuration file. All mistakes are printed, each with its line and
 column; the exit code is then 2. A correct file prints its pools with the
 share of all hashes that each server owns, what happens when a server is gone,
-and how many copies its routes keep.`,
+and for each route its class, how many copies it keeps, and what is lost when one
+server dies.`,
 		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
 		Args:    orFile(&path),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,6 +92,9 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
 		}
 		fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
+		if p.DenyFlush {
+			fmt.Fprintln(out, "  flush_all: denied")
+		}
 		if o.Consistency != "" {
 			fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 		}
@@ -114,11 +118,23 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			if r.Strip {
 				how = " (the servers don't see it)"
 			}
-			if r.Prefix == "" {
+			switch {
+			case r.Match != "":
+				fmt.Fprintf(out, "  keys that match %q: %s\n", r.Match, destination(&r))
+			case r.Prefix == "":
 				fmt.Fprintf(out, "  all other keys: %s\n", destination(&r))
-			} else {
+			default:
 				fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(&r))
 			}
+			s := standingOf(&r)
+			fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
+			if s.Autocreate != "" {
+				fmt.Fprintf(out, "; %s", s.Autocreate)
+			}
+			if s.Buffer != "" {
+				fmt.Fprintf(out, "\n    %s", s.Buffer)
+			}
+			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
 		}
 	}
 	return nil
@@ -205,12 +221,105 @@ func failoverOf(f *config.File, i int) failover {
 	return o
 }
 
+// standing is what a route does for its data.
+type standing struct {
+	Listener    string `json:"listener"`
+	Prefix      string `json:"prefix,omitempty"`
+	Match       string `json:"match,omitempty"` // in place of prefix
+	Class       string `json:"class"`
+	Copies      string `json:"copies"`
+	Consistency string `json:"consistency"`
+	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
+	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
+	Lost        string `json:"lost"`                 // when one server dies
+}
+
+// classes are the presets, in the words of the articles.
+var classes = map[string]string{
+	"":         "none (a preset says it: cache, counters or sessions)",
+	"cache":    "cache (may be lost)",
+	"counters": "counters (would rather not be lost)",
+	"sessions": "sessions (must not be lost)",
+}
+
+func standingOf(r *table.Route) standing {
+	s := standing{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
+	if r.Pool.Failover.Strict {
+		s.Consistency = "strict"
+	}
+	if a := r.Autocreate; a != nil {
+		s.Autocreate = fmt.Sprintf("a counter that is missing begins at %d", a.Initial)
+		if a.TTL > 0 {
+			s.Autocreate += fmt.Sprintf(" and lives %v", a.TTL)
+		}
+	}
+	if b := r.Buffer; b != nil {
+		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
+	}
+	switch c := &r.Copies; {
+	case c.Copies == replicate.All:
+		s.Copies = fmt.Sprint(len(r.Pool.Servers))
+		s.Lost = lostOfCopies(r)
+	case c.Copies > 1:
+		s.Copies = fmt.Sprint(c.Copies)
+		s.Lost = lostOfCopies(r)
+	default:
+		s.Lost = lostOfOne(r)
+	}
+	return s
+}
+
+// lostOfOne says what is lost with a server where there is one copy of each key.
+func lostOfOne(r *table.Route) string {
+	part := "its part of the keys"
+	if list, known := sharesOf(r.Pool); known {
+		most := 0.0
+		for _, s := range list {
+			most = max(most, s.Share)
+		}
+		part = fmt.Sprintf("its part of the keys, up to %.0f%%", 100*most)
+	}
+	if r.Autocreate != nil {
+		part += "; counters begin again"
+	}
+	if r.Pool.Failover.Mode == table.FailFast {
+		return part + ", and until it is back they miss and can't be written"
+	}
+	return part + "; until it is out they miss and can't be written, then others keep them"
+}
+
+// lostOfCopies says what is lost with a server where there are several.
+func lostOfCopies(r *table.Route) string {
+	switch {
+	case r.Copies.Ack != replicate.AckAll:
+		return fmt.Sprintf("no key; but writes that it had acknowledged before the others had them, with ack %s", r.Copies.Ack)
+	case !r.Pool.Failover.Strict:
+		return "no key; but writes of the moment in which Ringsides do not agree yet that it is gone, with consistency relaxed"
+	}
+	return "nothing that was acknowledged; writes of its keys wait until it is out"
+}
+
+// standingsIn is the routes that lead to p.
+func standingsIn(t *table.Table, p *table.Pool) (list []standing) {
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			if r := &l.Routes[i]; r.Pool == p || slices.Contains(r.Also, p) {
+				s := standingOf(r)
+				s.Listener = l.Address
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
 // replicated is a route that keeps copies.
 type replicated struct {
 	Listener    string   `json:"listener"`
 	Prefix      string   `json:"prefix"`
-	Pools       []string `json:"pools"`  // the one that decides first
-	Copies      int      `json:"copies"` // -1: on every server
+	Match       string   `json:"match,omitempty"` // in place of prefix
+	Pools       []string `json:"pools"`           // the one that decides first
+	Copies      int      `json:"copies"`          // -1: on every server
 	CopiesOn    string   `json:"copies_on"`
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
@@ -225,7 +334,7 @@ func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 		for i := range l.Routes {
 			r := &l.Routes[i]
 			if c := &r.Copies; c.Copies != 0 && (r.Pool == p || slices.Contains(r.Also, p)) {
-				list = append(list, replicated{l.Address, r.Prefix, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
+				list = append(list, replicated{l.Address, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
 			}
 		}
 	}
@@ -242,7 +351,9 @@ func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
 			Servers      []share      `json:"servers"`
 			Failover     failover     `json:"failover"`
 			Replicated   []replicated `json:"replicated,omitempty"`
-		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p)}); err != nil {
+			Routes       []standing   `json:"routes,omitempty"`
+			DenyFlush    bool         `json:"deny_flush,omitempty"`
+		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p), standingsIn(t, p), p.DenyFlush}); err != nil {
 			return err
 		}
 	}

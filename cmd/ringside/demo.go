@@ -92,21 +92,35 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\npools:\n  main:\n    distribution: ketama-points\n    servers:\n", listen, adminAddr)
-	for i := range 3 {
-		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
-		if err != nil {
-			return fmt.Errorf("demo server %d: %w", i+1, err)
-		}
-		d.nodes = append(d.nodes, n)
-		text += fmt.Sprintf("      - {name: demo%d, address: %q}\n", i+1, n.Addr())
-	}
-	f, err := config.Parse("demo", []byte(text+herdRoutes))
+	servers, err := d.startNodes(3)
 	if err != nil {
 		return err
 	}
-	d.instance, err = start(f, fileWatch{}, log, nil, nil)
+	d.instance, err = startText(listen, adminAddr, "pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\n"+herdRoutes, log)
 	return err
+}
+
+// startNodes runs n servers, and returns them as a configuration lists them.
+func (d *demo) startNodes(n int) (list string, err error) {
+	var servers []string
+	for i := range n {
+		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
+		if err != nil {
+			return "", fmt.Errorf("demo server %d: %w", i+1, err)
+		}
+		d.nodes = append(d.nodes, n)
+		servers = append(servers, fmt.Sprintf("{name: demo%d, address: %q}", i+1, n.Addr()))
+	}
+	return strings.Join(servers, ", "), nil
+}
+
+// startText serves a configuration, in which faults are allowed.
+func startText(listen, adminAddr, text string, log *slog.Logger) (*instance, error) {
+	f, err := config.Parse("demo", []byte(fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\n%s\n", listen, adminAddr, text)))
+	if err != nil {
+		return nil, err
+	}
+	return start(f, fileWatch{}, log, nil, nil)
 }
 
 // freeAddress returns address, or one with another port if that is taken.
@@ -167,7 +181,7 @@ func (d *demo) hello(out io.Writer) {
 	fmt.Fprintf(out, `Ringside serves three memcached servers (%s) as one.
 
   clients   %s
-  metrics   http://%s/metrics
+  page      http://%s/ (numbers for machines: /metrics)
 
 Try, in a second bash:
 

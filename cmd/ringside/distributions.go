@@ -3,7 +3,9 @@ package main
 // ringside distributions
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 
@@ -13,7 +15,8 @@ import (
 )
 
 func newDistributions() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "distributions",
 		Short: "List the rules that give keys to servers, and who uses each",
 		Long: `List what a pool's distribution may be: the rule, the clients that use it, and
@@ -22,6 +25,9 @@ where it is; for a new pool take ketama-points.`,
 		Example: "  ringside distributions | grep -i php",
 		Args:    wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				return printDistributionsJSON(cmd.OutOrStdout())
+			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, p := range config.Presets() {
 				also := ""
@@ -33,4 +39,21 @@ where it is; for a new pool take ketama-points.`,
 			return w.Flush()
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}
+
+func printDistributionsJSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	for _, p := range config.Presets() {
+		if err := e.Encode(struct {
+			Name    string   `json:"name"`
+			For     string   `json:"for"`
+			Aliases []string `json:"aliases,omitempty"`
+		}{p.Name, p.For, p.Aliases}); err != nil {
+			return err
+		}
+	}
+	return nil
 }

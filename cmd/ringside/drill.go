@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -21,13 +23,16 @@ import (
 	"ringside/internal/drill"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // drillFlags are those of ringside drill.
 type drillFlags struct {
 	adminFlags
-	to, fault   string
+	to, through string
+	fault       string
 	yes, asJSON bool
+	table       bool
 	maxFailed   int // milliseconds
 	delay       time.Duration
 	percent     int
@@ -59,6 +64,15 @@ touched: only this Ringside treats one of them as if it
   reset      broke each connection in the middle of an answer
   partition  were cut off: what is sent is lost
 
+With --through the traffic goes through other Ringsides of the same servers too, each
+client through all of them in turn: what they see of a server that only the first one
+can't reach, and what one of them reads of what another one wrote.
+
+Some keys are set and deleted, some are counters, some are appended to, and some are
+locks. Where keys have one copy, a server that is gone takes its locks with it: then a
+second client gets one. With -c drill knows whether the keys that begin with --prefix
+have copies; locks held twice are a failure there.
+
 Clients of that Ringside suffer too. The traffic's keys begin with --prefix, are
 never those of somebody else, and are deleted at the end.
 
@@ -66,11 +80,14 @@ Of each fault it reports the requests, and how many of them failed: errors,
 misses of keys that should be there, refused writes; when a client or the
 server's state first showed trouble (noticed), when its keys were elsewhere or,
 where keys never move, it was held for down (ejected), how long after the end of the fault all was well again (returned),
-the slowest request, and stale reads (older than what was acknowledged) and wrong
-values. Times count from errors and refused writes, not from misses. It exits 1 when a limit is exceeded; wrong values, clients without any
+the slowest request, and stale reads (older than what was acknowledged), wrong
+values, counters that came to a number twice, journals without an acknowledged append or
+with one twice, and locks held twice. What that comes to stands below it in words. Times count from errors and refused writes, not from misses. It exits 1 when a limit is exceeded; wrong values, clients without any
 answer and a server that does not come back always do.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
+  ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml
+  ringside drill --table                      how long clients get errors, by mode
   ringside drill --json --max-errors-ms 4000 --max-return 5s`,
 		Args: wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
@@ -78,9 +95,14 @@ answer and a server that does not come back always do.`,
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "the `address` for clients: host:port or unix:/path (default "+demoAddress+")")
+	flags.StringVar(&f.through, "through", "", "`addresses` of other Ringsides to send through as well, with commas")
 	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
 	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
+	f.completePool(cmd)
+	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f.complete(cmd, func(s *live.ServerState) string { return s.Server })
+	})
 	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
 	flags.DurationVar(&f.delay, "delay", time.Second, "of the fault delay")
 	flags.IntVar(&f.percent, "percent", 20, "of the fault drop")
@@ -95,10 +117,12 @@ answer and a server that does not come back always do.`,
 	flags.IntVar(&f.Limits.Errors, "max-errors", -1, "limit: errors of a fault")
 	flags.IntVar(&f.Limits.Misses, "max-misses", -1, "limit: misses of a fault")
 	flags.IntVar(&f.Limits.Refused, "max-refused", -1, "limit: refused writes of a fault")
+	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 where -c says that the keys have copies)")
 	flags.IntVar(&f.maxFailed, "max-errors-ms", 0, "limit: milliseconds from the first to the last failed request; 0: none")
 	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: until trouble shows; 0: none")
 	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: until the server is taken for down; 0: none")
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
+	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print until when their clients got errors (some five minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object a line")
 	return cmd
@@ -109,6 +133,11 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return &usageError{err}
 	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if f.table {
+		return f.printTable(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
 	file, err := f.load()
 	if err != nil {
 		return err
@@ -117,18 +146,21 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if o.Network, o.Address, err = f.clients(file); err != nil {
+	if o.Through, err = f.clients(file); err != nil {
 		return err
 	}
-	for _, at := range [][2]string{{network, address}, {o.Network, o.Address}} {
-		if !f.yes && !onlyHere(at[0], at[1]) {
-			return &usageError{fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at[1])}
+	for _, at := range append([]drill.Address{{Network: network, Address: address}}, o.Through...) {
+		if !f.yes && !onlyHere(at.Network, at.Address) {
+			return &usageError{fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address)}
 		}
 	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	o.Control = admin.NewClient(network, address)
-	defer o.Control.Close()
+	if file != nil && !cmd.Flags().Changed("max-locks-twice") && file.Copied(o.Prefix) {
+		f.Limits.Twice = 0
+	}
+	control := admin.NewClient(network, address)
+	defer control.Close()
+	o.Control = []*admin.Client{control}
+	done := f.showProgress(cmd.ErrOrStderr())
 	if err := f.pick(ctx); err != nil {
 		return blame(err)
 	}
@@ -144,12 +176,14 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 			exceeded++
 		}
 		results = append(results, r)
+		done()
 		if f.asJSON {
 			json.NewEncoder(out).Encode(r)
 		} else {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s on %s: done\n", r.Fault, r.Server)
 		}
 	})
+	done()
 	if !f.asJSON && len(results) > 0 {
 		err = errors.Join(err, drill.Print(out, results))
 	}
@@ -210,20 +244,68 @@ func (f *drillFlags) check() error {
 }
 
 // clients is where clients connect; file may be nil.
-func (f *drillFlags) clients(file *config.File) (network, address string, err error) {
+func (f *drillFlags) clients(file *config.File) ([]drill.Address, error) {
+	at := drill.Address{Network: "tcp", Address: demoAddress}
 	switch {
 	case f.to != "":
-		return splitAddress("to", f.to)
+		network, address, err := splitAddress("to", f.to)
+		if err != nil {
+			return nil, err
+		}
+		at = drill.Address{Network: network, Address: address}
 	case file != nil:
 		l := file.Listen[0].Address
-		return l.Network, l.Address, nil
+		at = drill.Address{Network: l.Network, Address: l.Address}
 	}
-	return "tcp", demoAddress, nil
+	all := []drill.Address{at}
+	if f.through == "" {
+		return all, nil
+	}
+	for _, text := range strings.Split(f.through, ",") {
+		network, address, err := splitAddress("through", text)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(a drill.Address) bool { return a.Address == address }) {
+			return nil, &usageError{fmt.Errorf("--through %s: it is asked already; name other Ringsides of the same servers", text)}
+		}
+		all = append(all, drill.Address{Network: network, Address: address})
+	}
+	return all, nil
+}
+
+// showProgress shows on a terminal how far the drill is, on one line; done takes that
+// away.
+func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
+	file, ok := errs.(*os.File)
+	if !ok || f.asJSON {
+		return func() {}
+	}
+	if is, err := file.Stat(); err != nil || is.Mode()&os.ModeCharDevice == 0 {
+		return func() {}
+	}
+	var last time.Time
+	f.Progress = func(p drill.Progress) {
+		if now := time.Now(); now.Sub(last) >= 200*time.Millisecond {
+			last = now
+			fmt.Fprintf(errs, "\r\x1b[K%s", progressLine(p))
+		}
+	}
+	return func() { fmt.Fprint(errs, "\r\x1b[K") }
+}
+
+func progressLine(p drill.Progress) string {
+	line := fmt.Sprintf("%s: %s %.1fs of %v, %d requests, %d failed", p.Fault,
+		map[string]string{"before": "before it", "during": "since", "after": "over for"}[p.Stage], p.Gone.Seconds(), p.Of, p.Requests, p.Bad)
+	if p.Wrong > 0 {
+		line += fmt.Sprintf(", %d WRONG", p.Wrong)
+	}
+	return line
 }
 
 // pick settles which server is meant.
 func (f *drillFlags) pick(ctx context.Context) error {
-	list, err := f.Control.Servers(ctx)
+	list, err := f.Control[0].Servers(ctx)
 	if err != nil {
 		return err
 	}

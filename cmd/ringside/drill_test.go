@@ -83,6 +83,18 @@ func TestServer(t *testing.T) {
 			t.Errorf("server %s: exit %d, %s%s", c.args, code, out, errs)
 		}
 	}
+	for args, want := range map[string]string{
+		"server drain ": "demo1\ndemo2\ndemo3\n:4\n", "server list --pool ": "main\n:4\n", "drill --server ": "demo1\ndemo2\ndemo3\n:4\n",
+	} {
+		words := append([]string{"__complete"}, strings.Fields(args)[0])
+		words = append(append(append(words, to...), strings.Fields(args)[1:]...), "")
+		if words[1] == "server" { // the flags go behind the whole command
+			words = append(append([]string{"__complete", "server", strings.Fields(args)[1]}, to...), append(strings.Fields(args)[2:], "")...)
+		}
+		if code, out, errs := typed(words...); code != 0 || out != want {
+			t.Errorf("completing %q: %d %q %s", words, code, out, errs)
+		}
+	}
 	if code, _, errs := typed("server", "list", "--admin", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "no answer from the admin interface at 127.0.0.1:1") {
 		t.Errorf("nobody there: %d %s", code, errs)
 	}
@@ -119,6 +131,40 @@ func TestServerDrainIsSeen(t *testing.T) {
 	}
 }
 
+// On copies drain says what is left, and restore that all is there again.
+func TestServerDrainCopies(t *testing.T) {
+	listen, one, two := free(t), memcached(t), memcached(t)
+	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}]}}\nroutes: [{pool: main, replicas: 2, copies_on: server}]\n",
+		listen, free(t), one, two))
+	const keys = 300
+	ask := func(address, request, want string) {
+		t.Helper()
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		fmt.Fprint(c, request)
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+			t.Fatalf("%.40q: %q, %v", request, got, err)
+		}
+	}
+	for i := range keys {
+		ask(listen, fmt.Sprintf("set k%d 0 0 1\r\nx\r\n", i), "STORED\r\n")
+	}
+	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 copies on two may be left with one copy") {
+		t.Fatalf("drain: exit %d, %s", code, errs)
+	}
+	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 copies again\n") {
+		t.Fatalf("restore: exit %d, %s", code, errs)
+	}
+	for i := range keys {
+		ask(two, fmt.Sprintf("get k%d\r\n", i), fmt.Sprintf("VALUE k%d 0 1\r\nx\r\nEND\r\n", i))
+	}
+}
+
 // moving makes a drill of a time in which keys move.
 var moving = []string{"--for", "2s", "--before", "1s", "--settle", "200ms", "--rate", "600", "--clients", "8", "--keys", "64"}
 
@@ -135,6 +181,42 @@ func TestDrillOnDemo(t *testing.T) {
 	code, out, errs = typed(append(args, "--fault", "refuse", "--max-refused", "0", "--max-return", "1ns")...)
 	if code != 1 || !strings.Contains(out, "refuse: EXCEEDED: ") || !strings.Contains(out, "refused writes, at most 0") || !strings.Contains(errs, "1 of 1 faults exceeded a limit") {
 		t.Errorf("limits: exit %d\n%s%s", code, out, errs)
+	}
+}
+
+// Traffic goes through several Ringsides; those that the fault spares see nothing of it
+// but misses.
+func TestDrillThroughSeveral(t *testing.T) {
+	servers := fmt.Sprintf("{name: one, address: \"%s\"}, {name: two, address: \"%s\"}, {name: three, address: \"%s\"}", memcached(t), memcached(t), memcached(t))
+	var at, paths []string
+	for range 2 {
+		listen := free(t)
+		at = append(at, listen)
+		paths = append(paths, startFile(t, fmt.Sprintf("listen: %s\nadmin: {address: \"%s\", allow_faults: true}\npools: {main: {distribution: ketama, servers: [%s]}}\n", listen, free(t), servers)))
+	}
+	code, out, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", at[1], "--fault", "refuse"}, short)...)
+	if code != 0 || !strings.Contains(out, "refuse on one: ") || !strings.Contains(out, "verdict: good") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+	for _, c := range []struct{ through, says string }{
+		{at[0], "it is asked already"},
+		{at[1] + "," + at[1], "it is asked already"},
+		{"nonsense", "--through nonsense: want host:port"},
+		{"192.0.2.1:11211", "say --yes"},
+	} {
+		if code, _, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", c.through}, short)...); code != 2 || !strings.Contains(errs, c.says) {
+			t.Errorf("--through %s: exit %d, %s", c.through, code, errs)
+		}
+	}
+}
+
+func TestDrillTable(t *testing.T) {
+	modes := tableModes
+	defer func() { tableModes = modes }()
+	tableModes = []tableMode{{"quick", "distribution: ketama-points, failover: {eject_after: 100ms, ping: 100ms, lease: 1s}", 3, false}}
+	code, out, errs := typed("drill", "--table", "--for", "4s", "--rate", "300", "--clients", "8", "--keys", "64")
+	if code != 0 || !strings.Contains(out, "| | kill | hang | black hole |") || !strings.Contains(out, "| quick | ") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 // ringside health
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -10,7 +11,7 @@ import (
 
 func newHealth() *cobra.Command {
 	var to adminFlags
-	var alive bool
+	var alive, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running Ringside whether clients should come to it",
@@ -37,11 +38,17 @@ restarts should ask that, and one that sends clients elsewhere should not.`,
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+					Health string `json:"health"`
+				}{said})
+			}
 			fmt.Fprintln(cmd.OutOrStdout(), said)
 			return nil
 		},
 	}
 	to.add(cmd)
 	cmd.Flags().BoolVar(&alive, "alive", false, "ask whether every loop answers, not whether clients should come")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -24,6 +24,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 	"ringside/proxy/loop"
 	"ringside/proxy/loop/pace"
 )
@@ -38,6 +39,7 @@ type instance struct {
 	proxy   *proxy.Proxy
 	driver  *loop.Driver
 	faults  *fault.Set
+	events  *live.Events  // what the page shows of the log
 	admin   *admin.Server // nil: none
 
 	adminAddr     net.Addr
@@ -66,11 +68,13 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 	if err != nil {
 		return nil, err
 	}
+	events := &live.Events{}
+	log = slog.New(events.Tee(log.Handler()))
 	if err := fitClients(table, f.Engine.Loops, log); err != nil {
 		return nil, err
 	}
 	limitMemory(f)
-	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{},
+	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
@@ -112,7 +116,10 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 // Nothing else changes until take is called, with whether it is to be taken: then
 // it serves as a says, and one at another address ends behind what it answers.
 func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
-	access := admin.Access{Pprof: admin.Pprof(a.Pprof), Control: admin.Control(a.Control), Faults: a.Faults}
+	access := admin.Access{Pprof: admin.Pprof(a.Pprof), Control: admin.Control(a.Control), Faults: a.Faults, Page: admin.Page(a.Page)}
+	for _, name := range a.Names {
+		access.Names = append(access.Names, strings.ToLower(name))
+	}
 	var l net.Listener
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {
@@ -148,7 +155,7 @@ func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 }
 
 func (r *instance) serveAdmin(l net.Listener, access admin.Access) {
-	o := admin.Options{Access: access, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
+	o := admin.Options{Access: access, Events: r.events, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
 		o.HandOver = r.handOver
@@ -180,6 +187,15 @@ func (r *instance) announce() {
 	for i := range r.file.Pools {
 		p := &r.file.Pools[i]
 		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
+	}
+	for _, l := range r.proxy.Table().Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.Class != "" || rt.Autocreate != nil {
+				s := standingOf(rt)
+				r.log.Info("route", "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
+					"copies", s.Copies, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
+			}
+		}
 	}
 	for _, a := range r.driver.Addrs() {
 		r.log.Info("listening", "address", a.String())

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -23,19 +24,28 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetOut(out)
 	root.SetErr(errs)
 	err := root.Execute()
-	switch e := (*usageError)(nil); {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &e):
+	}
+	fromFile := isConfig(err) || errors.As(err, new(*refusedError))
+	wrong := errors.As(err, new(*usageError))
+	switch {
+	case slices.Contains(args, "--json"): // also where the command line could not be read
+		printErrorJSON(errs, err)
+	case wrong:
 		fmt.Fprintf(errs, "ringside: %v\nTry 'ringside --help'.\n", err)
-		return exitUsage
-	case isConfig(err), errors.As(err, new(*refusedError)):
+	case fromFile:
 		fmt.Fprintln(errs, err) // file:line:column first, as editors want it
-		return exitUsage
 	default:
 		fmt.Fprintf(errs, "ringside: %v\n", err)
-		return exitFailed
 	}
+	switch {
+	case wrong || fromFile:
+		return exitUsage
+	case errors.As(err, new(*notUpError)):
+		return exitNotUp
+	}
+	return exitFailed
 }
 
 func newRoot() *cobra.Command {
@@ -51,6 +61,8 @@ client put it.
   ringside serve -c ringside.yaml      serve it
   ringside reload                      let it read its file again
   ringside server list                 how its servers are; drain one, restore it
+  ringside clients                     who is connected, and what each waits for
+  ringside top                         what it does, second by second
   ringside drill                       break one on purpose and see what clients see`,
 		Version:       versionText(),
 		SilenceErrors: true,
@@ -64,6 +76,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTag(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTag(), newClients(), newTop(), newDrill(), newDemo(), newVersion())
 	return root
 }

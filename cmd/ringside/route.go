@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
 
@@ -59,17 +58,8 @@ No server is asked.`,
 					}
 					key = string(b)
 				}
-				p, why := l.Plan([]byte(key)), ""
-				switch {
-				case len(key) > t.Limits.Key:
-					why = fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(key), t.Limits.Key)
-				case !encoded && strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-					why = "only meta commands can send this key, in base64, since it holds blanks or control characters: give it so, with --base64"
-				case strings.HasPrefix(key, health.Reserved):
-					why = fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", health.Reserved)
-				case !p.Routed:
-					why = "no route takes this key; add one without a prefix"
-				}
+				p := l.Plan([]byte(key))
+				why := p.Nowhere(&t.Limits, encoded)
 				if why != "" {
 					lost++
 				}
@@ -131,14 +121,6 @@ func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	return lines.Err()
 }
 
-func names(p *table.Pool, list []int) []string {
-	out := make([]string, 0, len(list))
-	for _, i := range list {
-		out = append(out, p.Servers[i].Name)
-	}
-	return out
-}
-
 // printPlan prints where a key goes, or why it goes nowhere.
 func printPlan(out io.Writer, p table.Plan, why string) error {
 	if why != "" {
@@ -146,7 +128,9 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 		return err
 	}
 	fmt.Fprintf(out, "%s\n  pool        %s", p.Key, p.Pool.Name)
-	if p.Prefix != "" {
+	if p.Match != "" {
+		fmt.Fprintf(out, ", by the match %q", p.Match)
+	} else if p.Prefix != "" {
 		fmt.Fprintf(out, ", by the prefix %q", p.Prefix)
 	}
 	fmt.Fprintln(out)
@@ -167,7 +151,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 	}
 	fmt.Fprintf(out, "  owner       %s\n", owner)
 	if len(p.Successors) > 0 {
-		fmt.Fprintf(out, "  successors  %s\n", strings.Join(names(p.Pool, p.Successors), ", "))
+		fmt.Fprintf(out, "  successors  %s\n", strings.Join(p.SuccessorNames(), ", "))
 	}
 	for i, m := range p.Copies {
 		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], memberText(m))
@@ -203,53 +187,6 @@ func gutterText(p table.Plan) string {
 	return " of pool " + p.Pool.Failover.Gutter.Name
 }
 
-// member is a server for machines.
-type member struct {
-	Pool    string `json:"pool"`
-	Server  string `json:"server"`
-	Address string `json:"address"`
-	Host    string `json:"host"`
-	Zone    string `json:"zone,omitempty"`
-}
-
-func members(list []table.Member) (all []member) {
-	for _, m := range list {
-		t := m.Target()
-		all = append(all, member{m.Pool.Name, t.Name, t.Address, t.Host, t.Zone})
-	}
-	return all
-}
-
 func printPlanJSON(out io.Writer, p table.Plan, why string) error {
-	type line struct {
-		Key        string   `json:"key"`
-		Pool       string   `json:"pool,omitempty"`
-		Prefix     string   `json:"prefix,omitempty"`
-		Hashed     string   `json:"hashed,omitempty"`
-		Hash       string   `json:"hash,omitempty"`  // hexadecimal: 64 bits don't fit a JSON number
-		Hits       string   `json:"hits,omitempty"`  // what the hash hit: point, bucket, entry or score
-		Point      string   `json:"point,omitempty"` // its value in hexadecimal, where it has one
-		Index      *int     `json:"index,omitempty"` // which one it is
-		Of         int      `json:"of,omitempty"`    // of how many
-		Owner      string   `json:"owner,omitempty"`
-		Address    string   `json:"address,omitempty"`
-		Successors []string `json:"successors,omitempty"`
-		Copies     []member `json:"copies,omitempty"`  // the one that decides first
-		Interim    []member `json:"interim,omitempty"` // who stands in, in this order
-		Error      string   `json:"error,omitempty"`
-	}
-	l := line{Key: p.Key, Error: why}
-	if why == "" {
-		l.Pool, l.Prefix, l.Hashed, l.Hash, l.Hits = p.Pool.Name, p.Prefix, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
-		l.Point, l.Of = p.Hit.Value, p.Hit.Of
-		if p.Hit.Of > 0 {
-			l.Index = &p.Hit.Index
-		}
-		l.Successors = names(p.Pool, p.Successors)
-		l.Copies, l.Interim = members(p.Copies), members(p.Interim)
-		if p.Owner >= 0 {
-			l.Owner, l.Address = p.Pool.Servers[p.Owner].Name, p.Pool.Servers[p.Owner].Address
-		}
-	}
-	return json.NewEncoder(out).Encode(l)
+	return json.NewEncoder(out).Encode(p.Told(why))
 }

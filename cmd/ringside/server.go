@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,6 +18,8 @@ import (
 
 	"ringside/config"
 	"ringside/proxy/admin"
+	"ringside/proxy/health"
+	"ringside/proxy/live"
 )
 
 func newServer() *cobra.Command {
@@ -45,11 +48,14 @@ are closed.
 
 What becomes of its keys is what the pool does when a server is down: reads miss
 (or get an error, with get_errors: error), and writes are refused with an error
-that names the server. The server keeps its values: what is written or deleted
+that names the server. Where keys have several copies the others serve them, and drain
+says how many are left. The server keeps its values: what is written or deleted
 there meanwhile by other ways is what it has when it is restored.`),
 		newServerOrder("down", "Send a server nothing, and fail what is in flight", `Send a server no requests any more, as drain does, but at once: requests in
 flight fail and its connections are reset.`),
-		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down.`))
+		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down. Where keys have
+several copies it comes back empty and is filled from the others: then restore waits
+until it is, and says so.`))
 	return cmd
 }
 
@@ -107,6 +113,34 @@ func (f *adminFlags) client() (*admin.Client, error) {
 	return admin.NewClient(network, address), nil
 }
 
+// completePool lets a shell complete the flag --pool.
+func (f *adminFlags) completePool(cmd *cobra.Command) {
+	cmd.RegisterFlagCompletionFunc("pool", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f.complete(cmd, func(s *live.ServerState) string { return s.Pool })
+	})
+}
+
+// complete is what a shell is told that a word may be: what name says of the servers
+// of the Ringside that is meant. A shell that gets no answer has nothing to offer.
+func (f *adminFlags) complete(cmd *cobra.Command, name func(*live.ServerState) string) (words []string, _ cobra.ShellCompDirective) {
+	const offerNoFiles = cobra.ShellCompDirectiveNoFileComp
+	c, err := f.client()
+	if err != nil {
+		return nil, offerNoFiles
+	}
+	defer c.Close()
+	list, err := c.Servers(cmd.Context())
+	if err != nil {
+		return nil, offerNoFiles
+	}
+	for i := range list {
+		if word := name(&list[i]); word != "" && !slices.Contains(words, word) {
+			words = append(words, word)
+		}
+	}
+	return words, offerNoFiles
+}
+
 // blame makes a mistake on the command line of an answer that says so.
 func blame(err error) error {
 	if s := (*admin.StatusError)(nil); errors.As(err, &s) && (s.Status == 400 || s.Status == 404 || s.Status == 409) {
@@ -153,6 +187,7 @@ when. Exits 0 whatever they are.`,
 	}
 	to.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only the servers of this `pool`")
+	to.completePool(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
 }
@@ -160,7 +195,7 @@ when. Exits 0 whatever they are.`,
 func newServerOrder(order, short, long string) *cobra.Command {
 	var to adminFlags
 	var pool string
-	var asJSON bool
+	var asJSON, noWait bool
 	cmd := &cobra.Command{
 		Use:   order + " NAME",
 		Short: short,
@@ -178,16 +213,40 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			if err != nil {
 				return blame(err)
 			}
-			return showServers(cmd.OutOrStdout(), list, asJSON)
+			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || len(list) != 1 || list[0].Copies == nil {
+				return err
+			}
+			if order != health.Restore.String() {
+				return warnOfCopies(cmd.Context(), c, cmd.ErrOrStderr(), &list[0])
+			}
+			if noWait {
+				return nil
+			}
+			return waitForCopies(cmd.Context(), c, cmd.ErrOrStderr(), &list[0])
 		},
 	}
 	to.add(cmd)
+	if order == health.Restore.String() {
+		cmd.Flags().BoolVar(&noWait, "no-wait", false, "don't wait until the server has its copies again")
+	}
 	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, where several have a server of that name")
+	to.completePool(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return to.complete(cmd, func(s *live.ServerState) string {
+			if pool != "" && s.Pool != pool {
+				return ""
+			}
+			return s.Server
+		})
+	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
 	return cmd
 }
 
-func showServers(out io.Writer, list []admin.ServerState, asJSON bool) error {
+func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	if asJSON {
 		e := json.NewEncoder(out)
 		for _, s := range list {
@@ -201,7 +260,7 @@ func showServers(out io.Writer, list []admin.ServerState, asJSON bool) error {
 	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
-			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, "-"))
+			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, filling(&s), "-"))
 	}
 	return w.Flush()
 }

@@ -3,6 +3,7 @@ package main
 // What commands have in common: exit codes, mistakes on the command line, flags.
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,11 +14,15 @@ import (
 )
 
 // Exit codes: 0, done; 1, it failed; 2, the command line or the configuration
-// is wrong.
+// is wrong; 3, ringside top has been told that a server is not up.
 const (
 	exitFailed = 1
 	exitUsage  = 2
+	exitNotUp  = 3
 )
+
+// notUpError is what ringside top --once was told.
+type notUpError struct{ error }
 
 // usageError is a mistake on the command line.
 type usageError struct{ error }
@@ -29,6 +34,27 @@ func isConfig(err error) bool {
 
 // refusedError is a configuration that a running Ringside has refused.
 type refusedError struct{ error }
+
+// printErrorJSON prints one JSON object for each thing that is wrong.
+func printErrorJSON(out io.Writer, err error) {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	var list config.Errors
+	if !errors.As(err, &list) {
+		e.Encode(struct {
+			Error string `json:"error"`
+		}{err.Error()})
+		return
+	}
+	for _, one := range list {
+		e.Encode(struct {
+			Error  string `json:"error"`
+			File   string `json:"file"`
+			Line   int    `json:"line"`
+			Column int    `json:"column"`
+		}{one.Message, one.File, one.Line, one.Column})
+	}
+}
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q", name)

@@ -25,7 +25,7 @@ import (
 
 const (
 	// mostRoomLines bounds the lines of a package under proxy/, without tests.
-	mostRoomLines = 2600
+	mostRoomLines = 2650
 
 	// mostFileLines bounds every file, tests too.
 	mostFileLines = 600

@@ -29,8 +29,8 @@
 //
 // Besides the scenarios (Measure) there are curves, on which one quantity grows
 // and a jump is marked (Curves); what the time of a scenario is spent on
-// (FindWhere); and a soak, which asks whether Ringside grows while servers die
-// and come back (RunSoak).
+// (FindWhere); what clients get while one of three servers is gone (Outages); and a
+// soak, which asks whether Ringside grows while servers die and come back (RunSoak).
 package bench
 
 // The whole measurement, from versions to memory.

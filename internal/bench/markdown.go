@@ -53,6 +53,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	r.whereTables(m)
 	r.Soak.markdown(m)
+	r.outageTable(m)
 	for _, f := range r.Failures() {
 		fmt.Fprintf(m, "**Failed:** %s\n\n", oneLine(f))
 	}
@@ -210,6 +211,19 @@ func (r *Report) whereTables(m *strings.Builder) {
 			fmt.Fprintf(m, "Ringside's top functions are in %s.\n\n", w.Profile)
 		}
 	}
+}
+
+// outageTable says what clients got while a server was gone.
+func (r *Report) outageTable(m *strings.Builder) {
+	if len(r.Outages) == 0 {
+		return
+	}
+	fmt.Fprintf(m, "## Outages\n\nClosed-loop clients, one request in ten a set, while one of three servers is gone. A black hole: it is killed, and who connects hears nothing.\n\n")
+	table(m, []string{"the server", "peer", "answers/s before", "while it is gone", "in the worst second", "longest below half, s", "errors"}, func(row func(...string)) {
+		for _, o := range r.Outages {
+			row(o.How, o.Peer, fmt.Sprintf("%.0f", o.Before), fmt.Sprintf("%.0f", o.During), fmt.Sprintf("%.0f", o.Worst), fmt.Sprintf("%.1f", o.BelowHalf), fmt.Sprint(o.Errors))
+		}
+	})
 }
 
 func (s *Soak) markdown(m *strings.Builder) {

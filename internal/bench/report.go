@@ -27,6 +27,7 @@ type Report struct {
 	Curves    []*Curve  `json:"curves,omitempty"`
 	Where     []*Where  `json:"where,omitempty"`
 	Soak      *Soak     `json:"soak,omitempty"`
+	Outages   []*Outage `json:"outages,omitempty"`
 	Tracer    string    `json:"tracer,omitempty"` // how system calls were counted, or why not
 }
 
@@ -166,4 +167,41 @@ func (r *Report) disturbed() (kept, runs int) {
 		}
 	}
 	return kept, runs
+}
+
+// Outage is what clients got while a server was gone.
+type Outage struct {
+	How       string  `json:"how"` // the server went
+	Peer      string  `json:"peer"`
+	Before    float64 `json:"before"`       // answers a second
+	During    float64 `json:"during"`       // the same while it was gone
+	Worst     float64 `json:"worst_second"` // the least in a second of that
+	BelowHalf float64 `json:"below_half_s"` // the longest time at less than half of Before, in seconds
+	Errors    int64   `json:"errors"`       // SERVER_ERROR, or a connection that was closed
+}
+
+// outageStep is that of an outage's time line.
+const outageStep = 100 * time.Millisecond
+
+// judge fills in what the numbers of answers say that came in each outageStep.
+func (o *Outage) judge(before, during []int64) {
+	rate := func(steps []int64) float64 {
+		sum := int64(0)
+		for _, n := range steps {
+			sum += n
+		}
+		return float64(sum) / (float64(len(steps)) * outageStep.Seconds())
+	}
+	o.Before, o.During, o.Worst = rate(before), rate(during), rate(before)
+	second := int(time.Second / outageStep)
+	low := 0
+	for i := range during {
+		if i+second <= len(during) {
+			o.Worst = min(o.Worst, rate(during[i:i+second]))
+		}
+		if low++; rate(during[i:i+1]) >= o.Before/2 {
+			low = 0
+		}
+		o.BelowHalf = max(o.BelowHalf, float64(low)*outageStep.Seconds())
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -120,6 +121,9 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 		return load.Result{}, err
 	}
 	defer target.stop()
+	if s.hoard {
+		return b.besideHoard(ctx, target, s, window)
+	}
 	result, err := b.load(ctx, target, s, window)
 	if err == nil && s.check != nil {
 		err = s.check(result)
@@ -127,6 +131,29 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 	if err != nil {
 		return result, target.blame(err)
 	}
+	return result, nil
+}
+
+// besideHoard is once for a scenario with clients that read nothing: they ask when
+// the keys of the others are written, and what they cost at first counts.
+func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
+	fill := s
+	fill.Work.Reads = 100
+	if result, err := b.load(ctx, target, fill, 10*time.Millisecond); err != nil {
+		return result, target.blame(err)
+	}
+	h, err := startHoard(ctx, netip.MustParseAddrPort(target.addr()))
+	if err != nil {
+		return load.Result{}, target.blame(err)
+	}
+	s.Filled = true
+	cold := *b
+	cold.Warm = 0
+	result, err := cold.load(ctx, target, s, window)
+	if err = errors.Join(err, h.end()); err != nil {
+		return result, target.blame(err)
+	}
+	b.Log.Info("hoarded", "peer", target.name, "came_back", h.back)
 	return result, nil
 }
 

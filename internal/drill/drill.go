@@ -14,12 +14,27 @@
 //     of that key was acknowledged before the read was sent. Because a key has
 //     one writer, who waits, the later one was also sent after the value's own
 //     write had been answered, well or not: there is no doubt.
+//
 //   - A read is wrong when it returns what was never written to its key.
+//
 //   - A miss counts when the last acknowledged change was a set, and no delete
 //     has been sent since. Refused and unanswered sets don't excuse it. The
 //     writer is told of it and writes the key anew, as an application would.
+//
 //   - A write is refused when its answer is an error; it may have been done
 //     nevertheless. Errors are all other requests without a good answer.
+//
+//   - A counter is incremented by one client and never comes to a number twice.
+//
+//   - A journal is appended to by one client. What was acknowledged stands in it,
+//     and nothing stands there twice.
+//
+//   - A lock is added by whoever comes first and deleted by him. Nobody else gets it
+//     meanwhile.
+//
+// Where a key has one copy the server that is gone takes counters, journals and locks
+// with it. The first two are then missed, and put back by their writer; but a lock is
+// got by another one.
 //
 // Times are measured by errors and refusals, not by misses: what was lost in an
 // outage is still missed when the server is back.
@@ -41,13 +56,14 @@ import (
 
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // Options is what a drill must be told. All of it must be set.
 type Options struct {
-	Network, Address string // where clients connect
-	Control          *admin.Client
-	Pool, Server     string // which server; the pool may be empty if only one has it
+	Through      []Address       // where clients connect: each sends through all of them in turn
+	Control      []*admin.Client // the Ringsides that are to have the fault; the first says how the server is
+	Pool, Server string          // which server; the pool may be empty if only one has it
 
 	Faults []Fault       // one after the other
 	For    time.Duration // how long each lasts
@@ -59,6 +75,19 @@ type Options struct {
 	Rate    int    // requests a second, of all together, at most
 	Keys    int    // at least Clients
 	Prefix  string // of every key
+
+	Progress func(Progress) // is told now and then; may be nil
+}
+
+// Address is where a Ringside listens.
+type Address struct{ Network, Address string }
+
+// Progress is how far a drill is.
+type Progress struct {
+	Fault                string
+	Stage                string // before, during, after
+	Gone, Of             time.Duration
+	Requests, Bad, Wrong int // so far; those that failed, and those that must not be
 }
 
 // Fault is one kind of trouble.
@@ -99,10 +128,12 @@ var ErrNotAllowed = errors.New("faults are not allowed there: set admin.allow_fa
 // every one. An error means that there is no result; the fault is lifted
 // whatever happens.
 func Run(ctx context.Context, o Options, each func(*Result)) error {
-	if _, allowed, err := o.Control.Faults(ctx); err != nil {
-		return err
-	} else if !allowed {
-		return ErrNotAllowed
+	for _, c := range o.Control {
+		if _, allowed, err := c.Faults(ctx); err != nil {
+			return err
+		} else if !allowed {
+			return ErrNotAllowed
+		}
 	}
 	if _, err := o.server(ctx); err != nil {
 		return err
@@ -123,8 +154,8 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 }
 
 // server is the server of the drill as it is now.
-func (o *Options) server(ctx context.Context) (admin.ServerState, error) {
-	list, err := o.Control.Servers(ctx)
+func (o *Options) server(ctx context.Context) (live.ServerState, error) {
+	list, err := o.Control[0].Servers(ctx)
 	for _, s := range list {
 		if (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server) {
 			return s, nil
@@ -133,17 +164,25 @@ func (o *Options) server(ctx context.Context) (admin.ServerState, error) {
 	if err == nil {
 		err = fmt.Errorf("there is no server %q any more", o.Server)
 	}
-	return admin.ServerState{}, err
+	return live.ServerState{}, err
 }
 
 // traffic is the clients and their keys.
 type traffic struct {
 	*Options
-	keys    []*key
+	keys    []checked // the lock of every eighth is in locks
+	locks   []*lock
 	missing []chan *key // for each client, of its own keys
 	tally   tally
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+}
+
+// checked is a key that has one writer and many readers.
+type checked interface {
+	key() string
+	change(t *traffic, c *client) error
+	look(t *traffic, c *client)
 }
 
 func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
@@ -154,17 +193,34 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		if i%32 == 7 {
 			size = 80_000 // more than Ringside waits for to be whole
 		}
-		t.keys = append(t.keys, &key{name: fmt.Sprintf("%s%s:%d", o.Prefix, name, i), size: size, owner: i % o.Clients})
+		name := fmt.Sprintf("%s%s:%d", o.Prefix, name, i)
+		switch i % 8 {
+		case 2:
+			t.keys = append(t.keys, &counter{name: name})
+		case 4:
+			t.keys = append(t.keys, &journal{name: name, doubtful: map[uint64]bool{}})
+		case 6:
+			t.locks = append(t.locks, &lock{name: name})
+		default:
+			t.keys = append(t.keys, &key{name: name, size: size})
+		}
+	}
+	for i, k := range t.keys {
+		if k, ok := k.(*key); ok {
+			k.owner = i % o.Clients
+		}
 	}
 	for range o.Clients {
 		t.missing = append(t.missing, make(chan *key, 64))
 	}
 	t.tally.begin()
-	c := client{network: o.Network, address: o.Address}
-	defer c.close()
-	for _, k := range t.keys {
-		if err := t.write(&c, k); err != nil {
-			return nil, fmt.Errorf("before the drill: set %s: %w", k.name, err)
+	for _, at := range o.Through {
+		c := client{network: at.Network, address: at.Address}
+		defer c.close()
+		for _, k := range t.keys {
+			if err := k.change(t, &c); err != nil {
+				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), err)
+			}
 		}
 	}
 	ctx, t.cancel = context.WithCancel(ctx)
@@ -179,10 +235,17 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 func (t *traffic) stop() {
 	t.cancel()
 	t.running.Wait()
-	c := client{network: t.Network, address: t.Address}
+	c := client{network: t.Through[0].Network, address: t.Through[0].Address}
 	defer c.close()
+	names := []string{}
 	for _, k := range t.keys {
-		if _, err := c.ask("delete " + k.name); err != nil {
+		names = append(names, k.key())
+	}
+	for _, k := range t.locks {
+		names = append(names, k.keys()...)
+	}
+	for _, name := range names {
+		if _, err := c.ask("delete " + name); err != nil {
 			return
 		}
 	}
@@ -191,10 +254,16 @@ func (t *traffic) stop() {
 // client is one client: it writes its own keys and reads all.
 func (t *traffic) client(ctx context.Context, n int) {
 	defer t.running.Done()
-	c := client{network: t.Network, address: t.Address}
-	defer c.close()
+	var conns []*client
+	for _, at := range t.Through {
+		c := &client{network: at.Network, address: at.Address}
+		defer c.close()
+		conns = append(conns, c)
+	}
 	dice := rand.New(rand.NewPCG(uint64(n), 0))
-	var own []*key
+	who := "client " + strconv.Itoa(n)
+	var has *held
+	var own []checked
 	for i := n; i < len(t.keys); i += t.Clients {
 		own = append(own, t.keys[i])
 	}
@@ -211,28 +280,36 @@ func (t *traffic) client(ctx context.Context, n int) {
 		if next = next.Add(step); time.Until(next) < 0 { // what was held up is not made up for
 			next = time.Now()
 		}
-		if dice.IntN(2) == 0 {
-			t.read(&c, t.keys[dice.IntN(len(t.keys))])
-			continue
-		}
-		k := own[dice.IntN(len(own))]
-		select {
-		case k = <-t.missing[n]:
+		c := conns[dice.IntN(len(conns))]
+		switch what := dice.IntN(8); {
+		case what < 4 || len(own) == 0:
+			t.keys[dice.IntN(len(t.keys))].look(t, c)
+		case what == 4 && has != nil:
+			has.give(t, c, who)
+			has = nil
+		case what == 4 && len(t.locks) > 0:
+			has = t.locks[dice.IntN(len(t.locks))].take(t, c, who)
 		default:
+			k := own[dice.IntN(len(own))]
+			select {
+			case k = <-t.missing[n]:
+			default:
+			}
+			k.change(t, c)
 		}
-		t.write(&c, k)
 	}
 }
 
 // drill applies one fault and watches.
 func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	t.tally.begin()
+	t.told(f, "before", 0, t.Before)
 	if err := sleep(ctx, t.Before); err != nil {
 		return nil, err
 	}
 	if is, err := t.server(ctx); err != nil {
 		return nil, err
-	} else if before, _, _ := t.tally.end(); is.State != admin.Up || before.trouble() > 0 {
+	} else if before, _, _ := t.tally.end(); is.State != live.Up || before.trouble() > 0 {
 		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.trouble(), before.Requests, before.Example)
 	}
 	t.tally.begin()
@@ -240,18 +317,33 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	// a fault. If this process dies, it ends nevertheless.
 	setting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer done()
-	set, err := t.Control.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
-		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
-	if err != nil {
-		return nil, err
+	var lifts []func() error
+	lift := func() (err error) {
+		for _, l := range lifts {
+			err = errors.Join(err, l())
+		}
+		return err
 	}
-	lift := func() error {
-		lifting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
-		defer done()
-		return t.Control.Lift(lifting, set.ID)
+	began := time.Now() // before the fault is there: what it breaks at once comes after it is set, but not after that is known
+	server := ""
+	for _, c := range t.Control {
+		set, err := c.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
+			Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
+		if err != nil {
+			return nil, errors.Join(err, lift())
+		}
+		server = set.Server
+		lifts = append(lifts, func() error {
+			lifting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer done()
+			return c.Lift(lifting, set.ID)
+		})
 	}
-	began := time.Now()
-	during, err := t.watch(ctx, began.Add(t.For), nil)
+	t.tally.since(began)
+	during, err := t.watch(ctx, began.Add(t.For), func(watched) bool {
+		t.told(f, "during", time.Since(began), t.For)
+		return false
+	})
 	if err != nil {
 		return nil, errors.Join(err, lift())
 	}
@@ -259,7 +351,9 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 		return nil, fmt.Errorf("the fault could not be lifted: %w", err)
 	}
 	lifted := time.Now()
+	t.tally.since(time.Time{})
 	after, err := t.watch(ctx, lifted.Add(t.Return), func(w watched) bool {
+		t.told(f, "after", time.Since(lifted), t.Return)
 		quiet := lifted
 		if last := t.tally.lastFailure(); last.After(quiet) {
 			quiet = last
@@ -270,9 +364,17 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 		return nil, err
 	}
 	r, first, last := t.tally.end()
-	r.Fault, r.Server = f.String(), set.Server
+	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
 	return r, nil
+}
+
+// told says how far the drill is.
+func (t *traffic) told(f Fault, stage string, gone, of time.Duration) {
+	if t.Progress != nil {
+		r, _, _ := t.tally.end()
+		t.Progress(Progress{f.String(), stage, gone, of, r.Requests, r.Errors + r.Refused, r.forbidden()})
+	}
 }
 
 // watched is what polling the control API has shown.
@@ -292,7 +394,7 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 			return w, err
 		}
 		now := time.Now()
-		switch up := is.State == admin.Up; {
+		switch up := is.State == live.Up; {
 		case up && !w.up:
 			w.good = now
 			w.up = true
@@ -302,7 +404,7 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 			}
 			w.up = false
 		}
-		if gone := is.State != admin.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
+		if gone := is.State != live.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
 			w.ejected = now
 		}
 		if done != nil && done(w) {

@@ -20,11 +20,12 @@ import (
 
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // liar is a cache with a control API. While a fault is set it lies as it was told.
 type liar struct {
-	lie     string // stale, wrong, miss, refuse, silent, cut, down; none
+	lie     string // stale, wrong, miss, refuse, silent, cut, down, repeat, torn, doubled, twice; none
 	allowed bool
 
 	mu     sync.Mutex
@@ -36,7 +37,7 @@ type liar struct {
 func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	state := admin.Up
+	state := live.Up
 	switch r.Method {
 	case "POST":
 		l.broken = true
@@ -50,13 +51,13 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if l.broken && l.lie == "down" {
-		state = admin.Down
+		state = live.Down
 	}
 	if r.URL.Path == "/control/faults" {
 		fmt.Fprintf(w, `{"allowed":%v,"faults":[]}`, l.allowed)
 		return
 	}
-	json.NewEncoder(w).Encode(map[string]any{"servers": []admin.ServerState{{Pool: "p", Server: "s1", State: state}}})
+	json.NewEncoder(w).Encode(map[string]any{"servers": []live.ServerState{{Pool: "p", Server: "s1", State: state}}})
 }
 
 func (l *liar) serve(c net.Conn) {
@@ -69,7 +70,7 @@ func (l *liar) serve(c net.Conn) {
 		}
 		f := strings.Fields(line)
 		body := ""
-		if f[0] == "set" {
+		if f[0] == "set" || f[0] == "add" || f[0] == "append" {
 			size := 0
 			fmt.Sscan(f[4], &size)
 			b := make([]byte, size+2)
@@ -97,7 +98,7 @@ func (l *liar) answer(f []string, body string, n int) string {
 	}
 	key := f[1]
 	had := l.items[key]
-	now := ""
+	now, add := "", ""
 	if len(had) > 0 {
 		now = had[len(had)-1]
 	}
@@ -106,9 +107,31 @@ func (l *liar) answer(f []string, body string, n int) string {
 		return ""
 	case lie == "refuse":
 		return "SERVER_ERROR no\r\n"
-	case f[0] == "set":
+	case f[0] == "incr" && lie == "repeat" && now != "":
+		return now + "\r\n"
+	case f[0] == "incr" && now != "":
+		n := 0
+		fmt.Sscan(now, &n)
+		add = fmt.Sprint(n + 1)
+		l.items[key] = append(had, add)
+		return add + "\r\n"
+	case f[0] == "incr":
+		return "NOT_FOUND\r\n"
+	case f[0] == "append" && now == "", f[0] == "add" && now != "" && lie != "twice":
+		return "NOT_STORED\r\n"
+	case f[0] == "append" && lie == "torn":
+		return "STORED\r\n"
+	case f[0] == "append" && lie == "doubled":
+		l.items[key] = append(had, now+body+body)
+		return "STORED\r\n"
+	case f[0] == "append":
+		l.items[key] = append(had, now+body)
+		return "STORED\r\n"
+	case f[0] == "set", f[0] == "add":
 		l.items[key] = append(had, body)
 		return "STORED\r\n"
+	case f[0] == "delete" && now == "":
+		return "NOT_FOUND\r\n"
 	case f[0] == "delete":
 		l.items[key] = append(had, "")
 		return "DELETED\r\n"
@@ -146,7 +169,7 @@ func (l *liar) start(t *testing.T) Options {
 	t.Cleanup(h.Close)
 	control := admin.NewClient("tcp", h.Listener.Addr().String())
 	t.Cleanup(control.Close)
-	return Options{Network: "tcp", Address: cache.Addr().String(), Control: control, Server: "s1",
+	return Options{Through: []Address{{"tcp", cache.Addr().String()}, {"tcp", cache.Addr().String()}}, Control: []*admin.Client{control}, Server: "s1",
 		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: 10 * time.Second,
 		Clients: 4, Rate: 2000, Keys: 16, Prefix: "drill:"}
 }
@@ -156,12 +179,16 @@ func TestSeesLies(t *testing.T) {
 		"none": func(r *Result) bool {
 			return r.trouble()+r.Misses == 0 && r.Notice == Never && r.Eject == Never && r.Return == 0
 		},
-		"stale":  func(r *Result) bool { return r.Stale > 0 && r.trouble() == r.Stale },
-		"wrong":  func(r *Result) bool { return r.Wrong > 0 && r.trouble() == r.Wrong },
-		"miss":   func(r *Result) bool { return r.Misses > 0 && r.trouble() == 0 && r.Failed == 0 && r.Notice == Never },
-		"refuse": func(r *Result) bool { return r.Refused > 0 && r.Errors > 0 && r.trouble() == r.Refused+r.Errors },
-		"cut":    func(r *Result) bool { return r.Errors > 0 && r.trouble() == r.Errors && r.Stuck == 0 },
-		"down":   func(r *Result) bool { return r.trouble() == 0 && r.Eject >= 0 && r.Notice == r.Eject && r.Return >= 0 },
+		"stale":   func(r *Result) bool { return r.Stale > 0 && r.trouble() == r.Stale+r.Torn },
+		"wrong":   func(r *Result) bool { return r.Wrong > 0 && r.trouble() == r.Wrong },
+		"miss":    func(r *Result) bool { return r.Misses > 0 && r.trouble() == 0 && r.Failed == 0 && r.Notice == Never },
+		"refuse":  func(r *Result) bool { return r.Refused > 0 && r.Errors > 0 && r.trouble() == r.Refused+r.Errors },
+		"cut":     func(r *Result) bool { return r.Errors > 0 && r.trouble() == r.Errors && r.Stuck == 0 },
+		"repeat":  func(r *Result) bool { return r.Repeated > 0 && r.trouble() == r.Repeated },
+		"torn":    func(r *Result) bool { return r.Torn > 0 && r.trouble() == r.Torn },
+		"doubled": func(r *Result) bool { return r.Torn > 0 && r.trouble() == r.Torn },
+		"twice":   func(r *Result) bool { return r.Twice > 0 && r.trouble() == r.Twice && r.Failed == 0 },
+		"down":    func(r *Result) bool { return r.trouble() == 0 && r.Eject >= 0 && r.Notice == r.Eject && r.Return >= 0 },
 	} {
 		t.Run(lie, func(t *testing.T) {
 			l := &liar{lie: lie}
@@ -261,7 +288,7 @@ func TestJudgeReads(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1}
+	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
 	second := Time(time.Second)
 	for _, c := range []struct {
 		r    Result
@@ -271,6 +298,10 @@ func TestLimits(t *testing.T) {
 		{Result{Errors: 9, Misses: 9, Refused: 9, Stale: 9, Notice: second, Eject: second, Return: second, Failed: second}, none, ""},
 		{Result{Notice: Never, Eject: Never}, Limits{Notice: 1, Eject: 1, Return: 1, Failed: 1}, ""},
 		{Result{Wrong: 1}, none, "1 wrong values, at most 0"},
+		{Result{Repeated: 1}, none, "1 increments that came to a number twice"},
+		{Result{Torn: 1}, none, "1 reads of a torn journal"},
+		{Result{Twice: 1}, none, ""},
+		{Result{Twice: 1}, Limits{}, "1 locks held twice"},
 		{Result{Stuck: 1}, none, "1 clients stuck"},
 		{Result{Stale: 1}, Limits{}, "1 stale reads, at most 0"},
 		{Result{Errors: 3}, Limits{Errors: 2}, "3 errors, at most 2"},

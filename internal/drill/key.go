@@ -22,6 +22,8 @@ type key struct {
 	acked uint64 // the last one that was acknowledged
 }
 
+func (k *key) key() string { return k.name }
+
 func deletes(n uint64) bool { return n%10 == 0 }
 
 // value is what change n writes: it says its key and number, and is filled up
@@ -66,9 +68,9 @@ func (k *key) judge(value string, found bool, acked uint64) verdict {
 	return fine
 }
 
-// write makes the next change to k. The error is what the client got instead
+// change makes the next change to k. The error is what the client got instead
 // of an acknowledgement.
-func (t *traffic) write(c *client, k *key) error {
+func (k *key) change(t *traffic, c *client) error {
 	k.mu.Lock()
 	k.sent++
 	n := k.sent
@@ -84,7 +86,7 @@ func (t *traffic) write(c *client, k *key) error {
 	answer, err := c.ask(line)
 	switch {
 	case err != nil:
-		t.tally.count(began, broken, err.Error())
+		t.tally.count(began, unanswered, err.Error())
 		return err
 	case answer == want || or != "" && answer == or:
 		k.mu.Lock()
@@ -97,8 +99,8 @@ func (t *traffic) write(c *client, k *key) error {
 	return fmt.Errorf("%s", answer)
 }
 
-// read reads k and judges what comes.
-func (t *traffic) read(c *client, k *key) {
+// look reads k and judges what comes.
+func (k *key) look(t *traffic, c *client) {
 	k.mu.Lock()
 	acked := k.acked
 	k.mu.Unlock()

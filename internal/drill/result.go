@@ -19,17 +19,23 @@ type Result struct {
 	Server string `json:"server"`
 
 	Requests int `json:"requests"`
-	Errors   int `json:"errors"`  // reads and connections without a good answer
-	Stuck    int `json:"stuck"`   // of the errors: no answer at all, for longer than any timeout
-	Misses   int `json:"misses"`  // reads of keys that should be there
-	Refused  int `json:"refused"` // writes whose answer was an error
-	Stale    int `json:"stale"`   // reads that returned an older value than was acknowledged
-	Wrong    int `json:"wrong"`   // reads that returned what was never written
+	Errors   int `json:"errors"`            // reads and connections without a good answer
+	Stuck    int `json:"stuck"`             // of the errors: no answer at all, for longer than any timeout
+	Misses   int `json:"misses"`            // reads of keys that should be there
+	Refused  int `json:"refused"`           // writes whose answer was an error
+	Stale    int `json:"stale"`             // reads that returned an older value than was acknowledged
+	Wrong    int `json:"wrong"`             // reads that returned what was never written
+	Repeated int `json:"counters_repeated"` // increments that came to a number which the counter had before
+	Torn     int `json:"appends_torn"`      // reads of a journal that lacked an acknowledged entry, or had one twice
+	Twice    int `json:"locks_twice"`       // locks that a client got while another had it
 
 	Notice Time `json:"notice_ms"` // from the fault to the first sign of it, for a client or in the server's state
 	Eject  Time `json:"eject_ms"`  // from the fault to the server's keys being elsewhere; where keys never move, to its being held for down
 	Return Time `json:"return_ms"` // from lifting the fault to the server being up and no request failing
 	Failed Time `json:"failed_ms"` // from the first to the last request that failed or was refused
+
+	LastBadGet Time `json:"last_bad_get_ms"` // from the fault to the last read that got an error while it lasted
+	LastBadSet Time `json:"last_bad_set_ms"` // from the fault to the last write that was refused while it lasted
 
 	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
 	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
@@ -65,17 +71,24 @@ func (t Time) MarshalJSON() ([]byte, error) {
 }
 
 // trouble is how many requests did not get what they should, misses apart.
-func (r *Result) trouble() int { return r.Errors + r.Refused + r.Stale + r.Wrong }
+func (r *Result) trouble() int { return r.Errors + r.Refused + r.forbidden() }
+
+// forbidden is how many answers there were that must not be.
+func (r *Result) forbidden() int { return r.Stale + r.Wrong + r.Repeated + r.Torn + r.Twice }
 
 // ending is how a request ended.
 type ending uint8
 
 const (
 	good       ending = iota
-	broken            // no good answer
+	broken            // a read without a good answer
+	unanswered        // a write without any
 	miss              // of a key that should be there
 	refused           // a write
 	staleRead         // an old value
+	repeated          // a number that was there before
+	torn              // a journal without an entry, or with one twice
+	twice             // a lock that somebody has
 	wrongValue        // never written
 )
 
@@ -84,12 +97,20 @@ type tally struct {
 	mu          sync.Mutex
 	is          Result
 	first, last time.Time // failures
+	fault       time.Time // when it began
+}
+
+// since says when the fault began; the zero time that it is over.
+func (t *tally) since(fault time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.fault = fault
 }
 
 func (t *tally) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.is, t.first, t.last = Result{}, time.Time{}, time.Time{}
+	t.is, t.first, t.last, t.fault = Result{LastBadGet: Never, LastBadSet: Never}, time.Time{}, time.Time{}, time.Time{}
 }
 
 // end returns what was counted since begin, and when the first and the last
@@ -114,14 +135,22 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	r := &t.is
 	r.Requests++
 	r.Slowest = max(r.Slowest, Time(now.Sub(began)))
-	if how != good && how != miss {
+	if how != good && how != miss && how != twice {
 		if t.first.IsZero() {
 			t.first = now
 		}
 		t.last = now
 	}
+	if gone := Time(now.Sub(t.fault)); !t.fault.IsZero() {
+		switch how {
+		case broken:
+			r.LastBadGet = gone
+		case unanswered, refused:
+			r.LastBadSet = gone
+		}
+	}
 	switch how {
-	case broken:
+	case broken, unanswered:
 		r.Errors++
 		if example == errStuck.Error() {
 			r.Stuck++
@@ -132,10 +161,16 @@ func (t *tally) count(began time.Time, how ending, example string) {
 		r.Refused++
 	case staleRead:
 		r.Stale++
+	case repeated:
+		r.Repeated++
+	case torn:
+		r.Torn++
+	case twice:
+		r.Twice++
 	case wrongValue:
 		r.Wrong++
 	}
-	if how >= staleRead || r.Example == "" {
+	if how >= staleRead && how != twice || r.Example == "" {
 		r.Example = example
 	}
 }
@@ -175,6 +210,7 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 // limit.
 type Limits struct {
 	Stale, Errors, Misses, Refused int
+	Twice                          int // locks: a server with the only copy takes them with it
 	Failed, Notice, Eject, Return  time.Duration
 }
 
@@ -193,6 +229,9 @@ func (l Limits) Judge(r *Result) bool {
 		}
 	}
 	count("wrong values", r.Wrong, 0)
+	count("increments that came to a number twice", r.Repeated, 0)
+	count("reads of a torn journal", r.Torn, 0)
+	count("locks held twice", r.Twice, l.Twice)
 	count("stale reads", r.Stale, l.Stale)
 	count("clients stuck", r.Stuck, 0)
 	count("errors", r.Errors, l.Errors)
@@ -208,24 +247,72 @@ func (l Limits) Judge(r *Result) bool {
 	return len(r.Exceeded) > 0
 }
 
-// Print writes results as a table.
+// Words says what clients saw of one fault.
+func (r *Result) Words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s on %s: ", r.Fault, r.Server)
+	switch failed := r.Errors + r.Refused; {
+	case r.trouble() == 0 && r.Misses == 0:
+		b.WriteString("no request failed and nothing was missed")
+	case failed == 0:
+		fmt.Fprintf(&b, "no request failed, %d keys were missed", r.Misses)
+	default:
+		fmt.Fprintf(&b, "%d of %d requests failed within %v, %d keys were missed", failed, r.Requests, r.Failed, r.Misses)
+	}
+	if r.Eject != Never {
+		fmt.Fprintf(&b, "; the server counted as gone after %v", r.Eject)
+	}
+	if r.Return == Never {
+		b.WriteString("; it did not come back")
+	} else {
+		fmt.Fprintf(&b, "; all was well %v after the fault", r.Return)
+	}
+	return b.String()
+}
+
+// Verdict says in a sentence what came of all.
+func Verdict(results []*Result) string {
+	bad, twice := 0, 0
+	for _, r := range results {
+		if len(r.Exceeded) > 0 {
+			bad++
+		}
+		twice += r.Twice
+	}
+	faults := fmt.Sprintf("%d faults", len(results))
+	if len(results) == 1 {
+		faults = "1 fault"
+	}
+	if bad > 0 {
+		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults)
+	}
+	words := "good: within the limits, and nobody read anything that was never written, through " + faults
+	if twice > 0 {
+		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only copy with it", twice)
+	}
+	return words
+}
+
+// Print writes results as a table, and what they mean below it.
 func Print(out io.Writer, results []*Result) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tstale\twrong\t")
+	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tstale\twrong\tcounters\tappends\tlocks\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t\n",
-			r.Fault, r.Requests, r.Errors, r.Misses, r.Refused, r.Notice, r.Eject, r.Return, r.Slowest, r.Stale, r.Wrong)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%d\t%d\t%d\t\n",
+			r.Fault, r.Requests, r.Errors, r.Misses, r.Refused, r.Notice, r.Eject, r.Return, r.Slowest, r.Stale, r.Wrong, r.Repeated, r.Torn, r.Twice)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, r := range results {
-		if r.Example != "" && (r.Stale+r.Wrong > 0 || len(r.Exceeded) > 0) {
+		fmt.Fprintln(out, r.Words())
+		if r.Example != "" && (r.forbidden() > 0 || len(r.Exceeded) > 0) {
 			fmt.Fprintf(out, "%s: %s\n", r.Fault, r.Example)
 		}
 		if len(r.Exceeded) > 0 {
 			fmt.Fprintf(out, "%s: EXCEEDED: %s\n", r.Fault, strings.Join(r.Exceeded, "; "))
 		}
 	}
-	return nil
+	_, err := fmt.Fprintln(out, "verdict:", Verdict(results))
+	return err
 }

@@ -30,7 +30,7 @@ func seeded(t *testing.T) *rand.Rand {
 		seed = rand.Uint64()
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
+		if t.Failed() || testing.Verbose() {
 			t.Logf("go test -run '^%s$' -args -seed %d", t.Name(), seed)
 		}
 	})
@@ -44,11 +44,23 @@ const (
 	thinkTime  = 30 * time.Millisecond
 )
 
+// uses are what is done to a key of each kind, each as often as it stands there.
+var uses = map[byte][]string{
+	'r': strings.Fields("get get get get set set set add cas delete"),       // a register
+	's': strings.Fields("get get get get set set set set add cas"),          // one that is never deleted
+	'v': strings.Fields("get get get get set set cas touch add add"),        // a value
+	'd': strings.Fields("get get get get set set add delete delete delete"), // one that comes and goes
+	'l': strings.Fields("get get get get add add add add delete delete"),    // a lock: who has got it gives it back
+	'n': strings.Fields("get get get get incr incr incr incr incr add"),     // a number
+	'a': strings.Fields("get get get append append append append append touch add"),
+}
+
 // track is one key and what has been done to it.
 type track struct {
 	key     string
-	kind    byte       // r: a register, l: a lock, n: a number
-	writing sync.Mutex // where writers must not meet
+	kind    byte        // of uses
+	writing sync.Mutex  // where writers must not meet
+	held    atomic.Bool // a lock that somebody has got and is to give back, or may have got
 	left    atomic.Int32
 
 	mu       sync.Mutex
@@ -60,23 +72,39 @@ type track struct {
 // clientele is clients at work on keys.
 type clientele struct {
 	fronts []*ringside
-	serial bool // one write at a time on each key, and no deletes
-	start  time.Time
-	stop   chan struct{}
-	once   sync.Once // closes stop
-	work   sync.WaitGroup
+	mix
+	start time.Time
+	stop  chan struct{}
+	once  sync.Once // closes stop
+	work  sync.WaitGroup
 
-	mu      sync.Mutex
-	live    []*track
-	all     []*track
-	lately  [][2]int64 // the moments after a hanging server went on
-	trouble error
+	mu       sync.Mutex
+	live     []*track
+	all      []*track
+	lately   [][2]int64 // the moments after a hanging server went on
+	harms    []string   // faults, for people
+	unmended []*track   // keys that had one copy alone when all was well again
+	trouble  error
 
 	acknowledged, refused, leftOut atomic.Int64
+	done                           map[string]*atomic.Int64 // acknowledged, by command
 }
 
-func startClientele(t *testing.T, fronts []*ringside, serial bool, seed uint64) *clientele {
-	h := &clientele{fronts: fronts, serial: serial, start: time.Now(), stop: make(chan struct{})}
+// mix is what clients do.
+type mix struct {
+	prefix string        // of all keys
+	kinds  string        // of keys, in turn
+	alone  string        // kinds of keys that have one writer at a time
+	think  time.Duration // between two operations of a client, at most
+}
+
+func startClientele(t *testing.T, fronts []*ringside, m mix, seed uint64) *clientele {
+	h := &clientele{fronts: fronts, mix: m, start: time.Now(), stop: make(chan struct{}), done: map[string]*atomic.Int64{}}
+	for _, list := range uses {
+		for _, op := range list {
+			h.done[op] = new(atomic.Int64)
+		}
+	}
 	t.Cleanup(h.halt)
 	for i := range liveKeys {
 		h.live = append(h.live, h.fresh(i))
@@ -95,12 +123,8 @@ func startClientele(t *testing.T, fronts []*ringside, serial bool, seed uint64) 
 
 // fresh is a new key for place i.
 func (h *clientele) fresh(i int) *track {
-	kinds := "rnl"
-	if h.serial {
-		kinds = "rnr" // a lock that nobody gives back is of no use
-	}
-	k := &track{kind: kinds[i%3], doubtful: map[string]bool{}}
-	k.key = fmt.Sprintf("%c:%d", k.kind, len(h.all))
+	k := &track{kind: h.kinds[i%len(h.kinds)], doubtful: map[string]bool{}}
+	k.key = fmt.Sprintf("%s%c:%d", h.prefix, k.kind, len(h.all))
 	k.left.Store(keyHistory)
 	h.all = append(h.all, k)
 	return k
@@ -163,25 +187,25 @@ func (h *clientele) client(id int, random *rand.Rand) error {
 		select {
 		case <-h.stop:
 			return nil
-		case <-time.After(time.Duration(random.Int64N(int64(thinkTime)))):
+		case <-time.After(time.Duration(random.Int64N(int64(h.think)))):
 		}
-		front := fronts[random.IntN(len(fronts))]
-		if err := h.operate(id, front, h.pick(random), random); err != nil {
+		front := random.IntN(len(fronts))
+		if err := h.operate(id, front, fronts[front], h.pick(random), random); err != nil {
 			return err
 		}
 	}
 }
 
 // operate does one operation on a key and writes it down.
-func (h *clientele) operate(id int, c *wire, k *track, random *rand.Rand) error {
+func (h *clientele) operate(id, front int, c *wire, k *track, random *rand.Rand) error {
 	k.mu.Lock()
 	k.tries++
-	in := asked{op: k.wants(random), value: fmt.Sprintf("%d.%d", k.tries, id)}
+	in := asked{op: uses[k.kind][random.IntN(10)], value: fmt.Sprintf("%d.%d", k.tries, id), front: front}
 	k.mu.Unlock()
-	if h.serial && in.op == "delete" {
-		in.op = "set"
+	if k.kind == 'l' && in.op == "delete" && !k.held.Swap(false) {
+		return nil // only who has got a lock gives it back
 	}
-	if h.serial && in.op != "get" {
+	if in.op != "get" && strings.IndexByte(h.alone, k.kind) >= 0 {
 		k.writing.Lock()
 		defer k.writing.Unlock()
 	}
@@ -191,6 +215,11 @@ func (h *clientele) operate(id int, c *wire, k *track, random *rand.Rand) error 
 		request, in.value = in.op+" "+k.key, ""
 	case "incr":
 		request, in.value = "incr "+k.key+" 1", ""
+	case "touch":
+		request, in.value = "touch "+k.key+" 0", ""
+	case "append":
+		in.value = "," + in.value
+		request = fmt.Sprintf("append %s 0 0 %d\r\n%s", k.key, len(in.value), in.value)
 	case "set", "add":
 		if k.kind == 'n' {
 			in.value = "10"
@@ -202,7 +231,7 @@ func (h *clientele) operate(id int, c *wire, k *track, random *rand.Rand) error 
 		if err != nil {
 			return err
 		}
-		h.note(id, k, asked{op: "get"}, f, call)
+		h.note(id, k, asked{op: "get", front: front}, f, call)
 		if f[0] != "VALUE" {
 			return nil
 		}
@@ -216,27 +245,10 @@ func (h *clientele) operate(id int, c *wire, k *track, random *rand.Rand) error 
 		return err
 	}
 	h.note(id, k, in, f, call)
-	return nil
-}
-
-// wants is what to do with a key of its kind.
-func (k *track) wants(random *rand.Rand) string {
-	n := random.IntN(10)
-	switch {
-	case n < 4:
-		return "get"
-	case k.kind == 'n' && n < 9:
-		return "incr"
-	case k.kind == 'n' || k.kind == 'l' && n < 8:
-		return "add"
-	case k.kind == 'l' || n == 9:
-		return "delete"
-	case n < 7:
-		return "set"
-	case n < 8:
-		return "add"
+	if k.kind == 'l' && (in.op == "add" && f[0] != "NOT_STORED" || in.op == "delete" && f[0] == "SERVER_ERROR") {
+		k.held.Store(true)
 	}
-	return "cas"
+	return nil
 }
 
 func (h *clientele) now() int64 { return int64(time.Since(h.start)) }
@@ -250,10 +262,10 @@ func (h *clientele) note(id int, k *track, in asked, f []string, call int64) {
 	switch {
 	case f[0] == "SERVER_ERROR":
 		h.refused.Add(1)
-		if out.answer = ""; in.op == "get" {
+		switch out.answer = ""; in.op {
+		case "get", "touch":
 			return
-		}
-		if in.op == "incr" {
+		case "incr", "append":
 			o.Return = never
 		}
 		k.doubtful[in.value] = true
@@ -262,6 +274,7 @@ func (h *clientele) note(id int, k *track, in asked, f []string, call int64) {
 		fallthrough
 	default:
 		h.acknowledged.Add(1)
+		h.done[in.op].Add(1)
 	}
 	o.Output = out
 	k.history = append(k.history, o)
@@ -342,15 +355,40 @@ func (h *clientele) end(t *testing.T) {
 		t.Error(h.trouble)
 	}
 	wrong := 0
-	for _, k := range h.all {
-		history := slices.DeleteFunc(k.history, func(o porcupine.Operation) bool { return h.lateRead(k, o) })
-		if err := checkHistory(k.key, history); err != nil {
-			if wrong++; wrong <= 2 {
-				t.Error(err)
-			}
+	for i, b := range h.breaches() {
+		if i < 2 {
+			t.Error(b.trace)
 		}
+		wrong++
 	}
 	t.Logf("%d keys: %d wrong; %d answers, %d errors, %d late reads left out", len(h.all), wrong, h.acknowledged.Load(), h.refused.Load(), h.leftOut.Load())
+}
+
+// breach is a key whose answers can't be explained.
+type breach struct {
+	kind  byte
+	trace string
+}
+
+// breaches are what the clients, who have stopped, have seen.
+func (h *clientele) breaches() (found []breach) {
+	for _, k := range h.all {
+		history := slices.DeleteFunc(k.history, func(o porcupine.Operation) bool { return h.lateRead(k, o) })
+		check := checkHistory
+		switch k.kind {
+		case 'a':
+			check = checkLog
+		case 'n':
+			check = checkNumber
+		}
+		if err := check(k.key, history); err != nil {
+			found = append(found, breach{k.kind, err.Error()})
+		}
+	}
+	for _, k := range h.unmended {
+		found = append(found, breach{k.kind, k.key + ": has one copy alone, and nobody mends that\n"})
+	}
+	return found
 }
 
 // lateRead says that a read may have seen a write in the moment in which a
@@ -440,7 +478,11 @@ func histories(t *testing.T, driver string, proxies int) {
 	for range proxies {
 		fronts = append(fronts, startRingside(t, driver, copied(servers, ", get_errors: error", strictPool...)))
 	}
-	h := startClientele(t, fronts, proxies > 1, random.Uint64())
+	m := mix{kinds: "rnl", think: thinkTime}
+	if proxies > 1 {
+		m.kinds, m.alone = "sns", "sn"
+	}
+	h := startClientele(t, fronts, m, random.Uint64())
 	for range 5 {
 		h.breakOne(t, servers, random)
 	}

@@ -24,12 +24,16 @@ import (
 //	answer                 is right if                    and then the key may be
 //	set v      STORED      always                         v
 //	add v      STORED      it may be absent               v
-//	           NOT_STORED  it may be something            as before
+//	           NOT_STORED  always: an add or a delete     as before
+//	                       without its answer yet may
+//	                       stand there
 //	cas e v    STORED      it may be e                    v
 //	           EXISTS      always: the authority may      as before
 //	                       have changed
 //	           NOT_FOUND   it may be absent               as before
 //	incr       n           it may be n-1                  n
+//	           NOT_FOUND   it may be absent               as before
+//	touch      TOUCHED     it may be something            as before
 //	           NOT_FOUND   it may be absent               as before
 //	delete     DELETED     it may be something            absent
 //	           NOT_FOUND   it may be absent               absent
@@ -57,6 +61,7 @@ type asked struct {
 	op     string
 	value  string // of set, add, cas
 	expect string // of cas: what was read with its token
+	front  int    // the ringside that was asked
 }
 
 type told struct {
@@ -89,7 +94,7 @@ func step(may []string, in asked, out told) (right bool, next []string) {
 	case "add STORED":
 		return gone, []string{in.value}
 	case "add NOT_STORED":
-		return there, may
+		return true, may
 	case "add ":
 		if gone {
 			may = append(may, in.value)
@@ -110,7 +115,9 @@ func step(may []string, in asked, out told) (right bool, next []string) {
 		return gone, []string{absent}
 	case "delete ":
 		return true, append(may, absent)
-	case "cas NOT_FOUND", "incr NOT_FOUND", "get END":
+	case "touch TOUCHED":
+		return there, may
+	case "cas NOT_FOUND", "incr NOT_FOUND", "touch NOT_FOUND", "get END":
 		return gone, may
 	case "get VALUE":
 		return slices.Contains(may, out.value), may
@@ -137,32 +144,58 @@ func checkHistory(key string, history []porcupine.Operation) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d operations: %s\n", key, len(history), map[bool]string{true: "the check took too long", false: "no order of them explains all answers"}[verdict == porcupine.Unknown])
-	slices.SortFunc(history, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
+	slices.SortFunc(history, compareReturns)
 	// Around the first answer that can't be is what matters.
 	first := sort.Search(len(history), func(n int) bool {
 		return porcupine.CheckOperationsTimeout(keyModel, history[:n+1], patience) != porcupine.Ok
 	})
+	printAround(&b, history, first)
+	return fmt.Errorf("%s", b.String())
+}
+
+func compareReturns(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) }
+
+// printAround prints what was done to a key about the first answer that can't be.
+func printAround(b *strings.Builder, history []porcupine.Operation, first int) {
 	for i, o := range history {
 		if o.Return != never && (i < first-30 || i > first+10) {
 			continue
 		}
 		if i == first {
-			fmt.Fprint(&b, "  here, at the latest:\n")
+			fmt.Fprint(b, "  here, at the latest:\n")
 		}
 		end := time.Duration(o.Return).String()
 		if o.Return == never {
 			end = "?"
 		}
-		fmt.Fprintf(&b, "  %12v %12v client %2d  %s\n", time.Duration(o.Call), end, o.ClientId, keyModel.DescribeOperation(o.Input, o.Output))
+		fmt.Fprintf(b, "  %12v %12v client %2d by %d  %s\n", time.Duration(o.Call), end, o.ClientId, o.Input.(asked).front, keyModel.DescribeOperation(o.Input, o.Output))
 	}
-	return fmt.Errorf("%s", b.String())
+}
+
+// historyOf is operations that end one after another: "op [expect] [value] -> answer
+// [value]; …".
+func historyOf(text string) (history []porcupine.Operation) {
+	for i, line := range strings.Split(text, "; ") {
+		request, answer, _ := strings.Cut(line, " -> ")
+		f, g := append(strings.Fields(request), ""), append(strings.Fields(answer), "", "")
+		in, out := asked{op: f[0], value: f[1]}, told{g[0], g[1]}
+		if in.op == "cas" {
+			in.expect, in.value = f[1], f[2]
+		}
+		o := porcupine.Operation{Input: in, Output: out, Call: int64(2 * i), Return: int64(2*i + 1)}
+		if (in.op == "incr" || in.op == "append") && out.answer == "" {
+			o.Return = never
+		}
+		history = append(history, o)
+	}
+	return history
 }
 
 // The model itself must tell right from wrong.
 func TestModelOfCopies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		history string // "op [expect] [value] -> answer [value]", one after another
+		history string // see historyOf
 		right   bool
 	}{
 		{"set a -> STORED; get -> VALUE a; delete -> DELETED; get -> END", true},
@@ -178,6 +211,9 @@ func TestModelOfCopies(t *testing.T) {
 		{"add a -> STORED; delete -> ; add b -> STORED", true},
 		{"set a -> STORED; cas a b -> STORED; get -> VALUE b", true},
 		{"set a -> STORED; set b -> STORED; cas a c -> STORED", false},
+		{"touch -> NOT_FOUND; set a -> STORED; touch -> TOUCHED; delete -> DELETED; touch -> NOT_FOUND", true},
+		{"set a -> STORED; touch -> NOT_FOUND", false},
+		{"set a -> STORED; delete -> DELETED; touch -> TOUCHED", false},
 		{"set a -> STORED; cas a b -> EXISTS; get -> VALUE a", true},
 		{"set a -> STORED; cas a b -> NOT_FOUND", false},
 		{"set 1 -> STORED; incr -> 2; incr -> 3; get -> VALUE 3", true},
@@ -186,21 +222,7 @@ func TestModelOfCopies(t *testing.T) {
 		{"set 1 -> STORED; incr -> ; incr -> 2; incr -> 4; incr -> 6", false},
 		{"set 1 -> STORED; incr -> NOT_FOUND", false},
 	} {
-		var history []porcupine.Operation
-		for i, line := range strings.Split(c.history, "; ") {
-			request, answer, _ := strings.Cut(line, " -> ")
-			f, g := append(strings.Fields(request), ""), append(strings.Fields(answer), "", "")
-			in, out := asked{op: f[0], value: f[1]}, told{g[0], g[1]}
-			if in.op == "cas" {
-				in.expect, in.value = f[1], f[2]
-			}
-			o := porcupine.Operation{Input: in, Output: out, Call: int64(2 * i), Return: int64(2*i + 1)}
-			if in.op == "incr" && out.answer == "" {
-				o.Return = never
-			}
-			history = append(history, o)
-		}
-		if err := checkHistory(c.history, history); (err == nil) != c.right {
+		if err := checkHistory(c.history, historyOf(c.history)); (err == nil) != c.right {
 			t.Errorf("right: want %v: %v", c.right, err)
 		}
 	}

@@ -96,10 +96,17 @@ func (o *outing) fill(t *testing.T) {
 	o.kept = names("kept", 60)
 	loaded := names("key", 60)
 	client := dial(t, addresses[0])
-	for _, key := range append(slices.Clone(o.kept), loaded...) {
-		eventually(t, "writes are taken", func() bool { return client.set(key, valueOf(key)) == "STORED" })
-	}
-	at := owners(t, o.servers, append(slices.Clone(o.kept), loaded...))
+	all := append(slices.Clone(o.kept), loaded...)
+	var at map[string]int
+	eventually(t, "all keys are at home", func() bool { // a server without a processor may be out at first
+		for _, key := range all {
+			if client.set(key, valueOf(key)) != "STORED" {
+				return false
+			}
+		}
+		at = owners(t, o.servers, all)
+		return len(at) == len(all)
+	})
 	for _, key := range loaded {
 		if answer := client.question("delete " + key); answer != "DELETED" {
 			t.Fatalf("delete %s: %s", key, answer)

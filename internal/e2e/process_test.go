@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds every wait; only a failing test waits that long.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // eventually waits until done holds.
 func eventually(t *testing.T, what string, done func() bool) {
@@ -157,6 +157,8 @@ var packages = map[string]string{
 	"memccapable":      "libmemcached-tools",
 	"node":             "nodejs",
 	"nsenter":          "util-linux",
+	"chromedriver":     "chromium-driver",
+	"chromium":         "chromium",
 	"perl":             "perl",
 	"php":              "php-cli",
 	"unshare":          "util-linux",

@@ -318,7 +318,7 @@ func (a *app) prove() {
 			})
 	}
 	for _, k := range a.f.locked {
-		if a.id == 0 && a.f.races && k.free {
+		if a.id == 0 && a.f.locks && a.f.calm && k.free {
 			a.proofs++
 			a.todo = append(a.todo, func() *op {
 				return &op{kind: "line", keys: []*fkey{k}, w: a.f.newWrite(k), text: fmt.Appendf(nil, "add %s 0 0 1\r\nL\r\n", k.name), must: func(ok bool) {

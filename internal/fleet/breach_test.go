@@ -39,54 +39,27 @@ const (
 
 // breaches by what breaks them:
 //
-//   - D1: a delete reaches two copies at two times. In between a repair, or the
-//     copy back that a refused add makes, takes the value from the one to the
-//     other. So a deleted value is read again, and a lock that was given back is
-//     held by nobody, for good. No fault is needed: one slow packet is enough, or
-//     one proxy that is further away from one server.
-//   - D2: an append meets the stub of a refill and is taken for the value; or a
-//     repair has brought it already.
-//   - D3: one copy is evicted, the server with the other hangs: a miss.
+//   - D2: relaxed, two proxies append through two authorities (D5); or a server
+//     evicts a value while the other copy is made like it.
+//   - D3: relaxed: one copy is evicted, the server with the other hangs: a miss.
 //   - D4: a server is ejected, and so flushed, that has the only copy.
 //   - D5: relaxed. One proxy leaves a server out that it can't reach for a moment,
 //     another goes on reading there and counting there.
 //   - D6: a server comes into a list again with what it held before; keys change
 //     members while the one that stays is away; another process answers at the
 //     address.
-//   - D7: what undoes a write takes more than the write: an older value, another's
-//     lock. What is copied then comes from whoever is there, even if he is out.
-//     And an add is shown before all have granted it.
+//   - D7: what undoes a write takes more than the write: an older value.
 var breaches = []breach{
-	{scenario{name: "D1 delete, late packets", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
-		asks: pruning, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, races: true},
-		[]harm{stale}, []uint64{0, 2, 5, 6, 7, 8}},
-	{scenario{name: "D1 delete, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: twice, far: 30 * milli,
-		asks: pruning, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, races: true},
-		[]harm{stale}, []uint64{1, 2, 3, 4, 5, 7}},
-	{scenario{name: "D1 add, late packets", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
-		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 2, calm: true, exact: true, locks: true, races: true},
-		[]harm{ghost}, []uint64{0, 1, 2, 3}},
-	{scenario{name: "D1 add, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: twice, far: 30 * milli,
-		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 1, calm: true, exact: true, locks: true, races: true},
-		[]harm{ghost}, []uint64{0, 1, 2, 3}},
-
-	{scenario{name: "D2 restart", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient, errs: true,
-		asks: logging, logs: 20, faults: []string{"kill"}, brief: true, aimed: true, count: 4, exact: true},
-		[]harm{torn, doubled}, []uint64{0, 1, 2, 4, 5, 8, 9, 10}},
 	{scenario{name: "D2 relaxed", sidecars: 2, servers: 2, copies: twice, late: tardy, request: patient, errs: true,
 		asks: logging, logs: 20, faults: []string{"kill", "hang", "cut"}, count: 4, exact: true},
 		[]harm{torn, doubled}, []uint64{0, 1, 3, 4, 5, 6}},
 	{scenario{name: "D2 eviction", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, errs: true,
 		asks: logging, logs: 20, faults: []string{"evict"}, aimed: true, count: 6, calm: true, exact: true},
-		[]harm{torn, doubled}, []uint64{0, 1, 2, 7, 8, 9}},
+		[]harm{torn, doubled, lost}, []uint64{8, 0, 1, 2, 7, 9}},
 
 	{scenario{name: "D3 relaxed", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, loose: true, keeps: true},
 		[]harm{lost}, []uint64{0, 1, 2, 3}},
-	{scenario{name: "D3 strict", sidecars: 2, servers: 3, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
-		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, exact: true, keeps: true},
-		[]harm{lost}, []uint64{0, 1, 2, 5, 6}},
-
 	{scenario{name: "D4 a restart and a hang", sidecars: 2, servers: 2, strict: true, copies: slowly, errs: true,
 		asks: readMostly, faults: []string{"kill, hang"}, count: 2, exact: true, keeps: true},
 		[]harm{lost}, []uint64{0, 1, 2, 3, 4}},
@@ -123,15 +96,6 @@ var breaches = []breach{
 	{scenario{name: "D7 append, then a restart", sidecars: 2, servers: 2, strict: true, copies: slowly, eject: 3 * time.Second, errs: true,
 		asks: logging, logs: 40, faults: []string{"hang, kill"}, count: 3, calm: true, exact: true},
 		[]harm{lost}, []uint64{0, 1, 3, 4, 5}},
-	{scenario{name: "D7 copied from who is out", sidecars: 2, servers: 3, strict: true, copies: twice,
-		asks: []ask{(*app).get, (*app).set}, pace: 6 * milli, faults: []string{"hangs"}, count: 2, exact: true},
-		[]harm{stale}, []uint64{0, 1, 3, 5, 7, 11, 13, 16, 18}},
-	{scenario{name: "D7 add", sidecars: 2, servers: 3, strict: true, copies: twice,
-		asks: []ask{(*app).take}, faults: []string{"kill, hangs"}, count: 2, exact: true, locks: true},
-		[]harm{twoHold}, []uint64{0, 1, 2, 3, 4}},
-	{scenario{name: "D7 phantom", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
-		asks: []ask{(*app).get, (*app).get, (*app).add, (*app).set}, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, shown: true},
-		[]harm{phantom}, []uint64{0, 3, 4, 7, 9, 10}},
 }
 
 // TestFailoverBreaches plays each until a seed has found it, and fails if none

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 
 	"ringside/proxy/health"
 	"ringside/proxy/table"
@@ -70,7 +71,7 @@ var (
 //     behind, what comes late and the return are safe.
 //   - copies, strict: as strict; and nobody gets a lock that somebody holds, and
 //     no counter goes back or is lost, as long as one fault at a time leaves one
-//     copy of everything. But see tally.raced.
+//     copy of everything. But see tally.raced: flush_all.
 //   - copies, relaxed: with one proxy no stale hit. With several a write that
 //     left a copy behind which could not be reached is known to one of them
 //     only: others may read there, until the key is written again.
@@ -97,6 +98,26 @@ var promises = []scenario{
 	{name: "copies, strict, two servers", sidecars: 2, servers: 2, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true},
 	{name: "copies, relaxed, one proxy", sidecars: 1, servers: 3, copies: twice, faults: alone, count: 3, exact: true},
 	{name: "copies, relaxed", sidecars: 2, servers: 3, copies: twice, faults: anything, count: 3, loose: true},
+
+	// What was broken before copies were guarded by marks.
+	{name: "D1 delete, late packets", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
+		asks: pruning, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, costly: true},
+	{name: "D1 delete, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: twice, far: 30 * milli,
+		asks: pruning, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, costly: true},
+	{name: "D1 add, late packets", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
+		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 2, calm: true, exact: true, locks: true, costly: true},
+	{name: "D1 add, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: twice, far: 30 * milli,
+		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"nothing"}, count: 1, calm: true, exact: true, locks: true, costly: true},
+	{name: "D2 restart", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient, errs: true,
+		asks: logging, logs: 20, faults: []string{"kill"}, brief: true, aimed: true, count: 4, exact: true, costly: true},
+	{name: "D3 strict", sidecars: 2, servers: 3, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
+		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, exact: true, keeps: true, costly: true},
+	{name: "D7 copied from who is out", sidecars: 2, servers: 3, strict: true, copies: twice,
+		asks: []ask{(*app).get, (*app).set}, pace: 6 * milli, faults: []string{"hangs"}, count: 2, exact: true, costly: true},
+	{name: "D7 add", sidecars: 2, servers: 3, strict: true, copies: twice,
+		asks: []ask{(*app).take}, faults: []string{"kill, hangs"}, count: 2, exact: true, locks: true, costly: true},
+	{name: "D7 phantom", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
+		asks: []ask{(*app).get, (*app).get, (*app).add, (*app).set}, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, shown: true, costly: true},
 }
 
 // TestFailover plays fleets through everything that can happen to them.

@@ -59,6 +59,7 @@ type scenario struct {
 
 	request time.Duration // after which a request counts as unanswered, and a quarter of the deadline; 0: 200 ms
 	eject   time.Duration // how long a suspicion lasts that ejects; 0: 600 ms
+	refused time.Duration // the same, of a server that refuses connections; 0: 150 ms
 	errs    bool          // reads that no server could answer get an error
 
 	exact  bool  // no stale hit at all is promised
@@ -67,7 +68,6 @@ type scenario struct {
 	logs   int   // keys that are appended to: whatever was acknowledged stands in them once
 	keeps  bool  // what was acknowledged is not missed by anybody
 	undone bool  // so it is though a set on top of it was not
-	races  bool  // what a repair brings back counts, a value or a lock: see tally.raced
 	shown  bool  // nobody reads a value whose writer is then told that it was not stored
 	calm   bool  // no fault lasts so long that a server is ejected
 	asks   []ask // what clients ask, each as often as it stands here; nil: all sorts of things
@@ -112,11 +112,9 @@ type fleet struct {
 type tally struct {
 	asked, hits, errors, ejected, returned, flushes int
 
-	// raced are reads of what a repair of another proxy has copied while a command
-	// was at work on the two copies: from the one that a delete (or a flush_all)
-	// had not reached yet to the one that it had emptied, or from the one that had
-	// granted an add to the one that was yet to be asked. That is known (D1 of
-	// the breaches), and nothing prevents it yet.
+	// raced are reads of what a repair of another proxy has copied while a
+	// flush_all was at work on the two copies: from the one that it had not reached
+	// yet to the one that it had emptied. No mark covers all keys.
 	raced int
 
 	stale []string
@@ -229,6 +227,7 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
+	c.refused = cmp.Or(c.refused, 150*time.Millisecond)
 	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
 	defer func() {
 		if r := recover(); r != nil {

@@ -214,7 +214,7 @@ func (a *app) done(answer string) {
 	case "unlock":
 		switch line {
 		case "DELETED":
-			o.keys[0].free = true
+			o.keys[0].free = o.keys[0].holder == nil // somebody may have it already, before this is answered
 		case "NOT_FOUND":
 			f.harmed(twoHold, o.about(), "a%d p%d gives a lock back that is not there", a.id, a.s.id)
 		default:
@@ -354,16 +354,12 @@ func (a *app) judgeValue(o *op, i int, value string) {
 	switch {
 	case w.key != k:
 		f.wrong(k.name, "a%d p%d reads a value of %s as that of %s", a.id, a.s.id, w.key.name, k.name)
-	case w.refused && w.answered < o.invoked && !f.races && k.brought(value, w.invoked, w.answered):
-		// An add was granted by one copy; a repair took that to the other, which
-		// then refused. It is not stored, says the answer, and is.
-		f.raced++
 	case w.refused && w.answered < o.invoked:
 		f.harmed(phantom, k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
 		// Its undo is on its way behind it.
-	case w.answered != 0 && w.answered < o.floors[i] && !f.races && k.brought(value, o.floors[i], o.acks[i]):
-		// A repair has brought back what a delete was removing: one half of it had
+	case w.answered != 0 && w.answered < o.floors[i] && k.by == "a flush_all" && k.brought(value, o.floors[i], o.acks[i]):
+		// A repair has brought back what a flush_all was removing: one half of it had
 		// run, and the other not yet. That is known, and not prevented.
 		f.raced++
 	case w.answered != 0 && w.answered < o.floors[i]:

@@ -54,7 +54,7 @@ func (f *fleet) table() *table.Table {
 	}
 	p := pool("main", 0, f.servers, f.gone)
 	p.Failover = table.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
-		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: f.eject,
+		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(f.refused, f.eject), Silent: f.eject},
 		Ping: 250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}}
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline

@@ -128,16 +128,13 @@ func (d *driver) dial(l *link.Link) {
 	d.f.after(2*c.p.way(), c.connect)
 }
 
-var (
-	errRefused = errors.New("connection refused")
-	errReset   = errors.New("connection reset by peer")
-)
+var errReset = errors.New("connection reset by peer")
 
 func (c *pipe) connect() {
 	switch {
 	case c.over || c.up || c.p.cut: // heal tries again
 	case !c.n.up:
-		c.fails(errRefused)
+		c.fails(link.ErrRefused)
 	default:
 		c.life = c.n.life
 		c.d.input(func() {

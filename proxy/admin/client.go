@@ -3,6 +3,7 @@ package admin
 // A client of the control API, for commands.
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -15,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ringside/proxy/live"
 )
 
 // Client asks the control API of a running Ringside.
@@ -41,15 +44,62 @@ func NewClient(network, address string) *Client {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Servers returns the servers of every pool.
-func (c *Client) Servers(ctx context.Context) ([]ServerState, error) {
+func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	var a serversAnswer
 	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
 	return a.Servers, err
 }
 
+// Clients returns the clients that come first in an order, one of ClientOrders.
+func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAnswer, error) {
+	var a ClientsAnswer
+	err := c.ask(ctx, "GET", "/control/clients?sort="+url.QueryEscape(sort)+"&limit="+strconv.Itoa(limit), nil, &a)
+	return a, err
+}
+
+// Now returns what a pool's servers and the whole proxy do, counted over so long;
+// of the first pool, if none is named.
+func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
+	var is live.Now
+	c.http.Timeout = window + 10*time.Second
+	err := c.ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
+	return &is, err
+}
+
+// Stream calls take for every event of a pool's stream, until that ends or take
+// fails.
+func (c *Client) Stream(ctx context.Context, pool string, take func(topic string, data []byte) error) error {
+	c.http.Timeout = 0
+	w, err := c.send(ctx, "GET", "/api/stream?pool="+url.QueryEscape(pool), nil)
+	if err != nil {
+		return err
+	}
+	defer w.Body.Close()
+	if w.StatusCode >= 300 {
+		answer, _ := io.ReadAll(io.LimitReader(w.Body, 1<<20))
+		return c.refused(w, answer)
+	}
+	lines := bufio.NewScanner(w.Body)
+	lines.Buffer(nil, 16<<20)
+	topic := ""
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			topic = name
+		} else if data, ok := bytes.CutPrefix(lines.Bytes(), []byte("data: ")); ok {
+			if err := take(topic, data); err != nil {
+				return err
+			}
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return err
+	}
+	return io.ErrUnexpectedEOF
+}
+
 // Order gives an order (drain, down, restore) for a server, and returns how it
 // is then. pool may be empty if only one has the server.
-func (c *Client) Order(ctx context.Context, pool, server, order string) ([]ServerState, error) {
+func (c *Client) Order(ctx context.Context, pool, server, order string) ([]live.ServerState, error) {
 	path := "/control/servers/" + url.PathEscape(server) + "/" + url.PathEscape(order)
 	if pool != "" {
 		path += "?pool=" + url.QueryEscape(pool)
@@ -171,6 +221,15 @@ func (c *Client) strange(w *http.Response) error {
 	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside's?", c.address, w.Status)}
 }
 
+// refused is an answer that says no, and why.
+func (c *Client) refused(w *http.Response, answer []byte) error {
+	var said struct{ Error string }
+	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
+		return c.strange(w)
+	}
+	return &StatusError{w.StatusCode, said.Error}
+}
+
 // ask is send, and reads the answer into to.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
 	w, err := c.send(ctx, method, path, body)
@@ -183,11 +242,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 		return fmt.Errorf("the admin interface at %s: %w", c.address, err)
 	}
 	if w.StatusCode >= 300 {
-		var said struct{ Error string }
-		if json.Unmarshal(answer, &said) != nil || said.Error == "" {
-			return c.strange(w)
-		}
-		return &StatusError{w.StatusCode, said.Error}
+		return c.refused(w, answer)
 	}
 	if to == nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -39,6 +40,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	out := output(ch)
 	t := c.p.Table()
 	out.commands(&s.Counters)
+	out.routes(s, t.Listeners)
 	out.clients(s, &t.Limits)
 	out.count(wakeups, s.Wakeups)
 	out.count(loopReads, s.Reads)
@@ -93,12 +95,41 @@ func (out output) commands(c *stats.Counters) {
 			}
 		}
 		if h := &c.Latency[op]; common[op] || h.Count() > 0 {
-			out.histogram(requestDuration, h, op.String())
+			out.histogram(requestDuration, h, 0, op.String())
 		}
 	}
-	out.count(keys, c.KeysHit, "hit")
-	out.count(keys, c.KeysMissed, "miss")
-	out.count(keys, c.KeysFailed, "failed")
+	out.keys(keys, &c.KeyCounts)
+}
+
+func (out output) keys(m metric, c *stats.KeyCounts, labels ...string) {
+	for _, one := range []struct {
+		result string
+		n      uint64
+	}{{"hit", c.KeysHit}, {"miss", c.KeysMissed}, {"failed", c.KeysFailed}} {
+		out.count(m, one.n, append(labels[:len(labels):len(labels)], one.result)...)
+	}
+}
+
+// routes shows what was counted by route. Of its commands there are the outcomes that
+// they have had: all that they might have, of a hundred routes, would be too many.
+func (out output) routes(s *stats.Snapshot, listeners []table.Listener) {
+	for _, l := range listeners {
+		for _, r := range l.Routes {
+			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Route: r.Label(), Pool: r.Pool.Name}]
+			if c == nil { // no loop has taken it up yet
+				c = new(stats.RouteCounters)
+			}
+			at := []string{listenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
+			out.keys(routeKeys, &c.KeyCounts, at...)
+			for op := range wire.NumOps {
+				for o, n := range c.Requests[op] {
+					if n > 0 {
+						out.count(routeRequests, n, append(at[:3:3], op.String(), stats.Outcome(o).String())...)
+					}
+				}
+			}
+		}
+	}
 }
 
 // expected reports whether op has a series for o from its first request on,
@@ -142,10 +173,19 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(buffers, float64(s.Memory))
 	out.set(buffersLimit, float64(l.Memory))
 	out.count(valuesRefused, s.NoMemory)
+	out.count(countersMade, s.CountersMade)
+	out.count(bufferIncrements, s.Buffer.Increments)
+	out.count(bufferFlushes, s.Buffer.Flushes)
+	out.count(bufferFlushed, s.Buffer.Flushed)
+	for why, n := range s.Buffer.Lost {
+		out.count(bufferLost, n, stats.LostCount(why).String())
+	}
+	out.set(bufferKeys, float64(s.BufferKeys))
+	out.set(bufferPending, float64(s.BufferPending))
 }
 
 func (out output) server(s *stats.ServerSnapshot) {
-	name, addr := s.Target.Name, address(s.Target)
+	name, addr := s.Target.Name, live.Address(s.Target)
 	switch {
 	case s.Down > 0:
 		out.set(serverUp, 0, name, addr)
@@ -164,7 +204,7 @@ func (out output) server(s *stats.ServerSnapshot) {
 	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
 	out.count(serverRefused, s.Shed, name, addr, "memory")
 	out.count(serverRefused, s.Overridden, name, addr, "ordered")
-	out.histogram(serverDuration, &s.Latency, name, addr)
+	out.histogram(serverDuration, &s.Latency, 1, name, addr)
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
 	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
@@ -176,21 +216,13 @@ func (out output) server(s *stats.ServerSnapshot) {
 	}
 }
 
-// address is the label address: what the configuration file says.
-func address(t table.Target) string {
-	if t.Network == "tcp" {
-		return t.Address
-	}
-	return t.Network + ":" + t.Address
-}
-
 func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
 	ordered := map[place]bool{}
 	for _, p := range pools {
 		for _, t := range p.Servers {
-			at := place{p.Name, t.Name, address(t), strconv.Itoa(t.Weight)}
+			at := place{p.Name, t.Name, live.Address(t), strconv.Itoa(t.Weight)}
 			if !seen[at] {
 				seen[at] = true
 				out.set(poolServer, 1, at.pool, at.server, at.address, at.weight)
@@ -222,13 +254,11 @@ func (out output) failover(s *stats.Snapshot) {
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
 }
 
+// order shows a person's order where there is one: two more series of each of hundreds
+// of servers would say no more.
 func (out output) order(is health.Override, labels ...string) {
-	for _, o := range []health.Override{health.Drain, health.Down} {
-		v := 0.0
-		if is == o {
-			v = 1
-		}
-		out.set(serverOrdered, v, append(labels[:len(labels):len(labels)], o.String())...)
+	if is != health.Restore {
+		out.set(serverOrdered, 1, append(labels, is.String())...)
 	}
 }
 
@@ -254,12 +284,15 @@ const (
 	timeouts    = 74 // 403 ms
 )
 
-func (out output) histogram(m metric, h *stats.Histogram, labels ...string) {
-	buckets := make(map[float64]uint64, (lastBucket-firstBucket)/bucketStep+1)
+// histogram shows h without the buckets at both ends, so many, which a metric of
+// hundreds of servers can do without.
+func (out output) histogram(m metric, h *stats.Histogram, ends int, labels ...string) {
+	first, last := firstBucket+ends*bucketStep, lastBucket-ends*bucketStep
+	buckets := make(map[float64]uint64, (last-first)/bucketStep+2)
 	var count uint64
 	for i, n := range h.Buckets {
 		count += n
-		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
+		if i >= first && i <= last && (i-first)%bucketStep == 0 || i == timeouts {
 			buckets[float64(stats.Bound(i))/1e9] = count
 		}
 	}

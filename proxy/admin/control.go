@@ -1,6 +1,7 @@
 package admin
 
-// The control API: servers, and a person's orders to them.
+// The control API: servers, and a person's orders to them; reading the configuration
+// again, and handing over.
 
 import (
 	"cmp"
@@ -10,10 +11,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"ringside/proxy/health"
-	"ringside/proxy/stats"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 )
 
@@ -30,47 +30,6 @@ const (
 
 // steering is the header that a request must have to change something.
 const steering = "Ringside-Control"
-
-// ServerState is one server of one pool as it is now.
-type ServerState struct {
-	Pool    string    `json:"pool"`
-	Server  string    `json:"server"` // its name
-	Address string    `json:"address"`
-	Weight  int       `json:"weight"`
-	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
-	Since   time.Time `json:"since"`         // it is so
-	Why     string    `json:"why,omitempty"` // it is not up
-
-	Order     string `json:"order,omitempty"` // a person's: drain, down
-	LoopsDown int    `json:"loops_down"`      // loops that hold it for down
-	Version   string `json:"version,omitempty"`
-	Waiting   int    `json:"waiting"` // requests without an answer
-
-	// Failover is what the pool's keeper says of the server. Absent where keys
-	// never move.
-	Failover *Failover `json:"failover,omitempty"`
-}
-
-// Failover is what a pool's keeper says of one server.
-type Failover struct {
-	Phase   string `json:"phase"` // IN, LEAVING, OUT, RETURN, WARM, SETTLE
-	Outages uint32 `json:"outages"`
-	Suspect bool   `json:"suspect"`
-	Why     string `json:"why,omitempty"`
-	SinceMS int64  `json:"since_ms"` // ago
-	LeaseMS int64  `json:"lease_ms"` // left
-	Next    string `json:"next,omitempty"`
-	NextMS  int64  `json:"next_ms,omitempty"` // until then
-	Renamed bool   `json:"renamed,omitempty"` // it refuses flush_all: its keys have other names now
-}
-
-// The states of a server.
-const (
-	Up      = "up"
-	Unknown = "unknown" // it has not answered yet, nor failed to
-	Down    = "down"
-	Drained = "drained" // by a person
-)
 
 // refused is an answer 4xx or 5xx.
 type refused struct {
@@ -90,6 +49,7 @@ func (s *Server) control(mux *http.ServeMux) {
 	}
 	routes := []route{
 		{"GET", "/control/servers", s.getServers},
+		{"GET", "/control/clients", s.getClients},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
 		{"POST", "/control/tags/invalidate", s.postInvalidate},
 		{"POST", "/control/reload", s.postReload},
@@ -120,29 +80,33 @@ func (s *Server) control(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
-		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/reload and /control/faults"))
+		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/reload and /control/faults"))
 	})
 }
 
 // maxBody bounds a request's body.
 const maxBody = 4 << 10
 
-// maySteer returns nil if r may do what it asks for.
-func (s *Server) maySteer(r *http.Request) error {
+// mayControl returns nil if r may use the control API.
+func (s *Server) mayControl(r *http.Request) error {
 	switch who := s.access.Load().Control; {
-	case who == ControlOn, who == ControlLoopback && onThisMachine(r):
+	case who == ControlOn, who == ControlLoopback && s.local(r):
+		return nil
 	case who == ControlLoopback:
 		return refuse(http.StatusForbidden, "control is for clients on loopback; admin.control in the configuration opens it")
-	default:
-		return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
 	}
-	switch {
-	case r.Method == "GET" || r.Method == "HEAD":
+	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
+}
+
+// maySteer returns nil if r may do what it asks for.
+func (s *Server) maySteer(r *http.Request) error {
+	if err := s.mayControl(r); err != nil {
+		return err
+	}
+	if r.Method == "GET" || r.Method == "HEAD" {
 		return nil
-	case r.Header.Get("Origin") != "" || r.Header.Get(steering) == "":
-		return refuse(http.StatusForbidden, "a request that changes something needs the header %s: 1, and no Origin: so web pages can't make one", steering)
 	}
-	return nil
+	return s.mayOrder(r)
 }
 
 // tell writes answer as JSON, or err.
@@ -165,7 +129,7 @@ func tell(w http.ResponseWriter, status int, answer any, err error) {
 
 // serversAnswer is what GET /control/servers says.
 type serversAnswer struct {
-	Servers []ServerState `json:"servers"`
+	Servers []live.ServerState `json:"servers"`
 }
 
 func (s *Server) getServers(*http.Request) (int, any, error) {
@@ -174,62 +138,12 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 }
 
 // servers describes the servers of the table in force.
-func (s *Server) servers() ([]ServerState, error) {
-	p := s.heart.p
-	now := time.Now()
-	sum, err := p.Snapshot()
+func (s *Server) servers() ([]live.ServerState, error) {
+	sum, err := s.heart.p.Snapshot()
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
-	list := []ServerState{}
-	for _, pool := range p.Table().Pools {
-		for _, t := range pool.Servers {
-			is := ServerState{Pool: pool.Name, Server: t.Name, Address: address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
-			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
-				is.Since = now.Add(-time.Duration(seen.Age))
-				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
-				if seen.Known {
-					is.State = Up
-				}
-				if seen.Down > 0 {
-					is.State, is.Why = Down, seen.Why
-				}
-			}
-			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
-				is.Order, is.Since = o.Override.String(), o.Since
-				is.State, is.Why = Drained, "drained by a person"
-				if o.Override == health.Down {
-					is.State, is.Why = Down, "taken down by a person"
-				}
-			}
-			if m := sum.Member(pool.Name, t.Name); m != nil {
-				is.keeperSays(m, now)
-			}
-			list = append(list, is)
-		}
-	}
-	return list, nil
-}
-
-// keeperSays fills in what a keeper says of the server.
-func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
-	is.Failover = &Failover{
-		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
-		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
-	}
-	if m.Override != health.Restore {
-		is.Order = m.Override.String()
-	}
-	state := strings.ToLower(m.State())
-	if state == Up && (is.State == Up || is.State == Unknown) {
-		return
-	}
-	if state != Up || is.State != Down {
-		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
-	}
-	if is.Order != "" && m.Phase == health.Out {
-		is.State = Drained
-	}
+	return live.States(s.heart.p, sum), nil
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
@@ -261,7 +175,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	list = slices.DeleteFunc(list, func(is ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name })
+	list = slices.DeleteFunc(list, func(is live.ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name })
 	return http.StatusOK, serversAnswer{list}, nil
 }
 
@@ -303,7 +217,7 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 			if !slices.Contains(names, t.Name) {
 				names = append(names, t.Name)
 			}
-			if (t.Name == server || t.Address == server || address(t) == server) && !slices.Contains(pools, p.Name) {
+			if (t.Name == server || t.Address == server || live.Address(t) == server) && !slices.Contains(pools, p.Name) {
 				pools = append(pools, p.Name)
 				found = append(found, place{p, t})
 			}
@@ -326,4 +240,54 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 		return nil, table.Target{}, refuse(http.StatusConflict, "the pools %s have a server %.100q: say which pool", strings.Join(pools, ", "), server)
 	}
 	return found[0].pool, found[0].target, nil
+}
+
+// Reloaded is what a reload has done.
+type Reloaded struct {
+	File       string   `json:"file"`
+	Generation uint64   `json:"generation"` // of the table that is in force now
+	Changes    []string `json:"changes"`    // that are in force, a sentence each
+	NextStart  []string `json:"next_start"` // what the file says and this process doesn't do: it takes another start
+}
+
+// ErrStopping is what Options.ReadAgain returns once the process ends.
+var ErrStopping = errors.New("this Ringside is stopping")
+
+func (s *Server) postReload(r *http.Request) (int, any, error) {
+	if err := onlyQuery(r); err != nil {
+		return 0, nil, err
+	}
+	if err := noBody(r); err != nil {
+		return 0, nil, err
+	}
+	if s.options.ReadAgain == nil {
+		return 0, nil, refuse(http.StatusConflict, "this Ringside has no configuration file that could be read again")
+	}
+	switch done, err := s.options.ReadAgain(); {
+	case errors.Is(err, ErrStopping):
+		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
+	case err != nil:
+		return 0, nil, refuse(http.StatusUnprocessableEntity, "%w", err)
+	default:
+		return http.StatusOK, done, nil
+	}
+}
+
+// handOverAnswer is what POST /control/hand-over says.
+type handOverAnswer struct {
+	Socket string `json:"socket"`
+}
+
+func (s *Server) postHandOver(r *http.Request) (int, any, error) {
+	if err := onlyQuery(r); err != nil {
+		return 0, nil, err
+	}
+	if err := noBody(r); err != nil {
+		return 0, nil, err
+	}
+	if s.options.HandOver == nil {
+		return 0, nil, refuse(http.StatusConflict, "this Ringside can't be taken over: it has no configuration file")
+	}
+	socket, err := s.options.HandOver()
+	return http.StatusOK, handOverAnswer{socket}, err
 }

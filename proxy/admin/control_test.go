@@ -19,6 +19,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 )
 
@@ -70,6 +71,11 @@ func TestBadControlRequests(t *testing.T) {
 		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},
 		{"POST", "/control/servers/a/drain?pool=first", "{}", 400, "no body"},
 		{"POST", "/control/servers//drain", "", 0, ""},
+		{"POST", "/control/clients", "", 405, "takes GET"},
+		{"GET", "/control/clients?sort=size", "", 400, `clients can't be sorted by "size"; by age, held, id, idle`},
+		{"GET", "/control/clients?limit=0", "", 400, "a number from 1 to 10000"},
+		{"GET", "/control/clients?limit=10001", "", 400, "a number from 1 to 10000"},
+		{"GET", "/control/clients?order=held", "", 400, `unknown parameter "order"`},
 		{"POST", "/control/faults", "", 415, "application/json"},
 		{"POST", "/control/faults", `{`, 400, "the body is not"},
 		{"POST", "/control/faults", `[]`, 400, "the body is not"},
@@ -205,28 +211,33 @@ func TestClient(t *testing.T) {
 			c, ctx := NewClient(network, at.String()), context.Background()
 			defer c.Close()
 			list, err := c.Servers(ctx)
-			if err != nil || len(list) != 5 || list[0].State != Unknown || list[1].State != Down || list[1].LoopsDown != 1 ||
+			if err != nil || len(list) != 5 || list[0].State != live.Unknown || list[1].State != live.Down || list[1].LoopsDown != 1 ||
 				!strings.Contains(list[1].Why, "refused") || list[0].Failover != nil || time.Since(list[1].Since) > time.Minute {
 				t.Fatalf("%+v, %v", list, err)
 			}
+			clients, err := c.Clients(ctx, "requests", 1)
+			if err != nil || clients.All != 1 || len(clients.Clients) != 1 || clients.Clients[0].Requests != 1 || clients.Clients[0].In != 8 || clients.Clients[0].Listener != "l" {
+				t.Fatalf("%+v, %v", clients, err)
+			}
 			list, err = c.Order(ctx, "", "unix:/run/m.sock", "drain")
-			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != Drained || list[0].Order != "drain" {
+			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != live.Drained || list[0].Order != "drain" {
 				t.Fatalf("%+v, %v", list, err)
 			}
-			if list, err = c.Order(ctx, "second", "a", "down"); err != nil || list[0].State != Down || list[0].Why != "taken down by a person" {
+			if list, err = c.Order(ctx, "second", "a", "down"); err != nil || list[0].State != live.Down || list[0].Why != "taken down by a person" {
 				t.Fatalf("%+v, %v", list, err)
 			}
 			got := scrape(t, s.Handler())
 			for name, want := range map[string]float64{
 				`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="second",server="a"}`:            1,
-				`ringside_server_ordered_away{address="10.0.0.1:11211",order="drain",pool="second",server="a"}`:           0,
-				`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="first",server="a"}`:             0,
 				`ringside_server_ordered_away{address="unix:/run/m.sock",order="drain",pool="second",server="sock"}`:      1,
 				`ringside_server_requests_refused_total{address="10.0.0.2:11211",reason="ordered",server="` + beta + `"}`: 0,
 			} {
 				if v, ok := got[name]; !ok || v != want {
 					t.Errorf("%s is %v", name, v)
 				}
+			}
+			if _, ok := got[`ringside_server_ordered_away{address="10.0.0.1:11211",order="down",pool="first",server="a"}`]; ok {
+				t.Error("an order that nobody has given is shown")
 			}
 			for _, name := range []string{"sock", "a"} {
 				if list, err = c.Order(ctx, "second", name, "restore"); err != nil || list[0].Order != "" {

@@ -1,6 +1,7 @@
 // Package admin shows and steers a running proxy over HTTP.
 //
-//	/              what is here
+//	/              the page: the pool, its ring, its servers, their memory, live
+//	/api/          what the page shows, for clients on this machine unless Options.Page says otherwise
 //	/metrics       for Prometheus
 //	/healthz       200 while every loop answers within a second, else 503
 //	/readyz        200 while clients should come here, else 503 and why not
@@ -20,6 +21,7 @@
 //   - A scrape is whole and of now, or it fails: when a loop does not report
 //     within a second the answer is 500 and says so, and Prometheus sets up to
 //     0. Old or partial numbers would hide that the clients of that loop wait.
+//   - Who may not see the page gets a list of links instead.
 //   - Outside /control/ only GET and HEAD are answered. Nothing that a client
 //     sends is shown to anybody, no header is believed, and connections,
 //     scrapes, headers and times have bounds.
@@ -28,9 +30,33 @@
 //     reverse proxy on the same machine is on loopback: it must not pass
 //     /debug/pprof/ on.
 //
+// # The page
+//
+//	GET /api/stream[?pool=POOL]          server-sent events: hello, topo, history, then tick (1 s), mem and slabs (5 s),
+//	                                     event (as it happens), late (a loop does not report)
+//	GET /api/now[?pool=POOL][&for=2s]    one object: what was counted over that time
+//	GET /api/route?key=KEY[&pool=POOL]   what ringside route --json says, and where that is on the ring; key64= in base64
+//	GET /api/ring[?pool=POOL]            the ring's points, in binary: live.RingBytes
+//
+// What the events hold is written at the types of package live. The page is made
+// of three files that are part of the program, and asks nobody but its Ringside; a
+// content security policy holds it to that. Every key is put in as text, with
+// what is no printable character as \xNN.
+//
+//   - It shows keys, so who may see it is a setting of its own: clients on this
+//     machine unless Options.Page says otherwise.
+//   - A web page must not read it through the browser of somebody who may. So
+//     Host must be an address, localhost or one of Options.Names (else it could be a
+//     name that another page has made point here), and Sec-Fetch-Site, where the
+//     browser sends it, that of the page itself.
+//   - 16 may watch at a time. One that takes nothing for 15 seconds is let go;
+//     one that is slow is sent less. The server's time for an answer is renewed
+//     with each event, and Shutdown ends the streams.
+//
 // # Control
 //
 //	GET    /control/servers                       every server of every pool, and how it is
+//	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
@@ -56,9 +82,10 @@
 //   - A web page must not steer through the browser of somebody who may. A
 //     request that changes something needs the header Ringside-Control, which
 //     a page of another origin cannot set without asking first, and is never
-//     allowed to. And one with an Origin is refused, whatever it says: browsers
-//     send it with every POST and DELETE, tools do not. That holds where a page
-//     has made its own name point here, too.
+//     allowed to. One with an Origin (browsers send it with every POST and DELETE,
+//     tools do not) is refused, unless it is Ringside's own page: Origin and Host
+//     are the same, Host is known as above, and the header holds the token that
+//     this process has given to its page, which no other origin can read.
 //   - There is no password: who needs one puts a reverse proxy in front.
 //   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
 //   - A reload is answered when all loops go by the new configuration, or with
@@ -81,8 +108,14 @@
 //
 //	sum by (pool) (rate(ringside_server_requests_total[5m]) * on (instance, address) group_right ringside_pool_server)
 //
-// Histograms have a bucket for each doubling from 16 µs to 8.6 s, and one at 403 ms. Besides
-// these there are the go_ and process_ metrics of client_golang.
+// The share of hits of each route, which is the first question when something is slow;
+// failed keys count as if they were not there:
+//
+//	sum by (route, pool) (rate(ringside_route_keys_total{result="hit"}[5m]))
+//	  / sum by (route, pool) (rate(ringside_route_keys_total[5m]))
+//
+// Histograms have a bucket for each doubling from 16 µs to 8.6 s, those of servers from
+// 33 µs to 4.3 s, and one at 403 ms. Besides these there are the go_ and process_ metrics of client_golang.
 //
 //	ringside_requests_total{command,outcome} counter
 //	    Commands answered, by how they ended; a read that get_errors shows as a miss is counted as the failure
@@ -93,6 +126,11 @@
 //	    Commands read and not answered yet.
 //	ringside_keys_total{result} counter
 //	    Keys that clients asked for, by result: hit, miss, or failed when no server could say.
+//	ringside_route_requests_total{listener,route,pool,command,outcome} counter
+//	    The part of the commands answered that was on keys of the route; one on keys of several is of the first's.
+//	    The route is its prefix, or the word match and its pattern; empty for all other keys.
+//	ringside_route_keys_total{listener,route,pool,result} counter
+//	    The part of the keys asked for that the route took, by result.
 //	ringside_loop_wakeups_total counter
 //	    Times that a loop woke up for events.
 //	ringside_loop_reads_total counter
@@ -125,6 +163,20 @@
 //	    Memory that may be held for them: limits.memory.
 //	ringside_values_refused_total counter
 //	    Values refused because limits.memory was reached.
+//	ringside_counters_created_total counter
+//	    Counters that were missing and that an incr or decr has made, by autocreate.
+//	ringside_buffer_increments_total counter
+//	    Increments that waited here, so that one request carried many.
+//	ringside_buffer_flushes_total counter
+//	    Requests that carried increments which had waited.
+//	ringside_buffer_flushed_total counter
+//	    Increments that these requests have carried.
+//	ringside_buffer_lost_total{reason} counter
+//	    Sum of increments that had waited and that no server was told of: the counter is gone or no number (missing), or could not be reached for buffer.keep (unreachable); or may not have been: it did not answer (unsure). overwritten: a set or delete came first, nothing is missing.
+//	ringside_buffer_keys gauge
+//	    Counters of which increments wait, or may.
+//	ringside_buffer_pending gauge
+//	    Sum of the increments that wait now.
 //
 //	ringside_server_up{server,address} gauge
 //	    1 while no loop holds the server for down, else 0; absent until it has answered or failed to.
@@ -162,7 +214,7 @@
 //	ringside_server_version_info{server,address,version} gauge
 //	    1, with the version that the server told last; absent until it has told one.
 //	ringside_server_ordered_away{pool,server,address,order} gauge
-//	    1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.
+//	    1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.
 //	ringside_failover_phase{pool,server} gauge
 //	    What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose
 //	    keys move, or that keep copies.

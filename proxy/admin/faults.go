@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 )
 
@@ -58,7 +59,7 @@ func (s *Server) faults() faultsAnswer {
 
 func (s *Server) faultState(f fault.Fault) FaultState {
 	t := table.Target{Name: f.Address, Network: f.Network, Address: f.Address}
-	is := FaultState{ID: f.ID, Server: address(t), Address: address(t), Kind: f.Kind,
+	is := FaultState{ID: f.ID, Server: live.Address(t), Address: live.Address(t), Kind: f.Kind,
 		Delay: Duration(f.Delay), Percent: f.Percent, For: Duration(f.For), Since: &f.Since}
 	for _, p := range s.heart.p.Table().Pools {
 		for _, t := range p.Servers {

@@ -4,7 +4,7 @@ package admin
 
 import "ringside/proxy/stats"
 
-// Guarded routes, by prefix.
+// Guarded routes, by label.
 var (
 	guardWin = counter("guard_wins_total",
 		"Gets that were told to rebuild: a miss, or a value that is due or deleted.",
@@ -96,15 +96,15 @@ var guardEvents = map[stats.GuardEvent]metric{
 
 func (out output) guard(g *stats.Guard) {
 	for e, m := range guardEvents {
-		out.count(m, g.Counted(e), g.Prefix)
+		out.count(m, g.Counted(e), g.Route)
 	}
-	out.count(guardRefused, g.Counted(stats.GuardExists), g.Prefix, "ex")
-	out.count(guardRefused, g.Counted(stats.GuardGone), g.Prefix, "nf")
-	out.count(guardRefused, g.Counted(stats.GuardVoid), g.Prefix, "void")
-	out.set(guardWaiting, float64(g.Waiting.Load()), g.Prefix)
-	out.set(guardTickets, float64(g.Tickets.Load()), g.Prefix)
-	out.set(guardLease, g.Lease(0).Seconds(), g.Prefix)
+	out.count(guardRefused, g.Counted(stats.GuardExists), g.Route, "ex")
+	out.count(guardRefused, g.Counted(stats.GuardGone), g.Route, "nf")
+	out.count(guardRefused, g.Counted(stats.GuardVoid), g.Route, "void")
+	out.set(guardWaiting, float64(g.Waiting.Load()), g.Route)
+	out.set(guardTickets, float64(g.Tickets.Load()), g.Route)
+	out.set(guardLease, g.Lease(0).Seconds(), g.Route)
 	times := g.Snapshot()
-	out.histogram(guardWaitTime, &times.Waited, g.Prefix)
-	out.histogram(guardRebuildTime, &times.Rebuilt, g.Prefix)
+	out.histogram(guardWaitTime, &times.Waited, 0, g.Route)
+	out.histogram(guardRebuildTime, &times.Rebuilt, 0, g.Route)
 }

@@ -45,6 +45,12 @@ var (
 	keys = counter("keys_total",
 		"Keys that clients asked for, by result: hit, miss, or failed when no server could say.",
 		"result")
+	routeRequests = counter("route_requests_total",
+		"The part of the commands answered that was on keys of the route; one on keys of several is of the first's. The route is its prefix, or the word match and its pattern; empty for all other keys.",
+		"listener", "route", "pool", "command", "outcome")
+	routeKeys = counter("route_keys_total",
+		"The part of the keys asked for that the route took, by result.",
+		"listener", "route", "pool", "result")
 
 	wakeups = counter("loop_wakeups_total",
 		"Times that a loop woke up for events.")
@@ -80,6 +86,23 @@ var (
 		"Memory that may be held for them: limits.memory.")
 	valuesRefused = counter("values_refused_total",
 		"Values refused because limits.memory was reached.")
+
+	countersMade = counter("counters_created_total",
+		"Counters that were missing and that an incr or decr has made, by autocreate.")
+
+	bufferIncrements = counter("buffer_increments_total",
+		"Increments that waited here, so that one request carried many.")
+	bufferFlushes = counter("buffer_flushes_total",
+		"Requests that carried increments which had waited.")
+	bufferFlushed = counter("buffer_flushed_total",
+		"Increments that these requests have carried.")
+	bufferLost = counter("buffer_lost_total",
+		"Sum of increments that had waited and that no server was told of: the counter is gone or no number (missing), or could not be reached for buffer.keep (unreachable); or may not have been: it did not answer (unsure). overwritten: a set or delete came first, nothing is missing.",
+		"reason")
+	bufferKeys = gauge("buffer_keys",
+		"Counters of which increments wait, or may.")
+	bufferPending = gauge("buffer_pending",
+		"Sum of the increments that wait now.")
 )
 
 // Each server, by name and address.
@@ -137,7 +160,7 @@ var (
 		"1, with the version that the server told last; absent until it has told one.",
 		"server", "address", "version")
 	serverOrdered = gauge("server_ordered_away",
-		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else 0.",
+		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.",
 		"pool", "server", "address", "order")
 	failoverPhase = gauge("failover_phase",
 		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.",

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 
@@ -111,19 +112,24 @@ func moving(t *testing.T) *proxy.Proxy {
 	return made
 }
 
-// allFamilies is every metric there is.
-// withGuard makes a proxy of a guarded route with tags.
+// withGuard makes a proxy of guarded routes, which only their labels tell apart.
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
-	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: &table.Guard{Lease: time.Second}, Tags: &table.Tags{}}}
+	guard := &table.Guard{Lease: time.Second}
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard, Tags: &table.Tags{}}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0]}}
 	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
 	newLoop(p)
 	return p
 }
 
+// allFamilies is every metric there is.
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
-	for _, p := range []*proxy.Proxy{busy(t), moving(t), withGuard()} {
+	ordered := busy(t)
+	if err := ordered.Override("second", "a", health.Drain); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard()} {
 		families, err := New(p, Options{}).scrapes.Gather()
 		if err != nil {
 			t.Fatal(err)
@@ -160,6 +166,11 @@ func TestScrape(t *testing.T) {
 		`ringside_keys_total{result="failed"}`:                              3,
 		`ringside_requests_in_flight`:                                       0,
 
+		`ringside_route_keys_total{listener="l",pool="first",result="hit",route=""}`:                       2,
+		`ringside_route_keys_total{listener="l",pool="first",result="failed",route=""}`:                    3,
+		`ringside_route_keys_total{listener="l",pool="second",result="miss",route="s:"}`:                   0,
+		`ringside_route_requests_total{command="set",listener="l",outcome="stored",pool="first",route=""}`: 1,
+
 		`ringside_client_connections`:                                2,
 		`ringside_client_connections_limit`:                          2,
 		`ringside_client_connections_accepted_total`:                 3,
@@ -172,9 +183,19 @@ func TestScrape(t *testing.T) {
 			"set a1 0 0 2\r\nhi\r\n" + "incr a9 1\r\n" + "nonsense\r\n")),
 		`ringside_client_sent_bytes_total`: float64(len("VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"VALUE a1 0 2\r\nhi\r\nEND\r\n"+"END\r\n"+"END\r\n"+
 			"STORED\r\n"+"NOT_FOUND\r\n"+"ERROR\r\n") + len("ERROR Too many open connections\r\n")),
-		`ringside_buffer_limit_bytes`:   1 << 26,
-		`ringside_values_refused_total`: 0,
-		`ringside_pairing_doubts_total`: 0,
+		`ringside_buffer_limit_bytes`:                      1 << 26,
+		`ringside_values_refused_total`:                    0,
+		`ringside_counters_created_total`:                  0,
+		`ringside_buffer_increments_total`:                 0,
+		`ringside_buffer_flushes_total`:                    0,
+		`ringside_buffer_flushed_total`:                    0,
+		`ringside_buffer_lost_total{reason="missing"}`:     0,
+		`ringside_buffer_lost_total{reason="unreachable"}`: 0,
+		`ringside_buffer_lost_total{reason="unsure"}`:      0,
+		`ringside_buffer_lost_total{reason="overwritten"}`: 0,
+		`ringside_buffer_keys`:                             0,
+		`ringside_buffer_pending`:                          0,
+		`ringside_pairing_doubts_total`:                    0,
 
 		"ringside_server_up" + a:                                                        1,
 		"ringside_server_up" + b:                                                        0,
@@ -307,7 +328,7 @@ func TestHistogramBuckets(t *testing.T) {
 	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
 		h.Observe(ns)
 	}
-	output(out).histogram(requestDuration, &h, "get")
+	output(out).histogram(requestDuration, &h, 0, "get")
 	var m dto.Metric
 	if err := (<-out).Write(&m); err != nil {
 		t.Fatal(err)

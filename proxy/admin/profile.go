@@ -54,8 +54,7 @@ func onThisMachine(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return true
 	}
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !peer.Addr().Unmap().IsLoopback() {
+	if !onLoopback(r) {
 		return false
 	}
 	if r.Host == "" || hostName(r.Host) == "localhost" {
@@ -63,6 +62,12 @@ func onThisMachine(r *http.Request) bool {
 	}
 	host, err := netip.ParseAddr(hostName(r.Host))
 	return err == nil && host.Unmap().IsLoopback()
+}
+
+// onLoopback reports whether r comes over loopback.
+func onLoopback(r *http.Request) bool {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
 // hostName is hostport without the port, if it has one, and without the

@@ -55,9 +55,19 @@ func pool(name string) *table.Pool {
 	}
 }
 
+// routesTo leads keys with the prefix s: to the second pool, if there is one, and the
+// others to the first.
+func routesTo(pools []*table.Pool) []table.Route {
+	routes := []table.Route{{Pool: pools[0]}}
+	if len(pools) > 1 {
+		routes = append(routes, table.Route{Prefix: "s:", Pool: pools[1]})
+	}
+	return routes
+}
+
 func tableOf(pools ...*table.Pool) *table.Table {
 	return &table.Table{
-		Listeners: []table.Listener{{Network: "tcp", Address: "l", Routes: []table.Route{{Pool: pools[0]}}}},
+		Listeners: []table.Listener{{Network: "tcp", Address: "l", Routes: routesTo(pools)}},
 		Pools:     pools,
 		Limits: table.Limits{Clients: 2, Key: 250, Line: 1 << 16, Value: 1 << 20, InFlight: 100,
 			Output: 1 << 20, OutputHard: 1 << 24, Memory: 1 << 26},
@@ -87,6 +97,24 @@ func newLoop(p *proxy.Proxy) *loop {
 	l.e.Post = func(f func(*proxy.Engine)) { f(l.e) }
 	l.wakeup(func() {})
 	return l
+}
+
+// run lets l turn on a goroutine of its own from now on, until the test ends: it does
+// what is posted.
+func (l *loop) run(t *testing.T) {
+	posted, end := make(chan func(*proxy.Engine), 1000), make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	l.e.Post = func(f func(*proxy.Engine)) { posted <- f }
+	go func() {
+		for {
+			select {
+			case f := <-posted:
+				l.wakeup(func() { f(l.e) })
+			case <-end:
+				return
+			}
+		}
+	}()
 }
 
 // wakeup is one wakeup of a driver, and all that follow from it.

@@ -20,11 +20,15 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/live"
 )
 
 // Options is what a Server must be told. The zero Options work.
 type Options struct {
 	Access
+
+	// Events are what the page shows of the log; nil: nothing.
+	Events *live.Events
 
 	// FaultSet is where the control API sets faults; nil: they are not allowed.
 	FaultSet *fault.Set
@@ -51,9 +55,11 @@ type Options struct {
 
 // Access says who may do what. It may change while a Server serves: see Allow.
 type Access struct {
-	Pprof   Pprof   // who may take profiles; empty is PprofLoopback
-	Control Control // who may use the control API; empty is ControlLoopback
-	Faults  bool    // faults may be set
+	Pprof   Pprof    // who may take profiles; empty is PprofLoopback
+	Control Control  // who may use the control API; empty is ControlLoopback
+	Faults  bool     // faults may be set
+	Page    Page     // who may look at the page; empty is PageLoopback
+	Names   []string // that the listener has, in small letters: a browser may use them
 }
 
 // Reload is how the configuration of a running proxy stands.
@@ -72,6 +78,8 @@ type Server struct {
 	version string
 	heart   heart
 	scrapes *prometheus.Registry
+	sampler *live.Sampler
+	token   string // what a page must show to change something
 	http    http.Server
 	open    atomic.Int64 // connections
 }
@@ -89,8 +97,13 @@ func New(p *proxy.Proxy, o Options) *Server {
 	if o.Reload == nil {
 		o.Reload = func() Reload { return Reload{At: p.Started, Generation: 1} }
 	}
-	s := &Server{options: o, version: p.Version, scrapes: prometheus.NewRegistry()}
+	s := &Server{options: o, version: p.Version, scrapes: prometheus.NewRegistry(), token: newToken()}
 	s.heart.p = p
+	s.sampler = live.NewSampler(p, live.Options{
+		Config: func() (uint64, bool) { r := o.Reload(); return r.Generation, r.Err != nil },
+		Usage:  usage,
+		Events: o.Events,
+	})
 	s.Allow(o.Access)
 	s.scrapes.MustRegister(
 		&collector{p, o.Reload},
@@ -101,8 +114,8 @@ func New(p *proxy.Proxy, o Options) *Server {
 
 	mux := http.NewServeMux()
 	s.control(mux)
+	s.page(mux)
 	// GET serves HEAD too; other methods get 405
-	mux.HandleFunc("GET /{$}", s.index)
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /debug/pprof/{profile...}", s.profiles)
@@ -128,7 +141,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 
 // Allow changes who may do what, from the next request on.
 func (s *Server) Allow(a Access) {
-	a.Pprof, a.Control = cmp.Or(a.Pprof, PprofLoopback), cmp.Or(a.Control, ControlLoopback)
+	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, PprofLoopback), cmp.Or(a.Control, ControlLoopback), cmp.Or(a.Page, PageLoopback)
 	s.access.Store(&a)
 }
 
@@ -137,6 +150,7 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 
 // Serve answers on l until Shutdown, then returns nil. Several may run.
 func (s *Server) Serve(l net.Listener) error {
+	s.sampler.Run()
 	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -146,6 +160,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown closes the listeners and waits until ctx ends for requests being
 // answered; then it cuts them off, which it reports as ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.sampler.Close()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		s.http.Close()
@@ -176,7 +191,8 @@ func guarded(h http.Handler) http.Handler {
 	})
 }
 
-// index says what is here. Its links are relative: they work behind a path.
+// index says what is here, to those who may not see the page. Its links are
+// relative: they work behind a path.
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	page := "<!DOCTYPE html>\n<title>Ringside</title>\n<h1>Ringside " + html.EscapeString(s.version) + "</h1>\n<ul>\n" +
 		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +
@@ -187,7 +203,7 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(who) + ")\n"
 	}
 	if who := access.Control; who == ControlLoopback || who == ControlOn {
-		page += `<li><a href="control/servers">control/servers</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
+		page += `<li><a href="control/servers">control/servers</a>, <a href="control/clients">control/clients</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")

@@ -89,12 +89,12 @@ var tagEvents = map[stats.TagEvent]metric{
 func (out output) tags(list []*stats.Tags, taken *stats.Histogram, bad uint64) {
 	for _, t := range list {
 		for e, m := range tagEvents {
-			out.count(m, t.Counted(e), t.Prefix)
+			out.count(m, t.Counted(e), t.Route)
 		}
-		out.set(tagKeys, float64(t.Remembered()), t.Prefix)
+		out.set(tagKeys, float64(t.Remembered()), t.Route)
 	}
 	if len(list) > 0 {
-		out.histogram(tagInvalidations, taken)
+		out.histogram(tagInvalidations, taken, 0)
 		out.count(tagErrors, bad)
 	}
 }

@@ -21,10 +21,12 @@ type Clients struct {
 	Limits  *table.Limits     // of the table in force
 	OnGone  func()            // called when a client is gone; set by the engine
 
-	Sessions map[*Session]struct{} // that are connected
-	Wake     []*Session            // sessions that had to stop parsing and may go on
-	Held     HoldList              // sessions whose answers wait for the rest of their group
-	Awaiting int                   // how many sessions wait for an answer
+	Sessions   map[*Session]struct{} // that are connected
+	Wake       []*Session            // sessions that had to stop parsing and may go on
+	Held       HoldList              // sessions whose answers wait for the rest of their group
+	slow       slowLog
+	pacedUntil int64 // clients that connect before are paced: see pace.go
+	Awaiting   int   // how many sessions wait for an answer
 
 	Req           wire.Request // scratch: the request being served
 	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
@@ -33,6 +35,7 @@ type Clients struct {
 	framed        []byte       // scratch: the frame that an answer is
 	framedReply   wire.Reply   // scratch: the answer that becomes a frame
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
+	freeShares    []*shares    // kept for reuse: of reads whose keys have several routes
 }
 
 // Handler serves what clients of one listener ask for.
@@ -40,6 +43,10 @@ type Handler interface {
 	// Serve answers the request in Clients.Req, whose bytes are raw, or asks those
 	// who can. It reports whether it has taken the bytes out of the input.
 	Serve(s *Session, raw []byte) (taken bool)
+
+	// AskRest asks for the keys of the request in Clients.Req, whose bytes are raw, as
+	// a part of x.
+	AskRest(x *Exchange, raw []byte)
 
 	// NeedsFence says whether commands may take several requests, of which the last
 	// could come to a server on the wrong side of a flush_all. Then flush_all, and
@@ -67,6 +74,10 @@ func (e *Clients) SweepIdle() {
 		switch at, count := s.idleUntil(); {
 		case at > e.Now:
 			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))
+		case s.Quitting:
+			e.Log.Debug("closed a client that takes nothing of its last answers: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
+			*count++
+			s.Abort()
 		case count == &e.Count.UnfinishedClosed:
 			e.Log.Debug("closed a client in the middle of a command: limits.unfinished reached", "client", s.Peer(), "held", s.Buffered())
 			fallthrough

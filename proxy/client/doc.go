@@ -36,6 +36,7 @@
 //	reading    nothing hinders                               -
 //	stalled    limits.in_flight or limits.output is reached  half of that is gone
 //	           a flush_all waits for what was asked before   all of it is answered
+//	paced      it, or another, does not take its answers     it has asked for much and taken it: see pace.go
 //	held       its answers wait for the rest of a group      the group is whole, or Tune.GroupWait is over
 //	quitting   quit, end of input, idle, drained, refused    all is answered and sent; then Close
 //	           limits.output_hard, limits.memory             at once; then Abort

@@ -20,7 +20,7 @@ func (s *Session) parseFrames() {
 			s.swallow()
 			continue
 		}
-		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
+		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
 			s.stall()
 			return
 		}
@@ -105,7 +105,7 @@ type framed Exchange
 
 func (f *framed) Client() uint64 { return (*Exchange)(f).Client() }
 
-func (f *framed) Done(*upstream.Conn, *upstream.Attempt) { (*Exchange)(f).FinishOne() }
+func (f *framed) Done(c *upstream.Conn, a *upstream.Attempt) { (*Exchange)(f).Done(c, a) }
 
 func (f *framed) Failed(c *upstream.Conn, a *upstream.Attempt, why upstream.Failure) {
 	(*Exchange)(f).Failed(c, a, why)
@@ -116,7 +116,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	x := (*Exchange)(f)
 	switch {
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
-		x.Hits++
+		x.Hit(a.Share)
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
 	case r.Kind == wire.End: // whether it is a miss is known when all have answered
@@ -202,13 +202,17 @@ func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (t
 	return len(b)
 }
 
+func (f *framed) Behind() bool { return (*Exchange)(f).Behind() }
+
+func (f *framed) TakeBack(a *upstream.Attempt) { (*Exchange)(f).TakeBack(a) }
+
 func (f *framed) Streams(r *wire.Reply) bool { return r.Body.Len() > wholeValue }
 
 // Begin forwards the beginning of a value.
 func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x := (*Exchange)(f)
 	x.begin(a)
-	x.Hits++
+	x.Hit(a.Share)
 	x.Outcome = stats.Hit
 	q := x.dest(a)
 	if q == nil {

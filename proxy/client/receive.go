@@ -32,7 +32,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 	case a.Dialect == wire.Text && a.Op <= wire.Gats:
 		return x.textRead(c, a, r, b)
 	case r.Kind == wire.ServerError && a.Op == wire.Get:
-		x.Fail("server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		x.Fail(a.Share, "server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
 	default:
 		x.Outcome = stats.OutcomeOf(r.Kind)
 		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
@@ -46,7 +46,12 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 }
 
 // Done is told that the part a has all of its answer.
-func (x *Exchange) Done(*upstream.Conn, *upstream.Attempt) { x.FinishOne() }
+func (x *Exchange) Done(c *upstream.Conn, a *upstream.Attempt) {
+	if x.Slow() {
+		x.slowPart(c, a, c.Slowest(a), "")
+	}
+	x.FinishOne()
+}
 
 // Failed is told that the part a gets no answer, or no more of it.
 func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
@@ -54,7 +59,10 @@ func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Fail
 		x.refuse(wire.AppendClientError(nil, f.Why))
 		return
 	}
-	x.Fail(f.Why, f.Outcome)
+	if x.Slow() {
+		x.slowPart(c, a, c.FailedIn(a, f), f.Why)
+	}
+	x.Fail(a.Share, f.Why, f.Outcome)
 	if a.Streams && x.Session != nil && x.breakOff(a) {
 		x.Session.cut(x)
 	}
@@ -74,7 +82,7 @@ func (x *Exchange) refuse(line []byte) {
 func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch r.Kind {
 	case wire.Value:
-		x.Hits++
+		x.Hit(a.Share)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
 			return 0
@@ -85,7 +93,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 		return x.forward(a, r, b)
 	case wire.End:
 	case wire.ServerError:
-		x.Fail("server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		x.Fail(a.Share, "server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
 	default: // the client gets one such line, however many parts have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
@@ -95,7 +103,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 
 // endsWith says, and notes, whether the client gets the END of the part at hand.
 func (x *Exchange) endsWith() bool {
-	x.ended = x.Waiting == 1 && x.InOrder == nil && x.trouble == "" && len(x.ErrLine) == 0
+	x.ended = x.Waiting == 1 && x.InOrder == nil && len(x.Rest) == 0 && x.trouble == "" && len(x.ErrLine) == 0
 	return x.ended
 }
 
@@ -122,7 +130,7 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 // is not nil, with that token.
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
-	x.Hits++
+	x.Hit(a.Share)
 	if x.Flags&wire.Binary != 0 {
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
@@ -176,7 +184,7 @@ func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Rep
 		return
 	}
 	x.begin(a)
-	x.Hits++
+	x.Hit(a.Share)
 	x.Outcome = stats.Hit
 	if q := x.valueHead(a, r.Body.Len(), flags, cas); q != nil {
 		q.Append(&x.e.Buffers, x.e.Line)
@@ -205,11 +213,11 @@ func (x *Exchange) Streams(r *wire.Reply) bool {
 // Begin forwards the beginning of a value.
 func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if x.InOrder != nil {
-		x.Fail(fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.Server.Label(), r.Body.Len()), stats.ServerFault)
+		x.Fail(a.Share, fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.Server.Label(), r.Body.Len()), stats.ServerFault)
 		return 0
 	}
 	x.begin(a)
-	x.Hits++
+	x.Hit(a.Share)
 	x.Outcome = stats.Hit
 	return x.forward(a, r, b)
 }
@@ -233,6 +241,30 @@ func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 		x.end(a)
 	}
 	return taken
+}
+
+// Behind says, and notes, that the client does not take what has come for it.
+func (x *Exchange) Behind() bool {
+	if x.Session == nil || !x.Session.behind(x.Out.Size) {
+		return false
+	}
+	x.Session.fallBehind()
+	return true
+}
+
+// TakeBack takes back the part a, a read to which no answer has begun: its keys are
+// asked for again, with the rest.
+func (x *Exchange) TakeBack(a *upstream.Attempt) {
+	x.Session.pace()
+	x.e.Line = a.AppendKeys(x.e.Line[:0])
+	command := wire.Get
+	if x.Op == wire.Gets || x.Flags&wire.Binary != 0 { // a frame's answer shows the cas
+		command = wire.Gets
+	}
+	x.KeepRest([]byte(command.String()), x.e.Line)
+	if x.Waiting--; x.Waiting == 0 {
+		x.Session.unstall()
+	}
 }
 
 // Instead is a part of an exchange whose client gets Answer, whatever the server

@@ -21,7 +21,7 @@ type Session struct {
 	link.Link
 	e       *Clients
 	Handler Handler // of its listener: serves what it asks for
-	ID      uint64  // its number over all loops: what it asks may be led on another
+	ID      uint64  // its number over all loops, for what it asks may be led on another; and upstream.Bulky
 
 	identity
 
@@ -30,14 +30,14 @@ type Session struct {
 	Tasks      int       // parts of these that tasks answer
 	Companion  Companion // what wants to know what it does besides; nil: nothing does
 
-	since, Last int64 // when it connected; when it was last read, or allowed to say more; in nanoseconds on the loop's clock
-	TryAt       int   // how long a line without an end must be before another look at it pays; 0: any length
-	Swallow     int64 // bytes of a refused data block that are still to come
+	activity
+	TryAt   int   // how long a line without an end must be before another look at it pays; 0: any length
+	Swallow int64 // bytes of a refused data block that are still to come
+
+	pacing
 
 	spoken    bool  // it has sent something
 	binary    bool  // what it has sent began with a frame of the binary protocol
-	Stalled   bool  // parsing stopped at a bound, or at a flush_all
-	waking    bool  // it is in Clients.Wake
 	ended     bool  // the client sends no more; what it has sent is served
 	Quitting  bool  // no more input is served; it is closed when all is answered and sent
 	reset     bool  // it is closed by a reset: the client must not take what it has for whole
@@ -57,8 +57,11 @@ type Companion interface {
 
 // NewSession is the client of this number that has just connected.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
-	s := &Session{e: e, Handler: h, ID: id, since: e.Now, Last: e.Now}
+	s := &Session{e: e, Handler: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
 	s.End, s.Sock = s, sock
+	if e.Now < e.pacedUntil {
+		s.pace()
+	}
 	e.Sessions[s] = struct{}{}
 	return s
 }
@@ -107,7 +110,7 @@ func (s *Session) parseLines() {
 			s.swallow()
 			continue
 		}
-		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output {
+		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
 			s.stall()
 			break
 		}
@@ -176,10 +179,22 @@ func (s *Session) stall() {
 
 // unstall wakes a stalled session when half of what stopped it is gone.
 func (s *Session) unstall() {
-	l := s.e.Limits
-	if s.Stalled && !s.waking && s.InFlight <= l.InFlight/2 && s.Out.Size <= l.Output/2 {
+	if s.Stalled {
+		s.wake()
+	}
+}
+
+// wake lets a stalled session that may go on have its turn in Clients.Resume. The
+// rest of an answer may wait for what is in Out, which then must not wait for it.
+func (s *Session) wake() {
+	switch {
+	case s.waking:
+	case s.MayGoOn():
 		s.waking = true
 		s.e.Wake = append(s.e.Wake, s)
+	case s.rests > 0 && s.Out.Size > 0:
+		s.ready = true
+		s.e.Mark(&s.Link)
 	}
 }
 
@@ -190,7 +205,12 @@ func (s *Session) resume() {
 	if s.Closed {
 		return
 	}
-	if s.In != nil {
+	if s.rests > 0 {
+		s.askRest()
+	} else {
+		s.widen()
+	}
+	if s.In != nil && !s.Stalled {
 		s.e.Enter(&s.Link)
 		s.Parse()
 		s.e.Leave(&s.Link)
@@ -207,6 +227,8 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 	l, c := s.e.Limits, &s.e.Count
 	at = link.Never
 	switch {
+	case s.Quitting && s.Head == nil && l.Unfinished > 0: // it takes nothing of what it gets
+		return s.Last + int64(l.Unfinished), &c.UnfinishedClosed
 	case s.Quitting:
 		return at, nil
 	case s.unknown:
@@ -235,6 +257,8 @@ func (s *Session) EndInput() {
 func (s *Session) Quit() {
 	s.Quitting = true
 	s.ready = true
+	s.Last = s.e.Now
+	s.e.WatchIdle()
 	s.e.Mark(&s.Link)
 }
 
@@ -320,8 +344,24 @@ func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	s.Whole = s.Whole && s.Out.Size > 0
 	s.unstall()
+	if s.Quitting && n > 0 {
+		s.Last = s.e.Now
+	}
 	if s.Quitting && s.Out.Size == 0 && s.Head == nil {
 		s.e.Mark(&s.Link)
+	}
+}
+
+// boundOutput paces a client that does not take what comes, or closes it.
+func (s *Session) boundOutput() {
+	e := s.e
+	if s.behind(0) {
+		s.fallBehind()
+	}
+	if s.Out.Size > e.Limits.OutputHard {
+		e.Count.OutputClosed++
+		e.Log.Debug("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
+		s.Abort()
 	}
 }
 
@@ -332,10 +372,8 @@ func (s *Session) Flush() {
 	if s.Closed {
 		return
 	}
-	if s.Out.Size > e.Limits.OutputHard {
-		e.Count.OutputClosed++
-		e.Log.Debug("closed a client that does not read its answers: limits.output_hard reached", "client", s.Peer(), "unsent", s.Out.Size)
-		s.Abort()
+	if s.Out.Size >= e.Limits.Output {
+		s.boundOutput()
 	}
 	if s.Quitting && s.Out.Size == 0 && s.Head == nil && (s.reset || !s.Full) {
 		s.gone()
@@ -374,10 +412,8 @@ func (s *Session) Flush() {
 }
 
 // State is what s is at, in the words of memcached's stats conns.
-func (s *Session) State(asking *Session) string {
+func (s *Session) State() string {
 	switch {
-	case s == asking:
-		return "conn_parse_cmd"
 	case s.Quitting || s.Closed:
 		return "conn_closing"
 	case s.Head != nil:

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"container/heap"
 	"strconv"
+	"time"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
@@ -26,12 +27,11 @@ type Copies struct {
 	Pools   []*routing.BoundPool // of the table
 
 	Ledgers    map[string]*ledger // by the name of the pool
-	graves     *replicate.Tombstones
-	Mends      int      // repairs at work
-	turn       uint64   // of reads that are spread
-	lastChosen uint64   // cas given to all copies of a value
-	holders    []copyOf // of a key that is being looked at
-	Hedges     hedges   // reads that ask another member if they wait too long
+	Mends      int                // repairs at work
+	turn       uint64             // of reads that are spread
+	lastChosen uint64             // cas given to all copies of a value
+	holders    []copyOf           // of a key that is being looked at
+	Hedges     hedges             // reads that ask another member if they wait too long
 }
 
 // loopCount is how many loops share the rates of repairs.
@@ -49,13 +49,14 @@ type command struct {
 	numbers uint64  // of the members when it began; strict: the answer counts only if they are still the same
 	writes  bool    // it changes the key: others that do wait for it
 	chosen  uint64  // the cas that all copies get, where servers take it
-	buried  bool    // it is a delete
 	mends   bool    // it is a repair: there is no client
 	fill    *resync // that the repair is for
-	undoing int     // deletes of what may be wrong that have not been answered
-	settled replicate.Settlement
-	token   []byte // the client's cas, as the authority knows it
-	next    []replicate.Ask
+	spared  bool    // the authority has a set in doubt, and its own answer decides
+	token   []byte  // the client's cas, as the authority knows it
+	void    []int   // asks that were not sent, since their cas is worth nothing any more
+
+	authority int
+	next      []replicate.Ask
 }
 
 // copyOf is one member of a key.
@@ -73,9 +74,10 @@ type copyAsk struct {
 	replicate.Ask
 	op      wire.Op
 	dialect wire.Dialect
-	check   bool // the value is empty, or no number: it is being asked whether it is a stub
-	checked bool // so of a number, once
-	shown   bool // Ringside asked for the number, not the client
+	ours    bool  // it is spelled by Ringside: its answer is not in the client's words
+	shown   byte  // the flag that Ringside has added, and the client has not asked for
+	at      int64 // when it was sent
+	kind    replicate.Kind
 	got     upstream.Result
 }
 
@@ -94,7 +96,6 @@ func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
-	c.buried = command.Op == replicate.Delete
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
 		return // it is led again when those before it are done
 	}
@@ -102,6 +103,10 @@ func (e *Copies) lead(t *task.Task) {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
+	}
+	if t.Op.Stores() && string(t.Req.ClientFlags.Of(t.Raw)) == wire.MarkFlags {
+		t.Refuse("these flags are Ringside's own")
+		command = task.CommandOf(t)
 	}
 	c.members = e.copiesOf(nil, t.Route, t.Key)
 	c.numbers = c.outages() // before the states: what changes meanwhile shows in the end
@@ -120,9 +125,9 @@ func (e *Copies) lead(t *task.Task) {
 		c.awaitStranger(t, i)
 		return
 	}
-	token, has := t.Token()
-	if at := replicate.Authority(states); has && at >= 0 {
-		c.token = strconv.AppendUint(nil, replicate.Open(token, c.identity(t, at)), 10)
+	c.authority = replicate.Authority(states)
+	if token, has := t.Token(); has && c.authority >= 0 {
+		c.token = strconv.AppendUint(nil, replicate.Open(token, c.identity(t, c.authority)), 10)
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.Now)>>10)
 	c.chosen = e.lastChosen
@@ -135,16 +140,28 @@ func (e *Copies) lead(t *task.Task) {
 	t.Rule = c
 	t.Run(0, nil)
 	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
-		heap.Push(&e.Hedges, hedge{t, c, e.Now + int64(policy.Hedge)})
-		e.At(link.HedgeTimer, e.Hedges[0].At)
+		e.later(hedge{t, c, hedged, e.Now + int64(policy.Hedge)})
 	}
 }
 
-// hedge is a read that asks one more member if it has no answer in time.
+// hedge is a read that asks one more member if it has no answer in time, or a
+// command that waits for whoever has left a mark.
 type hedge struct {
-	t  *task.Task
-	c  *command
-	At int64
+	t   *task.Task
+	c   *command
+	ask int // the Wait; or hedged
+	At  int64
+}
+
+const (
+	hedged   = -1
+	apart    = 10 * time.Millisecond // what the answers of two members may be apart without a second look
+	markWait = 2 * apart
+)
+
+func (e *Copies) later(h hedge) {
+	heap.Push(&e.Hedges, h)
+	e.At(link.HedgeTimer, e.Hedges[0].At)
 }
 
 // hedges is a heap, the next one first.
@@ -166,14 +183,27 @@ func (h *hedges) Pop() any {
 	return x
 }
 
-// FireHedges lets the reads whose time has come ask one more member.
+// FireHedges lets the reads whose time has come ask one more member, and the
+// commands go on that have waited. A read whose answer is coming waits on: another
+// copy would only come behind it, and cost its bytes once more.
 func (e *Copies) FireHedges() {
 	for len(e.Hedges) > 0 && e.Hedges[0].At <= e.Now {
-		if h := heap.Pop(&e.Hedges).(hedge); !h.t.ClientDone && !h.c.rule.Over() {
+		h := heap.Pop(&e.Hedges).(hedge)
+		switch {
+		case h.ask != hedged:
+			h.t.Open--
+			h.c.rule.Told(h.ask, replicate.Outcome{Kind: replicate.OK})
+		case h.t.ClientDone || h.c.rule.Over():
+			continue
+		default:
+			if h.At = e.LastOf(h.t) + int64(h.t.Route.Copies.Hedge); h.At > e.Now {
+				heap.Push(&e.Hedges, h)
+				continue
+			}
 			h.c.rule.Late()
-			h.c.goOn(h.t)
-			h.t.CatchUp()
 		}
+		h.c.goOn(h.t)
+		h.t.CatchUp()
 	}
 	if len(e.Hedges) > 0 {
 		e.At(link.HedgeTimer, e.Hedges[0].At)
@@ -186,10 +216,12 @@ func (c *command) Begin(t *task.Task) { c.goOn(t) }
 func (c *command) goOn(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
 		for _, ask := range c.next {
-			id := len(c.asks)
-			c.asks = append(c.asks, copyAsk{Ask: ask})
-			t.Ask(id, c.members[ask.Member].Server, c.line(t, &c.asks[id]))
+			c.send(t, ask)
 		}
+		for _, id := range c.void {
+			c.rule.Told(id, replicate.Outcome{Kind: replicate.Exists})
+		}
+		c.void = c.void[:0]
 	}
 	s, ok := c.rule.Settled()
 	if !ok {
@@ -203,121 +235,129 @@ func (c *command) goOn(t *task.Task) {
 	}
 }
 
+// send sends one ask. A cas that a connection has brought which has ended since
+// may be another process's.
+func (c *command) send(t *task.Task, ask replicate.Ask) {
+	id := len(c.asks)
+	c.asks = append(c.asks, copyAsk{Ask: ask, at: c.e.Now})
+	switch ask.Deed {
+	case replicate.Wait:
+		t.Open++
+		c.e.later(hedge{t, c, id, c.e.Now + int64(markWait)})
+		return
+	case replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
+		if c.asks[ask.Guard].got.Void() {
+			c.asks[id].kind = replicate.Exists
+			c.void = append(c.void, id)
+			return
+		}
+	}
+	t.Ask(id, c.members[ask.Member].Server, c.line(t, &c.asks[id]))
+}
+
 func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
-	if id >= len(c.asks) {
-		c.undone(t, &c.members[id-len(c.asks)], r)
-		if c.undoing--; c.undoing == 0 && !c.mends {
-			c.repair(t)
-		}
-		return
-	}
 	a := &c.asks[id]
-	kind, value := c.outcome(t, a, r)
-	counts := t.Op == wire.Incr || t.Op == wire.Decr
-	if a.Deed == replicate.Forward && !a.check && (kind == replicate.Hit && t.Op <= wire.Gats && task.MayBeStub(t, &t.Loop.Rep) ||
-		kind == replicate.ClientError && counts && !a.checked && !task.CommandOf(t).Vivify) {
-		a.check, a.checked = true, counts
-		a.got = t.Keep(r)
-		t.Ask(id, c.members[a.Member].Server, t.Meta("mg", c.keyAt(t, a.Member), " v s", nil))
-		return
+	o := c.outcome(t, a, r)
+	a.kind = o.Kind
+	a.got = t.Keep(r)
+	o.Late = c.e.Now-a.at > int64(apart)
+	c.rule.Told(id, o)
+	if o.Kind == replicate.InDoubt {
+		r.Behind = c.behind(t, a)
 	}
-	if kind == replicate.Hit && a.check && task.Filled(t, &t.Loop.Rep) {
-		a.check = false
-		t.Ask(id, c.members[a.Member].Server, c.line(t, a))
-		return
-	}
-	switch {
-	case a.check && counts && kind == replicate.Miss: // a stub: the number is elsewhere, if anywhere
-		kind = replicate.NotFound
-		a.got = upstream.Result{Server: r.Server, Bytes: wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)}
-	case a.check && counts:
-		kind = replicate.ClientError
-	case kind == replicate.Miss && a.Deed == replicate.Forward && t.Op <= wire.Gats: // perhaps a stub: the client gets a miss
-		a.got = upstream.Result{Server: r.Server, Bytes: []byte(wire.AnswerEnd)}
-		if t.Req.Dialect == wire.Meta {
-			a.got.Bytes = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Miss)
-		}
-	case !a.check:
-		a.got = t.Keep(r)
-	}
-	c.rule.Told(id, replicate.Outcome{Kind: kind, Value: value})
 	c.goOn(t)
 }
 
-// outcome is what an answer means for the rule.
-func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (replicate.Kind, uint64) {
-	rep := &t.Loop.Rep
-	op, dialect := a.op, a.dialect
-	if a.check {
-		op, dialect = wire.Get, wire.Meta
+// behind is what goes behind an ask that may run late. A claim, and what builds on
+// one, can do nothing when its mark is gone. A set that nobody has answered is
+// left alone at the authority, unless everybody is to be sure: what was there
+// before may be all there is. Others get a mark.
+func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
+	switch a.Deed {
+	case replicate.Forward, replicate.Put:
+	default:
+		return upstream.Nothing
 	}
-	switch {
-	case r.Bytes == nil && r.Unsent:
-		return replicate.Unsent, 0
-	case !r.Parsed(op, dialect, rep):
-		return replicate.InDoubt, 0
+	if strict := c.members[a.Member].Pool.Pool.Failover.Strict; !strict && a.Member == c.authority {
+		c.spared = true
+		for i := range c.asks {
+			c.spared = c.spared && c.asks[i].kind != replicate.Stored
+		}
+		if c.spared {
+			return upstream.Nothing
+		}
 	}
-	switch rep.Kind {
-	case wire.Value:
-		switch {
-		case op == wire.Incr || op == wire.Decr:
-			n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(r.Bytes))), 10, 64)
-			return replicate.Number, n
-		case dialect == wire.Meta && rep.Body.Len() == 0 && rep.Letters.Has('Z') && !task.CommandOf(t).Vivify:
-			return replicate.Miss, 0 // a stub of some repair
-		case a.Deed == replicate.Fetch && task.Expiring(r.Bytes, rep):
-			return replicate.Miss, 0
-		}
-		return replicate.Hit, 0
-	case wire.Header:
-		switch {
-		case a.Deed == replicate.Stub && (rep.Letters.Has('W') || rep.Letters.Has('Z') && empty(r.Bytes, rep)):
-			return replicate.Miss, 0 // the stub of another Ringside serves as well: whoever fills it first
-		case a.Deed == replicate.Extend:
-			return replicate.Touched, 0
-		}
-		return replicate.Hit, 0
-	case wire.End:
-		return replicate.Miss, 0
-	case wire.Miss:
-		if a.Deed == replicate.Extend {
-			return replicate.NotFound, 0
-		}
-		return replicate.Miss, 0
-	case wire.Stored:
-		return replicate.Stored, 0
-	case wire.NotStored:
-		return replicate.NotStored, 0
-	case wire.Exists:
-		return replicate.Exists, 0
-	case wire.NotFound:
-		return replicate.NotFound, 0
-	case wire.Deleted:
-		return replicate.Deleted, 0
-	case wire.Touched:
-		return replicate.Touched, 0
-	case wire.Number:
-		n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Line.Of(r.Bytes))), 10, 64)
-		return replicate.Number, n
-	case wire.Item:
-		return replicate.Hit, 0
-	case wire.OK:
-		return replicate.OK, 0
-	case wire.ServerError:
-		return replicate.ServerError, 0
-	}
-	return replicate.ClientError, 0
+	return upstream.Behind(markTime(t))
 }
 
-// empty says that an item has no bytes.
-func empty(b []byte, rep *wire.Reply) bool {
-	at, ok := wire.FlagArg(b, rep.MetaFlags, 's')
-	return ok && string(at.Of(b)) == "0"
+// outcome is what an answer means for the rule.
+func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
+	rep := &t.Loop.Rep
+	switch {
+	case r.Bytes == nil && r.Unsent:
+		o.Kind = replicate.Unsent
+		return
+	case !r.Parsed(a.op, a.dialect, rep):
+		o.Kind = replicate.InDoubt
+		return
+	}
+	number := func(at wire.Span) {
+		o.Kind = replicate.Number
+		o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(at.Of(r.Bytes))), 10, 64)
+	}
+	flag := func(letter byte) string {
+		at, _ := wire.FlagArg(r.Bytes, rep.MetaFlags, letter)
+		return string(at.Of(r.Bytes))
+	}
+	if o.Kind = kinds[rep.Kind]; o.Kind == 0 {
+		o.Kind = replicate.ClientError
+	}
+	switch {
+	case a.op == wire.Incr || a.op == wire.Decr:
+		if rep.Kind == wire.Value {
+			number(rep.Body)
+		} else if rep.Kind == wire.Number {
+			number(rep.Line)
+		}
+	case a.op > wire.Gats:
+	case o.Kind == replicate.Hit && (string(rep.ClientFlags.Of(r.Bytes)) == wire.MarkFlags || flag('f') == wire.MarkFlags):
+		o.Kind = replicate.Marked
+	case a.Deed == replicate.Extend && o.Kind == replicate.Hit:
+		o.Kind = replicate.Touched
+	case a.Deed == replicate.Extend && o.Kind == replicate.Miss:
+		o.Kind = replicate.NotFound
+	case a.Deed == replicate.Fetch && task.Expiring(r.Bytes, rep):
+		o.Kind = replicate.Miss
+	case a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward: // a set: its cas is not known
+		if o.Kind == replicate.Hit && (c.asks[a.Guard].got.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
+			o.Kind = replicate.Exists
+		}
+	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (flag('c') != c.arg(t, a.Guard, 'c') || c.asks[a.Guard].got.Void()):
+		o.Kind = replicate.Exists
+	}
+	if a.Deed == replicate.Look || a.Deed == replicate.Review {
+		r.Parsed(a.op, a.dialect, rep)
+		o.Value, _ = strconv.ParseUint(flag('s'), 10, 64)
+	}
+	return o
+}
+
+// kinds are what replies mean by themselves.
+var kinds = [wire.NumKinds]replicate.Kind{
+	wire.Value: replicate.Hit, wire.Header: replicate.Hit, wire.Item: replicate.Hit, wire.End: replicate.Miss, wire.Miss: replicate.Miss,
+	wire.Stored: replicate.Stored, wire.NotStored: replicate.NotStored, wire.Exists: replicate.Exists, wire.NotFound: replicate.NotFound,
+	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
+}
+
+// said is what the client hears of an ask that was not in its words.
+var said = map[replicate.Kind]wire.Kind{
+	replicate.Stored: wire.Stored, replicate.NotStored: wire.NotStored, replicate.Exists: wire.Exists, replicate.NotFound: wire.NotFound,
 }
 
 // settle tells the client.
 func (c *command) settle(t *task.Task, s replicate.Settlement) {
-	if s.Verdict == replicate.Answered && !c.sure(t, s) {
+	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
+	if told && !c.sure(t, s) {
 		switch e := c.e; {
 		case !c.writes && c.rule.Over() && e.Now < t.Deadline: // by what is known now
 			e.Runnable = append(e.Runnable, t)
@@ -332,11 +372,15 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	switch s.Verdict {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
-		if a.shown {
-			hideNumber(&a.got, &t.Loop.Rep)
+		if k, ok := said[a.kind]; ok && (a.ours || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
+			t.AnswerKind(k)
+			return
 		}
+		a.hide(&t.Loop.Rep)
 		identity := c.identity(t, a.Member)
 		t.Answer(&a.got, func(n uint64) uint64 { return replicate.Seal(n, identity) })
+	case replicate.Done:
+		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:
 		t.AnswerKind(task.Absence(t))
 	case replicate.Held:
@@ -369,26 +413,23 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	if !t.ClientDone { // it is parked
 		return
 	}
-	c.settled = s
+	through := t.Route.Copies.ReadThrough
 	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of what follows
 	for i, m := range c.members {
+		doubt := s.Undo.Has(i) || s.Over.Has(i)
 		switch missed := s.Dirty.Has(i) || m.unreachable && c.writes && c.took(); {
+		case doubt && c.spared && i == c.authority: // its answer decides
+		case doubt && !c.mends:
+			m.doubt(e, Stale{Hash: t.Hash, Key: t.Key, Through: through, over: i != c.authority}, s.Dirty.Has(i))
 		case missed:
-			m.Leave(t.Hash, t.Key, c.keyAt(t, i), t.Route.Copies.ReadThrough)
+			m.Leave(t.Hash, t.Key, c.keyAt(t, i), through)
 		case s.Clean.Has(i) && c.mends && s.Verdict != replicate.Answered: // it has nothing now, and is still to be copied
-			if t.Route.Copies.ReadThrough { // else its miss must not be believed
+			if through { // else its miss must not be believed
 				m.missed().Remove(t.Hash)
 			}
 		case s.Clean.Has(i):
 			m.Clean(t.Hash)
 		}
-		if s.Undo.Has(i) {
-			c.undoing++
-			t.Ask(len(c.asks)+i, m.Server, t.Meta("md", c.keyAt(t, i), "", nil))
-		}
-	}
-	if c.buried {
-		e.graves.Add(t.Hash, e.Now+int64(graveTime))
 	}
 	if c.writes || c.mends {
 		e.Unclaim(t, task.KeyLine(t.Hash))
@@ -404,33 +445,19 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		} else if !ok {
 			to.notCopied(e, t.Hash)
 		}
-	} else if c.undoing == 0 {
-		c.repair(t)
-	}
-}
-
-// undone is told how an undo ended. Who has nothing more is no longer dirty, if
-// misses are asked of others anyway: the key may be written through another
-// Ringside now, and two dirty members would be emptied before they decide.
-func (c *command) undone(t *task.Task, m *copyOf, r *upstream.Result) {
-	if !t.Route.Copies.ReadThrough || !r.Parsed(wire.Delete, wire.Meta, &t.Loop.Rep) {
-		return
-	}
-	if k := t.Loop.Rep.Kind; k == wire.Deleted || k == wire.NotFound {
-		m.Clean(t.Hash)
-		m.Lost(c.e, Stale{Hash: t.Hash, Key: t.Key, Through: true})
+	} else {
+		c.repair(t, &s)
 	}
 }
 
 // repair wants the members repaired that the command has found or left wrong,
 // once nothing of it is under way.
-func (c *command) repair(t *task.Task) {
-	s := &c.settled
+func (c *command) repair(t *task.Task, s *replicate.Settlement) {
 	if s.Source < 0 {
 		return
 	}
 	for i, m := range c.members {
-		if s.Repair.Has(i) {
+		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Over.Has(i) {
 			c.e.repair(t, t.Hash, c.members[s.Source], m, m.missed().Has(t.Hash))
 		}
 	}

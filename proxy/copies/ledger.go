@@ -51,12 +51,10 @@ type account struct {
 }
 
 const (
-	DirtyKeys = 16 << 10        // remembered for a server
-	graves    = 64 << 10        // deletes remembered
-	graveTime = 5 * time.Second // how long: longer than any read that a repair stands on
-	lackTime  = time.Minute     // how long a member that nobody fills is asked twice
-	flushWait = time.Minute     // between attempts to flush one that refuses it
-	maxMends  = 64              // at once
+	DirtyKeys = 16 << 10    // remembered for a server
+	lackTime  = time.Minute // how long a member that nobody fills is asked twice
+	flushWait = time.Minute // between attempts to flush one that refuses it
+	maxMends  = 64          // at once
 )
 
 // KeepLedger keeps the ledger of a pool from the generation before if its servers
@@ -70,7 +68,6 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	}
 	if e.Ledgers == nil {
 		e.Ledgers = map[string]*ledger{}
-		e.graves = replicate.NewTombstones(graves)
 	}
 	e.Ledgers[bp.Pool.Name] = e.newLedger(bp, old)
 	old.stop()
@@ -275,12 +272,12 @@ func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bo
 	if rate == 0 {
 		return
 	}
-	if e.graves.Has(hash, e.Now) && !overwrite || e.LineFull(task.KeyLine(hash)) || e.Mends >= maxMends || !to.mayRepair(e, rate) {
+	if e.LineFull(task.KeyLine(hash)) || e.Mends >= maxMends || !to.mayRepair(e, rate) {
 		e.Count.RepairsDropped++
 		return
 	}
 	e.Count.Repairs++
-	e.mend(t.Route, t.Key, hash, from, to, overwrite, nil)
+	e.mend(t.Route, t.Key, hash, from, to, overwrite, false, nil)
 }
 
 // mayRepair takes one repair from what this engine may give a member.
@@ -308,7 +305,7 @@ func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loop
 
 // mend makes one copy like another, in line with the writes on the key: a delete
 // between its reading here and its writing there must not be undone.
-func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite bool, f *resync) {
+func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
 	if !wire.PlainKey(key) {
@@ -316,7 +313,7 @@ func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyO
 	}
 	t.Raw = t.Meta("mg", key, "", nil)
 	e.Wire.Next(t.Raw, &t.Req)
-	t.Rule = &command{e: e, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite)}
+	t.Rule = &command{e: e, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite, take)}
 	e.Buffers.Held += int64(len(t.Raw))
 	e.Mends++
 	if e.Claim(t, task.KeyLine(t.Hash)) {

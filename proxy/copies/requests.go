@@ -4,10 +4,11 @@ package copies
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
+	"time"
 
 	"ringside/proxy/task"
-	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 )
@@ -32,22 +33,19 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		}
 		return " T" + string(r.Exptime.Of(t.Raw))
 	}
+	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(markTime(t)) + " c"
+	guard := func() string { return " C" + c.arg(t, a.Guard, 'c') }
 	switch a.Deed {
 	case replicate.Forward:
-		more := chosen
-		if (t.Op == wire.Incr || t.Op == wire.Decr) && r.Dialect == wire.Meta && !r.Letters.Has('v') {
-			a.shown = true
-			more += " v"
+		return c.forward(t, a, key, chosen)
+	case replicate.Store:
+		if r.Dialect == wire.Text {
+			a.ours = true
+			return t.Meta("ms", key, guard()+" F"+string(r.ClientFlags.Of(t.Raw))+exptime()+" c", t.Body())
 		}
-		end := r.Line.End
-		var edits []task.Edit
-		if c.token != nil {
-			edits = append(edits, task.Edit{At: t.TokenSpan(), With: c.token})
-		}
-		if more != "" {
-			edits = append(edits, task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)})
-		}
-		return t.WithKey(key, edits...)
+		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
+		at.Start--
+		return t.WithKey(key, task.Edit{At: at, With: []byte(guard()[1:])}, c.also(t, a, "c", chosen))
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {
@@ -70,15 +68,26 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		}
 		return t.Meta("ma", key, flags+exptime(), nil)
 	case replicate.Extend:
-		return t.Meta("mg", key, exptime(), nil)
+		return t.Meta("mg", key, " s f c"+exptime(), nil)
 	case replicate.Remove:
 		return t.Meta("md", key, "", nil)
 	case replicate.Fetch:
 		return t.Meta("mg", key, " v f t s c", nil)
-	case replicate.Stub:
-		return t.Meta("mg", key, " s c N"+strconv.Itoa(stubTime), nil)
+	case replicate.Look, replicate.Review, replicate.Check:
+		if a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward {
+			return t.Meta("mg", key, " v f", nil)
+		}
+		return t.Meta("mg", key, " s f c", nil)
+	case replicate.Claim:
+		return t.Meta("ms", key, " ME"+mark, []byte{})
+	case replicate.Bury:
+		return t.Meta("ms", key, mark, []byte{})
+	case replicate.Swap:
+		return t.Meta("ms", key, " C"+string(c.token)+mark, []byte{})
+	case replicate.Remark:
+		return t.Meta("ms", key, guard()+mark, []byte{})
 	case replicate.Drop:
-		return t.Meta("md", key, " C"+c.arg(t, a.Guard, 'c'), nil)
+		return t.Meta("md", key, guard(), nil)
 	}
 	// Fill.
 	ttl := c.arg(t, a.From, 't')
@@ -87,7 +96,7 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 	}
 	from := &c.asks[a.From].got
 	from.Parsed(wire.Get, wire.Meta, &t.Loop.Rep)
-	flags := " C" + c.arg(t, a.Guard, 'c') + " F" + c.arg(t, a.From, 'f') + " T" + ttl
+	flags := guard() + " F" + c.arg(t, a.From, 'f') + " T" + ttl
 	if a.Chosen {
 		flags += " E" + c.arg(t, a.From, 'c')
 	}
@@ -95,9 +104,48 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 	return t.Meta("ms", key, flags, bytes.Clone(t.Loop.Rep.Body.Of(from.Bytes)))
 }
 
-// stubTime is how long a repair that was left unfinished may keep a key from
-// being added, in seconds.
-const stubTime = 30
+// forward is the client's own request, which also shows what the rule needs to
+// know.
+func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
+	r := &t.Req
+	if r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend) {
+		a.ours = true
+		return t.Meta("ms", key, [...]string{" MA c", " MP c"}[t.Op-wire.Append], t.Body())
+	}
+	var edits []task.Edit
+	if c.token != nil {
+		edits = append(edits, task.Edit{At: t.TokenSpan(), With: c.token})
+	}
+	switch {
+	case r.Dialect == wire.Text:
+	case t.Op == wire.Incr || t.Op == wire.Decr:
+		edits = append(edits, c.also(t, a, "v", chosen))
+	case t.Op == wire.Append || t.Op == wire.Prepend:
+		edits = append(edits, c.also(t, a, "c", chosen))
+	case t.Op <= wire.Gats:
+		edits = append(edits, c.also(t, a, "f", chosen))
+	case chosen != "":
+		edits = append(edits, c.also(t, a, "", chosen))
+	}
+	return t.WithKey(key, edits...)
+}
+
+// also is the edit that adds flags to the client's meta request: letter, if it is
+// not there, which is then hidden from the client, and more.
+func (c *command) also(t *task.Task, a *copyAsk, letter, more string) task.Edit {
+	if letter != "" && !t.Req.Letters.Has(letter[0]) {
+		a.shown = letter[0]
+		more += " " + letter
+	}
+	end := t.Req.Line.End
+	return task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)}
+}
+
+// markTime is how long a mark stands that nobody has ended, in seconds: longer
+// than all that is under way when it is made.
+func markTime(t *task.Task) int {
+	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
+}
 
 // arg is what a meta flag says in the answer to an ask.
 func (c *command) arg(t *task.Task, ask int, letter byte) string {
@@ -112,13 +160,25 @@ func (c *command) arg(t *task.Task, ask int, letter byte) string {
 	return string(at.Of(got.Bytes))
 }
 
-// hideNumber makes an answer to ma with v one to ma without: the client did not
-// ask for the number.
-func hideNumber(r *upstream.Result, rep *wire.Reply) {
-	if !r.Parsed(wire.Incr, wire.Meta, rep) || rep.Kind != wire.Value {
+// hide takes out of an answer what the client did not ask for.
+func (a *copyAsk) hide(rep *wire.Reply) {
+	r := &a.got
+	if a.shown == 0 || !r.Parsed(a.op, a.dialect, rep) {
 		return
 	}
-	flags := rep.MetaFlags.Of(r.Bytes)
-	line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
-	r.Bytes = append(line, wire.LineEnd...)
+	if a.shown == 'v' {
+		if rep.Kind == wire.Value {
+			flags := rep.MetaFlags.Of(r.Bytes)
+			line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
+			r.Bytes = append(line, wire.LineEnd...)
+		}
+		return
+	}
+	if at, ok := wire.FlagArg(r.Bytes, rep.MetaFlags, a.shown); ok {
+		from := at.Start - 1
+		if r.Bytes[from-1] == ' ' {
+			from--
+		}
+		r.Bytes = append(slices.Clone(r.Bytes[:from]), r.Bytes[at.End:]...)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -207,6 +208,21 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 		}
 	}
 	return rate
+}
+
+// AddTo adds which members are yet to be filled.
+func (e *Copies) AddTo(into *stats.Snapshot) {
+	for pool, w := range e.Ledgers {
+		for i := range w.Members {
+			if !w.Members[i].lacks(e) {
+				continue
+			}
+			if into.Filling == nil {
+				into.Filling = map[[2]string]bool{}
+			}
+			into.Filling[[2]string{pool, w.bp.Pool.Servers[i].Name}] = true
+		}
+	}
 }
 
 // copiesOf appends the copies that a route keeps of key.
@@ -413,7 +429,7 @@ func (f *resync) copy(e *Copies) {
 		}
 		f.Picks = f.Picks[1:]
 		f.mending++
-		e.mend(rt, []byte(p.key), p.hash, from, to, to.missed().Has(p.hash), f)
+		e.mend(rt, []byte(p.key), p.hash, from, to, to.missed().Has(p.hash), false, f)
 	}
 	if len(f.Picks) == 0 && f.mending == 0 {
 		f.passed(e)

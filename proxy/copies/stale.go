@@ -28,7 +28,8 @@ type Stale struct {
 	Key     []byte // as other members know it
 	there   []byte // as this one does
 	Through bool   // the route asks others for what the member doesn't have
-	undone  bool   // the undo of a late write has deleted it: a repair under way may have come before
+	undone  bool   // what went behind a late write has replaced it: a repair under way may have come before
+	over    bool   // it may have something else than the authority, which goes
 	state   StaleState
 	failed  int // attempts to copy it
 }
@@ -193,10 +194,23 @@ func (m *account) Lost(e *Copies, l Stale) {
 	}
 }
 
-// LateDeleted says that an undo behind a late mutation (see upstream/latedelete.go) has deleted
-// something at a server: what the mutation had left, or what was written or
-// copied there since, on another connection. Members that are to have a copy of
-// the key get it anew.
+// doubt says that the member may have run a write that nobody has acknowledged, or
+// may yet: it is made like the others when it answers. dirty: it is not read
+// before.
+func (m *account) doubt(e *Copies, l Stale, dirty bool) {
+	if before := m.Left[l.Hash]; before != nil && before.state == ToDelete {
+		return // that it surely missed a write is worse
+	}
+	if dirty && !m.Dirty.Add(l.Hash) {
+		m.overfull = true
+	}
+	m.Lost(e, l)
+}
+
+// LateDeleted says that what went behind a late mutation (see
+// upstream/latedelete.go) has replaced something at a server: what the mutation had
+// left, or what was written or copied there since, on another connection. Members
+// that are to have a copy of the key get it anew.
 func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 	key := health.Undivert(there)
 	hash := e.Loops.HashKey(key)
@@ -212,7 +226,7 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		if !bytes.Equal(there, health.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
 			continue // a name that is not in use any more
 		}
-		m.Lost(e, Stale{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true})
+		m.Lost(e, Stale{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true, over: at > 0})
 	}
 }
 
@@ -233,6 +247,9 @@ func (m *account) copyGone(e *Copies) {
 		rt, from, to, later := m.sourceOf(e, l)
 		if !later && (rt == nil || rt.Copies.RepairRate == 0) { // it is not the member's any more, or is not to be repaired
 			delete(m.Left, l.Hash)
+			if l.Through {
+				m.Dirty.Remove(l.Hash)
+			}
 			continue
 		}
 		if later || e.Lines[task.KeyLine(l.Hash)] != nil {
@@ -246,7 +263,7 @@ func (m *account) copyGone(e *Copies) {
 		}
 		l.state = copying
 		e.Count.Repairs++
-		e.mend(rt, bytes.Clone(l.Key), l.Hash, from, to, false, nil)
+		e.mend(rt, bytes.Clone(l.Key), l.Hash, from, to, l.over, true, nil)
 	}
 	m.Gone = append(m.Gone, wait...)
 }
@@ -263,8 +280,8 @@ func (m *account) sourceOf(e *Copies, l *Stale) (rt *routing.Route, from, to cop
 		for _, o := range members {
 			theirs := o.Left[l.Hash]
 			switch {
-			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy: // it has nothing
-			case theirs != nil || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.HasLateDelete(l.Key):
+			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy && !theirs.over: // it has nothing
+			case theirs != nil && !l.over || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.HasLateDelete(l.Key):
 				later = true
 			default:
 				return home, o, members[at], false
@@ -283,6 +300,9 @@ func (m *account) notCopied(e *Copies, hash uint64) {
 	}
 	if l.failed++; l.failed >= maxCopying {
 		delete(m.Left, hash)
+		if l.Through {
+			m.Dirty.Remove(hash)
+		}
 		e.Count.RepairsDropped++
 		return
 	}

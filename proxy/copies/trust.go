@@ -35,7 +35,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	case phase == health.In && m.missed().Has(t.Hash):
 		out.State = replicate.Dirty
 	case phase == health.In && (m.lacks(c.e) || m.Server.Unidentified):
-		out.State = replicate.Warming
+		out.State = replicate.Filling
 	case phase == health.In:
 		out.State = replicate.In
 	case phase == health.Leaving:
@@ -107,8 +107,13 @@ func (c *command) outlook() uint64 {
 
 // sure says whether an answer counts that the rule has settled on: in strict
 // mode nobody may have learnt since it was asked for that others decide. A read
-// needs that of the member whose answer it is, a write of all that took it.
+// needs that of the member whose answer it is, a write of all that took it. And
+// the process that has decided a write must be there still: if it isn't, the
+// others have what nobody knows.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
+	if c.writes && s.Answer >= 0 && c.asks[s.Answer].got.Void() {
+		return false
+	}
 	strict := false
 	for i := range c.asks {
 		a := &c.asks[i]
@@ -146,7 +151,7 @@ func (c *command) stranger(t *task.Task, states []replicate.Member) int {
 	for i := range states {
 		srv := c.members[i].Server
 		switch states[i].State {
-		case replicate.In, replicate.Dirty, replicate.Warming, replicate.Settling:
+		case replicate.In, replicate.Dirty, replicate.Filling, replicate.Warming, replicate.Settling:
 			if !srv.Down && (srv.StartedAt == 0 || opens && i == authority && srv.Unidentified) {
 				return i
 			}

@@ -156,7 +156,7 @@ func (l *single) Begin(t *task.Task) {
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
 			switch {
-			case what == fillThere:
+			case what == fillThere, what == fillNowhere && task.CommandOf(t).Vivify && l.Sure(t): // it makes what nobody has
 				l.Begin(t)
 			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Member(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)

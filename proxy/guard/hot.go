@@ -22,18 +22,18 @@ type Reader client.Exchange
 
 // door is what the client of a guarded read is connected to.
 type door interface {
-	Route(key []byte) *routing.Route
+	Fitting(key []byte) *routing.Route
 	Guarded() *Guard
 }
 
-// Ask asks for one key of x's text read on c. It reports false, and has done
+// Ask asks for one key of x's text read, of that share, on c. It reports false, and has done
 // nothing, if the server can't be asked so.
-func (g *Guard) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+func (g *Guard) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
 		return false
 	}
 	a := x.Attempt()
-	a.To = (*Reader)(x)
+	a.To, a.Share = (*Reader)(x), share
 	g.AskFor(x, rt, c, a, key)
 	return true
 }
@@ -149,7 +149,7 @@ func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
 	key, _ := a.Named()
 	g := d.Guarded()
 	g.Line = append(append(g.Line[:0], a.Strip...), key...)
-	return d.Route(g.Line), g
+	return d.Fitting(g.Line), g
 }
 
 // cold goes on with an answer that is not simply a value.
@@ -161,7 +161,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	}
 	rt, g := p.route(a)
 	if rt == nil {
-		x.Fail(client.NoRoute, stats.Unavailable)
+		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
 		return 0
 	}
 	key, _ := a.Named()
@@ -171,7 +171,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 				return x.Value(a, rep, r.Bytes, s.shown(), p.token(&s))
 			}
 		} else if r.Bytes == nil {
-			x.Fail(r.Why, r.Outcome)
+			x.Fail(a.Share, r.Why, r.Outcome)
 		}
 		return 0
 	}
@@ -180,7 +180,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		g.heard(c.Server, r.Via, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
-	g.resume(x, rt, append([]byte(a.Strip), key...), &rule{first: r, firstName: bytes.Clone(key), firstKnown: slices.Clone(known)})
+	g.resume(x, a.Share, rt, append([]byte(a.Strip), key...), &rule{first: r, firstName: bytes.Clone(key), firstKnown: slices.Clone(known)})
 	return 0
 }
 
@@ -204,7 +204,7 @@ func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 }
 
 // resume makes a task of a read that found more or less than a value.
-func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole []byte, l *rule) {
+func (g *Guard) resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, l *rule) {
 	req := &g.Clients.Req
 	before := *req
 	command := "get "
@@ -214,14 +214,14 @@ func (g *Guard) resume(x *client.Exchange, rt *routing.Route, whole []byte, l *r
 	line := append(append([]byte(command), whole...), wire.LineEnd...)
 	g.Wire.Next(line, req)
 	req.Flags |= x.Flags & wire.Binary
-	t := g.NewTask(x, rt, line, whole, whole)
+	t := g.NewTask(x, share, rt, line, whole, whole)
 	*req = before
 	t.Rule = l
 	g.Enroll(x.Session, x, t)
 	g.Admit(t)
 }
 
-func (p *Reader) Done(_ *upstream.Conn, _ *upstream.Attempt) { p.exchange().FinishOne() }
+func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
 
 func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := p.exchange()

@@ -356,7 +356,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		c0, _ = strconv.ParseUint(g.bound.first, 10, 64)
 	}
 	versions := make([]stamp.Version, len(tags))
-	open, late := 1, false
+	open, late, asked := 1, false, false
 	var via upstream.Via
 	done := func() {
 		if open--; open > 0 {
@@ -367,7 +367,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		case g.trouble != nil:
 			l.broken(t, g.trouble)
 			return
-		case c != nil && (!via.IsZero() && !c.Reaches(via) || g.bound != nil && !g.bound.good(l.here(t), c)):
+		case c != nil && (asked && !c.Reaches(via) || g.bound != nil && !g.bound.good(l.here(t), c)):
 			late = true
 		}
 		if late && c0 == 0 {
@@ -386,8 +386,8 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		then(true)
 	}
 	note := func(cas uint64, r *upstream.Result) {
-		if via.IsZero() {
-			via = r.Via
+		if !asked {
+			asked, via = true, r.Via
 		}
 		late = late || cas == 0 || !via.Same(r.Via)
 		done()

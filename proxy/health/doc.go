@@ -66,6 +66,10 @@
 //     proxies say the same (see vote.go), not more than half of the pool is
 //     suspect to this proxy, this proxy reaches enough others and somebody can take
 //     over. Otherwise it stays suspect here; good pings end that.
+//   - A server that refuses every connection has no process any more, and nothing
+//     that a flush could cost. So it is believed to be gone sooner than one that is
+//     silent, and proxies vote about it at once. The WAITs stay what they are: what
+//     others may still believe doesn't depend on what is wrong with the server.
 //   - A lost record (restart, flush, eviction, not readable) is put back by whoever
 //     has leases of R others, or of all others that are IN or coming back. If R
 //     records are missing, as at a first start, everybody waits a WAIT first. If

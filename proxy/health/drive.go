@@ -235,7 +235,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	if !s.suspect {
 		return "", false
 	}
-	ripe := s.suspectSince + int64(k.set.EjectAfter)
+	ripe := k.ripe(i, now)
 	opinion := k.opinions(i, now)
 	switch {
 	case k.pool == poolNoMeta:
@@ -257,6 +257,23 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return s.suspectWhy, true
 	}
 	return "", false
+}
+
+// ripe is from when on the suspicion of server i has lasted long enough. That it
+// refuses connections must have been seen at the end of the time, too: it may have
+// been started again.
+func (k *Keeper) ripe(i int, now int64) int64 {
+	s := &k.servers[i]
+	silent := s.suspectSince + int64(k.set.EjectAfter.Silent)
+	refused := s.refused.since + int64(k.set.EjectAfter.Refused)
+	switch {
+	case s.refused.since == 0 || now >= silent:
+		return silent
+	case s.refused.last >= refused || now < refused:
+		return min(silent, refused)
+	}
+	s.pingAt = min(s.pingAt, now) // the last look
+	return silent
 }
 
 // relieved says whether there is an interim server for the keys of server i.

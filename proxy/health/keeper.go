@@ -74,6 +74,7 @@ type Keeper struct {
 
 	next         int64
 	voteAt       int64   // when the next vote is due
+	hastyAt      int64   // when one may come before its time again
 	foreignUntil int64   // how long other membership lists that were seen count
 	pool         string  // what the pool is as a whole: poolKept, or why it isn't
 	open         [2]bool // fail-open, of the pool's own servers and of its gutter
@@ -104,12 +105,17 @@ type suspicion struct {
 	suspect      bool
 	suspectWhy   string
 	suspectSince int64
-	down         bool  // by a person at this proxy: stays suspect
-	restored     bool  // by a person at this proxy: no hold
+	down         bool // by a person at this proxy: stays suspect
+	restored     bool // by a person at this proxy: no hold
+	refused      refusal
 	soft         int   // pings in a row without an answer
 	good         int   // pings in a row with one
 	goodSince    int64 // first of those
 }
+
+// refusal is for how long a server has refused every connection. The zero one says
+// that the last thing heard of the server was something else.
+type refusal struct{ since, last int64 }
 
 // contact is the last that this proxy has heard of the server: the lease on it,
 // and the view record there.
@@ -142,8 +148,9 @@ type Ablation struct {
 func (k *Keeper) Ablate(a Ablation) { k.off = a }
 
 // New returns the keeper of a pool. Names of members must differ. What is not
-// set in s has a default: 3 failures, 3 s to an ejection, a ping each 500 ms,
-// leases of 2 s, 500 ms for a request, 2 good pings. The seed makes the jitter:
+// set in s has a default: 3 failures, 3 s to an ejection and 500 ms of a server that
+// refuses connections, a ping each 500 ms, leases of 2 s, 500 ms for a request, 2
+// good pings. The seed makes the jitter:
 // every proxy should have its own.
 func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 	k := &Keeper{
@@ -166,7 +173,8 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 
 func (s Settings) withDefaults() Settings {
 	s.AfterFailures = cmp.Or(s.AfterFailures, 3)
-	s.EjectAfter = cmp.Or(s.EjectAfter, 3*time.Second)
+	s.EjectAfter.Silent = cmp.Or(s.EjectAfter.Silent, 3*time.Second)
+	s.EjectAfter.Refused = cmp.Or(s.EjectAfter.Refused, min(500*time.Millisecond, s.EjectAfter.Silent))
 	s.Ping = cmp.Or(s.Ping, 500*time.Millisecond)
 	s.Lease = cmp.Or(s.Lease, 2*time.Second)
 	s.Request = cmp.Or(s.Request, 500*time.Millisecond)
@@ -174,12 +182,22 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// ServerFailed says that the engine saw a server fail on requests of clients: it
-// refused, can't be reached or greets wrongly (hard), or Settings.AfterFailures
-// requests in a row had no answer. The server is suspect from now on.
-func (k *Keeper) ServerFailed(server int, hard bool, why string, now int64) {
-	if s := &k.servers[server]; hard && !s.suspect {
+// ServerFailed says that the engine saw a server fail: it refuses connections
+// (refused), can't be reached or greets wrongly, or Settings.AfterFailures requests
+// of clients in a row had no answer. The server is suspect from now on.
+func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
+	s := &k.servers[server]
+	if !s.suspect {
 		s.pingAt = min(s.pingAt, now) // it may be back already
+	}
+	switch {
+	case !refused:
+		s.refused = refusal{}
+	case s.refused.since == 0:
+		s.refused = refusal{now, now}
+		k.voteSoon(now)
+	default:
+		s.refused.last = now
 	}
 	k.isSuspect(server, why, now)
 	k.step(now)

@@ -136,6 +136,9 @@ func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {
 	s.good = 0
 	s.absent = 0 // it may have had a record in between
 	s.soft++
+	if !hard {
+		s.refused = refusal{}
+	}
 	if hard || s.soft >= k.set.AfterFailures {
 		k.isSuspect(i, why, now)
 	}
@@ -143,7 +146,7 @@ func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {
 
 func (k *Keeper) isUp(i int, now int64) {
 	s := &k.servers[i]
-	s.soft = 0
+	s.soft, s.refused = 0, refusal{}
 	s.good++
 	if s.good == 1 {
 		s.goodSince = now

@@ -267,6 +267,7 @@ func (w *world) ask(p *proxy, r Request) {
 			why := "timeout"
 			if hard {
 				why = "refused"
+				w.input(p, func() { p.k.ServerFailed(r.Server, true, why, w.now) })
 			}
 			w.input(p, func() { p.k.Unanswered(r.ID, hard, why, w.now) })
 		})

@@ -99,6 +99,26 @@ func (k *Keeper) vote(now int64) {
 	}
 }
 
+// voteSoon lets the next vote be now, since a server has begun to refuse connections:
+// what others think of that is wanted before the next vote is due. Votes go on from
+// there in their rhythm. What counters have grown by in the piece of a rhythm before
+// it is left out, or there would seem to be fewer proxies. It is done once in some
+// votes at most, so that servers which come and go can't keep all from being counted.
+func (k *Keeper) voteSoon(now int64) {
+	if k.voteAt == 0 || now < k.hastyAt {
+		return
+	}
+	k.voteAt = now
+	k.hastyAt = now + 4*k.voteTime()
+	for i := range k.servers {
+		s := &k.servers[i]
+		s.live.seenAt = 0
+		for j := range s.sus {
+			s.sus[j].seenAt = 0
+		}
+	}
+}
+
 // addLine adds one to a counter, or makes it with one, for a minute.
 func addLine(key string) []byte { return fmt.Appendf(nil, "ma %s N60 J1 v\r\n", key) }
 

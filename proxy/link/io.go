@@ -80,6 +80,7 @@ const (
 	ParkedTimer               // commands that wait for a phase
 	HedgeTimer                // reads that ask one more copy
 	ResyncTimer               // copies that something is missing from
+	CounterTimer              // increments that wait
 	GuardTimer                // held reads, and what is asked for them
 	numTimers
 )

@@ -2,6 +2,8 @@ package link
 
 // One connection as the engine and its driver share it.
 
+import "errors"
+
 // Sock is what a driver keeps behind a Link.
 type Sock interface {
 	// Peer names the other end, for people.
@@ -36,6 +38,10 @@ type Link struct {
 	BytesIn      uint64 // from the socket
 	BytesOut     uint64 // taken by the socket
 }
+
+// ErrRefused is what a driver reports, wrapped or not, where nobody listens at the
+// address of a server.
+var ErrRefused = errors.New("connection refused")
 
 // End is one end of a connection: what is done with its bytes.
 type End interface {

@@ -294,7 +294,7 @@ func (d *epoll) fail(s *sock, err error) {
 	if err == nil && s.link.Client() {
 		err = io.EOF
 	}
-	d.engine.Closed(s.link, err)
+	d.engine.Closed(s.link, ending(err))
 }
 
 func (d *epoll) write(s *sock) {

@@ -28,6 +28,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"ringside/proxy"
@@ -46,6 +47,15 @@ type Options struct {
 	Moderation   pace.Settings             // what a busy epoll loop waits for; the portable driver does without
 	Inherited    map[string][]net.Listener // open already, by network and address; Listen takes out those that it needs
 	Faults       *fault.Set                // what is wrong with servers on purpose; nil: nothing, ever
+}
+
+// ending is the error that ended a connection as the engine knows it, which has no
+// errors of sockets.
+func ending(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return link.ErrRefused
+	}
+	return err
 }
 
 // Driver runs the engines of a proxy.

@@ -274,7 +274,7 @@ func (d *portable) dialUp(s *stream) {
 			case s.closed: // given up meanwhile
 			case err != nil:
 				d.drop(s)
-				e.Closed(l, err)
+				e.Closed(l, ending(err))
 			default:
 				used = true
 				s.conn = c
@@ -369,7 +369,7 @@ func (d *portable) ended(s *stream, err error) {
 		}
 	}
 	d.drop(s)
-	d.engine.Closed(s.link, err)
+	d.engine.Closed(s.link, ending(err))
 }
 
 func (d *portable) writer(s *stream) {

@@ -5,7 +5,7 @@
 // listener to its routes (Listener.Bind). What is bound belongs to that engine,
 // so a lookup takes no lock.
 //
-//	Listener.Route(key) ► Route, by the longest prefix; nil: no route wants the key
+//	Listener.Route(key) ► Route, by the longest prefix or pattern; nil: no route wants the key
 //	  BoundPool.Owners  ► the index of the server that the pool's rule gives the key to
 //	  Route.Holders     ► the servers that keep a copy of the key, the one that decides first
 //	  BoundPool.Find    ► who serves the key now, by the phases of its servers (health.View)

@@ -156,13 +156,13 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 }
 
 // NeedsTask says that a command on a key of srv needs a task: the route keeps
-// copies, or the server is gone, or everything has to be sure.
+// copies or lets increments wait, or the server is gone, or everything has to be sure.
 func (rt *Route) NeedsTask(srv *upstream.Server) bool {
-	return rt != nil && rt.View != nil && rt.special(srv)
+	return rt != nil && rt.mayTask && rt.special(srv)
 }
 
 func (rt *Route) special(srv *upstream.Server) bool {
-	return rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)
+	return rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)
 }
 
 // NoServer is why a key that the pool's rule gives to nobody gets no answer.

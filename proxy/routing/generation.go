@@ -4,6 +4,7 @@ package routing
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"ringside/proxy/health"
@@ -17,25 +18,34 @@ import (
 // Listener is what the clients of one address see. It outlives reloads; its routes
 // don't.
 type Listener struct {
-	Name   string       // network and address
-	Routes []Route      // longest prefix first
-	Pools  []*BoundPool // that its keys may be in, gutters included
-	Users  *table.Users // who may use it; nil: everybody
+	Name     string       // network and address
+	Routes   []Route      // those that spell out most of a key first
+	prefixes []Route      // Routes, if none of them has a Match: then they need no more than a comparison each
+	Pools    []*BoundPool // that its keys may be in, gutters included
+	Users    *table.Users // who may use it; nil: everybody
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Tagged  bool // one of the routes has tags
 	Moves   bool // one of the pools moves keys or keeps copies of them
+	Counts  bool // one of the routes makes counters that are missing
 }
 
 // Route sends keys to a pool.
 type Route struct {
 	Listener string // its listener's name
 	Prefix   string
-	Strip    string // what the servers don't see of the key: the prefix, or nothing
+	Match    string        // in place of Prefix: see table.Route
+	label    string        // see table.Route
+	keys     table.Pattern // that it wants
+	Strip    string        // what the servers don't see of the key: the prefix, or nothing
 	*BoundPool
 
 	GetErrors bool           // a read whose server can't answer gets an error, not a miss
 	Timeouts  table.Timeouts // of its commands
+
+	Autocreate *table.Autocreate    // of incr and decr: what becomes of a missing key; nil: it stays missing
+	Buffer     *table.Buffer        // of incr: how long increments wait; nil: they don't
+	Count      *stats.RouteCounters // what this loop has counted of its commands; it outlives reloads
 
 	Copies replicate.Policy // how many of each key, and how; its Copies is 0 if there is only one
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
@@ -44,6 +54,8 @@ type Route struct {
 
 	Guard *Guard // nil: it is not guarded
 	Tags  *Tags  // nil: its values have no tags
+
+	mayTask bool // see NeedsTask; all of that would cost every command
 }
 
 // Tags is how values of a route are tied to tags, and what it has counted and
@@ -63,7 +75,9 @@ type Guard struct {
 
 // OneLoop says that one loop leads all commands on a key of the route that take
 // tasks: what it knows of the key is in one place then.
-func (rt *Route) OneLoop() bool { return rt.Copies.Copies != 0 || rt.Guard != nil }
+func (rt *Route) OneLoop() bool {
+	return rt.Copies.Copies != 0 || rt.Guard != nil || rt.Buffer != nil
+}
 
 // BoundPool is a pool of the table and, by the same index, its servers as the
 // engine has them.
@@ -90,19 +104,27 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-// Learned is what routes have counted and learned so far, by prefix.
+// Learned is what routes have counted and learned so far, by label.
 type Learned interface {
-	Guarded(prefix string) *stats.Guard
-	Tagged(prefix string) *stats.Tags
+	Guarded(label string) *stats.Guard
+	Tagged(label string) *stats.Tags
 }
 
 // Bind gives l the routes of a new table. bound has the pools of that; command is
-// what invalidates tags.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned Learned, command string) {
-	l.Routes, l.Pools, l.InOrder, l.Moves = nil, nil, false, false
+// what invalidates tags. It returns what was counted of routes that are no more.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned Learned, command string) (gone []*stats.RouteCounters) {
+	counts := map[stats.RouteName]*stats.RouteCounters{}
+	for i := range l.Routes {
+		counts[l.Routes[i].Name()] = l.Routes[i].Count
+	}
+	l.Routes, l.Pools, l.InOrder, l.Moves, l.Counts = nil, nil, false, false, false
 	var tagged *Route
 	for _, r := range routes {
-		made := Route{Listener: l.Name, Prefix: r.Prefix, BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
+		if made.Count = counts[made.Name()]; made.Count == nil {
+			made.Count = new(stats.RouteCounters)
+		}
+		delete(counts, made.Name())
 		if r.GetErrors != nil {
 			made.GetErrors = *r.GetErrors
 		}
@@ -116,12 +138,15 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		for _, p := range r.Also {
 			made.Also = append(made.Also, bound[p])
 		}
+		made.Autocreate, made.Buffer = r.Autocreate, r.Buffer
+		l.Counts = l.Counts || r.Autocreate != nil
+		made.mayTask = made.View != nil || made.Buffer != nil
 		made.Prefer = bound[r.Prefer]
 		if r.Guard != nil {
-			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Prefix)}
+			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Label())}
 		}
 		if r.Tags != nil {
-			made.Tags = &Tags{Tags: r.Tags, Learned: learned.Tagged(r.Prefix)}
+			made.Tags = &Tags{Tags: r.Tags, Learned: learned.Tagged(r.Label())}
 			tagged = &made
 		}
 		if r.Strip {
@@ -136,12 +161,38 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			}
 		}
 	}
-	if tagged != nil {
-		l.Routes = append(l.Routes, Route{Listener: l.Name, Prefix: command, BoundPool: tagged.BoundPool, GetErrors: tagged.GetErrors, Timeouts: tagged.Timeouts,
-			Guard: tagged.Guard, Tags: &Tags{Tags: tagged.Tags.Tags, Learned: tagged.Tags.Learned, Command: true}})
+	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(b.keys.Literal(), a.keys.Literal()) })
+	if l.Tagged = tagged != nil; l.Tagged {
+		r := tagged.command(command)
+		if r.Count = counts[r.Name()]; r.Count == nil {
+			r.Count = new(stats.RouteCounters)
+		}
+		delete(counts, r.Name())
+		l.Routes = slices.Insert(l.Routes, 0, r) // before those with a match that spell out more
 	}
-	l.Tagged = tagged != nil
-	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(len(b.Prefix), len(a.Prefix)) })
+	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
+		l.prefixes = nil
+	}
+	return slices.Collect(maps.Values(counts))
+}
+
+// command is the route, beside the tagged route rt, of the keys that name tags.
+func (rt *Route) command(prefix string) Route {
+	names := table.Route{Prefix: prefix}
+	return Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
+		mayTask: rt.mayTask, Guard: rt.Guard, Tags: &Tags{Tags: rt.Tags.Tags, Learned: rt.Tags.Learned, Command: true}}
+}
+
+// Name is what the route is known by over reloads.
+func (rt *Route) Name() stats.RouteName {
+	return stats.RouteName{Listener: rt.Listener, Route: rt.label, Pool: rt.Pool.Name}
+}
+
+// AddTo adds what was counted of the routes to what is told of all loops.
+func (l *Listener) AddTo(into *stats.Snapshot) {
+	for i := range l.Routes {
+		into.AddRoute(l.Routes[i].Name(), l.Routes[i].Count)
+	}
 }
 
 // addPool adds a pool that keys of l may be in, once.
@@ -152,11 +203,22 @@ func (l *Listener) addPool(bp *BoundPool) {
 	}
 }
 
-// Route finds the route of key; nil if none wants it.
+// Route finds the route of key, if none has a Match; nil: see Fitting. It is small, so
+// that its callers have it inline.
 func (l *Listener) Route(key []byte) *Route {
-	for i := range l.Routes {
-		r := &l.Routes[i]
+	for i := range l.prefixes {
+		r := &l.prefixes[i]
 		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most have none: nothing is called for it
+			return r
+		}
+	}
+	return nil
+}
+
+// Fitting finds the route of key, whatever routes there are; nil if none wants it.
+func (l *Listener) Fitting(key []byte) *Route {
+	for i := range l.Routes {
+		if r := &l.Routes[i]; r.keys.Takes(key) {
 			return r
 		}
 	}

@@ -50,15 +50,37 @@ var outcomes = [wire.NumKinds]Outcome{
 // OutcomeOf is the outcome of a command that gets a reply of kind k.
 func OutcomeOf(k wire.Kind) Outcome { return outcomes[k] }
 
+// LostCount is why increments that waited are lost.
+type LostCount uint8
+
+// The reasons.
+const (
+	LostMissing     LostCount = iota // the counter is gone, or is no number
+	LostUnreachable                  // the server could not be asked for too long
+	LostUnsure                       // the server did not answer: they may have counted
+	LostOverwritten                  // a set or delete came before they were told: nothing is missing
+	NumLost
+)
+
+func (l LostCount) String() string {
+	return [NumLost]string{"missing", "unreachable", "unsure", "overwritten"}[l]
+}
+
+// Buffered is what has become of increments that waited.
+type Buffered struct {
+	Increments uint64          // commands that waited
+	Flushes    uint64          // requests that carried them
+	Flushed    uint64          // commands that these carried
+	Lost       [NumLost]uint64 // sums of increments, by why
+}
+
 // Counters is what one engine has counted since it started.
 type Counters struct {
-	Requests [wire.NumOps][NumOutcomes]uint64 // answered, by command and outcome
-	Latency  [wire.NumOps]Histogram           // from the request to its answer, by command
+	RouteCounters                        // of commands that belong to no route, and of routes that are no more
+	Latency       [wire.NumOps]Histogram // from the request to its answer, by command
 
 	Repairs, RepairsDropped uint64 // of copies, key by key; those that were not made, because too many were to be made
 	Refilled                uint64 // keys that were copied to servers that had come back empty
-
-	KeysHit, KeysMissed, KeysFailed uint64 // of get, gets, gat, gats, mg
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
 
@@ -69,6 +91,10 @@ type Counters struct {
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	LoginsFailed        uint64 // wrong users or passwords
 	Closed
+	CountersMade uint64 // that were missing, by autocreate
+
+	Buffer Buffered
+
 	NoMemory uint64 // data blocks refused by limits.memory
 	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
 }
@@ -146,7 +172,8 @@ func (h *Histogram) Count() (n uint64) {
 	return n
 }
 
-func (h *Histogram) add(o *Histogram) {
+// Add counts what o has counted too.
+func (h *Histogram) Add(o *Histogram) {
 	h.Sum += o.Sum
 	for i, n := range o.Buckets {
 		h.Buckets[i] += n
@@ -155,16 +182,22 @@ func (h *Histogram) add(o *Histogram) {
 
 // Snapshot is a copy of what the engines of a process have counted, added up.
 type Snapshot struct {
-	Counters
+	Counters                            // with those of all routes
 	Servers  map[string]*ServerSnapshot // by network and address
-	Members  []MemberSnapshot           // of the pools that have a keeper
-	Events   []MemberEvents             // what keepers have decided so far
-	Clients  int                        // connected
-	InFlight int                        // commands without an answer
-	Parked   int                        // of them: writes that wait for a server's next phase
-	Lines    int                        // keys of several copies that are being written or repaired
-	Memory   int64                      // bytes of buffers in use
-	Kept     int64                      // of that, for reuse
+	Routes   map[RouteName]*RouteCounters
+	Members  []MemberSnapshot   // of the pools that have a keeper
+	Events   []MemberEvents     // what keepers have decided so far
+	Filling  map[[2]string]bool // by pool and server: it keeps copies and lacks some that it should have
+	Clients  int                // connected
+	InFlight int                // commands without an answer
+
+	BufferKeys    int    // counters of which increments wait, or may
+	BufferPending uint64 // their sum
+
+	Parked int   // of them: writes that wait for a server's next phase
+	Lines  int   // keys of several copies that are being written or repaired
+	Memory int64 // bytes of buffers in use
+	Kept   int64 // of that, for reuse
 }
 
 // ServerSnapshot is one server as the engines see it.
@@ -184,18 +217,13 @@ type ServerSnapshot struct {
 
 // Add counts what o has counted too.
 func (into *Counters) Add(o *Counters) {
-	for op := range o.Requests {
-		for out, n := range o.Requests[op] {
-			into.Requests[op][out] += n
-		}
-		into.Latency[op].add(&o.Latency[op])
+	into.RouteCounters.Add(&o.RouteCounters)
+	for op := range o.Latency {
+		into.Latency[op].Add(&o.Latency[op])
 	}
 	into.Repairs += o.Repairs
 	into.RepairsDropped += o.RepairsDropped
 	into.Refilled += o.Refilled
-	into.KeysHit += o.KeysHit
-	into.KeysMissed += o.KeysMissed
-	into.KeysFailed += o.KeysFailed
 	into.Wakeups += o.Wakeups
 	into.Reads += o.Reads
 	into.Writes += o.Writes
@@ -213,6 +241,13 @@ func (into *Counters) Add(o *Counters) {
 	into.MemoryClosed += o.MemoryClosed
 	into.CutOff += o.CutOff
 	into.NoMemory += o.NoMemory
+	into.CountersMade += o.CountersMade
+	into.Buffer.Increments += o.Buffer.Increments
+	into.Buffer.Flushes += o.Buffer.Flushes
+	into.Buffer.Flushed += o.Buffer.Flushed
+	for i, n := range o.Buffer.Lost {
+		into.Buffer.Lost[i] += n
+	}
 	into.Doubts += o.Doubts
 }
 
@@ -233,5 +268,5 @@ func (into *ServerCounters) Add(o *ServerCounters) {
 	into.WentDown += o.WentDown
 	into.BytesIn += o.BytesIn
 	into.BytesOut += o.BytesOut
-	into.Latency.add(&o.Latency)
+	into.Latency.Add(&o.Latency)
 }

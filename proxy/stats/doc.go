@@ -1,8 +1,8 @@
 // Package stats counts what one loop does, adds up what all have counted, and prints it.
 //
 //	engine's goroutine                   any goroutine           answered to
-//	Counters, ServerCounters ─ AddTo ─► Snapshot, one of all ─► stats proxy, stats servers (Report)
-//	                                     loops                   /metrics (package admin)
+//	Counters, RouteCounters, ─ AddTo ─► Snapshot, one of all ─► stats proxy, routes, servers (Report)
+//	ServerCounters                       loops                   /metrics (package admin)
 //	answers of servers to stats ─────► Merge… ─────────────────► stats, stats items, stats slabs …
 //
 // Counters are plain numbers which only their loop writes. Nobody else reads

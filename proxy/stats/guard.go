@@ -44,7 +44,7 @@ func (g *Guard) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
 // Guard is one guarded route, over all loops and tables of a process. Nothing of it
 // is touched by a hit.
 type Guard struct {
-	Prefix string
+	Route string // its label: see table.Route
 
 	count [NumGuardEvents]atomic.Uint64
 

@@ -2,6 +2,8 @@ package stats
 
 // Statistics as lines.
 
+import "strconv"
+
 // Report appends lines STAT <prefix><name> <value>.
 type Report struct {
 	Dst    []byte
@@ -16,6 +18,11 @@ func (r *Report) Count(name string, n uint64) { r.Text(name, Decimal(n)) }
 
 // Int appends a line with a number that is never negative.
 func (r *Report) Int(name string, n int) { r.Count(name, uint64(max(n, 0))) }
+
+// Percent appends a line with a share from 0 to 1 as a percentage.
+func (r *Report) Percent(name string, share float64) {
+	r.Text(name, strconv.FormatFloat(100*share, 'f', 2, 64))
+}
 
 // Latency reports quantiles in microseconds, once there is something to tell.
 func (r *Report) Latency(name string, h *Histogram) {

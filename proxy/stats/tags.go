@@ -25,7 +25,7 @@ const (
 
 // Tags is one route with tags, over all loops and tables of a process.
 type Tags struct {
-	Prefix string
+	Route string // its label: see table.Route
 
 	count [NumTagEvents]atomic.Uint64
 

@@ -6,7 +6,7 @@
 //
 //	Table
 //	├── Listeners   an address, and the routes that its clients get
-//	│   └── Routes  a prefix ► one Pool, or several that keep a copy each
+//	│   └── Routes  a prefix or pattern ► one Pool, or several that keep a copy each
 //	├── Pools       servers, the rule that gives keys to them, timeouts, failover
 //	│   └── Servers (Target) name, address, weight, host, zone
 //	└── Limits      what clients can make Ringside hold
@@ -15,7 +15,7 @@
 //
 // Plan says, without asking anybody, what a table does with one key:
 //
-//	route       the one with the longest prefix that the key begins with
+//	route       of those that want the key, the one that spells out most of it
 //	hash        of the part of the key that the pool's rule looks at
 //	owner       the server that the rule gives the key to
 //	successors  whom the rule asks next, while the ones before are dead

@@ -13,6 +13,7 @@ type Plan struct {
 	Key    string
 	Routed bool   // a route takes the key; else the rest is empty
 	Prefix string // of that route
+	Match  string // in place of Prefix
 	Strip  bool   // the servers see the key without Prefix
 	Pool   *Pool
 	Hashed string // the part of the key that is hashed
@@ -47,17 +48,17 @@ func (m Member) Target() *Target { return &m.Pool.Servers[m.Server] }
 // Plan works out where key, decoded, goes on the listener l.
 func (l *Listener) Plan(key []byte) Plan {
 	p := Plan{Key: string(key), Owner: -1}
-	best := -1
-	for i, r := range l.Routes {
-		if len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix && (best < 0 || len(r.Prefix) > len(l.Routes[best].Prefix)) {
-			best = i
+	best, most := -1, -1
+	for i := range l.Routes {
+		if want := l.Routes[i].Pattern(); want.Takes(key) && want.Literal() > most {
+			best, most = i, want.Literal()
 		}
 	}
 	if best < 0 {
 		return p
 	}
 	r := &l.Routes[best]
-	p.Routed, p.Prefix, p.Strip, p.Pool = true, r.Prefix, r.Strip, r.Pool
+	p.Routed, p.Prefix, p.Match, p.Strip, p.Pool = true, r.Prefix, r.Match, r.Strip, r.Pool
 	if r.Strip {
 		key = key[len(r.Prefix):]
 	}

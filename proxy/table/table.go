@@ -18,7 +18,8 @@ type Table struct {
 	Pools     []*Pool
 	Limits    Limits
 
-	TagCommand string // a delete of this with the name of a tag behind it invalidates that; empty: no route has tags
+	TagCommand string        // a delete of this with the name of a tag behind it invalidates that; empty: no route has tags
+	LogSlow    time.Duration // commands that take so long are logged; 0: none
 }
 
 // Has says whether a pool of t has a server of that name.
@@ -37,10 +38,13 @@ type Listener struct {
 	Users   *Users // who may use it; nil: everybody
 }
 
-// Route sends the keys that begin with Prefix to Pool. The longest prefix
-// wins; the order of the routes does not matter.
+// Route sends the keys that begin with Prefix, or fit Match, to Pool. Of several
+// that want a key the one wins that spells out most of it (Pattern.Literal); the
+// order of the routes does not matter.
 type Route struct {
+	Class  string // the preset's name, for people; empty: none
 	Prefix string
+	Match  string // in place of Prefix: the whole key, with * for any bytes; empty: Prefix counts
 	Pool   *Pool
 	Strip  bool // the servers see the key without Prefix
 
@@ -53,11 +57,28 @@ type Route struct {
 	Prefer *Pool
 	Zone   string // Ringside's own, for replicate.Nearest
 
+	Autocreate *Autocreate // of incr and decr: what becomes of a missing key; nil: it stays missing
+	Buffer     *Buffer     // of incr: how long increments wait; nil: they don't
+
 	GetErrors *bool          // takes the place of Pool.GetErrors; nil: that counts
 	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
 
 	Guard *Guard // lets one client rebuild a value at a time; nil: all who find it missing
 	Tags  *Tags  // values stand as long as their tags do; they need a Guard. nil: values have no tags
+}
+
+// Autocreate is how a counter begins that was missing.
+type Autocreate struct {
+	Initial uint64        // before the incr that makes it; after a decr
+	TTL     time.Duration // whole seconds, at most 30 days; 0: for ever
+}
+
+// Buffer is how increments wait, so that one request carries many of them.
+type Buffer struct {
+	Every time.Duration // the time between two flushes of a counter, give or take a tenth
+	Keep  time.Duration // how long they wait for a server that can't be asked
+	Last  bool          // an incr that waits is answered by what the server has said last, not by an estimate
+	Keys  int           // counters of which increments wait, at most
 }
 
 // Pool is a list of servers and the rule that says which of them owns a key.

@@ -45,13 +45,13 @@ type reading struct {
 	later  *reading     // in the list of free ones
 }
 
-// Ask asks for one key of x's text read on c; key is with what its route strips. It
+// Ask asks for one key of x's text read, of that share, on c; key is with what its route strips. It
 // reports false, and has done nothing, if the server can't be asked so.
-func (t *Tags) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	name := key[len(rt.Strip):]
 	switch {
 	case rt.Tags == nil:
-		return t.Guard.Ask(x, rt, c, name)
+		return t.Guard.Ask(x, share, rt, c, name)
 	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Speech != 0 && c.Speech&wire.Metas == 0:
 		return false
 	}
@@ -72,7 +72,7 @@ func (t *Tags) Ask(x *client.Exchange, rt *routing.Route, c *upstream.Conn, key 
 		}
 	}
 	a := x.Attempt()
-	a.To = (*value)(r)
+	a.To, a.Share = (*value)(r), share
 	r.asking++
 	t.AskFor(x, rt, c, a, name)
 	return true
@@ -144,7 +144,7 @@ func (v *version) Done(c *upstream.Conn, a *upstream.Attempt) {
 	x := v.x
 	v.told++
 	(*reading)(v).ended()
-	x.FinishOne()
+	x.Done(c, a)
 }
 
 func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {

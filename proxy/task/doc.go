@@ -38,6 +38,7 @@
 // # What it does not do
 //
 // It decides nothing about a command: a Leader gives it a rule, and the rule asks
-// and answers. The leaders are packages failover (keys of one copy) and copies.
+// and answers. A rule may also be made of steps (Task.Step): whole commands, each
+// with a leader of its own, whose answers it is told. The leaders are packages failover (keys of one copy) and copies.
 // What all of them need to know of a command's meaning is in meaning.go.
 package task

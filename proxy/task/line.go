@@ -146,7 +146,7 @@ func (e *Tasks) LeadRunnable() {
 // handOver lets another loop lead t. Its answer comes back to the client's loop:
 // see conclude.
 func (t *Task) handOver(o *Tasks) {
-	listener, prefix, deadline := t.Route.Listener, t.Route.Prefix, t.Deadline
+	listener, prefix, match, deadline := t.Route.Listener, t.Route.Prefix, t.Route.Match, t.Deadline
 	t.Loop.Buffers.Hold(-t.held)
 	o.Post(func(o *Tasks) {
 		t.Loop = o
@@ -154,7 +154,7 @@ func (t *Task) handOver(o *Tasks) {
 		t.Deadline = deadline
 		if l := o.Listeners[listener]; l != nil {
 			for i := range l.Routes {
-				if l.Routes[i].Prefix == prefix && l.Routes[i].OneLoop() {
+				if l.Routes[i].Prefix == prefix && l.Routes[i].Match == match && l.Routes[i].OneLoop() {
 					t.Route = &l.Routes[i]
 					o.lead(t)
 					return
@@ -165,8 +165,9 @@ func (t *Task) handOver(o *Tasks) {
 	})
 }
 
-// conclude ends the task's part of its exchange by f, on the client's loop.
-func (t *Task) conclude(f func(e *Tasks, x *client.Exchange)) {
+// conclude ends the task's part of its exchange by f, on the client's loop. server has
+// answered; where none has, why says so.
+func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)) {
 	if t.ClientDone {
 		return
 	}
@@ -177,6 +178,9 @@ func (t *Task) conclude(f func(e *Tasks, x *client.Exchange)) {
 			s.Tasks--
 		}
 		f(e, t.x)
+		if t.x.Slow() {
+			t.x.LogSlow(client.Slow{Key: []byte(t.strip + string(t.Key)), Keys: 1, Server: server, Phase: stats.Several, Why: why})
+		}
 		t.x.FinishOne()
 	}
 	if t.ClientLoop == t.Loop {

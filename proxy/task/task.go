@@ -23,13 +23,15 @@ import (
 // every ask has ended.
 type Task struct {
 	ClientLoop *Tasks           // the loop of its client
-	x          *client.Exchange // its exchange there; nil: it is Ringside's own; only ClientLoop may touch it
+	x          *client.Exchange // its exchange there; nil: it is Ringside's own, or a step; only ClientLoop may touch it
+	step       *step            // of another task: who hears of its answer; nil: it is no step
 	ClientDone bool             // the client has the answer; or there is no client
 	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
 	Route      *routing.Route   // as Loop has it
 	Rule       Rule             // leads it; set by a Leader
 
 	Op    wire.Op // of the request
+	share int32   // of its exchange: see client.Exchange.Share
 	strip string  // what the servers don't see of the client's key
 
 	Asker       uint64       // number of the client, whose requests go in order
@@ -88,7 +90,7 @@ type Loops interface {
 // lead gives t to the first leader whose kind it is. Before, it goes to the loop that
 // leads its key; and it is parked while it is not known which servers are out.
 func (e *Tasks) lead(t *Task) {
-	if t.x == nil { // Ringside's own: it has its rule, and now its turn
+	if t.x == nil && t.step == nil { // Ringside's own: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
 		return
@@ -131,9 +133,10 @@ type unsentAsk struct {
 }
 
 // NewTask makes a task of the request in Clients.Req, for its only key or for one of
-// several: key, decoded, which the client wrote as wrote. It is a part of x.
-func (e *Tasks) NewTask(x *client.Exchange, rt *routing.Route, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
+// several: key, decoded, which the client wrote as wrote. It is a part of x, of that
+// share.
+func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw, wrote, key []byte) *Task {
+	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
@@ -166,9 +169,17 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	}
 	line = append(line, wire.LineEnd...)
 	e.Wire.Next(line, &e.Clients.Req)
-	t := e.NewTask(x, rt, line, wrote, key)
+	t := e.NewTask(x, 0, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
+}
+
+// Refuse makes t a task that deletes its key and then says why.
+func (t *Task) Refuse(why string) {
+	t.instead = wire.AppendClientError(nil, why)
+	t.Raw = t.Meta("md", t.Key, "", nil)
+	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Op = t.Req.Op
 }
 
 // Run lets the rule begin (r is nil) or tells it how ask id ended, and then of the
@@ -240,8 +251,11 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
 		return
 	}
+	if t.step != nil {
+		t.step.asked = true
+	}
 	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
-	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain)
+	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
 }
 
 // Limits is what is left for an ask of the time that the command may take.
@@ -315,12 +329,19 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 // Answer gives the client the answer of a server, with the client's own key in it
 // and with the cas token that token makes of the server's; nil leaves it as it is. It
 // ends the task's part of the exchange.
-func (t *Task) Answer(r *upstream.Result, token func(uint64) uint64) {
-	got, server := *r, r.Server.Label() // the Server is this loop's: the client's must not look at it
+func (t *Task) Answer(r *upstream.Result, token Token) {
+	if t.step != nil {
+		t.endStep(r, token)
+		return
+	}
+	got, server := *r, ""
+	if r.Server != nil { // it is this loop's: the client's must not look at it
+		server = r.Server.Label()
+	}
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
+	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
 	t.release()
 }
 
@@ -329,12 +350,12 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 	rep := &e.Rep
 	switch {
 	case !r.Parsed(t.Op, t.Req.Dialect, rep):
-		x.Fail(r.Why, r.Outcome)
+		x.Fail(t.share, r.Why, r.Outcome)
 	case t.instead != nil:
 		x.Outcome = stats.ClientFault
 		x.Emit(nil, t.instead)
 	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
-		x.Fail("server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
+		x.Fail(t.share, "server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
 	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:
 		t.answerRead(e, x, r, token)
 	default:
@@ -352,7 +373,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
 	switch rep := &e.Rep; rep.Kind {
 	case wire.Value:
-		x.Hits++
+		x.Hit(t.share)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, t.strip+string(t.Key), block)
@@ -368,23 +389,33 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 
 // Fail ends the task's part of the exchange without an answer.
 func (t *Task) Fail(why string, o stats.Outcome) {
-	t.conclude(func(_ *Tasks, x *client.Exchange) { x.Fail(why, o) })
+	if t.step != nil {
+		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
+		return
+	}
+	t.conclude("", why, func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
 	t.release()
 }
 
 // AnswerKind ends the task's part of the exchange with an answer of kind k that
 // Ringside makes.
 func (t *Task) AnswerKind(k wire.Kind) {
-	line := t.instead
-	if line == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
+	var line []byte
+	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
-	t.conclude(func(e *Tasks, x *client.Exchange) {
-		x.Outcome = stats.OutcomeOf(k)
+	if t.step != nil {
+		t.endStep(&upstream.Result{Bytes: line}, nil)
+		return
+	}
+	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
 		if t.instead != nil {
 			x.Outcome = stats.ClientFault
+			x.Emit(nil, t.instead)
+			return
 		}
-		if t.instead != nil || !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
+		x.Outcome = stats.OutcomeOf(k)
+		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)
 		}
 	})
@@ -397,7 +428,7 @@ func (t *Task) Removal() bool { return t.instead != nil }
 // Reject ends the task's part of the exchange with an error line, whatever is to
 // be said of a read that no server could answer.
 func (t *Task) Reject(line []byte) {
-	t.conclude(func(_ *Tasks, x *client.Exchange) {
+	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) {
 		x.ErrLine = append(x.ErrLine[:0], line...)
 		x.Outcome = stats.ServerFault
 		if t.Req.Dialect == wire.Text && x.Flags&wire.Quiet != 0 {

@@ -25,6 +25,7 @@ type Attempt struct {
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
 	Probe      bool // it is the greeting, the first on each new connection
+	Begun      bool // its answer has begun, and is not whole
 	Streams    bool // its receiver is in the middle of a value
 	Internal   bool // it is Ringside's own: the queue's bound for clients does not count it
 	expired    bool // it is over before the socket got a byte of it
@@ -34,24 +35,38 @@ type Attempt struct {
 	Start uint64 // position of its first byte: see Conn
 	Size  int    // bytes of the request
 
-	keys        []byte // what the answer must name, as the server knows it: see pairing.go
-	At          int    // where in keys the first key is that had no VALUE yet
-	nth         int    // how many keys are before it
-	many        bool   // keys has the length of each key, and then the line of the request
-	opaque      uint8  // length of the opaque, at the end of keys; 0: there is none
-	OwnOpaque   bool   // the opaque is Ringside's own: the answer is shown without it
-	LeavesValue bool   // it is a mutation that can leave a value if it runs late: see latedelete.go
+	names
+	Share int32 // of its exchange: see client.Exchange.Share
+	late
 
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
 	Echo   *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
 }
 
-// timing is how long an attempt may take: see Conn.postpone.
+// names is what the answer to an attempt must name: see pairing.go.
+type names struct {
+	keys      []byte // as the server knows them
+	At        int    // where in keys the first key is that had no VALUE yet
+	nth       int    // how many keys are before it
+	lengths   int32  // of many: how many there are
+	many      bool   // keys has the length of each key, and then the line of the request
+	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
+	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
+}
+
+// late is what an attempt leaves behind if it runs when nobody waits for it any
+// more: see latedelete.go.
+type late struct {
+	behind      Behind // what goes behind it
+	LeavesValue bool   // it is a mutation that can leave a value then
+}
+
+// timing is how long an attempt may take, see Conn.postpone, and has taken.
 type timing struct {
-	Begun    bool            // its answer has begun, and is not whole
 	Deadline int64           // on the loop's clock: it is not due before
 	sentAt   int64           // when it was put into the queue
+	begunAt  int64           // when its answer began, if that was not whole at once
 	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
 }
 
@@ -88,6 +103,13 @@ type Streamer interface {
 
 	// More takes b, more bytes of the value; last says that there are no more.
 	More(c *Conn, a *Attempt, b []byte, last bool) (taken int)
+
+	// Behind says that the client does not take what has come for it.
+	Behind() bool
+
+	// TakeBack takes back a, of whose answer nothing has come: a read that is to be
+	// asked again, by another connection. It counts neither as done nor as failed.
+	TakeBack(a *Attempt)
 }
 
 // Failure is why there is no answer.
@@ -164,6 +186,10 @@ type Result struct {
 	Bytes  []byte // the whole answer; nil: there is none. If it is Foreign, an error line
 	Via
 	Failure
+
+	// Behind is what goes behind the mutation if it may run late. The Asker may
+	// change it while it is told.
+	Behind Behind
 }
 
 // Via is the way of an answer. A server that is started anew gives the same cas
@@ -178,11 +204,15 @@ type Via struct {
 // Via is the way of a's answer, which c has brought.
 func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
 
-// IsZero says that v is of no answer.
-func (v Via) IsZero() bool { return v.conn == nil }
-
 // Same says that two answers came on one connection, so from one process.
 func (v Via) Same(o Via) bool { return v.conn == o.conn && v.life == o.life }
+
+// Void says that the connection has ended that brought the answer, or that there is
+// none: whoever answers there now may be another process. Only the loop may ask that
+// whose connection it was.
+func (v Via) Void() bool {
+	return v.conn == nil || v.conn.State != ConnUp || v.conn.life.n != v.life
+}
 
 // Reaches says that what is sent on c now runs, if it runs, in the process that
 // the answer v came from: v came on c, which has not ended since, or was asked for
@@ -246,8 +276,9 @@ func (w *Collector) Done(c *Conn, a *Attempt) {
 	w.To.Answered(w.ID, &Result{Server: c.Server, Bytes: w.bytes, Via: c.Via(a)})
 }
 
-func (w *Collector) Failed(c *Conn, _ *Attempt, f Failure) {
+func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
 	r := &Result{Server: c.Server, Failure: f}
+	defer func() { a.behind = r.Behind }()
 	if f.Foreign {
 		r.Bytes = wire.AppendClientError(nil, f.Why)
 	}
@@ -261,6 +292,21 @@ func (w *Collector) pings() bool {
 }
 
 func (w *Collector) Client() uint64 { return w.To.Client() }
+
+// LastOf is when the last bytes came of an answer to one of to's asks that has begun
+// and is not whole; 0: there is none.
+func (e *Servers) LastOf(to Asker) (at int64) {
+	for _, srv := range e.List {
+		for _, c := range srv.Conns {
+			if a := c.Head; a != nil && a.Begun {
+				if w, ok := a.To.(*Collector); ok && w.To == to {
+					at = max(at, c.lastIn)
+				}
+			}
+		}
+	}
+	return at
+}
 
 // Parsed reads the first reply of the answer to op into to. It reports false if
 // there is no answer, or none to op.

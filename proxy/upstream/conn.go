@@ -4,7 +4,9 @@ package upstream
 
 import (
 	"encoding/base64"
+	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"ringside/proxy/link"
@@ -42,9 +44,7 @@ type Conn struct {
 
 	Deadline int64 // no attempt here is due before; link.Never: none is
 	DialBy   int64 // when to give up dialing
-	lastIn   int64 // when the last bytes came
-	flowed   int64 // when the last came of an answer that was not whole then
-	lastOut  int64 // when the socket took the last
+	moments
 
 	Speech wire.Features // what the server understands; 0: it has not told its release on this socket
 	lateWork
@@ -55,6 +55,14 @@ type Conn struct {
 type life struct {
 	upAt int64  // when it was there
 	n    uint64 // how often it has been
+}
+
+// moments are when things happened last on a connection.
+type moments struct {
+	lastIn  int64 // when the last bytes came
+	headAt  int64 // when the last answer was whole: since then the head of the queue is the head
+	flowed  int64 // when the last came of an answer that was not whole then
+	lastOut int64 // when the socket took the last
 }
 
 // lateWork is what is left to do on a connection for mutations that were not
@@ -107,22 +115,33 @@ func (c *Conn) Enqueue(a *Attempt, t *table.Timeouts, needs wire.Features, line 
 // understands, unless the key must be written in base64.
 func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded bool) {
 	c.Begin(a, t)
-	c.giveDelete(a, key, encoded)
+	c.giveBehind(a, key, encoded, Delete)
 }
 
-// giveDelete makes a, which is last in the queue, a delete of key.
-func (c *Conn) giveDelete(a *Attempt, key []byte, encoded bool) {
+// giveBehind makes a, which is last in the queue, a delete of key, or a mark in its
+// place.
+func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	e := c.Server.e
+	command, end := "delete ", ""
 	a.Op, a.Dialect = wire.Delete, wire.Text
 	if encoded {
+		command, end = "md ", " b"
+	}
+	if b > 0 {
+		a.Op, command = wire.Set, "ms "
+		end = " 0 F" + wire.MarkFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
+	}
+	if encoded || b > 0 {
 		a.Dialect = wire.Meta
 		c.Require(a, wire.Metas)
-		e.Line = base64.StdEncoding.AppendEncode(append(e.Line[:0], "md "...), key)
-		e.Line = append(e.Line, " b"...)
-	} else {
-		e.Line = append(append(e.Line[:0], "delete "...), key...)
 	}
-	e.Line = append(e.Line, wire.LineEnd...)
+	e.Line = append(e.Line[:0], command...)
+	if encoded {
+		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+	} else {
+		e.Line = append(e.Line, key...)
+	}
+	e.Line = append(append(e.Line, end...), wire.LineEnd...)
 	c.Out.Append(&e.Buffers, e.Line)
 	c.Give(a, len(e.Line))
 }
@@ -186,7 +205,7 @@ func (c *Conn) Flush() {
 		}
 		return
 	}
-	if c.Lingering && c.Length == 0 {
+	if c.Lingering && c.unwanted() {
 		c.close()
 		return
 	}
@@ -365,7 +384,7 @@ func (c *Conn) Lost(err error) {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
-	srv.goDown(why)
+	srv.goDown(why, errors.Is(err, link.ErrRefused))
 	c.failAll(srv.Why, stats.Unavailable)
 }
 
@@ -386,7 +405,7 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 // once it might do the same for ever.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
 	c.giveUp(c.Server.whyDown(why), o)
-	c.Server.goDown(why)
+	c.Server.goDown(why, false)
 }
 
 // disconnect closes the socket by the effect k. Requests stay in the queue.

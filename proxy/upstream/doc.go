@@ -26,7 +26,9 @@
 //     Ringside that stands behind another needs multiget_order: request.
 //   - What is to go to one server for one client goes over one connection, in the
 //     order of asking. So a client's get never overtakes its set.
-//   - Nothing that may have run is sent again.
+//   - Nothing that may have run is sent again, but a plain get or gets behind an
+//     answer that its client does not take: see aside.go. A client whose answers are
+//     large, and are not taken, gets them by a connection that only such clients use.
 //
 // # A connection
 //
@@ -35,7 +37,8 @@
 //	ConnDialing        wait in the queue                       it is there; or not within timeouts.connect: the server is down
 //	ConnUp, new        go out behind Ringside's version        the answer comes; or none in timeouts.request: the server is down
 //	ConnUp, greeted    go out, in batches where many are due   the server closes; a reply is in doubt; the server goes down
-//	Lingering          none new; a new Conn has its place      the deletes behind late mutations are answered, or 60 s pass
+//	Lingering          none new; a new Conn has its place      the deletes behind late mutations are answered, or 60 s pass;
+//	                                                           nobody wants what is due
 //
 // A server that closes a connection on which it owes nothing is no event: it is
 // asked again when there is something to ask, or after five seconds.
@@ -78,7 +81,7 @@
 //	server.go      one: settings, outages      pairing.go     whether a reply names what was asked for
 //	conn.go        one connection's queue      release.go     what a release understands
 //	attempt.go     one request; Ask            expire.go      what has waited too long
-//	                                           latedelete.go  deletes behind late mutations
+//	aside.go       answers that are not taken  latedelete.go  deletes behind late mutations
 //
 // # What it does not do
 //

@@ -105,7 +105,7 @@ func (c *Conn) expire() {
 		e.Mark(&c.Link)
 	}
 	if srv.timeouts >= srv.downAfter && srv.timeouts > before {
-		srv.goDown(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts))
+		srv.goDown(fmt.Sprintf("%d requests in a row were not answered in time", srv.timeouts), false)
 	}
 }
 

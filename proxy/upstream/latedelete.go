@@ -28,7 +28,9 @@ import (
 // lingers, without new requests, until the delete is answered.
 //
 // The delete is loud (md for a key in base64) and for every server: one answer
-// each, so that pairing by order goes on, and the last is the barrier.
+// each, so that pairing by order goes on, and the last is the barrier. Where copies
+// are kept a mark goes there instead, which tells every reader to ask the others, or
+// nothing: see Behind.
 
 const (
 	// lingerTime is how long a lingering connection waits for the answer to its
@@ -43,6 +45,15 @@ const (
 	// connection that it may have. A mutation on one more is aborted and may outlive
 	// that.
 	LingeringPerConn = 4
+)
+
+// Behind is what goes behind a mutation that may run late: a positive number is
+// for how many seconds a mark stands there.
+type Behind int32
+
+const (
+	Delete  Behind = 0
+	Nothing Behind = -1
 )
 
 // LeavesValue says whether r, run late, can put a value in the place of a newer
@@ -63,8 +74,8 @@ func LeavesValue(r *wire.Request) bool {
 }
 
 // Unguarded says that nobody waits for a any more, that it may run late and leave a
-// value, and that no delete is behind it yet.
-func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil }
+// value, and that nothing is behind it yet.
+func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.behind != Nothing }
 
 // deleteLate puts a delete behind all that is on c, for each unguarded mutation.
 func (c *Conn) deleteLate() {
@@ -85,7 +96,7 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	u.keys = append(u.keys, key...)
 	a.LeavesValue = false
 	c.enlist(u)
-	c.giveDelete(u, key, a.Flags&wire.Base64 != 0)
+	c.giveBehind(u, key, a.Flags&wire.Base64 != 0, a.behind)
 	c.answered = true // it is not held for company
 	c.LateDeletes++
 	e.LateDeletes++

@@ -19,7 +19,7 @@ var space = []byte(" ")
 
 // Remember keeps what the answer to r, which was parsed from raw, must name: the
 // bytes of a request are gone once they are written. key is as the server knows
-// it, decoded. No server sends an opaque back that is longer than memcached's.
+// it, decoded.
 func (a *Attempt) Remember(r *wire.Request, raw, key []byte) {
 	if len(key) <= cap(a.keys) { // so it is nearly always
 		a.keys = a.keys[:len(key)]
@@ -27,13 +27,17 @@ func (a *Attempt) Remember(r *wire.Request, raw, key []byte) {
 	} else {
 		a.keys = append(a.keys, key...)
 	}
-	if at := r.Opaque; at.End > 0 && at.Len() < 250 {
-		a.label(raw[at.Start-1 : at.End])
+	if r.Opaque.End > 0 {
+		a.label(raw[r.Opaque.Start-1 : r.Opaque.End])
 	}
 }
 
-// label keeps the opaque of a, its flag's letter included, behind its key.
+// label keeps the opaque of a, its flag's letter included, behind its key. No server
+// sends one back that is longer than memcached's.
 func (a *Attempt) label(opaque []byte) {
+	if len(opaque) > 250 {
+		return
+	}
 	a.keys = append(a.keys, opaque...)
 	a.opaque = uint8(len(opaque))
 }
@@ -51,7 +55,9 @@ func (a *Attempt) rememberOne(n int) { a.keys = append(a.keys, byte(n)) }
 // rememberOne has noted. The line is the last that c was given; its first a.At
 // bytes are the command. One copy of the line costs a tenth of copying key by key.
 func (c *Conn) RememberLine(a *Attempt) {
-	a.At += len(a.keys) + len(space)
+	n := len(a.keys)
+	a.lengths = int32(n)
+	a.At += n + len(space)
 	a.keys, a.many = c.Out.Last(a.keys, a.Size), true
 	if n := cap(a.keys); n > manyKeys {
 		c.Server.e.Buffers.Held += int64(n)

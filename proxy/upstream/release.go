@@ -91,7 +91,7 @@ const maxVersion = 64
 // Speech is what the server understands on the connection of a client; 0 if that is
 // not known.
 func (srv *Server) Speech(client uint64) wire.Features {
-	return srv.Conns[client%uint64(srv.Connections)].Speech
+	return srv.connOf(client).Speech
 }
 
 // TranslateHeld goes on with what connections hold whose servers have told their

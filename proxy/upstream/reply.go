@@ -37,7 +37,7 @@ func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
 
 // Parse pairs the replies in the input with the head of the queue, one by one.
 func (c *Conn) Parse() {
-	e := c.Server.e
+	e, first := c.Server.e, c.Head
 	for c.State == ConnUp {
 		buf := e.Input.Bytes()
 		if len(buf) == 0 {
@@ -57,8 +57,7 @@ func (c *Conn) Parse() {
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
-			c.Need = r.Size
-			c.flows(a)
+			c.short(a)
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
@@ -85,9 +84,22 @@ func (c *Conn) Parse() {
 			e.Input.Start += n - c.reply(a, r, buf[:n])
 		}
 	}
+	if c.Head != first { // which has had its answer
+		c.headAt = e.Now
+	}
+	if a := c.Head; a != nil && a.Begun {
+		c.setAside(a)
+	}
 	if c.answered && c.holding > 0 || c.Server.Draining() || c.Lingering {
 		e.Mark(&c.Link)
 	}
+}
+
+// short waits for more of the answer to a, of which the reply at hand is not whole.
+func (c *Conn) short(a *Attempt) {
+	c.Need = c.Server.e.Rep.Size
+	c.flows(a)
+	c.setAside(a)
 }
 
 const otherName = "named another key or opaque than it was asked for"
@@ -108,7 +120,7 @@ func (c *Conn) desync(what string, buf []byte) {
 	e.Input.Start = e.Input.End
 	if !c.greeted && !c.Lingering {
 		c.abort(c.Server.whyDown("it "+what), stats.Unavailable)
-		c.Server.goDown("it " + what)
+		c.Server.goDown("it "+what, false)
 		return
 	}
 	c.abort("server "+c.Server.Label()+": "+what, stats.Lost)
@@ -144,7 +156,13 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 }
 
 // flows notes that more of the answer to a has come, and not the last of it.
-func (c *Conn) flows(a *Attempt) { a.Begun, c.flowed = true, c.Server.e.Now }
+func (c *Conn) flows(a *Attempt) {
+	now := c.Server.e.Now
+	if !a.Begun {
+		a.Begun, a.begunAt = true, now
+	}
+	c.flowed = now
+}
 
 // finished takes a, whose answer is complete, off the queue.
 func (c *Conn) finished(a *Attempt) {
@@ -157,7 +175,7 @@ func (c *Conn) finished(a *Attempt) {
 	switch {
 	case a.To != nil:
 		a.To.Done(c, a)
-	case a.LateDelete && e.Rep.Kind == wire.Deleted:
+	case a.LateDelete && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
 		e.Observer.LateDeleted(c.Server, a.keys)
 	}
 	e.freeAttempt(a)

@@ -28,7 +28,7 @@ type Server struct {
 	outage
 	process
 
-	Conns     []*Conn          // for clients' requests; may be more than settings.Connections, after a reload
+	Conns     []*Conn          // for clients' requests: settings.Connections, one for bulky clients, and perhaps more, after a reload
 	Dedicated map[uint32]*Conn // each for one errand of Ringside's own, by the errand's number
 	Lingering int              // connections that only wait for late answers: see latedelete.go
 	Asked     *Conn            // where the part for this server is of the read that is being split
@@ -137,8 +137,8 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 		return nil, srv.Why, stats.Unavailable
 	}
 	c = srv.Conns[0]
-	if n := srv.Connections; n > 1 {
-		c = srv.Conns[client%uint64(n)]
+	if srv.Connections > 1 || client&Bulky != 0 {
+		c = srv.connOf(client)
 	}
 	if srv.Lingering > 0 {
 		c = c.routeToLingering(client)
@@ -158,6 +158,22 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	return c, "", 0
 }
 
+// Bulky is set in the number of a client whose answers are so large that others
+// should not wait behind them: see package client. Its requests go by a connection
+// of their own, which is made for the first.
+const Bulky = 1 << 63
+
+// connOf is the connection that the requests of a client go by.
+func (srv *Server) connOf(client uint64) *Conn {
+	if client&Bulky == 0 {
+		return srv.Conns[client%uint64(srv.Connections)]
+	}
+	if len(srv.Conns) == srv.Connections {
+		srv.Conns = append(srv.Conns, srv.newConn())
+	}
+	return srv.Conns[srv.Connections]
+}
+
 const (
 	// maxInternal bounds how many of Ringside's own requests wait on one
 	// connection, late deletes apart: a client's request has one of those at most.
@@ -169,8 +185,9 @@ const (
 func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
 
 // goDown takes the server for down, for the reason why: its requests fail at
-// once, and Ringside alone asks it, at growing intervals, until it answers.
-func (srv *Server) goDown(why string) {
+// once, and Ringside alone asks it, at growing intervals, until it answers. refused
+// is what the observer is told.
+func (srv *Server) goDown(why string, refused bool) {
 	e := srv.e
 	b := srv.backoff
 	if !srv.Down {
@@ -192,7 +209,7 @@ func (srv *Server) goDown(why string) {
 	for _, c := range srv.Dedicated {
 		c.abort("is down: "+why, stats.Unavailable)
 	}
-	srv.e.Observer.Down(srv, why)
+	srv.e.Observer.Down(srv, why, refused)
 }
 
 func (srv *Server) whyDown(why string) string {

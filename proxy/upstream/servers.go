@@ -38,8 +38,9 @@ type Servers struct {
 // Observer is told what happens to servers. It is asked while that is being
 // dealt with, so it must not close or open connections.
 type Observer interface {
-	// Down is told that a server does not answer any more, and why.
-	Down(srv *Server, why string)
+	// Down is told that a server does not answer any more, and why; refused says that
+	// nobody listens there: the server's process has ended.
+	Down(srv *Server, why string, refused bool)
 
 	// Up is told that a server answers again.
 	Up(srv *Server)
@@ -47,8 +48,8 @@ type Observer interface {
 	// Connected is told that there is a new connection to a server.
 	Connected(c *Conn)
 
-	// LateDeleted is told that the delete behind a mutation that timed out has
-	// deleted something: key, as the server knows it.
+	// LateDeleted is told that what went behind a mutation that timed out has
+	// deleted something, or put a mark in its place: key, as the server knows it.
 	LateDeleted(srv *Server, key []byte)
 }
 

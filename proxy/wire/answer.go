@@ -94,6 +94,11 @@ var words = [NumKinds][2]string{
 	Error:     {"ERROR", "ERROR"},
 }
 
+// MarkFlags are the client flags of a mark: an empty item that says that somebody
+// is at work on the key, and that this server knows nothing of it. An item is a
+// mark by its flags alone.
+const MarkFlags = "1381191169" // 0x52530001
+
 // AppendAnswer appends the answer of kind k to r, which was parsed from buf,
 // in the dialect of r: STORED or HD, END or EN, and so on. In the meta dialect
 // the opaque and the key come back if r asks for them. Kinds that carry more

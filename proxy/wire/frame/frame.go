@@ -20,8 +20,10 @@
 //   - A body of 2 GiB or more is too large like any other; memcached takes its
 //     length for negative.
 //   - A key with spaces or control characters goes to servers in base64, which can
-//     carry at most 187 bytes (of 250): more are Invalid. In front of servers before
-//     1.6.10 a key with a space, a line end or a zero byte is Unsupported.
+//     carry at most 186 bytes (of 250): more are Invalid. memcached bounds the key as
+//     it is written, 186 bytes are 248 in base64, and it takes none without padding.
+//     In front of servers before 1.6.10 a key with a space, a line end or a zero byte
+//     is Unsupported.
 //   - An expiry of 2^31 or more, a time after January 2038, ends then.
 //   - A value that a server finds too large removes the old one for add, replace,
 //     append and prepend, too, as for a set; memcached does that for set only.
@@ -277,7 +279,8 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 
 // Spell appends to dst, which must be empty, the text or meta request that f is
 // to servers, and makes r that request. buf is what f was parsed from; if its end
-// is in the middle of the value, the data block is left out.
+// is in the middle of the value, the data block is left out. An Auth is no request
+// to servers: it must not be given to Spell.
 //
 // A get becomes a get whose answer shows the cas, under Op Get: whoever may
 // answer a get may answer it. Writes that show their answer ask for the cas, which

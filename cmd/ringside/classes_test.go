@@ -1,0 +1,71 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// classesFile has a route of each class, and keys that go by patterns.
+const classesFile = `listen: 127.0.0.1:1
+pools:
+  main: {distribution: ketama, servers: [a, b, c]}
+  pages: {distribution: ketama, failover: {mode: rehash}, servers: [d, e]}
+  kept: {distribution: ketama, servers: [f, g], flush_all: allow}
+routes:
+  - {prefix: "views:", pool: main, preset: counters, autocreate: {initial: 7, ttl: 1h}}
+  - {prefix: "sess:", pool: main, preset: sessions}
+  - {prefix: "quick:", pool: kept, preset: counters, ack: one}
+  - {match: "*:alloptions", pool: pages, preset: cache}
+  - {prefix: "hits:", pool: pages, autocreate: on}
+  - {pool: pages}
+`
+
+func TestCheckSaysClasses(t *testing.T) {
+	out, _ := runFile(t, classesFile, "check")
+	for _, want := range []string{
+		"  flush_all: denied\n  consistency: strict (by preset counters, with 3 view servers)\n",
+		"  consistency: relaxed (preset counters is strict from three view servers on; here: 2)\n",
+		"  keys with the prefix \"views:\": pool main, 2 copies on different hosts, read first, ack all\n" +
+			"    class counters (would rather not be lost), copies 2, consistency strict; a counter that is missing begins at 7 and lives 1h0m0s\n" +
+			"    when one server dies: nothing that was acknowledged; writes of its keys wait until it is out\n",
+		"    class sessions (must not be lost), copies 2, consistency strict\n",
+		"    when one server dies: no key; but writes that it had acknowledged before the others had them, with ack one\n",
+		"  keys that match \"*:alloptions\": pool pages\n" +
+			"    class cache (may be lost), copies 1, consistency relaxed\n" +
+			"    when one server dies: its part of the keys, up to ",
+		"%; counters begin again; until it is out they miss and can't be written, then others keep them\n",
+		"    class none (a preset says it: cache, counters or sessions), copies 1, consistency relaxed\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check lacks %q:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, "flush_all: denied"); n != 1 {
+		t.Errorf("flush_all is denied in %d pools, want it in main alone: kept says allow\n%s", n, out)
+	}
+	out, _ = runFile(t, classesFile, "check", "--json")
+	for _, want := range []string{
+		`"prefix":"views:","class":"counters (would rather not be lost)","copies":"2","consistency":"strict","autocreate":"a counter that is missing begins at 7 and lives 1h0m0s","lost":"nothing that was acknowledged`,
+		`"match":"*:alloptions","class":"cache (may be lost)"`, `"deny_flush":true`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check --json lacks %q:\n%s", want, out)
+		}
+	}
+}
+
+func TestRouteSaysMatch(t *testing.T) {
+	out, _ := runFile(t, classesFile, "route", "3:options:alloptions", "views:alloptions", "views:3:alloptions")
+	for _, want := range []string{
+		"3:options:alloptions\n  pool        pages, by the match \"*:alloptions\"\n",
+		"views:alloptions\n  pool        pages, by the match \"*:alloptions\"\n", // 11 bytes against 6
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("route lacks %q:\n%s", want, out)
+		}
+	}
+	out, _ = runFile(t, classesFile, "route", "--json", "3:alloptions")
+	if !strings.Contains(out, `"match":"*:alloptions"`) {
+		t.Errorf("route --json lacks the match:\n%s", out)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+// ringside drill --table: until when clients get errors, mode by mode.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"ringside/internal/drill"
+	"ringside/proxy/admin"
+	"ringside/proxy/fault"
+	"ringside/proxy/live"
+)
+
+// tableMode is a row of the table: a pool.
+type tableMode struct {
+	name, pool string
+	servers    int
+	copies     bool
+}
+
+// tableModes are what the table compares. Reads that can't be answered are errors in
+// all of them, so that they can be told from misses.
+var tableModes = []tableMode{
+	{"`fail_fast`", "distribution: ketama", 3, false},
+	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
+	{"`rehash`, strict", "distribution: ketama-points, failover: {consistency: strict}", 3, false},
+	{"`preset: sessions`, 2 servers", "distribution: ketama", 2, true},
+	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},
+}
+
+// tableFaults are its columns.
+var tableFaults = []struct {
+	name string
+	kind fault.Kind
+}{{"kill", fault.Refuse}, {"hang", fault.Hang}, {"black hole", fault.Partition}}
+
+const (
+	tableRingsides = 2
+	tableTime      = 12 * time.Second // longer than any mode takes
+)
+
+// printTable runs each mode, with several Ringsides that all have the fault, and
+// prints when the last read and the last write failed.
+func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error {
+	o := f.Options
+	o.Faults = nil
+	for _, c := range tableFaults {
+		o.Faults = append(o.Faults, drill.Fault{Kind: c.kind})
+	}
+	if o.For == 0 {
+		o.For = tableTime
+	}
+	show := func(line string) {}
+	f.Progress = nil
+	if done := f.showProgress(errs); f.Progress != nil {
+		show = func(line string) { done(); fmt.Fprintln(errs, line) }
+		o.Progress = f.Progress
+	}
+	fmt.Fprintf(out, "Seconds from the fault until the last failed request, reads / writes (%d Ringsides, %d requests a second):\n\n|", tableRingsides, o.Rate)
+	for _, c := range tableFaults {
+		fmt.Fprintf(out, " | %s", c.name)
+	}
+	fmt.Fprint(out, " |\n|---")
+	for range tableFaults {
+		fmt.Fprint(out, "|---")
+	}
+	fmt.Fprintln(out, "|")
+	bad := 0
+	for _, m := range tableModes {
+		show(m.name)
+		fmt.Fprintf(out, "| %s |", m.name)
+		limits := drill.Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+		err := f.drillMode(ctx, o, m.pool, m.servers, m.copies, func(r *drill.Result) {
+			fmt.Fprintf(out, " %s / %s |", seconds(r.LastBadGet, o.For), seconds(r.LastBadSet, o.For))
+			if limits.Judge(r) {
+				bad++
+				fmt.Fprintf(errs, "%s: %s: %v\n", m.name, r.Words(), r.Exceeded)
+			}
+		})
+		fmt.Fprintln(out)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d faults did what must not be", bad)
+	}
+	return nil
+}
+
+// seconds is a time of the table.
+func seconds(t drill.Time, lasts time.Duration) string {
+	switch d := time.Duration(t); {
+	case t == drill.Never:
+		return "none"
+	case d > lasts-500*time.Millisecond:
+		return "as long as it lasts"
+	default:
+		return fmt.Sprintf("%.1f", d.Seconds())
+	}
+}
+
+// drillMode drills a cluster of its own.
+func (f *drillFlags) drillMode(ctx context.Context, o drill.Options, pool string, servers int, copies bool, each func(*drill.Result)) error {
+	d := &demo{}
+	defer d.close()
+	list, err := d.startNodes(servers)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("pools: {main: {%s, get_errors: error, servers: [%s]}}", pool, list)
+	if copies {
+		text += "\nroutes: [{pool: main, preset: sessions, copies_on: server}]"
+	}
+	for range tableRingsides {
+		listen, err := freeAddress("127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		adminAddr, err := freeAddress("127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		r, err := startText(listen, adminAddr, text, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		now := make(chan os.Signal)
+		close(now)
+		defer r.stop(now, 0)
+		control := admin.NewClient("tcp", adminAddr)
+		defer control.Close()
+		o.Through = append(o.Through, drill.Address{Network: "tcp", Address: listen})
+		o.Control = append(o.Control, control)
+	}
+	o.Server, o.Pool = "demo1", "main"
+	if err := settled(ctx, o.Control); err != nil {
+		return err
+	}
+	return drill.Run(ctx, o, each)
+}
+
+// settled waits until all Ringsides have all servers up, and leases of them.
+func settled(ctx context.Context, all []*admin.Client) error {
+	for _, c := range all {
+		for up := false; !up; {
+			list, err := c.Servers(ctx)
+			if err != nil {
+				return err
+			}
+			up = true
+			for _, s := range list {
+				up = up && s.State == live.Up && (s.Failover == nil || s.Failover.LeaseMS > 0)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package main
+
+// ringside top
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/top"
+	"ringside/proxy/live"
+)
+
+func newTop() *cobra.Command {
+	var to adminFlags
+	var pool string
+	var once, asJSON bool
+	var window time.Duration
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show what a running Ringside does, second by second",
+		Long: `Show what a running Ringside does, second by second: whether the pool is well, in
+a sentence; its servers, their traffic and memory; what has happened. The arrows
+choose a server, d drains it, u restores it, both ask first; r h p q m e n sort;
+/ finds; x ends.
+
+With --once it prints one screen and ends, with --json too an object for scripts.
+Then it exits 0 if all is well, 1 if nobody could be asked, 3 if a server is not
+up. NO_COLOR leaves the colours out.`,
+		Example: `  ringside top
+  ringside top --once --json --for 5s | jq .health`,
+		Args: wantArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON && !once || cmd.Flags().Changed("for") && !once {
+				return &usageError{fmt.Errorf("--json and --for go with --once")}
+			}
+			if window < 100*time.Millisecond || window > time.Minute {
+				return &usageError{fmt.Errorf("--for %v: want a time from 100ms to 1m", window)}
+			}
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if !once {
+				return blame(top.Run(cmd.Context(), top.Options{Client: c, Pool: pool, In: os.Stdin, Out: os.Stdout, Colours: os.Getenv("NO_COLOR") == ""}))
+			}
+			now, err := c.Now(cmd.Context(), pool, window)
+			if err != nil {
+				return blame(err)
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetEscapeHTML(false)
+				err = e.Encode(now)
+			} else {
+				err = top.Print(cmd.OutOrStdout(), now)
+			}
+			for _, s := range now.List {
+				if err == nil && s.State != live.Up && s.State != live.Unknown {
+					err = &notUpError{fmt.Errorf("%s", now.Health.Title)}
+				}
+			}
+			return err
+		},
+	}
+	to.add(cmd)
+	cmd.Flags().StringVar(&pool, "pool", "", "the `pool` (default: the first)")
+	cmd.Flags().BoolVar(&once, "once", false, "print one screen and end")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().DurationVar(&window, "for", 2*time.Second, "how long is counted with --once")
+	return cmd
+}

@@ -1,0 +1,61 @@
+package config
+
+// The files in deploy/ hold configurations that are right.
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"gopkg.in/yaml.v3"
+)
+
+func TestDeployedConfigurations(t *testing.T) {
+	right := func(name string, text []byte) {
+		t.Helper()
+		f, err := Parse(name, text)
+		if err == nil {
+			_, err = f.Build()
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	text, err := os.ReadFile("../deploy/compose/ringside.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	right("compose", text)
+	manifests, err := filepath.Glob("../deploy/kubernetes/*.yaml")
+	if err != nil || len(manifests) == 0 {
+		t.Fatal(manifests, err)
+	}
+	for _, path := range manifests {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := 0
+		for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+			var object struct {
+				Kind string
+				Data map[string]string
+			}
+			if err := d.Decode(&object); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(path, err)
+			}
+			if object.Kind == "ConfigMap" {
+				found++
+				right(path, []byte(object.Data["ringside.yaml"]))
+			}
+		}
+		if found != 1 {
+			t.Errorf("%s has %d ConfigMaps", path, found)
+		}
+	}
+}

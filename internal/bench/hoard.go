@@ -1,0 +1,139 @@
+//go:build linux
+
+package bench
+
+// Clients that ask for much and read nothing, beside a load.
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hoarders    = 200       // how many there are
+	hoardKeys   = 20        // that each asks for at once
+	hoardValue  = 1_000_000 // bytes of each of these
+	hoardReturn = 100 * time.Millisecond
+	hoardFill   = 30 * time.Second // that writing the values may take
+)
+
+// hoard holds the sockets of clients that do not read. One that is closed comes
+// back, within hoardReturn, and asks again.
+type hoard struct {
+	to      unix.SockaddrInet4
+	request []byte
+	sockets []unix.PollFd
+	stop    context.CancelFunc
+	ended   sync.WaitGroup
+	back    int // how often one came back
+	err     error
+}
+
+// startHoard writes the values through addr, and connects those who ask for them.
+func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
+	if err := fillHoard(ctx, addr.String()); err != nil {
+		return nil, fmt.Errorf("write the large values: %w", err)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	h := &hoard{to: unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}, stop: stop,
+		request: []byte("get " + strings.Join(hoardedKeys(), " ") + "\r\n")}
+	for range hoarders {
+		h.sockets = append(h.sockets, unix.PollFd{Fd: -1})
+	}
+	h.err = h.ask()
+	h.ended.Go(func() {
+		for h.err == nil && ctx.Err() == nil {
+			h.err = h.watch()
+		}
+	})
+	return h, nil
+}
+
+// end closes them.
+func (h *hoard) end() error {
+	h.stop()
+	h.ended.Wait()
+	for _, s := range h.sockets {
+		if s.Fd >= 0 {
+			unix.Close(int(s.Fd))
+		}
+	}
+	return h.err
+}
+
+// ask connects those who are not, and lets them ask.
+func (h *hoard) ask() error {
+	for i := range h.sockets {
+		if h.sockets[i].Fd >= 0 {
+			continue
+		}
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("a socket: %w", err)
+		}
+		h.sockets[i] = unix.PollFd{Fd: int32(fd), Events: unix.POLLRDHUP}
+		if err := unix.Connect(fd, &h.to); err != nil {
+			return fmt.Errorf("connect to port %d: %w", h.to.Port, err)
+		}
+		if _, err := unix.Write(fd, h.request); err != nil && !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
+			return fmt.Errorf("ask: %w", err)
+		}
+	}
+	return nil
+}
+
+// watch waits a little, and lets those come back who were closed.
+func (h *hoard) watch() error {
+	time.Sleep(hoardReturn)
+	if _, err := unix.Poll(h.sockets, 0); err != nil && !errors.Is(err, unix.EINTR) {
+		return fmt.Errorf("poll: %w", err)
+	}
+	for i, s := range h.sockets {
+		if s.Revents != 0 {
+			unix.Close(int(s.Fd))
+			h.sockets[i].Fd = -1
+			h.back++
+		}
+	}
+	return h.ask()
+}
+
+func hoardedKeys() []string {
+	var keys []string
+	for i := range hoardKeys {
+		keys = append(keys, fmt.Sprintf("hoarded%d", i))
+	}
+	return keys
+}
+
+// fillHoard writes the large values.
+func fillHoard(ctx context.Context, addr string) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(hoardFill)); err != nil {
+		return err
+	}
+	value, answers := bytes.Repeat([]byte("h"), hoardValue), bufio.NewReader(c)
+	for _, key := range hoardedKeys() {
+		if _, err := fmt.Fprintf(c, "set %s 0 0 %d\r\n%s\r\n", key, len(value), value); err != nil {
+			return err
+		}
+		if line, err := answers.ReadString('\n'); err != nil || line != "STORED\r\n" {
+			return fmt.Errorf("%s: %q, %w", key, line, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,213 @@
+//go:build linux
+
+package bench
+
+// Outages: what closed-loop clients get while one of three servers is gone.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	outageClients = 14
+	outageKeys    = 300
+)
+
+// Outages lets one of three servers go in each of three ways, behind each proxy in
+// turn: Ringside with its defaults, and nutcracker with auto_eject_hosts. The rate of
+// clients that each wait for an answer before they ask again is counted for the time
+// before, and for as long while the server is gone.
+func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error) {
+	if each < 2*time.Second {
+		return nil, fmt.Errorf("an outage of %v shows nothing: use at least 2s", each)
+	}
+	b, err := c.open(ctx, "ringside", "nutcracker")
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	b.timeout = 0
+	for _, p := range b.peers {
+		if p.name == "nutcracker" {
+			p.configure, p.note = ejectingArgs, "-v 4, auto_eject_hosts, failure limit 3, timeout 400 ms, retry after 2 s"
+		} else {
+			p.note = "least configuration"
+		}
+	}
+	report := b.newReport()
+	for _, how := range []string{"SIGKILL", "SIGSTOP", "black hole"} {
+		for _, p := range b.peers {
+			o, err := b.outage(ctx, p, how, each)
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s, %s: %w", p.name, how, err)
+			}
+			report.Outages = append(report.Outages, o)
+			b.Log.Info("outage", "how", how, "peer", p.name, "before", o.Before, "below_half", o.BelowHalf, "worst_second", o.Worst)
+		}
+	}
+	return b.finish(report), nil
+}
+
+// ejectingArgs are nutcracker's as an operator sets it who wants it to survive a
+// server.
+func ejectingArgs(at place) ([]string, error) {
+	args, err := nutcrackerArgs(at)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(at.dir, "nutcracker.yml")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	changed := strings.NewReplacer("auto_eject_hosts: false", "auto_eject_hosts: true\n  server_failure_limit: 3\n  server_retry_timeout: 2000",
+		fmt.Sprintf("timeout: %d", replyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
+	return args, os.WriteFile(file, []byte(changed), 0o600)
+}
+
+// outage measures one peer with servers of its own, of which the last goes.
+func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Duration) (*Outage, error) {
+	own := *b
+	var err error
+	if own.pool, err = b.startPool(ctx, serverCount, 1); err != nil {
+		return nil, err
+	}
+	defer own.pool.stop()
+	target, err := own.start(ctx, p, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer target.stop()
+	ctx, stop := context.WithCancel(ctx)
+	var answers, troubles atomic.Int64
+	var clients sync.WaitGroup
+	for i := range outageClients {
+		clients.Go(func() { askOn(ctx, target.addr(), i, &answers, &troubles) })
+	}
+	defer clients.Wait()
+	defer stop()
+	time.Sleep(time.Second) // the keys are written, by then most are
+	before := watch(each, &answers)
+	end, err := vanish(own.pool.processes[serverCount-1], how)
+	if err != nil {
+		return nil, err
+	}
+	troubled := troubles.Load()
+	during := watch(each, &answers)
+	o := &Outage{How: how, Peer: p.name, Errors: troubles.Load() - troubled}
+	o.judge(before, during)
+	return o, end()
+}
+
+// watch counts what comes in each step of a time.
+func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
+	ticks := time.NewTicker(outageStep)
+	defer ticks.Stop()
+	last := answers.Load()
+	for range int(each / outageStep) {
+		<-ticks.C
+		now := answers.Load()
+		steps = append(steps, now-last)
+		last = now
+	}
+	return steps
+}
+
+// askOn sets and gets, one request after the other, until ctx ends. A connection that
+// is closed is made again.
+func askOn(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) {
+	for ctx.Err() == nil {
+		if err := askFrom(ctx, addr, client, answers, troubles); err != nil && ctx.Err() == nil {
+			troubles.Add(1)
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+}
+
+func askFrom(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	defer context.AfterFunc(ctx, func() { c.Close() })()
+	lines := bufio.NewReader(c)
+	for n := client; ; n++ {
+		key := fmt.Sprintf("outage%d", n%outageKeys)
+		request := "get " + key + "\r\n"
+		if n%10 == client%10 {
+			request = "set " + key + " 0 0 3\r\nyes\r\n"
+		}
+		if _, err := io.WriteString(c, request); err != nil {
+			return err
+		}
+		for {
+			line, err := lines.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(line, "SERVER_ERROR") {
+				troubles.Add(1)
+			} else if line != "END\r\n" && line != "STORED\r\n" {
+				continue
+			}
+			answers.Add(1)
+			break
+		}
+	}
+}
+
+// vanish takes a server away until end is called.
+func vanish(server *child, how string) (end func() error, err error) {
+	nothing := func() error { return nil }
+	switch how {
+	case "SIGSTOP":
+		return func() error { return server.cmd.Process.Signal(syscall.SIGCONT) }, server.cmd.Process.Signal(syscall.SIGSTOP)
+	case "SIGKILL":
+		server.stop()
+		return nothing, nil
+	}
+	server.stop()
+	return fillQueue(server.port)
+}
+
+// fillQueue listens on a port with a queue that is full: who connects hears nothing.
+func fillQueue(port int) (end func() error, err error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	at := &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, at), unix.Listen(fd, 0))
+	var queued []net.Conn
+	for err == nil && len(queued) < 10 {
+		c, failed := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 100*time.Millisecond)
+		if failed != nil {
+			break
+		}
+		queued = append(queued, c)
+	}
+	return func() error {
+		for _, c := range queued {
+			c.Close()
+		}
+		return unix.Close(fd)
+	}, err
+}

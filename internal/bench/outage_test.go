@@ -1,0 +1,29 @@
+//go:build linux
+
+package bench
+
+import (
+	"slices"
+	"testing"
+)
+
+// What is said of an outage follows from the steps of its time line.
+func TestOutageJudge(t *testing.T) {
+	steady := slices.Repeat([]int64{10}, 20)
+	for _, c := range []struct {
+		name             string
+		during           []int64
+		worst, belowHalf float64
+	}{
+		{"nothing happens", steady, 100, 0},
+		{"half is not below half", slices.Repeat([]int64{5}, 20), 50, 0},
+		{"twice low", slices.Concat(steady, []int64{0, 4, 0}, steady, []int64{0, 0}, steady), 74, 0.3},
+		{"for good", slices.Concat(steady, slices.Repeat([]int64{0}, 15)), 0, 1.5},
+	} {
+		var o Outage
+		o.judge(steady, c.during)
+		if o.Before != 100 || o.Worst != c.worst || o.BelowHalf < c.belowHalf-0.01 || o.BelowHalf > c.belowHalf+0.01 {
+			t.Errorf("%s: %+v", c.name, o)
+		}
+	}
+}

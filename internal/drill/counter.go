@@ -1,0 +1,93 @@
+package drill
+
+// Counters: what their writer has counted, and what a number proves.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// counter is one key that its writer increments by one.
+type counter struct {
+	name string
+
+	mu     sync.Mutex
+	acked  uint64 // the number that was answered last
+	asked  uint64 // the highest that it may have by what was asked for
+	exists bool   // as far as its writer knows
+}
+
+func (k *counter) key() string { return k.name }
+
+// change increments it, or puts it where it left off if it is not there.
+func (k *counter) change(t *traffic, c *client) error {
+	k.mu.Lock()
+	exists, acked := k.exists, k.acked
+	k.asked++
+	number := strconv.FormatUint(k.asked, 10)
+	k.mu.Unlock()
+	began := time.Now()
+	line := "incr " + k.name + " 1"
+	if !exists {
+		line = fmt.Sprintf("add %s 0 %d %d\r\n%s", k.name, lifetime, len(number), number)
+	}
+	answer, err := c.ask(line)
+	n, noNumber := strconv.ParseUint(strings.TrimSpace(answer), 10, 64)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	how, example := good, ""
+	switch {
+	case err != nil:
+		how, example = unanswered, err.Error()
+	case !exists && answer == "STORED":
+		k.exists = true
+		k.acked = k.asked
+	case !exists && answer == "NOT_STORED": // an add without an answer was done
+		k.exists = true
+	case exists && answer == "NOT_FOUND":
+		k.exists = false
+		how = miss
+	case !exists || noNumber != nil:
+		how, example = refused, answer
+	case n <= acked:
+		how, example = repeated, fmt.Sprintf("%s was incremented to %d, which it had before: it was %d", k.name, n, acked)
+	case n > k.asked:
+		how, example = wrongValue, fmt.Sprintf("wrong: %s was incremented to %d, only %d was asked for", k.name, n, k.asked)
+	default:
+		k.acked = n
+	}
+	t.tally.count(began, how, example)
+	if how == good || how == miss {
+		return nil
+	}
+	return fmt.Errorf("%s", example)
+}
+
+func (k *counter) look(t *traffic, c *client) {
+	k.mu.Lock()
+	acked := k.acked
+	k.mu.Unlock()
+	began := time.Now()
+	value, found, err := c.get(k.name)
+	k.mu.Lock()
+	asked := k.asked
+	k.mu.Unlock()
+	n, noNumber := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+	switch {
+	case err != nil:
+		t.tally.count(began, broken, err.Error())
+	case !found && acked == 0:
+		t.tally.count(began, good, "")
+	case !found:
+		t.tally.count(began, miss, "")
+	case noNumber != nil || n > asked:
+		t.tally.count(began, wrongValue, fmt.Sprintf("wrong: %s is %.60q, at most %d was asked for", k.name, value, asked))
+	case n < acked:
+		t.tally.count(began, staleRead, fmt.Sprintf("stale: %s is %d, %d was acknowledged", k.name, n, acked))
+	default:
+		t.tally.count(began, good, "")
+	}
+}

@@ -1,0 +1,135 @@
+package drill
+
+// Journals: keys that are appended to, and what must stand in one.
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxEntries is how many entries a journal has before its writer begins it anew.
+const maxEntries = 40
+
+// journal is one key that its writer begins with a set and then appends to. The set
+// says its name and a number; entries are numbered through.
+type journal struct {
+	name string
+
+	mu           sync.Mutex
+	begun, acked uint64          // the last set, and the last that was acknowledged
+	whole        bool            // the last one was, and the journal is there as far as its writer knows
+	last         uint64          // entry that was sent
+	entries      []uint64        // acknowledged since acked
+	doubtful     map[uint64]bool // that were not answered: they may come, once, at any time
+}
+
+func (k *journal) key() string { return k.name }
+
+// change appends an entry, or begins anew.
+func (k *journal) change(t *traffic, c *client) error {
+	k.mu.Lock()
+	again := !k.whole || len(k.entries) >= maxEntries
+	var line string
+	if again {
+		k.begun++
+		k.whole = false
+		v := k.head(k.begun)
+		line = fmt.Sprintf("set %s 0 %d %d\r\n%s", k.name, lifetime, len(v), v)
+	} else {
+		k.last++
+		v := "," + strconv.FormatUint(k.last, 10)
+		line = fmt.Sprintf("append %s 0 0 %d\r\n%s", k.name, len(v), v)
+	}
+	k.mu.Unlock()
+	began := time.Now()
+	answer, err := c.ask(line)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	how, example := good, ""
+	switch {
+	case err != nil:
+		how, example = unanswered, err.Error()
+	case answer == "STORED" && again:
+		k.acked, k.whole, k.entries = k.begun, true, nil
+	case answer == "STORED":
+		k.entries = append(k.entries, k.last)
+	case answer == "NOT_STORED" && !again:
+		how, k.whole = miss, false
+	default:
+		how, example = refused, answer
+	}
+	if !again && how != good && how != miss {
+		k.doubtful[k.last] = true
+	}
+	t.tally.count(began, how, example)
+	if how == good || how == miss {
+		return nil
+	}
+	return fmt.Errorf("%s", example)
+}
+
+func (k *journal) head(n uint64) string { return k.name + " " + strconv.FormatUint(n, 10) }
+
+func (k *journal) look(t *traffic, c *client) {
+	k.mu.Lock()
+	acked := k.acked
+	entries := k.entries[:len(k.entries):len(k.entries)]
+	k.mu.Unlock()
+	began := time.Now()
+	value, found, err := c.get(k.name)
+	if err != nil {
+		t.tally.count(began, broken, err.Error())
+		return
+	}
+	how, why := k.judge(value, found, acked, entries)
+	t.tally.count(began, how, why)
+	if how == miss {
+		k.mu.Lock()
+		k.whole = k.whole && k.acked != acked // its writer puts it back
+		k.mu.Unlock()
+	}
+}
+
+// judge says what a read shows. acked and entries are what was acknowledged when it
+// was sent.
+func (k *journal) judge(value string, found bool, acked uint64, entries []uint64) (how ending, why string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !found {
+		if acked == 0 {
+			return good, ""
+		}
+		return miss, ""
+	}
+	head, rest, _ := strings.Cut(value, ",")
+	text, ok := strings.CutPrefix(head, k.name+" ")
+	n, err := strconv.ParseUint(text, 10, 64)
+	switch {
+	case !ok || err != nil || n == 0 || n > k.begun:
+		return wrongValue, fmt.Sprintf("wrong: %s is %.60q", k.name, value)
+	case n < acked:
+		return staleRead, fmt.Sprintf("stale: %s is of the set %d, %d was acknowledged", k.name, n, acked)
+	}
+	has := map[uint64]bool{}
+	for _, text := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
+		e, err := strconv.ParseUint(text, 10, 64)
+		switch {
+		case err != nil || e > k.last:
+			return wrongValue, fmt.Sprintf("wrong: %s has %.20q in it, which was never appended", k.name, text)
+		case has[e]:
+			return torn, fmt.Sprintf("torn: %s has the entry %d twice: %.200q", k.name, e, value)
+		}
+		has[e] = true
+	}
+	if n == acked {
+		for _, e := range entries {
+			if !has[e] {
+				return torn, fmt.Sprintf("torn: the entry %d of %s was acknowledged and is gone: %.200q", e, k.name, value)
+			}
+		}
+	}
+	return good, ""
+}

@@ -1,0 +1,105 @@
+package drill
+
+// Locks: keys that clients add and delete, and who has got one.
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// lock is a row of keys of which one at a time is in use. What has become of an add
+// or a delete without an answer nobody knows, and it may yet be done: then the next
+// key takes its place.
+type lock struct {
+	name string
+
+	mu     sync.Mutex
+	number int
+	holder string // who has got it and has not begun to give it back
+}
+
+// now is the key that is in use.
+func (k *lock) now() string { return k.name + "." + strconv.Itoa(k.number) }
+
+// keys are all that have been in use.
+func (k *lock) keys() (all []string) {
+	for n := range k.number + 1 {
+		all = append(all, k.name+"."+strconv.Itoa(n))
+	}
+	return all
+}
+
+// held is a lock that a client has got.
+type held struct {
+	*lock
+	key string
+}
+
+// take tries to get k for a client.
+func (k *lock) take(t *traffic, c *client, who string) (got *held) {
+	k.mu.Lock()
+	key := k.now()
+	k.mu.Unlock()
+	began := time.Now()
+	answer, err := c.ask(fmt.Sprintf("add %s 0 %d %d\r\n%s", key, lifetime, len(who), who))
+	switch {
+	case err != nil:
+		k.replace(key)
+		t.tally.count(began, unanswered, err.Error())
+	case answer == "NOT_STORED":
+		t.tally.count(began, good, "")
+	case answer != "STORED":
+		k.replace(key)
+		t.tally.count(began, refused, answer)
+	default:
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.now() != key { // it was replaced meanwhile
+			t.tally.count(began, good, "")
+			return nil
+		}
+		if k.holder != "" {
+			t.tally.count(began, twice, fmt.Sprintf("%s has got the lock %s, and so has %s", who, key, k.holder))
+		} else {
+			t.tally.count(began, good, "")
+		}
+		k.holder = who
+		return &held{k, key}
+	}
+	return nil
+}
+
+// give gives a lock back.
+func (h *held) give(t *traffic, c *client, who string) {
+	h.mu.Lock()
+	if h.holder == who {
+		h.holder = ""
+	}
+	h.mu.Unlock()
+	began := time.Now()
+	answer, err := c.ask("delete " + h.key)
+	switch {
+	case err != nil:
+		h.replace(h.key)
+		t.tally.count(began, unanswered, err.Error())
+	case answer == "DELETED":
+		t.tally.count(began, good, "")
+	case answer == "NOT_FOUND":
+		t.tally.count(began, miss, "")
+	default:
+		h.replace(h.key)
+		t.tally.count(began, refused, answer)
+	}
+}
+
+// replace puts another key in the place of one.
+func (k *lock) replace(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.now() == key {
+		k.number++
+		k.holder = ""
+	}
+}

@@ -1,0 +1,204 @@
+package e2e
+
+// A headless Chromium that looks at the page of a Ringside, driven over the
+// WebDriver protocol: HTTP and JSON, so no library is needed for it.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// browser is one tab.
+type browser struct {
+	session string // its address at the driver
+	client  http.Client
+}
+
+// object is JSON.
+type object = map[string]any
+
+// startBrowser runs Chromium until the test ends. The test fails if the page has
+// thrown, broken its policy, or asked anybody but a Ringside on 127.0.0.0/8.
+func startBrowser(t *testing.T, width, height int) *browser {
+	t.Helper()
+	address := freeAddress(t, "127.0.0.1")
+	_, port, _ := net.SplitHostPort(address)
+	dir := t.TempDir()
+	driver := start(t, need(t, "chromedriver"), "--port="+port)
+	b := &browser{client: http.Client{Timeout: 4 * patience}}
+	eventually(t, "chromedriver listens", func() bool {
+		c, err := net.Dial("tcp", address)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil || !driver.running()
+	})
+	b.session = "http://" + address
+	var is struct{ SessionID string }
+	b.ask(t, "POST", "/session", object{"capabilities": object{"alwaysMatch": object{
+		"goog:loggingPrefs": object{"browser": "ALL"},
+		"goog:chromeOptions": object{"binary": need(t, "chromium"), "args": []string{
+			"--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + dir, "--no-proxy-server", "--no-first-run",
+			"--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
+		}},
+	}}}, &is)
+	b.session += "/session/" + is.SessionID
+	t.Cleanup(func() {
+		b.judge(t)
+		b.ask(t, "DELETE", "", nil, nil)
+	})
+	b.tool(t, "Page.addScriptToEvaluateOnNewDocument", object{"source": `window.RINGSIDE_SHIFT = 0
+		new PerformanceObserver(l => { for (const e of l.getEntries()) if (!e.hadRecentInput) window.RINGSIDE_SHIFT += e.value }).observe({type: "layout-shift", buffered: true})`}, nil)
+	b.size(t, width, height)
+	return b
+}
+
+// judge fails the test for what the page has done wrong since it was opened.
+func (b *browser) judge(t *testing.T) {
+	t.Helper()
+	for _, address := range eval[[]string](t, b, `performance.getEntriesByType("resource").map(x => x.name)`) {
+		if !strings.HasPrefix(address, "http://127.") && !strings.HasPrefix(address, "http://localhost:") && !strings.HasPrefix(address, "data:") {
+			t.Errorf("the page asks %s", address)
+		}
+	}
+	var said []struct{ Level, Source, Message string }
+	b.ask(t, "POST", "/se/log", object{"type": "browser"}, &said)
+	for _, one := range said {
+		if one.Level == "SEVERE" && one.Source != "network" {
+			t.Errorf("the browser complains: %s: %s", one.Source, one.Message)
+		}
+	}
+}
+
+// ask asks the driver.
+func (b *browser) ask(t *testing.T, method, path string, body, to any) {
+	t.Helper()
+	var send io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		send = bytes.NewReader(text)
+	}
+	r, err := http.NewRequest(method, b.session+path, send)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.client.Do(r)
+	if err != nil {
+		t.Fatalf("the browser: %v", err)
+	}
+	defer w.Body.Close()
+	var answer struct{ Value json.RawMessage }
+	if err := json.NewDecoder(w.Body).Decode(&answer); err != nil || w.StatusCode != 200 {
+		t.Fatalf("the browser answers %s %s: %d %s %v", method, path, w.StatusCode, answer.Value, err)
+	}
+	if to != nil {
+		if err := json.Unmarshal(answer.Value, to); err != nil {
+			t.Fatalf("the browser answers %s %s: %s: %v", method, path, answer.Value, err)
+		}
+	}
+}
+
+// tool asks Chromium itself, past WebDriver.
+func (b *browser) tool(t *testing.T, command string, of object, to any) {
+	t.Helper()
+	b.ask(t, "POST", "/goog/cdp/execute", object{"cmd": command, "params": of}, to)
+}
+
+func (b *browser) size(t *testing.T, width, height int) {
+	t.Helper()
+	b.tool(t, "Emulation.setDeviceMetricsOverride", object{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+}
+
+// media sets what the system wants of pages: prefers-color-scheme and the like.
+func (b *browser) media(t *testing.T, feature, value string) {
+	t.Helper()
+	b.tool(t, "Emulation.setEmulatedMedia", object{"features": []object{{"name": feature, "value": value}}}, nil)
+}
+
+func (b *browser) open(t *testing.T, address string) {
+	t.Helper()
+	b.ask(t, "POST", "/url", object{"url": address}, nil)
+}
+
+// eval is the value of an expression of the page.
+func eval[T any](t *testing.T, b *browser, expression string) (v T) {
+	t.Helper()
+	b.ask(t, "POST", "/execute/sync", object{"script": "return " + expression, "args": []any{}}, &v)
+	return v
+}
+
+// do lets the page carry out a statement.
+func (b *browser) do(t *testing.T, statement string) {
+	t.Helper()
+	b.ask(t, "POST", "/execute/sync", object{"script": statement, "args": []any{}}, nil)
+}
+
+// base64Of is a key as commands take it that may hold anything.
+func base64Of(key string) string { return base64.StdEncoding.EncodeToString([]byte(key)) }
+
+// until waits until an expression of the page is true.
+func (b *browser) until(t *testing.T, expression string) {
+	t.Helper()
+	for end := time.Now().Add(2 * patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if eval[bool](t, b, "!!("+expression+")") {
+			return
+		}
+	}
+	b.shot(t, "failed-"+strings.ReplaceAll(t.Name(), "/", "-"))
+	t.Fatalf("waited in vain until the page has: %s; it says:\n%s", expression, eval[string](t, b, "document.body.innerText"))
+}
+
+// says waits until a part of the page has a text.
+func (b *browser) says(t *testing.T, selector, text string) {
+	t.Helper()
+	b.until(t, fmt.Sprintf("document.querySelector(%q).textContent.includes(%q)", selector, text))
+}
+
+// keys types, where the focus is.
+func (b *browser) keys(t *testing.T, keys string) {
+	t.Helper()
+	var actions []object
+	for _, k := range keys {
+		actions = append(actions, object{"type": "keyDown", "value": string(k)}, object{"type": "keyUp", "value": string(k)})
+	}
+	b.ask(t, "POST", "/actions", object{"actions": []object{{"type": "key", "id": "keyboard", "actions": actions}}}, nil)
+}
+
+// Keys that have no character.
+const (
+	keyEnter  = "\ue007"
+	keyEscape = "\ue00c"
+	keyTab    = "\ue004"
+)
+
+// shot keeps a picture of the whole page for people, if RINGSIDE_SHOTS names a
+// directory.
+func (b *browser) shot(t *testing.T, name string) {
+	t.Helper()
+	dir := os.Getenv("RINGSIDE_SHOTS")
+	if dir == "" {
+		return
+	}
+	var is struct{ Data string }
+	b.tool(t, "Page.captureScreenshot", object{"captureBeyondViewport": true}, &is)
+	picture, err := base64.StdEncoding.DecodeString(is.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name+".png"), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

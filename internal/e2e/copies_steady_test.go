@@ -1,0 +1,198 @@
+package e2e
+
+// What keys promise that are never set or deleted, logs and numbers. One pass over
+// their histories tells, where a checker of all orders would drown in appends and
+// increments without an answer.
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// steady is the history of such a key, in the order of answers.
+type steady struct {
+	history []porcupine.Operation
+	there   int64                          // from when on the key was there
+	asks    map[string]porcupine.Operation // appends and adds, by what they bring
+}
+
+// checkLog and checkNumber hold a history against what these keys promise: once one
+// is there it stays. Every value read of a log has each append in it that was
+// acknowledged before, none twice, and none that nobody has asked for; in which order
+// they stand is not promised where two ringsides append at a time. A number never
+// goes back, no increment has the number of another, and it has grown by no more than
+// was asked for.
+func checkLog(key string, history []porcupine.Operation) error {
+	return checkSteady(key, history, (*steady).logBreach)
+}
+
+func checkNumber(key string, history []porcupine.Operation) error {
+	return checkSteady(key, history, (*steady).numberBreach)
+}
+
+func checkSteady(key string, history []porcupine.Operation, breach func(s *steady, o porcupine.Operation) string) error {
+	s := &steady{slices.Clone(history), never, map[string]porcupine.Operation{}}
+	slices.SortStableFunc(s.history, compareReturns)
+	for _, o := range s.history {
+		in, out := o.Input.(asked), o.Output.(told)
+		if in.op == "append" || in.op == "add" {
+			s.asks[in.value] = o
+		}
+		if out.answer != "" && out.answer != "NOT_STORED" && !s.missing(o) { // an add that stores nothing may have met another one
+			s.there = min(s.there, o.Return)
+		}
+	}
+	for i, o := range s.history {
+		why := ""
+		switch in, out := o.Input.(asked), o.Output.(told); {
+		case s.missing(o) && o.Call > s.there:
+			why = "the key is gone"
+		case in.op == "add" && out.answer == "STORED":
+			why = s.addedTwice(o)
+		case !s.missing(o):
+			why = breach(s, o)
+		}
+		if why != "" {
+			var b strings.Builder
+			fmt.Fprintf(&b, "%s: %d operations: %s\n", key, len(history), why)
+			printAround(&b, s.history, i)
+			return fmt.Errorf("%s", b.String())
+		}
+	}
+	return nil
+}
+
+// missing says that an answer says that there is no such key.
+func (s *steady) missing(o porcupine.Operation) bool {
+	switch in, out := o.Input.(asked), o.Output.(told); in.op + " " + out.answer {
+	case "get END", "append NOT_STORED", "touch NOT_FOUND", "incr NOT_FOUND":
+		return true
+	}
+	return false
+}
+
+func (s *steady) addedTwice(o porcupine.Operation) string {
+	for _, p := range s.history {
+		if p.Input.(asked).op == "add" && p.Output.(told).answer == "STORED" && p.Call < o.Call {
+			return "two adds have stored it"
+		}
+	}
+	if o.Call > s.there {
+		return "an add has stored what was there"
+	}
+	return ""
+}
+
+// logBreach says what is wrong with one operation on a log.
+func (s *steady) logBreach(o porcupine.Operation) string {
+	out := o.Output.(told)
+	switch o.Input.(asked).op + " " + out.answer {
+	case "append STORED", "append ", "add NOT_STORED", "add ", "touch TOUCHED":
+		return ""
+	case "get VALUE":
+	default:
+		return "an answer that can't be"
+	}
+	seen := map[string]bool{}
+	for i, part := range strings.Split(out.value, ",") {
+		if i > 0 {
+			part = "," + part
+		}
+		if p, ok := s.asks[part]; !ok || p.Call > o.Return || (p.Input.(asked).op == "add") != (i == 0) {
+			return fmt.Sprintf("%q, which nobody has asked for there", part)
+		}
+		if seen[part] {
+			return fmt.Sprintf("%q stands there twice", part)
+		}
+		seen[part] = true
+	}
+	for value, p := range s.asks {
+		if p.Input.(asked).op == "append" && p.Output.(told).answer == "STORED" && p.Return < o.Call && !seen[value] {
+			return fmt.Sprintf("the append of %q was acknowledged and is not there", value)
+		}
+	}
+	return ""
+}
+
+// firstNumber is what a number is added as.
+const firstNumber = 10
+
+// numberBreach says what is wrong with one operation on a number.
+func (s *steady) numberBreach(o porcupine.Operation) string {
+	in, out := o.Input.(asked), o.Output.(told)
+	text := out.answer
+	switch in.op + " " + out.answer {
+	case "add NOT_STORED", "add ", "incr ":
+		return ""
+	case "get VALUE":
+		text = out.value
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || in.op != "get" && in.op != "incr" {
+		return "an answer that can't be"
+	}
+	most := firstNumber
+	for _, p := range s.history {
+		q := p.Input.(asked)
+		if q.op == "incr" && p.Call < o.Return {
+			most++
+		}
+		before, err := strconv.Atoi(p.Output.(told).answer + p.Output.(told).value)
+		if q.op == "get" {
+			before, err = strconv.Atoi(p.Output.(told).value)
+		}
+		switch {
+		case err != nil || p.Call == o.Call && p.Return == o.Return:
+		case q.op == "incr" && in.op == "incr" && before == n:
+			return fmt.Sprintf("two increments have come to %d", n)
+		case p.Return < o.Call && (before > n || before == n && in.op == "incr"):
+			return fmt.Sprintf("it was %d before", before)
+		}
+	}
+	if n > most {
+		return fmt.Sprintf("at most %d have been asked for", most-firstNumber)
+	}
+	return ""
+}
+
+func TestCheckOfSteadyKeys(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		history string // see historyOf
+		right   bool
+	}{
+		{"get -> END; append ,1 -> NOT_STORED; add a -> STORED; append ,2 -> STORED; add b -> NOT_STORED; get -> VALUE a,2; touch -> TOUCHED", true},
+		{"add a -> STORED; append ,1 -> STORED; append ,2 -> STORED; get -> VALUE a,2,1", true},
+		{"add a -> STORED; append ,1 -> ; get -> VALUE a; get -> VALUE a,1", true},
+		{"add a -> ; append ,1 -> STORED; get -> VALUE a,1", true},
+		{"add a -> STORED; append ,1 -> STORED; get -> VALUE a", false},
+		{"add a -> STORED; append ,1 -> STORED; get -> VALUE ,1", false},
+		{"add a -> STORED; append ,1 -> STORED; get -> VALUE a,1,1", false},
+		{"add a -> STORED; get -> VALUE a,1; append ,1 -> STORED", false},
+		{"add a -> STORED; get -> VALUE b", false},
+		{"add a -> STORED; add b -> STORED", false},
+		{"add a -> STORED; get -> END", false},
+		{"add a -> STORED; append ,1 -> NOT_STORED", false},
+		{"add a -> STORED; touch -> NOT_FOUND", false},
+		{"incr -> NOT_FOUND; add 10 -> STORED; incr -> 11; add 10 -> NOT_STORED; get -> VALUE 11; incr -> 12", true},
+		{"add 10 -> STORED; incr -> ; incr -> 11; get -> VALUE 12; incr -> 13", true},
+		{"add 10 -> STORED; incr -> ; incr -> 12; incr -> 14", false},
+		{"add 10 -> STORED; incr -> 11; incr -> 11", false},
+		{"add 10 -> STORED; incr -> 11; get -> VALUE 10", false},
+		{"add 10 -> STORED; incr -> 11; incr -> NOT_FOUND", false},
+		{"add 10 -> STORED; incr -> CLIENT_ERROR", false},
+	} {
+		check := checkLog
+		if strings.Contains(c.history, "10") {
+			check = checkNumber
+		}
+		if err := check(c.history, historyOf(c.history)); (err == nil) != c.right {
+			t.Errorf("right: want %v, got %v: %s", c.right, err, c.history)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package e2e
+
+// Counters that nobody has made before they are counted.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// count sends incr for key n times, over one connection, to each of the addresses in
+// turns. It reports how many were answered by a number, and how many by nothing or
+// an error.
+func count(address, key string, n int, stop <-chan struct{}) (counted, unsure int, err error) {
+	c, err := dialError(address)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer c.Close()
+	r := bufio.NewReader(c)
+	for range n {
+		select {
+		case <-stop:
+			return counted, unsure, nil
+		default:
+		}
+		c.SetDeadline(time.Now().Add(patience))
+		if _, err := io.WriteString(c, "incr "+key+" 1\r\n"); err != nil {
+			return counted, unsure, err
+		}
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return counted, unsure, err
+		}
+		if _, err := strconv.ParseUint(strings.TrimSuffix(line, "\r\n"), 10, 64); err == nil {
+			counted++
+		} else if unsure++; !strings.HasPrefix(line, "SERVER_ERROR ") {
+			return counted, unsure, fmt.Errorf("incr got %q", line)
+		}
+	}
+	return counted, unsure, nil
+}
+
+// countAll is count by so many clients at once, spread over Ringsides.
+func countAll(t *testing.T, fronts []*ringside, key string, clients, each int, stop <-chan struct{}) (counted, unsure int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for i := range clients {
+		wg.Go(func() {
+			n, m, err := count(fronts[i%len(fronts)].address, key, each, stop)
+			mu.Lock()
+			defer mu.Unlock()
+			counted, unsure = counted+n, unsure+m
+			if err != nil {
+				t.Errorf("client %d: %v", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	return counted, unsure
+}
+
+// TestFirstViews has 1,000 clients see a page first, all at once. Where two Ringsides
+// write one counter of two copies at the same moment, some of the answers are errors;
+// those may have counted.
+func TestFirstViews(t *testing.T) {
+	const copies = ", replicas: 2, copies_on: server"
+	for _, c := range []struct {
+		name, route string
+		ringsides   int
+		errors      bool // may be told
+	}{{"one copy", "", 2, false}, {"two copies", copies, 1, false}, {"two copies of two", copies, 2, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			config := front(startMemcacheds(t, 3)) + fmt.Sprintf("routes: [{pool: main, autocreate: {initial: 5, ttl: 1h}%s}]\n", c.route)
+			var fronts []*ringside
+			for range c.ringsides {
+				fronts = append(fronts, startRingside(t, "epoll", config))
+			}
+			for page := range 3 {
+				key := fmt.Sprint("page", page)
+				counted, unsure := countAll(t, fronts, key, 1000, 1, nil)
+				if counted+unsure != 1000 || unsure > 0 && !c.errors {
+					t.Fatalf("%d were counted and %d were not answered, want all of 1000", counted, unsure)
+				}
+				for _, r := range fronts {
+					dial(t, r.address).within(key, 5+counted, unsure)
+				}
+			}
+		})
+	}
+}
+
+// within reads a counter that must show what was counted, and may show what was not
+// answered.
+func (c *conn) within(key string, counted, unsure int) {
+	c.t.Helper()
+	values, end := c.get(key)
+	shown, err := strconv.Atoi(values[key])
+	if err != nil {
+		c.t.Fatalf("the counter is gone: %q %q", values, end)
+	}
+	if shown < counted || shown > counted+unsure {
+		c.t.Errorf("%d is shown, want %d that were counted and at most %d that were not answered", shown, counted, unsure)
+	}
+}
+
+// TestCountersThroughAKill kills the server that decides for a counter of two copies,
+// while clients of two Ringsides count from its first view on. What was acknowledged
+// was counted, and nothing was counted twice. It takes consistency strict.
+func TestCountersThroughAKill(t *testing.T) {
+	servers := startMemcacheds(t, 3)
+	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: 50ms, wait: 3s, consistency: strict}", "timeouts: {request: 500ms, deadline: 5s}") +
+		"routes: [{pool: main, autocreate: on, replicas: 2, copies_on: server}]\n"
+	fronts := []*ringside{startRingside(t, "epoll", config), startRingside(t, "epoll", config)}
+	const key = "views"
+	stop := make(chan struct{})
+	go func() {
+		defer close(stop)
+		time.Sleep(500 * time.Millisecond)
+		fronts[0].members(t, servers, key)[key][0].kill()
+		time.Sleep(4 * time.Second)
+	}()
+	counted, unsure := countAll(t, fronts, key, 16, 1_000_000, stop)
+	dial(t, fronts[1].address).within(key, counted, unsure)
+}
+
+// TestBufferedCounters counts through four Ringsides that let increments wait: all of
+// them arrive, also those that a Ringside has when it is told to end; and of one that
+// is killed what came in the last interval is lost, and nothing is counted twice.
+func TestBufferedCounters(t *testing.T) {
+	server := startMemcached(t)
+	config := front([]*memcached{server}) + "engine: {loops: 2}\nroutes: [{pool: main, autocreate: on, buffer: {every: 500ms}}]\n"
+	var fronts []*ringside
+	for range 4 {
+		fronts = append(fronts, startRingside(t, "epoll", config))
+	}
+	behind := dial(t, server.address)
+	arrives := func(key string, want int) {
+		t.Helper()
+		for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+			values, _ := behind.get(key)
+			if values[key] == strconv.Itoa(want) {
+				return
+			} else if time.Now().After(end) {
+				t.Fatalf("the server has %q of %s, want %d", values[key], key, want)
+			}
+		}
+	}
+	if counted, unsure := countAll(t, fronts, "total", 64, 200, nil); counted != 64*200 {
+		t.Fatalf("%d were counted and %d not answered, want all of %d", counted, unsure, 64*200)
+	}
+	arrives("total", 64*200)
+
+	ending := fronts[3]
+	if counted, _ := countAll(t, fronts[3:], "ending", 8, 100, nil); counted != 800 {
+		t.Fatalf("%d were counted, want 800", counted)
+	}
+	ending.signal(t, syscall.SIGTERM)
+	if status := ending.wait(t); status != 0 {
+		t.Fatalf("it ended with status %d", status)
+	}
+	arrives("ending", 800)
+
+	// One connection, so that what was counted is known up to the moment of the kill.
+	c := dial(t, fronts[0].address)
+	start := time.Now()
+	var times []time.Duration
+	for time.Since(start) < 3250*time.Millisecond {
+		c.send("incr killed 1\r\n")
+		if line := c.line(); line != strconv.Itoa(len(times)+1) {
+			t.Fatalf("increment %d got %q: the estimate of one Ringside alone is exact", len(times)+1, line)
+		}
+		times = append(times, time.Since(start))
+	}
+	killed := time.Since(start)
+	fronts[0].kill()
+	values, _ := behind.get("killed")
+	has, _ := strconv.Atoi(values["killed"])
+	lost := len(times) - has
+	inInterval := func(d time.Duration) (n int) {
+		for _, at := range times {
+			if killed-at <= d {
+				n++
+			}
+		}
+		return n
+	}
+	t.Logf("%d were counted, %d are lost; %d came in the last 550ms", len(times), lost, inInterval(550*time.Millisecond))
+	if most := inInterval(2 * time.Second); lost < 0 || lost > most { // a loaded machine may flush late
+		t.Errorf("%d of %d are lost, want none too many, and at most the %d of the last two seconds", lost, len(times), most)
+	}
+}

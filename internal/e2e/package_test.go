@@ -1,0 +1,61 @@
+package e2e
+
+// The Debian package, as dpkg installs it.
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestDebianPackage(t *testing.T) {
+	at := func(dir string, words ...string) string {
+		t.Helper()
+		c := exec.Command(words[0], words[1:]...)
+		c.Dir = dir
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(words, " "), err, out)
+		}
+		return string(out)
+	}
+	made := strings.Fields(at("../..", "make", "--no-print-directory", "deb"))
+	file := filepath.Join("../..", made[len(made)-1])
+
+	// A tree of its own: the machine's packages stay as they are.
+	root := t.TempDir()
+	for _, dir := range []string{"updates", "info", "parts", "alternatives", "triggers"} {
+		if err := os.MkdirAll(filepath.Join(root, "var/lib/dpkg", dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"status", "available"} {
+		if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg", name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at(".", need(t, "dpkg"), "--force-not-root", "--force-bad-path", "--log="+filepath.Join(root, "log"), "--root="+root, "--install", file)
+
+	binary := filepath.Join(root, "usr/bin/ringside")
+	if said := at(".", binary, "version"); !strings.HasPrefix(said, "ringside ") || strings.Contains(said, "(devel)") {
+		t.Errorf("the installed binary says %q", said)
+	}
+	for _, name := range []string{"usr/share/bash-completion/completions/ringside", "usr/share/doc/ringside/runbook.md", "etc/ringside"} {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	unit, err := os.ReadFile(filepath.Join(root, "lib/systemd/system/ringside.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(unit), "\nExecStart=/usr/bin/ringside serve -c /etc/ringside/ringside.yaml\n") {
+		t.Error("the unit starts what the package does not have")
+	}
+	at(".", "dpkg", "--force-not-root", "--force-bad-path", "--log="+filepath.Join(root, "log"), "--root="+root, "--purge", "ringside")
+	if _, err := os.Stat(binary); !os.IsNotExist(err) {
+		t.Errorf("the binary is there after a purge: %v", err)
+	}
+}

@@ -1,0 +1,244 @@
+package e2e
+
+// The page, as people see it: in a browser, on real servers and real traffic.
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringside/internal/memnode"
+)
+
+// pageFront is a pool of servers with names, whose keys move. A busy machine has
+// time to answer, and a server that refuses is out soon.
+func pageFront(addresses ...string) string {
+	var b strings.Builder
+	b.WriteString("pools:\n  main:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: 1s, ping: 500ms, lease: 10s, good_pings: 2}\n    servers:\n")
+	for i, a := range addresses {
+		fmt.Fprintf(&b, "      - {address: %q, name: %s}\n", a, serverName(i))
+	}
+	return b.String()
+}
+
+// ringParts are which parts of the ring the page has drawn in each of n colours, at
+// the middle of the band.
+const ringParts = `(() => {
+	const c = document.getElementById("ringcanvas"), g = c.getContext("2d"), r = (Math.min(c.width, c.height) / 2 - 18) - 15, parts = Array(3).fill(0)
+	const hues = [0, 1, 2].map(i => getComputedStyle(document.documentElement).getPropertyValue("--s" + i).trim().match(/[0-9a-f]{2}/g).map(x => parseInt(x, 16)))
+	for (let k = 0; k < 7200; k++) {
+		const a = k / 7200 * 2 * Math.PI, p = g.getImageData(Math.round(c.width / 2 + r * Math.cos(a)), Math.round(c.height / 2 + r * Math.sin(a)), 1, 1).data
+		const far = hues.map(h => h.reduce((d, v, i) => d + (v - p[i]) ** 2, 0)), best = far.indexOf(Math.min(...far))
+		if (far[best] < 6000) parts[best]++
+	}
+	const all = parts.reduce((a, b) => a + b); return parts.map(v => v / all)
+})()`
+
+func TestPage(t *testing.T) {
+	servers := []*memcached{startMemcached(t, "-m", "16"), startMemcached(t, "-m", "16"), startMemcached(t, "-m", "16")}
+	var addresses []string
+	for _, s := range servers {
+		addresses = append(addresses, s.address)
+	}
+	r := startRingside(t, "epoll", pageFront(addresses...))
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.says(t, "#health h1", "3 servers are ready")
+	b.shot(t, "empty")
+
+	someLoad(t, r.address, 6)
+	b.says(t, "#health h1", "All 3 servers serve")
+	b.until(t, `document.querySelectorAll("#slabbig svg g").length > 0`)
+	b.until(t, `document.querySelectorAll("#stable .memcell").length === 3`)
+	b.shot(t, "desktop-light")
+
+	// The ring is drawn by the servers' shares.
+	parts, shares := eval[[]float64](t, b, ringParts), shares(t, r)
+	for i, share := range shares {
+		if math.Abs(parts[i]-share) > .05 {
+			t.Errorf("the ring is drawn with %.3v, the shares are %.3v", parts, shares)
+		}
+	}
+
+	// A key is where ringside route says, also one that means harm.
+	for _, key := range []string{"user:17", "<img src=x onerror=alert(1)>\u202e", "ключ"} {
+		b.do(t, "document.getElementById('key').value = ''")
+		b.do(t, "document.getElementById('key').focus()")
+		b.keys(t, key+keyEnter)
+		var is struct{ Hash, Point, Owner string }
+		route := append([]string{"route", "-c", r.file, "--json", "--base64"}, base64Of(key))
+		binary, err := build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(tool(t, binary, route...)), &is); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{is.Hash, is.Point, is.Owner} {
+			b.says(t, "#reason", want)
+		}
+	}
+	b.do(t, "document.getElementById('key').value = ''")
+	b.do(t, "document.getElementById('key').focus()")
+	b.keys(t, "<b>\u202ex"+keyEnter)
+	b.says(t, "#reason", `<b>\xe2\x80\xaex hashes`)
+	if n := eval[int](t, b, "document.images.length + document.querySelectorAll('#reason b b').length"); n != 0 {
+		t.Error("a key has become a part of the page")
+	}
+	b.shot(t, "route")
+	b.keys(t, keyEscape)
+
+	// An order asks with its consequence, and is given by keyboard alone.
+	menu := func(server int) {
+		b.do(t, fmt.Sprintf("document.querySelectorAll('#stable .dots')[%d].focus()", server))
+		b.keys(t, keyEnter)
+		b.until(t, "!document.getElementById('menu').hidden")
+	}
+	menu(0)
+	b.keys(t, keyEscape)
+	b.until(t, "document.getElementById('menu').hidden && document.activeElement.className === 'dots'")
+	menu(0)
+	b.keys(t, keyEnter)
+	b.says(t, "#ask p", "of the keys, now")
+	b.until(t, "document.activeElement.value === 'no'")
+	b.shot(t, "drain-dialog")
+	b.keys(t, keyTab+keyEnter)
+	b.says(t, "#health h1", "s0 is drained")
+	menu(0)
+	b.says(t, "#menu", "Restore")
+	b.keys(t, keyEnter)
+	b.until(t, "document.getElementById('ask').open")
+	b.keys(t, keyTab+keyEnter)
+	b.says(t, "#health h1", "s0 is coming back")
+	b.says(t, "#log", "A person orders: drain s0")
+
+	// A server dies.
+	servers[1].kill()
+	b.says(t, "#health h1", "s1 is out")
+	b.says(t, "#health p", "of the keys live with s0 and s2")
+	b.says(t, "#log", "s1 is out: its keys live elsewhere now")
+	b.shot(t, "one-server-out")
+	b.media(t, "prefers-color-scheme", "dark")
+	b.until(t, "document.documentElement.dataset.theme === 'dark'")
+	b.shot(t, "dark")
+	b.media(t, "prefers-reduced-motion", "reduce")
+	b.until(t, "getComputedStyle(document.getElementById('linkdot')).animationName === 'none'")
+	b.size(t, 390, 844)
+	b.until(t, "document.documentElement.scrollWidth <= 390")
+	b.shot(t, "phone")
+	b.do(t, "document.getElementById('memory').scrollIntoView()")
+	b.until(t, "document.querySelector('#slabbig svg').viewBox.baseVal.width < 390") // what is out of sight is drawn when it comes
+	if moved := eval[float64](t, b, "window.RINGSIDE_SHIFT || 0"); moved > .02 {
+		t.Errorf("things move by themselves: %v", moved)
+	}
+	b.size(t, 1440, 900)
+	b.keys(t, "3")
+	b.until(t, "document.activeElement.id === 'traffic'")
+
+	// Ringside itself goes, and comes back.
+	r.kill()
+	b.says(t, "#health h1", "No connection to Ringside")
+	b.shot(t, "disconnected")
+	if err := r.serve(t, []string{r.address}, r.cmd.Path); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, `!document.querySelector("#health h1").textContent.includes("No connection") && document.body.dataset.link === "live"`)
+}
+
+// someLoad sets and gets until the test ends, whatever comes of it.
+func someLoad(t *testing.T, address string, clients int) {
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	t.Cleanup(func() { close(stop); all.Wait() })
+	client := func(n int) {
+		c, err := dialError(address)
+		if err != nil {
+			time.Sleep(50 * time.Millisecond)
+			return
+		}
+		defer c.Close()
+		answers := bufio.NewReader(c)
+		for i := n; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(5 * time.Millisecond):
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			if i%4 == 0 {
+				fmt.Fprintf(c, "set key:%d 0 0 %d\r\n%s\r\n", i%700, i%900, strings.Repeat("x", i%900))
+			} else {
+				fmt.Fprintf(c, "get key:%d\r\n", i*7%700)
+			}
+			for line := ""; line == "" || strings.HasPrefix(line, "VALUE") || strings.HasPrefix(line, "x") || line == "\r\n"; {
+				if line, err = answers.ReadString('\n'); err != nil {
+					return
+				}
+			}
+		}
+	}
+	for n := range clients {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					client(n * 1000)
+				}
+			}
+		}()
+	}
+}
+
+// shares are the servers' parts of all keys, as ringside check tells them.
+func shares(t *testing.T, r *ringside) (list []float64) {
+	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct{ Servers []struct{ Share float64 } }
+	if err := json.Unmarshal([]byte(tool(t, binary, "check", "-c", r.file, "--json")), &is); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range is.Servers {
+		list = append(list, s.Share)
+	}
+	return list
+}
+
+// Many servers: a strip of all, rows that come as one scrolls, a filter.
+func TestPageOfManyServers(t *testing.T) {
+	var addresses []string
+	for range 200 {
+		n, err := memnode.Start(memnode.Options{MemoryLimit: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { n.Close() })
+		addresses = append(addresses, n.Addr().String())
+	}
+	r := startRingside(t, "epoll", pageFront(addresses...))
+	someLoad(t, r.address, 4)
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.says(t, "#health h1", "All 200 servers serve")
+	b.says(t, "#serverswhat", "200 of 200 up")
+	b.until(t, "document.querySelectorAll('#sgrid i').length === 200")
+	if n := eval[int](t, b, "document.querySelectorAll('#stable .srow').length"); n > 40 {
+		t.Errorf("%d rows are made for what one can see", n)
+	}
+	b.shot(t, "servers-200")
+	b.do(t, "document.getElementById('sfilter').focus()")
+	b.keys(t, "s137")
+	b.until(t, "[...document.querySelectorAll('#stable .sbody .srow')].filter(x => x.style.display !== 'none').length === 1")
+	b.says(t, "#stable .sbody", "s137")
+}

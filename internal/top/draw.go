@@ -1,0 +1,475 @@
+package top
+
+// The lines of a screen.
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"ringside/proxy/live"
+)
+
+// Style is how a line stands out.
+type Style uint8
+
+// The styles.
+const (
+	Plain Style = iota
+	Good
+	Warn
+	Bad
+	Dim
+	Bold
+	Reverse
+)
+
+// Line is one line of a screen, no wider than the screen.
+type Line struct {
+	Text  string
+	Style Style
+}
+
+var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
+
+// The sizes from which more is shown.
+const (
+	leastWidth, leastHeight = 60, 10
+	wideWidth               = 112
+	slabHeight              = 34
+)
+
+// Draw makes the lines of a screen of that size, at most height of them.
+func (v *View) Draw(width, height int) []Line {
+	title, text, level := "Looking…", "Waiting for the first figures.", Plain
+	now := v.Now()
+	switch {
+	case v.Trouble != "":
+		title, text, level = "No connection to Ringside", v.Trouble, Bad
+	case v.Late != nil:
+		title, text, level = v.Late.Title, v.Late.Text, Bad
+	case now != nil:
+		title, text, level = now.Health.Title, now.Health.Text, levels[now.Health.Level]
+	}
+	sign := map[Style]string{Good: "●", Warn: "△", Bad: "✗"}[level]
+	sentence := strings.TrimSpace(sign + " " + title + ". " + text)
+	if width < leastWidth || height < leastHeight || now == nil {
+		var lines []Line
+		for _, part := range wrap(Clean(sentence), width) {
+			lines = append(lines, Line{part, level})
+		}
+		return lines[:min(len(lines), height)]
+	}
+	d := drawing{width: width, View: v, now: now}
+	d.head()
+	d.add(level, " "+sentence)
+	d.totals()
+	d.rule()
+	rows := d.servers(height)
+	d.rule()
+	if height >= slabHeight {
+		d.slabs()
+	}
+	for _, w := range now.Warn[:min(len(now.Warn), max(1, height-rows-14))] {
+		d.add(Warn, " ⚠ "+w.Server+" "+w.Text+" "+w.Command)
+	}
+	for _, e := range v.events[:min(len(v.events), max(0, height-1-len(d.lines)))] {
+		d.add(Dim, " "+e.t.Format(time.TimeOnly)+" "+e.text)
+	}
+	d.lines = d.lines[:min(len(d.lines), height-1)]
+	for len(d.lines) < height-1 {
+		d.add(Plain, "")
+	}
+	d.keys()
+	return d.lines
+}
+
+// Print writes one screen without colours: as wide and as high as it needs to be.
+func Print(to io.Writer, now *live.Now) error {
+	d := drawing{width: 120, View: &View{}, now: now}
+	fmt.Fprintf(to, "%s: %s. %s\n", now.Pool, now.Health.Title, now.Health.Text)
+	d.totals()
+	d.servers(len(now.List) + 100)
+	if len(now.Slabs) > 0 {
+		d.slabs()
+	}
+	for _, w := range now.Warn {
+		d.add(Warn, w.Server+" "+w.Text+" "+w.Command)
+	}
+	for _, l := range d.lines {
+		if _, err := fmt.Fprintln(to, strings.TrimRight(l.Text, " ⠀")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drawing is a screen that is being made.
+type drawing struct {
+	*View
+	now   *live.Now
+	width int
+	lines []Line
+}
+
+func (d *drawing) add(s Style, text string) {
+	d.lines = append(d.lines, Line{cut(Clean(text), d.width), s})
+}
+
+func (d *drawing) rule() { d.add(Dim, strings.Repeat("─", d.width)) }
+
+// sides puts one text at the left and one at the right.
+func (d *drawing) sides(s Style, left, right string) {
+	gap := d.width - utf8.RuneCountInString(left) - utf8.RuneCountInString(right) - 1
+	if gap < 1 {
+		d.add(s, left)
+		return
+	}
+	d.add(s, left+strings.Repeat(" ", gap)+right)
+}
+
+func (d *drawing) head() {
+	gone := 0
+	for _, s := range d.now.List {
+		if s.State != live.Up {
+			gone++
+		}
+	}
+	right := fmt.Sprintf("%d servers", len(d.now.List))
+	if gone > 0 {
+		right += fmt.Sprintf(", %d not up", gone)
+	}
+	d.sides(Bold, " Ringside  "+d.Topo.Pool+" "+d.Topo.Distribution, right+"   "+time.UnixMilli(d.now.T).UTC().Format(time.TimeOnly))
+}
+
+func (d *drawing) totals() {
+	t := &d.now.Total
+	evicted, known := 0.0, false
+	for _, s := range d.now.List {
+		if s.Evicted != nil {
+			evicted, known = evicted+*s.Evicted, true
+		}
+	}
+	text := fmt.Sprintf(" req %s/s %s  hit %s  p50 %s  p99 %s  fail %s/s", live.Count(t.Requests), spark(d.rates[""], d.sparkWidth()),
+		orDash(t.Hit, live.Percent), orDash(t.P50, live.Micros), orDash(t.P99, live.Micros), live.Count(t.Outcomes.Fail))
+	if known {
+		text += "  evict " + live.Count(math.Round(evicted)) + "/s"
+	}
+	d.add(Plain, text+fmt.Sprintf("  clients %d", t.Clients))
+}
+
+func (d *drawing) sparkWidth() int {
+	if d.width >= wideWidth {
+		return 16
+	}
+	return 8
+}
+
+func orDash(v *float64, say func(float64) string) string {
+	if v == nil {
+		return "–"
+	}
+	return strings.ReplaceAll(say(*v), " ", "")
+}
+
+// column is a column of the servers. Those for wide screens only come behind.
+type column struct {
+	head  string
+	sort  byte // the key that sorts by it; 0: none does
+	width int
+	left  bool
+	wide  bool // for wide screens only
+	say   func(*live.NowServer) string
+}
+
+func (d *drawing) columns() []column {
+	memory := func(s *live.NowServer) string {
+		if s.Used == nil || *s.Limit == 0 {
+			return "no answer"
+		}
+		return bar(*s.Used / *s.Limit, 8) + fmt.Sprintf(" %.0f%%", 100**s.Used / *s.Limit)
+	}
+	all := []column{
+		{"S", 0, 1, true, false, func(s *live.NowServer) string { return signOf(s.State) }},
+		{"SERVER", 'n', 12, true, false, func(s *live.NowServer) string { return s.Name }},
+		{"STATE", 0, 9, true, false, func(s *live.NowServer) string { return s.State }},
+		{"SHARE", 0, 6, false, true, func(s *live.NowServer) string { return orDash(&s.Share, live.Percent) }},
+		{"FOR", 0, 6, false, true, func(s *live.NowServer) string {
+			return strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", "")
+		}},
+		{"REQ/s", 'r', 8, false, false, func(s *live.NowServer) string { return live.Count(s.Rate) }},
+		{"", 0, d.sparkWidth(), true, false, func(s *live.NowServer) string { return spark(d.rates[s.Name], d.sparkWidth()) }},
+		{"HIT", 'h', 6, false, false, func(s *live.NowServer) string { return orDash(s.Hit, live.Percent) }},
+		{"p99", 'p', 6, false, false, func(s *live.NowServer) string { return orDash(s.P99, live.Micros) }},
+		{"Q", 'q', 3, false, false, func(s *live.NowServer) string { return fmt.Sprint(s.Queue) }},
+		{"CONN", 0, 4, false, true, func(s *live.NowServer) string { return fmt.Sprint(s.Conns) }},
+		{"MEM", 'm', 13, true, false, memory},
+		{"EV/s", 'e', 5, false, false, func(s *live.NowServer) string {
+			return orDash(s.Evicted, func(f float64) string { return live.Count(math.Round(f)) })
+		}},
+		{"ITEMS", 0, 9, false, true, func(s *live.NowServer) string { return orDash(s.Items, live.Count) }},
+	}
+	if d.width < wideWidth {
+		all = slices.DeleteFunc(all, func(c column) bool { return c.wide })
+	}
+	for { // columns go from the right until the rest fits
+		sum := 0
+		for _, c := range all {
+			sum += c.width + 1
+		}
+		if sum <= d.width {
+			return all
+		}
+		all = all[:len(all)-1]
+	}
+}
+
+// servers adds the table, and returns how many rows it has.
+func (d *drawing) servers(height int) int {
+	columns := d.columns()
+	var head strings.Builder
+	for _, c := range columns {
+		name := c.head
+		if c.sort != 0 && c.sort == d.Sort {
+			name += "▼"
+		}
+		head.WriteString(" " + pad(name, c.width, c.left))
+	}
+	d.add(Dim, head.String())
+	list := d.rows(d.now)
+	most := max(2, height-len(d.lines)-6)
+	if height >= slabHeight {
+		most = max(2, height-len(d.lines)-18)
+	}
+	from := 0
+	if at := slices.IndexFunc(list, func(s *live.NowServer) bool { return s.Name == d.Selected }); at >= most {
+		from = at - most + 1
+	}
+	shown := list[from:min(len(list), from+most)]
+	for _, s := range shown {
+		var row strings.Builder
+		for _, c := range columns {
+			row.WriteString(" " + pad(Clean(c.say(s)), c.width, c.left))
+		}
+		style := Plain
+		switch {
+		case s.Name == d.Selected:
+			style = Reverse
+		case s.State == live.Drained || s.State == live.Unknown:
+			style = Dim
+		case s.State != live.Up:
+			style = Bad
+		}
+		d.add(style, row.String())
+	}
+	if more := len(list) - len(shown); more > 0 {
+		d.add(Dim, fmt.Sprintf("   and %d more: / finds them", more))
+	}
+	return len(shown)
+}
+
+// Rows are the servers as a person wants to see them: those that fit the filter, in
+// trouble first unless they are sorted.
+func (v *View) Rows() []*live.NowServer {
+	return v.rows(v.Now())
+}
+
+func (v *View) rows(now *live.Now) (list []*live.NowServer) {
+	if now == nil {
+		return nil
+	}
+	for i := range now.List {
+		s := &now.List[i]
+		if strings.Contains(strings.ToLower(s.Name+" "+s.Address+" "+s.State), strings.ToLower(v.Filter)) {
+			list = append(list, s)
+		}
+	}
+	by := map[byte]func(*live.NowServer) float64{
+		0:   func(s *live.NowServer) float64 { return -b2f(s.State == live.Up) },
+		'r': func(s *live.NowServer) float64 { return s.Rate },
+		'h': func(s *live.NowServer) float64 { return value(s.Hit) },
+		'p': func(s *live.NowServer) float64 { return value(s.P99) },
+		'q': func(s *live.NowServer) float64 { return float64(s.Queue) },
+		'm': func(s *live.NowServer) float64 { return value(s.Used) / max(1, value(s.Limit)) },
+		'e': func(s *live.NowServer) float64 { return value(s.Evicted) },
+	}[v.Sort]
+	slices.SortStableFunc(list, func(a, b *live.NowServer) int {
+		c := 0
+		if by == nil {
+			c = strings.Compare(a.Name, b.Name)
+		} else {
+			c = cmp.Compare(by(b), by(a))
+		}
+		if v.Reversed {
+			c = -c
+		}
+		return c
+	})
+	return list
+}
+
+func b2f(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func value(v *float64) float64 {
+	if v == nil {
+		return -1
+	}
+	return *v
+}
+
+// signOf is a state's sign.
+func signOf(state string) string {
+	switch state {
+	case live.Up:
+		return "●"
+	case live.Drained:
+		return "◇"
+	case live.Unknown:
+		return "○"
+	case "return", "warm", "settle":
+		return "←"
+	case "suspect", "leaving":
+		return "△"
+	}
+	return "✗"
+}
+
+// slabs adds the picture of memory by size of item: for each class a bar of blocks,
+// full of data below, rounded up, and free above.
+func (d *drawing) slabs() {
+	const bars = 6
+	var held, asked, top float64
+	var list []live.Class
+	page := float64(1 << 20)
+	for _, c := range d.now.Slabs {
+		held, asked, top = held+c.Pages*page, asked+c.Asked, max(top, c.Pages*page)
+		list = append(list, c)
+	}
+	if len(list) == 0 {
+		d.add(Dim, " MEMORY by item size: no server has told yet")
+		d.rule()
+		return
+	}
+	d.sides(Bold, fmt.Sprintf(" MEMORY by item size, %s held, %s data", live.Bytes(held), live.Percent(asked/max(1, held))), "█ data  ▒ rounded up  ░ free  ▼ evicts")
+	if room := (d.width - 9) / 4; len(list) > room {
+		list = list[:room]
+	}
+	for y := bars; y >= 1; y-- {
+		label, row := "", ""
+		if y == bars {
+			label = live.Bytes(top)
+		}
+		for _, c := range list {
+			full := c.Pages * page / top * bars
+			data, used := c.Asked/top*bars, c.Used*c.Chunk/top*bars
+			at := float64(y) - .5
+			switch {
+			case at < data:
+				row += " ███"
+			case at < used:
+				row += " ▒▒▒"
+			case at < full || y == 1:
+				row += " ░░░"
+			case c.Evicted >= .5 && at < full+1:
+				row += "  ▼ "
+			default:
+				row += "    "
+			}
+		}
+		d.add(Plain, pad(label, 8, false)+row)
+	}
+	sizes := strings.Repeat(" ", 9)
+	for i := 0; i < len(list); i += 3 {
+		sizes += pad(strings.ReplaceAll(live.Bytes(list[i].Chunk), " ", ""), 12, true)
+	}
+	d.add(Dim, sizes)
+	d.rule()
+}
+
+const helpText = " sort: r requests h hits p p99 q queue m memory e evictions n name; again: turn round"
+
+func (d *drawing) keys() {
+	text := " ↑↓ server  d drain  u restore  rhpqmen sort  / find  space hold  ? help  x end"
+	switch {
+	case d.Message != "":
+		text = " " + d.Message
+	case d.Typing:
+		text = " find: " + d.Filter + "▏"
+	case d.Help:
+		text = helpText
+	}
+	d.add(Reverse, text)
+}
+
+// bar is a part of 1 as blocks.
+func bar(part float64, width int) string {
+	eighths := int(min(max(part, 0), 1)*float64(width)*8 + .5)
+	text := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		text += string([]rune(" ▏▎▍▌▋▊▉")[rest])
+	}
+	return text + strings.Repeat("░", width-utf8.RuneCountInString(text))
+}
+
+// spark draws the last numbers in braille: two to a cell, four levels.
+func spark(list []float64, width int) string {
+	left, right := [...]rune{0x40, 0x44, 0x46, 0x47}, [...]rune{0x80, 0xa0, 0xb0, 0xb8}
+	most := 1e-9
+	list = list[max(0, len(list)-2*width):]
+	for _, v := range list {
+		most = max(most, v)
+	}
+	text := strings.Repeat("⠀", width-(len(list)+1)/2)
+	level := func(v float64) int { return min(3, int(v/most*3.99)) }
+	for i := len(list) % 2 * -1; i < len(list); i += 2 {
+		cell := rune(0x2800)
+		if i >= 0 {
+			cell |= left[level(list[i])]
+		}
+		text += string(cell | right[level(list[i+1])])
+	}
+	return text
+}
+
+func pad(text string, width int, left bool) string {
+	text = cut(text, width)
+	gap := strings.Repeat(" ", width-utf8.RuneCountInString(text))
+	if left {
+		return text + gap
+	}
+	return gap + text
+}
+
+// cut leaves width characters of a text.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(0, width-1)]) + "…"
+}
+
+// wrap breaks a text between words.
+func wrap(text string, width int) (lines []string) {
+	line := ""
+	for _, word := range strings.Fields(text) {
+		switch {
+		case line == "":
+			line = word
+		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
+			line += " " + word
+		default:
+			lines, line = append(lines, cut(line, width)), word
+		}
+	}
+	return append(lines, cut(line, width))
+}

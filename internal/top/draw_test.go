@@ -1,0 +1,138 @@
+package top
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"ringside/proxy/live"
+)
+
+// viewOf is a view of n servers, of which the second is out.
+func viewOf(t *testing.T, n int) *View {
+	t.Helper()
+	us, hit, used, limit, ev := 38_000.0, .846, 12e6, 16e6, 94.4
+	topo := live.Topo{Pool: "main", Distribution: "ketama-points"}
+	tick := live.Tick{T: 1e12, Ops: map[string]float64{"get": 3000, "set": 509}, Keys: [3]float64{846, 154}, Latency: [3]*float64{&us, &us, &us},
+		Clients: 14, Health: live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago."}}
+	var m live.Memory
+	for i := range n {
+		topo.Servers = append(topo.Servers, live.TopoServer{Name: fmt.Sprint("cache-", i), Addr: "10.0.0.1:11211", Share: 1 / float64(n)})
+		state := live.Up
+		if i == 1 {
+			state = "out"
+		}
+		s := &tick.S
+		s.State, s.Since, s.Why, s.Rate, s.Fail = append(s.State, state), append(s.Since, 1e12-19000), append(s.Why, ""), append(s.Rate, float64(1000*i)), append(s.Fail, 0)
+		s.P50, s.P99, s.Queue, s.Conns = append(s.P50, &us), append(s.P99, &us), append(s.Queue, 7), append(s.Conns, 1)
+		m.Used, m.Held, m.Limit, m.Items = append(m.Used, &used), append(m.Held, &used), append(m.Limit, &limit), append(m.Items, &us)
+		m.Evicted, m.Unread, m.Hit = append(m.Evicted, &ev), append(m.Unread, &ev), append(m.Hit, &hit)
+	}
+	slabs := live.Slabs{Page: 1 << 20, Servers: [][]live.Class{}, Warnings: []live.Warning{{Server: "cache-0", Text: "throws away 69 items/s", Command: "slabs automove 1"}}}
+	for i := range 24 {
+		slabs.Sum = append(slabs.Sum, live.Class{Chunk: float64(96 + 100*i), Pages: float64(1 + i%5), PerPage: 100, Used: 100, Asked: 5000, Evicted: float64(i)})
+	}
+	v := &View{}
+	for _, one := range []struct {
+		topic string
+		is    any
+	}{{"hello", map[string]any{"control": true}}, {"topo", topo}, {"tick", tick}, {"tick", tick}, {"mem", m}, {"slabs", slabs},
+		{"event", map[string]any{"t": 1e12, "level": "WARN", "msg": "server down", "server": "x\x1b[2J\u202e", "why": "connection refused"}}} {
+		b, err := json.Marshal(one.is)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := v.Take(one.topic, b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return v
+}
+
+func TestDraw(t *testing.T) {
+	if is := fmt.Sprint(viewOf(t, 3).Draw(80, 24)); !strings.Contains(is, `x\x1b[2J\xe2\x80\xae, connection refused`) {
+		t.Errorf("the event is not there as it should be: %s", is)
+	}
+	for _, n := range []int{0, 1, 3, 200} {
+		v := viewOf(t, n)
+		for _, size := range [][2]int{{80, 24}, {120, 40}, {60, 10}, {59, 9}, {300, 100}, {1, 1}, {112, 34}} {
+			width, height := size[0], size[1]
+			lines := v.Draw(width, height)
+			text := ""
+			for _, l := range lines {
+				if got := utf8.RuneCountInString(l.Text); got > width {
+					t.Errorf("%d servers at %dx%d: a line of %d columns: %q", n, width, height, got, l.Text)
+				}
+				if strings.ContainsAny(l.Text, "\x1b\u202e\n") {
+					t.Errorf("a line that does harm: %q", l.Text)
+				}
+				text += l.Text + "\n"
+			}
+			full := width >= 60 && height >= 10
+			if len(lines) > height || full && len(lines) != height {
+				t.Errorf("%d servers at %dx%d: %d lines", n, width, height, len(lines))
+			}
+			if width > 50 && !strings.Contains(text, "✗ cache-1 is out. Connection refused") {
+				t.Errorf("%d servers at %dx%d: no sentence:\n%s", n, width, height, text)
+			}
+			for want, is := range map[string]bool{
+				"SERVER": full, "SHARE": width >= 112 && full, "MEMORY by item size": height >= 34, "cache-2": full && n >= 3 && height > 20,
+				"3,509/s": full, "more: / finds them": full && (n == 200 || n == 3 && height < 20),
+			} {
+				if strings.Contains(text, want) != is {
+					t.Errorf("%d servers at %dx%d: %q is there: %v\n%s", n, width, height, want, !is, text)
+				}
+			}
+		}
+	}
+}
+
+// Trouble comes first; a sort, a second time, turns round; a filter leaves the rest.
+func TestRows(t *testing.T) {
+	v := viewOf(t, 4)
+	for _, test := range []struct {
+		sort     byte
+		reversed bool
+		filter   string
+		want     string
+	}{{0, false, "", "1 0 2 3"}, {'r', false, "", "3 2 1 0"}, {'r', true, "", "0 1 2 3"}, {'n', false, "", "0 1 2 3"}, {0, false, "CACHE-2", "2"}, {0, false, "out", "1"}} {
+		v.Sort, v.Reversed, v.Filter = test.sort, test.reversed, test.filter
+		var got []string
+		for _, s := range v.Rows() {
+			got = append(got, strings.TrimPrefix(s.Name, "cache-"))
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+}
+
+func TestSpark(t *testing.T) {
+	for _, n := range []int{0, 1, 2, 7, 8, 9, 40} {
+		list := make([]float64, n)
+		for i := range list {
+			list[i] = float64(i)
+		}
+		if got := spark(list, 4); utf8.RuneCountInString(got) != 4 {
+			t.Errorf("%d numbers are drawn %q", n, got)
+		}
+	}
+	if got := spark([]float64{0, 9}, 2); got != "\u2800\u28f8" {
+		t.Errorf("drawn %q", got)
+	}
+	if got := bar(.8, 8); got != "██████▍░" {
+		t.Errorf("0.8 is drawn %q", got)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	for text, want := range map[string]string{
+		"n\x1b[Bd": "n down d", "\x1bOA\x1b[A": "up up", "\x1b": "esc", "\x1b\x1b": "esc esc", "\x1b[5~x": "x", "é\r": "é \r", "\x1b[": "esc [", "\x1b[1;5Ax": "up x",
+	} {
+		if got := strings.Join(keysOf(text), " "); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,298 @@
+package top
+
+// A terminal that shows a view until a person has seen enough.
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"ringside/proxy/admin"
+)
+
+// Options is what Run must be told.
+type Options struct {
+	Client  *admin.Client
+	Pool    string // empty: the first
+	In, Out *os.File
+	Colours bool
+}
+
+// message is an event of the stream, or why it ended.
+type message struct {
+	topic string
+	data  []byte
+	err   error
+}
+
+// Run shows what the Ringside of o does, until a person ends it or ctx does.
+func Run(ctx context.Context, o Options) error {
+	back, err := raw(o.In)
+	if err != nil {
+		return fmt.Errorf("this is no terminal: say --once for a single screen: %w", err)
+	}
+	defer back()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	events, keys, winch := make(chan message), make(chan string), make(chan os.Signal, 1)
+	signal.Notify(winch, resized)
+	defer signal.Stop(winch)
+	go o.follow(ctx, events)
+	go read(ctx, o.In, keys)
+	s := &screen{Options: o, w: bufio.NewWriterSize(o.Out, 1<<16), view: &View{rates: map[string][]float64{}}}
+	s.w.WriteString("\x1b[?1049h\x1b[?25l")
+	defer func() {
+		s.w.WriteString("\x1b[?25h\x1b[?1049l")
+		s.w.Flush()
+	}()
+	for {
+		if err := s.show(); err != nil {
+			return err
+		}
+		select {
+		case m := <-events:
+			switch {
+			case m.err != nil:
+				s.view.Trouble = Clean(m.err.Error()) + ". Trying again every 2 s."
+			case !s.held || m.topic == "hello":
+				s.view.Trouble = ""
+				if err := s.view.Take(m.topic, m.data); err != nil {
+					return fmt.Errorf("the admin interface sends what is no event: %w", err)
+				}
+			}
+		case k := <-keys:
+			if end := s.key(ctx, k); end {
+				return nil
+			}
+		case <-winch:
+			s.before = nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// follow hands on the stream, and begins again when it ends.
+func (o *Options) follow(ctx context.Context, to chan<- message) {
+	send := func(m message) {
+		select {
+		case to <- m:
+		case <-ctx.Done():
+		}
+	}
+	for ctx.Err() == nil {
+		err := o.Client.Stream(ctx, o.Pool, func(topic string, data []byte) error {
+			send(message{topic, append([]byte(nil), data...), nil})
+			return ctx.Err()
+		})
+		send(message{err: err})
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// read hands on keys as they come.
+func read(ctx context.Context, in *os.File, to chan<- string) {
+	b := make([]byte, 256)
+	for {
+		n, err := in.Read(b)
+		if err != nil {
+			return
+		}
+		for _, k := range keysOf(string(b[:n])) {
+			select {
+			case to <- k:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// keysOf are the keys in what one read brought: a character each, or "up", "down",
+// "esc". A sequence of a key comes in one piece; those of other keys are none.
+func keysOf(text string) (keys []string) {
+	for text != "" {
+		if len(text) > 2 && text[0] == 0x1b && (text[1] == '[' || text[1] == 'O') {
+			end := 2
+			for end < len(text)-1 && text[end] < '@' {
+				end++
+			}
+			switch text[end] {
+			case 'A':
+				keys = append(keys, "up")
+			case 'B':
+				keys = append(keys, "down")
+			}
+			text = text[end+1:]
+			continue
+		}
+		_, n := utf8.DecodeRuneInString(text)
+		if k := text[:n]; k == "\x1b" {
+			keys = append(keys, "esc")
+		} else {
+			keys = append(keys, k)
+		}
+		text = text[n:]
+	}
+	return keys
+}
+
+// screen is what the terminal shows.
+type screen struct {
+	Options
+	w             *bufio.Writer
+	view          *View
+	before        []Line // what it shows; nil: nothing
+	width, height int
+	held          bool   // the picture stands still
+	order         string // that waits for a y
+	escaped       bool   // the last key was escape
+}
+
+var codes = map[Style]string{Good: "\x1b[32m", Warn: "\x1b[33m", Bad: "\x1b[31m", Dim: "\x1b[90m", Bold: "\x1b[1m", Reverse: "\x1b[7m"}
+
+// show sends the lines that have changed.
+func (s *screen) show() error {
+	if w, h := size(s.Out); w != s.width || h != s.height {
+		s.width, s.height, s.before = w, h, nil
+	}
+	lines := s.view.Draw(s.width, s.height)
+	s.w.WriteString("\x1b[?2026h")
+	if s.before == nil {
+		s.w.WriteString("\x1b[2J")
+	}
+	for i := range max(len(lines), len(s.before)) {
+		var line Line
+		if i < len(lines) {
+			line = lines[i]
+		}
+		if i < len(s.before) && s.before[i] == line {
+			continue
+		}
+		code := codes[line.Style]
+		if !s.Colours && line.Style != Reverse && line.Style != Bold {
+			code = ""
+		}
+		text := line.Text
+		if line.Style == Reverse {
+			text += strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(text)))
+		}
+		fmt.Fprintf(s.w, "\x1b[%d;1H%s%s\x1b[0m", i+1, code, text)
+		if utf8.RuneCountInString(text) < s.width { // in the last column it would erase the last character
+			s.w.WriteString("\x1b[K")
+		}
+	}
+	s.w.WriteString("\x1b[?2026l")
+	s.before = lines
+	return s.w.Flush()
+}
+
+// key does what a key is for, and reports whether it ends all.
+func (s *screen) key(ctx context.Context, k string) (end bool) {
+	v := s.view
+	again := s.escaped && k == "esc"
+	s.escaped = k == "esc"
+	switch {
+	case k == "\x03" || again:
+		return true
+	case s.order != "":
+		s.answer(ctx, k)
+	case v.Typing:
+		switch {
+		case k == "\r" || k == "\n":
+			v.Typing = false
+		case k == "esc":
+			v.Typing, v.Filter = false, ""
+		case k == "\x7f" || k == "\b":
+			_, n := utf8.DecodeLastRuneInString(v.Filter)
+			v.Filter = v.Filter[:len(v.Filter)-n]
+		case len(k) > 0 && k[0] >= ' ' && k != "up" && k != "down":
+			v.Filter += k
+		}
+	case k == "x":
+		return true
+	case strings.Contains("rhpqmen", k):
+		v.Reversed = v.Sort == k[0] && !v.Reversed
+		v.Sort = k[0]
+	case k == "/":
+		v.Typing, v.Filter = true, ""
+	case k == " ":
+		s.held = !s.held
+		v.Message = ""
+		if s.held {
+			v.Message = "held still: space goes on"
+		}
+	case k == "?":
+		v.Help = !v.Help
+	case k == "esc":
+		v.Selected, v.Message, v.Help, v.Filter = "", "", false, ""
+	case k == "up" || k == "down":
+		s.choose(k)
+	case k == "d" || k == "u":
+		s.prepare(k)
+	}
+	return false
+}
+
+// choose selects the next server.
+func (s *screen) choose(k string) {
+	rows, at := s.view.Rows(), -1
+	for i, r := range rows {
+		if r.Name == s.view.Selected {
+			at = i
+		}
+	}
+	if k == "down" {
+		at++
+	} else {
+		at--
+	}
+	if len(rows) > 0 {
+		s.view.Selected = rows[min(max(at, 0), len(rows)-1)].Name
+	}
+}
+
+// prepare asks whether an order is meant.
+func (s *screen) prepare(k string) {
+	v := s.view
+	switch {
+	case !v.Control:
+		v.Message = "no orders from here: see admin.control"
+	case v.Selected == "":
+		v.Message = "which server? choose one with the arrows"
+	default:
+		for _, r := range v.Rows() {
+			if r.Name != v.Selected {
+				continue
+			}
+			share := strings.ReplaceAll(fmt.Sprintf("%.1f %%", 100*r.Share), " ", "")
+			if s.order = "restore"; k == "d" {
+				s.order = "drain"
+				v.Message = fmt.Sprintf("drain %s? Its %s of the keys, %.0f requests/s, go elsewhere or miss. y or n", Clean(r.Name), share, r.Rate)
+			} else {
+				v.Message = fmt.Sprintf("restore %s? It gets its %s of the keys again. y or n", Clean(r.Name), share)
+			}
+		}
+	}
+}
+
+// answer gives the order that was prepared, or drops it.
+func (s *screen) answer(ctx context.Context, k string) {
+	order := s.order
+	s.order, s.view.Message = "", ""
+	if k != "y" || s.view.Topo == nil {
+		return
+	}
+	s.view.Message = order + " " + s.view.Selected + ": done"
+	if _, err := s.Client.Order(ctx, s.view.Topo.Pool, s.view.Selected, order); err != nil {
+		s.view.Message = Clean(err.Error())
+	}
+}

@@ -1,0 +1,43 @@
+package top
+
+// The terminal itself: its size, and keys as they are pressed.
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// size is the terminal's, as columns and lines.
+func size(f *os.File) (width, height int) {
+	if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
+		return int(w.Col), int(w.Row)
+	}
+	return 80, 24
+}
+
+// IsTerminal says whether f is a terminal.
+func IsTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// raw makes f hand on keys as they are pressed, without showing them, until back is
+// called.
+func raw(f *os.File) (back func(), err error) {
+	was, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	if err != nil {
+		return nil, err
+	}
+	is := *was
+	is.Iflag &^= unix.ICRNL | unix.IXON
+	is.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG | unix.IEXTEN
+	is.Cc[unix.VMIN], is.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, &is); err != nil {
+		return nil, err
+	}
+	return func() { unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, was) }, nil
+}
+
+// resized is the signal that says so.
+const resized = unix.SIGWINCH

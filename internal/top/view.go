@@ -1,0 +1,159 @@
+package top
+
+// What has come so far.
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"ringside/proxy/live"
+)
+
+// past is how many rates are kept of each server, for the line of the past.
+const past = 32
+
+// View is what a stream has told, and how a person wants to see it.
+type View struct {
+	Topo    *live.Topo
+	Tick    *live.Tick
+	Memory  *live.Memory
+	Slabs   *live.Slabs
+	Late    *live.Health // why there are no ticks
+	Trouble string       // why there is no stream
+	Control bool         // orders may be given
+
+	rates  map[string][]float64 // by server; "" is the whole proxy
+	events []event              // the newest first
+
+	Sort     byte // r h p q m e n
+	Reversed bool
+	Filter   string
+	Selected string // a server's name
+	Message  string // instead of the keys
+	Typing   bool   // the filter is being typed
+	Help     bool
+}
+
+type event struct {
+	t    time.Time
+	text string
+}
+
+// Take adds an event of the stream.
+func (v *View) Take(topic string, data []byte) error {
+	switch topic {
+	case "hello":
+		var h struct{ Control bool }
+		err := json.Unmarshal(data, &h)
+		*v = View{Sort: v.Sort, Reversed: v.Reversed, Filter: v.Filter, Selected: v.Selected, Control: h.Control, rates: map[string][]float64{}}
+		return err
+	case "topo":
+		if v.Topo != nil {
+			v.Tick, v.Memory, v.Slabs = nil, nil, nil
+		}
+		v.Topo = nil
+		return json.Unmarshal(data, &v.Topo)
+	case "history":
+		var h struct{ List [][2]json.RawMessage }
+		if err := json.Unmarshal(data, &h); err != nil {
+			return err
+		}
+		for _, one := range h.List {
+			if err := v.Take(strings.Trim(string(one[0]), `"`), one[1]); err != nil {
+				return err
+			}
+		}
+	case "tick":
+		t := &live.Tick{}
+		if err := json.Unmarshal(data, t); err != nil {
+			return err
+		}
+		if v.Topo == nil || len(t.S.State) != len(v.Topo.Servers) {
+			return nil // of a table that is no more
+		}
+		v.Tick, v.Late = t, nil
+		v.note("", t.Requests())
+		for i, s := range v.Topo.Servers {
+			v.note(s.Name, t.S.Rate[i])
+		}
+	case "late":
+		return json.Unmarshal(data, &v.Late)
+	case "mem":
+		v.Memory = nil
+		return json.Unmarshal(data, &v.Memory)
+	case "slabs":
+		v.Slabs = nil
+		return json.Unmarshal(data, &v.Slabs)
+	case "event":
+		return v.takeEvent(data)
+	}
+	return nil
+}
+
+func (v *View) note(server string, rate float64) {
+	list := append(v.rates[server], rate)
+	v.rates[server] = slices.Delete(list, 0, max(0, len(list)-past))
+}
+
+const mostEvents = 100
+
+func (v *View) takeEvent(data []byte) error {
+	var e struct {
+		T                                                         int64
+		Level, Msg, Pool, Server, From, To, Why, Order, Error, At string
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return err
+	}
+	text := "· " + e.Msg
+	switch {
+	case e.Level == "WARN":
+		text = "! " + e.Msg
+	case e.Level == "ERROR":
+		text = "✗ " + e.Msg
+	}
+	if e.From != "" {
+		text += ": " + strings.TrimSpace(e.Server) + " " + e.From + " → " + e.To
+	} else if e.Server != "" {
+		text += ": " + strings.TrimSpace(e.Order+" "+e.Server)
+	}
+	for _, more := range []string{e.Why, e.Error} {
+		if more != "" {
+			text += ", " + more
+		}
+	}
+	v.events = slices.Insert(v.events, 0, event{time.UnixMilli(e.T).UTC(), Clean(text)})
+	v.events = v.events[:min(len(v.events), mostEvents)]
+	return nil
+}
+
+// Now is the view as one object; nil before the first tick.
+func (v *View) Now() *live.Now {
+	if v.Tick == nil || v.Topo == nil {
+		return nil
+	}
+	return live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs)
+}
+
+// Clean is text that can do a terminal no harm, and that stands as it is read: what is
+// not printable is written as \xNN.
+func Clean(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch {
+		case r == unicode.ReplacementChar && text[i] >= 0x80 && !strings.HasPrefix(text[i:], string(unicode.ReplacementChar)):
+			fmt.Fprintf(&b, "\\x%02x", text[i])
+		case r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.M, r) && !unicode.IsSpace(r):
+			b.WriteRune(r)
+		default:
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, "\\x%02x", c)
+			}
+		}
+	}
+	return b.String()
+}

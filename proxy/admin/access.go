@@ -1,0 +1,95 @@
+package admin
+
+// Who may look at the page and what is behind it, and which orders of a browser
+// count.
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Page says who may look at the page. It shows keys.
+type Page string
+
+// The values of Page. The empty one is PageLoopback; any other is PageOff.
+const (
+	PageLoopback Page = "loopback" // clients on this machine: over loopback, or a unix socket
+	PageOn       Page = "on"       // everybody who reaches the listener
+	PageOff      Page = "off"      // nobody
+)
+
+// newToken is what a page of this process must show to change something.
+func newToken() string {
+	b := make([]byte, 16)
+	rand.Read(b)
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// mayLook returns nil if r may see what the page shows. Another site's page may not:
+// it could not read the answer, but it could make many ask for one.
+func (s *Server) mayLook(r *http.Request) error {
+	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
+		return refuse(http.StatusForbidden, "another site's page asks for this: what it shows is for Ringside's own page")
+	}
+	return s.mayVisit(r)
+}
+
+// mayVisit returns nil if r may have the page itself, which holds no secret: anybody
+// may link to it.
+func (s *Server) mayVisit(r *http.Request) error {
+	switch who := s.access.Load().Page; {
+	case who == PageOn && !s.knownHost(r):
+		return refuse(http.StatusMisdirectedRequest, unknownHost)
+	case who == PageOn, who == PageLoopback && s.local(r):
+		return nil
+	case who == PageLoopback:
+		return refuse(http.StatusForbidden, "the page is for clients on loopback; admin.page in the configuration opens it")
+	}
+	return refuse(http.StatusNotFound, "the page is off: see admin.page in the configuration")
+}
+
+const unknownHost = "this Ringside is not known by the name in your request: add it to admin.names, or use its address"
+
+// local reports whether r comes from this machine, by an address or a name that
+// admin.names has.
+func (s *Server) local(r *http.Request) bool {
+	return onThisMachine(r) || onLoopback(r) && slices.Contains(s.access.Load().Names, strings.ToLower(hostName(r.Host)))
+}
+
+// knownHost reports whether r names this Ringside by an address, or by a name that
+// nobody else could have made point here: a web page that makes its own name do so
+// (DNS rebinding) can't be told from Ringside's by anything else.
+func (s *Server) knownHost(r *http.Request) bool {
+	name := strings.ToLower(hostName(r.Host))
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name == "" || name == "localhost" || slices.Contains(s.access.Load().Names, name)
+}
+
+// mayOrder returns nil if r does not come from a browser, or if it comes from the
+// page that this process has given to it. The scheme of its origin does not count:
+// one port serves one scheme, and a reverse proxy may have changed it.
+func (s *Server) mayOrder(r *http.Request) error {
+	shown := r.Header.Get(steering)
+	origin := r.Header.Get("Origin")
+	site := r.Header.Get("Sec-Fetch-Site")
+	if origin == "" && site == "" && shown != "" {
+		return nil
+	}
+	at, err := url.Parse(origin)
+	switch {
+	case shown == "", origin == "", err != nil, at.Host == "", !strings.EqualFold(at.Host, r.Host), site != "" && site != "same-origin":
+		return refuse(http.StatusForbidden, "a request that changes something needs the header %s: 1, and no Origin: so web pages can't make one", steering)
+	case !s.knownHost(r):
+		return refuse(http.StatusMisdirectedRequest, unknownHost)
+	case shown != s.token:
+		return refuse(http.StatusForbidden, "this page belongs to a Ringside that has ended: load it again")
+	}
+	return nil
+}

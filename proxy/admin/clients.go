@@ -1,0 +1,118 @@
+package admin
+
+// The control API: clients, and what they wait for.
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/proxy/stats"
+)
+
+// ClientState is one client as it is now.
+type ClientState struct {
+	ID       uint64     `json:"id"` // counts clients from the start
+	Address  string     `json:"address"`
+	Listener string     `json:"listener"` // where it came in
+	AgeMS    int64      `json:"age_ms"`
+	IdleMS   int64      `json:"idle_ms"` // since it has last said something
+	Requests uint64     `json:"requests"`
+	In       uint64     `json:"bytes_in"`  // from it
+	Out      uint64     `json:"bytes_out"` // to it
+	InFlight int        `json:"in_flight"` // commands without an answer
+	Held     int64      `json:"held"`      // bytes that Ringside holds for it
+	Waits    *WaitState `json:"waits,omitempty"`
+}
+
+// WaitState is what a client waits for.
+type WaitState struct {
+	Phase  string `json:"phase"` // login, command, client, connect, send, queue, answer, value, phase or order
+	Server string `json:"server,omitempty"`
+	MS     int64  `json:"ms,omitempty"` // so far
+	Why    string `json:"why"`
+}
+
+// ClientsAnswer is what GET /control/clients says.
+type ClientsAnswer struct {
+	All     int           `json:"all"`     // clients that there are
+	Clients []ClientState `json:"clients"` // those that come first
+}
+
+// The bounds of an answer: a hundred thousand clients would be tens of megabytes.
+const (
+	DefaultClients = 50
+	MaxClients     = 10_000
+)
+
+// ClientOrders are the words that say which clients come first.
+func ClientOrders() []string { return slices.Sorted(maps.Keys(stats.ClientOrders)) }
+
+func (s *Server) getClients(r *http.Request) (int, any, error) {
+	if err := onlyQuery(r, "sort", "limit"); err != nil {
+		return 0, nil, err
+	}
+	q := r.URL.Query()
+	by, ok := stats.ClientOrders["held"], true
+	if name := q.Get("sort"); name != "" {
+		if by, ok = stats.ClientOrders[name]; !ok {
+			return 0, nil, refuse(http.StatusBadRequest, "clients can't be sorted by %.100q; by %s they can", name, strings.Join(ClientOrders(), ", "))
+		}
+	}
+	most := DefaultClients
+	if text := q.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > MaxClients {
+			return 0, nil, refuse(http.StatusBadRequest, "the limit %.100q: it is a number from 1 to %d", text, MaxClients)
+		}
+		most = n
+	}
+	list, err := s.heart.p.Clients(by, most)
+	if err != nil {
+		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	answer := ClientsAnswer{All: list.All, Clients: []ClientState{}}
+	for _, c := range list.List {
+		answer.Clients = append(answer.Clients, clientState(&c))
+	}
+	return http.StatusOK, answer, nil
+}
+
+func clientState(c *stats.ClientSnapshot) ClientState {
+	is := ClientState{
+		ID: c.ID, Address: c.Address, AgeMS: c.Age.Milliseconds(), IdleMS: c.Idle.Milliseconds(), Requests: c.Requests,
+		In: c.In, Out: c.Out, InFlight: c.InFlight, Held: c.Held,
+	}
+	if network, at, ok := strings.Cut(c.Listener, " "); ok {
+		is.Listener = listenerAddress(network, at)
+	}
+	if w := c.Waits; w.Phase != "" {
+		is.Waits = &WaitState{w.Phase, w.Server, w.For.Milliseconds(), w.Why}
+	}
+	return is
+}
+
+// listenerAddress is what the configuration file calls a listener, but for the family
+// of its addresses.
+func listenerAddress(network, at string) string {
+	if network == "unix" {
+		return "unix:" + at
+	}
+	return at
+}
+
+// Text says it for people.
+func (w *WaitState) Text() string {
+	text := w.Why
+	if w.Server != "" {
+		text = w.Server + ": " + text
+	}
+	if w.MS > 0 {
+		text += fmt.Sprintf(", for %v", time.Duration(w.MS)*time.Millisecond)
+	}
+	return text
+}

@@ -1,0 +1,250 @@
+package admin
+
+// The page, whose files are part of the program, and what it, ringside top and scripts
+// read: a stream, and single answers.
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	runtimemetrics "runtime/metrics"
+	"strings"
+	"time"
+
+	"ringside/proxy/live"
+	"ringside/proxy/table"
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+// pageText is the page, and pageParts what it loads, by path. The name of a part
+// changes with what is in it, so a browser may keep it for ever.
+var pageText, pageParts = readPage()
+
+type pagePart struct{ kind, text string }
+
+func readPage() (string, map[string]pagePart) {
+	read := func(name string) string {
+		b, err := pageFiles.ReadFile("page/" + name)
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		return string(b)
+	}
+	html, parts := read("index.html"), map[string]pagePart{}
+	for name, kind := range map[string]string{"app.css": "text/css", "app.js": "text/javascript"} {
+		text := read(name)
+		sum := sha256.Sum256([]byte(text))
+		path := "page/" + hex.EncodeToString(sum[:6]) + "/" + name
+		html = strings.Replace(html, `"`+name+`"`, `"`+path+`"`, 1)
+		parts["/"+path] = pagePart{kind + "; charset=utf-8", text}
+	}
+	return html, parts
+}
+
+// pagePolicy lets the page load its own files and ask its own Ringside, and nothing
+// else: no script in a key could run, and nobody can frame it.
+const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " +
+	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+// page adds the page to mux.
+func (s *Server) page(mux *http.ServeMux) {
+	s.api(mux)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if s.mayVisit(r) != nil {
+			s.index(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Content-Security-Policy", pagePolicy)
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(pageText))
+	})
+	for path, part := range pageParts {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", part.kind)
+			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+			http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(part.text))
+		})
+	}
+}
+
+const (
+	streamLife  = 15 * time.Second // of a write: a watcher that takes nothing for so long is let go
+	streamQuiet = 15 * time.Second // then a comment is sent, so that both sides know the other is there
+	mostWindow  = time.Minute      // of /api/now
+)
+
+// api adds what is behind the page to mux.
+func (s *Server) api(mux *http.ServeMux) {
+	for path, do := range map[string]func(http.ResponseWriter, *http.Request, *table.Pool) error{
+		"/api/stream": s.getStream,
+		"/api/now":    s.getNow,
+		"/api/ring":   s.getRing,
+		"/api/route":  s.getRoute,
+	} {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			err := s.mayLook(r)
+			var pool *table.Pool
+			if err == nil {
+				pool, err = s.poolOf(r)
+			}
+			if err == nil {
+				err = do(w, r, pool)
+			}
+			if err != nil {
+				tell(w, 0, nil, err)
+			}
+		})
+	}
+}
+
+// poolOf is the pool that r is about: the first, unless it says which.
+func (s *Server) poolOf(r *http.Request) (*table.Pool, error) {
+	name, pools := r.URL.Query().Get("pool"), s.heart.p.Table().Pools
+	for _, p := range pools {
+		if name == "" || p.Name == name {
+			return p, nil
+		}
+	}
+	return nil, refuse(http.StatusNotFound, "no pool %.100q", name)
+}
+
+// hello is what a watcher is told first. Token lets a page change something: a page
+// of another origin can't read it.
+type hello struct {
+	Version  string   `json:"version"`
+	Listen   []string `json:"listen"`
+	Loops    int      `json:"loops"`
+	PID      int      `json:"pid"`
+	Started  int64    `json:"started"` // Unix milliseconds
+	Interval int64    `json:"interval_ms"`
+	Control  bool     `json:"control"`
+	Faults   bool     `json:"faults"`
+	Token    string   `json:"token,omitempty"`
+}
+
+func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
+	if err := onlyQuery(r, "pool"); err != nil {
+		return err
+	}
+	p := s.heart.p
+	watcher, err := s.sampler.Watch(p.Table(), pool)
+	if err != nil {
+		return refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	defer watcher.Close()
+	h := hello{Version: s.version, Listen: []string{}, Loops: len(p.Engines()), PID: p.PID, Started: p.Started.UnixMilli(),
+		Interval: live.Every.Milliseconds(), Faults: s.mayFault() == nil}
+	for _, l := range p.Table().Listeners {
+		at := l.Address
+		if l.Network == "unix" {
+			at = "unix:" + at
+		}
+		h.Listen = append(h.Listen, at)
+	}
+	if s.mayControl(r) == nil {
+		h.Control, h.Token = true, s.token
+	}
+	first, _ := json.Marshal(h) // of such values nothing can fail
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	out := http.NewResponseController(w)
+	out.SetReadDeadline(time.Time{}) // else the end of the request's own would end the stream
+	send := func(b []byte) error {
+		out.SetWriteDeadline(time.Now().Add(streamLife))
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		return out.Flush()
+	}
+	quiet := time.NewTimer(streamQuiet)
+	defer quiet.Stop()
+	b := live.AppendEvent([]byte("retry: 2000\n"), "hello", first)
+	for {
+		if send(b) != nil {
+			return nil
+		}
+		quiet.Reset(streamQuiet)
+		select {
+		case _, more := <-watcher.Ready:
+			if !more {
+				return nil
+			}
+			b = watcher.Take(b[:0])
+		case <-quiet.C:
+			b = append(b[:0], ":\n\n"...)
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+func (s *Server) getNow(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
+	if err := onlyQuery(r, "pool", "for"); err != nil {
+		return err
+	}
+	window := 2 * time.Second
+	if text := r.URL.Query().Get("for"); text != "" {
+		var err error
+		if window, err = time.ParseDuration(text); err != nil || window < 100*time.Millisecond || window > mostWindow {
+			return refuse(http.StatusBadRequest, "for=%.100q: want a time from 100ms to 1m", text)
+		}
+	}
+	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(window + streamLife))
+	now, err := s.sampler.Now(r.Context(), pool, window)
+	if err != nil {
+		return refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	tell(w, http.StatusOK, now, nil)
+	return nil
+}
+
+func (s *Server) getRing(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
+	if err := onlyQuery(r, "pool", "gen"); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Write(live.RingBytes(pool))
+	return nil
+}
+
+// getRoute says where a key goes on the first listener whose route leads it to the
+// pool that was named; on the first of all, unless there is one.
+func (s *Server) getRoute(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
+	if err := onlyQuery(r, "pool", "key", "key64"); err != nil {
+		return err
+	}
+	q := r.URL.Query()
+	key := []byte(q.Get("key"))
+	if q.Has("key64") {
+		var err error
+		if key, err = base64.StdEncoding.DecodeString(q.Get("key64")); err != nil {
+			return refuse(http.StatusBadRequest, "key64 is not base64: %w", err)
+		}
+	}
+	if len(key) == 0 {
+		return refuse(http.StatusBadRequest, "which key? say key=, or key64= in base64")
+	}
+	t := s.heart.p.Table()
+	var is *live.Routed
+	for i := range t.Listeners {
+		on := live.RouteOf(&t.Listeners[i], &t.Limits, key)
+		if is == nil || on.Pool == pool.Name && is.Pool != pool.Name {
+			is = on
+		}
+	}
+	tell(w, http.StatusOK, is, nil)
+	return nil
+}
+
+// usage is what the process has used so far: processor time, and bytes of memory
+// that the runtime holds.
+func usage() (time.Duration, uint64) {
+	held := []runtimemetrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	runtimemetrics.Read(held)
+	return cpuUsed(), held[0].Value.Uint64() - held[1].Value.Uint64()
+}

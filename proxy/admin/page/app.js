@@ -1,0 +1,471 @@
+// Ringside's page. No framework, no innerHTML: every word that comes from
+// outside goes in as text, and keys go through shown() before that.
+(() => {
+'use strict';
+const $ = id => document.getElementById(id), doc = document, root = doc.documentElement;
+const BE = backend();
+const query = new URLSearchParams(location.search);
+const NS = 'http://www.w3.org/2000/svg';
+function el(tag, props, ...kids) {
+  const n = doc.createElement(tag);
+  for (const k in props) k === 'class' ? n.className = props[k] : k === 'style' ? n.style.cssText = props[k] : k in n && k !== 'list' ? n[k] = props[k] : n.setAttribute(k, props[k]);
+  n.append(...kids.filter(x => x != null)); return n;
+}
+function svg(tag, props, ...kids) { const n = doc.createElementNS(NS, tag); for (const k in props) k === 'style' ? n.style.cssText = props[k] : n.setAttribute(k, props[k]); n.append(...kids); return n; }
+function text(n, s) { if (n.textContent !== s) n.textContent = s; }
+const css = name => getComputedStyle(root).getPropertyValue(name).trim();
+let colours = {};
+function C(name) { return colours[name] || (colours[name] = css('--' + name)); }
+
+// ---- numbers, each with its unit
+const NB = '\u202f', group = new Intl.NumberFormat('en-US', {maximumFractionDigits: 0});
+function count(v) { return v == null ? '–' : v >= 1e6 ? (v / 1e6).toFixed(1).replace('.0', '') + NB + 'M' : v >= 1e5 ? (v / 1e3).toFixed(0) + NB + 'k' : group.format(v); }
+function split(s, u) { return [s, u]; }
+function dur(us) { return us == null ? ['–', ''] : us < 1000 ? split(us.toFixed(0), 'µs') : us < 1e4 ? split((us / 1e3).toFixed(1), 'ms') : us < 1e6 ? split((us / 1e3).toFixed(0), 'ms') : split((us / 1e6).toFixed(1), 's'); }
+function bytes(b) { if (b == null) return ['–', '']; let i = 0; while (b >= 1000 && i < 5) { b /= 1024; i++; } return split(i === 0 || b >= 100 ? b.toFixed(0) : b.toFixed(1), ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][i]); }
+function share(f, d = 1) { return f == null ? ['–', ''] : split((100 * f).toFixed(f > .9995 ? 0 : d), '%'); }
+function rate(v) { return v == null ? ['–', ''] : split(v > 0 && v < 10 ? v.toFixed(1) : count(v), '/s'); }
+const flat = p => p[1] ? p[0] + NB + p[1] : p[0];
+function put(n, p) { // a number and, smaller, its unit
+  const s = flat(p); if (n._s === s) return; n._s = s;
+  n.textContent = p[0]; if (p[1]) n.append(el('span', {class: 'u'}, p[1]));
+}
+function ago(ms) { const s = Math.max(0, Math.round(ms / 1000)); return s < 90 ? s + NB + 's' : s < 5400 ? Math.round(s / 60) + NB + 'min' : s < 172800 ? Math.round(s / 3600) + NB + 'h' : Math.round(s / 86400) + NB + 'd'; }
+function clock(t) { return new Date(t).toISOString().slice(11, 19); }
+
+// ---- keys are bytes that anybody may have chosen
+const strict = new TextDecoder('utf-8', {fatal: true});
+const odd = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}\p{Mn}\p{Me}]/u;
+function shown(b64) {
+  const bs = typeof b64 === 'string' ? Uint8Array.from(atob(b64), c => c.charCodeAt(0)) : b64, f = doc.createDocumentFragment();
+  let run = '', i = 0;
+  const flush = () => { if (run) f.append(run); run = ''; };
+  while (i < bs.length) {
+    const n = bs[i] < 0x80 ? 1 : bs[i] >= 0xf0 ? 4 : bs[i] >= 0xe0 ? 3 : bs[i] >= 0xc2 ? 2 : 0; let c = '';
+    if (n) try { c = strict.decode(bs.subarray(i, i + n)); } catch { c = ''; }
+    if (c && !odd.test(c)) { run += c; i += n; continue; }
+    flush(); const m = c ? n : 1;
+    f.append(el('span', {class: 'x'}, Array.from(bs.subarray(i, i + m), x => '\\x' + x.toString(16).padStart(2, '0')).join(''))); i += m;
+  }
+  flush(); return f;
+}
+const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textContent;
+
+// ---- what has come so far
+const CAP = 190; // ticks: three minutes at one a second
+const S = {topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
+function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
+forget();
+const dirty = new Set(); let raf = 0, paused = false, batching = false;
+function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
+const seen = new Set();
+const parts = {};
+function render() {
+  raf = 0; const t0 = performance.now();
+  for (const w of [...dirty]) { const p = parts[w]; if (p && (!p.box || seen.has(p.box))) { dirty.delete(w); p.draw(); } }
+  const ms = performance.now() - t0; render.n = (render.n || 0) + 1; render.sum = (render.sum || 0) + ms; render.max = Math.max(render.max || 0, ms);
+}
+window.RINGSIDE_TIMES = () => ({frames: render.n, mean: render.sum / render.n, max: render.max});
+const watcher = new IntersectionObserver(list => { for (const e of list) e.isIntersecting ? seen.add(e.target.id) : seen.delete(e.target.id); mark(); }, {rootMargin: '200px'});
+
+const on = {
+  hello(d) { forget(); S.hello = d; mark('about'); }, // what follows is the whole picture again
+  late(d) { S.late = d; mark('health'); },
+  topo(d) {
+    if (S.topo && S.topo.gen !== d.gen) forget(); // other servers, other columns
+    S.topo = d; S.slab = -1; S.hover = -1;
+    BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.kind === 'points' ? `${count(r.n)} points` : r.n ? `${r.n} ${r.kind}` : ''); mark('ring'); }).catch(() => {});
+    if (S.look) look($('key').value);
+    setupServers(); mark('topo', 'ring');
+  },
+  tick(d) {
+    const last = S.T[S.T.length - 1];
+    if (!S.topo || d.s.st.length !== S.topo.servers.length) return; // of a table that is no more
+    if (last && d.t - d.span - last > 1500) { S.T.push(last + 1000); S.ticks.push(null); } // a gap is shown as one
+    S.T.push(d.t); S.ticks.push(d); S.tick = d; S.late = null;
+    d.s.rps.forEach((v, i) => { const a = S.rps[i] || (S.rps[i] = []); a.push(v); if (a.length > 60) a.shift(); });
+    while (S.T.length > CAP || S.T[0] < d.t - 185000) { S.T.shift(); S.ticks.shift(); }
+    const key = d.s.st.join(); if (key !== S.stKey) { S.stKey = key; S.ringPaint = null; mark('ring', 'look'); }
+    mark('health', 'figures', 'servers', 'charts');
+  },
+  mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const e = d.ev.reduce((a, b) => a + (b || 0), 0); S.ev.push(e); if (S.ev.length > 60) S.ev.shift(); S.used.push(sum(d.used)); if (S.used.length > 60) S.used.shift(); mark('figures', 'servers'); },
+  slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
+  event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
+};
+function link(state, why) {
+  if (state === 'lost' && S.link !== 'lost') S.lostAt = Date.now();
+  S.link = state; S.lostWhy = why || ''; doc.body.dataset.link = state; $('again').hidden = state !== 'lost';
+  text($('linktext'), state === 'lost' ? 'no connection' : state === 'live' ? 'live' : 'connecting');
+  mark('health');
+}
+
+// ---- canvas
+function surface(c) {
+  const r = devicePixelRatio || 1, w = c.clientWidth, h = c.clientHeight;
+  if (!w || !h) return null;
+  if (c.width !== Math.round(w * r) || c.height !== Math.round(h * r)) { c.width = Math.round(w * r); c.height = Math.round(h * r); }
+  const g = c.getContext('2d'); g.setTransform(r, 0, 0, r, 0, 0); g.clearRect(0, 0, w, h); return {g, w, h, r};
+}
+function spark(c, a, colour, fill = true) {
+  const s = surface(c); if (!s || a.length < 2) return;
+  const {g, w, h} = s, top = Math.max(...a.map(v => v || 0), 1e-9) * 1.08, n = 60, x = i => w - 1 - (a.length - 1 - i) * (w - 2) / (n - 1), y = v => h - 1.5 - (h - 4) * (v || 0) / top;
+  g.beginPath(); a.forEach((v, i) => i ? g.lineTo(x(i), y(v)) : g.moveTo(x(i), y(v)));
+  g.strokeStyle = colour; g.lineWidth = 1.25; g.lineJoin = 'round'; g.stroke();
+  if (fill) { g.lineTo(x(a.length - 1), h); g.lineTo(x(0), h); g.globalAlpha = .13; g.fillStyle = colour; g.fill(); g.globalAlpha = 1; }
+}
+const few = () => S.topo && S.topo.servers.length <= 8;
+const hue = i => few() ? C('s' + i % 8) : C('s0');
+
+// ---- states: a word, a shape and a colour, never a colour alone
+const STATES = {
+  unknown: ['not asked yet', 'dim', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', false],
+  up: ['up', 'good', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['no answer', 'bad', 'M7 1.5 13 12.5H1z', false], down: ['down', 'bad', 'M3 3 11 11M11 3 3 11', false],
+  leaving: ['leaving', 'bad', 'M2 7h9M8 4l3 3-3 3', false], out: ['out', 'bad', 'M3 3 11 11M11 3 3 11', false], drained: ['drained', 'dim', 'M7 1.8 12.2 7 7 12.2 1.8 7z', false],
+  return: ['returning', 'warn', 'M12 7H3M6 4 3 7l3 3', false], warm: ['warming', 'warn', 'M7 2a5 5 0 1 0 5 5', false], settle: ['settling', 'warn', 'M7 2a5 5 0 1 0 5 5', false],
+};
+const stateOf = s => STATES[s] || [s, 'warn', 'M7 2a5 5 0 1 0 5 5', false];
+function glyph(n, s) { const p = n.firstChild; p.setAttribute('d', s[2]); p.setAttribute('fill', s[3] ? 'currentColor' : 'none'); }
+const mkGlyph = () => svg('svg', {viewBox: '0 0 14 14', 'aria-hidden': 'true'}, svg('path', {fill: 'none', stroke: 'currentColor', 'stroke-width': '1.8', 'stroke-linecap': 'round', 'stroke-linejoin': 'round'}));
+const away = st => st === 'out' || st === 'drained' || st === 'down' || st === 'suspect' || st === 'leaving';
+const back = st => st === 'return' || st === 'warm' || st === 'settle';
+const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' and ' + l[l.length - 1];
+
+// ---- health, in one sentence
+parts.topo = {draw() {
+  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); doc.title = 'Ringside · ' + t.pool;
+  const p = $('pool'); if (p._list !== t.pools.join('\n')) { p._list = t.pools.join('\n'); p.replaceChildren(...t.pools.map(x => el('option', {}, x))); } p.value = t.pool;
+  $('ringlegend').replaceChildren(...(few() ? t.servers.map((s, i) => { const dot = el('i'); dot.style.background = hue(i); return el('li', {}, dot, s.name); }) : [el('li', {}, el('span', {class: 'dim'}, 'Point at a server to see its arcs.'))]));
+}};
+parts.health = {draw() {
+  const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
+  if (!S.late && k && !rateOf(k) && level === 'good') b = `${k.cl ? `${k.cl} client${k.cl > 1 ? 's are' : ' is'} connected and asks for nothing` : 'No client is connected'}. Point one at ${S.hello.listen[0]}, or try: ringside drill`;
+  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
+  box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
+  path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
+}};
+const rateOf = k => Object.values(k.ops).reduce((a, b) => a + b, 0);
+const hitOf = k => { const n = k.keys[0] + k.keys[1] + k.keys[2]; return n ? k.keys[0] / n : null; };
+
+// ---- figures
+const FIGS = [
+  ['Requests', k => rate(rateOf(k)), k => `${flat(bytes(k.bi))}/s in, ${flat(bytes(k.bo))}/s out`, rateOf, 's0'],
+  ['Hit share', k => share(hitOf(k)), k => `of ${count(k.keys[0] + k.keys[1] + k.keys[2])} keys/s`, hitOf, 'hit'],
+  ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => Math.log10((k.lat[2] || 50) / 50), 's3'],
+  ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
+  ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' answer' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
+  ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? `${flat(rate(sum(S.mem.unf)))} of them never read` : '', 'ev', 's1'],
+  ['Clients', k => [count(k.cl), ''], k => `Ringside ${(100 * k.cpu).toFixed(0)}${NB}% of a core`, k => k.cl, 's7'],
+];
+const sum = a => (a || []).reduce((x, y) => x + (y || 0), 0);
+const figs = FIGS.map(f => { const b = el('b', {}, '–'), s = el('small', {}, '\u00a0'), c = el('canvas', {'aria-hidden': 'true'}), d = el('div', {class: 'fig'}, el('label', {}, f[0]), b, s, c); $('figures').append(d); return {f, b, s, c, d}; });
+parts.figures = {box: 'figures', draw() {
+  const k = S.tick; if (!k) return;
+  for (const {f, b, s, c, d} of figs) {
+    put(b, f[1](k)); text(s, f[2](k)); if (f[5]) d.dataset.level = f[5](k);
+    const a = f[3] === 'ev' ? S.ev : f[3] === 'used' ? S.used : f[3] ? S.ticks.slice(-60).map(x => x ? f[3](x) : null) : null; if (a) spark(c, a, C(f[4]));
+  }
+}};
+
+// ---- the ring
+const TAU = Math.PI * 2, turn = h => h / 4294967296 * TAU - Math.PI / 2;
+function standIns() { // for a server that is away: who answers at each of its points
+  const R = S.ring, st = S.tick ? S.tick.s.st : []; return i => { if (S.topo.failover !== 'rehash') return -1; let j = i; for (let n = 0; n < 64; n++) { j = (j + 1) % R.points.length; if (!away(st[R.owners[j]])) return R.owners[j]; } return -1; };
+}
+function hatch(g, colour) {
+  const c = doc.createElement('canvas'); c.width = c.height = 6; const x = c.getContext('2d'); x.strokeStyle = colour; x.lineWidth = 1.1; x.beginPath(); x.moveTo(-1, 7); x.lineTo(7, -1); x.moveTo(-1, 1); x.lineTo(1, -1); x.moveTo(5, 7); x.lineTo(7, 5); x.stroke(); return g.createPattern(c, 'repeat');
+}
+function paintRing(w, h, r) { // all that a look-up does not change: painted once for each change of state
+  const R = S.ring, st = S.tick ? S.tick.s.st : [], c = doc.createElement('canvas'); c.width = w * r; c.height = h * r; const g = c.getContext('2d'); g.scale(r, r);
+  const many = !few(), n = S.topo.servers.length, p = {c, cx: w / 2, cy: h / 2, ro: Math.min(w, h) / 2 - 18, w, h}; p.ri = p.ro - 30; p.mid = (p.ro + p.ri) / 2;
+  p.band = (g, a, b, r0, r1, fill, alpha = 1) => { g.globalAlpha = alpha; g.fillStyle = fill; g.beginPath(); g.arc(p.cx, p.cy, r1, a, b); g.arc(p.cx, p.cy, r0, b, a, true); g.fill(); g.globalAlpha = 1; };
+  p.tint = o => many ? C('s0') : hue(o); const strength = o => (many ? .42 + .5 * ((o * 37) % 11) / 11 : .92) * (back(st[o]) ? .55 : 1);
+  if (R.kind === 'points') {
+    const P = R.points, N = P.length; p.of = Array.from({length: n}, () => []); p.from = i => turn(i ? P[i - 1] : P[N - 1] - 4294967296); p.stand = standIns();
+    for (let i = 0; i < N; i++) p.of[R.owners[i]].push(i);
+    p.arc = (g, i, alpha) => { const o = R.owners[i], a = p.from(i), b = turn(P[i]); if (!away(st[o])) return p.band(g, a, b, p.ri, p.ro, p.tint(o), alpha); const s = p.stand(i); if (s >= 0) p.band(g, a, b, p.ri, p.mid, p.tint(s), alpha); p.band(g, a, b, p.mid + 1, p.ro, many ? C('bad') : p.hatch || (p.hatch = hatch(g, C('dim')))); };
+    for (let i = 0; i < N; i++) p.arc(g, i, strength(R.owners[i]));
+    if (!many) { g.strokeStyle = C('panel'); g.lineWidth = .7; g.globalAlpha = .75; g.beginPath(); for (let i = 0; i < N; i++) { const a = turn(P[i]), x = Math.cos(a), y = Math.sin(a); g.moveTo(p.cx + x * p.ri, p.cy + y * p.ri); g.lineTo(p.cx + x * p.ro, p.cy + y * p.ro); } g.stroke(); g.globalAlpha = 1; }
+  } else {
+    const gap = R.n < 60 ? .012 : .002; p.of = Array.from({length: n}, () => []); R.owners.forEach((o, i) => p.of[o].push(i));
+    p.arc = (g, i, alpha) => { const o = R.owners[i]; p.band(g, turn(i / R.n * 4294967296) + gap, turn((i + 1) / R.n * 4294967296) - gap, p.ri, p.ro, away(st[o]) ? hatch(g, C('mid')) : many && alpha === 1 ? C('s1') : p.tint(o), alpha); };
+    for (let i = 0; i < R.n; i++) p.arc(g, i, strength(R.owners[i]));
+  }
+  return p;
+}
+parts.ring = {box: 'ring', draw() {
+  const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo) return; const {g, w, h, r} = s;
+  if (!S.ringPaint || S.ringPaint.w !== w || S.ringPaint.h !== h) S.ringPaint = paintRing(w, h, r);
+  const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : S.look ? S.look.order.slice(0, S.look.copiesWanted || 1) : [];
+  g.globalAlpha = chosen.length ? few() ? .24 : .45 : 1; g.drawImage(c, 0, 0, w, h); g.globalAlpha = 1;
+  for (const o of chosen) if (few() || S.ring.kind !== 'points') for (const i of p.of[o] || []) p.arc(g, i, 1);
+    else { g.strokeStyle = C('s1'); g.lineWidth = 1.3; g.beginPath(); for (const i of p.of[o]) { const m = (p.from(i) + turn(S.ring.points[i])) / 2, x = Math.cos(m), y = Math.sin(m); g.moveTo(cx + x * (ri - 6), cy + y * (ri - 6)); g.lineTo(cx + x * (ro + 3), cy + y * (ro + 3)); } g.stroke(); }
+  if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 11px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
+  const L = S.look, t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
+  const line = (txt, y, font, colour) => { g.font = font; g.fillStyle = colour; let v = txt; while (v.length > 4 && g.measureText(v).width > ri * 1.5) v = v.slice(0, -2) + '…'; g.fillText(v, cx, y); };
+  const sans = 'Inter, system-ui, sans-serif', who = S.hover >= 0 ? S.hover : -1;
+  if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
+  else if (L && L.order.length) {
+    const st = S.tick ? S.tick.s.st : [], live = stands(L, st), o = live == null ? L.order[0] : live; line(plain(L.typed), cy - 26, '12px ' + css('--mono'), C('mid'));
+    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${t.servers[L.order[0]].name}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a copy on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
+    const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
+    g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
+    if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
+  } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 30px ' + sans, C('ink')); line({points: `points of ${t.servers.length} servers`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
+  drawStrip();
+}};
+const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' ? L.order.find(o => !away(st[o])) : undefined;
+function drawStrip() { // the piece of the ring around the key, magnified
+  const s = surface($('strip')); if (!s) return; const {g, w} = s, L = S.look, R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
+  if (!L || !L.order.length) { // nothing asked: the shares, one after the other
+    let x = 0; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; t.servers.forEach((v, i) => { const b = v.share * w; g.globalAlpha = few() ? .92 : .3 + .5 * ((i * 37) % 11) / 11; g.fillStyle = away(st[i]) ? hatch(g, C('mid')) : hue(i); g.fillRect(x, 20, Math.max(.5, b - (few() ? 2 : 0)), 16); g.globalAlpha = 1; if (few()) { g.fillStyle = C('mid'); g.textAlign = 'left'; g.fillText(flat(share(v.share)), x, 46); } x += b; });
+    if (!few()) { const s = t.servers.map(v => v.share); g.fillStyle = C('dim'); g.textAlign = 'left'; g.fillText(`shares from ${flat(share(Math.min(...s), 2))} to ${flat(share(Math.max(...s), 2))}`, 0, 46); } return;
+  }
+  const y0 = 20, hh = 16; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle';
+  if (R.kind !== 'points') {
+    if (!R.n) { g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.point || ''}`, 0, y0 + 8); return; } const n = R.n, bw = w / n; for (let i = 0; i < n; i++) { g.globalAlpha = i === L.index ? 1 : .25; g.fillStyle = few() ? hue(R.owners[i]) : i === L.index ? C('s1') : C('s0'); g.fillRect(i * bw + (n < 80 ? 1 : 0), y0, Math.max(1, bw - (n < 80 ? 2 : 0)), hh); } g.globalAlpha = 1;
+    const x = (L.index + .5) * bw; g.fillStyle = C('ink'); g.beginPath(); g.moveTo(x, y0 - 2); g.lineTo(x - 5, y0 - 10); g.lineTo(x + 5, y0 - 10); g.fill(); g.textAlign = x < 70 ? 'left' : x > w - 70 ? 'right' : 'center'; g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.index} of ${L.of}`, Math.min(w, Math.max(0, x)), y0 + hh + 11); return;
+  }
+  const full = 4294967296, rel = v => (v - L.place + full) % full, ends = L.hit.map(i => rel(R.points[i])), shown_ = ends.slice(0, Math.max(L.keep, Math.min(3, ends.length))), reach = Math.max(shown_[shown_.length - 1], shown_[0] * 2.2) * 1.12, pad = reach * .16, span = reach + pad, X = v => (v + pad) / span * w;
+  let i0 = L.hit[0]; const P = R.points, N = P.length; let j = i0; while (rel(P[(j - 1 + N) % N]) > full - pad * 1.2 && i0 - j < 400) j--; // back to the left edge
+  for (let k = j; k < j + 800; k++) {
+    const i = (k + N) % N, to = k < i0 ? rel(P[i]) - full : rel(P[i]), p = P[(i - 1 + N) % N], from = k <= i0 ? rel(p) - full : rel(p), o = R.owners[i]; if (from > reach) break;
+    const x0 = Math.max(0, X(from)), x1 = Math.min(w, X(to)); if (x1 <= 0) continue;
+    g.fillStyle = away(st[o]) ? hatch(g, C('hatch')) : few() ? hue(o) : L.order.indexOf(o) === 0 ? C('s1') : C('s0'); g.globalAlpha = k === i0 ? 1 : few() ? .34 : .3; g.fillRect(x0, y0, Math.max(.5, x1 - x0 - 1), hh); g.globalAlpha = 1;
+    if (to <= reach) { g.fillStyle = C('ink'); g.globalAlpha = .55; g.fillRect(X(to) - 1, y0 - 2, 1.5, hh + 4); g.globalAlpha = 1; }
+  }
+  const x = X(0), xe = X(shown_[0]); g.fillStyle = C('ink'); g.beginPath(); g.moveTo(x, y0 - 1); g.lineTo(x - 5, y0 - 10); g.lineTo(x + 5, y0 - 10); g.fill();
+  if (xe - x > 16) { g.strokeStyle = C('ink'); g.lineWidth = 1.4; g.beginPath(); g.moveTo(x + 7, y0 - 7); g.lineTo(xe - 1, y0 - 7); g.stroke(); g.beginPath(); g.moveTo(xe, y0 - 7); g.lineTo(xe - 5, y0 - 10.5); g.lineTo(xe - 5, y0 - 3.5); g.fill(); }
+  const tags = shown_.map((v, k) => { const label = `${k + 1} ${t.servers[L.order[k]].name}`, tw = g.measureText(label).width; return {px: X(v), label, tw, x: Math.max(0, Math.min(w - tw, X(v) - tw / 2)), k}; });
+  for (let k = tags.length - 2; k >= 0; k--) tags[k].x = Math.max(0, Math.min(tags[k].x, tags[k + 1].x - tags[k].tw - 10));
+  for (let k = 1; k < tags.length; k++) tags[k].x = Math.max(tags[k].x, tags[k - 1].x + tags[k - 1].tw + 10);
+  for (const q of tags) { g.fillStyle = q.k < L.keep ? C('ink') : C('dim'); g.textAlign = 'left'; g.fillText(q.label, q.x, y0 + hh + 16); g.strokeStyle = C('dim'); g.lineWidth = 1; g.beginPath(); g.moveTo(q.px, y0 + hh + 2); g.lineTo(Math.max(q.x + 3, Math.min(q.x + q.tw - 3, q.px)), y0 + hh + 9); g.stroke(); }
+}
+parts.look = {draw() {
+  const L = S.look, t = S.topo, box = $('reason'); if (!t) return; const N = i => el('b', {}, t.servers[i].name), B = s => el('b', {}, s), K = s => el('code', {}, s), st = S.tick ? S.tick.s.st : [];
+  if (!L) { box.replaceChildren('A key hashes to a place on the ring and belongs to a point there. Type one to see its server, and who stands in for it.'); return; }
+  const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
+  if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
+  if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'nobody'), '.'); return; }
+  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to nobody.'); return; }
+  if (L.hits === 'point') out.push(S.ring && S.ring.before ? '. The point before it is ' : '. The next point clockwise is ', K(L.point), `, number ${count(L.index)} of ${count(L.of)}: it is `, B(L.owner), '’s.');
+  else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
+  else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
+  else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
+  if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} copies: `, B(L.copies[0].server), ' decides, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
+  const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
+  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' ? others[0] : 'nobody'), ' answers.'); }
+  else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
+  else if (others.length) out.push(' If it is out, ', B(others[0]), ' stands in', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
+  else if (!L.copies) out.push(' If it is out, nobody stands in: its keys miss.');
+  box.replaceChildren(...out);
+}};
+function look(key) { $('key').value = key; if (!key) { S.look = null; mark('ring', 'look'); return; } BE.route(key).then(r => { if ($('key').value !== key) return; S.look = r; mark('ring', 'look'); }).catch(e => { text($('reason'), e.message); }); }
+$('look').addEventListener('submit', e => { e.preventDefault(); look($('key').value); });
+let typing; $('key').addEventListener('input', () => { clearTimeout(typing); typing = setTimeout(() => look($('key').value), 80); });
+$('ringcanvas').addEventListener('pointermove', e => { const p = S.ringPaint, R = S.ring; if (!p) return; const x = e.offsetX - p.cx, y = e.offsetY - p.cy, d = Math.hypot(x, y); let o = -1; if (d > p.ri - 4 && d < p.ro + 4) { const h = (Math.atan2(y, x) + Math.PI / 2 + TAU) % TAU / TAU * 4294967296; if (R.kind === 'points') { let lo = 0, hi = R.points.length; while (lo < hi) { const m = lo + hi >> 1; R.points[m] < h ? lo = m + 1 : hi = m; } o = R.owners[lo % R.points.length]; } else o = R.n ? R.owners[Math.floor(h / 4294967296 * R.n)] : -1; } hover(o); });
+$('ringcanvas').addEventListener('pointerleave', () => hover(-1));
+function hover(o) { if (o === S.hover) return; S.hover = o; mark('ring'); }
+
+// ---- servers
+const COLS = [['State', 'state', 'keep a-state'], ['Server', 'name', 'keep a-name'], ['Requests', 'rps', 'n a-rps'], ['Hits', 'hit', 'n a-hit'], ['p50', 'p50', 'n wide'], ['p99', 'p99', 'n a-p99'], ['Queue', 'q', 'n wide'], ['Conns', 'cn', 'n wide'], ['Memory', 'mem', 'a-mem'], ['Evicted', 'ev', 'n wide'], ['Items', 'items', 'n wide'], ['', '', 'keep a-dots']];
+let rows = [], sort = {by: '', dir: 1}, order = [], filter = '', body, head;
+const VROW = 46;
+function setupServers() {
+  const n = S.topo.servers.length, box = $('stable'); rows = [];
+  head = el('div', {class: 'srow shead', role: 'row'}, ...COLS.map(([name, by, cls]) => { const b = el('span', {class: cls + (by ? '' : ''), role: 'columnheader', 'aria-sort': 'none'}, by ? el('button', {type: 'button'}, name) : ''); if (by) b.firstChild.onclick = () => { sort = {by, dir: sort.by === by ? -sort.dir : by === 'name' || by === 'state' ? 1 : -1}; mark('servers'); }; b._by = by; return b; }));
+  body = el('div', {class: 'sbody' + (n > 12 ? ' many' : ''), role: 'rowgroup', tabIndex: n > 12 ? 0 : -1}); box.replaceChildren(head, body); if (n > 12) { body.append(el('div')); body.addEventListener('scroll', () => mark('servers'), {passive: true}); }
+  $('sfilter').hidden = n <= 12; text($('serverswhat'), n > 12 ? '' : ''); $('sgrid').className = 'sgrid' + (n > 12 ? ' on' : ''); if (n > 12) $('sgrid').replaceChildren(...S.topo.servers.map((s, i) => { const x = el('i', {title: s.name}); x.onpointerenter = () => hover(i); x.onpointerleave = () => hover(-1); x.onclick = () => { $('sfilter').value = filter = s.name; mark('servers'); }; return x; }));
+}
+$('sfilter').addEventListener('input', e => { filter = e.target.value; mark('servers'); });
+function newRow() {
+  const gl = mkGlyph(), c = el('canvas', {'aria-hidden': 'true'}), r = {i: -1};
+  r.st = el('b'); r.since = el('small'); r.name = el('b'); r.addr = el('small'); r.rps = el('span'); r.hit = el('span', {class: 'n a-hit', role: 'cell'}); r.p50 = el('span', {class: 'n wide', role: 'cell'}); r.p99 = el('span', {class: 'n a-p99', role: 'cell'}); r.q = el('span', {class: 'n wide', role: 'cell'}); r.cn = el('span', {class: 'n wide', role: 'cell'}); r.mem = el('span'); r.bar = el('i'); r.ev = el('span', {class: 'n wide', role: 'cell'}); r.items = el('span', {class: 'n wide', role: 'cell'}); r.c = c; r.gl = gl;
+  r.dots = el('button', {class: 'dots', type: 'button', 'aria-haspopup': 'menu'}, '⋯'); r.dots.onclick = e => menu(r.i, e.currentTarget); r.dot = el('i');
+  r.n = el('div', {class: 'srow', role: 'row'}, r.stbox = el('span', {class: 'state keep a-state', role: 'cell'}, gl, el('span', {class: 'two'}, r.st, r.since)), el('span', {class: 'two keep a-name', role: 'cell'}, r.name, r.addr), el('span', {class: 'spark n a-rps', role: 'cell'}, c, r.rps), r.hit, r.p50, r.p99, r.q, r.cn, el('span', {class: 'memcell a-mem', role: 'cell'}, r.mem, el('span', {class: 'bar'}, r.bar)), r.ev, r.items, el('span', {class: 'keep a-dots', role: 'cell'}, r.dots));
+  r.n.onpointerenter = () => hover(r.i); r.n.onpointerleave = () => hover(-1); return r;
+}
+parts.servers = {box: 'servers', draw() {
+  const t = S.topo, k = S.tick, m = S.mem; if (!t || !k || !body) return; const n = t.servers.length, s = k.s;
+  const val = {state: i => s.st[i] === 'up' ? 9 : 0, name: i => t.servers[i].name, rps: i => s.rps[i], hit: i => m ? m.hit[i] : 0, p50: i => s.p50[i], p99: i => s.p99[i], q: i => s.q[i], cn: i => s.cn[i], mem: i => m && m.used[i] / m.limit[i], ev: i => m && m.ev[i], items: i => m && m.items[i]}[sort.by];
+  order = t.servers.map((_, i) => i); if (filter) { const f = filter.toLowerCase(); order = order.filter(i => (t.servers[i].name + ' ' + t.servers[i].addr + ' ' + s.st[i]).toLowerCase().includes(f)); }
+  if (val) order.sort((a, b) => { const x = val(a), y = val(b); return sort.dir * (typeof x === 'string' ? x.localeCompare(y) : (x || 0) - (y || 0)) || a - b; }); else if (n > 12) order.sort((a, b) => (s.st[a] === 'up') - (s.st[b] === 'up') || a - b);
+  for (const h of head.children) h.setAttribute('aria-sort', h._by && h._by === sort.by ? sort.dir > 0 ? 'ascending' : 'descending' : 'none');
+  const many = n > 12 && body.clientHeight > 0 && getComputedStyle(body).height !== 'auto', from = many ? Math.max(0, Math.floor(body.scrollTop / VROW) - 2) : 0, to = many ? Math.min(order.length, from + 14) : Math.min(order.length, 40);
+  if (many) body.firstChild.style.height = order.length * VROW + 'px';
+  const want = to - from; while (rows.length < want) { const r = newRow(); rows.push(r); body.append(r.n); }
+  rows.forEach((r, j) => {
+    if (j >= want) { r.n.hidden = true; r.n.style.display = 'none'; return; } r.n.style.display = ''; const i = order[from + j], x = t.servers[i], g = stateOf(s.st[i]), gone = away(s.st[i]);
+    if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
+    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.name); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.addr.title = x.addr; r.n.title = s.why[i] || '';
+    put(r.rps, rate(s.rps[i])); spark(r.c, S.rps[i] || [], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
+    if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
+    r.dots.setAttribute('aria-label', 'What to do with ' + x.name);
+  });
+  if (n > 12) { const top = Math.max(...s.rps, 1), kids = $('sgrid').children; for (let i = 0; i < n; i++) { const g = stateOf(s.st[i])[1], c = g === 'good' ? 'h' + Math.min(4, Math.floor(5 * s.rps[i] / top)) : g; if (kids[i]._c !== c) kids[i].className = kids[i]._c = c; } }
+  const up = s.st.filter(x => x === 'up').length; text($('serverswhat'), `${up} of ${n} up`);
+}};
+
+// ---- what a person may do
+const menuBox = $('menu');
+function menu(i, at) {
+  const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
+  const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
+  const flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`, moves = S.topo.failover !== 'fail_fast', away_ = moves ? 'move to other servers and miss once each. Restore brings it back, emptied.' : 'miss, and writes to them fail, until it is restored. It keeps what it holds.';
+  menuBox.replaceChildren(
+    S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, moves ? `It is emptied first, then takes back its ${share_} of the keys. Each of them misses once.` : `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.`, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
+    item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
+    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this Ringside sees it. For 10 s nothing that it is asked is answered: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
+    item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
+  const r = at.getBoundingClientRect(); menuBox.hidden = false; menuBox.style.left = Math.max(8, r.right + scrollX - menuBox.offsetWidth) + 'px'; menuBox.style.top = r.bottom + scrollY + 4 + 'px'; (menuBox.querySelector('button:enabled') || at).focus();
+  menuBox.onkeydown = e => { const l = [...menuBox.querySelectorAll('button:enabled')], p = l.indexOf(doc.activeElement); if (e.key === 'Escape') close(); else if (e.key === 'ArrowDown') l[(p + 1) % l.length].focus(); else if (e.key === 'ArrowUp') l[(p + l.length - 1) % l.length].focus(); else return; e.preventDefault(); };
+}
+doc.addEventListener('pointerdown', e => { if (!menuBox.hidden && !menuBox.contains(e.target)) menuBox.hidden = true; });
+function tell(title, words) { ask(title, words, '', () => {}); }
+function ask(title, words, yes, f) { const d = $('ask'); d.querySelector('.danger').hidden = !yes; text(d.querySelector('[value=no]'), yes ? 'Cancel' : 'Close'); text(d.querySelector('h2'), title); text(d.querySelector('p'), words); const b = d.querySelector('.danger'); text(b, yes); d.onclose = () => { if (d.returnValue === 'yes') f(); }; d.returnValue = 'no'; d.showModal(); }
+
+// ---- traffic over time
+const of = (...ops) => k => ops.reduce((a, o) => a + (k.ops[o] || 0), 0), KNOWN = of('get', 'gets', 'gat', 'gats', 'set', 'cas', 'replace', 'append', 'prepend', 'add', 'incr', 'decr', 'delete');
+const CH = [
+  {name: 'Requests by command', unit: rate, stack: true, set: [['get', 'hit', of('get', 'gets', 'gat', 'gats')], ['set', 'stored', of('set', 'cas', 'replace', 'append', 'prepend')], ['add', 's3', of('add')], ['incr', 's4', of('incr', 'decr')], ['delete', 's7', of('delete')], ['other', 's5', k => Math.max(0, rateOf(k) - KNOWN(k))]]},
+  {name: 'How they ended', unit: rate, stack: true, set: [['hit', 'hit', k => k.oc.hit], ['miss', 'miss', k => k.oc.miss], ['stored', 'stored', k => k.oc.stored], ['done', 'ok', k => k.oc.ok], ['not done', 'refused', k => k.oc.refused], ['failed', 'fail', k => k.oc.fail]]},
+  {name: 'Latency', unit: dur, log: true, set: [['p50', 's4', k => k.lat[0]], ['p90', 's0', k => k.lat[1]], ['p99', 's3', k => k.lat[2]]]},
+];
+let hoverT = 0;
+for (const ch of CH) {
+  ch.c = el('canvas', {role: 'img', 'aria-label': ch.name + ' over time'}); ch.leg = el('div', {class: 'leg' + (ch.set.length === 3 ? ' three' : '')}); ch.vals = ch.set.map(([n, c]) => { const b = el('b', {}, '–'), i = el('i'); i.dataset.c = c; ch.leg.append(el('span', {}, i, n, b)); return [b, i]; });
+  ch.box = el('div', {class: 'chart'}, el('h3', {}, ch.name, ch.at = el('span', {class: 'dim'})), ch.c, ch.leg); $('charts').append(ch.box);
+  ch.c.addEventListener('pointermove', e => { const w = ch.c.clientWidth - PADL, n = (w - (e.offsetX - PADL)) / w * 180; hoverT = S.T.length ? S.T[S.T.length - 1] - n * 1000 : 0; mark('charts'); }); ch.c.addEventListener('pointerleave', () => { hoverT = 0; mark('charts'); });
+}
+const PADL = 42;
+function nice(v) { const p = 10 ** Math.floor(Math.log10(v || 1)), f = v / p; return (f <= 1 ? 1 : f <= 1.5 ? 1.5 : f <= 2 ? 2 : f <= 3 ? 3 : f <= 5 ? 5 : f <= 7.5 ? 7.5 : 10) * p; }
+parts.charts = {box: 'traffic', draw() {
+  const T = S.T, K = S.ticks; if (!T.length) return; const end = T[T.length - 1]; let at = T.length - 1; if (hoverT) { let best = 1e18; T.forEach((t, i) => { const d = Math.abs(t - hoverT); if (d < best && K[i]) { best = d; at = i; } }); }
+  for (const ch of CH) {
+    const s = surface(ch.c); if (!s) continue; const {g, w, h} = s, pw = w - PADL, ph = h - 20, y0 = 6; g.font = '10.5px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; const x = t => PADL + pw * (1 - (end - t) / 180000);
+    let top, y, ticks;
+    if (ch.log) { const lo = 2, hi = 6.35; y = v => y0 + ph * (1 - (Math.log10(Math.max(v, 100)) - lo) / (hi - lo)); ticks = [100, 1000, 1e4, 1e5, 1e6]; }
+    else { top = nice(Math.max(10, ...K.map(k => k ? ch.set.reduce((a, f) => a + (f[2](k) || 0), 0) : 0))); if (ch.top && top < ch.top && top > ch.top * .45) top = ch.top; ch.top = top; y = v => y0 + ph * (1 - v / top); ticks = [0, top / 2, top]; }
+    g.textAlign = 'right'; for (const v of ticks) { const yy = Math.round(y(v)) + .5; g.strokeStyle = C('line'); g.lineWidth = 1; g.beginPath(); g.moveTo(PADL, yy); g.lineTo(w, yy); g.stroke(); g.fillStyle = C('dim'); g.fillText(ch.log ? flat(v < 1000 ? [v, 'µs'] : v < 1e6 ? [v / 1000, 'ms'] : [1, 's']) : count(v), PADL - 5, yy); }
+    g.textAlign = 'center'; for (let m = 0; m <= 3; m++) { g.fillStyle = C('dim'); const xx = PADL + pw * m / 3; g.textAlign = m === 0 ? 'left' : m === 3 ? 'right' : 'center'; g.fillText(m === 3 ? 'now' : `−${3 - m} min`, xx, h - 6); }
+    g.save(); g.beginPath(); g.rect(PADL, 0, pw, h - 14); g.clip();
+    for (const e of S.events) if (e.mark && end - e.t < 180000) { const xx = Math.round(x(e.t)) + .5; g.strokeStyle = C(e.level); g.globalAlpha = .65; g.setLineDash([2, 3]); g.beginPath(); g.moveTo(xx, 2); g.lineTo(xx, y0 + ph); g.stroke(); g.setLineDash([]); g.globalAlpha = 1; }
+    if (ch.stack) {
+      let base = K.map(() => 0);
+      for (const [, col, f] of ch.set) { const up = K.map((k, i) => k ? base[i] + (f(k) || 0) : null); g.fillStyle = C(col); g.globalAlpha = .88; let i = 0; while (i < T.length) { while (i < T.length && up[i] == null) i++; const a = i; while (i < T.length && up[i] != null) i++; if (i - a < 1) continue; g.beginPath(); for (let j = a; j < i; j++) j === a ? g.moveTo(x(T[j]), y(up[j])) : g.lineTo(x(T[j]), y(up[j])); for (let j = i - 1; j >= a; j--) g.lineTo(x(T[j]), y(base[j])); g.fill(); } base = up.map((v, j) => v == null ? base[j] : v); }
+      g.globalAlpha = 1;
+    } else for (const [, col, f] of ch.set) { g.strokeStyle = C(col); g.lineWidth = 1.5; g.lineJoin = 'round'; g.beginPath(); let pen = false; K.forEach((k, i) => { const v = k && f(k); if (v == null) { pen = false; return; } pen ? g.lineTo(x(T[i]), y(v)) : g.moveTo(x(T[i]), y(v)); pen = true; }); g.stroke(); }
+    if (hoverT) { const xx = Math.round(x(T[at])) + .5; g.strokeStyle = C('ink'); g.globalAlpha = .5; g.beginPath(); g.moveTo(xx, 0); g.lineTo(xx, y0 + ph); g.stroke(); g.globalAlpha = 1; }
+    g.restore(); const k = K[at]; text(ch.at, hoverT ? clock(T[at]) : ''); ch.vals.forEach(([b, i], j) => { text(b, k ? flat(ch.unit(ch.set[j][2](k))) : '–'); i.style.background = `var(--${ch.set[j][1]})`; });
+  }
+}};
+
+// ---- events
+const bare = why => why.replace(/^server .* is down: /, ''); // which one it is stands beside it
+function sentence(d) {
+  const s = d.server || '', w = bare(d.why || ''), e = (level, kind, txt, sub, markIt = true) => ({t: d.t, level, kind, txt, sub, mark: markIt});
+  switch (d.msg) {
+  case 'failover of a server': switch (d.from + '>' + d.to) {
+    case 'up>suspect': return e('bad', 'suspect', `${s} does not answer`, w); case 'suspect>up': return e('good', 'up', `${s} answers again`, w, false);
+    case 'IN>LEAVING': return e('bad', 'leaving', `${s} leaves the ring`, w, false); case 'LEAVING>OUT': return e('bad', 'out', `${s} is out: its keys live elsewhere now`, w);
+    case 'OUT>RETURN': return e('warn', 'return', `${s} comes back`, w, false); case 'RETURN>WARM': return e('warn', 'warm', `${s} is emptied and takes writes`, w, false); case 'WARM>SETTLE': return e('warn', 'settle', `${s} is read from again`, w, false); case 'SETTLE>IN': return e('good', 'up', `${s} is back in full`, w); } return null;
+  case 'failover of a pool': return e(d.to === 'closed' ? 'good' : 'bad', d.to === 'closed' ? 'up' : 'suspect', `Pool ${d.pool}: ${d.to === 'closed' ? 'failing over again' : 'stops ejecting'}`, w, false);
+  case 'a person gives an order': return e('warn', 'drained', `A person orders: ${d.order} ${s}`, '', false);
+  case 'server connection lost with requests in flight': return e('bad', 'down', `${s} hung up with ${d.requests} requests in flight`, w, false);
+  case 'a server that came back empty is filled': return e('good', 'up', `${s} has its copies again`, `${count(d.keys)} keys`, false);
+  case "a server that came back empty can't be filled now": return e('warn', 'warm', `${s} can’t be filled now`, w, false);
+  case 'server down': return S.topo && S.topo.failover === 'fail_fast' ? e('bad', 'down', `${s} is down`, w) : null;
+  case 'server up': return S.topo && S.topo.failover === 'fail_fast' ? e('good', 'up', `${s} answers again`, d.out ? 'after ' + d.out : '', false) : null;
+  case 'pool': case 'listening': case 'admin interface': return null;
+  case 'ringside starts': return e('good', 'up', `Ringside ${d.version} starts`, d.file || '', false);
+  case 'a fault is set': return e('warn', 'warm', `A fault is set: ${d.kind} at ${s}`, d.for === '0s' ? '' : 'for ' + d.for, true);
+  }
+  if (d.error) return e('bad', 'down', 'The new configuration was refused; the old one stays', d.error.replace(/^\S*\//, ''));
+  if (/in force$/.test(d.msg)) return e('good', 'up', `Configuration ${d.generation} is in force`, (d.file || '').replace(/^.*\//, ''));
+  return e(d.level === 'INFO' ? 'good' : 'warn', 'warm', d.msg, w, false);
+}
+function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', {}, el('time', {}, clock(e.t)), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
+parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; $('recent').replaceChildren(...(l.length ? l.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? l.map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
+
+// ---- memory by size of item
+doc.body.append(svg('svg', {width: 0, height: 0, style: 'position:absolute', 'aria-hidden': 'true'}, svg('defs', {}, svg('pattern', {id: 'hatch', width: 5, height: 5, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'}, svg('rect', {width: 5, height: 5, style: 'fill:var(--panel)'}), svg('line', {x1: 0, y1: 0, x2: 0, y2: 5, style: 'stroke:var(--hatch);stroke-width:1'})))));
+function classes(list, page) { // of one server or of several, by size of chunk
+  const by = new Map(); for (const s of list) for (const c of s || []) { const a = by.get(c[0]) || {size: c[0], held: 0, used: 0, over: 0, items: 0, ev: 0, unf: 0, age: 0}; a.held += c[1] * page; a.used += c[5]; a.over += Math.max(0, c[3] * c[0] - c[5]); a.items += c[6]; a.age = Math.max(a.age, c[7]); a.ev += c[8]; a.unf += c[9]; by.set(c[0], a); }
+  return [...by.values()].sort((a, b) => a.size - b.size).filter(c => c.held > 0);
+}
+const sizeText = b => b < 1000 ? b + NB + 'B' : (b / 1024).toFixed(b < 10240 ? 1 : 0) + NB + 'KiB';
+function slabChart(n, cl, sizes, top, big) {
+  const w = n.clientWidth || 600, h = n.clientHeight || 200, l = big ? 44 : 0, b = big ? 22 : 2, t = big ? 24 : 6, pw = w - l, ph = h - t - b, out = [], y = v => t + ph * (1 - v / top), bw = pw / Math.max(1, sizes.length), wide = Math.min(46, Math.max(2, bw * .74));
+  n.setAttribute('viewBox', `0 0 ${w} ${h}`);
+  if (big) for (const v of [0, top / 2, top]) out.push(svg('line', {class: 'grid', x1: l, x2: w, y1: y(v), y2: y(v)}), svg('text', {x: l - 6, y: y(v) + 4, 'text-anchor': 'end'}, flat(bytes(v))));
+  else out.push(svg('line', {class: 'grid', x1: 0, x2: w, y1: y(0), y2: y(0)}));
+  const pos = new Map(sizes.map((s, i) => [s, i])), every = Math.max(1, Math.ceil(46 / bw)); let evx = -99;
+  for (const c of cl) {
+    const x = l + pos.get(c.size) * bw + (bw - wide) / 2, used = c.used, over = c.over, g = svg('g', {});
+    g.append(svg('rect', {class: 'held', x: x + .5, width: wide - 1, y: y(c.held) + .5, height: Math.max(0, y(0) - y(c.held) - .5)}), svg('rect', {class: 'over', x, width: wide, y: y(used + over), height: Math.max(0, y(0) - y(used + over))}), svg('rect', {class: 'used', x, width: wide, y: y(used), height: Math.max(0, y(0) - y(used))}));
+    if (c.ev >= .5) { const ty = y(c.held) - 3, m = x + wide / 2; g.append(svg('path', {class: 'ev', d: big ? `M${m - 5} ${ty - 8}h10l-5 7z` : `M${m - 3} ${ty - 4}h6l-3 4z`})); if (big && m - evx > 44) { g.append(svg('text', {class: 'evt', x: m, y: ty - 12, 'text-anchor': 'middle'}, flat(rate(c.ev)))); evx = m; } }
+    if (big) { const tip = svg('rect', {class: 'hitbox', x: l + pos.get(c.size) * bw, width: bw, y: t - 20, height: ph + 20, tabindex: -1}); tip.append(svg('title', {}, `Items up to ${sizeText(c.size)}\n${flat(bytes(c.held))} held: ${flat(bytes(c.used))} data, ${flat(bytes(c.over))} rounded up, ${flat(bytes(Math.max(0, c.held - c.used - c.over)))} free\n${count(c.items)} items, the oldest ${ago(c.age * 1000)}\n${flat(rate(c.ev))} evicted, ${flat(rate(c.unf))} never read`)); g.append(tip); }
+    out.push(g);
+  }
+  if (big) sizes.forEach((s, i) => { if (i % every === 0) out.push(svg('text', {x: Math.min(w, l + (i + .5) * bw + (l + (i + .5) * bw + 22 > w ? 22 : 0)), y: h - 5, 'text-anchor': l + (i + .5) * bw + 22 > w ? 'end' : 'middle'}, sizeText(s))); });
+  n.replaceChildren(...out);
+}
+let slabBtns = [];
+parts.slabs = {box: 'memory', draw() {
+  const d = S.slabs, t = S.topo; if (!d || !t) return; const list = d.servers.map((s, i) => [i, s]).filter(x => x[1]).slice(0, t.servers.length > 8 ? 5 : 8), all = classes([d.sum], d.page), sizes = all.map(c => c.size), big = S.slab >= 0 && d.servers[S.slab] ? classes([d.servers[S.slab]], d.page) : all;
+  const per = list.map(([i, s]) => [i, classes([s], d.page)]), peak = Math.max(...per.flatMap(p => p[1].map(c => c.held)), d.page), fig = $('slabbig'), tot = big.reduce((a, c) => [a[0] + c.held, a[1] + c.used, a[2] + c.over, a[3] + c.ev], [0, 0, 0, 0]), cap = fig.querySelector('figcaption');
+  const told = S.mem ? S.mem.used.filter(x => x != null).length : t.servers.length, nServ = S.slab < 0 ? told < t.servers.length ? `${told} of ${t.servers.length} servers` : told > 1 ? `All ${told} servers` : 'The server' : t.servers[S.slab].name;
+  cap.replaceChildren(el('b', {}, nServ), big.length ? `${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data` : 'nothing is stored yet', tot[3] >= .5 ? el('span', {class: 'st-bad'}, flat(rate(tot[3])) + ' evicted') : '');
+  const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item`);
+  const box = $('slabsmall'), want = [[-1, all], ...per]; while (slabBtns.length < want.length) { const b = el('button', {type: 'button'}, el('figcaption'), svg('svg', {'aria-hidden': 'true'})); b.onclick = () => { S.slab = b._i; mark('slabs'); }; slabBtns.push(b); box.append(b); } slabBtns.forEach((b, j) => { b.hidden = j >= want.length; });
+  want.forEach(([i, cl], j) => { const b = slabBtns[j]; b._i = i; b.setAttribute('aria-pressed', S.slab === i); const f = cl.reduce((a, c) => [a[0] + c.held, a[1] + c.used], [0, 0]), ev = cl.reduce((a, c) => a + c.ev, 0); b.firstChild.replaceChildren(el('b', {}, i < 0 ? 'Sum' : t.servers[i].name), `${flat(bytes(f[0]))}`, ev >= .5 ? el('span', {class: 'st-bad'}, '▾ ' + flat(rate(ev))) : ''); slabChart(b.lastChild, cl, sizes, i < 0 ? Math.max(...all.map(c => c.held), d.page) : peak, false); });
+  const w = d.warnings, u = $('slabwarn'), g = (kind, lvl) => { const x = mkGlyph(); glyph(x, stateOf(kind)); x.setAttribute('class', 'st-' + lvl); return x; };
+  u.replaceChildren(...(w.length ? w.slice(0, 3).map(x => el('li', {}, g('suspect', 'warn'), el('p', {}, el('b', {}, x.server), ' ' + x.text + ' ', x.command ? el('code', {}, x.command) : null))) : big.length ? [el('li', {class: 'good'}, g('up', 'good'), el('p', {}, 'No class evicts while others have memory to spare.'))] : []));
+}};
+$('slabkey').append(...[['data', 'background:var(--used)'], ['rounded up to the class', 'background:var(--over)'], ['held, free', 'background:repeating-linear-gradient(45deg,var(--hatch) 0 1px,transparent 1px 4px);box-shadow:inset 0 0 0 1px var(--hatch)'], ['evicts', 'background:var(--bad);clip-path:polygon(0 15%,100% 15%,50% 90%)']].map(([n, s]) => el('span', {}, el('i', {style: s}), n)));
+
+parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello.loops} loop${S.hello.loops > 1 ? 's' : ''}, since ${clock(S.hello.started)} UTC`); }};
+
+// ---- themes, keys, sizes
+const dark = matchMedia('(prefers-color-scheme: dark)'); let theme = query.get('theme') || (() => { try { return localStorage.getItem('theme'); } catch { return null; } })() || 'auto';
+function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'events'); }
+$('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
+$('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
+$('again').onclick = () => BE.connect();
+$('pool').onchange = () => { S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
+addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (/^[1-5]$/.test(e.key)) go(['ring', 'servers', 'traffic', 'memory', 'events'][e.key - 1]); });
+let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
+for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory']) watcher.observe($(id));
+dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
+setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
+
+// ---- Ringside itself
+function backend() {
+  let token = '', es, again;
+  const at = (p, more = {}) => { const q = new URLSearchParams(more), pool = $('pool').value; if (pool) q.set('pool', pool); return `${p}?${q}`; };
+  const get = async p => { const r = await fetch(p); if (!r.ok) throw Error((await r.json()).error); return r; };
+  const post = async (p, body) => { const r = await fetch(p, {method: 'POST', headers: {'Ringside-Control': token, ...(body ? {'Content-Type': 'application/json'} : {})}, body: body && JSON.stringify(body)}); if (!r.ok) throw Error((await r.json()).error); };
+  return {
+    connect() {
+      clearTimeout(again); if (es) es.close(); const mine = es = new EventSource(at('api/stream'));
+      es.onopen = () => link('live');
+      es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
+      const take = (type, d) => on[type] && on[type](d);
+      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'event']) es.addEventListener(t, e => {
+        if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
+        if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events');
+      });
+    },
+    ring: async gen => {
+      const b = await (await get(at('api/ring', {gen}))).arrayBuffer(), n = new DataView(b).getUint32(0, true), r = JSON.parse(new TextDecoder().decode(new Uint8Array(b, 4, n))), points = r.kind === 'points' ? r.n : 0;
+      r.points = new Uint32Array(b, 4 + n, points); r.owners = new Int32Array(b, 4 + n + 4 * points, r.n);
+      if (r.before) r.owners = r.owners.map((_, i, all) => all[(i + r.n - 1) % r.n]); // drawn as what ends at a point
+      return r;
+    },
+    route: async key => {
+      const u8 = enc(key), L = await (await get(at('api/route', {key64: btoa(String.fromCharCode(...u8))}))).json();
+      return Object.assign(L, {typed: key, hit: S.ring && S.ring.before ? L.points.map(i => (i + 1) % S.ring.n) : L.points});
+    },
+    order: (server, what) => what === 'hang' ? post('control/faults', {server, pool: S.topo.pool, kind: 'hang', for: '10s'}) : post(at(`control/servers/${encodeURIComponent(server)}/${what}`)),
+  };
+}
+})();

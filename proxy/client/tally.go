@@ -1,0 +1,129 @@
+package client
+
+// What a command counts when it has its answer, over all and for its routes.
+
+import (
+	"slices"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// tally is what an exchange counts when it has its answer.
+type tally struct {
+	Keys, Hits int                  // of a read: how many were asked for, and were there
+	asked      int                  // how many of its keys have a route, so far
+	Route      *stats.RouteCounters // of its key, or of the first of its keys that has a route; nil: none has, or it is no more
+	several    *shares              // of a read whose keys have several routes; nil: they have one
+}
+
+// shares are the parts of a read by the route of their keys. Its requests to servers
+// are of one share each.
+type shares struct{ list []share }
+
+type share struct {
+	route      *stats.RouteCounters
+	keys, hits int
+	failed     bool // some server could not say whether it has one of these keys
+}
+
+// NoShare is the share of keys that have no route.
+const NoShare = -1
+
+// Share says which share of the read x its next key is of: that of the route which
+// count counts.
+func (x *Exchange) Share(count *stats.RouteCounters) int32 {
+	before := x.asked
+	if before == 0 {
+		x.Route = count
+	}
+	x.asked++
+	if x.Route == count && x.several == nil {
+		return 0
+	}
+	return x.shareOfSeveral(count, before)
+}
+
+// shareOfSeveral is Share for a read whose keys have several routes; so many were
+// before this one.
+func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
+	if x.several == nil {
+		x.several = x.e.newShares()
+		x.several.list = append(x.several.list, share{x.Route, before, x.Hits, x.trouble != "" && x.trouble != NoRoute})
+	}
+	list := x.several.list
+	i := slices.IndexFunc(list, func(s share) bool { return s.route == count })
+	if i < 0 {
+		i = len(list)
+		list = append(list, share{route: count})
+	}
+	list[i].keys++
+	x.several.list = list
+	return int32(i)
+}
+
+// newShares are for a read whose second route was just seen.
+func (e *Clients) newShares() *shares {
+	n := len(e.freeShares)
+	if n == 0 {
+		return new(shares)
+	}
+	s := e.freeShares[n-1]
+	e.freeShares = e.freeShares[:n-1]
+	s.list = s.list[:0]
+	return s
+}
+
+// ForgetRoute counts what was counted of a route that is no more for the loop, and so
+// what its commands in flight will count.
+func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
+	own := &e.Count.RouteCounters
+	own.Add(c)
+	for s := range e.Sessions {
+		for x := s.Head; x != nil; x = x.Next {
+			if x.Route == c {
+				x.Route = nil
+			}
+			if x.several == nil {
+				continue
+			}
+			for i := range x.several.list {
+				if share := &x.several.list[i]; share.route == c {
+					share.route = own
+				}
+			}
+		}
+	}
+}
+
+// Hit counts a key that was there, of that share.
+func (x *Exchange) Hit(share int32) { x.hit(share, 1) }
+
+func (x *Exchange) hit(share int32, n int) {
+	x.Hits += n
+	if x.several != nil {
+		x.several.list[share].hits += n
+	}
+}
+
+// observe counts a command that has its answer.
+func (x *Exchange) observe() {
+	c := x.Route
+	if c == nil {
+		c = &x.e.Count.RouteCounters
+	}
+	c.Requests[x.Op][x.Outcome]++
+	x.e.Count.Latency[x.Op].Observe(x.e.Now - x.Start)
+	switch {
+	case x.Op < wire.Get || x.Op > wire.Gats:
+	case x.several != nil:
+		for _, s := range x.several.list {
+			s.route.KeyCounts.Count(s.keys, s.hits, s.failed)
+		}
+	default:
+		if x.dialect == wire.Meta && x.Outcome == stats.Hit {
+			x.Hits = 1
+		}
+		c.KeyCounts.Count(x.Keys, x.Hits, x.trouble != "")
+	}
+}

@@ -1,0 +1,422 @@
+package counters
+
+// Increments that wait here, so that one request carries many of them.
+
+import (
+	"bytes"
+	"container/heap"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// sum is what was counted here of one counter since its server was told.
+type sum struct {
+	id       string // in Counters.sums
+	listener string
+	client   []byte         // the key, as clients know it
+	route    *routing.Route // that it takes
+	hash     uint64
+
+	warm     bool   // known is an answer of the server, younger than the interval
+	known    uint64 // what the server has said
+	inFlight uint64 // of it the server is being told
+	pending  uint64 // the rest
+	counted  uint64 // commands that pending is the sum of
+	since    int64  // when the first of these came
+	at       int64  // when it is flushed, or forgotten if there is nothing to flush
+	index    int    // in Counters.schedule; -1: it is not there
+
+	ending  bool         // the table has no buffer for it any more: it is flushed and forgotten
+	readers int          // reads at work
+	alone   bool         // another command or a flush is at work
+	queue   []*task.Task // commands that wait for it
+}
+
+const (
+	// sumSize is what a sum counts against limits.memory, beside its key.
+	sumSize = 512
+
+	// maxWaiting is how many commands may wait for one sum.
+	maxWaiting = 1000
+
+	// most is what a sum may be before it is flushed at once.
+	most = 1 << 63
+)
+
+// schedule has the sums by the time when they are flushed, the next one first.
+type schedule []*sum
+
+func (s schedule) Len() int { return len(s) }
+
+func (s schedule) Less(i, j int) bool { return s[i].at < s[j].at }
+
+func (s schedule) Swap(i, j int) {
+	s[i], s[j] = s[j], s[i]
+	s[i].index, s[j].index = i, j
+}
+
+func (s *schedule) Push(x any) {
+	x.(*sum).index = len(*s)
+	*s = append(*s, x.(*sum))
+}
+
+func (s *schedule) Pop() any {
+	last := len(*s) - 1
+	x := (*s)[last]
+	x.index = -1
+	(*s)[last] = nil
+	*s = (*s)[:last]
+	return x
+}
+
+// leadBuffered serves t, whose route has a buffer. It reports false if that is not
+// concerned.
+func (e *Counters) leadBuffered(t *task.Task) bool {
+	id := t.Route.Pool.Name + " " + string(t.Key)
+	s := e.sums[id]
+	adds := t.Op == wire.Incr && Counts(&t.Req) && t.Req.Letters&^plainLetters == 0
+	switch {
+	case s == nil && (!adds || len(e.sums) >= e.room(t.Route)):
+		return false
+	case s == nil:
+		s = e.newSum(id, t)
+	}
+	s.route, s.ending = t.Route, false
+	reads := t.Op == wire.Get && t.Req.Letters&^readLetters == 0
+	switch {
+	case e.Now >= t.Deadline:
+		t.Fail(task.TooLong, stats.TimedOut)
+		e.release(s)
+	case adds && s.warm && s.pending < most:
+		s.add(e, t)
+	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // a flush goes before more reads
+		if len(s.queue) >= maxWaiting {
+			t.Fail("too many commands wait on this key", stats.Crowded)
+			return true
+		}
+		s.queue = append(s.queue, t)
+	case reads:
+		s.read(e, t)
+	case adds && s.pending == 0:
+		s.ask(e, t)
+	case t.Op == wire.Set && !t.Req.Letters.Has('I') || t.Op == wire.Delete && !t.Req.Letters.Has('C') && !t.Req.Letters.Has('I'):
+		e.lose(s, stats.LostOverwritten, s.pending)
+		s.pending, s.counted = 0, 0
+		s.pass(e, t)
+	case s.pending > 0:
+		s.alone = true
+		s.flush(e, func() { s.pass(e, t) })
+	default:
+		s.pass(e, t)
+	}
+	return true
+}
+
+var (
+	// plainLetters are the flags of an ma that say nothing but what is counted and shown.
+	plainLetters = lettersOf("DMvqOkb")
+
+	// readLetters are those of an mg whose answer may be another number than the
+	// server's.
+	readLetters = lettersOf("vfkqOb")
+)
+
+func lettersOf(text string) (l wire.Letters) {
+	for _, c := range text {
+		l |= 1 << (c - 'A')
+	}
+	return l
+}
+
+// room is how many sums this loop may have for a route.
+func (e *Counters) room(rt *routing.Route) int {
+	n, _ := e.Loops.Count(e.Tasks)
+	return max(1, rt.Buffer.Keys/n)
+}
+
+func (e *Counters) newSum(id string, t *task.Task) *sum {
+	s := &sum{id: id, listener: t.Route.Listener, client: []byte(t.Route.Strip + string(t.Key)), route: t.Route, hash: t.Hash, index: -1}
+	if e.sums == nil {
+		e.sums = map[string]*sum{}
+	}
+	e.sums[id] = s
+	e.Buffers.Hold(sumSize + 2*len(id))
+	return s
+}
+
+// forget drops s, of which nothing is to be flushed and for which nobody waits.
+func (e *Counters) forget(s *sum) {
+	delete(e.sums, s.id)
+	e.Buffers.Hold(-sumSize - 2*len(s.id))
+	if s.index >= 0 {
+		heap.Remove(&e.schedule, s.index)
+	}
+}
+
+// add counts t here.
+func (s *sum) add(e *Counters, t *task.Task) {
+	if s.pending == 0 {
+		s.since = e.Now
+	}
+	s.pending += delta(t)
+	s.counted++
+	e.Count.Buffer.Increments++
+	if e.Draining || s.pending >= most {
+		e.plan(s, e.Now)
+	}
+	shown := s.known
+	if !s.route.Buffer.Last {
+		shown += s.inFlight + s.pending
+	}
+	number := append(strconv.AppendUint(nil, shown, 10), wire.LineEnd...)
+	if t.Req.Dialect == wire.Meta {
+		number = wire.AppendModern(nil, t.Raw, &t.Req, wire.Incr, number)
+	}
+	t.Answer(&upstream.Result{Bytes: number}, nil)
+}
+
+// ask sends t to the server, whose answer is what is known from then on.
+func (s *sum) ask(e *Counters, t *task.Task) {
+	s.alone = true
+	e.count(t, false, func(r *upstream.Result, token task.Token) {
+		s.alone = false
+		if n, ok := numberIn(t, r); ok {
+			s.known, s.warm = n, true
+			e.plan(s, e.Now+s.interval())
+		}
+		t.Answer(r, token)
+		e.release(s)
+	})
+}
+
+// numberIn is the number in an answer to t, which counts.
+func numberIn(t *task.Task, r *upstream.Result) (n uint64, ok bool) {
+	rep := &t.Loop.Rep
+	if !r.Parsed(t.Op, t.Req.Dialect, rep) {
+		return 0, false
+	}
+	var text []byte
+	switch rep.Kind {
+	case wire.Value:
+		text = rep.Body.Of(r.Bytes)
+	case wire.Number:
+		text = rep.Line.Of(r.Bytes)
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimRight(text, " ")), 10, 64)
+	return n, err == nil
+}
+
+// read serves t, a read: what the server has, and what was counted here.
+func (s *sum) read(e *Counters, t *task.Task) {
+	s.readers++
+	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
+		s.readers--
+		kept := *r
+		kept.Bytes = withSum(t, r, s.pending)
+		t.Answer(&kept, token)
+		e.release(s)
+	})
+}
+
+// withSum is an answer to a read with more added to the number in it.
+func withSum(t *task.Task, r *upstream.Result, more uint64) []byte {
+	rep := &t.Loop.Rep
+	if more == 0 || !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind != wire.Value {
+		return r.Bytes
+	}
+	n, err := strconv.ParseUint(string(bytes.TrimRight(rep.Body.Of(r.Bytes), " ")), 10, 64)
+	if err != nil { // it is no number
+		return r.Bytes
+	}
+	number := strconv.AppendUint(nil, n+more, 10)
+	words := bytes.Split(rep.Line.Of(r.Bytes), []byte(" "))
+	at := 1 // of VA
+	if t.Req.Dialect == wire.Text {
+		at = 3 // of VALUE
+	}
+	words[at] = strconv.AppendInt(nil, int64(len(number)), 10)
+	out := append(bytes.Join(words, []byte(" ")), wire.LineEnd...)
+	return append(append(out, number...), r.Bytes[rep.Body.End:]...)
+}
+
+// pass serves t, of which nothing is known but that the number may be another one
+// after it.
+func (s *sum) pass(e *Counters, t *task.Task) {
+	s.alone, s.warm = true, false // increments wait, too
+	then := func(r *upstream.Result, token task.Token) {
+		s.alone = false
+		t.Answer(r, token)
+		e.release(s)
+	}
+	if Counts(&t.Req) {
+		e.count(t, false, then)
+	} else {
+		t.Step(t.Raw, then)
+	}
+}
+
+// release lets those go on who wait for s, and forgets it if nobody needs it.
+func (e *Counters) release(s *sum) {
+	switch {
+	case s.alone || s.readers > 0:
+	case len(s.queue) > 0:
+		e.Runnable = append(e.Runnable, s.queue...) // in their order
+		s.queue = nil
+		e.Soon(link.KeeperTimer)
+	case !s.warm && s.pending == 0:
+		e.forget(s)
+	}
+}
+
+// plan lets s be flushed at a time.
+func (e *Counters) plan(s *sum, at int64) {
+	if s.at = at; s.index < 0 {
+		heap.Push(&e.schedule, s)
+	} else {
+		heap.Fix(&e.schedule, s.index)
+	}
+	e.At(link.CounterTimer, e.schedule[0].at)
+}
+
+// interval is the time between two flushes of s: a tenth more or less than the route
+// says, so that not all are flushed at once.
+func (s *sum) interval() int64 {
+	every := int64(s.route.Buffer.Every)
+	return every + every*(int64(s.hash%201)-100)/1000
+}
+
+// busyLook is the time between looks at a sum that is to be flushed while a command
+// is at work on its key.
+const busyLook = int64(time.Millisecond)
+
+// Flush flushes the sums whose time has come.
+func (e *Counters) Flush() {
+	var busy []*sum
+	for len(e.schedule) > 0 && e.schedule[0].at <= e.Now {
+		s := heap.Pop(&e.schedule).(*sum)
+		switch {
+		case s.alone || s.readers > 0:
+			busy = append(busy, s)
+		case s.pending == 0:
+			s.warm = false
+			e.release(s)
+		default:
+			s.alone = true
+			s.flush(e, func() {
+				s.alone = false
+				if s.warm || s.pending > 0 {
+					e.plan(s, e.Now+s.interval())
+				}
+				e.release(s)
+			})
+		}
+	}
+	for _, s := range busy {
+		e.plan(s, e.Now+busyLook)
+	}
+	if len(e.schedule) > 0 {
+		e.At(link.CounterTimer, e.schedule[0].at)
+	}
+}
+
+// flush tells the server what was counted here, and goes on with then. It is never
+// told twice: what got no answer may have counted.
+func (s *sum) flush(e *Counters, then func()) {
+	counted, since := s.counted, s.since
+	s.inFlight, s.pending, s.counted = s.pending, 0, 0
+	f := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: s.route, Op: wire.Incr, Key: s.client[len(s.route.Strip):], Hash: s.hash}
+	f.Deadline = e.Now + int64(s.route.Timeouts.Deadline)
+	if !wire.PlainKey(f.Key) {
+		f.Req.Flags = wire.Base64
+	}
+	f.Raw = f.Meta("ma", f.Key, " v D"+strconv.FormatUint(s.inFlight, 10), nil)
+	e.Wire.Next(f.Raw, &f.Req)
+	e.count(f, false, func(r *upstream.Result, _ task.Token) {
+		n, ok := numberIn(f, r)
+		told := s.inFlight
+		s.inFlight = 0
+		switch {
+		case ok:
+			s.known, s.warm = n, true
+			e.Count.Buffer.Flushes++
+			e.Count.Buffer.Flushed += counted
+		case r.Bytes == nil && r.Unsent && e.Now-since < int64(s.route.Buffer.Keep) && !e.Draining:
+			s.pending += told
+			s.counted += counted
+			s.since = since
+		case r.Bytes == nil && r.Unsent:
+			s.warm = false
+			e.lose(s, stats.LostUnreachable, told)
+		case r.Bytes == nil:
+			s.known += told
+			e.lose(s, stats.LostUnsure, told)
+		default: // it is gone, or no number
+			s.warm = false
+			e.lose(s, stats.LostMissing, told)
+		}
+		s.warm = s.warm && !s.ending
+		then()
+	})
+}
+
+// lose counts increments that no server was told of, or perhaps none.
+func (e *Counters) lose(s *sum, why stats.LostCount, n uint64) {
+	if n > 0 {
+		e.Count.Buffer.Lost[why] += n
+		e.Log.Warn("increments that were buffered are lost", "key", string(s.client), "sum", n, "why", why.String())
+	}
+}
+
+// FlushAll lets everything be flushed at once, and from then on whatever comes: the
+// process ends.
+func (e *Counters) FlushAll() {
+	e.Draining = true
+	for _, id := range slices.Sorted(maps.Keys(e.sums)) { // the same calls give the same requests
+		e.plan(e.sums[id], e.Now)
+	}
+}
+
+// Owing says whether a server is to be told something.
+func (e *Counters) Owing() bool {
+	for _, s := range e.sums {
+		if s.pending > 0 || s.inFlight > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Rebind gives the sums the routes of a new table. One whose keys are not buffered any
+// more is flushed at once.
+func (e *Counters) Rebind() {
+	for _, id := range slices.Sorted(maps.Keys(e.sums)) {
+		s := e.sums[id]
+		var rt *routing.Route
+		if l := e.Listeners[s.listener]; l != nil {
+			rt = l.Fitting(s.client)
+		}
+		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) {
+			s.ending, s.warm = true, false
+			e.plan(s, e.Now) // by the route that it had
+			continue
+		}
+		s.route = rt
+	}
+}
+
+// AddTo adds what is buffered to what is told of all loops.
+func (e *Counters) AddTo(into *stats.Snapshot) {
+	into.BufferKeys += len(e.sums)
+	for _, s := range e.sums {
+		into.BufferPending += s.pending + s.inFlight
+	}
+}

@@ -1,0 +1,91 @@
+package proxy
+
+// What a server says of itself, for people: stats, asked by Ringside.
+
+import (
+	"bytes"
+
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// statsConn is the number of the connection for stats. It is one of its own: what
+// it asks is rare and long, and must not stand before a client's request.
+const statsConn = 1 << 30
+
+// AskStats asks a server for the stats named by what, on one loop, and calls done
+// there: with the answers in the same order, or with why there are none. A server
+// that is down, or that a person keeps from requests, is not asked.
+func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]byte, why string)) {
+	if len(p.Engines()) == 0 {
+		done(nil, "no loop runs yet")
+		return
+	}
+	p.keeperLoop().Post(func(e *Engine) {
+		srv := e.ByAddress[t.Network+" "+t.Address]
+		switch {
+		case srv == nil:
+			done(nil, "no pool names it any more")
+			return
+		case srv.Draining():
+			done(nil, "drained by a person")
+			return
+		case srv.Down:
+			done(nil, srv.Why)
+			return
+		}
+		c := srv.DedicatedConn(statsConn)
+		if c.Length > 0 {
+			done(nil, "it has not answered what it was asked before")
+			return
+		}
+		q := &statsErrand{answers: make([][]byte, len(what)), missing: len(what), done: done}
+		limit := table.Timeouts{Connect: srv.Connect, Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
+		for i, name := range what {
+			line := append([]byte("stats "), name...)
+			e.Ask(c, q, i, &limit, append(bytes.TrimRight(line, " "), wire.LineEnd...), true)
+		}
+	})
+}
+
+// EndStats closes the connections that AskStats has opened.
+func (p *Proxy) EndStats() {
+	if len(p.Engines()) == 0 {
+		return
+	}
+	p.keeperLoop().Post(func(e *Engine) {
+		for _, srv := range e.List {
+			srv.CloseDedicated(statsConn)
+		}
+	})
+}
+
+// statsErrand gathers the answers of one server: an upstream.Asker.
+type statsErrand struct {
+	answers [][]byte
+	missing int
+	why     string // of the first that did not come
+	done    func([][]byte, string)
+}
+
+// Client says that no client waits.
+func (q *statsErrand) Client() uint64 { return 0 }
+
+func (q *statsErrand) Answered(id int, r *upstream.Result) {
+	switch {
+	case bytes.HasSuffix(r.Bytes, wire.EndLine):
+		q.answers[id] = bytes.Clone(r.Bytes)
+	case q.why == "" && r.Why != "":
+		q.why = r.Why
+	case q.why == "":
+		q.why = "it answers with an error"
+	}
+	if q.missing--; q.missing > 0 {
+		return
+	}
+	if q.why != "" {
+		q.answers = nil
+	}
+	q.done(q.answers, q.why)
+}

@@ -1,0 +1,91 @@
+package health
+
+// How soon a server is ejected that refuses connections, and one that is silent.
+
+import (
+	"testing"
+	"time"
+)
+
+// A server that refuses is ejected after EjectAfter.Refused, as soon as votes allow: a
+// vote at once, another one after it, and the jitter, but now and then one vote more,
+// where proxies have not counted each other. One that is silent is ejected
+// after EjectAfter.Silent. The WAIT is the same.
+func TestRefusedIsBelievedSooner(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		w := whole(t, 2, 3, Settings{Strict: strict})
+		late := 0
+		for range 10 {
+			w.nodes[0].down = true
+			began := w.now
+			for _, p := range w.proxies {
+				w.input(p, func() { p.k.ServerFailed(0, true, "refused", w.now) })
+			}
+			for w.phase(0, 0) == In && w.phase(1, 0) == In {
+				w.run(w.now + 10*ms)
+			}
+			switch took := w.now - began; {
+			case took < 500*ms || took > 2600*ms:
+				t.Errorf("strict %t: LEAVING %d ms after it was killed", strict, took/ms)
+			case took > 1600*ms:
+				late++
+			}
+			wait := w.proxies[0].k.wait()
+			w.until(0, Out)
+			if took := w.now - began; took < 500*ms+wait {
+				t.Errorf("strict %t: OUT after %d ms, and a WAIT is %d", strict, took/ms, wait/ms)
+			}
+			w.nodes[0].restart()
+			w.settle(60 * sec)
+			w.run(w.now + sec + w.rand.Int64N(sec))
+		}
+		if late > 2 {
+			t.Errorf("strict %t: LEAVING came more than 1.6 s after it was killed %d times in 10", strict, late)
+		}
+		w.nodes[1].hung = true
+		w.stays(1, In, 3*sec)
+	}
+}
+
+// A restart that is over before EjectAfter.Refused costs no cache, though nothing is
+// heard of it until the next ping.
+func TestShortRestartCostsNoCache(t *testing.T) {
+	w := whole(t, 2, 3, Settings{EjectAfter: EjectAfter{Refused: 1500 * time.Millisecond}})
+	for range 40 {
+		w.nodes[0].down = true
+		w.run(w.now + 1350*ms + w.rand.Int64N(149*ms))
+		w.nodes[0].down = false
+		w.stays(0, In, 6*sec)
+	}
+}
+
+// A failure of another kind among refusals, or a silent ping, and it counts as silent.
+func TestSilenceIsNoRefusal(t *testing.T) {
+	w := whole(t, 1, 3, Settings{Request: 5 * time.Second, Ping: 5 * time.Second, Lease: 6 * time.Second,
+		EjectAfter: EjectAfter{Refused: 500 * time.Millisecond, Silent: 20 * time.Second}})
+	w.nodes[0].hung = true
+	for i := range 100 {
+		w.input(w.proxies[0], func() { w.proxies[0].k.ServerFailed(0, i%2 == 0, "failed", w.now) })
+		w.stays(0, In, 150*ms)
+	}
+	w = whole(t, 1, 3, Settings{Request: 300 * time.Millisecond})
+	w.nodes[0].hung = true
+	for range 4 {
+		w.input(w.proxies[0], func() { w.proxies[0].k.ServerFailed(0, true, "refused", w.now) })
+		w.stays(0, In, 700*ms)
+	}
+}
+
+// Servers that come and go at a proxy don't keep its votes from being counted.
+func TestHasteDoesNotStopVotes(t *testing.T) {
+	w := whole(t, 1, 4, Settings{})
+	w.cutAll(0, true)
+	refused := false
+	for end := w.now + 20*sec; w.now < end && w.phase(0, 0) == In; w.run(w.now + 200*ms) {
+		refused = !refused
+		w.input(w.proxies[0], func() { w.proxies[0].k.ServerFailed(1, refused, "failed", w.now) })
+	}
+	if w.phase(0, 0) == In {
+		t.Errorf("a server that is cut off stays: %s", w.proxies[0].k.Verdict(0).Step)
+	}
+}

@@ -1,0 +1,107 @@
+package live
+
+// The servers of the watched pools are asked for their memory, one after the other.
+
+import (
+	"time"
+
+	"ringside/proxy/table"
+)
+
+// runErrands asks while somebody watches, until Close.
+func (s *Sampler) runErrands() {
+	asked := false
+	for {
+		began := time.Now()
+		watched := s.pools()
+		t := s.p.Table()
+		var targets []table.Target
+		seen := map[string]bool{}
+		for _, pool := range t.Pools {
+			for _, server := range pool.Servers {
+				if at := at(server); watched[pool.Name] && !seen[at] {
+					seen[at] = true
+					targets = append(targets, server)
+				}
+			}
+		}
+		if len(targets) == 0 && asked {
+			asked = false
+			s.p.EndStats()
+			clear(s.saidNow)
+			clear(s.saidOld)
+		}
+		for i, server := range targets {
+			asked = true
+			if !s.errand(server) || !s.sleep(time.Until(began.Add(errandGap*3/4*time.Duration(i+1)/time.Duration(len(targets))))) {
+				return
+			}
+		}
+		for _, pool := range t.Pools {
+			if watched[pool.Name] {
+				s.tellMemory(pool)
+			}
+		}
+		pause := time.Until(began.Add(errandGap))
+		if len(targets) == 0 {
+			pause = Every / 4 // until somebody comes
+		}
+		if !s.sleep(pause) {
+			s.p.EndStats()
+			return
+		}
+	}
+}
+
+// at names a server for all pools.
+func at(t table.Target) string { return t.Network + " " + t.Address }
+
+// sleep reports whether the sampler goes on.
+func (s *Sampler) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-s.ended:
+		return false
+	}
+}
+
+// errand asks one server, and reports whether the sampler goes on.
+func (s *Sampler) errand(server table.Target) bool {
+	answer := make(chan [][]byte, 1)
+	s.p.AskStats(server, statsAsked, func(answers [][]byte, _ string) { answer <- answers })
+	late := time.NewTimer(errandGap)
+	defer late.Stop()
+	var got [][]byte
+	select {
+	case got = <-answer:
+	case <-late.C:
+	case <-s.ended:
+		return false
+	}
+	key := at(server)
+	if got == nil {
+		delete(s.saidNow, key)
+		delete(s.saidOld, key)
+		return true
+	}
+	if is := s.saidNow[key]; is != nil {
+		s.saidOld[key] = is
+	}
+	said := parseStats(got, time.Now())
+	said.rates(s.saidOld[key])
+	s.saidNow[key] = said
+	return true
+}
+
+// tellMemory tells what the servers of a pool have said.
+func (s *Sampler) tellMemory(pool *table.Pool) {
+	var names []string
+	var now, before []*Said
+	for _, t := range pool.Servers {
+		names = append(names, t.Name)
+		now, before = append(now, s.saidNow[at(t)]), append(before, s.saidOld[at(t)])
+	}
+	s.tell(pool.Name, "mem", memory(now, before))
+	s.tell(pool.Name, "slabs", slabs(names, now))
+}

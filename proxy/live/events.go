@@ -1,0 +1,116 @@
+package live
+
+// The last things that happened, as the log tells them.
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// mostEvents is how many are kept.
+const mostEvents = 256
+
+// Events keeps the last log records, at Info and above, whatever the log itself
+// leaves out. The zero Events is empty.
+type Events struct {
+	mu     sync.Mutex
+	list   [][]byte          // as JSON, the oldest first
+	follow map[*Sampler]bool // who is told of each
+}
+
+// Tee returns a handler that hands all records to next and keeps them in ev.
+func (ev *Events) Tee(next slog.Handler) slog.Handler { return tee{ev, next, nil} }
+
+// Last returns the events kept, the oldest first, each an object as JSON.
+func (ev *Events) Last() [][]byte {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	return slices.Clone(ev.list)
+}
+
+func (ev *Events) add(b []byte) {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	if len(ev.list) == mostEvents {
+		ev.list = slices.Delete(ev.list, 0, 1)
+	}
+	ev.list = append(ev.list, b)
+	for s := range ev.follow {
+		s.publish("", "event", b)
+	}
+}
+
+func (ev *Events) subscribe(s *Sampler, yes bool) {
+	ev.mu.Lock()
+	defer ev.mu.Unlock()
+	if ev.follow == nil {
+		ev.follow = map[*Sampler]bool{}
+	}
+	if yes {
+		ev.follow[s] = true
+	} else {
+		delete(ev.follow, s)
+	}
+}
+
+// tee is a slog.Handler.
+type tee struct {
+	events *Events
+	next   slog.Handler
+	attrs  []slog.Attr
+}
+
+func (t tee) Enabled(ctx context.Context, l slog.Level) bool {
+	return l >= slog.LevelInfo || t.next.Enabled(ctx, l)
+}
+
+func (t tee) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelInfo {
+		t.events.add(t.encode(r))
+	}
+	if t.next.Enabled(ctx, r.Level) {
+		return t.next.Handle(ctx, r)
+	}
+	return nil
+}
+
+func (t tee) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return tee{t.events, t.next.WithAttrs(attrs), append(slices.Clip(t.attrs), attrs...)}
+}
+
+// WithGroup leaves the names in an event as they are: no log of Ringside's has
+// groups.
+func (t tee) WithGroup(name string) slog.Handler {
+	return tee{t.events, t.next.WithGroup(name), t.attrs}
+}
+
+// mostText bounds each text in an event.
+const mostText = 300
+
+func (t tee) encode(r slog.Record) []byte {
+	is := map[string]any{}
+	put := func(a slog.Attr) bool {
+		switch v := a.Value.Resolve(); v.Kind() {
+		case slog.KindInt64, slog.KindUint64, slog.KindFloat64, slog.KindBool:
+			is[a.Key] = v.Any()
+		default:
+			text := []rune(v.String())
+			is[a.Key] = string(text[:min(len(text), mostText)])
+		}
+		return true
+	}
+	for _, a := range t.attrs {
+		put(a)
+	}
+	r.Attrs(put)
+	is["t"], is["level"], is["msg"] = r.Time.UnixMilli(), r.Level.String(), r.Message
+	if r.Time.IsZero() {
+		is["t"] = time.Now().UnixMilli()
+	}
+	b, _ := json.Marshal(is) // of such values nothing can fail
+	return b
+}

@@ -1,0 +1,257 @@
+package live
+
+// Is it well, and if not, what is it and since when: in a sentence.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/proxy/table"
+	"ringside/ring"
+)
+
+// Health is a pool's state for people.
+type Health struct {
+	Level string `json:"level"` // good, warn, bad
+	Title string `json:"title"` // the sentence
+	Text  string `json:"text"`  // what follows from it
+}
+
+// The levels.
+const (
+	Good = "good"
+	Warn = "warn"
+	Bad  = "bad"
+)
+
+// away says that a server in this state does not serve its keys.
+func away(state string) bool {
+	switch state {
+	case "out", Drained, Down, "suspect", "leaving":
+		return true
+	}
+	return false
+}
+
+// comingBack says what a server does that was out; empty: nothing of the kind.
+func comingBack(state string) string {
+	switch state {
+	case "return":
+		return "It answers again and is being emptied, so that nothing old is served."
+	case "warm":
+		return "It is empty and takes writes; keys it does not have yet are asked of their stand-ins."
+	case "settle":
+		return "It serves its keys again; the stand-ins forget theirs."
+	}
+	return ""
+}
+
+// health makes the sentence from the states of a pool's servers, the worst first.
+func (t *Tick) health(p *table.Pool) Health {
+	w := wording{Tick: t, pool: p, shares: Shares(p)}
+	bad := w.which(func(s string) bool { return away(s) && s != Drained })
+	drained := w.which(func(s string) bool { return s == Drained })
+	back := w.which(func(s string) bool { return comingBack(s) != "" })
+	n := len(t.S.State)
+	var h Health
+	switch {
+	case n == 0:
+		return Health{Bad, "The pool has no servers", "Nothing can be stored in it."}
+	case len(bad) > 0:
+		h = w.trouble(bad, len(bad)+len(drained))
+		if len(drained) > 0 {
+			h.Text += " " + w.names(drained) + areOrIs(drained) + "drained, by a person."
+		}
+	case len(back) > 0:
+		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
+	case len(drained) > 0:
+		h = Health{Warn, w.names(drained) + areOrIs(drained) + "drained",
+			fmt.Sprintf("By a person, %s ago. %s %s", w.since(drained[0]), w.fate(drained, len(drained)), w.flow())}
+	case t.Outcomes.Fail >= 1:
+		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.all() + " up. " + w.flow()}
+	case t.Requests() == 0 && t.Clients == 0:
+		h = Health{Good, w.ready(), "No client is connected."}
+	default:
+		h = Health{Good, w.serve(), w.flow() + " Nothing fails."}
+	}
+	if t.Refused {
+		if h.Level == Good {
+			h.Level = Warn
+		}
+		h.Text += " The configuration read last was refused; the old one is in force."
+	}
+	return h
+}
+
+// wording is a tick with what is needed to speak of it.
+type wording struct {
+	*Tick
+	pool   *table.Pool
+	shares []float64
+}
+
+func (w *wording) which(is func(state string) bool) (list []int) {
+	for i, s := range w.S.State {
+		if is(s) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+func (w *wording) name(i int) string { return w.pool.Servers[i].Name }
+
+// names are at most three names, and how many more there are.
+func (w *wording) names(list []int) string {
+	var names []string
+	for _, i := range list[:min(3, len(list))] {
+		names = append(names, w.name(i))
+	}
+	if more := len(list) - 3; more > 0 {
+		return strings.Join(names, ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return names[0]
+}
+
+func areOrIs(list []int) string {
+	if len(list) > 1 {
+		return " are "
+	}
+	return " is "
+}
+
+func (w *wording) share(list []int) string {
+	sum := 0.0
+	for _, i := range list {
+		sum += w.shares[i]
+	}
+	return Percent(sum)
+}
+
+func (w *wording) since(i int) string {
+	return Ago(time.Duration(w.T-w.S.Since[i]) * time.Millisecond)
+}
+
+// trouble speaks of servers that do not serve; gone counts the drained ones too.
+func (w *wording) trouble(bad []int, gone int) Health {
+	i, n := bad[0], len(w.S.State)
+	state := w.S.State[i]
+	h := Health{Level: Bad}
+	switch {
+	case len(bad) > 1:
+		h.Title = w.names(bad) + " are not serving"
+	case state == "suspect", state == Down:
+		h.Title = w.name(i) + " does not answer"
+	case state == "leaving":
+		h.Title = w.name(i) + " is leaving"
+	case n > 8:
+		h.Title = fmt.Sprintf("%s is out, %d of %d servers serve", w.name(i), n-gone, n)
+	default:
+		h.Title = w.name(i) + " is out"
+	}
+	why := "No answer"
+	said := w.S.Why[i]
+	if _, short, ok := strings.Cut(said, " is down: "); ok { // which one it is stands in the title
+		said = short
+	}
+	if said != "" {
+		why = strings.ToUpper(said[:1]) + said[1:]
+	}
+	moved := !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "out" })
+	switch {
+	case moved:
+		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone))
+	case state == "leaving":
+		h.Text = fmt.Sprintf("%s. All Ringsides agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
+	case w.pool.Failover.Mode == table.FailFast:
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer(bad))
+	default:
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer(bad))
+	}
+	return h
+}
+
+func answer(bad []int) string {
+	if len(bad) > 1 {
+		return "they answer"
+	}
+	return "it answers"
+}
+
+// fate is what becomes of the keys of servers that are gone for longer.
+func (w *wording) fate(list []int, gone int) string {
+	its, until := "Its", "it is back; then it starts empty"
+	if len(list) > 1 {
+		its, until = "Their", "they are back; then they start empty"
+	}
+	if w.pool.Failover.Mode == table.FailFast {
+		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail.", its, w.share(list))
+	}
+	return fmt.Sprintf("%s %s of the keys live with %s until %s.", its, w.share(list), w.standIns(gone), until)
+}
+
+// standIns are who has the keys of servers that are gone.
+func (w *wording) standIns(gone int) string {
+	switch {
+	case w.pool.Failover.Mode == table.Gutter:
+		return "pool " + w.pool.Failover.Gutter.Name
+	case len(w.S.State) <= 3 && gone < len(w.S.State):
+		return w.names(w.which(func(s string) bool { return !away(s) }))
+	}
+	return "the next servers of the pool"
+}
+
+func (w *wording) flow() string {
+	if w.Requests() == 0 {
+		return "No requests now."
+	}
+	text := Count(w.Requests()) + " requests/s"
+	if hit, ok := w.HitShare(); ok {
+		text += ", " + Percent(hit) + " of the keys asked for were there"
+	}
+	if p99 := w.Latency[2]; p99 != nil {
+		text += ", p99 " + Micros(*p99)
+	}
+	return text + "."
+}
+
+func (w *wording) all() string {
+	switch n := len(w.S.State); n {
+	case 1:
+		return "The server is"
+	default:
+		return fmt.Sprintf("All %d servers are", n)
+	}
+}
+
+func (w *wording) serve() string {
+	if n := len(w.S.State); n > 1 {
+		return fmt.Sprintf("All %d servers serve", n)
+	}
+	return "The server serves"
+}
+
+func (w *wording) ready() string {
+	if n := len(w.S.State); n > 1 {
+		return fmt.Sprintf("%d servers are ready", n)
+	}
+	return "The server is ready"
+}
+
+// Shares are the servers' parts of all hashes; equal ones where the rule does not
+// know.
+func Shares(p *table.Pool) []float64 {
+	if s, ok := p.Place.Ring.(ring.Sharer); ok {
+		return s.Shares()
+	}
+	list := make([]float64, len(p.Servers))
+	for i := range list {
+		list[i] = 1 / float64(len(list))
+	}
+	return list
+}

@@ -1,0 +1,86 @@
+package live
+
+import (
+	"testing"
+
+	"ringside/proxy/health"
+	"ringside/proxy/table"
+	"ringside/ring"
+)
+
+// poolOf makes a pool of servers a, b, c with equal shares.
+func poolOf(mode table.Mode) *table.Pool {
+	p := &table.Pool{Name: "main", Place: ring.Placement{Ring: ring.NewJump([]int{0, 1, 2})},
+		Failover: table.Failover{Mode: mode, Gutter: &table.Pool{Name: "spare"}, Settings: health.Settings{}}}
+	for _, name := range []string{"a", "b", "c"} {
+		p.Servers = append(p.Servers, table.Target{Name: name, Network: "tcp", Address: name + ":1"})
+	}
+	return p
+}
+
+func TestHealth(t *testing.T) {
+	const flow = "100 requests/s, 75.0 % of the keys asked for were there, p99 1.5 ms."
+	for _, test := range []struct {
+		name   string
+		mode   table.Mode
+		states [3]string
+		change func(*Tick)
+		want   Health
+	}{
+		{"well", table.Rehash, [3]string{Up, Up, Up}, nil, Health{Good, "All 3 servers serve", flow + " Nothing fails."}},
+		{"fails", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = 3 }, Health{Warn, "3 requests/s fail", "All 3 servers are up. " + flow}},
+		{"nobody", table.Rehash, [3]string{Up, Unknown, Up}, func(k *Tick) { k.Ops = nil; k.Clients = 0 },
+			Health{Good, "3 servers are ready", "No client is connected."}},
+		{"refused", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Refused = true },
+			Health{Warn, "All 3 servers serve", flow + " Nothing fails. The configuration read last was refused; the old one is in force."}},
+		{"suspect", table.Rehash, [3]string{Up, "suspect", Up}, nil,
+			Health{Bad, "b does not answer", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over."}},
+		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
+			Health{Bad, "b does not answer", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
+		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
+			Health{Bad, "b is leaving", "Connection refused. All Ringsides agree on it first; then its 33.3 % of the keys move to a and c."}},
+		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty."}},
+		{"gutter", table.Gutter, [3]string{Up, "out", Up}, nil,
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with pool spare until it is back; then it starts empty."}},
+		{"two out", table.Rehash, [3]string{"out", "out", Up}, nil,
+			Health{Bad, "a and b are not serving", "Connection refused, 19 s ago. Their 66.7 % of the keys live with c until they are back; then they start empty."}},
+		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. a is drained, by a person."}},
+		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
+			Health{Warn, "b is coming back", "It answers again and is being emptied, so that nothing old is served."}},
+		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
+			Health{Warn, "b is drained", "By a person, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + flow}},
+		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,
+			Health{Warn, "b is drained", "By a person, 19 s ago. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+	} {
+		us := 1500.0
+		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}
+		for _, s := range test.states {
+			why := ""
+			if away(s) {
+				why = "server x (10.0.0.1:11211) is down: connection refused"
+			}
+			k.S.State, k.S.Since, k.S.Why = append(k.S.State, s), append(k.S.Since, 81_000), append(k.S.Why, why)
+		}
+		if test.change != nil {
+			test.change(k)
+		}
+		if got := k.health(poolOf(test.mode)); got != test.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got, test.want)
+		}
+	}
+}
+
+func TestUnits(t *testing.T) {
+	for got, want := range map[string]string{
+		Count(0): "0", Count(2.5): "2.5", Count(999): "999", Count(1234567): "1,234,567",
+		Micros(386): "386 µs", Micros(1500): "1.5 ms", Micros(39_000): "39 ms", Micros(2.5e6): "2.5 s",
+		Bytes(17): "17 B", Bytes(1536): "1.5 KiB", Bytes(300 << 20): "300 MiB", Bytes(5 << 40): "5.0 TiB",
+		Percent(.3126): "31.3 %", Percent(1): "100 %", Ago(19e9): "19 s", Ago(600e9): "10 min", Ago(7200e9): "2 h", Ago(0): "0 s",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

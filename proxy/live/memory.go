@@ -1,0 +1,276 @@
+package live
+
+// What the servers say of their memory.
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// statsAsked are the stats that a server is asked for, in this order.
+var statsAsked = []string{"", "slabs", "items"}
+
+// Said is what one server has said of its memory. Counters are since it started.
+type Said struct {
+	At                  time.Time
+	Used, Limit         float64 // bytes of items, bytes that it may take
+	Items               float64
+	Evicted, Unread     float64 // items thrown away; of these, those that were never read
+	Hits, Misses        float64
+	Uptime              float64 // seconds
+	Page                float64 // bytes
+	Version             string
+	Classes             []Class
+	evictedBy, unreadBy map[int]float64 // by number of class
+	classNumbers        []int
+}
+
+// Class is the items of one size of a server, or of several servers.
+type Class struct {
+	Chunk   float64 // bytes of an item, at most
+	Pages   float64
+	PerPage float64 // chunks
+	Used    float64 // chunks
+	Free    float64 // chunks
+	Asked   float64 // bytes of the items themselves
+	Items   float64
+	Age     float64 // seconds: the item that was last used longest ago
+	Evicted float64 // per second
+	Unread  float64 // of the evicted
+}
+
+// MarshalJSON writes a class as a list, in the order of its fields.
+func (c Class) MarshalJSON() ([]byte, error) {
+	b := []byte{'['}
+	for i, v := range []float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)} {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = strconv.AppendFloat(b, v, 'f', -1, 64)
+	}
+	return append(b, ']'), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (c *Class) UnmarshalJSON(b []byte) error {
+	return json.Unmarshal(b, &[...]any{&c.Chunk, &c.Pages, &c.PerPage, &c.Used, &c.Free, &c.Asked, &c.Items, &c.Age, &c.Evicted, &c.Unread})
+}
+
+// Memory has a row for each server of a pool. A server that has not said it is null.
+type Memory struct {
+	Used    []*float64 `json:"used"` // bytes
+	Held    []*float64 `json:"held"`
+	Limit   []*float64 `json:"limit"`
+	Items   []*float64 `json:"items"`
+	Evicted []*float64 `json:"ev"`  // per second
+	Unread  []*float64 `json:"unf"` // of the evicted
+	Hit     []*float64 `json:"hit"` // part of the keys asked for that the server had, 0 to 1
+}
+
+// Slabs are the classes of a pool's servers.
+type Slabs struct {
+	Page     float64   `json:"page"`         // bytes
+	Of       int       `json:"of,omitempty"` // how many servers there are, if only the worst are named
+	Servers  [][]Class `json:"servers"`
+	Sum      []Class   `json:"sum"`
+	Warnings []Warning `json:"warnings"`
+}
+
+// mostNamed is how many servers have their classes in Slabs.
+const mostNamed = 12
+
+// parseStats reads a server's answers to statsAsked.
+func parseStats(answers [][]byte, now time.Time) *Said {
+	s := &Said{At: now, Page: 1 << 20, evictedBy: map[int]float64{}, unreadBy: map[int]float64{}}
+	classes := map[int]*Class{}
+	class := func(n int) *Class {
+		if classes[n] == nil {
+			classes[n] = &Class{}
+		}
+		return classes[n]
+	}
+	for line := range bytes.Lines(bytes.Join(answers, nil)) {
+		word, rest, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
+		name, text, _ := strings.Cut(rest, " ")
+		if word != "STAT" {
+			continue
+		}
+		v, err := strconv.ParseFloat(text, 64)
+		if name == "version" {
+			s.Version = text
+		}
+		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
+			continue
+		}
+		if number, field, ok := strings.Cut(strings.TrimPrefix(name, "items:"), ":"); ok {
+			n, err := strconv.Atoi(number)
+			if err != nil || n < 0 || n > 255 { // memcached has 64 at most
+				continue
+			}
+			c := class(n)
+			switch field {
+			case "chunk_size":
+				c.Chunk = v
+			case "total_pages":
+				c.Pages = v
+			case "chunks_per_page":
+				c.PerPage = v
+			case "used_chunks":
+				c.Used = v
+			case "free_chunks":
+				c.Free = v
+			case "mem_requested":
+				c.Asked = v
+			case "number":
+				c.Items = v
+			case "age":
+				c.Age = v
+			case "evicted":
+				s.evictedBy[n] = v
+			case "evicted_unfetched":
+				s.unreadBy[n] = v
+			}
+			continue
+		}
+		switch name {
+		case "bytes":
+			s.Used = v
+		case "limit_maxbytes":
+			s.Limit = v
+		case "curr_items":
+			s.Items = v
+		case "evictions":
+			s.Evicted = v
+		case "evicted_unfetched":
+			s.Unread = v
+		case "get_hits":
+			s.Hits = v
+		case "get_misses":
+			s.Misses = v
+		case "uptime":
+			s.Uptime = v
+		}
+	}
+	for n, c := range classes {
+		if c.Chunk > 0 && c.Pages > 0 {
+			s.classNumbers = append(s.classNumbers, n)
+		}
+	}
+	slices.Sort(s.classNumbers)
+	for _, n := range s.classNumbers {
+		s.Classes = append(s.Classes, *classes[n])
+	}
+	return s
+}
+
+// rates fills in what the classes evict, from what the same process has said before;
+// nil: nothing.
+func (s *Said) rates(before *Said) {
+	seconds, same := s.since(before)
+	for i, n := range s.classNumbers {
+		if same {
+			s.Classes[i].Evicted = max(0, s.evictedBy[n]-before.evictedBy[n]) / seconds
+			s.Classes[i].Unread = max(0, s.unreadBy[n]-before.unreadBy[n]) / seconds
+		}
+	}
+}
+
+// since is how long ago the same process has said before.
+func (s *Said) since(before *Said) (seconds float64, same bool) {
+	if before == nil || s.Uptime < before.Uptime {
+		return 0, false
+	}
+	seconds = s.At.Sub(before.At).Seconds()
+	return seconds, seconds > 0
+}
+
+// held is how many bytes of pages the classes have.
+func (s *Said) held() (n float64) {
+	for _, c := range s.Classes {
+		n += c.Pages * s.Page
+	}
+	return n
+}
+
+// memory makes a row of each server of what it says now and said before.
+func memory(now, before []*Said) *Memory {
+	m := &Memory{}
+	for i, s := range now {
+		row := [7]*float64{}
+		if s != nil {
+			held := s.held()
+			row = [7]*float64{&s.Used, &held, &s.Limit, &s.Items}
+			if seconds, same := s.since(before[i]); same {
+				ev, unread := round(max(0, s.Evicted-before[i].Evicted)/seconds), round(max(0, s.Unread-before[i].Unread)/seconds)
+				row[4], row[5] = &ev, &unread
+				hits, misses := s.Hits-before[i].Hits, s.Misses-before[i].Misses
+				if hits >= 0 && misses >= 0 && hits+misses > 0 {
+					hit := math.Round(10000*hits/(hits+misses)) / 10000
+					row[6] = &hit
+				}
+			}
+		}
+		for j, column := range []*[]*float64{&m.Used, &m.Held, &m.Limit, &m.Items, &m.Evicted, &m.Unread, &m.Hit} {
+			*column = append(*column, row[j])
+		}
+	}
+	return m
+}
+
+// slabs makes the picture of what the servers, by these names, say now.
+func slabs(names []string, now []*Said) *Slabs {
+	p := &Slabs{Page: 1 << 20, Servers: make([][]Class, len(now)), Sum: []Class{}, Warnings: []Warning{}}
+	bySize := map[float64]*Class{}
+	evicts := make([]float64, len(now))
+	for i, s := range now {
+		if s == nil {
+			continue
+		}
+		p.Servers[i] = s.Classes
+		if s.Classes == nil {
+			p.Servers[i] = []Class{}
+		}
+		for _, c := range s.Classes {
+			evicts[i] += c.Evicted
+			sum := bySize[c.Chunk]
+			if sum == nil {
+				sum = &Class{Chunk: c.Chunk, PerPage: c.PerPage}
+				bySize[c.Chunk] = sum
+			}
+			sum.Pages += c.Pages
+			sum.Used += c.Used
+			sum.Free += c.Free
+			sum.Asked += c.Asked
+			sum.Items += c.Items
+			sum.Age = max(sum.Age, c.Age)
+			sum.Evicted += c.Evicted
+			sum.Unread += c.Unread
+		}
+		if w := warn(names[i], s); w != nil {
+			p.Warnings = append(p.Warnings, *w)
+		}
+	}
+	for _, c := range bySize {
+		p.Sum = append(p.Sum, *c)
+	}
+	slices.SortFunc(p.Sum, func(a, b Class) int { return int(a.Chunk - b.Chunk) })
+	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return int(b.weight - a.weight) })
+	p.Warnings = p.Warnings[:min(3, len(p.Warnings))]
+	if len(now) > mostNamed {
+		p.Of = len(now)
+		order := make([]int, len(now))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return int(100 * (evicts[b] - evicts[a])) })
+		for _, i := range order[mostNamed:] {
+			p.Servers[i] = nil
+		}
+	}
+	return p
+}

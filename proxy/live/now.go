@@ -1,0 +1,126 @@
+package live
+
+// One answer instead of a stream: for scripts.
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"ringside/proxy/table"
+)
+
+// Now is what a pool's servers and the whole proxy do now.
+type Now struct {
+	T      int64       `json:"t"`    // Unix milliseconds
+	Span   int64       `json:"span"` // milliseconds over which was counted
+	Pool   string      `json:"pool"`
+	Health Health      `json:"health"`
+	Total  Total       `json:"total"`
+	List   []NowServer `json:"servers"`
+	Slabs  []Class     `json:"slabs"` // of all servers; null if they have not said
+	Warn   []Warning   `json:"warnings"`
+}
+
+// Total is the whole proxy.
+type Total struct {
+	Requests float64            `json:"rps"`
+	Ops      map[string]float64 `json:"ops"` // requests by command
+	Outcomes Outcomes           `json:"outcomes"`
+	Hit      *float64           `json:"hit"` // part of the keys asked for, 0 to 1; null without any
+	P50      *float64           `json:"p50_us"`
+	P90      *float64           `json:"p90_us"`
+	P99      *float64           `json:"p99_us"`
+	Clients  int                `json:"clients"`
+	InFlight int                `json:"in_flight"`
+	BytesIn  float64            `json:"in_bps"`
+	BytesOut float64            `json:"out_bps"`
+	CPU      float64            `json:"cpu"` // cores
+}
+
+// NowServer is one server.
+type NowServer struct {
+	Name    string    `json:"name"`
+	Address string    `json:"address"`
+	Share   float64   `json:"share"`
+	State   string    `json:"state"`
+	Since   time.Time `json:"since"`
+	Why     string    `json:"why,omitempty"`
+	Rate    float64   `json:"rps"`
+	Fail    float64   `json:"fail"`
+	Hit     *float64  `json:"hit"` // what the server itself says; null before it has said it twice
+	P50     *float64  `json:"p50_us"`
+	P99     *float64  `json:"p99_us"`
+	Queue   int       `json:"queue"`
+	Conns   int       `json:"connections"`
+	Used    *float64  `json:"used_bytes"`
+	Limit   *float64  `json:"limit_bytes"`
+	Items   *float64  `json:"items"`
+	Evicted *float64  `json:"evicted"` // per second
+}
+
+// Now counts for so long what a pool does. It watches meanwhile, so it is one of
+// those that may.
+func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duration) (*Now, error) {
+	w, err := s.Watch(s.p.Table(), pool)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	before, err := s.Sample()
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-time.After(window):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ended:
+	}
+	after, err := s.Sample()
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range after.Table.Pools { // a reload may have come between
+		if p.Name == pool.Name {
+			pool = p
+		}
+	}
+	var m *Memory
+	var sl *Slabs
+	s.mu.Lock()
+	if b := s.latest[pool.Name+" mem"].data; b != nil {
+		json.Unmarshal(b, &m) // it was made here
+	}
+	if b := s.latest[pool.Name+" slabs"].data; b != nil {
+		json.Unmarshal(b, &sl)
+	}
+	s.mu.Unlock()
+	return NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl), nil
+}
+
+// NowOf puts together what the events of a stream tell; m and sl are nil if the
+// servers have not told.
+func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs) *Now {
+	is := &Now{T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
+		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
+		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
+	}}
+	if hit, ok := t.HitShare(); ok {
+		is.Total.Hit = &hit
+	}
+	if sl != nil {
+		is.Slabs, is.Warn = sl.Sum, append(is.Warn, sl.Warnings...)
+	}
+	for i, server := range of.Servers[:min(len(of.Servers), len(t.S.State))] {
+		one := NowServer{
+			Name: server.Name, Address: server.Addr, Share: server.Share, State: t.S.State[i], Since: time.UnixMilli(t.S.Since[i]), Why: t.S.Why[i],
+			Rate: t.S.Rate[i], Fail: t.S.Fail[i], P50: t.S.P50[i], P99: t.S.P99[i], Queue: t.S.Queue[i], Conns: t.S.Conns[i],
+		}
+		if m != nil && len(m.Used) == len(of.Servers) {
+			one.Hit, one.Used, one.Limit, one.Items, one.Evicted = m.Hit[i], m.Used[i], m.Limit[i], m.Items[i], m.Evicted[i]
+		}
+		is.List = append(is.List, one)
+	}
+	return is
+}

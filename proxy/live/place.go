@@ -1,0 +1,147 @@
+package live
+
+// Where keys are: the pool, its ring, and one key on it.
+
+import (
+	"encoding/binary"
+	"encoding/json"
+
+	"ringside/proxy/table"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+// Topo is a pool as the table has it.
+type Topo struct {
+	Gen          uint64       `json:"gen"`
+	Pool         string       `json:"pool"`
+	Pools        []string     `json:"pools"` // all of them
+	Distribution string       `json:"distribution"`
+	Failover     string       `json:"failover"`
+	Servers      []TopoServer `json:"servers"`
+	Routes       []TopoRoute  `json:"routes"` // that lead to the pool
+}
+
+// TopoServer is a server of a pool.
+type TopoServer struct {
+	Name   string  `json:"name"`
+	Addr   string  `json:"addr"`
+	Weight int     `json:"weight"`
+	Host   string  `json:"host"`
+	Share  float64 `json:"share"` // of all hashes, 0 to 1
+}
+
+// TopoRoute is a route to a pool.
+type TopoRoute struct {
+	Prefix string `json:"prefix"`
+	Match  string `json:"match,omitempty"` // in place of prefix
+	Copies int    `json:"copies"`
+}
+
+// TopoOf describes a pool of t.
+func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
+	is := &Topo{Gen: gen, Pool: pool.Name, Distribution: pool.Distribution, Failover: pool.Failover.Mode.String(), Routes: []TopoRoute{}}
+	for _, p := range t.Pools {
+		is.Pools = append(is.Pools, p.Name)
+	}
+	shares := Shares(pool)
+	for i, s := range pool.Servers {
+		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
+	}
+	seen := map[TopoRoute]bool{}
+	for _, l := range t.Listeners {
+		for _, r := range l.Routes {
+			one := TopoRoute{r.Prefix, r.Match, max(1, r.Copies.Copies)}
+			if r.Copies.Copies == replicate.All {
+				one.Copies = len(pool.Servers)
+			}
+			if r.Pool == pool && !seen[one] {
+				seen[one] = true
+				is.Routes = append(is.Routes, one)
+			}
+		}
+	}
+	return is
+}
+
+// RingBytes is a pool's ring for the page: how many bytes of JSON come first (32
+// bits, little-endian as all that follows), the JSON, points of 32 bits and then
+// owners of 32 bits. JSON ends with blanks so that the points are aligned.
+func RingBytes(pool *table.Pool) []byte {
+	d := ring.Draw(pool.Place.Ring)
+	head, _ := json.Marshal(map[string]any{"kind": d.Kind, "n": max(len(d.Owners), len(d.At)), "before": d.Before}) // of such values nothing can fail
+	for len(head)%4 != 0 {
+		head = append(head, ' ')
+	}
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(head)))
+	b = append(b, head...)
+	for _, p := range d.At {
+		b = binary.LittleEndian.AppendUint32(b, p)
+	}
+	for _, o := range d.Owners {
+		b = binary.LittleEndian.AppendUint32(b, uint32(o))
+	}
+	return b
+}
+
+// Routed is where one key goes: what ringside route says, and what the page needs to
+// show it on the ring of a pool.
+type Routed struct {
+	table.Planned
+	Place  uint32 `json:"place"`          // of the hash, on a ring of points
+	Order  []int  `json:"order"`          // servers of the pool: the owner, then who is asked next
+	Copies int    `json:"keep"`           // how many of them keep a copy
+	Points []int  `json:"points"`         // of each of Order, the index of its first point on the way
+	Hops   []int  `json:"hops,omitempty"` // of jump hash
+}
+
+// RouteOf says where key goes on a listener.
+func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
+	p := l.Plan(key)
+	is := &Routed{Planned: p.Told(p.Nowhere(limits, true)), Copies: 1, Order: []int{}, Points: []int{}}
+	if is.Error != "" || p.Owner < 0 {
+		return is
+	}
+	is.Order = append([]int{p.Owner}, p.Successors...)
+	if len(p.Copies) > 0 {
+		is.Copies, is.Order = len(p.Copies), is.Order[:0]
+		for _, m := range p.Copies {
+			if m.Pool == p.Pool {
+				is.Order = append(is.Order, m.Server)
+			}
+		}
+	} else if len(p.Interim) > 0 && p.Interim[0].Pool == p.Pool { // who stands in, which a ring built again may order otherwise
+		is.Order = is.Order[:1]
+		for _, m := range p.Interim {
+			is.Order = append(is.Order, m.Server)
+		}
+	}
+	is.Order = is.Order[:min(len(is.Order), 8)]
+	d := ring.Draw(p.Pool.Place.Ring)
+	is.Place = d.Place(p.Pool.Place.Ring, p.Hash)
+	if d.Kind == "points" && p.Hit.Of > 0 {
+		for _, server := range is.Order {
+			is.Points = append(is.Points, firstPoint(&d, p.Hit.Index-1, server))
+		}
+	}
+	if j, ok := p.Pool.Place.Ring.(*ring.Jump); ok {
+		is.Hops = j.Hops(p.Hash)
+	}
+	return is
+}
+
+// firstPoint is the first point of a server from the point at on, the way that the
+// ring is searched.
+func firstPoint(d *ring.Drawing, at, server int) int {
+	step, n := 1, len(d.Owners)
+	if d.Before {
+		step = n - 1
+	}
+	for range n {
+		if int(d.Owners[at]) == server {
+			return at
+		}
+		at = (at + step) % n
+	}
+	return at
+}

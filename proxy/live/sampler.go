@@ -1,0 +1,350 @@
+package live
+
+// Who watches, and what they are sent.
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/table"
+)
+
+// The sampler's times and bounds.
+const (
+	Every      = time.Second     // between ticks, while somebody watches
+	historyGap = 5 * time.Second // between ticks that are kept
+	historyLen = 36              // ticks kept for who comes: three minutes
+	errandGap  = 5 * time.Second // between two times that a server is asked for its stats
+
+	MostWatchers = 16
+	mostWaiting  = 64 // events that wait for one watcher
+)
+
+// Options is what a Sampler must be told.
+type Options struct {
+	// Config returns the number of the table in force, and whether the
+	// configuration read last was refused.
+	Config func() (generation uint64, refused bool)
+
+	// Usage returns what the process has used so far. If nil, that is not known.
+	Usage func() (cpu time.Duration, memory uint64)
+
+	Events *Events // nil: there are none
+}
+
+// Sampler makes ticks of a proxy while it runs, and hands them to watchers.
+type Sampler struct {
+	p       *proxy.Proxy
+	options Options
+	wake    chan struct{} // somebody has come
+	ended   chan struct{} // closed by Close
+	once    sync.Once
+
+	mu       sync.Mutex
+	closed   bool
+	watchers map[*Watcher]bool
+	history  map[string][][]byte // ticks as JSON by pool, the oldest first
+	latest   map[string]message  // by pool and topic: what who comes is shown at once
+
+	last    *Sample          // only run uses it
+	saidNow map[string]*Said // by network and address; only the errands use both
+	saidOld map[string]*Said
+}
+
+// message is one event of a stream.
+type message struct {
+	topic string
+	data  []byte
+}
+
+// NewSampler makes a sampler of p. It does nothing before Run.
+func NewSampler(p *proxy.Proxy, o Options) *Sampler {
+	if o.Usage == nil {
+		o.Usage = func() (time.Duration, uint64) { return 0, 0 }
+	}
+	if o.Events == nil {
+		o.Events = &Events{}
+	}
+	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{},
+		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
+}
+
+// Run samples until Close. A second call does nothing.
+func (s *Sampler) Run() {
+	s.once.Do(func() {
+		s.options.Events.subscribe(s, true)
+		go s.runErrands()
+		go s.run()
+	})
+}
+
+// Close ends Run and all watchers.
+func (s *Sampler) Close() {
+	s.options.Events.subscribe(s, false)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	s.closed = true
+	close(s.ended)
+	for w := range s.watchers {
+		w.end()
+	}
+}
+
+func (s *Sampler) run() {
+	kept := time.Time{}
+	for {
+		now, err := s.Sample()
+		switch {
+		case err != nil: // a loop hangs: the watchers keep what they have, and are told
+			s.late(err)
+		case s.last == nil:
+			s.last = now
+		case now.At.Sub(s.last.At) >= Every/4:
+			keep := now.At.Sub(kept) >= historyGap-Every/2
+			if keep {
+				kept = now.At
+			}
+			s.tick(now, keep)
+			s.last = now
+		}
+		pause := historyGap
+		if len(s.pools()) > 0 {
+			pause = Every
+		}
+		select {
+		case <-time.After(pause):
+		case <-s.wake:
+		case <-s.ended:
+			return
+		}
+	}
+}
+
+// Sample takes a sample now.
+func (s *Sampler) Sample() (*Sample, error) {
+	sum, err := s.p.Snapshot()
+	if err != nil {
+		return nil, err
+	}
+	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum)}
+	is.CPU, is.Memory = s.options.Usage()
+	is.Gen, is.Refused = s.options.Config()
+	if is.Table != s.p.Table() { // a reload came between
+		return s.Sample()
+	}
+	return is, nil
+}
+
+// tick makes what happened since the last sample known; keep says that it is kept
+// for those who come later.
+func (s *Sampler) tick(now *Sample, keep bool) {
+	watched := s.pools()
+	for _, pool := range now.Table.Pools {
+		if !keep && !watched[pool.Name] {
+			continue
+		}
+		b, err := json.Marshal(Between(s.last, now, pool))
+		if err != nil {
+			s.p.Log.Error("a tick can't be told", "error", err) // a bug: NaN
+			continue
+		}
+		if now.Table != s.last.Table {
+			s.tell(pool.Name, "topo", TopoOf(now.Table, pool, now.Gen))
+		}
+		s.publish(pool.Name, "tick", b)
+		if keep {
+			s.mu.Lock()
+			list := append(s.history[pool.Name], b)
+			s.history[pool.Name] = slices.Delete(list, 0, max(0, len(list)-historyLen))
+			s.mu.Unlock()
+		}
+	}
+	if now.Table != s.last.Table { // what is kept has other columns
+		s.mu.Lock()
+		clear(s.history)
+		s.mu.Unlock()
+	}
+}
+
+// late says that there is no tick, and why.
+func (s *Sampler) late(err error) {
+	s.tell("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
+}
+
+func (s *Sampler) tell(pool, topic string, what any) {
+	b, err := json.Marshal(what)
+	if err != nil {
+		s.p.Log.Error("the page can't be told", "topic", topic, "error", err)
+		return
+	}
+	s.publish(pool, topic, b)
+}
+
+// publish hands an event to the watchers of a pool; of all pools if it is empty.
+func (s *Sampler) publish(pool, topic string, data []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if topic == "mem" || topic == "slabs" {
+		s.latest[pool+" "+topic] = message{topic, data}
+	}
+	for w := range s.watchers {
+		if pool == "" || pool == w.pool {
+			w.put(message{topic, data})
+		}
+	}
+}
+
+// pools are those that are watched.
+func (s *Sampler) pools() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := map[string]bool{}
+	for w := range s.watchers {
+		list[w.pool] = true
+	}
+	return list
+}
+
+// Watcher is somebody who watches a pool. Of each topic it has what came last and
+// was not taken, and of events and traces a bounded list: one that is slow skips.
+type Watcher struct {
+	Ready chan struct{} // something can be taken; closed when the sampler ends
+
+	s       *Sampler
+	pool    string
+	waiting []message
+	skipped int
+	over    bool
+}
+
+// ErrCrowded is what Watch returns to one too many.
+var ErrCrowded = errors.New("16 already watch this Ringside: close one of them")
+
+// Watch begins to watch a pool of the table in force, and has it at once: the pool,
+// the last minutes, the last events.
+func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
+	gen, _ := s.options.Config()
+	topo, err := json.Marshal(TopoOf(t, pool, gen))
+	if err != nil {
+		return nil, err
+	}
+	events := s.options.Events.Last()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.watchers) >= MostWatchers {
+		return nil, ErrCrowded
+	}
+	w := &Watcher{Ready: make(chan struct{}, 1), s: s, pool: pool.Name}
+	if s.closed {
+		w.end()
+		return w, nil
+	}
+	var list bytes.Buffer
+	list.WriteString(`{"list":[`)
+	for i, b := range s.history[pool.Name] {
+		if i > 0 {
+			list.WriteByte(',')
+		}
+		list.WriteString(`["tick",`)
+		list.Write(b)
+		list.WriteByte(']')
+	}
+	for i, b := range events {
+		if i > 0 || len(s.history[pool.Name]) > 0 {
+			list.WriteByte(',')
+		}
+		list.WriteString(`["event",`)
+		list.Write(b)
+		list.WriteByte(']')
+	}
+	list.WriteString("]}")
+	w.put(message{"topo", topo})
+	w.put(message{"history", list.Bytes()})
+	for _, topic := range []string{"mem", "slabs"} {
+		if m := s.latest[pool.Name+" "+topic]; m.data != nil {
+			w.put(m)
+		}
+	}
+	s.watchers[w] = true
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+	return w, nil
+}
+
+// Close ends w.
+func (w *Watcher) Close() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	delete(w.s.watchers, w)
+	if len(w.s.watchers) == 0 {
+		clear(w.s.latest) // it will be old
+	}
+	w.end()
+}
+
+// put is called with the sampler's mu held, as end is.
+func (w *Watcher) put(m message) {
+	at := -1
+	if m.topic != "event" {
+		at = slices.IndexFunc(w.waiting, func(is message) bool { return is.topic == m.topic })
+	}
+	switch {
+	case at >= 0:
+		w.waiting[at] = m
+		w.skipped++
+	case len(w.waiting) >= mostWaiting:
+		w.skipped++
+	default:
+		w.waiting = append(w.waiting, m)
+	}
+	if !w.over {
+		select {
+		case w.Ready <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (w *Watcher) end() {
+	if !w.over {
+		w.over = true
+		close(w.Ready)
+	}
+}
+
+// Take appends to dst what waits for w, as events of a stream.
+func (w *Watcher) Take(dst []byte) []byte {
+	w.s.mu.Lock()
+	list := w.waiting
+	w.waiting = nil
+	w.s.mu.Unlock()
+	for _, m := range list {
+		dst = AppendEvent(dst, m.topic, m.data)
+	}
+	return dst
+}
+
+// Skipped is how many events w has not been sent because it was slow.
+func (w *Watcher) Skipped() int {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return w.skipped
+}
+
+// AppendEvent appends an event of a stream. data is JSON in one line.
+func AppendEvent(dst []byte, topic string, data []byte) []byte {
+	dst = append(append(dst, "event: "...), topic...)
+	dst = append(append(dst, "\ndata: "...), data...)
+	return append(dst, "\n\n"...)
+}

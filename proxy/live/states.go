@@ -1,0 +1,161 @@
+package live
+
+// The servers of every pool, and how each is now.
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/replicate"
+)
+
+// ServerState is one server of one pool as it is now.
+type ServerState struct {
+	Pool    string    `json:"pool"`
+	Server  string    `json:"server"` // its name
+	Address string    `json:"address"`
+	Weight  int       `json:"weight"`
+	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
+	Since   time.Time `json:"since"`         // it is so
+	Why     string    `json:"why,omitempty"` // it is not up
+
+	Order     string `json:"order,omitempty"` // a person's: drain, down
+	LoopsDown int    `json:"loops_down"`      // loops that hold it for down
+	Version   string `json:"version,omitempty"`
+	Waiting   int    `json:"waiting"` // requests without an answer
+
+	// Copies is there where routes keep several copies of a key in the pool.
+	Copies *Copies `json:"copies,omitempty"`
+
+	// Failover is what the pool's keeper says of the server. Absent where keys
+	// never move.
+	Failover *Failover `json:"failover,omitempty"`
+}
+
+// Copies is what a server has to do with copies.
+type Copies struct {
+	Of      int  `json:"of"`      // how many there are of a key; the fewest, if routes differ
+	Repair  bool `json:"repair"`  // copies that are missing are made in the background
+	Filling bool `json:"filling"` // it lacks some that it should have
+}
+
+// Failover is what a pool's keeper says of one server.
+type Failover struct {
+	Phase   string `json:"phase"` // IN, LEAVING, OUT, RETURN, WARM, SETTLE
+	Outages uint32 `json:"outages"`
+	Suspect bool   `json:"suspect"`
+	Why     string `json:"why,omitempty"`
+	SinceMS int64  `json:"since_ms"` // ago
+	LeaseMS int64  `json:"lease_ms"` // left
+	Next    string `json:"next,omitempty"`
+	NextMS  int64  `json:"next_ms,omitempty"` // until then
+	Renamed bool   `json:"renamed,omitempty"` // it refuses flush_all: its keys have other names now
+}
+
+// The states of a server.
+const (
+	Up      = "up"
+	Unknown = "unknown" // it has not answered yet, nor failed to
+	Down    = "down"
+	Drained = "drained" // by a person
+)
+
+// Address is what the configuration file calls a server's address.
+func Address(t table.Target) string {
+	if t.Network == "tcp" {
+		return t.Address
+	}
+	return t.Network + ":" + t.Address
+}
+
+// States describes the servers of the table in force, by what the loops of p have
+// counted.
+func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
+	now := time.Now()
+	list := []ServerState{}
+	for _, pool := range p.Table().Pools {
+		copies := copiesIn(p.Table(), pool)
+		for _, t := range pool.Servers {
+			is := ServerState{Pool: pool.Name, Server: t.Name, Address: Address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
+			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
+				is.Since = now.Add(-time.Duration(seen.Age))
+				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
+				if seen.Known {
+					is.State = Up
+				}
+				if seen.Down > 0 {
+					is.State, is.Why = Down, seen.Why
+				}
+			}
+			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
+				is.Order, is.Since = o.Override.String(), o.Since
+				is.State, is.Why = Drained, "drained by a person"
+				if o.Override == health.Down {
+					is.State, is.Why = Down, "taken down by a person"
+				}
+			}
+			if m := sum.Member(pool.Name, t.Name); m != nil {
+				is.keeperSays(m, now)
+			}
+			if copies != nil {
+				c := *copies
+				c.Filling = sum.Filling[[2]string{pool.Name, t.Name}]
+				is.Copies = &c
+			}
+			list = append(list, is)
+		}
+	}
+	return list
+}
+
+// copiesIn says how many copies routes keep of a key in a pool; nil if none does.
+func copiesIn(t *table.Table, pool *table.Pool) (c *Copies) {
+	for _, l := range t.Listeners {
+		for _, r := range l.Routes {
+			n := r.Copies.Copies
+			switch {
+			case r.Pool != pool && !slices.Contains(r.Also, pool):
+				continue
+			case len(r.Also) > 0:
+				n = 1 + len(r.Also)
+			case n == replicate.All:
+				n = len(pool.Servers)
+			}
+			if n < 2 {
+				continue
+			}
+			if c == nil {
+				c = &Copies{Of: n}
+			}
+			c.Of = min(c.Of, n)
+			c.Repair = c.Repair || r.Copies.RepairRate > 0
+		}
+	}
+	return c
+}
+
+// keeperSays fills in what a keeper says of the server.
+func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
+	is.Failover = &Failover{
+		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
+		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
+	}
+	if m.Override != health.Restore {
+		is.Order = m.Override.String()
+	}
+	state := strings.ToLower(m.State())
+	if state == Up && (is.State == Up || is.State == Unknown) {
+		return
+	}
+	if state != Up || is.State != Down {
+		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
+	}
+	if is.Order != "" && m.Phase == health.Out {
+		is.State = Drained
+	}
+}

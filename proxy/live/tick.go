@@ -1,0 +1,188 @@
+package live
+
+// What a pool's servers and the whole proxy did between two snapshots.
+
+import (
+	"math"
+	"time"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/wire"
+)
+
+// Sample is what is known of one moment.
+type Sample struct {
+	At      time.Time
+	Sum     *stats.Snapshot
+	Servers []ServerState
+	CPU     time.Duration // that the process has used so far
+	Memory  uint64        // bytes that the process holds
+	Table   *table.Table
+	Gen     uint64 // number of the table in force
+	Refused bool   // the configuration read last was refused
+}
+
+// Tick is what happened between two samples. Rates are per second, of the whole
+// proxy; S is of one pool's servers, in columns.
+type Tick struct {
+	T        int64              `json:"t"`    // the later sample, in Unix milliseconds
+	Span     int64              `json:"span"` // milliseconds between the two
+	Ops      map[string]float64 `json:"ops"`  // requests by command
+	Outcomes Outcomes           `json:"oc"`
+	Keys     [3]float64         `json:"keys"` // asked for: hit, missed, failed
+	Latency  [3]*float64        `json:"lat"`  // p50, p90, p99 in microseconds; null without requests
+	Clients  int                `json:"cl"`
+	InFlight int                `json:"inf"`
+	BytesIn  float64            `json:"bi"`
+	BytesOut float64            `json:"bo"`
+	CPU      float64            `json:"cpu"` // cores
+	Memory   uint64             `json:"rss"` // bytes
+	Gen      uint64             `json:"gen"`
+	Refused  bool               `json:"cfg"` // the configuration read last was refused
+	Health   Health             `json:"health"`
+	S        Columns            `json:"s"`
+}
+
+// Outcomes are requests per second by how they ended.
+type Outcomes struct {
+	Hit     float64 `json:"hit"`
+	Miss    float64 `json:"miss"`
+	Stored  float64 `json:"stored"`
+	OK      float64 `json:"ok"`
+	Refused float64 `json:"refused"` // the server has said no: not stored, exists, not found, or a client's mistake
+	Fail    float64 `json:"fail"`    // a server did not answer as it should
+}
+
+// Columns have a row for each server of a pool, in the order of the table.
+type Columns struct {
+	State []string   `json:"st"`
+	Phase []string   `json:"ph"`    // what the keeper says; empty where keys never move
+	Since []int64    `json:"since"` // the state holds, in Unix milliseconds
+	Why   []string   `json:"why"`
+	Order []string   `json:"ord"`  // a person's: drain, down
+	Next  []string   `json:"next"` // what happens next, for people
+	Rate  []float64  `json:"rps"`  // requests to it
+	Fail  []float64  `json:"fail"` // requests that it did not answer, or was not given
+	P50   []*float64 `json:"p50"`  // microseconds
+	P99   []*float64 `json:"p99"`
+	Queue []int      `json:"q"`
+	Conns []int      `json:"cn"`
+}
+
+// Requests is how many requests a second t has seen.
+func (t *Tick) Requests() (n float64) {
+	for _, v := range t.Ops {
+		n += v
+	}
+	return n
+}
+
+// HitShare is which part of the keys that were asked for was there. false: none
+// was asked for.
+func (t *Tick) HitShare() (float64, bool) {
+	n := t.Keys[0] + t.Keys[1] + t.Keys[2]
+	return t.Keys[0] / max(n, 1e-9), n > 0
+}
+
+// outcomes says under which of Outcomes each outcome counts.
+func (o *Outcomes) of(out stats.Outcome) *float64 {
+	switch {
+	case out == stats.Hit:
+		return &o.Hit
+	case out == stats.Miss:
+		return &o.Miss
+	case out == stats.Stored:
+		return &o.Stored
+	case out == stats.Okay:
+		return &o.OK
+	case out.Failed():
+		return &o.Fail
+	}
+	return &o.Refused
+}
+
+// Between is what happened between two samples, with the servers of pool, which
+// are those of the later one's table.
+func Between(before, after *Sample, pool *table.Pool) *Tick {
+	seconds := after.At.Sub(before.At).Seconds()
+	rate := func(now, then uint64) float64 { return round(float64(stats.Since(now, then)) / seconds) }
+	t := &Tick{
+		T: after.At.UnixMilli(), Span: after.At.Sub(before.At).Milliseconds(), Ops: map[string]float64{},
+		Clients: after.Sum.Clients, InFlight: after.Sum.InFlight,
+		BytesIn: rate(after.Sum.ClientIn, before.Sum.ClientIn), BytesOut: rate(after.Sum.ClientOut, before.Sum.ClientOut),
+		CPU: math.Round(1000*(after.CPU-before.CPU).Seconds()/seconds) / 1000, Memory: after.Memory, Gen: after.Gen, Refused: after.Refused,
+	}
+	var all stats.Histogram
+	for op := range wire.NumOps {
+		var n uint64
+		for out := range stats.NumOutcomes {
+			d := stats.Since(after.Sum.Requests[op][out], before.Sum.Requests[op][out])
+			*t.Outcomes.of(out) += float64(d) / seconds
+			n += d
+		}
+		if n > 0 {
+			t.Ops[op.String()] = round(float64(n) / seconds)
+			d := after.Sum.Latency[op].Since(&before.Sum.Latency[op])
+			all.Add(&d)
+		}
+	}
+	for out := range stats.NumOutcomes {
+		v := t.Outcomes.of(out)
+		*v = round(*v)
+	}
+	t.Keys = [3]float64{rate(after.Sum.KeysHit, before.Sum.KeysHit), rate(after.Sum.KeysMissed, before.Sum.KeysMissed), rate(after.Sum.KeysFailed, before.Sum.KeysFailed)}
+	t.Latency = [3]*float64{quantile(&all, .5), quantile(&all, .9), quantile(&all, .99)}
+	for i := range after.Servers {
+		if is := &after.Servers[i]; is.Pool == pool.Name {
+			t.S.add(is, before, after, pool.Servers[len(t.S.State)])
+		}
+	}
+	t.Health = t.health(pool)
+	return t
+}
+
+// add appends a server's row.
+func (c *Columns) add(is *ServerState, before, after *Sample, target table.Target) {
+	seconds := after.At.Sub(before.At).Seconds()
+	phase, next := "", ""
+	if is.Failover != nil {
+		phase, next = is.Failover.Phase, is.Failover.Next
+	}
+	var now, then stats.ServerSnapshot
+	at := target.Network + " " + target.Address
+	if s := after.Sum.Servers[at]; s != nil {
+		now = *s
+	}
+	if s := before.Sum.Servers[at]; s != nil {
+		then = *s
+	}
+	failed := func(s *stats.ServerSnapshot) uint64 {
+		return s.Failed + s.Refused + s.Crowded + s.Shed + s.Overridden
+	}
+	lat := now.Latency.Since(&then.Latency)
+	c.State = append(c.State, is.State)
+	c.Phase = append(c.Phase, phase)
+	c.Since = append(c.Since, is.Since.UnixMilli())
+	c.Why = append(c.Why, is.Why)
+	c.Order = append(c.Order, is.Order)
+	c.Next = append(c.Next, next)
+	c.Rate = append(c.Rate, round(float64(stats.Since(now.Requests, then.Requests))/seconds))
+	c.Fail = append(c.Fail, round(float64(stats.Since(failed(&now), failed(&then)))/seconds))
+	c.P50 = append(c.P50, quantile(&lat, .5))
+	c.P99 = append(c.P99, quantile(&lat, .99))
+	c.Queue = append(c.Queue, now.Waiting)
+	c.Conns = append(c.Conns, now.Conns)
+}
+
+// round leaves a tenth: more is no news, and bytes.
+func round(v float64) float64 { return math.Round(10*v) / 10 }
+
+// quantile is in microseconds, nil without durations.
+func quantile(h *stats.Histogram, q float64) *float64 {
+	if h.Count() == 0 {
+		return nil
+	}
+	us := round(float64(h.Quantile(q)) / 1000)
+	return &us
+}

@@ -1,0 +1,70 @@
+package live
+
+// Numbers for people, each with its unit.
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Count is a number with commas.
+func Count(v float64) string {
+	if v > 0 && v < 10 && v != float64(int(v)) {
+		return strconv.FormatFloat(v, 'f', 1, 64)
+	}
+	s := strconv.FormatFloat(v, 'f', 0, 64)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Percent is a part of 1.
+func Percent(f float64) string {
+	if f > .9995 {
+		return "100 %"
+	}
+	return strconv.FormatFloat(100*f, 'f', 1, 64) + " %"
+}
+
+// Micros is a duration in microseconds.
+func Micros(us float64) string {
+	switch {
+	case us < 1000:
+		return fmt.Sprintf("%.0f µs", us)
+	case us < 10_000:
+		return fmt.Sprintf("%.1f ms", us/1e3)
+	case us < 1e6:
+		return fmt.Sprintf("%.0f ms", us/1e3)
+	}
+	return fmt.Sprintf("%.1f s", us/1e6)
+}
+
+// Bytes is a size.
+func Bytes(b float64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	i := 0
+	for b >= 1000 && i < len(units)-1 {
+		b /= 1024
+		i++
+	}
+	if i == 0 || b >= 100 {
+		return fmt.Sprintf("%.0f %s", b, units[i])
+	}
+	return fmt.Sprintf("%.1f %s", b, units[i])
+}
+
+// Ago is how long something has lasted.
+func Ago(d time.Duration) string {
+	switch s := int(max(d, 0).Round(time.Second) / time.Second); {
+	case s < 90:
+		return fmt.Sprintf("%d s", s)
+	case s < 5400:
+		return fmt.Sprintf("%d min", (s+30)/60)
+	case s < 172800:
+		return fmt.Sprintf("%d h", (s+1800)/3600)
+	default:
+		return fmt.Sprintf("%d d", (s+43200)/86400)
+	}
+}

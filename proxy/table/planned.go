@@ -1,0 +1,92 @@
+package table
+
+// A plan as `ringside route --json` and the page tell it, and why a key goes
+// nowhere.
+
+import (
+	"fmt"
+	"strings"
+
+	"ringside/proxy/health"
+)
+
+// Planned is a Plan for machines.
+type Planned struct {
+	Key        string          `json:"key"`
+	Pool       string          `json:"pool,omitempty"`
+	Prefix     string          `json:"prefix,omitempty"`
+	Match      string          `json:"match,omitempty"` // in place of prefix
+	Hashed     string          `json:"hashed,omitempty"`
+	Hash       string          `json:"hash,omitempty"`  // hexadecimal: 64 bits don't fit a JSON number
+	Hits       string          `json:"hits,omitempty"`  // what the hash hit: point, bucket, entry or score
+	Point      string          `json:"point,omitempty"` // its value in hexadecimal, where it has one
+	Index      *int            `json:"index,omitempty"` // which one it is
+	Of         int             `json:"of,omitempty"`    // of how many
+	Owner      string          `json:"owner,omitempty"`
+	Address    string          `json:"address,omitempty"`
+	Successors []string        `json:"successors,omitempty"`
+	Copies     []PlannedServer `json:"copies,omitempty"`  // the one that decides first
+	Interim    []PlannedServer `json:"interim,omitempty"` // who stands in, in this order
+	Error      string          `json:"error,omitempty"`
+}
+
+// PlannedServer is a server in a Planned.
+type PlannedServer struct {
+	Pool    string `json:"pool"`
+	Server  string `json:"server"`
+	Address string `json:"address"`
+	Host    string `json:"host"`
+	Zone    string `json:"zone,omitempty"`
+}
+
+// Nowhere says why p's key goes to no server; "" if it goes to one. encoded says
+// that the key is given in base64, as meta commands can.
+func (p *Plan) Nowhere(l *Limits, encoded bool) string {
+	switch {
+	case len(p.Key) > l.Key:
+		return fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(p.Key), l.Key)
+	case !encoded && strings.ContainsFunc(p.Key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return "only meta commands can send this key, in base64, since it holds blanks or control characters: give it so, with --base64"
+	case strings.HasPrefix(p.Key, health.Reserved):
+		return fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", health.Reserved)
+	case !p.Routed:
+		return "no route takes this key; add one without a prefix"
+	}
+	return ""
+}
+
+// Told is p for machines; why is why its key goes nowhere.
+func (p *Plan) Told(why string) Planned {
+	is := Planned{Key: p.Key, Error: why}
+	if why != "" {
+		return is
+	}
+	is.Pool, is.Prefix, is.Match, is.Hashed, is.Hash, is.Hits = p.Pool.Name, p.Prefix, p.Match, p.Hashed, fmt.Sprintf("%08x", p.Hash), p.Hit.Kind
+	is.Point, is.Of = p.Hit.Value, p.Hit.Of
+	if p.Hit.Of > 0 {
+		is.Index = &p.Hit.Index
+	}
+	is.Successors = p.SuccessorNames()
+	is.Copies, is.Interim = plannedServers(p.Copies), plannedServers(p.Interim)
+	if p.Owner >= 0 {
+		is.Owner, is.Address = p.Pool.Servers[p.Owner].Name, p.Pool.Servers[p.Owner].Address
+	}
+	return is
+}
+
+// SuccessorNames are the names of p.Successors.
+func (p *Plan) SuccessorNames() []string {
+	names := make([]string, 0, len(p.Successors))
+	for _, i := range p.Successors {
+		names = append(names, p.Pool.Servers[i].Name)
+	}
+	return names
+}
+
+func plannedServers(list []Member) (all []PlannedServer) {
+	for _, m := range list {
+		t := m.Target()
+		all = append(all, PlannedServer{m.Pool.Name, t.Name, t.Address, t.Host, t.Zone})
+	}
+	return all
+}

@@ -1,0 +1,29 @@
+package task
+
+// What clients wait for that is no server's answer, for people.
+
+import (
+	"cmp"
+	"time"
+
+	"ringside/proxy/stats"
+)
+
+// Waits tells of the clients whose commands are parked, or wait for others on their
+// key.
+func (e *Tasks) Waits(tell func(client uint64, w stats.Wait)) {
+	for _, p := range e.Parked {
+		why := cmp.Or(p.t.WaitReason, "the servers to say who of them is in use")
+		tell(p.t.Asker, stats.Wait{Phase: stats.Phase, For: e.age(p.t), Why: why})
+	}
+	for _, l := range e.Lines {
+		for _, t := range l.queue {
+			tell(t.Asker, stats.Wait{Phase: stats.Order, For: e.age(t), Why: "commands before it on its key"})
+		}
+	}
+}
+
+// age is since when the client waits for t.
+func (e *Tasks) age(t *Task) time.Duration {
+	return t.Route.Timeouts.Deadline - time.Duration(t.Deadline-e.Now)
+}

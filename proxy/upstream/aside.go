@@ -1,0 +1,84 @@
+package upstream
+
+// Connections whose answers a client does not take, while others wait behind them.
+
+import (
+	"ringside/proxy/link"
+	"ringside/proxy/wire"
+)
+
+// setAside gives c's place to a new connection, if the client that waits for a, which
+// c's server is answering, does not take what comes. Else all that is asked would wait behind an
+// answer of any size.
+//
+//	c          get many, begun ► get k ► set j 1 ► get i     lingers: no new requests
+//	its place  get k ► get i ► new requests
+//
+// What the server has not begun to answer is taken back and asked there, if it is a
+// plain read and its client has nothing else on c: that may be asked twice, and
+// nothing of the client can overtake it. What can't be taken back is answered on c,
+// behind what comes; so is all that those clients ask until then.
+func (c *Conn) setAside(a *Attempt) {
+	srv := c.Server
+	to, ok := a.To.(Streamer)
+	if !ok || !to.Behind() || c.Lingering || srv.Draining() || srv.Lingering >= LingeringPerConn*srv.Connections {
+		return
+	}
+	srv.e.Log.Debug("set a server connection aside: a client does not take its answers", "server", srv.Target.Name, "address", srv.Target.Address, "requests", c.Length)
+	stay := map[uint64]bool{}
+	for a := c.Head; a != nil; a = a.Next {
+		if client, ok := a.client(); ok && !a.mayTakeBack() {
+			stay[client] = true
+		}
+	}
+	for a := c.Head; a != nil; a = a.Next {
+		if client, ok := a.client(); ok && !stay[client] {
+			to := a.To.(Streamer)
+			a.To, a.expired = nil, a.Start >= c.Taken
+			to.TakeBack(a)
+		}
+	}
+	c.dropUnsent()
+	c.Until = srv.e.Now + int64(lingerTime)
+	c.linger("")
+	srv.e.At(link.RequestTimer, c.Until)
+}
+
+// mayTakeBack says whether a, for which a client waits, may be asked again.
+func (a *Attempt) mayTakeBack() bool {
+	_, ok := a.To.(Streamer)
+	return ok && a.plainRead() && !a.Begun
+}
+
+// plainRead says whether a is a read that does nothing else, and of which all is
+// known that it asks.
+func (a *Attempt) plainRead() bool {
+	return a.Dialect == wire.Text && a.Op <= wire.Gets && a.AsText == nil && !a.Probe
+}
+
+// AppendKeys appends the keys that a asks for to dst, as the client knows them, each
+// with a space before it.
+func (a *Attempt) AppendKeys(dst []byte) []byte {
+	if !a.many {
+		key, _ := a.Named()
+		return append(append(append(dst, space...), a.Strip...), key...)
+	}
+	at, nth := a.At, a.nth
+	for key := a.nextKey(); len(key) > 0; key = a.nextKey() {
+		dst = append(append(append(dst, space...), a.Strip...), key...)
+		a.keyDone(len(key))
+	}
+	a.At, a.nth = at, nth // the answer may still come, and is swallowed
+	return dst
+}
+
+// unwanted says that nobody would miss the answers that are due on c, nor what is
+// asked there.
+func (c *Conn) unwanted() bool {
+	for a := c.Head; a != nil; a = a.Next {
+		if _, waits := a.client(); waits || a.asked || a.Internal || !a.plainRead() {
+			return false
+		}
+	}
+	return true
+}

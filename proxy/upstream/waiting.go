@@ -1,0 +1,114 @@
+package upstream
+
+// What clients wait for at servers, for people.
+
+import (
+	"fmt"
+	"time"
+
+	"ringside/proxy/stats"
+)
+
+// Waits tells of every client what it waits for: of each connection, what its first
+// request there waits for.
+func (e *Servers) Waits(tell func(client uint64, w stats.Wait)) {
+	for _, srv := range e.ByAddress {
+		for _, c := range srv.Conns {
+			c.waits(tell)
+		}
+	}
+	for _, list := range [][]*Conn{e.Closing, e.Lingering} {
+		for _, c := range list {
+			c.waits(tell)
+		}
+	}
+}
+
+func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
+	told := map[uint64]bool{}
+	for a, before := c.Head, 0; a != nil; a, before = a.Next, before+1 {
+		if a.To != nil {
+			if id := a.To.Client() &^ Bulky; id != 0 && !told[id] {
+				told[id] = true
+				tell(id, stats.Wait{Phase: c.phase(a), Server: c.Server.Label(), For: time.Duration(c.Server.e.Now - a.sentAt), Why: c.why(a, before)})
+			}
+		}
+	}
+}
+
+// phase is what a, which is in the queue, waits for now.
+func (c *Conn) phase(a *Attempt) string {
+	switch {
+	case c.State != ConnUp:
+		return stats.Connect
+	case a.Start+uint64(a.Size) > c.Taken && c.Full:
+		return stats.Send
+	case a != c.Head: // it may be held here meanwhile: see Conn.Flush
+		return stats.Queue
+	case a.Begun || c.StreamLeft > 0:
+		return stats.Value
+	}
+	return stats.Answer
+}
+
+// why says what phase means for a, before which there are so many in the queue.
+func (c *Conn) why(a *Attempt, before int) string {
+	switch c.phase(a) {
+	case stats.Connect:
+		return "a connection to the server"
+	case stats.Send:
+		return fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
+	case stats.Queue:
+		return fmt.Sprintf("the server to answer %d requests before it", before)
+	case stats.Value:
+		return "the rest of the server's answer"
+	}
+	return "the server's answer"
+}
+
+// Slowest is the phase that took longest of a, whose answer has just become whole.
+func (c *Conn) Slowest(a *Attempt) string {
+	connected := max(a.sentAt, c.upAt)
+	first := max(connected, c.headAt)
+	begun := max(first, c.Server.e.Now)
+	if a.Begun {
+		begun = max(first, a.begunAt)
+	}
+	longest, phase := connected-a.sentAt, stats.Connect
+	for _, p := range []struct {
+		took  int64
+		phase string
+	}{{first - connected, stats.Queue}, {begun - first, stats.Answer}, {c.Server.e.Now - begun, stats.Value}} {
+		if p.took > longest {
+			longest, phase = p.took, p.phase
+		}
+	}
+	return phase
+}
+
+// FailedIn is the phase in which a failed.
+func (c *Conn) FailedIn(a *Attempt, f Failure) string {
+	switch {
+	case f.Unsent && c.State != ConnUp:
+		return stats.Connect
+	case f.Unsent:
+		return stats.Send
+	case a.Begun:
+		return stats.Value
+	}
+	return stats.Answer
+}
+
+// FirstKey is the first key of a, as the server knows it, and how many it has.
+func (a *Attempt) FirstKey() (key []byte, keys int) {
+	if !a.many {
+		key, _ = a.Named()
+		return key, 1
+	}
+	lengths := a.keys[:a.lengths]
+	at := len(a.keys) + len(space)
+	for _, n := range lengths {
+		at -= int(n) + len(space)
+	}
+	return a.keys[at : at+int(lengths[0])], len(lengths)
+}

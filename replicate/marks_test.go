@@ -1,0 +1,222 @@
+package replicate
+
+// What two or three proxies do to one key at once, with everything that may come
+// between: late commands, restarts, marks that go early, proxies that stop. Each
+// rule that is left out must be found.
+
+import (
+	"fmt"
+	"testing"
+)
+
+const (
+	old   = 9 // what was there before
+	fresh = 1 // what a client of the scene stores
+)
+
+// mark scenes: what clients do at members A and B, both In.
+type marking struct {
+	name  string
+	setup func(s *scene)
+	wrong func(s *scene) string // what must never be
+}
+
+func command(c Command, value uint32) client {
+	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, In), 0), value: value}
+}
+
+func mending1(to, from int) client { return client{rule: Mend(to, from, false, false)} }
+
+func (s *scene) play(cs ...client) {
+	for _, c := range cs {
+		s.clients[s.n] = c
+		s.n++
+	}
+}
+
+func (s *scene) has(m int, value uint32) bool {
+	it := s.w.items[m]
+	return it.has && !it.mark && it.value == value
+}
+
+// undeleted: an acknowledged delete is undone at some member.
+func undeleted(s *scene) string {
+	for m := range 2 {
+		if s.acked[0] && s.has(m, old) {
+			return fmt.Sprintf("member %d has what was deleted", m)
+		}
+	}
+	return ""
+}
+
+// phantoms: a get shows what was refused, or a mark.
+func strangers(s *scene) string {
+	for i := range s.n {
+		c := &s.clients[i]
+		if c.rule.c.Op != Get || c.rule.class == mends {
+			continue
+		}
+		if settled, ok := c.rule.Settled(); ok && settled.Verdict == Answered && settled.Answer >= 0 && c.rule.asks[settled.Answer].kind == Hit && c.read == 0 {
+			return "a mark was shown"
+		}
+	}
+	return ""
+}
+
+// twoLocks: two adds are granted, with no delete between that could explain it.
+func twoLocks(s *scene) string {
+	n := 0
+	for i := range s.n {
+		if s.acked[i] && s.clients[i].rule.c.Op == Add {
+			n++
+		}
+	}
+	if n > 1 {
+		return "two clients hold the lock"
+	}
+	return ""
+}
+
+// torn: an acknowledged append is missing, or what was before it, or it is there twice.
+// What a follower shows before its size was compared is nobody's to read yet: it
+// is looked at when all is over.
+func tornAppend(s *scene) string { return torn(s, 1) }
+
+func torn(s *scene, members int) string {
+	for m := range members {
+		it := s.w.items[m]
+		if !it.has || it.mark {
+			continue
+		}
+		var digits [10]int
+		for v := it.value; v > 0; v /= 10 {
+			digits[v%10]++
+		}
+		for d := 1; d < 9; d++ {
+			if digits[d] > 1 {
+				return fmt.Sprintf("member %d has %d: twice", m, it.value)
+			}
+		}
+		for i := range s.n {
+			if c := &s.clients[i]; s.acked[i] && c.rule.c.Op == Append && (digits[c.value] == 0 || digits[old] == 0) {
+				return fmt.Sprintf("member %d has %d: not what was appended to %d", m, it.value, old)
+			}
+		}
+	}
+	return ""
+}
+
+func both(s *scene) { s.w.put(0, old); s.w.put(1, old) }
+
+var (
+	del     = Command{Op: Delete}
+	adding  = Command{Op: Add}
+	append1 = Command{Op: Append}
+)
+
+// markings are the scenes, the largest last: few rules need those to be missed.
+var markings = []marking{
+	{"delete, two repairs", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1), mending1(1, 0)) }, undeleted},
+	{"delete, a repair, late", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.lates = 1 }, undeleted},
+	{"delete, a repair, a proxy stops", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.crashes = 1 }, undeleted},
+	{"delete, a repair, a restart", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.restarts = 1 }, undeleted},
+	{"delete, a repair, a mark goes early", func(s *scene) { both(s); s.play(command(del, 0), mending1(0, 1)); s.expires = 1 }, undeleted},
+	{"delete of what one has, a repair", func(s *scene) { s.w.put(1, old); s.play(command(del, 0), mending1(0, 1), mending1(0, 1)) }, undeleted},
+	{"delete, replace, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Replace}, fresh), mending1(0, 1)) }, undeleted},
+	{"delete, incr, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Incr}, 1), mending1(0, 1)) }, undeleted},
+	{"delete by token, a repair", func(s *scene) {
+		both(s)
+		s.play(command(Command{Op: Delete, If: true}, 0), mending1(0, 1), mending1(1, 0))
+		s.clients[0].token = s.w.items[0].cas
+	}, undeleted},
+	{"two adds, a repair", func(s *scene) { s.play(command(adding, 1), command(adding, 2), mending1(0, 1)) }, twoLocks},
+	{"two adds, late", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.lates = 1 }, twoLocks},
+	{"two adds, a proxy stops", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.crashes = 1 }, twoLocks},
+	{"add onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(adding, 1), command(adding, 2), mending1(0, 1)) }, func(s *scene) string {
+		if s.acked[0] || s.acked[1] {
+			return "an add is granted though one member has the key"
+		}
+		return ""
+	}},
+	{"unlock, two waiters", func(s *scene) { both(s); s.play(command(del, 0), command(adding, 1), command(adding, 2)) }, func(s *scene) string {
+		return undeleted(s) + twoLocks(s)
+	}},
+	{"unlock, a touch, a waiter", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), command(adding, 1)) }, func(s *scene) string {
+		for i := range s.n {
+			if !s.clients[i].rule.Over() {
+				return ""
+			}
+		}
+		if s.acked[2] && !s.has(0, 1) && !s.has(1, 1) {
+			return "the waiter's lock is gone"
+		}
+		return ""
+	}},
+	{"append onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(append1, 1), mending1(0, 1)) }, tornAppend},
+	{"append, the other copy is repaired", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), mending1(1, 0)) }, tornAppend},
+	{"two appends, a repair", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), command(append1, 2), mending1(1, 0)) }, tornAppend},
+	{"append, restart", func(s *scene) { both(s); s.play(command(append1, 1), mending1(0, 1)); s.restarts = 1 }, tornAppend},
+	{"append onto an orphan mark", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1), command(append1, 2)) }, tornAppend},
+	{"append onto an orphan mark, alone", func(s *scene) { s.w.mark(0); s.w.put(1, old); s.play(command(append1, 1)) }, func(s *scene) string {
+		if s.clients[0].rule.Over() && !s.acked[0] {
+			return "not appended to what one member has"
+		}
+		return ""
+	}},
+	{"append, where there is nothing but a mark", func(s *scene) { s.w.mark(0); s.play(command(append1, 1)) }, func(s *scene) string {
+		if s.acked[0] {
+			return "appended to nothing"
+		}
+		return ""
+	}},
+	{"get, a repair", func(s *scene) { s.w.put(1, old); s.play(command(Command{Op: Get}, 0), mending1(0, 1), command(del, 0)) }, strangers},
+	{"delete, append, repair", func(s *scene) { both(s); s.play(command(del, 0), command(append1, 1), mending1(0, 1)) }, undeleted},
+	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},
+}
+
+// explore visits every interleaving of m and returns what is wrong.
+func (m *marking) explore(t *testing.T, without ablation, limit int) (what string, visited int) {
+	x := newChecker(t)
+	x.quiet, x.limit = true, limit
+	x.always = m.wrong
+	x.end = func(s *scene) string { return m.wrong(s) + torn(s, 2) }
+	var s scene
+	m.setup(&s)
+	for i := range s.n {
+		s.clients[i].ablate = without
+	}
+	x.run(m.name, s)
+	return x.what, x.visited
+}
+
+func TestMarks(t *testing.T) {
+	for _, m := range markings {
+		what, n := m.explore(t, everything, 0)
+		if what != "" {
+			t.Errorf("%s: %s", m.name, what)
+		}
+		t.Logf("%s: %d states", m.name, n)
+	}
+}
+
+// Each rule left out is found by some scene.
+func TestMarksAblations(t *testing.T) {
+	for a, name := range map[ablation]string{
+		oneRound: "a delete that doesn't begin again", noMarks: "deletes without marks", onlyValues: "marks only where something is",
+		shown: "marks are shown", ownLook: "nobody looks behind an append", noSize: "sizes are not compared",
+		cleans: "who meets a mark removes it", unsure: "the authority's process",
+	} {
+		found := ""
+		for _, m := range markings {
+			if what, n := m.explore(t, a, 300000); what != "" {
+				found = fmt.Sprintf("%s, after %d states: %s", m.name, n, what)
+				break
+			}
+		}
+		if found == "" {
+			t.Errorf("without %s: nothing is found", name)
+		} else {
+			t.Logf("without %s: %s", name, found)
+		}
+	}
+}

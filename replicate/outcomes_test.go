@@ -1,0 +1,130 @@
+package replicate
+
+// All commands, and what may come of their asks.
+
+// commands are all that differ for a rule.
+func commands() []Command {
+	var all []Command
+	for op := Op(0); op < NumOps; op++ {
+		all = append(all, Command{Op: op})
+	}
+	return append(all,
+		Command{Op: Get, Vivify: true, Win: true},
+		Command{Op: Get, Win: true},
+		Command{Op: Gat, Vivify: true, Win: true},
+		Command{Op: Set, If: true},
+		Command{Op: Add, If: true},
+		Command{Op: Replace, If: true},
+		Command{Op: Append, If: true},
+		Command{Op: Append, Vivify: true},
+		Command{Op: Cas, If: true, Stale: true},
+		Command{Op: Incr, Vivify: true},
+		Command{Op: Incr, If: true},
+		Command{Op: Delete, If: true},
+		Command{Op: Delete, Stale: true},
+		Command{Op: Delete, If: true, Stale: true},
+	)
+}
+
+// outcomes are what a server, or the way to it, can make of an ask. Few leaves
+// out one of two that every rule treats alike in nearly all places.
+func outcomes(c Command, d Deed, few bool) []Outcome {
+	o := func(kinds ...Kind) []Outcome {
+		var all []Outcome
+		for _, k := range kinds {
+			all = append(all, Outcome{Kind: k, Value: 7})
+			if k == Number && d == Count {
+				all = append(all, Outcome{Kind: k, Value: 8})
+			}
+		}
+		return all
+	}
+	var all []Outcome
+	switch d {
+	case Forward:
+		switch c.Op {
+		case Get, Gets, Gat, Gats:
+			if all = o(Hit, Miss); !few {
+				all = append(all, o(Marked)...)
+			}
+		case Debug:
+			all = o(Hit, Miss)
+		case Set, Cas:
+			all = o(Stored)
+			if c.If || c.Op == Cas {
+				all = o(Stored, Exists, NotFound)
+			}
+		case Add:
+			all = o(Stored, NotStored)
+		case Replace, Append, Prepend:
+			all = o(Stored, NotStored)
+			if c.If {
+				all = o(Stored, Exists, NotFound)
+			}
+		case Incr, Decr:
+			all = o(Number, NotFound)
+			if c.If {
+				all = o(Number, NotFound, Exists)
+			}
+		case Touch:
+			all = o(Touched, NotFound)
+		case Delete:
+			all = o(Deleted, NotFound)
+			if c.If {
+				all = o(Deleted, NotFound, Exists)
+			}
+		case Flush:
+			all = o(OK)
+		}
+		if !few {
+			all = append(all, o(ClientError)...)
+		}
+	case Put:
+		all = o(Stored)
+	case Join:
+		all = o(Stored, NotStored)
+	case Count:
+		all = o(Number, NotFound)
+	case Extend:
+		if all = o(Touched, NotFound); !few {
+			all = append(all, o(Marked)...)
+		}
+	case Remove:
+		all = o(Deleted, NotFound)
+		if few {
+			all = o(Deleted)
+		}
+	case Fetch, Look:
+		all = o(Hit, Miss, Marked)
+		if few {
+			all = o(Hit, Miss)
+		}
+	case Review:
+		all = o(Hit, Marked)
+		if !few {
+			all = o(Hit, Marked, Exists)
+		}
+	case Check:
+		all = o(Hit, Exists)
+	case Claim:
+		all = o(Stored, NotStored)
+	case Bury, Remark:
+		all = o(Stored)
+	case Fill, Swap:
+		all = o(Stored, Exists)
+	case Store:
+		all = o(Stored, Exists)
+		if !few {
+			all = append(all, o(ClientError)...)
+		}
+	case Drop:
+		all = o(Deleted, Exists)
+	case Wait:
+		return o(OK)
+	}
+	all = append(all, o(ServerError, InDoubt)...)
+	if !few {
+		all = append(all, o(Unsent)...)
+	}
+	return all
+}

@@ -1,0 +1,255 @@
+package replicate
+
+// Members that keep what they are told, and what each ask does to them.
+
+// item is what a modelled member has. Values are numbers; append writes another
+// digit behind. A mark that was appended to has digits, and is still a mark.
+type item struct {
+	has, mark bool
+	value     uint32
+	cas       uint8
+}
+
+func (it *item) size() (n uint64) {
+	for v := it.value; v > 0; v /= 10 {
+		n++
+	}
+	return n
+}
+
+// seen is how the item looks to whoever sees its flags.
+func (it *item) seen() Kind {
+	switch {
+	case !it.has:
+		return Miss
+	case it.mark:
+		return Marked
+	}
+	return Hit
+}
+
+type world struct {
+	items [3]item
+	count [3]uint8 // the members' cas counters
+	life  [3]uint8 // how often they were started anew
+}
+
+func (w *world) put(m int, value uint32) {
+	w.count[m]++
+	w.items[m] = item{has: true, value: value, cas: w.count[m]}
+}
+
+func (w *world) mark(m int) {
+	w.put(m, 0)
+	w.items[m].mark = true
+}
+
+// restart empties a member, and its cas begin anew.
+func (w *world) restart(m int) {
+	w.items[m], w.count[m] = item{}, 0
+	w.life[m]++
+}
+
+// client is one command under way.
+type client struct {
+	rule    Rule
+	value   uint32 // that it stores, appends or adds to the counter
+	token   uint8
+	fetched [maxAsks]uint32 // by ask
+	cas     [maxAsks]uint8
+	life    [maxAsks]uint8 // of the member then
+	number  uint32         // that its incr came to
+	read    uint32         // what its get has found
+	void    bool           // the authority was started anew before it was answered
+	ablate  ablation
+}
+
+// ablation leaves out one rule of the copies.
+type ablation uint8
+
+const (
+	everything ablation = iota
+	oneRound            // a delete that meets something else than its marks at the end is content
+	noMarks             // a delete leaves nothing
+	onlyValues          // it leaves marks only where something was
+	shown               // marks are shown to reads
+	ownLook             // nobody looks behind an append
+	noSize              // nor compares sizes
+	cleans              // who meets a mark removes it
+	unsure              // whoever acknowledges doesn't ask whether the authority is still the same
+)
+
+// run executes ask i of c as memcached does.
+func (w *world) run(c *client, i int) Outcome {
+	o := w.execute(c, i)
+	e := c.rule.asks[i]
+	switch {
+	case c.ablate == shown && o.Kind == Marked && e.deed == Forward:
+		o.Kind = Hit
+	case c.ablate == ownLook && e.deed == Review:
+		o.Kind = Hit
+	case c.ablate == noSize && e.deed == Look && c.rule.stage == following:
+		o.Value = c.rule.number
+	case c.ablate == oneRound && e.deed == Drop && c.rule.class == buries:
+		o.Kind = Deleted
+	}
+	return o
+}
+
+func (w *world) execute(c *client, i int) Outcome {
+	e := c.rule.asks[i]
+	m := int(e.member)
+	it := &w.items[m]
+	c.life[i] = w.life[m]
+	stored := func() Outcome {
+		c.cas[i] = w.items[m].cas
+		return Outcome{Kind: Stored}
+	}
+	if e.deed == Put || e.deed == Forward && c.rule.c.Op == Set {
+		w.put(m, c.value)
+		return stored()
+	}
+	switch e.deed {
+	case Fetch:
+		c.fetched[i], c.cas[i] = it.value, it.cas
+		return Outcome{Kind: it.seen()}
+	case Look, Review:
+		c.cas[i] = it.cas
+		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
+			return Outcome{Kind: Exists}
+		}
+		return Outcome{Kind: it.seen(), Value: it.size()}
+	case Claim:
+		if it.has {
+			return Outcome{Kind: NotStored}
+		}
+		w.mark(m)
+		return stored()
+	case Bury:
+		if c.ablate == noMarks || c.ablate == onlyValues && !it.has {
+			*it = item{}
+			return Outcome{Kind: Stored}
+		}
+		w.mark(m)
+		return stored()
+	case Wait:
+		return Outcome{Kind: OK}
+	case Check, Remark, Fill, Store, Drop, Swap:
+		want, life := c.token, w.life[m]
+		if e.deed != Swap {
+			want, life = c.cas[e.guard], c.life[e.guard]
+		}
+		switch {
+		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && e.deed == Drop && c.rule.class == buries:
+			return Outcome{Kind: Deleted}
+		case life != w.life[m]:
+			return Outcome{Kind: Exists}
+		case e.deed == Check && it.seen() != Hit:
+			return Outcome{Kind: it.seen()}
+		case !it.has:
+			return Outcome{Kind: NotFound}
+		case it.cas != want:
+			return Outcome{Kind: Exists}
+		}
+		switch e.deed {
+		case Check:
+			return Outcome{Kind: Hit}
+		case Drop:
+			*it = item{}
+			return Outcome{Kind: Deleted}
+		case Remark:
+			if c.ablate == cleans {
+				*it = item{}
+				return Outcome{Kind: Stored}
+			}
+			w.mark(m)
+		case Swap:
+			w.mark(m)
+		case Fill:
+			w.put(m, c.fetched[e.from])
+		default:
+			w.put(m, c.value)
+		}
+		return stored()
+	case Remove:
+		return w.remove(m)
+	case Join:
+		return w.join(m, c)
+	case Count:
+		return w.add(m, c)
+	case Extend:
+		c.cas[i] = it.cas
+		switch it.seen() {
+		case Hit:
+			return Outcome{Kind: Touched}
+		case Marked:
+			return Outcome{Kind: Marked}
+		}
+		return Outcome{Kind: NotFound}
+	}
+	switch c.rule.c.Op {
+	case Get, Gets, Gat, Gats:
+		c.read = it.value
+		return Outcome{Kind: it.seen()}
+	case Add:
+		if it.has {
+			return Outcome{Kind: NotStored}
+		}
+		w.put(m, c.value)
+		return stored()
+	case Append:
+		o := w.join(m, c)
+		c.cas[i] = w.items[m].cas
+		return o
+	case Cas:
+		switch {
+		case !it.has:
+			return Outcome{Kind: NotFound}
+		case it.cas != c.token:
+			return Outcome{Kind: Exists}
+		}
+		w.put(m, c.value)
+		return stored()
+	case Incr:
+		o := w.add(m, c)
+		c.number = uint32(o.Value)
+		return o
+	case Touch:
+		if !it.has {
+			return Outcome{Kind: NotFound}
+		}
+		return Outcome{Kind: Touched}
+	case Delete:
+		return w.remove(m)
+	}
+	panic("no such deed")
+}
+
+func (w *world) remove(m int) Outcome {
+	if !w.items[m].has {
+		return Outcome{Kind: NotFound}
+	}
+	w.items[m] = item{}
+	return Outcome{Kind: Deleted}
+}
+
+func (w *world) join(m int, c *client) Outcome {
+	it := w.items[m]
+	if !it.has {
+		return Outcome{Kind: NotStored}
+	}
+	w.put(m, it.value*10+c.value)
+	w.items[m].mark = it.mark
+	return Outcome{Kind: Stored}
+}
+
+func (w *world) add(m int, c *client) Outcome {
+	switch it := w.items[m]; {
+	case !it.has:
+		return Outcome{Kind: NotFound}
+	case it.mark:
+		return Outcome{Kind: ClientError}
+	}
+	w.put(m, w.items[m].value+c.value)
+	return Outcome{Kind: Number, Value: uint64(w.items[m].value)}
+}
