@@ -5,7 +5,6 @@ package proxy
 import (
 	"bytes"
 	"encoding/base64"
-	"fmt"
 	"slices"
 
 	"ringside/proxy/client"
@@ -15,7 +14,6 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
-	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -141,14 +139,16 @@ const (
 
 // ask sends the request in e.Req to the server of its key, or makes a task of it.
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
-	r := &e.Req
-	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
-	if rt != nil && rt.Tags != nil {
-		if raw = e.cutTags(s, rt, raw, key); raw == nil {
+	r, lst := &e.Req, e.listener(s)
+	if lst.Tagged {
+		bare, err := e.tags.Cut(lst, raw)
+		if err != nil {
+			e.refuseTags(s, raw, err)
 			return false
 		}
-		rt, srv, key = e.place(e.listener(s), r.Key.Of(raw))
+		raw = bare
 	}
+	rt, srv, key := e.place(lst, r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
@@ -339,7 +339,7 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	x.Keys = r.NumKeys
 	lst := e.listener(s)
 	if lst.Tagged {
-		raw = e.cutAll(lst, raw)
+		raw = e.tags.CutAll(lst, raw)
 	}
 	if lst.InOrder {
 		x.KeepOrder(raw)
@@ -360,6 +360,7 @@ func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	r, s := &e.Req, x.Session
 	lst := e.listener(s)
+	e.tags.Named = e.tags.Named[:0] // what a get names of tags only saves work, and of many it is not used
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
@@ -476,12 +477,9 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}
-	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
-	wrote := r.Key.Of(raw)
-	if at := suffixAt(rt, key); at < len(key) {
-		wrote = e.asWritten(bytes.Clone(key[:at]))
-		rt, srv, key = e.place(e.listener(s), wrote)
-	}
+	lst := e.listener(s)
+	wrote := e.tags.Bare(lst, r.Key.Of(raw))
+	rt, srv, key := e.place(lst, wrote)
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return
@@ -515,95 +513,18 @@ func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 // what memcached says when it has no memory for an item.
 var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
 
-// cutTags takes the tags out of the key of the request in e.Req, on a route that has
-// tags: they are in e.tags.Named then, and the request is another one. It gives nil if
-// it has answered the request.
-func (e *Engine) cutTags(s *client.Session, rt *routing.Route, raw, key []byte) (cut []byte) {
-	r, named := &e.Req, e.tags.Named[:0]
-	at := suffixAt(rt, key)
-	e.tags.Named = named
-	if at == len(key) && !r.Op.Stores() {
-		return raw
-	}
-	var why error
-	all := rt.Tags.AppendTags(nil, key[:at])
-	if at < len(key) {
-		if !r.Op.Stores() && r.Op != wire.Get && r.Op != wire.Gets || r.Op == wire.Append || r.Op == wire.Prepend {
-			e.refuseKey(s, "tags are named with a value, or with a get of it: not with this command")
-			return nil
-		}
-		named, why = rt.Tags.AppendList(named, key[at+len(rt.Tags.Suffix):])
-		e.tags.Named = named
-		for _, tag := range named {
-			all = stamp.Add(all, tag)
-		}
-	}
-	if why == nil && len(all) > e.Limits.Tags && r.Op.Stores() && !rt.Tags.Command {
-		rt.Tags.Learned.Count(stats.TagTooMany)
-		why = fmt.Errorf("too many tags: %d, and a value may have %d", len(all), e.Limits.Tags)
-	}
-	switch {
-	case why == nil && at == len(key):
-		return raw
-	case why == nil:
-		binary := r.Flags & wire.Binary
-		raw = slices.Concat(raw[:r.Key.Start], e.asWritten(key[:at]), raw[r.Key.End:])
-		e.Wire.Next(raw, r)
-		r.Flags |= binary
-		return raw
-	case r.Op.Stores(): // the client has meant to replace the old value, which must go
-		r.Answer = wire.AppendClientError(nil, why.Error())
-		if r.Dialect == wire.Text {
-			r.Answer = e.quietly(r.Answer)
-		}
-		e.refuse(s, raw)
-	default:
-		e.refuseKey(s, why.Error())
-	}
-	return nil
-}
-
-// suffixAt is where the tags begin that a client has put behind a key of rt; at its
-// end, if there are none.
-func suffixAt(rt *routing.Route, key []byte) int {
-	if rt != nil && rt.Tags != nil && rt.Tags.Suffix != "" && !rt.Tags.Command {
-		if i := bytes.Index(key[len(rt.Prefix):], []byte(rt.Tags.Suffix)); i >= 0 {
-			return len(rt.Prefix) + i
-		}
-	}
-	return len(key)
-}
-
-// asWritten is key as the request in e.Req writes keys: in base64, or as it is.
-func (e *Engine) asWritten(key []byte) []byte {
-	if e.Req.Flags&wire.Base64 != 0 {
-		return base64.StdEncoding.AppendEncode(nil, key)
-	}
-	return key
-}
-
-// cutAll takes the tags out of the keys of the read of many in e.Req. What a get
-// names of tags only saves work, and of many it is not used.
-func (e *Engine) cutAll(lst *routing.Listener, raw []byte) []byte {
-	e.tags.Named = e.tags.Named[:0]
+// refuseTags refuses the request in e.Req, which names tags that it can't have.
+func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
 	r := &e.Req
-	at := func(span wire.Span) int {
-		key := span.Of(raw)
-		return suffixAt(lst.Fitting(key), key)
+	if !r.Op.Stores() || r.Op == wire.Append || r.Op == wire.Prepend {
+		e.refuseKey(s, why.Error())
+		return
 	}
-	if !slices.ContainsFunc(r.Several, func(span wire.Span) bool { return at(span) < span.Len() }) {
-		return raw
+	r.Answer = wire.AppendClientError(nil, why.Error()) // the client has meant to replace the old value, which must go
+	if r.Dialect == wire.Text {
+		r.Answer = e.quietly(r.Answer)
 	}
-	line := bytes.Clone(raw[:r.Keys.Start])
-	for i, span := range r.Several {
-		if i > 0 {
-			line = append(line, ' ')
-		}
-		line = append(line, span.Of(raw)[:at(span)]...)
-	}
-	line = append(line, wire.LineEnd...)
-	e.Wire.Next(line, r)
-	return line
+	e.refuse(s, raw)
 }
 
 // taggedPools are the pools that may have values with tags.

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -31,10 +33,10 @@ type tagged struct {
 	via     upstream.Via     // of all of these
 	trouble *upstream.Result // of an ask for a version; nil: all were answered
 
-	bound *ticket // of the miss that the value to be stored is of; nil: none
-	c0    uint64  // the cas id that a cas command gives; 0: it is none
-	head  []byte  // of what is stored; of what a look has found; nil: it has no tags
-	body  []byte  // behind the head that a look has found
+	bound *ticket.Ticket // of the miss that the value to be stored is of; nil: none
+	c0    uint64         // the cas id that a cas command gives; 0: it is none
+	head  []byte         // of what is stored; of what a look has found; nil: it has no tags
+	body  []byte         // behind the head that a look has found
 }
 
 // Tag tells t which tags its client has named. It must be called before t is
@@ -51,8 +53,8 @@ func (l *rule) tag(t *task.Task) {
 	g := &tagged{Tags: t.Route.Tags, named: l.named}
 	g.always = g.AppendTags(nil, []byte(t.Route.Strip+string(t.Key)))
 	g.also = g.Learned.AppendKnown(nil, t.Hash)
-	if l.first != nil {
-		g.known, g.via = l.firstKnown, l.first.Via
+	if l.first.Result != nil {
+		g.known, g.via = l.first.Known, l.first.Via
 	}
 	l.tags = g
 }
@@ -86,8 +88,8 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 			then(0, r)
 			return
 		}
-		s := see(rep, r.Bytes)
-		cas, _ := strconv.ParseUint(string(s.cas), 10, 64)
+		s := item.See(rep, r.Bytes)
+		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		then(cas, r)
 	})
 }
@@ -136,12 +138,12 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		return
 	}
 	g.head, g.body = nil, nil
-	s := see(rep, r.Bytes)
+	s := item.See(rep, r.Bytes)
 	switch {
-	case rep.Kind != wire.Value || s.stub() || s.mark():
+	case rep.Kind != wire.Value || s.Stub() || s.Mark():
 		then(r, stamp.Stands)
 		return
-	case string(s.flags) != stamp.Flags:
+	case string(s.Flags) != stamp.Flags:
 		v := stamp.Stands
 		if len(g.always) > 0 && !g.Read { // it is of somebody who knows no tags
 			g.Learned.Count(stats.TagInvalid)
@@ -222,53 +224,37 @@ func (g *tagged) remember(t *task.Task, h stamp.Head) {
 // without is the answer r, of a value with head h, as if the value had no head.
 func (g *tagged) without(r *upstream.Result, rep *wire.Reply, h stamp.Head) *upstream.Result {
 	g.head, g.body = bytes.Clone(h), bytes.Clone(rep.Body.Of(r.Bytes)[len(h):])
-	b := strconv.AppendInt([]byte("VA "), int64(len(g.body)), 10)
-	for rest := rep.MetaFlags; ; {
-		var word wire.Span
-		if word, rest = wire.NextKey(r.Bytes, rest); word.Len() == 0 {
-			break
-		}
-		switch b = append(b, ' ', r.Bytes[word.Start]); r.Bytes[word.Start] {
-		case 'f':
-			b = strconv.AppendUint(b, uint64(h.Flags()), 10)
-		case 's':
-			b = strconv.AppendInt(b, int64(len(g.body)), 10)
-		default:
-			b = append(b, r.Bytes[word.Start+1:word.End]...)
-		}
-	}
-	b = append(append(append(b, wire.LineEnd...), g.body...), wire.LineEnd...)
 	bare := *r
-	bare.Bytes = b
+	bare.Bytes = item.AppendBare(nil, r.Bytes, rep, h)
 	return &bare
 }
 
 // fallen lets one client rebuild a value that stands no more: as if it had been
 // deleted. r is the answer that has found it.
-func (l *rule) fallen(t *task.Task, r *upstream.Result, s *seen, v stamp.Verdict) {
+func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Verdict) {
 	if l.Hide {
-		l.miss(t, ticket{})
+		l.miss(t, ticket.Ticket{})
 		return
 	}
 	kept, known, via := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
 	kept.Parsed(wire.Get, wire.Meta, &t.Loop.Rep)
-	old := see(&t.Loop.Rep, kept.Bytes)
-	keep := max(int64(l.Stale/time.Second), lease(l.Guard))
-	l.ask(t, t.Meta("md", l.name, " I C"+string(s.cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
+	old := item.See(&t.Loop.Rep, kept.Bytes)
+	keep := max(int64(l.Stale/time.Second), item.Lease(l.Guard))
+	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(item.Lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
 		rep, ok := l.answered(t, wire.Get, r)
 		if !ok {
 			return
 		}
 		l.tags.known, l.tags.via = known, via // of the first round: the rebuild begins now
-		switch s := see(rep, r.Bytes); {
-		case s.wins():
+		switch s := item.See(rep, r.Bytes); {
+		case s.Wins():
 			l.won(t, r, &s)
-		case s.absent():
-			l.miss(t, ticket{void: true})
-		case !s.soft() && !s.stub():
+		case s.Absent():
+			l.miss(t, ticket.Ticket{Void: true})
+		case !s.Soft() && !s.Stub():
 			l.again(t, func() { l.read(t) })
-		case l.Stale > 0 && v != broken && s.soft() && !gets(t) && !l.rebuilds(t, &s):
+		case l.Stale > 0 && v != broken && s.Soft() && !gets(t) && !l.rebuilds(t, &s):
 			l.Learned.Count(stats.GuardStale)
 			l.watch(t, r, &s)
 			kept.Parsed(wire.Get, wire.Meta, rep)
@@ -282,7 +268,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *seen, v stamp.Verdict
 // lent serves a value that the interim server has, while the key's own server fills
 // up: values with tags are never copied between servers, for their versions are worth
 // nothing on another. It gives the win back.
-func (l *rule) lent(t *task.Task, tk ticket) {
+func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 	line := t.Meta("mg", l.Keys[1], " f v c", nil)
 	own := t.Req.Dialect == wire.Meta && !touches(t)
 	if own {
@@ -296,12 +282,12 @@ func (l *rule) lent(t *task.Task, tk ticket) {
 				l.winner(t, tk)
 				return
 			}
-			s := see(rep, r.Bytes)
-			if s.nothing() {
+			s := item.See(rep, r.Bytes)
+			if s.Nothing() {
 				l.winner(t, tk)
 				return
 			}
-			l.rearmAt(l.here(t), tk.cas, tk.via, true)
+			l.g.rearmAt(l.here(t), tk.Cas, tk.Via, true)
 			if own {
 				t.Answer(&upstream.Result{Server: r.Server, Bytes: l.asMeta(t, r, &s)}, nil)
 			} else {
@@ -323,10 +309,10 @@ func (l *rule) retouch(t *task.Task, tag func(uint64) uint64) {
 			if !ok {
 				return
 			}
-			s := see(rep, r.Bytes)
+			s := item.See(rep, r.Bytes)
 			switch {
-			case v != stamp.Stands || s.nothing():
-				l.miss(t, ticket{void: true})
+			case v != stamp.Stands || s.Nothing():
+				l.miss(t, ticket.Ticket{Void: true})
 			case t.Req.Dialect == wire.Meta:
 				t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asMeta(t, r, &s)}, tag)
 			default:
@@ -353,7 +339,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	}
 	c0 := g.c0
 	if g.bound != nil {
-		c0, _ = strconv.ParseUint(g.bound.first, 10, 64)
+		c0, _ = strconv.ParseUint(g.bound.First, 10, 64)
 	}
 	versions := make([]stamp.Version, len(tags))
 	open, late, asked := 1, false, false
@@ -367,7 +353,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		case g.trouble != nil:
 			l.broken(t, g.trouble)
 			return
-		case c != nil && (asked && !c.Reaches(via) || g.bound != nil && !g.bound.good(l.here(t), c)):
+		case c != nil && (asked && !c.Reaches(via) || g.bound != nil && !g.bound.Good(l.here(t), c)):
 			late = true
 		}
 		if late && c0 == 0 {
@@ -396,7 +382,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	for i, tag := range tags {
 		versions[i].Tag = tag
 		if g.bound != nil {
-			if cas, ok := g.bound.known.Of(tag); ok && cas != 0 {
+			if cas, ok := g.bound.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
 				continue
 			}
@@ -437,7 +423,7 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 }
 
 // bind says which miss the value is of that t is about to store.
-func (l *rule) bind(tk *ticket) {
+func (l *rule) bind(tk *ticket.Ticket) {
 	if l.tags != nil {
 		l.tags.bound = tk
 	}
@@ -462,9 +448,9 @@ func (l *rule) compare(t *task.Task) {
 }
 
 // change stores what f makes of a value with tags that a look has found, over that.
-func (l *rule) change(t *task.Task, s *seen, body []byte, then, again func()) {
-	flags := " C" + string(s.cas) + " F" + stamp.Flags
-	if left := s.left(); left < math.MaxInt64 {
+func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func()) {
+	flags := " C" + string(s.Cas) + " F" + stamp.Flags
+	if left := s.Left(); left < math.MaxInt64 {
 		flags += " T" + strconv.FormatInt(left, 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, slices.Concat(l.tags.head, body)), func(r *upstream.Result) {
@@ -478,38 +464,4 @@ func (l *rule) change(t *task.Task, s *seen, body []byte, then, again func()) {
 			l.again(t, again)
 		}
 	})
-}
-
-// recount is incr and decr of a value with tags.
-func (l *rule) recount(t *task.Task, s *seen, again func()) {
-	n, err := strconv.ParseUint(string(bytes.TrimRight(l.tags.body, " ")), 10, 64)
-	if err != nil {
-		l.end(t, func() {
-			t.Reject(wire.AppendClientError(nil, "cannot increment or decrement non-numeric value"))
-		})
-		return
-	}
-	delta := uint64(1)
-	if at := t.Req.Delta; at.Len() > 0 {
-		delta, _ = strconv.ParseUint(string(at.Of(t.Raw)), 10, 64)
-	}
-	switch {
-	case t.Op == wire.Incr:
-		n += delta
-	default:
-		n -= min(n, delta)
-	}
-	number := strconv.AppendUint(nil, n, 10)
-	l.change(t, s, number, func() {
-		line := append(slices.Clone(number), wire.LineEnd...)
-		if t.Req.Dialect == wire.Meta {
-			line = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Header)
-			if t.Req.Letters.Has('v') {
-				flags := bytes.TrimPrefix(bytes.TrimSuffix(line, []byte(wire.LineEnd)), []byte("HD"))
-				line = strconv.AppendInt([]byte("VA "), int64(len(number)), 10)
-				line = slices.Concat(line, flags, []byte(wire.LineEnd), number, []byte(wire.LineEnd))
-			}
-		}
-		l.end(t, func() { t.Answer(&upstream.Result{Server: l.server(t), Bytes: line}, nil) })
-	}, again)
 }

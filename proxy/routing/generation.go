@@ -3,6 +3,7 @@ package routing
 // A table as one loop has taken it up: its routes tied to its servers.
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -23,6 +24,8 @@ type Listener struct {
 	prefixes []Route      // Routes, if none of them has a Match: then they need no more than a comparison each
 	Pools    []*BoundPool // that its keys may be in, gutters included
 	Users    *table.Users // who may use it; nil: everybody
+
+	suffixes []string // behind which clients name tags
 
 	InOrder bool // one of the pools wants multi-gets answered in order
 	Tagged  bool // one of the routes has tags
@@ -117,7 +120,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 	for i := range l.Routes {
 		counts[l.Routes[i].Name()] = l.Routes[i].Count
 	}
-	l.Routes, l.Pools, l.InOrder, l.Moves, l.Counts = nil, nil, false, false, false
+	l.Routes, l.Pools, l.suffixes, l.InOrder, l.Moves, l.Counts = nil, nil, nil, false, false, false
 	var tagged *Route
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
@@ -148,6 +151,9 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		if r.Tags != nil {
 			made.Tags = &Tags{Tags: r.Tags, Learned: learned.Tagged(r.Label())}
 			tagged = &made
+			if s := r.Tags.Suffix; s != "" && !slices.Contains(l.suffixes, s) {
+				l.suffixes = append(l.suffixes, s)
+			}
 		}
 		if r.Strip {
 			made.Strip = r.Prefix
@@ -223,6 +229,19 @@ func (l *Listener) Fitting(key []byte) *Route {
 		}
 	}
 	return nil
+}
+
+// CutAt is where the tags begin that a client has put behind a key; at its end, if
+// there are none. The route that the key has without them must take such tags.
+func (l *Listener) CutAt(key []byte) int {
+	for _, suffix := range l.suffixes {
+		if i := bytes.Index(key, []byte(suffix)); i > 0 {
+			if rt := l.Fitting(key[:i]); rt != nil && rt.Tags != nil && !rt.Tags.Command && rt.Tags.Suffix == suffix {
+				return i
+			}
+		}
+	}
+	return len(key)
 }
 
 // Each calls f for every server behind l, once per address, with the first

@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/guard"
+	"ringside/proxy/guard/fast"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -22,6 +23,7 @@ type Tags struct {
 	Pools []*routing.BoundPool // with tagged routes, and their gutters
 	Count *stats.Invalidations // of the process
 	all   []stamp.Tag          // of the key that is being asked for
+	key   []byte               // scratch: that is decoded
 	open  []*reading           // that are asked for something
 	free  *reading
 }
@@ -35,14 +37,14 @@ type reading struct {
 	t      *Tags
 	x      *client.Exchange
 	c      *upstream.Conn
-	known  stamp.Known  // versions, in the order of asking
-	now    guard.Stamps // of the key that is answered now
-	told   int          // versions that have come
-	must   []stamp.Tag  // of all keys
-	ends   []int        // in must, of each key
-	next   int          // key that is answered next
-	asking int          // attempts that have not ended
-	later  *reading     // in the list of free ones
+	known  stamp.Known // versions, in the order of asking
+	now    fast.Stamps // of the key that is answered now
+	told   int         // versions that have come
+	must   []stamp.Tag // of all keys
+	ends   []int       // in must, of each key
+	next   int         // key that is answered next
+	asking int         // attempts that have not ended
+	later  *reading    // in the list of free ones
 }
 
 // Ask asks for one key of x's text read, of that share, on c; key is with what its route strips. It
@@ -51,7 +53,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	name := key[len(rt.Strip):]
 	switch {
 	case rt.Tags == nil:
-		return t.Guard.Ask(x, share, rt, c, name)
+		return fast.Ask(t.Guard, x, share, rt, c, name)
 	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Speech != 0 && c.Speech&wire.Metas == 0:
 		return false
 	}
@@ -74,7 +76,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 	a := x.Attempt()
 	a.To, a.Share = (*value)(r), share
 	r.asking++
-	t.AskFor(x, rt, c, a, name)
+	fast.AskFor(t.Guard, x, rt, c, a, name)
 	return true
 }
 
@@ -155,7 +157,7 @@ func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 // value gets the value of the next key of a reading.
 type value reading
 
-func (v *value) reader() *guard.Reader { return (*guard.Reader)(v.x) }
+func (v *value) reader() *fast.Reader { return (*fast.Reader)(v.x) }
 
 func (v *value) Client() uint64 { return v.x.Client() }
 
@@ -172,12 +174,12 @@ func (v *value) Done(c *upstream.Conn, a *upstream.Attempt) {
 	x := v.x
 	v.next++
 	(*reading)(v).ended()
-	(*guard.Reader)(x).Done(c, a)
+	(*fast.Reader)(x).Done(c, a)
 }
 
 func (v *value) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	x := v.x
 	v.next++
 	(*reading)(v).ended()
-	(*guard.Reader)(x).Failed(c, a, f)
+	(*fast.Reader)(x).Failed(c, a, f)
 }

@@ -1,4 +1,4 @@
-package guard
+package fast
 
 // A guarded get as an ordinary exchange: nothing else runs where a value answers
 // it.
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"ringside/proxy/client"
+	"ringside/proxy/guard"
+	"ringside/proxy/guard/item"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -23,26 +25,26 @@ type Reader client.Exchange
 // door is what the client of a guarded read is connected to.
 type door interface {
 	Fitting(key []byte) *routing.Route
-	Guarded() *Guard
+	Guarded() *guard.Guard
 }
 
 // Ask asks for one key of x's text read, of that share, on c. It reports false, and has done
 // nothing, if the server can't be asked so.
-func (g *Guard) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+func Ask(g *guard.Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
 		return false
 	}
 	a := x.Attempt()
 	a.To, a.Share = (*Reader)(x), share
-	g.AskFor(x, rt, c, a, key)
+	AskFor(g, x, rt, c, a, key)
 	return true
 }
 
 // AskFor asks for a key by the attempt a, whose receiver hands on the answer to a
 // Reader.
-func (g *Guard) AskFor(x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
+func AskFor(g *guard.Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
 	hide := rt.Guard.Hide
-	if g.blind(c) {
+	if g.Blind(c) {
 		rt.Guard.Learned.Count(stats.GuardOff)
 		hide = true
 	}
@@ -51,7 +53,7 @@ func (g *Guard) AskFor(x *client.Exchange, rt *routing.Route, c *upstream.Conn, 
 	a.Remember(&noOpaque, nil, key)
 	c.Require(a, wire.Metas)
 	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
-	g.Line = g.appendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
+	g.Line = g.AppendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
 	g.Line = append(g.Line, " k\r\n"...) // behind what a hit is read for
 	c.Out.Append(&g.Buffers, g.Line)
 	c.Give(a, len(g.Line))
@@ -64,9 +66,9 @@ func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
 // token is what a client of gets is shown; nil to a get.
-func (p *Reader) token(s *seen) []byte {
+func (p *Reader) token(s *item.Seen) []byte {
 	if p.Op == wire.Gets {
-		return s.cas
+		return s.Cas
 	}
 	return nil
 }
@@ -87,21 +89,21 @@ type Stamps struct {
 // routes without.
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
-	if tags == nil && r.Kind == wire.Value && !marked(r) && p.Op == wire.Get {
+	if tags == nil && r.Kind == wire.Value && !item.Marked(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
-		if s := (seen{flags: flags.Of(b)}); !s.special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
-			return p.exchange().Value(a, r, b, s.shown(), nil)
+		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
+			return p.exchange().Value(a, r, b, s.Shown(), nil)
 		}
 	}
 	if r.Kind == wire.Value {
-		s := see(r, b)
+		s := item.See(r, b)
 		stands := true
 		if tags != nil {
 			stands, known = tags.uncover(r, b, &s), tags.Known
 		}
-		hollow := s.size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
-		if stands && !hollow && (!s.special() || p.fresh(c, a, &s)) {
-			return p.exchange().Value(a, r, b, s.shown(), p.token(&s))
+		hollow := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
+		if stands && !hollow && (!s.Special() || p.fresh(c, a, &s)) {
+			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
 		}
 	} else if tags != nil {
 		known = tags.Known
@@ -111,8 +113,8 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 
 // uncover takes the head off a value, if it has one. It reports whether the value
 // stands, as far as is known.
-func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *seen) bool {
-	if string(s.flags) != stamp.Flags {
+func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
+	if string(s.Flags) != stamp.Flags {
 		return len(tags.Must) == 0
 	}
 	h, ok := stamp.ReadHead(r.Body.Of(b))
@@ -120,28 +122,27 @@ func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *seen) bool {
 		return false
 	}
 	tags.Learned.Count(stats.TagHit)
-	s.flags = strconv.AppendUint(tags.flags[:0], uint64(h.Flags()), 10)
+	s.Flags = strconv.AppendUint(tags.flags[:0], uint64(h.Flags()), 10)
 	r.Body.Start += uint32(len(h))
-	s.size -= len(h)
+	s.Size -= len(h)
 	return true
 }
 
 // fresh says that a value that somebody else refreshes is not old yet.
-func (p *Reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *seen) bool {
-	if s.wins() || s.soft() || s.mark() || s.stub() || p.Session == nil {
+func (p *Reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *item.Seen) bool {
+	if s.Wins() || s.Soft() || s.Mark() || s.Stub() || p.Session == nil {
 		return false
 	}
 	rt, g := p.route(a)
-	if rt == nil || rt.Guard == nil || s.left() <= int64(rt.Guard.Stale/time.Second) {
+	if rt == nil || rt.Guard == nil || s.Left() <= int64(rt.Guard.Stale/time.Second) {
 		return false
 	}
 	key, _ := a.Named()
-	w := g.winners[g.Loops.HashKey(key)] // nobody has seen its winner for a lease: a task looks after it
-	return w.cas != string(s.cas) || g.Now-w.since <= int64(time.Second)*lease(rt.Guard)
+	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // else a task looks after it
 }
 
 // route is that of the key that a asked for, by the table of now.
-func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *Guard) {
+func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *guard.Guard) {
 	d, ok := p.Session.Handler.(door)
 	if !ok {
 		return nil, nil
@@ -167,8 +168,8 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	key, _ := a.Named()
 	if rt.Guard == nil { // it is guarded no more, by a table that has just come
 		if rep := &c.Server.Loop().Rep; r.Bytes != nil && rep.Kind == wire.Value {
-			if s := see(rep, r.Bytes); !s.nothing() && string(s.flags) != stamp.Flags {
-				return x.Value(a, rep, r.Bytes, s.shown(), p.token(&s))
+			if s := item.See(rep, r.Bytes); !s.Nothing() && string(s.Flags) != stamp.Flags {
+				return x.Value(a, rep, r.Bytes, s.Shown(), p.token(&s))
 			}
 		} else if r.Bytes == nil {
 			x.Fail(a.Share, r.Why, r.Outcome)
@@ -176,11 +177,11 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		return 0
 	}
 	if rep := &c.Server.Loop().Rep; r.Bytes != nil && !rep.Kind.Failed() {
-		s := see(rep, r.Bytes)
-		g.heard(c.Server, r.Via, &s)
+		s := item.See(rep, r.Bytes)
+		g.Heard(c.Server, r.Via, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
-	g.resume(x, a.Share, rt, append([]byte(a.Strip), key...), &rule{first: r, firstName: bytes.Clone(key), firstKnown: slices.Clone(known)})
+	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), guard.First{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
 	return 0
 }
 
@@ -190,35 +191,9 @@ func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Res
 	if r.Bytes == nil || rep.Kind.Failed() {
 		return
 	}
-	s := see(rep, r.Bytes)
-	if !s.wins() || string(s.cas) == "0" {
-		return
-	}
-	flags := " I C"
-	if s.stub() {
-		flags = " C"
-	}
+	s := item.See(rep, r.Bytes)
 	key, _ := a.Named()
-	limit := ownTimeouts
-	c.Server.Loop().Ask(c, asker(nil), 0, &limit, []byte(spelled("md ", string(key), flags+string(s.cas))), true)
-}
-
-// resume makes a task of a read that found more or less than a value.
-func (g *Guard) resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, l *rule) {
-	req := &g.Clients.Req
-	before := *req
-	command := "get "
-	if x.Op == wire.Gets {
-		command = "gets "
-	}
-	line := append(append([]byte(command), whole...), wire.LineEnd...)
-	g.Wire.Next(line, req)
-	req.Flags |= x.Flags & wire.Binary
-	t := g.NewTask(x, share, rt, line, whole, whole)
-	*req = before
-	t.Rule = l
-	g.Enroll(x.Session, x, t)
-	g.Admit(t)
+	guard.GiveBack(c, string(key), &s)
 }
 
 func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
@@ -236,17 +211,12 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 
 // Streams says that a value is too large to wait for, and nothing but a value.
 func (p *Reader) Streams(r *wire.Reply) bool {
-	return !marked(r) && p.exchange().Streams(r)
-}
-
-// marked says that memcached says something of an item besides what it is.
-func marked(r *wire.Reply) bool {
-	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
+	return !item.Marked(r) && p.exchange().Streams(r)
 }
 
 func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	s := see(r, b)
-	p.exchange().BeginValue(c, a, r, b, s.shown(), p.token(&s))
+	s := item.See(r, b)
+	p.exchange().BeginValue(c, a, r, b, s.Shown(), p.token(&s))
 	return 0
 }
 
