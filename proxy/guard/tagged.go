@@ -269,6 +269,11 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 // up: values with tags are never copied between servers, for their versions are worth
 // nothing on another. It gives the win back.
 func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
+	known, via := l.tags.known, l.tags.via // at the key's own server, where the client stores
+	rebuild := func() {
+		l.tags.known, l.tags.via = known, via
+		l.winner(t, tk)
+	}
 	line := t.Meta("mg", l.Keys[1], " f v c", nil)
 	own := t.Req.Dialect == wire.Meta && !touches(t)
 	if own {
@@ -279,12 +284,12 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 			rep := &t.Loop.Rep
 			l.View.CountWarmRead(l.First.Server, false)
 			if v != stamp.Stands || gets(t) || !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind != wire.Value {
-				l.winner(t, tk)
+				rebuild()
 				return
 			}
 			s := item.See(rep, r.Bytes)
 			if s.Nothing() {
-				l.winner(t, tk)
+				rebuild()
 				return
 			}
 			l.g.rearmAt(l.here(t), tk.Cas, tk.Via, true)

@@ -64,13 +64,21 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 	})
 }
 
-// gens changes with the phases of any server.
+// gens changes with the phases of any server, and when one does not answer or does
+// again.
 func (t *Tags) gens() (sum uint64) {
 	for _, p := range t.Pools {
-		if p.View != nil {
-			sum += p.View.Gen()
-			if p.View.Learned() {
-				sum++
+		v := p.View
+		if v == nil {
+			continue
+		}
+		sum += v.Gen() << 1
+		if v.Learned() {
+			sum++
+		}
+		for i := range v.Len() {
+			if v.Suspected(i) {
+				sum += 1 << 32 << (i % 31)
 			}
 		}
 	}
