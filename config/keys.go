@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 )
 
 // A key is one setting of a T.
@@ -235,6 +236,7 @@ func fileKeys() value[settings] {
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the one that spells out most of a key wins; needed once there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
+		set("tags", "what all routes with tags have in common", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
@@ -292,6 +294,9 @@ func limitsValue() value[table.Limits] {
 		set("waiting", "gets that guarded routes hold at once; the next one is a miss", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
 		set("tickets", "misses of guarded routes whose sets are awaited; then the oldest is forgotten, and its set is an ordinary one",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
+		set("tags_per_value", "tags that a value may have; a set that names more is refused", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
+		set("tag_keys", "keys of which the tags are remembered that clients have named; those of others are asked for in a second round",
+			integer(1, 100_000_000), func(l *l) *int { return &l.TagKeys }),
 		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
 		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),

@@ -68,7 +68,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		for _, c := range lst.Bind(l.Routes, live, e.Shared.guarded) {
+		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
 			e.ForgetRoute(c)
 		}
 		lst.Users = l.Users
@@ -83,6 +83,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
+	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
 	for _, srv := range before {
 		if srv.Retired {
