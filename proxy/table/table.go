@@ -18,6 +18,7 @@ type Table struct {
 	Pools     []*Pool
 	Limits    Limits
 	LogSlow   time.Duration // commands that take so long are logged; 0: none
+	NoHotKeys bool          // it is not watched which keys are asked for most
 }
 
 // Has says whether a pool of t has a server of that name.
