@@ -170,7 +170,7 @@ type Log struct {
 func defaultFile() File {
 	return File{
 		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true},
-		Tags:  TagSpace{Command: "tag:"},
+		Tags:  defaultTagSpace(),
 		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,
