@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +77,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				hint := unspaced(n.text)
+				hint := unspaced(n.text, isKey)
 				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
 					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
 				}
@@ -98,7 +97,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					switch glued := unspaced(p.key.text); {
+					switch glued := unspaced(p.key.text, isKey); {
 					case glued != "":
 						hint = glued
 					case path == "":
@@ -188,24 +187,6 @@ func isPoolKey(name string) bool {
 // isKey says that the file or a pool has a key of that name.
 func isKey(name string) bool {
 	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
-}
-
-// glued is a colon with a word on both sides, at the beginning of a line or of a part
-// of a mapping in braces.
-var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
-
-// unspaced says that a colon needs a space behind it, where text has one without
-// behind a known key, or that it stands for an underscore.
-func unspaced(text string) string {
-	for _, m := range glued.FindAllStringSubmatch(text, -1) {
-		switch {
-		case isKey(m[1] + "_" + m[2]):
-			return fmt.Sprintf(" (did you mean %q?)", m[1]+"_"+m[2])
-		case isKey(m[1]):
-			return fmt.Sprintf(" (a colon needs a space behind it: write %s: %s)", m[1], m[2])
-		}
-	}
-	return ""
 }
 
 func inside(path string) string {
