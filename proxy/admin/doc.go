@@ -238,6 +238,9 @@
 //	    By how much hot_key_ratio may be off.
 //	ringside_hot_key_one_in gauge
 //	    Of so many requests one is looked at to find the hot keys.
+//	ringside_marks_total{event} counter
+//	    Marks of copies, which say that somebody is at work on a key, by event: made, met (in the place of a value:
+//	    another Ringside is at work there, or has died at it), disturbed (gone when it was to be ended).
 //	ringside_pairing_doubts_total counter
 //	    Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug,
 //	    here or in a server.
