@@ -77,7 +77,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				hint := ""
+				hint := unspaced(n.text)
 				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
 					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
 				}
@@ -97,7 +97,9 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					switch {
+					switch glued := unspaced(p.key.text); {
+					case glued != "":
+						hint = glued
 					case path == "":
 						hint = cmp.Or(other(n), belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
@@ -172,10 +174,19 @@ func belongs(name string) string {
 	switch {
 	case name == "servers":
 		return " (it belongs in a pool)"
-	case slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name }):
+	case isPoolKey(name):
 		return " (it belongs in a pool, or under defaults for all pools)"
 	}
 	return ""
+}
+
+func isPoolKey(name string) bool {
+	return slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name })
+}
+
+// isKey says that the file or a pool has a key of that name.
+func isKey(name string) bool {
+	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
 }
 
 func inside(path string) string {

@@ -119,6 +119,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 	}
 	bp.View = w.View
 	copies := bp.Pool.Copied(e.gen.table)
+	bp.View.KeepCopies(copies)
 	if copies {
 		e.KeepLedger(bp)
 	}
