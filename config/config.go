@@ -99,6 +99,7 @@ type Admin struct {
 	Control string   // who may drain servers and set faults: as Pprof
 	Faults  bool     // faults may be set
 	Page    string   // who may look at the page: as Pprof
+	Hot     bool     // it is watched which keys are asked for most
 	Names   []string // by which a browser may know it
 }
 
@@ -168,7 +169,7 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true},
 		Tags:  TagSpace{Command: "tag:"},
 		Limits: table.Limits{
 			Clients:    10_000,

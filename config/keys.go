@@ -275,6 +275,8 @@ func adminValue() value[Admin] {
 			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Page }),
+			set("hot", "watch which keys are asked for most: of about a thousand requests a second, in each loop",
+				yesNo(), func(a *Admin) *bool { return &a.Hot }),
 			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
 				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
 			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",

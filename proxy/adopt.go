@@ -34,6 +34,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.LogSlow(t.LogSlow)
+	e.Watch.Switch(!t.NoHotKeys)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {

@@ -154,24 +154,37 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		return false
 	}
 	x := e.NewExchange(s)
-	goesBy(x, rt)
 	x.Keys = r.NumKeys
+	if rt == nil {
+		x.Fail(0, client.NoRoute, stats.Unavailable)
+		x.FinishOne()
+		return false
+	}
+	goesBy(x, rt)
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
-	} else if rt != nil && rt.Guard != nil {
+	} else if rt.Guard != nil {
 		if !e.readGuarded(s, x, 0, rt, srv, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 		}
 	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()
+		if e.Watch.Left--; e.Watch.Left < 0 {
+			e.look(a, rt, key, len(raw))
+		}
 		c.Begin(a, &rt.Timeouts)
 		taken = e.send(c, a, rt.Strip, raw, key[len(rt.Strip):])
 	}
 	x.FinishOne()
 	return taken
+}
+
+// look looks at what becomes of a, a request on key: its turn has come.
+func (e *Engine) look(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
+	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil)
 }
 
 // count is ask for a command that counts. On a route that makes what is missing it is
@@ -207,7 +220,13 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 		return false
 	}
 	c, _, _ := srv.Pick(s.ID, false)
-	return c != nil && e.tags.Ask(x, share, rt, c, key)
+	if c == nil || !e.tags.Ask(x, share, rt, c, key) {
+		return false
+	}
+	if e.Watch.Left--; e.Watch.Left < 0 {
+		e.look(c.Tail, rt, key, 0)
+	}
+	return true
 }
 
 // admit leads t, a task of x, which s has sent.
@@ -405,6 +424,9 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 				word = e.Line
 			}
 			c.AddKey(word, len(key)-len(rt.Strip))
+			if e.Watch.Left--; e.Watch.Left < 0 {
+				e.look(c.Tail, rt, key, 0)
+			}
 		}
 	}
 	for _, c := range e.parts {

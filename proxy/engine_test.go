@@ -226,12 +226,18 @@ func TestAllocations(t *testing.T) {
 				}
 				s.now += int64(time.Millisecond)
 			}
-			allocs := testing.AllocsPerRun(200, func() {
-				step(client.link, request)
-				step(srv.link, answer)
-			})
-			if allocs != 0 {
-				t.Errorf("%v allocations a request, want 0", allocs)
+			for _, looks := range []bool{false, true} {
+				allocs := testing.AllocsPerRun(200, func() {
+					s.e.Watch.Left = 1 << 20
+					if looks {
+						s.e.Watch.Left = 0
+					}
+					step(client.link, request)
+					step(srv.link, answer)
+				})
+				if allocs != 0 {
+					t.Errorf("%v allocations a request, want 0; it is looked at: %v", allocs, looks)
+				}
 			}
 			if sent == 0 {
 				t.Error("nothing was sent")

@@ -20,6 +20,7 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/tags"
 	"ringside/proxy/task"
+	"ringside/proxy/watch"
 )
 
 // Proxy is what all engines of a process share: the table, and the few
@@ -272,6 +273,15 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	for _, l := range e.Listeners {
 		l.AddTo(into)
 	}
+}
+
+// Watched is what the engines have seen of keys. It fails as Snapshot does.
+func (p *Proxy) Watched() (*watch.Report, error) {
+	is := &watch.Report{} // a loop that is late may still add to it
+	if err := p.waited(func(e *Engine) { e.Watch.AddTo(is, e.Now) }); err != nil {
+		return nil, err
+	}
+	return is, nil
 }
 
 // Decided is another number whenever a keeper has decided something, a phase or

@@ -230,6 +230,14 @@
 //	ringside_copies_repaired_total{result} counter
 //	    Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the
 //	    key was just deleted).
+//	ringside_hot_key_ratio{rank} gauge
+//	    Part of all requests that the key at this rank has lately, of those that are asked for most. Which keys
+//	    they are is on the page and in ringside top; of the routes, which have all requests, see
+//	    ringside_route_requests_total.
+//	ringside_hot_key_ratio_error{rank} gauge
+//	    By how much hot_key_ratio may be off.
+//	ringside_hot_key_one_in gauge
+//	    Of so many requests one is looked at to find the hot keys.
 //	ringside_pairing_doubts_total counter
 //	    Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug,
 //	    here or in a server.
