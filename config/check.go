@@ -158,6 +158,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 		d.checkCounters(r)
 		d.checkTotal(f, r)
 		d.checkGuard(f, r)
+		d.checkTags(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
@@ -346,15 +347,18 @@ func (d *document) checkGuard(f *File, r *Route) {
 	}
 }
 
+// guarded says that r has a guard; tags need one.
+func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
+
 // checkSameGuard refuses two ways to one key of which only one knows the guard: the
 // other would show stubs as empty values, and old values as fresh.
 func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.Guard.On == b.Guard.On {
+	if !shared || a.guarded() == b.guarded() {
 		return
 	}
 	guarded := a
-	if b.Guard.On {
+	if b.guarded() {
 		guarded = b
 	}
 	at := d.place(&guarded.Guard, &guarded.Preset, guarded)
@@ -386,4 +390,68 @@ func readUsers(path string) (*table.Users, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return users, nil
+}
+
+// checkTags looks at the tags of one route.
+func (d *document) checkTags(f *File, r *Route) {
+	t := &r.Tags
+	if !t.On {
+		return
+	}
+	at := d.place(t, r)
+	switch {
+	case r.Copies.Copies != 0 || len(r.Pools) > 0:
+		d.failAt(at, "tags have no place beside replicas and pools: the version of a tag is worth something only on the server of its values, so a copy could not be checked, and what can be rebuilt needs none; leave out one of them")
+	case r.Preset == presetSessions:
+		d.failAt(at, "tags have no place beside preset: sessions: a session is not rebuilt; give them different prefixes")
+	case r.Guard.On && r.Guard.Hide && !t.Read:
+		d.failAt(at, "tags need the guard's tickets, and guard: hide gives none: use tags: read, or guard: true")
+	case t.Suffix == "" && len(t.Patterns) == 0 && !t.PrefixTag:
+		d.failAt(at, "tags without a suffix, patterns or prefix_tag: no value would have any")
+	case t.PrefixTag && r.Prefix == "":
+		d.failAt(d.place(&t.PrefixTag, t, r), "prefix_tag needs a prefix")
+	case t.Suffix != "" && strings.Contains(r.Prefix, t.Suffix):
+		d.failAt(d.place(&t.Suffix, t, r), "tags.suffix %q stands in the prefix %q: every key would be cut there", t.Suffix, r.Prefix)
+	case r.names(f.Tags.Command):
+		d.failAt(d.place(&r.Match, &r.Prefix, &f.Tags.Command, r), "%s begins with tags.command %q: no key of the route could be stored", r.keys(), f.Tags.Command)
+	}
+	for i := range t.Patterns {
+		if p := &t.Patterns[i]; len(p.Tags) > f.Limits.Tags {
+			d.failAt(d.place(&p.Tags, p, t, r), "%d tags for one key, and limits.tags_per_value is %d", len(p.Tags), f.Limits.Tags)
+		}
+	}
+}
+
+// names says that all keys of r begin with the command that invalidates tags.
+func (r *Route) names(command string) bool { return strings.HasPrefix(string(r.pattern()[0]), command) }
+
+// checkTagCommand refuses routes whose keys would be taken for names of tags, in a
+// file that has routes with tags.
+func (d *document) checkTagCommand(f *File, lists [][]Route) {
+	for _, list := range lists {
+		if !slices.ContainsFunc(list, func(r Route) bool { return r.Tags.On }) {
+			continue
+		}
+		for i := range list {
+			if r := &list[i]; !r.Tags.On && r.names(f.Tags.Command) {
+				d.failAt(d.place(&r.Match, &r.Prefix, r), "keys that begin with tags.command (%q) are names of tags: give the route another prefix, or tags another command", f.Tags.Command)
+			}
+		}
+	}
+}
+
+// checkSameTags refuses two ways to one key of which only one knows its tags: the
+// other would show heads as values.
+func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
+	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
+	if !shared || a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
+		return
+	}
+	tagged := a
+	if b.Tags.On {
+		tagged = b
+	}
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(d.place(&tagged.Tags, tagged), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
+	}
 }

@@ -30,6 +30,9 @@ var errorFields = []string{"Why", "why", "WaitReason", "queueFull", "refusal"}
 // errorResults are functions whose results are one.
 var errorResults = []string{"Refusal", "unfitKey"}
 
+// errorsOf are files whose errors are told to clients as they are.
+var errorsOf = []string{"proxy/tags/named.go", "proxy/tags/stamp/tag.go"}
+
 // texts finds the constant parts of what expressions of a package may be.
 type texts struct {
 	values  map[string][]ast.Expr // by package.name: what a constant or variable of a package is
@@ -149,7 +152,8 @@ func TestErrorsAreExplained(t *testing.T) {
 		ast.Inspect(f, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.CallExpr:
-				if _, name := called(pkg, n); slices.Contains(errorTexts, name) {
+				_, name := called(pkg, n)
+				if slices.Contains(errorTexts, name) || slices.Contains(errorsOf, file) && (name == "New" || name == "Errorf") {
 					for _, arg := range n.Args {
 						x.of(pkg, arg, 4)
 					}

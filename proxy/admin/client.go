@@ -153,6 +153,14 @@ func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
 	return a.Socket, err
 }
 
+// InvalidateTags invalidates tags, and returns what each server has answered.
+func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
+	c.http.Timeout = 2 * time.Minute
+	var a struct{ Servers []Invalidated }
+	err := c.ask(ctx, "POST", "/control/tags/invalidate", what, &a)
+	return a.Servers, err
+}
+
 // Faults returns what is wrong on purpose, and whether that is allowed at all.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
 	var a faultsAnswer

@@ -58,6 +58,7 @@
 //	GET    /control/servers                       every server of every pool, and how it is
 //	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed

@@ -180,6 +180,15 @@ var (
 	copiesRepaired = counter("copies_repaired_total",
 		"Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the key was just deleted).",
 		"result")
+	hotKey = gauge("hot_key_ratio",
+		"Part of all requests that the key at this rank has lately, of those that are asked for most. "+
+			"Which keys they are is on the page and in ringside top; of the routes, which have all requests, see ringside_route_requests_total.",
+		"rank")
+	hotKeyOff = gauge("hot_key_ratio_error",
+		"By how much hot_key_ratio may be off.",
+		"rank")
+	hotLooks = gauge("hot_key_one_in",
+		"Of so many requests one is looked at to find the hot keys.")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

@@ -11,6 +11,7 @@
 //	Snapshot, Snapshot ► Tick ► Health: one sentence, and what follows from it
 //	stats of a server  ► Memory, Slabs ► what is thrown away where memory is idle
 //	log records        ► Events: the last of them, at Info and above
+//	Report of the keys ► Hot: the keys and prefixes that are asked for most
 //
 // # What it costs
 //
