@@ -272,6 +272,8 @@ func followed(t *testing.T, page, before string) {
 
 func TestPagesQuickstart(t *testing.T) { followed(t, "quickstart.md", "") }
 
+func TestPagesUpgrade(t *testing.T) { followed(t, "upgrade.md", "") }
+
 func TestPagesMcrouter(t *testing.T) { followed(t, "from-mcrouter.md", "") }
 
 // Its servers are there before.
