@@ -1,7 +1,7 @@
 package admin
 
-// What each metric is called and means. The same words stand in the package
-// doc; a test holds the two together.
+// What each metric is called and means. The same words stand in docs/metrics.md;
+// a test holds the two together.
 
 import "github.com/prometheus/client_golang/prometheus"
 
