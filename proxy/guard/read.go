@@ -278,7 +278,7 @@ func (l *rule) asText(t *task.Task, r *upstream.Result, s *seen) []byte {
 	b := append(append([]byte("VALUE "), l.name...), ' ')
 	b = append(append(b, s.shown()...), ' ')
 	b = strconv.AppendInt(b, int64(rep.Body.Len()), 10)
-	if t.Op == wire.Gets || t.Req.Flags&wire.Binary != 0 && !l.old(s) { // else a cas would store what is made of an old value
+	if t.Op == wire.Gets || t.Req.Flags&wire.Binary != 0 && !l.old(s) { // without one a frame says wire.NoMatch: no cas may store what is made of an old value
 		b = append(append(b, ' '), s.cas...)
 	}
 	b = append(append(b, wire.LineEnd...), r.Bytes[rep.Body.Start:rep.Size]...)
