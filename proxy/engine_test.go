@@ -209,6 +209,7 @@ func TestAllocations(t *testing.T) {
 				s.line("route - main tags=suffix,a{n}>x{n},b{n}>x{n}")
 			}
 			s.begin()
+			s.e.Watch.Left = 1 << 20
 			client := s.actor("c1")
 			request, answer := []byte(c.request), []byte(c.answer)
 			s.wakeup(func() { s.e.Bytes(client.link, request) })
@@ -229,6 +230,9 @@ func TestAllocations(t *testing.T) {
 				s.now += int64(time.Millisecond)
 			}
 			for _, looks := range []bool{false, true} {
+				if looks && c.name == "binary quiet gets" {
+					continue // the first would go alone
+				}
 				allocs := testing.AllocsPerRun(200, func() {
 					s.e.Watch.Left = 1 << 20
 					if looks {

@@ -108,11 +108,10 @@ type Streamer interface {
 	Behind() bool
 }
 
-// Taker is a Streamer that can ask again.
+// Taker is a Streamer that takes back what it has asked, a read of whose answer
+// nothing has come, and asks again: that is neither done nor failed.
 type Taker interface {
 	Streamer
-	// TakeBack takes back a, of whose answer nothing has come: a read that is to be
-	// asked again, by another connection. It counts neither as done nor as failed.
 	TakeBack(a *Attempt)
 }
 

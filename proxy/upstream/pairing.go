@@ -32,8 +32,7 @@ func (a *Attempt) Remember(r *wire.Request, raw, key []byte) {
 	}
 }
 
-// label keeps the opaque of a, its flag's letter included, behind its key. No server
-// sends one back that is longer than memcached's.
+// label keeps a's opaque, with its letter, behind its key; none longer comes back.
 func (a *Attempt) label(opaque []byte) {
 	if len(opaque) > 250 {
 		return
