@@ -47,6 +47,7 @@ type instance struct {
 	adminAt       config.Address // as the file says it
 	taken         *takeover      // the sockets of another Ringside; nil: none
 
+	files    uint64 // that the process could open when limits.clients was fitted
 	stopping atomic.Bool
 	asked    chan chan<- reloadAnswer // who wants the file to be read again; served by serve
 	handed   chan func()              // told when another process has the sockets; called when it may have them alone
@@ -74,7 +75,8 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 		return nil, err
 	}
 	limitMemory(f)
-	r := &instance{log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
+	files, _ := openFiles()
+	r := &instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
@@ -315,6 +317,26 @@ func (r *instance) swap() (*config.File, error) {
 	return f, nil
 }
 
+// refit fits limits.clients again when somebody has changed how many files the
+// process may open (prlimit).
+func (r *instance) refit() {
+	files, known := openFiles()
+	if !known || files == r.files {
+		return
+	}
+	r.files = files
+	table, err := r.file.Build()
+	if err == nil {
+		err = fitClients(table, r.started.Engine.Loops, r.log)
+	}
+	if err != nil {
+		r.log.Error("limits.clients stays as it was, though the limit of open files has changed", "open_files", files, "error", err)
+		return
+	}
+	r.log.Info("the limit of open files has changed", "open_files", files, "clients", table.Limits.Clients)
+	r.proxy.Swap(table)
+}
+
 // limitMemory makes the collector work harder before garbage makes the process
 // larger than the example file says a container needs. An operator's GOMEMLIMIT
 // counts instead.
@@ -366,6 +388,7 @@ func (r *instance) serve(signals <-chan os.Signal) error {
 			done()
 			return r.leave(signals)
 		case now := <-counts.C:
+			r.refit()
 			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
 				bounds.look(is, now)
 			}

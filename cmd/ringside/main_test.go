@@ -61,6 +61,8 @@ func TestCommands(t *testing.T) {
 		{"serv --json", "", 2, nil, []string{`{"error":"`}},
 		{"completion bash", "", 0, []string{"bash completion"}, nil},
 		{"serv", "", 2, nil, []string{`unknown command "serv"; did you mean "serve"?`}},
+		{"chek", "", 2, nil, []string{`unknown command "chek"; did you mean "check"?`}},
+		{"server drian x", "", 2, nil, []string{`unknown command "drian"; did you mean "drain"?`}},
 		{"check --nope", "", 2, nil, []string{"unknown flag: --nope"}},
 		{"reload extra", "", 2, nil, []string{"a configuration file goes behind -c: ringside reload -c extra"}},
 		{"serve -c " + dir + "/none.yaml", "", 2, nil, []string{"cannot read the configuration: open ", "no such file"}},

@@ -99,6 +99,7 @@ func printErrorJSON(out io.Writer, err error) {
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q", name)
+	cmd.SuggestionsMinimumDistance = 2 // letters; with none, only the beginning of a command is near it
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %q?", err, near[0])
 	}

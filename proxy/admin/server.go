@@ -82,6 +82,7 @@ type Server struct {
 	token   string // what a page must show to change something
 	http    http.Server
 	open    atomic.Int64 // connections
+	reserve reserve
 }
 
 // The bounds of the admin interface. It shares memory and file descriptors
@@ -126,7 +127,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 		EnableOpenMetrics:   true,
 	}))
 	s.http = http.Server{
-		Handler:                      guarded(mux),
+		Handler:                      s.guarded(mux),
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            5 * time.Second,
 		ReadTimeout:                  10 * time.Second,
@@ -151,7 +152,8 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 // Serve answers on l until Shutdown, then returns nil. Several may run.
 func (s *Server) Serve(l net.Listener) error {
 	s.sampler.Run()
-	if err := s.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	s.reserve.fill()
+	if err := s.http.Serve(reservedListener{l, &s.reserve}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -162,6 +164,7 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.sampler.Close()
 	err := s.http.Shutdown(ctx)
+	s.reserve.close()
 	if err != nil {
 		s.http.Close()
 	}
@@ -177,13 +180,17 @@ func (s *Server) bound(c net.Conn, state http.ConnState) {
 		}
 	case http.StateClosed, http.StateHijacked:
 		s.open.Add(-1)
+		s.reserve.fill()
 	}
 }
 
 // guarded tells browsers not to make anything of an answer but what it says
-// it is, and caches not to keep it.
-func guarded(h http.Handler) http.Handler {
+// it is, and caches not to keep it. Nobody stays who has a descriptor of the reserve.
+func (s *Server) guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.reserve.inUse() {
+			w.Header().Set("Connection", "close")
+		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("X-Frame-Options", "DENY")
 		w.Header().Set("Cache-Control", "no-store")

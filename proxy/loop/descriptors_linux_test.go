@@ -95,3 +95,34 @@ func TestServeWhatCannotBePolled(t *testing.T) {
 		t.Errorf("%d descriptors are open afterwards, before %d", after, before)
 	}
 }
+
+// someServer is the other end of a connection that a loop makes.
+type someServer struct{ link.Dialer }
+
+// TestDescriptorsOfServersStay closes connections: those to servers leave their
+// descriptors to the loop, those of clients do not.
+func TestDescriptorsOfServersStay(t *testing.T) {
+	wake, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &epoll{fd: -1, timer: -1, wake: wake, spare: -1, await: awaiting{fd: -1}}
+	defer d.closeOwn()
+	for _, c := range []struct {
+		link link.Link
+		kept int
+	}{{link.Link{Dialer: someServer{}}, 1}, {link.Link{}, 1}, {link.Link{Dialer: someServer{}}, 2}} {
+		ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.release(&sock{fd: ends[0], link: &c.link})
+		if len(d.kept) != c.kept {
+			t.Errorf("%d descriptors are kept, want %d", len(d.kept), c.kept)
+		}
+		if n, err := unix.Read(ends[1], make([]byte, 1)); n != 0 || err != nil {
+			t.Errorf("the other end reads %d, %v: the socket is open", n, err)
+		}
+		unix.Close(ends[1])
+	}
+}

@@ -113,6 +113,10 @@ func (d *epoll) begin(s *sock, sa unix.Sockaddr) (done bool, err error) {
 	case *unix.SockaddrUnix:
 		family = unix.AF_UNIX
 	}
+	if n := len(d.kept); n > 0 {
+		unix.Close(d.kept[n-1])
+		d.kept = d.kept[:n-1]
+	}
 	if s.fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
 		s.fd = -1
 		return false, err
@@ -127,16 +131,28 @@ func (d *epoll) begin(s *sock, sa unix.Sockaddr) (done bool, err error) {
 			return done, nil
 		}
 	}
-	unix.Close(s.fd)
+	d.release(s)
 	s.fd = -1
 	return false, err
+}
+
+// release closes the socket of s. The descriptor of a connection to a server stays
+// with the loop, for the one that comes next: a client that took it while the server
+// is gone would keep Ringside from connecting when the server is back. So a loop has
+// as many as it had connections to servers at once.
+func (d *epoll) release(s *sock) {
+	if s.link != nil && !s.link.Client() && unix.Dup3(d.wake, s.fd, unix.O_CLOEXEC) == nil {
+		d.kept = append(d.kept, s.fd)
+		return
+	}
+	unix.Close(s.fd)
 }
 
 // connected looks at how a connection attempt has ended.
 func (d *epoll) connected(s *sock) {
 	if err := sockError(s.fd); err != nil {
 		d.socks[s.fd] = nil
-		unix.Close(s.fd)
+		d.release(s)
 		s.fd = -1
 		d.connect(s, err)
 		return

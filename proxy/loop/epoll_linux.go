@@ -44,7 +44,8 @@ type epoll struct {
 	await   awaiting
 	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	faults  faults
-	spare   int // a descriptor to give up for a client that gets none; -1: gone itself
+	spare   int   // a descriptor to give up for a client that gets none; -1: gone itself
+	kept    []int // descriptors that connections to servers had, for the next ones
 
 	// Shared.
 	wake   int // eventfd
@@ -128,7 +129,7 @@ func (d *epoll) open() (err error) {
 }
 
 func (d *epoll) closeOwn() {
-	for _, fd := range []int{d.timer, d.wake, d.fd, d.await.fd, d.spare} {
+	for _, fd := range append([]int{d.timer, d.wake, d.fd, d.await.fd, d.spare}, d.kept...) {
 		if fd >= 0 {
 			unix.Close(fd)
 		}
@@ -410,7 +411,7 @@ func (d *epoll) close(s *sock) {
 		if s.fd < len(d.socks) && d.socks[s.fd] == s {
 			d.socks[s.fd] = nil
 		}
-		unix.Close(s.fd)
+		d.release(s)
 	}
 	s.state, s.held, s.filter = sockClosed, false, nil
 	if s.link != nil && s.link.Sock == link.Sock(s) {
