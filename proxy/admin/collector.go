@@ -49,11 +49,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		out.server(srv)
 	}
 	out.set(doubts, float64(s.Doubts))
+	out.hot(c.p)
 	out.pools(c.p, t.Pools)
 	out.failover(s)
 	for _, g := range c.p.Guards() {
 		out.guard(g)
 	}
+	taken, bad := c.p.Invalidations()
+	out.tags(c.p.Tags(), &taken, bad)
 	out.config(c.reload())
 	out.set(buildInfo, 1, c.p.Version, runtime.Version())
 }
@@ -211,6 +214,23 @@ func (out output) server(s *stats.ServerSnapshot) {
 	out.count(serverSent, s.BytesOut, name, addr)
 	if s.Version != "" {
 		out.set(serverVersion, 1, name, addr, s.Version)
+	}
+}
+
+// hotRanks is how many of the hot keys are shown. Their names would be labels without
+// end.
+const hotRanks = 10
+
+func (out output) hot(p *proxy.Proxy) {
+	seen, err := p.Watched()
+	if err != nil || seen.Requests == 0 {
+		return
+	}
+	out.set(hotLooks, max(1, seen.Requests/seen.Looks))
+	for i := range seen.Keys[:min(len(seen.Keys), hotRanks)] {
+		rank, k := strconv.Itoa(i+1), &seen.Keys[i]
+		out.set(hotKey, k.Likely()/seen.Requests, rank)
+		out.set(hotKeyOff, k.MoreOrLess()/seen.Requests, rank)
 	}
 }
 

@@ -106,7 +106,9 @@ func (e *Copies) Refill() {
 
 func (e *Copies) tendMember(m *account) {
 	bp, srv := m.of.bp, m.server()
-	m.lacks(e)
+	if m.lacks(e) || len(m.Left) > 0 {
+		bp.View.SayIncomplete(m.at, e.Now+2*int64(lookTime))
+	}
 	m.tendLeft(e)
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
 		e.Identify(srv.Conns[0]) // reads ask others first, so nobody else may
@@ -248,7 +250,7 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 				if rt.Strip != "" {
 					named = append([]byte(rt.Strip), key...)
 				}
-				if l.Route(named) != rt {
+				if l.Fitting(named) != rt {
 					continue
 				}
 				e.holders = e.copiesOf(e.holders[:0], rt, key)
