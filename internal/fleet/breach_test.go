@@ -39,6 +39,9 @@ const (
 
 // breaches by what breaks them:
 //
+//   - D1: an add asks no leave of a member that is not read yet, and sets the value
+//     there over the mark of a delete that has ended its mark at the authority
+//     already. The delete finds its mark gone, begins again, and takes the new lock.
 //   - D2: relaxed, two proxies append through two authorities (D5); or a server
 //     evicts a value while the other copy is made like it.
 //   - D3: relaxed: one copy is evicted, the server with the other hangs: a miss.
@@ -81,6 +84,10 @@ var breaches = []breach{
 	{scenario{name: "D6 stranger", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true},
 		[]harm{stranger}, []uint64{0, 1, 2, 3}},
+
+	{scenario{name: "D1 unlock while a server returns", sidecars: 2, servers: 3, strict: true, copies: twice, late: tardy, request: patient,
+		asks: []ask{(*app).take}, pace: 6 * milli, faults: []string{"kill", "lose"}, brief: true, count: 4, exact: true, locks: true},
+		[]harm{twoHold}, []uint64{3, 15, 17, 30}},
 
 	{scenario{name: "D7 set", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: readMostly, faults: []string{"hang all"}, count: 3, calm: true, loose: true, keeps: true, undone: true},
