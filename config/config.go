@@ -66,6 +66,7 @@ type File struct {
 	Zone   string  // that of this Ringside; empty: none
 	Pools  []Pool  // in the order of the file
 	Routes []Route // for the listeners that have none of their own; never empty then
+	Tags   TagSpace
 	Limits table.Limits
 	Engine Engine
 	Log    Log
@@ -98,6 +99,7 @@ type Admin struct {
 	Control string   // who may drain servers and set faults: as Pprof
 	Faults  bool     // faults may be set
 	Page    string   // who may look at the page: as Pprof
+	Hot     bool     // it is watched which keys are asked for most
 	Names   []string // by which a browser may know it
 }
 
@@ -167,7 +169,8 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback"},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true},
+		Tags:  defaultTagSpace(),
 		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,
@@ -176,6 +179,8 @@ func defaultFile() File {
 			InFlight:   4096,
 			Waiting:    10_000,
 			Tickets:    65536,
+			Tags:       16,
+			TagKeys:    65536,
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,
@@ -225,7 +230,7 @@ func Load(path string) (*File, error) {
 func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
 
 func read(name string, data []byte, others bool) (*File, error) {
-	d := &document{others: others, name: name, where: map[any]*node{}, base: defaultPool()}
+	d := &document{others: others, name: name, isKey: isKey, where: map[any]*node{}, base: defaultPool()}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {

@@ -69,6 +69,7 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 type document struct {
 	others bool // read the files that this one names, too
 	name   string
+	isKey  func(name string) bool // that a file of this kind knows
 	errs   Errors
 
 	warnings Errors // what is right, but hardly what is wanted
@@ -218,6 +219,12 @@ func (d *document) syntax(input *counted, err error) {
 	if indent := lines[line-1][:len(lines[line-1])-len(strings.TrimLeft(lines[line-1], " \t"))]; strings.Contains(indent, "\t") {
 		column = 1 + strings.IndexByte(indent, '\t')
 		message = "lines are indented with spaces, not tabs"
+	}
+	for i := line; i > 0 && i > line-2; i-- { // what is wrong with a line may show in the next one
+		if hint := unspaced(lines[i-1], d.isKey); hint != "" {
+			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
+			return
+		}
 	}
 	d.fail(line, column, "not YAML: %s", message)
 }

@@ -5,6 +5,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -81,6 +82,24 @@ func didYouMean(word string, known []string) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %q?)", best)
+}
+
+// glued is a colon with a word on both sides, at the beginning of a line or of a part
+// of a mapping in braces.
+var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
+
+// unspaced says that a colon needs a space behind it, where text has one without
+// behind a key, or that it stands for an underscore.
+func unspaced(text string, isKey func(name string) bool) string {
+	for _, m := range glued.FindAllStringSubmatch(text, -1) {
+		switch {
+		case isKey(m[1] + "_" + m[2]):
+			return fmt.Sprintf(" (did you mean %q?)", m[1]+"_"+m[2])
+		case isKey(m[1]):
+			return fmt.Sprintf(" (a colon needs a space behind it: write %s: %s)", m[1], m[2])
+		}
+	}
+	return ""
 }
 
 // distance counts the characters to add, remove, change or swap with their

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 )
 
 // A key is one setting of a T.
@@ -76,7 +77,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				hint := ""
+				hint := unspaced(n.text, isKey)
 				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
 					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
 				}
@@ -96,7 +97,9 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					switch {
+					switch glued := unspaced(p.key.text, isKey); {
+					case glued != "":
+						hint = glued
 					case path == "":
 						hint = cmp.Or(other(n), belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
@@ -171,10 +174,19 @@ func belongs(name string) string {
 	switch {
 	case name == "servers":
 		return " (it belongs in a pool)"
-	case slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name }):
+	case isPoolKey(name):
 		return " (it belongs in a pool, or under defaults for all pools)"
 	}
 	return ""
+}
+
+func isPoolKey(name string) bool {
+	return slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name })
+}
+
+// isKey says that the file or a pool has a key of that name.
+func isKey(name string) bool {
+	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
 }
 
 func inside(path string) string {
@@ -224,6 +236,7 @@ func fileKeys() value[settings] {
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the one that spells out most of a key wins; needed once there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
+		set("tags", "what all routes with tags have in common", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
@@ -262,6 +275,8 @@ func adminValue() value[Admin] {
 			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
 				words("loopback", "on", "off"),
 				func(a *Admin) *string { return &a.Page }),
+			set("hot", "watch which keys are asked for most: of about a thousand requests a second, in each loop",
+				yesNo(), func(a *Admin) *bool { return &a.Hot }),
 			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
 				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
 			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
@@ -281,6 +296,9 @@ func limitsValue() value[table.Limits] {
 		set("waiting", "gets that guarded routes hold at once; the next one is a miss", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
 		set("tickets", "misses of guarded routes whose sets are awaited; then the oldest is forgotten, and its set is an ordinary one",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
+		set("tags_per_value", "tags that a value may have; a set that names more is refused", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
+		set("tag_keys", "keys of which the tags are remembered that clients have named; those of others are asked for in a second round",
+			integer(1, 100_000_000), func(l *l) *int { return &l.TagKeys }),
 		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
 		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),

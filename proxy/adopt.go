@@ -34,6 +34,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.LogSlow(t.LogSlow)
+	e.Watch.Switch(!t.NoHotKeys)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {
@@ -68,7 +69,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		for _, c := range lst.Bind(l.Routes, live, e.Shared.guarded) {
+		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
 			e.ForgetRoute(c)
 		}
 		lst.Users = l.Users
@@ -83,6 +84,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
+	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
 	for _, srv := range before {
 		if srv.Retired {

@@ -19,6 +19,7 @@
 //	failover  keepers; keys of one copy          asks handOverrides: what people have ordered (overrides.go)
 //	copies    keys of several copies
 //	counters  counters that are missing
+//	watch     what clients ask for               is given requests by dispatch.go
 //
 // A Proxy is what all engines of a process share: the table, overrides by people, and
 // the numbers that limits count over all loops.

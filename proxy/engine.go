@@ -13,8 +13,11 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
+	"ringside/proxy/watch"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -37,8 +40,10 @@ type Engine struct {
 	failover.Keepers
 	copies.Copies
 	guards   *guard.Guard // does what it does for guarded keys
+	tags     *tags.Tags   // and for those with tags
 	Counters counters.Counters
-	Shared   *Proxy // what all engines of the process share
+	Watch    watch.Watch // sees which keys are asked for
+	Shared   *Proxy      // what all engines of the process share
 
 	// Post runs f on the goroutine that drives this engine, as an event: after
 	// Begin and before End. It is the driver's, set before the engine is used,
@@ -68,6 +73,11 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
+	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
+		if e.Watch.Left--; e.Watch.Left < 0 {
+			e.Watch.Ended(e.Now, key, t.Op, o, t.Asker&^upstream.Bulky, size)
+		}
+	}
 	e.Keepers = failover.Keepers{
 		Tasks: &e.Tasks, Overrides: e.handOverrides,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
@@ -81,9 +91,11 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.Relieve = e.makeRoom
 	p.mu.Lock()
 	before := p.Engines()
+	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop = e.eachGuard
-	e.Leaders = []task.Leader{e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
+	e.tags = tags.New(e.guards, &p.invalidations)
+	e.Leaders = []task.Leader{e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

@@ -170,6 +170,8 @@ func TestAllocations(t *testing.T) {
 	value := strings.Repeat("v", 100)
 	frame := func(text string) string { return string(newStage(t).frame(text, false)) }
 	for _, c := range []struct{ name, request, answer string }{
+		{"tagged get", "get a1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\n"},
+		{"tagged multi-get", "get a1 b1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\nVA 128 kb1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\n"},
 		{"guarded get", "get a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
 		{"guarded get, refreshed", "get a1\r\n", "VA 100 ka1 f0 c7 t90 Z\r\n" + value + "\r\n"},
 		{"guarded gets", "gets a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
@@ -201,6 +203,9 @@ func TestAllocations(t *testing.T) {
 			if strings.HasPrefix(c.name, "guarded") {
 				s.line("route - main guard=stale:30s,early:4s")
 			}
+			if strings.HasPrefix(c.name, "tagged") {
+				s.line("route - main tags=suffix,a{n}>x{n},b{n}>x{n}")
+			}
 			s.begin()
 			client := s.actor("c1")
 			request, answer := []byte(c.request), []byte(c.answer)
@@ -221,12 +226,18 @@ func TestAllocations(t *testing.T) {
 				}
 				s.now += int64(time.Millisecond)
 			}
-			allocs := testing.AllocsPerRun(200, func() {
-				step(client.link, request)
-				step(srv.link, answer)
-			})
-			if allocs != 0 {
-				t.Errorf("%v allocations a request, want 0", allocs)
+			for _, looks := range []bool{false, true} {
+				allocs := testing.AllocsPerRun(200, func() {
+					s.e.Watch.Left = 1 << 20
+					if looks {
+						s.e.Watch.Left = 0
+					}
+					step(client.link, request)
+					step(srv.link, answer)
+				})
+				if allocs != 0 {
+					t.Errorf("%v allocations a request, want 0; it is looked at: %v", allocs, looks)
+				}
 			}
 			if sent == 0 {
 				t.Error("nothing was sent")

@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
+	"ringside/proxy/watch"
 )
 
 // inventory walks all that an engine holds and says what is wrong with it.
@@ -261,7 +262,11 @@ func (v *inventory) free() {
 
 // exchangeOf is the client's command that a is a part of; nil if it is none.
 func exchangeOf(a *upstream.Attempt) *client.Exchange {
-	switch to := a.To.(type) {
+	to := a.To
+	if s, ok := to.(*watch.Sight); ok {
+		to = s.Receiver
+	}
+	switch to := to.(type) {
 	case *client.Exchange:
 		return to
 	case *client.Instead:

@@ -32,22 +32,8 @@ type lab struct {
 
 func startLab(t *testing.T, ringsides, servers int) *lab {
 	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Fatal("network namespaces are Linux's")
-	}
-	need(t, "ip")
-	first := startNamespace(t, []string{"unshare", "--net"})
-	inside := []string{"unshare", "--net"}
-	if first == nil {
-		if first = startNamespace(t, []string{"unshare", "--user", "--map-root-user", "--net"}); first == nil {
-			t.Fatal("this test makes network namespaces, and this machine lets it make none: run it as root with CAP_SYS_ADMIN, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)")
-		}
-		user := []string{"nsenter", "--target", fmt.Sprint(first.pid), "--user", "--preserve-credentials"}
-		first.enter = append(user, "--net")
-		inside = append(user, inside...)
-	}
+	first, inside := startFirstNamespace(t)
 	l := &lab{servers: *first}
-	l.servers.ip(t, "link set lo up")
 	for s := range servers {
 		l.servers.ip(t, fmt.Sprintf("addr add 10.9.9.%d/32 dev lo", s+1))
 	}
@@ -80,6 +66,28 @@ func linkName(p, s int) string { return fmt.Sprintf("r%ds%d", p, s) }
 
 func routeTo(p, s int) string {
 	return fmt.Sprintf("route replace 10.9.9.%d via 10.%d.%d.2", s+1, p+1, s)
+}
+
+// startFirstNamespace makes one whose loopback is up, and says by which command
+// further ones are made beside it.
+func startFirstNamespace(t *testing.T) (first *namespace, inside []string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Fatal("network namespaces are Linux's")
+	}
+	need(t, "ip")
+	first = startNamespace(t, []string{"unshare", "--net"})
+	inside = []string{"unshare", "--net"}
+	if first == nil {
+		if first = startNamespace(t, []string{"unshare", "--user", "--map-root-user", "--net"}); first == nil {
+			t.Fatal("this test makes network namespaces, and this machine lets it make none: run it as root with CAP_SYS_ADMIN, or allow user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)")
+		}
+		user := []string{"nsenter", "--target", fmt.Sprint(first.pid), "--user", "--preserve-credentials"}
+		first.enter = append(user, "--net")
+		inside = append(user, inside...)
+	}
+	first.ip(t, "link set lo up")
+	return first, inside
 }
 
 // startNamespace makes one with a command that runs its arguments in it; nil

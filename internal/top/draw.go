@@ -29,6 +29,9 @@ const (
 	Reverse
 )
 
+// Paint is a text as a terminal shows it in the style.
+func (s Style) Paint(text string) string { return codes[s] + text + "\x1b[0m" }
+
 // Line is one line of a screen, no wider than the screen.
 type Line struct {
 	Text  string
@@ -42,6 +45,7 @@ const (
 	leastWidth, leastHeight = 60, 10
 	wideWidth               = 112
 	slabHeight              = 34
+	keysHeight              = 20
 )
 
 // Draw makes the lines of a screen of that size, at most height of them.
@@ -72,6 +76,10 @@ func (v *View) Draw(width, height int) []Line {
 	d.rule()
 	rows := d.servers(height)
 	d.rule()
+	if height >= keysHeight {
+		rows += d.hot(5)
+		d.rule()
+	}
 	if height >= slabHeight {
 		d.slabs()
 	}
@@ -90,11 +98,14 @@ func (v *View) Draw(width, height int) []Line {
 }
 
 // Print writes one screen without colours: as wide and as high as it needs to be.
-func Print(to io.Writer, now *live.Now) error {
+func Print(to io.Writer, now *live.Now, colours bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
-	fmt.Fprintf(to, "%s: %s. %s\n", now.Pool, now.Health.Title, now.Health.Text)
+	d.lines = []Line{{fmt.Sprintf("%s: %s. %s", now.Pool, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
 	d.totals()
 	d.servers(len(now.List) + 100)
+	if now.Hot != nil && len(now.Hot.Keys) > 0 {
+		d.hot(len(now.Hot.Keys))
+	}
 	if len(now.Slabs) > 0 {
 		d.slabs()
 	}
@@ -102,7 +113,11 @@ func Print(to io.Writer, now *live.Now) error {
 		d.add(Warn, w.Server+" "+w.Text+" "+w.Command)
 	}
 	for _, l := range d.lines {
-		if _, err := fmt.Fprintln(to, strings.TrimRight(l.Text, " ⠀")); err != nil {
+		text := strings.TrimRight(l.Text, " ⠀")
+		if colours {
+			text = l.Style.Paint(text)
+		}
+		if _, err := fmt.Fprintln(to, text); err != nil {
 			return err
 		}
 	}
@@ -242,10 +257,14 @@ func (d *drawing) servers(height int) int {
 	}
 	d.add(Dim, head.String())
 	list := d.rows(d.now)
-	most := max(2, height-len(d.lines)-6)
-	if height >= slabHeight {
-		most = max(2, height-len(d.lines)-18)
+	most := height - len(d.lines) - 6
+	if height >= keysHeight {
+		most -= 7
 	}
+	if height >= slabHeight {
+		most -= 12
+	}
+	most = max(2, most)
 	from := 0
 	if at := slices.IndexFunc(list, func(s *live.NowServer) bool { return s.Name == d.Selected }); at >= most {
 		from = at - most + 1
@@ -394,6 +413,73 @@ func (d *drawing) slabs() {
 	}
 	d.add(Dim, sizes)
 	d.rule()
+}
+
+// hot adds the keys that are asked for most, so many at most, and beside them on wide
+// screens the prefixes. It returns how many lines it has.
+func (d *drawing) hot(most int) int {
+	hot := d.now.Hot
+	switch {
+	case hot == nil:
+		d.add(Dim, " HOT KEY")
+		return 1
+	case hot.Off:
+		d.add(Dim, " HOT KEY: not watched, see admin.hot")
+		return 1
+	}
+	wide := d.width >= wideWidth
+	row := func(key, rate, off, share, hit, bytes, server string) string {
+		text := fmt.Sprintf(" %s %9s", pad(key, 28, true), rate)
+		if wide {
+			text += fmt.Sprintf(" %7s %7s", off, share)
+		}
+		return text + fmt.Sprintf(" %7s %9s  %s", hit, bytes, server)
+	}
+	told := func(k *live.HotKey, name, server string) string {
+		return row(name, live.Count(k.Rate), "±"+live.Count(k.Off), orDash(&k.Share, live.Percent), orDash(k.Hit, live.Percent), strings.ReplaceAll(live.Bytes(k.Bytes), " ", ""), server)
+	}
+	heads := row("HOT KEY", "REQ/s", "", "SHARE", "HIT", "B/s", "SERVER")
+	lines := []string{}
+	for i := range hot.Keys[:min(len(hot.Keys), most)] {
+		k := &hot.Keys[i]
+		lines = append(lines, told(k, Clean(string(k.Key)), d.homes(k)))
+	}
+	if len(lines) == 0 {
+		lines = append(lines, " no key has been asked for yet")
+	}
+	if at := utf8.RuneCountInString(heads) + 14; wide && d.width-at >= 26 {
+		heads = pad(heads, at, true) + pad("PREFIX", 16, true) + fmt.Sprintf(" %9s", "REQ/s")
+		for i := range hot.Prefixes[:min(len(hot.Prefixes), most)] {
+			if i == len(lines) {
+				lines = append(lines, "")
+			}
+			name := Clean(string(hot.Prefixes[i].Key))
+			if name == "" {
+				name = "(other)"
+			}
+			lines[i] = pad(lines[i], at, true) + pad(name, 16, true) + fmt.Sprintf(" %9s", live.Count(hot.Prefixes[i].Rate))
+		}
+	}
+	d.add(Dim, heads)
+	for _, line := range lines {
+		d.add(Plain, line)
+	}
+	return len(lines) + 1
+}
+
+// homes says where a hot key is now.
+func (d *drawing) homes(k *live.HotKey) string {
+	if k.Server == nil || *k.Server >= len(d.now.List) {
+		return "–"
+	}
+	owner := &d.now.List[*k.Server]
+	switch {
+	case k.Copies > 1:
+		return fmt.Sprintf("%s and %d more", Clean(owner.Name), k.Copies-1)
+	case owner.State == "out" && k.StandIn != nil && *k.StandIn < len(d.now.List):
+		return Clean(owner.Name) + " → " + Clean(d.now.List[*k.StandIn].Name)
+	}
+	return Clean(owner.Name)
 }
 
 const helpText = " sort: r requests h hits p p99 q queue m memory e evictions n name; again: turn round"

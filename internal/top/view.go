@@ -22,6 +22,7 @@ type View struct {
 	Tick    *live.Tick
 	Memory  *live.Memory
 	Slabs   *live.Slabs
+	Hot     *live.Hot
 	Late    *live.Health // why there are no ticks
 	Trouble string       // why there is no stream
 	Control bool         // orders may be given
@@ -53,7 +54,7 @@ func (v *View) Take(topic string, data []byte) error {
 		return err
 	case "topo":
 		if v.Topo != nil {
-			v.Tick, v.Memory, v.Slabs = nil, nil, nil
+			v.Tick, v.Memory, v.Slabs, v.Hot = nil, nil, nil, nil
 		}
 		v.Topo = nil
 		return json.Unmarshal(data, &v.Topo)
@@ -88,6 +89,9 @@ func (v *View) Take(topic string, data []byte) error {
 	case "slabs":
 		v.Slabs = nil
 		return json.Unmarshal(data, &v.Slabs)
+	case "hot":
+		v.Hot = nil
+		return json.Unmarshal(data, &v.Hot)
 	case "event":
 		return v.takeEvent(data)
 	}
@@ -136,7 +140,7 @@ func (v *View) Now() *live.Now {
 	if v.Tick == nil || v.Topo == nil {
 		return nil
 	}
-	return live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs)
+	return live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot)
 }
 
 // Clean is text that can do a terminal no harm, and that stands as it is read: what is

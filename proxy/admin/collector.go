@@ -49,11 +49,14 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		out.server(srv)
 	}
 	out.set(doubts, float64(s.Doubts))
+	out.hot(c.p)
 	out.pools(c.p, t.Pools)
 	out.failover(s)
 	for _, g := range c.p.Guards() {
 		out.guard(g)
 	}
+	taken, bad := c.p.Invalidations()
+	out.tags(c.p.Tags(), &taken, bad)
 	out.config(c.reload())
 	out.set(buildInfo, 1, c.p.Version, runtime.Version())
 }
@@ -214,6 +217,23 @@ func (out output) server(s *stats.ServerSnapshot) {
 	}
 }
 
+// hotRanks is how many of the hot keys are shown. Their names would be labels without
+// end.
+const hotRanks = 10
+
+func (out output) hot(p *proxy.Proxy) {
+	seen, err := p.Watched()
+	if err != nil || seen.Requests == 0 {
+		return
+	}
+	out.set(hotLooks, max(1, seen.Requests/seen.Looks))
+	for i := range seen.Keys[:min(len(seen.Keys), hotRanks)] {
+		rank, k := strconv.Itoa(i+1), &seen.Keys[i]
+		out.set(hotKey, k.Likely()/seen.Requests, rank)
+		out.set(hotKeyOff, k.MoreOrLess()/seen.Requests, rank)
+	}
+}
+
 func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
@@ -250,6 +270,9 @@ func (out output) failover(s *stats.Snapshot) {
 	}
 	out.count(copiesRepaired, s.Repairs, "done")
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
+	out.count(copiesMarks, s.Marks.Made, "made")
+	out.count(copiesMarks, s.Marks.Met, "met")
+	out.count(copiesMarks, s.Marks.Disturbed, "disturbed")
 }
 
 // order shows a person's order where there is one: two more series of each of hundreds

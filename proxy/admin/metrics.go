@@ -1,7 +1,7 @@
 package admin
 
-// What each metric is called and means. The same words stand in the package
-// doc; a test holds the two together.
+// What each metric is called and means. The same words stand in docs/metrics.md;
+// a test holds the two together.
 
 import "github.com/prometheus/client_golang/prometheus"
 
@@ -180,6 +180,18 @@ var (
 	copiesRepaired = counter("copies_repaired_total",
 		"Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the key was just deleted).",
 		"result")
+	hotKey = gauge("hot_key_ratio",
+		"Part of all requests that the key at this rank has lately, of those that are asked for most. "+
+			"Which keys they are is on the page and in ringside top; of the routes, which have all requests, see ringside_route_requests_total.",
+		"rank")
+	hotKeyOff = gauge("hot_key_ratio_error",
+		"By how much hot_key_ratio may be off.",
+		"rank")
+	hotLooks = gauge("hot_key_one_in",
+		"Of so many requests one is looked at to find the hot keys.")
+	copiesMarks = counter("marks_total",
+		"Marks of copies, which say that somebody is at work on a key, by event: made, met (in the place of a value: another Ringside is at work there, or has died at it), disturbed (gone when it was to be ended).",
+		"event")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

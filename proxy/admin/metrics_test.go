@@ -4,13 +4,13 @@ package admin
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -116,7 +116,7 @@ func moving(t *testing.T) *proxy.Proxy {
 func withGuard() *proxy.Proxy {
 	of := tableOf(pool("guarded"))
 	guard := &table.Guard{Lease: time.Second}
-	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0]}}
+	of.Listeners[0].Routes = []table.Route{{Prefix: "page:", Pool: of.Pools[0], Guard: guard, Tags: &table.Tags{}}, {Match: "page:", Pool: of.Pools[0], Guard: guard}, {Match: "*:page", Pool: of.Pools[0]}}
 	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
 	newLoop(p)
 	return p
@@ -358,49 +358,50 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// documented is one entry of the table in the package doc.
-type documented struct{ labels, kind, help string }
+var update = flag.Bool("update", false, "write docs/metrics.md anew")
 
-// The table in the package doc is what /metrics says, word for word.
-func TestDoc(t *testing.T) {
-	source, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	doc := map[string]documented{}
-	entry := regexp.MustCompile(`(?m)^//\t(ringside_\w+)(?:\{([\w,]+)\})? (counter|gauge|histogram)\n((?://\t    .*\n)+)`)
-	for _, m := range entry.FindAllStringSubmatch(string(source), -1) {
-		help := strings.Join(strings.Fields(strings.ReplaceAll(m[4], "//\t", "")), " ")
-		doc[m[1]] = documented{sorted(strings.Split(m[2], ",")), m[3], help}
-	}
-
-	shown := map[string]documented{}
+// The table in docs/metrics.md is what /metrics says, word for word.
+func TestMetricsPage(t *testing.T) {
+	families := map[string]*dto.MetricFamily{}
 	for _, f := range allFamilies(t) {
-		if !strings.HasPrefix(f.GetName(), "ringside_") {
+		families[f.GetName()] = f
+	}
+	var shown int
+	var table strings.Builder
+	table.WriteString("| metric | labels | kind | what it says |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		f := families[name]
+		if !strings.HasPrefix(name, "ringside_") {
 			continue
 		}
+		shown++
 		var labels []string
 		for _, l := range f.Metric[0].Label {
 			labels = append(labels, l.GetName())
 		}
-		shown[f.GetName()] = documented{sorted(labels), strings.ToLower(f.GetType().String()), f.GetHelp()}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, strings.Join(labels, ", "), strings.ToLower(f.GetType().String()), f.GetHelp())
 	}
-	if len(shown) != len(metrics) {
-		t.Errorf("%d of %d metrics are shown", len(shown), len(metrics))
-	}
-	for name, s := range shown {
-		if doc[name] != s {
-			t.Errorf("%s is %+v\nthe package doc says %+v", name, s, doc[name])
-		}
-	}
-	for name := range doc {
-		if _, ok := shown[name]; !ok {
-			t.Errorf("the package doc has %s, /metrics has not", name)
-		}
-	}
-}
 
-func sorted(labels []string) string {
-	slices.Sort(labels)
-	return strings.Join(labels, ",")
+	if shown != len(metrics) {
+		t.Errorf("%d of %d metrics are shown", shown, len(metrics))
+	}
+
+	const file, heading = "../../docs/metrics.md", "## All of them\n\n"
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, committed, found := strings.Cut(string(page), heading)
+	if !found {
+		t.Fatalf("%s has no heading %q", file, heading)
+	}
+	if *update {
+		committed = table.String()
+		if err := os.WriteFile(file, []byte(text+heading+committed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if committed != table.String() {
+		t.Errorf("%s is not what /metrics says: run go test ./proxy/admin -run MetricsPage -update", file)
+	}
 }

@@ -96,6 +96,10 @@ func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
+	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
+		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
+		return
+	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
 		return // it is led again when those before it are done
 	}
@@ -259,6 +263,7 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	a := &c.asks[id]
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
+	c.countMarks(a)
 	a.got = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(apart)
 	c.rule.Told(id, o)
@@ -266,6 +271,28 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 		r.Behind = c.behind(t, a)
 	}
 	c.goOn(t)
+}
+
+// countMarks counts what an answer says of marks.
+func (c *command) countMarks(a *copyAsk) {
+	marks := &c.e.Count.Marks
+	switch a.Deed {
+	case replicate.Claim, replicate.Bury, replicate.Swap, replicate.Remark:
+		if a.kind == replicate.Stored {
+			marks.Made++
+		}
+	case replicate.Drop:
+		if a.kind == replicate.Exists || a.kind == replicate.NotFound {
+			marks.Disturbed++
+		}
+	case replicate.Fill:
+		if d := c.asks[a.Guard].Deed; d == replicate.Claim && (a.kind == replicate.Exists || a.kind == replicate.NotFound) {
+			marks.Disturbed++
+		}
+	}
+	if a.kind == replicate.Marked {
+		marks.Met++
+	}
 }
 
 // behind is what goes behind an ask that may run late. A claim, and what builds on

@@ -45,16 +45,20 @@ type Sampler struct {
 	ended   chan struct{} // closed by Close
 	once    sync.Once
 
-	mu       sync.Mutex
-	closed   bool
-	watchers map[*Watcher]bool
-	history  map[string][][]byte // ticks as JSON by pool, the oldest first
-	latest   map[string]message  // by pool and topic: what who comes is shown at once
+	mu        sync.Mutex
+	closed    bool
+	watchers  map[*Watcher]bool
+	followers map[*Follower]bool
+	history   map[string][][]byte // ticks as JSON by pool, the oldest first
+	latest    map[string]message  // by pool and topic: what who comes is shown at once
 
 	last    *Sample          // only run uses it
 	saidNow map[string]*Said // by network and address; only the errands use both
 	saidOld map[string]*Said
 }
+
+// kept are the topics of which the last event is kept for who comes.
+var kept = []string{"mem", "slabs", "hot"}
 
 // message is one event of a stream.
 type message struct {
@@ -71,7 +75,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 		o.Events = &Events{}
 	}
 	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{},
+		watchers: map[*Watcher]bool{}, followers: map[*Follower]bool{}, history: map[string][][]byte{}, latest: map[string]message{},
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
 
@@ -97,6 +101,12 @@ func (s *Sampler) Close() {
 	for w := range s.watchers {
 		w.end()
 	}
+	for f := range s.followers {
+		f.end()
+	}
+	if len(s.followers) > 0 {
+		s.p.Follow(nil)
+	}
 }
 
 func (s *Sampler) run() {
@@ -115,6 +125,7 @@ func (s *Sampler) run() {
 			}
 			s.tick(now, keep)
 			s.last = now
+			s.tellHot(now.Table)
 		}
 		pause := historyGap
 		if len(s.pools()) > 0 {
@@ -175,6 +186,23 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 	}
 }
 
+// tellHot tells who watches what is asked for most.
+func (s *Sampler) tellHot(t *table.Table) {
+	watched := s.pools()
+	if len(watched) == 0 {
+		return
+	}
+	is, err := s.p.Watched()
+	if err != nil {
+		return // the next tick will say it
+	}
+	for _, pool := range t.Pools {
+		if watched[pool.Name] {
+			s.tell(pool.Name, "hot", HotOf(is, t, pool))
+		}
+	}
+}
+
 // late says that there is no tick, and why.
 func (s *Sampler) late(err error) {
 	s.tell("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
@@ -193,7 +221,7 @@ func (s *Sampler) tell(pool, topic string, what any) {
 func (s *Sampler) publish(pool, topic string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if topic == "mem" || topic == "slabs" {
+	if slices.Contains(kept, topic) {
 		s.latest[pool+" "+topic] = message{topic, data}
 	}
 	for w := range s.watchers {
@@ -269,7 +297,7 @@ func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 	list.WriteString("]}")
 	w.put(message{"topo", topo})
 	w.put(message{"history", list.Bytes()})
-	for _, topic := range []string{"mem", "slabs"} {
+	for _, topic := range kept {
 		if m := s.latest[pool.Name+" "+topic]; m.data != nil {
 			w.put(m)
 		}

@@ -10,6 +10,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/wire"
 )
 
 // queue is the commands of one line: those at work, and those that wait. Reads are
@@ -165,9 +166,10 @@ func (t *Task) handOver(o *Tasks) {
 	})
 }
 
-// conclude ends the task's part of its exchange by f, on the client's loop. server has
+// conclude ends the task's part of its exchange by f, on the client's loop, which says
+// how it has ended and of how many bytes is the value that it found. server has
 // answered; where none has, why says so.
-func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)) {
+func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange) (o stats.Outcome, found int)) {
 	if t.ClientDone {
 		return
 	}
@@ -177,9 +179,14 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 		if s := t.x.Session; s != nil {
 			s.Tasks--
 		}
-		f(e, t.x)
+		o, size := f(e, t.x)
+		key := []byte(t.strip + string(t.Key))
+		if t.Op > wire.Gats {
+			size = len(t.Raw)
+		}
+		e.Ended(t, key, o, size)
 		if t.x.Slow() {
-			t.x.LogSlow(client.Slow{Key: []byte(t.strip + string(t.Key)), Keys: 1, Server: server, Phase: stats.Several, Why: why})
+			t.x.LogSlow(client.Slow{Key: key, Keys: 1, Server: server, Phase: stats.Several, Why: why})
 		}
 		t.x.FinishOne()
 	}

@@ -62,6 +62,10 @@ type Tasks struct {
 	Loops     Loops                        // all of the process
 	Post      func(f func(*Tasks))         // runs f on this loop, from any other
 
+	// Ended is told of each task of a client that has its answer: what its key was, how
+	// it has ended, and of how many bytes is the value that it found or the request.
+	Ended func(t *Task, key []byte, o stats.Outcome, size int)
+
 	Lines    map[Line]*queue // who waits for whom
 	Runnable []*Task         // tasks whose turn in a line has come
 	Parked   []parkedTask    // commands that wait for a server's next phase
@@ -341,16 +345,19 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 	if t.ClientLoop != t.Loop {
 		got.Bytes = bytes.Clone(r.Bytes)
 	}
-	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) { t.answerClient(e, x, &got, server, token) })
+	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
+		return t.answerClient(e, x, &got, server, token)
+	})
 	t.release()
 }
 
 // answerClient is the part of Answer that runs on the client's loop.
-func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) {
+func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) (o stats.Outcome, found int) {
 	rep := &e.Rep
 	switch {
 	case !r.Parsed(t.Op, t.Req.Dialect, rep):
 		x.Fail(t.share, r.Why, r.Outcome)
+		return r.Outcome, 0
 	case t.instead != nil:
 		x.Outcome = stats.ClientFault
 		x.Emit(nil, t.instead)
@@ -366,7 +373,9 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, rep.Kind) {
 			x.Emit(nil, t.forClient(rep, r.Bytes, token))
 		}
+		return x.Outcome, rep.Body.Len()
 	}
+	return stats.OutcomeOf(rep.Kind), rep.Body.Len()
 }
 
 // answerRead gives the client the value that a text read found.
@@ -393,7 +402,10 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
 		return
 	}
-	t.conclude("", why, func(_ *Tasks, x *client.Exchange) { x.Fail(t.share, why, o) })
+	t.conclude("", why, func(_ *Tasks, x *client.Exchange) (stats.Outcome, int) {
+		x.Fail(t.share, why, o)
+		return o, 0
+	})
 	t.release()
 }
 
@@ -408,16 +420,17 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		t.endStep(&upstream.Result{Bytes: line}, nil)
 		return
 	}
-	t.conclude("", "", func(e *Tasks, x *client.Exchange) {
+	t.conclude("", "", func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		if t.instead != nil {
 			x.Outcome = stats.ClientFault
 			x.Emit(nil, t.instead)
-			return
+			return x.Outcome, 0
 		}
 		x.Outcome = stats.OutcomeOf(k)
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
 			x.Emit(nil, line)
 		}
+		return x.Outcome, 0
 	})
 	t.release()
 }
@@ -428,12 +441,13 @@ func (t *Task) Removal() bool { return t.instead != nil }
 // Reject ends the task's part of the exchange with an error line, whatever is to
 // be said of a read that no server could answer.
 func (t *Task) Reject(line []byte) {
-	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) {
+	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		x.ErrLine = append(x.ErrLine[:0], line...)
 		x.Outcome = stats.ServerFault
 		if t.Req.Dialect == wire.Text && x.Flags&wire.Quiet != 0 {
 			x.ErrLine = x.ErrLine[:0]
 		}
+		return x.Outcome, 0
 	})
 	t.release()
 }

@@ -54,7 +54,7 @@ const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textCon
 // ---- what has come so far
 const CAP = 190; // ticks: three minutes at one a second
 const S = {topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
-function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
+function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
 forget();
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
 function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
@@ -90,6 +90,7 @@ const on = {
   },
   mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const e = d.ev.reduce((a, b) => a + (b || 0), 0); S.ev.push(e); if (S.ev.length > 60) S.ev.shift(); S.used.push(sum(d.used)); if (S.used.length > 60) S.used.shift(); mark('figures', 'servers'); },
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
+  hot(d) { S.hot = d; mark('hot'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
 };
 function link(state, why) {
@@ -242,7 +243,7 @@ function drawStrip() { // the piece of the ring around the key, magnified
 }
 parts.look = {draw() {
   const L = S.look, t = S.topo, box = $('reason'); if (!t) return; const N = i => el('b', {}, t.servers[i].name), B = s => el('b', {}, s), K = s => el('code', {}, s), st = S.tick ? S.tick.s.st : [];
-  if (!L) { box.replaceChildren('A key hashes to a place on the ring and belongs to a point there. Type one to see its server, and who stands in for it.'); return; }
+  if (!L) { box.replaceChildren('A key hashes to a place on the ring and belongs to a point there. Type one, or pick one of the hot keys below.'); return; }
   const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
   if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
   if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'nobody'), '.'); return; }
@@ -423,24 +424,90 @@ parts.slabs = {box: 'memory', draw() {
 }};
 $('slabkey').append(...[['data', 'background:var(--used)'], ['rounded up to the class', 'background:var(--over)'], ['held, free', 'background:repeating-linear-gradient(45deg,var(--hatch) 0 1px,transparent 1px 4px);box-shadow:inset 0 0 0 1px var(--hatch)'], ['evicts', 'background:var(--bad);clip-path:polygon(0 15%,100% 15%,50% 90%)']].map(([n, s]) => el('span', {}, el('i', {style: s}), n)));
 
+// ---- hot keys and prefixes
+const bytesOf = b64 => Uint8Array.from(atob(b64), c => c.charCodeAt(0));
+const barCell = () => el('td', {}, el('span', {class: 'inbar'}, el('span', {class: 'bar'}, el('i')), el('span')));
+function keyCell() {
+  const b = el('button', {class: 'k', type: 'button', title: 'Where does it live?'});
+  b.onclick = () => { if (b._plain == null) return; look(b._plain); $('ring').scrollIntoView(); $('key').focus({preventScroll: true}); };
+  return el('td', {}, b);
+}
+function setKey(b, k) { if (b._k === k) return; b._k = k; b.replaceChildren(shown(k)); try { b._plain = strict.decode(bytesOf(k)); } catch { b._plain = null; } b.disabled = b._plain == null; }
+function fill(tb, list, none, make, draw) { // as many rows as there are; without any one that says so
+  if (!list.length) { tb.replaceChildren(el('tr', {}, el('td', {colSpan: 6, class: 'none'}, none))); return; }
+  if (tb.querySelector('.none')) tb.replaceChildren(); while (tb.rows.length < list.length) tb.append(make()); while (tb.rows.length > list.length) tb.lastChild.remove();
+  list.forEach((x, i) => draw(x, tb.rows[i]));
+}
+parts.hot = {box: 'keys', draw() {
+  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Nobody watches which keys are asked for: see admin.hot.' : 'No key has been asked for yet.';
+  text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} looked at` : 'every request looked at'}` : '');
+  fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
+    const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
+    bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
+    const s = o == null ? null : t.servers[o], stand = s && away(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
+    text(chip.lastChild, !s ? '–' : stand ? `${s.name} → ${stand.name}` : k.copies > 1 ? `${s.name} and ${k.copies - 1} more` : s.name);
+  });
+  text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
+  fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {
+    const c = r.cells, b = c[2].firstChild, i = b.firstChild.firstChild; if (c[0]._k !== p.key) { c[0]._k = p.key; c[0].replaceChildren(p.key ? shown(p.key) : '(other)'); }
+    put(c[1], rate(p.rps)); i.style.width = 100 * (p.hit || 0) + '%'; i.style.background = 'var(--hit)'; b.firstChild.style.background = p.hit == null ? '' : 'var(--miss)'; b.firstChild.style.visibility = p.hit == null ? 'hidden' : ''; put(b.lastChild, p.hit == null ? ['no reads', ''] : share(p.hit)); put(c[3], [flat(bytes(p.bps)), '/s']);
+  });
+}};
+
+// ---- traces: a row for each key, a letter for each event
+const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete'};
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error']];
+$('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
+const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
+const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
+function traceIn(d) {
+  tdrop += d.dropped;
+  for (const e of d.rows) {
+    const k = lockOf(e.key); tseen += e.n; let r = traces.get(k);
+    if (!r) { if (traces.size >= MOSTROWS) { if (others.size < 10000) others.add(k); continue; } r = {k, q: [], sec: -1, at: [], clients: new Set()}; traces.set(k, r); }
+    r.q.push(e); if (r.q.length > 400) r.q.splice(0, 200); r.at.push([e.t, e.n]); if (r.clients.size < 1000) r.clients.add(e.c); r.seen = e.t;
+  }
+  mark('trace');
+}
+parts.trace = {box: 'trace', draw() {
+  const box = $('rows');
+  for (const r of traces.values()) {
+    if (!r.box) { r.flow = el('div', {class: 'flow'}); r.rate = el('span', {class: 'rate'}); const k = el('span', {class: 'k'}); k.append(shown(r.k)); r.box = el('div', {class: 'trow'}, k, r.flow, r.rate); box.append(r.box); }
+    for (const {t, l, n, us, op, out} of r.q) {
+      const sec = Math.floor(t / 1000); if (sec !== r.sec) { if (r.sec >= 0) r.flow.append(el('s')); r.sec = sec; r.cell = null; }
+      if (r.cell && r.cell._l === l && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
+      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._n = n; r.flow.append(c); r.cell = c; }
+    }
+    r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
+    text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);
+  }
+  text($('tracewhat'), tsaid || (traces.size ? `${count(tseen)} events, ${tdrop ? count(tdrop) + ' dropped' : 'none dropped'}${others.size ? `, ${count(others.size)}${others.size < 10000 ? '' : ' or more'} keys more than fit here` : ''}` : 'Nothing that fits has happened yet.'));
+}};
+function follow(text) {
+  traces.clear(); others.clear(); $('rows').replaceChildren(); tseen = tdrop = 0; const patterns = text.trim().split(/\s+/).filter(x => x);
+  tsaid = patterns.length ? '' : 'Type a pattern: home:* follows the keys that begin so, and their locks.'; BE.trace(patterns, traceIn, why => { tsaid = why; mark('trace'); }); mark('trace');
+}
+$('follow').addEventListener('submit', e => { e.preventDefault(); follow($('pattern').value); });
+$('tstop').onclick = () => { BE.trace([]); tsaid = 'Stopped: Ringside looks at nothing for you.'; mark('trace'); };
+
 parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello.loops} loop${S.hello.loops > 1 ? 's' : ''}, since ${clock(S.hello.started)} UTC`); }};
 
 // ---- themes, keys, sizes
 const dark = matchMedia('(prefers-color-scheme: dark)'); let theme = query.get('theme') || (() => { try { return localStorage.getItem('theme'); } catch { return null; } })() || 'auto';
-function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'events'); }
+function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'hot', 'events'); }
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
 $('pool').onchange = () => { S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
-addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (/^[1-5]$/.test(e.key)) go(['ring', 'servers', 'traffic', 'memory', 'events'][e.key - 1]); });
+addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-7]$/.test(e.key)) go(['ring', 'servers', 'traffic', 'memory', 'keys', 'trace', 'events'][e.key - 1]); });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
-for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory']) watcher.observe($(id));
+for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'trace']) watcher.observe($(id));
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
 setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
 
 // ---- Ringside itself
 function backend() {
-  let token = '', es, again;
+  let token = '', es, again, following;
   const at = (p, more = {}) => { const q = new URLSearchParams(more), pool = $('pool').value; if (pool) q.set('pool', pool); return `${p}?${q}`; };
   const get = async p => { const r = await fetch(p); if (!r.ok) throw Error((await r.json()).error); return r; };
   const post = async (p, body) => { const r = await fetch(p, {method: 'POST', headers: {'Ringside-Control': token, ...(body ? {'Content-Type': 'application/json'} : {})}, body: body && JSON.stringify(body)}); if (!r.ok) throw Error((await r.json()).error); };
@@ -450,7 +517,7 @@ function backend() {
       es.onopen = () => link('live');
       es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
       const take = (type, d) => on[type] && on[type](d);
-      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'event']) es.addEventListener(t, e => {
+      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'event']) es.addEventListener(t, e => {
         if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
         if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events');
       });
@@ -464,6 +531,12 @@ function backend() {
     route: async key => {
       const u8 = enc(key), L = await (await get(at('api/route', {key64: btoa(String.fromCharCode(...u8))}))).json();
       return Object.assign(L, {typed: key, hit: S.ring && S.ring.before ? L.points.map(i => (i + 1) % S.ring.n) : L.points});
+    },
+    trace: (patterns, take, ended) => { // a stream of its own, so that following begins and ends without the picture
+      if (following) following.close(); following = null; if (!patterns.length) return;
+      const q = 'api/trace?' + patterns.map(p => 'pattern=' + encodeURIComponent(p)).join('&'), mine = following = new EventSource(q);
+      mine.addEventListener('trace', e => { if (mine === following) take(JSON.parse(e.data)); });
+      mine.onerror = () => { if (mine !== following) return; mine.close(); following = null; fetch(q + '&for=0s').then(r => r.json()).then(a => ended(/^for=/.test(a.error) ? 'The trace is over: follow again to go on.' : a.error + '.')).catch(() => ended('The connection is lost: follow again.')); };
     },
     order: (server, what) => what === 'hang' ? post('control/faults', {server, pool: S.topo.pool, kind: 'hang', for: '10s'}) : post(at(`control/servers/${encodeURIComponent(server)}/${what}`)),
   };

@@ -1,0 +1,137 @@
+package e2e
+
+// Which keys are asked for most, as the page, ringside top and metrics show it.
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestHotKeys asks for one key more than for others, and for one that means harm.
+func TestHotKeys(t *testing.T) {
+	servers := []*memcached{startMemcached(t, "-m", "16"), startMemcached(t, "-m", "16"), startMemcached(t, "-m", "16")}
+	var addresses []string
+	for _, s := range servers {
+		addresses = append(addresses, s.address)
+	}
+	r := startRingside(t, "epoll", pageFront(addresses...))
+	const harm = "q:\xff<b>\u202e" // markup, no UTF-8, and a mark that turns text round
+	hotLoad(t, r.address, "home:top", harm)
+
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct {
+		Servers []struct{ Name string }
+		Hot     struct {
+			Rps  float64
+			Keys []struct {
+				Key    string
+				Rps    float64
+				Share  float64
+				Hit    *float64
+				Server *int
+			}
+		}
+	}
+	ask := func() {
+		if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", r.admin, "--once", "--json", "--for", "500ms")), &is); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the hot keys are known", func() bool {
+		ask()
+		return len(is.Hot.Keys) > 10 && is.Hot.Keys[0].Hit != nil && *is.Hot.Keys[0].Hit > .9
+	})
+	first := is.Hot.Keys[0]
+	key, _ := base64.StdEncoding.DecodeString(first.Key)
+	if string(key) != "home:top" || math.Abs(first.Share-.5) > .1 {
+		t.Errorf("the first key is %q with %.3f of the requests, want home:top with half of them", key, first.Share)
+	}
+	var route struct{ Owner string }
+	if err := json.Unmarshal([]byte(tool(t, binary, "route", "-c", r.file, "--json", "home:top")), &route); err != nil {
+		t.Fatal(err)
+	}
+	if first.Server == nil || is.Servers[*first.Server].Name != route.Owner {
+		t.Errorf("home:top is said to be at server %v of %+v; ringside route says %s", first.Server, is.Servers, route.Owner)
+	}
+	screen := tool(t, binary, "top", "--admin", r.admin, "--once", "--for", "500ms")
+	for _, want := range []string{"home:top", `q:\xff<b>\xe2\x80\xae`} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("the terminal does not show %q:\n%s", want, screen)
+		}
+	}
+	_, metrics := r.page(t, "/metrics")
+	if !strings.Contains(metrics, `ringside_hot_key_ratio{rank="1"} 0.`) || strings.Contains(metrics, "home:top") {
+		t.Errorf("the metrics have no first rank, or the name of a key:\n%s", metrics)
+	}
+
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.do(t, "document.getElementById('keys').scrollIntoView()")
+	b.until(t, `document.querySelectorAll("#hot tbody .k").length > 10 && document.querySelector("#prefix tbody .k") !== null`)
+	b.says(t, "#hot tbody tr:nth-child(1) .k", "home:top")
+	b.says(t, "#hot tbody", `q:\xff<b>\xe2\x80\xae`)
+	b.says(t, "#prefix tbody tr:nth-child(1)", "home:")
+	b.says(t, "#hot tbody tr:nth-child(1) .chip", route.Owner)
+	if n := eval[int](t, b, "document.images.length + document.querySelectorAll('#hot tbody b').length"); n != 0 {
+		t.Error("a key has become a part of the page")
+	}
+	b.shot(t, "keys")
+	b.do(t, "document.querySelector('#hot tbody tr:nth-child(1) button.k').click()")
+	b.says(t, "#reason", "home:top hashes")
+}
+
+// hotLoad asks for first half of the time, for second a tenth of it, and else for one of 200
+// keys, until the test ends.
+func hotLoad(t *testing.T, address, first, second string) {
+	t.Helper()
+	c, err := dialError(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers := bufio.NewReader(c)
+	for _, key := range []string{first, second} {
+		fmt.Fprintf(c, "set %s 0 0 100\r\n%s\r\n", key, strings.Repeat("v", 100))
+		if line, err := answers.ReadString('\n'); line != "STORED\r\n" {
+			t.Fatal(line, err)
+		}
+	}
+	stop := make(chan struct{})
+	var ended sync.WaitGroup
+	t.Cleanup(func() { close(stop); ended.Wait() })
+	ended.Add(1)
+	go func() {
+		defer ended.Done()
+		defer c.Close()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			key := fmt.Sprintf("page:%d", i%200)
+			switch {
+			case i%2 == 0:
+				key = first
+			case i%10 == 1:
+				key = second
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			fmt.Fprintf(c, "get %s\r\n", key)
+			for line := ""; line != "END\r\n"; {
+				if line, err = answers.ReadString('\n'); err != nil {
+					return
+				}
+			}
+		}
+	}()
+}

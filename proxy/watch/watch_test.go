@@ -1,0 +1,181 @@
+package watch
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sort"
+	"testing"
+	"time"
+)
+
+// zipf draws keys of which the n-th is asked for 1/n as often as the first.
+type zipf struct {
+	sums []float64
+	r    *rand.Rand
+}
+
+func newZipf(keys int, seed uint64) *zipf {
+	z := &zipf{r: rand.New(rand.NewPCG(seed, 1))}
+	sum := 0.0
+	for n := 1; n <= keys; n++ {
+		sum += 1 / float64(n)
+		z.sums = append(z.sums, sum)
+	}
+	return z
+}
+
+func (z *zipf) next() int {
+	return sort.SearchFloat64s(z.sums, z.r.Float64()*z.sums[len(z.sums)-1])
+}
+
+// share is the part of all requests that the n-th key, from 0 on, has.
+func (z *zipf) share(n int) float64 { return 1 / float64(n+1) / z.sums[len(z.sums)-1] }
+
+func watchOf(seed uint64) *Watch {
+	s := maphash.MakeSeed()
+	w := New(func(key []byte) uint64 { return maphash.Bytes(s, key) }, seed)
+	return &w
+}
+
+// TestZipf holds how much of a million keys is found and how right the shares are, at
+// loads of which all is looked at and of which little is, by one loop and by four.
+func TestZipf(t *testing.T) {
+	const hot = 20
+	z := newZipf(1_000_000, 7)
+	for _, c := range []struct{ rate, loops int }{{800, 1}, {5_000, 1}, {80_000, 1}, {80_000, 4}} {
+		t.Run(fmt.Sprint(c.rate, " requests a second, loops: ", c.loops), func(t *testing.T) {
+			var loops []*Watch
+			for i := range c.loops {
+				loops = append(loops, watchOf(uint64(i+3)))
+			}
+			now := int64(time.Hour)
+			for i := range c.rate * 25 {
+				now += int64(time.Second) / int64(c.rate)
+				if w := loops[i%c.loops]; w.Left > 0 {
+					w.Left--
+				} else {
+					w.Ended(now, fmt.Appendf(nil, "key:%d", z.next()), 0, 0, 0, 100)
+					continue
+				}
+			}
+			var is Report
+			for _, w := range loops {
+				w.AddTo(&is, now)
+			}
+			found, off := 0, 0
+			for n := range hot {
+				i := slices.IndexFunc(is.Keys, func(r Row) bool { return r.Key == fmt.Sprint("key:", n) })
+				if i >= 0 && i < hot {
+					found++
+				}
+				if i < 0 {
+					continue
+				}
+				r := &is.Keys[i]
+				if math.Abs(r.Likely()/is.Requests-z.share(n)) > r.MoreOrLess()/is.Requests {
+					off++
+				}
+			}
+			t.Logf("%d of %d found, %d of these off by more than was said; the first has %.2f %% ± %.2f, in truth %.2f; %.0f looks in %.0f s", found, hot, off,
+				100*is.Keys[0].Likely()/is.Requests, 100*is.Keys[0].MoreOrLess()/is.Requests, 100*z.share(0), is.Looks, is.Span)
+			if found < hot*9/10 || off > 1 {
+				t.Errorf("found %d of the %d that are asked for most; %d are off by more than is said", found, hot, off)
+			}
+			if rate := is.Requests / is.Span; math.Abs(rate/float64(c.rate)-1) > .1 && c.loops == 1 {
+				t.Errorf("%.0f requests a second are told, of %d", rate, c.rate)
+			}
+		})
+	}
+}
+
+// TestSuddenly asks for one key often, after a while without it: it must be among the
+// first within two seconds.
+func TestSuddenly(t *testing.T) {
+	z, w, now := newZipf(100_000, 3), watchOf(1), int64(time.Hour)
+	const rate = 40_000
+	for i := range rate * 32 {
+		now += int64(time.Second) / rate
+		if w.Left--; w.Left >= 0 {
+			continue
+		}
+		key := fmt.Sprint("key:", z.next())
+		if i > rate*30 && z.r.IntN(20) == 0 {
+			key = "news"
+		}
+		w.Ended(now, []byte(key), 0, 0, 0, 0)
+	}
+	var is Report
+	w.AddTo(&is, now)
+	if i := slices.IndexFunc(is.Keys, func(r Row) bool { return r.Key == "news" }); i < 0 || i >= 12 {
+		t.Errorf("a key that has 5 %% of all requests since two seconds is at place %d", i)
+	}
+}
+
+// TestQuiet holds that a loop which was busy sees the few requests that come when it
+// is no more, as soon as somebody has asked what it saw.
+func TestQuiet(t *testing.T) {
+	w, now := watchOf(1), int64(time.Hour)
+	for range 1_000_000 {
+		now += 1000
+		if w.Left--; w.Left < 0 {
+			w.Ended(now, []byte("busy"), 0, 0, 0, 0)
+		}
+	}
+	var is Report
+	for range 40 {
+		now += int64(time.Second)
+		w.AddTo(&is, now)
+		for range 3 {
+			if w.Left--; w.Left < 0 {
+				w.Ended(now, []byte("quiet"), 0, 0, 0, 0)
+			}
+		}
+	}
+	is = Report{}
+	w.AddTo(&is, now)
+	if len(is.Keys) != 2 || is.Keys[1].Requests < 20 {
+		t.Errorf("it has seen %+v", is.Keys)
+	}
+}
+
+// FuzzSketch compares a sketch with exact counts: what it tells is never too low, and
+// never too high by more than it says.
+func FuzzSketch(f *testing.F) {
+	f.Add([]byte("abracadabra"))
+	f.Fuzz(func(t *testing.T, keys []byte) {
+		s, exact := newSketch(4), map[string]float64{}
+		for i, k := range keys {
+			key := string('a' + k%16)
+			exact[key] += float64(1 + i%3)
+			s.add(uint64(k%8), []byte(key), seen{weight: float64(1 + i%3)}) // some share a hash
+		}
+		told := map[string]bool{}
+		for _, r := range s.top(4) {
+			if n := exact[r.Key]; n > r.Requests+1e-9 || n < r.Requests-r.Over-1e-9 || told[r.Key] {
+				t.Fatalf("%q: %v in truth, told %+v", r.Key, n, r)
+			}
+			told[r.Key] = true
+		}
+		for key, n := range exact {
+			if !told[key] && n > s.floor()+1e-9 {
+				t.Fatalf("%q: %v in truth, not told, and the floor is %v", key, n, s.floor())
+			}
+		}
+	})
+}
+
+func TestSwitch(t *testing.T) {
+	w := watchOf(1)
+	w.Ended(1, []byte("k"), 0, 0, 0, 0)
+	w.Switch(false)
+	var is Report
+	if w.AddTo(&is, 2); len(is.Keys) > 0 || w.Left < 1<<60 {
+		t.Errorf("it still looks: %d keys, %d left", len(is.Keys), w.Left)
+	}
+	if w.Switch(true); w.Left != 0 {
+		t.Error("it does not look again")
+	}
+}
