@@ -4,8 +4,8 @@ package replicate
 
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
-		if r.stale != 0 && r.away|r.kept == 0 {
-			r.settle(Absent, -1) // what there was has been written over, and that is lost
+		if r.stale != 0 && r.away|r.kept == 0 && !r.through {
+			r.settle(Absent, -1) // what there was has been written over, and that is lost, or another proxy has written since
 		} else {
 			r.settle(Refused, -1)
 		}

@@ -191,6 +191,10 @@ func TestWhatDiffers(t *testing.T) {
 			t.Errorf("%d %s:\n got %s\nwant %s", test.c, test.answers, got, test.want)
 		}
 	}
+	// Another proxy may have written to the one that this one knows to be dirty.
+	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
+		t.Errorf("get of a dirty member alone: %s", got)
+	}
 	// Who is skipped though it may have the key keeps a miss from being believed.
 	kept := states(In, Out)
 	kept[1].Kept = true
