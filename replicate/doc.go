@@ -46,8 +46,9 @@
 //	gat gats              mg T, mg T c            authority               rest: touch                        authority's
 //	                      mg N, mg R              authority               nobody: one may win                authority's
 //	set                   ms, ms MS               all                     -                                  authority's
-//	add                   ms ME                   claim at each in order, all at once: the value in the      NOT_STORED of the first that refuses
-//	                                              until one refuses       place of the claim; not read: set  or has lost its claim, else STORED
+//	add                   ms ME                   claim at each in order, the value in the place of the      NOT_STORED of the first that refuses
+//	                                              until one refuses       claim: authority, then rest; not   or has lost its claim, else STORED
+//	                                                                      read: set
 //	replace               ms MR                   authority: look, then   STORED: rest set                   authority's
 //	                                              the value by its cas
 //	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's

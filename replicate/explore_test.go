@@ -274,7 +274,7 @@ func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 			}
 		}
 	}
-	if unsaid := (r.in | r.warm | r.away) &^ said; unsaid != 0 {
+	if unsaid := (r.in | r.warm | r.away | r.kept) &^ said; unsaid != 0 {
 		x.fail(r, "no such key, and members %03b have not said so", unsaid)
 	}
 }

@@ -279,7 +279,7 @@ func (r *Rule) peekTold(k Kind) {
 // and has failed, says nothing.
 func (r *Rule) look() {
 	r.tried = true
-	r.silent = r.away | r.deaf
+	r.silent = r.away | r.deaf | r.kept
 	r.at, r.last = 0, 0
 	r.queue(r.others()&r.in, 0)
 	r.queue(r.others()&r.warm, 0)

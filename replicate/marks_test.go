@@ -166,6 +166,17 @@ var markings = []marking{
 		}
 		return ""
 	}},
+	{"add, touch, get", func(s *scene) {
+		s.play(command(adding, 1), command(Command{Op: Touch}, 0), command(Command{Op: Get}, 0))
+	}, func(s *scene) string {
+		add, get := &s.clients[0].rule, &s.clients[2]
+		said, ok := add.Settled()
+		refused := ok && (said.Verdict == Absent || said.Verdict == Answered && !s.acked[0])
+		if read, ok := get.rule.Settled(); ok && refused && read.Verdict == Answered && get.rule.asks[read.Answer].kind == Hit {
+			return "a get shows what was then not added"
+		}
+		return ""
+	}},
 	{"get, a repair", func(s *scene) { s.w.put(1, old); s.play(command(Command{Op: Get}, 0), mending1(0, 1), command(del, 0)) }, strangers},
 	{"delete, append, repair", func(s *scene) { both(s); s.play(command(del, 0), command(append1, 1), mending1(0, 1)) }, undeleted},
 	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},

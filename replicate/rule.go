@@ -84,6 +84,7 @@ type standing struct {
 	warm  Mask // are readable, but a miss there decides nothing: Warming or Settling
 	stale Mask // are dirty for this key
 	away  Mask // can't be asked: Leaving or Suspect
+	kept  Mask // are skipped as if Out, and may have the key
 	takes Mask // take writes
 	deaf  Mask // were asked to lead and have failed
 }
@@ -170,7 +171,7 @@ const (
 	burying   // buries, in their order
 	unearthing
 	granting  // grants, in their order: a claim at one member after the other
-	storing   // the value is stored on all claims
+	storing   // the value is stored on all claims, the authority's first
 	revoking  // what it has left is taken back
 	leading   // leads, alone: the authority has it
 	remarking // what it did was done to a mark
@@ -244,6 +245,9 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 			near |= bit
 		}
 		if m.State == Out {
+			if m.Kept {
+				r.kept |= bit
+			}
 			continue
 		}
 		count++
@@ -267,7 +271,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		}
 		r.takes |= bit
 	}
-	r.confirm = p.ReadThrough || !calm
+	r.confirm = p.ReadThrough || !calm || r.kept != 0
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
@@ -432,7 +436,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 	case granting:
 		r.grantTold(ask, m)
 	case storing:
-		r.storeTold()
+		r.storeTold(ask)
 	case revoking:
 		if r.open == 0 {
 			r.stage = done

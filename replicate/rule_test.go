@@ -69,7 +69,7 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Gat}, three, "forward 0; extend 1, extend 2 -> hit of 0"},
 		{Command{Op: Get, Win: true, Vivify: true}, three, "forward 0 -> hit of 0"},
 		{Command{Op: Set}, three, "forward 0, forward 1, forward 2 -> stored of 0"},
-		{Command{Op: Add}, three, "claim 0; claim 1; claim 2; store 0, store 1, store 2 -> stored of 0"},
+		{Command{Op: Add}, three, "claim 0; claim 1; claim 2; store 0; store 1, store 2 -> stored of 0"},
 		{Command{Op: Replace}, three, "look 0; store 0; put 1, put 2 -> stored of 0"},
 		{Command{Op: Append}, three, "forward 0, review 0, preview 1, preview 2; join 1, join 2 -> stored of 0"},
 		{Command{Op: Cas}, three, "forward 0; put 1, put 2 -> stored of 0"},
@@ -86,7 +86,7 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Set}, states(In, Suspect), "-> held"},
 		{Command{Op: Set}, states(Out, Out), "-> refused"},
 		{Command{Op: Set}, states(Dirty, In), "forward 0, forward 1 -> stored of 0 clean 001"},
-		{Command{Op: Add}, states(Warming, In, Returning), "claim 0; claim 1; store 0, store 1, put 2 -> stored of 1"},
+		{Command{Op: Add}, states(Warming, In, Returning), "claim 0; claim 1; store 1; store 0, put 2 -> stored of 1"},
 		{Command{Op: Incr}, states(Settling, In), "-> held"},
 		{Command{Op: Incr}, states(Warming, In), "forward 1, preview 0; count 0 -> number of 1"},
 		{Command{Op: Incr}, states(Dirty, In), "look 0; fetch 1; fill 0; check 1; forward 0, preview 1; count 1 -> number of 0 clean 001"},
@@ -154,9 +154,9 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Add, "stored, not stored, hit, stored", "claim 0; claim 1; fetch 1; fill 0 -> not stored of 1"},
 		{Policy{}, Add, "stored, not stored, marked, deleted", "claim 0; claim 1; fetch 1; drop 0 -> not stored of 1 repair 001"},
 		{Policy{}, Add, "stored, in doubt, deleted", "claim 0; claim 1; drop 0 -> unmet"},
-		{Policy{}, Add, "stored, stored, stored, exists", "claim 0; claim 1; store 0, store 1 -> stored of 0 repair 010"},
-		{Policy{}, Add, "stored, stored, exists, stored, deleted", "claim 0; claim 1; store 0, store 1; drop 1 -> absent"},
-		{Policy{}, Add, "stored, stored, stored, in doubt, deleted", "claim 0; claim 1; store 0, store 1; drop 0 -> unmet repair 010 over 010"},
+		{Policy{}, Add, "stored, stored, stored, exists", "claim 0; claim 1; store 0; store 1 -> stored of 0 repair 010"},
+		{Policy{}, Add, "stored, stored, exists, deleted", "claim 0; claim 1; store 0; drop 1 -> absent"},
+		{Policy{}, Add, "stored, stored, stored, in doubt, deleted", "claim 0; claim 1; store 0; store 1; drop 0 -> unmet repair 010 over 010"},
 		{Policy{}, Append, "stored, hit=3, hit=3, stored", "forward 0, review 0, preview 1; join 1 -> stored of 0"},
 		{Policy{}, Append, "stored, hit=3, hit=4, hit=3, stored", "forward 0, review 0, preview 1; preview 1; join 1 -> stored of 0"},
 		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, stored, hit", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
@@ -189,6 +189,31 @@ func TestWhatDiffers(t *testing.T) {
 	} {
 		if got := play(Begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
 			t.Errorf("%d %s:\n got %s\nwant %s", test.c, test.answers, got, test.want)
+		}
+	}
+	// Another proxy may have written to the one that this one knows to be dirty.
+	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
+		t.Errorf("get of a dirty member alone: %s", got)
+	}
+	// Who is skipped though it may have the key keeps a miss from being believed.
+	kept := states(In, Out)
+	kept[1].Kept = true
+	for _, test := range []struct {
+		p       Policy
+		c       Op
+		answers string
+		want    string
+	}{
+		{through, Get, "miss", "forward 0 -> unmet"},
+		{through, Gets, "miss", "forward 0 -> unmet"},
+		{through, Incr, "not found", "forward 0 -> unmet"},
+		{through, Append, "not stored, miss", "forward 0, review 0 -> unmet"},
+		{Policy{}, Get, "miss", "forward 0 -> miss of 0"},
+		{Policy{}, Incr, "not found", "forward 0 -> not found of 0"},
+		{through, Set, "stored", "forward 0 -> stored of 0"},
+	} {
+		if got := play(Begin(test.p, Command{Op: test.c}, kept, 0), say(test.answers)); got != test.want {
+			t.Errorf("%d %s, one is skipped:\n got %s\nwant %s", test.c, test.answers, got, test.want)
 		}
 	}
 	for _, test := range []struct {

@@ -273,7 +273,7 @@ func (r *Rule) grant(after int) {
 	case voters != 0:
 		r.ask(voters.first(), Claim)
 	default:
-		r.storeAll()
+		r.storeFirst()
 	}
 }
 
@@ -307,19 +307,34 @@ func (r *Rule) grantTold(ask int, m Mask) {
 	}
 }
 
-// storeAll: all have granted it. Who is not read just gets it.
-func (r *Rule) storeAll() {
+// storeFirst: all have granted it. The authority gets it before the others: where
+// its claim is gone, nobody has read what is then refused.
+func (r *Rule) storeFirst() {
 	r.stage = storing
-	for m := r.held; m != 0; m &= m - 1 {
-		i := m.first()
-		r.guard[i] = uint8(r.askFrom(i, Store, r.guard[i]))
+	r.main = uint8(r.store(int(r.lead)))
+}
+
+// storeRest: who is not read just gets it.
+func (r *Rule) storeRest() {
+	for m := r.held &^ (1 << r.lead); m != 0; m &= m - 1 {
+		r.store(m.first())
 	}
 	r.askAll(r.takes&^r.held, Put)
 }
 
+// store asks a member for the value in the place of what was left there.
+func (r *Rule) store(i int) int {
+	ask := r.askFrom(i, Store, r.guard[i])
+	r.guard[i] = uint8(ask)
+	return ask
+}
+
 // storeTold: the claims are removed where they still stand and the value by its
 // own cas where the add is not acknowledged: so that takes nobody else's.
-func (r *Rule) storeTold() {
+func (r *Rule) storeTold(ask int) {
+	if ask == int(r.main) && r.asks[ask].kind == Stored {
+		r.storeRest()
+	}
 	if r.open > 0 {
 		return
 	}

@@ -112,6 +112,8 @@ var promises = []scenario{
 		asks: logging, logs: 20, faults: []string{"kill"}, brief: true, aimed: true, count: 4, exact: true, costly: true},
 	{name: "D3 strict", sidecars: 2, servers: 3, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, exact: true, keeps: true, costly: true},
+	{name: "D3 relaxed", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second, errs: true,
+		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, loose: true, keeps: true, costly: true},
 	{name: "D4 a restart and a hang", sidecars: 2, servers: 2, strict: true, copies: slowly, errs: true,
 		asks: readMostly, faults: []string{"kill, hang"}, count: 2, exact: true, keeps: true, costly: true},
 	{name: "D4 hangs", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true,

@@ -28,7 +28,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
 		out.State = replicate.Suspect
 		if !strict {
-			out.State, m.unreachable = replicate.Out, true
+			out.State, out.Kept, m.unreachable = replicate.Out, true, true
 		}
 	case phase == health.In && m.missedTooMuch(c.e):
 		out.State = replicate.Returning
@@ -41,7 +41,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	case phase == health.Leaving:
 		out.State = replicate.Leaving
 		if !strict {
-			out.State = replicate.Out
+			out.State, out.Kept = replicate.Out, true
 		}
 	case phase == health.Out:
 		out.State = replicate.Out
