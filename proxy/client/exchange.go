@@ -356,8 +356,8 @@ func (x *Exchange) kept() int {
 // orphan lets go of a client that is gone. x stays until its parts are finished.
 func (x *Exchange) orphan() {
 	x.drop()
-	if x.InOrder != nil {
-		x.InOrder.dropPlaces(&x.e.Buffers)
+	if x.InOrder != nil && x.InOrder.batch != nil {
+		x.InOrder.batch.Drop(&x.e.Buffers)
 	}
 	x.dropRest()
 	x.Session = nil

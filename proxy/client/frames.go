@@ -30,6 +30,9 @@ func (s *Session) serveFrames() {
 			return
 		}
 		buf := e.Input.Bytes()
+		if e.batch != nil && s.batchOn(buf) {
+			continue
+		}
 		limits := &e.Wire
 		if s.unknown {
 			limits = &loginLimits

@@ -84,22 +84,13 @@ func (o *inOrder) send(p *link.Buffers, q *link.Queue) {
 
 // freeOrder lets go of what was not sent.
 func (e *Clients) freeOrder(o *inOrder) {
-	o.dropPlaces(&e.Buffers)
 	for i := range o.Values {
 		o.Values[i].Block.Drop(&e.Buffers)
 	}
 	o.hold(&e.Buffers, -o.Held)
 	if o.batch != nil {
+		o.batch.Reset(&e.Buffers)
 		e.freeBatches = append(e.freeBatches, o.batch)
-	}
-}
-
-// dropPlaces lets go of what waits for its turn, if that is quiet gets.
-func (o *inOrder) dropPlaces(p *link.Buffers) {
-	if o.batch != nil {
-		for i := range o.batch.places {
-			o.batch.places[i].held.Drop(p)
-		}
 	}
 }
 
@@ -110,9 +101,7 @@ func (o *inOrder) kept() int {
 		n += o.Values[i].Block.Room()
 	}
 	if o.batch != nil {
-		for i := range o.batch.places {
-			n += o.batch.places[i].held.Room()
-		}
+		n += o.batch.Room()
 	}
 	return n
 }
@@ -126,20 +115,18 @@ func (o *inOrder) kept() int {
 // Batches are for keys that need no task: what a task brings, and what a paced client
 // may ask for, goes key by key.
 type batch struct {
-	order  inOrder  // what its exchange knows it by
-	places []place  // in the order of asking; places are numbered from 1
-	turn   int      // how many of the first are settled: what comes for the next goes out at once
-	parts  []*quiet // the receivers of its attempts, and behind these others that are kept for reuse
-	used   int      // how many of these are in use
+	link.Sequence          // of the answers
+	order         inOrder  // what its exchange knows it by
+	places        []place  // in the order of asking, from 1 on
+	parts         []*quiet // the receivers of its attempts, and behind these others that are kept for reuse
+	used          int      // how many of these are in use
 }
 
 // place is one quiet get.
 type place struct {
-	head    frame.Head
-	settled bool       // nothing more comes for it
-	next    int32      // the place whose key the same attempt asks for next; 0: none is
-	left    int        // bytes still to come of its value, while that comes in pieces
-	held    link.Queue // what has come for it before its turn
+	head frame.Head
+	next int32 // the place whose key the same attempt asks for next; 0: none is
+	left int   // bytes still to come of its value, while that comes in pieces
 }
 
 // quiet receives the answer to one attempt of a batch.
@@ -167,6 +154,18 @@ func (s *Session) joins(buf []byte, n int) bool {
 	return true
 }
 
+// batchOn puts the quiet get at the start of buf into the batch at hand. It reports
+// false, and has done nothing, if there is none at once.
+func (s *Session) batchOn(buf []byte) bool {
+	e := s.e
+	key := e.Frame.NextQuietGet(&e.Wire, buf)
+	if len(key) == 0 || len(e.batch.InOrder.batch.places) >= maxBatch || !s.Handler.ServeQuiet(s, key) {
+		return false
+	}
+	e.Input.Start += frame.HeadSize + len(key)
+	return true
+}
+
 // endBatch lets the gets go that were gathered.
 func (s *Session) endBatch() {
 	if x := s.e.batch; x != nil {
@@ -189,20 +188,11 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 		s.requests++
 	}
 	b := x.InOrder.batch
-	if n := cap(b.places); len(b.places) == n {
-		b.places = append(b.places, place{})
-		e.Buffers.Hold((cap(b.places) - n) * placeSize)
-	} else {
-		b.places = b.places[:len(b.places)+1]
-	}
-	b.places[len(b.places)-1] = place{head: e.Frame.Head}
+	b.places = append(b.places, place{head: e.Frame.Head})
+	b.Add(&e.Buffers)
 	x.Keys++
 	return x
 }
-
-// placeSize is what a place counts against limits.memory. What has room for some is
-// used again.
-const placeSize = 64
 
 // newBatch is for quiet gets of which the first is here.
 func (e *Clients) newBatch() *batch {
@@ -214,7 +204,7 @@ func (e *Clients) newBatch() *batch {
 	}
 	b := e.freeBatches[n-1]
 	e.freeBatches = e.freeBatches[:n-1]
-	b.places, b.turn, b.used = b.places[:0], 0, 0
+	b.places, b.used = b.places[:0], 0
 	return b
 }
 
@@ -242,28 +232,22 @@ func (x *Exchange) AsksLast(a *upstream.Attempt) {
 	q.last = at
 }
 
-// destAt is where bytes for a place go now; nil if nobody waits for them.
-func (x *Exchange) destAt(at int32) *link.Queue {
-	switch {
-	case x.Session == nil:
+// out is where answers go whose turn it is; nil if nobody waits for them.
+func (x *Exchange) out() *link.Queue {
+	if x.Session == nil {
 		return nil
-	case int(at) == x.InOrder.batch.turn+1:
-		return x.dest(nil)
 	}
-	return &x.InOrder.batch.places[at-1].held
+	return x.dest(nil)
 }
 
-// settlePlace notes that nothing more comes for a place. If it was its turn, what the
-// next ones have kept follows.
+// destAt is where bytes for a place go now; nil if nobody waits for them.
+func (x *Exchange) destAt(at int32) *link.Queue {
+	return x.InOrder.batch.Dest(int(at)-1, x.out())
+}
+
+// settlePlace notes that nothing more comes for a place.
 func (x *Exchange) settlePlace(at int32) {
-	b := x.InOrder.batch
-	b.places[at-1].settled = true
-	for x.Session != nil && b.turn < len(b.places) && b.places[b.turn].settled {
-		b.turn++
-		if b.turn < len(b.places) && b.places[b.turn].held.Size > 0 {
-			b.places[b.turn].held.MoveTo(&x.e.Buffers, x.dest(nil))
-		}
-	}
+	x.InOrder.batch.Settle(&x.e.Buffers, int(at)-1, x.out())
 }
 
 // failPlace answers a get that no server has answered; x.trouble says why.
@@ -335,7 +319,13 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	switch r.Kind {
 	case wire.Value:
 		p := q.hit(a, r)
-		taken = q.x.sendValue(q.x.destAt(q.place), p.head, q.keyShown(a, r, b), a, r, b)
+		e, key := q.x.e, q.keyShown(a, r, b)
+		if o := q.x.InOrder.batch; r.Size <= smallValue && q.x.Session != nil && !o.IsTurn(int(q.place)-1) {
+			e.framed = p.head.AppendValue(e.framed[:0], r, b, key)
+			o.Keep(&e.Buffers, int(q.place)-1, e.framed, r.Body.Of(b))
+		} else {
+			taken = q.x.sendValue(q.x.destAt(q.place), p.head, key, a, r, b)
+		}
 		q.x.settlePlace(q.place)
 		q.pass()
 		return taken
@@ -351,6 +341,9 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	}
 	return 0
 }
+
+// smallValue is the largest reply that is kept with others.
+const smallValue = 1 << 10
 
 func (q *quiet) Done(c *upstream.Conn, a *upstream.Attempt) {
 	for ; q.place != 0; q.pass() {
@@ -369,12 +362,12 @@ func (q *quiet) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure
 	x.Fail(a.Share, f.Why, f.Outcome)
 	switch {
 	case x.Session == nil:
-	case a.Streams && int(q.place) == x.InOrder.batch.turn+1:
+	case a.Streams && x.InOrder.batch.IsTurn(int(q.place)-1):
 		x.cut = true
 		x.Session.cut(x)
 	default:
 		if a.Streams {
-			x.InOrder.batch.places[q.place-1].held.Drop(&x.e.Buffers)
+			x.InOrder.batch.Discard(&x.e.Buffers, int(q.place)-1)
 			x.hit(a.Share, -1)
 		}
 		q.fail()

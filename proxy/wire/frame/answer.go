@@ -62,7 +62,7 @@ var errorStatus = [...]struct {
 // AppendHead appends a frame's header, for an answer with so many bytes of extras,
 // key and value.
 func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint64) []byte {
-	b := [header]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appended at once: number by number costs three times as much
+	b := [HeadSize]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appended at once: number by number costs three times as much
 	binary.BigEndian.PutUint16(b[6:], uint16(s))
 	binary.BigEndian.PutUint32(b[8:], uint32(extras+key+value))
 	binary.BigEndian.PutUint32(b[12:], h.Opaque)

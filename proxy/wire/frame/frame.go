@@ -64,7 +64,8 @@ const (
 	maxBody = math.MaxInt32 - 2
 )
 
-const header = 24 // bytes of a frame before extras, key and value
+// HeadSize is how many bytes of a frame are before extras, key and value.
+const HeadSize = 24
 
 // Head is what the answer to a frame repeats of it.
 type Head struct {
@@ -171,6 +172,24 @@ func (h Head) ReturnsKey() bool { return opcodes[h.Opcode].key }
 // carry.
 func (f *Frame) IsQuietGet() bool { return f.Op == wire.Get && !f.odd && opcodes[f.Opcode].quiet }
 
+// NextQuietGet finds the key of the quiet get that buf begins with, and takes its head
+// into f; nil: it begins with anything else, or that is not whole, or the key is none that a
+// line can carry. For what there are many of in a row it does what Next does in a third of the time.
+func (f *Frame) NextQuietGet(l *wire.Limits, buf []byte) (key []byte) {
+	if len(buf) < HeadSize || !BeginsQuietGet(buf) || buf[4] != 0 {
+		return nil
+	}
+	n := int(binary.BigEndian.Uint16(buf[2:]))
+	if n == 0 || n > l.MaxKey() || int(binary.BigEndian.Uint32(buf[8:])) != n || len(buf) < HeadSize+n {
+		return nil
+	}
+	if key = buf[HeadSize : HeadSize+n]; !wire.PlainKey(key) {
+		return nil
+	}
+	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
+	return key
+}
+
 // BeginsQuietGet says whether buf begins with a get that is silent on a miss, as far
 // as that can be seen.
 func BeginsQuietGet(buf []byte) bool {
@@ -199,8 +218,8 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 		f.Op, f.closes = wire.Bad, true
 		return len(buf), nil
 	}
-	if len(buf) < header {
-		f.Need = header
+	if len(buf) < HeadSize {
+		f.Need = HeadSize
 		return 0, wire.ErrShort
 	}
 	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
@@ -219,7 +238,7 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 		return f.bad(answerInvalid, true)
 	}
 	f.Op = o.op
-	at := header + extras
+	at := HeadSize + extras
 	f.Key = wire.Span{Start: uint32(at), End: uint32(at + key)}
 	end := at + key
 	value := body - extras - key
@@ -229,15 +248,15 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	}
 	switch o.layout {
 	case stored:
-		f.flags = binary.BigEndian.Uint32(buf[header:])
-		f.exptime = binary.BigEndian.Uint32(buf[header+4:])
+		f.flags = binary.BigEndian.Uint32(buf[HeadSize:])
+		f.exptime = binary.BigEndian.Uint32(buf[HeadSize+4:])
 	case counted:
-		f.delta = binary.BigEndian.Uint64(buf[header:])
-		f.initial = binary.BigEndian.Uint64(buf[header+8:])
-		f.exptime = binary.BigEndian.Uint32(buf[header+16:])
+		f.delta = binary.BigEndian.Uint64(buf[HeadSize:])
+		f.initial = binary.BigEndian.Uint64(buf[HeadSize+8:])
+		f.exptime = binary.BigEndian.Uint32(buf[HeadSize+16:])
 	case touched, flush:
 		if extras > 0 {
-			f.exptime = binary.BigEndian.Uint32(buf[header:])
+			f.exptime = binary.BigEndian.Uint32(buf[HeadSize:])
 		}
 	}
 	f.odd = o.op != wire.Stats && o.op != wire.Auth && !wire.PlainKey(f.Key.Of(buf))
@@ -292,7 +311,7 @@ func (f *Frame) Oversized() bool { return f.tooBig }
 
 func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 	f.Op, f.answer, f.closes = wire.Bad, answer, closes
-	return header, nil
+	return HeadSize, nil
 }
 
 // Spell appends to dst, which must be empty, the text or meta request that f is

@@ -79,7 +79,7 @@ func TestLargeFrame(t *testing.T) {
 		var f Frame
 		var r wire.Request
 		n, err := Next(&l, b, &f)
-		if err != nil || int64(n-header)+f.Swallow != 1<<32-1 {
+		if err != nil || int64(n-HeadSize)+f.Swallow != 1<<32-1 {
 			t.Errorf("opcode %#x: %d bytes, %d to swallow, %v", opcode, n, f.Swallow, err)
 		}
 		if line := Spell(&l, nil, b, &f, &r); f.Op.Stores() && (r.Flags&wire.TooLarge == 0 || r.Swallow != f.Swallow) {
