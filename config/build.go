@@ -173,18 +173,6 @@ func (p *Pool) ordered() bool {
 	return preset.Ordered
 }
 
-// label is what people call the server.
-func (s *Server) label() string {
-	switch {
-	case s.Name != "":
-		return s.Name
-	case s.Address.Network == "unix":
-		return "unix:" + s.Address.Address
-	default:
-		return s.Address.Address
-	}
-}
-
 // build is what the table has of t.
 func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
 	built := &table.Tags{Suffix: t.Suffix, Read: t.Read}

@@ -170,7 +170,7 @@ type Log struct {
 func defaultFile() File {
 	return File{
 		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true},
-		Tags:  TagSpace{Command: "tag:"},
+		Tags:  defaultTagSpace(),
 		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,
@@ -230,7 +230,7 @@ func Load(path string) (*File, error) {
 func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
 
 func read(name string, data []byte, others bool) (*File, error) {
-	d := &document{others: others, name: name, where: map[any]*node{}, base: defaultPool()}
+	d := &document{others: others, name: name, isKey: isKey, where: map[any]*node{}, base: defaultPool()}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {

@@ -69,6 +69,7 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 type document struct {
 	others bool // read the files that this one names, too
 	name   string
+	isKey  func(name string) bool // that a file of this kind knows
 	errs   Errors
 
 	warnings Errors // what is right, but hardly what is wanted
@@ -220,7 +221,7 @@ func (d *document) syntax(input *counted, err error) {
 		message = "lines are indented with spaces, not tabs"
 	}
 	for i := line; i > 0 && i > line-2; i-- { // what is wrong with a line may show in the next one
-		if hint := unspaced(lines[i-1]); hint != "" {
+		if hint := unspaced(lines[i-1], d.isKey); hint != "" {
 			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
 			return
 		}

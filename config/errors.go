@@ -89,8 +89,8 @@ func didYouMean(word string, known []string) string {
 var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
 
 // unspaced says that a colon needs a space behind it, where text has one without
-// behind a known key, or that it stands for an underscore.
-func unspaced(text string) string {
+// behind a key, or that it stands for an underscore.
+func unspaced(text string, isKey func(name string) bool) string {
 	for _, m := range glued.FindAllStringSubmatch(text, -1) {
 		switch {
 		case isKey(m[1] + "_" + m[2]):

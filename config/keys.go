@@ -77,7 +77,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				hint := unspaced(n.text)
+				hint := unspaced(n.text, isKey)
 				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
 					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
 				}
@@ -97,7 +97,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					switch glued := unspaced(p.key.text); {
+					switch glued := unspaced(p.key.text, isKey); {
 					case glued != "":
 						hint = glued
 					case path == "":

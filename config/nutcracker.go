@@ -17,7 +17,7 @@ import (
 // twemproxy file, when that file is wrong, names a server Ringside can't reach,
 // or has no pool of memcached servers. What is returned parses.
 func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
-	d := &document{name: name, where: map[any]*node{}}
+	d := &document{name: name, isKey: isKey, where: map[any]*node{}}
 	pools := d.readTwemproxy(data)
 	if err := d.errs.orNil(); err != nil {
 		return nil, nil, err

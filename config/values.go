@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"ringside/proxy/tags/stamp"
 )
 
 // schema is a piece of JSON Schema.
@@ -472,105 +470,4 @@ func byName[V element](inner value[V]) differ[[]V] {
 			say("%sthe servers stand in another order", within)
 		}
 	}
-}
-
-// TagSpace is what all routes with tags have in common.
-type TagSpace struct {
-	Command   string // keys that begin so are names of tags
-	Namespace string
-}
-
-// Tags is what a route says of tags; the zero Tags is off.
-type Tags struct {
-	On        bool
-	Read      bool   // heads are understood, and none is written
-	Suffix    string // empty: clients name no tags with their keys
-	Patterns  []TagPattern
-	PrefixTag bool
-}
-
-// TagPattern says that keys of a form have some tags.
-type TagPattern struct {
-	Match string
-	Tags  []string
-}
-
-func defaultTags() Tags { return Tags{On: true, Suffix: ";tags="} }
-
-func readTags() Tags {
-	t := defaultTags()
-	t.Read = true
-	return t
-}
-
-func tagSpaceValue() value[TagSpace] {
-	type s = TagSpace
-	return group(defaultFile().Tags,
-		set("command", "a delete of a key that begins with this invalidates the tag that it names behind it; such keys are never stored",
-			prefixText(), func(s *s) *string { return &s.Command }),
-		set("namespace", "tells the tags of applications apart that share servers", visible("a name", maxName), func(s *s) *string { return &s.Namespace }),
-	)
-}
-
-func tagsValue() value[Tags] {
-	type t = Tags
-	long := group(defaultTags(),
-		set("suffix", "what stands between a key and the tags that a client names for its value, with commas between them; or off",
-			suffixText(), func(t *t) *string { return &t.Suffix }),
-		set("patterns", "tags that follow from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
-		set("prefix_tag", "all keys of the route have a tag that is called as its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
-	)
-	modes := []option[Tags]{{"on", defaultTags()}, {"off", Tags{}}, {"read", readTags()}}
-	brief := value[Tags]{
-		read: func(d *document, n *node, path string, to *Tags) {
-			word := n.text
-			if n.tag == "!!bool" {
-				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
-			}
-			for _, o := range modes {
-				if n.kind == scalar && o.word == word {
-					*to = o.means
-					return
-				}
-			}
-			d.wrong(n, path, "true, false, read, or a mapping of its settings")
-		},
-		show:   func(Tags) any { return nil },
-		schema: func() schema { return schema{"enum": []any{"on", true, "off", false, "read"}} },
-	}
-	return either(brief, fresh(defaultTags(), long))
-}
-
-func patternValue() value[TagPattern] {
-	type p = TagPattern
-	v := group(TagPattern{},
-		must(set("match", "the form of the keys: * stands for any bytes, {name} for some up to what follows it", visible("the form of keys", 1024), func(p *p) *string { return &p.Match })),
-		must(set("tags", "the tags that such keys have; {name} in them is what it stands for in the key", listOf(text("the name of a tag"), 1), func(p *p) *[]string { return &p.Tags })),
-	)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *TagPattern) {
-		before := len(d.errs)
-		if read(d, n, path, to); len(d.errs) > before {
-			return
-		}
-		if _, err := stamp.ParsePattern(to.Match, to.Tags); err != nil {
-			d.fail(n.line, n.column, "%s: %v", path, err)
-		}
-	}
-	return v
-}
-
-// suffixText is a suffix, or off.
-func suffixText() value[string] {
-	v := visible("what stands between a key and its tags, or off", maxName)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		if n.kind == scalar && (n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")) {
-			*to = ""
-			return
-		}
-		read(d, n, path, to)
-	}
-	v.schema = func() schema { return schema{"type": []any{"string", "boolean"}, "minLength": 1} }
-	return v
 }

@@ -75,7 +75,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
 		if e.Watch.Left--; e.Watch.Left < 0 {
-			e.Watch.Ended(e.Now, key, t.Op, o == stats.Hit, size)
+			e.Watch.Ended(e.Now, key, t.Op, o, t.Asker&^upstream.Bulky, size)
 		}
 	}
 	e.Keepers = failover.Keepers{

@@ -284,6 +284,23 @@ func (p *Proxy) Watched() (*watch.Report, error) {
 	return is, nil
 }
 
+// Follow traces the keys that fit one of patterns, and no other.
+func (p *Proxy) Follow(patterns []watch.Pattern) {
+	for _, e := range p.Engines() {
+		e.Post(func(e *Engine) { e.Watch.Follow(patterns) })
+	}
+}
+
+// Traced is what the engines have traced since the last time. It fails as Snapshot
+// does.
+func (p *Proxy) Traced() ([]watch.Trace, error) {
+	var list []watch.Trace
+	if err := p.waited(func(e *Engine) { list = append(list, e.Watch.Take(e.Now)) }); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
 // Decided is another number whenever a keeper has decided something, a phase or
 // a suspicion: then Snapshot has other Members.
 func (p *Proxy) Decided() (sum uint64) {

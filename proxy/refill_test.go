@@ -379,7 +379,7 @@ func TestRefillInterrupted(t *testing.T) {
 // TestRefillRoutes: only what routes keep copies of is copied, under the name
 // that servers know.
 func TestRefillRoutes(t *testing.T) {
-	tr := newTroupe(t, "pool main servers=s1,s2,s3\nroute sess: main copies=2 strip\nroute one: main\nroute two: main copies=2\nroute two:not main\nroute - main\n")
+	tr := newTroupe(t, "pool main servers=s1,s2,s3\nroute sess: main copies=2 strip\nroute one: main\nroute two: main copies=2\nroute two:not main\nroute - main\nroute - main match=*:never\n")
 	tr.notice()
 	for _, key := range []string{"one:a1", "two:b1", "two:notc1", "__rs~2~d1", "two:e2", "two:f3"} {
 		tr.servers["s2"].items[key] = copyItem{value: key}

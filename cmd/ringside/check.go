@@ -135,6 +135,9 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 				fmt.Fprintf(out, "\n    %s", s.Buffer)
 			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
+			for _, why := range s.Doubts {
+				fmt.Fprintf(out, "    but %s\n", why)
+			}
 		}
 	}
 	return nil
@@ -232,6 +235,8 @@ type standing struct {
 	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
 	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
 	Lost        string `json:"lost"`                 // when one server dies
+
+	Doubts []string `json:"doubts,omitempty"` // what its servers can't do, and where its settings contradict its class
 }
 
 // classes are the presets, in the words of the articles.
@@ -266,7 +271,40 @@ func standingOf(r *table.Route) standing {
 	default:
 		s.Lost = lostOfOne(r)
 	}
+	s.Doubts = doubtsOf(r)
 	return s
+}
+
+// doubtsOf is what a route can't promise with so few servers, and which of its
+// settings take back what its class says.
+func doubtsOf(r *table.Route) (list []string) {
+	c := &r.Copies
+	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && len(r.Pool.Servers) == 2 {
+		list = append(list, "two servers can't outvote a Ringside that one of them does not answer: until all agree who is out, a read through another "+
+			"Ringside may be old, a counter give a number twice and a lock be held twice; and while one is out or being filled, the other has the only copy. A third server ends that")
+	}
+	if r.Class == "" || r.Class == "cache" {
+		return list
+	}
+	errs := r.Pool.GetErrors
+	if r.GetErrors != nil {
+		errs = *r.GetErrors
+	}
+	for _, x := range []struct {
+		is  bool
+		why string
+	}{
+		{c.Copies == 0 || c.Copies == 1, "replicas: 1 keeps one copy: what its server holds is lost with it"},
+		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
+		{c.Copies != 0 && c.Copies != 1 && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
+		{c.Copies != 0 && c.Copies != 1 && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
+		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && len(r.Pool.Servers) > 2, "consistency: relaxed lets Ringsides that do not agree about a server read old values, count twice and grant a lock twice"},
+	} {
+		if x.is {
+			list = append(list, x.why)
+		}
+	}
+	return list
 }
 
 // lostOfOne says what is lost with a server where there is one copy of each key.

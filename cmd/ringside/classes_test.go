@@ -54,6 +54,38 @@ func TestCheckSaysClasses(t *testing.T) {
 	}
 }
 
+// What two servers can't do, and what takes back what a class says, is said.
+func TestCheckSaysDoubts(t *testing.T) {
+	const two, voided = "    but two servers can't outvote a Ringside that one of them does not answer", "    but "
+	for _, c := range []struct {
+		servers, pool, route string
+		want                 []string
+	}{
+		{"a, b", "", "preset: sessions", []string{two}},
+		{"a, b", "", "replicas: 2", []string{two}},
+		{"a, b", ", failover: {consistency: strict}", "preset: sessions", nil},
+		{"a, b", "", "preset: cache", nil},
+		{"a, b, c", "", "preset: sessions", nil},
+		{"a, b, c", "", "preset: counters", nil},
+		{"a, b, c", ", get_errors: miss", "preset: sessions", nil}, // the route has its own, by its preset
+		{"a, b, c", "", "preset: sessions, get_errors: miss, read_through: false, repair: off",
+			[]string{voided + "get_errors: miss says", voided + "read_through: false believes", voided + "repair: off leaves"}},
+		{"a, b, c", "", "preset: sessions, replicas: 1", []string{voided + "replicas: 1 keeps one copy"}},
+		{"a, b, c", ", failover: {consistency: relaxed}", "preset: counters", []string{voided + "consistency: relaxed lets"}},
+	} {
+		file := "listen: 127.0.0.1:1\npools:\n  main: {distribution: ketama, servers: [" + c.servers + "]" + c.pool + "}\nroutes: [{pool: main, " + c.route + "}]\n"
+		out, _ := runFile(t, file, "check")
+		for _, want := range c.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("check lacks %q:\n%s\n%s", want, file, out)
+			}
+		}
+		if n := strings.Count(out, voided); n != len(c.want) {
+			t.Errorf("check has %d doubts, want %d:\n%s\n%s", n, len(c.want), file, out)
+		}
+	}
+}
+
 func TestRouteSaysMatch(t *testing.T) {
 	out, _ := runFile(t, classesFile, "route", "3:options:alloptions", "views:alloptions", "views:3:alloptions")
 	for _, want := range []string{

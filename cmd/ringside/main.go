@@ -78,6 +78,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTag(), newClients(), newTop(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTag(), newClients(), newTop(), newTrace(), newDrill(), newDemo(), newVersion())
 	return root
 }

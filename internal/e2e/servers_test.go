@@ -160,8 +160,11 @@ var (
 )
 
 func compile(race bool) (string, error) {
-	binary := filepath.Join(scratch, fmt.Sprintf("ringside-race-%v", race))
-	args := []string{"build", "-o", binary}
+	return compileWith(filepath.Join(scratch, fmt.Sprintf("ringside-race-%v", race)), race)
+}
+
+func compileWith(binary string, race bool, flags ...string) (string, error) {
+	args := append([]string{"build", "-o", binary}, flags...)
 	if race {
 		args = append(args, "-race")
 	}

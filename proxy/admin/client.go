@@ -69,8 +69,28 @@ func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*l
 // Stream calls take for every event of a pool's stream, until that ends or take
 // fails.
 func (c *Client) Stream(ctx context.Context, pool string, take func(topic string, data []byte) error) error {
+	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
+}
+
+// Trace hands to take what happens to the keys that fit one of patterns, for so long.
+func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(*live.Traced) error) error {
+	q := url.Values{"pattern": patterns, "for": {life.String()}}
+	err := c.events(ctx, "/api/trace?"+q.Encode(), func(_ string, data []byte) error {
+		is := &live.Traced{}
+		if err := json.Unmarshal(data, is); err != nil {
+			return fmt.Errorf("the admin interface sends what is no event: %w", err)
+		}
+		return take(is)
+	})
+	if errors.Is(err, io.ErrUnexpectedEOF) { // its time is over
+		return nil
+	}
+	return err
+}
+
+func (c *Client) events(ctx context.Context, path string, take func(topic string, data []byte) error) error {
 	c.http.Timeout = 0
-	w, err := c.send(ctx, "GET", "/api/stream?pool="+url.QueryEscape(pool), nil)
+	w, err := c.send(ctx, "GET", path, nil)
 	if err != nil {
 		return err
 	}

@@ -270,6 +270,9 @@ func (out output) failover(s *stats.Snapshot) {
 	}
 	out.count(copiesRepaired, s.Repairs, "done")
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
+	out.count(copiesMarks, s.Marks.Made, "made")
+	out.count(copiesMarks, s.Marks.Met, "met")
+	out.count(copiesMarks, s.Marks.Disturbed, "disturbed")
 }
 
 // order shows a person's order where there is one: two more series of each of hundreds

@@ -60,6 +60,7 @@
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
+//	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
 //	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,

@@ -189,6 +189,9 @@ var (
 		"rank")
 	hotLooks = gauge("hot_key_one_in",
 		"Of so many requests one is looked at to find the hot keys.")
+	copiesMarks = counter("marks_total",
+		"Marks of copies, which say that somebody is at work on a key, by event: made, met (in the place of a value: another Ringside is at work there, or has died at it), disturbed (gone when it was to be ended).",
+		"event")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

@@ -4,6 +4,7 @@ package admin
 // read: a stream, and single answers.
 
 import (
+	"context"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
@@ -16,6 +17,7 @@ import (
 
 	"ringside/proxy/live"
 	"ringside/proxy/table"
+	"ringside/proxy/watch"
 )
 
 //go:embed page
@@ -77,12 +79,14 @@ const (
 	streamLife  = 15 * time.Second // of a write: a watcher that takes nothing for so long is let go
 	streamQuiet = 15 * time.Second // then a comment is sent, so that both sides know the other is there
 	mostWindow  = time.Minute      // of /api/now
+	mostTrace   = time.Hour        // of /api/trace
 )
 
 // api adds what is behind the page to mux.
 func (s *Server) api(mux *http.ServeMux) {
 	for path, do := range map[string]func(http.ResponseWriter, *http.Request, *table.Pool) error{
 		"/api/stream": s.getStream,
+		"/api/trace":  s.getTrace,
 		"/api/now":    s.getNow,
 		"/api/ring":   s.getRing,
 		"/api/route":  s.getRoute,
@@ -151,6 +155,42 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 		h.Control, h.Token = true, s.token
 	}
 	first, _ := json.Marshal(h) // of such values nothing can fail
+	sendEvents(r.Context(), w, live.AppendEvent([]byte("retry: 2000\n"), "hello", first), watcher.Ready, watcher.Take)
+	return nil
+}
+
+// getTrace tells what happens to keys, until a person has seen enough.
+func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool) error {
+	if err := onlyQuery(r, "pattern", "for"); err != nil {
+		return err
+	}
+	var patterns []watch.Pattern
+	for _, p := range r.URL.Query()["pattern"] {
+		patterns = append(patterns, watch.Pattern(p))
+	}
+	if err := watch.Check(patterns); err != nil {
+		return refuse(http.StatusBadRequest, "%w", err)
+	}
+	f, err := s.sampler.Follow(patterns)
+	if err != nil {
+		return refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	defer f.Close()
+	life := 10 * time.Minute
+	if text := r.URL.Query().Get("for"); text != "" {
+		if life, err = time.ParseDuration(text); err != nil || life < time.Second || life > mostTrace {
+			return refuse(http.StatusBadRequest, "for=%.100q: want a time from 1s to 1h", text)
+		}
+	}
+	ctx, end := context.WithTimeout(r.Context(), life)
+	defer end()
+	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, f.Take)
+	return nil
+}
+
+// sendEvents sends first, and then what take appends whenever ready says so, until ready
+// is closed, ctx ends, or the watcher takes nothing.
+func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready <-chan struct{}, take func(dst []byte) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)
 	out.SetReadDeadline(time.Time{}) // else the end of the request's own would end the stream
@@ -163,22 +203,21 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	}
 	quiet := time.NewTimer(streamQuiet)
 	defer quiet.Stop()
-	b := live.AppendEvent([]byte("retry: 2000\n"), "hello", first)
-	for {
+	for b := first; ; {
 		if send(b) != nil {
-			return nil
+			return
 		}
 		quiet.Reset(streamQuiet)
 		select {
-		case _, more := <-watcher.Ready:
+		case _, more := <-ready:
 			if !more {
-				return nil
+				return
 			}
-			b = watcher.Take(b[:0])
+			b = take(b[:0])
 		case <-quiet.C:
 			b = append(b[:0], ":\n\n"...)
-		case <-r.Context().Done():
-			return nil
+		case <-ctx.Done():
+			return
 		}
 	}
 }

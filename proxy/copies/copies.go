@@ -263,6 +263,7 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	a := &c.asks[id]
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
+	c.countMarks(a)
 	a.got = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(apart)
 	c.rule.Told(id, o)
@@ -270,6 +271,28 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 		r.Behind = c.behind(t, a)
 	}
 	c.goOn(t)
+}
+
+// countMarks counts what an answer says of marks.
+func (c *command) countMarks(a *copyAsk) {
+	marks := &c.e.Count.Marks
+	switch a.Deed {
+	case replicate.Claim, replicate.Bury, replicate.Swap, replicate.Remark:
+		if a.kind == replicate.Stored {
+			marks.Made++
+		}
+	case replicate.Drop:
+		if a.kind == replicate.Exists || a.kind == replicate.NotFound {
+			marks.Disturbed++
+		}
+	case replicate.Fill:
+		if d := c.asks[a.Guard].Deed; d == replicate.Claim && (a.kind == replicate.Exists || a.kind == replicate.NotFound) {
+			marks.Disturbed++
+		}
+	}
+	if a.kind == replicate.Marked {
+		marks.Met++
+	}
 }
 
 // behind is what goes behind an ask that may run late. A claim, and what builds on

@@ -250,7 +250,7 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 				if rt.Strip != "" {
 					named = append([]byte(rt.Strip), key...)
 				}
-				if l.Route(named) != rt {
+				if l.Fitting(named) != rt {
 					continue
 				}
 				e.holders = e.copiesOf(e.holders[:0], rt, key)

@@ -11,17 +11,25 @@
 //	Snapshot, Snapshot ► Tick ► Health: one sentence, and what follows from it
 //	stats of a server  ► Memory, Slabs ► what is thrown away where memory is idle
 //	log records        ► Events: the last of them, at Info and above
+//	Traces of the loops ► Traced: what happens to keys that somebody follows
 //	Report of the keys ► Hot: the keys and prefixes that are asked for most
 //
 // # What it costs
 //
 //   - Nobody watches: a Snapshot every five seconds (a copy of some 30 KB a loop and
 //     1 KB a server, made between two wakeups). No server is asked for anything.
+//
 //   - Somebody watches: a Snapshot a second, JSON made once for all; and each
 //     server is asked for stats, stats slabs and stats items every five seconds, on
 //     a connection for that alone, one server after the other.
+//
 //   - A watcher that is slow skips what it has not taken: see Watcher. It makes
 //     nobody wait.
+//
+//   - Somebody follows keys: every request is looked at, and compared with the
+//     patterns. A loop keeps 4,096 events until they are taken, four times a second; a
+//     follower is told 500 in that time, of which each may be several hits in a row, and
+//     how many were dropped.
 //
 // # States
 //

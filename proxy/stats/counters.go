@@ -74,12 +74,20 @@ type Buffered struct {
 	Lost       [NumLost]uint64 // sums of increments, by why
 }
 
+// Marks counts what became of the marks of copies.
+type Marks struct {
+	Made      uint64 // by commands and repairs of this process
+	Met       uint64 // found in the place of a value: somebody is at work there, or has died at it
+	Disturbed uint64 // that were gone when they were to be ended: all began again, or was given up
+}
+
 // Counters is what one engine has counted since it started.
 type Counters struct {
 	RouteCounters                        // of commands that belong to no route, and of routes that are no more
 	Latency       [wire.NumOps]Histogram // from the request to its answer, by command
 
 	Repairs, RepairsDropped uint64 // of copies, key by key; those that were not made, because too many were to be made
+	Marks                   Marks
 	Refilled                uint64 // keys that were copied to servers that had come back empty
 
 	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
@@ -223,6 +231,9 @@ func (into *Counters) Add(o *Counters) {
 	}
 	into.Repairs += o.Repairs
 	into.RepairsDropped += o.RepairsDropped
+	into.Marks.Made += o.Marks.Made
+	into.Marks.Met += o.Marks.Met
+	into.Marks.Disturbed += o.Marks.Disturbed
 	into.Refilled += o.Refilled
 	into.Wakeups += o.Wakeups
 	into.Reads += o.Reads

@@ -25,6 +25,24 @@
 //
 // A command that takes several requests to servers is looked at where it ends.
 //
+// # Traces
+//
+// Somebody may follow the keys that fit a Pattern: then a loop looks at every request,
+// at most of them only to compare the key. What has become of one is told in a letter:
+//
+//	H  a read found it                       M  it found nothing
+//	S  it found an old value (meta flag X)   R  it is told to make it anew (W)
+//	L  add stored: a lock is won             l  add refused: another has it
+//	W  set, replace, cas, append or prepend stored    w  it was refused
+//	U  a lock was deleted                    D  another key was       d  there was nothing to delete
+//	I  incr, decr                            T  touch, gat            E  it failed, or was refused as a mistake
+//
+// The key of a lock is Lock and what it locks: a pattern that fits the one fits the other.
+// What goes past Ringside is not seen, and not claimed. A loop keeps 4,096 events until
+// they are taken; more are counted and dropped. Values are never kept.
+//
+// # What is not seen
+//
 // What clients ask for that goes to no server, because the server is down or nobody
 // has the key, is not seen.
 package watch

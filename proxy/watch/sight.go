@@ -6,6 +6,7 @@ package watch
 import (
 	"bytes"
 
+	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -17,10 +18,12 @@ type Sight struct {
 	w    *Watch
 	next *Sight // in the list of free ones
 
-	keys   []byte // that are looked at, one behind the other, as clients know them
-	marks  []mark // one for each of them
-	from   int    // marks before it have had their answer, or are misses
-	goesOn bool   // what is no plain hit becomes a task, whose end is seen then
+	keys   []byte        // that are looked at, one behind the other, as clients know them
+	marks  []mark        // one for each of them
+	from   int           // marks before it have had their answer, or are misses
+	goesOn bool          // what is no plain hit becomes a task, whose end is seen then
+	since  int64         // the first of them was asked for, on the loop's clock
+	out    stats.Outcome // of what is no read
 }
 
 // mark is one key of a Sight.
@@ -28,11 +31,17 @@ type mark struct {
 	end   int // of the key in Sight.keys; it begins where the one before ends
 	strip int // bytes of it that servers don't see
 	seen
+	traced     bool // somebody follows it
+	stale, won bool // what was found is old; and the client is to make it anew
 }
 
 // Look looks at what becomes of a, a request on key or, of a read of many, one of its keys.
 // Servers don't see the first strip bytes of the key. size is what the request brings. goesOn says that what is no plain hit becomes a task.
 func (w *Watch) Look(now int64, a *upstream.Attempt, key []byte, strip, size int, goesOn bool) {
+	weight, traced := w.draws(now), w.patterns != nil && w.traces(key)
+	if weight == 0 && !traced {
+		return
+	}
 	s, ok := a.To.(*Sight)
 	if !ok {
 		if s = w.free; s == nil {
@@ -40,11 +49,11 @@ func (w *Watch) Look(now int64, a *upstream.Attempt, key []byte, strip, size int
 		} else {
 			w.free = s.next
 		}
-		s.Receiver, s.keys, s.marks, s.from, s.goesOn = a.To, s.keys[:0], s.marks[:0], 0, goesOn
+		s.Receiver, s.keys, s.marks, s.from, s.goesOn, s.since, s.out = a.To, s.keys[:0], s.marks[:0], 0, goesOn, now, stats.Okay
 		a.To = s
 	}
 	s.keys = append(s.keys, key...)
-	m := mark{len(s.keys), strip, seen{weight: w.draw(now), read: isRead(a.Op)}}
+	m := mark{end: len(s.keys), strip: strip, seen: seen{weight: weight, read: isRead(a.Op)}, traced: traced}
 	if !m.read {
 		m.bytes = size
 	}
@@ -55,10 +64,26 @@ func isRead(op wire.Op) bool { return op >= wire.Get && op <= wire.Gats }
 
 // end counts what was heard, and keeps s for reuse. It returns the receiver, who is
 // to be told yet.
-func (s *Sight) end(now int64) upstream.Receiver {
+func (s *Sight) end(c *upstream.Conn, a *upstream.Attempt) upstream.Receiver {
+	now := c.Server.Loop().Now
 	for i := range s.marks {
-		if m := &s.marks[i]; m.hit || !s.goesOn {
+		m := &s.marks[i]
+		if !m.hit && s.goesOn {
+			continue
+		}
+		if m.weight > 0 {
 			s.w.note(now, s.key(i), m.seen)
+		}
+		if m.traced {
+			out := s.out
+			switch {
+			case m.hit:
+				out = stats.Hit
+			case m.read && out == stats.Okay:
+				out = stats.Miss
+			}
+			s.w.tell(Event{At: now, Took: now - s.since, Letter: Letter(a.Op, out, s.key(i), m.stale, m.won), Op: a.Op, Out: out,
+				Client: s.Client() &^ upstream.Bulky, Server: c.Server.Target.Name, Bytes: m.bytes}, s.key(i))
 		}
 	}
 	return s.release()
@@ -88,9 +113,12 @@ func (s *Sight) key(i int) []byte {
 // hear notes what r, whose bytes are b, says of the keys.
 func (s *Sight) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	switch {
-	case !isRead(a.Op) || s.goesOn && (r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')):
+	case !isRead(a.Op) || r.Kind.Failed():
+		s.out = stats.OutcomeOf(r.Kind)
+	case s.goesOn && (r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')):
 	case a.Dialect == wire.Meta && (r.Kind == wire.Value || r.Kind == wire.Header):
-		s.marks[0].hit, s.marks[0].bytes = true, r.Body.Len()
+		m := &s.marks[0]
+		m.hit, m.bytes, m.stale, m.won = true, r.Body.Len(), r.Letters.Has('X'), r.Letters.Has('W')
 	case r.Kind == wire.Value:
 		named := r.Key.Of(b)
 		for i := s.from; i < len(s.marks); i++ { // servers answer in the order of asking
@@ -111,12 +139,13 @@ func (s *Sight) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 
 // Done counts what was heard.
 func (s *Sight) Done(c *upstream.Conn, a *upstream.Attempt) {
-	s.end(c.Server.Loop().Now).Done(c, a)
+	s.end(c, a).Done(c, a)
 }
 
 // Failed counts what was heard before there was no more: a read that has found nothing.
 func (s *Sight) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
-	s.end(c.Server.Loop().Now).Failed(c, a, f)
+	s.out = f.Outcome
+	s.end(c, a).Failed(c, a, f)
 }
 
 // Streams asks the receiver, if it takes values piece by piece.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"ringside/proxy/stats"
 	"ringside/proxy/wire"
 )
 
@@ -39,6 +40,10 @@ type Watch struct {
 	span           float64 // nanoseconds in which they were; halved as they are
 	at, halvedAt   int64   // when span was brought up to date; when counts were halved
 
+	gap      int       // what Left would be if nobody followed keys; then Left is 0
+	patterns []Pattern // of keys that somebody follows; nil: nobody does
+	trace    Trace     // of these
+
 	free *Sight // kept for reuse, linked by next
 }
 
@@ -53,11 +58,29 @@ func (w *Watch) Switch(on bool) {
 	if on != w.off {
 		return
 	}
-	random := w.random
+	random, patterns := w.random, w.patterns
 	*w = New(w.hash, random)
+	w.Follow(patterns)
 	if w.off = !on; w.off {
-		w.Left = math.MaxInt
+		w.gap = math.MaxInt
+		w.Follow(patterns)
 	}
+}
+
+// draws says whether the request at hand is one that is looked at, and how many
+// requests it stands for then. If not it is only somebody who follows keys that wants
+// to see it.
+func (w *Watch) draws(now int64) (weight float64) {
+	if w.patterns != nil && w.gap > 0 {
+		w.gap--
+		w.Left = 0
+		return 0
+	}
+	weight = w.draw(now)
+	if w.Left = w.gap; w.patterns != nil {
+		w.Left = 0
+	}
+	return weight
 }
 
 // draw decides which request is looked at next. It returns how many requests the one
@@ -73,7 +96,7 @@ func (w *Watch) draw(now int64) (weight float64) {
 	w.random ^= w.random << 13
 	w.random ^= w.random >> 7
 	w.random ^= w.random << 17
-	w.Left = int(w.random % uint64(2*w.every-1)) // a gap of 1 to 2*every-1: every on average
+	w.gap = int(w.random % uint64(2*w.every-1)) // a gap of 1 to 2*every-1: every on average
 	return weight
 }
 
@@ -83,6 +106,7 @@ func (w *Watch) adapt(now int64) {
 	rate := float64(w.looked) * float64(w.every) / (float64(took) / 1e9)
 	w.every = int(min(max(rate/perSecond, 1), 1<<30))
 	w.looked, w.adaptedAt = 0, now
+	w.gap = min(w.gap, 2*w.every)
 	w.Left = min(w.Left, 2*w.every)
 }
 
@@ -102,10 +126,15 @@ func (w *Watch) age(now int64) {
 	w.prefixes.scale(f)
 }
 
-// Ended looks at a request on key that takes several requests to servers, when it has
+// Ended looks at a request on key, by that client, that takes several requests to servers, when it has
 // its answer. size is what it has brought, or what a read has found.
-func (w *Watch) Ended(now int64, key []byte, op wire.Op, hit bool, size int) {
-	w.note(now, key, seen{w.draw(now), isRead(op), hit, size})
+func (w *Watch) Ended(now int64, key []byte, op wire.Op, o stats.Outcome, client uint64, size int) {
+	if weight := w.draws(now); weight > 0 {
+		w.note(now, key, seen{weight, isRead(op), o == stats.Hit, size})
+	}
+	if w.traces(key) {
+		w.tell(Event{At: now, Letter: Letter(op, o, key, false, false), Op: op, Out: o, Client: client, Bytes: size}, key)
+	}
 }
 
 // note counts what has become of a request on key.

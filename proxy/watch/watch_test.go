@@ -57,7 +57,7 @@ func TestZipf(t *testing.T) {
 				if w := loops[i%c.loops]; w.Left > 0 {
 					w.Left--
 				} else {
-					w.Ended(now, fmt.Appendf(nil, "key:%d", z.next()), 0, false, 100)
+					w.Ended(now, fmt.Appendf(nil, "key:%d", z.next()), 0, 0, 0, 100)
 					continue
 				}
 			}
@@ -105,7 +105,7 @@ func TestSuddenly(t *testing.T) {
 		if i > rate*30 && z.r.IntN(20) == 0 {
 			key = "news"
 		}
-		w.Ended(now, []byte(key), 0, false, 0)
+		w.Ended(now, []byte(key), 0, 0, 0, 0)
 	}
 	var is Report
 	w.AddTo(&is, now)
@@ -121,7 +121,7 @@ func TestQuiet(t *testing.T) {
 	for range 1_000_000 {
 		now += 1000
 		if w.Left--; w.Left < 0 {
-			w.Ended(now, []byte("busy"), 0, false, 0)
+			w.Ended(now, []byte("busy"), 0, 0, 0, 0)
 		}
 	}
 	var is Report
@@ -130,7 +130,7 @@ func TestQuiet(t *testing.T) {
 		w.AddTo(&is, now)
 		for range 3 {
 			if w.Left--; w.Left < 0 {
-				w.Ended(now, []byte("quiet"), 0, false, 0)
+				w.Ended(now, []byte("quiet"), 0, 0, 0, 0)
 			}
 		}
 	}
@@ -169,7 +169,7 @@ func FuzzSketch(f *testing.F) {
 
 func TestSwitch(t *testing.T) {
 	w := watchOf(1)
-	w.Ended(1, []byte("k"), 0, false, 0)
+	w.Ended(1, []byte("k"), 0, 0, 0, 0)
 	w.Switch(false)
 	var is Report
 	if w.AddTo(&is, 2); len(is.Keys) > 0 || w.Left < 1<<60 {

@@ -454,6 +454,42 @@ parts.hot = {box: 'keys', draw() {
   });
 }};
 
+// ---- traces: a row for each key, a letter for each event
+const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete'};
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error']];
+$('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
+const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
+const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
+function traceIn(d) {
+  tdrop += d.dropped;
+  for (const e of d.rows) {
+    const k = lockOf(e.key); tseen += e.n; let r = traces.get(k);
+    if (!r) { if (traces.size >= MOSTROWS) { if (others.size < 10000) others.add(k); continue; } r = {k, q: [], sec: -1, at: [], clients: new Set()}; traces.set(k, r); }
+    r.q.push(e); if (r.q.length > 400) r.q.splice(0, 200); r.at.push([e.t, e.n]); if (r.clients.size < 1000) r.clients.add(e.c); r.seen = e.t;
+  }
+  mark('trace');
+}
+parts.trace = {box: 'trace', draw() {
+  const box = $('rows');
+  for (const r of traces.values()) {
+    if (!r.box) { r.flow = el('div', {class: 'flow'}); r.rate = el('span', {class: 'rate'}); const k = el('span', {class: 'k'}); k.append(shown(r.k)); r.box = el('div', {class: 'trow'}, k, r.flow, r.rate); box.append(r.box); }
+    for (const {t, l, n, us, op, out} of r.q) {
+      const sec = Math.floor(t / 1000); if (sec !== r.sec) { if (r.sec >= 0) r.flow.append(el('s')); r.sec = sec; r.cell = null; }
+      if (r.cell && r.cell._l === l && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
+      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._n = n; r.flow.append(c); r.cell = c; }
+    }
+    r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
+    text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);
+  }
+  text($('tracewhat'), tsaid || (traces.size ? `${count(tseen)} events, ${tdrop ? count(tdrop) + ' dropped' : 'none dropped'}${others.size ? `, ${count(others.size)}${others.size < 10000 ? '' : ' or more'} keys more than fit here` : ''}` : 'Nothing that fits has happened yet.'));
+}};
+function follow(text) {
+  traces.clear(); others.clear(); $('rows').replaceChildren(); tseen = tdrop = 0; const patterns = text.trim().split(/\s+/).filter(x => x);
+  tsaid = patterns.length ? '' : 'Type a pattern: home:* follows the keys that begin so, and their locks.'; BE.trace(patterns, traceIn, why => { tsaid = why; mark('trace'); }); mark('trace');
+}
+$('follow').addEventListener('submit', e => { e.preventDefault(); follow($('pattern').value); });
+$('tstop').onclick = () => { BE.trace([]); tsaid = 'Stopped: Ringside looks at nothing for you.'; mark('trace'); };
+
 parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello.loops} loop${S.hello.loops > 1 ? 's' : ''}, since ${clock(S.hello.started)} UTC`); }};
 
 // ---- themes, keys, sizes
@@ -463,15 +499,15 @@ $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
 $('pool').onchange = () => { S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
-addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (/^[1-6]$/.test(e.key)) go(['ring', 'servers', 'traffic', 'memory', 'keys', 'events'][e.key - 1]); });
+addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-7]$/.test(e.key)) go(['ring', 'servers', 'traffic', 'memory', 'keys', 'trace', 'events'][e.key - 1]); });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
-for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys']) watcher.observe($(id));
+for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'trace']) watcher.observe($(id));
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
 setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
 
 // ---- Ringside itself
 function backend() {
-  let token = '', es, again;
+  let token = '', es, again, following;
   const at = (p, more = {}) => { const q = new URLSearchParams(more), pool = $('pool').value; if (pool) q.set('pool', pool); return `${p}?${q}`; };
   const get = async p => { const r = await fetch(p); if (!r.ok) throw Error((await r.json()).error); return r; };
   const post = async (p, body) => { const r = await fetch(p, {method: 'POST', headers: {'Ringside-Control': token, ...(body ? {'Content-Type': 'application/json'} : {})}, body: body && JSON.stringify(body)}); if (!r.ok) throw Error((await r.json()).error); };
@@ -495,6 +531,12 @@ function backend() {
     route: async key => {
       const u8 = enc(key), L = await (await get(at('api/route', {key64: btoa(String.fromCharCode(...u8))}))).json();
       return Object.assign(L, {typed: key, hit: S.ring && S.ring.before ? L.points.map(i => (i + 1) % S.ring.n) : L.points});
+    },
+    trace: (patterns, take, ended) => { // a stream of its own, so that following begins and ends without the picture
+      if (following) following.close(); following = null; if (!patterns.length) return;
+      const q = 'api/trace?' + patterns.map(p => 'pattern=' + encodeURIComponent(p)).join('&'), mine = following = new EventSource(q);
+      mine.addEventListener('trace', e => { if (mine === following) take(JSON.parse(e.data)); });
+      mine.onerror = () => { if (mine !== following) return; mine.close(); following = null; fetch(q + '&for=0s').then(r => r.json()).then(a => ended(/^for=/.test(a.error) ? 'The trace is over: follow again to go on.' : a.error + '.')).catch(() => ended('The connection is lost: follow again.')); };
     },
     order: (server, what) => what === 'hang' ? post('control/faults', {server, pool: S.topo.pool, kind: 'hang', for: '10s'}) : post(at(`control/servers/${encodeURIComponent(server)}/${what}`)),
   };

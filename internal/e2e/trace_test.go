@@ -1,0 +1,216 @@
+package e2e
+
+// What happens to keys, as ringside trace and the page show it.
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// caller is a client that asks one thing after the other.
+type caller struct {
+	t *testing.T
+	c net.Conn
+	r *bufio.Reader
+}
+
+func newCaller(t *testing.T, address string) *caller {
+	t.Helper()
+	c, err := dialError(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return &caller{t, c, bufio.NewReader(c)}
+}
+
+// gets asks, and wants an answer that begins so; of a get it is the last line that
+// counts, of which VALUE is none.
+func (c *caller) gets(ask, want string) {
+	c.t.Helper()
+	c.c.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(c.c, "%s\r\n", ask)
+	line, err := c.r.ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, want) {
+		c.t.Fatalf("%q is answered %q, %v; want %q", ask, line, err, want)
+	}
+	for strings.HasPrefix(line, "VALUE") || strings.HasPrefix(line, "v") {
+		if line, err = c.r.ReadString('\n'); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// TestTrace lets two clients live the two stories of a cache: the first fills it, with a
+// lock; and it expires, one has the lock to make it anew, and the other finds what came
+// by another way.
+func TestTrace(t *testing.T) {
+	server := startMemcached(t)
+	r := startRingside(t, "epoll", "pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [\""+server.address+"\"]}}\n")
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "trace", "--admin", r.admin, "--json", "--for", "10m", "home:*", "page:?")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	stop := func() { cmd.Process.Signal(syscall.SIGINT) }
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	type event struct {
+		Key []byte
+		L   string
+		N   int
+		C   int
+		S   string
+	}
+	events := make(chan event, 1000)
+	go func() {
+		for d := json.NewDecoder(out); ; {
+			var ev event
+			if d.Decode(&ev) != nil {
+				close(events)
+				return
+			}
+			events <- ev
+		}
+	}()
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.do(t, "document.getElementById('pattern').value = 'home:*'; document.getElementById('trace').scrollIntoView(); document.querySelector('#follow button').click()")
+
+	one, two, elsewhere := newCaller(t, r.address), newCaller(t, r.address), newCaller(t, server.address)
+	eventually(t, "both follow", func() bool {
+		one.gets("get home:ready", "END")
+		return len(events) > 0 && eval[bool](t, b, "document.querySelectorAll('#rows .l').length > 0")
+	})
+	one.gets("get home:top", "END")                          // M
+	one.gets("add lock:home:top 0 5 1\r\n1", "STORED")       // L
+	one.gets("set home:top 0 60 5\r\nvalue", "STORED")       // W
+	one.gets("delete lock:home:top", "DELETED")              // U
+	two.gets("get home:top", "VALUE")                        // H
+	two.gets("get home:top home:none other", "VALUE")        // H
+	one.gets("get home:top", "VALUE")                        // H
+	two.gets("set other:key 0 0 5\r\nvalue", "STORED")       // nobody follows it
+	one.gets("set home:old 0 60 5\r\nvalue", "STORED")       // W
+	two.gets("get home:old", "VALUE")                        // H
+	elsewhere.gets("delete home:old", "DELETED")             // what Ringside does not see it does not tell
+	one.gets("get home:old", "END")                          // M
+	one.gets("add lock:home:old 0 5 1\r\n1", "STORED")       // L
+	two.gets("add lock:home:old 0 5 1\r\n1", "NOT_STORED")   // l
+	elsewhere.gets("set home:old 0 60 5\r\nvalue", "STORED") //
+	two.gets("get home:old", "VALUE")                        // H
+	one.gets("incr page:1 1", "NOT_FOUND")                   // I
+	one.gets("touch home:old 50", "TOUCHED")                 // T
+	one.gets("cas home:old 0 60 5 1\r\nvalue", "EXISTS")     // w
+	one.gets("delete page:9", "NOT_FOUND")                   // d
+	server.kill()
+	one.gets("set page:2 0 0 5\r\nvalue", "SERVER_ERROR") // E
+
+	stories, clients := map[string]string{}, map[int]bool{}
+	for stories["page:2"] == "" {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				t.Fatalf("the trace has ended after %v", stories)
+			}
+			key := strings.TrimPrefix(string(ev.Key), "lock:")
+			stories[key] += strings.Repeat(ev.L, ev.N)
+			if key == "home:top" {
+				clients[ev.C] = true
+			}
+		case <-time.After(patience):
+			t.Fatalf("so far: %v", stories)
+		}
+	}
+	for key, want := range map[string]string{"home:top": "MLWUHHH", "home:none": "M", "home:old": "WHMLlHTw", "page:1": "I", "page:9": "d", "page:2": "E", "other:key": ""} {
+		if stories[key] != want {
+			t.Errorf("of %s is told %s, want %s", key, stories[key], want)
+		}
+	}
+	if len(clients) != 2 {
+		t.Errorf("home:top is said to be of clients %v", clients)
+	}
+	const letters = `[...document.querySelectorAll("#rows .trow")].filter(r => r.querySelector(".k").textContent === "home:top").map(r => [...r.querySelectorAll(".l")].map(l => l.textContent).join(" ")).join()`
+	b.until(t, letters+` === "M L W U H3" || `+letters+`.replace(/ H(?=2| H|$)/g, "").startsWith("M L W U")`)
+	b.shot(t, "trace")
+	stop()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ringside trace ends with %v", err)
+	}
+}
+
+// TestTraceBounds lets one more follow than may, with patterns that are none, and
+// traces more than there is room for while one follower takes nothing.
+func TestTraceBounds(t *testing.T) {
+	server := startMemcached(t)
+	r := startRingside(t, "epoll", "pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [\""+server.address+"\"]}}\n")
+	for query, want := range map[string]string{"pattern=*": "fits every key", "pattern=[a": "without its ]", "": "say 1 to 8", "pattern=a&for=2h": "from 1s to 1h", "pattern=a&x=1": "unknown parameter"} {
+		if status, text := r.page(t, "/api/trace?"+query); status != 400 || !strings.Contains(text, want) {
+			t.Errorf("%s: %d %s", query, status, text)
+		}
+	}
+	var followers []*bufio.Reader
+	for range 4 {
+		w, err := http.Get("http://" + r.admin + "/api/trace?pattern=many:*")
+		if err != nil || w.StatusCode != 200 {
+			t.Fatal(err, w)
+		}
+		defer w.Body.Close()
+		followers = append(followers, bufio.NewReader(w.Body)) // all but the first take nothing
+	}
+	if status, text := r.page(t, "/api/trace?pattern=a"); status != 503 || !strings.Contains(text, "already follow") {
+		t.Errorf("a fifth follower: %d %s", status, text)
+	}
+	c := newCaller(t, r.address)
+	const keys = 10_000
+	var ask strings.Builder
+	for n := range keys {
+		fmt.Fprintf(&ask, "set many:%d 0 0 1\r\n1\r\n", n)
+	}
+	go c.c.Write([]byte(ask.String()))
+	c.c.SetDeadline(time.Now().Add(patience))
+	for range keys {
+		if line, err := c.r.ReadString('\n'); line != "STORED\r\n" {
+			t.Fatal(line, err)
+		}
+	}
+	told := 0
+	for told < keys {
+		line, err := followers[0].ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v: %d of %d are told or said to be dropped", err, told, keys)
+		}
+		var is struct {
+			Rows    []struct{ N int }
+			Dropped int
+		}
+		if data, ok := strings.CutPrefix(line, "data: "); ok {
+			if err := json.Unmarshal([]byte(data), &is); err != nil {
+				t.Fatal(err)
+			}
+			told += is.Dropped
+			for _, row := range is.Rows {
+				told += row.N
+			}
+			if len(is.Rows) > 2000 {
+				t.Errorf("%d rows at once", len(is.Rows))
+			}
+		}
+	}
+	if told != keys {
+		t.Errorf("%d events are told or said to be dropped, of %d", told, keys)
+	}
+}

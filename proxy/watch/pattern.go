@@ -1,0 +1,135 @@
+package watch
+
+// Which keys are traced.
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Pattern says which keys are traced: * stands for any bytes or none, ? for one, [a-z]
+// for one of these, [^a-z] for one that is none of these, and \ makes the byte behind
+// it stand for itself. It is of the whole key.
+type Pattern string
+
+// mostPatterns is how many one may follow.
+const mostPatterns = 8
+
+// Lock is what the key of a lock begins with; what it locks follows.
+const Lock = "lock:"
+
+// Check says what is wrong with patterns; nil: nothing is.
+func Check(patterns []Pattern) error {
+	if n := len(patterns); n == 0 || n > mostPatterns {
+		return fmt.Errorf("%d patterns: say 1 to %d", n, mostPatterns)
+	}
+	for _, p := range patterns {
+		if err := p.check(); err != nil {
+			return fmt.Errorf("pattern %q: %w", string(p), err)
+		}
+	}
+	return nil
+}
+
+func (p Pattern) check() error {
+	literal := 0
+	for i := 0; i < len(p); i++ {
+		switch p[i] {
+		case '*', '?':
+		case '[':
+			end := strings.IndexByte(string(p[i+1:]), ']')
+			if end < 1 || end == 1 && p[i+1] == '^' {
+				return errors.New("a [ without its ], or with nothing between them")
+			}
+			i += end + 1
+		case '\\':
+			if i++; i == len(p) {
+				return errors.New("nothing is behind the last \\")
+			}
+			literal++
+		default:
+			literal++
+		}
+	}
+	if literal == 0 {
+		return errors.New("it fits every key: say at least one byte of the key")
+	}
+	return nil
+}
+
+// Fits says whether p is of key, or of what key locks.
+func (p Pattern) Fits(key []byte) bool {
+	if p.is(key) {
+		return true
+	}
+	return len(key) > len(Lock) && string(key[:len(Lock)]) == Lock && p.is(key[len(Lock):])
+}
+
+// is goes back, where p fits no further, to the last * alone: what the ones before
+// have taken can stay.
+func (p Pattern) is(key []byte) bool {
+	i, star, from := 0, -1, 0
+	for at := 0; ; {
+		if i < len(p) && p[i] == '*' {
+			star, from = i, at
+			i++
+			continue
+		}
+		if at == len(key) {
+			return i == len(p)
+		}
+		if n := p.one(i, key[at]); n > 0 {
+			i += n
+			at++
+			continue
+		}
+		if star < 0 {
+			return false
+		}
+		from++
+		i, at = star+1, from
+	}
+}
+
+// one is how many bytes of p, from i on, stand for the byte b; 0: they don't.
+func (p Pattern) one(i int, b byte) int {
+	if i == len(p) {
+		return 0
+	}
+	n, fits := 1, p[i] == b
+	switch p[i] {
+	case '?':
+		fits = true
+	case '\\':
+		n, fits = 2, p[i+1] == b
+	case '[':
+		end := strings.IndexByte(string(p[i+1:]), ']')
+		set := p[i+1 : i+1+end]
+		n = end + 2
+		not := set[0] == '^'
+		if not {
+			set = set[1:]
+		}
+		fits = set.has(b) != not
+	}
+	if !fits {
+		return 0
+	}
+	return n
+}
+
+// has says whether b is in the set p.
+func (p Pattern) has(b byte) bool {
+	for i := 0; i < len(p); i++ {
+		if i+2 < len(p) && p[i+1] == '-' {
+			if p[i] <= b && b <= p[i+2] {
+				return true
+			}
+			i += 2
+		} else if p[i] == b {
+			return true
+		}
+	}
+	return false
+}

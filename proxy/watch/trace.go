@@ -1,0 +1,112 @@
+package watch
+
+// What happens to keys that somebody follows.
+
+import (
+	"bytes"
+	"slices"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// Event is what has become of one request on a key.
+type Event struct {
+	At     int64 // when it had its answer, on the loop's clock
+	Took   int64 // nanoseconds since it was asked; 0: not known
+	Letter byte  // see Letter
+	Op     wire.Op
+	Out    stats.Outcome
+	Client uint64 // number of the client; 0: it is gone
+	Server string // its name; empty: several were asked
+	Bytes  int    // of the value that was found, or of the request
+
+	from, to int // of the key, in Trace.keys
+}
+
+// Letter says in one byte what has become of a request: see the package's doc.
+func Letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
+	lock := bytes.HasPrefix(key, []byte(Lock))
+	done := o == stats.Stored || o == stats.Okay || o == stats.Hit
+	which := func(yes, no byte) byte {
+		if done {
+			return yes
+		}
+		return no
+	}
+	switch {
+	case o.Failed() || o == stats.ClientFault:
+		return 'E'
+	case op == wire.Touch || op == wire.Gat || op == wire.Gats:
+		return 'T'
+	case isRead(op) && won:
+		return 'R'
+	case isRead(op) && stale:
+		return 'S'
+	case isRead(op):
+		return which('H', 'M')
+	case op == wire.Add:
+		return which('L', 'l')
+	case op == wire.Incr || op == wire.Decr:
+		return 'I'
+	case op == wire.Delete && lock:
+		return which('U', 'd')
+	case op == wire.Delete:
+		return which('D', 'd')
+	}
+	return which('W', 'w')
+}
+
+// Trace is what one loop has seen of the keys that somebody follows. It has a bound:
+// what comes when it is full is counted and dropped.
+type Trace struct {
+	Events  []Event // in the order of their answers
+	Dropped int
+	Now     int64 // on the loop's clock, when the events were taken
+
+	keys []byte
+}
+
+// mostEvents is how many wait in one loop to be taken.
+const mostEvents = 4096
+
+// Key is the key of an event of t.
+func (t *Trace) Key(ev *Event) []byte { return t.keys[ev.from:ev.to] }
+
+// Follow traces the keys that fit one of patterns, and no other; nil: none. The caller
+// must not change it.
+func (w *Watch) Follow(patterns []Pattern) {
+	w.patterns, w.trace = patterns, Trace{}
+	if len(patterns) > 0 {
+		w.Left = 0 // every request has to be looked at
+	} else {
+		w.Left = w.gap
+	}
+}
+
+// Take takes what was traced since the last time. Its room is the taker's.
+func (w *Watch) Take(now int64) Trace {
+	t := w.trace
+	t.Now = now
+	w.trace = Trace{}
+	return t
+}
+
+func (w *Watch) traces(key []byte) bool {
+	return slices.ContainsFunc(w.patterns, func(p Pattern) bool { return p.Fits(key) })
+}
+
+func (w *Watch) tell(ev Event, key []byte) {
+	t := &w.trace
+	if len(t.Events) == mostEvents {
+		t.Dropped++
+		return
+	}
+	if t.Events == nil {
+		t.Events, t.keys = make([]Event, 0, 64), make([]byte, 0, 2048)
+	}
+	ev.from = len(t.keys)
+	t.keys = append(t.keys, key...)
+	ev.to = len(t.keys)
+	t.Events = append(t.Events, ev)
+}
