@@ -16,6 +16,7 @@ import (
 // engine and back in one wakeup each way.
 func BenchmarkEngine(b *testing.B) {
 	value := strings.Repeat("v", 100)
+	frame := func(text string) string { return string(new(stage).frame(text, false)) }
 	for _, c := range []struct {
 		name            string
 		clients, depth  int
@@ -32,6 +33,10 @@ func BenchmarkEngine(b *testing.B) {
 		{"ms/50x16", 50, 16, "ms user:1234:profile1 100 T90\r\n" + value + "\r\n", "HD\r\n", ""},
 		{"multiget20/50x1", 50, 1, "get" + strings.Repeat(" user:1234:profile1", 20) + "\r\n",
 			strings.Repeat("VALUE user:1234:profile1 0 100\r\n"+value+"\r\n", 20) + "END\r\n", ""},
+		{"binary get/50x16", 50, 16, frame("get k=user:1234:profile1"), "VALUE user:1234:profile1 0 100 1234567\r\n" + value + "\r\nEND\r\n", ""},
+		{"binary set/50x16", 50, 16, frame("set x=0,0 k=user:1234:profile1 v=" + value), "HD c1234567\r\n", ""},
+		{"binary multiget20/50x1", 50, 1, strings.Repeat(frame("getkq k=user:1234:profile1"), 20) + frame("noop"),
+			strings.Repeat("VALUE user:1234:profile1 0 100 1234567\r\n"+value+"\r\n", 20) + "END\r\n", ""},
 		{"matched/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "*:alloptions"},
 		{"matched-middle/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "user:*:alloptions:*"},
 	} {
@@ -54,7 +59,7 @@ func BenchmarkEngine(b *testing.B) {
 			}
 			request := []byte(strings.Repeat(c.request, c.depth))
 			answers := []byte(strings.Repeat(c.answer, c.depth*c.clients))
-			s.wakeup(func() { s.e.Bytes(clients[0].link, []byte("get x1\r\n")) })
+			s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
 			srv := s.actor("s1")
 			s.wakeup(func() {
 				s.e.Bytes(srv.link, []byte(map[bool]string{true: "VA 1 kx1 f0 c1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.name, "guarded")]))

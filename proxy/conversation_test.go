@@ -34,7 +34,8 @@ import (
 //	s1 < TEXT       server s1 has got this line next
 //	s1 > TEXT       server s1 answers
 //	c1 < TEXT       client c1 has got this line next
-//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see stage.frame
+//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see stage.frame;
+//	                several, with + between them, come in one read
 //	c1 <f FRAME     client c1 has got this frame next
 //	c1 <            nothing is left that c1 has got and the file has not said
 //	c1 <* N TEXT    client c1 has got TEXT N times
@@ -254,7 +255,11 @@ func (s *stage) line(line string) {
 	case "<":
 		s.hears(a, rest == "<", text)
 	case ">f":
-		s.wakeup(func() { s.e.Bytes(a.link, s.frame(text, false)) })
+		var b []byte
+		for _, frame := range strings.Split(text, " + ") {
+			b = append(b, s.frame(frame, false)...)
+		}
+		s.wakeup(func() { s.e.Bytes(a.link, b) })
 	case "<f":
 		s.hasGot(a, string(s.frame(text, true)))
 	case "<*":

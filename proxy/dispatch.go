@@ -388,7 +388,6 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	if now < len(r.Several) {
 		x.KeepRest(bytes.TrimRight(command, " "), raw[r.Several[now].Start-1:r.Line.End])
 	}
-	e.parts = e.parts[:0]
 	routed := again
 	var tasks []*task.Task // they are led when the parts are whole, for they may go to the same connections
 	for _, span := range r.Several[:now] {
@@ -429,17 +428,53 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 			}
 		}
 	}
-	for _, c := range e.parts {
-		e.endPart(c)
-		c.Server.Asked = nil
-	}
+	e.endParts()
 	for _, t := range tasks {
 		e.admit(s, x, t)
 	}
 	x.FinishOne()
 }
 
-var plainGet = []byte("get")
+var (
+	plainGet  = []byte("get")
+	plainGets = []byte("gets")
+)
+
+// ServeQuiet puts a quiet get of key into a batch. One that is to be looked at goes
+// alone: in a batch it would have to be told from its neighbours.
+func (d *door) ServeQuiet(s *client.Session, key []byte) bool {
+	e := d.Engine
+	rt, srv, _ := e.place(d.Listener, key)
+	if rt == nil || unfitKey(rt, key) != "" || rt.Guard != nil || rt.NeedsTask(srv) || e.Watch.Left <= 0 {
+		return false
+	}
+	e.Watch.Left--
+	x := s.Batch(!rt.GetErrors)
+	c := e.part(x, x.Share(rt.Count), rt, srv, plainGets, len(key))
+	if c == nil {
+		x.AsksLast(nil)
+		return true
+	}
+	e.Line = append(append(e.Line[:0], ' '), key[len(rt.Strip):]...)
+	c.AddKey(e.Line, len(e.Line)-1)
+	x.AsksLast(c.Tail)
+	return true
+}
+
+// EndBatch sends the gets that were gathered in x.
+func (d *door) EndBatch(x *client.Exchange) {
+	d.endParts()
+	x.FinishOne()
+}
+
+// endParts ends the commands that keys were put into.
+func (e *Engine) endParts() {
+	for _, c := range e.parts {
+		e.endPart(c)
+		c.Server.Asked = nil
+	}
+	e.parts = e.parts[:0]
+}
 
 // longGat is where a gat is split: memcached takes a line of which it has got
 // 2,048 bytes without its end for junk and closes, unless it is a get or gets.

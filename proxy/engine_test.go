@@ -190,6 +190,8 @@ func TestAllocations(t *testing.T) {
 		{"binary get", frame("get k=a1"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
 		{"binary getk miss", frame("getk k=a1"), "END\r\n"},
 		{"binary getq", frame("getq k=a1") + frame("noop"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
+		{"binary noop", frame("noop") + frame("get k=a1"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
+		{"binary quiet gets", frame("getkq k=a1") + frame("getq k=b1") + frame("getkq k=c1") + frame("noop"), "VALUE a1 0 100 7\r\n" + value + "\r\nVALUE c1 0 100 8\r\n" + value + "\r\nEND\r\n"},
 		{"binary set", frame("set x=0,0 k=a1 v=" + value), "HD c7\r\n"},
 		{"binary setq", frame("setq x=5,60 k=a1 v="+value) + frame("noop"), "HD\r\n"},
 		{"binary incr", frame("incr xx=1,2 x=60 k=a1"), "VA 2 c7\r\n10\r\n"},

@@ -61,6 +61,7 @@ func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
 	flags.IntVar(&w.Depth, "depth", 1, "requests in flight on a connection")
 	flags.IntVar(&w.Keys, "keys", 1, "keys of one read; more than 1 is a multi-get")
 	flags.IntVar(&w.Quiet, "quiet", 0, "speak quiet meta batches of so many keys, closed with mn; 0 speaks text")
+	flags.BoolVar(&w.Binary, "binary", false, "speak the binary protocol; a multi-get is quiet gets and a noop")
 	flags.IntVar(&w.Value, "value", 100, "bytes of a value")
 	flags.IntVar(&w.KeySize, "keysize", 20, "bytes of a key")
 	flags.IntVar(&w.Count, "count", 10000, "how many keys there are")

@@ -26,6 +26,7 @@ type peer struct {
 	version string
 	note    string // what a reader of its figures must know
 	meta    bool   // it speaks meta
+	speaks  bool   // it speaks the binary protocol
 	proxy   bool   // it stands before the servers; if not, it is the floor
 
 	// configure writes what the peer reads into dir and returns its arguments.
@@ -58,14 +59,14 @@ type candidate struct {
 // of the report, and the version of the servers.
 func findPeers(c Config, names []string) (found []*peer, server string, err error) {
 	all := []candidate{
-		{peer{name: "ringside", binary: c.Ringside, meta: true, proxy: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
+		{peer{name: "ringside", binary: c.Ringside, meta: true, speaks: true, proxy: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
 		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, configure: nutcrackerArgs,
 			note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
-		{peer{name: "haproxy", binary: c.Haproxy, meta: true, proxy: true, configure: haproxyArgs,
+		{peer{name: "haproxy", binary: c.Haproxy, meta: true, speaks: true, proxy: true, configure: haproxyArgs,
 			note: "tcp mode, one thread: cannot split keys, forwards each client to one server over a connection of its own"}, "-v", false},
 		{peer{name: "memcached proxy", binary: c.MemcachedProxy, meta: true, proxy: true, configure: memcachedProxyArgs,
 			note: "one worker thread, its own placement"}, "-V", false},
-		{peer{name: "memcached", binary: c.Memcached, meta: true, configure: floorArgs,
+		{peer{name: "memcached", binary: c.Memcached, meta: true, speaks: true, configure: floorArgs,
 			note: "the floor: no proxy, the load directly on one server with one worker thread"}, "-V", true},
 	}
 	for _, v := range c.Also {
@@ -73,7 +74,7 @@ func findPeers(c Config, names []string) (found []*peer, server string, err erro
 		if v.Engine != "" {
 			note += "; engine: {" + v.Engine + "}"
 		}
-		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, meta: true, proxy: true, note: note,
+		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, meta: true, speaks: true, proxy: true, note: note,
 			configure: func(at place) ([]string, error) { at.engine = v.Engine; return ringsideArgs(at) }}, "version", true})
 	}
 	for _, p := range all {

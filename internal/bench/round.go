@@ -56,11 +56,21 @@ const replyTimeout = 30 * time.Second
 // scenario runs all rounds of a scenario.
 func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	result := &Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
-	var peers []*peer
+	type entry struct {
+		*peer
+		scenario
+	}
+	var peers []entry
 	for _, p := range b.peers {
 		if s.fits(p) && (!b.NoFloor || p.name != "memcached" || s.Base == p.name) {
-			peers = append(peers, p)
+			peers = append(peers, entry{p, s})
 			result.Peers = append(result.Peers, &Measured{Peer: p.name})
+		}
+		if s.Work.Binary && p.name+inText == s.Base {
+			text := s
+			text.Work.Binary = false
+			peers = append(peers, entry{p, text})
+			result.Peers = append(result.Peers, &Measured{Peer: s.Base})
 		}
 	}
 	for round := range b.Rounds {
@@ -70,18 +80,18 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			if measured.Failure != "" {
 				continue
 			}
-			run, err := b.undisturbed(ctx, p, s)
+			run, err := b.undisturbed(ctx, p.peer, p.scenario)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				b.Log.Error("failed", "scenario", s.ID, "peer", p.name, "round", round+1, "error", err)
+				b.Log.Error("failed", "scenario", s.ID, "peer", measured.Peer, "round", round+1, "error", err)
 				measured.Failure = err.Error()
 				continue
 			}
 			run.Round = round + 1
 			measured.Runs = append(measured.Runs, run)
-			b.Log.Info("ran", "scenario", s.ID, "round", round+1, "peer", p.name, "cpu_us", fmt.Sprintf("%.2f", run.CPU),
+			b.Log.Info("ran", "scenario", s.ID, "round", round+1, "peer", measured.Peer, "cpu_us", fmt.Sprintf("%.2f", run.CPU),
 				"rate", fmt.Sprintf("%.0f", run.Rate), "p50_us", fmt.Sprintf("%.0f", run.P50), "p99_us", fmt.Sprintf("%.0f", run.P99),
 				"other", percent(run.Other), "steal", percent(run.Steal), "tries", run.Tries)
 		}
@@ -173,7 +183,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 	cmd := exec.CommandContext(ctx, b.Self, "load", "-addr", target.addr(), "-watch", strings.Join(pids, ","),
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
-		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy),
+		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy),
 		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String())
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint

@@ -31,9 +31,13 @@ func text(conns, depth int) load.Workload {
 
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
-const UsualScenarios = "abcdefghij"
+const UsualScenarios = "abcdefghijlm"
 
 const allScenarios = UsualScenarios + "k"
+
+// inText is behind the name of a peer of a binary scenario that gets the same load in
+// text: what the binary one is compared with.
+const inText = ", text"
 
 func scenarios() []scenario {
 	all := []scenario{
@@ -48,6 +52,8 @@ func scenarios() []scenario {
 		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: text(50, 1)},
 		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), copies: 2},
 		{ID: "k", Name: "3 connections, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: text(3, 1), hoard: true},
+		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: text(50, 1)},
+		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: text(50, 1)},
 	}
 	for i := range all {
 		w := &all[i].Work
@@ -62,6 +68,10 @@ func scenarios() []scenario {
 			w.Rate = 40000
 		case "i":
 			w.Quiet = 50
+		case "l":
+			w.Binary = true
+		case "m":
+			w.Binary, w.Keys = true, 20
 		}
 	}
 	return all
@@ -89,7 +99,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to k", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to m", letter)
 		}
 	}
 	return picked, nil
@@ -97,5 +107,5 @@ func pickScenarios(letters string) ([]scenario, error) {
 
 // fits reports whether p can serve the scenario's load.
 func (s scenario) fits(p *peer) bool {
-	return (s.Work.Quiet == 0 || p.meta) && (s.only == "" || s.only == p.name) && (!s.hoard || p.name != "memcached")
+	return (s.Work.Quiet == 0 || p.meta) && (!s.Work.Binary || p.speaks) && (s.only == "" || s.only == p.name) && (!s.hoard || p.name != "memcached")
 }

@@ -34,8 +34,10 @@ type Clients struct {
 	spelled       []byte       // scratch: the request that the frame is to servers
 	framed        []byte       // scratch: the frame that an answer is
 	framedReply   wire.Reply   // scratch: the answer that becomes a frame
+	batch         *Exchange    // the quiet gets that are being gathered; nil: none are
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
 	freeShares    []*shares    // kept for reuse: of reads whose keys have several routes
+	freeBatches   []*batch     // kept for reuse: of quiet gets
 }
 
 // Handler serves what clients of one listener ask for.
@@ -43,6 +45,13 @@ type Handler interface {
 	// Serve answers the request in Clients.Req, whose bytes are raw, or asks those
 	// who can. It reports whether it has taken the bytes out of the input.
 	Serve(s *Session, raw []byte) (taken bool)
+
+	// ServeQuiet asks for the key of a quiet get in a batch: see Session.Batch. It
+	// reports false, and has done nothing, if the key takes more than a get.
+	ServeQuiet(s *Session, key []byte) bool
+
+	// EndBatch sends what was gathered in x.
+	EndBatch(x *Exchange)
 
 	// AskRest asks for the keys of the request in Clients.Req, whose bytes are raw, as
 	// a part of x.

@@ -46,7 +46,11 @@
 //	made ► waits for its parts (Waiting) ► finish writes what ends the answer ► settled ► freed at the head
 //	                    └ its client is gone: orphaned, swallows the answers, freed with the last part
 //
-// A client of the binary protocol is closed at its first byte.
+// # A client of the binary protocol
+//
+// Its frames become text or meta requests, and the answers frames again: package
+// frame. Quiet gets that come one behind the other are one exchange, and each server
+// gets one read of its keys; their values go out in the order of asking: see batch.
 //
 // # What it does not do
 //

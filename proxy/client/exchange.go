@@ -115,7 +115,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 func (e *Clients) freeExchange(x *Exchange) {
 	x.drop()
 	if x.InOrder != nil {
-		x.InOrder.drop(&x.e.Buffers)
+		e.freeOrder(x.InOrder)
 	}
 	if x.several != nil {
 		e.freeShares = append(e.freeShares, x.several)
@@ -293,6 +293,10 @@ func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
 	hit := x.Hits > 0 && x.trouble == ""
 	if x.InOrder != nil {
+		if x.InOrder.batch != nil { // each of its gets has its answer
+			x.observeBatch()
+			return
+		}
 		x.InOrder.send(&x.e.Buffers, x.dest(nil))
 	}
 	switch {
@@ -344,10 +348,7 @@ func (x *Exchange) kept() int {
 		}
 	}
 	if x.InOrder != nil {
-		n += x.InOrder.Held
-		for i := range x.InOrder.Values {
-			n += x.InOrder.Values[i].Block.Room()
-		}
+		n += x.InOrder.kept()
 	}
 	return n
 }
@@ -355,6 +356,9 @@ func (x *Exchange) kept() int {
 // orphan lets go of a client that is gone. x stays until its parts are finished.
 func (x *Exchange) orphan() {
 	x.drop()
+	if x.InOrder != nil {
+		x.InOrder.dropPlaces(&x.e.Buffers)
+	}
 	x.dropRest()
 	x.Session = nil
 	if x.Waiting == 0 {

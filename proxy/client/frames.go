@@ -14,6 +14,11 @@ import (
 // parseFrames is the part of Parse that differs: it serves the frames in the
 // engine's current input.
 func (s *Session) parseFrames() {
+	s.serveFrames()
+	s.endBatch()
+}
+
+func (s *Session) serveFrames() {
 	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		if s.Swallow > 0 {
@@ -51,11 +56,16 @@ func (s *Session) parseFrames() {
 		}
 		e.frameKey = e.Frame.Key.Of(buf)
 		if e.Frame.Value.Len() >= link.BigSpan {
+			s.endBatch()
 			s.serveLarge(buf, n)
 			continue
 		}
-		e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
 		e.Input.Start += n // what Serve sees is not in the input
+		if e.Frame.IsQuietGet() && s.joins(buf, n) && s.Handler.ServeQuiet(s, e.frameKey) {
+			continue
+		}
+		s.endBatch()
+		e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
 		s.Handler.Serve(s, e.spelled)
 	}
 }
@@ -184,12 +194,17 @@ func statusOf(o stats.Outcome) frame.Status {
 
 // forwardValue sends a value that is whole.
 func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	q := x.dest(a)
+	return x.sendValue(x.dest(a), x.head, x.Miss, a, r, b)
+}
+
+// sendValue puts a value that is whole into q, as the answer to h with the key that it
+// carries; if q is nil nobody waits for it.
+func (x *Exchange) sendValue(q *link.Queue, h frame.Head, key []byte, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if q == nil {
 		return 0
 	}
 	e := x.e
-	e.framed = x.head.AppendValue(e.framed[:0], r, b, x.Miss)
+	e.framed = h.AppendValue(e.framed[:0], r, b, key)
 	q.Append(&e.Buffers, e.framed)
 	if len(b) < link.BigSpan || a.AsText != nil {
 		q.Append(&e.Buffers, r.Body.Of(b))
@@ -229,19 +244,27 @@ func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 // More forwards more of a value, and leaves out the line ending behind it.
 func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	x := (*Exchange)(f)
-	n := min(len(b), x.Streaming.bodyLeft)
-	x.Streaming.bodyLeft -= n
-	if q := x.dest(a); q == nil {
-	} else if n >= link.BigSpan {
+	taken = x.sendMore(x.dest(a), &x.Streaming.bodyLeft, b)
+	if last {
+		x.end(a)
+	}
+	return taken
+}
+
+// sendMore puts b, more of a value of which so much is left and its line ending, into
+// q; if that is nil nobody waits for it.
+func (x *Exchange) sendMore(q *link.Queue, left *int, b []byte) (taken int) {
+	n := min(len(b), *left)
+	*left -= n
+	switch {
+	case q == nil:
+	case n >= link.BigSpan:
 		c := x.e.Take(len(b))
 		c.End = c.Start + n
 		q.Push(&x.e.Buffers, c)
 		taken = len(b)
-	} else {
+	default:
 		q.Append(&x.e.Buffers, b[:n])
-	}
-	if last {
-		x.end(a)
 	}
 	return taken
 }

@@ -1,10 +1,14 @@
 package client
 
-// Reads of many keys whose values go to the client in the order of its keys.
+// Reads of many keys whose values go to the client in the order of its keys, and quiet
+// gets of a binary client, which are asked together.
 
 import (
 	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/proxy/wire/frame"
 )
 
 // inOrder keeps the values of one read of many keys until all servers have
@@ -16,6 +20,8 @@ type inOrder struct {
 	Values []inOrderValue        // as they came
 	of     map[string]inOrderKey // where in Values those of a key are, as the client knows it
 	Held   int                   // bytes beside the values' own
+
+	batch *batch // of quiet gets; nil: it is one read of many keys, and of the above
 }
 
 type inOrderValue struct {
@@ -76,10 +82,329 @@ func (o *inOrder) send(p *link.Buffers, q *link.Queue) {
 	}
 }
 
-// drop lets go of what was not sent.
-func (o *inOrder) drop(p *link.Buffers) {
+// freeOrder lets go of what was not sent.
+func (e *Clients) freeOrder(o *inOrder) {
+	o.dropPlaces(&e.Buffers)
 	for i := range o.Values {
-		o.Values[i].Block.Drop(p)
+		o.Values[i].Block.Drop(&e.Buffers)
 	}
-	o.hold(p, -o.Held)
+	o.hold(&e.Buffers, -o.Held)
+	if o.batch != nil {
+		e.freeBatches = append(e.freeBatches, o.batch)
+	}
+}
+
+// dropPlaces lets go of what waits for its turn, if that is quiet gets.
+func (o *inOrder) dropPlaces(p *link.Buffers) {
+	if o.batch != nil {
+		for i := range o.batch.places {
+			o.batch.places[i].held.Drop(p)
+		}
+	}
+}
+
+// kept is how many bytes wait for their turn.
+func (o *inOrder) kept() int {
+	n := o.Held
+	for i := range o.Values {
+		n += o.Values[i].Block.Room()
+	}
+	if o.batch != nil {
+		for i := range o.batch.places {
+			n += o.batch.places[i].held.Room()
+		}
+	}
+	return n
+}
+
+// batch are quiet gets that came one behind the other. They are one exchange, and
+// each server gets one read of its keys, but each has a place of its own in the
+// client's order: a value that comes before its turn is kept.
+//
+//	getkq a, getkq b, getkq c, noop ► gets a c ► server 1, gets b ► server 2
+//
+// Batches are for keys that need no task: what a task brings, and what a paced client
+// may ask for, goes key by key.
+type batch struct {
+	order  inOrder  // what its exchange knows it by
+	places []place  // in the order of asking; places are numbered from 1
+	turn   int      // how many of the first are settled: what comes for the next goes out at once
+	parts  []*quiet // the receivers of its attempts, and behind these others that are kept for reuse
+	used   int      // how many of these are in use
+}
+
+// place is one quiet get.
+type place struct {
+	head    frame.Head
+	settled bool       // nothing more comes for it
+	next    int32      // the place whose key the same attempt asks for next; 0: none is
+	left    int        // bytes still to come of its value, while that comes in pieces
+	held    link.Queue // what has come for it before its turn
+}
+
+// quiet receives the answer to one attempt of a batch.
+type quiet struct {
+	x      *Exchange
+	place  int32 // of its first key without an answer; 0: none is left
+	last   int32 // of its last key
+	passed int   // how many of its keys have their answer
+}
+
+// maxBatch bounds the places of a batch. More gets are more batches.
+const maxBatch = 256
+
+// joins says whether the quiet get of n bytes at the start of buf may go with others:
+// it is in the middle of a batch, or more follow it. Then e.Req is such a get.
+func (s *Session) joins(buf []byte, n int) bool {
+	e := s.e
+	switch {
+	case e.batch != nil:
+		return len(e.batch.InOrder.batch.places) < maxBatch
+	case s.window > 0 || s.Tasks > 0 || !frame.BeginsQuietGet(buf[n:]):
+		return false
+	}
+	e.Req = wire.Request{Op: wire.Get, Flags: wire.Binary, NumKeys: 1, Several: e.Req.Several[:0]}
+	return true
+}
+
+// endBatch lets the gets go that were gathered.
+func (s *Session) endBatch() {
+	if x := s.e.batch; x != nil {
+		s.e.batch = nil
+		s.Handler.EndBatch(x)
+	}
+}
+
+// Batch is the exchange that the quiet get in e.Frame has its place in, which is the
+// last one now. missErrors is as in Exchange.
+func (s *Session) Batch(missErrors bool) (x *Exchange) {
+	e := s.e
+	if x = e.batch; x == nil || x.MissErrors != missErrors {
+		s.endBatch()
+		x = e.NewExchange(s)
+		x.Miss, x.MissErrors = x.Miss[:0], missErrors
+		x.InOrder = &e.newBatch().order
+		e.batch = x
+	} else {
+		s.requests++
+	}
+	b := x.InOrder.batch
+	if n := cap(b.places); len(b.places) == n {
+		b.places = append(b.places, place{})
+		e.Buffers.Hold((cap(b.places) - n) * placeSize)
+	} else {
+		b.places = b.places[:len(b.places)+1]
+	}
+	b.places[len(b.places)-1] = place{head: e.Frame.Head}
+	x.Keys++
+	return x
+}
+
+// placeSize is what a place counts against limits.memory. What has room for some is
+// used again.
+const placeSize = 64
+
+// newBatch is for quiet gets of which the first is here.
+func (e *Clients) newBatch() *batch {
+	n := len(e.freeBatches)
+	if n == 0 {
+		b := new(batch)
+		b.order.batch = b
+		return b
+	}
+	b := e.freeBatches[n-1]
+	e.freeBatches = e.freeBatches[:n-1]
+	b.places, b.turn, b.used = b.places[:0], 0, 0
+	return b
+}
+
+// AsksLast says that a asks for the key of the last place, behind those that it asks
+// for already. If a is nil nobody can be asked: x knows why.
+func (x *Exchange) AsksLast(a *upstream.Attempt) {
+	b := x.InOrder.batch
+	at := int32(len(b.places))
+	if a == nil {
+		x.failPlace(at)
+		return
+	}
+	q, ok := a.To.(*quiet)
+	if ok {
+		b.places[q.last-1].next = at
+	} else {
+		if b.used == len(b.parts) {
+			b.parts = append(b.parts, new(quiet))
+		}
+		q = b.parts[b.used]
+		b.used++
+		*q = quiet{x: x, place: at}
+		a.To = q
+	}
+	q.last = at
+}
+
+// destAt is where bytes for a place go now; nil if nobody waits for them.
+func (x *Exchange) destAt(at int32) *link.Queue {
+	switch {
+	case x.Session == nil:
+		return nil
+	case int(at) == x.InOrder.batch.turn+1:
+		return x.dest(nil)
+	}
+	return &x.InOrder.batch.places[at-1].held
+}
+
+// settlePlace notes that nothing more comes for a place. If it was its turn, what the
+// next ones have kept follows.
+func (x *Exchange) settlePlace(at int32) {
+	b := x.InOrder.batch
+	b.places[at-1].settled = true
+	for x.Session != nil && b.turn < len(b.places) && b.places[b.turn].settled {
+		b.turn++
+		if b.turn < len(b.places) && b.places[b.turn].held.Size > 0 {
+			b.places[b.turn].held.MoveTo(&x.e.Buffers, x.dest(nil))
+		}
+	}
+}
+
+// failPlace answers a get that no server has answered; x.trouble says why.
+func (x *Exchange) failPlace(at int32) {
+	if x.MissErrors {
+		x.settlePlace(at)
+		return
+	}
+	e := x.e
+	e.Line = wire.AppendServerError(e.Line[:0], x.trouble)
+	_, _ = wire.NextReply(x.Op, x.dialect, e.Line, &e.framedReply) // it is a SERVER_ERROR
+	x.refusePlace(at, &e.framedReply, e.Line)
+}
+
+// refusePlace answers a get with the error line r, whose bytes are b.
+func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
+	e := x.e
+	if q := x.destAt(at); q != nil {
+		e.framed = x.InOrder.batch.places[at-1].head.AppendFrame(e.framed[:0], x.Op, r, b, nil, statusOf(x.Outcome))
+		q.Append(&e.Buffers, e.framed)
+	}
+	x.settlePlace(at)
+}
+
+// pass goes on to the next place.
+func (q *quiet) pass() {
+	q.place = q.x.InOrder.batch.places[q.place-1].next
+	q.passed++
+}
+
+// hit goes on to the place of the value r. The gets before it have missed.
+func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
+	nth := a.Nth - 1
+	if r.Awaited && r.Last {
+		nth = a.Nth
+	}
+	for ; q.passed < nth; q.pass() {
+		q.x.settlePlace(q.place)
+	}
+	q.x.Hit(a.Share)
+	return &q.x.InOrder.batch.places[q.place-1]
+}
+
+// fail answers the gets that have no answer.
+func (q *quiet) fail() {
+	for ; q.place != 0; q.pass() {
+		q.x.failPlace(q.place)
+	}
+}
+
+// Client is the number of the client that waits for the answer; 0: it is gone.
+func (q *quiet) Client() uint64 { return q.x.Client() }
+
+// keyShown is the key that the answer r carries, as the client knows it; nil: it
+// carries none.
+func (q *quiet) keyShown(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
+	switch {
+	case !q.x.InOrder.batch.places[q.place-1].head.ReturnsKey():
+		return nil
+	case a.Strip == "":
+		return r.Key.Of(b)
+	}
+	q.x.e.Line = append(append(q.x.e.Line[:0], a.Strip...), r.Key.Of(b)...)
+	return q.x.e.Line
+}
+
+// Reply settles what one VALUE, END or error line, the bytes b, says about a.
+func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	switch r.Kind {
+	case wire.Value:
+		p := q.hit(a, r)
+		taken = q.x.sendValue(q.x.destAt(q.place), p.head, q.keyShown(a, r, b), a, r, b)
+		q.x.settlePlace(q.place)
+		q.pass()
+		return taken
+	case wire.End: // the others are misses: Done
+	case wire.ServerError:
+		q.x.Fail(a.Share, "server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		q.fail()
+	default:
+		q.x.Outcome = stats.ClientFault
+		for ; q.place != 0; q.pass() {
+			q.x.refusePlace(q.place, r, b)
+		}
+	}
+	return 0
+}
+
+func (q *quiet) Done(c *upstream.Conn, a *upstream.Attempt) {
+	for ; q.place != 0; q.pass() {
+		q.x.settlePlace(q.place)
+	}
+	q.x.Done(c, a)
+}
+
+// Failed is told that the gets of a that have no answer get none. Where a value has
+// begun to go to the client, its answers end.
+func (q *quiet) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	x := q.x
+	if x.Slow() {
+		x.slowPart(c, a, c.FailedIn(a, f), f.Why)
+	}
+	x.Fail(a.Share, f.Why, f.Outcome)
+	switch {
+	case x.Session == nil:
+	case a.Streams && int(q.place) == x.InOrder.batch.turn+1:
+		x.cut = true
+		x.Session.cut(x)
+	default:
+		if a.Streams {
+			x.InOrder.batch.places[q.place-1].held.Drop(&x.e.Buffers)
+			x.hit(a.Share, -1)
+		}
+		q.fail()
+	}
+	x.FinishOne()
+}
+
+func (q *quiet) Behind() bool { return q.x.Behind() }
+
+func (q *quiet) Streams(r *wire.Reply) bool { return r.Body.Len() > wholeValue }
+
+// Begin sends, or keeps, the beginning of a value.
+func (q *quiet) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	p := q.hit(a, r)
+	here := b[min(int(r.Body.Start), len(b)):min(int(r.Body.End), len(b))]
+	p.left = r.Body.Len() - len(here)
+	if to := q.x.destAt(q.place); to != nil {
+		q.x.e.framed = p.head.AppendValue(q.x.e.framed[:0], r, b, q.keyShown(a, r, b))
+		to.Append(&q.x.e.Buffers, q.x.e.framed)
+		to.Append(&q.x.e.Buffers, here)
+	}
+	return 0
+}
+
+// More sends, or keeps, more of a value.
+func (q *quiet) More(_ *upstream.Conn, _ *upstream.Attempt, b []byte, last bool) (taken int) {
+	taken = q.x.sendMore(q.x.destAt(q.place), &q.x.InOrder.batch.places[q.place-1].left, b)
+	if last {
+		q.x.settlePlace(q.place)
+		q.pass()
+	}
+	return taken
 }

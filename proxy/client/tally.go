@@ -117,13 +117,37 @@ func (x *Exchange) observe() {
 	switch {
 	case x.Op < wire.Get || x.Op > wire.Gats:
 	case x.several != nil:
-		for _, s := range x.several.list {
-			s.route.KeyCounts.Count(s.keys, s.hits, s.failed)
-		}
+		x.several.observe()
 	default:
 		if x.dialect == wire.Meta && x.Outcome == stats.Hit {
 			x.Hits = 1
 		}
+		c.KeyCounts.Count(x.Keys, x.Hits, x.trouble != "")
+	}
+}
+
+func (s *shares) observe() {
+	for _, s := range s.list {
+		s.route.KeyCounts.Count(s.keys, s.hits, s.failed)
+	}
+}
+
+// observeBatch counts quiet gets, as commands of the first one's route.
+func (x *Exchange) observeBatch() {
+	c := x.Route
+	if c == nil {
+		c = &x.e.Count.RouteCounters
+	}
+	o := stats.Miss
+	if x.trouble != "" || x.Outcome == stats.ClientFault {
+		o = x.Outcome
+	}
+	c.Requests[x.Op][stats.Hit] += uint64(x.Hits)
+	c.Requests[x.Op][o] += uint64(x.Keys - x.Hits)
+	x.e.Count.Latency[x.Op].ObserveSeveral(x.Keys, x.e.Now-x.Start)
+	if x.several != nil {
+		x.several.observe()
+	} else {
 		c.KeyCounts.Count(x.Keys, x.Hits, x.trouble != "")
 	}
 }

@@ -409,7 +409,12 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		}
 		a.hide(&t.Loop.Rep)
 		identity := c.identity(t, a.Member)
-		t.Answer(&a.got, func(n uint64) uint64 { return replicate.Seal(n, identity) })
+		t.Answer(&a.got, func(n uint64) uint64 {
+			if t.Op == wire.Get && a.Member != c.authority { // of a binary client: no cas is decided there
+				return wire.NoMatch
+			}
+			return replicate.Seal(n, identity)
+		})
 	case replicate.Done:
 		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:

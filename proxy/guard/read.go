@@ -330,7 +330,7 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 
 // asText is the value r as the answer to a text get.
 func (l *rule) asText(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
-	token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0 && !l.old(s) // else a cas would store what is made of an old value
+	token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0 && !l.old(s) // without one a frame says wire.NoMatch: no cas may store what is made of an old value
 	return item.AppendText(nil, l.name, &t.Loop.Rep, r.Bytes, s, token)
 }
 

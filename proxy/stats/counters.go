@@ -153,6 +153,12 @@ func (h *Histogram) Observe(ns int64) {
 	h.Buckets[bucket(uint64(ns))]++
 }
 
+// ObserveSeveral counts one duration n times.
+func (h *Histogram) ObserveSeveral(n int, ns int64) {
+	h.Sum += uint64(n) * uint64(max(ns, 0))
+	h.Buckets[bucket(uint64(max(ns, 0)))] += uint64(n)
+}
+
 func bucket(ns uint64) int {
 	us4 := ns / 256 // quarters of about a microsecond
 	if us4 < 4 {

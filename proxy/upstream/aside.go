@@ -33,7 +33,7 @@ func (c *Conn) setAside(a *Attempt) {
 	}
 	for a := c.Head; a != nil; a = a.Next {
 		if client, ok := a.client(); ok && !stay[client] {
-			to := a.To.(Streamer)
+			to := a.To.(Taker)
 			a.To, a.expired = nil, a.Start >= c.Taken
 			to.TakeBack(a)
 		}
@@ -46,12 +46,11 @@ func (c *Conn) setAside(a *Attempt) {
 
 // mayTakeBack says whether a, for which a client waits, may be asked again.
 func (a *Attempt) mayTakeBack() bool {
-	_, ok := a.To.(Streamer)
+	_, ok := a.To.(Taker)
 	return ok && a.plainRead() && !a.Begun
 }
 
-// plainRead says whether a is a read that does nothing else, and of which all is
-// known that it asks.
+// plainRead says whether a is a read that does nothing else, and can be spelled again.
 func (a *Attempt) plainRead() bool {
 	return a.Dialect == wire.Text && a.Op <= wire.Gets && a.AsText == nil && !a.Probe
 }
@@ -63,12 +62,12 @@ func (a *Attempt) AppendKeys(dst []byte) []byte {
 		key, _ := a.Named()
 		return append(append(append(dst, space...), a.Strip...), key...)
 	}
-	at, nth := a.At, a.nth
+	at, nth := a.At, a.Nth
 	for key := a.nextKey(); len(key) > 0; key = a.nextKey() {
 		dst = append(append(append(dst, space...), a.Strip...), key...)
 		a.keyDone(len(key))
 	}
-	a.At, a.nth = at, nth // the answer may still come, and is swallowed
+	a.At, a.Nth = at, nth // the answer may still come, and is swallowed
 	return dst
 }
 

@@ -48,7 +48,7 @@ type Attempt struct {
 type names struct {
 	keys      []byte // as the server knows them
 	At        int    // where in keys the first key is that had no VALUE yet
-	nth       int    // how many keys are before it
+	Nth       int    // how many keys are before it; a VALUE that END follows is not counted
 	lengths   int32  // of many: how many there are
 	many      bool   // keys has the length of each key, and then the line of the request
 	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
@@ -106,7 +106,11 @@ type Streamer interface {
 
 	// Behind says that the client does not take what has come for it.
 	Behind() bool
+}
 
+// Taker is a Streamer that can ask again.
+type Taker interface {
+	Streamer
 	// TakeBack takes back a, of whose answer nothing has come: a read that is to be
 	// asked again, by another connection. It counts neither as done nor as failed.
 	TakeBack(a *Attempt)

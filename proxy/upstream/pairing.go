@@ -69,7 +69,7 @@ func (c *Conn) RememberLine(a *Attempt) {
 func (a *Attempt) nextKey() []byte {
 	switch at := a.At; {
 	case a.many && at < len(a.keys):
-		return a.keys[at : at+int(a.keys[a.nth])]
+		return a.keys[at : at+int(a.keys[a.Nth])]
 	case at == 0:
 		return a.keys
 	}
@@ -79,7 +79,7 @@ func (a *Attempt) nextKey() []byte {
 // keyDone notes that nextKey, of n bytes, had its VALUE or is a miss.
 func (a *Attempt) keyDone(n int) {
 	a.At += n + len(space)
-	a.nth++
+	a.Nth++
 }
 
 // withOpaque is the request line, which was parsed into e.Plain, with an opaque of

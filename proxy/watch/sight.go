@@ -172,5 +172,6 @@ func (s *Sight) Behind() bool {
 	return ok && to.Behind()
 }
 
-// TakeBack hands back an attempt that will be asked again, and seen then.
-func (s *Sight) TakeBack(a *upstream.Attempt) { s.release().(upstream.Streamer).TakeBack(a) }
+// TakeBack hands back an attempt that will be asked again, and seen then. Of whom it
+// is asked, reads in text, all receivers that are looked at can take them back.
+func (s *Sight) TakeBack(a *upstream.Attempt) { s.release().(upstream.Taker).TakeBack(a) }

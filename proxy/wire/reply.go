@@ -154,18 +154,34 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	}
 	flags, _ := number(buf, key+1)
 	length, dataLen := number(buf, flags+1)
+	end := length
 	switch {
 	case length+2 > len(buf), length > maxReplyLine-2,
 		key == start, buf[key] != ' ',
 		flags == key+1, flags-key > 10, buf[flags] != ' ',
-		length == flags+1, length-flags > 10, string(buf[length:length+2]) != "\r\n":
+		length == flags+1, length-flags > 10:
 		return 0, 0
+	case string(buf[length:length+2]) != "\r\n":
+		if end = r.plainUnique(buf, length); end == 0 {
+			return 0, 0
+		}
 	}
 	r.Kind, r.Awaited = Value, is
-	r.Line = Span{0, uint32(length)}
+	r.Line = Span{0, uint32(end)}
 	r.Key = Span{uint32(start), uint32(key)}
 	r.ClientFlags = Span{uint32(key + 1), uint32(flags)}
-	return length + 2, dataLen
+	return end + 2, dataLen
+}
+
+// plainUnique reads the cas of a VALUE behind its length, which ends at at, and finds
+// the end of the line; 0: all else.
+func (r *Reply) plainUnique(buf []byte, at int) (end int) {
+	end, _ = number(buf, at+1)
+	if buf[at] != ' ' || end == at+1 || end-at > 21 || end+2 > len(buf) || end > maxReplyLine-2 || string(buf[end:end+2]) != "\r\n" {
+		return 0
+	}
+	r.Unique = Span{uint32(at + 1), uint32(end)}
+	return end
 }
 
 // same compares two words of the same length, without a call where they are as

@@ -103,7 +103,10 @@ package wire
 
 // The types, in the order in which a request meets them.
 
-import "errors"
+import (
+	"errors"
+	"math"
+)
 
 // Op is what a command does, whatever the dialect that spelled it.
 type Op uint8
@@ -242,6 +245,11 @@ type Letters uint64
 func (l Letters) Has(c byte) bool { return c >= 'A' && c <= 'z' && l&(1<<(c-'A')) != 0 }
 
 func (l *Letters) add(c byte) { *l |= 1 << (c - 'A') }
+
+// NoMatch is a cas that no item has. A client of the binary protocol, where every
+// answer has one, gets it with what no cas may be decided by. 0 would be no condition
+// at all. It is positive also where 64 bits have a sign.
+const NoMatch = math.MaxInt64
 
 // Limits bound what Next accepts. Zero fields mean the default.
 type Limits struct {

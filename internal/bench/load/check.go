@@ -92,6 +92,16 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 				return n, false, err
 			}
 			n += took
+			if c.body < 0 && c.data.binary && c.first().kind == get { // nothing follows
+				return n, true, nil
+			}
+			continue
+		}
+		if c.data.binary {
+			took, whole, err := c.frame(b[n:])
+			if n += took; whole || err != nil || took == 0 {
+				return n, whole, err
+			}
 			continue
 		}
 		stop := bytes.IndexByte(b[n:], '\n') + 1
@@ -229,14 +239,14 @@ func (c *checker) value(b []byte) (took int, err error) {
 		}
 		c.offset += took
 	}
-	for took < len(b) && c.offset < c.data.size+len(crlf) {
+	for took < len(b) && c.offset < c.data.size+c.data.behind {
 		if b[took] != crlf[c.offset-c.data.size] {
 			return 0, fmt.Errorf("%w for key %s: no line end after %d bytes", errValue, c.data.key(c.body), c.data.size)
 		}
 		took++
 		c.offset++
 	}
-	if c.offset == c.data.size+len(crlf) {
+	if c.offset == c.data.size+c.data.behind {
 		c.body = -1
 	}
 	return took, nil

@@ -19,6 +19,8 @@ const (
 // data holds what belongs to each key, ready to be sent and compared.
 type data struct {
 	count, size, keySize int
+	binary               bool
+	behind               int // bytes behind a value that end it
 
 	// heads are the first lines of the hits, one a key: "VALUE k 7 100\r\n", or
 	// "VA 100 kk f7\r\n" for meta. The key is a part of it.
@@ -34,7 +36,10 @@ type data struct {
 }
 
 func newData(w Workload) *data {
-	d := &data{count: w.Count, size: w.Value, keySize: w.KeySize}
+	d := &data{count: w.Count, size: w.Value, keySize: w.KeySize, binary: w.Binary, behind: len(crlf)}
+	if w.Binary {
+		d.behind = 0
+	}
 	d.heads = make([][]byte, d.count)
 	prefix := bytes.Repeat([]byte{'k'}, d.keySize-digits)
 	d.keyAt = len("VALUE ")

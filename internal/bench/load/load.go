@@ -44,6 +44,7 @@ type Workload struct {
 	Depth   int     `json:"depth"`   // requests in flight on a connection
 	Keys    int     `json:"keys"`    // keys of one read; more than 1 is a multi-get
 	Quiet   int     `json:"quiet"`   // keys of one quiet meta batch, for reads and writes; 0 speaks text
+	Binary  bool    `json:"binary"`  // speaks the binary protocol: a multi-get is quiet gets with a noop
 	Value   int     `json:"value"`   // bytes of a value
 	KeySize int     `json:"keysize"` // bytes of a key, 10 to 250
 	Count   int     `json:"count"`   // how many keys there are
@@ -125,6 +126,7 @@ func (w Workload) check(b Bounds) error {
 		{w.Count < batch || w.Count > maxCount, fmt.Sprintf("number of keys: %d, use %d to %d", w.Count, batch, maxCount)},
 		{w.Reads < 0 || w.Reads > 100, fmt.Sprintf("share of reads: %d per cent, use 0 to 100", w.Reads)},
 		{w.Rate < 0 || w.Rate > 10e6, fmt.Sprintf("rate: %g a second, use 0 to 10000000", w.Rate)},
+		{w.Binary && (w.Quiet > 0 || w.Lossy), "a binary load has neither quiet meta batches nor losses"},
 		{w.Idle && w.Rate > 0, "an idle load has no rate"},
 		{b.Window <= 0 || b.Window > 24*time.Hour, fmt.Sprintf("duration: %v, use more than 0 and at most 24h", b.Window)},
 		{b.Warm < 0 || b.Warm > time.Hour, fmt.Sprintf("warm-up: %v, use 0 to 1h", b.Warm)},

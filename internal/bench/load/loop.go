@@ -335,6 +335,13 @@ func (l *loop) next(c *conn, start int64) bool {
 		case l.work.Quiet > 0:
 			c.out = l.data.appendQuietGets(c.out, first, l.work.Quiet)
 			l.push(c, request{quietGets, first, l.work.Quiet, start})
+		case l.work.Binary:
+			kind := get
+			if l.work.Keys > 1 {
+				kind = quietGets
+			}
+			c.out = l.data.appendFrameGets(c.out, first, l.work.Keys)
+			l.push(c, request{kind, first, l.work.Keys, start})
 		default:
 			c.out = l.data.appendGet(c.out, first, l.work.Keys)
 			l.push(c, request{get, first, l.work.Keys, start})
@@ -351,7 +358,11 @@ func (l *loop) write(c *conn, first, n int, start int64) {
 		l.push(c, request{quietSets, first, n, start})
 		return
 	}
-	c.out = l.data.appendSet(c.out, first)
+	if l.work.Binary {
+		c.out = l.data.appendFrameSet(c.out, first)
+	} else {
+		c.out = l.data.appendSet(c.out, first)
+	}
 	l.push(c, request{set, first, 1, start})
 }
 

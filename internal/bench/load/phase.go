@@ -64,10 +64,14 @@ func (l *loop) fence() error {
 	for i := range l.conns {
 		c := &l.conns[i]
 		r := request{kind: fence, start: l.clock()}
-		if l.work.Quiet > 0 {
+		switch {
+		case l.work.Quiet > 0:
 			r.kind = quietFence
 			c.out = append(c.out, "mn\r\n"...)
-		} else {
+		case l.work.Binary:
+			r.kind = quietFence
+			c.out = l.data.appendNoop(c.out)
+		default:
 			c.out = append(c.out, "get "+fenceKey+"\r\n"...)
 		}
 		l.push(c, r)

@@ -62,19 +62,20 @@ var errorStatus = [...]struct {
 // AppendHead appends a frame's header, for an answer with so many bytes of extras,
 // key and value.
 func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint64) []byte {
-	dst = append(dst, answerMagic, h.Opcode, byte(key>>8), byte(key), byte(extras), 0)
-	dst = binary.BigEndian.AppendUint16(dst, uint16(s))
-	dst = binary.BigEndian.AppendUint32(dst, uint32(extras+key+value))
-	dst = binary.BigEndian.AppendUint32(dst, h.Opaque)
-	return binary.BigEndian.AppendUint64(dst, cas)
+	b := [header]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appended at once: number by number costs three times as much
+	binary.BigEndian.PutUint16(b[6:], uint16(s))
+	binary.BigEndian.PutUint32(b[8:], uint32(extras+key+value))
+	binary.BigEndian.PutUint32(b[12:], h.Opaque)
+	binary.BigEndian.PutUint64(b[16:], cas)
+	return append(dst, b[:]...)
 }
 
 // AppendValue appends the frame that a value is, up to its bytes. r was parsed from
 // b; key is the client's, if it is to be in the answer.
 func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 	flags, size := r.ClientFlags, r.Body.Len()
-	if at, ok := wire.FlagArg(b, r.MetaFlags, 'f'); ok {
-		flags = at
+	if r.Letters.Has('f') {
+		flags, _ = wire.FlagArg(b, r.MetaFlags, 'f')
 	}
 	if h.Opcode == opTouch {
 		size = 0
@@ -83,11 +84,15 @@ func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(decimal(flags.Of(b)))), key...)
 }
 
-// casOf is the unique of the reply, which was parsed from b; 0: it has none.
+// casOf is the unique of the reply, which was parsed from b. What has none is of a
+// value or a write that no cas may be decided by.
 func casOf(r *wire.Reply, b []byte) uint64 {
 	at := r.Unique
 	if r.Letters.Has('c') {
 		at, _ = wire.FlagArg(b, r.MetaFlags, 'c')
+	}
+	if at.Len() == 0 {
+		return wire.NoMatch
 	}
 	return decimal(at.Of(b))
 }
@@ -154,7 +159,11 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 		if quiet {
 			return dst
 		}
-		return h.AppendHead(dst, Success, 0, 0, 0, casOf(r, b))
+		cas := uint64(0)
+		if op.Stores() {
+			cas = casOf(r, b)
+		}
+		return h.AppendHead(dst, Success, 0, 0, 0, cas)
 	}
 }
 

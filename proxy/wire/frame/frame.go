@@ -27,10 +27,13 @@
 //   - An expiry of 2^31 or more, a time after January 2038, ends then.
 //   - A value that a server finds too large removes the old one for add, replace,
 //     append and prepend, too, as for a set; memcached does that for set only.
-//   - In front of servers before 1.6.10 writes show no cas, a counter can't be made
-//     with an initial value, and a delete or append with a cas is Unsupported.
-//   - The cas of a value read from several copies is sealed (package replicate), and
-//     stats are those of all servers; stats conns and stats cachedump work, too.
+//   - In front of servers before 1.6.10 the cas of a write is wire.NoMatch, a counter
+//     can't be made with an initial value, and a delete or append with a cas is
+//     Unsupported.
+//   - The cas of a value read from several copies is sealed (package replicate). It is
+//     wire.NoMatch, which fits nothing, where the copy decides no cas, where the guard
+//     serves an old value, and of a write that the guard has stored nowhere.
+//   - stats are those of all servers; stats conns and stats cachedump work, too.
 //   - To a client that has yet to say who it is (auth_file) version is refused, too,
 //     and PLAIN is the only mechanism.
 //   - What memcached has no status for: 0x83 a server's release is too old, 0x84 a
@@ -83,6 +86,7 @@ type Frame struct {
 	delta   uint64
 	initial uint64
 
+	odd     bool   // the key is not one that a line can carry
 	answer  []byte // to a malformed frame: an error line, or nothing
 	closes  bool   // and then memcached closes the connection
 	tooBig  bool   // the value is over Limits.Value
@@ -163,6 +167,20 @@ const (
 // ReturnsKey says that the answer to h carries the key.
 func (h Head) ReturnsKey() bool { return opcodes[h.Opcode].key }
 
+// IsQuietGet says that f is a get that is silent on a miss, of a key that a line can
+// carry.
+func (f *Frame) IsQuietGet() bool { return f.Op == wire.Get && !f.odd && opcodes[f.Opcode].quiet }
+
+// BeginsQuietGet says whether buf begins with a get that is silent on a miss, as far
+// as that can be seen.
+func BeginsQuietGet(buf []byte) bool {
+	if len(buf) < 2 || buf[0] != Magic {
+		return false
+	}
+	o := &opcodes[buf[1]]
+	return o.op == wire.Get && o.quiet
+}
+
 var (
 	answerUnknown = []byte(wire.AnswerError)
 	answerInvalid = wire.AppendClientError(nil, "Invalid arguments")
@@ -222,12 +240,12 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 			f.exptime = binary.BigEndian.Uint32(buf[header:])
 		}
 	}
-	odd := o.op != wire.Stats && o.op != wire.Auth && !wire.PlainKey(f.Key.Of(buf))
+	f.odd = o.op != wire.Stats && o.op != wire.Auth && !wire.PlainKey(f.Key.Of(buf))
 	switch {
-	case key > l.MaxKey(), odd && base64.StdEncoding.EncodedLen(key) > l.MaxKey():
+	case key > l.MaxKey(), f.odd && base64.StdEncoding.EncodedLen(key) > l.MaxKey():
 		f.Swallow = int64(value)
 		f.Op, f.answer = wire.Bad, answerInvalid
-		if odd {
+		if f.odd {
 			f.answer = answerOddKey
 		}
 		return end, nil
@@ -286,10 +304,8 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 // answer a get may answer it. Writes that show their answer ask for the cas, which
 // needs meta; a delete of any value is text.
 func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
-	if f.Op == wire.Get {
-		if key := f.Key.Of(buf); wire.PlainKey(key) {
-			return spellGet(dst, key, r)
-		}
+	if f.Op == wire.Get && !f.odd {
+		return spellGet(dst, f.Key.Of(buf), r)
 	}
 	s := speller{line: dst, frame: f, key: f.Key.Of(buf)}
 	switch f.Op {
@@ -371,7 +387,7 @@ func (s *speller) command(name, flags string) {
 // word appends a command and the key as it can be written.
 func (s *speller) word(name string) {
 	s.line = append(append(s.line, name...), ' ')
-	if s.odd() {
+	if s.frame.odd {
 		s.line = base64.StdEncoding.AppendEncode(s.line, s.key)
 	} else {
 		s.line = append(s.line, s.key...)
@@ -379,13 +395,11 @@ func (s *speller) word(name string) {
 }
 
 func (s *speller) flags(flags string) {
-	if s.odd() {
+	if s.frame.odd {
 		s.line = append(s.line, " b"...)
 	}
 	s.line = append(s.line, flags...)
 }
-
-func (s *speller) odd() bool { return !wire.PlainKey(s.key) }
 
 func (s *speller) quiet() bool { return opcodes[s.frame.Opcode].quiet }
 
@@ -420,7 +434,7 @@ func (s *speller) get() {
 }
 
 func (s *speller) delete() {
-	if s.frame.cas == 0 && !s.odd() {
+	if s.frame.cas == 0 && !s.frame.odd {
 		s.word("delete")
 		return
 	}
