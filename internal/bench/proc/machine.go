@@ -97,13 +97,15 @@ func kernelConfig() ([]byte, error) {
 	return os.ReadFile("/boot/config-" + Kernel())
 }
 
-// Kernel returns the release of the running kernel.
+// Kernel returns the version of the running kernel, without what its vendor has put
+// behind it.
 func Kernel() string {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return "unknown"
 	}
-	return unix.ByteSliceToString(name.Release[:])
+	version, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
+	return version
 }
 
 // Model returns the CPU's name.
