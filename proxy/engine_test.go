@@ -209,7 +209,6 @@ func TestAllocations(t *testing.T) {
 				s.line("route - main tags=suffix,a{n}>x{n},b{n}>x{n}")
 			}
 			s.begin()
-			s.e.Watch.Left = 1 << 20
 			client := s.actor("c1")
 			request, answer := []byte(c.request), []byte(c.answer)
 			s.wakeup(func() { s.e.Bytes(client.link, request) })

@@ -62,6 +62,7 @@ func (s *stage) begin() {
 		s.p.Swap(s.table)
 	}
 	s.wakeup(func() {})
+	s.e.Watch.Left = 1 << 20 // the first requests are not looked at
 	if s.keeps {
 		return
 	}

@@ -41,6 +41,7 @@ func TestWatched(t *testing.T) {
 				s.line(c.more)
 			}
 			s.begin()
+			s.e.Watch.Left = 0
 			client := s.actor("c1")
 			s.wakeup(func() { s.e.Bytes(client.link, []byte(c.request)) })
 			srv := s.actor("s1")
@@ -80,6 +81,7 @@ func TestWatchedTasks(t *testing.T) {
 	s.pool([]string{"main", "servers=s1,s2"})
 	s.line("route - main copies=2")
 	s.begin()
+	s.e.Watch.Left = 0
 	client := s.actor("c1")
 	s.wakeup(func() { s.e.Bytes(client.link, []byte("set a1 0 0 3\r\nabc\r\n")) })
 	for range 4 {
