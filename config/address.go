@@ -246,3 +246,15 @@ func (a Address) text() string {
 	}
 	return a.Address
 }
+
+// label is what people call the server.
+func (s *Server) label() string {
+	switch {
+	case s.Name != "":
+		return s.Name
+	case s.Address.Network == "unix":
+		return "unix:" + s.Address.Address
+	default:
+		return s.Address.Address
+	}
+}

@@ -3,10 +3,13 @@ package config
 // A checked file to the table the proxy serves by.
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
+	"time"
 
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/ring"
 )
 
@@ -15,7 +18,7 @@ import (
 // for the hash functions in them, which Go can't compare. The error names the
 // pool whose placement can't be built; Parse has found it before.
 func (f *File) Build() (*table.Table, error) {
-	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, NoHotKeys: !f.Admin.Hot}
+	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot}
 	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
 		p, err := f.Pools[i].build()
@@ -39,7 +42,7 @@ func (f *File) Build() (*table.Table, error) {
 		}
 		listener := table.Listener{Network: l.Address.Network, Address: l.Address.Address, Mode: l.Mode}
 		for _, r := range routes {
-			built, err := r.build(pools, f.Zone)
+			built, err := r.build(pools, f)
 			if err != nil {
 				return nil, fmt.Errorf("a route of %s %w", l.Address.Address, err)
 			}
@@ -53,8 +56,8 @@ func (f *File) Build() (*table.Table, error) {
 	return t, nil
 }
 
-func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, error) {
-	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: zone}
+func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error) {
+	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
 	for i, name := range r.to() {
 		switch p := pools[name]; {
 		case p == nil:
@@ -79,6 +82,12 @@ func (r *Route) build(pools map[string]*table.Pool, zone string) (table.Route, e
 	if r.Guard.On {
 		guard := r.Guard.Guard
 		built.Guard = &guard
+	}
+	if r.Tags.On {
+		built.Tags = r.Tags.build(r, &f.Tags)
+		if built.Guard == nil {
+			built.Guard = r.Tags.guard()
+		}
 	}
 	return built, nil
 }
@@ -164,14 +173,23 @@ func (p *Pool) ordered() bool {
 	return preset.Ordered
 }
 
-// label is what people call the server.
-func (s *Server) label() string {
-	switch {
-	case s.Name != "":
-		return s.Name
-	case s.Address.Network == "unix":
-		return "unix:" + s.Address.Address
-	default:
-		return s.Address.Address
+// build is what the table has of t.
+func (t *Tags) build(r *Route, space *TagSpace) *table.Tags {
+	built := &table.Tags{Suffix: t.Suffix, Read: t.Read}
+	built.Namespace = stamp.In(space.Namespace)
+	if t.PrefixTag {
+		built.Prefix = bytes.Clone([]byte(r.Prefix))
 	}
+	for _, p := range t.Patterns {
+		if made, err := stamp.ParsePattern(p.Match, p.Tags); err == nil { // it was checked when it was read
+			built.Patterns = append(built.Patterns, made)
+		}
+	}
+	return built
+}
+
+// guard is the guard of a route with tags that does not say how it is guarded: its
+// tickets bind sets to their misses, and nobody is held.
+func (t *Tags) guard() *table.Guard {
+	return &table.Guard{Hide: t.Read, Lease: 10 * time.Second, LeaseMax: time.Minute}
 }

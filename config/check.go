@@ -158,6 +158,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 		d.checkCounters(r)
 		d.checkTotal(f, r)
 		d.checkGuard(f, r)
+		d.checkTags(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
@@ -346,15 +347,18 @@ func (d *document) checkGuard(f *File, r *Route) {
 	}
 }
 
+// guarded says that r has a guard; tags need one.
+func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
+
 // checkSameGuard refuses two ways to one key of which only one knows the guard: the
 // other would show stubs as empty values, and old values as fresh.
 func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.Guard.On == b.Guard.On {
+	if !shared || a.guarded() == b.guarded() {
 		return
 	}
 	guarded := a
-	if b.Guard.On {
+	if b.guarded() {
 		guarded = b
 	}
 	at := d.place(&guarded.Guard, &guarded.Preset, guarded)

@@ -66,6 +66,7 @@ type File struct {
 	Zone   string  // that of this Ringside; empty: none
 	Pools  []Pool  // in the order of the file
 	Routes []Route // for the listeners that have none of their own; never empty then
+	Tags   TagSpace
 	Limits table.Limits
 	Engine Engine
 	Log    Log
@@ -169,6 +170,7 @@ type Log struct {
 func defaultFile() File {
 	return File{
 		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true},
+		Tags:  defaultTagSpace(),
 		Limits: table.Limits{
 			Clients:    10_000,
 			Key:        250,
@@ -177,6 +179,8 @@ func defaultFile() File {
 			InFlight:   4096,
 			Waiting:    10_000,
 			Tickets:    65536,
+			Tags:       16,
+			TagKeys:    65536,
 			Output:     1 << 20,
 			OutputHard: 64 << 20,
 			Memory:     256 << 20,

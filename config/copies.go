@@ -33,6 +33,7 @@ type Route struct {
 	Total      *time.Duration // a command's, instead of the pool's; nil: as the pool says
 	Copies     replicate.Policy
 	Guard      Guard
+	Tags       Tags
 	Autocreate Autocreate
 	Buffer     *Buffer // of incr; nil: increments don't wait
 }
@@ -162,6 +163,7 @@ func routeValue() value[Route] {
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
 		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
+		set("tags", "let clients invalidate values in groups; read only understands what other Ringsides with tags store", tagsValue(), func(r *r) *Tags { return &r.Tags }),
 	))
 	readKeys, keys := v.read, v.schema
 	v.read = func(d *document, n *node, path string, to *Route) {
@@ -480,6 +482,7 @@ func (d *document) checkOneTruth(f *File) {
 	if f.Routes != nil {
 		all = append(all, f.Routes)
 	}
+	d.checkTagCommand(f, all)
 	for i := range all {
 		for j := range i + 1 {
 			for a := range all[i] {
@@ -487,6 +490,7 @@ func (d *document) checkOneTruth(f *File) {
 					if i != j || b < a {
 						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
 						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSameTags(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}

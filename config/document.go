@@ -219,6 +219,12 @@ func (d *document) syntax(input *counted, err error) {
 		column = 1 + strings.IndexByte(indent, '\t')
 		message = "lines are indented with spaces, not tabs"
 	}
+	for i := line; i > 0 && i > line-2; i-- { // what is wrong with a line may show in the next one
+		if hint := unspaced(lines[i-1]); hint != "" {
+			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
+			return
+		}
+	}
 	d.fail(line, column, "not YAML: %s", message)
 }
 

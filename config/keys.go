@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 )
 
 // A key is one setting of a T.
@@ -76,7 +78,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				hint := ""
+				hint := unspaced(n.text)
 				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
 					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
 				}
@@ -96,7 +98,9 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				}
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					switch {
+					switch glued := unspaced(p.key.text); {
+					case glued != "":
+						hint = glued
 					case path == "":
 						hint = cmp.Or(other(n), belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
@@ -171,8 +175,35 @@ func belongs(name string) string {
 	switch {
 	case name == "servers":
 		return " (it belongs in a pool)"
-	case slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name }):
+	case isPoolKey(name):
 		return " (it belongs in a pool, or under defaults for all pools)"
+	}
+	return ""
+}
+
+func isPoolKey(name string) bool {
+	return slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name })
+}
+
+// isKey says that the file or a pool has a key of that name.
+func isKey(name string) bool {
+	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
+}
+
+// glued is a colon with a word on both sides, at the beginning of a line or of a part
+// of a mapping in braces.
+var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
+
+// unspaced says that a colon needs a space behind it, where text has one without
+// behind a known key, or that it stands for an underscore.
+func unspaced(text string) string {
+	for _, m := range glued.FindAllStringSubmatch(text, -1) {
+		switch {
+		case isKey(m[1] + "_" + m[2]):
+			return fmt.Sprintf(" (did you mean %q?)", m[1]+"_"+m[2])
+		case isKey(m[1]):
+			return fmt.Sprintf(" (a colon needs a space behind it: write %s: %s)", m[1], m[2])
+		}
 	}
 	return ""
 }
@@ -224,6 +255,7 @@ func fileKeys() value[settings] {
 		set("zone", "the zone this Ringside is in, for routes that read the nearest copy", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys go to which pool; the one that spells out most of a key wins; needed once there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
+		set("tags", "what all routes with tags have in common", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
 		set("limits", "bounds on what clients can make Ringside hold", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
@@ -283,6 +315,9 @@ func limitsValue() value[table.Limits] {
 		set("waiting", "gets that guarded routes hold at once; the next one is a miss", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
 		set("tickets", "misses of guarded routes whose sets are awaited; then the oldest is forgotten, and its set is an ordinary one",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
+		set("tags_per_value", "tags that a value may have; a set that names more is refused", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
+		set("tag_keys", "keys of which the tags are remembered that clients have named; those of others are asked for in a second round",
+			integer(1, 100_000_000), func(l *l) *int { return &l.TagKeys }),
 		set("output_per_client", "unsent bytes of one client at which its input waits", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
 		set("output_hard", "unsent bytes of one client at which it is closed; no more than memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes held for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),

@@ -69,7 +69,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		if lst == nil {
 			lst = &routing.Listener{Name: name}
 		}
-		for _, c := range lst.Bind(l.Routes, live, e.Shared.guarded) {
+		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
 			e.ForgetRoute(c)
 		}
 		lst.Users = l.Users
@@ -84,6 +84,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
+	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
 	for _, srv := range before {
 		if srv.Retired {
@@ -119,6 +120,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 	}
 	bp.View = w.View
 	copies := bp.Pool.Copied(e.gen.table)
+	bp.View.KeepCopies(copies)
 	if copies {
 		e.KeepLedger(bp)
 	}

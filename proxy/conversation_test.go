@@ -28,7 +28,7 @@ import (
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
 //	limits in_flight=2 …                           limits; see limitOption
 //	users NAME:PASSWORD …   who may use the listener
-//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -119,7 +119,7 @@ func newStage(t *testing.T) *stage {
 
 func testLimits() table.Limits {
 	return table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
-		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000}
+		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000, Tags: 16, TagKeys: 100}
 }
 
 func (s *stage) blank() {
@@ -197,6 +197,8 @@ func (s *stage) line(line string) {
 				r.Total = &d
 			case "guard":
 				r.Guard = guardOption(s, value)
+			case "tags": // behind guard
+				tagOption(s, &r, value)
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
@@ -458,5 +460,5 @@ func (s *stage) unquote(text string) string {
 	if err != nil {
 		s.fatalf("%v", err)
 	}
-	return text
+	return withTags(text)
 }

@@ -5,9 +5,11 @@ package proxy
 import (
 	"bytes"
 	"encoding/base64"
+	"slices"
 
 	"ringside/proxy/client"
 	"ringside/proxy/counters"
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -137,8 +139,16 @@ const (
 
 // ask sends the request in e.Req to the server of its key, or makes a task of it.
 func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
-	r := &e.Req
-	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
+	r, lst := &e.Req, e.listener(s)
+	if lst.Tagged {
+		bare, err := e.tags.Cut(lst, raw)
+		if err != nil {
+			e.refuseTags(s, raw, err)
+			return false
+		}
+		raw = bare
+	}
+	rt, srv, key := e.place(lst, r.Key.Of(raw))
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return false
@@ -210,7 +220,7 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 		return false
 	}
 	c, _, _ := srv.Pick(s.ID, false)
-	if c == nil || !e.guards.Ask(x, share, rt, c, key[len(rt.Strip):]) {
+	if c == nil || !e.tags.Ask(x, share, rt, c, key) {
 		return false
 	}
 	if e.Watch.Left--; e.Watch.Left < 0 {
@@ -223,6 +233,7 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	if t.Route.Guard != nil {
 		e.guards.Enroll(s, x, t)
+		guard.Tag(t, e.tags.Named)
 	}
 	e.Admit(t)
 }
@@ -345,7 +356,11 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
-	if e.listener(s).InOrder {
+	lst := e.listener(s)
+	if lst.Tagged {
+		raw = e.tags.CutAll(lst, raw)
+	}
+	if lst.InOrder {
 		x.KeepOrder(raw)
 	}
 	e.askKeys(x, raw, false)
@@ -364,6 +379,7 @@ func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	r, s := &e.Req, x.Session
 	lst := e.listener(s)
+	e.tags.Named = e.tags.Named[:0] // what a get names of tags only saves work, and of many it is not used
 	command := raw[r.Line.Start:r.Keys.Start]
 	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
@@ -483,7 +499,9 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}
-	rt, srv, key := e.place(e.listener(s), r.Key.Of(raw))
+	lst := e.listener(s)
+	wrote := e.tags.Bare(lst, r.Key.Of(raw))
+	rt, srv, key := e.place(lst, wrote)
 	if why := unfitKey(rt, key); why != "" {
 		e.refuseKey(s, why)
 		return
@@ -491,7 +509,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	x := e.NewExchange(s)
 	goesBy(x, rt)
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
-		e.admit(s, x, e.NewRemoval(x, rt, r.Key.Of(raw), key, r.Answer))
+		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
 	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()
 		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
@@ -516,3 +534,29 @@ func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
 
 // what memcached says when it has no memory for an item.
 var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
+
+// refuseTags refuses the request in e.Req, which names tags that it can't have.
+func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
+	r := &e.Req
+	if !r.Op.Stores() || r.Op == wire.Append || r.Op == wire.Prepend {
+		e.refuseKey(s, why.Error())
+		return
+	}
+	r.Answer = wire.AppendClientError(nil, why.Error()) // the client has meant to replace the old value, which must go
+	if r.Dialect == wire.Text {
+		r.Answer = e.quietly(r.Answer)
+	}
+	e.refuse(s, raw)
+}
+
+// taggedPools are the pools that may have values with tags.
+func (e *Engine) taggedPools() (list []*routing.BoundPool) {
+	for _, l := range e.Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.Tags != nil && !slices.Contains(list, rt.BoundPool) {
+				list = append(list, rt.BoundPool)
+			}
+		}
+	}
+	return list
+}

@@ -14,6 +14,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/watch"
@@ -39,6 +40,7 @@ type Engine struct {
 	failover.Keepers
 	copies.Copies
 	guards   *guard.Guard // does what it does for guarded keys
+	tags     *tags.Tags   // and for those with tags
 	Counters counters.Counters
 	Watch    watch.Watch // sees which keys are asked for
 	Shared   *Proxy      // what all engines of the process share
@@ -92,7 +94,8 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop = e.eachGuard
-	e.Leaders = []task.Leader{e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
+	e.tags = tags.New(e.guards, &p.invalidations)
+	e.Leaders = []task.Leader{e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

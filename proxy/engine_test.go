@@ -170,6 +170,8 @@ func TestAllocations(t *testing.T) {
 	value := strings.Repeat("v", 100)
 	frame := func(text string) string { return string(newStage(t).frame(text, false)) }
 	for _, c := range []struct{ name, request, answer string }{
+		{"tagged get", "get a1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\n"},
+		{"tagged multi-get", "get a1 b1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\nVA 128 kb1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\n"},
 		{"guarded get", "get a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
 		{"guarded get, refreshed", "get a1\r\n", "VA 100 ka1 f0 c7 t90 Z\r\n" + value + "\r\n"},
 		{"guarded gets", "gets a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
@@ -200,6 +202,9 @@ func TestAllocations(t *testing.T) {
 			s.pool([]string{"main", "servers=s1"})
 			if strings.HasPrefix(c.name, "guarded") {
 				s.line("route - main guard=stale:30s,early:4s")
+			}
+			if strings.HasPrefix(c.name, "tagged") {
+				s.line("route - main tags=suffix,a{n}>x{n},b{n}>x{n}")
 			}
 			s.begin()
 			client := s.actor("c1")

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 	"hash/maphash"
 	"log/slog"
 	"maps"
@@ -14,8 +15,10 @@ import (
 
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/watch"
 )
@@ -42,7 +45,9 @@ type Proxy struct {
 
 	lastClient atomic.Uint64 // number given to a client
 
-	guards map[string]*stats.Guard // of guarded routes, by label, over all tables
+	learned // by routes, over all tables
+
+	invalidations stats.Invalidations
 
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
 	mu      sync.Mutex                // held by those who change engines or overrides
@@ -71,29 +76,93 @@ func (p *Proxy) Swap(t *table.Table) {
 	}
 }
 
-// guarded is what the route with a label has counted and learned.
-func (p *Proxy) guarded(label string) *stats.Guard {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g := p.guards[label]
-	if g == nil {
-		g = &stats.Guard{Route: label}
-		if p.guards == nil {
-			p.guards = map[string]*stats.Guard{}
+// learned is what routes have counted and learned, by label, over all loops and
+// tables of the process.
+type learned struct {
+	mu     sync.Mutex
+	guards map[string]*stats.Guard
+	tags   map[string]*stats.Tags
+}
+
+// Guarded is what the route with a label has learned of its guard.
+func (l *learned) Guarded(label string) *stats.Guard {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.guards[label] == nil {
+		if l.guards == nil {
+			l.guards = map[string]*stats.Guard{}
 		}
-		p.guards[label] = g
+		l.guards[label] = &stats.Guard{Route: label}
 	}
-	return g
+	return l.guards[label]
+}
+
+// Tagged is what the route with a label has learned of its tags.
+func (l *learned) Tagged(label string) *stats.Tags {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tags[label] == nil {
+		if l.tags == nil {
+			l.tags = map[string]*stats.Tags{}
+		}
+		l.tags[label] = &stats.Tags{Route: label}
+	}
+	return l.tags[label]
 }
 
 // Guards are the guarded routes that there have been.
-func (p *Proxy) Guards() (list []*stats.Guard) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, label := range slices.Sorted(maps.Keys(p.guards)) {
-		list = append(list, p.guards[label])
+func (l *learned) Guards() []*stats.Guard { return sorted(l, l.guards) }
+
+// Tags are the routes with tags that there have been.
+func (l *learned) Tags() []*stats.Tags { return sorted(l, l.tags) }
+
+func sorted[T any](l *learned, m map[string]T) (list []T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, label := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, m[label])
 	}
 	return list
+}
+
+// InvalidateTags invalidates tags on all servers that may keep values with them, or on
+// those of one pool. It says what each of them has answered. The error says that
+// nothing was asked.
+func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, error) {
+	list, err := p.Table().TagsOf(names)
+	if err != nil {
+		return nil, err
+	}
+	told := make(chan []tags.Answer, 1)
+	p.keeperLoop().Post(func(e *Engine) {
+		pools, most := []*routing.BoundPool{}, time.Duration(0)
+		for _, bp := range e.tags.Pools {
+			if pool == "" || bp.Pool.Name == pool {
+				pools, most = append(pools, bp), max(most, bp.Pool.Timeouts.Deadline)
+			}
+		}
+		e.tags.Invalidate(list, pools, e.Now+int64(most), func(answers []tags.Answer, _ bool) { told <- answers })
+	})
+	select {
+	case answers := <-told:
+		if len(answers) == 0 {
+			return nil, fmt.Errorf("no pool %q has routes with tags", pool)
+		}
+		bad := slices.DeleteFunc(slices.Clone(answers), func(a tags.Answer) bool { return a.Why == "" })
+		p.Log.Info("a person invalidates tags", "tags", names, "servers", len(answers), "failed", len(bad))
+		return answers, nil
+	case <-time.After(invalidationPatience):
+		return nil, errors.New("the servers have not answered: it may be done or not")
+	}
+}
+
+// invalidationPatience is above any deadline that pools have in use.
+const invalidationPatience = time.Minute
+
+// Invalidations are those of tags by this process: how long they took, and how many
+// failed.
+func (p *Proxy) Invalidations() (taken stats.Histogram, bad uint64) {
+	return p.invalidations.Snapshot()
 }
 
 // Engines returns the engines made so far. The caller must not change the slice.

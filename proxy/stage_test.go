@@ -82,6 +82,7 @@ func (s *stage) listen() *table.Table {
 			s.routes = append(s.routes, table.Route{Pool: p})
 		}
 	}
+	s.table.TagCommand = "tag:"
 	s.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: s.routes, Users: s.users}}
 	return s.table
 }

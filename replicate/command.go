@@ -99,6 +99,6 @@ const (
 // Outcome is what became of an ask.
 type Outcome struct {
 	Kind  Kind
-	Value uint64 // of Number; to Look: the item's size
+	Value uint64 // of Number; to Look and Review: the item's size; to Preview: its size or number behind the command
 	Late  bool   // so long after others that something may have come between
 }

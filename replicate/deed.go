@@ -10,12 +10,13 @@ type Deed uint8
 const (
 	Forward Deed = iota // the client's own request, but with a counted answer; incr and decr must show their number (ma: v)
 	Put                 // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
-	Join                // the client's append or prepend without its condition
-	Count               // the client's incr or decr without its condition, showing its number
+	Join                // the client's append or prepend, if nothing has changed since ask Guard
+	Count               // the client's incr or decr likewise, showing its number
 	Extend              // mg k s f c T, with the client's exptime: Marked if it has lengthened a mark
 	Remove              // md k
 	Fetch               // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
 	Look                // mg k s f c: Hit, Marked or Miss. Changes nothing
+	Preview             // as Look, and what the command would make of it: the size behind an append, the number behind an incr
 	Review              // as Look, but Exists if the item is not as ask Guard, right before it, has left it
 	Check               // mg k c: Hit if the item still has the cas that ask Guard has shown, else Exists or Miss
 	Claim               // ms k 0 ME F<M> T5 c: Stored, a mark that guards Fill, Store and Drop; or NotStored
@@ -33,7 +34,7 @@ const (
 // it replaces.
 func (d Deed) Mutates() bool {
 	switch d {
-	case Fetch, Look, Review, Check, Claim, Remark, Wait:
+	case Fetch, Look, Preview, Review, Check, Claim, Remark, Wait:
 		return false
 	}
 	return true
@@ -45,7 +46,7 @@ type Ask struct {
 	Member int
 	Deed   Deed
 	From   int // Fill: the Fetch whose value is stored
-	Guard  int // Review, Check, Remark, Fill, Store, Drop: the ask whose cas must still be there, on the connection that brought it
+	Guard  int // Join, Count, Review, Check, Remark, Fill, Store, Drop: the ask whose cas must still be there, on the connection that brought it
 	// Chosen: send it with E. Forward, Store, Put, Join and Count of one command all
 	// carry the same number, which the engine chooses; Fill carries the cas
 	// that was fetched. Then all copies have one cas.

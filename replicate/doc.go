@@ -50,11 +50,12 @@
 //	                                              until one refuses       place of the claim; not read: set  or has lost its claim, else STORED
 //	replace               ms MR                   authority: look, then   STORED: rest set                   authority's
 //	                                              the value by its cas
-//	append prepend        ms MA, ms MP            authority, and look     STORED: rest the same, and look    authority's
+//	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
+//	                                              rest: look
 //	cas                   ms C (S, R, E)          authority               STORED: rest set                   authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
-//	incr decr             ma, ma MD               authority               rest the same, without C and N     authority's
+//	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded             authority's
 //	touch                                         authority               rest: touch                        authority's
 //	delete                md                      a mark at all, each     drop all marks; one is not there:  DELETED if any that is read had it
 //	                                              behind a look           all again
@@ -65,8 +66,13 @@
 //	flush_all                                     all                     -                                  OK if all say so
 //	stats, version, mn, verbosity…                are not about a key and have no rule
 //
-// Whoever in the rest differs afterwards (another number, another size behind an
-// append, NOT_STORED, NOT_FOUND, an error where the authority had none) gets a
+// What adds to a value is done by the rest only onto what the authority had before:
+// each is looked at while the authority is asked (Preview), and nothing may come
+// between that look and the deed. So no follower ever has what the authority never
+// had, not for a moment, and not if it does the deed late.
+//
+// Whoever in the rest differs afterwards (another number or size, no such key, an
+// error where the authority had none) gets a
 // guarded copy of the authority's value with its flags and TTL: its cas there,
 // Fetch from the authority, Fill there if nothing has happened in between, else
 // the same again, three times at most. What it has goes only for a copy, never
@@ -157,10 +163,9 @@
 // # Limits
 //
 // Rules know nothing of each other. One proxy should run one at a time for a
-// key, and what one client asks of a key in its order. Two proxies that write one key at once may leave copies different until
-// the next write or repair: set after set, or append after append in another
-// order; counters overshoot at the rest for a moment. What is known to be dirty
-// is known to one proxy: while it repairs an authority from another copy, a
+// key, and what one client asks of a key in its order. Two proxies that set one key
+// at once may leave copies different until the next write or repair. What is known
+// to be dirty is known to one proxy: while it repairs an authority from another copy, a
 // write of another proxy there may be lost. Of an unanswered incr, append or cas
 // nobody knows whether it counts; the copies follow the authority.
 // A value that the authority has lost can come back from a copy that a delete

@@ -41,7 +41,7 @@ func history(r *Rule) string {
 	return b.String()
 }
 
-var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
+var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
 var kindNames = []string{"?", "hit", "miss", "marked", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty"}
 
@@ -108,7 +108,9 @@ func (x *explorer) visit(r Rule) {
 }
 
 // guarded says that d is done only if nothing has changed since an ask before.
-func (d Deed) guarded() bool { return d == Fill || d == Store || d == Drop || d == Check }
+func (d Deed) guarded() bool {
+	return d == Fill || d == Store || d == Drop || d == Check || d == Join || d == Count
+}
 
 // positive reports whether k tells the client that its write was done.
 func positive(c Command, k Kind) bool {
@@ -144,7 +146,7 @@ func holds(r *Rule, member int) bool {
 		case Forward, Put, Store, Extend:
 			has = positive(r.c, e.kind) || e.kind == Stored || e.kind == Touched
 		case Join:
-			has = e.kind == Stored && r.equal.Has(member)
+			has = e.kind == Stored
 		case Count:
 			has = e.kind == Number && Mask(1)<<member&r.differ == 0
 		case Remove:
@@ -218,6 +220,7 @@ func (x *explorer) check(r *Rule) {
 		}
 		return
 	}
+	x.checkAbsence(r, s)
 	gone := (s.Verdict == Absent || s.Verdict == Done) && x.c.Op == Delete
 	if r.class == alone || s.Answer < 0 && !gone {
 		x.checkEnd(r, s, false)
@@ -249,6 +252,30 @@ func (x *explorer) check(r *Rule) {
 	}
 	if n := need(x.p.Ack, x.c, counted); has < n {
 		x.fail(r, "acknowledged with %d of %d", has, n)
+	}
+}
+
+// checkAbsence: where misses are asked of all, there is no such key only if all say
+// so.
+func (x *explorer) checkAbsence(r *Rule, s Settlement) {
+	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
+	switch {
+	case !r.through || !told, r.class == buries, r.class == grants, x.c.Op == Debug, x.c.Vivify, x.c.Win:
+		return
+	}
+	var said Mask
+	for _, e := range r.asks[:r.n] {
+		switch e.kind {
+		case Miss, Marked, NotFound, NotStored:
+			said |= 1 << e.member
+		case Hit:
+			if e.deed == Fetch {
+				return // it was there, and has been deleted since
+			}
+		}
+	}
+	if unsaid := (r.in | r.warm | r.away) &^ said; unsaid != 0 {
+		x.fail(r, "no such key, and members %03b have not said so", unsaid)
 	}
 }
 

@@ -53,7 +53,7 @@ func (r *Rule) start() {
 // forward asks the authority. What would not show that it has met a mark is looked
 // behind, in the same write; who must not change one looks before.
 func (r *Rule) forward() {
-	r.stage, r.looked = leading, 0
+	r.stage, r.looked, r.again = leading, 0, 0
 	switch r.c.Op {
 	case Replace:
 		if !r.c.If {
@@ -75,7 +75,18 @@ func (r *Rule) forward() {
 	case Touch:
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 	}
+	if r.joins() || r.counts() {
+		for m := r.rest() &^ r.stale; m != 0; m &= m - 1 {
+			r.preview(m.first())
+		}
+	}
 }
+
+// preview looks what the command would make of what a follower has.
+func (r *Rule) preview(i int) { r.guard[i] = uint8(r.ask(i, Preview)) }
+
+// rest are those who do what the authority has done.
+func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.deaf }
 
 // others are who may know what the authority doesn't.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.deaf }
@@ -85,11 +96,15 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.elsewhere()
 		return
 	}
-	if ask == int(r.main) && !r.joins() || ask == int(r.looked)-1 && r.joins() {
+	switch e := r.asks[ask]; {
+	case e.deed == Preview:
+		r.foreseen[e.member] = o.Value
+		r.late = r.late || o.Late && r.joins()
+	case ask == int(r.main) && !r.joins() || ask == int(r.looked)-1 && r.joins():
 		r.number = o.Value
 	}
-	if r.open > 0 {
-		return
+	if failed := r.asks[r.main].kind.failed(); r.open > 0 && !(failed && (r.joins() || r.counts())) {
+		return // but nobody waits for followers in vain
 	}
 	m := Mask(1) << r.lead
 	main, look := r.asks[r.main], Hit
@@ -138,7 +153,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.forward()
 	case k.failed():
 		r.leadFailed(m, k)
-	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(k) && r.others() != 0:
+	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(k):
 		r.look()
 	default:
 		r.stage = done
@@ -153,7 +168,7 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 		r.main = uint8(r.askFrom(int(r.lead), Store, r.main))
 	case k == Marked:
 		r.met()
-	case k == Miss && r.confirm && !r.tried && r.others() != 0:
+	case k == Miss && r.confirm && !r.tried:
 		r.look()
 	case k == Miss:
 		r.stage = done
@@ -187,7 +202,7 @@ func (r *Rule) met() {
 // elsewhere: the authority knows nothing, so the others are asked. Nobody gets the
 // right to fill what somebody is at work on.
 func (r *Rule) elsewhere() {
-	if !r.tried && r.c.Op != Debug && !r.c.Vivify && !r.c.Win && r.others() != 0 {
+	if !r.tried && r.c.Op != Debug && !r.c.Vivify && !r.c.Win {
 		r.look()
 		return
 	}
@@ -260,9 +275,11 @@ func (r *Rule) peekTold(k Kind) {
 	}
 }
 
-// look asks the others for what the authority hasn't.
+// look asks the others for what the authority hasn't. Who can't be asked, or was
+// and has failed, says nothing.
 func (r *Rule) look() {
 	r.tried = true
+	r.silent = r.away | r.deaf
 	r.at, r.last = 0, 0
 	r.queue(r.others()&r.in, 0)
 	r.queue(r.others()&r.warm, 0)
@@ -271,39 +288,42 @@ func (r *Rule) look() {
 }
 
 func (r *Rule) lookNext() {
+	if r.at == r.last {
+		r.nowhere()
+		return
+	}
 	r.ask(int(r.order[r.at]), Fetch)
 	r.at++
 }
 
 func (r *Rule) lookTold(ask int) {
-	e := r.asks[ask]
-	switch {
-	case e.kind == Hit:
+	switch e := r.asks[ask]; e.kind {
+	case Hit:
 		r.copyThen(asking, 1<<r.lead, 1<<e.member, false)
 		return
-	case e.kind != Miss && e.kind != Marked && (r.marked || r.warm.Has(int(r.lead))):
-		r.abandon() // an authority that is incomplete, or has a mark, can't decide that there is none
-		return
+	case Miss, Marked:
+	default:
+		r.silent |= 1 << e.member
 	}
-	if r.at < r.last {
-		r.lookNext()
-		return
-	}
-	r.nowhere()
+	r.lookNext()
 }
 
-// nowhere: nobody has the key.
+// nowhere: nobody who answers has the key. An authority that is incomplete, or has
+// a mark, can't decide alone that there is none; where misses are asked of all, none
+// can.
 func (r *Rule) nowhere() {
-	if r.peeked {
+	switch {
+	case r.silent != 0 && (r.through || r.marked || r.warm.Has(int(r.lead))):
+		r.abandon()
+	case r.peeked:
 		r.forward()
-		return
-	}
-	r.stage = done
-	if r.marked || r.reply < 0 {
+	case r.marked || r.reply < 0:
+		r.stage = done
 		r.settle(Absent, -1)
-		return
+	default:
+		r.stage = done
+		r.settle(Answered, int(r.reply))
 	}
-	r.settle(Answered, int(r.reply))
 }
 
 // deed is what the rest do when the authority has done the command.
@@ -326,7 +346,7 @@ func (r *Rule) deed() Deed {
 
 func (r *Rule) follow() {
 	d := r.deed()
-	rest := r.takes &^ r.took &^ r.dirty &^ r.deaf
+	rest := r.rest()
 	if r.class == alone {
 		rest = 0
 	}
@@ -336,13 +356,35 @@ func (r *Rule) follow() {
 		rest &^= r.differ
 	}
 	for m := rest; m != 0; m &= m - 1 {
-		r.ask(m.first(), d)
-		if d == Join {
-			r.ask(m.first(), Look)
+		switch i := m.first(); {
+		case d != Join && d != Count:
+			r.ask(i, d)
+		default:
+			r.step(i)
 		}
 	}
-	if rest == 0 {
+	if r.open == 0 {
 		r.followed()
+	}
+}
+
+// step lets a follower do what the authority has done, if that makes the same of
+// it, and if nothing comes between: so it never has what the authority never had,
+// even if it does it late. Another proxy's step may only have to come first, so it
+// is looked at twice.
+func (r *Rule) step(i int) {
+	m := Mask(1) << i
+	switch seen := r.asks[r.guard[i]]; {
+	case seen.kind.failed() || seen.kind.refused():
+		r.dirty |= m
+		r.over |= m
+	case seen.kind == Hit && r.foreseen[i] == r.number:
+		r.askFrom(i, r.deed(), r.guard[i])
+	case r.again&m == 0:
+		r.again |= m
+		r.preview(i)
+	default:
+		r.differ |= m
 	}
 }
 
@@ -354,9 +396,9 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 		r.late = false
 		r.unsure = k != Hit || o.Value < r.number
 	case d == Remark:
-	case d == Look && k == Hit && o.Value == r.number:
-		r.equal |= m
-	case d == Look:
+	case d == Preview:
+		r.foreseen[m.first()] = o.Value
+		r.step(m.first())
 	case d == Extend && (k.failed() || k.refused()):
 		r.fix |= m
 	case d == Extend && k == Marked:
@@ -390,12 +432,6 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 
 // followed: all have answered; now those that differ are made alike.
 func (r *Rule) followed() {
-	if r.joins() { // to something else than the authority has
-		unlike := r.took &^ r.equal &^ (1 << r.lead)
-		r.took &^= unlike
-		r.clean &^= unlike
-		r.differ |= unlike
-	}
 	switch {
 	case r.late: // what an eviction or a repair of the authority in between has taken is not acknowledged
 		r.ask(int(r.lead), Look)

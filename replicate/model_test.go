@@ -198,7 +198,9 @@ func (x *checker) visitClient(s *scene, c int) {
 }
 
 // leaves says that d changes something at a member when it runs.
-func (d Deed) leaves() bool { return d != Fetch && d != Look && d != Review && d != Check }
+func (d Deed) leaves() bool {
+	return d != Fetch && d != Look && d != Preview && d != Review && d != Check
+}
 
 // repairAll does what all settlements ask for, when the marks of those who did
 // not end their work are gone.
@@ -404,7 +406,13 @@ func TestCountersNeverGoBack(t *testing.T) {
 			if n == 3 && members[0].State != In && members[1].State != In && members[2].State != In {
 				return // two members show it
 			}
+			lead := Authority(members)
 			x.always = func(s *scene) string {
+				for i, m := range members {
+					if it := s.w.items[i]; m.State == In && members[lead].State == In && it.has && !it.mark && it.value > s.w.items[lead].value {
+						return fmt.Sprintf("member %d has %d, and the authority %d", i, it.value, s.w.items[lead].value)
+					}
+				}
 				for c := range 2 {
 					if !s.acknowledged(c) {
 						continue

@@ -33,7 +33,7 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
 			all = append(all, Outcome{Kind: k, Value: 7})
-			if k == Number && d == Count {
+			if k == Hit && d == Preview {
 				all = append(all, Outcome{Kind: k, Value: 8})
 			}
 		}
@@ -82,9 +82,11 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 	case Put:
 		all = o(Stored)
 	case Join:
-		all = o(Stored, NotStored)
+		all = o(Stored, Exists)
 	case Count:
-		all = o(Number, NotFound)
+		all = o(Number, Exists)
+	case Preview:
+		all = o(Hit, Miss)
 	case Extend:
 		if all = o(Touched, NotFound); !few {
 			all = append(all, o(Marked)...)

@@ -11,6 +11,7 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 		}
 		return
 	}
+	var filling Mask
 	switch how {
 	case Nearest:
 		r.queue(r.in&near, 0)
@@ -18,9 +19,13 @@ func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	case Spread:
 		r.queue(r.in, spread)
 	default:
+		// An authority that is being filled has nothing that is wrong, and it has what
+		// is not everywhere yet before others do.
+		filling = r.warm & (1 << r.lead)
+		r.queue(filling, 0)
 		r.queue(r.in, 0)
 	}
-	r.queue(r.warm, 0)
+	r.queue(r.warm&^filling, 0)
 	r.stage = reading
 	r.readNext()
 	for how == Fastest && r.at < r.last {

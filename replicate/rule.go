@@ -106,19 +106,23 @@ type effect struct {
 type marks struct {
 	held   Mask       // have a mark of ours
 	hits   Mask       // had a value that a delete has removed
-	equal  Mask       // have the authority's size
-	guard  [Max]uint8 // by member: the ask that has left what we have there
+	intact Mask       // of these, nobody has disturbed
+	again  Mask       // of the rest, were looked at once more
+	guard  [Max]uint8 // by member: the ask that has seen or left what is there
 	rounds uint8      // of a delete, or of a replace that others come before
 	main   uint8      // the ask that the authority decides the command with
 	looked uint8      // its Look, as a number above that of the ask; 0: none
+
+	foreseen [Max]uint64 // by member: what the command would make of what is there
 }
 
 // turns are the members that are asked one after the other: by a read, or when
 // looking for what the authority hasn't.
 type turns struct {
-	order [Max]uint8
-	at    uint8 // the next in order
-	last  uint8 // the length of order
+	order  [Max]uint8
+	at     uint8 // the next in order
+	last   uint8 // the length of order
+	silent Mask  // when looking: have not said whether they have it
 }
 
 // ledger holds every ask of the command, in the order they were made.

@@ -71,10 +71,10 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Set}, three, "forward 0, forward 1, forward 2 -> stored of 0"},
 		{Command{Op: Add}, three, "claim 0; claim 1; claim 2; store 0, store 1, store 2 -> stored of 0"},
 		{Command{Op: Replace}, three, "look 0; store 0; put 1, put 2 -> stored of 0"},
-		{Command{Op: Append}, three, "forward 0, review 0; join 1, look 1, join 2, look 2 -> stored of 0"},
+		{Command{Op: Append}, three, "forward 0, review 0, preview 1, preview 2; join 1, join 2 -> stored of 0"},
 		{Command{Op: Cas}, three, "forward 0; put 1, put 2 -> stored of 0"},
 		{Command{Op: Cas, Stale: true}, three, "forward 0; remove 1, remove 2 -> stored of 0"},
-		{Command{Op: Incr}, three, "forward 0; count 1, count 2 -> number of 0"},
+		{Command{Op: Incr}, three, "forward 0, preview 1, preview 2; count 1, count 2 -> number of 0"},
 		{Command{Op: Touch}, three, "forward 0, look 0; extend 1, extend 2 -> touched of 0"},
 		{Command{Op: Delete}, three, "look 0, bury 0, look 1, bury 1, look 2, bury 2; drop 0, drop 1, drop 2 -> done"},
 		{Command{Op: Delete, If: true}, three, "swap 0; look 1, bury 1, look 2, bury 2; drop 0, drop 1, drop 2 -> done"},
@@ -88,11 +88,11 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Set}, states(Dirty, In), "forward 0, forward 1 -> stored of 0 clean 001"},
 		{Command{Op: Add}, states(Warming, In, Returning), "claim 0; claim 1; store 0, store 1, put 2 -> stored of 1"},
 		{Command{Op: Incr}, states(Settling, In), "-> held"},
-		{Command{Op: Incr}, states(Warming, In), "forward 1; count 0 -> number of 1"},
-		{Command{Op: Incr}, states(Dirty, In), "look 0; fetch 1; fill 0; check 1; forward 0; count 1 -> number of 0 clean 001"},
+		{Command{Op: Incr}, states(Warming, In), "forward 1, preview 0; count 0 -> number of 1"},
+		{Command{Op: Incr}, states(Dirty, In), "look 0; fetch 1; fill 0; check 1; forward 0, preview 1; count 1 -> number of 0 clean 001"},
 		{Command{Op: Incr}, states(Dirty, Out), "remove 0; forward 0 -> number of 0 clean 001"},
 		{Command{Op: Incr}, states(Dirty, Suspect), "-> held"},
-		{Command{Op: Incr, Vivify: true}, states(Warming, Warming), "fetch 0; forward 0; count 1 -> number of 0"},
+		{Command{Op: Incr, Vivify: true}, states(Warming, Warming), "fetch 0; forward 0, preview 1; count 1 -> number of 0"},
 		{Command{Op: Gat}, states(Suspect, In), "forward 1 -> hit of 1"},
 		{Command{Op: Get}, states(Suspect, Warming, In), "forward 2 -> hit of 2"},
 		{Command{Op: Get}, states(Dirty, Out), "-> absent"},
@@ -157,24 +157,30 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Add, "stored, stored, stored, exists", "claim 0; claim 1; store 0, store 1 -> stored of 0 repair 010"},
 		{Policy{}, Add, "stored, stored, exists, stored, deleted", "claim 0; claim 1; store 0, store 1; drop 1 -> absent"},
 		{Policy{}, Add, "stored, stored, stored, in doubt, deleted", "claim 0; claim 1; store 0, store 1; drop 0 -> unmet repair 010 over 010"},
-		{Policy{}, Append, "stored, hit=3, stored, hit=3", "forward 0, review 0; join 1, look 1 -> stored of 0"},
-		{Policy{}, Append, "stored, hit=3, stored, hit=4, hit=4, hit, stored, hit", "forward 0, review 0; join 1, look 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
-		{Policy{}, Append, "stored, marked=1, stored, hit=4, not stored, marked, ok, marked, hit, stored, stored, hit=5, stored, hit=5",
-			"forward 0, review 0; remark 0; fetch 1; claim 0; look 0; wait 0; look 0; fetch 1; fill 0; forward 0, review 0; join 1, look 1 -> stored of 0"},
-		{Policy{}, Append, "stored, exists=3", "forward 0, review 0 -> unmet repair 010 over 010"},
-		{Policy{}, Append, "stored, marked=1, stored, miss", "forward 0, review 0; remark 0; fetch 1 -> absent"},
-		{Policy{}, Append, "stored, hit=3, in doubt, unsent", "forward 0, review 0; join 1, look 1 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, hit=3, hit=3, stored", "forward 0, review 0, preview 1; join 1 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=3, stored", "forward 0, review 0, preview 1; preview 1; join 1 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, stored, hit", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=3, exists, hit, hit, stored, hit", "forward 0, review 0, preview 1; join 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
+		{Policy{}, Append, "stored, marked=1, hit=5, stored, hit=4, not stored, marked, ok, marked, hit, stored, stored, hit=5, hit=5, stored",
+			"forward 0, review 0, preview 1; remark 0; fetch 1; claim 0; look 0; wait 0; look 0; fetch 1; fill 0; forward 0, review 0, preview 1; join 1 -> stored of 0"},
+		{Policy{}, Append, "stored, exists=3, hit=3", "forward 0, review 0, preview 1 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, marked=1, miss, stored, miss", "forward 0, review 0, preview 1; remark 0; fetch 1 -> absent"},
+		{Policy{}, Append, "stored, hit=3, hit=3, in doubt", "forward 0, review 0, preview 1; join 1 -> unmet repair 010 over 010"},
 		{Policy{}, Replace, "marked, miss", "look 0; fetch 1 -> absent"},
 		{Policy{}, Replace, "hit, exists, hit, stored, stored", "look 0; store 0; look 0; store 0; put 1 -> stored of 0"},
-		{Policy{}, Incr, "client error, hit, client error, hit", "forward 0; look 0; forward 0; look 0 -> client error of 0"},
-		{Policy{}, Incr, "client error, marked, miss", "forward 0; look 0; fetch 1 -> absent"},
+		{Policy{}, Incr, "client error, hit, hit, client error, hit, hit", "forward 0, preview 1; look 0; forward 0, preview 1; look 0 -> client error of 0"},
+		{Policy{}, Incr, "client error, miss, marked, miss", "forward 0, preview 1; look 0; fetch 1 -> absent"},
 		{Policy{}, Touch, "touched, marked, stored, miss", "forward 0, look 0; remark 0; fetch 1 -> absent"},
-		{Policy{}, Incr, "number=7, number=3, hit, hit, stored, hit", "forward 0; count 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
-		{Policy{}, Incr, "number=7, number=3, hit, hit, exists, hit, hit, stored, hit", "forward 0; count 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
-		{Policy{}, Incr, "in doubt", "forward 0 -> unmet repair 010 over 010"},
-		{Policy{}, Incr, "not found", "forward 0 -> not found of 0"},
-		{through, Incr, "not found, miss", "forward 0; fetch 1 -> not found of 0"},
-		{through, Incr, "not found, hit, stored, hit, stored, number=8, number=8", "forward 0; fetch 1; claim 0; fetch 1; fill 0; forward 0; count 1 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=3, hit=3, hit, hit, stored, hit", "forward 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=7, exists, hit, hit, exists, hit, hit, stored, hit", "forward 0, preview 1; count 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "in doubt, hit=7", "forward 0, preview 1 -> unmet repair 010 over 010"},
+		{Policy{}, Incr, "not found, miss", "forward 0, preview 1 -> not found of 0"},
+		{through, Incr, "not found, miss, miss", "forward 0, preview 1; fetch 1 -> not found of 0"},
+		{through, Incr, "not found, miss, in doubt", "forward 0, preview 1; fetch 1 -> unmet"},
+		{through, Append, "not stored, miss, miss, unsent", "forward 0, review 0, preview 1; fetch 1 -> unmet"},
+		{through, Gets, "unsent, miss", "forward 0; forward 1 -> unmet"},
+		{through, Replace, "miss, unsent", "look 0; fetch 1 -> unmet"},
+		{through, Incr, "not found, hit=8, hit, stored, hit, stored, number=8, hit=8, number=8", "forward 0, preview 1; fetch 1; claim 0; fetch 1; fill 0; forward 0, preview 1; count 1 -> number of 0"},
 		{through, Gets, "miss, hit, stored, hit, stored, hit", "forward 0; fetch 1; claim 0; fetch 1; fill 0; forward 0 -> hit of 0"},
 		{Policy{}, Gets, "unsent, hit", "forward 0; forward 1 -> hit of 1"},
 		{Policy{}, Cas, "exists", "forward 0 -> exists of 0"},
@@ -291,7 +297,13 @@ func TestOutIsSkipped(t *testing.T) {
 func TestWhoIsReadFirst(t *testing.T) {
 	members := states(In, In, Warming, In)
 	members[1].Near = true
+	filling := states(In, Filling, In, Settling)
+	filling[0].State = Out
 	order := func(p Policy, spread uint64) string {
+		members := members
+		if spread == 9 {
+			members = filling
+		}
 		got := play(Begin(p, Command{}, members, spread), func(Ask) Outcome { return Outcome{Kind: Miss} })
 		got, _, _ = strings.Cut(got, " ->")
 		return strings.ReplaceAll(got, "forward ", "")
@@ -302,6 +314,7 @@ func TestWhoIsReadFirst(t *testing.T) {
 		want   string
 	}{
 		{First, 7, "0; 1; 3; 2"},
+		{First, 9, "1; 2; 3"},
 		{Nearest, 7, "1; 0; 3; 2"},
 		{Spread, 0, "0; 1; 3; 2"},
 		{Spread, 1, "1; 3; 0; 2"},

@@ -74,7 +74,7 @@ const (
 	onlyValues          // it leaves marks only where something was
 	shown               // marks are shown to reads
 	ownLook             // nobody looks behind an append
-	noSize              // nor compares sizes
+	unguarded           // followers append and count whatever they have
 	cleans              // who meets a mark removes it
 	unsure              // whoever acknowledges doesn't ask whether the authority is still the same
 )
@@ -88,8 +88,8 @@ func (w *world) run(c *client, i int) Outcome {
 		o.Kind = Hit
 	case c.ablate == ownLook && e.deed == Review:
 		o.Kind = Hit
-	case c.ablate == noSize && e.deed == Look && c.rule.stage == following:
-		o.Value = c.rule.number
+	case c.ablate == unguarded && e.deed == Preview:
+		o = Outcome{Kind: Hit, Value: c.rule.number}
 	case c.ablate == oneRound && e.deed == Drop && c.rule.class == buries:
 		o.Kind = Deleted
 	}
@@ -119,6 +119,18 @@ func (w *world) execute(c *client, i int) Outcome {
 			return Outcome{Kind: Exists}
 		}
 		return Outcome{Kind: it.seen(), Value: it.size()}
+	case Preview:
+		c.cas[i] = it.cas
+		after := *it
+		switch {
+		case !it.has:
+		case c.rule.joins():
+			after.value = it.value*10 + c.value
+			return Outcome{Kind: it.seen(), Value: after.size()}
+		default:
+			return Outcome{Kind: it.seen(), Value: uint64(it.value + c.value)}
+		}
+		return Outcome{Kind: it.seen()}
 	case Claim:
 		if it.has {
 			return Outcome{Kind: NotStored}
@@ -134,7 +146,7 @@ func (w *world) execute(c *client, i int) Outcome {
 		return stored()
 	case Wait:
 		return Outcome{Kind: OK}
-	case Check, Remark, Fill, Store, Drop, Swap:
+	case Join, Count, Check, Remark, Fill, Store, Drop, Swap:
 		want, life := c.token, w.life[m]
 		if e.deed != Swap {
 			want, life = c.cas[e.guard], c.life[e.guard]
@@ -142,6 +154,10 @@ func (w *world) execute(c *client, i int) Outcome {
 		switch {
 		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && e.deed == Drop && c.rule.class == buries:
 			return Outcome{Kind: Deleted}
+		case c.ablate == unguarded && e.deed == Join:
+			return w.join(m, c)
+		case c.ablate == unguarded && e.deed == Count:
+			return w.add(m, c)
 		case life != w.life[m]:
 			return Outcome{Kind: Exists}
 		case e.deed == Check && it.seen() != Hit:
@@ -152,6 +168,10 @@ func (w *world) execute(c *client, i int) Outcome {
 			return Outcome{Kind: Exists}
 		}
 		switch e.deed {
+		case Join:
+			return w.join(m, c)
+		case Count:
+			return w.add(m, c)
 		case Check:
 			return Outcome{Kind: Hit}
 		case Drop:
@@ -173,10 +193,6 @@ func (w *world) execute(c *client, i int) Outcome {
 		return stored()
 	case Remove:
 		return w.remove(m)
-	case Join:
-		return w.join(m, c)
-	case Count:
-		return w.add(m, c)
 	case Extend:
 		c.cas[i] = it.cas
 		switch it.seen() {

@@ -32,7 +32,7 @@ func (r *Rule) buryTold(e asked, m Mask) {
 	case k == Deleted:
 		r.took |= m
 	case k == Exists || k == NotFound:
-		r.equal &^= m
+		r.intact &^= m
 	default:
 		r.dirty |= m
 	}
@@ -53,7 +53,7 @@ func (r *Rule) unearth() {
 		return
 	}
 	r.stage = unearthing
-	r.equal = r.held
+	r.intact = r.held
 	for m := r.held; m != 0; m &= m - 1 {
 		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
@@ -62,7 +62,7 @@ func (r *Rule) unearth() {
 func (r *Rule) buried() {
 	r.stage = done
 	enough := r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need)
-	if disturbed := r.held &^ r.equal; disturbed != 0 && enough {
+	if disturbed := r.held &^ r.intact; disturbed != 0 && enough {
 		if r.rounds < maxRounds {
 			r.bury(r.held&^r.dirty, 0)
 			return

@@ -3,7 +3,6 @@ package main
 // ringside check
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringside/config"
+	"ringside/internal/top"
 	"ringside/proxy/table"
 	"ringside/replicate"
 	"ringside/ring"
@@ -41,7 +41,7 @@ server dies.`,
 				return err
 			}
 			for _, w := range f.Warnings {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+				remarksOf(cmd, asJSON).warn(w)
 			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)
@@ -50,7 +50,7 @@ server dies.`,
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a pool")
+	jsonFlag(cmd, &asJSON, "print one JSON object a pool")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ func sharesOf(p *table.Pool) (list []share, known bool) {
 }
 
 func printCheck(out io.Writer, path string, f *config.File, t *table.Table) error {
-	fmt.Fprintf(out, "%s is correct\n", path)
+	fmt.Fprintln(out, paint(out, top.Good, path+" is correct"))
 	for i, p := range t.Pools {
 		list, known := sharesOf(p)
 		fmt.Fprintf(out, "\npool %s: %s, %d servers\n", p.Name, p.Distribution, len(list))
@@ -342,7 +342,7 @@ func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 }
 
 func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
-	enc := json.NewEncoder(out)
+	enc := newEncoder(out)
 	for i, p := range t.Pools {
 		list, _ := sharesOf(p)
 		if err := enc.Encode(struct {

@@ -3,7 +3,6 @@ package main
 // ringside clients: who is connected, and what for
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -59,13 +58,13 @@ configuration opens it.`,
 	cmd.Flags().StringVar(&sort, "sort", "held", "by what: "+strings.Join(admin.ClientOrders(), ", "))
 	cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(admin.ClientOrders(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&limit, "limit", admin.DefaultClients, "how many at most")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &asJSON, eachJSON)
 	return cmd
 }
 
 func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(out)
+		e := newEncoder(out)
 		for _, c := range list.Clients {
 			if err := e.Encode(c); err != nil {
 				return err

@@ -27,7 +27,7 @@ const (
 
 func newDemo() *cobra.Command {
 	var listen, adminAddr string
-	var verbose, herd bool
+	var verbose, herd, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to try",
@@ -42,7 +42,11 @@ allowed: ringside drill shows what they do.`,
 			if verbose {
 				level = slog.LevelInfo
 			}
-			log, _ := newLogger(config.Log{Level: level}, cmd.ErrOrStderr())
+			logging := config.Log{Level: level}
+			if asJSON {
+				logging.Format = "json"
+			}
+			log, _ := newLogger(logging, cmd.ErrOrStderr())
 			d, err := startDemo(listen, adminAddr, log)
 			if err != nil {
 				return err
@@ -50,20 +54,28 @@ allowed: ringside drill shows what they do.`,
 			defer d.close()
 			if herd {
 				shown := make(chan error, 1)
-				go func() { shown <- herds(d.driver.Addrs()[0].String(), cmd.OutOrStdout()) }()
+				go func() { shown <- herds(d.driver.Addrs()[0].String(), cmd.OutOrStdout(), asJSON) }()
 				select {
 				case err = <-shown:
 				case <-signals:
 				}
 				return errors.Join(err, d.stop(signals, 0))
 			}
-			d.hello(cmd.OutOrStdout())
+			if asJSON {
+				err = newEncoder(cmd.OutOrStdout()).Encode(d.greeting())
+			} else {
+				d.hello(cmd.OutOrStdout())
+			}
+			if err != nil {
+				return errors.Join(err, d.stop(signals, 0))
+			}
 			return d.serve(signals)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", demoAddress, "the `address` for clients; another port if it is taken")
 	cmd.Flags().StringVar(&adminAddr, "admin", demoAdmin, "the `address` of the admin interface; another port if it is taken")
 	cmd.Flags().BoolVar(&herd, "herd", false, "show what a guard saves: 50 clients that read one page, without and with it, for 8 s")
+	jsonFlag(cmd, &asJSON, oneJSON)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens, not only what goes wrong")
 	return cmd
 }
@@ -171,13 +183,25 @@ func calledAs() string {
 	return name
 }
 
-func (d *demo) hello(out io.Writer) {
-	clients := d.driver.Addrs()[0].String()
-	host, port, _ := net.SplitHostPort(clients)
-	var servers []string
+// greeting is where everything of a demo is.
+type greeting struct {
+	Clients string   `json:"clients"` // connect here
+	Admin   string   `json:"admin"`
+	Servers []string `json:"servers"`
+	Drill   string   `json:"drill"` // a command that shows what clients see when a server hangs
+}
+
+func (d *demo) greeting() greeting {
+	g := greeting{Clients: d.driver.Addrs()[0].String(), Admin: d.adminAddr.String(), Drill: calledAs() + " drill --fault hang" + d.flags()}
 	for _, n := range d.nodes {
-		servers = append(servers, n.Addr().String())
+		g.Servers = append(g.Servers, n.Addr().String())
 	}
+	return g
+}
+
+func (d *demo) hello(out io.Writer) {
+	is := d.greeting()
+	host, port, _ := net.SplitHostPort(is.Clients)
 	fmt.Fprintf(out, `Ringside serves three memcached servers (%s) as one.
 
   clients   %s
@@ -191,8 +215,8 @@ Try, in a second bash:
 And see what clients see when a server hangs (or every kind of trouble, without
 --fault):
 
-  %s drill --fault hang%s
+  %s
 
 Ctrl-C ends it; nothing is left behind.
-`, strings.Join(servers, ", "), clients, d.adminAddr, host, port, host, port, calledAs(), d.flags())
+`, strings.Join(is.Servers, ", "), is.Clients, is.Admin, host, port, host, port, is.Drill)
 }

@@ -3,7 +3,6 @@ package main
 // ringside distributions
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -39,13 +38,12 @@ where it is; for a new pool take ketama-points.`,
 			return w.Flush()
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &asJSON, eachJSON)
 	return cmd
 }
 
 func printDistributionsJSON(out io.Writer) error {
-	e := json.NewEncoder(out)
-	e.SetEscapeHTML(false)
+	e := newEncoder(out)
 	for _, p := range config.Presets() {
 		if err := e.Encode(struct {
 			Name    string   `json:"name"`

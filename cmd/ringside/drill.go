@@ -4,13 +4,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -21,6 +19,7 @@ import (
 
 	"ringside/config"
 	"ringside/internal/drill"
+	"ringside/internal/top"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
@@ -80,7 +79,8 @@ Of each fault it reports the requests, and how many of them failed: errors,
 misses of keys that should be there, refused writes; when a client or the
 server's state first showed trouble (noticed), when its keys were elsewhere or,
 where keys never move, it was held for down (ejected), how long after the end of the fault all was well again (returned),
-the slowest request, and stale reads (older than what was acknowledged), wrong
+the slowest request, for how long at a time there were fewer than half of the answers of
+before (each client waits for one before it asks again), and stale reads (older than what was acknowledged), wrong
 values, counters that came to a number twice, journals without an acknowledged append or
 with one twice, and locks held twice. What that comes to stands below it in words. Times count from errors and refused writes, not from misses. It exits 1 when a limit is exceeded; wrong values, clients without any
 answer and a server that does not come back always do.`,
@@ -88,7 +88,8 @@ answer and a server that does not come back always do.`,
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
   ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml
   ringside drill --table                      how long clients get errors, by mode
-  ringside drill --json --max-errors-ms 4000 --max-return 5s`,
+  ringside drill --json --max-errors-ms 4000 --max-return 5s
+  ringside drill --fault refuse,hang,partition --rate 20000 --before 2s --max-below-half 1s`,
 		Args: wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
@@ -119,12 +120,13 @@ answer and a server that does not come back always do.`,
 	flags.IntVar(&f.Limits.Refused, "max-refused", -1, "limit: refused writes of a fault")
 	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 where -c says that the keys have copies)")
 	flags.IntVar(&f.maxFailed, "max-errors-ms", 0, "limit: milliseconds from the first to the last failed request; 0: none")
+	flags.DurationVar(&f.Limits.BelowHalf, "max-below-half", 0, "limit: how long clients get less than half of the answers of before; 0: none")
 	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: until trouble shows; 0: none")
 	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: until the server is taken for down; 0: none")
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
 	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print until when their clients got errors (some five minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &f.asJSON, eachJSON)
 	return cmd
 }
 
@@ -160,7 +162,8 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	control := admin.NewClient(network, address)
 	defer control.Close()
 	o.Control = []*admin.Client{control}
-	done := f.showProgress(cmd.ErrOrStderr())
+	errs := cmd.ErrOrStderr()
+	done := f.showProgress(errs)
 	if err := f.pick(ctx); err != nil {
 		return blame(err)
 	}
@@ -178,14 +181,20 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 		results = append(results, r)
 		done()
 		if f.asJSON {
-			json.NewEncoder(out).Encode(r)
+			newEncoder(out).Encode(r)
 		} else {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s on %s: done\n", r.Fault, r.Server)
+			fmt.Fprintf(errs, "%s on %s: done\n", r.Fault, r.Server)
 		}
 	})
 	done()
 	if !f.asJSON && len(results) > 0 {
-		err = errors.Join(err, drill.Print(out, results))
+		err = errors.Join(err, drill.Print(out, results, func(good bool, line string) string {
+			style := top.Good
+			if !good {
+				style = top.Bad
+			}
+			return paint(out, style, line)
+		}))
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && cmd.Context().Err() == nil:
@@ -277,11 +286,7 @@ func (f *drillFlags) clients(file *config.File) ([]drill.Address, error) {
 // showProgress shows on a terminal how far the drill is, on one line; done takes that
 // away.
 func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
-	file, ok := errs.(*os.File)
-	if !ok || f.asJSON {
-		return func() {}
-	}
-	if is, err := file.Stat(); err != nil || is.Mode()&os.ModeCharDevice == 0 {
+	if f.asJSON || !onTerminal(errs) {
 		return func() {}
 	}
 	var last time.Time

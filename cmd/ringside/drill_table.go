@@ -4,10 +4,12 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"ringside/internal/drill"
@@ -61,6 +63,9 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 		show = func(line string) { done(); fmt.Fprintln(errs, line) }
 		o.Progress = f.Progress
 	}
+	if f.asJSON {
+		return f.tableJSON(ctx, o, newEncoder(out))
+	}
 	fmt.Fprintf(out, "Seconds from the fault until the last failed request, reads / writes (%d Ringsides, %d requests a second):\n\n|", tableRingsides, o.Rate)
 	for _, c := range tableFaults {
 		fmt.Fprintf(out, " | %s", c.name)
@@ -74,10 +79,9 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 	for _, m := range tableModes {
 		show(m.name)
 		fmt.Fprintf(out, "| %s |", m.name)
-		limits := drill.Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
 		err := f.drillMode(ctx, o, m.pool, m.servers, m.copies, func(r *drill.Result) {
 			fmt.Fprintf(out, " %s / %s |", seconds(r.LastBadGet, o.For), seconds(r.LastBadSet, o.For))
-			if limits.Judge(r) {
+			if tableLimits.Judge(r) {
 				bad++
 				fmt.Fprintf(errs, "%s: %s: %v\n", m.name, r.Words(), r.Exceeded)
 			}
@@ -87,10 +91,37 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
-	if bad > 0 {
-		return fmt.Errorf("%d faults did what must not be", bad)
+	return tooBad(bad)
+}
+
+// tableLimits let all be but what must never be.
+var tableLimits = drill.Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+
+func tooBad(faults int) error {
+	if faults > 0 {
+		return fmt.Errorf("%d faults did what must not be", faults)
 	}
 	return nil
+}
+
+// tableJSON is printTable as an object for each mode and fault.
+func (f *drillFlags) tableJSON(ctx context.Context, o drill.Options, out *json.Encoder) error {
+	bad := 0
+	for _, m := range tableModes {
+		err := f.drillMode(ctx, o, m.pool, m.servers, m.copies, func(r *drill.Result) {
+			if tableLimits.Judge(r) {
+				bad++
+			}
+			out.Encode(struct {
+				Mode string `json:"mode"`
+				*drill.Result
+			}{strings.ReplaceAll(m.name, "`", ""), r})
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return tooBad(bad)
 }
 
 // seconds is a time of the table.

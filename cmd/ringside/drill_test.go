@@ -346,13 +346,15 @@ func drillOnMemcached(t *testing.T, name, file string, args []string, kinds int)
 				Requests, Errors, Misses, Refused, Stale, Wrong, Stuck int
 				Notice                                                 *float64 `json:"notice_ms"`
 				Eject                                                  *float64 `json:"eject_ms"`
+				RateBefore                                             float64  `json:"rate_before"`
+				BelowHalf                                              *float64 `json:"below_half_ms"`
 			}
 			if err := json.Unmarshal([]byte(line), &r); err != nil {
 				t.Fatalf("%s: %v", line, err)
 			}
 			kind, _, _ := strings.Cut(r.Fault, " ")
 			seen[kind] = true
-			if r.Requests == 0 || r.Stale != 0 || r.Wrong != 0 || r.Stuck != 0 {
+			if r.Requests == 0 || r.RateBefore == 0 || r.BelowHalf == nil || r.Stale != 0 || r.Wrong != 0 || r.Stuck != 0 {
 				t.Errorf("%s", line)
 			}
 			if kind != "drop" && (r.Notice == nil || r.Refused == 0) { // a fifth of the segments may spare the few there are

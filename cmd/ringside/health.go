@@ -3,7 +3,6 @@ package main
 // ringside health
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -39,7 +38,7 @@ restarts should ask that, and one that sends clients elsewhere should not.`,
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(struct {
+				return newEncoder(cmd.OutOrStdout()).Encode(struct {
 					Health string `json:"health"`
 				}{said})
 			}
@@ -49,6 +48,6 @@ restarts should ask that, and one that sends clients elsewhere should not.`,
 	}
 	to.add(cmd)
 	cmd.Flags().BoolVar(&alive, "alive", false, "ask whether every loop answers, not whether clients should come")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd, &asJSON, oneJSON)
 	return cmd
 }

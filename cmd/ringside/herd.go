@@ -35,10 +35,25 @@ type herd struct {
 	gets     atomic.Int64
 }
 
+// herdCounts are what came of a herd.
+type herdCounts struct {
+	Rebuilds int64 `json:"pages_made"`
+	AtOnce   int64 `json:"at_the_same_time"` // that were made, at most
+	Gets     int64 `json:"pages_read"`
+}
+
+func (h *herd) counts() herdCounts {
+	return herdCounts{h.rebuilds.Load(), h.most.Load(), h.gets.Load()}
+}
+
 // herds runs two herds at once, without a guard and with one, and prints what came
 // of it.
-func herds(address string, out io.Writer) error {
-	fmt.Fprintf(out, "%d clients read one page for %v; it expires after %v, and to make it anew takes %v.\nThe same %d again read another one, on a route with a guard.\n\n",
+func herds(address string, out io.Writer, asJSON bool) error {
+	text := out
+	if asJSON {
+		text = io.Discard
+	}
+	fmt.Fprintf(text, "%d clients read one page for %v; it expires after %v, and to make it anew takes %v.\nThe same %d again read another one, on a route with a guard.\n\n",
 		herdClients, herdTime, herdExpiry, herdRebuild, herdClients)
 	plain, guarded := &herd{key: herdPlain + "page"}, &herd{key: herdGuarded + "page"}
 	until := time.Now().Add(herdTime)
@@ -59,16 +74,20 @@ func herds(address string, out io.Writer) error {
 		return err
 	default:
 	}
+	if asJSON {
+		return newEncoder(out).Encode(map[string]herdCounts{"without_guard": plain.counts(), "with_guard": guarded.counts()})
+	}
 	fmt.Fprintf(out, "                 without a guard   with one\n")
+	without, with := plain.counts(), guarded.counts()
 	for _, row := range []struct {
-		name  string
-		count func(h *herd) int64
+		name          string
+		without, with int64
 	}{
-		{"pages made anew", func(h *herd) int64 { return h.rebuilds.Load() }},
-		{"at the same time", func(h *herd) int64 { return h.most.Load() }},
-		{"pages read", func(h *herd) int64 { return h.gets.Load() }},
+		{"pages made anew", without.Rebuilds, with.Rebuilds},
+		{"at the same time", without.AtOnce, with.AtOnce},
+		{"pages read", without.Gets, with.Gets},
 	} {
-		fmt.Fprintf(out, "%-16s %15d %10d\n", row.name, row.count(plain), row.count(guarded))
+		fmt.Fprintf(out, "%-16s %15d %10d\n", row.name, row.without, row.with)
 	}
 	fmt.Fprintf(out, "\nThe configuration of the guard:\n\n  %s\n", strings.ReplaceAll(herdRoutes[:strings.LastIndex(herdRoutes, "\n  -")], "\n", "\n  "))
 	return nil

@@ -3,7 +3,6 @@ package main
 // ringside import
 
 import (
-	"fmt"
 	"io"
 	"os"
 
@@ -13,7 +12,8 @@ import (
 )
 
 func newImport() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:   "import nutcracker.yml",
 		Short: "Turn a twemproxy file into a Ringside file with the same placement",
 		Long: `Print a Ringside configuration that puts every key where this twemproxy
@@ -38,11 +38,19 @@ of the file and on standard error. With - the file is read from standard input.`
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return newEncoder(cmd.OutOrStdout()).Encode(struct {
+					Configuration string   `json:"configuration"`
+					Warnings      []string `json:"warnings,omitempty"`
+				}{string(out), warnings})
+			}
 			for _, w := range warnings {
-				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
+				remarksOf(cmd, asJSON).warn(w)
 			}
 			_, err = cmd.OutOrStdout().Write(out)
 			return err
 		},
 	}
+	jsonFlag(cmd, &asJSON, "print one JSON object, with the file in it")
+	return cmd
 }

@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"ringside/internal/top"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
@@ -33,11 +35,11 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 	case slices.Contains(args, "--json"): // also where the command line could not be read
 		printErrorJSON(errs, err)
 	case wrong:
-		fmt.Fprintf(errs, "ringside: %v\nTry 'ringside --help'.\n", err)
+		fmt.Fprintf(errs, "%s\nTry 'ringside --help'.\n", paint(errs, top.Bad, fmt.Sprintf("ringside: %v", err)))
 	case fromFile:
-		fmt.Fprintln(errs, err) // file:line:column first, as editors want it
+		fmt.Fprintln(errs, paint(errs, top.Bad, err.Error())) // file:line:column first, as editors want it
 	default:
-		fmt.Fprintf(errs, "ringside: %v\n", err)
+		fmt.Fprintln(errs, paint(errs, top.Bad, fmt.Sprintf("ringside: %v", err)))
 	}
 	switch {
 	case wrong || fromFile:
@@ -76,6 +78,6 @@ client put it.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newClients(), newTop(), newTrace(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTag(), newClients(), newTop(), newTrace(), newDrill(), newDemo(), newVersion())
 	return root
 }

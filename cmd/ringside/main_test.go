@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
 )
 
 const goodFile = `listen: 127.0.0.1:0
@@ -83,6 +85,10 @@ func TestCommands(t *testing.T) {
 		{"--version", "", 0, []string{"ringside version"}, nil},
 		{"import " + nut, "", 0, []string{"distribution: twemproxy", "hash: md5", "name: two", "weight: 2"}, nil},
 		{"import -", "alpha:\n  listen: nonsense\n", 2, nil, []string{"standard input:"}},
+		{"import --json " + nut, "", 0, []string{`{"configuration":"`, `distribution: twemproxy`}, nil},
+		{"import --json -", "alpha:\n  listen: nonsense\n", 2, nil, []string{`"file":"standard input","line":2,`}},
+		{"check --json -", goodFile + "    preconnect: on\n", 0, []string{`"pool":"main"`}, []string{`{"warning":"standard input:8:5: \"preconnect\" in pools.main has no effect`}},
+		{"demo --json --listen nonsense", "", 2, nil, []string{`{"error":"`, "nonsense"}},
 		{"demo --listen nonsense", "", 2, nil, []string{"nonsense"}},
 	} {
 		t.Run(c.args, func(t *testing.T) {
@@ -100,11 +106,26 @@ func TestCommands(t *testing.T) {
 					t.Errorf("standard error lacks %q:\n%s", want, errs.String())
 				}
 			}
-			if c.code == 0 && errs.Len() > 0 && !strings.HasPrefix(c.args, "import") {
+			if c.code == 0 && errs.Len() > 0 && c.errors == nil && !strings.HasPrefix(c.args, "import") {
 				t.Errorf("standard error has %q", errs.String())
 			}
 		})
 	}
+}
+
+// Every command that prints an answer can print it as JSON.
+func TestEveryCommandHasJSON(t *testing.T) {
+	without := map[string]bool{"serve": true} // it prints only its log, whose format the file says
+	var look func(c *cobra.Command)
+	look = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+		if has := c.Flags().Lookup("json") != nil; !c.HasSubCommands() && has == without[c.Name()] {
+			t.Errorf("%s has --json: %v", c.CommandPath(), has)
+		}
+	}
+	look(newRoot())
 }
 
 // What `route --json` prints is one JSON object a line.
@@ -145,6 +166,9 @@ func TestDemo(t *testing.T) {
 	}
 	var hello bytes.Buffer
 	d.hello(&hello)
+	if g := d.greeting(); len(g.Servers) != 3 || !strings.Contains(hello.String(), g.Drill) || !strings.HasSuffix(g.Drill, " drill --fault hang --to "+g.Clients+" --admin "+g.Admin) {
+		t.Errorf("%+v", g)
+	}
 	address := d.driver.Addrs()[0].String()
 	if address == taken.Addr().String() || !strings.Contains(hello.String(), address) {
 		t.Errorf("serves on %s and says:\n%s", address, hello.String())

@@ -3,7 +3,6 @@ package main
 // ringside reload
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -45,13 +44,13 @@ changed, name the old address by --admin. SIGHUP does the same without an answer
 				return blame(err)
 			}
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(done)
+				return newEncoder(cmd.OutOrStdout()).Encode(done)
 			}
 			return printReloaded(cmd.OutOrStdout(), done)
 		},
 	}
 	to.add(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd, &asJSON, oneJSON)
 	return cmd
 }
 

@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -72,7 +71,7 @@ No server is asked.`,
 		},
 	}
 	configFlag(cmd, &path)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &asJSON, eachJSON)
 	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are in base64, as meta commands with flag b have them")
 	cmd.Flags().StringVar(&listener, "listener", "", "the `address` whose routes count, where listeners differ (default: the first)")
 	return cmd
@@ -188,5 +187,5 @@ func gutterText(p table.Plan) string {
 }
 
 func printPlanJSON(out io.Writer, p table.Plan, why string) error {
-	return json.NewEncoder(out).Encode(p.Told(why))
+	return newEncoder(out).Encode(p.Told(why))
 }

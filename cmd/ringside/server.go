@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringside/config"
+	"ringside/internal/top"
 	"ringside/proxy/admin"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
@@ -188,7 +188,7 @@ when. Exits 0 whatever they are.`,
 	to.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "only the servers of this `pool`")
 	to.completePool(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &asJSON, eachJSON)
 	return cmd
 }
 
@@ -217,12 +217,12 @@ func newServerOrder(order, short, long string) *cobra.Command {
 				return err
 			}
 			if order != health.Restore.String() {
-				return warnOfCopies(cmd.Context(), c, cmd.ErrOrStderr(), &list[0])
+				return warnOfCopies(cmd.Context(), c, remarksOf(cmd, asJSON), &list[0])
 			}
 			if noWait {
 				return nil
 			}
-			return waitForCopies(cmd.Context(), c, cmd.ErrOrStderr(), &list[0])
+			return waitForCopies(cmd.Context(), c, remarksOf(cmd, asJSON), &list[0])
 		},
 	}
 	to.add(cmd)
@@ -242,13 +242,13 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			return s.Server
 		})
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &asJSON, eachJSON)
 	return cmd
 }
 
 func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(out)
+		e := newEncoder(out)
 		for _, s := range list {
 			if err := e.Encode(s); err != nil {
 				return err
@@ -256,11 +256,35 @@ func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 		}
 		return nil
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
 			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, filling(&s), "-"))
 	}
-	return w.Flush()
+	w.Flush()
+	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+		style := top.Bold
+		if i > 0 {
+			style = standsOut(&list[i-1])
+		}
+		if _, err := fmt.Fprintln(out, paint(out, style, line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standsOut is how a server is shown.
+func standsOut(s *live.ServerState) top.Style {
+	switch {
+	case s.State == live.Unknown:
+		return top.Plain
+	case s.State == live.Drained || s.State == live.Up && filling(s) != "":
+		return top.Warn
+	case s.State == live.Up:
+		return top.Good
+	}
+	return top.Bad
 }

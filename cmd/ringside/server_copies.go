@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"ringside/proxy/admin"
@@ -22,7 +21,7 @@ func filling(s *live.ServerState) string {
 
 // warnOfCopies says how many copies are left of keys that have one on a server which
 // is to be out.
-func warnOfCopies(ctx context.Context, c *admin.Client, errs io.Writer, out *live.ServerState) error {
+func warnOfCopies(ctx context.Context, c *admin.Client, say remarks, out *live.ServerState) error {
 	list, err := c.Servers(ctx)
 	if err != nil {
 		return err
@@ -40,18 +39,18 @@ func warnOfCopies(ctx context.Context, c *admin.Client, errs io.Writer, out *liv
 	case left == 1:
 		copies = "one copy"
 	}
-	fmt.Fprintf(errs, "warning: keys of pool %s that have one of their %d copies on %s may be left with %s, until it is restored and filled\n",
-		out.Pool, out.Copies.Of, out.Server, copies)
+	say.warn(fmt.Sprintf("keys of pool %s that have one of their %d copies on %s may be left with %s, until it is restored and filled",
+		out.Pool, out.Copies.Of, out.Server, copies))
 	return nil
 }
 
 // waitForCopies waits until a server that was restored has its copies again.
-func waitForCopies(ctx context.Context, c *admin.Client, errs io.Writer, back *live.ServerState) error {
+func waitForCopies(ctx context.Context, c *admin.Client, say remarks, back *live.ServerState) error {
 	if !back.Copies.Repair {
-		fmt.Fprintf(errs, "%s comes back empty, and repair is off: a key has its copy there again when it is written\n", back.Server)
+		say.note(back.Server + " comes back empty, and repair is off: a key has its copy there again when it is written")
 		return nil
 	}
-	fmt.Fprintf(errs, "%s comes back empty and is filled from the others; until then some keys have a copy less\n", back.Server)
+	say.note(back.Server + " comes back empty and is filled from the others; until then some keys have a copy less")
 	for {
 		list, err := c.Servers(ctx)
 		if err != nil {
@@ -68,7 +67,7 @@ func waitForCopies(ctx context.Context, c *admin.Client, errs io.Writer, back *l
 			case s.Order != "":
 				return fmt.Errorf("%s is not filled: a person has ordered %s", s.Server, s.Order)
 			case s.State == live.Up && filling(s) == "":
-				fmt.Fprintf(errs, "%s is filled: its keys have %d copies again\n", s.Server, s.Copies.Of)
+				say.note(fmt.Sprintf("%s is filled: its keys have %d copies again", s.Server, s.Copies.Of))
 				return nil
 			}
 		}

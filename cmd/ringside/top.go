@@ -3,7 +3,6 @@ package main
 // ringside top
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"time"
@@ -46,18 +45,16 @@ up. NO_COLOR leaves the colours out.`,
 			}
 			defer c.Close()
 			if !once {
-				return blame(top.Run(cmd.Context(), top.Options{Client: c, Pool: pool, In: os.Stdin, Out: os.Stdout, Colours: os.Getenv("NO_COLOR") == ""}))
+				return blame(top.Run(cmd.Context(), top.Options{Client: c, Pool: pool, In: os.Stdin, Out: os.Stdout, Colours: wantsColours()}))
 			}
 			now, err := c.Now(cmd.Context(), pool, window)
 			if err != nil {
 				return blame(err)
 			}
 			if asJSON {
-				e := json.NewEncoder(cmd.OutOrStdout())
-				e.SetEscapeHTML(false)
-				err = e.Encode(now)
+				err = newEncoder(cmd.OutOrStdout()).Encode(now)
 			} else {
-				err = top.Print(cmd.OutOrStdout(), now)
+				err = top.Print(cmd.OutOrStdout(), now, colours(cmd.OutOrStdout()))
 			}
 			for _, s := range now.List {
 				if err == nil && s.State != live.Up && s.State != live.Unknown {
@@ -70,7 +67,7 @@ up. NO_COLOR leaves the colours out.`,
 	to.add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "the `pool` (default: the first)")
 	cmd.Flags().BoolVar(&once, "once", false, "print one screen and end")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd, &asJSON, oneJSON)
 	cmd.Flags().DurationVar(&window, "for", 2*time.Second, "how long is counted with --once")
 	return cmd
 }

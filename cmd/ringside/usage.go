@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringside/config"
+	"ringside/internal/top"
 )
 
 // Exit codes: 0, done; 1, it failed; 2, the command line or the configuration
@@ -35,10 +36,50 @@ func isConfig(err error) bool {
 // refusedError is a configuration that a running Ringside has refused.
 type refusedError struct{ error }
 
-// printErrorJSON prints one JSON object for each thing that is wrong.
-func printErrorJSON(out io.Writer, err error) {
+// jsonFlag adds --json to a command. Errors are JSON then too: see run.
+func jsonFlag(cmd *cobra.Command, asJSON *bool, what string) {
+	cmd.Flags().BoolVar(asJSON, "json", false, what)
+}
+
+const (
+	oneJSON  = "print one JSON object"
+	eachJSON = "print one JSON object a line"
+)
+
+// remarks are what is said on standard error beside an answer.
+type remarks struct {
+	to     io.Writer
+	asJSON bool
+}
+
+func remarksOf(cmd *cobra.Command, asJSON bool) remarks { return remarks{cmd.ErrOrStderr(), asJSON} }
+
+// warn says what is right, but hardly what is wanted.
+func (r remarks) warn(text string) {
+	r.say("warning", paint(r.to, top.Warn, "warning:")+" "+text, text)
+}
+
+// note says what comes of something meanwhile.
+func (r remarks) note(text string) { r.say("note", text, text) }
+
+func (r remarks) say(kind, line, text string) {
+	if r.asJSON {
+		newEncoder(r.to).Encode(map[string]string{kind: text})
+		return
+	}
+	fmt.Fprintln(r.to, line)
+}
+
+// newEncoder writes JSON as people want to read it.
+func newEncoder(out io.Writer) *json.Encoder {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
+	return e
+}
+
+// printErrorJSON prints one JSON object for each thing that is wrong.
+func printErrorJSON(out io.Writer, err error) {
+	e := newEncoder(out)
 	var list config.Errors
 	if !errors.As(err, &list) {
 		e.Encode(struct {

@@ -3,7 +3,6 @@ package main
 // ringside version
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -24,14 +23,14 @@ func newVersion() *cobra.Command {
 		Args:    wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+				return newEncoder(cmd.OutOrStdout()).Encode(map[string]string{
 					"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ringside %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	jsonFlag(cmd, &asJSON, oneJSON)
 	return cmd
 }
 

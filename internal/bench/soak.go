@@ -70,6 +70,7 @@ const (
 	soakDescriptors    = 4
 	soakLeastLength    = 10 * time.Second
 	soakSampleInterval = 10 * time.Second
+	soakProgressShare  = 50 // of the length, between two lines that say how far it is
 )
 
 // soakLoads are the mix: the first runs all the time, the others for a leg. Each
@@ -100,6 +101,7 @@ type soak struct {
 	ended   chan ended
 	running int
 	loads   sync.WaitGroup
+	said    time.Duration // when it was said last how far it is
 }
 
 // ended is the end of a load.
@@ -303,7 +305,22 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 		x.Heap = int64(m.sum("go_memstats_heap_alloc_bytes"))
 	}
 	s.out.Samples = append(s.out.Samples, x)
+	s.progress(x)
 	return nil
+}
+
+// progress says how far the soak is, now and then.
+func (s *soak) progress(x Sample) {
+	if x.At-s.said < s.out.Length/soakProgressShare {
+		return
+	}
+	s.said = x.At
+	done, misses, errors := int64(0), int64(0), int64(0)
+	for _, l := range s.out.Loads {
+		done, misses, errors = done+l.Replies, misses+l.Misses, errors+l.Errors
+	}
+	s.Log.Info("soaking", "gone", x.At.Round(time.Second), "of", s.out.Length, "kills", s.out.Kills, "loads", s.running, "clients", x.Clients,
+		"anon", megabytes(x.Anon), "replies_of_ended_loads", done, "misses", misses, "errors", errors)
 }
 
 // allThere writes keys and reads them, with every server up: none may miss. It

@@ -5,6 +5,8 @@ package bench
 // What a soak calls growth. A whole one is tested with the command.
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -55,5 +57,21 @@ func TestSoakLoadsHaveTheirOwnKeys(t *testing.T) {
 		if !l.Work.Lossy {
 			t.Errorf("%s ends with the first killed server", l.ID)
 		}
+	}
+}
+
+// Whoever waits for a soak hears how far it is, some fifty times.
+func TestSoakProgress(t *testing.T) {
+	var log bytes.Buffer
+	s := &soak{bench: &bench{}, out: &Soak{Length: 1000 * time.Second, Kills: 3, Loads: []*Soaked{{Replies: 5}, {Replies: 7, Misses: 2}}}}
+	s.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for at := range 1001 {
+		s.progress(Sample{At: time.Duration(at) * time.Second, Anon: 30_000_000, Clients: 70})
+	}
+	if n := strings.Count(log.String(), "msg=soaking "); n != 50 {
+		t.Errorf("%d lines", n)
+	}
+	if !strings.Contains(log.String(), "gone=8m20s of=16m40s kills=3 loads=0 clients=70 anon=\"30.0 MB\" replies_of_ended_loads=12 misses=2 errors=0") {
+		t.Errorf("the log has\n%s", &log)
 	}
 }

@@ -36,6 +36,10 @@
 // with it. The first two are then missed, and put back by their writer; but a lock is
 // got by another one.
 //
+// The rate of clients that each wait for an answer before they ask again says whether
+// a server that is gone costs its share or everybody's time. It is measured before
+// the fault, and in steps of 100 ms while the fault lasts. An error is an answer.
+//
 // Times are measured by errors and refusals, not by misses: what was lost in an
 // outage is still missed when the server is back.
 //
@@ -307,9 +311,10 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	if err := sleep(ctx, t.Before); err != nil {
 		return nil, err
 	}
+	before, _, _ := t.tally.end()
 	if is, err := t.server(ctx); err != nil {
 		return nil, err
-	} else if before, _, _ := t.tally.end(); is.State != live.Up || before.trouble() > 0 {
+	} else if is.State != live.Up || before.trouble() > 0 {
 		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.trouble(), before.Requests, before.Example)
 	}
 	t.tally.begin()
@@ -366,6 +371,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	r, first, last := t.tally.end()
 	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
+	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), lifted.Sub(began))
 	return r, nil
 }
 

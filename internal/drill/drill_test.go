@@ -320,11 +320,35 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// The time below half of the rate before is the longest at a stretch.
+func TestRates(t *testing.T) {
+	for _, c := range []struct {
+		steps []int // of 100 ms each; before the fault there were 10 in each
+		want  string
+	}{
+		{[]int{10, 10, 10, 10, 10, 10}, "<1ms"},
+		{[]int{5, 5, 5, 5, 5, 5}, "<1ms"},
+		{[]int{4, 9, 0, 0, 4, 10}, "300ms"},
+		{[]int{0, 0}, "600ms"}, // nothing came any more
+		{[]int{9, 9, 9, 9, 9, 9, 0}, "<1ms"},
+	} {
+		r := &Result{Return: 1}
+		r.rates(100, c.steps, 600*time.Millisecond+rateStep/2)
+		if got := r.BelowHalf.String(); got != c.want {
+			t.Errorf("%v: below half for %s, want %s", c.steps, got, c.want)
+		}
+		limits := Limits{BelowHalf: time.Millisecond}
+		if words := r.Words(); limits.Judge(r) != (c.want != "<1ms") || strings.Contains(words, "less than half of the 100 answers a second of before") != (c.want != "<1ms") {
+			t.Errorf("%v: %s, %v", c.steps, words, r.Exceeded)
+		}
+	}
+}
+
 func TestShow(t *testing.T) {
 	r := &Result{Fault: "hang", Server: "s1", Requests: 7, Notice: Time(1500 * time.Microsecond), Eject: Never, Return: Time(12345 * time.Millisecond), Exceeded: []string{"too bad"}, Example: "SERVER_ERROR x"}
 	var out bytes.Buffer
-	Print(&out, []*Result{r})
-	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "hang: EXCEEDED: too bad", "hang: SERVER_ERROR x"} {
+	Print(&out, []*Result{r}, func(good bool, line string) string { return fmt.Sprintf("%t<%s>", good, line) })
+	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "false<hang: EXCEEDED: too bad>", "hang: SERVER_ERROR x", "false<verdict: NOT GOOD: 1 of 1 fault did more than the limits allow>"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -36,6 +37,9 @@ type Result struct {
 
 	LastBadGet Time `json:"last_bad_get_ms"` // from the fault to the last read that got an error while it lasted
 	LastBadSet Time `json:"last_bad_set_ms"` // from the fault to the last write that was refused while it lasted
+
+	RateBefore float64 `json:"rate_before"`   // requests answered a second, before the fault
+	BelowHalf  Time    `json:"below_half_ms"` // the longest time of less than half of that, while the fault lasted
 
 	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
 	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
@@ -98,7 +102,11 @@ type tally struct {
 	is          Result
 	first, last time.Time // failures
 	fault       time.Time // when it began
+	steps       []int     // how many requests ended in each step since then
 }
+
+// rateStep is that in which a rate is looked at.
+const rateStep = 100 * time.Millisecond
 
 // since says when the fault began; the zero time that it is over.
 func (t *tally) since(fault time.Time) {
@@ -111,6 +119,14 @@ func (t *tally) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.is, t.first, t.last, t.fault = Result{LastBadGet: Never, LastBadSet: Never}, time.Time{}, time.Time{}, time.Time{}
+	t.steps = nil
+}
+
+// inSteps is how many requests ended in each rateStep since the fault began.
+func (t *tally) inSteps() []int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.steps)
 }
 
 // end returns what was counted since begin, and when the first and the last
@@ -142,6 +158,10 @@ func (t *tally) count(began time.Time, how ending, example string) {
 		t.last = now
 	}
 	if gone := Time(now.Sub(t.fault)); !t.fault.IsZero() {
+		for at := int(time.Duration(gone) / rateStep); len(t.steps) <= at; {
+			t.steps = append(t.steps, 0)
+		}
+		t.steps[len(t.steps)-1]++
 		switch how {
 		case broken:
 			r.LastBadGet = gone
@@ -172,6 +192,19 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	}
 	if how >= staleRead && how != twice || r.Example == "" {
 		r.Example = example
+	}
+}
+
+// rates compares how many requests ended in each step of a fault of that length with
+// how many a second did before.
+func (r *Result) rates(before float64, steps []int, lasted time.Duration) {
+	r.RateBefore = before
+	low := time.Duration(0)
+	for i := range int(lasted / rateStep) {
+		if low += rateStep; i < len(steps) && float64(steps[i]) >= before/2*rateStep.Seconds() {
+			low = 0
+		}
+		r.BelowHalf = max(r.BelowHalf, Time(low))
 	}
 }
 
@@ -212,6 +245,7 @@ type Limits struct {
 	Stale, Errors, Misses, Refused int
 	Twice                          int // locks: a server with the only copy takes them with it
 	Failed, Notice, Eject, Return  time.Duration
+	BelowHalf                      time.Duration
 }
 
 // Judge notes in r which limits it exceeds, and reports whether there are
@@ -238,6 +272,7 @@ func (l Limits) Judge(r *Result) bool {
 	count("misses", r.Misses, l.Misses)
 	count("refused writes", r.Refused, l.Refused)
 	span("requests failed for", r.Failed, l.Failed)
+	span("below half of the rate before for", r.BelowHalf, l.BelowHalf)
 	span("noticed after", r.Notice, l.Notice)
 	span("ejected after", r.Eject, l.Eject)
 	span("returned after", r.Return, l.Return)
@@ -259,6 +294,9 @@ func (r *Result) Words() string {
 	default:
 		fmt.Fprintf(&b, "%d of %d requests failed within %v, %d keys were missed", failed, r.Requests, r.Failed, r.Misses)
 	}
+	if r.BelowHalf > 0 {
+		fmt.Fprintf(&b, "; for %v clients had less than half of the %.0f answers a second of before", r.BelowHalf, r.RateBefore)
+	}
 	if r.Eject != Never {
 		fmt.Fprintf(&b, "; the server counted as gone after %v", r.Eject)
 	}
@@ -270,8 +308,8 @@ func (r *Result) Words() string {
 	return b.String()
 }
 
-// Verdict says in a sentence what came of all.
-func Verdict(results []*Result) string {
+// Verdict says in a sentence what came of all, and whether that is good.
+func Verdict(results []*Result) (words string, good bool) {
 	bad, twice := 0, 0
 	for _, r := range results {
 		if len(r.Exceeded) > 0 {
@@ -284,22 +322,23 @@ func Verdict(results []*Result) string {
 		faults = "1 fault"
 	}
 	if bad > 0 {
-		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults)
+		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults), false
 	}
-	words := "good: within the limits, and nobody read anything that was never written, through " + faults
+	words = "good: within the limits, and nobody read anything that was never written, through " + faults
 	if twice > 0 {
 		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only copy with it", twice)
 	}
-	return words
+	return words, true
 }
 
-// Print writes results as a table, and what they mean below it.
-func Print(out io.Writer, results []*Result) error {
+// Print writes results as a table, and what they mean below it. mark makes a verdict
+// stand out, by whether it is good.
+func Print(out io.Writer, results []*Result, mark func(good bool, line string) string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tstale\twrong\tcounters\tappends\tlocks\t")
+	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tbelow half\tstale\twrong\tcounters\tappends\tlocks\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%d\t%d\t%d\t%d\t%d\t\n",
-			r.Fault, r.Requests, r.Errors, r.Misses, r.Refused, r.Notice, r.Eject, r.Return, r.Slowest, r.Stale, r.Wrong, r.Repeated, r.Torn, r.Twice)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%v\t%v\t%v\t%v\t%v\t%d\t%d\t%d\t%d\t%d\t\n",
+			r.Fault, r.Requests, r.Errors, r.Misses, r.Refused, r.Notice, r.Eject, r.Return, r.Slowest, r.BelowHalf, r.Stale, r.Wrong, r.Repeated, r.Torn, r.Twice)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -310,9 +349,10 @@ func Print(out io.Writer, results []*Result) error {
 			fmt.Fprintf(out, "%s: %s\n", r.Fault, r.Example)
 		}
 		if len(r.Exceeded) > 0 {
-			fmt.Fprintf(out, "%s: EXCEEDED: %s\n", r.Fault, strings.Join(r.Exceeded, "; "))
+			fmt.Fprintln(out, mark(false, fmt.Sprintf("%s: EXCEEDED: %s", r.Fault, strings.Join(r.Exceeded, "; "))))
 		}
 	}
-	_, err := fmt.Fprintln(out, "verdict:", Verdict(results))
+	words, good := Verdict(results)
+	_, err := fmt.Fprintln(out, mark(good, "verdict: "+words))
 	return err
 }

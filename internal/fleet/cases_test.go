@@ -112,6 +112,10 @@ var promises = []scenario{
 		asks: logging, logs: 20, faults: []string{"kill"}, brief: true, aimed: true, count: 4, exact: true, costly: true},
 	{name: "D3 strict", sidecars: 2, servers: 3, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, exact: true, keeps: true, costly: true},
+	{name: "D4 a restart and a hang", sidecars: 2, servers: 2, strict: true, copies: slowly, errs: true,
+		asks: readMostly, faults: []string{"kill, hang"}, count: 2, exact: true, keeps: true, costly: true},
+	{name: "D4 hangs", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true,
+		asks: readMostly, faults: []string{"hangs"}, count: 2, exact: true, keeps: true, costly: true},
 	{name: "D7 copied from who is out", sidecars: 2, servers: 3, strict: true, copies: twice,
 		asks: []ask{(*app).get, (*app).set}, pace: 6 * milli, faults: []string{"hangs"}, count: 2, exact: true, costly: true},
 	{name: "D7 add", sidecars: 2, servers: 3, strict: true, copies: twice,
@@ -170,6 +174,9 @@ func TestFailoverAblations(t *testing.T) {
 			c.sidecars, c.apps, c.faults, c.brief, c.count, c.cold = 6, 1, []string{"hang"}, true, 8, 2
 		}},
 		{"the same key for diverted data", ablations{sameKey: true}, nil},
+		{"no stay for the only copy", ablations{Ablation: health.Ablation{OnlyCopy: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, asks: readMostly, faults: []string{"kill, hang"}, count: 2, keeps: true, ablate: c.ablate}
+		}},
 	}
 	if !unhurried {
 		cases = cases[2:3]

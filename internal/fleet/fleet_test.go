@@ -309,6 +309,9 @@ func (f *fleet) whole() string {
 		}
 	}
 	for i, s := range f.sidecars {
+		if f.keeps && len(sums[i].Filling) > 0 { // what one copy has alone may be lost by the next fault
+			return fmt.Sprintf("p%d: %v are not filled", s.id, sums[i].Filling)
+		}
 		for j, m := range sums[i].Members {
 			switch {
 			case m.Phase != health.In || m.Suspect:

@@ -29,6 +29,9 @@ const (
 	Reverse
 )
 
+// Paint is a text as a terminal shows it in the style.
+func (s Style) Paint(text string) string { return codes[s] + text + "\x1b[0m" }
+
 // Line is one line of a screen, no wider than the screen.
 type Line struct {
 	Text  string
@@ -95,9 +98,9 @@ func (v *View) Draw(width, height int) []Line {
 }
 
 // Print writes one screen without colours: as wide and as high as it needs to be.
-func Print(to io.Writer, now *live.Now) error {
+func Print(to io.Writer, now *live.Now, colours bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
-	fmt.Fprintf(to, "%s: %s. %s\n", now.Pool, now.Health.Title, now.Health.Text)
+	d.lines = []Line{{fmt.Sprintf("%s: %s. %s", now.Pool, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
 	d.totals()
 	d.servers(len(now.List) + 100)
 	if now.Hot != nil && len(now.Hot.Keys) > 0 {
@@ -110,7 +113,11 @@ func Print(to io.Writer, now *live.Now) error {
 		d.add(Warn, w.Server+" "+w.Text+" "+w.Command)
 	}
 	for _, l := range d.lines {
-		if _, err := fmt.Fprintln(to, strings.TrimRight(l.Text, " ⠀")); err != nil {
+		text := strings.TrimRight(l.Text, " ⠀")
+		if colours {
+			text = l.Style.Paint(text)
+		}
+		if _, err := fmt.Fprintln(to, text); err != nil {
 			return err
 		}
 	}

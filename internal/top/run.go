@@ -157,7 +157,7 @@ type screen struct {
 	escaped       bool   // the last key was escape
 }
 
-var codes = map[Style]string{Good: "\x1b[32m", Warn: "\x1b[33m", Bad: "\x1b[31m", Dim: "\x1b[90m", Bold: "\x1b[1m", Reverse: "\x1b[7m"}
+var codes = map[Style]string{Plain: "", Good: "\x1b[32m", Warn: "\x1b[33m", Bad: "\x1b[31m", Dim: "\x1b[90m", Bold: "\x1b[1m", Reverse: "\x1b[7m"}
 
 // show sends the lines that have changed.
 func (s *screen) show() error {
@@ -177,15 +177,14 @@ func (s *screen) show() error {
 		if i < len(s.before) && s.before[i] == line {
 			continue
 		}
-		code := codes[line.Style]
-		if !s.Colours && line.Style != Reverse && line.Style != Bold {
-			code = ""
+		style, text := line.Style, line.Text
+		if !s.Colours && style != Reverse && style != Bold {
+			style = Plain
 		}
-		text := line.Text
 		if line.Style == Reverse {
 			text += strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(text)))
 		}
-		fmt.Fprintf(s.w, "\x1b[%d;1H%s%s\x1b[0m", i+1, code, text)
+		fmt.Fprintf(s.w, "\x1b[%d;1H%s", i+1, style.Paint(text))
 		if utf8.RuneCountInString(text) < s.width { // in the last column it would erase the last character
 			s.w.WriteString("\x1b[K")
 		}

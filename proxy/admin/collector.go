@@ -55,6 +55,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	for _, g := range c.p.Guards() {
 		out.guard(g)
 	}
+	taken, bad := c.p.Invalidations()
+	out.tags(c.p.Tags(), &taken, bad)
 	out.config(c.reload())
 	out.set(buildInfo, 1, c.p.Version, runtime.Version())
 }

@@ -51,6 +51,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"GET", "/control/servers", s.getServers},
 		{"GET", "/control/clients", s.getClients},
 		{"POST", "/control/servers/{server}/{order}", s.postOrder},
+		{"POST", "/control/tags/invalidate", s.postInvalidate},
 		{"POST", "/control/reload", s.postReload},
 		{"POST", "/control/hand-over", s.postHandOver},
 		{"GET", "/control/faults", s.getFaults},
@@ -289,4 +290,42 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 	}
 	socket, err := s.options.HandOver()
 	return http.StatusOK, handOverAnswer{socket}, err
+}
+
+// Invalidate names tags to be invalidated.
+type Invalidate struct {
+	Names []string `json:"names"`
+	Pool  string   `json:"pool,omitempty"` // only on the servers of this one
+}
+
+// Invalidated is what one server says to it.
+type Invalidated struct {
+	Pool    string `json:"pool"`
+	Server  string `json:"server"`
+	Done    bool   `json:"done"`
+	Skipped bool   `json:"skipped,omitempty"` // it is out, and flushed before anybody reads it
+	Why     string `json:"why,omitempty"`     // it is not done
+}
+
+func (s *Server) postInvalidate(r *http.Request) (int, any, error) {
+	if err := onlyQuery(r); err != nil {
+		return 0, nil, err
+	}
+	var what Invalidate
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&what); err != nil || len(what.Names) == 0 {
+		return 0, nil, refuse(http.StatusBadRequest, `the body must be {"names": ["NAME"]}, and may have a "pool"`)
+	}
+	answers, err := s.heart.p.InvalidateTags(what.Names, what.Pool)
+	if err != nil {
+		return 0, nil, refuse(http.StatusConflict, "%w", err)
+	}
+	list := []Invalidated{}
+	for _, a := range answers {
+		list = append(list, Invalidated{Pool: a.Pool, Server: a.Server, Done: a.Why == "", Skipped: a.Skipped, Why: a.Why})
+	}
+	return http.StatusOK, struct {
+		Servers []Invalidated `json:"servers"`
+	}{list}, nil
 }

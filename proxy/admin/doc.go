@@ -58,6 +58,7 @@
 //	GET    /control/servers                       every server of every pool, and how it is
 //	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        what is wrong on purpose, and whether that is allowed
@@ -288,6 +289,25 @@
 //	    Time that gets were held.
 //	ringside_guard_rebuild_seconds{route} histogram
 //	    Time from a win to its set.
+//
+//	ringside_tags_hits_total{route} counter
+//	    Values with tags that were found, and all their tags were the same still.
+//	ringside_tags_invalid_total{route} counter
+//	    Values that were found, and a tag had changed since, or one was missing that the key must have.
+//	ringside_tags_broken_total{route} counter
+//	    Values whose head could not be read; anything but 0: somebody else writes them, or reads the wrong ones.
+//	ringside_tags_unordered_total{route} counter
+//	    Sets not stored because a tag that they name may have changed since their miss.
+//	ringside_tags_second_round_total{route} counter
+//	    Values with tags that were not asked for with them.
+//	ringside_tags_too_many_total{route} counter
+//	    Sets refused because they name more tags than limits.tags_per_value.
+//	ringside_tags_remembered{route} gauge
+//	    Keys of which the tags are remembered that clients have named.
+//	ringside_tags_invalidation_seconds histogram
+//	    Time from an invalidation to the last server's answer.
+//	ringside_tags_invalidation_errors_total counter
+//	    Invalidations that not all servers have answered.
 //
 //	ringside_config_reload_success gauge
 //	    1 if the configuration that was read last is in force, 0 if it was refused and an older one is.

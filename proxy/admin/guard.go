@@ -1,6 +1,6 @@
 package admin
 
-// The metrics of guarded routes.
+// The metrics of guarded routes, and of those with tags.
 
 import "ringside/proxy/stats"
 
@@ -107,4 +107,56 @@ func (out output) guard(g *stats.Guard) {
 	times := g.Snapshot()
 	out.histogram(guardWaitTime, &times.Waited, 0, g.Route)
 	out.histogram(guardRebuildTime, &times.Rebuilt, 0, g.Route)
+}
+
+// Routes with tags, by label.
+var (
+	tagHits = counter("tags_hits_total",
+		"Values with tags that were found, and all their tags were the same still.",
+		"route")
+	tagInvalid = counter("tags_invalid_total",
+		"Values that were found, and a tag had changed since, or one was missing that the key must have.",
+		"route")
+	tagBroken = counter("tags_broken_total",
+		"Values whose head could not be read; anything but 0: somebody else writes them, or reads the wrong ones.",
+		"route")
+	tagUnordered = counter("tags_unordered_total",
+		"Sets not stored because a tag that they name may have changed since their miss.",
+		"route")
+	tagSecondRound = counter("tags_second_round_total",
+		"Values with tags that were not asked for with them.",
+		"route")
+	tagTooMany = counter("tags_too_many_total",
+		"Sets refused because they name more tags than limits.tags_per_value.",
+		"route")
+	tagKeys = gauge("tags_remembered",
+		"Keys of which the tags are remembered that clients have named.",
+		"route")
+	tagInvalidations = histogram("tags_invalidation_seconds",
+		"Time from an invalidation to the last server's answer.")
+	tagErrors = counter("tags_invalidation_errors_total",
+		"Invalidations that not all servers have answered.")
+)
+
+// tagEvents are the counters of a route with tags.
+var tagEvents = map[stats.TagEvent]metric{
+	stats.TagHit:         tagHits,
+	stats.TagInvalid:     tagInvalid,
+	stats.TagBroken:      tagBroken,
+	stats.TagUnordered:   tagUnordered,
+	stats.TagSecondRound: tagSecondRound,
+	stats.TagTooMany:     tagTooMany,
+}
+
+func (out output) tags(list []*stats.Tags, taken *stats.Histogram, bad uint64) {
+	for _, t := range list {
+		for e, m := range tagEvents {
+			out.count(m, t.Counted(e), t.Route)
+		}
+		out.set(tagKeys, float64(t.Remembered()), t.Route)
+	}
+	if len(list) > 0 {
+		out.histogram(tagInvalidations, taken, 0)
+		out.count(tagErrors, bad)
+	}
 }

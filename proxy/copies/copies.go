@@ -96,6 +96,10 @@ func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
+	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
+		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
+		return
+	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
 		return // it is led again when those before it are done
 	}
@@ -245,7 +249,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		t.Open++
 		c.e.later(hedge{t, c, id, c.e.Now + int64(markWait)})
 		return
-	case replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
+	case replicate.Join, replicate.Count, replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
 		if c.asks[ask.Guard].got.Void() {
 			c.asks[id].kind = replicate.Exists
 			c.void = append(c.void, id)
@@ -335,9 +339,13 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (flag('c') != c.arg(t, a.Guard, 'c') || c.asks[a.Guard].got.Void()):
 		o.Kind = replicate.Exists
 	}
-	if a.Deed == replicate.Look || a.Deed == replicate.Review {
+	switch a.Deed {
+	case replicate.Look, replicate.Review, replicate.Preview:
 		r.Parsed(a.op, a.dialect, rep)
 		o.Value, _ = strconv.ParseUint(flag('s'), 10, 64)
+		if a.Deed == replicate.Preview {
+			o.Value = after(t, r.Bytes, rep, o.Value)
+		}
 	}
 	return o
 }

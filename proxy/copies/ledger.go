@@ -210,6 +210,7 @@ func (e *Copies) Identify(c *upstream.Conn) {
 		if m.Copies {
 			limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 			srv.Identifying = true
+			m.Agent.View.SayIncomplete(m.Member, e.Now+2*int64(lookTime)) // until it is known
 			e.Ask(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"), true)
 			srv.Unidentified = srv.StartedAt != 0
 			return

@@ -57,9 +57,9 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		if t.Op == wire.Prepend {
 			mode = " MP"
 		}
-		return t.Meta("ms", key, mode+chosen, t.Body())
+		return t.Meta("ms", key, mode+guard()+chosen, t.Body())
 	case replicate.Count:
-		flags := " v" + chosen
+		flags := " v" + guard() + chosen
 		if t.Op == wire.Decr {
 			flags += " MD"
 		}
@@ -73,6 +73,11 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		return t.Meta("md", key, "", nil)
 	case replicate.Fetch:
 		return t.Meta("mg", key, " v f t s c", nil)
+	case replicate.Preview:
+		if t.Op == wire.Incr || t.Op == wire.Decr {
+			return t.Meta("mg", key, " s f c v", nil)
+		}
+		return t.Meta("mg", key, " s f c", nil)
 	case replicate.Look, replicate.Review, replicate.Check:
 		if a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward {
 			return t.Meta("mg", key, " v f", nil)
@@ -128,6 +133,23 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 		edits = append(edits, c.also(t, a, "", chosen))
 	}
 	return t.WithKey(key, edits...)
+}
+
+// after is what t's command makes of an item: its size behind an append, the number
+// behind an incr. seen is the answer to a Preview of it.
+func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
+	if t.Op == wire.Append || t.Op == wire.Prepend {
+		return size + uint64(len(t.Body()))
+	}
+	n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(seen))), 10, 64)
+	delta := uint64(1)
+	if t.Req.Delta.Len() > 0 {
+		delta, _ = strconv.ParseUint(string(t.Req.Delta.Of(t.Raw)), 10, 64)
+	}
+	if t.Op == wire.Incr {
+		return n + delta
+	}
+	return n - min(n, delta)
 }
 
 // also is the edit that adds flags to the client's meta request: letter, if it is

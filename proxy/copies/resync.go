@@ -106,7 +106,9 @@ func (e *Copies) Refill() {
 
 func (e *Copies) tendMember(m *account) {
 	bp, srv := m.of.bp, m.server()
-	m.lacks(e)
+	if m.lacks(e) || len(m.Left) > 0 {
+		bp.View.SayIncomplete(m.at, e.Now+2*int64(lookTime))
+	}
 	m.tendLeft(e)
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
 		e.Identify(srv.Conns[0]) // reads ask others first, so nobody else may

@@ -109,9 +109,9 @@ func (c *command) outlook() uint64 {
 // mode nobody may have learnt since it was asked for that others decide. A read
 // needs that of the member whose answer it is, a write of all that took it. And
 // the process that has decided a write must be there still: if it isn't, the
-// others have what nobody knows.
+// others have what nobody knows. A refusal has decided nothing.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
-	if c.writes && s.Answer >= 0 && c.asks[s.Answer].got.Void() {
+	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].got.Void() {
 		return false
 	}
 	strict := false

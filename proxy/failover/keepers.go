@@ -147,6 +147,7 @@ func (w *Agent) firstPing(member int, answered bool) {
 // RunKeepers lets the keepers work whose time has come, or who were told something.
 func (e *Keepers) RunKeepers() {
 	for _, w := range e.Agents {
+		w.View.TellCopies(w.Keeper, e.Now)
 		for i := range w.Members {
 			if w.View.Phase(i) == health.Warming {
 				asks, hits := w.View.WarmReads(i)

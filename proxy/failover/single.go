@@ -82,9 +82,6 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	l.Keys[0] = health.AppendKey(nil, l.First.Number, t.Key)
 	l.Keys[1] = health.AppendKey(nil, l.Interim.Number, t.Key)
-	if len(l.Keys[0]) > upstream.MaxKey || l.InTransition() && len(l.Keys[1]) > upstream.MaxKey {
-		return unavailable("server " + name + " is not in use, and the key is too long to be kept elsewhere")
-	}
 	return upstream.Failure{}, false
 }
 

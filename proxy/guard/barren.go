@@ -6,6 +6,8 @@ package guard
 import (
 	"time"
 
+	"ringside/proxy/guard/item"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
 )
@@ -25,7 +27,7 @@ const maxWatched = 4096
 const unfilled = 2
 
 // strike counts a win of a key, or takes one back.
-func (g *Guard) strike(hash uint64, n int, l *rule) {
+func (g *Guard) strike(hash uint64, n int, rt *routing.Guard) {
 	s := g.barren[hash]
 	switch {
 	case s == nil && n < 0:
@@ -38,12 +40,12 @@ func (g *Guard) strike(hash uint64, n int, l *rule) {
 		g.barren[hash] = s
 	}
 	if s.wins += n; s.wins > unfilled {
-		s.until = g.Now + int64(time.Second)*lease(l.Guard)
+		s.until = g.Now + int64(time.Second)*item.Lease(rt)
 	}
 }
 
 // unfit notes that the value of a key can't be stored.
-func (g *Guard) unfit(t *task.Task, l *rule) { g.strike(t.Hash, unfilled+1, l) }
+func (g *Guard) unfit(t *task.Task, l *rule) { g.strike(t.Hash, unfilled+1, l.Guard) }
 
 func (g *Guard) isBarren(t *task.Task, l *rule) bool {
 	s := g.barren[t.Hash]

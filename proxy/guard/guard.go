@@ -4,12 +4,12 @@ package guard
 
 import (
 	"math/rand/v2"
-	"strconv"
 	"sync/atomic"
-	"time"
 
 	"ringside/proxy/client"
 	"ringside/proxy/failover"
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -25,14 +25,11 @@ type Guard struct {
 	*task.Tasks
 	EachLoop func(f func(*Guard)) // runs f on all loops of the process; on this one before it returns
 
-	keys           map[string]*key      // of which there is a ticket or somebody waits, by pool and name
-	holders        map[uint64][]*ticket // by client
-	oldest, newest *ticket
-	tickets        int
-	aging          []*ticket // wins, oldest first, that have not come to an end
+	tickets *ticket.Table
 
-	polls   []*poll // one for each key that somebody waits for
-	waiting int     // gets held
+	polls   []*poll          // one for each key that somebody waits for
+	polling map[string]*poll // the same, by pool and name
+	waiting int              // gets held
 	asked   map[*upstream.Server]*pace
 
 	barren  map[uint64]*strikes // by hash
@@ -42,17 +39,10 @@ type Guard struct {
 	chance *rand.Rand
 }
 
-// key is what is known of a guarded key.
-type key struct {
-	name    string
-	tickets []*ticket // oldest first
-	poll    *poll     // nil: nobody waits
-}
-
 // New is the guard of the loop number n.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, keys: map[string]*key{}, holders: map[uint64][]*ticket{}, asked: map[*upstream.Server]*pace{},
+		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, asked: map[*upstream.Server]*pace{},
 		barren: map[uint64]*strikes{}, winners: map[uint64]winner{}, off: map[*upstream.Server]lack{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
@@ -61,38 +51,12 @@ func New(tasks *task.Tasks, n uint64) *Guard {
 // and prefixes that are stripped may lead to the same one.
 func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
 
-// key is what is known of t's key from now on.
-func (g *Guard) key(t *task.Task) *key {
-	name := nameOf(t)
-	k := g.keys[name]
-	if k == nil {
-		k = &key{name: name}
-		g.keys[name] = k
-	}
-	return k
-}
-
-// forget drops what is known of a key if that is nothing.
-func (g *Guard) forget(k *key) {
-	if len(k.tickets) == 0 && k.poll == nil {
-		delete(g.keys, k.name)
-	}
-}
-
-// emptyFlags are the client flags of an empty value whose client gave it none.
-// Without flags it would look like a stub while it is refreshed or deleted.
-const emptyFlags = "1381171200"
-
-// markFlags are those of an item that Ringside has made to guard a copy.
-const markFlags = "1381171201"
-
 // party is a client of guarded routes, as all loops see it.
 type party struct {
-	g         *Guard // of the client's loop
-	id        uint64
+	ticket.Holder
+	g         *Guard        // of the client's loop
 	followers atomic.Uint64 // requests that came before all others were answered
 	held      atomic.Int64  // gets of it that wait
-	shared    atomic.Bool   // it has had two requests without an answer at once
 	gone      atomic.Bool
 }
 
@@ -101,13 +65,13 @@ type party struct {
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*party)
 	if p == nil {
-		p = &party{g: g, id: s.ID}
+		p = &party{g: g, Holder: ticket.Holder{ID: s.ID}}
 		s.Companion = p
 	}
-	if !p.shared.Load() {
+	if !p.Shared.Load() {
 		for o := s.Head; o != nil; o = o.Next {
 			if o != x && !o.Quiet() && !x.Quiet() {
-				p.shared.Store(true)
+				p.Shared.Store(true)
 			}
 		}
 	}
@@ -144,7 +108,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when it was sent
-		l = &rule{party: &party{g: g, id: t.Asker}}
+		l = &rule{party: &party{g: g, Holder: ticket.Holder{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
 	read := t.Op <= wire.Gats
@@ -161,23 +125,24 @@ func (g *Guard) Lead(t *task.Task) bool {
 		l.at = 1
 	}
 	l.name = l.Keys[l.at]
+	l.tag(t)
 	srv := l.server(t)
 	speech := srv.Speech(t.Asker)
 	old := speech != 0 && speech&wire.Metas == 0
 	if old {
 		l.Learned.Count(stats.GuardOff)
 		g.lacks(srv, lack{why: noMeta})
-	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.blind(c) {
+	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
-		l.Guard = hiding(l.Guard)
+		l.Guard = item.Hiding(l.Guard)
 	}
 	if old || passes(t) {
 		l.rewrite(t)
 		t.Rule = nil
 		return failover.SingleCopy{}.Lead(t)
 	}
-	if t.Req.Dialect == wire.Meta && t.Req.Letters.Has('E') {
-		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, on which the guard of this route rests: leave it out"))
+	if why := unfit(t); why != "" {
+		t.Reject(wire.AppendClientError(nil, why))
 		return true
 	}
 	l.rewrite(t)
@@ -188,7 +153,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 
 // passes says that a command runs the scheme itself, or shows what is there.
 func passes(t *task.Task) bool {
-	if t.Op == wire.Debug || t.Op == wire.Cas {
+	if t.Op == wire.Debug || t.Op == wire.Cas && t.Route.Tags == nil {
 		return true
 	}
 	if t.Req.Dialect == wire.Text {
@@ -196,6 +161,8 @@ func passes(t *task.Task) bool {
 	}
 	has := t.Req.Letters.Has
 	switch {
+	case t.Route.Tags != nil && t.Op <= wire.Cas:
+		return false // what is stored has a head
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Op == wire.Incr || t.Op == wire.Decr:
@@ -204,43 +171,21 @@ func passes(t *task.Task) bool {
 	return has('C') || has('I')
 }
 
-// lease is how long a rebuild may take, in seconds.
-func lease(rt *routing.Guard) int64 {
-	return int64((rt.Learned.Lease(rt.Lease) + time.Second - 1) / time.Second)
+// unfit says why a meta command can't be done on t's route; "" if it can.
+func unfit(t *task.Task) string {
+	switch has := t.Req.Letters.Has; {
+	case t.Req.Dialect == wire.Text:
+	case has('E'):
+		return "flag E chooses the cas, on which the guard of this route rests: leave it out"
+	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
+		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
+	}
+	return ""
 }
 
-// early is how long before its expiry a value is due.
-func early(rt *routing.Guard) time.Duration {
-	if rt.Auto {
-		if slow := rt.Learned.Slow(); slow > 0 {
-			return min(max(2*slow, 2*time.Second), time.Minute)
-		}
-		return 0
-	}
-	return rt.Early
-}
-
-// appendFlags appends the flags of a guarded read.
-func (g *Guard) appendFlags(dst []byte, rt *routing.Guard, gets, hide bool) []byte {
-	if hide {
-		return append(dst, " R0"...)
-	}
-	early := int64(early(rt) / time.Second)
-	if early > 0 || rt.Stale > 0 {
-		dst = append(dst, " t"...)
-	}
-	dst = strconv.AppendInt(append(dst, " N"...), lease(rt), 10)
-	due := int64(0)
-	if rt.Stale > 0 { // an expired value is due to everybody; the server compares strictly
-		due = int64(rt.Stale/time.Second) + 1
-	}
-	if early > 1 && !gets { // keys that were set together are not due together
-		due += early - int64(g.chance.Uint64()%uint64(early/2+1))
-	}
-	if due > 0 {
-		dst = strconv.AppendInt(append(dst, " R"...), due, 10)
-	}
-	return dst
+// AppendFlags appends the flags of a guarded read, of a gets or another.
+func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, gets, hide bool) []byte {
+	return item.AppendFlags(dst, rt, gets, hide, g.chance)
 }
 
 // Tick does what time demands.
@@ -260,8 +205,7 @@ func (g *Guard) tidy() {
 			g.At(link.GuardTimer, p.next())
 			continue
 		}
-		p.key.poll = nil
-		g.forget(p.key)
+		delete(g.polling, p.key)
 	}
 	clear(g.polls[len(kept):])
 	g.polls = kept

@@ -3,7 +3,7 @@ package guard
 // Servers on which there is no guard: it is made of meta commands and of cas.
 
 import (
-	"ringside/proxy/routing"
+	"ringside/proxy/guard/item"
 	"ringside/proxy/upstream"
 )
 
@@ -28,27 +28,19 @@ func (g *Guard) lacks(srv *upstream.Server, l lack) {
 	}
 }
 
-// heard learns whether the server that said s has cas.
-func (g *Guard) heard(srv *upstream.Server, via upstream.Via, s *seen) {
-	if string(s.cas) == "0" {
+// Heard learns whether the server that said s has cas.
+func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *item.Seen) {
+	if string(s.Cas) == "0" {
 		g.lacks(srv, lack{noCas, via})
 	}
 }
 
-// blind says that the server at the other end of c has shown that it has no cas.
+// Blind says that the server at the other end of c has shown that it has no cas.
 // Another process at its address may have.
-func (g *Guard) blind(c *upstream.Conn) bool {
+func (g *Guard) Blind(c *upstream.Conn) bool {
 	if len(g.off) == 0 || c == nil {
 		return false
 	}
 	l, known := g.off[c.Server]
 	return known && c.Reaches(l.via)
-}
-
-// hiding is a guard as it is on a server without cas: it only hides what there may
-// be of others.
-func hiding(rt *routing.Guard) *routing.Guard {
-	how := *rt.Guard
-	how.Hide, how.Stale, how.Early, how.Auto = true, 0, 0, false
-	return &routing.Guard{Guard: &how, Learned: rt.Learned}
 }

@@ -9,8 +9,13 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/client"
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -28,7 +33,7 @@ func gets(t *task.Task) bool {
 
 // readLine asks for t's key; general: in the form that any waiter understands.
 func (l *rule) readLine(t *task.Task, general bool) []byte {
-	flags := l.g.appendFlags(nil, l.Guard, gets(t), l.Hide)
+	flags := l.g.AppendFlags(nil, l.Guard, gets(t), l.Hide)
 	if general || t.Req.Dialect == wire.Text || touches(t) {
 		return t.Meta("mg", l.name, " f v c"+string(flags), nil)
 	}
@@ -37,7 +42,11 @@ func (l *rule) readLine(t *task.Task, general bool) []byte {
 
 // more are the flags that t's own mg lacks.
 func (l *rule) more(t *task.Task, flags []byte) (more string) {
-	for _, f := range []byte("fcs") {
+	letters := "fcs"
+	if l.tags != nil {
+		letters = "fcsv"
+	}
+	for _, f := range []byte(letters) {
 		if !t.Req.Letters.Has(f) && (f != 's' || !t.Req.Letters.Has('v')) {
 			more += " " + string(f)
 		}
@@ -49,33 +58,58 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 }
 
 func (l *rule) read(t *task.Task) {
-	l.ask(t, l.readLine(t, false), func(r *upstream.Result) {
+	l.inspect(t, l.at, l.readLine(t, false), func(r *upstream.Result) {
 		l.own = t.Req.Dialect == wire.Meta && !touches(t)
 		l.found(t, r)
 	})
 }
 
+// First is what a get has brought that was sent as an ordinary exchange.
+type First struct {
+	*upstream.Result             // nil: there was none
+	Name             []byte      // of the key that it asked for
+	Known            stamp.Known // versions of tags that came with it
+}
+
+// Resume makes a task of a read that found more or less than a value.
+func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, first First) {
+	req := &g.Clients.Req
+	before := *req
+	command := "get "
+	if x.Op == wire.Gets {
+		command = "gets "
+	}
+	line := append(append([]byte(command), whole...), wire.LineEnd...)
+	g.Wire.Next(line, req)
+	req.Flags |= x.Flags & wire.Binary
+	t := g.NewTask(x, share, rt, line, whole, whole)
+	*req = before
+	t.Rule = &rule{first: first}
+	g.Enroll(x.Session, x, t)
+	g.Admit(t)
+}
+
 // resume goes on with what an ordinary exchange has found, unless the key is
 // elsewhere by now.
 func (l *rule) resume(t *task.Task) {
-	r := l.first
-	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.firstName, l.name)) {
+	r := l.first.Result
+	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.first.Name, l.name)) {
 		l.giveFirstBack()
-		l.first = nil
+		l.first = First{}
 		l.read(t)
 		return
 	}
-	l.first = nil
+	l.first = First{}
 	l.found(t, r)
 }
 
 // giveFirstBack gives back what an ordinary exchange has won, if it was anything.
 func (l *rule) giveFirstBack() {
-	if r := l.first; r != nil && r.Bytes != nil && r.Parsed(wire.Get, wire.Meta, &l.g.Rep) {
-		if s := see(&l.g.Rep, r.Bytes); s.wins() {
+	if r := l.first.Result; r != nil && r.Bytes != nil && r.Parsed(wire.Get, wire.Meta, &l.g.Rep) {
+		if s := item.See(&l.g.Rep, r.Bytes); s.Wins() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
-				l.rearmAt(spot{srv: own, name: string(l.firstName)}, string(s.cas), r.Via, s.stub())
+				l.g.rearmAt(ticket.Spot{Server: own, Name: string(l.first.Name)}, string(s.Cas), r.Via, s.Stub())
 			}
 		}
 	}
@@ -83,30 +117,39 @@ func (l *rule) giveFirstBack() {
 
 // found goes on with a server's answer to a read.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
+	l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) { l.decide(t, r, v) })
+}
+
+// decide is found for an answer of which it is known whether its value stands.
+func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	rep := &t.Loop.Rep
 	if !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
 		l.unanswered(t, r)
 		return
 	}
-	s := see(rep, r.Bytes)
-	if l.g.heard(l.server(t), r.Via, &s); l.g.blind(l.conn(t)) && !l.Hide {
-		l.Guard = hiding(l.Guard)
+	s := item.See(rep, r.Bytes)
+	if l.g.Heard(l.server(t), r.Via, &s); l.g.Blind(l.conn(t)) && !l.Hide {
+		l.Guard = item.Hiding(l.Guard)
 	}
 	if !l.Sure(t) {
-		if s.wins() {
-			l.rearmAt(l.here(t), string(s.cas), r.Via, s.stub())
+		if s.Wins() {
+			l.g.rearmAt(l.here(t), string(s.Cas), r.Via, s.Stub())
 		}
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 		return
 	}
 	switch {
-	case s.absent(): // there was no memory for a stub
-		l.miss(t, ticket{void: true})
-	case s.mark():
+	case s.Absent(): // there was no memory for a stub
+		l.miss(t, ticket.Ticket{Void: true})
+	case s.Mark():
 		l.late(t, r, &s)
-	case s.wins() && !l.Hide:
+	case s.Wins() && !l.Hide:
 		l.won(t, r, &s)
-	case s.stub() || l.Hide && s.soft():
+	case s.Stub() || l.Hide && s.Soft():
+		l.late(t, r, &s)
+	case v != stamp.Stands && !s.Soft():
+		l.fallen(t, r, &s, v)
+	case l.tags != nil && v == broken:
 		l.late(t, r, &s)
 	case !l.old(&s):
 		l.serve(t, r, &s)
@@ -121,8 +164,8 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 
 // old says that a value is to be rebuilt, and may be served only to those who want it
 // all the same.
-func (l *rule) old(s *seen) bool {
-	return s.soft() || s.taken() && s.left() <= int64(l.Stale/time.Second)
+func (l *rule) old(s *item.Seen) bool {
+	return s.Soft() || s.Taken() && s.Left() <= int64(l.Stale/time.Second)
 }
 
 // unanswered ends a read that no server could answer. Where that is shown as a
@@ -130,7 +173,7 @@ func (l *rule) old(s *seen) bool {
 // happens to the key meanwhile, so that is not kept.
 func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil {
-		l.g.grant(t, l, ticket{void: true})
+		l.g.grant(t, l, ticket.Ticket{Void: true})
 	}
 	if r.Bytes != nil {
 		t.Answer(r, nil)
@@ -140,7 +183,7 @@ func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 }
 
 // miss tells the client that there is nothing, and binds it.
-func (l *rule) miss(t *task.Task, tk ticket) {
+func (l *rule) miss(t *task.Task, tk ticket.Ticket) {
 	if !l.Hide {
 		l.g.grant(t, l, tk)
 	}
@@ -149,25 +192,29 @@ func (l *rule) miss(t *task.Task, tk ticket) {
 
 // won lets the client rebuild. While its server is filling up, the interim server
 // may still have the value.
-func (l *rule) won(t *task.Task, r *upstream.Result, s *seen) {
-	tk := ticket{cas: string(s.cas), via: r.Via, at: r.Asked, win: true, stub: s.stub()}
-	if l.Role == health.Warming && tk.stub {
+func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
+	tk := ticket.Ticket{Cas: string(s.Cas), Via: r.Via, At: r.Asked, Win: true, Stub: s.Stub()}
+	if l.Role == health.Warming && tk.Stub {
+		if l.tags != nil {
+			l.lent(t, tk)
+			return
+		}
 		l.askAt(t, 1, t.Meta("mg", l.Keys[1], " f v t", nil), func(r *upstream.Result) { l.bring(t, r, tk) })
 		return
 	}
-	if !tk.stub && !s.soft() {
+	if !tk.Stub && !s.Soft() {
 		l.Learned.Count(stats.GuardEarly)
 	}
 	l.winner(t, tk)
 }
 
-func (l *rule) winner(t *task.Task, tk ticket) {
-	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(tk.via) {
+func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
+	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(tk.Via) {
 		// The answer came to another loop, and the connection on which the set will go is
 		// younger: the item is looked at once more, before the client is told anything.
-		l.look(t, func(s *seen, via upstream.Via) {
-			tk.win = string(s.cas) == tk.cas
-			tk.cas, tk.via, tk.void = string(s.cas), via, s.absent()
+		l.look(t, func(s *item.Seen, via upstream.Via) {
+			tk.Win = string(s.Cas) == tk.Cas
+			tk.Cas, tk.Via, tk.Void = string(s.Cas), via, s.Absent()
 			l.crown(t, tk)
 		})
 		return
@@ -175,14 +222,14 @@ func (l *rule) winner(t *task.Task, tk ticket) {
 	l.crown(t, tk)
 }
 
-func (l *rule) crown(t *task.Task, tk ticket) {
+func (l *rule) crown(t *task.Task, tk ticket.Ticket) {
 	l.Learned.Won(l.g.Now)
-	l.g.strike(t.Hash, 1, l)
+	l.g.strike(t.Hash, 1, l.Guard)
 	l.miss(t, tk)
 }
 
 // bring stores what the interim server has, guarded by the stub of this very get.
-func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket) {
+func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket.Ticket) {
 	rep := &t.Loop.Rep
 	known := r.Parsed(wire.Get, wire.Meta, rep)
 	l.View.CountWarmRead(l.First.Server, false)
@@ -190,9 +237,9 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket) {
 		l.winner(t, tk)
 		return
 	}
-	s := see(rep, r.Bytes)
-	flags := " C" + tk.cas + " F" + string(s.flags)
-	if left, err := strconv.Atoi(string(s.ttl)); err == nil && left > 0 {
+	s := item.See(rep, r.Bytes)
+	flags := " C" + tk.Cas + " F" + string(s.Flags)
+	if left, err := strconv.Atoi(string(s.TTL)); err == nil && left > 0 {
 		flags += " T" + strconv.Itoa(left)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, bytes.Clone(rep.Body.Of(r.Bytes))), func(r *upstream.Result) {
@@ -203,28 +250,28 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket) {
 }
 
 // late is told that another client rebuilds: t's waits, or misses too.
-func (l *rule) late(t *task.Task, r *upstream.Result, s *seen) {
+func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
 	if l.Hide {
-		l.miss(t, ticket{})
+		l.miss(t, ticket.Ticket{})
 		return
 	}
-	cas := string(s.cas)
+	cas := string(s.Cas)
 	if l.rebuilds(t, s) {
 		t.AnswerKind(task.Absence(t)) // it must not wait for itself
 		return
 	}
 	l.watch(t, r, s)
-	if l.g.hold(t, l, cas, r.Via, s.mark()) {
+	if l.g.hold(t, l, cas, r.Via, s.Mark()) {
 		return
 	}
-	l.miss(t, ticket{cas: cas, via: r.Via, at: r.Asked, void: s.mark()})
+	l.miss(t, ticket.Ticket{Cas: cas, Via: r.Via, At: r.Asked, Void: s.Mark()})
 }
 
 // rebuilds says that t's client has been told already to rebuild what a read has
 // found. It must neither wait for itself nor get the value that it replaces.
-func (l *rule) rebuilds(t *task.Task, s *seen) bool {
+func (l *rule) rebuilds(t *task.Task, s *item.Seen) bool {
 	own := l.g.ownTicket(t, l)
-	return own != nil && own.cas == string(s.cas) && !l.pooled()
+	return own != nil && own.Cas == string(s.Cas) && !l.pooled()
 }
 
 // winner is whom a client waits for.
@@ -233,37 +280,46 @@ type winner struct {
 	since int64
 }
 
+// Overdue says that who is to rebuild an item of that cas has not come back for a lease,
+// as this loop has seen it.
+func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
+	w := g.winners[hash]
+	return w.cas == string(cas) && g.Now-w.since > int64(time.Second)*item.Lease(rt)
+}
+
 // watch lets another client rebuild when a winner has not come back for a lease.
-func (l *rule) watch(t *task.Task, r *upstream.Result, s *seen) {
+func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 	g := l.g
-	if s.mark() || len(s.cas) == 0 {
+	if s.Mark() || len(s.Cas) == 0 {
 		return
 	}
 	w := g.winners[t.Hash]
 	switch {
-	case w.cas != string(s.cas):
+	case w.cas != string(s.Cas):
 		if len(g.winners) >= maxWatched {
 			clear(g.winners)
 		}
-		g.winners[t.Hash] = winner{string(s.cas), g.Now}
-	case g.Now-w.since > int64(time.Second)*lease(l.Guard):
+		g.winners[t.Hash] = winner{string(s.Cas), g.Now}
+	case g.Overdue(l.Guard, t.Hash, s.Cas):
 		l.Learned.Count(stats.GuardRearmed)
-		l.rearmAt(l.here(t), w.cas, r.Via, s.stub())
+		l.g.rearmAt(l.here(t), w.cas, r.Via, s.Stub())
 		delete(g.winners, t.Hash)
 	}
 }
 
 // serve answers with the value that a read has found.
-func (l *rule) serve(t *task.Task, r *upstream.Result, s *seen) {
+func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 	number := l.Place(l.at).Number
 	tag := func(cas uint64) uint64 { return health.TagCas(cas, number) }
 	switch {
+	case touches(t) && l.tags != nil:
+		l.retouch(t, tag)
 	case touches(t):
 		l.touch(t, tag)
 	case t.Req.Dialect == wire.Text:
 		t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asText(t, r, s)}, tag)
 	case !l.own: // somebody else's answer: it has not the flags that this client wants
-		l.ask(t, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
+		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
 			l.own = true
 			l.found(t, r)
 		})
@@ -273,44 +329,14 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *seen) {
 }
 
 // asText is the value r as the answer to a text get.
-func (l *rule) asText(t *task.Task, r *upstream.Result, s *seen) []byte {
-	rep := &t.Loop.Rep
-	b := append(append([]byte("VALUE "), l.name...), ' ')
-	b = append(append(b, s.shown()...), ' ')
-	b = strconv.AppendInt(b, int64(rep.Body.Len()), 10)
-	if t.Op == wire.Gets || t.Req.Flags&wire.Binary != 0 && !l.old(s) { // else a cas would store what is made of an old value
-		b = append(append(b, ' '), s.cas...)
-	}
-	b = append(append(b, wire.LineEnd...), r.Bytes[rep.Body.Start:rep.Size]...)
-	return append(b, wire.AnswerEnd...)
+func (l *rule) asText(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
+	token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0 && !l.old(s) // else a cas would store what is made of an old value
+	return item.AppendText(nil, l.name, &t.Loop.Rep, r.Bytes, s, token)
 }
 
 // asMeta is the answer r without what the client has not asked for.
-func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *seen) []byte {
-	rep := &t.Loop.Rep
-	word := rep.Line.Of(r.Bytes)
-	b := slices.Clone(word[:2])
-	if rep.Kind == wire.Value {
-		b = strconv.AppendInt(append(b, ' '), int64(rep.Body.Len()), 10)
-	}
-	asked := t.Req.Letters
-	for rest := rep.MetaFlags; ; {
-		var flag wire.Span
-		if flag, rest = wire.NextKey(r.Bytes, rest); flag.Len() == 0 {
-			break
-		}
-		switch letter := r.Bytes[flag.Start]; {
-		case !asked.Has(letter):
-			continue
-		case letter == 'f':
-			b = append(append(b, " f"...), s.shown()...)
-		case letter == 't' && l.Stale > 0 && s.left() < 1<<40:
-			b = strconv.AppendInt(append(b, " t"...), max(s.left()-int64(l.Stale/time.Second), 0), 10)
-		default:
-			b = append(append(b, ' '), flag.Of(r.Bytes)...)
-		}
-	}
-	return append(b, r.Bytes[rep.Line.End:rep.Size]...)
+func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
+	return item.AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &t.Loop.Rep, r.Bytes, s)
 }
 
 // touch gives a value that is there the time that the client asks for.
@@ -321,13 +347,13 @@ func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 		case !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind.Failed():
 			l.unanswered(t, r)
 		case t.Missed(r):
-			l.miss(t, ticket{void: true})
-		case t.Req.Dialect == wire.Text && string(rep.ClientFlags.Of(r.Bytes)) == emptyFlags:
+			l.miss(t, ticket.Ticket{Void: true})
+		case t.Req.Dialect == wire.Text && string(rep.ClientFlags.Of(r.Bytes)) == item.EmptyFlags:
 			at := rep.ClientFlags
 			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])
 			t.Answer(&upstream.Result{Server: l.server(t), Bytes: b}, tag)
 		case t.Req.Dialect == wire.Meta:
-			s := see(rep, r.Bytes)
+			s := item.See(rep, r.Bytes)
 			t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asMeta(t, r, &s)}, tag)
 		default:
 			t.Answer(&upstream.Result{Server: l.server(t), Bytes: bytes.Clone(r.Bytes)}, tag)

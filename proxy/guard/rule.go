@@ -3,17 +3,18 @@ package guard
 // The rule of a command on a guarded key, and what all commands have in common.
 
 import (
-	"encoding/base64"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"ringside/proxy/failover"
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -33,8 +34,10 @@ type rule struct {
 	at   int    // where the key is read: 0 First, 1 Interim
 	name []byte // of the key there
 
-	first     *upstream.Result // of a get that was sent as an ordinary exchange: its answer
-	firstName []byte           // of the key that it asked for
+	first First
+
+	named []stamp.Tag // by the client
+	tags  *tagged     // nil: the route has none
 
 	then   []func(r *upstream.Result) // what goes on when ask i has ended
 	tries  int
@@ -50,7 +53,7 @@ func (l *rule) server(t *task.Task) *upstream.Server { return t.Route.Member(l.P
 
 // pooled says that the client's set may come on another connection than its miss.
 func (l *rule) pooled() bool {
-	return l.Clients == table.Pooled || l.Clients == table.ByEvidence && l.party.shared.Load()
+	return l.Clients == table.Pooled || l.Clients == table.ByEvidence && l.party.Shared.Load()
 }
 
 // ask sends line to the server that the key is read from.
@@ -71,7 +74,7 @@ func (l *rule) Told(_ *task.Task, id int, r *upstream.Result) {
 
 func (l *rule) Begin(t *task.Task) {
 	switch {
-	case l.first != nil:
+	case l.first.Result != nil:
 		l.resume(t)
 	case t.Op <= wire.Gats:
 		l.read(t)
@@ -150,30 +153,37 @@ func (l *rule) answered(t *task.Task, op wire.Op, r *upstream.Result) (rep *wire
 }
 
 // look asks what is there, without a win of an item that is not deleted.
-func (l *rule) look(t *task.Task, then func(s *seen, via upstream.Via)) {
+func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 	l.Learned.Count(stats.GuardLook)
-	l.ask(t, t.Meta("mg", l.name, " s f c t R0", nil), func(r *upstream.Result) {
-		if rep, ok := l.answered(t, wire.Get, r); ok {
-			s := see(rep, r.Bytes)
-			s.flags, s.cas = slices.Clone(s.flags), slices.Clone(s.cas)
-			then(&s, r.Via)
-		}
+	flags := " s f c t R0"
+	if l.tags != nil {
+		flags = " v" + flags
+	}
+	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
+		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
+			if rep, ok := l.answered(t, wire.Get, r); ok {
+				s := item.See(rep, r.Bytes)
+				s.Flags, s.Cas, s.TTL = slices.Clone(s.Flags), slices.Clone(s.Cas), slices.Clone(s.TTL)
+				s.Fallen = v != stamp.Stands
+				then(&s, r.Via)
+			}
+		})
 	})
 }
 
 // nothing says that there is nothing for a command that does not store where nothing
 // is. Its look has taken the win of a deleted item all the same: that goes back.
-func (l *rule) nothing(t *task.Task, s *seen, via upstream.Via) bool {
-	if s.nothing() && s.wins() {
-		l.rearmAt(l.here(t), string(s.cas), via, s.stub())
+func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
+	if s.Nothing() && s.Wins() {
+		l.g.rearmAt(l.here(t), string(s.Cas), via, s.Stub())
 	}
 	return l.gone(s)
 }
 
 // gone says that there is nothing to clients: a value may have expired for them that
 // is kept to be served while it is rebuilt.
-func (l *rule) gone(s *seen) bool {
-	return s.nothing() || l.Stale > 0 && s.left() <= int64(l.Stale/time.Second)
+func (l *rule) gone(s *item.Seen) bool {
+	return s.Nothing() || l.Stale > 0 && s.Left() <= int64(l.Stale/time.Second)
 }
 
 // again begins once more, because somebody came in between.
@@ -187,19 +197,15 @@ func (l *rule) again(t *task.Task, f func()) {
 
 // rearmAt takes away a stub of that cas, or marks an item of it as to be rebuilt:
 // only if it has that cas still.
-func (l *rule) rearmAt(at spot, cas string, via upstream.Via, stub bool) {
+func (g *Guard) rearmAt(at ticket.Spot, cas string, via upstream.Via, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
-	c, _, _ := at.srv.Pick(0, true)
+	c, _, _ := at.Server.Pick(0, true)
 	if c == nil || !c.Reaches(via) {
 		return
 	}
-	flags := " I C"
-	if stub {
-		flags = " C"
-	}
-	l.g.demand(c, spelled("md ", at.name, flags+cas), nil)
+	g.demand(c, takeBack(at.Name, cas, stub), nil)
 }
 
 // demand is an ask of the guard itself.
@@ -211,12 +217,20 @@ func (g *Guard) demand(c *upstream.Conn, line string, told func(r *upstream.Resu
 // ownTimeouts are those of the guard's own asks, of which nobody waits for the answer.
 var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Deadline: time.Second}
 
-// spelled is a meta command on a key, which may not be a word.
-func spelled(command, name, flags string) string {
-	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 127 }) {
-		name = base64.StdEncoding.EncodeToString([]byte(name)) + " b"
+// GiveBack gives back, on c, what a read of key has won whose client is gone.
+func GiveBack(c *upstream.Conn, key string, s *item.Seen) {
+	if s.Wins() && string(s.Cas) != "0" {
+		limit := ownTimeouts
+		c.Server.Loop().Ask(c, asker(nil), 0, &limit, []byte(takeBack(key, string(s.Cas), s.Stub())), true)
 	}
-	return command + name + flags + "\r\n"
+}
+
+// takeBack takes away a stub, or marks an item as to be rebuilt, of that cas.
+func takeBack(key, cas string, stub bool) string {
+	if stub {
+		return item.Spelled("md ", key, " C"+cas)
+	}
+	return item.Spelled("md ", key, " I C"+cas)
 }
 
 type asker func(r *upstream.Result)
@@ -243,15 +257,15 @@ func (l *rule) rewrite(t *task.Task) {
 	if flags := t.Req.ClientFlags.Of(t.Raw); stores && t.Req.Body.Len() == 0 && !t.Req.Letters.Has('I') {
 		switch {
 		case t.Req.ClientFlags.Len() == 0 && t.Req.Dialect == wire.Meta:
-			edits = append(edits, appendToLine(t, " F"+emptyFlags))
+			edits = append(edits, appendToLine(t, " F"+item.EmptyFlags))
 		case string(flags) == "0":
-			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(emptyFlags)})
+			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(item.EmptyFlags)})
 		}
 	}
 	moves := stores || t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get
 	if at := t.Req.Exptime; moves && at.Len() > 0 && !l.Hide {
 		if n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64); err == nil {
-			longer, sealed := l.longer(n, time.Now().Unix())
+			longer, sealed := item.Longer(l.Guard, n, time.Now().Unix())
 			l.sealed = sealed && stores
 			edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, longer, 10)})
 		}
@@ -260,35 +274,4 @@ func (l *rule) rewrite(t *task.Task) {
 	if l.Place(l.at).Diverted {
 		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
 	}
-}
-
-// maxRelative is the longest exptime that memcached takes as a time from now.
-const maxRelative = 30 * 24 * 60 * 60
-
-// longer is the time for which a value is kept whose client says n, so that it can
-// be served while it is rebuilt. A value that lives short must not be due from the
-// beginning; where its time can't be longer, it is sealed: nobody is to refresh it.
-func (l *rule) longer(n, now int64) (kept int64, sealed bool) {
-	stale, early := int64(l.Stale/time.Second), int64(early(l.Guard)/time.Second)
-	left := n
-	if n > maxRelative {
-		left = n - now
-	}
-	if left <= 0 {
-		return n, false
-	}
-	more := stale
-	if left < 4*early {
-		if stale == 0 {
-			return n, true
-		}
-		more += early - left/4
-	}
-	switch {
-	case n > maxRelative:
-		return n + more, false
-	case n+more > maxRelative:
-		return now + n + more, false
-	}
-	return n + more, false
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -17,8 +19,8 @@ import (
 // poll repeats a get for all who wait for its key.
 type poll struct {
 	g        *Guard
-	key      *key
-	here     spot
+	key      string // pool and name
+	here     ticket.Spot
 	held     []*held
 	asking   bool
 	again    bool // something has happened to the key since it asked
@@ -49,7 +51,7 @@ type pace struct{ next int64 }
 // hold lets t wait, if it may.
 func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark bool) bool {
 	p := l.party
-	if l.Wait == 0 || p == nil || p.shared.Load() || l.many && !l.HoldMany || g.isBarren(t, l) || !l.Learned.Holds() {
+	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isBarren(t, l) || !l.Learned.Holds() {
 		return false
 	}
 	loops, _ := g.Loops.Count(g.Tasks)
@@ -65,11 +67,11 @@ func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark b
 		p.held.Add(-1)
 		return false
 	}
-	k := g.key(t)
-	q := k.poll
+	name := nameOf(t)
+	q := g.polling[name]
 	if q == nil {
-		q = &poll{g: g, key: k, here: l.here(t), interval: firstPoll}
-		k.poll = q
+		q = &poll{g: g, key: name, here: l.here(t), interval: firstPoll}
+		g.polling[name] = q
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.wobble(), l.Learned.Usual()/5))
 	}
@@ -134,17 +136,17 @@ func (q *poll) ask() {
 		}
 		return
 	}
-	server := g.asked[q.here.srv]
+	server := g.asked[q.here.Server]
 	if server == nil {
 		server = &pace{}
-		g.asked[q.here.srv] = server
+		g.asked[q.here.Server] = server
 	}
 	if server.next > g.Now {
 		q.nextAt = server.next
 		return
 	}
 	server.next = max(server.next, g.Now-int64(10*time.Millisecond)) + int64(time.Second/maxPolls)
-	c, _, _ := q.here.srv.Pick(first.t.Asker, true)
+	c, _, _ := q.here.Server.Pick(first.t.Asker, true)
 	q.nextAt = g.Now + int64(q.wobble())
 	if c == nil {
 		return
@@ -167,8 +169,8 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	switch known := r.Parsed(wire.Get, wire.Meta, rep) && !rep.Kind.Failed(); {
 	case len(q.held) == 0:
 		if known {
-			if s := see(rep, r.Bytes); s.wins() {
-				(&rule{g: g}).rearmAt(q.here, string(s.cas), r.Via, s.stub())
+			if s := item.See(rep, r.Bytes); s.Wins() {
+				g.rearmAt(q.here, string(s.Cas), r.Via, s.Stub())
 			}
 		}
 	case !known:
@@ -178,15 +180,15 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			h.t.CatchUp()
 		}
 	default:
-		s := see(rep, r.Bytes)
+		s := item.See(rep, r.Bytes)
 		switch first := q.held[0]; {
-		case s.wins() || s.absent(): // its first waiter rebuilds, or asks for itself
+		case s.Wins() || s.Absent(): // its first waiter rebuilds, or asks for itself
 			q.take(0)
 			first.l.found(first.t, r)
 			first.t.CatchUp()
-		case s.stub() || s.mark() || s.soft() && first.l.Stale == 0:
+		case s.Stub() || s.Mark() || s.Soft() && first.l.Stale == 0:
 			for _, h := range q.held {
-				h.cas, h.via, h.mark = string(s.cas), r.Via, s.mark()
+				h.cas, h.via, h.mark = string(s.Cas), r.Via, s.Mark()
 			}
 			first.l.watch(first.t, r, &s)
 		default:
@@ -194,6 +196,9 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 				h := q.take(0)
 				h.l.Learned.Count(stats.GuardSaved)
 				r.Parsed(wire.Get, wire.Meta, rep) // the one before may have asked
+				if h.l.tags != nil {
+					h.l.tags.known = nil // they are of its own first look
+				}
 				h.l.found(h.t, r)
 				h.t.CatchUp()
 			}
@@ -227,18 +232,18 @@ func (q *poll) end(h *held, over bool) {
 			return
 		}
 	}
-	h.l.miss(h.t, ticket{cas: h.cas, via: h.via, at: h.since, void: h.mark})
+	h.l.miss(h.t, ticket.Ticket{Cas: h.cas, Via: h.via, At: h.since, Void: h.mark})
 }
 
 // wake asks at once for those who wait for a key that a command has just changed.
 func (g *Guard) wake(t *task.Task) {
-	k := g.keys[nameOf(t)]
-	if k == nil || k.poll == nil {
+	q := g.polling[nameOf(t)]
+	if q == nil {
 		return
 	}
-	k.poll.again = true
-	if !k.poll.asking {
-		k.poll.nextAt = g.Now
+	q.again = true
+	if !q.asking {
+		q.nextAt = g.Now
 		g.Soon(link.GuardTimer)
 	}
 }
@@ -250,7 +255,7 @@ func (g *Guard) hurry(p *party) {
 		for i := 0; i < len(q.held); {
 			if h := q.held[i]; h.l.party == p {
 				if !h.l.quiet && !p.gone.Load() {
-					p.shared.Store(true)
+					p.Shared.Store(true)
 				}
 				q.end(h, false)
 			} else {

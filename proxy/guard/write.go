@@ -7,8 +7,11 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -16,16 +19,23 @@ import (
 
 func (l *rule) write(t *task.Task) {
 	if (t.Op.Stores() || t.Removal()) && !l.Hide {
-		if flags := t.Req.ClientFlags.Of(t.Raw); string(flags) == markFlags && t.Op.Stores() {
+		flags := string(t.Req.ClientFlags.Of(t.Raw))
+		if own := flags == item.MarkFlags || l.tags != nil && flags == stamp.Flags; own && t.Op.Stores() {
 			l.remove(t, func(bool) {
 				l.end(t, func() { t.Reject(wire.AppendClientError(nil, "these flags are Ringside's own")) })
 			})
 			return
 		}
 	}
+	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // nobody may find it without its tags
+		l.remove(t, func(bool) { l.refused(t) })
+		return
+	}
 	switch t.Op {
 	case wire.Set:
 		l.set(t)
+	case wire.Cas:
+		l.compare(t)
 	case wire.Add:
 		l.add(t)
 	case wire.Replace:
@@ -36,7 +46,7 @@ func (l *rule) write(t *task.Task) {
 	case wire.Incr, wire.Decr:
 		l.count(t)
 	case wire.Touch:
-		l.look(t, func(s *seen, via upstream.Via) {
+		l.look(t, func(s *item.Seen, via upstream.Via) {
 			if l.nothing(t, s, via) {
 				l.say(t, wire.NotFound)
 				return
@@ -69,24 +79,16 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 }
 
 // use takes the ticket of t's own connection, if it has one; nil: none.
-func (l *rule) use(t *task.Task) *ticket {
+func (l *rule) use(t *task.Task) *ticket.Ticket {
 	if l.Hide {
 		return nil
 	}
 	tk := l.g.ownTicket(t, l)
-	if tk == nil || l.pooled() || tk.doubtful {
+	if tk == nil || l.pooled() || tk.Doubtful {
 		return nil
 	}
-	l.g.take(tk)
+	l.g.tickets.Take(tk)
 	return tk
-}
-
-// take takes a ticket whose set has come.
-func (g *Guard) take(tk *ticket) {
-	counted := tk.counted
-	tk.counted = true
-	g.drop(tk)
-	tk.counted = counted
 }
 
 // storeLine stores t's value in a mode, S, E, A, P or R, and if cas is not empty
@@ -97,7 +99,11 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 		flags = " C" + cas
 	}
 	if t.Req.Dialect == wire.Meta {
-		var edits []task.Edit
+		edits, head := l.stamped(t)
+		flags += head
+		if t.Req.Unique.Len() > 0 {
+			edits, flags = append(edits, task.Edit{At: t.Req.Unique, With: []byte(cas)}), head
+		}
 		if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'M'); ok {
 			edits = append(edits, task.Edit{At: at, With: []byte{mode}})
 		} else {
@@ -108,7 +114,11 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 		}
 		return t.WithKey(l.name, append(edits, appendToLine(t, flags))...)
 	}
-	if f := t.Req.ClientFlags.Of(t.Raw); string(f) != "0" {
+	body := t.Body()
+	if l.tags != nil && l.tags.head != nil {
+		flags += " F" + stamp.Flags
+		body = slices.Concat(l.tags.head, body)
+	} else if f := t.Req.ClientFlags.Of(t.Raw); string(f) != "0" {
 		flags += " F" + string(f)
 	}
 	if e := t.Req.Exptime.Of(t.Raw); string(e) != "0" {
@@ -117,11 +127,31 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	if flags += " M" + string(mode); token {
 		flags += " c"
 	}
-	return t.Meta("ms", l.name, flags, t.Body())
+	return t.Meta("ms", l.name, flags, body)
 }
 
-// store asks for a storeLine; then is told what became of it. Errors end t.
+// store asks for a storeLine; then is told what became of it. Errors end t. If one of
+// the value's tags may have changed meanwhile it is not stored, and there is no
+// answer.
 func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
+	switch {
+	case l.tags == nil:
+	case mode == 'A' || mode == 'P':
+		l.tags.head = nil
+	default:
+		l.stamp(t, func(ok bool) {
+			if ok {
+				l.storeNow(t, mode, cas, token, then)
+			} else {
+				then(wire.Exists, nil)
+			}
+		})
+		return
+	}
+	l.storeNow(t, mode, cas, token, then)
+}
+
+func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		rep := &t.Loop.Rep
 		if r.Parsed(wire.Set, wire.Meta, rep) && rep.Kind.Failed() {
@@ -148,12 +178,12 @@ func (l *rule) seal(t *task.Task) {
 		if !r.Parsed(wire.Get, wire.Meta, rep) {
 			return
 		}
-		if s := see(rep, r.Bytes); s.wins() && s.size == 0 { // nothing was stored
-			l.rearmAt(here, string(s.cas), r.Via, true)
+		if s := item.See(rep, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
+			l.g.rearmAt(here, string(s.Cas), r.Via, true)
 		}
 	})
-	line := " s c N" + strconv.FormatInt(lease(l.Guard), 10) + " R100000"
-	t.AskAs(true, len(l.then)-1, here.srv, t.Meta("mg", l.name, line, nil))
+	line := " s c N" + strconv.FormatInt(item.Lease(l.Guard), 10) + " R100000"
+	t.AskAs(true, len(l.then)-1, here.Server, t.Meta("mg", l.name, line, nil))
 }
 
 // answerStore answers a store as the server did.
@@ -162,7 +192,7 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 		l.say(t, k)
 		return
 	}
-	s := see(&t.Loop.Rep, r.Bytes)
+	s := item.See(&t.Loop.Rep, r.Bytes)
 	b := l.asMeta(t, r, &s)
 	l.end(t, func() { t.Answer(&upstream.Result{Server: l.server(t), Bytes: b}, nil) })
 }
@@ -173,25 +203,21 @@ func (l *rule) set(t *task.Task) {
 		l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) { l.answerStore(t, k, r) })
 		return
 	}
-	var owed []*ticket
-	own := (*ticket)(nil)
-	if k := l.g.keys[nameOf(t)]; k != nil {
-		owed, own = k.owed(l.g.Now, l.LeaseMax), k.of(l.party)
-	}
+	owed, own := l.g.tickets.Owed(nameOf(t), l.g.Now, l.LeaseMax), l.g.ownTicket(t, l)
 	pooled := l.pooled()
 	switch {
-	case !pooled && own != nil && !own.doubtful:
-		l.g.take(own)
+	case !pooled && own != nil && !own.Doubtful:
+		l.g.tickets.Take(own)
 		l.fill(t, own)
-	case own != nil && own.doubtful:
-		l.g.take(own)
+	case own != nil && own.Doubtful:
+		l.g.tickets.Take(own)
 		l.ambiguous(t, own, append(owed, own))
 	case l.Clients != table.ByConnection && len(owed) > 0:
 		tk := owed[0]
-		if l.Clients == table.ByEvidence && !tk.party.shared.Load() {
-			tk.doubtful = true
+		if l.Clients == table.ByEvidence && !tk.Holder.Shared.Load() {
+			tk.Doubtful = true
 		} else {
-			l.g.take(tk)
+			l.g.tickets.Take(tk)
 		}
 		l.ambiguous(t, tk, owed)
 	case l.OnlyAfterMiss:
@@ -214,14 +240,15 @@ func (l *rule) conn(t *task.Task) *upstream.Conn {
 }
 
 // fill is the set of a rebuilder.
-func (l *rule) fill(t *task.Task, tk *ticket) {
-	if c := l.conn(t); c != nil && !tk.good(l.here(t), c) {
-		tk.ended(false)
+func (l *rule) fill(t *task.Task, tk *ticket.Ticket) {
+	if c := l.conn(t); c != nil && !tk.Good(l.here(t), c) {
+		tk.Ended(false)
 		l.Learned.Count(stats.GuardVoid)
 		l.refused(t)
 		return
 	}
-	l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) {
+	l.bind(tk)
+	l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
 			l.filled(t, tk)
 			l.answerStore(t, wire.Stored, r)
@@ -233,26 +260,26 @@ func (l *rule) fill(t *task.Task, tk *ticket) {
 }
 
 // filled counts a rebuild that was stored.
-func (l *rule) filled(t *task.Task, tk *ticket) {
-	tk.ended(true)
+func (l *rule) filled(t *task.Task, tk *ticket.Ticket) {
+	tk.Ended(true)
 	delete(l.g.barren, t.Hash)
 	delete(l.g.winners, t.Hash)
-	if tk.win {
+	if tk.Win {
 		l.Learned.Count(stats.GuardFill)
-		l.Learned.Rebuilt(time.Duration(l.g.Now - tk.at))
+		l.Learned.Rebuilt(time.Duration(l.g.Now - tk.At))
 	}
 }
 
 // tooLate counts a set that was not stored, and learns from it.
-func (l *rule) tooLate(t *task.Task, tk *ticket, k wire.Kind) {
-	tk.ended(false)
+func (l *rule) tooLate(t *task.Task, tk *ticket.Ticket, k wire.Kind) {
+	tk.Ended(false)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
 	} else {
 		l.Learned.Count(stats.GuardGone)
 	}
-	age := time.Duration(l.g.Now - tk.at)
-	if tk.win && age > l.Learned.Lease(l.Lease) {
+	age := time.Duration(l.g.Now - tk.At)
+	if tk.Win && age > l.Learned.Lease(l.Lease) {
 		l.Learned.TookTooLong(age, l.LeaseMax, l.g.Now)
 	}
 }
@@ -270,22 +297,25 @@ func (l *rule) refused(t *task.Task) {
 
 // ambiguous is a set that may be that of any rebuilder, or a writer's. tk is the
 // ticket that it goes out with; among are all that it may be of.
-func (l *rule) ambiguous(t *task.Task, tk *ticket, among []*ticket) {
+func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket) {
 	l.Learned.Count(stats.GuardAmbiguous)
 	here, c := l.here(t), l.conn(t)
-	alike := func(o *ticket) bool { return o.cas == tk.cas && o.good(here, c) }
-	if c != nil && !slices.ContainsFunc(among, func(o *ticket) bool { return !alike(o) }) {
-		l.store(t, 'S', tk.cas, true, func(k wire.Kind, r *upstream.Result) {
+	alike := func(o *ticket.Ticket) bool {
+		return o.Cas == tk.Cas && o.Good(here, c) && (l.tags == nil || o.SameTags(tk))
+	}
+	l.bind(tk)
+	if c != nil && !slices.ContainsFunc(among, func(o *ticket.Ticket) bool { return !alike(o) }) {
+		l.store(t, 'S', tk.Cas, true, func(k wire.Kind, r *upstream.Result) {
 			if k != wire.Stored {
 				l.tooLate(t, tk, k)
 				l.refusedAmbiguous(t)
 				return
 			}
-			s := see(&t.Loop.Rep, r.Bytes)
-			cas := string(s.cas)
+			s := item.See(&t.Loop.Rep, r.Bytes)
+			cas := string(s.Cas)
 			for _, o := range among { // between those of one Ringside the last set wins
-				if o.cas == tk.cas {
-					o.follow(cas, r.Via)
+				if o.Cas == tk.Cas {
+					o.Follow(cas, r.Via)
 				}
 			}
 			l.filled(t, tk)
@@ -294,23 +324,18 @@ func (l *rule) ambiguous(t *task.Task, tk *ticket, among []*ticket) {
 		return
 	}
 	if c == nil { // the server can't be asked: let the command say why
-		l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) { l.refusedAmbiguous(t) })
+		l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) { l.refusedAmbiguous(t) })
 		return
 	}
 	for _, o := range among {
-		if o.win && o.stub && !o.void {
-			l.rearmAt(o.spot, o.cas, o.via, true)
+		if o.Win && o.Stub && !o.Void {
+			l.g.rearmAt(o.Spot, o.Cas, o.Via, true)
 		}
-		o.void = true
+		o.Void = true
 	}
-	tk.ended(false)
+	tk.Ended(false)
 	l.Learned.Count(stats.GuardVoid)
 	l.refusedAmbiguous(t)
-}
-
-// follow binds a ticket to what was stored by a set that may have been its own.
-func (tk *ticket) follow(cas string, via upstream.Via) {
-	tk.cas, tk.via, tk.win, tk.stub = cas, via, false, false
 }
 
 // refusedAmbiguous answers a set of which it is not sure whose it is. What stands
@@ -326,13 +351,14 @@ func (l *rule) refusedAmbiguous(t *task.Task) {
 // add stores a value where there is none: a stub is none.
 func (l *rule) add(t *task.Task) {
 	if tk := l.use(t); tk != nil {
-		if c := l.conn(t); c != nil && !tk.good(l.here(t), c) {
-			tk.ended(false)
+		if c := l.conn(t); c != nil && !tk.Good(l.here(t), c) {
+			tk.Ended(false)
 			l.Learned.Count(stats.GuardVoid)
 			l.say(t, wire.NotStored)
 			return
 		}
-		l.store(t, 'S', tk.cas, false, func(k wire.Kind, r *upstream.Result) {
+		l.bind(tk)
+		l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) {
 			if k == wire.Stored {
 				l.filled(t, tk)
 				l.answerStore(t, k, r)
@@ -348,14 +374,14 @@ func (l *rule) add(t *task.Task) {
 			l.answerStore(t, k, r)
 			return
 		}
-		l.look(t, func(s *seen, _ upstream.Via) {
+		l.look(t, func(s *item.Seen, _ upstream.Via) {
 			switch {
-			case s.absent():
+			case s.Absent():
 				l.again(t, func() { l.add(t) })
-			case !l.gone(s) || s.mark():
+			case !l.gone(s) || s.Mark():
 				l.say(t, wire.NotStored)
 			default:
-				l.store(t, 'S', string(s.cas), false, func(k wire.Kind, r *upstream.Result) {
+				l.store(t, 'S', string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 					if k != wire.Stored {
 						l.again(t, func() { l.add(t) })
 						return
@@ -368,18 +394,18 @@ func (l *rule) add(t *task.Task) {
 }
 
 // replace stores over a value: a stub is none.
-func (l *rule) replace(t *task.Task, tk *ticket) {
-	l.look(t, func(s *seen, via upstream.Via) {
+func (l *rule) replace(t *task.Task, tk *ticket.Ticket) {
+	l.look(t, func(s *item.Seen, via upstream.Via) {
 		switch {
 		case l.nothing(t, s, via):
 			l.say(t, wire.NotStored)
 			return
-		case tk != nil && (tk.cas != string(s.cas) || !tk.good(l.here(t), l.conn(t))):
+		case tk != nil && (tk.Cas != string(s.Cas) || !tk.Good(l.here(t), l.conn(t))):
 			l.tooLate(t, tk, wire.Exists)
 			l.say(t, wire.NotStored)
 			return
 		}
-		l.over(t, 'R', string(s.cas), tk, func() { l.replace(t, tk) })
+		l.over(t, 'R', string(s.Cas), tk, func() { l.replace(t, tk) })
 	})
 }
 
@@ -390,17 +416,23 @@ func (l *rule) extend(t *task.Task) {
 	if t.Op == wire.Prepend {
 		mode = 'P'
 	}
-	l.look(t, func(s *seen, via upstream.Via) {
+	l.look(t, func(s *item.Seen, via upstream.Via) {
 		if l.nothing(t, s, via) {
 			l.say(t, wire.NotStored)
 			return
 		}
-		l.over(t, mode, string(s.cas), nil, func() { l.extend(t) })
+		if l.tags != nil && l.tags.head != nil && mode == 'P' { // the head stays in front
+			body := slices.Concat(t.Body(), l.tags.body)
+			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
+			return
+		}
+		l.over(t, mode, string(s.Cas), nil, func() { l.extend(t) })
 	})
 }
 
 // over stores over the value of a cas; again begins anew if it is another by now.
-func (l *rule) over(t *task.Task, mode byte, cas string, tk *ticket, again func()) {
+func (l *rule) over(t *task.Task, mode byte, cas string, tk *ticket.Ticket, again func()) {
+	l.bind(tk)
 	l.store(t, mode, cas, false, func(k wire.Kind, r *upstream.Result) {
 		switch {
 		case k == wire.Stored:
@@ -424,15 +456,15 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 		l.erase(t, then)
 		return
 	}
-	l.look(t, func(s *seen, _ upstream.Via) {
-		if s.absent() {
+	l.look(t, func(s *item.Seen, _ upstream.Via) {
+		if s.Absent() {
 			then(false)
 			return
 		}
-		flags := " C" + string(s.cas)
-		if s.soft() && !s.stub() || !l.gone(s) {
+		flags := " C" + string(s.Cas)
+		if s.Soft() && !s.Stub() || !l.gone(s) {
 			flags = " I" + flags
-			if !s.soft() { // else it is served no longer for being deleted once more
+			if !s.Soft() { // else it is served no longer for being deleted once more
 				flags += " T" + strconv.FormatInt(int64(l.Stale/time.Second), 10)
 			}
 		}
@@ -463,8 +495,8 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 	l.Learned.Count(stats.GuardLook)
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
 		if rep := &t.Loop.Rep; r.Parsed(wire.Get, wire.Meta, rep) && !rep.Kind.Failed() {
-			s := see(rep, r.Bytes)
-			found = !s.nothing()
+			s := item.See(rep, r.Bytes)
+			found = !s.Nothing()
 		}
 		done()
 	})
@@ -472,75 +504,5 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 		if _, ok := l.answered(t, wire.Delete, r); ok {
 			done()
 		}
-	})
-}
-
-// count is incr and decr.
-func (l *rule) count(t *task.Task) {
-	if l.Stale > 0 {
-		l.countOver(t)
-		return
-	}
-	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
-		rep := &t.Loop.Rep
-		if !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind != wire.ClientError {
-			l.pass(t, r)
-			return
-		}
-		kept := t.Keep(r)
-		l.look(t, func(s *seen, via upstream.Via) {
-			l.noNumber(t, s, via, func() { l.pass(t, &kept) }, func() { l.count(t) })
-		})
-	})
-}
-
-// noNumber goes on where there may be nothing to count: a stub is nothing. A command
-// that creates its item begins again without it.
-func (l *rule) noNumber(t *task.Task, s *seen, via upstream.Via, value, again func()) {
-	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
-	case !l.gone(s):
-		value()
-	case !creates:
-		l.nothing(t, s, via)
-		l.say(t, wire.NotFound)
-	case s.absent():
-		l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
-	default:
-		l.ask(t, t.Meta("md", l.name, " C"+string(s.cas), nil), func(r *upstream.Result) {
-			if _, ok := l.answered(t, wire.Delete, r); ok {
-				l.again(t, again)
-			}
-		})
-	}
-}
-
-// countOver counts only what was seen not to be deleted.
-func (l *rule) countOver(t *task.Task) {
-	l.look(t, func(s *seen, via upstream.Via) {
-		l.noNumber(t, s, via, func() {
-			flags := " C" + string(s.cas)
-			line := t.WithKey(l.name, appendToLine(t, flags))
-			if t.Req.Dialect == wire.Text {
-				flags += " v D" + string(t.Req.Delta.Of(t.Raw))
-				if t.Op == wire.Decr {
-					flags += " MD"
-				}
-				line = t.Meta("ma", l.name, flags, nil)
-			}
-			l.ask(t, line, func(r *upstream.Result) {
-				rep := &t.Loop.Rep
-				switch known := r.Parsed(t.Op, wire.Meta, rep); {
-				case known && (rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N')):
-					l.again(t, func() { l.countOver(t) })
-				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.Value:
-					b := append(slices.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)
-					l.pass(t, &upstream.Result{Server: r.Server, Bytes: b})
-				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.NotFound:
-					l.say(t, wire.NotFound)
-				default:
-					l.pass(t, r)
-				}
-			})
-		}, func() { l.countOver(t) })
 	})
 }

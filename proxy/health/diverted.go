@@ -5,6 +5,8 @@ package health
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 )
 
@@ -19,24 +21,49 @@ func IsReserved(key []byte) bool {
 
 const (
 	divertedPrefix = Reserved + "~"
+	hashedPrefix   = Reserved + "="
 	divertedEnd    = '~'
+
+	// divertedLimit is the longest name that memcached takes however it is spelled:
+	// base64 makes 248 bytes of it, and 252 of one byte more.
+	divertedLimit = 186
 )
 
 // AppendKey appends the key that a server stores for key under a number:
-// `__rs~<number in base 36>~<key>`, or key itself for 0. The result can be
-// longer than the 250 bytes that memcached takes; such a key is not diverted.
+// `__rs~<number in base 36>~<key>`, or key itself for 0. Where that would be too
+// long it is `__rs=<number>~<SHA-256 of the key>`, from which nobody can tell the
+// key: a refill from a server that has it so leaves it out.
 func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	if number == 0 {
 		return append(dst, key...)
 	}
+	start := len(dst)
 	dst = append(dst, divertedPrefix...)
 	dst = strconv.AppendUint(dst, number, 36)
 	dst = append(dst, divertedEnd)
-	return append(dst, key...)
+	if len(dst)-start+len(key) <= divertedLimit {
+		return append(dst, key...)
+	}
+	copy(dst[start:], hashedPrefix)
+	sum := sha256.Sum256(key)
+	return hex.AppendEncode(dst, sum[:])
+}
+
+// IsNameOf reports whether name is key, or one that AppendKey makes of it.
+func IsNameOf(name, key []byte) bool {
+	rest, ok := bytes.CutPrefix(name, []byte(hashedPrefix))
+	if !ok {
+		return bytes.Equal(Undivert(name), key)
+	}
+	sum := sha256.Sum256(key)
+	var text [2 * sha256.Size]byte
+	hex.Encode(text[:], sum[:])
+	_, hash, _ := bytes.Cut(rest, []byte{divertedEnd})
+	return bytes.Equal(hash, text[:])
 }
 
 // Undivert takes off again what AppendKey put before a key. A key that has no
-// such prefix comes back as it is.
+// such prefix, or is hashed, comes back as it is.
 func Undivert(key []byte) []byte {
 	rest, ok := bytes.CutPrefix(key, []byte(divertedPrefix))
 	if !ok {

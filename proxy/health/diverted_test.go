@@ -3,6 +3,8 @@ package health
 // Names, cas numbers and times to live away from home.
 
 import (
+	"bytes"
+	"encoding/base64"
 	"math"
 	"testing"
 )
@@ -30,6 +32,30 @@ func TestKeysAreDivertedAndComeBack(t *testing.T) {
 	for _, key := range []string{"", "k", "__rs", "__rs~", "__rs~2", "__rs~~k", "__rs~A~k", "__rs~2 ~k", "__rs_view__:p"} {
 		if got := Undivert([]byte(key)); string(got) != key {
 			t.Errorf("%q comes back as %q", key, got)
+		}
+	}
+}
+
+// However long a key is, and however a client spells it, memcached takes its name.
+func TestNamesFit(t *testing.T) {
+	seen := map[string]int{}
+	for n := 1; n <= 250; n++ {
+		key := bytes.Repeat([]byte("k"), n)
+		for _, number := range []uint64{1, 35, math.MaxUint64} {
+			name := AppendKey(nil, number, key)
+			if base64.StdEncoding.EncodedLen(len(name)) > 250 {
+				t.Fatalf("%d bytes, number %d: %q is too long in base64", n, number, name)
+			}
+			if !IsReserved(name) || !IsNameOf(name, key) || IsNameOf(name, key[1:]) {
+				t.Fatalf("%d bytes, number %d: %q is not known again", n, number, name)
+			}
+			if other := seen[string(name)]; other != 0 {
+				t.Fatalf("%d and %d bytes are both %q", n, other, name)
+			}
+			seen[string(name)] = n
+		}
+		if !IsNameOf(key, key) {
+			t.Fatalf("%q is not its own name", key)
 		}
 	}
 }

@@ -70,6 +70,11 @@
 //     that a flush could cost. So it is believed to be gone sooner than one that is
 //     silent, and proxies vote about it at once. The WAITs stay what they are: what
 //     others may still believe doesn't depend on what is wrong with the server.
+//   - Where routes keep copies a silent server stays, for half a minute, while
+//     another one is not In or lacks copies: it may have the only copy of a key, and
+//     who leaves is flushed. Until then its keys are errors. One that refuses
+//     connections has nothing that could be kept. Each proxy knows of its own repairs
+//     only, and of the phases.
 //   - A lost record (restart, flush, eviction, not readable) is put back by whoever
 //     has leases of R others, or of all others that are IN or coming back. If R
 //     records are missing, as at a first start, everybody waits a WAIT first. If

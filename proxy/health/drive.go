@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	onlyTime = int64(30 * time.Second) // the longest time that a silent server stays that may have the only copy of a key
+	tellTime = int64(2 * time.Second)  // from a server's return until somebody must have said what it lacks
 	warmTime = int64(60 * time.Second) // the longest time that a server is WARM under OnRejoin Warm
 	warmAsks = 100                     // reads that say how warm it is
 	warmHits = 90                      // percent of them it must answer itself
@@ -242,6 +244,8 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "suspect for this proxy only: " + poolNoMeta
 	case now < ripe:
 		s.step, s.until = "next: LEAVING, if it does not answer", ripe
+	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
+		s.step, s.until = "stays: another server is not complete, so this one may have the only copy of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:
 		s.step = "stays: more than half of the servers are suspect, so it may be this proxy"
 	case !k.relieved(i):
@@ -274,6 +278,22 @@ func (k *Keeper) ripe(i int, now int64) int64 {
 	}
 	s.pingAt = min(s.pingAt, now) // the last look
 	return silent
+}
+
+// onlyCopy says whether server i, which is silent and so may have all that it had,
+// may have the only copy of a key. Who is taken out is flushed on its way back.
+func (k *Keeper) onlyCopy(i int, now int64) bool {
+	if !k.copies || k.off.OnlyCopy || k.servers[i].refused.since != 0 {
+		return false
+	}
+	for j := range k.servers {
+		o := &k.servers[j]
+		returned := o.n >= phases && now < o.since+tellTime
+		if j != i && k.group(j) == k.group(i) && (PhaseOf(o.n) != In || o.incomplete || returned || o.refused.since != 0) {
+			return true
+		}
+	}
+	return false
 }
 
 // relieved says whether there is an interim server for the keys of server i.

@@ -59,6 +59,46 @@ func TestShortRestartCostsNoCache(t *testing.T) {
 	}
 }
 
+// While a server lacks copies, one that is silent may have the only ones: it stays for
+// half a minute. One that refuses connections has nothing any more.
+func TestTheOnlyCopyStays(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		copies, complete bool
+		down             bool
+		stays            int64
+	}{
+		{"no copies are kept", false, false, false, 0},
+		{"all are complete", true, true, false, 0},
+		{"one lacks copies", true, false, false, 20 * sec},
+		{"it has none either", true, false, true, 0},
+	} {
+		w := whole(t, 2, 3, Settings{Strict: true})
+		for _, p := range w.proxies {
+			p.k.copies, p.k.servers[1].incomplete = c.copies, !c.complete
+		}
+		w.nodes[0].down, w.nodes[0].hung = c.down, !c.down
+		if c.down {
+			for _, p := range w.proxies {
+				w.input(p, func() { p.k.ServerFailed(0, true, "refused", w.now) })
+			}
+		}
+		if c.stays > 0 {
+			w.stays(0, In, c.stays)
+		}
+		began := w.now
+		w.until(0, Out)
+		if took := w.now - began; c.stays == 0 && took > 12*sec {
+			t.Errorf("%s: OUT after %d ms", c.name, took/ms)
+		}
+		// Whoever is out is not complete either.
+		if c.copies {
+			w.nodes[2].hung = true
+			w.stays(2, In, 20*sec)
+		}
+	}
+}
+
 // A failure of another kind among refusals, or a silent ping, and it counts as silent.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	w := whole(t, 1, 3, Settings{Request: 5 * time.Second, Ping: 5 * time.Second, Lease: 6 * time.Second,

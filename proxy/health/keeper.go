@@ -76,6 +76,7 @@ type Keeper struct {
 	voteAt       int64   // when the next vote is due
 	hastyAt      int64   // when one may come before its time again
 	foreignUntil int64   // how long other membership lists that were seen count
+	copies       bool    // routes keep copies on its servers
 	pool         string  // what the pool is as a whole: poolKept, or why it isn't
 	open         [2]bool // fail-open, of the pool's own servers and of its gutter
 }
@@ -95,8 +96,10 @@ type server struct {
 	contact
 	flush flushing
 	warm  warming
-	live  tally
-	sus   []tally // by suspect; nil until somebody is one
+
+	incomplete bool // copies: it came back empty, and was not filled yet
+	live       tally
+	sus        []tally // by suspect; nil until somebody is one
 }
 
 // suspicion is whether this proxy takes the server for gone, by its own pings
@@ -142,6 +145,7 @@ type Ablation struct {
 	Flush      bool // RETURN becomes WARM without a flush
 	Settle     bool // WARM becomes IN at once
 	Out        bool // a server that answers again goes from LEAVING to RETURN
+	OnlyCopy   bool // a silent server leaves though another one lacks copies
 }
 
 // Ablate makes k leave out parts of the protocol. Only tests do that.

@@ -11,6 +11,7 @@ type View struct {
 	learned atomic.Bool   // it is known who is out
 	gen     atomic.Uint64 // the keeper's Gen, of what is published
 	allIn   atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
+	copies  atomic.Bool   // routes keep copies on its members
 	members []published
 }
 
@@ -20,6 +21,7 @@ type published struct {
 	renamed    atomic.Uint32
 	validUntil atomic.Int64
 	asks, hits atomic.Uint64 // reads while it was Warming, and those it could answer
+	lacksUntil atomic.Int64  // copies: until when somebody has said that it lacks some
 }
 
 const suspectMark = 1 // of published.state
@@ -75,6 +77,27 @@ func (v *View) CountWarmRead(i int, hit bool) {
 // WarmReads are the reads that CountWarmRead has counted, and the hits of them.
 func (v *View) WarmReads(i int) (asks, hits uint64) {
 	return v.members[i].asks.Load(), v.members[i].hits.Load()
+}
+
+// KeepCopies says whether routes keep copies on the members, who then lack what
+// they had when they come back empty.
+func (v *View) KeepCopies(keep bool) { v.copies.Store(keep) }
+
+// SayIncomplete says that member i lacks copies, until a time: who says so goes on
+// saying it.
+func (v *View) SayIncomplete(i int, until int64) {
+	v.members[i].lacksUntil.Store(max(until, v.members[i].lacksUntil.Load()))
+}
+
+// Incomplete reports whether member i lacks copies.
+func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].lacksUntil.Load() }
+
+// TellCopies tells k what others have said here.
+func (v *View) TellCopies(k *Keeper, now int64) {
+	k.copies = v.copies.Load()
+	for i := range k.servers {
+		k.servers[i].incomplete = v.Incomplete(i, now)
+	}
 }
 
 // Set publishes the state of member i.

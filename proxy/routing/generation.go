@@ -3,6 +3,7 @@ package routing
 // A table as one loop has taken it up: its routes tied to its servers.
 
 import (
+	"bytes"
 	"cmp"
 	"maps"
 	"slices"
@@ -24,7 +25,10 @@ type Listener struct {
 	Pools    []*BoundPool // that its keys may be in, gutters included
 	Users    *table.Users // who may use it; nil: everybody
 
+	suffixes []string // behind which clients name tags
+
 	InOrder bool // one of the pools wants multi-gets answered in order
+	Tagged  bool // one of the routes has tags
 	Moves   bool // one of the pools moves keys or keeps copies of them
 	Counts  bool // one of the routes makes counters that are missing
 }
@@ -52,8 +56,17 @@ type Route struct {
 	Zone   string           // Ringside's own: copies there are nearest
 
 	Guard *Guard // nil: it is not guarded
+	Tags  *Tags  // nil: its values have no tags
 
 	mayTask bool // see NeedsTask; all of that would cost every command
+}
+
+// Tags is how values of a route are tied to tags, and what it has counted and
+// learned of that.
+type Tags struct {
+	*table.Tags
+	Learned *stats.Tags
+	Command bool // it is no route to values: its keys name tags
 }
 
 // Guard is how a route guards against simultaneous rebuilding, and what it has
@@ -94,15 +107,21 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 	return bp.Servers[i]
 }
 
-// Bind gives l the routes of a new table. bound has the pools of that;
-// learned is what a route has counted and learned so far. It returns
-// what was counted of routes that are no more.
-func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned func(label string) *stats.Guard) (gone []*stats.RouteCounters) {
+// Learned is what routes have counted and learned so far, by label.
+type Learned interface {
+	Guarded(label string) *stats.Guard
+	Tagged(label string) *stats.Tags
+}
+
+// Bind gives l the routes of a new table. bound has the pools of that; command is
+// what invalidates tags. It returns what was counted of routes that are no more.
+func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, learned Learned, command string) (gone []*stats.RouteCounters) {
 	counts := map[stats.RouteName]*stats.RouteCounters{}
 	for i := range l.Routes {
 		counts[l.Routes[i].Name()] = l.Routes[i].Count
 	}
-	l.Routes, l.Pools, l.InOrder, l.Moves, l.Counts = nil, nil, false, false, false
+	l.Routes, l.Pools, l.suffixes, l.InOrder, l.Moves, l.Counts = nil, nil, nil, false, false, false
+	var tagged *Route
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
 		if made.Count = counts[made.Name()]; made.Count == nil {
@@ -127,7 +146,14 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		made.mayTask = made.View != nil || made.Buffer != nil
 		made.Prefer = bound[r.Prefer]
 		if r.Guard != nil {
-			made.Guard = &Guard{Guard: r.Guard, Learned: learned(r.Label())}
+			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Label())}
+		}
+		if r.Tags != nil {
+			made.Tags = &Tags{Tags: r.Tags, Learned: learned.Tagged(r.Label())}
+			tagged = &made
+			if s := r.Tags.Suffix; s != "" && !slices.Contains(l.suffixes, s) {
+				l.suffixes = append(l.suffixes, s)
+			}
 		}
 		if r.Strip {
 			made.Strip = r.Prefix
@@ -142,10 +168,25 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 	}
 	slices.SortStableFunc(l.Routes, func(a, b Route) int { return cmp.Compare(b.keys.Literal(), a.keys.Literal()) })
+	if l.Tagged = tagged != nil; l.Tagged {
+		r := tagged.command(command)
+		if r.Count = counts[r.Name()]; r.Count == nil {
+			r.Count = new(stats.RouteCounters)
+		}
+		delete(counts, r.Name())
+		l.Routes = slices.Insert(l.Routes, 0, r) // before those with a match that spell out more
+	}
 	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
 		l.prefixes = nil
 	}
 	return slices.Collect(maps.Values(counts))
+}
+
+// command is the route, beside the tagged route rt, of the keys that name tags.
+func (rt *Route) command(prefix string) Route {
+	names := table.Route{Prefix: prefix}
+	return Route{Listener: rt.Listener, Prefix: prefix, label: names.Label(), keys: names.Pattern(), BoundPool: rt.BoundPool, GetErrors: rt.GetErrors, Timeouts: rt.Timeouts,
+		mayTask: rt.mayTask, Guard: rt.Guard, Tags: &Tags{Tags: rt.Tags.Tags, Learned: rt.Tags.Learned, Command: true}}
 }
 
 // Name is what the route is known by over reloads.
@@ -188,6 +229,19 @@ func (l *Listener) Fitting(key []byte) *Route {
 		}
 	}
 	return nil
+}
+
+// CutAt is where the tags begin that a client has put behind a key; at its end, if
+// there are none. The route that the key has without them must take such tags.
+func (l *Listener) CutAt(key []byte) int {
+	for _, suffix := range l.suffixes {
+		if i := bytes.Index(key, []byte(suffix)); i > 0 {
+			if rt := l.Fitting(key[:i]); rt != nil && rt.Tags != nil && !rt.Tags.Command && rt.Tags.Suffix == suffix {
+				return i
+			}
+		}
+	}
+	return len(key)
 }
 
 // Each calls f for every server behind l, once per address, with the first

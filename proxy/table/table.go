@@ -17,8 +17,10 @@ type Table struct {
 	Listeners []Listener
 	Pools     []*Pool
 	Limits    Limits
-	LogSlow   time.Duration // commands that take so long are logged; 0: none
-	NoHotKeys bool          // it is not watched which keys are asked for most
+
+	TagCommand string        // a delete of this with the name of a tag behind it invalidates that; empty: no route has tags
+	LogSlow    time.Duration // commands that take so long are logged; 0: none
+	NoHotKeys  bool          // it is not watched which keys are asked for most
 }
 
 // Has says whether a pool of t has a server of that name.
@@ -63,6 +65,7 @@ type Route struct {
 	Total     *time.Duration // takes the place of that in Pool.Timeouts; nil: that counts
 
 	Guard *Guard // lets one client rebuild a value at a time; nil: all who find it missing
+	Tags  *Tags  // values stand as long as their tags do; they need a Guard. nil: values have no tags
 }
 
 // Autocreate is how a counter begins that was missing.
@@ -182,6 +185,8 @@ type Limits struct {
 	Unfinished time.Duration // without a byte from a client in the middle of a command; 0 never
 	Waiting    int           // gets that guarded routes hold
 	Tickets    int           // misses of guarded routes of which the set is awaited
+	Tags       int           // of a value
+	TagKeys    int           // keys of which the tags are remembered that clients name with their values
 	Linger     time.Duration // how long new clients are taken after the process is told to stop and /readyz says so
 	Drain      time.Duration // for what is in flight then
 }

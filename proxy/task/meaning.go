@@ -37,7 +37,7 @@ func CommandOf(t *Task) replicate.Command {
 	has := r.Letters.Has
 	c.If = has('C')
 	c.Vivify = has('N')
-	c.Stale = has('I')
+	c.Stale = has('I') || t.Op == wire.Delete && has('x') // x leaves the item, empty
 	if t.Op == wire.Get {
 		c.Win = has('N') || has('R')
 		switch cas, touch := has('c'), has('T'); {
@@ -70,8 +70,14 @@ func (t *Task) Token() (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// TokenSpan is where in Raw the token is; it is empty if there is none.
-func (t *Task) TokenSpan() wire.Span { return t.Req.Unique }
+// TokenSpan is where in Raw the token is; it is empty if there is none. memcached
+// takes a C of mg and makes nothing of it.
+func (t *Task) TokenSpan() wire.Span {
+	if t.Op <= wire.Gats {
+		return wire.Span{}
+	}
+	return t.Req.Unique
+}
 
 // ShortLived are the edits that let the item live no longer than limit.
 func (t *Task) ShortLived(limit time.Duration) []Edit {

@@ -204,6 +204,9 @@ type Via struct {
 // Via is the way of a's answer, which c has brought.
 func (c *Conn) Via(a *Attempt) Via { return Via{conn: c, life: c.life.n, Asked: a.sentAt} }
 
+// Same says that two answers came on one connection, so from one process.
+func (v Via) Same(o Via) bool { return v.conn == o.conn && v.life == o.life }
+
 // Void says that the connection has ended that brought the answer, or that there is
 // none: whoever answers there now may be another process. Only the loop may ask that
 // whose connection it was.

@@ -4,7 +4,6 @@ package upstream
 // behind them, and the connections that live on for it.
 
 import (
-	"bytes"
 	"slices"
 	"time"
 
@@ -258,7 +257,7 @@ func (srv *Server) HasLateDelete(key []byte) bool {
 			return false
 		}
 		for a := c.Head; a != nil; a = a.Next {
-			if a.LateDelete && bytes.Equal(health.Undivert(a.keys), key) {
+			if a.LateDelete && health.IsNameOf(a.keys, key) {
 				return true
 			}
 		}

@@ -1,0 +1,92 @@
+package main
+
+// ringside tag: invalidates tags through a running Ringside
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"ringside/proxy/admin"
+)
+
+func newTag() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tag",
+		Short: "Invalidate values in groups, through a running Ringside",
+		Long: `Invalidate values by their tags, by the admin interface of a running Ringside.
+It needs admin.control, which is for this machine unless the configuration opens it.`,
+		Example: `  ringside tag invalidate user:7 posts`,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknownCommand(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newTagInvalidate())
+	return cmd
+}
+
+func newTagInvalidate() *cobra.Command {
+	var to adminFlags
+	var what admin.Invalidate
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "invalidate NAME…",
+		Short: "Drop all values that have one of these tags",
+		Long: `Drop all values that have one of these tags, as a delete of tag:NAME does, and
+show what each server has answered. Exits 1 if one of them has not done it: the
+others have, and it must be repeated.`,
+		Example: `  ringside tag invalidate user:7
+  ringside tag invalidate user:7 posts --pool pages --json`,
+		Args: wantArgs(cobra.MinimumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := to.client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			what.Names = args
+			list, err := c.InvalidateTags(cmd.Context(), what)
+			if err != nil {
+				return blame(err)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			if !asJSON {
+				fmt.Fprintln(w, "POOL\tSERVER\tDONE\tWHY")
+			}
+			bad := 0
+			for _, s := range list {
+				done := "yes"
+				switch {
+				case s.Skipped:
+					done = "out"
+				case !s.Done:
+					done = "no"
+					bad++
+				}
+				if asJSON {
+					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(s); err != nil {
+						return err
+					}
+					continue
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Pool, s.Server, done, cmp.Or(s.Why, "-"))
+			}
+			if err := w.Flush(); err != nil || bad == 0 {
+				return err
+			}
+			return errors.New("not all servers have done it: repeat it until they have")
+		},
+	}
+	to.add(cmd)
+	cmd.Flags().StringVar(&what.Pool, "pool", "", "only on the servers of this `pool`")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	return cmd
+}

@@ -1,0 +1,177 @@
+package config
+
+// Tags of values: what a file says of them, and what would contradict it.
+
+import (
+	"slices"
+	"strings"
+
+	"ringside/proxy/tags/stamp"
+)
+
+// TagSpace is what all routes with tags have in common.
+type TagSpace struct {
+	Command   string // keys that begin so are names of tags
+	Namespace string
+}
+
+// Tags is what a route says of tags; the zero Tags is off.
+type Tags struct {
+	On        bool
+	Read      bool   // heads are understood, and none is written
+	Suffix    string // empty: clients name no tags with their keys
+	Patterns  []TagPattern
+	PrefixTag bool
+}
+
+// TagPattern says that keys of a form have some tags.
+type TagPattern struct {
+	Match string
+	Tags  []string
+}
+
+func defaultTagSpace() TagSpace { return TagSpace{Command: "tag:"} }
+
+func defaultTags() Tags { return Tags{On: true, Suffix: ";tags="} }
+
+func readTags() Tags {
+	t := defaultTags()
+	t.Read = true
+	return t
+}
+
+func tagSpaceValue() value[TagSpace] {
+	type s = TagSpace
+	return group(defaultTagSpace(),
+		set("command", "a delete of a key that begins with this invalidates the tag that it names behind it; such keys are never stored",
+			prefixText(), func(s *s) *string { return &s.Command }),
+		set("namespace", "tells the tags of applications apart that share servers", visible("a name", maxName), func(s *s) *string { return &s.Namespace }),
+	)
+}
+
+func tagsValue() value[Tags] {
+	type t = Tags
+	long := group(defaultTags(),
+		set("suffix", "what stands between a key and the tags that a client names for its value, with commas between them; or off",
+			suffixText(), func(t *t) *string { return &t.Suffix }),
+		set("patterns", "tags that follow from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
+		set("prefix_tag", "all keys of the route have a tag that is called as its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
+	)
+	modes := []option[Tags]{{"on", defaultTags()}, {"off", Tags{}}, {"read", readTags()}}
+	brief := value[Tags]{
+		read: func(d *document, n *node, path string, to *Tags) {
+			word := n.text
+			if n.tag == "!!bool" {
+				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
+			}
+			for _, o := range modes {
+				if n.kind == scalar && o.word == word {
+					*to = o.means
+					return
+				}
+			}
+			d.wrong(n, path, "true, false, read, or a mapping of its settings")
+		},
+		show:   func(Tags) any { return nil },
+		schema: func() schema { return schema{"enum": []any{"on", true, "off", false, "read"}} },
+	}
+	return either(brief, fresh(defaultTags(), long))
+}
+
+func patternValue() value[TagPattern] {
+	type p = TagPattern
+	v := group(TagPattern{},
+		must(set("match", "the form of the keys: * stands for any bytes, {name} for some up to what follows it", visible("the form of keys", 1024), func(p *p) *string { return &p.Match })),
+		must(set("tags", "the tags that such keys have; {name} in them is what it stands for in the key", listOf(text("the name of a tag"), 1), func(p *p) *[]string { return &p.Tags })),
+	)
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *TagPattern) {
+		before := len(d.errs)
+		if read(d, n, path, to); len(d.errs) > before {
+			return
+		}
+		if _, err := stamp.ParsePattern(to.Match, to.Tags); err != nil {
+			d.fail(n.line, n.column, "%s: %v", path, err)
+		}
+	}
+	return v
+}
+
+// suffixText is a suffix, or off.
+func suffixText() value[string] {
+	v := visible("what stands between a key and its tags, or off", maxName)
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *string) {
+		if n.kind == scalar && (n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")) {
+			*to = ""
+			return
+		}
+		read(d, n, path, to)
+	}
+	v.schema = func() schema { return schema{"type": []any{"string", "boolean"}, "minLength": 1} }
+	return v
+}
+
+// checkTags looks at the tags of one route.
+func (d *document) checkTags(f *File, r *Route) {
+	t := &r.Tags
+	if !t.On {
+		return
+	}
+	at := d.place(t, r)
+	switch {
+	case r.Copies.Copies != 0 || len(r.Pools) > 0:
+		d.failAt(at, "tags have no place beside replicas and pools: the version of a tag is worth something only on the server of its values, so a copy could not be checked, and what can be rebuilt needs none; leave out one of them")
+	case r.Preset == presetSessions:
+		d.failAt(at, "tags have no place beside preset: sessions: a session is not rebuilt; give them different prefixes")
+	case r.Guard.On && r.Guard.Hide && !t.Read:
+		d.failAt(at, "tags need the guard's tickets, and guard: hide gives none: use tags: read, or guard: true")
+	case t.Suffix == "" && len(t.Patterns) == 0 && !t.PrefixTag:
+		d.failAt(at, "tags without a suffix, patterns or prefix_tag: no value would have any")
+	case t.PrefixTag && r.Prefix == "":
+		d.failAt(d.place(&t.PrefixTag, t, r), "prefix_tag needs a prefix")
+	case t.Suffix != "" && strings.Contains(r.Prefix, t.Suffix):
+		d.failAt(d.place(&t.Suffix, t, r), "tags.suffix %q stands in the prefix %q: every key would be cut there", t.Suffix, r.Prefix)
+	case r.names(f.Tags.Command):
+		d.failAt(d.place(&r.Match, &r.Prefix, &f.Tags.Command, r), "%s begins with tags.command %q: no key of the route could be stored", r.keys(), f.Tags.Command)
+	}
+	for i := range t.Patterns {
+		if p := &t.Patterns[i]; len(p.Tags) > f.Limits.Tags {
+			d.failAt(d.place(&p.Tags, p, t, r), "%d tags for one key, and limits.tags_per_value is %d", len(p.Tags), f.Limits.Tags)
+		}
+	}
+}
+
+// names says that all keys of r begin with the command that invalidates tags.
+func (r *Route) names(command string) bool { return strings.HasPrefix(string(r.pattern()[0]), command) }
+
+// checkTagCommand refuses routes whose keys would be taken for names of tags, in a
+// file that has routes with tags.
+func (d *document) checkTagCommand(f *File, lists [][]Route) {
+	for _, list := range lists {
+		if !slices.ContainsFunc(list, func(r Route) bool { return r.Tags.On }) {
+			continue
+		}
+		for i := range list {
+			if r := &list[i]; !r.Tags.On && r.names(f.Tags.Command) {
+				d.failAt(d.place(&r.Match, &r.Prefix, r), "keys that begin with tags.command (%q) are names of tags: give the route another prefix, or tags another command", f.Tags.Command)
+			}
+		}
+	}
+}
+
+// checkSameTags refuses two ways to one key of which only one knows its tags: the
+// other would show heads as values.
+func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
+	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
+	if !shared || a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
+		return
+	}
+	tagged := a
+	if b.Tags.On {
+		tagged = b
+	}
+	if key, ok := keyOfBoth(a.pattern(), b.pattern()); a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b {
+		d.failAt(d.place(&tagged.Tags, tagged), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
+	}
+}

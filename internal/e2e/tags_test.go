@@ -1,0 +1,308 @@
+package e2e
+
+// Tags: values that are invalidated in groups, by clients that know only get, set and
+// delete.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// tagRoute is a route with tags.
+func tagRoute(servers []*memcached, settings string) string {
+	return front(servers) + "routes:\n  - {pool: main, " + settings + "}\n"
+}
+
+// TestTagsArticle is the example of the articles: a value is made under two tags, and
+// falls when one of them is invalidated. Nothing of that is seen through the servers'
+// own eyes but one more item for each tag.
+func TestTagsArticle(t *testing.T) {
+	servers := startMemcacheds(t, 2)
+	config := tagRoute(servers, `tags: {patterns: [{match: "blog:{id}:*", tags: ["blog:{id}"]}]}`)
+	a, b := startRingside(t, "auto", config), startRingside(t, "auto", config)
+	ca, cb := dial(t, a.address), dial(t, b.address)
+	for _, tag := range []string{"blog:7", "user:25"} {
+		for rebuilds := 0; ; rebuilds++ {
+			if got, _ := ca.get("blog:7:page"); got["blog:7:page"] != "" {
+				break
+			}
+			if rebuilds == 2 { // the first makes the tags' buckets, before which nobody knows what was invalidated
+				t.Fatalf("it is missing after %d rebuilds", rebuilds)
+			}
+			ca.store("blog:7:page;tags=user:25,top", "made of both")
+		}
+		ca.holds("blog:7:page", "made of both")
+		cb.holds("blog:7:page", "made of both")
+		cb.ask("delete tag:"+tag, "DELETED")
+		ca.misses("blog:7:page")
+	}
+	ca.misses("blog:7:page")
+	ca.store("blog:7:page", "made anew")
+	cb.holds("blog:7:page", "made anew")
+	cb.ask("delete tag:user:25", "DELETED") // the new value was not given that
+	ca.holds("blog:7:page", "made anew")
+	cb.ask("delete tag:other", "DELETED")
+	ca.holds("blog:7:page", "made anew")
+}
+
+// TestTagsByPeople invalidates tags by the command and looks at the metrics.
+func TestTagsByPeople(t *testing.T) {
+	servers := startMemcacheds(t, 2)
+	r := startRingside(t, "auto", tagRoute(servers, "tags: true"))
+	c := dial(t, r.address)
+	c.store("k;tags=a", "v")
+	c.holds("k", "v")
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	invalidate := func(names ...string) (string, error) {
+		out, err := exec.Command(binary, append([]string{"tag", "invalidate", "--admin", r.admin}, names...)...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := invalidate("b", "a"); err != nil || strings.Count(out, "yes") != 2 {
+		t.Errorf("%v: %s", err, out)
+	}
+	c.misses("k")
+	if out, err := invalidate("a b"); err == nil || !strings.Contains(out, "comma, blank") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := invalidate("a", "--pool", "other"); err == nil || !strings.Contains(out, "other") {
+		t.Errorf("%v: %s", err, out)
+	}
+	for metric, want := range map[string]int{"hits_total": 1, "invalid_total": 1, "second_round_total": 1, "broken_total": 0, "remembered": 1, "invalidation_errors_total": 0} {
+		if got := r.count(t, "ringside_tags_"+metric); got != want {
+			t.Errorf("%s is %d, want %d", metric, got, want)
+		}
+	}
+	servers[1].kill()
+	eventually(t, "an invalidation says which server has it not", func() bool {
+		out, err := invalidate("a")
+		return err != nil && strings.Contains(out, "no ") && strings.Contains(out, servers[1].address)
+	})
+}
+
+// TestTagsCommands holds what all commands see of a value with tags: nothing.
+func TestTagsCommands(t *testing.T) {
+	r := startRingside(t, "auto", tagRoute(startMemcacheds(t, 2), "tags: true"))
+	c := dial(t, r.address)
+	c.ask("set n;tags=a 7 0 2\r\n10", "STORED")
+	c.ask("get n", "VALUE n 7 2")
+	c.expect("10\r\nEND\r\n")
+	c.ask("incr n 5", "15")
+	c.ask("decr n 20", "0")
+	c.ask("append n 0 0 1\r\n1", "STORED")
+	c.ask("prepend n 0 0 1\r\n2", "STORED")
+	c.holds("n", "201")
+	c.ask("mg n f v s k", "VA 3 f7 s3 kn")
+	c.expect("201\r\n")
+	c.ask("mg n s f", "HD s3 f7")
+	c.ask("ma n v", "VA 3")
+	c.expect("202\r\n")
+	c.ask("touch n 100", "TOUCHED")
+	c.ask("gat 100 n", "VALUE n 7 3")
+	c.expect("202\r\nEND\r\n")
+	c.ask("add n;tags=b 0 0 1\r\nx", "NOT_STORED")
+	c.ask("replace n;tags=b 0 0 1\r\nx", "STORED")
+	c.ask("incr n 1", "CLIENT_ERROR cannot increment or decrement non-numeric value")
+	token := strings.Fields(c.question("gets n"))[4]
+	c.expect("x\r\nEND\r\n")
+	c.ask("cas n;tags=b 3 0 1 "+token+"\r\ny", "STORED")
+	c.ask("cas n;tags=b 3 0 1 "+token+"\r\nz", "EXISTS")
+	c.ask("ms n;tags=c 2 F9\r\nok", "HD")
+	c.ask("mg n f v", "VA 2 f9")
+	c.expect("ok\r\n")
+	c.ask("ms bjt0YWdzPWE= 2 b F1\r\nb6", "HD") // n;tags=a
+	c.ask("mg bg== b f v k", "VA 2 f1 kbg== b")
+	c.expect("b6\r\n")
+	c.ask("set e;tags=a 0 0 0\r\n", "STORED")
+	c.ask("get e", "VALUE e 0 0")
+	c.expect("\r\nEND\r\n")
+	c.send("get n e;tags=a missing\r\n")
+	if got, _ := c.values(); len(got) != 2 || got["n"] != "b6" {
+		t.Errorf("a multi-get finds %q", got)
+	}
+	big := strings.Repeat("v", 300_000)
+	c.store("big;tags=a", big)
+	c.holds("big", big)
+	c.ask("delete tag:a", "DELETED")
+	for _, key := range []string{"n", "e", "big"} {
+		for _, command := range []string{"incr %s 1", "touch %s 1"} {
+			c.ask(fmt.Sprintf(command, key), "NOT_FOUND")
+		}
+		c.ask("append "+key+" 0 0 1\r\n1", "NOT_STORED")
+		c.ask("replace "+key+" 0 0 1\r\n1", "NOT_STORED")
+		c.misses(key)
+		c.ask("add "+key+" 0 0 1\r\n1", "STORED")
+		c.holds(key, "1")
+	}
+	c.ask("mg n N30 v", "CLIENT_ERROR flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out")
+}
+
+// django is an application that knows nothing of tags but a delete.
+const django = `
+import sys
+from django.conf import settings
+settings.configure(CACHES={"default": {"BACKEND": "django.core.cache.backends.memcached.PyMemcacheCache", "LOCATION": sys.argv[1]}})
+from django.core.cache import cache
+def check(what, got, want):
+    if got != want:
+        sys.exit("%s: got %r, want %r" % (what, got, want))
+made = 0
+def make():
+    global made
+    made += 1
+    return {"made": made}
+for i in (1, 2):
+    check("get_or_set", cache.get_or_set("post:42", make), {"made": made})
+    check("get_or_set again", cache.get_or_set("post:42", make), {"made": made})
+    check("made", made, i)
+    check("set", cache.set("post:42:comments", ["a", "b"], 60), None)
+    check("add", cache.add("post:43", "other"), i == 1)
+    check("set_many", cache.set_many({"post:44": 1, "page": "x"}), [])
+    check("incr", cache.incr("post:44"), 2)
+    check("touch", cache.touch("post:44", 100), True)
+    check("get_many", cache.get_many(["post:42:comments", "post:43", "post:44", "page", "none"]),
+        {"post:42:comments": ["a", "b"], "post:43": "other", "post:44": 2, "page": "x"})
+    check("invalidate", cache.delete("tag:post:42"), True)
+    check("get", cache.get("post:42"), None)
+    check("get_many", cache.get_many(["post:42:comments", "post:43", "page"]), {"post:43": "other", "page": "x"})
+cache.delete("tag:posts")
+check("get_many", cache.get_many(["post:42", "post:43", "post:44", "page"]), {"page": "x"})
+print("fine")
+`
+
+// TestTagsDjango runs an application whose keys say which tags they have, without a
+// change but that it invalidates tags.
+func TestTagsDjango(t *testing.T) {
+	r := startRingside(t, "auto", `tags: {command: ":1:tag:"}
+`+tagRoute(startMemcacheds(t, 3), `tags: {patterns: [{match: ":1:post:{id}", tags: ["post:{id}", posts]}, {match: ":1:post:{id}:*", tags: ["post:{id}", posts]}]}`))
+	out, err := exec.Command(need(t, "/usr/bin/python3"), "-c", django, r.address).CombinedOutput()
+	if err != nil || string(out) != "fine\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestTagsHistory holds what is read against what was invalidated, through everything
+// at once: no value was made before an invalidation of one of its tags that was
+// acknowledged before the value was asked for.
+func TestTagsHistory(t *testing.T) {
+	const tags, keys, clients, rounds = 6, 12, 16, 150
+	servers := startMemcacheds(t, 3)
+	config := tagRoute(servers, `guard: {wait: off, sets: after_miss}, tags: {patterns: [{match: "p{n}", tags: ["t{n}"]}]}`)
+	var rs []*ringside
+	for range 4 {
+		rs = append(rs, startRingside(t, "auto", config))
+	}
+	tagsOf := func(k int) [3]int { return [3]int{k % tags, (k + 1) % tags, (k + 3) % tags} }
+	var origin, least [tags]atomic.Int64 // the version in the database; what may be read at least
+	var read, missed, stored, invalidated, failed atomic.Int64
+	client := func(seed uint64) {
+		random := rand.New(rand.NewPCG(13, seed))
+		c := dial(t, rs[random.IntN(len(rs))].address)
+		for range rounds {
+			if n := random.IntN(100); n < 3 {
+				c.Close()
+				c = dial(t, rs[random.IntN(len(rs))].address)
+			} else if n < 12 {
+				tag := random.IntN(tags)
+				v := origin[tag].Add(1)
+				if c.question(fmt.Sprint("delete tag:t", tag)) != "DELETED" {
+					failed.Add(1)
+					continue
+				}
+				invalidated.Add(1)
+				for old := least[tag].Load(); old < v && !least[tag].CompareAndSwap(old, v); old = least[tag].Load() {
+				}
+				continue
+			}
+			k := random.IntN(keys)
+			of := tagsOf(k)
+			key, suffix := fmt.Sprint("k", k), fmt.Sprintf(";tags=t%d,t%d,t%d", of[0], of[1], of[2])
+			if k%2 == 0 { // the first follows from the key
+				key, suffix = fmt.Sprint("p", of[0]), fmt.Sprintf(";tags=t%d,t%d", of[1], of[2])
+			}
+			var atLeast, now [3]int64
+			for i, tag := range of {
+				atLeast[i] = least[tag].Load()
+			}
+			asked := key
+			if random.IntN(4) == 0 { // it names its tags with the get, too
+				asked += suffix
+			}
+			got, _ := c.get(asked)
+			if value, hit := got[key]; hit {
+				read.Add(1)
+				for i, text := range strings.Split(value, ",") {
+					if v, err := strconv.ParseInt(text, 10, 64); err != nil || v < atLeast[i] {
+						t.Errorf("%s is %q, and t%d was invalidated at %d", key, value, of[i], atLeast[i])
+					}
+				}
+				continue
+			}
+			missed.Add(1)
+			for i, tag := range of {
+				now[i] = origin[tag].Load()
+			}
+			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+			if c.set(key+suffix, fmt.Sprintf("%d,%d,%d", now[0], now[1], now[2])) == "STORED" {
+				stored.Add(1)
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for i := range clients {
+		all.Go(func() { client(uint64(i)) })
+	}
+	var done atomic.Bool
+	var chaos sync.WaitGroup
+	chaos.Go(func() {
+		random := rand.New(rand.NewPCG(13, 1000))
+		for i := 0; !done.Load(); i++ {
+			time.Sleep(100 * time.Millisecond)
+			s := servers[random.IntN(len(servers))]
+			if i%4 == 3 { // it comes back empty, and counts its cas from one again
+				s.kill()
+				s.restart(t)
+				continue
+			}
+			conn, err := dialError(s.address)
+			if err != nil {
+				continue
+			}
+			lose := "flush_all\r\n"
+			if i%4 != 1 { // tags and buckets, one by one
+				lose = ""
+				for _, key := range lostTags {
+					lose += "delete " + key + " noreply\r\n"
+				}
+			}
+			conn.Write([]byte(lose))
+			conn.Close()
+		}
+	})
+	all.Wait()
+	done.Store(true)
+	chaos.Wait()
+	t.Logf("%d values read, %d misses, %d sets, %d invalidations, %d not acknowledged", read.Load(), missed.Load(), stored.Load(), invalidated.Load(), failed.Load())
+	if read.Load() == 0 || invalidated.Load() == 0 {
+		t.Error("nothing was read, or invalidated")
+	}
+}
+
+// lostTags are the tags t0 to t5 and their buckets, as the servers know them.
+var lostTags = []string{
+	"__rs_t:2JxqGGt5JpM", "__rs_b:659",
+	"__rs_t:2JxpGGt5JOA", "__rs_b:224",
+	"__rs_t:2JxsGGt5Kfk", "__rs_b:505",
+	"__rs_t:2JxrGGt5KEY", "__rs_b:70",
+	"__rs_t:2JxuGGt5LV8", "__rs_b:351",
+	"__rs_t:2JxtGGt5K6w", "__rs_b:940",
+}

@@ -1,0 +1,122 @@
+package guard
+
+// Counting in guarded values.
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	"ringside/proxy/guard/item"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// count is incr and decr.
+func (l *rule) count(t *task.Task) {
+	if l.Stale > 0 || l.tags != nil {
+		l.countOver(t)
+		return
+	}
+	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
+		rep := &t.Loop.Rep
+		if !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind != wire.ClientError {
+			l.pass(t, r)
+			return
+		}
+		kept := t.Keep(r)
+		l.look(t, func(s *item.Seen, via upstream.Via) {
+			l.noNumber(t, s, via, func() { l.pass(t, &kept) }, func() { l.count(t) })
+		})
+	})
+}
+
+// noNumber goes on where there may be nothing to count: a stub is nothing. A command
+// that creates its item begins again without it.
+func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, again func()) {
+	switch creates := t.Req.Dialect == wire.Meta && t.Req.Letters.Has('N'); {
+	case !l.gone(s):
+		value()
+	case !creates:
+		l.nothing(t, s, via)
+		l.say(t, wire.NotFound)
+	case s.Absent():
+		l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
+	default:
+		l.ask(t, t.Meta("md", l.name, " C"+string(s.Cas), nil), func(r *upstream.Result) {
+			if _, ok := l.answered(t, wire.Delete, r); ok {
+				l.again(t, again)
+			}
+		})
+	}
+}
+
+// countOver counts only what was seen not to be deleted.
+func (l *rule) countOver(t *task.Task) {
+	l.look(t, func(s *item.Seen, via upstream.Via) {
+		l.noNumber(t, s, via, func() {
+			if l.tags != nil && l.tags.head != nil {
+				l.recount(t, s, func() { l.countOver(t) })
+				return
+			}
+			flags := " C" + string(s.Cas)
+			line := t.WithKey(l.name, appendToLine(t, flags))
+			if t.Req.Dialect == wire.Text {
+				flags += " v D" + string(t.Req.Delta.Of(t.Raw))
+				if t.Op == wire.Decr {
+					flags += " MD"
+				}
+				line = t.Meta("ma", l.name, flags, nil)
+			}
+			l.ask(t, line, func(r *upstream.Result) {
+				rep := &t.Loop.Rep
+				switch known := r.Parsed(t.Op, wire.Meta, rep); {
+				case known && (rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N')):
+					l.again(t, func() { l.countOver(t) })
+				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.Value:
+					b := append(slices.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)
+					l.pass(t, &upstream.Result{Server: r.Server, Bytes: b})
+				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.NotFound:
+					l.say(t, wire.NotFound)
+				default:
+					l.pass(t, r)
+				}
+			})
+		}, func() { l.countOver(t) })
+	})
+}
+
+// recount is incr and decr of a value with tags.
+func (l *rule) recount(t *task.Task, s *item.Seen, again func()) {
+	n, err := strconv.ParseUint(string(bytes.TrimRight(l.tags.body, " ")), 10, 64)
+	if err != nil {
+		l.end(t, func() {
+			t.Reject(wire.AppendClientError(nil, "cannot increment or decrement non-numeric value"))
+		})
+		return
+	}
+	delta := uint64(1)
+	if at := t.Req.Delta; at.Len() > 0 {
+		delta, _ = strconv.ParseUint(string(at.Of(t.Raw)), 10, 64)
+	}
+	switch {
+	case t.Op == wire.Incr:
+		n += delta
+	default:
+		n -= min(n, delta)
+	}
+	number := strconv.AppendUint(nil, n, 10)
+	l.change(t, s, number, func() {
+		line := append(slices.Clone(number), wire.LineEnd...)
+		if t.Req.Dialect == wire.Meta {
+			line = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Header)
+			if t.Req.Letters.Has('v') {
+				flags := bytes.TrimPrefix(bytes.TrimSuffix(line, []byte(wire.LineEnd)), []byte("HD"))
+				line = strconv.AppendInt([]byte("VA "), int64(len(number)), 10)
+				line = slices.Concat(line, flags, []byte(wire.LineEnd), number, []byte(wire.LineEnd))
+			}
+		}
+		l.end(t, func() { t.Answer(&upstream.Result{Server: l.server(t), Bytes: line}, nil) })
+	}, again)
+}

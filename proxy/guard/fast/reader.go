@@ -1,0 +1,225 @@
+package fast
+
+// A guarded get as an ordinary exchange: nothing else runs where a value answers
+// it.
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/guard"
+	"ringside/proxy/guard/item"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Reader is the exchange of a text read while servers are asked in meta.
+type Reader client.Exchange
+
+// door is what the client of a guarded read is connected to.
+type door interface {
+	Fitting(key []byte) *routing.Route
+	Guarded() *guard.Guard
+}
+
+// Ask asks for one key of x's text read, of that share, on c. It reports false, and has done
+// nothing, if the server can't be asked so.
+func Ask(g *guard.Guard, x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+	if c.Speech != 0 && c.Speech&wire.Metas == 0 {
+		return false
+	}
+	a := x.Attempt()
+	a.To, a.Share = (*Reader)(x), share
+	AskFor(g, x, rt, c, a, key)
+	return true
+}
+
+// AskFor asks for a key by the attempt a, whose receiver hands on the answer to a
+// Reader.
+func AskFor(g *guard.Guard, x *client.Exchange, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt, key []byte) {
+	hide := rt.Guard.Hide
+	if g.Blind(c) {
+		rt.Guard.Learned.Count(stats.GuardOff)
+		hide = true
+	}
+	a.Op, a.Dialect, a.Flags, a.Strip = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects, rt.Strip
+	c.Begin(a, &rt.Timeouts)
+	a.Remember(&noOpaque, nil, key)
+	c.Require(a, wire.Metas)
+	g.Line = append(append(append(g.Line[:0], "mg "...), key...), " f v c"...)
+	g.Line = g.AppendFlags(g.Line, rt.Guard, x.Op == wire.Gets, hide)
+	g.Line = append(g.Line, " k\r\n"...) // behind what a hit is read for
+	c.Out.Append(&g.Buffers, g.Line)
+	c.Give(a, len(g.Line))
+}
+
+var noOpaque wire.Request
+
+func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
+
+func (p *Reader) Client() uint64 { return p.exchange().Client() }
+
+// token is what a client of gets is shown; nil to a get.
+func (p *Reader) token(s *item.Seen) []byte {
+	if p.Op == wire.Gets {
+		return s.Cas
+	}
+	return nil
+}
+
+func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return p.Judge(c, a, r, b, nil)
+}
+
+// Stamps is what is known of the tags of a value when it comes.
+type Stamps struct {
+	Must    []stamp.Tag // it has these, or does not stand
+	Known   stamp.Known // of these tags and others
+	Learned *stats.Tags
+	flags   [10]byte // scratch: the client's, as text
+}
+
+// Judge is Reply for a value that stands only as long as its tags do; tags is nil on
+// routes without.
+func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
+	var known stamp.Known
+	if tags == nil && r.Kind == wire.Value && !item.Marked(r) && p.Op == wire.Get {
+		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
+		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
+			return p.exchange().Value(a, r, b, s.Shown(), nil)
+		}
+	}
+	if r.Kind == wire.Value {
+		s := item.See(r, b)
+		stands := true
+		if tags != nil {
+			stands, known = tags.uncover(r, b, &s), tags.Known
+		}
+		hollow := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
+		if stands && !hollow && (!s.Special() || p.fresh(c, a, &s)) {
+			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
+		}
+	} else if tags != nil {
+		known = tags.Known
+	}
+	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)}, known)
+}
+
+// uncover takes the head off a value, if it has one. It reports whether the value
+// stands, as far as is known.
+func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
+	if string(s.Flags) != stamp.Flags {
+		return len(tags.Must) == 0
+	}
+	h, ok := stamp.ReadHead(r.Body.Of(b))
+	if !ok || tags.Known.Judge(h) != stamp.Stands || !h.HasAll(tags.Must) {
+		return false
+	}
+	tags.Learned.Count(stats.TagHit)
+	s.Flags = strconv.AppendUint(tags.flags[:0], uint64(h.Flags()), 10)
+	r.Body.Start += uint32(len(h))
+	s.Size -= len(h)
+	return true
+}
+
+// fresh says that a value that somebody else refreshes is not old yet.
+func (p *Reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *item.Seen) bool {
+	if s.Wins() || s.Soft() || s.Mark() || s.Stub() || p.Session == nil {
+		return false
+	}
+	rt, g := p.route(a)
+	if rt == nil || rt.Guard == nil || s.Left() <= int64(rt.Guard.Stale/time.Second) {
+		return false
+	}
+	key, _ := a.Named()
+	return !g.Overdue(rt.Guard, g.Loops.HashKey(key), s.Cas) // else a task looks after it
+}
+
+// route is that of the key that a asked for, by the table of now.
+func (p *Reader) route(a *upstream.Attempt) (*routing.Route, *guard.Guard) {
+	d, ok := p.Session.Handler.(door)
+	if !ok {
+		return nil, nil
+	}
+	key, _ := a.Named()
+	g := d.Guarded()
+	g.Line = append(append(g.Line[:0], a.Strip...), key...)
+	return d.Fitting(g.Line), g
+}
+
+// cold goes on with an answer that is not simply a value.
+func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result, known stamp.Known) (taken int) {
+	x := p.exchange()
+	if x.Session == nil {
+		p.giveBack(c, a, r)
+		return 0
+	}
+	rt, g := p.route(a)
+	if rt == nil {
+		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
+		return 0
+	}
+	key, _ := a.Named()
+	if rt.Guard == nil { // it is guarded no more, by a table that has just come
+		if rep := &c.Server.Loop().Rep; r.Bytes != nil && rep.Kind == wire.Value {
+			if s := item.See(rep, r.Bytes); !s.Nothing() && string(s.Flags) != stamp.Flags {
+				return x.Value(a, rep, r.Bytes, s.Shown(), p.token(&s))
+			}
+		} else if r.Bytes == nil {
+			x.Fail(a.Share, r.Why, r.Outcome)
+		}
+		return 0
+	}
+	if rep := &c.Server.Loop().Rep; r.Bytes != nil && !rep.Kind.Failed() {
+		s := item.See(rep, r.Bytes)
+		g.Heard(c.Server, r.Via, &s)
+	}
+	r.Bytes = bytes.Clone(r.Bytes)
+	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), guard.First{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
+	return 0
+}
+
+// giveBack gives back what was won for a client that is gone.
+func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
+	rep := &c.Server.Loop().Rep
+	if r.Bytes == nil || rep.Kind.Failed() {
+		return
+	}
+	s := item.See(rep, r.Bytes)
+	key, _ := a.Named()
+	guard.GiveBack(c, string(key), &s)
+}
+
+func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) { p.exchange().Done(c, a) }
+
+func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	x := p.exchange()
+	if a.Streams || x.Session == nil {
+		x.Failed(c, a, f)
+		return
+	}
+	r := &upstream.Result{Server: c.Server, Failure: f}
+	p.cold(c, a, r, nil)
+	x.FinishOne()
+}
+
+// Streams says that a value is too large to wait for, and nothing but a value.
+func (p *Reader) Streams(r *wire.Reply) bool {
+	return !item.Marked(r) && p.exchange().Streams(r)
+}
+
+func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	s := item.See(r, b)
+	p.exchange().BeginValue(c, a, r, b, s.Shown(), p.token(&s))
+	return 0
+}
+
+func (p *Reader) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	return p.exchange().More(c, a, b, last)
+}

@@ -1,0 +1,472 @@
+package guard
+
+// Values with tags: what a rule does besides on routes that have them. The versions
+// of a key's tags are asked before the key itself, in the same write: then the answer
+// for the key can be judged when it comes.
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/ticket"
+	"ringside/proxy/health"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// tagged is what a command on a route with tags knows of them.
+type tagged struct {
+	*routing.Tags
+	always []stamp.Tag // what patterns say that the key's values have
+	named  []stamp.Tag // what the client has named besides
+	also   []stamp.Tag // what the key's last value had besides
+
+	known   stamp.Known      // versions, as far as they were asked for
+	via     upstream.Via     // of all of these
+	trouble *upstream.Result // of an ask for a version; nil: all were answered
+
+	bound *ticket.Ticket // of the miss that the value to be stored is of; nil: none
+	c0    uint64         // the cas id that a cas command gives; 0: it is none
+	head  []byte         // of what is stored; of what a look has found; nil: it has no tags
+	body  []byte         // behind the head that a look has found
+}
+
+// Tag tells t which tags its client has named. It must be called before t is
+// admitted, behind Enroll.
+func Tag(t *task.Task, named []stamp.Tag) {
+	t.Rule.(*rule).named = slices.Clone(named)
+}
+
+// tag finds what is known beforehand of the tags of t's key.
+func (l *rule) tag(t *task.Task) {
+	if l.tags = nil; t.Route.Tags == nil {
+		return
+	}
+	g := &tagged{Tags: t.Route.Tags, named: l.named}
+	g.always = g.AppendTags(nil, []byte(t.Route.Strip+string(t.Key)))
+	g.also = g.Learned.AppendKnown(nil, t.Hash)
+	if l.first.Result != nil {
+		g.known, g.via = l.first.Known, l.first.Via
+	}
+	l.tags = g
+}
+
+// mine are the tags that a value has that t stores.
+func (g *tagged) mine() []stamp.Tag {
+	list := slices.Clip(g.always)
+	for _, tag := range g.named {
+		list = stamp.Add(list, tag)
+	}
+	return list
+}
+
+// renamed is the number that the keys of a place's server carry, and so its tags do.
+func (l *rule) renamed(at int) uint64 {
+	if l.View == nil {
+		return 0
+	}
+	return uint64(l.View.Renamed(l.Place(at).Server))
+}
+
+// askVersion asks for the version of a tag, or of its bucket, and makes it if there is
+// none.
+func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
+	line := append([]byte("mg "), health.AppendKey(nil, l.renamed(at), key)...)
+	l.askAt(t, at, append(line, " c N0\r\n"...), func(r *upstream.Result) {
+		rep := &t.Loop.Rep
+		if !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
+			kept := t.Keep(r)
+			l.tags.trouble = &kept
+			then(0, r)
+			return
+		}
+		s := item.See(rep, r.Bytes)
+		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+		then(cas, r)
+	})
+}
+
+// askKnown asks for the version of a tag, to be known.
+func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
+	g := l.tags
+	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
+		if len(g.known) > 0 && !g.via.Same(r.Via) {
+			g.known = g.known[:0]
+		}
+		g.known, g.via = append(g.known, stamp.Version{Tag: tag, Cas: cas}), r.Via
+		then()
+	})
+}
+
+// inspect is askAt for a read of the key's item; judged can then tell whether its
+// value stands.
+func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
+	if g := l.tags; g != nil {
+		g.known, g.trouble = nil, nil
+		list := g.mine()
+		for _, tag := range g.also {
+			list = stamp.Add(list, tag)
+		}
+		for _, tag := range list {
+			l.askKnown(t, at, tag, func() {})
+		}
+	}
+	l.askAt(t, at, line, then)
+}
+
+// broken is the verdict on a head that can't be read.
+const broken = stamp.Unknown
+
+// judged tells then whether the value that a read has found stands, and gives it the
+// answer without the head.
+func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {
+	g, rep := l.tags, &t.Loop.Rep
+	if g == nil || !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
+		then(r, stamp.Stands)
+		return
+	}
+	if g.trouble != nil {
+		then(g.trouble, stamp.Stands)
+		return
+	}
+	g.head, g.body = nil, nil
+	s := item.See(rep, r.Bytes)
+	switch {
+	case rep.Kind != wire.Value || s.Stub() || s.Mark():
+		then(r, stamp.Stands)
+		return
+	case string(s.Flags) != stamp.Flags:
+		v := stamp.Stands
+		if len(g.always) > 0 && !g.Read { // it is of somebody who knows no tags
+			g.Learned.Count(stats.TagInvalid)
+			v = stamp.Fallen
+		}
+		then(r, v)
+		return
+	}
+	h, ok := stamp.ReadHead(rep.Body.Of(r.Bytes))
+	if !ok {
+		g.Learned.Count(stats.TagBroken)
+		then(r, broken)
+		return
+	}
+	if !g.via.Same(r.Via) {
+		g.known = nil
+	}
+	if v := g.known.Judge(h); v != stamp.Unknown || rep.Letters.Has('W') {
+		g.count(h, &v)
+		then(g.without(r, rep, h), v)
+		return
+	}
+	kept := t.Keep(r)
+	g.Learned.Count(stats.TagSecondRound)
+	g.remember(t, h)
+	open := 1
+	done := func() {
+		if open--; open > 0 {
+			return
+		}
+		kept.Parsed(wire.Get, wire.Meta, rep)
+		h, _ := stamp.ReadHead(rep.Body.Of(kept.Bytes))
+		v := g.known.Judge(h)
+		if !g.via.Same(kept.Via) || v == stamp.Unknown {
+			v = stamp.Fallen
+		}
+		if g.trouble != nil {
+			then(g.trouble, stamp.Stands)
+			return
+		}
+		g.count(h, &v)
+		then(g.without(&kept, rep, h), v)
+	}
+	for i := range h.Len() {
+		tag := h.At(i).Tag
+		if _, ok := g.known.Of(tag); !ok {
+			open++
+			l.askKnown(t, at, tag, done)
+		}
+	}
+	done()
+}
+
+// count counts a value of head h, which stands only if it has all the tags that its
+// key must have.
+func (g *tagged) count(h stamp.Head, v *stamp.Verdict) {
+	if *v == stamp.Stands && !h.HasAll(g.always) {
+		*v = stamp.Fallen
+	}
+	if *v == stamp.Stands {
+		g.Learned.Count(stats.TagHit)
+	} else {
+		g.Learned.Count(stats.TagInvalid)
+	}
+}
+
+// remember notes the tags of a value that nothing but the value says.
+func (g *tagged) remember(t *task.Task, h stamp.Head) {
+	var tags []stamp.Tag
+	for i := range h.Len() {
+		if tag := h.At(i).Tag; !slices.Contains(g.always, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	g.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
+}
+
+// without is the answer r, of a value with head h, as if the value had no head.
+func (g *tagged) without(r *upstream.Result, rep *wire.Reply, h stamp.Head) *upstream.Result {
+	g.head, g.body = bytes.Clone(h), bytes.Clone(rep.Body.Of(r.Bytes)[len(h):])
+	bare := *r
+	bare.Bytes = item.AppendBare(nil, r.Bytes, rep, h)
+	return &bare
+}
+
+// fallen lets one client rebuild a value that stands no more: as if it had been
+// deleted. r is the answer that has found it.
+func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Verdict) {
+	if l.Hide {
+		l.miss(t, ticket.Ticket{})
+		return
+	}
+	kept, known, via := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
+	kept.Parsed(wire.Get, wire.Meta, &t.Loop.Rep)
+	old := item.See(&t.Loop.Rep, kept.Bytes)
+	keep := max(int64(l.Stale/time.Second), item.Lease(l.Guard))
+	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(item.Lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
+		rep, ok := l.answered(t, wire.Get, r)
+		if !ok {
+			return
+		}
+		l.tags.known, l.tags.via = known, via // of the first round: the rebuild begins now
+		switch s := item.See(rep, r.Bytes); {
+		case s.Wins():
+			l.won(t, r, &s)
+		case s.Absent():
+			l.miss(t, ticket.Ticket{Void: true})
+		case !s.Soft() && !s.Stub():
+			l.again(t, func() { l.read(t) })
+		case l.Stale > 0 && v != broken && s.Soft() && !gets(t) && !l.rebuilds(t, &s):
+			l.Learned.Count(stats.GuardStale)
+			l.watch(t, r, &s)
+			kept.Parsed(wire.Get, wire.Meta, rep)
+			l.serve(t, &kept, &old)
+		default:
+			l.late(t, r, &s)
+		}
+	})
+}
+
+// lent serves a value that the interim server has, while the key's own server fills
+// up: values with tags are never copied between servers, for their versions are worth
+// nothing on another. It gives the win back.
+func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
+	known, via := l.tags.known, l.tags.via // at the key's own server, where the client stores
+	rebuild := func() {
+		l.tags.known, l.tags.via = known, via
+		l.winner(t, tk)
+	}
+	line := t.Meta("mg", l.Keys[1], " f v c", nil)
+	own := t.Req.Dialect == wire.Meta && !touches(t)
+	if own {
+		line = t.WithKey(l.Keys[1], appendToLine(t, l.more(t, nil)))
+	}
+	l.inspect(t, 1, line, func(r *upstream.Result) {
+		l.judged(t, 1, r, func(r *upstream.Result, v stamp.Verdict) {
+			rep := &t.Loop.Rep
+			l.View.CountWarmRead(l.First.Server, false)
+			if v != stamp.Stands || gets(t) || !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind != wire.Value {
+				rebuild()
+				return
+			}
+			s := item.See(rep, r.Bytes)
+			if s.Nothing() {
+				rebuild()
+				return
+			}
+			l.g.rearmAt(l.here(t), tk.Cas, tk.Via, true)
+			if own {
+				t.Answer(&upstream.Result{Server: r.Server, Bytes: l.asMeta(t, r, &s)}, nil)
+			} else {
+				t.Answer(&upstream.Result{Server: r.Server, Bytes: l.asText(t, r, &s)}, nil)
+			}
+		})
+	})
+}
+
+// retouch gives a value that stands the time that the client asks for.
+func (l *rule) retouch(t *task.Task, tag func(uint64) uint64) {
+	line := t.WithKey(l.name, appendToLine(t, l.more(t, nil)))
+	if t.Req.Dialect == wire.Text {
+		line = t.Meta("mg", l.name, " f v c T"+string(t.Req.Exptime.Of(t.Raw)), nil)
+	}
+	l.inspect(t, l.at, line, func(r *upstream.Result) {
+		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
+			rep, ok := l.answered(t, wire.Get, r)
+			if !ok {
+				return
+			}
+			s := item.See(rep, r.Bytes)
+			switch {
+			case v != stamp.Stands || s.Nothing():
+				l.miss(t, ticket.Ticket{Void: true})
+			case t.Req.Dialect == wire.Meta:
+				t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asMeta(t, r, &s)}, tag)
+			default:
+				t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asText(t, r, &s)}, tag)
+			}
+		})
+	})
+}
+
+// stamp makes the head of the value that t stores. It reports false if a tag may have
+// changed since the miss that the value is of.
+//
+// The versions that were read at that miss need no check: if a tag has changed since,
+// the value never stands. Of a tag that the client names only now the order of the
+// server decides, which gives cas ids that only grow: the tag, and if that was made
+// since, its bucket, must be older than the miss. An invalidation writes the bucket
+// first and then deletes the tag; so the tag is read first.
+func (l *rule) stamp(t *task.Task, then func(ok bool)) {
+	g := l.tags
+	tags := g.mine()
+	if g.head = nil; len(tags) == 0 || g.Read {
+		then(true)
+		return
+	}
+	c0 := g.c0
+	if g.bound != nil {
+		c0, _ = strconv.ParseUint(g.bound.First, 10, 64)
+	}
+	versions := make([]stamp.Version, len(tags))
+	open, late, asked := 1, false, false
+	var via upstream.Via
+	done := func() {
+		if open--; open > 0 {
+			return
+		}
+		flags, _ := strconv.ParseUint(string(t.Req.ClientFlags.Of(t.Raw)), 10, 32)
+		switch c := l.conn(t); {
+		case g.trouble != nil:
+			l.broken(t, g.trouble)
+			return
+		case c != nil && (asked && !c.Reaches(via) || g.bound != nil && !g.bound.Good(l.here(t), c)):
+			late = true
+		}
+		if late && c0 == 0 {
+			l.again(t, func() { l.stamp(t, then) })
+			return
+		}
+		if late {
+			g.Learned.Count(stats.TagUnordered)
+			if g.bound != nil {
+				l.g.giveBack(g.bound)
+			}
+			then(false)
+			return
+		}
+		g.head = stamp.AppendHead(nil, uint32(flags), versions)
+		then(true)
+	}
+	note := func(cas uint64, r *upstream.Result) {
+		if !asked {
+			asked, via = true, r.Via
+		}
+		late = late || cas == 0 || !via.Same(r.Via)
+		done()
+	}
+	g.trouble = nil
+	for i, tag := range tags {
+		versions[i].Tag = tag
+		if g.bound != nil {
+			if cas, ok := g.bound.Known.Of(tag); ok && cas != 0 {
+				versions[i].Cas = cas
+				continue
+			}
+		}
+		made := false // since the miss
+		open++
+		l.askVersion(t, l.at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
+			versions[i].Cas = cas
+			made = c0 != 0 && cas >= c0
+			note(cas, r)
+		})
+		if c0 != 0 {
+			open++
+			l.askVersion(t, l.at, tag.AppendBucket(nil), func(cas uint64, r *upstream.Result) {
+				late = late || made && cas >= c0
+				note(cas, r)
+			})
+		}
+	}
+	done()
+}
+
+// stamped are the edits that put the head in front of the value that t stores.
+func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
+	if l.tags == nil || l.tags.head == nil {
+		return nil, ""
+	}
+	r := &t.Req
+	size, _ := wire.NextKey(t.Raw, wire.Span{Start: r.Key.End, End: r.Line.End})
+	edits = []task.Edit{
+		{At: size, With: strconv.AppendInt(nil, int64(r.Body.Len()+len(l.tags.head)), 10)},
+		{At: wire.Span{Start: r.Body.Start, End: r.Body.Start}, With: l.tags.head},
+	}
+	if r.ClientFlags.Len() > 0 {
+		return append(edits, task.Edit{At: r.ClientFlags, With: []byte(stamp.Flags)}), ""
+	}
+	return edits, " F" + stamp.Flags
+}
+
+// bind says which miss the value is of that t is about to store.
+func (l *rule) bind(tk *ticket.Ticket) {
+	if l.tags != nil {
+		l.tags.bound = tk
+	}
+}
+
+// compare stores over the value that the client's token is of.
+func (l *rule) compare(t *task.Task) {
+	token, ok := t.Token()
+	cas, fits := health.UntagCas(token, l.Place(l.at).Number)
+	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
+		l.say(t, wire.Exists)
+		return
+	}
+	l.tags.c0 = cas
+	l.store(t, 'S', strconv.FormatUint(cas, 10), false, func(k wire.Kind, r *upstream.Result) {
+		if r == nil { // a tag may have changed since the client read what it has built on
+			l.say(t, wire.Exists)
+			return
+		}
+		l.answerStore(t, k, r)
+	})
+}
+
+// change stores what f makes of a value with tags that a look has found, over that.
+func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func()) {
+	flags := " C" + string(s.Cas) + " F" + stamp.Flags
+	if left := s.Left(); left < math.MaxInt64 {
+		flags += " T" + strconv.FormatInt(left, 10)
+	}
+	l.ask(t, t.Meta("ms", l.name, flags, slices.Concat(l.tags.head, body)), func(r *upstream.Result) {
+		rep, ok := l.answered(t, wire.Set, r)
+		switch {
+		case !ok:
+		case rep.Kind == wire.Stored:
+			l.wrote = true
+			then()
+		default:
+			l.again(t, again)
+		}
+	})
+}

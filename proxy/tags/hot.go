@@ -1,0 +1,185 @@
+package tags
+
+// A get of values with tags as an ordinary exchange: nothing else runs where they
+// stand.
+
+import (
+	"strconv"
+
+	"ringside/proxy/client"
+	"ringside/proxy/guard"
+	"ringside/proxy/guard/fast"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Tags is what one loop does for values with tags.
+type Tags struct {
+	*guard.Guard
+	Named []stamp.Tag          // what the request in Clients.Req has named
+	Pools []*routing.BoundPool // with tagged routes, and their gutters
+	Count *stats.Invalidations // of the process
+	all   []stamp.Tag          // of the key that is being asked for
+	key   []byte               // scratch: that is decoded
+	open  []*reading           // that are asked for something
+	free  *reading
+}
+
+// New is what the loop of g does for values with tags.
+func New(g *guard.Guard, count *stats.Invalidations) *Tags { return &Tags{Guard: g, Count: count} }
+
+// reading is what one exchange asks of one connection: keys, and before each those of
+// its tags that were not asked for before. A server answers in this order.
+type reading struct {
+	t      *Tags
+	x      *client.Exchange
+	c      *upstream.Conn
+	known  stamp.Known // versions, in the order of asking
+	now    fast.Stamps // of the key that is answered now
+	told   int         // versions that have come
+	must   []stamp.Tag // of all keys
+	ends   []int       // in must, of each key
+	next   int         // key that is answered next
+	asking int         // attempts that have not ended
+	later  *reading    // in the list of free ones
+}
+
+// Ask asks for one key of x's text read, of that share, on c; key is with what its route strips. It
+// reports false, and has done nothing, if the server can't be asked so.
+func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
+	name := key[len(rt.Strip):]
+	switch {
+	case rt.Tags == nil:
+		return fast.Ask(t.Guard, x, share, rt, c, name)
+	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Speech != 0 && c.Speech&wire.Metas == 0:
+		return false
+	}
+	r := t.reading(x, c)
+	r.now.Learned = rt.Tags.Learned
+	r.must = rt.Tags.AppendTags(r.must, key)
+	t.all = rt.Tags.AppendTags(t.all[:0], key)
+	r.ends = append(r.ends, len(r.must))
+	for _, tag := range t.Named {
+		t.all = stamp.Add(t.all, tag)
+	}
+	if rt.Tags.Suffix != "" {
+		t.all = rt.Tags.Learned.AppendKnown(t.all, t.Loops.HashKey(name))
+	}
+	for _, tag := range t.all {
+		if _, ok := r.known.Of(tag); !ok {
+			r.askVersion(rt, tag)
+		}
+	}
+	a := x.Attempt()
+	a.To, a.Share = (*value)(r), share
+	r.asking++
+	fast.AskFor(t.Guard, x, rt, c, a, name)
+	return true
+}
+
+// reading is what x asks of c.
+func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
+	for _, r := range t.open {
+		if r.x == x && r.c == c {
+			return r
+		}
+	}
+	r := t.free
+	if r == nil {
+		r = &reading{t: t}
+	} else {
+		t.free = r.later
+	}
+	r.x, r.c = x, c
+	t.open = append(t.open, r)
+	return r
+}
+
+// askVersion asks for the version of a tag, and makes it if there is none.
+func (r *reading) askVersion(rt *routing.Route, tag stamp.Tag) {
+	t, c := r.t, r.c
+	r.known = append(r.known, stamp.Version{Tag: tag})
+	a := r.x.Attempt()
+	a.To = (*version)(r)
+	a.Op, a.Dialect, a.Flags = wire.Get, wire.Meta, wire.Effects
+	r.asking++
+	t.Line = append(tag.AppendKey(append(t.Line[:0], "mg "...)), " c N0\r\n"...)
+	c.Enqueue(a, &rt.Timeouts, wire.Metas, t.Line)
+}
+
+// ended counts an attempt that has ended.
+func (r *reading) ended() {
+	if r.asking--; r.asking > 0 {
+		return
+	}
+	t := r.t
+	for i := range t.open {
+		if t.open[i] == r {
+			last := len(t.open) - 1
+			t.open[i] = t.open[last]
+			t.open = t.open[:last]
+			break
+		}
+	}
+	*r = reading{t: t, later: t.free, must: r.must[:0], ends: r.ends[:0], known: r.known[:0]}
+	t.free = r
+}
+
+// version gets the version of the next tag of a reading.
+type version reading
+
+func (v *version) Client() uint64 { return v.x.Client() }
+
+func (v *version) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	if r.Kind.Failed() {
+		v.known[v.told].Tag = 0 // it is asked for once more if it is needed
+	} else if at, ok := wire.FlagArg(b, r.MetaFlags, 'c'); ok {
+		v.known[v.told].Cas, _ = strconv.ParseUint(string(at.Of(b)), 10, 64)
+	}
+	return 0
+}
+
+func (v *version) Done(c *upstream.Conn, a *upstream.Attempt) {
+	x := v.x
+	v.told++
+	(*reading)(v).ended()
+	x.Done(c, a)
+}
+
+func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	v.known[v.told].Tag = 0
+	v.Done(c, a)
+}
+
+// value gets the value of the next key of a reading.
+type value reading
+
+func (v *value) reader() *fast.Reader { return (*fast.Reader)(v.x) }
+
+func (v *value) Client() uint64 { return v.x.Client() }
+
+func (v *value) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	from := 0
+	if v.next > 0 {
+		from = v.ends[v.next-1]
+	}
+	v.now.Must, v.now.Known = v.must[from:v.ends[v.next]], v.known[:v.told]
+	return v.reader().Judge(c, a, r, b, &v.now)
+}
+
+func (v *value) Done(c *upstream.Conn, a *upstream.Attempt) {
+	x := v.x
+	v.next++
+	(*reading)(v).ended()
+	(*fast.Reader)(x).Done(c, a)
+}
+
+func (v *value) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	x := v.x
+	v.next++
+	(*reading)(v).ended()
+	(*fast.Reader)(x).Failed(c, a, f)
+}

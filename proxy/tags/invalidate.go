@@ -1,0 +1,176 @@
+package tags
+
+// Invalidations: a tag's item is deleted on all servers that may keep values with it.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/proxy/health"
+	"ringside/proxy/routing"
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Answer is what one server of a pool says to an invalidation.
+type Answer struct {
+	Pool, Server string
+	Why          string // it has not got it; empty: it has
+	Skipped      bool   // it is out: it is flushed before anybody reads it
+}
+
+// Lead serves commands on names of tags.
+func (t *Tags) Lead(k *task.Task) bool {
+	rt := k.Route
+	if rt.Tags == nil || !rt.Tags.Command {
+		return false
+	}
+	name := []byte(strings.TrimPrefix(rt.Strip+string(k.Key), rt.Prefix))
+	switch err := stamp.CheckName(name); {
+	case k.Removal(): // it was refused already
+		k.AnswerKind(wire.Deleted)
+	case k.Op <= wire.Gats:
+		k.AnswerKind(task.Absence(k)) // nothing is ever stored there
+	case k.Op != wire.Delete:
+		k.Reject(wire.AppendClientError(nil, fmt.Sprintf("keys that begin with %s are names of tags: they can be deleted, which invalidates them, and nothing else", rt.Prefix)))
+	case err != nil:
+		k.Reject(wire.AppendClientError(nil, err.Error()))
+	default:
+		t.lead(k, rt, name)
+	}
+	return true
+}
+
+// lead invalidates a tag for a client.
+func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
+	gens := t.gens()
+	t.Invalidate([]stamp.Tag{rt.Tags.Tag(name)}, t.Pools, k.Deadline, func(answers []Answer, waits bool) {
+		i := slices.IndexFunc(answers, func(a Answer) bool { return a.Why != "" })
+		switch {
+		case t.gens() != gens && t.Now < k.Deadline: // somebody may have been skipped who is read by now
+			t.lead(k, rt, name)
+		case i < 0:
+			k.AnswerKind(wire.Deleted)
+		case waits && t.Now < k.Deadline:
+			t.Park(k, k.Deadline, t.gens)
+		default:
+			a := answers[i]
+			k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; repeat until DELETED, the others have it", name, a.Why)))
+		}
+	})
+}
+
+// gens changes with the phases of any server, and when one does not answer or does
+// again.
+func (t *Tags) gens() (sum uint64) {
+	for _, p := range t.Pools {
+		v := p.View
+		if v == nil {
+			continue
+		}
+		sum += v.Gen() << 1
+		if v.Learned() {
+			sum++
+		}
+		for i := range v.Len() {
+			if v.Suspected(i) {
+				sum += 1 << 32 << (i % 31)
+			}
+		}
+	}
+	return sum
+}
+
+// Invalidate deletes tags on the servers of pools. then is told what each of them has
+// answered, and whether one is waited for that may yet be asked.
+func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline int64, then func(answers []Answer, waits bool)) {
+	n := &invalidation{t: t, began: t.Now, open: 1, then: then}
+	for _, p := range pools {
+		members := len(p.Servers)
+		if p.View != nil {
+			members = p.View.Len()
+		}
+		for i := range members {
+			n.ask(tags, p, i, deadline)
+		}
+	}
+	n.ended()
+}
+
+// invalidation is one at work.
+type invalidation struct {
+	t       *Tags
+	began   int64
+	answers []Answer
+	waits   bool
+	open    int
+	then    func(answers []Answer, waits bool)
+}
+
+func (n *invalidation) ended() {
+	if n.open--; n.open > 0 {
+		return
+	}
+	all := !slices.ContainsFunc(n.answers, func(a Answer) bool { return a.Why != "" })
+	n.t.Count.Ended(n.t.Now-n.began, all)
+	n.then(n.answers, n.waits)
+}
+
+// ask deletes tags on member i of a pool, or says why it can't.
+func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadline int64) {
+	srv, at := p.Member(i), len(n.answers)
+	n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
+	why, number := "", uint64(0)
+	if i < len(p.Servers) {
+		why = p.Refusal(i)
+	}
+	if v := p.View; v != nil {
+		number = uint64(v.Renamed(i))
+		switch phase := v.Phase(i); {
+		case !v.Learned():
+			why, n.waits = "server "+srv.Label()+": it is not known yet whether it is in use", true
+		case phase == health.Out:
+			n.answers[at].Skipped = true
+			return
+		case phase == health.Leaving || v.Suspected(i):
+			why, n.waits = "server "+srv.Label()+": it does not answer", true
+		}
+	}
+	if why != "" {
+		n.answers[at].Why = why
+		return
+	}
+	c, why, _ := srv.Pick(0, true)
+	if c == nil {
+		n.answers[at].Why = why
+		return
+	}
+	limit := p.Pool.Timeouts
+	if deadline > n.t.Now {
+		limit = *limit.Within(time.Duration(deadline - n.t.Now))
+	}
+	for _, tag := range tags {
+		bucket := health.AppendKey(nil, number, tag.AppendBucket(nil))
+		name := health.AppendKey(nil, number, tag.AppendKey(nil))
+		n.open += 2
+		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
+		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
+	}
+}
+
+func (n *invalidation) Client() uint64 { return 0 }
+
+func (n *invalidation) Answered(at int, r *upstream.Result) {
+	a, rep := &n.answers[at], &n.t.Rep
+	switch {
+	case r.Bytes == nil:
+		a.Why = r.Why
+	case !r.Parsed(wire.Set, wire.Meta, rep) && !r.Parsed(wire.Delete, wire.Meta, rep) || rep.Kind.Failed():
+		a.Why = "server " + r.Server.Label() + ": " + strings.TrimSpace(string(r.Bytes))
+	}
+	n.ended()
+}

@@ -1,0 +1,102 @@
+package stamp
+
+// Names of tags, and what they are on a server.
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// Tag is what a name is known by: a hash of it and its namespace.
+type Tag uint64
+
+// Namespace is the beginning of the hash of all names in it.
+type Namespace uint64
+
+// FNV-1a: all Ringsides of all releases must make the same of a name.
+const (
+	offset = 14695981039346656037
+	prime  = 1099511628211
+)
+
+func (n Namespace) add(name []byte) Namespace {
+	for _, c := range name {
+		n = (n ^ Namespace(c)) * prime
+	}
+	return n
+}
+
+// In is the namespace of that name.
+func In(name string) Namespace {
+	return Namespace(offset).add(append([]byte(name), 0)) // no name of a tag has a zero byte
+}
+
+// Tag is the tag of that name.
+func (n Namespace) Tag(name []byte) Tag { return Tag(n.add(name)) }
+
+const (
+	tagPrefix    = "__rs_t:"
+	bucketPrefix = "__rs_b:"
+	buckets      = 1024
+)
+
+// AppendKey appends the key of t's item.
+func (t Tag) AppendKey(dst []byte) []byte {
+	var id [8]byte
+	binary.BigEndian.PutUint64(id[:], uint64(t))
+	return base64.RawURLEncoding.AppendEncode(append(dst, tagPrefix...), id[:])
+}
+
+// AppendBucket appends the key of t's bucket.
+func (t Tag) AppendBucket(dst []byte) []byte {
+	return strconv.AppendUint(append(dst, bucketPrefix...), uint64(t)%buckets, 10)
+}
+
+// maxName is the longest name of a tag.
+const maxName = 250
+
+var (
+	errEmpty = errors.New("a tag has no name")
+	errLong  = fmt.Errorf("the name of a tag is longer than %d bytes", maxName)
+	errByte  = errors.New("the name of a tag has a comma, blank or control character")
+)
+
+// CheckName says what is wrong with the name of a tag.
+func CheckName(name []byte) error {
+	switch {
+	case len(name) == 0:
+		return errEmpty
+	case len(name) > maxName:
+		return errLong
+	case bytes.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == ',' || c == 127 }):
+		return errByte
+	}
+	return nil
+}
+
+// AppendList appends the tags in a list of names with commas between them.
+func (n Namespace) AppendList(dst []Tag, list []byte) ([]Tag, error) {
+	for more := true; more; {
+		var name []byte
+		name, list, more = bytes.Cut(list, []byte{','})
+		if err := CheckName(name); err != nil {
+			return dst, err
+		}
+		dst = Add(dst, n.Tag(name))
+	}
+	return dst, nil
+}
+
+// Add adds t to list, once.
+func Add(list []Tag, t Tag) []Tag {
+	for _, o := range list {
+		if o == t {
+			return list
+		}
+	}
+	return append(list, t)
+}
