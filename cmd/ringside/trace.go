@@ -65,7 +65,11 @@ Ctrl-C.`,
 			out := traceOutput{w: bufio.NewWriter(cmd.OutOrStdout()), stories: map[string]*story{}}
 			out.json = json.NewEncoder(out.w)
 			out.json.SetEscapeHTML(false)
-			err = c.Trace(ctx, args, life, func(is *live.Traced) error {
+			err = c.Trace(ctx, args, life, func(_ string, data []byte) error {
+				is := &live.Traced{}
+				if err := json.Unmarshal(data, is); err != nil {
+					return fmt.Errorf("the admin interface sends what is no event: %w", err)
+				}
 				out.dropped += is.Dropped
 				for i := range is.Rows {
 					r := &is.Rows[i]

@@ -72,16 +72,9 @@ func (c *Client) Stream(ctx context.Context, pool string, take func(topic string
 	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
 }
 
-// Trace hands to take what happens to the keys that fit one of patterns, for so long.
-func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(*live.Traced) error) error {
-	q := url.Values{"pattern": patterns, "for": {life.String()}}
-	err := c.events(ctx, "/api/trace?"+q.Encode(), func(_ string, data []byte) error {
-		is := &live.Traced{}
-		if err := json.Unmarshal(data, is); err != nil {
-			return fmt.Errorf("the admin interface sends what is no event: %w", err)
-		}
-		return take(is)
-	})
+// Trace hands to take, each a live.Traced as JSON, what happens to the keys that fit one of patterns, for so long.
+func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(topic string, data []byte) error) error {
+	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), take)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // its time is over
 		return nil
 	}

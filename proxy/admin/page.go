@@ -5,48 +5,17 @@ package admin
 
 import (
 	"context"
-	"crypto/sha256"
-	"embed"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
-	runtimemetrics "runtime/metrics"
 	"strings"
 	"time"
 
+	"ringside/proxy/admin/page"
 	"ringside/proxy/live"
 	"ringside/proxy/table"
 	"ringside/proxy/watch"
 )
-
-//go:embed page
-var pageFiles embed.FS
-
-// pageText is the page, and pageParts what it loads, by path. The name of a part
-// changes with what is in it, so a browser may keep it for ever.
-var pageText, pageParts = readPage()
-
-type pagePart struct{ kind, text string }
-
-func readPage() (string, map[string]pagePart) {
-	read := func(name string) string {
-		b, err := pageFiles.ReadFile("page/" + name)
-		if err != nil {
-			panic(err) // it is part of the program
-		}
-		return string(b)
-	}
-	html, parts := read("index.html"), map[string]pagePart{}
-	for name, kind := range map[string]string{"app.css": "text/css", "app.js": "text/javascript"} {
-		text := read(name)
-		sum := sha256.Sum256([]byte(text))
-		path := "page/" + hex.EncodeToString(sum[:6]) + "/" + name
-		html = strings.Replace(html, `"`+name+`"`, `"`+path+`"`, 1)
-		parts["/"+path] = pagePart{kind + "; charset=utf-8", text}
-	}
-	return html, parts
-}
 
 // pagePolicy lets the page load its own files and ask its own Ringside, and nothing
 // else: no script in a key could run, and nobody can frame it.
@@ -64,13 +33,13 @@ func (s *Server) page(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", pagePolicy)
 		w.Header().Set("Referrer-Policy", "no-referrer")
-		http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(pageText))
+		http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(page.Text))
 	})
-	for path, part := range pageParts {
+	for path, part := range page.Parts {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Content-Type", part.kind)
+			w.Header().Set("Content-Type", part.Kind)
 			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-			http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(part.text))
+			http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(part.Text))
 		})
 	}
 }
@@ -176,16 +145,27 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool)
 		return refuse(http.StatusServiceUnavailable, "%w", err)
 	}
 	defer f.Close()
-	life := 10 * time.Minute
-	if text := r.URL.Query().Get("for"); text != "" {
-		if life, err = time.ParseDuration(text); err != nil || life < time.Second || life > mostTrace {
-			return refuse(http.StatusBadRequest, "for=%.100q: want a time from 1s to 1h", text)
-		}
+	life, err := timeOf(r, 10*time.Minute, time.Second, mostTrace)
+	if err != nil {
+		return err
 	}
 	ctx, end := context.WithTimeout(r.Context(), life)
 	defer end()
 	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, f.Take)
 	return nil
+}
+
+// timeOf is the time that r asks for, or usual.
+func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, error) {
+	text := r.URL.Query().Get("for")
+	if text == "" {
+		return usual, nil
+	}
+	is, err := time.ParseDuration(text)
+	if err != nil || is < least || is > most {
+		return 0, refuse(http.StatusBadRequest, "for=%.100q: want a time from %v to %v", text, least, most)
+	}
+	return is, nil
 }
 
 // sendEvents sends first, and then what take appends whenever ready says so, until ready
@@ -226,12 +206,9 @@ func (s *Server) getNow(w http.ResponseWriter, r *http.Request, pool *table.Pool
 	if err := onlyQuery(r, "pool", "for"); err != nil {
 		return err
 	}
-	window := 2 * time.Second
-	if text := r.URL.Query().Get("for"); text != "" {
-		var err error
-		if window, err = time.ParseDuration(text); err != nil || window < 100*time.Millisecond || window > mostWindow {
-			return refuse(http.StatusBadRequest, "for=%.100q: want a time from 100ms to 1m", text)
-		}
+	window, err := timeOf(r, 2*time.Second, 100*time.Millisecond, mostWindow)
+	if err != nil {
+		return err
 	}
 	http.NewResponseController(w).SetWriteDeadline(time.Now().Add(window + streamLife))
 	now, err := s.sampler.Now(r.Context(), pool, window)
@@ -278,12 +255,4 @@ func (s *Server) getRoute(w http.ResponseWriter, r *http.Request, pool *table.Po
 	}
 	tell(w, http.StatusOK, is, nil)
 	return nil
-}
-
-// usage is what the process has used so far: processor time, and bytes of memory
-// that the runtime holds.
-func usage() (time.Duration, uint64) {
-	held := []runtimemetrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
-	runtimemetrics.Read(held)
-	return cpuUsed(), held[0].Value.Uint64() - held[1].Value.Uint64()
 }

@@ -102,7 +102,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 	s.heart.p = p
 	s.sampler = live.NewSampler(p, live.Options{
 		Config: func() (uint64, bool) { r := o.Reload(); return r.Generation, r.Err != nil },
-		Usage:  usage,
+		CPU:    cpuUsed,
 		Events: o.Events,
 	})
 	s.Allow(o.Access)

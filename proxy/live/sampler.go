@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"runtime/metrics"
 	"slices"
 	"sync"
 	"time"
@@ -31,8 +32,9 @@ type Options struct {
 	// configuration read last was refused.
 	Config func() (generation uint64, refused bool)
 
-	// Usage returns what the process has used so far. If nil, that is not known.
-	Usage func() (cpu time.Duration, memory uint64)
+	// CPU returns how much processor time the process has used so far. If nil, that is
+	// not known.
+	CPU func() time.Duration
 
 	Events *Events // nil: there are none
 }
@@ -68,8 +70,8 @@ type message struct {
 
 // NewSampler makes a sampler of p. It does nothing before Run.
 func NewSampler(p *proxy.Proxy, o Options) *Sampler {
-	if o.Usage == nil {
-		o.Usage = func() (time.Duration, uint64) { return 0, 0 }
+	if o.CPU == nil {
+		o.CPU = func() time.Duration { return 0 }
 	}
 	if o.Events == nil {
 		o.Events = &Events{}
@@ -147,12 +149,19 @@ func (s *Sampler) Sample() (*Sample, error) {
 		return nil, err
 	}
 	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum)}
-	is.CPU, is.Memory = s.options.Usage()
+	is.CPU, is.Memory = s.options.CPU(), held()
 	is.Gen, is.Refused = s.options.Config()
 	if is.Table != s.p.Table() { // a reload came between
 		return s.Sample()
 	}
 	return is, nil
+}
+
+// held is how many bytes of memory the runtime holds.
+func held() uint64 {
+	is := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(is)
+	return is[0].Value.Uint64() - is[1].Value.Uint64()
 }
 
 // tick makes what happened since the last sample known; keep says that it is kept
