@@ -22,6 +22,8 @@ import (
 // Reader is the exchange of a text read while servers are asked in meta.
 type Reader client.Exchange
 
+var _ upstream.Streamer = (*Reader)(nil) // else large values are waited for until they are whole
+
 // door is what the client of a guarded read is connected to.
 type door interface {
 	Fitting(key []byte) *routing.Route
@@ -223,3 +225,5 @@ func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 func (p *Reader) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	return p.exchange().More(c, a, b, last)
 }
+
+func (p *Reader) Behind() bool { return p.exchange().Behind() }
