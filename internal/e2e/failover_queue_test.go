@@ -42,7 +42,9 @@ func TestFailoverReturnWithShortQueue(t *testing.T) {
 func TestFailoverOverload(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
-		r := startRingside(t, driver, short(driver).config(servers))
+		k := short(driver)
+		k.timeouts = "timeouts: {connect: 10s, request: 10s, deadline: 20s}" // a server may get no processor for a while
+		r := startRingside(t, driver, k.config(servers))
 		var refused, silent atomic.Int64
 		stop := make(chan struct{})
 		const clients = 20

@@ -174,6 +174,7 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 		return
 	}
 	t.ClientDone = true
+	brought := len(t.Raw) // which is gone when the client's loop looks
 	end := func(e *Tasks) {
 		e.ReleaseLine(t)
 		if s := t.x.Session; s != nil {
@@ -182,7 +183,7 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 		o, size := f(e, t.x)
 		key := []byte(t.strip + string(t.Key))
 		if t.Op > wire.Gats {
-			size = len(t.Raw)
+			size = brought
 		}
 		e.Ended(t, key, o, size)
 		if t.x.Slow() {
