@@ -172,6 +172,10 @@ func TestServerRestartsWhileIdle(t *testing.T) {
 			c.servers[2].kill()
 			c.servers[2].restart(t)
 			key := c.of(2)[0]
+			eventually(t, "the server is not taken for down", func() bool { // if the restart took long it may have been dialled in vain
+				_, end := client.get(key)
+				return end == "END"
+			})
 			client.misses(key)
 			client.store(key, "again")
 			client.holds(key, "again")
