@@ -18,7 +18,7 @@ import (
 // for the hash functions in them, which Go can't compare. The error names the
 // pool whose placement can't be built; Parse has found it before.
 func (f *File) Build() (*table.Table, error) {
-	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot}
+	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot, Misses: f.Admin.Misses}
 	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
 		p, err := f.Pools[i].build()

@@ -100,6 +100,7 @@ type Admin struct {
 	Faults  bool     // faults may be set
 	Page    string   // who may look at the page: as Pprof
 	Hot     bool     // it is watched which keys are asked for most
+	Misses  bool     // it is watched why keys miss
 	Names   []string // by which a browser may know it
 }
 
@@ -169,7 +170,7 @@ type Log struct {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true, Misses: true},
 		Tags:  defaultTagSpace(),
 		Limits: table.Limits{
 			Clients:    10_000,
@@ -234,8 +235,12 @@ func read(name string, data []byte, others bool) (*File, error) {
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
-		fileKeys().read(d, root, "", s)
-		d.check(root, s)
+		if whose := stranger(root); whose != "" {
+			d.failAt(root, "%s", whose) // alone: what else is wrong with it is no news
+		} else {
+			fileKeys().read(d, root, "", s)
+			d.check(root, s)
+		}
 	}
 	if err := d.errs.orNil(); err != nil {
 		return nil, err

@@ -347,5 +347,8 @@ func TestCacheHasGuard(t *testing.T) {
 		if got := f.Routes[0].Guard; got != c.want {
 			t.Errorf("preset: cache%s: %+v, want %+v", c.beside, got, c.want)
 		}
+		if said := slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.Contains(w, "preset: cache has no guard beside") }); said != (!c.want.On && c.beside != ", guard: off") {
+			t.Errorf("preset: cache%s: its guard is gone, warnings: %q", c.beside, f.Warnings)
+		}
 	}
 }

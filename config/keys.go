@@ -101,7 +101,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 					case glued != "":
 						hint = glued
 					case path == "":
-						hint = cmp.Or(other(n), belongs(p.key.text), hint)
+						hint = cmp.Or(belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
 						hint = " (it belongs at the top of the file)"
 					}
@@ -151,19 +151,28 @@ var gone = map[string]string{
 // atTheTop are keys of the file that people look for in a pool.
 var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
 
-// other says whose file this is when it is not ours.
-func other(n *node) string {
-	keys := map[string]*node{}
+// stranger says whose file this is when it is not ours, which says at its top where
+// clients connect; nothing when it is.
+func stranger(n *node) string {
+	pools, mcrouter, twemproxy := false, false, false
 	for _, p := range n.pairs {
-		keys[p.key.text] = p.value
-		for _, q := range p.value.pairs {
-			if keys["pools"] == nil && q.key.text == "servers" && p.key.text != "pools" && p.key.text != "defaults" {
-				return " (this looks like a twemproxy file: ringside import makes one of Ringside of it)"
-			}
+		switch p.key.text {
+		case "listen":
+			return ""
+		case "pools":
+			pools = true
+		case "route", "named_handles":
+			mcrouter = true
+		case "defaults":
+		default:
+			twemproxy = twemproxy || slices.ContainsFunc(p.value.pairs, func(q pair) bool { return q.key.text == "servers" })
 		}
 	}
-	if keys["route"] != nil || keys["named_handles"] != nil {
-		return " (this looks like an mcrouter file: write its pools anew, with distribution: mcrouter)"
+	switch {
+	case mcrouter:
+		return "this looks like an mcrouter file: write its pools anew, with distribution: mcrouter"
+	case twemproxy && !pools:
+		return "this looks like a twemproxy file: ringside import makes one of Ringside of it"
 	}
 	return ""
 }
@@ -277,6 +286,8 @@ func adminValue() value[Admin] {
 				func(a *Admin) *string { return &a.Page }),
 			set("hot", "watch which keys are asked for most: of about a thousand requests a second, in each loop",
 				yesNo(), func(a *Admin) *bool { return &a.Hot }),
+			set("misses", "remember in 2 MiB what was last done to keys, to say why they miss and what it costs to make them anew",
+				yesNo(), func(a *Admin) *bool { return &a.Misses }),
 			set("names", "names of the admin interface by which browsers may know it, besides addresses and localhost",
 				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
 			set("allow_faults", "faults may be set on purpose, by ringside drill and the control API",
@@ -429,7 +440,7 @@ func poolKeys() []key[Pool] {
 		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
 			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),
-			set("request", "of a server's silence, before an answer and in the middle of one", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
+			set("request", "of a server's silence, before an answer and in the middle of one: then that key and those behind it miss, or, where the client has a part of the value already (above 64 KiB), it is closed", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),
 			set("deadline", "for a client's command until the first byte of its answer, whatever it waits for",
 				duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Deadline }),
 			set("deadline_total", "for a client's command until the last byte of its answer, or off",

@@ -398,16 +398,17 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	return []byte(b.String())
 }
 
-// comment writes text as a comment in lines of at most 100 bytes, but for longer
-// words; the lines after the first are indented.
+// comment writes text as an item of a comment, in lines of at most 100 bytes but for
+// longer words.
 func comment(indent, text string) string {
 	const most = 100
 	var b strings.Builder
-	line := indent + "#"
+	first := indent + "# -"
+	line := first
 	for _, word := range strings.Split(text, " ") {
-		if len(line)+1+len(word) > most && line != indent+"#" {
+		if len(line)+1+len(word) > most && line != first {
 			b.WriteString(line + "\n")
-			line = indent + "# "
+			line = indent + "#  "
 		}
 		line += " " + word
 	}

@@ -5,6 +5,7 @@ package proxy
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
@@ -35,6 +36,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.LogSlow(t.LogSlow)
 	e.Watch.Switch(!t.NoHotKeys)
+	e.Shared.keepBook(t.Misses, e.Now)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
 	for _, srv := range before {
@@ -55,6 +57,11 @@ func (e *Engine) adopt(cur *failover.Published) {
 		}
 		live[p] = bp
 		e.gen.pools = append(e.gen.pools, bp)
+	}
+	if b := e.Shared.book.Load(); b != nil {
+		for _, srv := range e.List {
+			srv.Number = b.Number(srv.Target.Network + " " + srv.Target.Address)
+		}
 	}
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
@@ -141,4 +148,16 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 		w.HasWork = true
 		e.Soon(link.KeeperTimer)
 	}
+}
+
+// taggedPools are the pools that may have values with tags.
+func (e *Engine) taggedPools() (list []*routing.BoundPool) {
+	for _, l := range e.Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.Tags != nil && !slices.Contains(list, rt.BoundPool) {
+				list = append(list, rt.BoundPool)
+			}
+		}
+	}
+	return list
 }

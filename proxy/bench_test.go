@@ -9,24 +9,30 @@ import (
 	"time"
 
 	"ringside/proxy/link"
-	"ringside/proxy/table"
 )
 
 // BenchmarkEngine sends a batch of requests by so many clients through the
 // engine and back in one wakeup each way.
 func BenchmarkEngine(b *testing.B) {
 	value := strings.Repeat("v", 100)
+	const tagRoute = "route - main tags=suffix,user:{id}:*>user:{id}+users"
+	tagged := withTags("HD c5\r\nHD c6\r\nVA 144 f1381192775 c7 kuser:1234:profile1\r\n[head 0 user:1234=5 users=6]") + value + "\r\n"
+	tenMatches := ""
+	for i := range 10 {
+		tenMatches += fmt.Sprintf("route - main match=*:options%d;", i)
+	}
 	frame := func(text string) string { return string(new(stage).frame(text, false)) }
 	for _, c := range []struct {
 		name            string
 		clients, depth  int
 		request, answer string
-		match           string // of a route before the one that takes the keys; empty: there is none
+		routes          string // as conversations spell them, with semicolons between; empty: one for all keys
 	}{
 		{"get/1x1", 1, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"get/50x1", 50, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
-		{"guarded/50x1", 50, 1, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n", ""},
-		{"guarded/50x16", 50, 16, "get user:1234:profile1\r\n", "VA 100 kuser:1234:profile1 f0 c7\r\n" + value + "\r\n", ""},
+		{"guarded/50x1", 50, 1, "get user:1234:profile1\r\n", "VA 100 f0 c7 kuser:1234:profile1\r\n" + value + "\r\n", "route - main guard="},
+		{"guarded/50x16", 50, 16, "get user:1234:profile1\r\n", "VA 100 f0 c7 kuser:1234:profile1\r\n" + value + "\r\n", "route - main guard="},
+		{"get/20x16", 20, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"get/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"set/50x16", 50, 16, "set user:1234:profile1 0 0 100\r\n" + value + "\r\n", "STORED\r\n", ""},
 		{"mg/50x16", 50, 16, "mg user:1234:profile1 v t Oabc\r\n", "VA 100 t-1 Oabc\r\n" + value + "\r\n", ""},
@@ -37,19 +43,21 @@ func BenchmarkEngine(b *testing.B) {
 		{"binary set/50x16", 50, 16, frame("set x=0,0 k=user:1234:profile1 v=" + value), "HD c1234567\r\n", ""},
 		{"binary multiget20/50x1", 50, 1, strings.Repeat(frame("getkq k=user:1234:profile1"), 20) + frame("noop"),
 			strings.Repeat("VALUE user:1234:profile1 0 100 1234567\r\n"+value+"\r\n", 20) + "END\r\n", ""},
-		{"matched/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "*:alloptions"},
-		{"matched-middle/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "user:*:alloptions:*"},
+		{"matched/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "route - main match=*:alloptions;route - main"},
+		{"matched-middle/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "route - main match=user:*:alloptions:*;route - main"},
+		{"matched10/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", tenMatches + "route - main"},
+		{"tagged/50x1", 50, 1, "get user:1234:profile1\r\n", tagged, tagRoute},
+		{"tagged/20x16", 20, 16, "get user:1234:profile1\r\n", tagged, tagRoute},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := &stage{now: int64(time.Hour), actors: map[string]*actor{}}
 			s.t = &testing.T{}
 			s.blank()
 			s.pool([]string{"main", "servers=s1"})
-			if c.match != "" {
-				s.routes = append(s.routes, table.Route{Match: c.match, Pool: s.pools["main"]}, table.Route{Pool: s.pools["main"]})
-			}
-			if strings.HasPrefix(c.name, "guarded") {
-				s.line("route - main guard=")
+			for line := range strings.SplitSeq(c.routes, ";") {
+				if line != "" {
+					s.line(line)
+				}
 			}
 			s.quiet = true
 			s.begin()
@@ -62,7 +70,7 @@ func BenchmarkEngine(b *testing.B) {
 			s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
 			srv := s.actor("s1")
 			s.wakeup(func() {
-				s.e.Bytes(srv.link, []byte(map[bool]string{true: "VA 1 kx1 f0 c1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.name, "guarded")]))
+				s.e.Bytes(srv.link, []byte(map[bool]string{true: "VA 1 f0 c1 kx1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.answer, "VA ") && c.name[0] == 'g' || c.routes == tagRoute]))
 			})
 			drain := func() {
 				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
@@ -76,16 +84,63 @@ func BenchmarkEngine(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s.now += int64(time.Microsecond)
-				s.e.Begin(s.now)
+				if c.name == "binary multiget20/50x1" {
+					s.e.Watch.Left = 1 << 20 // one that is looked at goes alone, and would need an answer of its own
+				}
+				s.e.Begin(s.now, wall(s.now))
+				if strings.HasPrefix(c.name, "binary multiget") {
+					s.e.Watch.Left = 1 << 20 // one that is looked at is asked for alone, and has an end of its own
+				}
 				for _, a := range clients {
 					s.e.Bytes(a.link, request)
 				}
 				drain()
-				s.e.Begin(s.now)
+				s.e.Begin(s.now, wall(s.now))
 				s.e.Bytes(srv.link, answers)
 				drain()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.clients*c.depth), "ns/request")
 		})
+	}
+}
+
+// TestTagsOneWrite holds that a get of a value with two known tags is one write to its
+// server and one read: its answers are taken as they come, and end it.
+func TestTagsOneWrite(t *testing.T) {
+	s := &stage{t: t, now: int64(time.Hour), actors: map[string]*actor{}, quiet: true}
+	s.blank()
+	s.pool([]string{"main", "servers=s1"})
+	s.line("route - main tags=suffix,user:{id}:*>user:{id}+users")
+	s.begin()
+	c := s.actor("c1")
+	s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
+	srv := s.actor("s1")
+	s.wakeup(func() { s.e.Bytes(srv.link, []byte("VA 1 f0 c1 kx1\r\nx\r\n")) })
+	writes := func(to *actor, from *actor, bytes string) (n int) {
+		s.now += int64(time.Microsecond)
+		s.e.Begin(s.now, wall(s.now))
+		s.e.Bytes(from.link, []byte(bytes))
+		for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+			for _, x := range effects {
+				if x.Kind != link.Write {
+					continue
+				}
+				if x.Link != to.link {
+					t.Errorf("something else is written")
+				}
+				n++
+				s.e.Wrote(x.Link, x.Link.Out.Size, false)
+			}
+		}
+		return n
+	}
+	for range 3 {
+		if n := writes(srv, c, "get user:1:a1\r\n"); n != 1 {
+			t.Errorf("%d writes to the server, want one", n)
+		}
+		answer := withTags("HD c5\r\nHD c6\r\nVA 45 f1381192775 c7 kuser:1:a1\r\n[head 0 user:1=5 users=6]v\r\n")
+		if n := writes(c, srv, answer); n != 1 {
+			t.Errorf("%d writes to the client behind one read, want one", n)
+		}
 	}
 }

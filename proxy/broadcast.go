@@ -1,13 +1,16 @@
 package proxy
 
-// Commands for every server behind a listener: flush_all, cache_memlimit.
+// Commands for every server behind a listener: flush_all, cache_memlimit, version.
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
 	"ringside/proxy/client"
 	"ringside/proxy/health"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -72,11 +75,13 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
 	e.EncodedKey = append(line, wire.LineEnd...)
-	each := e.listener(s).Each
+	each, delay := e.listener(s).Each, int64(0)
 	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
 		each = e.listener(s).EachInUse
+	} else if b := e.Shared.book.Load(); b != nil {
+		delay = int64(b.TTL(e.Now, at)) * int64(time.Second)
 	}
-	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, quiet: r.Flags&wire.Quiet != 0}, each)
+	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, at: e.Now + delay, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
 // unanimous gathers the answers to a command that every server must carry out: it is
@@ -87,6 +92,7 @@ type unanimous struct {
 	not   string   // what the others are, for people
 	quiet bool     // noreply
 	flush bool     // it is a flush_all: the view records of the servers are gone, too
+	at    int64    // when it takes effect
 	asked int      // servers
 	bad   []string // why each of the others did not
 }
@@ -100,6 +106,7 @@ func (f *unanimous) Add(srv *upstream.Server, answer []byte, failed string) {
 		f.bad = append(f.bad, fmt.Sprintf("server %s: %s", srv.Label(), strings.TrimSpace(string(answer))))
 	case f.flush:
 		f.e.Notify(srv, (*health.Keeper).Flushed)
+		f.e.lost(srv, f.at, true)
 	}
 }
 
@@ -113,4 +120,48 @@ func (f *unanimous) Answer(dst []byte) ([]byte, stats.Outcome) {
 		return dst, stats.ServerFault
 	}
 	return wire.AppendServerError(dst, fmt.Sprintf("%d of %d servers %s: %s", len(f.bad), f.asked, f.not, strings.Join(f.bad, "; "))), stats.ServerFault
+}
+
+// tellVersion answers version: with the lowest of the servers behind s, for a
+// client may only use what all of them know, in that server's own words. Those
+// that have never told theirs are asked; one that doesn't answer is left out,
+// and when none has ever told the client gets an error.
+func (e *Engine) tellVersion(s *client.Session) {
+	known := true
+	silent := func(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
+		e.listener(s).Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
+			if srv.Release == (wire.Release{}) {
+				f(srv, p, refusal)
+			}
+		})
+	}
+	silent(func(*upstream.Server, *table.Pool, string) { known = false })
+	v := &versions{lst: e.listener(s)}
+	if !known {
+		e.askThose(s, upstream.AskVersion, v, silent)
+		return
+	}
+	e.Line, _ = v.Answer(e.Line[:0])
+	e.local(s, e.Line, stats.Okay)
+}
+
+// versions gathers what servers say to version. Their connections learn it.
+type versions struct {
+	lst *routing.Listener
+	why string // of the first that did not say it
+}
+
+func (v *versions) Add(_ *upstream.Server, _ []byte, failed string) { v.why = cmp.Or(v.why, failed) }
+
+func (v *versions) Answer(dst []byte) ([]byte, stats.Outcome) {
+	var low *upstream.Server
+	v.lst.Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
+		if srv.Release != (wire.Release{}) && (low == nil || srv.Release.Older(low.Release)) {
+			low = srv
+		}
+	})
+	if low == nil {
+		return wire.AppendServerError(dst, "no server has told its version: "+v.why), stats.Unavailable
+	}
+	return fmt.Appendf(dst, "VERSION %s\r\n", low.Version), stats.Okay
 }

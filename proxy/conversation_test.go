@@ -191,6 +191,8 @@ func (s *stage) line(line string) {
 				r.Copies.ReadThrough = true
 			case "also": // a pool that has another copy
 				r.Also = append(r.Also, s.pools[value])
+			case "prefer": // of these pools, the one that reads ask first
+				r.Prefer = s.pools[value]
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
 			case "total":

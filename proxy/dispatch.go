@@ -5,7 +5,6 @@ package proxy
 import (
 	"bytes"
 	"encoding/base64"
-	"slices"
 
 	"ringside/proxy/client"
 	"ringside/proxy/counters"
@@ -176,7 +175,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 			e.look(a, rt, key, len(raw))
 		}
 		c.Begin(a, &rt.Timeouts)
-		taken = e.send(c, a, rt.Strip, raw, key[len(rt.Strip):])
+		taken = e.send(c, a, rt, raw, key[len(rt.Strip):])
 	}
 	x.FinishOne()
 	return taken
@@ -231,6 +230,9 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 
 // admit leads t, a task of x, which s has sent.
 func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
+	if tell := t.Route.Count.Misses; tell != nil {
+		t.TTL = tell.TTL(e.Now, t.Req.Exptime.Of(t.Raw))
+	}
 	if t.Route.Guard != nil {
 		e.guards.Enroll(s, x, t)
 		guard.Tag(t, e.tags.Named)
@@ -301,14 +303,17 @@ func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *
 	return nil
 }
 
-// send puts the request in e.Req, as the attempt a, on c: in a form whose answer can
-// be counted, and with the key that the servers know. It reports whether it has taken
+// send puts the request in e.Req, on a key of rt, as the attempt a, on c: in a form whose answer
+// can be counted, and with the key that the servers know. It reports whether it has taken
 // the bytes out of the input.
-func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, strip string, raw, key []byte) (taken bool) {
-	r := &e.Req
+func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, rt *routing.Route, raw, key []byte) (taken bool) {
+	r, strip := &e.Req, rt.Strip
 	a.Remember(r, raw, key)
-	if r.Op > wire.Gats {
-		a.LeavesValue = upstream.LeavesValue(r)
+	if r.Op > wire.Gets {
+		a.LeavesValue, a.Values = upstream.LeavesValue(r), r.Op <= wire.Gats
+		if tell := rt.Count.Misses; tell != nil {
+			a.TTL = tell.TTL(e.Now, r.Exptime.Of(raw))
+		}
 	}
 	c.Require(a, r.Needs())
 	switch {
@@ -507,7 +512,7 @@ func (e *Engine) part(x *client.Exchange, share int32, rt *routing.Route, srv *u
 
 func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, command []byte) {
 	a := x.Attempt()
-	a.Share = share
+	a.Share, a.Values = share, true
 	if rt.Strip != "" {
 		a.Strip = rt.Strip
 	}
@@ -515,7 +520,7 @@ func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c
 		command = command[:len(command)-1]
 	}
 	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), command)
-	a.At = len(command)
+	a.At = int32(len(command))
 }
 
 func (e *Engine) endPart(c *upstream.Conn) {
@@ -582,16 +587,4 @@ func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
 		r.Answer = e.quietly(r.Answer)
 	}
 	e.refuse(s, raw)
-}
-
-// taggedPools are the pools that may have values with tags.
-func (e *Engine) taggedPools() (list []*routing.BoundPool) {
-	for _, l := range e.Listeners {
-		for i := range l.Routes {
-			if rt := &l.Routes[i]; rt.Tags != nil && !slices.Contains(list, rt.BoundPool) {
-				list = append(list, rt.BoundPool)
-			}
-		}
-	}
-	return list
 }

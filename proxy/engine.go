@@ -26,7 +26,7 @@ import (
 //
 // A driver brackets what one wakeup brought:
 //
-//	e.Begin(now)
+//	e.Begin(now, wall)
 //	e.Accepted, e.Space + e.Filled (or e.Bytes), e.Up, e.Closed …
 //	for effects := e.End(); len(effects) > 0; effects = e.End() { carry out, e.Wrote }
 //
@@ -74,12 +74,13 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
 	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
+		e.fateOf(t, o)
 		if e.Watch.Left--; e.Watch.Left < 0 {
 			e.Watch.Ended(e.Now, key, t.Op, o, t.Asker&^upstream.Bulky, size)
 		}
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOverrides,
+		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) },
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
@@ -93,7 +94,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	before := p.Engines()
 	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
-	e.guards.EachLoop = e.eachGuard
+	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Leaders = []task.Leader{e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
@@ -104,9 +105,10 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 }
 
 // Begin opens a wakeup at now, in nanoseconds of a clock that never goes back,
-// counts the time that the machine sleeps, and is one for all engines of p.
-func (e *Engine) Begin(now int64) {
-	e.Now = now
+// counts the time that the machine sleeps, and is one for all engines of p. wall is
+// the same moment in Unix seconds.
+func (e *Engine) Begin(now, wall int64) {
+	e.Now, e.Wall = now, wall
 	e.Count.Wakeups++
 	if cur := e.Shared.published.Load(); e.gen == nil || e.gen.table != cur.Table {
 		e.adopt(cur)
@@ -187,7 +189,7 @@ func (e *Engine) due(t link.Timer) {
 	case link.HedgeTimer:
 		e.FireHedges()
 	case link.ResyncTimer:
-		e.Refill()
+		e.RunResyncs()
 	case link.CounterTimer:
 		e.Counters.Flush()
 	case link.GuardTimer:
@@ -242,6 +244,7 @@ func (e *Engine) eachGuard(f func(*guard.Guard)) {
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *upstream.Server, why string, refused bool) {
+	o.e.lost(srv, o.e.Now, false)
 	o.e.Keepers.Notify(srv, func(k *health.Keeper, server int, now int64) { k.ServerFailed(server, refused, why, now) })
 }
 

@@ -4,6 +4,7 @@ package proxy
 // and that the hot path allocates nothing.
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
@@ -121,46 +122,100 @@ func TestMemoryThatNobodyCanGive(t *testing.T) {
 	}
 }
 
-// TestSplit feeds one busy client stream and its answers cut at every place:
-// what the client gets must not depend on it.
+// TestSplit feeds busy client streams and their answers cut at every place: what the
+// client gets must not depend on it.
 func TestSplit(t *testing.T) {
-	const requests = "get a1\r\nset b1 0 0 3\r\nxyz\r\nget a1 c1 d1\r\nmg a1 v k Oq\r\nmn\r\nms b1 2 q\r\nhi\r\nincr n1 2\r\nfoo\r\nget miss1\r\n"
-	const answers = "VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nHD\r\n7\r\nEND\r\n"
-	var first string
-	play := func(cutRequest, cutAnswer int) string {
+	frames := func(answers bool, texts ...string) (all string) {
+		for _, text := range texts {
+			all += string(newStage(t).frame(text, answers))
+		}
+		return all
+	}
+	for _, c := range []struct{ name, requests, answers, want string }{
+		{
+			"text",
+			"get a1\r\nset b1 0 0 3\r\nxyz\r\nget a1 c1 d1\r\nmg a1 v k Oq\r\nmn\r\nms b1 2 q\r\nhi\r\nincr n1 2\r\nfoo\r\nget miss1\r\n",
+			"VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nHD\r\n7\r\nEND\r\n",
+			"VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nMN\r\n7\r\nERROR\r\nEND\r\n",
+		}, {
+			"binary",
+			frames(false, "get #1 k=a1", "set #2 k=b1 x=5,60 v=x\\r\\nyz", "getkq #3 k=c1", "getk #4 k=d\\n1", "noop #5", "setq #6 k=b1 x=0,0 v=hi",
+				"incr #7 k=n1 xx=2,10 x=60", "verbosity #8 x=1 v=more", "gat #9 k=a1 x=5 v=surplus", "appendq #10 k=b1 v=!", "getq #11 k=e1", "deleteq #12 k=b1"),
+			"VALUE a1 5 1 7\r\nA\r\nEND\r\nHD c8\r\nVALUE c1 0 2 9\r\nCC\r\nEND\r\nEN\r\nHD\r\nVA 1 c10\r\n9\r\nVA 1 f5 c7\r\nA\r\nNS\r\nEND\r\nNOT_FOUND\r\n",
+			frames(true, "get #1 cas=7 x=5 v=A", "set #2 cas=8", "getkq #3 cas=9 x=0 k=c1 v=CC", "getk #4 status=1 k=d\\n1", "noop #5",
+				"incr #7 cas=10 v=\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x09", "verbosity #8 status=0x81 v=Unknown\\x20command",
+				"gat #9 cas=7 x=5 v=A", "appendq #10 status=5 v=Not\\x20stored.", "deleteq #12 status=1 v=Not\\x20found"),
+		},
+	} {
+		play := func(cutRequest, cutAnswer int) string {
+			s := newStage(t)
+			s.pool([]string{"main", "servers=s1"})
+			s.begin()
+			s.e.Tune.HoldDue = 0 // all is sent before the answers come
+			client := s.actor("c1")
+			for _, part := range []string{c.requests[:cutRequest], c.requests[cutRequest:]} {
+				if part != "" {
+					s.wakeup(func() { s.e.Bytes(client.link, []byte(part)) })
+				}
+			}
+			srv := s.actor("s1")
+			for _, part := range []string{c.answers[:cutAnswer], c.answers[cutAnswer:]} {
+				if part != "" {
+					s.wakeup(func() { s.e.Bytes(srv.link, []byte(part)) })
+				}
+			}
+			s.now += int64(10 * time.Millisecond)
+			s.wakeup(func() {})
+			return client.got.String()
+		}
+		if got := play(len(c.requests), len(c.answers)); got != c.want {
+			t.Fatalf("%s, whole: got %q, want %q", c.name, got, c.want)
+		}
+		for i := range c.requests {
+			if got := play(i, len(c.answers)); got != c.want {
+				t.Fatalf("%s, requests cut at %d: got %q", c.name, i, got)
+			}
+		}
+		for i := range c.answers {
+			if got := play(len(c.requests), i); got != c.want {
+				t.Fatalf("%s, answers cut at %d: got %q", c.name, i, got)
+			}
+		}
+	}
+}
+
+// TestHugeFrames: of a frame that says it has 4 GiB nothing is kept, whatever it asks
+// for, and its client is answered as soon as that is known.
+func TestHugeFrames(t *testing.T) {
+	for _, c := range []struct{ frame, answer, says string }{
+		{"set #1 k=a1 x=0,0", "set #1 status=3 v=Too\\x20large.", "DELETED\r\n"},
+		{"setq #1 k=a1 x=0,0", "setq #1 status=3 v=Too\\x20large.", "DELETED\r\n"},
+		{"append #1 k=a1", "append #1 status=3 v=Too\\x20large.", ""},
+		{"verbosity #1 k=a1", "verbosity #1 status=0x81 v=Unknown\\x20command", ""},
+		{"touch #1 k=a1 x=5", "touch #1 cas=7 x=5", "HD f5 c7\r\n"},
+		{"get #1 k=a1", "get #1 status=4 v=Invalid\\x20arguments", ""},
+	} {
 		s := newStage(t)
 		s.pool([]string{"main", "servers=s1"})
 		s.begin()
-		s.e.Tune.HoldDue = 0 // all is sent before the answers come
-		c := s.actor("c1")
-		for _, part := range []string{requests[:cutRequest], requests[cutRequest:]} {
-			if part != "" {
-				s.wakeup(func() { s.e.Bytes(c.link, []byte(part)) })
+		client := s.actor("c1")
+		b := s.frame(c.frame, false)
+		binary.BigEndian.PutUint32(b[8:], 1<<32-1)
+		s.wakeup(func() { s.e.Bytes(client.link, b) })
+		if c.says != "" {
+			s.wakeup(func() { s.e.Bytes(s.actor("s1").link, []byte(c.says)) })
+		}
+		if got, want := client.got.String(), string(s.frame(c.answer, true)); got != want {
+			t.Errorf("%s: got %q, want %q", c.frame, got, want)
+		}
+		more := make([]byte, 64<<10)
+		for range 100 {
+			if client.state == "" {
+				s.wakeup(func() { s.e.Bytes(client.link, more) })
 			}
 		}
-		srv := s.actor("s1")
-		for _, part := range []string{answers[:cutAnswer], answers[cutAnswer:]} {
-			if part != "" {
-				s.wakeup(func() { s.e.Bytes(srv.link, []byte(part)) })
-			}
-		}
-		s.now += int64(10 * time.Millisecond)
-		s.wakeup(func() {})
-		return c.got.String()
-	}
-	first = play(len(requests), len(answers))
-	const want = "VALUE a1 0 1\r\nA\r\nEND\r\nSTORED\r\nVALUE a1 0 1\r\nA\r\nVALUE c1 0 2\r\nCC\r\nEND\r\nVA 1 ka1 Oq\r\nA\r\nMN\r\n7\r\nERROR\r\nEND\r\n"
-	if first != want {
-		t.Fatalf("whole: got %q, want %q", first, want)
-	}
-	for i := range requests {
-		if got := play(i, len(answers)); got != want {
-			t.Fatalf("requests cut at %d: got %q", i, got)
-		}
-	}
-	for i := range answers {
-		if got := play(len(requests), i); got != want {
-			t.Fatalf("answers cut at %d: got %q", i, got)
+		if s.e.Buffers.Held > 1<<20 {
+			t.Errorf("%s: %d bytes are held", c.frame, s.e.Buffers.Held)
 		}
 	}
 }
@@ -188,6 +243,7 @@ func TestAllocations(t *testing.T) {
 		{"ms quiet", "ms a1 100 T0 q\r\n" + value + "\r\nmn\r\n", "HD\r\n"},
 		{"large get", "get a1\r\n", "VALUE a1 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\nEND\r\n"},
 		{"binary get", frame("get k=a1"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
+		{"binary getk", frame("getk k=a1"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
 		{"binary getk miss", frame("getk k=a1"), "END\r\n"},
 		{"binary getq", frame("getq k=a1") + frame("noop"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
 		{"binary noop", frame("noop") + frame("get k=a1"), "VALUE a1 0 100 7\r\n" + value + "\r\nEND\r\n"},
@@ -216,7 +272,7 @@ func TestAllocations(t *testing.T) {
 			s.wakeup(func() { s.e.Bytes(srv.link, answer) })
 			sent := 0
 			step := func(l *link.Link, b []byte) {
-				s.e.Begin(s.now)
+				s.e.Begin(s.now, wall(s.now))
 				s.e.Bytes(l, b)
 				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
 					for _, x := range effects {

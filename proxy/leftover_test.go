@@ -18,23 +18,23 @@ func TestLeftoverQueuesAreBounded(t *testing.T) {
 	s.line("route - main copies=2")
 	s.begin()
 	m := &s.e.Ledgers["main"].Members[0]
-	m.Dirty, m.Left, m.Order, m.Gone = replicate.NewDirtyKeys(copies.DirtyKeys), nil, nil, nil
+	m.Dirty, m.StaleKeys, m.DeleteQueue, m.CopyQueue = replicate.NewDirtyKeys(copies.DirtyKeys), nil, nil, nil
 	const kept = 100 // keys that stay
 	for i := range 10 * copies.DirtyKeys {
 		key := fmt.Appendf(nil, "key%d", i%kept)
-		m.Leave(uint64(i%kept), key, key, true)
+		m.MissedWrite(uint64(i%kept), key, key, true)
 		key = fmt.Appendf(nil, "passing%d", i)
-		m.Leave(uint64(kept+i), key, key, true)
+		m.MissedWrite(uint64(kept+i), key, key, true)
 		m.Clean(uint64(kept + i))
-		m.Lost(&s.e.Copies, copies.Stale{Hash: uint64(2*kept + i%kept), Key: []byte("copied"), Through: true})
+		m.Lost(&s.e.Copies, copies.StaleKey{Hash: uint64(2*kept + i%kept), Key: []byte("copied"), Through: true})
 	}
-	if n := len(m.Order); n > 2*copies.DirtyKeys {
+	if n := len(m.DeleteQueue); n > 2*copies.DirtyKeys {
 		t.Errorf("%d keys are queued to be deleted, want at most %d", n, 2*copies.DirtyKeys)
 	}
-	if n := len(m.Gone); n > 2*copies.DirtyKeys {
+	if n := len(m.CopyQueue); n > 2*copies.DirtyKeys {
 		t.Errorf("%d keys are queued to be copied, want at most %d", n, 2*copies.DirtyKeys)
 	}
-	for what, queue := range map[copies.StaleState][]*copies.Stale{copies.ToDelete: m.Order, copies.ToCopy: m.Gone} {
+	for what, queue := range map[copies.StaleState][]*copies.StaleKey{copies.ToDelete: m.DeleteQueue, copies.ToCopy: m.CopyQueue} {
 		live := 0
 		for _, l := range queue {
 			if m.Is(l, what) {

@@ -182,8 +182,8 @@ func playOrder(t *testing.T, servers []*orderServer, d *dice) {
 		t.Fatalf("%s\nsent:\n%s\ngot:\n%s\nwant:\n%s", strings.Join(w.trace, "\n"), through, got, want)
 	}
 	for _, l := range w.loops {
-		if n := len(l.e.Lines); n != 0 || l.e.Mends != 0 {
-			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.Mends)
+		if n := len(l.e.Lines); n != 0 || l.e.Repairing != 0 {
+			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.Repairing)
 		}
 	}
 }
@@ -468,7 +468,7 @@ func (l *orderLoop) run() {
 
 func (l *orderLoop) wakeup(f func()) {
 	e := l.e
-	e.Begin(l.w.now)
+	e.Begin(l.w.now, wall(l.w.now))
 	f()
 	for effects := e.End(); len(effects) > 0; effects = e.End() {
 		for _, x := range effects {

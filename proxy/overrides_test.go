@@ -54,7 +54,7 @@ func TestOrderMeetsReload(t *testing.T) {
 	e.Post = func(f func(*Engine)) {
 		mu.Lock()
 		defer mu.Unlock()
-		e.Begin(1)
+		e.Begin(1, wall(1))
 		f(e)
 	}
 	var reloads sync.WaitGroup
@@ -115,7 +115,7 @@ func TestOrdersDontAllocate(t *testing.T) {
 	now := s.now
 	round := func() {
 		now++
-		e.Begin(now)
+		e.Begin(now, wall(now))
 		e.Bytes(client.link, request)
 		for effects := e.End(); len(effects) > 0; effects = e.End() {
 			for _, x := range effects {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringside/proxy/failover"
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -21,6 +22,7 @@ import (
 	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/watch"
+	"ringside/proxy/watch/why"
 )
 
 // Proxy is what all engines of a process share: the table, and the few
@@ -36,7 +38,9 @@ type Proxy struct {
 	// process, unless a test wants each run to be the same.
 	Hash func(key []byte) uint64
 
-	Ablation health.Ablation // what keepers leave out, in tests that show what it is for
+	// What keepers and guards leave out, in tests that show what it is for.
+	Ablation      health.Ablation
+	GuardAblation guard.Ablation
 
 	published atomic.Pointer[failover.Published] // the table in force, and the keepers of its pools
 	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
@@ -48,6 +52,8 @@ type Proxy struct {
 	learned // by routes, over all tables
 
 	invalidations stats.Invalidations
+
+	book atomic.Pointer[why.Book] // of why keys miss; nil: nobody looks
 
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
 	mu      sync.Mutex                // held by those who change engines or overrides

@@ -85,7 +85,7 @@ func (tr *troupe) play() {
 		}
 		for _, w := range tr.e.Ledgers {
 			for i := range w.Members {
-				if f := w.Members[i].Fill; f != nil {
+				if f := w.Members[i].Resync; f != nil {
 					tr.most = max(tr.most, len(f.Picks))
 				}
 			}
@@ -225,7 +225,7 @@ func (tr *troupe) pass(what string, ok func() bool) time.Duration {
 func (tr *troupe) lacks(name string) bool {
 	for _, w := range tr.e.Ledgers {
 		for i, srv := range w.Servers {
-			if srv.Target.Name == name && (w.Members[i].Lacking || srv.Unidentified) {
+			if srv.Target.Name == name && (w.Members[i].Incomplete || srv.Unidentified) {
 				return true
 			}
 		}
@@ -277,8 +277,8 @@ func TestRefill(t *testing.T) {
 	if n := len(tr.servers["s2"].dumps); n != 8 {
 		t.Errorf("%d listings of s2, want 8: four to copy what is missing, four to find that nothing is", n)
 	}
-	if tr.e.Count.Refilled != keys || len(tr.e.Lines) != 0 || tr.e.Mends != 0 {
-		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.Count.Refilled, len(tr.e.Lines), tr.e.Mends)
+	if tr.e.Count.Refilled != keys || len(tr.e.Lines) != 0 || tr.e.Repairing != 0 {
+		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.Count.Refilled, len(tr.e.Lines), tr.e.Repairing)
 	}
 }
 
@@ -371,7 +371,7 @@ func TestRefillInterrupted(t *testing.T) {
 			if got := len(tr.servers["s1"].items); got != 300 {
 				t.Errorf("s1 has %d keys, want 300", got)
 			}
-			tr.pass("quiet", func() bool { return tr.e.Mends == 0 && len(tr.e.Lines) == 0 })
+			tr.pass("quiet", func() bool { return tr.e.Repairing == 0 && len(tr.e.Lines) == 0 })
 		})
 	}
 }
@@ -454,26 +454,26 @@ func TestRefillOff(t *testing.T) {
 // TestOverfull: a server that missed more writes than can be remembered is not
 // read, and emptied and filled when it is back.
 func TestOverfull(t *testing.T) {
-	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2\n")
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
 	tr.notice()
 	tr.client("set old1 0 0 1\r\nx")
-	tr.becomes("s1", "SUSPECT")
+	tr.becomes("s2", "SUSPECT")
 	for i := range copies.DirtyKeys + 1 {
 		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
 	}
-	tr.servers["s1"].items["7.1"] = copyItem{value: "older"}
-	tr.becomes("s1", "IN")
-	tr.servers["s1"].mute = "flush_all"
+	tr.servers["s2"].items["7.1"] = copyItem{value: "older"}
+	tr.becomes("s2", "IN")
+	tr.servers["s2"].mute = "flush_all"
 	if got := tr.client("get 7.1"); got != "VALUE 7.1 0 1\r\nx\r\nEND\r\n" {
 		t.Errorf("got %q", got)
 	}
-	tr.servers["s1"].mute = ""
+	tr.servers["s2"].mute = ""
 	tr.play()
-	if n := len(tr.servers["s1"].items); n > 101 || !tr.lacks("s1") {
-		t.Errorf("s1 has %d keys; lacking: %v", n, tr.lacks("s1"))
+	if n := len(tr.servers["s2"].items); n > 101 || !tr.lacks("s2") {
+		t.Errorf("s2 has %d keys; lacking: %v", n, tr.lacks("s2"))
 	}
-	tr.pass("whole", tr.whole("s1"))
-	if a, b := len(tr.servers["s1"].items), len(tr.servers["s2"].items); a != b || b != copies.DirtyKeys+2 {
-		t.Errorf("s1 has %d keys, s2 %d, want %d", a, b, copies.DirtyKeys+2)
+	tr.pass("whole", tr.whole("s2"))
+	if a, b := len(tr.servers["s2"].items), len(tr.servers["s1"].items); a != b || b != copies.DirtyKeys+2 {
+		t.Errorf("s2 has %d keys, s1 %d, want %d", a, b, copies.DirtyKeys+2)
 	}
 }

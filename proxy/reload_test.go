@@ -57,7 +57,7 @@ func TestReloadOfPlacement(t *testing.T) {
 		same        bool
 	}{{"a", true}, {"b", false}, {"b", true}} {
 		for i := range whole.Members {
-			whole.Members[i].Lacking = false
+			whole.Members[i].Incomplete = false
 		}
 		before := keeper()
 		s.line("reload")
@@ -68,7 +68,7 @@ func TestReloadOfPlacement(t *testing.T) {
 		}
 		whole = s.e.Ledgers["main"]
 		for i := range whole.Members {
-			if whole.Members[i].Lacking == next.same {
+			if whole.Members[i].Incomplete == next.same {
 				t.Errorf("placement %s: member %d lacks keys: %v", next.fingerprint, i, next.same)
 			}
 		}

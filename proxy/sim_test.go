@@ -293,7 +293,7 @@ func (w *world) wait() {
 // wakeup is one round of a driver.
 func (w *world) wakeup(f func()) {
 	w.ops++
-	w.e.Begin(w.now)
+	w.e.Begin(w.now, wall(w.now))
 	f()
 	rounds := 0
 	for effects := w.e.End(); len(effects) > 0; effects = w.e.End() {

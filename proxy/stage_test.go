@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
@@ -151,9 +152,12 @@ func (s *stage) hasGot(a *actor, want string) {
 	}
 }
 
+// wall is what a clock on the wall says at a time of the driver's clock.
+func wall(now int64) int64 { return 1_800_000_000 + now/int64(time.Second) }
+
 // wakeup is one round of a driver.
 func (s *stage) wakeup(f func()) {
-	s.e.Begin(s.now)
+	s.e.Begin(s.now, wall(s.now))
 	f()
 	for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
 		for _, x := range effects {

@@ -33,11 +33,11 @@ func (e *Engine) askLoops(s *client.Session, write func(e *Engine, sum *stats.Sn
 // that name here.
 func (e *Engine) statsProxy(s *client.Session) {
 	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
-		p, limits, now := e.Shared, e.Limits, time.Now()
+		p, limits := e.Shared, e.Limits
 		r := &stats.Report{Dst: dst}
 		r.Int("pid", p.PID)
-		r.Int("uptime", int(now.Sub(p.Started)/time.Second))
-		r.Int("time", int(now.Unix()))
+		r.Int("uptime", int(e.Wall-p.Started.Unix()))
+		r.Int("time", int(e.Wall))
 		r.Text("version", p.Version)
 		r.Int("loops", len(p.Engines()))
 		r.Int("max_connections", limits.Clients)

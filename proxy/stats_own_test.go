@@ -62,7 +62,7 @@ func newHive(t *testing.T, loops int, answer func(command string) string, server
 		go func() {
 			defer close(ended)
 			for f := range events {
-				e.Begin(int64(i+1) * int64(time.Hour))
+				e.Begin(int64(i+1)*int64(time.Hour), wall(0))
 				f(e)
 				for effects := e.End(); len(effects) > 0; effects = e.End() {
 					for _, x := range effects {

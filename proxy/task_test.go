@@ -8,7 +8,6 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/link"
-	"ringside/proxy/upstream"
 )
 
 // TestTellNamesWhoAnswered: an error that a server has answered to a task goes to
@@ -21,7 +20,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	home := s.p.NewEngine(link.DefaultTune)
 	var posted []func(*Engine)
 	home.Post = func(f func(*Engine)) { posted = append(posted, f) }
-	home.Begin(s.now)
+	home.Begin(s.now, wall(s.now))
 	from := home.Accepted("tcp", "here", &actor{name: "c1"})
 
 	raw := []byte("get a1\r\n")
@@ -31,7 +30,7 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	led := home.NewTask(x, 0, rt, raw, []byte("a1"), []byte("a1"))
 	x.FinishOne()
 	led.Loop, led.Route = &s.e.Tasks, s.e.Listeners["tcp here"].Route([]byte("a1"))
-	led.Answer(&upstream.Result{Server: s.e.ByAddress["tcp s1"], Bytes: []byte("SERVER_ERROR busy\r\n")}, nil)
+	led.Answer(led.Result(s.e.ByAddress["tcp s1"], []byte("SERVER_ERROR busy\r\n")), nil)
 	if len(posted) != 1 {
 		t.Fatalf("%d functions were posted to the client's loop, want 1", len(posted))
 	}

@@ -68,7 +68,7 @@ func BenchmarkParked(b *testing.B) {
 					s.becomes("s1", phase)
 					s.now += task.ParkedLook
 					b.StartTimer()
-					s.e.Begin(s.now)
+					s.e.Begin(s.now, wall(s.now))
 					s.e.Unpark()
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/write")
@@ -94,13 +94,13 @@ func BenchmarkHedged(b *testing.B) {
 				c := s.actor("c1")
 				for range n {
 					s.now++
-					s.e.Begin(s.now)
+					s.e.Begin(s.now, wall(s.now))
 					s.e.Bytes(c.link, []byte("get x1\r\n"))
 				}
 				b.StartTimer()
 				for fired := 0; fired < n; fired++ {
 					s.now = s.e.Hedges[0].At
-					s.e.Begin(s.now)
+					s.e.Begin(s.now, wall(s.now))
 					s.e.FireHedges()
 				}
 			}

@@ -68,7 +68,6 @@ const (
 type Member struct {
 	State State
 	Near  bool // in Ringside's own zone: what Nearest prefers
-	Kept  bool // Out for this command alone, for it can't be asked: it may have the key
 	// ChosenCAS: the server knows the meta flag E (memcached 1.6.27 and later).
 	ChosenCAS bool
 }

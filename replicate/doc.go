@@ -46,9 +46,9 @@
 //	gat gats              mg T, mg T c            authority               rest: touch                        authority's
 //	                      mg N, mg R              authority               nobody: one may win                authority's
 //	set                   ms, ms MS               all                     -                                  authority's
-//	add                   ms ME                   claim at each in order, the value in the place of the      NOT_STORED of the first that refuses
-//	                                              until one refuses       claim: authority, then rest; not   or has lost its claim, else STORED
-//	                                                                      read: set
+//	add                   ms ME                   claim at each, the      the value in the place of the      NOT_STORED of the first that refuses
+//	                                              authority first, until  claim: authority, then rest        or has lost its claim, else STORED
+//	                                              one refuses
 //	replace               ms MR                   authority: look, then   STORED: rest set                   authority's
 //	                                              the value by its cas
 //	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
@@ -135,10 +135,10 @@
 // sake of an exptime.
 //
 // An add needs the leave of every member that is read, not the authority's
-// alone, in one order at all proxies and whatever the policy acknowledges: so
-// two clients never both hold a lock, though one copy was evicted or restarted
-// empty, or the authority is changing. One that
-// isn't acknowledged is undone where it was granted.
+// alone, whatever the policy acknowledges: so two clients never both hold a lock,
+// though one copy was evicted or restarted empty, or the authority is changing. At a
+// member that is not read a value is no refusal, and a mark is: a delete is at work.
+// One that isn't acknowledged is undone where it was granted.
 //
 // # Cas tokens
 //

@@ -153,8 +153,10 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.forward()
 	case k.failed():
 		r.leadFailed(m, k)
-	case r.confirm && !r.tried && r.c.Op != Debug && !r.c.Vivify && r.absent(k):
+	case r.confirm && r.looks == 0 && r.c.Op != Debug && !r.c.Vivify && r.absent(k):
 		r.look()
+	case r.known && r.absent(k):
+		r.elsewhere()
 	default:
 		r.stage = done
 		r.settle(Answered, int(r.reply))
@@ -168,8 +170,8 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 		r.main = uint8(r.askFrom(int(r.lead), Store, r.main))
 	case k == Marked:
 		r.met()
-	case k == Miss && r.confirm && !r.tried:
-		r.look()
+	case k == Miss && r.confirm && (r.looks == 0 || r.known):
+		r.elsewhere()
 	case k == Miss:
 		r.stage = done
 		r.settle(Absent, -1)
@@ -200,15 +202,27 @@ func (r *Rule) met() {
 }
 
 // elsewhere: the authority knows nothing, so the others are asked. Nobody gets the
-// right to fill what somebody is at work on.
+// right to fill what somebody is at work on. What another had, and somebody has kept
+// from being copied to the authority, is not absent: it is looked for again.
 func (r *Rule) elsewhere() {
-	if !r.tried && r.c.Op != Debug && !r.c.Vivify && !r.c.Win {
+	asks := r.c.Op != Debug && !r.c.Vivify && !r.c.Win
+	switch {
+	case asks && (r.looks == 0 || r.known && r.looks < maxLooks && r.roomToLook()):
 		r.look()
-		return
+	case asks && r.known:
+		r.abandon()
+	default:
+		r.stage = done
+		r.settle(Absent, -1)
 	}
-	r.stage = done
-	r.settle(Absent, -1)
 }
+
+// maxLooks is how often the others are asked for what the authority hasn't.
+const maxLooks = 2
+
+// roomToLook reports whether there are asks for looking once more, copying what is
+// found, and all of the command behind that.
+func (r *Rule) roomToLook() bool { return int(r.n)+12+11*r.takes.Len() <= maxAsks }
 
 // succeeded reports whether k means that the command was carried out, so that
 // the rest must follow.
@@ -278,8 +292,9 @@ func (r *Rule) peekTold(k Kind) {
 // look asks the others for what the authority hasn't. Who can't be asked, or was
 // and has failed, says nothing.
 func (r *Rule) look() {
-	r.tried = true
-	r.silent = r.away | r.deaf | r.kept
+	r.looks++
+	r.known = false
+	r.silent = r.away | r.deaf
 	r.at, r.last = 0, 0
 	r.queue(r.others()&r.in, 0)
 	r.queue(r.others()&r.warm, 0)
@@ -299,6 +314,7 @@ func (r *Rule) lookNext() {
 func (r *Rule) lookTold(ask int) {
 	switch e := r.asks[ask]; e.kind {
 	case Hit:
+		r.known = true
 		r.copyThen(asking, 1<<r.lead, 1<<e.member, false)
 		return
 	case Miss, Marked:
@@ -392,9 +408,8 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].deed
 	r.late = r.late || o.Late && r.joins()
 	switch {
-	case int8(m.first()) == r.lead: // it may have more by now, but not less
-		r.late = false
-		r.unsure = k != Hit || o.Value < r.number
+	case int8(m.first()) == r.lead:
+		r.late, r.unsure = false, k != Hit
 	case d == Remark:
 	case d == Preview:
 		r.foreseen[m.first()] = o.Value
@@ -433,8 +448,8 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 // followed: all have answered; now those that differ are made alike.
 func (r *Rule) followed() {
 	switch {
-	case r.late: // what an eviction or a repair of the authority in between has taken is not acknowledged
-		r.ask(int(r.lead), Look)
+	case r.late: // an eviction, and a repair of the authority by another, may have taken it: neither shows in the size
+		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
 		r.copyThen(closing, r.differ, 1<<r.lead, r.deed() != Extend || r.differ&r.stale != 0)
 	default:

@@ -25,6 +25,11 @@ func command(c Command, value uint32) client {
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, In), 0), value: value}
 }
 
+// returning is a command while the second member is on its way back.
+func returning(c Command, value uint32) client {
+	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), value: value}
+}
+
 func mending1(to, from int) client { return client{rule: Mend(to, from, false, false)} }
 
 func (s *scene) play(cs ...client) {
@@ -149,6 +154,15 @@ var markings = []marking{
 		}
 		return ""
 	}},
+	{"unlock, a waiter, a member returns", func(s *scene) {
+		both(s)
+		s.play(returning(del, 0), returning(adding, 1))
+	}, func(s *scene) string {
+		if s.clients[0].rule.Over() && s.clients[1].rule.Over() && s.acked[1] && !s.has(0, 1) {
+			return "the waiter's lock is gone"
+		}
+		return ""
+	}},
 	{"append onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(append1, 1), mending1(0, 1)) }, tornAppend},
 	{"append, the other copy is repaired", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), mending1(1, 0)) }, tornAppend},
 	{"two appends, a repair", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), command(append1, 2), mending1(1, 0)) }, tornAppend},
@@ -212,7 +226,7 @@ func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", noMarks: "deletes without marks", onlyValues: "marks only where something is",
 		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers",
-		cleans: "who meets a mark removes it", unsure: "the authority's process",
+		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unsure: "the authority's process",
 	} {
 		found := ""
 		for _, m := range markings {

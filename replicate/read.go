@@ -4,7 +4,7 @@ package replicate
 
 func (r *Rule) beginRead(how Read, near Mask, spread uint64) {
 	if r.in|r.warm == 0 {
-		if r.stale != 0 && r.away|r.kept == 0 && !r.through {
+		if r.stale != 0 && r.away == 0 && !r.through {
 			r.settle(Absent, -1) // what there was has been written over, and that is lost, or another proxy has written since
 		} else {
 			r.settle(Refused, -1)
@@ -80,7 +80,7 @@ func (r *Rule) readTold(ask int) {
 // error, or can't be asked, may be the only one that has it. A miss at an
 // incomplete member, and a mark, count only if nobody is left to ask.
 func (r *Rule) readNothing() {
-	missed, failed, shown := -1, r.away|r.kept != 0, -1
+	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
 	for i, e := range r.asks[:r.n] {
 		switch {

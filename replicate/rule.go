@@ -47,7 +47,8 @@ type Rule struct {
 	confirm bool // a miss of one member is asked of the others too
 	through bool // and a miss counts only if all have said so
 	chosen  bool // all copies get one cas, by E
-	tried   bool // a miss of the authority has been confirmed
+	looks   int8 // how often the others were asked for what the authority hasn't
+	known   bool // when looking for what the authority hasn't, another had it
 	marked  bool // the authority has a mark: that it has no such key is for the others to say
 	late    bool // one of the rest was late
 	unsure  bool // the authority has lost meanwhile what the rest follow
@@ -84,7 +85,6 @@ type standing struct {
 	warm  Mask // are readable, but a miss there decides nothing: Warming or Settling
 	stale Mask // are dirty for this key
 	away  Mask // can't be asked: Leaving or Suspect
-	kept  Mask // are skipped as if Out, and may have the key
 	takes Mask // take writes
 	deaf  Mask // were asked to lead and have failed
 }
@@ -245,9 +245,6 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 			near |= bit
 		}
 		if m.State == Out {
-			if m.Kept {
-				r.kept |= bit
-			}
 			continue
 		}
 		count++
@@ -271,7 +268,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		}
 		r.takes |= bit
 	}
-	r.confirm = p.ReadThrough || !calm || r.kept != 0
+	r.confirm = p.ReadThrough || !calm
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
@@ -434,7 +431,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 	case burying, unearthing:
 		r.buryTold(*e, m)
 	case granting:
-		r.grantTold(ask, m)
+		r.grantTold(m)
 	case storing:
 		r.storeTold(ask)
 	case revoking:

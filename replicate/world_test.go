@@ -76,6 +76,7 @@ const (
 	ownLook             // nobody looks behind an append
 	unguarded           // followers append and count whatever they have
 	cleans              // who meets a mark removes it
+	unasked             // an add asks nobody who is not read, and sets the value there
 	unsure              // whoever acknowledges doesn't ask whether the authority is still the same
 )
 
@@ -90,6 +91,11 @@ func (w *world) run(c *client, i int) Outcome {
 		o.Kind = Hit
 	case c.ablate == unguarded && e.deed == Preview:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
+	case c.ablate == unasked && c.rule.class == grants && !c.rule.votes(int(e.member)) && e.deed == Store:
+		w.put(int(e.member), c.value)
+		o.Kind = Stored
+	case c.ablate == unasked && c.rule.class == grants && e.deed == Look:
+		o.Kind = Hit
 	case c.ablate == oneRound && e.deed == Drop && c.rule.class == buries:
 		o.Kind = Deleted
 	}

@@ -262,32 +262,63 @@ func (r *Rule) swept() {
 	}
 }
 
-// grant asks the next member, in the key's order, for leave to add: a mark in the
-// place of nothing. Members that are not read don't vote. One that votes can't be
-// left out, however many the policy asks for: it may be the only one that another
-// proxy asks too.
-func (r *Rule) grant(after int) {
-	voters := (r.in | r.warm | 1<<r.lead) &^ (1<<(after+1) - 1)
-	r.stage = granting
-	switch {
-	case voters != 0:
-		r.ask(voters.first(), Claim)
-	default:
+// grant asks the next member for leave to add: a mark in the place of nothing. One
+// that votes can't be left out, however many the policy asks for: it may be the only
+// one that another proxy asks too.
+//
+// The authority is asked first, then the others in the key's order. It gets the value
+// first, too, and only if its claim still stands: then there was a moment, right after
+// the last claim, at which no delete had its mark anywhere. A delete that had some
+// removed already would find the others gone, begin again, and bury what is added now.
+//
+// Members that are not read don't vote: the value that one of them has says nothing.
+// A mark there does.
+func (r *Rule) grant(after int8) {
+	next := Mask(1) << r.lead
+	if after >= 0 {
+		next = r.takes &^ next
+	}
+	if after >= 0 && after != r.lead {
+		next &^= 1<<(after+1) - 1
+	}
+	if next == 0 {
 		r.storeFirst()
+		return
+	}
+	r.stage = granting
+	i := next.first()
+	r.guard[i] = uint8(r.ask(i, Claim))
+	if !r.votes(i) {
+		r.looked = uint8(r.ask(i, Look))
 	}
 }
 
-func (r *Rule) grantTold(ask int, m Mask) {
-	e := r.asks[ask]
-	switch {
-	case e.kind == Stored:
+// votes reports whether a value that member i has refuses an add.
+func (r *Rule) votes(i int) bool { return (r.in | r.warm | 1<<r.lead).Has(i) }
+
+func (r *Rule) grantTold(m Mask) {
+	if r.open > 0 {
+		return
+	}
+	i := m.first()
+	ask := int(r.guard[i])
+	switch k := r.asks[ask].kind; {
+	case k == Stored:
 		r.held |= m
-		r.guard[e.member] = uint8(ask)
-		r.grant(int(e.member))
-	case e.kind == NotStored && r.held == 0:
+		r.grant(int8(i))
+	case !r.votes(i) && k == NotStored && r.asks[r.looked].kind == Marked:
+		r.settle(Answered, ask)
+		r.revoke(r.held)
+	case !r.votes(i):
+		if k == NotStored && r.asks[r.looked].kind == Hit {
+			r.hits |= m
+			r.guard[i] = r.looked
+		}
+		r.grant(int8(i))
+	case k == NotStored && r.held == 0:
 		r.stage = done
 		r.settle(Answered, ask)
-	case e.kind == NotStored:
+	case k == NotStored:
 		// It has one: whoever has granted before gets the same, or nothing if it is
 		// a mark.
 		r.reply = int8(ask)
@@ -295,10 +326,10 @@ func (r *Rule) grantTold(ask int, m Mask) {
 		r.fetch()
 	default:
 		shown := -1
-		if e.kind.refused() {
+		if k.refused() {
 			shown = ask
 		}
-		if int8(e.member) == r.lead && shown >= 0 {
+		if int8(i) == r.lead && shown >= 0 {
 			r.settle(Answered, ask)
 		} else {
 			r.settle(Unmet, shown)
@@ -308,18 +339,23 @@ func (r *Rule) grantTold(ask int, m Mask) {
 }
 
 // storeFirst: all have granted it. The authority gets it before the others: where
-// its claim is gone, nobody has read what is then refused.
+// its claim is gone, nobody has read what is then refused. Who doesn't vote and could
+// not be asked misses it.
 func (r *Rule) storeFirst() {
+	if (r.held | r.hits).Len() < int(r.need) {
+		r.settle(Unmet, -1)
+		r.revoke(r.held)
+		return
+	}
+	r.dirty |= r.takes &^ r.held &^ r.hits
 	r.stage = storing
 	r.main = uint8(r.store(int(r.lead)))
 }
 
-// storeRest: who is not read just gets it.
 func (r *Rule) storeRest() {
-	for m := r.held &^ (1 << r.lead); m != 0; m &= m - 1 {
+	for m := (r.held | r.hits) &^ (1 << r.lead); m != 0; m &= m - 1 {
 		r.store(m.first())
 	}
-	r.askAll(r.takes&^r.held, Put)
 }
 
 // store asks a member for the value in the place of what was left there.
@@ -342,7 +378,7 @@ func (r *Rule) storeTold(ask int) {
 	var doubt Mask
 	for i, e := range r.asks[:r.n] {
 		m := Mask(1) << e.member
-		if e.deed != Store && e.deed != Put {
+		if e.deed != Store {
 			continue
 		}
 		if int8(e.member) == r.lead {
@@ -367,9 +403,6 @@ func (r *Rule) storeTold(ask int) {
 			if k == InDoubt {
 				doubt |= m
 			}
-			if k == InDoubt && e.deed == Put {
-				r.undo |= m
-			}
 		}
 	}
 	switch k := r.asks[lead].kind; {
@@ -389,7 +422,7 @@ func (r *Rule) storeTold(ask int) {
 		r.fix = r.takes &^ (1 << r.lead)
 	}
 	r.over = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the authority hasn't must not stay
-	r.dirty, r.took, r.lacks, r.clean = r.undo, 0, 0, 0
+	r.dirty, r.took, r.lacks, r.clean = 0, 0, 0, 0
 	r.revoke(r.held)
 }
 

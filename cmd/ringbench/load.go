@@ -71,6 +71,7 @@ func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
 	flags.BoolVar(&w.Idle, "idle", false, "after one read on each connection send nothing")
 	flags.BoolVar(&w.Lossy, "lossy", false, "count misses and SERVER_ERROR replies and go on")
 	flags.BoolVar(&b.NoFill, "nofill", false, "do not write the keys first: they are there")
+	flags.BoolVar(&b.Cut, "cut", false, "end with the window, whatever is due; needs -nofill and -warm 0")
 	flags.DurationVar(&b.Warm, "warm", 250*time.Millisecond, "load before the measured window")
 	flags.DurationVar(&b.Window, "duration", 2*time.Second, "the measured window")
 	flags.Int64Var(&b.Requests, "requests", 0, "end the window after so many requests; 0 is no limit")

@@ -27,14 +27,14 @@ const (
 
 func newDemo() *cobra.Command {
 	var listen, adminAddr string
-	var verbose, herd, asJSON bool
+	var verbose, herd, tags, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a whole cluster in this process, to try",
 		Long: `Run three small memcached servers in this process and Ringside in front of
 them. Nothing is written to disk, and nothing is left when it ends. Faults are
 allowed: ringside drill shows what they do.`,
-		Example: "  ringside demo\n  ringside demo --herd",
+		Example: "  ringside demo\n  ringside demo --herd\n  ringside demo --tags",
 		Args:    wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals := catch()
@@ -52,9 +52,13 @@ allowed: ringside drill shows what they do.`,
 				return err
 			}
 			defer d.close()
-			if herd {
+			if herd || tags {
+				show := herds
+				if tags {
+					show = invalidate
+				}
 				shown := make(chan error, 1)
-				go func() { shown <- herds(d.driver.Addrs()[0].String(), cmd.OutOrStdout(), asJSON) }()
+				go func() { shown <- show(d.driver.Addrs()[0].String(), cmd.OutOrStdout(), asJSON) }()
 				select {
 				case err = <-shown:
 				case <-signals:
@@ -75,6 +79,8 @@ allowed: ringside drill shows what they do.`,
 	cmd.Flags().StringVar(&listen, "listen", demoAddress, "the `address` for clients; another port if it is taken")
 	cmd.Flags().StringVar(&adminAddr, "admin", demoAdmin, "the `address` of the admin interface; another port if it is taken")
 	cmd.Flags().BoolVar(&herd, "herd", false, "show what a guard saves: 50 clients that read one page, without and with it, for 8 s")
+	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, of whom one changes his name")
+	cmd.MarkFlagsMutuallyExclusive("herd", "tags")
 	jsonFlag(cmd, &asJSON, oneJSON)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens, not only what goes wrong")
 	return cmd
@@ -108,7 +114,7 @@ func (d *demo) start(listen, adminAddr string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	d.instance, err = startText(listen, adminAddr, "pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\n"+herdRoutes, log)
+	d.instance, err = startText(listen, adminAddr, "pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", log)
 	return err
 }
 

@@ -20,11 +20,11 @@ const (
 	herdTime    = 8 * time.Second
 
 	herdPlain   = "plain:"   // prefixes of keys without and with a guard
-	herdGuarded = "guarded:" // see herdRoutes
+	herdGuarded = "guarded:" // see herdRoute
 )
 
-// herdRoutes are the routes of a demo that shows a herd.
-const herdRoutes = "routes:\n  - {prefix: \"" + herdGuarded + "\", pool: main, guard: {wait: 1s}}\n  - {pool: main}\n"
+// herdRoute is the route of a demo that shows a herd.
+const herdRoute = "  - {prefix: \"" + herdGuarded + "\", pool: main, guard: {wait: 1s}}\n"
 
 // herd is so many clients that read one page.
 type herd struct {
@@ -89,7 +89,7 @@ func herds(address string, out io.Writer, asJSON bool) error {
 	} {
 		fmt.Fprintf(out, "%-16s %15d %10d\n", row.name, row.without, row.with)
 	}
-	fmt.Fprintf(out, "\nThe configuration of the guard:\n\n  %s\n", strings.ReplaceAll(herdRoutes[:strings.LastIndex(herdRoutes, "\n  -")], "\n", "\n  "))
+	fmt.Fprintf(out, "\nThe configuration of the guard:\n\n  routes:\n  %s", herdRoute)
 	return nil
 }
 

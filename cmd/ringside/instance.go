@@ -54,7 +54,7 @@ type instance struct {
 	ended    chan struct{}            // closed when serve takes no more of both
 
 	mu     sync.Mutex
-	reload admin.Reload
+	reload live.Reload
 }
 
 // reloadAnswer is what came of a reload.
@@ -77,7 +77,7 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 	limitMemory(f)
 	files, _ := openFiles()
 	r := &instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
-		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: admin.Reload{At: time.Now(), Generation: 1}}
+		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
@@ -240,7 +240,7 @@ func (r *instance) ready() error {
 	return nil
 }
 
-func (r *instance) reloaded() admin.Reload {
+func (r *instance) reloaded() live.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reload

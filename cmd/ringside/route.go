@@ -65,7 +65,7 @@ No server is asked.`,
 				return show(out, p, why)
 			})
 			if err = errors.Join(err, out.Flush()); err == nil && lost > 0 {
-				err = fmt.Errorf("%d keys go nowhere", lost)
+				err = fmt.Errorf("keys that go nowhere: %d", lost)
 			}
 			return err
 		},

@@ -1,6 +1,12 @@
-// Package archtest holds the plan of the house: which package may import
-// which, and that every package and file says what it is for.
+// Package archtest holds the plan of the house. It has only tests:
 //
-// It holds only tests. They read the imports with `go list`, for Linux and for
-// a system that has only the portable driver.
+//	arch_test.go    which package may import which; every package and file says what it is for
+//	shape_test.go   how large packages, files and structs may be, and how entangled the files of a package
+//	docs_test.go    what ARCHITECTURE.md, README.md, CONTRIBUTING.md and comments name is there
+//	errors_test.go  docs/errors.md has every error text that clients can get
+//	links_test.go   links in papers lead somewhere
+//
+// They read the imports with `go list`, for Linux and for a system that has only the
+// portable driver. The imports of test files are not looked at, nor is whether a walk in
+// ARCHITECTURE.md is in the order of the code: who moves a function reads it again.
 package archtest

@@ -133,7 +133,7 @@ var (
 	linked   = regexp.MustCompile(`\]\(([^):#]+)\)`)
 	fileThen = regexp.MustCompile("`([\\w./-]+\\.go)`: `([\\w.]+)`")
 	thenFile = regexp.MustCompile("`([\\w.]+)` \\(in `([\\w./-]+\\.go)`\\)")
-	goName   = regexp.MustCompile(`^(\w+\.)?[A-Z]\w*$`)
+	goName   = regexp.MustCompile(`^(\w+\.)?\w*[A-Z]\w*$`) // a capital anywhere: settings have none
 	goFile   = regexp.MustCompile(`[\w./-]*\w\.go\b`)
 )
 

@@ -158,6 +158,24 @@ func TestCurvesRise(t *testing.T) {
 	}
 }
 
+func TestBesideThoseWhoReadNothing(t *testing.T) {
+	some := Run{Round: 1, Rate: 42, P99: 250e3, Requests: 845, Good: []int64{400, 300, 140}, GivenUp: 3, Seconds: 20}
+	none := Run{Round: 1, P99: 20e6, Good: []int64{0, 0, 0}, GivenUp: 3, Seconds: 20}
+	r := &Result{ID: "k", Base: "nutcracker", Peers: []*Measured{{Peer: "ringside", Runs: []Run{some}}, {Peer: "nutcracker", Runs: []Run{none}}}}
+	r.summarize()
+	var text strings.Builder
+	r.markdown(&text)
+	for _, want := range []string{
+		"ringside, round 1: 840 good answers of 848 that were due in 20 s (by client: 400, 300, 140), 5 others; p99 250.0 ms, with the 3 that waited when it ended.",
+		"nutcracker, round 1: nobody got an answer in 20 s",
+		"| ringside | 0.00 | – | 42 | – |",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("the report lacks %q:\n%s", want, text.String())
+		}
+	}
+}
+
 func TestCliffs(t *testing.T) {
 	row := func(x, cpu, rate, p50, p99 float64) *Point {
 		p := &Point{X: x, Result: Result{Peers: []*Measured{{Peer: "ringside", Runs: []Run{{CPU: cpu, Rate: rate, P50: p50, P99: p99}}}}}}

@@ -25,6 +25,7 @@ const (
 	hoardValue  = 1_000_000 // bytes of each of these
 	hoardReturn = 100 * time.Millisecond
 	hoardFill   = 30 * time.Second // that writing the values may take
+	hoardTimes  = 20               // a window beside them is so many times as long: few answers may come
 )
 
 // hoard holds the sockets of clients that do not read. One that is closed comes

@@ -128,11 +128,25 @@ func (r *Result) markdown(m *strings.Builder) {
 		}
 	})
 	for _, p := range r.Peers {
+		for _, run := range p.Runs {
+			if run.Good != nil {
+				fmt.Fprintf(m, "%s.\n\n", run.beside(p.Peer))
+			}
+		}
 		if p.Peer != r.Base && p.P99.Ratio != nil && p.P99.Ratio.Interval != nil {
 			cpu, p99 := p.CPU.Ratio.Interval, p.P99.Ratio.Interval
 			fmt.Fprintf(m, "%s, 95 %% interval of the median ratio: CPU %.2f to %.2f, p99 %.2f to %.2f.\n\n", p.Peer, cpu[0], cpu[1], p99[0], p99[1])
 		}
 	}
+}
+
+// beside says what clients got of a peer beside those that read nothing.
+func (r *Run) beside(peer string) string {
+	if r.Requests == 0 {
+		return fmt.Sprintf("%s, round %d: nobody got an answer in %.0f s, so that there is nothing to compare with but that", peer, r.Round, r.Seconds)
+	}
+	return fmt.Sprintf("%s, round %d: %d good answers of %d that were due in %.0f s (by client: %s), %d others; p99 %.1f ms, with the %d that waited when it ended",
+		peer, r.Round, r.goods(), r.Requests+int64(r.GivenUp), r.Seconds, strings.Join(strings.Fields(strings.Trim(fmt.Sprint(r.Good), "[]")), ", "), r.Requests-r.goods(), r.P99/1e3, r.GivenUp)
 }
 
 func (c *Curve) markdown(m *strings.Builder) {

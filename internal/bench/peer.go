@@ -41,7 +41,7 @@ type place struct {
 	servers []string
 	loops   int           // of Ringside
 	timeout time.Duration // of Ringside's requests; 0 is its default
-	copies  int           // of each key that Ringside keeps; 0 is one
+	routes  string        // of Ringside; empty: one without settings
 	engine  string        // more of Ringside's settings
 }
 
@@ -137,8 +137,8 @@ func ringsideArgs(at place) ([]string, error) {
 	if at.timeout > 0 {
 		timeouts = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.timeout)
 	}
-	if at.copies > 0 {
-		timeouts += fmt.Sprintf("routes: [{pool: main, replicas: %d, copies_on: server}]\n", at.copies)
+	if at.routes != "" {
+		timeouts += fmt.Sprintf("routes: [%s]\n", at.routes)
 	}
 	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
 admin: 127.0.0.1:%d
@@ -269,7 +269,7 @@ func freePorts(n int) ([]int, error) {
 
 // start starts a peer on the proxy's CPUs, before the pool, and waits until it
 // listens.
-func (b *bench) start(ctx context.Context, p *peer, copies int) (*child, error) {
+func (b *bench) start(ctx context.Context, p *peer, routes string) (*child, error) {
 	dir, err := os.MkdirTemp(b.dir, "peer")
 	if err != nil {
 		return nil, err
@@ -278,7 +278,7 @@ func (b *bench) start(ctx context.Context, p *peer, copies int) (*child, error) 
 	if err != nil {
 		return nil, err
 	}
-	args, err := p.configure(place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, copies: copies})
+	args, err := p.configure(place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: routes})
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,9 @@ type Run struct {
 	P999     float64 `json:"p999_us"`     //
 	LoadCPU  float64 `json:"load_cpu_us"` // of the load, microseconds a request
 	Requests int64   `json:"requests"`
+	Good     []int64 `json:"good,omitempty"`     // beside clients that read nothing: by connection, answers without a miss or an error
+	GivenUp  int     `json:"given_up,omitempty"` // requests that had no answer when it ended
+	Seconds  float64 `json:"seconds"`
 	Tries    int     `json:"tries"` // how often it was made until it was undisturbed
 	Disturbance
 }
@@ -66,10 +69,10 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			peers = append(peers, entry{p, s})
 			result.Peers = append(result.Peers, &Measured{Peer: p.name})
 		}
-		if s.Work.Binary && p.name+inText == s.Base {
-			text := s
-			text.Work.Binary = false
-			peers = append(peers, entry{p, text})
+		if s.Base == p.name+inText || s.Base == p.name+unguarded {
+			plain := s
+			plain.Work.Binary, plain.routes = false, ""
+			peers = append(peers, entry{p, plain})
 			result.Peers = append(result.Peers, &Measured{Peer: s.Base})
 		}
 	}
@@ -126,7 +129,7 @@ func (d Disturbance) badness() float64 { return d.Other + d.Steal + d.Late/1e6 }
 // once starts the peer, puts the scenario's load on it and ends it. The first
 // process of the result is the peer, the others are the servers behind it.
 func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration) (load.Result, error) {
-	target, err := b.start(ctx, p, s.copies)
+	target, err := b.start(ctx, p, s.routes)
 	if err != nil {
 		return load.Result{}, err
 	}
@@ -148,7 +151,7 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 // the keys of the others are written, and what they cost at first counts.
 func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
-	fill.Work.Reads = 100
+	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
 	if result, err := b.load(ctx, target, fill, 10*time.Millisecond); err != nil {
 		return result, target.blame(err)
 	}
@@ -156,10 +159,10 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 	if err != nil {
 		return load.Result{}, target.blame(err)
 	}
-	s.Filled = true
+	s.Filled, s.cut = true, true
 	cold := *b
 	cold.Warm = 0
-	result, err := cold.load(ctx, target, s, window)
+	result, err := cold.load(ctx, target, s, hoardTimes*window)
 	if err = errors.Join(err, h.end()); err != nil {
 		return result, target.blame(err)
 	}
@@ -183,7 +186,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 	cmd := exec.CommandContext(ctx, b.Self, "load", "-addr", target.addr(), "-watch", strings.Join(pids, ","),
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
-		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy),
+		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
 		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String())
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -205,7 +208,12 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 
 // figures turns what the load saw into a run, and says whether it was disturbed.
 func (b *bench) figures(r load.Result) Run {
-	each := func(d time.Duration) float64 { return float64(d) / 1e3 / float64(max(1, r.Requests)) }
+	each := func(d time.Duration) float64 {
+		if r.Requests == 0 {
+			return 0
+		}
+		return float64(d) / 1e3 / float64(r.Requests)
+	}
 	run := Run{
 		CPU:      each(r.Processes[0].CPU),
 		Switches: float64(r.Processes[0].Switches) / float64(max(1, r.Requests)),
@@ -215,6 +223,12 @@ func (b *bench) figures(r load.Result) Run {
 		P999:     r.Latency.P999,
 		LoadCPU:  each(r.CPU),
 		Requests: r.Requests,
+		Good:     r.Good,
+		GivenUp:  r.GivenUp,
+		Seconds:  r.Seconds,
+	}
+	if r.Good != nil {
+		run.Rate = float64(run.goods()) / r.Seconds
 	}
 	ours := r.CPU
 	for _, p := range r.Processes {
@@ -236,6 +250,14 @@ func (b *bench) figures(r load.Result) Run {
 	run.Late = r.Late
 	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(lateLimit.Microseconds())
 	return run
+}
+
+// goods are the good answers of all connections.
+func (r *Run) goods() (sum int64) {
+	for _, n := range r.Good {
+		sum += n
+	}
+	return sum
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }

@@ -17,8 +17,9 @@ type scenario struct {
 	Base string // the peer that others are compared with
 	Work load.Workload
 
-	copies int                     // of each key that Ringside keeps; 0 is one
+	routes string                  // of Ringside; empty: one without settings
 	hoard  bool                    // beside it are clients that ask for much and read nothing
+	cut    bool                    // its window ends whatever is due then
 	only   string                  // the one peer to run it on; empty is all
 	Filled bool                    // the keys are there already
 	check  func(load.Result) error // what must be so besides; nil is nothing
@@ -31,13 +32,20 @@ func text(conns, depth int) load.Workload {
 
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
-const UsualScenarios = "abcdefghijlm"
+const UsualScenarios = "abcdefghijlmno"
 
 const allScenarios = UsualScenarios + "k"
 
-// inText is behind the name of a peer of a binary scenario that gets the same load in
-// text: what the binary one is compared with.
-const inText = ", text"
+// What is behind the name of a peer that runs a scenario once more, to be compared
+// with: in text, or without the settings of the route.
+const (
+	inText    = ", text"
+	unguarded = ", no guard"
+)
+
+// guardedRoutes has a guard for the keys of a load, but not for the key that it ends
+// with, which nobody writes.
+const guardedRoutes = "{prefix: k, pool: main, guard: true}, {pool: main}"
 
 func scenarios() []scenario {
 	all := []scenario{
@@ -50,14 +58,18 @@ func scenarios() []scenario {
 		{ID: "g", Name: "200 connections, values of 1 KiB, 50 % writes", Base: "nutcracker", Work: text(200, 1)},
 		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: text(50, 1)},
 		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: text(50, 1)},
-		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), copies: 2},
-		{ID: "k", Name: "3 connections, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: text(3, 1), hoard: true},
+		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), routes: "{pool: main, replicas: 2, copies_on: server}"},
+		{ID: "k", Name: "3 connections paced at 300 a second, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: text(3, 1), hoard: true},
 		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: text(50, 1)},
 		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: text(50, 1)},
+		{ID: "n", Name: "50 connections, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 1), routes: guardedRoutes, only: "ringside"},
+		{ID: "o", Name: "50 connections, pipeline of 16, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 16), routes: guardedRoutes, only: "ringside"},
 	}
 	for i := range all {
 		w := &all[i].Work
 		switch all[i].ID {
+		case "k":
+			w.Lossy, w.Rate = true, 300 // paced: who gets no answer asks no less, and waits for it
 		case "e":
 			w.Keys = 20
 		case "f":
@@ -70,6 +82,8 @@ func scenarios() []scenario {
 			w.Quiet = 50
 		case "l":
 			w.Binary = true
+		case "n", "o":
+			w.Reads = 100
 		case "m":
 			w.Binary, w.Keys = true, 20
 		}
@@ -99,7 +113,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to m", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to o", letter)
 		}
 	}
 	return picked, nil

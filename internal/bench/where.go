@@ -119,7 +119,7 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 // returned too.
 func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to WhereTo, w *Where) (*Spent, error) {
 	out := &Spent{Peer: p.name}
-	target, err := b.start(ctx, p, s.copies)
+	target, err := b.start(ctx, p, s.routes)
 	if err != nil {
 		return out, err
 	}

@@ -4,11 +4,9 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -206,98 +204,6 @@ func TestGuardStale(t *testing.T) {
 	if n := r.count(t, "ringside_guard_stale_served_total"); n != 1 {
 		t.Errorf("%d old values were served, want 1", n)
 	}
-}
-
-// noCas are the settings of a guard whose servers have no cas.
-const noCas = "true"
-
-// TestGuardShowsNoStub holds a guarded Ringside against one memcached that knows
-// nothing of a guard, by random commands of one client.
-func TestGuardShowsNoStub(t *testing.T) {
-	for _, settings := range []string{"{wait: off}", "{wait: off, stale: 1m}", "hide", noCas} {
-		t.Run(settings, func(t *testing.T) {
-			t.Parallel()
-			servers := startMemcacheds(t, 2)
-			if settings == noCas {
-				servers = []*memcached{startMemcached(t, "-C"), startMemcached(t, "-C")}
-			}
-			r := startRingside(t, "auto", guarded(servers, settings))
-			c, model := dial(t, r.address), dial(t, startMemcached(t).address)
-			random := rand.New(rand.NewPCG(13, uint64(len(settings))))
-			bound := map[string]string{}   // of a key that this client has missed: whether its next set is stored
-			story := map[string][]string{} // by key
-			for range 6000 {
-				key := fmt.Sprint("k", random.IntN(6))
-				n := random.IntN(1000)
-				value := []string{"", fmt.Sprint(n), fmt.Sprint("v", n)}[random.IntN(3)]
-				store := func(command string) string {
-					return fmt.Sprintf("%s %s %d 0 %d\r\n%s", command, key, n%3, len(value), value)
-				}
-				command := []string{
-					"get " + key, "get " + key, "get " + key, "delete " + key, "delete " + key, store("set"), store("set"), store("add"), store("replace"),
-					store("append"), store("prepend"), "incr " + key + " 3", "decr " + key + " 2", "touch " + key + " 1000", "gat 1000 " + key,
-					"mg " + key + " v f s k Oxy", "mg " + key + " s", "md " + key + " Oq k", "ma " + key + " v", "ma " + key + " N100 J7 v",
-					fmt.Sprintf("ms %s %d k Oab\r\n%s", key, len(value), value), fmt.Sprintf("ms %s %d MA\r\n%s", key, len(value), value),
-					fmt.Sprintf("ms %s %d ME F5\r\n%s", key, len(value), value),
-				}[random.IntN(23)]
-				word := strings.Fields(command)[0] + modeOf(command)
-				uses := word == "append" || word == "prepend" || word == "replace" || word == "msMA"
-				if uses && bound[key] != "" {
-					continue // it uses up what binds the client: then another may get the old value, or this one
-				}
-				got := answerOf(c, command)
-				story[key] = append(story[key], fmt.Sprintf("%q: %q", command, got))
-				var want string
-				stores := word == "set" || word == "ms" || word == "add" || word == "msME"
-				switch {
-				case stores && bound[key] == "void" && strings.Contains(word, "add"):
-					want = "NOT_STORED"
-				case stores && bound[key] == "void" && word == "msME":
-					want = "NS"
-				case stores && bound[key] == "void" && word == "set":
-					want = "STORED"
-				case stores && bound[key] == "void":
-					want = "HD k" + key + " Oab"
-				default:
-					want = answerOf(model, command)
-				}
-				if got != want {
-					t.Fatalf("%s\ngot  %q\nwant %q", strings.Join(story[key][max(0, len(story[key])-25):], "\n"), got, want)
-				}
-				missed := (word == "get" || word == "gat" || word == "mg") && (got == "END" || strings.HasPrefix(got, "EN"))
-				switch {
-				case settings == "hide" || settings == noCas: // there is no guard
-				case missed:
-					bound[key] = "good"
-				case stores:
-					delete(bound, key)
-				case (word == "delete" || word == "md" || word == "ma" && strings.Contains(command, "N100")) && bound[key] != "":
-					bound[key] = "void"
-				}
-			}
-		})
-	}
-}
-
-func modeOf(command string) string {
-	for _, word := range strings.Fields(command) {
-		if len(word) == 2 && word[0] == 'M' {
-			return word
-		}
-	}
-	return ""
-}
-
-// answerOf is the whole answer to a command.
-func answerOf(c *conn, command string) string {
-	all := c.question(command)
-	switch {
-	case strings.HasPrefix(all, "VALUE "):
-		all += "|" + c.line() + "|" + c.line()
-	case strings.HasPrefix(all, "VA "):
-		all += "|" + c.line()
-	}
-	return all
 }
 
 // TestGuardClients lets real clients of all languages run through a guarded route

@@ -3,28 +3,37 @@ package e2e
 // Listeners with an auth_file.
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
 
 // What memcached -Y answers to a text client that it does not know, and to one
-// that it does, Ringside answers.
+// that it does, Ringside answers. It counts wrong passwords, and logs whence they came.
 func TestLogin(t *testing.T) {
 	users := filepath.Join(shortDir(t), "users")
 	if err := os.WriteFile(users, []byte("alice:secret\nbob:hidden\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	plain := startMemcached(t, "-Y", users)
+	hashes := filepath.Join(shortDir(t), "hashes")
+	sum := sha256.Sum256([]byte("secret" + "salt"))
+	if err := os.WriteFile(hashes, []byte("bob:hidden\nalice:{SSHA256}"+base64.StdEncoding.EncodeToString(append(sum[:], "salt"...))+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	eachDriver(t, func(t *testing.T, driver string) {
 		address := freeAddress(t, "127.0.0.1")
-		config := fmt.Sprintf("listen: [{address: %q, auth_file: %q}]\n", address, users) + front(startMemcacheds(t, 1))
-		if _, err := tryRingside(t, driver, []string{address}, config); err != nil {
+		config := fmt.Sprintf("listen: [{address: %q, auth_file: %q}]\n", address, hashes) + front(startMemcacheds(t, 1))
+		r, err := tryRingside(t, driver, []string{address}, config)
+		if err != nil {
 			t.Fatal(err)
 		}
 		for _, c := range []struct{ said, want string }{
@@ -52,6 +61,14 @@ print(good.get("k"))
 `, address)
 		if want := "True v\nMemcachedException\nv\n"; out != want {
 			t.Errorf("python-binary-memcached with passwords: %q, want %q", out, want)
+		}
+		failure := regexp.MustCompile(`a client gave a wrong user or password.* client=127\.0\.0\.1:\d+`)
+		eventually(t, "each wrong password, at least one of each protocol, is logged and counted", func() bool {
+			lines := failure.FindAllString(r.out.String(), -1)
+			return len(lines) >= 2 && len(lines) == int(r.metric(t, "ringside_client_logins_failed_total"))
+		})
+		if strings.Contains(r.out.String(), "hidden") {
+			t.Error("the log has a password")
 		}
 	})
 }

@@ -221,6 +221,31 @@ func TestHangingServerDelaysOnlyItsOwn(t *testing.T) {
 	})
 }
 
+// A server is unknown until it has answered, and then up.
+func TestServerUnknownAtFirst(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 2)
+		patient := "timeouts: {connect: 5m, request: 5m, deadline: 5m}"
+		r := startRingside(t, driver, front(servers[:1], patient))
+		servers[1].pause(t)
+		r.reload(t, front(servers, patient))
+		r.reloaded(t, reloadsDone, 0)
+		up := func() (n int) {
+			_, page := r.page(t, "/control/servers")
+			if n = strings.Count(page, `"state":"up"`); n+strings.Count(page, `"state":"unknown"`) != 2 {
+				t.Fatalf("servers are neither unknown nor up: %s", page)
+			}
+			return n
+		}
+		eventually(t, "the other server is up", func() bool { return up() == 1 })
+		if _, page := r.page(t, "/metrics"); strings.Count(page, "\nringside_server_up{") != 1 {
+			t.Errorf("one server has answered, and ringside_server_up is there for another number:\n%s", page)
+		}
+		servers[1].resume(t)
+		eventually(t, "both are up", func() bool { return up() == 2 })
+	})
+}
+
 // A server that is missing is known to be before anybody asks for its keys.
 func TestServerMissingAtStart(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {

@@ -160,11 +160,8 @@ var (
 )
 
 func compile(race bool) (string, error) {
-	return compileWith(filepath.Join(scratch, fmt.Sprintf("ringside-race-%v", race)), race)
-}
-
-func compileWith(binary string, race bool, flags ...string) (string, error) {
-	args := append([]string{"build", "-o", binary}, flags...)
+	binary := filepath.Join(scratch, fmt.Sprintf("ringside-race-%v", race))
+	args := []string{"build", "-o", binary}
 	if race {
 		args = append(args, "-race")
 	}
@@ -261,12 +258,14 @@ func (r *ringside) serve(t *testing.T, listeners []string, command ...string) er
 	return nil
 }
 
+// unhurriedDefaults: other tests run at the same time, and a server that is slow then
+// is none that hangs. Pools with timeouts of their own override these.
+const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
+
 // write puts a configuration in place, as an editor would: all at once.
 func (r *ringside) write(t *testing.T, config string) {
 	t.Helper()
-	// Other tests run at the same time: a server that is slow then is none that
-	// hangs. Pools with timeouts of their own override these.
-	config += fmt.Sprintf("defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\nadmin: {address: %q, allow_faults: true}\n", r.admin)
+	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", unhurriedDefaults, r.admin)
 	if !strings.Contains(config, "\nengine:") {
 		config += fmt.Sprintf("engine: {driver: %s}\n", r.driver)
 	}

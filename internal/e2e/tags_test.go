@@ -5,14 +5,9 @@ package e2e
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os/exec"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 )
 
 // tagRoute is a route with tags.
@@ -188,121 +183,4 @@ func TestTagsDjango(t *testing.T) {
 	if err != nil || string(out) != "fine\n" {
 		t.Errorf("%v: %s", err, out)
 	}
-}
-
-// TestTagsHistory holds what is read against what was invalidated, through everything
-// at once: no value was made before an invalidation of one of its tags that was
-// acknowledged before the value was asked for.
-func TestTagsHistory(t *testing.T) {
-	const tags, keys, clients, rounds = 6, 12, 16, 150
-	servers := startMemcacheds(t, 3)
-	config := tagRoute(servers, `guard: {wait: off, sets: after_miss}, tags: {patterns: [{match: "p{n}", tags: ["t{n}"]}]}`)
-	var rs []*ringside
-	for range 4 {
-		rs = append(rs, startRingside(t, "auto", config))
-	}
-	tagsOf := func(k int) [3]int { return [3]int{k % tags, (k + 1) % tags, (k + 3) % tags} }
-	var origin, least [tags]atomic.Int64 // the version in the database; what may be read at least
-	var read, missed, stored, invalidated, failed atomic.Int64
-	client := func(seed uint64) {
-		random := rand.New(rand.NewPCG(13, seed))
-		c := dial(t, rs[random.IntN(len(rs))].address)
-		for range rounds {
-			if n := random.IntN(100); n < 3 {
-				c.Close()
-				c = dial(t, rs[random.IntN(len(rs))].address)
-			} else if n < 12 {
-				tag := random.IntN(tags)
-				v := origin[tag].Add(1)
-				if c.question(fmt.Sprint("delete tag:t", tag)) != "DELETED" {
-					failed.Add(1)
-					continue
-				}
-				invalidated.Add(1)
-				for old := least[tag].Load(); old < v && !least[tag].CompareAndSwap(old, v); old = least[tag].Load() {
-				}
-				continue
-			}
-			k := random.IntN(keys)
-			of := tagsOf(k)
-			key, suffix := fmt.Sprint("k", k), fmt.Sprintf(";tags=t%d,t%d,t%d", of[0], of[1], of[2])
-			if k%2 == 0 { // the first follows from the key
-				key, suffix = fmt.Sprint("p", of[0]), fmt.Sprintf(";tags=t%d,t%d", of[1], of[2])
-			}
-			var atLeast, now [3]int64
-			for i, tag := range of {
-				atLeast[i] = least[tag].Load()
-			}
-			asked := key
-			if random.IntN(4) == 0 { // it names its tags with the get, too
-				asked += suffix
-			}
-			got, _ := c.get(asked)
-			if value, hit := got[key]; hit {
-				read.Add(1)
-				for i, text := range strings.Split(value, ",") {
-					if v, err := strconv.ParseInt(text, 10, 64); err != nil || v < atLeast[i] {
-						t.Errorf("%s is %q, and t%d was invalidated at %d", key, value, of[i], atLeast[i])
-					}
-				}
-				continue
-			}
-			missed.Add(1)
-			for i, tag := range of {
-				now[i] = origin[tag].Load()
-			}
-			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
-			if c.set(key+suffix, fmt.Sprintf("%d,%d,%d", now[0], now[1], now[2])) == "STORED" {
-				stored.Add(1)
-			}
-		}
-	}
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() { client(uint64(i)) })
-	}
-	var done atomic.Bool
-	var chaos sync.WaitGroup
-	chaos.Go(func() {
-		random := rand.New(rand.NewPCG(13, 1000))
-		for i := 0; !done.Load(); i++ {
-			time.Sleep(100 * time.Millisecond)
-			s := servers[random.IntN(len(servers))]
-			if i%4 == 3 { // it comes back empty, and counts its cas from one again
-				s.kill()
-				s.restart(t)
-				continue
-			}
-			conn, err := dialError(s.address)
-			if err != nil {
-				continue
-			}
-			lose := "flush_all\r\n"
-			if i%4 != 1 { // tags and buckets, one by one
-				lose = ""
-				for _, key := range lostTags {
-					lose += "delete " + key + " noreply\r\n"
-				}
-			}
-			conn.Write([]byte(lose))
-			conn.Close()
-		}
-	})
-	all.Wait()
-	done.Store(true)
-	chaos.Wait()
-	t.Logf("%d values read, %d misses, %d sets, %d invalidations, %d not acknowledged", read.Load(), missed.Load(), stored.Load(), invalidated.Load(), failed.Load())
-	if read.Load() == 0 || invalidated.Load() == 0 {
-		t.Error("nothing was read, or invalidated")
-	}
-}
-
-// lostTags are the tags t0 to t5 and their buckets, as the servers know them.
-var lostTags = []string{
-	"__rs_t:2JxqGGt5JpM", "__rs_b:659",
-	"__rs_t:2JxpGGt5JOA", "__rs_b:224",
-	"__rs_t:2JxsGGt5Kfk", "__rs_b:505",
-	"__rs_t:2JxrGGt5KEY", "__rs_b:70",
-	"__rs_t:2JxuGGt5LV8", "__rs_b:351",
-	"__rs_t:2JxtGGt5K6w", "__rs_b:940",
 }

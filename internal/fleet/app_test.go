@@ -36,6 +36,7 @@ type app struct {
 	held   *fkey // a lock
 	until  int64 // when it lets go of it
 	hangs  bool  // has left for good
+	work   *rebuild
 }
 
 // casToken is what gets has told.
@@ -58,6 +59,9 @@ type op struct {
 	count   uint64 // the highest number that was known of a counter
 	gen     int    // of a lock
 	part    *part  // that is appended
+	wants   bool   // what is missing is rebuilt
+	strict  bool   // no old value is to answer it
+	rebuild *rebuild
 	invoked int64
 	must    func(ok bool) // whether it was carried out
 }
@@ -98,6 +102,11 @@ func (a *app) next() {
 	}
 	var o *op
 	switch {
+	case a.work != nil:
+		if o = a.working(); o == nil {
+			a.think()
+			return
+		}
 	case len(a.todo) > 0:
 		o = a.todo[0]()
 		a.todo = a.todo[1:]
@@ -118,7 +127,12 @@ func (a *app) next() {
 		o.w.invoked = f.now
 	}
 	if o.w != nil {
+		o.w.by = a.s
 		o.w.key.change(f, o.w.removes)
+		if o.rebuild == nil {
+			o.w.key.writing++
+			o.w.key.touched = f.now
+		}
 	}
 	f.asked++
 	if f.traced {
@@ -166,7 +180,7 @@ func (a *app) late(o *op) {
 // cutOff is the end of its connection.
 func (a *app) cutOff() {
 	a.link, a.d, a.got = nil, nil, nil
-	if a.op != nil {
+	if a.giveUp(); a.op != nil {
 		a.done("the connection ended")
 	}
 	if k := a.held; k != nil && a.s.dead {
@@ -308,6 +322,11 @@ func (a *app) prove() {
 			}
 		}
 		a.proofs += 2
+		if a.f.herd != nil && a.f.herd.OnlyAfterMiss {
+			a.todo = append(a.todo, func() *op {
+				return &op{kind: "values", keys: []*fkey{k}, text: fmt.Appendf(nil, "get %s\r\n", k.name)}
+			})
+		}
 		a.todo = append(a.todo,
 			func() *op {
 				return &op{kind: "line", w: w, keys: []*fkey{k}, must: must,

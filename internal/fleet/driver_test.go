@@ -51,7 +51,7 @@ func (s *sidecar) start() {
 	s.dead, s.paused = false, false
 	s.p = proxy.NewProxy(&table.Table{Limits: limits}, "test", s.logger())
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
-	s.p.Hash, s.p.Ablation = hash, f.ablate.Ablation
+	s.p.Hash, s.p.Ablation, s.p.GuardAblation = hash, f.ablate.Ablation, f.ablate.guard
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.take()
 	for i := range f.engines {
@@ -217,7 +217,7 @@ func (d *driver) wake() {
 	f, e := d.f, d.e
 	now, next := d.s.clock(f.now), int64(0)
 	for again := 0; next <= now; again++ {
-		e.Begin(now)
+		e.Begin(now, epoch+f.now/second)
 		inbox := d.inbox
 		d.inbox = nil
 		for _, do := range inbox {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"strings"
 
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 )
 
@@ -117,6 +118,8 @@ type ablations struct {
 	dual    bool // no dual writes: the second server does not delete
 	undo    bool // no undo behind late sets
 	sameKey bool // diverted keys don't tell outages apart
+	guard   guard.Ablation
+	spoiled spoiler
 }
 
 func (a *ablations) any() bool { return *a != ablations{} }
@@ -153,7 +156,7 @@ func (a *ablations) answer(request []byte) []byte {
 
 // change is the request as the server gets it.
 func (a *ablations) change(request []byte) []byte {
-	if !a.sameKey || !bytes.Contains(request, []byte(" "+health.Reserved+"~")) {
+	if request = a.spoiled.spoil(request); !a.sameKey || !bytes.Contains(request, []byte(" "+health.Reserved+"~")) {
 		return request
 	}
 	head, rest, _ := strings.Cut(string(request), " "+health.Reserved+"~")

@@ -76,6 +76,9 @@ type scenario struct {
 	cold   int   // keys that are rarely used; 0: 90
 	prunes bool  // more of what clients do is to delete
 	ablate ablations
+	herd   *herd // the route is guarded, and clients rebuild
+
+	again []uint64 // seeds that found a fault once, beside the first ones
 }
 
 // fleet is the state of a run.
@@ -95,6 +98,7 @@ type fleet struct {
 	quiet    bool  // apps begin nothing new
 	history
 	layout
+	won map[string]win // by key, where herds want it
 
 	// grace is how long after its writer was told that it failed a value may be
 	// read though it is older than another. The undo behind it is on its way, as
@@ -228,7 +232,7 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
 	c.refused = cmp.Or(c.refused, 150*time.Millisecond)
-	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1))}
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1)), won: map[string]win{}}
 	defer func() {
 		if r := recover(); r != nil {
 			f.wrong("", "panic: %v\n%s", r, debug.Stack())
@@ -309,7 +313,7 @@ func (f *fleet) whole() string {
 		}
 	}
 	for i, s := range f.sidecars {
-		if f.keeps && len(sums[i].Filling) > 0 { // what one copy has alone may be lost by the next fault
+		if (f.keeps || f.logs > 0) && len(sums[i].Filling) > 0 { // what one copy has alone may be lost by the next fault
 			return fmt.Sprintf("p%d: %v are not filled", s.id, sums[i].Filling)
 		}
 		for j, m := range sums[i].Members {
@@ -336,6 +340,7 @@ func (f *fleet) whole() string {
 func (f *fleet) finish() {
 	f.quiet = true
 	f.run(f.now + 5*second)
+	f.endure()
 	for _, a := range f.apps {
 		a.prove()
 	}

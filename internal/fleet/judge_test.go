@@ -25,6 +25,8 @@ const (
 	ghost    harm = "ghost"    // a lock that was given back can't be got by anybody
 	phantom  harm = "phantom"  // a value is read whose writer is told that it was not stored
 	stranger harm = "stranger" // a value is read that nobody has written
+	herded   harm = "herded"   // two rebuild one key at once
+	forever  harm = "for ever" // a stub stays that nobody takes away
 )
 
 // history is what is known of all keys and writes.
@@ -78,6 +80,11 @@ type fkey struct {
 
 	keeping
 
+	changes  []change   // of its origin that were acknowledged, in that order
+	rebuilds []*rebuild // under way
+	writing  int        // mutations under way but the sets of rebuilds
+	touched  int64      // when one of them last began or ended
+
 	made  bool   // of a counter and of what is appended to: it should be there
 	count uint64 // the highest number that was told
 
@@ -98,13 +105,16 @@ type fill struct {
 // fwrite is one mutation.
 type fwrite struct {
 	key      *fkey
+	by       *sidecar
 	value    string // "": it removes the key
 	removes  bool
 	invoked  int64
 	answered int64 // by whatever; 0: not yet
+	read     int64 // when its origin was, by who rebuilds the key; 0: it is no rebuild
 	acked    bool
 	refused  bool // it has done nothing: it never stands in the cache
 	seen     bool // while it was under way
+	kept     bool // a server has stored it, as far as that is looked at
 }
 
 // copied notes what a repair reads and what it stores.
@@ -183,6 +193,9 @@ func (a *app) done(answer string) {
 	if o.w != nil {
 		f.keep(o, line, failed)
 	}
+	if f.herd != nil {
+		a.tend(o, line, failed)
+	}
 	if o.must != nil {
 		o.must(line == "STORED" || strings.HasPrefix(line, "VALUE"))
 	}
@@ -228,6 +241,7 @@ func (a *app) done(answer string) {
 			return
 		}
 		for _, k := range o.keys {
+			k.changes = append(k.changes, change{o.invoked, f.now, &fwrite{}})
 			if k.floor < o.invoked {
 				k.floor, k.acked, k.by = o.invoked, f.now, "a flush_all"
 			}
@@ -255,7 +269,9 @@ func (a *app) judgeLine(o *op, line, answer string) {
 			a.refused(o)
 		}
 	case "NOT_STORED", "EXISTS", "NS", "EX":
-		a.refused(o)
+		if w != nil {
+			a.refused(o)
+		}
 	case "EN":
 		a.judgeMiss(o, 0)
 	case "TOUCHED":
@@ -276,6 +292,10 @@ func (a *app) acked(o *op) {
 		f.isStale(f.exact, w.key, "a%d p%d: cas on %s succeeds with a token of %.4f though %s began at %.4f and was acknowledged before",
 			a.id, a.s.id, w.key.name, sec(o.token.at), w.key.by, sec(o.floors[0]))
 	}
+	if w.read != 0 { // whoever has changed the origin since says so himself
+		return
+	}
+	w.key.changes = append(w.key.changes, change{w.invoked, f.now, w})
 	if w.key.floor < w.invoked {
 		w.key.floor, w.key.acked, w.key.by = w.invoked, f.now, fmt.Sprintf("%.40q", o.text)
 	}
@@ -356,6 +376,8 @@ func (a *app) judgeValue(o *op, i int, value string) {
 		f.wrong(k.name, "a%d p%d reads a value of %s as that of %s", a.id, a.s.id, w.key.name, k.name)
 	case w.refused && w.answered < o.invoked:
 		f.harmed(phantom, k.name, "a%d p%d reads %.20q of %s, whose writer was told at %.4f that it was not stored", a.id, a.s.id, value, k.name, sec(w.answered))
+	case f.herd != nil:
+		a.judgeAge(o, i, w)
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
 		// Its undo is on its way behind it.
 	case w.answered != 0 && w.answered < o.floors[i] && k.by == "a flush_all" && k.brought(value, o.floors[i], o.acks[i]):

@@ -22,7 +22,7 @@ type layout struct {
 
 // limits are far away.
 var limits = table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
-	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20}
+	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 10_000, Tickets: 65_536}
 
 // reload gives all sidecars another configuration, one after the other.
 func (f *fleet) reload(change func(l *layout)) {
@@ -76,7 +76,11 @@ func (f *fleet) table() *table.Table {
 			return r, nil
 		}
 	}
-	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{{Pool: p, Copies: f.copies}}}}
+	route := table.Route{Pool: p, Copies: f.copies}
+	if f.herd != nil {
+		route.Guard = &f.herd.Guard
+	}
+	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route}}}
 	return t
 }
 

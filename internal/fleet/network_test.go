@@ -73,6 +73,20 @@ type packet struct {
 	lost    bool            // it must be sent again
 }
 
+// behindLost reports whether one before k has to be sent again: the other end
+// sees k only behind it.
+func behindLost(sent []*packet, k *packet) bool {
+	for _, before := range sent {
+		if before == k {
+			break
+		}
+		if before.lost {
+			return true
+		}
+	}
+	return false
+}
+
 // pipe is a connection from an engine to a node: what is on its way, at either
 // end.
 type pipe struct {
@@ -205,11 +219,8 @@ func (c *pipe) write() {
 func (c *pipe) send(k *packet) {
 	f := c.p.f
 	c.sent = append(c.sent, k)
-	for _, before := range c.sent {
-		if before.lost {
-			k.lost = true
-			return
-		}
+	if k.lost = behindLost(c.sent, k); k.lost {
+		return
 	}
 	c.last = max(c.last, f.now+c.p.way())
 	f.at(c.last, func() { c.arrive(k) })
@@ -219,7 +230,7 @@ func (c *pipe) send(k *packet) {
 func (c *pipe) arrive(k *packet) {
 	switch {
 	case k.arrived != 0:
-	case c.p.cut:
+	case c.p.cut, k.end != link.Abort && behindLost(c.sent, k):
 		k.lost = k.end != link.Abort
 		if k.end == link.Abort {
 			k.arrived = c.p.f.now // nobody sends that again
@@ -272,11 +283,8 @@ func (c *pipe) reply(b []byte) {
 	f := c.p.f
 	k := &packet{b: append([]byte(nil), b...)}
 	c.back = append(c.back, k)
-	for _, before := range c.back {
-		if before.lost {
-			k.lost = true
-			return
-		}
+	if k.lost = behindLost(c.back, k); k.lost {
+		return
 	}
 	c.backLast = max(c.backLast, f.now+c.p.way())
 	f.at(c.backLast, func() { c.comeBack(k) })
@@ -286,7 +294,7 @@ func (c *pipe) reply(b []byte) {
 func (c *pipe) comeBack(k *packet) {
 	switch {
 	case k.arrived != 0 || c.over:
-	case c.p.cut:
+	case c.p.cut, behindLost(c.back, k):
 		k.lost = true
 	default:
 		k.arrived, k.lost = c.p.f.now, false

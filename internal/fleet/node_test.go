@@ -168,7 +168,11 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	if answer := n.f.ablate.answer(request); answer != nil {
 		return answer
 	}
+	n.coincide(request)
 	answer := c.line.Do(n.f.ablate.change(request))
+	answer = n.f.ablate.spoiled.after(c.line, request, answer)
+	n.f.replaces(request, string(answer))
+	n.f.wins(n, request, answer)
 	if kind := string(answer[:2]); n.f.copies.Copies > 0 && (kind == "HD" || kind == "VA") {
 		n.f.copied(request)
 	}

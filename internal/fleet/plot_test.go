@@ -3,7 +3,10 @@ package fleet
 // Faults of several steps: each makes one thing happen while another is not
 // over yet.
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // plot is such a fault. i is a server drawn for it.
 type plot func(f *fleet, i int)
@@ -76,6 +79,36 @@ var plots = map[string]plot{
 		f.lasts(second)
 	},
 
+	// One is started anew at once, and counts its cas from one.
+	"bounce": func(f *fleet, i int) { f.lasts(f.killFor(i, 10*milli, 40*milli)) },
+
+	// One is cut off, and the others have come to give the same cas numbers.
+	"even, cut": func(f *fleet, i int) {
+		for last := f.nodes[i].cas(); f.nodes[1-i].cas() < last; {
+		}
+		long := f.between(3*second, 5*second)
+		for j := range f.sidecars {
+			p := f.paths[j][i]
+			p.cutOff()
+			f.after(long, p.heal)
+		}
+		f.lasts(long)
+	},
+	// A proxy ends whose clients make anew what has been dropped.
+	"evict, restart": func(f *fleet, i int) {
+		for j := range f.nodes {
+			f.evict(j)
+		}
+		s := f.sidecars[i%len(f.sidecars)]
+		f.after(f.upTo(200*milli), func() {
+			if !s.dead {
+				s.die()
+				f.after(300*milli, s.start)
+			}
+		})
+		f.lasts(second)
+	},
+
 	// Another server comes up at the address of one that ends, with values of its
 	// own under the same keys.
 	"stranger": func(f *fleet, i int) {
@@ -129,6 +162,12 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 		f.after(long, n.start)
 	}
 	return long
+}
+
+// cas makes an item, and is its cas.
+func (n *node) cas() (last int) {
+	fmt.Sscanf(string(n.store.Line().Do([]byte("ms even 0 c\r\n\r\n"))), "HD c%d", &last)
+	return last
 }
 
 // evict makes a server drop half of what clients have there.

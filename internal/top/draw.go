@@ -79,6 +79,7 @@ func (v *View) Draw(width, height int) []Line {
 	if height >= keysHeight {
 		rows += d.hot(5)
 		d.rule()
+		d.misses(max(1, (height-30)/2))
 	}
 	if height >= slabHeight {
 		d.slabs()
@@ -106,6 +107,7 @@ func Print(to io.Writer, now *live.Now, colours bool) error {
 	if now.Hot != nil && len(now.Hot.Keys) > 0 {
 		d.hot(len(now.Hot.Keys))
 	}
+	d.misses(mostMisses)
 	if len(now.Slabs) > 0 {
 		d.slabs()
 	}

@@ -23,6 +23,7 @@ type View struct {
 	Memory  *live.Memory
 	Slabs   *live.Slabs
 	Hot     *live.Hot
+	Misses  *live.Misses
 	Late    *live.Health // why there are no ticks
 	Trouble string       // why there is no stream
 	Control bool         // orders may be given
@@ -54,7 +55,7 @@ func (v *View) Take(topic string, data []byte) error {
 		return err
 	case "topo":
 		if v.Topo != nil {
-			v.Tick, v.Memory, v.Slabs, v.Hot = nil, nil, nil, nil
+			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses = nil, nil, nil, nil, nil
 		}
 		v.Topo = nil
 		return json.Unmarshal(data, &v.Topo)
@@ -92,6 +93,9 @@ func (v *View) Take(topic string, data []byte) error {
 	case "hot":
 		v.Hot = nil
 		return json.Unmarshal(data, &v.Hot)
+	case "why":
+		v.Misses = nil
+		return json.Unmarshal(data, &v.Misses)
 	case "event":
 		return v.takeEvent(data)
 	}
@@ -140,7 +144,7 @@ func (v *View) Now() *live.Now {
 	if v.Tick == nil || v.Topo == nil {
 		return nil
 	}
-	return live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot)
+	return live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
 }
 
 // Clean is text that can do a terminal no harm, and that stands as it is read: what is

@@ -51,11 +51,12 @@ func startServers() {
 
 // startMemcached runs one without background threads, which hold items for a
 // moment and so change what arithmetic does.
-func startMemcached() (address string, err error) {
+func startMemcached(more ...string) (address string, err error) {
 	for range 5 {
 		address = unused()
 		_, port, _ := net.SplitHostPort(address)
 		args := []string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "256", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"}
+		args = append(args, more...)
 		if os.Geteuid() == 0 {
 			args = append(args, "-u", "nobody")
 		}
@@ -99,6 +100,8 @@ type variant struct {
 	out     int // how many more there are that nobody runs
 	copies  bool
 	driver  string
+	guard   string // of its route; empty: it has none
+	casless bool   // its only server has no cas
 
 	once    sync.Once
 	err     error
@@ -142,13 +145,24 @@ pools:
     backoff: {first: 50ms, max: 500ms}
     servers:
 `)
-	for _, address := range servers.many[:v.servers] {
+	behind := servers.many[:v.servers]
+	if v.casless {
+		address, err := startMemcached("-C")
+		if err != nil {
+			return err
+		}
+		behind = []string{address}
+	}
+	for _, address := range behind {
 		fmt.Fprintf(&text, "      - %s\n", address)
 	}
 	for range v.out {
 		fmt.Fprintf(&text, "      - %s\n", unused())
 	}
 	fmt.Fprintf(&text, "routes:\n  - pool: %s\n", v.name)
+	if v.guard != "" {
+		fmt.Fprintf(&text, "    guard: %s\n", v.guard)
+	}
 	if v.copies {
 		text.WriteString("    replicas: 2\n    copies_on: server\n")
 		// A server that isn't there is out soon; one that has to wait for a

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy/live"
 	"ringside/proxy/stats"
 )
 
@@ -88,21 +89,12 @@ func clientState(c *stats.ClientSnapshot) ClientState {
 		In: c.In, Out: c.Out, InFlight: c.InFlight, Held: c.Held,
 	}
 	if network, at, ok := strings.Cut(c.Listener, " "); ok {
-		is.Listener = listenerAddress(network, at)
+		is.Listener = live.ListenerAddress(network, at)
 	}
 	if w := c.Waits; w.Phase != "" {
 		is.Waits = &WaitState{w.Phase, w.Server, w.For.Milliseconds(), w.Why}
 	}
 	return is
-}
-
-// listenerAddress is what the configuration file calls a listener, but for the family
-// of its addresses.
-func listenerAddress(network, at string) string {
-	if network == "unix" {
-		return "unix:" + at
-	}
-	return at
 }
 
 // Text says it for people.

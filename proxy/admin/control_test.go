@@ -267,6 +267,27 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// How long a server is in its phase counts from the start of Ringside, not of the
+// machine.
+func TestStatesAreThoseSinceTheStart(t *testing.T) {
+	moves := pool("moves")
+	moves.Failover.Mode = table.Rehash
+	p := newProxy(moves)
+	l := newLoopAt(p, int64(30*24*time.Hour))
+	const later = 5 * time.Second
+	l.now += int64(later)
+	l.wakeup(func() {})
+	s, err := p.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range live.States(p, s) {
+		if ms := s.Failover.SinceMS; ms < later.Milliseconds() || ms > 2*later.Milliseconds() {
+			t.Errorf("%s is in for %d ms, the loop runs for %v", s.Server, ms, later)
+		}
+	}
+}
+
 func TestClientFindsNoRingside(t *testing.T) {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "hello")

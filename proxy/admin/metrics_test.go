@@ -3,9 +3,11 @@ package admin
 // A proxy serves, is scraped, and the numbers must be those of what it did.
 
 import (
+	"compress/gzip"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -18,12 +20,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
 	"ringside/proxy"
+	"ringside/proxy/admin/metrics"
 	"ringside/proxy/health"
-	"ringside/proxy/stats"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 
 	dto "github.com/prometheus/client_model/go"
@@ -52,6 +56,9 @@ func scrape(t *testing.T, h http.Handler) map[string]float64 {
 		v, err := strconv.ParseFloat(value, 64)
 		if err != nil {
 			t.Fatalf("%q: %v", line, err)
+		}
+		if _, twice := samples[name]; twice {
+			t.Errorf("%s is there twice", name)
 		}
 		samples[name] = v
 	}
@@ -122,6 +129,30 @@ func withGuard() *proxy.Proxy {
 	return p
 }
 
+// judged makes a proxy that has seen a miss, and the set that follows.
+func judged(t *testing.T) *proxy.Proxy {
+	t.Helper()
+	of := tableOf(pool("main"))
+	of.Misses = true
+	p := proxy.NewProxy(of, "1", slog.New(slog.DiscardHandler))
+	l := newLoop(p)
+	l.answer["get a1"], l.answer["set a1 0 0 2"] = "END\r\n", "STORED\r\n"
+	c := l.client()
+	l.mustSay(t, c, "get a1\r\n", "END\r\n")
+	l.now += 300e6 // and each wakeup a millisecond
+	l.mustSay(t, c, "set a1 0 0 2\r\nhi\r\n", "STORED\r\n")
+	got := scrape(t, New(p, Options{}).Handler())
+	for name, want := range map[string]float64{
+		`ringside_misses_judged_total{reason="never",route=""}`: 1, `ringside_origin_fills_total{route=""}`: 1,
+		`ringside_origin_seconds_total{route=""}`: .301, `ringside_origin_seconds{percentile="99",route=""}`: .301, `ringside_misses_remembered_ratio`: 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s is %v, want %v", name, got[name], want)
+		}
+	}
+	return p
+}
+
 // allFamilies is every metric there is.
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
@@ -129,12 +160,13 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	if err := ordered.Override("second", "a", health.Drain); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard()} {
-		families, err := New(p, Options{}).scrapes.Gather()
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t)} {
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(get(New(p, Options{}).Handler(), "/metrics").Body)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, families...)
+		all = slices.AppendSeq(all, maps.Values(families))
 	}
 	return all
 }
@@ -142,8 +174,8 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 func TestScrape(t *testing.T) {
 	p := busy(t)
 	at := time.Unix(1_700_000_000, 500e6)
-	h := New(p, Options{Reload: func() Reload {
-		return Reload{Err: errors.New("line 3: no"), At: at, Succeeded: 4, Failed: 2, Generation: 5}
+	h := New(p, Options{Reload: func() live.Reload {
+		return live.Reload{Err: errors.New("line 3: no"), At: at, Succeeded: 4, Failed: 2, Generation: 5}
 	}}).Handler()
 	got := scrape(t, h)
 	server := func(name, addr, more string) string {
@@ -283,6 +315,36 @@ func TestScrapeOfAHungLoop(t *testing.T) {
 	}
 }
 
+// A scrape is compressed for whom that suits, and one too many is told so.
+func TestScrapeCompressed(t *testing.T) {
+	s := New(busy(t), Options{})
+	ask := func(encoding string) *httptest.ResponseRecorder {
+		w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/metrics", nil)
+		r.Header.Set("Accept-Encoding", encoding)
+		s.Handler().ServeHTTP(w, r)
+		return w
+	}
+	for range 2 { // the second by a compressor that was used
+		w := ask("deflate;q=0.5, gzip")
+		z, err := gzip.NewReader(w.Body)
+		if err != nil || w.Header().Get("Content-Encoding") != "gzip" {
+			t.Fatalf("%v, %v", w.Header(), err)
+		}
+		if text, err := io.ReadAll(z); err != nil || !strings.Contains(string(text), "\nringside_config_generation 1\n") {
+			t.Errorf("%v: %s", err, text)
+		}
+	}
+	for _, encoding := range []string{"", "identity", "gzip; q=0", "x-gzip"} {
+		if w := ask(encoding); w.Code != 200 || w.Header().Get("Content-Encoding") != "" || !strings.Contains(w.Body.String(), "\nringside_config_generation 1\n") {
+			t.Errorf("%q: %d %v", encoding, w.Code, w.Header())
+		}
+	}
+	s.scraping.Add(maxScrapes)
+	if w := ask(""); w.Code != 503 || s.scraping.Load() != maxScrapes {
+		t.Errorf("one too many: %d %s, %d are counted", w.Code, w.Body, s.scraping.Load())
+	}
+}
+
 // A server that a pool lists twice, and a name that no series can carry.
 func TestScrapeOfOddNames(t *testing.T) {
 	twice := pool("main")
@@ -322,34 +384,10 @@ func TestHistogramBuckets(t *testing.T) {
 	if n != 20 || bound < 17 || bound > 17.2 {
 		t.Errorf("%d buckets before %v, want 20 before 17.18", n, bound)
 	}
-
-	var h stats.Histogram
-	out := make(chan prometheus.Metric, 1)
-	for _, ns := range []int64{0, 16_383, 16_384, 40_000, 1e6, 8_589_934_591, 8_589_934_592, 60e9} {
-		h.Observe(ns)
-	}
-	output(out).histogram(requestDuration, &h, 0, "get")
-	var m dto.Metric
-	if err := (<-out).Write(&m); err != nil {
-		t.Fatal(err)
-	}
-	buckets := map[float64]uint64{}
-	for _, b := range m.Histogram.Bucket {
-		buckets[b.GetUpperBound()] = b.GetCumulativeCount()
-	}
-	for bound, want := range map[float64]uint64{16.384e-6: 2, 32.768e-6: 3, 65.536e-6: 4, 1.048576e-3: 5, 8.589934592: 6} {
-		if buckets[bound] != want {
-			t.Errorf("bucket %v holds %d, want %d", bound, buckets[bound], want)
-		}
-	}
-	if m.Histogram.GetSampleCount() != 8 {
-		t.Errorf("%d in all, want 8", m.Histogram.GetSampleCount())
-	}
 }
 
 func TestLint(t *testing.T) {
-	s := New(busy(t), Options{})
-	problems, err := testutil.CollectAndLint(&collector{s.heart.p, s.options.Reload})
+	problems, err := promlint.New(get(New(busy(t), Options{}).Handler(), "/metrics").Body).Lint()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,8 +420,8 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, strings.Join(labels, ", "), strings.ToLower(f.GetType().String()), f.GetHelp())
 	}
 
-	if shown != len(metrics) {
-		t.Errorf("%d of %d metrics are shown", shown, len(metrics))
+	if all := metrics.Names(); shown != len(all) {
+		t.Errorf("%d of %d metrics are shown", shown, len(all))
 	}
 
 	const file, heading = "../../docs/metrics.md", "## All of them\n\n"

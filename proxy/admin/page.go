@@ -114,11 +114,7 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	h := hello{Version: s.version, Listen: []string{}, Loops: len(p.Engines()), PID: p.PID, Started: p.Started.UnixMilli(),
 		Interval: live.Every.Milliseconds(), Faults: s.mayFault() == nil}
 	for _, l := range p.Table().Listeners {
-		at := l.Address
-		if l.Network == "unix" {
-			at = "unix:" + at
-		}
-		h.Listen = append(h.Listen, at)
+		h.Listen = append(h.Listen, live.ListenerAddress(l.Network, l.Address))
 	}
 	if s.mayControl(r) == nil {
 		h.Control, h.Token = true, s.token

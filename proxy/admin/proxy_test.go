@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"ringside/proxy"
 	"ringside/proxy/link"
@@ -87,8 +88,12 @@ func newProxy(pools ...*table.Pool) *proxy.Proxy {
 	return proxy.NewProxy(tableOf(pools...), `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
 }
 
-func newLoop(p *proxy.Proxy) *loop {
+func newLoop(p *proxy.Proxy) *loop { return newLoopAt(p, 0) }
+
+// newLoopAt makes a loop whose clock, which began with the machine, is at now.
+func newLoopAt(p *proxy.Proxy, now int64) *loop {
 	l := &loop{
+		now:    now,
 		e:      p.NewEngine(link.Tune{}),
 		answer: map[string]string{"version": "VERSION 1.6.18\r\n"},
 		dead:   map[string]bool{},
@@ -120,7 +125,7 @@ func (l *loop) run(t *testing.T) {
 // wakeup is one wakeup of a driver, and all that follow from it.
 func (l *loop) wakeup(f func()) {
 	l.now += 1e6
-	l.e.Begin(l.now)
+	l.e.Begin(l.now, time.Now().Unix())
 	f()
 	for effects := l.e.End(); len(effects) > 0; effects = l.e.End() {
 		var next []func()

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
@@ -40,7 +38,7 @@ type Options struct {
 
 	// Reload returns how the configuration stands. If nil, it was read once,
 	// when the proxy was made. It is called from many goroutines.
-	Reload func() Reload
+	Reload func() live.Reload
 
 	// ReadAgain reads the configuration again, puts it in force, and returns
 	// when all loops go by it. The error says why it was refused. If nil, there
@@ -62,27 +60,20 @@ type Access struct {
 	Names   []string // that the listener has, in small letters: a browser may use them
 }
 
-// Reload is how the configuration of a running proxy stands.
-type Reload struct {
-	Err        error     // why the configuration that was read last was refused; nil: it is in force
-	At         time.Time // when that was
-	Succeeded  uint64    // configurations taken since the start, without the first
-	Failed     uint64    // configurations refused since the start
-	Generation uint64    // of the table in force; 1 is that of the start
-}
-
 // Server serves the admin pages of one proxy.
 type Server struct {
 	options Options
 	access  atomic.Pointer[Access]
 	version string
 	heart   heart
-	scrapes *prometheus.Registry
+	process *prometheus.Registry
 	sampler *live.Sampler
 	token   string // what a page must show to change something
 	http    http.Server
 	open    atomic.Int64 // connections
-	reserve reserve
+
+	scraping atomic.Int64 // scrapes that are being answered
+	reserve  reserve
 }
 
 // The bounds of the admin interface. It shares memory and file descriptors
@@ -96,21 +87,16 @@ const (
 // New makes a server for p. Its handler may be used once p's loops are made.
 func New(p *proxy.Proxy, o Options) *Server {
 	if o.Reload == nil {
-		o.Reload = func() Reload { return Reload{At: p.Started, Generation: 1} }
+		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
 	}
-	s := &Server{options: o, version: p.Version, scrapes: prometheus.NewRegistry(), token: newToken()}
+	s := &Server{options: o, version: p.Version, process: newProcess(), token: newToken()}
 	s.heart.p = p
 	s.sampler = live.NewSampler(p, live.Options{
-		Config: func() (uint64, bool) { r := o.Reload(); return r.Generation, r.Err != nil },
+		Reload: o.Reload,
 		CPU:    cpuUsed,
 		Events: o.Events,
 	})
 	s.Allow(o.Access)
-	s.scrapes.MustRegister(
-		&collector{p, o.Reload},
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
 	complaints := slog.NewLogLogger(p.Log.With("listener", "admin").Handler(), slog.LevelWarn)
 
 	mux := http.NewServeMux()
@@ -120,12 +106,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /debug/pprof/{profile...}", s.profiles)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.scrapes, promhttp.HandlerOpts{
-		ErrorHandling:       promhttp.HTTPErrorOnError,
-		ErrorLog:            complaints,
-		MaxRequestsInFlight: maxScrapes,
-		EnableOpenMetrics:   true,
-	}))
+	mux.HandleFunc("GET /metrics", s.scrape)
 	s.http = http.Server{
 		Handler:                      s.guarded(mux),
 		DisableGeneralOptionsHandler: true,

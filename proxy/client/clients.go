@@ -53,8 +53,7 @@ type Handler interface {
 	// EndBatch sends what was gathered in x.
 	EndBatch(x *Exchange)
 
-	// AskRest asks for the keys of the request in Clients.Req, whose bytes are raw, as
-	// a part of x.
+	// AskRest asks for the keys of the request in Clients.Req, whose bytes are raw, as a part of x.
 	AskRest(x *Exchange, raw []byte)
 
 	// NeedsFence says whether commands may take several requests, of which the last
@@ -75,8 +74,7 @@ func (e *Clients) Resume() {
 	e.Wake = e.Wake[:0]
 }
 
-// SweepIdle closes the clients that have said nothing for too long, or have not said
-// in time who they are.
+// SweepIdle closes the clients that have said nothing for too long, or have not said in time who they are.
 func (e *Clients) SweepIdle() {
 	e.WatchIdle()
 	for s := range e.Sessions {
@@ -111,8 +109,7 @@ func (e *Clients) WatchIdle() {
 const sweepWait = 10 * time.Millisecond
 
 // HoldList remembers clients whose answers wait for the rest of their group.
-// The wait is the same for all, so the order of arrival is the order of
-// release.
+// The wait is the same for all, so the order of arrival is the order of release.
 type HoldList struct {
 	List  []HeldClient // in order of arrival; what is before First has been released
 	First int
@@ -179,8 +176,7 @@ func (s *Session) Buffered() int64 {
 	return int64(n)
 }
 
-// ExchangeSize is what an exchange counts against limits.memory: itself, and the
-// lines that it may keep.
+// ExchangeSize is what an exchange counts against limits.memory: itself, and the lines that it may keep.
 const ExchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128
 
 // valueSize is what a value that waits for its place counts, beside its bytes.

@@ -82,8 +82,7 @@ type Gather interface {
 	Answer(dst []byte) ([]byte, stats.Outcome)
 }
 
-// NewExchange begins the exchange of the request in e.Req, which is the last of s
-// now.
+// NewExchange begins the exchange of the request in e.Req, which is the last of s now.
 func (e *Clients) NewExchange(s *Session) *Exchange {
 	x := e.FreeExchanges
 	if x == nil {
@@ -143,8 +142,7 @@ func (x *Exchange) drop() {
 	}
 }
 
-// Emit sends b towards the client, as part of the answer to a; nil: of Ringside's
-// own answer.
+// Emit sends b towards the client, as part of the answer to a; nil: of Ringside's own answer.
 func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 	if x.Flags&wire.Binary != 0 {
 		x.emitFrames(a, b)
@@ -227,8 +225,7 @@ func (x *Exchange) end(a *upstream.Attempt) {
 
 // breakOff says that the value that a is in the middle of will never be whole. A
 // part whose turn it is not has only kept what came of it, so that its key is a
-// miss. Else the client has the beginning of the value, or will have: with that
-// its answers end.
+// miss. Else the client has the beginning of the value, or will have: with that its answers end.
 func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 	st := x.Streaming
 	if st.Turn != a {
@@ -366,8 +363,7 @@ func (x *Exchange) orphan() {
 	}
 }
 
-// advance lets go of the answered exchanges at the head of the order, and
-// hands the output to the next.
+// advance lets go of the answered exchanges at the head of the order, and hands the output to the next.
 func (s *Session) advance() {
 	e := s.e
 	for s.Head != nil && s.Head.Settled {

@@ -118,6 +118,8 @@ type framed Exchange
 
 func (f *framed) Client() uint64 { return (*Exchange)(f).Client() }
 
+func (f *framed) RouteOf(share int32) *stats.RouteCounters { return (*Exchange)(f).RouteOf(share) }
+
 func (f *framed) Done(c *upstream.Conn, a *upstream.Attempt) { (*Exchange)(f).Done(c, a) }
 
 func (f *framed) Failed(c *upstream.Conn, a *upstream.Attempt, why upstream.Failure) {
@@ -208,6 +210,11 @@ func (x *Exchange) sendValue(q *link.Queue, h frame.Head, key []byte, a *upstrea
 	}
 	e := x.e
 	e.framed = h.AppendValue(e.framed[:0], r, b, key)
+	if r.Size <= smallValue { // copied twice, which costs less than another Append
+		e.framed = append(e.framed, r.Body.Of(b)...)
+		q.Append(&e.Buffers, e.framed)
+		return 0
+	}
 	q.Append(&e.Buffers, e.framed)
 	if len(b) < link.BigSpan || a.AsText != nil {
 		q.Append(&e.Buffers, r.Body.Of(b))
@@ -224,7 +231,7 @@ func (f *framed) Behind() bool { return (*Exchange)(f).Behind() }
 
 func (f *framed) TakeBack(a *upstream.Attempt) { (*Exchange)(f).TakeBack(a) }
 
-func (f *framed) Streams(r *wire.Reply) bool { return r.Body.Len() > wholeValue }
+func (f *framed) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > wholeValue }
 
 // Begin forwards the beginning of a value.
 func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {

@@ -33,8 +33,7 @@ type inOrderValue struct {
 // yet, -1 if there is none, and the last.
 type inOrderKey struct{ first, last int }
 
-// KeepOrder makes x answer in the order of the keys of the request in e.Req, whose
-// bytes are raw.
+// KeepOrder makes x answer in the order of the keys of the request in e.Req, whose bytes are raw.
 func (x *Exchange) KeepOrder(raw []byte) {
 	x.InOrder = &inOrder{keys: append([]byte(nil), x.e.Req.Keys.Of(raw)...), of: map[string]inOrderKey{}}
 	x.InOrder.hold(&x.e.Buffers, len(x.InOrder.keys))
@@ -280,9 +279,9 @@ func (q *quiet) pass() {
 
 // hit goes on to the place of the value r. The gets before it have missed.
 func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
-	nth := a.Nth - 1
+	nth := int(a.Nth) - 1
 	if r.Awaited && r.Last {
-		nth = a.Nth
+		nth = int(a.Nth)
 	}
 	for ; q.passed < nth; q.pass() {
 		q.x.settlePlace(q.place)
@@ -320,13 +319,14 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	case wire.Value:
 		p := q.hit(a, r)
 		e, key := q.x.e, q.keyShown(a, r, b)
-		if o := q.x.InOrder.batch; r.Size <= smallValue && q.x.Session != nil && !o.IsTurn(int(q.place)-1) {
+		o, i, out := q.x.InOrder.batch, int(q.place)-1, q.x.out()
+		if r.Size <= smallValue && out != nil && !o.IsTurn(i) {
 			e.framed = p.head.AppendValue(e.framed[:0], r, b, key)
-			o.Keep(&e.Buffers, int(q.place)-1, e.framed, r.Body.Of(b))
+			o.Keep(&e.Buffers, i, e.framed, r.Body.Of(b))
 		} else {
-			taken = q.x.sendValue(q.x.destAt(q.place), p.head, key, a, r, b)
+			taken = q.x.sendValue(o.Dest(i, out), p.head, key, a, r, b)
 		}
-		q.x.settlePlace(q.place)
+		o.Settle(&e.Buffers, i, out)
 		q.pass()
 		return taken
 	case wire.End: // the others are misses: Done
@@ -342,7 +342,7 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	return 0
 }
 
-// smallValue is the largest reply that is kept with others.
+// smallValue is the largest reply whose value is copied to be beside others.
 const smallValue = 1 << 10
 
 func (q *quiet) Done(c *upstream.Conn, a *upstream.Attempt) {
@@ -377,7 +377,7 @@ func (q *quiet) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure
 
 func (q *quiet) Behind() bool { return q.x.Behind() }
 
-func (q *quiet) Streams(r *wire.Reply) bool { return r.Body.Len() > wholeValue }
+func (q *quiet) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > wholeValue }
 
 // Begin sends, or keeps, the beginning of a value.
 func (q *quiet) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {

@@ -203,7 +203,7 @@ func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []by
 
 // Streams says whether a value is too large to wait for. One that is kept until its
 // turn is waited for anyway, unless limits.memory has no room for it.
-func (x *Exchange) Streams(r *wire.Reply) bool {
+func (x *Exchange) Streams(r *wire.Reply, _ []byte) bool {
 	if x.InOrder != nil {
 		return x.e.Scarce(r.Size)
 	}
@@ -256,7 +256,7 @@ func (x *Exchange) Behind() bool {
 // asked for again, with the rest.
 func (x *Exchange) TakeBack(a *upstream.Attempt) {
 	x.Session.pace()
-	x.e.Line = a.AppendKeys(x.e.Line[:0])
+	x.e.Line = a.AppendKeys(x.e.Line[:0], a.Strip)
 	command := wire.Get
 	if x.Op == wire.Gets || x.Flags&wire.Binary != 0 { // a frame's answer shows the cas
 		command = wire.Gets
@@ -288,7 +288,7 @@ func (i *Instead) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 	i.Exchange.Failed(c, a, f)
 }
 
-func (i *Instead) Streams(*wire.Reply) bool { return false }
+func (i *Instead) Streams(*wire.Reply, []byte) bool { return false }
 
 // Part is one server's part of a command to every server, of whose answers
 // Exchange.Gather makes one.
@@ -318,7 +318,7 @@ func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []b
 	return 0
 }
 
-func (p *Part) Streams(*wire.Reply) bool { return false }
+func (p *Part) Streams(*wire.Reply, []byte) bool { return false }
 
 func (p *Part) Done(c *upstream.Conn, _ *upstream.Attempt) {
 	switch x := p.Exchange; {

@@ -3,6 +3,7 @@ package client
 // What a command counts when it has its answer, over all and for its routes.
 
 import (
+	"cmp"
 	"slices"
 
 	"ringside/proxy/stats"
@@ -60,6 +61,14 @@ func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 
 	list[i].keys++
 	x.several.list = list
 	return int32(i)
+}
+
+// RouteOf is what counts the keys of that share.
+func (x *Exchange) RouteOf(share int32) *stats.RouteCounters {
+	if x.several != nil {
+		return x.several.list[share].route
+	}
+	return cmp.Or(x.Route, &x.e.Count.RouteCounters)
 }
 
 // newShares are for a read whose second route was just seen.
@@ -134,10 +143,7 @@ func (s *shares) observe() {
 
 // observeBatch counts quiet gets, as commands of the first one's route.
 func (x *Exchange) observeBatch() {
-	c := x.Route
-	if c == nil {
-		c = &x.e.Count.RouteCounters
-	}
+	c := cmp.Or(x.Route, &x.e.Count.RouteCounters)
 	o := stats.Miss
 	if x.trouble != "" || x.Outcome == stats.ClientFault {
 		o = x.Outcome

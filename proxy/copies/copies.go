@@ -1,7 +1,7 @@
 package copies
 
-// Commands on keys of which a route keeps several copies: package replicate
-// says whom to ask for what, this file asks it.
+// Commands on keys of which a route keeps several copies: package replicate says
+// what to ask whom, and this file asks, tells it the answers, and answers the client.
 
 import (
 	"bytes"
@@ -24,66 +24,63 @@ import (
 type Copies struct {
 	*task.Tasks
 	Keepers *failover.Keepers
-	Pools   []*routing.BoundPool // of the table
+	Pools   []*routing.BoundPool // all of the table, in its order
 
 	Ledgers    map[string]*ledger // by the name of the pool
-	Mends      int                // repairs at work
-	turn       uint64             // of reads that are spread
-	lastChosen uint64             // cas given to all copies of a value
-	holders    []copyOf           // of a key that is being looked at
-	Hedges     hedges             // reads that ask another member if they wait too long
+	Repairing  int                // repairs at work, maxRepairs at most
+	turn       uint64             // counts commands: reads that are spread go to the members by turns
+	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
+	holders    []copyOf           // scratch of homes
+	Hedges     hedges             // commands that go on at a time, answered or not
 }
 
-// loopCount is how many loops share the rates of repairs.
+// loopCount is the number of loops, which share the rates of repairs.
 func (e *Copies) loopCount() int {
 	n, _ := e.Loops.Count(e.Tasks)
 	return n
 }
 
-// command is the rule of a command on a key of several copies.
+// command is a command on a key of several copies, or a repair of one: the task.Rule
+// that carries out a replicate.Rule.
 type command struct {
-	e       *Copies
+	e       *Copies // of the loop that leads it
 	rule    replicate.Rule
-	members []copyOf
-	asks    []copyAsk
-	numbers uint64  // of the members when it began; strict: the answer counts only if they are still the same
-	writes  bool    // it changes the key: others that do wait for it
-	chosen  uint64  // the cas that all copies get, where servers take it
-	mends   bool    // it is a repair: there is no client
-	fill    *resync // that the repair is for
-	spared  bool    // the authority has a set in doubt, and its own answer decides
-	token   []byte  // the client's cas, as the authority knows it
-	void    []int   // asks that were not sent, since their cas is worth nothing any more
+	members []copyOf        // holders of the key, in the order that rule knows them by
+	asks    []copyAsk       // all that were made, by their number
+	next    []replicate.Ask // scratch of advance
 
-	authority int
-	next      []replicate.Ask
+	phases     uint64 // phaseNumbers when it began; strict: if they have changed the answer does not count
+	authority  int    // index in members; -1: there is none
+	writes     bool   // it changes the key, so it has the key's line
+	chosen     uint64 // the cas that all copies are given, where their servers let it be chosen
+	token      []byte // the client's cas token, as the authority knows it; nil: there is none
+	spared     bool   // the authority has not answered a set, and is left as it is: what it has decides
+	voidGuards []int  // asks that were not sent, because the cas that guards them came from a connection that has ended
+
+	isRepair bool    // there is no client
+	resync   *resync // that the repair is a part of; nil: of none
 }
 
-// copyOf is one member of a key.
+// copyOf is a holder of a key, and what the ledger says of it.
 type copyOf struct {
 	routing.Holder
 	*account
-	unreachable bool // it can't be reached and others may still read it: a write leaves it dirty
 }
 
-// missed are the keys that a member has missed a write to.
-func (m *copyOf) missed() *replicate.DirtyKeys { return m.Dirty }
-
-// copyAsk is one ask of the rule and what came of it.
+// copyAsk is one ask of the rule, and what came of it.
 type copyAsk struct {
 	replicate.Ask
-	op      wire.Op
-	dialect wire.Dialect
-	ours    bool  // it is spelled by Ringside: its answer is not in the client's words
-	shown   byte  // the flag that Ringside has added, and the client has not asked for
-	at      int64 // when it was sent
-	kind    replicate.Kind
-	got     upstream.Result
+	op        wire.Op
+	dialect   wire.Dialect
+	respelled bool           // its line is Ringside's own, so its answer can't be shown to the client as it is
+	added     byte           // the meta flag that Ringside has added to the client's; 0: none
+	at        int64          // when it was sent, on the loop's clock
+	kind      replicate.Kind // what the answer means; 0: there is none yet
+	result    upstream.Result
 }
 
-// Lead serves t, a command of a route that keeps copies. One loop does
-// it for each key, so that writes come one after another and what is known of
-// the key is in one place.
+// Lead serves t if its route keeps copies. The loop that leads it is the only one of
+// the process that leads commands on its key.
 func (e *Copies) Lead(t *task.Task) bool {
 	if t.Route.Copies.Copies == 0 {
 		return false
@@ -101,7 +98,7 @@ func (e *Copies) lead(t *task.Task) {
 		return
 	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
-		return // it is led again when those before it are done
+		return // Lead is called again when the line of the key comes to t
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
@@ -113,20 +110,20 @@ func (e *Copies) lead(t *task.Task) {
 		command = task.CommandOf(t)
 	}
 	c.members = e.copiesOf(nil, t.Route, t.Key)
-	c.numbers = c.outages() // before the states: what changes meanwhile shows in the end
+	c.phases = c.phaseNumbers() // before the states are read: another loop may publish new phases in between
 	states := make([]replicate.Member, len(c.members))
 	served := false
 	for i := range c.members {
 		states[i] = c.stateOf(t, i, true)
-		served = served || states[i].State != replicate.Out
+		served = served || states[i].State != replicate.Out && states[i].State != replicate.Suspect && states[i].State != replicate.Leaving
 	}
 	for i := range c.members {
-		if !served { // then those who answer are asked, whatever is thought of them
+		if !served { // nobody is left to serve the key: then a server that is only suspected is asked
 			states[i] = c.stateOf(t, i, false)
 		}
 	}
-	if i := c.stranger(t, states); i >= 0 {
-		c.awaitStranger(t, i)
+	if i := c.unidentified(t, states); i >= 0 {
+		c.awaitIdentity(t, i)
 		return
 	}
 	c.authority = replicate.Authority(states)
@@ -138,37 +135,37 @@ func (e *Copies) lead(t *task.Task) {
 	e.turn++
 	policy := t.Route.Copies
 	if t.Route.Prefer != nil && policy.Read == replicate.First {
-		policy.Read = replicate.Nearest // stateOf says who that is
+		policy.Read = replicate.Nearest // stateOf sets Near for the preferred pool
 	}
 	c.rule = replicate.Begin(policy, command, states, e.turn)
 	t.Rule = c
 	t.Run(0, nil)
 	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
-		e.later(hedge{t, c, hedged, e.Now + int64(policy.Hedge)})
+		e.scheduleHedge(hedge{t, c, noWait, e.Now + int64(policy.Hedge)})
 	}
 }
 
-// hedge is a read that asks one more member if it has no answer in time, or a
-// command that waits for whoever has left a mark.
+// hedge is a command that goes on at a time: a read that then asks one more member
+// (a hedged request), or a command that has met a mark and gives its owner some time.
 type hedge struct {
 	t   *task.Task
 	c   *command
-	ask int // the Wait; or hedged
-	At  int64
+	ask int   // number of the ask that is the Wait for a mark; noWait: it is a hedged read
+	At  int64 // on the loop's clock
 }
 
 const (
-	hedged   = -1
-	apart    = 10 * time.Millisecond // what the answers of two members may be apart without a second look
-	markWait = 2 * apart
+	noWait   = -1
+	apart    = 10 * time.Millisecond // two members whose answers are further apart are looked at again: a write may have come between
+	markWait = 2 * apart             // time for the owner of a mark to end what it is doing
 )
 
-func (e *Copies) later(h hedge) {
+func (e *Copies) scheduleHedge(h hedge) {
 	heap.Push(&e.Hedges, h)
 	e.At(link.HedgeTimer, e.Hedges[0].At)
 }
 
-// hedges is a heap, the next one first.
+// hedges is a heap by time, the next one first.
 type hedges []hedge
 
 func (h hedges) Len() int { return len(h) }
@@ -182,19 +179,19 @@ func (h *hedges) Push(x any) { *h = append(*h, x.(hedge)) }
 func (h *hedges) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
-	(*h)[last] = hedge{} // the task may go
+	(*h)[last] = hedge{} // else the array keeps the task alive
 	*h = (*h)[:last]
 	return x
 }
 
-// FireHedges lets the reads whose time has come ask one more member, and the
-// commands go on that have waited. A read whose answer is coming waits on: another
-// copy would only come behind it, and cost its bytes once more.
+// FireHedges lets the commands go on whose time has come. A read of whose answer bytes
+// have come within the last hedge time waits longer: another answer would come after
+// it, and cost the same bytes once more.
 func (e *Copies) FireHedges() {
 	for len(e.Hedges) > 0 && e.Hedges[0].At <= e.Now {
 		h := heap.Pop(&e.Hedges).(hedge)
 		switch {
-		case h.ask != hedged:
+		case h.ask != noWait:
 			h.t.Open--
 			h.c.rule.Told(h.ask, replicate.Outcome{Kind: replicate.OK})
 		case h.t.ClientDone || h.c.rule.Over():
@@ -206,7 +203,7 @@ func (e *Copies) FireHedges() {
 			}
 			h.c.rule.Late()
 		}
-		h.c.goOn(h.t)
+		h.c.advance(h.t)
 		h.t.CatchUp()
 	}
 	if len(e.Hedges) > 0 {
@@ -214,18 +211,20 @@ func (e *Copies) FireHedges() {
 	}
 }
 
-func (c *command) Begin(t *task.Task) { c.goOn(t) }
+func (c *command) Begin(t *task.Task) { c.advance(t) }
 
-// goOn sends what the rule wants asked, and settles when it knows how.
-func (c *command) goOn(t *task.Task) {
+// advance sends what the rule wants asked now, answers the client once the rule has
+// settled, and finishes when the rule is over. An ask that can't be sent is told at
+// once, which may make the rule want others: hence the loop.
+func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
 		for _, ask := range c.next {
 			c.send(t, ask)
 		}
-		for _, id := range c.void {
+		for _, id := range c.voidGuards {
 			c.rule.Told(id, replicate.Outcome{Kind: replicate.Exists})
 		}
-		c.void = c.void[:0]
+		c.voidGuards = c.voidGuards[:0]
 	}
 	s, ok := c.rule.Settled()
 	if !ok {
@@ -239,20 +238,21 @@ func (c *command) goOn(t *task.Task) {
 	}
 }
 
-// send sends one ask. A cas that a connection has brought which has ended since
-// may be another process's.
+// send sends one ask. It does not send one that is guarded by a cas whose connection
+// has ended since: the server may be a new process, in which the same number belongs
+// to another item.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := len(c.asks)
 	c.asks = append(c.asks, copyAsk{Ask: ask, at: c.e.Now})
 	switch ask.Deed {
 	case replicate.Wait:
 		t.Open++
-		c.e.later(hedge{t, c, id, c.e.Now + int64(markWait)})
+		c.e.scheduleHedge(hedge{t, c, id, c.e.Now + int64(markWait)})
 		return
 	case replicate.Join, replicate.Count, replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
-		if c.asks[ask.Guard].got.Void() {
+		if c.asks[ask.Guard].result.Void() {
 			c.asks[id].kind = replicate.Exists
-			c.void = append(c.void, id)
+			c.voidGuards = append(c.voidGuards, id)
 			return
 		}
 	}
@@ -264,16 +264,16 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
 	c.countMarks(a)
-	a.got = t.Keep(r)
+	a.result = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(apart)
 	c.rule.Told(id, o)
 	if o.Kind == replicate.InDoubt {
 		r.Behind = c.behind(t, a)
 	}
-	c.goOn(t)
+	c.advance(t)
 }
 
-// countMarks counts what an answer says of marks.
+// countMarks counts, for the metrics, what the answer to a says of marks.
 func (c *command) countMarks(a *copyAsk) {
 	marks := &c.e.Count.Marks
 	switch a.Deed {
@@ -295,10 +295,11 @@ func (c *command) countMarks(a *copyAsk) {
 	}
 }
 
-// behind is what goes behind an ask that may run late. A claim, and what builds on
-// one, can do nothing when its mark is gone. A set that nobody has answered is
-// left alone at the authority, unless everybody is to be sure: what was there
-// before may be all there is. Others get a mark.
+// behind is what is sent behind an ask that has timed out and may still run. A claim,
+// or a write that builds on one, needs nothing: it can't run when its mark is gone. A
+// plain set needs a mark behind it, which replaces what it leaves. The authority is
+// spared that in relaxed mode if no copy has stored the value: the mark would take the
+// old value, which may be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	switch a.Deed {
 	case replicate.Forward, replicate.Put:
@@ -317,14 +318,14 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	return upstream.Behind(markTime(t))
 }
 
-// outcome is what an answer means for the rule.
+// outcome is what the answer r to a means for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
-	rep := &t.Loop.Rep
+	rep := &r.Reply
 	switch {
-	case r.Bytes == nil && r.Unsent:
+	case rep.Kind == wire.NoReply && r.Unsent:
 		o.Kind = replicate.Unsent
 		return
-	case !r.Parsed(a.op, a.dialect, rep):
+	case rep.Kind == wire.NoReply:
 		o.Kind = replicate.InDoubt
 		return
 	}
@@ -355,16 +356,15 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.NotFound
 	case a.Deed == replicate.Fetch && task.Expiring(r.Bytes, rep):
 		o.Kind = replicate.Miss
-	case a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward: // a set: its cas is not known
-		if o.Kind == replicate.Hit && (c.asks[a.Guard].got.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
+	case a.Deed == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
+		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
-	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (flag('c') != c.arg(t, a.Guard, 'c') || c.asks[a.Guard].got.Void()):
+	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (flag('c') != c.arg(t, a.Guard, 'c') || c.asks[a.Guard].result.Void()):
 		o.Kind = replicate.Exists
 	}
 	switch a.Deed {
 	case replicate.Look, replicate.Review, replicate.Preview:
-		r.Parsed(a.op, a.dialect, rep)
 		o.Value, _ = strconv.ParseUint(flag('s'), 10, 64)
 		if a.Deed == replicate.Preview {
 			o.Value = after(t, r.Bytes, rep, o.Value)
@@ -373,29 +373,32 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	return o
 }
 
-// kinds are what replies mean by themselves.
+// kinds are what replies mean, whatever was asked.
 var kinds = [wire.NumKinds]replicate.Kind{
 	wire.Value: replicate.Hit, wire.Header: replicate.Hit, wire.Item: replicate.Hit, wire.End: replicate.Miss, wire.Miss: replicate.Miss,
 	wire.Stored: replicate.Stored, wire.NotStored: replicate.NotStored, wire.Exists: replicate.Exists, wire.NotFound: replicate.NotFound,
 	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
 }
 
-// said is what the client hears of an ask that was not in its words.
-var said = map[replicate.Kind]wire.Kind{
+// replyTo is what the client is answered for an outcome of an ask that was not in its
+// own words.
+var replyTo = map[replicate.Kind]wire.Kind{
 	replicate.Stored: wire.Stored, replicate.NotStored: wire.NotStored, replicate.Exists: wire.Exists, replicate.NotFound: wire.NotFound,
 }
 
-// settle tells the client.
+// settle answers the client as the rule has settled, unless the answer is not sure any
+// more. A read that is not sure is led again with what is known now. A write can't be:
+// it may have been carried out.
 func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
-		case !c.writes && c.rule.Over() && e.Now < t.Deadline: // by what is known now
+		case !c.writes && c.rule.Over() && e.Now < t.Deadline:
 			e.Runnable = append(e.Runnable, t)
 			e.Soon(link.KeeperTimer)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
-		default: // whoever has it has it from before anybody else decided
+		default:
 			t.Fail("not sure that everybody sees the write", stats.Unavailable)
 		}
 		return
@@ -403,14 +406,14 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	switch s.Verdict {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
-		if k, ok := said[a.kind]; ok && (a.ours || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
+		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
 			t.AnswerKind(k)
 			return
 		}
-		a.hide(&t.Loop.Rep)
+		a.hide()
 		identity := c.identity(t, a.Member)
-		t.Answer(&a.got, func(n uint64) uint64 {
-			if t.Op == wire.Get && a.Member != c.authority { // of a binary client: no cas is decided there
+		t.Answer(&a.result, func(n uint64) uint64 {
+			if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
 				return wire.NoMatch
 			}
 			return replicate.Seal(n, identity)
@@ -422,7 +425,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Held:
 		t.WaitReason = "a server that keeps a copy of the key can't be reached, and it is not sure yet that nobody else reads there"
 		if c.rule.Over() && t.Loop.Now < t.Deadline {
-			t.Loop.Park(t, t.Deadline, c.outlook)
+			t.Loop.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
 			return
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)
@@ -430,12 +433,15 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		t.Fail("no member of the key is in use", stats.Unavailable)
 	default:
 		why, o := "too few copies have taken the write", stats.ServerFault
-		if s.Answer >= 0 && c.asks[s.Answer].got.Bytes != nil {
-			t.Answer(&c.asks[s.Answer].got, nil)
+		if t.Op <= wire.Gats {
+			why, o = "no copy that answers has the key, and one that can't be asked may have it", stats.Unavailable
+		}
+		if s.Answer >= 0 && c.asks[s.Answer].result.Bytes != nil {
+			t.Answer(&c.asks[s.Answer].result, nil)
 			return
 		}
 		for i := range c.asks {
-			if a := &c.asks[i].got; a.Bytes == nil && a.Why != "" {
+			if a := &c.asks[i].result; a.Bytes == nil && a.Why != "" {
 				why, o = a.Why, a.Outcome
 			}
 		}
@@ -443,68 +449,61 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	}
 }
 
-// finish remembers what the command has left behind.
+// finish notes in the ledger which members have missed the write or are in doubt, gives
+// up the key's line, and asks for repairs. No ask of the command is open any more.
 func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	e := c.e
-	if !t.ClientDone { // it is parked
+	if !t.ClientDone { // it is parked or runnable: Lead begins it anew
 		return
 	}
 	through := t.Route.Copies.ReadThrough
-	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of what follows
+	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of the deletes and repairs that follow
 	for i, m := range c.members {
 		doubt := s.Undo.Has(i) || s.Over.Has(i)
-		switch missed := s.Dirty.Has(i) || m.unreachable && c.writes && c.took(); {
-		case doubt && c.spared && i == c.authority: // its answer decides
-		case doubt && !c.mends:
-			m.doubt(e, Stale{Hash: t.Hash, Key: t.Key, Through: through, over: i != c.authority}, s.Dirty.Has(i))
+		switch missed := s.Dirty.Has(i); {
+		case doubt && c.spared && i == c.authority: // it is left as it is: see behind
+		case doubt && !c.isRepair:
+			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, over: i != c.authority}, s.Dirty.Has(i))
+		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // what it has may be all that is left
+			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, over: true}, true)
 		case missed:
-			m.Leave(t.Hash, t.Key, c.keyAt(t, i), through)
-		case s.Clean.Has(i) && c.mends && s.Verdict != replicate.Answered: // it has nothing now, and is still to be copied
-			if through { // else its miss must not be believed
-				m.missed().Remove(t.Hash)
+			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
+		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is yet to be copied
+			if through { // else its miss would be believed
+				m.Dirty.Remove(t.Hash)
 			}
 		case s.Clean.Has(i):
 			m.Clean(t.Hash)
 		}
 	}
-	if c.writes || c.mends {
+	if c.writes || c.isRepair {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 	}
-	if c.mends {
-		if e.Mends == maxMends { // others may wait for that
+	if c.isRepair {
+		if e.Repairing == maxRepairs { // resyncs and stale keys may wait for the room
 			e.At(link.ResyncTimer, e.Now)
 		}
-		e.Mends--
+		e.Repairing--
 		ok, to := s.Verdict == replicate.Answered, c.members[1]
-		if c.fill != nil {
-			c.fill.mended(e, c, ok)
+		if c.resync != nil {
+			c.resync.repaired(e, c, ok)
 		} else if !ok {
-			to.notCopied(e, t.Hash)
+			to.repairFailed(e, t.Hash)
 		}
 	} else {
 		c.repair(t, &s)
 	}
 }
 
-// repair wants the members repaired that the command has found or left wrong,
-// once nothing of it is under way.
+// repair asks for repairs of the members that the command has found or left different.
+// Those in doubt are repaired from the ledger, when they answer again.
 func (c *command) repair(t *task.Task, s *replicate.Settlement) {
 	if s.Source < 0 {
 		return
 	}
 	for i, m := range c.members {
 		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Over.Has(i) {
-			c.e.repair(t, t.Hash, c.members[s.Source], m, m.missed().Has(t.Hash))
+			c.e.repair(t, t.Hash, c.members[s.Source], m, m.Dirty.Has(t.Hash))
 		}
 	}
-}
-
-// took says that some server may have carried the write out.
-func (c *command) took() bool {
-	for i := range c.asks {
-		if a := &c.asks[i]; a.Deed.Mutates() && (a.got.Bytes != nil || !a.got.Unsent) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,20 +1,61 @@
 // Package copies keeps several copies of a key alike.
 //
-// Package replicate says which copies a command goes to and whose answer counts;
-// this package asks it, carries out what it says (copies.go, requests.go), and
-// knows how far each member can be trusted (trust.go). What it knows beyond one
-// command is in a ledger by pool, which outlives reloads:
+// Package replicate says which holders of a key a command goes to, and whose answer
+// counts. This package carries that out: it spells the requests (requests.go), tells
+// how far each holder can be trusted now (trust.go), gives the client its answer
+// (copies.go), and remembers in a ledger for each pool what its members are missing
+// (ledger.go). Each loop has a ledger, of the keys that it leads.
 //
-//	a member        is                                             until
-//	dirty           behind, for keys that are remembered           each is repaired: deleted there (stale.go), then copied
-//	overfull        behind, for more keys than can be remembered   it has been emptied: then it is lacking
-//	lacking         empty: flushed on its way back, or restarted   it is filled: the others list their keys (resync.go)
-//	unidentified    perhaps started anew: it has a new connection  it has said since when it runs
+// # What it promises
 //
-// Commands on a key, and repairs of it, are led on one loop of the process, one
-// write at a time. Repairs are bounded in rate (repair_rate) and in number, and
-// are dropped rather than queued without end: reads go on without them.
+//   - All commands on a key are led on one loop of the process, and those that change
+//     it one at a time, repairs included. So what a repair has read is still true when
+//     it writes, unless another Ringside has written meanwhile.
+//   - A member that missed a write, or may have run one that nobody has acknowledged,
+//     does not decide a read of that key on this loop until it has been repaired.
+//   - A member that has come back empty decides no miss until it is filled.
+//   - A read never waits for a repair, and a write only for one of its own key. Repairs
+//     are limited in rate (repair) and number. Those that a read asks for are
+//     dropped and counted at the limit; those that the ledger asks for wait.
+//   - A reload of the same servers and the same placement changes nothing in the ledger.
 //
-// It does not agree with other Ringsides about what is missing: each repairs what
-// it knows of.
+// # What a member may be missing
+//
+//	a member is    because                                     its reads                          until
+//	dirty          it missed a write to this key               are asked of others                the key is deleted there, and copied again (stale.go)
+//	overflowed     it missed more writes than DirtyKeys        are asked of others, for all keys  it has been emptied by a flush_all; then it is incomplete
+//	incomplete     it was flushed on its way back, restarted,  count if they hit; a miss is       the keys of the others have been listed, and copied
+//	               or moved to by a reload                     asked of others                    to it (resync.go); after a minute if repairs are off
+//	unidentified   it has a new connection, and may be         as incomplete                      it has said since when it runs (stats)
+//	               another process
+//
+// One stale key of a member passes through these states:
+//
+//	a write was missed ─► toDelete ─ it answers ─► deleting ─► toCopy ─ another surely has it ─► copying ─► forgotten
+//	                         ▲                        │          ▲                                  │
+//	                         └── no answer ───────────┘          └── failed, five times at most ────┘
+//
+// Where a route doesn't ask others for what one misses (read_through: off), the key is
+// forgotten after the delete but stays dirty, for the miss would be believed.
+//
+// # Where keys are repaired from
+//
+//	what                  found by                                     in
+//	one key, at once      a command that saw members differ            repair, in ledger.go
+//	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go
+//	all keys of a member  a flush or a restart                         resync.copy, in resync.go
+//
+// All three end in copyKey, a command of its own by the rule replicate.Mend, and share
+// maxRepairs and the rate of the member.
+//
+// # What it does not do
+//
+//   - It does not agree with other Ringsides about what is missing. Each repairs what it
+//     knows of. Only the process's own keepers hear that a member is incomplete
+//     (health.View.SayIncomplete), so that they don't let the last copies be flushed.
+//   - It does not remember anything over a restart of the process: all members
+//     count as complete then.
+//   - It does not compare values. Copies that differ without a missed write, because two
+//     Ringsides have written at once, stay so until the next write or until they expire.
+//   - It does not decide who is out: package health does, and failover hosts it.
 package copies

@@ -1,7 +1,7 @@
 package copies
 
-// What copies are missing: keys that a member missed a write to, members that
-// have come back empty, and the repairs that end it.
+// The ledger: what each member of a pool is missing, how that is found out, and the
+// repair of one key. The doc of this package has the table of it.
 
 import (
 	"slices"
@@ -19,50 +19,52 @@ import (
 	"ringside/replicate"
 )
 
-// ledger is what one engine knows of how complete the members of a pool are. It
-// outlives reloads.
+// ledger is what one loop knows of how complete the members of a pool are. It stays
+// over reloads, and its members have the order of the pool's servers.
 type ledger struct {
-	bp      *routing.BoundPool // as it is in the present table
-	Servers []*upstream.Server
-	print   string // of the placement that gives them keys
-	rate    int    // keys a second that a member may be given; 0: repairs are off
-	Members []account
+	bp        *routing.BoundPool // the pool in the present table
+	Servers   []*upstream.Server // of bp, when the ledger was made
+	placement string             // fingerprint of the rule that says which keys each server has
+	rate      int                // keys a second that a member may be given; 0: repairs are off
+	Members   []account
 }
 
-// account is that of one member.
+// account is what the ledger says of one member. Times are on the loop's clock.
 type account struct {
-	of *ledger
-	at int // index of the member
+	ledger *ledger
+	index  int // of the member in the pool
 
-	Dirty    *replicate.DirtyKeys
-	Left     map[uint64]*Stale // keys that are to be deleted there, or copied there again, by hash
-	Order    []*Stale          // those to be deleted, as they came; and some that are not any more
-	Gone     []*Stale          // so those to be copied
-	leaving  int               // deletes that have been sent
-	number   uint32            // when it was seen last
-	seen     bool
-	Lacking  bool // it has come back empty: what it doesn't have decides nothing
-	Fill     *resync
-	until    int64   // when that is taken to be over, if nobody fills it
-	overfull bool    // it missed more writes than can be remembered: not to be read before it is flushed
-	flushAt  int64   // when it may be tried again to flush it
-	tokens   float64 // repairs that may be made now
-	filledAt int64   // when tokens were counted
+	Dirty       *replicate.DirtyKeys // hashes of the keys that it has missed a write to
+	StaleKeys   map[uint64]*StaleKey // by hash: keys to be deleted at the member, or to be copied to it again
+	DeleteQueue []*StaleKey          // keys to be deleted, in the order of the writes; some entries are out of date
+	CopyQueue   []*StaleKey          // keys to be copied; some entries are out of date
+	deletesSent int                  // deletes of stale keys that have no answer yet
+
+	phase      uint32  // number of the phase that was seen last, see health
+	phaseSeen  bool    // phase is set
+	Incomplete bool    // it has come back empty: a miss there decides nothing
+	Resync     *resync // what fills it; nil: nothing does
+	until      int64   // when Incomplete ends by itself, where repairs are off
+	overflowed bool    // it has missed more writes than Dirty holds: it is not read before it has been flushed
+	flushAt    int64   // when the next flush_all may be tried
+
+	tokens   float64 // repairs that it may be given now: a token bucket
+	filledAt int64   // when tokens was counted
 }
 
 const (
-	DirtyKeys = 16 << 10    // remembered for a server
-	lackTime  = time.Minute // how long a member that nobody fills is asked twice
-	flushWait = time.Minute // between attempts to flush one that refuses it
-	maxMends  = 64          // at once
+	DirtyKeys      = 16 << 10    // keys that are remembered for one member
+	incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
+	flushWait      = time.Minute // between two attempts to flush a member, which may refuse
+	maxRepairs     = 64          // repairs at work in one loop
 )
 
-// KeepLedger keeps the ledger of a pool from the generation before if its servers
-// and its placement are the same. If they are not, keys have moved, and everybody
-// may lack some.
+// KeepLedger lets the pool bp keep the ledger that it had before a reload, if its
+// servers and its placement are the same. If they are not, keys have moved to servers
+// that never had them, and all members count as incomplete.
 func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	old := e.Ledgers[bp.Pool.Name]
-	if old != nil && old.print == bp.Pool.Place.Fingerprint && slices.Equal(old.Servers, bp.Servers) {
+	if old != nil && old.placement == bp.Pool.Place.Fingerprint && slices.Equal(old.Servers, bp.Servers) {
 		old.bp = bp
 		return
 	}
@@ -73,29 +75,32 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	old.stop()
 }
 
-// newLedger makes the ledger of a pool, which had another before.
+// newLedger makes the ledger of a pool whose ledger was old; nil: it had none. Which
+// writes a server has missed is taken over, since what it has of them stays wrong.
 func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
-	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), print: bp.Pool.Place.Fingerprint, Members: make([]account, len(bp.Servers))}
+	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), placement: bp.Pool.Place.Fingerprint, Members: make([]account, len(bp.Servers))}
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
-		m.of, m.at = w, i
+		m.ledger, m.index = w, i
 		m.Dirty = replicate.NewDirtyKeys(DirtyKeys)
-		// At a start nobody can know; a server that was in use before has only
-		// what its other keys are.
-		m.Lacking = old != nil || srv.Release != (wire.Release{})
-		m.until = e.Now + int64(lackTime)
+		// When the process starts nobody can know what a server has, and it counts as
+		// complete. One whose release is known was in use for other keys, and never
+		// had those that the pool has now given it.
+		m.Incomplete = old != nil || srv.Release != (wire.Release{})
+		m.until = e.Now + int64(incompleteTime)
 		if old == nil {
 			continue
 		}
 		if j := slices.Index(old.Servers, srv); j >= 0 {
-			m.Dirty, m.overfull = old.Members[j].Dirty, old.Members[j].overfull
+			m.Dirty, m.overflowed = old.Members[j].Dirty, old.Members[j].overflowed
 		}
 	}
 	return w
 }
 
-// copyAt is a holder with what the ledger says of it. A command that has waited
-// through a reload may name a pool that is no more: of that nothing is known.
+// copyAt is a holder of a key with what the ledger says of it. A command that was
+// parked during a reload may name a pool that is no more: it gets a ledger of its own,
+// which nobody keeps.
 func (e *Copies) copyAt(h routing.Holder) copyOf {
 	w := e.Ledgers[h.Pool.Pool.Name]
 	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
@@ -104,10 +109,10 @@ func (e *Copies) copyAt(h routing.Holder) copyOf {
 	return copyOf{Holder: h, account: &w.Members[h.Index]}
 }
 
-// server is the member.
-func (m *account) server() *upstream.Server { return m.of.bp.Servers[m.at] }
+// server is the server of the member in the present table.
+func (m *account) server() *upstream.Server { return m.ledger.bp.Servers[m.index] }
 
-// stop ends the refills of all members.
+// stop ends the resyncs of all members. w may be nil.
 func (w *ledger) stop() {
 	if w != nil {
 		for i := range w.Members {
@@ -116,7 +121,8 @@ func (w *ledger) stop() {
 	}
 }
 
-// TakeCopies looks which pools still keep copies, once the routes are known.
+// TakeCopies drops the ledgers of pools that keep no copies any more, and sets the
+// repair rates of the others. It is called when the routes of a new table are bound.
 func (e *Copies) TakeCopies() {
 	for name, w := range e.Ledgers {
 		if !slices.Contains(e.Pools, w.bp) {
@@ -129,78 +135,83 @@ func (e *Copies) TakeCopies() {
 	}
 }
 
-// lacks says whether a member came back empty and nobody has filled it yet.
-// That ends when it has been filled; where repairs are off, with time.
-func (m *account) lacks(e *Copies) bool {
-	if n := m.of.bp.View.N(m.at); m.number != n || !m.seen {
-		if m.seen && health.Emptied(n) > health.Emptied(m.number) { // it was out meanwhile, and was flushed
-			m.lack(e, true)
+// incomplete reports whether a member has come back empty and is not filled yet. Where
+// repairs are off nobody fills it, and it counts as complete after incompleteTime. The
+// question also notices a flush on the way back: between a flush and the first question
+// after it, a miss there would be believed.
+func (m *account) incomplete(e *Copies) bool {
+	if n := m.ledger.bp.View.N(m.index); m.phase != n || !m.phaseSeen {
+		if m.phaseSeen && health.Emptied(n) > health.Emptied(m.phase) { // it was out meanwhile, and was flushed
+			m.markEmpty(e, true)
 		}
-		m.number, m.seen = n, true
+		m.phase, m.phaseSeen = n, true
 	}
-	if m.Lacking && m.of.rate == 0 && e.Now >= m.until {
-		m.Lacking = false
+	if m.Incomplete && m.ledger.rate == 0 && e.Now >= m.until {
+		m.Incomplete = false
 	}
-	return m.Lacking
+	return m.Incomplete
 }
 
-// lack says that a member is empty: it was flushed, which all Ringsides waited
-// for, or it was started anew. In the second case another Ringside may have
-// filled it already, with what this one knows to be old.
-func (m *account) lack(e *Copies, flushed bool) {
+// markEmpty notes that a member is empty, because it was flushed or started anew. All
+// Ringsides wait for a flush, so nothing stale is left behind one. After a restart
+// another Ringside may have filled the member already, with values of which this one
+// knows that they are stale: what is known of its keys is kept.
+func (m *account) markEmpty(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
 		m.Dirty.Clear()
-		clear(m.Left)
-		m.Order, m.Gone = nil, nil
-		m.overfull = false
+		clear(m.StaleKeys)
+		m.DeleteQueue, m.CopyQueue = nil, nil
+		m.overflowed = false
 	}
-	m.Lacking, m.until = true, e.Now+int64(lackTime)
+	m.Incomplete, m.until = true, e.Now+int64(incompleteTime)
 	e.At(link.ResyncTimer, e.Now)
 }
 
-// missedTooMuch says whether a member is not to be read because it has missed more
-// than is remembered. The way out is to empty it, when the others have
-// everything.
+// missedTooMuch reports whether a member has missed more writes than are remembered, so
+// that no read may go there. It is then sent a flush_all, once the other members have
+// everything: an empty member can be filled, a stale one can't be mended.
 func (m *account) missedTooMuch(e *Copies) bool {
-	if m.overfull && e.Now >= m.flushAt && m.othersWhole() {
+	if m.overflowed && e.Now >= m.flushAt && m.othersComplete() {
 		m.flushAt = e.Now + int64(flushWait)
-		limit := m.of.bp.Pool.Timeouts
-		e.Ask(m.server().Conns[0], &emptying{e, m}, 0, &limit, []byte("flush_all\r\n"), true)
+		limit := m.ledger.bp.Pool.Timeouts
+		e.Ask(m.server().Conns[0], &flushing{e, m}, 0, &limit, []byte("flush_all\r\n"), true)
 	}
-	return m.overfull
+	return m.overflowed
 }
 
-// othersWhole says that the member can be emptied without a loss. Of two that are
-// overfull the first goes first.
-func (m *account) othersWhole() bool {
-	for i := range m.of.Members {
-		o := &m.of.Members[i]
-		if o.server().Down || o != m && (o.Lacking || o.overfull && i < m.at) {
+// othersComplete reports whether the member can be flushed without losing the only
+// copy of a key. Of several that have overflowed the one with the lowest index goes
+// first, and the others wait until it is filled.
+func (m *account) othersComplete() bool {
+	for i := range m.ledger.Members {
+		o := &m.ledger.Members[i]
+		if o.server().Down || o != m && (o.Incomplete || o.overflowed && i < m.index) {
 			return false
 		}
 	}
 	return true
 }
 
-// emptying is a flush_all of a member that missed too much.
-type emptying struct {
+// flushing is the flush_all of a member that has missed too much.
+type flushing struct {
 	e *Copies
 	m *account
 }
 
-func (f *emptying) Client() uint64 { return 0 }
+func (f *flushing) Client() uint64 { return 0 }
 
-func (f *emptying) Answered(_ int, r *upstream.Result) {
+func (f *flushing) Answered(_ int, r *upstream.Result) {
 	if string(r.Bytes) == wire.AnswerOK {
-		f.m.lack(f.e, true)
+		f.m.markEmpty(f.e, true)
 	} else if r.Bytes != nil {
 		f.e.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.Server.Target.Name, "says", strings.TrimSpace(string(r.Bytes)))
 	}
 }
 
-// Identify asks a server, on a new connection, since when it runs: one that
-// was started anew has lost what it had.
+// Identify asks a server since when it runs, on its new connection c: a process that
+// was started anew has lost what the one before it had. It does nothing if the server
+// is being asked already, or keeps no copies.
 func (e *Copies) Identify(c *upstream.Conn) {
 	srv := c.Server
 	if srv.Identifying || !slices.Contains(srv.Conns, c) {
@@ -211,23 +222,26 @@ func (e *Copies) Identify(c *upstream.Conn) {
 			limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 			srv.Identifying = true
 			m.Agent.View.SayIncomplete(m.Member, e.Now+2*int64(lookTime)) // until it is known
-			e.Ask(c, &introduction{e, srv}, 0, &limit, []byte("stats\r\n"), true)
+			e.Ask(c, &identification{e, srv}, 0, &limit, []byte("stats\r\n"), true)
 			srv.Unidentified = srv.StartedAt != 0
 			return
 		}
 	}
 }
 
-type introduction struct {
+// identification is the stats command that asks a server since when it runs.
+type identification struct {
 	e   *Copies
 	srv *upstream.Server
 }
 
-const unsaid = -1 // since when a server runs that doesn't tell
+// startUnknown is the StartedAt of a server whose stats don't tell. It counts as one
+// process for ever.
+const startUnknown = -1
 
-func (d *introduction) Client() uint64 { return 0 }
+func (d *identification) Client() uint64 { return 0 }
 
-func (d *introduction) Answered(_ int, r *upstream.Result) {
+func (d *identification) Answered(_ int, r *upstream.Result) {
 	e, srv := d.e, d.srv
 	srv.Identifying = false
 	var now, uptime, pid int64
@@ -250,38 +264,40 @@ func (d *introduction) Answered(_ int, r *upstream.Result) {
 	case r.Bytes == nil || now == 0 && srv.StartedAt > 0:
 		return
 	case now == 0:
-		srv.StartedAt, srv.Unidentified = unsaid, false
+		srv.StartedAt, srv.Unidentified = startUnknown, false
 		return
 	}
 	srv.Unidentified = false
 	before, beforePID := srv.StartedAt, srv.Pid
 	srv.StartedAt, srv.Pid = now-uptime, pid
-	if before <= 0 || pid == beforePID && srv.StartedAt-before <= 2 && before-srv.StartedAt <= 2 { // both are whole seconds
+	if before <= 0 || pid == beforePID && srv.StartedAt-before <= 2 && before-srv.StartedAt <= 2 { // both are rounded to seconds, by clocks that may step
 		return
 	}
 	for _, m := range e.Keepers.Registrations[srv] {
 		if w := e.Ledgers[m.Pool]; w != nil && m.Member < len(w.Members) {
-			w.Members[m.Member].lack(e, false)
+			w.Members[m.Member].markEmpty(e, false)
 		}
 	}
 }
 
-// repair wants a member made like another for one key, in the background. What
-// can't be done now is dropped: reads go on without it.
+// repair copies t's key from one holder to another in the background. overwrite: what
+// the second has goes even if the first has nothing. A repair that exceeds a bound is
+// dropped, not queued: the next command that sees the difference asks for it again.
 func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
 	rate := t.Route.Copies.RepairRate
 	if rate == 0 {
 		return
 	}
-	if e.LineFull(task.KeyLine(hash)) || e.Mends >= maxMends || !to.mayRepair(e, rate) {
+	if e.LineFull(task.KeyLine(hash)) || e.Repairing >= maxRepairs || !to.mayRepair(e, rate) {
 		e.Count.RepairsDropped++
 		return
 	}
 	e.Count.Repairs++
-	e.mend(t.Route, t.Key, hash, from, to, overwrite, false, nil)
+	e.copyKey(t.Route, t.Key, hash, from, to, overwrite, false, nil)
 }
 
-// mayRepair takes one repair from what this engine may give a member.
+// mayRepair takes a token for one repair of the member, if there is one. The bucket
+// holds what the rate brings in a tenth of a second.
 func (m *account) mayRepair(e *Copies, rate int) bool {
 	each := e.share(rate)
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
@@ -293,7 +309,7 @@ func (m *account) mayRepair(e *Copies, rate int) bool {
 	return true
 }
 
-// untilRepair is how long it takes until mayRepair says yes, in nanoseconds.
+// untilRepair is how many nanoseconds it takes until mayRepair reports true.
 func (m *account) untilRepair(e *Copies, rate int) int64 {
 	if rate == 0 {
 		return int64(lookTime)
@@ -301,12 +317,15 @@ func (m *account) untilRepair(e *Copies, rate int) int64 {
 	return max(int64((1-m.tokens)/e.share(rate)*1e9), int64(time.Millisecond))
 }
 
-// share is this engine's part of a rate.
+// share is this loop's part of a rate, which is meant for the process.
 func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loopCount()) }
 
-// mend makes one copy like another, in line with the writes on the key: a delete
-// between its reading here and its writing there must not be undone.
-func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
+// copyKey copies a key from one holder to another, as a command by the rule
+// replicate.Mend. It takes its turn among the writes on the key: if a delete came
+// between the read at one and the write at the other, the copy would undo it. overwrite
+// and take say what may be replaced there: see replicate.Mend. f is the resync that the
+// copy is a part of, or nil.
+func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
 	if !wire.PlainKey(key) {
@@ -314,9 +333,9 @@ func (e *Copies) mend(rt *routing.Route, key []byte, hash uint64, from, to copyO
 	}
 	t.Raw = t.Meta("mg", key, "", nil)
 	e.Wire.Next(t.Raw, &t.Req)
-	t.Rule = &command{e: e, members: []copyOf{from, to}, mends: true, fill: f, rule: replicate.Mend(1, 0, overwrite, take)}
+	t.Rule = &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take)}
 	e.Buffers.Held += int64(len(t.Raw))
-	e.Mends++
+	e.Repairing++
 	if e.Claim(t, task.KeyLine(t.Hash)) {
 		t.Run(0, nil)
 	}

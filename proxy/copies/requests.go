@@ -1,6 +1,7 @@
 package copies
 
-// What each deed of package replicate is as a request.
+// The request that each deed of package replicate is, and what is read back from its
+// answer.
 
 import (
 	"bytes"
@@ -13,7 +14,8 @@ import (
 	"ringside/replicate"
 )
 
-// line is the request of an ask.
+// line is the request of an ask. The answer is parsed by its op and dialect, which may be
+// other ones than the client's.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	line := c.write(t, a)
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
@@ -40,7 +42,7 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		return c.forward(t, a, key, chosen)
 	case replicate.Store:
 		if r.Dialect == wire.Text {
-			a.ours = true
+			a.respelled = true
 			return t.Meta("ms", key, guard()+" F"+string(r.ClientFlags.Of(t.Raw))+exptime()+" c", t.Body())
 		}
 		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
@@ -79,7 +81,7 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 		}
 		return t.Meta("mg", key, " s f c", nil)
 	case replicate.Look, replicate.Review, replicate.Check:
-		if a.Deed == replicate.Check && c.asks[a.Guard].Deed == replicate.Forward {
+		if a.Deed == replicate.Check && c.ofSet(t, a.Guard) {
 			return t.Meta("mg", key, " v f", nil)
 		}
 		return t.Meta("mg", key, " s f c", nil)
@@ -99,22 +101,20 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 	if ttl == "-1" {
 		ttl = "0"
 	}
-	from := &c.asks[a.From].got
-	from.Parsed(wire.Get, wire.Meta, &t.Loop.Rep)
+	from := &c.asks[a.From].result
 	flags := guard() + " F" + c.arg(t, a.From, 'f') + " T" + ttl
 	if a.Chosen {
 		flags += " E" + c.arg(t, a.From, 'c')
 	}
-	from.Parsed(wire.Get, wire.Meta, &t.Loop.Rep)
-	return t.Meta("ms", key, flags, bytes.Clone(t.Loop.Rep.Body.Of(from.Bytes)))
+	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
 }
 
-// forward is the client's own request, which also shows what the rule needs to
-// know.
+// forward is the client's own request with the key and the cas of the member, and with
+// the flags by which the answer shows what the rule needs to know.
 func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
 	r := &t.Req
 	if r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend) {
-		a.ours = true
+		a.respelled = true
 		return t.Meta("ms", key, [...]string{" MA c", " MP c"}[t.Op-wire.Append], t.Body())
 	}
 	var edits []task.Edit
@@ -135,8 +135,13 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	return t.WithKey(key, edits...)
 }
 
-// after is what t's command makes of an item: its size behind an append, the number
-// behind an incr. seen is the answer to a Preview of it.
+// ofSet says that an ask is the client's own set, whose answer shows no cas.
+func (c *command) ofSet(t *task.Task, ask int) bool {
+	return c.asks[ask].Deed == replicate.Forward && t.Op == wire.Set
+}
+
+// after is what t's command makes of an item: its size after an append, its number after
+// an incr. seen is the answer to a Preview of the item, size its size there.
 func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	if t.Op == wire.Append || t.Op == wire.Prepend {
 		return size + uint64(len(t.Body()))
@@ -152,55 +157,53 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	return n - min(n, delta)
 }
 
-// also is the edit that adds flags to the client's meta request: letter, if it is
-// not there, which is then hidden from the client, and more.
+// also is the edit that adds flags to the client's meta request: the flag letter, if the
+// client has not asked for it (hide takes it out of the answer), and more.
 func (c *command) also(t *task.Task, a *copyAsk, letter, more string) task.Edit {
 	if letter != "" && !t.Req.Letters.Has(letter[0]) {
-		a.shown = letter[0]
+		a.added = letter[0]
 		more += " " + letter
 	}
 	end := t.Req.Line.End
 	return task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)}
 }
 
-// markTime is how long a mark stands that nobody has ended, in seconds: longer
-// than all that is under way when it is made.
+// markTime is the TTL of a mark in seconds. It is longer than the deadline of a command,
+// so whoever has made the mark has ended before it expires.
 func markTime(t *task.Task) int {
 	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
 }
 
-// arg is what a meta flag says in the answer to an ask.
+// arg is the argument of a meta flag in the answer to an ask; "0" if it is not there.
 func (c *command) arg(t *task.Task, ask int, letter byte) string {
-	got := &c.asks[ask].got
-	if !got.Parsed(wire.Get, wire.Meta, &t.Loop.Rep) {
-		return "0"
-	}
-	at, ok := wire.FlagArg(got.Bytes, t.Loop.Rep.MetaFlags, letter)
+	got := &c.asks[ask].result
+	at, ok := wire.FlagArg(got.Bytes, got.Reply.MetaFlags, letter)
 	if !ok {
 		return "0"
 	}
 	return string(at.Of(got.Bytes))
 }
 
-// hide takes out of an answer what the client did not ask for.
-func (a *copyAsk) hide(rep *wire.Reply) {
-	r := &a.got
-	if a.shown == 0 || !r.Parsed(a.op, a.dialect, rep) {
+// hide takes the flag that Ringside has added out of the answer.
+func (a *copyAsk) hide() {
+	r := &a.result
+	rep := &r.Reply
+	if a.added == 0 {
 		return
 	}
-	if a.shown == 'v' {
+	if a.added == 'v' {
 		if rep.Kind == wire.Value {
 			flags := rep.MetaFlags.Of(r.Bytes)
 			line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
-			r.Bytes = append(line, wire.LineEnd...)
+			r.SetAnswer(a.op, a.dialect, append(line, wire.LineEnd...))
 		}
 		return
 	}
-	if at, ok := wire.FlagArg(r.Bytes, rep.MetaFlags, a.shown); ok {
+	if at, ok := wire.FlagArg(r.Bytes, rep.MetaFlags, a.added); ok {
 		from := at.Start - 1
 		if r.Bytes[from-1] == ' ' {
 			from--
 		}
-		r.Bytes = append(slices.Clone(r.Bytes[:from]), r.Bytes[at.End:]...)
+		r.SetAnswer(a.op, a.dialect, append(slices.Clone(r.Bytes[:from]), r.Bytes[at.End:]...))
 	}
 }

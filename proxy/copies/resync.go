@@ -1,7 +1,7 @@
 package copies
 
-// Members that came back empty are filled: the keys of the others are listed,
-// and what belongs to the member too is copied to it.
+// A resync fills a member that has come back empty: the keys of the other servers are
+// listed, and those that the member is to have too are copied to it.
 
 import (
 	"bytes"
@@ -23,122 +23,129 @@ import (
 	"ringside/replicate"
 )
 
-// A listing (lru_crawler metadump) is always read as fast as it comes. A reader
-// that lets it wait would be a danger: memcached's crawler then keeps its lock,
-// and whoever asks for another listing blocks one of the server's worker
-// threads, with all clients on it (measured on 1.6.18). So what there is no
-// room for is not waited with but listed again:
+// A listing (lru_crawler metadump) is read as fast as it comes. If its reader waited,
+// memcached's crawler would keep its lock, and whoever asked for another listing would
+// block one of the server's worker threads, with all clients on it (measured on 1.6.18).
+// So a listing is never held up for want of memory. A pass keeps a window of it, and
+// what doesn't fit is listed again:
 //
 //	pass 1: of all keys the window of those with the lowest hashes ► copied, as fast as the rate allows
 //	pass 2: the window of the lowest hashes above those ► …
 //	the pass in which the window holds all that is left ► the round is over
 //
-// A pass in which a copy failed is made again. Listings of servers before 1.6.19
-// leave out what is in use just then, so on those there are further rounds,
-// until one has found nothing that was missing; a key that is in use in each of
-// them can still be left out. Each engine fills the members
-// with the keys that it owns, and lists for itself.
+// A pass in which a copy failed is made again. Servers before 1.6.19 leave out of a
+// listing what is in use at that moment. On those there are further rounds, until one
+// has found nothing that was missing. A key that is in use in each round is left out
+// all the same.
+//
+// Each loop fills members with the keys that it leads, and lists for itself: n loops
+// list n times, and need not tell each other anything.
 const (
-	Window       = 8192             // keys that are remembered in a pass
-	maxRefills   = maxMends / 2     // at once for one member: reads want repairs too
-	lookTime     = time.Second      // between looks for members that lack something
-	dumpSilence  = 10 * time.Second // a listing that brings nothing for so long is given up
-	refillFirst  = 100 * time.Millisecond
-	refillMax    = 10 * time.Second
-	dumpConn     = 1 << 31 // the number of the connection for it; keepers count from 1
-	dumpAll      = "lru_crawler metadump all\r\n"
-	dumpHash     = "lru_crawler metadump hash\r\n"
-	dumpRefused  = "can't list its keys: "
-	dumpReady    = 0 // asks of a dump
-	dumpListing  = 1
-	noBound      = uint64(math.MaxUint64)
-	dumpEnd      = wire.AnswerEnd
+	Window      = 8192             // keys that a pass remembers
+	maxResyncs  = maxRepairs / 2   // repairs of one resync at once: the others are for reads
+	lookTime    = time.Second      // between looks for members that are incomplete
+	dumpSilence = 10 * time.Second // a listing that brings nothing for so long is given up
+	retryFirst  = 100 * time.Millisecond
+	retryMax    = 10 * time.Second
+	noBound     = uint64(math.MaxUint64)
+
+	dumpConn     = 1 << 31 // number of the dedicated connection; those of keepers count from 1
+	dumpReady    = 0       // number of the ask whether the connection is idle
+	dumpListing  = 1       // number of the ask that is the listing
 	dumpReadyAsk = "mn\r\n"
+	dumpAll      = "lru_crawler metadump all\r\n"
+	dumpHash     = "lru_crawler metadump hash\r\n" // from 1.6.19 on: leaves nothing out
+	dumpEnd      = wire.AnswerEnd
+	dumpRefused  = "can't list its keys: "
 )
 
-// resync is the refill of one member.
+// resync fills one member.
 type resync struct {
 	m     *account
-	bp    *routing.BoundPool
-	index int // in bp
-	to    *upstream.Server
+	bp    *routing.BoundPool // that its pass was begun for; a reload may bring another
+	index int                // of the member in bp
+	to    *upstream.Server   // the member's
 
-	sources []copyOf // whose keys are listed in this pass
-	listed  int      // how many have been
-	dump    *dump    // the listing at work
+	sources []copyOf // servers whose keys are listed in this pass
+	listed  int      // how many of them have been
+	dump    *dump    // the listing at work; nil: none
 
 	from   uint64 // keys with lower hashes are done
-	Picks  []pick
-	bound  uint64 // no pick has a higher hash
-	picked bool   // picks is complete and in order
+	Picks  []pick // the window of this pass
+	bound  uint64 // no pick has a higher hash; noBound: nothing was left out of the window
+	picked bool   // Picks is complete and in order
 
-	mending int    // at work
-	failed  int    // in this pass
-	filled  uint64 // keys in all
-	found   int    // keys that were missing, in this round
-	gaps    bool   // a listing of this round may have left something out
+	repairing int    // repairs at work
+	failed    int    // keys of this pass that were not copied
+	filled    uint64 // keys that were copied, in all rounds
+	found     int    // keys that were copied, in this round
+	gaps      bool   // a listing of this round may have left something out
 
-	at, wait int64  // nothing is done before at; wait grows while nothing works
-	why      string // the last trouble that people were told of
-	over     bool
+	at, wait int64  // nothing is done before at, on the loop's clock; wait grows while nothing works
+	why      string // the reason for waiting that was logged last
 }
 
-// pick is a key that the member may lack.
+// pick is a key that the member may be missing.
 type pick struct {
 	hash uint64
-	key  string // as servers know it
-	from *upstream.Server
+	key  string           // as servers know it
+	from *upstream.Server // that has listed it
 }
 
-// Refill looks after all members, and goes on with those being filled.
-func (e *Copies) Refill() {
+// RunResyncs looks after all members of all pools, at every turn of ResyncTimer. It sets
+// the timer again, at most lookTime from now, while there is a ledger.
+func (e *Copies) RunResyncs() {
 	for _, bp := range e.Pools { // in the table's order
 		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {
 			continue
 		}
 		for i := range w.Members {
-			e.tendMember(&w.Members[i])
+			e.lookAfter(&w.Members[i])
 		}
 		e.At(link.ResyncTimer, e.Now+int64(lookTime))
 	}
 }
 
-func (e *Copies) tendMember(m *account) {
-	bp, srv := m.of.bp, m.server()
-	if m.lacks(e) || len(m.Left) > 0 {
-		bp.View.SayIncomplete(m.at, e.Now+2*int64(lookTime))
+// lookAfter does for a member what its ledger says is to be done, and tells the keepers
+// of this process as long as the member is not complete.
+func (e *Copies) lookAfter(m *account) {
+	bp, srv := m.ledger.bp, m.server()
+	if m.incomplete(e) || len(m.StaleKeys) > 0 {
+		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
-	m.tendLeft(e)
+	m.mendStale(e)
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
-		e.Identify(srv.Conns[0]) // reads ask others first, so nobody else may
+		e.Identify(srv.Conns[0]) // reads go to others first, so no command may ever ask for it
 	}
-	switch f := m.Fill; {
-	case f != nil && (!m.Lacking || m.of.rate == 0):
+	switch f := m.Resync; {
+	case f != nil && (!m.Incomplete || m.ledger.rate == 0):
 		m.stop()
-	case f == nil && m.Lacking && m.of.rate > 0:
-		m.Fill = &resync{m: m, index: m.at, to: srv, wait: int64(refillFirst)}
+	case f == nil && m.Incomplete && m.ledger.rate > 0:
+		m.Resync = &resync{m: m, index: m.index, to: srv, wait: int64(retryFirst)}
 		fallthrough
 	case f != nil:
-		m.Fill.goOn(e, bp)
+		m.Resync.advance(e, bp)
 	}
 }
 
-// stop ends the refill of a member, if there is one.
+// stop ends the resync of a member, if there is one.
 func (m *account) stop() {
-	f := m.Fill
+	f := m.Resync
 	if f == nil {
 		return
 	}
-	m.Fill, f.over = nil, true
+	m.Resync = nil
 	if d := f.dump; d != nil {
 		f.dump = nil
 		d.srv.CloseDedicated(dumpConn)
 	}
 }
 
-func (f *resync) goOn(e *Copies, bp *routing.BoundPool) {
-	if f.bp != bp { // it begins, or a reload has changed who has what
+// advance takes the next step that can be taken now: a listing, or copies of what has
+// been listed.
+func (f *resync) advance(e *Copies, bp *routing.BoundPool) {
+	if f.bp != bp { // it begins, or a reload may have changed which keys the member has
 		if d := f.dump; d != nil {
 			f.dump = nil
 			d.srv.CloseDedicated(dumpConn)
@@ -151,7 +158,7 @@ func (f *resync) goOn(e *Copies, bp *routing.BoundPool) {
 	case e.Now < f.at:
 		e.At(link.ResyncTimer, f.at)
 	case f.to.Down || phase != health.In && phase != health.Warming && phase != health.Settling:
-		f.later(e, "")
+		f.retry(e, "")
 	case f.listed < len(f.sources):
 		f.list(e, f.sources[f.listed])
 	default:
@@ -159,17 +166,18 @@ func (f *resync) goOn(e *Copies, bp *routing.BoundPool) {
 	}
 }
 
-// pass begins a pass from the hash f.from on.
+// pass begins a pass over the keys from the hash f.from on.
 func (f *resync) pass(e *Copies) {
 	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
 	f.Picks, f.picked, f.bound = f.Picks[:0], false, noBound
 	f.failed = 0
 }
 
-// later waits before it goes on, each time longer. People are told why, once.
-func (f *resync) later(e *Copies, why string) {
+// retry lets the resync wait before it goes on, each time longer. why is logged if it is
+// another reason than the last.
+func (f *resync) retry(e *Copies, why string) {
 	f.at = e.Now + f.wait
-	f.wait = min(2*f.wait, int64(refillMax))
+	f.wait = min(2*f.wait, int64(retryMax))
 	e.At(link.ResyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
@@ -177,7 +185,8 @@ func (f *resync) later(e *Copies, why string) {
 	}
 }
 
-// sourcesOf are the servers that may have keys that belong to a member of bp.
+// sourcesOf are the servers that may have keys of a member of bp, the member's own server
+// excepted, in the same order at every loop.
 func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
 	seen := map[*upstream.Server]bool{to: true}
 	for _, l := range e.Listeners {
@@ -200,7 +209,7 @@ func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []c
 	return list
 }
 
-// repairRate is how many keys a second the routes let members of bp get.
+// repairRate is the highest rate, in keys a second, that a route sets for members of bp.
 func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	for _, l := range e.Listeners {
 		for i := range l.Routes {
@@ -212,11 +221,11 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	return rate
 }
 
-// AddTo adds which members are yet to be filled.
+// AddTo adds to the statistics which members are yet to be filled.
 func (e *Copies) AddTo(into *stats.Snapshot) {
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {
-			if !w.Members[i].lacks(e) {
+			if !w.Members[i].incomplete(e) {
 				continue
 			}
 			if into.Filling == nil {
@@ -236,8 +245,9 @@ func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf
 	return list
 }
 
-// homes are the routes whose keys include key, which servers know by this name,
-// and its members on each. The members are good until the next call.
+// homes are the routes that keep copies of the key which servers know as key, each with
+// the holders of the key on it: a route may strip a prefix, so one name on the servers can
+// be a key of several. The holders are valid until the next call.
 func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	return func(yield func(*routing.Route, []copyOf) bool) {
 		for _, l := range e.Listeners {
@@ -262,7 +272,7 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	}
 }
 
-// shared finds the route on which both servers have key.
+// shared finds a route on which both servers are holders of key.
 func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
 	for rt, members := range e.homes(key) {
 		found := 0
@@ -289,24 +299,25 @@ type dump struct {
 	f             *resync
 	srv           *upstream.Server
 	conn          *upstream.Conn
-	named         []byte // what its keys have before them, since it refused to be flushed
-	engines, mine uint64 // which keys are this engine's
+	named         []byte // prefix of its keys, since it refused to be flushed; else empty
+	engines, mine uint64 // number of loops, and index of this one: keys are filled by hash modulo loops
 }
 
-// list begins to list the keys of a source. The connection has to be idle
-// before: memcached lists nothing behind another command.
+// list begins to list the keys of a source, on a connection of its own. It first asks
+// whether the connection is idle, with an mn: memcached lists nothing behind another
+// command.
 func (f *resync) list(e *Copies, from copyOf) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
-	case phase == health.Out, phase == health.Returning, from.overfull:
-		f.listed++ // what it has will be flushed
+	case phase == health.Out, phase == health.Returning, from.overflowed:
+		f.listed++ // it is about to be flushed, so what it has is not copied
 		e.At(link.ResyncTimer, e.Now)
 		return
 	case srv.Down:
-		f.later(e, srv.Why)
+		f.retry(e, srv.Why)
 		return
-	case srv.Dedicated[dumpConn] != nil: // listed for another member
-		f.later(e, "")
+	case srv.Dedicated[dumpConn] != nil: // it is being listed for another member
+		f.retry(e, "")
 		return
 	}
 	d := &dump{e: e, f: f, srv: srv, conn: srv.DedicatedConn(dumpConn)}
@@ -324,7 +335,7 @@ func (d *dump) Client() uint64 { return 0 }
 
 func (d *dump) Answered(id int, r *upstream.Result) {
 	e, f := d.e, d.f
-	if f.dump != d { // it was stopped
+	if f.dump != d { // the resync was stopped
 		return
 	}
 	if id == dumpReady && string(r.Bytes) == wire.AnswerBarrier {
@@ -345,18 +356,18 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 	switch last := string(bytes.TrimPrefix(r.Bytes, []byte(wire.AnswerOK))); {
 	case id == dumpListing && last == dumpEnd:
 		f.listed++
-		f.wait = int64(refillFirst)
+		f.wait = int64(retryFirst)
 		e.At(link.ResyncTimer, e.Now)
 	case r.Bytes == nil:
-		f.later(e, r.Why)
+		f.retry(e, r.Why)
 	case strings.HasPrefix(last, "BUSY"):
-		f.later(e, "")
+		f.retry(e, "")
 	default:
-		f.later(e, "server "+d.srv.Label()+" "+dumpRefused+strings.TrimSpace(last))
+		f.retry(e, "server "+d.srv.Label()+" "+dumpRefused+strings.TrimSpace(last))
 	}
 }
 
-// listing receives the listing of a dump key by key, and its end as a whole.
+// listing receives a listing key by key, and its last line as a whole answer.
 type listing struct {
 	upstream.Collector
 	d *dump
@@ -370,7 +381,8 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 	return l.Collector.Reply(c, a, r, b)
 }
 
-// listed takes one key of the listing, as it is escaped there.
+// listed takes one key of the listing, where it is escaped like in a URL. A key that the
+// source itself has missed a write to is not taken.
 func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	e, f := d.e, d.f
 	if f.dump != d {
@@ -382,7 +394,7 @@ func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || health.IsReserved(key) {
 		return
 	}
-	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.missed().Has(hash) {
+	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.Dirty.Has(hash) {
 		return
 	}
 	f.Picks = append(f.Picks, pick{hash, string(key), d.srv})
@@ -391,7 +403,8 @@ func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	}
 }
 
-// trim brings the picks in order, each key once, and keeps the first of them.
+// trim sorts the picks, keeps each key once, and cuts them to the window. Keys with the
+// same hash stay together, since the next pass goes on behind a hash.
 func (f *resync) trim() {
 	slices.SortFunc(f.Picks, func(a, b pick) int {
 		return cmp.Or(cmp.Compare(a.hash, b.hash), cmp.Compare(a.key, b.key))
@@ -408,20 +421,21 @@ func (f *resync) trim() {
 	}
 }
 
-// copy copies what was picked, as fast as it may.
+// copy copies what was picked, as fast as the rate allows. A key that is in use just now
+// counts as failed: the pass is made again.
 func (f *resync) copy(e *Copies) {
 	if !f.picked {
 		f.trim()
 		f.picked = true
 	}
 	for len(f.Picks) > 0 {
-		if f.mending >= maxRefills || e.Mends >= maxMends { // goes on when one has ended
+		if f.repairing >= maxResyncs || e.Repairing >= maxRepairs { // repaired goes on when one has ended
 			return
 		}
 		p := f.Picks[0]
 		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
 		switch {
-		case !ok || from.missed().Has(p.hash) || e.LineFull(task.KeyLine(p.hash)): // not now
+		case !ok || from.Dirty.Has(p.hash) || e.LineFull(task.KeyLine(p.hash)): // not now
 			f.failed++
 			f.Picks = f.Picks[1:]
 			continue
@@ -430,17 +444,18 @@ func (f *resync) copy(e *Copies) {
 			return
 		}
 		f.Picks = f.Picks[1:]
-		f.mending++
-		e.mend(rt, []byte(p.key), p.hash, from, to, to.missed().Has(p.hash), false, f)
+		f.repairing++
+		e.copyKey(rt, []byte(p.key), p.hash, from, to, to.Dirty.Has(p.hash), false, f)
 	}
-	if len(f.Picks) == 0 && f.mending == 0 {
+	if len(f.Picks) == 0 && f.repairing == 0 {
 		f.passed(e)
 	}
 }
 
-// mended is told how one of f's repairs ended.
-func (f *resync) mended(e *Copies, c *command, ok bool) {
-	f.mending--
+// repaired is told how one of f's repairs, c, has ended. One that found the key already
+// there has not filled anything.
+func (f *resync) repaired(e *Copies, c *command, ok bool) {
+	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
 	if !ok {
 		f.failed++
@@ -451,16 +466,16 @@ func (f *resync) mended(e *Copies, c *command, ok bool) {
 	}
 }
 
-// passed ends a pass.
+// passed ends a pass: the next one, another round, or the member is complete.
 func (f *resync) passed(e *Copies) {
 	m := f.m
 	switch {
 	case f.failed > 0:
 		f.pass(e)
-		f.later(e, "some keys could not be copied")
+		f.retry(e, "some keys could not be copied")
 	case f.bound != noBound:
 		f.from = f.bound + 1
-		f.wait = int64(refillFirst)
+		f.wait = int64(retryFirst)
 		f.pass(e)
 		e.At(link.ResyncTimer, e.Now)
 	case f.gaps && f.found > 0:
@@ -468,7 +483,7 @@ func (f *resync) passed(e *Copies) {
 		f.pass(e)
 		e.At(link.ResyncTimer, e.Now)
 	default:
-		m.Lacking, m.Fill, f.over = false, nil, true
+		m.Incomplete, m.Resync = false, nil
 		e.Log.Info("a server that came back empty is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
 	}
 }

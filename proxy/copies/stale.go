@@ -1,7 +1,7 @@
 package copies
 
-// What a member still has from before a write that it missed: it is deleted
-// when the member answers again, and then the key is copied to it.
+// Stale keys: what a member still has from before a write that it missed is deleted as
+// soon as the member answers again, and then the key is copied to it.
 
 import (
 	"bytes"
@@ -16,22 +16,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Stale is a key of which a member still has the value from before a write
-// that it missed. This Ringside knows that; others would read it.
-//
-//	toDelete ► deleting ► toCopy ► copying ► forgotten
-//
-// Where misses are not asked of others it is forgotten after the delete, and
-// stays dirty: its miss must not be believed.
-type Stale struct {
+// StaleKey is a key of which a member still has the value from before a write that it
+// missed. This Ringside knows that and does not read it, but others do: so it is deleted
+// before anything else. The doc of this package has its states.
+type StaleKey struct {
 	Hash    uint64
-	Key     []byte // as other members know it
-	there   []byte // as this one does
-	Through bool   // the route asks others for what the member doesn't have
-	undone  bool   // what went behind a late write has replaced it: a repair under way may have come before
-	over    bool   // it may have something else than the authority, which goes
+	Key     []byte // without the number of a member that refused to be flushed
+	there   []byte // its name at the member, see command.keyAt; nil once it is deleted
+	Through bool   // the route asks other members for what this one misses (read_through)
+	undone  bool   // a late delete has taken it: a repair that was at work may have written before that
+	over    bool   // the member may have a value that the authority never had: a copy replaces it
 	state   StaleState
-	failed  int // attempts to copy it
+	failed  int // attempts to copy it, maxCopying at most
 }
 
 type StaleState uint8
@@ -44,86 +40,89 @@ const (
 )
 
 const (
-	maxLeaving = 64 // deletes of leftovers on their way to a member
-	maxCopying = 5  // attempts to copy one
+	maxDeletes = 64 // deletes of stale keys that have no answer yet, for one member
+	maxCopying = 5  // attempts to copy a key; after that it is left to the reads that miss it
 )
 
-// Leave remembers that member i missed a write to a key.
-func (m *account) Leave(hash uint64, key, there []byte, through bool) {
+// MissedWrite remembers that the member has missed a write to a key, whose name is there
+// at the member.
+func (m *account) MissedWrite(hash uint64, key, there []byte, through bool) {
 	if !m.Dirty.Add(hash) {
-		m.overfull = true
+		m.overflowed = true
 		return
 	}
-	l := m.Left[hash]
+	l := m.StaleKeys[hash]
 	if l == nil || l.state != ToDelete {
-		l = m.put(&Stale{Hash: hash, Key: bytes.Clone(key)})
+		l = m.put(&StaleKey{Hash: hash, Key: bytes.Clone(key)})
 		m.queue(l)
 	}
 	l.there, l.Through = bytes.Clone(there), through
 }
 
-// put makes l the leftover of its key. Queues still have the one before.
-func (m *account) put(l *Stale) *Stale {
-	if m.Left == nil {
-		m.Left = map[uint64]*Stale{}
+// put makes l the entry of its key. The queues keep the entry before, which is out of
+// date from now on: to look for it would cost a walk for every write.
+func (m *account) put(l *StaleKey) *StaleKey {
+	if m.StaleKeys == nil {
+		m.StaleKeys = map[uint64]*StaleKey{}
 	}
-	m.Left[l.Hash] = l
+	m.StaleKeys[l.Hash] = l
 	return l
 }
 
-// queue puts l in the line of those to be deleted, or to be copied. One that is
-// not the last of its key any more goes when a line has grown long: at least half
-// of them are then.
-func (m *account) queue(l *Stale) {
-	line := &m.Order
+// queue appends l to the queue of its state. Entries that are out of date are removed when
+// a queue has grown to twice the keys that can be remembered: then at least half of it
+// are, so the walk costs each entry a constant.
+func (m *account) queue(l *StaleKey) {
+	line := &m.DeleteQueue
 	if l.state == ToCopy {
-		line = &m.Gone
+		line = &m.CopyQueue
 	}
 	if len(*line) >= 2*DirtyKeys {
-		*line = slices.DeleteFunc(*line, func(q *Stale) bool { return !m.Is(q, l.state) })
+		*line = slices.DeleteFunc(*line, func(q *StaleKey) bool { return !m.Is(q, l.state) })
 	}
 	*line = append(*line, l)
 }
 
-// Is says that l is still the leftover of its key, in the given state.
-func (m *account) Is(l *Stale, s StaleState) bool { return m.Left[l.Hash] == l && l.state == s }
+// Is reports whether l is still the entry of its key, and in state s.
+func (m *account) Is(l *StaleKey, s StaleState) bool { return m.StaleKeys[l.Hash] == l && l.state == s }
 
-// Clean says that the member's copy of a key is repaired or gone: unless that is
-// to be copied which an undo has deleted since.
+// Clean notes that the member's copy of a key is right again, or gone. If a late delete
+// has taken the copy meanwhile the key is still to be copied.
 func (m *account) Clean(hash uint64) {
-	l := m.Left[hash]
+	l := m.StaleKeys[hash]
 	kept := l != nil && l.undone && l.state == ToCopy
 	if !kept {
-		delete(m.Left, hash)
+		delete(m.StaleKeys, hash)
 	}
 	if !kept || l.Through {
 		m.Dirty.Remove(hash)
 	}
 }
 
-// tendLeft goes on with what the member has left of before, now that it answers.
-func (m *account) tendLeft(e *Copies) {
-	if len(m.Left) == 0 {
-		m.Order, m.Gone = nil, nil
+// mendStale deletes and copies what it may of the member's stale keys, if the server is
+// up.
+func (m *account) mendStale(e *Copies) {
+	if len(m.StaleKeys) == 0 {
+		m.DeleteQueue, m.CopyQueue = nil, nil
 	}
 	if m.server().Down {
 		return
 	}
-	if len(m.Order) > 0 {
-		m.deleteLeft(e)
+	if len(m.DeleteQueue) > 0 {
+		m.deleteStale(e)
 	}
-	if len(m.Gone) > 0 {
-		m.copyGone(e)
+	if len(m.CopyQueue) > 0 {
+		m.copyLost(e)
 	}
 }
 
-func (m *account) deleteLeft(e *Copies) {
-	limit := m.of.bp.Pool.Timeouts
-	list := m.Order
+func (m *account) deleteStale(e *Copies) {
+	limit := m.ledger.bp.Pool.Timeouts
+	list := m.DeleteQueue
 	busy := list[:0]
-	m.Order = nil // who is told at once may put one back
+	m.DeleteQueue = nil // a delete that fails at once is queued again meanwhile
 	for at, l := range list {
-		if m.leaving >= maxLeaving {
+		if m.deletesSent >= maxDeletes {
 			busy = append(busy, list[at:]...)
 			break
 		}
@@ -135,30 +134,31 @@ func (m *account) deleteLeft(e *Copies) {
 			continue
 		}
 		l.state = deleting
-		m.leaving++
+		m.deletesSent++
 		line := append([]byte("md "), l.there...)
 		if !wire.PlainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
 		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
 	}
-	m.Order = append(busy, m.Order...)
+	m.DeleteQueue = append(busy, m.DeleteQueue...)
 }
 
-// deletion is the delete of a leftover.
+// deletion is the delete of a stale key.
 type deletion struct {
 	e  *Copies
 	m  *account
-	of *Stale
+	of *StaleKey
 }
 
 func (d *deletion) Client() uint64 { return 0 }
 
 func (d *deletion) Answered(_ int, r *upstream.Result) {
 	e, m, l := d.e, d.m, d.of
-	m.leaving--
-	current := m.Is(l, deleting) // if not, it is clean already, or has missed another write
-	switch gone := r.Foreign || r.Parsed(wire.Delete, wire.Meta, &e.Rep) && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.NotFound); {
+	m.deletesSent--
+	current := m.Is(l, deleting) // if not, it was repaired meanwhile, or another write was missed
+	deleted := r.Reply.Kind == wire.Deleted
+	switch gone := r.Foreign || deleted || r.Reply.Kind == wire.NotFound; {
 	case current && !gone:
 		l.state = ToDelete
 		m.queue(l)
@@ -166,26 +166,26 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 		m.Dirty.Remove(l.Hash)
 		m.Lost(e, *l)
 	case current:
-		delete(m.Left, l.Hash)
-	case gone && e.Rep.Kind == wire.Deleted && m.Left[l.Hash] == nil: // what had been repaired, on another connection
+		delete(m.StaleKeys, l.Hash)
+	case deleted && m.StaleKeys[l.Hash] == nil: // the delete took a repair that had come on another connection
 		m.Lost(e, *l)
 	}
-	if m.leaving == 0 {
+	if m.deletesSent == 0 {
 		e.At(link.ResyncTimer, e.Now)
 	}
 }
 
-// Lost says that the member has lost its copy of l's key to a delete that undid
-// what it had. It is copied to it again, for one copy alone is too few: unless
-// repairs are off, or too many wait.
-func (m *account) Lost(e *Copies, l Stale) {
-	delete(m.Left, l.Hash)
-	if !l.Through && !m.Dirty.Add(l.Hash) { // its miss must not be believed
-		m.overfull = true
+// Lost notes that a delete has taken the member's copy of l's key. The key is queued to be
+// copied again, or there would be a copy too few, unless repairs are off or too many keys
+// wait.
+func (m *account) Lost(e *Copies, l StaleKey) {
+	delete(m.StaleKeys, l.Hash)
+	if !l.Through && !m.Dirty.Add(l.Hash) { // or its miss would be believed
+		m.overflowed = true
 	}
 	switch {
-	case m.of.rate == 0:
-	case len(m.Left) >= DirtyKeys:
+	case m.ledger.rate == 0:
+	case len(m.StaleKeys) >= DirtyKeys:
 		e.Count.RepairsDropped++
 	default:
 		l.Key, l.there, l.state = bytes.Clone(l.Key), nil, ToCopy
@@ -194,27 +194,27 @@ func (m *account) Lost(e *Copies, l Stale) {
 	}
 }
 
-// doubt says that the member may have run a write that nobody has acknowledged, or
-// may yet: it is made like the others when it answers. dirty: it is not read
-// before.
-func (m *account) doubt(e *Copies, l Stale, dirty bool) {
-	if before := m.Left[l.Hash]; before != nil && before.state == ToDelete {
-		return // that it surely missed a write is worse
+// inDoubt notes that the member may have run a write, or may yet, that nobody has
+// acknowledged. It is made like the others when it answers. dirty: it is not read before
+// that.
+func (m *account) inDoubt(e *Copies, l StaleKey, dirty bool) {
+	if before := m.StaleKeys[l.Hash]; before != nil && before.state == ToDelete {
+		return // it surely has a stale value, which is deleted first
 	}
 	if dirty && !m.Dirty.Add(l.Hash) {
-		m.overfull = true
+		m.overflowed = true
 	}
 	m.Lost(e, l)
 }
 
-// LateDeleted says that what went behind a late mutation (see
-// upstream/latedelete.go) has replaced something at a server: what the mutation had
-// left, or what was written or copied there since, on another connection. Members
-// that are to have a copy of the key get it anew.
+// LateDeleted notes that what was sent behind a late mutation (see
+// upstream/latedelete.go) has replaced something at a server: what the mutation left
+// there, or what was written or copied there since on another connection. If the server
+// is to have a copy of the key, it gets it anew.
 func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 	key := health.Undivert(there)
 	hash := e.Loops.HashKey(key)
-	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // it was no write to copies, which the owner leads
+	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // a write to copies would have been led here, by the owner of the key
 		return
 	}
 	for rt, members := range e.homes(key) {
@@ -224,29 +224,29 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		}
 		m := members[at]
 		if !bytes.Equal(there, health.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
-			continue // a name that is not in use any more
+			continue // the server's keys have other names now, so nobody reads this one
 		}
-		m.Lost(e, Stale{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true, over: at > 0})
+		m.Lost(e, StaleKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true, over: at > 0})
 	}
 }
 
-// copyGone copies to the member what it has lost, as fast as repairs may be made.
-// What nobody surely has, or somebody writes, waits.
-func (m *account) copyGone(e *Copies) {
-	list := m.Gone
-	m.Gone = nil // a repair may end at once
-	var wait []*Stale
+// copyLost copies to the member the keys that it has lost, as fast as its rate allows. A
+// key waits while a command has its line, or while no member surely has it.
+func (m *account) copyLost(e *Copies) {
+	list := m.CopyQueue
+	m.CopyQueue = nil // a repair that fails at once queues its key again meanwhile
+	var wait []*StaleKey
 	for at, l := range list {
 		if !m.Is(l, ToCopy) {
 			continue
 		}
-		if len(wait) >= maxMends { // enough for this time: the others go first then
-			m.Gone = append(m.Gone, list[at:]...)
+		if len(wait) >= maxRepairs { // bounds what one wakeup looks at; next time these are behind the others
+			m.CopyQueue = append(m.CopyQueue, list[at:]...)
 			break
 		}
 		rt, from, to, later := m.sourceOf(e, l)
-		if !later && (rt == nil || rt.Copies.RepairRate == 0) { // it is not the member's any more, or is not to be repaired
-			delete(m.Left, l.Hash)
+		if !later && (rt == nil || rt.Copies.RepairRate == 0) { // the key belongs to others now, all have lost it, or the route wants no repairs
+			delete(m.StaleKeys, l.Hash)
 			if l.Through {
 				m.Dirty.Remove(l.Hash)
 			}
@@ -256,50 +256,58 @@ func (m *account) copyGone(e *Copies) {
 			wait = append(wait, l)
 			continue
 		}
-		if e.Mends >= maxMends || !m.mayRepair(e, rt.Copies.RepairRate) {
+		if e.Repairing >= maxRepairs || !m.mayRepair(e, rt.Copies.RepairRate) {
 			e.At(link.ResyncTimer, e.Now+m.untilRepair(e, rt.Copies.RepairRate))
-			m.Gone = append(m.Gone, list[at:]...)
+			m.CopyQueue = append(m.CopyQueue, list[at:]...)
 			break
 		}
 		l.state = copying
 		e.Count.Repairs++
-		e.mend(rt, bytes.Clone(l.Key), l.Hash, from, to, l.over, true, nil)
+		e.copyKey(rt, bytes.Clone(l.Key), l.Hash, from, to, l.over, true, nil)
 	}
-	m.Gone = append(m.Gone, wait...)
+	m.CopyQueue = append(m.CopyQueue, wait...)
 }
 
-// sourceOf finds the route by which the member has l's key, and another member
-// that surely has what it is to have of it. later says that there is none now;
-// no route, that there never will be: all others have lost it too.
-func (m *account) sourceOf(e *Copies, l *Stale) (rt *routing.Route, from, to copyOf, later bool) {
+// sourceOf finds the route on which the member keeps l's key, and another member that
+// surely has what is to be copied. later: there may be one later. Without that and
+// without a route there will be none: the key is not the member's any more, or all others
+// have lost it too, or are in doubt as well and come behind this one.
+func (m *account) sourceOf(e *Copies, l *StaleKey) (rt *routing.Route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.Key) {
 		at := slices.IndexFunc(members, func(o copyOf) bool { return o.account == m })
 		if at < 0 {
 			continue
 		}
-		for _, o := range members {
-			theirs := o.Left[l.Hash]
+		doubted := 0
+		for i, o := range members {
+			theirs := o.StaleKeys[l.Hash]
+			inDoubt := theirs != nil && theirs.over && theirs.state >= ToCopy
 			switch {
 			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy && !theirs.over: // it has nothing
-			case theirs != nil && !l.over || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.lacks(e) || o.Dirty.Has(l.Hash) || o.Server.HasLateDelete(l.Key):
+			case l.over && inDoubt && i > at:
+				doubted++
+			case theirs != nil && !l.over || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.incomplete(e) || o.Dirty.Has(l.Hash) && !(l.over && inDoubt) || o.Server.HasLateDelete(l.Key):
 				later = true
 			default:
 				return home, o, members[at], false
 			}
 		}
+		if doubted > 0 && !later { // what it has is as good as what they have
+			return nil, from, to, false
+		}
 	}
 	return nil, from, to, later
 }
 
-// notCopied says that a repair of a key has failed: if it was for a leftover, it
-// is tried again.
-func (m *account) notCopied(e *Copies, hash uint64) {
-	l := m.Left[hash]
+// repairFailed notes that a repair of a key has failed. If it was for a stale key it is
+// tried again.
+func (m *account) repairFailed(e *Copies, hash uint64) {
+	l := m.StaleKeys[hash]
 	if l == nil || l.state != copying {
 		return
 	}
 	if l.failed++; l.failed >= maxCopying {
-		delete(m.Left, hash)
+		delete(m.StaleKeys, hash)
 		if l.Through {
 			m.Dirty.Remove(hash)
 		}

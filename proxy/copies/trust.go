@@ -1,7 +1,7 @@
 package copies
 
-// Which members have a key of which a route keeps copies, and how far each can
-// be trusted now.
+// How far each holder of a key can be trusted now, and whether an answer still counts
+// when it is to be told.
 
 import (
 	"ringside/proxy/health"
@@ -10,13 +10,13 @@ import (
 	"ringside/replicate"
 )
 
-// stateOf is what is known of a member for this key. In relaxed mode nobody
-// waits for a server that can't be reached: writes leave it out, and the key
-// is dirty there until it is repaired. Suspicion may come from another loop, or
-// last a little longer than its reason.
+// stateOf is what is known of member i for this key. A write waits for one that can't
+// be reached, in relaxed mode too: others may read it still, and what it has missed only
+// this process would know. suspicion: a server that a keeper suspects counts as one that
+// can't be reached, though it is up for this loop. Suspicion may come from another loop,
+// and may last longer than its reason.
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member {
 	m := &c.members[i]
-	m.unreachable = false
 	strict := m.Pool.Pool.Failover.Strict
 	out := replicate.Member{
 		Near:      t.Route.Prefer == m.Pool || t.Route.Prefer == nil && t.Route.Zone != "" && m.Pool.Pool.Servers[m.Index].Zone == t.Route.Zone,
@@ -27,22 +27,18 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 		out.State = replicate.Suspect
 	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
 		out.State = replicate.Suspect
-		if !strict {
-			out.State, out.Kept, m.unreachable = replicate.Out, true, true
-		}
+	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // it would take what is written now
+		out.State = replicate.Suspect
 	case phase == health.In && m.missedTooMuch(c.e):
 		out.State = replicate.Returning
-	case phase == health.In && m.missed().Has(t.Hash):
+	case phase == health.In && m.Dirty.Has(t.Hash):
 		out.State = replicate.Dirty
-	case phase == health.In && (m.lacks(c.e) || m.Server.Unidentified):
+	case phase == health.In && (m.incomplete(c.e) || m.Server.Unidentified):
 		out.State = replicate.Filling
 	case phase == health.In:
 		out.State = replicate.In
 	case phase == health.Leaving:
 		out.State = replicate.Leaving
-		if !strict {
-			out.State, out.Kept = replicate.Out, true
-		}
 	case phase == health.Out:
 		out.State = replicate.Out
 	case phase == health.Returning:
@@ -55,7 +51,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	return out
 }
 
-// generation changes when anybody's phase does.
+// generation changes when the phase of any server of the members' pools does.
 func (c *command) generation() (sum uint64) {
 	var last *health.View
 	for _, m := range c.members {
@@ -67,9 +63,10 @@ func (c *command) generation() (sum uint64) {
 	return sum
 }
 
-// outages is the sum of the members' numbers, which only grow: it changes when
-// one of them comes to another phase. Suspicion changes nothing that was told.
-func (c *command) outages() (sum uint64) {
+// phaseNumbers is the sum of the members' phase numbers. They only grow, so it changes
+// when one of the members comes to another phase. Suspicion is left out: what a suspected
+// server has answered is still true.
+func (c *command) phaseNumbers() (sum uint64) {
 	for i := range c.members {
 		m := &c.members[i]
 		sum += uint64(m.Pool.View.N(m.Index)) + uint64(m.Pool.View.Renamed(m.Index))
@@ -77,8 +74,8 @@ func (c *command) outages() (sum uint64) {
 	return sum
 }
 
-// keyAt is the name of t's key at a member. One that refused to be flushed has
-// what it had before under the plain name.
+// keyAt is the name of t's key at member i. A server that refused to be flushed still
+// has stale values under the plain names, so its keys have other names since.
 func (c *command) keyAt(t *task.Task, i int) []byte {
 	m := &c.members[i]
 	n := m.Pool.View.Renamed(m.Index)
@@ -88,30 +85,34 @@ func (c *command) keyAt(t *task.Task, i int) []byte {
 	return health.AppendKey(nil, uint64(n), t.Key)
 }
 
-// leased says that what the member answers now may be told, as far as it goes.
+// leased reports whether this process has a lease on the member, without which a strict
+// pool answers nothing from it: others may have moved its keys. Relaxed pools need none.
 func (m *copyOf) leased(now int64) bool {
 	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
 }
 
-// outlook changes when anybody's phase does, or when a lease ends or is there
-// again: what a write that is held waits for.
-func (c *command) outlook() uint64 {
-	leased := uint64(0)
+// outlook changes when a phase does, when a lease on a member ends or comes back, and
+// when what lies behind a late set of t's key has run there. A command that is parked is
+// led again then.
+func (c *command) outlook(t *task.Task) uint64 {
+	usable := uint64(0)
 	for i := range c.members {
-		if c.members[i].leased(c.e.Now) {
-			leased |= 1 << i
+		if m := &c.members[i]; m.leased(c.e.Now) && !m.Server.HasLateDelete(t.Key) {
+			usable |= 1 << i
 		}
 	}
-	return c.generation()<<replicate.Max | leased
+	return c.generation()<<replicate.Max | usable
 }
 
-// sure says whether an answer counts that the rule has settled on: in strict
-// mode nobody may have learnt since it was asked for that others decide. A read
-// needs that of the member whose answer it is, a write of all that took it. And
-// the process that has decided a write must be there still: if it isn't, the
-// others have what nobody knows. A refusal has decided nothing.
+// sure reports whether the answer that the rule has settled on still counts. In a strict
+// pool the phases must be those that the command began with, and there must be leases:
+// for a read on the member whose answer it is, for a write on all that have taken it.
+// Else another Ringside may have given the key to other members in between. In any pool
+// the process that has decided a write must still be there: one that has been restarted
+// has lost the value, and nobody knows which of the copies have it. A client error has
+// decided nothing.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
-	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].got.Void() {
+	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.Void() {
 		return false
 	}
 	strict := false
@@ -122,14 +123,15 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 			continue
 		}
 		strict = true
-		if (i == s.Answer || c.writes && a.Deed.Mutates() && a.got.Bytes != nil) && !m.leased(t.Loop.Now) {
+		if (i == s.Answer || c.writes && a.Deed.Mutates() && a.result.Bytes != nil) && !m.leased(t.Loop.Now) {
 			return false
 		}
 	}
-	return !strict || c.numbers == c.outages()
+	return !strict || c.phases == c.phaseNumbers()
 }
 
-// identity is what cas tokens of t's key at a member are sealed for.
+// identity is what cas tokens of t's key at member i are sealed for: see package
+// replicate.
 func (c *command) identity(t *task.Task, i int) uint64 {
 	m := &c.members[i]
 	target := &m.Server.Target
@@ -137,11 +139,11 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
 }
 
-// stranger is a member whose cas tokens can't be told yet, because it has not
-// said since when it runs; -1: there is none. A token that is to be opened must
-// be for who is there now; one that is sealed may be for who was there last, for
-// then it fits nothing if that has ended.
-func (c *command) stranger(t *task.Task, states []replicate.Member) int {
+// unidentified is the index of a member whose server has not said yet since when it
+// runs, if t needs that for a cas token; -1: there is none. To open a token the present
+// process must be known. To seal one the last known process is enough: if that has ended
+// the token fits nothing, which is the truth.
+func (c *command) unidentified(t *task.Task, states []replicate.Member) int {
 	_, opens := t.Token()
 	shows := t.Op == wire.Gets || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Flags&wire.Binary != 0 || t.Req.Letters.Has('c')
 	if !opens && !shows {
@@ -160,9 +162,9 @@ func (c *command) stranger(t *task.Task, states []replicate.Member) int {
 	return -1
 }
 
-// awaitStranger parks t until the server of member i has said who it is, or is
-// not asked any more.
-func (c *command) awaitStranger(t *task.Task, i int) {
+// awaitIdentity parks t until the server of member i has said since when it runs, or is
+// down, or a phase changes.
+func (c *command) awaitIdentity(t *task.Task, i int) {
 	srv := c.members[i].Server
 	t.WaitReason = "server " + srv.Label() + " has not said yet since when it runs, which cas tokens depend on"
 	c.e.Identify(srv.Conns[0])
@@ -170,6 +172,6 @@ func (c *command) awaitStranger(t *task.Task, i int) {
 		if srv.StartedAt != 0 && !srv.Unidentified || srv.Down {
 			return 1
 		}
-		return c.outlook() << 1
+		return c.outlook(t) << 1
 	})
 }

@@ -181,7 +181,7 @@ func (s *sum) add(e *Counters, t *task.Task) {
 	if t.Req.Dialect == wire.Meta {
 		number = wire.AppendModern(nil, t.Raw, &t.Req, wire.Incr, number)
 	}
-	t.Answer(&upstream.Result{Bytes: number}, nil)
+	t.Answer(t.Result(nil, number), nil)
 }
 
 // ask sends t to the server, whose answer is what is known from then on.
@@ -189,7 +189,7 @@ func (s *sum) ask(e *Counters, t *task.Task) {
 	s.alone = true
 	e.count(t, false, func(r *upstream.Result, token task.Token) {
 		s.alone = false
-		if n, ok := numberIn(t, r); ok {
+		if n, ok := numberIn(r); ok {
 			s.known, s.warm = n, true
 			e.plan(s, e.Now+s.interval())
 		}
@@ -198,18 +198,14 @@ func (s *sum) ask(e *Counters, t *task.Task) {
 	})
 }
 
-// numberIn is the number in an answer to t, which counts.
-func numberIn(t *task.Task, r *upstream.Result) (n uint64, ok bool) {
-	rep := &t.Loop.Rep
-	if !r.Parsed(t.Op, t.Req.Dialect, rep) {
-		return 0, false
-	}
+// numberIn is the number in the answer to a command that counts.
+func numberIn(r *upstream.Result) (n uint64, ok bool) {
 	var text []byte
-	switch rep.Kind {
+	switch r.Reply.Kind {
 	case wire.Value:
-		text = rep.Body.Of(r.Bytes)
+		text = r.Reply.Body.Of(r.Bytes)
 	case wire.Number:
-		text = rep.Line.Of(r.Bytes)
+		text = r.Reply.Line.Of(r.Bytes)
 	}
 	n, err := strconv.ParseUint(string(bytes.TrimRight(text, " ")), 10, 64)
 	return n, err == nil
@@ -220,22 +216,20 @@ func (s *sum) read(e *Counters, t *task.Task) {
 	s.readers++
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
 		s.readers--
-		kept := *r
-		kept.Bytes = withSum(t, r, s.pending)
-		t.Answer(&kept, token)
+		t.Answer(withSum(t, r, s.pending), token)
 		e.release(s)
 	})
 }
 
-// withSum is an answer to a read with more added to the number in it.
-func withSum(t *task.Task, r *upstream.Result, more uint64) []byte {
-	rep := &t.Loop.Rep
-	if more == 0 || !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind != wire.Value {
-		return r.Bytes
+// withSum is the answer r to t, a read, with more added to the number in it.
+func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
+	rep := &r.Reply
+	if more == 0 || rep.Kind != wire.Value {
+		return r
 	}
 	n, err := strconv.ParseUint(string(bytes.TrimRight(rep.Body.Of(r.Bytes), " ")), 10, 64)
 	if err != nil { // it is no number
-		return r.Bytes
+		return r
 	}
 	number := strconv.AppendUint(nil, n+more, 10)
 	words := bytes.Split(rep.Line.Of(r.Bytes), []byte(" "))
@@ -245,7 +239,7 @@ func withSum(t *task.Task, r *upstream.Result, more uint64) []byte {
 	}
 	words[at] = strconv.AppendInt(nil, int64(len(number)), 10)
 	out := append(bytes.Join(words, []byte(" ")), wire.LineEnd...)
-	return append(append(out, number...), r.Bytes[rep.Body.End:]...)
+	return t.Result(r.Server, append(append(out, number...), r.Bytes[rep.Body.End:]...))
 }
 
 // pass serves t, of which nothing is known but that the number may be another one
@@ -341,7 +335,7 @@ func (s *sum) flush(e *Counters, then func()) {
 	f.Raw = f.Meta("ma", f.Key, " v D"+strconv.FormatUint(s.inFlight, 10), nil)
 	e.Wire.Next(f.Raw, &f.Req)
 	e.count(f, false, func(r *upstream.Result, _ task.Token) {
-		n, ok := numberIn(f, r)
+		n, ok := numberIn(r)
 		told := s.inFlight
 		s.inFlight = 0
 		switch {

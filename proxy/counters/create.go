@@ -75,7 +75,7 @@ func (c *creation) Begin(t *task.Task) {
 		return
 	}
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
-		if t.Missed(r) {
+		if task.Missed(r) {
 			c.create(t)
 		} else {
 			c.then(r, token)
@@ -101,23 +101,21 @@ func (c *creation) create(t *task.Task) {
 		line = t.Meta("ma", t.Key, flags, nil)
 	}
 	t.Step(line, func(r *upstream.Result, token task.Token) {
-		rep := &t.Loop.Rep
+		rep := &r.Reply
 		switch {
 		case r.Foreign && wire.PlainKey(t.Key):
 			c.add(t)
 		case r.Foreign: // only meta commands can name the key
 			c.then(r, token)
-		case !r.Parsed(wire.Incr, wire.Meta, rep):
-			c.then(r, token)
 		case rep.Kind == wire.ClientError && t.Rule != nil: // it met a value that came meanwhile, or the stub of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
-		case rep.Kind.Failed():
+		case !rep.Kind.Answered():
 			c.then(r, token)
 		default:
 			t.Loop.Count.CountersMade++
 			if t.Req.Dialect == wire.Text {
-				r.Bytes = append(bytes.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)
+				r.SetAnswer(t.Op, wire.Text, append(bytes.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...))
 			}
 			c.then(r, token)
 		}
@@ -149,11 +147,10 @@ func (c *creation) add(t *task.Task) {
 	line = strconv.AppendInt(append(line, ' '), int64(len(number)), 10)
 	line = append(append(append(line, wire.LineEnd...), number...), wire.LineEnd...)
 	t.Step(line, func(r *upstream.Result, token task.Token) {
-		rep := &t.Loop.Rep
-		switch {
-		case !r.Parsed(wire.Add, wire.Text, rep) || rep.Kind.Failed():
+		switch kind := r.Reply.Kind; {
+		case !kind.Answered():
 			c.then(r, token)
-		case rep.Kind != wire.Stored: // somebody else has made it
+		case kind != wire.Stored: // somebody else has made it
 			c.why = "the counter comes and goes"
 			c.Begin(t)
 		default:
@@ -162,7 +159,7 @@ func (c *creation) add(t *task.Task) {
 			if t.Req.Dialect == wire.Meta {
 				answer = wire.AppendModern(nil, t.Raw, &t.Req, wire.Incr, answer)
 			}
-			r.Bytes = answer
+			r.SetAnswer(t.Op, t.Req.Dialect, answer)
 			c.then(r, token)
 		}
 	})

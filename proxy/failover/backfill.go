@@ -83,11 +83,10 @@ func (f *backfill) ask(step, at int, line []byte) {
 func (f *backfill) Client() uint64 { return f.t.Asker }
 
 func (f *backfill) Answered(step int, r *upstream.Result) {
-	t, l, rep := f.t, f.l, &f.t.Loop.Rep
-	ok := r.Parsed(wire.Get, wire.Meta, rep)
+	t, l, rep := f.t, f.l, &r.Reply
 	switch step {
 	case fillStub:
-		if !ok || rep.Kind.Failed() {
+		if !rep.Kind.Answered() {
 			f.end(fillUnsure)
 			return
 		}
@@ -111,7 +110,7 @@ func (f *backfill) Answered(step int, r *upstream.Result) {
 		f.ask(fillFetch, 1, t.Meta("mg", l.Keys[1], " v f t", nil))
 	case fillFetch:
 		switch {
-		case !ok || rep.Kind.Failed():
+		case !rep.Kind.Answered():
 		case rep.Kind != wire.Value || task.Expiring(r.Bytes, rep):
 			f.outcome = fillNowhere
 		default:

@@ -6,6 +6,7 @@ package failover
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -24,9 +25,10 @@ import (
 // all loops; the rest belongs to the loop that lets the keepers work.
 type Agent struct {
 	Pool     string
-	Members  []table.Target // the pool's servers, then its gutter's
-	failover table.Failover // the settings that it was made for
-	print    string         // fingerprints of the pool's placement and of its gutter's
+	Members  []table.Target       // the pool's servers, then its gutter's
+	failover table.Failover       // the settings that it was made for
+	print    string               // fingerprints of the pool's placement and of its gutter's
+	departed map[string]departure // servers that reloads have taken out of the pool, by name
 	Keeper   *health.Keeper
 	HasWork  bool  // the keeper was told something since it worked last
 	Began    int64 // when it was given to the loop that runs it
@@ -54,6 +56,7 @@ type Keepers struct {
 	Registrations map[*upstream.Server][]Registration // of a server, by the pools with a keeper that name it
 	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that lets them work
 	Overrides     func(w *Agent)                      // gives a new keeper the orders of people
+	Gone          func(srv *upstream.Server)          // is told of servers that leave
 }
 
 // Published is a table and the keepers of its pools.
@@ -79,7 +82,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 			// come back by the phases, or its old values would be served.
 			l.Agents[pool] = before
 		case pool.Watched(t):
-			w.start(pool, seed, without)
+			w.start(pool, before, seed, without)
 			l.Agents[pool] = w
 		}
 	}
@@ -110,8 +113,11 @@ func newAgent(pool *table.Pool) *Agent {
 	return w
 }
 
-// start makes the keeper.
-func (w *Agent) start(pool *table.Pool, seed uint64, without health.Ablation) {
+// departure is what was known of a server when it was taken out of a pool.
+type departure struct{ n, renamed uint32 }
+
+// start makes the keeper. before is the agent that the pool had, if it had one.
+func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without health.Ablation) {
 	members := make([]health.Member, len(w.Members))
 	for i, m := range w.Members {
 		members[i] = health.Member{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
@@ -121,10 +127,33 @@ func (w *Agent) start(pool *table.Pool, seed uint64, without health.Ablation) {
 	members[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.Keeper = health.New(pool.Name, members, w.failover.Settings, seed)
 	w.Keeper.Ablate(without)
+	w.depart(before)
 	w.View = health.NewView(len(members))
 	w.pinged = make([]bool, len(members))
 	w.publish()
 	w.HasWork = true
+}
+
+// depart tells the keeper which servers reloads have taken out of the pool. One that
+// is put back has missed what was written meanwhile.
+func (w *Agent) depart(before *Agent) {
+	if before == nil {
+		return
+	}
+	listed := func(name string) bool {
+		return slices.ContainsFunc(w.Members, func(m table.Target) bool { return m.Name == name })
+	}
+	w.departed = map[string]departure{}
+	maps.Copy(w.departed, before.departed)
+	for i, m := range before.Members[:before.OwnMembers] {
+		if !listed(m.Name) {
+			w.departed[m.Name] = departure{before.View.N(i), before.View.Renamed(i)}
+		}
+	}
+	for name, d := range w.departed {
+		w.Keeper.Departed(name, d.n, d.renamed)
+	}
+	maps.DeleteFunc(w.departed, func(name string, _ departure) bool { return listed(name) })
 }
 
 // publish lets all loops see what the keeper has decided.
@@ -227,7 +256,7 @@ func (d *request) Answered(id int, r *upstream.Result) {
 		r.Server.CloseDedicated(d.conn)
 	}
 	if bytes.HasPrefix(r.Bytes, []byte("VERSION ")) { // it has no meta commands and was asked this instead: see Pings
-		r.Bytes = []byte(wire.AnswerError)
+		r.SetAnswer(wire.Get, wire.Meta, []byte(wire.AnswerError))
 	}
 	d.w.firstPing(d.member, r.Bytes != nil)
 	switch {
@@ -278,6 +307,9 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	if ev.Server < 0 {
 		e.Log.Warn("failover of a pool", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
+	}
+	if srv := e.ByAddress[w.Members[ev.Server].Network+" "+w.Members[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
+		e.Gone(srv)
 	}
 	e.Log.Warn("failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }

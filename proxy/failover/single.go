@@ -255,9 +255,9 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		}
 		l.waiting = 0
 	}
-	switch rep := &t.Loop.Rep; {
+	switch {
 	case l.waiting > 0:
-	case l.Role == health.Warming && !l.again && (t.Op == wire.Incr || t.Op == wire.Decr) && l.main.Parsed(t.Op, t.Req.Dialect, rep) && rep.Kind == wire.ClientError:
+	case l.Role == health.Warming && !l.again && (t.Op == wire.Incr || t.Op == wire.Decr) && l.main.Reply.Kind == wire.ClientError:
 		l.again, l.checked = true, false // perhaps it met the stub of another Ringside's backfill
 		l.Begin(t)
 	default:
@@ -269,12 +269,11 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 // returns true if it has sent a follow-up: to the server itself, whether an empty
 // value is the stub of a backfill, or to the interim server for what is missing.
 func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
-	missed := !l.stub && (t.Missed(r) || t.IsStub(r))
+	missed := !l.stub && (task.Missed(r) || t.IsStub(r))
 	if l.stub {
 		l.stub = false
-		rep := &t.Loop.Rep
-		switch known := r.Parsed(wire.Get, wire.Meta, rep); {
-		case !known: // there is no answer
+		switch rep := &r.Reply; {
+		case rep.Kind == wire.NoReply:
 			return false
 		case rep.Kind == wire.Value && task.Filled(t, rep):
 			line, _ := l.request(t, 0)
@@ -288,11 +287,12 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 	}
 	switch {
 	case missed:
-		*r = upstream.Result{Server: r.Server, Bytes: []byte(wire.AnswerEnd)}
+		line := []byte(wire.AnswerEnd)
 		if t.Req.Dialect == wire.Meta {
-			r.Bytes = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Miss)
+			line = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Miss)
 		}
-	case r.Parsed(t.Op, t.Req.Dialect, &t.Loop.Rep) && task.MayBeStub(t, &t.Loop.Rep):
+		*r = *t.Result(r.Server, line)
+	case task.MayBeStub(t, &r.Reply):
 		l.stub = true
 		l.main = t.Keep(r)
 		t.Ask(mainAsk, r.Server, t.Meta("mg", l.Keys[0], " v s", nil))

@@ -20,8 +20,7 @@ func (l *rule) count(t *task.Task) {
 		return
 	}
 	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
-		rep := &t.Loop.Rep
-		if !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind != wire.ClientError {
+		if r.Reply.Kind != wire.ClientError {
 			l.pass(t, r)
 			return
 		}
@@ -45,7 +44,7 @@ func (l *rule) noNumber(t *task.Task, s *item.Seen, via upstream.Via, value, aga
 		l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
 	default:
 		l.ask(t, t.Meta("md", l.name, " C"+string(s.Cas), nil), func(r *upstream.Result) {
-			if _, ok := l.answered(t, wire.Delete, r); ok {
+			if l.answered(t, r) {
 				l.again(t, again)
 			}
 		})
@@ -70,14 +69,12 @@ func (l *rule) countOver(t *task.Task) {
 				line = t.Meta("ma", l.name, flags, nil)
 			}
 			l.ask(t, line, func(r *upstream.Result) {
-				rep := &t.Loop.Rep
-				switch known := r.Parsed(t.Op, wire.Meta, rep); {
-				case known && (rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N')):
+				switch rep, text := &r.Reply, t.Req.Dialect == wire.Text; {
+				case rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N'):
 					l.again(t, func() { l.countOver(t) })
-				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.Value:
-					b := append(slices.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)
-					l.pass(t, &upstream.Result{Server: r.Server, Bytes: b})
-				case known && t.Req.Dialect == wire.Text && rep.Kind == wire.NotFound:
+				case text && rep.Kind == wire.Value:
+					l.pass(t, t.Result(r.Server, append(slices.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)))
+				case text && rep.Kind == wire.NotFound:
 					l.say(t, wire.NotFound)
 				default:
 					l.pass(t, r)
@@ -117,6 +114,6 @@ func (l *rule) recount(t *task.Task, s *item.Seen, again func()) {
 				line = slices.Concat(line, flags, []byte(wire.LineEnd), number, []byte(wire.LineEnd))
 			}
 		}
-		l.end(t, func() { t.Answer(&upstream.Result{Server: l.server(t), Bytes: line}, nil) })
+		l.end(t, func() { t.Answer(t.Result(l.server(t), line), nil) })
 	}, again)
 }

@@ -24,6 +24,7 @@ import (
 type Guard struct {
 	*task.Tasks
 	EachLoop func(f func(*Guard)) // runs f on all loops of the process; on this one before it returns
+	Ablation Ablation             // what tests leave out
 
 	tickets *ticket.Table
 
@@ -106,6 +107,9 @@ func (g *Guard) Lead(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
+	if t.IsStep() { // of byToken
+		return failover.SingleCopy{}.Lead(t)
+	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when it was sent
 		l = &rule{party: &party{g: g, Holder: ticket.Holder{ID: t.Asker}}}
@@ -138,6 +142,10 @@ func (g *Guard) Lead(t *task.Task) bool {
 	}
 	if old || passes(t) {
 		l.rewrite(t)
+		if !old && compares(t) {
+			l.byToken(t)
+			return true
+		}
 		t.Rule = nil
 		return failover.SingleCopy{}.Lead(t)
 	}
@@ -169,6 +177,11 @@ func passes(t *task.Task) bool {
 		return has('C')
 	}
 	return has('C') || has('I')
+}
+
+// compares says that t is to change only the version that its client has seen.
+func compares(t *task.Task) bool {
+	return t.Op == wire.Cas || t.Req.Flags&wire.Binary != 0 && t.Req.Letters.Has('C')
 }
 
 // unfit says why a meta command can't be done on t's route; "" if it can.

@@ -27,8 +27,9 @@ func touches(t *task.Task) bool {
 }
 
 // gets says that t asks for a token, or changes the item: neither may meet an old value.
+// A get of a binary client, which always shows a token, does not ask for it.
 func gets(t *task.Task) bool {
-	return t.Op == wire.Gets || touches(t) || t.Req.Dialect == wire.Meta && t.Req.Letters.Has('c')
+	return t.Op == wire.Gets || touches(t) || t.Req.Dialect == wire.Meta && t.Req.Letters.Has('c') && t.Req.Flags&wire.Binary == 0
 }
 
 // readLine asks for t's key; general: in the form that any waiter understands.
@@ -105,8 +106,8 @@ func (l *rule) resume(t *task.Task) {
 
 // giveFirstBack gives back what an ordinary exchange has won, if it was anything.
 func (l *rule) giveFirstBack() {
-	if r := l.first.Result; r != nil && r.Bytes != nil && r.Parsed(wire.Get, wire.Meta, &l.g.Rep) {
-		if s := item.See(&l.g.Rep, r.Bytes); s.Wins() {
+	if r := l.first.Result; r != nil && r.Reply.Kind != wire.NoReply {
+		if s := item.See(&r.Reply, r.Bytes); s.Wins() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
 				l.g.rearmAt(ticket.Spot{Server: own, Name: string(l.first.Name)}, string(s.Cas), r.Via, s.Stub())
@@ -122,12 +123,11 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 
 // decide is found for an answer of which it is known whether its value stands.
 func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
-	rep := &t.Loop.Rep
-	if !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
+	if !r.Reply.Kind.Answered() {
 		l.unanswered(t, r)
 		return
 	}
-	s := item.See(rep, r.Bytes)
+	s := item.See(&r.Reply, r.Bytes)
 	if l.g.Heard(l.server(t), r.Via, &s); l.g.Blind(l.conn(t)) && !l.Hide {
 		l.Guard = item.Hiding(l.Guard)
 	}
@@ -135,7 +135,7 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		if s.Wins() {
 			l.g.rearmAt(l.here(t), string(s.Cas), r.Via, s.Stub())
 		}
-		t.Fail("what the server said is not sure any more", stats.Unavailable)
+		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
 	}
 	switch {
@@ -156,7 +156,7 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	case l.Stale > 0 && !gets(t) && !l.rebuilds(t, &s):
 		l.Learned.Count(stats.GuardStale)
 		l.watch(t, r, &s)
-		l.serve(t, r, &s)
+		l.serveOld(t, r, &s)
 	default:
 		l.late(t, r, &s)
 	}
@@ -172,13 +172,26 @@ func (l *rule) old(s *item.Seen) bool {
 // miss, the client may well store what it reads elsewhere now; nobody knows what
 // happens to the key meanwhile, so that is not kept.
 func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
-	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil {
+	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil && !l.g.Ablation.Failed {
 		l.g.grant(t, l, ticket.Ticket{Void: true})
 	}
 	if r.Bytes != nil {
 		t.Answer(r, nil)
 	} else {
 		t.Fail(r.Why, r.Outcome)
+	}
+}
+
+// failed is unanswered for a read that was answered, and can't be used.
+func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
+	l.unanswered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
+}
+
+// Refused is told of a task that nobody has led: its client may be shown a miss.
+func (g *Guard) Refused(t *task.Task) {
+	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil && t.Op <= wire.Gats && !t.Route.GetErrors {
+		l.g, l.Guard = g, t.Route.Guard
+		g.grant(t, l, ticket.Ticket{Void: true})
 	}
 }
 
@@ -224,26 +237,31 @@ func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
 
 func (l *rule) crown(t *task.Task, tk ticket.Ticket) {
 	l.Learned.Won(l.g.Now)
-	l.g.strike(t.Hash, 1, l.Guard)
+	if tk.Strike = !l.g.tickets.Rebuilding(nameOf(t), l.g.Now); tk.Strike { // else there was a delete meanwhile
+		l.g.strike(t.Hash, 1, l.Guard)
+	}
 	l.miss(t, tk)
 }
 
 // bring stores what the interim server has, guarded by the stub of this very get.
 func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket.Ticket) {
-	rep := &t.Loop.Rep
-	known := r.Parsed(wire.Get, wire.Meta, rep)
+	rep := &r.Reply
 	l.View.CountWarmRead(l.First.Server, false)
-	if !known || rep.Kind != wire.Value || task.Expiring(r.Bytes, rep) {
+	if rep.Kind != wire.Value || task.Expiring(r.Bytes, rep) {
 		l.winner(t, tk)
 		return
 	}
 	s := item.See(rep, r.Bytes)
+	if s.Nothing() { // somebody was to rebuild it there
+		l.winner(t, tk)
+		return
+	}
 	flags := " C" + tk.Cas + " F" + string(s.Flags)
 	if left, err := strconv.Atoi(string(s.TTL)); err == nil && left > 0 {
 		flags += " T" + strconv.Itoa(left)
 	}
-	l.ask(t, t.Meta("ms", l.name, flags, bytes.Clone(rep.Body.Of(r.Bytes))), func(r *upstream.Result) {
-		if _, ok := l.answered(t, wire.Set, r); ok { // there, or others came in between
+	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
+		if l.answered(t, r) { // there, or others came in between
 			l.again(t, func() { l.read(t) })
 		}
 	})
@@ -264,7 +282,17 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
 	if l.g.hold(t, l, cas, r.Via, s.Mark()) {
 		return
 	}
-	l.miss(t, ticket.Ticket{Cas: cas, Via: r.Via, At: r.Asked, Void: s.Mark()})
+	l.missLate(t, ticket.Ticket{Cas: cas, Via: r.Via, At: r.Asked, Void: s.Mark()})
+}
+
+// missLate tells a client that there is nothing though somebody else rebuilds. Its set
+// is bound all the same: it may come after the other's, and after a delete of that.
+func (l *rule) missLate(t *task.Task, tk ticket.Ticket) {
+	if l.g.Ablation.Late {
+		t.AnswerKind(task.Absence(t))
+		return
+	}
+	l.miss(t, tk)
 }
 
 // rebuilds says that t's client has been told already to rebuild what a read has
@@ -290,7 +318,7 @@ func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
 // watch lets another client rebuild when a winner has not come back for a lease.
 func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 	g := l.g
-	if s.Mark() || len(s.Cas) == 0 {
+	if s.Mark() || len(s.Cas) == 0 || g.Ablation.Watch {
 		return
 	}
 	w := g.winners[t.Hash]
@@ -317,46 +345,53 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 	case touches(t):
 		l.touch(t, tag)
 	case t.Req.Dialect == wire.Text:
-		t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asText(t, r, s)}, tag)
+		t.Answer(t.Result(l.server(t), l.asText(t, r, s)), tag)
 	case !l.own: // somebody else's answer: it has not the flags that this client wants
 		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
 			l.own = true
 			l.found(t, r)
 		})
 	default:
-		t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asMeta(t, r, s)}, tag)
+		t.Answer(t.Result(l.server(t), l.asMeta(t, r, s)), tag)
 	}
+}
+
+// serveOld is serve for a value that no cas may store anything made of. It has no
+// token: a frame says wire.NoMatch then.
+func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
+	s.Cas = nil
+	l.serve(t, r, s)
 }
 
 // asText is the value r as the answer to a text get.
 func (l *rule) asText(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
-	token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0 && !l.old(s) // without one a frame says wire.NoMatch: no cas may store what is made of an old value
-	return item.AppendText(nil, l.name, &t.Loop.Rep, r.Bytes, s, token)
+	token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
+	return item.AppendText(nil, l.name, &r.Reply, r.Bytes, s, token)
 }
 
 // asMeta is the answer r without what the client has not asked for.
 func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
-	return item.AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &t.Loop.Rep, r.Bytes, s)
+	return item.AppendMeta(nil, t.Req.Letters, int64(l.Stale/time.Second), &r.Reply, r.Bytes, s)
 }
 
 // touch gives a value that is there the time that the client asks for.
 func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
-		rep := &t.Loop.Rep
+		rep := &r.Reply
 		switch {
-		case !r.Parsed(t.Op, t.Req.Dialect, rep) || rep.Kind.Failed():
+		case !rep.Kind.Answered():
 			l.unanswered(t, r)
-		case t.Missed(r):
+		case task.Missed(r):
 			l.miss(t, ticket.Ticket{Void: true})
 		case t.Req.Dialect == wire.Text && string(rep.ClientFlags.Of(r.Bytes)) == item.EmptyFlags:
 			at := rep.ClientFlags
 			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])
-			t.Answer(&upstream.Result{Server: l.server(t), Bytes: b}, tag)
+			t.Answer(t.Result(l.server(t), b), tag)
 		case t.Req.Dialect == wire.Meta:
 			s := item.See(rep, r.Bytes)
-			t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asMeta(t, r, &s)}, tag)
+			t.Answer(t.Result(l.server(t), l.asMeta(t, r, &s)), tag)
 		default:
-			t.Answer(&upstream.Result{Server: l.server(t), Bytes: bytes.Clone(r.Bytes)}, tag)
+			t.Answer(t.Result(l.server(t), bytes.Clone(r.Bytes)), tag)
 		}
 	})
 }

@@ -91,7 +91,7 @@ func (l *rule) Begin(t *task.Task) {
 // side deletes what the other server has of a key that is between two.
 func (l *rule) side(t *task.Task, at int, then func()) {
 	l.askAt(t, at, t.Meta("md", l.Keys[at], "", nil), func(r *upstream.Result) {
-		if !r.Parsed(wire.Delete, wire.Meta, &t.Loop.Rep) || t.Loop.Rep.Kind.Failed() {
+		if !r.Reply.Kind.Answered() {
 			l.broken(t, r)
 			return
 		}
@@ -137,19 +137,18 @@ func (l *rule) end(t *task.Task, f func()) {
 
 func (l *rule) say(t *task.Task, k wire.Kind) { l.end(t, func() { t.AnswerKind(k) }) }
 
-// answered reads r, a server's answer to one of the guard's own meta commands, and
-// ends t's command if it is none or an error.
-func (l *rule) answered(t *task.Task, op wire.Op, r *upstream.Result) (rep *wire.Reply, ok bool) {
-	rep = &t.Loop.Rep
-	if r.Parsed(op, wire.Meta, rep) && !rep.Kind.Failed() {
-		return rep, true
+// answered reports whether r, the answer to one of the guard's own meta commands, is one
+// and no error. If it isn't, t's command has ended.
+func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
+	if r.Reply.Kind.Answered() {
+		return true
 	}
 	if t.Op <= wire.Gats {
 		l.unanswered(t, r)
 	} else {
 		l.broken(t, r)
 	}
-	return rep, false
+	return false
 }
 
 // look asks what is there, without a win of an item that is not deleted.
@@ -161,8 +160,8 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 	}
 	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
 		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
-			if rep, ok := l.answered(t, wire.Get, r); ok {
-				s := item.See(rep, r.Bytes)
+			if l.answered(t, r) {
+				s := item.See(&r.Reply, r.Bytes)
 				s.Flags, s.Cas, s.TTL = slices.Clone(s.Flags), slices.Clone(s.Cas), slices.Clone(s.TTL)
 				s.Fallen = v != stamp.Stands
 				then(&s, r.Via)
@@ -189,7 +188,12 @@ func (l *rule) gone(s *item.Seen) bool {
 // again begins once more, because somebody came in between.
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
-		t.Fail("others change this key all the time", stats.Crowded)
+		const why = "others change this key all the time"
+		if t.Op <= wire.Gats {
+			l.failed(t, why, stats.Crowded)
+		} else {
+			t.Fail(why, stats.Crowded)
+		}
 		return
 	}
 	f()
@@ -265,7 +269,7 @@ func (l *rule) rewrite(t *task.Task) {
 	moves := stores || t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get
 	if at := t.Req.Exptime; moves && at.Len() > 0 && !l.Hide {
 		if n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64); err == nil {
-			longer, sealed := item.Longer(l.Guard, n, time.Now().Unix())
+			longer, sealed := item.Longer(l.Guard, n, l.g.Wall)
 			l.sealed = sealed && stores
 			edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, longer, 10)})
 		}

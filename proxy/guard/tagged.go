@@ -81,14 +81,13 @@ func (l *rule) renamed(at int) uint64 {
 func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
 	line := append([]byte("mg "), health.AppendKey(nil, l.renamed(at), key)...)
 	l.askAt(t, at, append(line, " c N0\r\n"...), func(r *upstream.Result) {
-		rep := &t.Loop.Rep
-		if !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
+		if !r.Reply.Kind.Answered() {
 			kept := t.Keep(r)
 			l.tags.trouble = &kept
 			then(0, r)
 			return
 		}
-		s := item.See(rep, r.Bytes)
+		s := item.See(&r.Reply, r.Bytes)
 		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		then(cas, r)
 	})
@@ -128,10 +127,15 @@ const broken = stamp.Unknown
 // judged tells then whether the value that a read has found stands, and gives it the
 // answer without the head.
 func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {
-	g, rep := l.tags, &t.Loop.Rep
-	if g == nil || !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind.Failed() {
+	g, rep := l.tags, &r.Reply
+	if g == nil || !rep.Kind.Answered() {
 		then(r, stamp.Stands)
 		return
+	}
+	told := then
+	then = func(r *upstream.Result, v stamp.Verdict) {
+		t.Invalidated = v == stamp.Fallen
+		told(r, v)
 	}
 	if g.trouble != nil {
 		then(g.trouble, stamp.Stands)
@@ -163,7 +167,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 	}
 	if v := g.known.Judge(h); v != stamp.Unknown || rep.Letters.Has('W') {
 		g.count(h, &v)
-		then(g.without(r, rep, h), v)
+		then(g.without(r, h), v)
 		return
 	}
 	kept := t.Keep(r)
@@ -174,8 +178,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		if open--; open > 0 {
 			return
 		}
-		kept.Parsed(wire.Get, wire.Meta, rep)
-		h, _ := stamp.ReadHead(rep.Body.Of(kept.Bytes))
+		h, _ := stamp.ReadHead(kept.Reply.Body.Of(kept.Bytes))
 		v := g.known.Judge(h)
 		if !g.via.Same(kept.Via) || v == stamp.Unknown {
 			v = stamp.Fallen
@@ -185,7 +188,7 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 			return
 		}
 		g.count(h, &v)
-		then(g.without(&kept, rep, h), v)
+		then(g.without(&kept, h), v)
 	}
 	for i := range h.Len() {
 		tag := h.At(i).Tag
@@ -222,10 +225,10 @@ func (g *tagged) remember(t *task.Task, h stamp.Head) {
 }
 
 // without is the answer r, of a value with head h, as if the value had no head.
-func (g *tagged) without(r *upstream.Result, rep *wire.Reply, h stamp.Head) *upstream.Result {
-	g.head, g.body = bytes.Clone(h), bytes.Clone(rep.Body.Of(r.Bytes)[len(h):])
+func (g *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
+	g.head, g.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
 	bare := *r
-	bare.Bytes = item.AppendBare(nil, r.Bytes, rep, h)
+	bare.SetAnswer(wire.Get, wire.Meta, item.AppendBare(nil, r.Bytes, &r.Reply, h))
 	return &bare
 }
 
@@ -237,17 +240,15 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 		return
 	}
 	kept, known, via := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
-	kept.Parsed(wire.Get, wire.Meta, &t.Loop.Rep)
-	old := item.See(&t.Loop.Rep, kept.Bytes)
+	old := item.See(&kept.Reply, kept.Bytes)
 	keep := max(int64(l.Stale/time.Second), item.Lease(l.Guard))
 	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
 	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(item.Lease(l.Guard), 10)+" R0", nil), func(r *upstream.Result) {
-		rep, ok := l.answered(t, wire.Get, r)
-		if !ok {
+		if !l.answered(t, r) {
 			return
 		}
 		l.tags.known, l.tags.via = known, via // of the first round: the rebuild begins now
-		switch s := item.See(rep, r.Bytes); {
+		switch s := item.See(&r.Reply, r.Bytes); {
 		case s.Wins():
 			l.won(t, r, &s)
 		case s.Absent():
@@ -257,8 +258,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 		case l.Stale > 0 && v != broken && s.Soft() && !gets(t) && !l.rebuilds(t, &s):
 			l.Learned.Count(stats.GuardStale)
 			l.watch(t, r, &s)
-			kept.Parsed(wire.Get, wire.Meta, rep)
-			l.serve(t, &kept, &old)
+			l.serveOld(t, &kept, &old)
 		default:
 			l.late(t, r, &s)
 		}
@@ -281,22 +281,22 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 	}
 	l.inspect(t, 1, line, func(r *upstream.Result) {
 		l.judged(t, 1, r, func(r *upstream.Result, v stamp.Verdict) {
-			rep := &t.Loop.Rep
 			l.View.CountWarmRead(l.First.Server, false)
-			if v != stamp.Stands || gets(t) || !r.Parsed(wire.Get, wire.Meta, rep) || rep.Kind != wire.Value {
+			if v != stamp.Stands || gets(t) || r.Reply.Kind != wire.Value {
 				rebuild()
 				return
 			}
-			s := item.See(rep, r.Bytes)
+			s := item.See(&r.Reply, r.Bytes)
 			if s.Nothing() {
 				rebuild()
 				return
 			}
 			l.g.rearmAt(l.here(t), tk.Cas, tk.Via, true)
+			s.Cas = nil // it decides nothing at the key's own server
 			if own {
-				t.Answer(&upstream.Result{Server: r.Server, Bytes: l.asMeta(t, r, &s)}, nil)
+				t.Answer(t.Result(r.Server, l.asMeta(t, r, &s)), nil)
 			} else {
-				t.Answer(&upstream.Result{Server: r.Server, Bytes: l.asText(t, r, &s)}, nil)
+				t.Answer(t.Result(r.Server, l.asText(t, r, &s)), nil)
 			}
 		})
 	})
@@ -310,18 +310,17 @@ func (l *rule) retouch(t *task.Task, tag func(uint64) uint64) {
 	}
 	l.inspect(t, l.at, line, func(r *upstream.Result) {
 		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
-			rep, ok := l.answered(t, wire.Get, r)
-			if !ok {
+			if !l.answered(t, r) {
 				return
 			}
-			s := item.See(rep, r.Bytes)
+			s := item.See(&r.Reply, r.Bytes)
 			switch {
 			case v != stamp.Stands || s.Nothing():
 				l.miss(t, ticket.Ticket{Void: true})
 			case t.Req.Dialect == wire.Meta:
-				t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asMeta(t, r, &s)}, tag)
+				t.Answer(t.Result(l.server(t), l.asMeta(t, r, &s)), tag)
 			default:
-				t.Answer(&upstream.Result{Server: l.server(t), Bytes: l.asText(t, r, &s)}, tag)
+				t.Answer(t.Result(l.server(t), l.asText(t, r, &s)), tag)
 			}
 		})
 	})
@@ -386,7 +385,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	g.trouble = nil
 	for i, tag := range tags {
 		versions[i].Tag = tag
-		if g.bound != nil {
+		if g.bound != nil && !l.g.Ablation.Stamp {
 			if cas, ok := g.bound.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
 				continue
@@ -402,7 +401,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		if c0 != 0 {
 			open++
 			l.askVersion(t, l.at, tag.AppendBucket(nil), func(cas uint64, r *upstream.Result) {
-				late = late || made && cas >= c0
+				late = late || made && cas >= c0 && !l.g.Ablation.Order
 				note(cas, r)
 			})
 		}
@@ -459,10 +458,9 @@ func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func(
 		flags += " T" + strconv.FormatInt(left, 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, slices.Concat(l.tags.head, body)), func(r *upstream.Result) {
-		rep, ok := l.answered(t, wire.Set, r)
 		switch {
-		case !ok:
-		case rep.Kind == wire.Stored:
+		case !l.answered(t, r):
+		case r.Reply.Kind == wire.Stored:
 			l.wrote = true
 			then()
 		default:

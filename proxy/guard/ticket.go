@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
+	"ringside/proxy/upstream"
 )
 
 // here is where l's key is served now.
@@ -46,6 +47,15 @@ func (g *Guard) grant(t *task.Task, l *rule, tk ticket.Ticket) {
 	g.tickets.Grant(tk, nameOf(t), l.pooled(), g.Now, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
+// good says that a set with tk on c meets the item of its cas, or none.
+func (g *Guard) good(tk *ticket.Ticket, here ticket.Spot, c *upstream.Conn) bool {
+	switch elsewhere := tk.Spot != here; {
+	case g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere:
+		return c != nil && !tk.Void
+	}
+	return tk.Good(here, c)
+}
+
 // ownTicket is the one that t's connection holds for its key.
 func (g *Guard) ownTicket(t *task.Task, l *rule) *ticket.Ticket {
 	return g.tickets.Of(nameOf(t), &l.party.Holder)
@@ -64,10 +74,12 @@ func (g *Guard) leave(p *party) {
 // giveBack lets another client rebuild at once. Only a winner has something to
 // give back: a ticket for what another rebuilds is not.
 func (g *Guard) giveBack(tk *ticket.Ticket) {
-	if !tk.Win || tk.Void {
+	if !tk.Win && !g.Ablation.GiveBack || tk.Void {
 		return
 	}
 	tk.Route.Learned.Count(stats.GuardGivenBack)
-	g.strike(tk.Hash, -1, tk.Route)
+	if tk.Strike {
+		g.strike(tk.Hash, -1, tk.Route)
+	}
 	g.rearmAt(tk.Spot, tk.Cas, tk.Via, tk.Stub)
 }

@@ -161,19 +161,19 @@ func (q *poll) Client() uint64 { return 0 }
 
 // Answered gives what a poll has found to those who wait.
 func (q *poll) Answered(_ int, r *upstream.Result) {
-	g, rep := q.g, &q.g.Rep
+	g, rep := q.g, &r.Reply
 	q.asking = false
 	if q.again {
 		q.nextAt = g.Now
 	}
-	switch known := r.Parsed(wire.Get, wire.Meta, rep) && !rep.Kind.Failed(); {
+	switch {
 	case len(q.held) == 0:
-		if known {
+		if rep.Kind.Answered() {
 			if s := item.See(rep, r.Bytes); s.Wins() {
 				g.rearmAt(q.here, string(s.Cas), r.Via, s.Stub())
 			}
 		}
-	case !known:
+	case !rep.Kind.Answered():
 		for len(q.held) > 0 {
 			h := q.take(0)
 			h.l.unanswered(h.t, r)
@@ -195,7 +195,6 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			for n := len(q.held); n > 0; n-- { // one may have to wait on
 				h := q.take(0)
 				h.l.Learned.Count(stats.GuardSaved)
-				r.Parsed(wire.Get, wire.Meta, rep) // the one before may have asked
 				if h.l.tags != nil {
 					h.l.tags.known = nil // they are of its own first look
 				}
@@ -232,7 +231,7 @@ func (q *poll) end(h *held, over bool) {
 			return
 		}
 	}
-	h.l.miss(h.t, ticket.Ticket{Cas: h.cas, Via: h.via, At: h.since, Void: h.mark})
+	h.l.missLate(h.t, ticket.Ticket{Cas: h.cas, Via: h.via, At: h.since, Void: h.mark})
 }
 
 // wake asks at once for those who wait for a key that a command has just changed.

@@ -47,7 +47,7 @@ func (l *rule) write(t *task.Task) {
 		l.count(t)
 	case wire.Touch:
 		l.look(t, func(s *item.Seen, via upstream.Via) {
-			if l.nothing(t, s, via) {
+			if l.nothing(t, s, via) && !l.g.Ablation.Touch {
 				l.say(t, wire.NotFound)
 				return
 			}
@@ -65,6 +65,28 @@ func (l *rule) write(t *task.Task) {
 			}
 		})
 	}
+}
+
+// byToken serves t, which is to change only the version that its client has seen, as
+// on a route without a guard. Where there is another it looks whether that is a stub:
+// then there is nothing to the client.
+func (l *rule) byToken(t *task.Task) {
+	t.Rule = l
+	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
+		l.g.wake(t)
+		if r.Reply.Kind != wire.Exists && r.Reply.Kind != wire.ClientError {
+			t.Answer(r, token)
+			return
+		}
+		kept := t.Keep(r)
+		l.look(t, func(s *item.Seen, via upstream.Via) {
+			if l.nothing(t, s, via) {
+				t.AnswerKind(wire.NotFound)
+			} else {
+				t.Answer(&kept, token)
+			}
+		})
+	})
 }
 
 // pass gives the client what the server has answered to its own words.
@@ -153,15 +175,14 @@ func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(
 
 func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
-		rep := &t.Loop.Rep
-		if r.Parsed(wire.Set, wire.Meta, rep) && rep.Kind.Failed() {
+		if r.Reply.Kind.Failed() {
 			// memcached has taken away what was there: it is too large, or there is no memory.
 			l.g.unfit(t, l)
 			l.g.wake(t)
 		}
-		if rep, ok := l.answered(t, wire.Set, r); ok {
-			l.wrote = rep.Kind == wire.Stored
-			then(rep.Kind, r)
+		if l.answered(t, r) {
+			l.wrote = r.Reply.Kind == wire.Stored
+			then(r.Reply.Kind, r)
 		}
 	})
 	if l.sealed && mode == 'S' {
@@ -174,11 +195,10 @@ func (l *rule) seal(t *task.Task) {
 	here := l.here(t)
 	l.Learned.Count(stats.GuardLook)
 	l.then = append(l.then, func(r *upstream.Result) {
-		rep := &t.Loop.Rep
-		if !r.Parsed(wire.Get, wire.Meta, rep) {
+		if r.Reply.Kind == wire.NoReply {
 			return
 		}
-		if s := item.See(rep, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
+		if s := item.See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
 			l.g.rearmAt(here, string(s.Cas), r.Via, true)
 		}
 	})
@@ -188,13 +208,13 @@ func (l *rule) seal(t *task.Task) {
 
 // answerStore answers a store as the server did.
 func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
-	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || !r.Parsed(t.Op, wire.Meta, &t.Loop.Rep) {
+	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || r.Reply.Kind == wire.NoReply {
 		l.say(t, k)
 		return
 	}
-	s := item.See(&t.Loop.Rep, r.Bytes)
+	s := item.See(&r.Reply, r.Bytes)
 	b := l.asMeta(t, r, &s)
-	l.end(t, func() { t.Answer(&upstream.Result{Server: l.server(t), Bytes: b}, nil) })
+	l.end(t, func() { t.Answer(t.Result(l.server(t), b), nil) })
 }
 
 // set stores a value: bound by the ticket of its miss, if it is a rebuilder's.
@@ -214,7 +234,10 @@ func (l *rule) set(t *task.Task) {
 		l.ambiguous(t, own, append(owed, own))
 	case l.Clients != table.ByConnection && len(owed) > 0:
 		tk := owed[0]
-		if l.Clients == table.ByEvidence && !tk.Holder.Shared.Load() {
+		if l.g.Ablation.Newest {
+			tk = owed[len(owed)-1]
+		}
+		if l.Clients == table.ByEvidence && !tk.Holder.Shared.Load() && !l.g.Ablation.Doubt {
 			tk.Doubtful = true
 		} else {
 			l.g.tickets.Take(tk)
@@ -241,7 +264,7 @@ func (l *rule) conn(t *task.Task) *upstream.Conn {
 
 // fill is the set of a rebuilder.
 func (l *rule) fill(t *task.Task, tk *ticket.Ticket) {
-	if c := l.conn(t); c != nil && !tk.Good(l.here(t), c) {
+	if c := l.conn(t); c != nil && !l.g.good(tk, l.here(t), c) {
 		tk.Ended(false)
 		l.Learned.Count(stats.GuardVoid)
 		l.refused(t)
@@ -273,6 +296,7 @@ func (l *rule) filled(t *task.Task, tk *ticket.Ticket) {
 // tooLate counts a set that was not stored, and learns from it.
 func (l *rule) tooLate(t *task.Task, tk *ticket.Ticket, k wire.Kind) {
 	tk.Ended(false)
+	delete(l.g.barren, t.Hash) // it has been made, and will be again
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
 	} else {
@@ -300,18 +324,19 @@ func (l *rule) refused(t *task.Task) {
 func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket) {
 	l.Learned.Count(stats.GuardAmbiguous)
 	here, c := l.here(t), l.conn(t)
+	without := &l.g.Ablation
 	alike := func(o *ticket.Ticket) bool {
-		return o.Cas == tk.Cas && o.Good(here, c) && (l.tags == nil || o.SameTags(tk))
+		return o.Cas == tk.Cas && (without.CasOnly || l.g.good(o, here, c) && (l.tags == nil || o.SameTags(tk)))
 	}
 	l.bind(tk)
-	if c != nil && !slices.ContainsFunc(among, func(o *ticket.Ticket) bool { return !alike(o) }) {
+	if c != nil && (without.Alike || !slices.ContainsFunc(among, func(o *ticket.Ticket) bool { return !alike(o) })) {
 		l.store(t, 'S', tk.Cas, true, func(k wire.Kind, r *upstream.Result) {
 			if k != wire.Stored {
 				l.tooLate(t, tk, k)
 				l.refusedAmbiguous(t)
 				return
 			}
-			s := item.See(&t.Loop.Rep, r.Bytes)
+			s := item.See(&r.Reply, r.Bytes)
 			cas := string(s.Cas)
 			for _, o := range among { // between those of one Ringside the last set wins
 				if o.Cas == tk.Cas {
@@ -341,17 +366,26 @@ func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket
 // refusedAmbiguous answers a set of which it is not sure whose it is. What stands
 // there may be older than a writer's value, so it must go.
 func (l *rule) refusedAmbiguous(t *task.Task) {
-	if l.OnlyAfterMiss {
+	switch gone := func(bool) { l.refused(t) }; {
+	case l.OnlyAfterMiss || l.g.Ablation.Keep:
 		l.refused(t)
-		return
+	case l.g.Ablation.KeepStub:
+		l.look(t, func(s *item.Seen, _ upstream.Via) {
+			if s.Stub() {
+				l.refused(t)
+			} else {
+				l.remove(t, gone)
+			}
+		})
+	default:
+		l.remove(t, gone)
 	}
-	l.remove(t, func(bool) { l.refused(t) })
 }
 
 // add stores a value where there is none: a stub is none.
 func (l *rule) add(t *task.Task) {
 	if tk := l.use(t); tk != nil {
-		if c := l.conn(t); c != nil && !tk.Good(l.here(t), c) {
+		if c := l.conn(t); c != nil && !l.g.good(tk, l.here(t), c) {
 			tk.Ended(false)
 			l.Learned.Count(stats.GuardVoid)
 			l.say(t, wire.NotStored)
@@ -400,7 +434,7 @@ func (l *rule) replace(t *task.Task, tk *ticket.Ticket) {
 		case l.nothing(t, s, via):
 			l.say(t, wire.NotStored)
 			return
-		case tk != nil && (tk.Cas != string(s.Cas) || !tk.Good(l.here(t), l.conn(t))):
+		case tk != nil && (tk.Cas != string(s.Cas) || !l.g.good(tk, l.here(t), l.conn(t))):
 			l.tooLate(t, tk, wire.Exists)
 			l.say(t, wire.NotStored)
 			return
@@ -469,10 +503,9 @@ func (l *rule) remove(t *task.Task, then func(found bool)) {
 			}
 		}
 		l.ask(t, t.Meta("md", l.name, flags, nil), func(r *upstream.Result) {
-			rep, ok := l.answered(t, wire.Delete, r)
 			switch {
-			case !ok:
-			case rep.Kind == wire.Deleted:
+			case !l.answered(t, r):
+			case r.Reply.Kind == wire.Deleted:
 				then(!l.gone(s))
 			case l.tries >= maxTries:
 				l.erase(t, then)
@@ -494,14 +527,14 @@ func (l *rule) erase(t *task.Task, then func(found bool)) {
 	}
 	l.Learned.Count(stats.GuardLook)
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
-		if rep := &t.Loop.Rep; r.Parsed(wire.Get, wire.Meta, rep) && !rep.Kind.Failed() {
-			s := item.See(rep, r.Bytes)
+		if r.Reply.Kind.Answered() {
+			s := item.See(&r.Reply, r.Bytes)
 			found = !s.Nothing()
 		}
 		done()
 	})
 	l.ask(t, t.Meta("md", l.name, "", nil), func(r *upstream.Result) {
-		if _, ok := l.answered(t, wire.Delete, r); ok {
+		if l.answered(t, r) {
 			done()
 		}
 	})

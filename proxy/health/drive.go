@@ -56,15 +56,16 @@ func (k *Keeper) schedule(now int64) {
 
 // judge says what the pool is as a whole.
 func (k *Keeper) judge(now int64) {
-	pool := poolKept
+	pool, cause := poolKept, ""
 	switch {
 	case k.anyNoMeta():
 		pool = poolNoMeta
 	case now < k.foreignUntil:
 		pool = poolForeign
+		cause = "a view record was written under another list, by another proxy or by this one before a reload"
 	}
 	if pool != k.pool {
-		k.event(-1, k.pool, pool, "")
+		k.event(-1, k.pool, pool, cause)
 		k.pool = pool
 	}
 	for g := range k.open {

@@ -73,12 +73,13 @@ type Keeper struct {
 	events   []Event
 
 	next         int64
-	voteAt       int64   // when the next vote is due
-	hastyAt      int64   // when one may come before its time again
-	foreignUntil int64   // how long other membership lists that were seen count
-	copies       bool    // routes keep copies on its servers
-	pool         string  // what the pool is as a whole: poolKept, or why it isn't
-	open         [2]bool // fail-open, of the pool's own servers and of its gutter
+	voteAt       int64            // when the next vote is due
+	hastyAt      int64            // when one may come before its time again
+	foreignUntil int64            // how long other membership lists that were seen count
+	copies       bool             // routes keep copies on its servers
+	pool         string           // what the pool is as a whole: poolKept, or why it isn't
+	open         [2]bool          // fail-open, of the pool's own servers and of its gutter
+	departed     map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
 }
 
 // server is what the keeper knows of one server.
@@ -146,6 +147,7 @@ type Ablation struct {
 	Settle     bool // WARM becomes IN at once
 	Out        bool // a server that answers again goes from LEAVING to RETURN
 	OnlyCopy   bool // a silent server leaves though another one lacks copies
+	Departed   bool // a server that a reload puts back is as it was when it went
 }
 
 // Ablate makes k leave out parts of the protocol. Only tests do that.
@@ -184,6 +186,32 @@ func (s Settings) withDefaults() Settings {
 	s.Request = cmp.Or(s.Request, 500*time.Millisecond)
 	s.GoodPings = cmp.Or(s.GoodPings, 2)
 	return s
+}
+
+// Departed says that a reload has taken a server out of the list, or back into it,
+// whose number was n when it went, and of what keys carry. Nobody writes there any
+// more, so it counts as out from then on, and comes back as from an outage.
+func (k *Keeper) Departed(name string, n, renamed uint32) {
+	e := entry{n: n, renamed: renamed}
+	switch PhaseOf(n) {
+	case Out:
+	case Leaving:
+		e.n++
+	default:
+		e.n = leaving(n) + 1
+	}
+	if k.off.Departed {
+		return
+	}
+	if i, ok := k.index[name]; ok {
+		k.servers[i].entry = e
+		k.event(i, In.String(), Out.String(), "a reload has put it back")
+		return
+	}
+	if k.departed == nil {
+		k.departed = map[string]entry{}
+	}
+	k.departed[name] = e
 }
 
 // ServerFailed says that the engine saw a server fail: it refuses connections

@@ -198,7 +198,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	if r.hash != k.hash {
 		k.foreignUntil = now + foreignPings*int64(k.set.Ping)
 	}
-	news := !covers(r.entries, k.servers)
+	news := !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || r.hash != k.hash && now >= s.takeAt) {
 		s.takeAt = now + foreignPings/2*int64(k.set.Ping)
 		k.write(i, r, now)
@@ -250,7 +250,7 @@ func (k *Keeper) unhold(i int) {
 // has read there.
 func (k *Keeper) write(i int, r record, now int64) {
 	r.hash = k.hash
-	r.entries = k.entries()
+	r.entries, r.others = k.entries(), k.withDeparted(r.others)
 	value := appendRecord(nil, r, k.members)
 	how := "ME" // only if there is none
 	if r.cas != 0 {

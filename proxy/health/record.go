@@ -16,6 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
+	"slices"
 	"strconv"
 )
 
@@ -122,25 +124,51 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 	return name, e, nil
 }
 
+// withDeparted is what a record says of servers that this proxy doesn't know, and
+// that those are out which a reload has taken from it.
+func (k *Keeper) withDeparted(others []byte) []byte {
+	if len(k.departed) == 0 {
+		return others
+	}
+	var merged []byte
+	known := map[string]entry{}
+	for _, f := range bytes.Fields(others) {
+		name, e, _ := parseEntry(f) // it was read before
+		if d, ok := k.departed[name]; ok {
+			known[name] = merge(e, d)
+		} else {
+			merged = append(append(merged, ' '), f...)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.departed)) {
+		merged = appendEntry(merged, name, merge(known[name], k.departed[name]))
+	}
+	return merged
+}
+
 // appendRecord writes a record the way that parseRecord reads it.
 func appendRecord(dst []byte, r record, members []Member) []byte {
 	dst = append(dst, recordMagic...)
 	dst = appendNumber(append(dst, ' '), r.hash)
 	dst = appendNumber(append(dst, ' '), r.incarnation)
 	for i, e := range r.entries {
-		if e == (entry{}) {
-			continue
-		}
-		dst = appendName(append(dst, ' '), members[i].Name)
-		dst = appendNumber(append(dst, '='), uint64(e.n))
-		if e.renamed != 0 || e.overrides != 0 {
-			dst = appendNumber(append(dst, ','), uint64(e.renamed))
-		}
-		if e.overrides != 0 {
-			dst = appendNumber(append(dst, ','), uint64(e.overrides))
+		if e != (entry{}) {
+			dst = appendEntry(dst, members[i].Name, e)
 		}
 	}
 	return append(dst, r.others...)
+}
+
+func appendEntry(dst []byte, name string, e entry) []byte {
+	dst = appendName(append(dst, ' '), name)
+	dst = appendNumber(append(dst, '='), uint64(e.n))
+	if e.renamed != 0 || e.overrides != 0 {
+		dst = appendNumber(append(dst, ','), uint64(e.renamed))
+	}
+	if e.overrides != 0 {
+		dst = appendNumber(append(dst, ','), uint64(e.overrides))
+	}
+	return dst
 }
 
 func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, v, 36) }

@@ -20,6 +20,7 @@ type IO struct {
 	Debug bool // Log wants to know of every connection
 
 	Now    int64  // when the wakeup began, in nanoseconds on the driver's clock
+	Wall   int64  // the same in Unix seconds, for clients that say when a value is to expire
 	Timers timers // what is to happen by itself, and when
 	First  int64  // the earliest of Timers: where nothing is due, one comparison says so
 	Count  stats.Counters

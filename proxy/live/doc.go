@@ -13,6 +13,7 @@
 //	log records        ► Events: the last of them, at Info and above
 //	Traces of the loops ► Traced: what happens to keys that somebody follows
 //	Report of the keys ► Hot: the keys and prefixes that are asked for most
+//	Report of a book   ► Misses: why keys miss, and what they cost
 //
 // # What it costs
 //

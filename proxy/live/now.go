@@ -20,7 +20,8 @@ type Now struct {
 	List   []NowServer `json:"servers"`
 	Slabs  []Class     `json:"slabs"` // of all servers; null if they have not said
 	Warn   []Warning   `json:"warnings"`
-	Hot    *Hot        `json:"hot"` // null before it is told
+	Hot    *Hot        `json:"hot"` // null before it is told, as what follows
+	Misses *Misses     `json:"why"`
 }
 
 // Total is the whole proxy.
@@ -101,13 +102,17 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	return NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool)), nil
+	misses, err := s.misses(before, after)
+	if err != nil {
+		return nil, err
+	}
+	return NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses), nil
 }
 
 // NowOf puts together what the events of a stream tell; m and sl are nil if the
-// servers have not told, and hot if it is not told yet.
-func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot) *Now {
-	is := &Now{Hot: hot, T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
+// servers have not told, and hot and misses if they are not told yet.
+func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
+	is := &Now{Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
 		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
 		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
 	}}

@@ -28,15 +28,23 @@ const (
 
 // Options is what a Sampler must be told.
 type Options struct {
-	// Config returns the number of the table in force, and whether the
-	// configuration read last was refused.
-	Config func() (generation uint64, refused bool)
+	// Reload returns how the configuration stands.
+	Reload func() Reload
 
 	// CPU returns how much processor time the process has used so far. If nil, that is
 	// not known.
 	CPU func() time.Duration
 
 	Events *Events // nil: there are none
+}
+
+// Reload is how the configuration of a running proxy stands.
+type Reload struct {
+	Err        error     // why the configuration that was read last was refused; nil: it is in force
+	At         time.Time // when that was
+	Succeeded  uint64    // configurations taken since the start, without the first
+	Failed     uint64    // configurations refused since the start
+	Generation uint64    // of the table in force; 1 is that of the start
 }
 
 // Sampler makes ticks of a proxy while it runs, and hands them to watchers.
@@ -60,7 +68,7 @@ type Sampler struct {
 }
 
 // kept are the topics of which the last event is kept for who comes.
-var kept = []string{"mem", "slabs", "hot"}
+var kept = []string{"mem", "slabs", "hot", "why"}
 
 // message is one event of a stream.
 type message struct {
@@ -126,8 +134,9 @@ func (s *Sampler) run() {
 				kept = now.At
 			}
 			s.tick(now, keep)
-			s.last = now
 			s.tellHot(now.Table)
+			s.tellMisses(s.last, now)
+			s.last = now
 		}
 		pause := historyGap
 		if len(s.pools()) > 0 {
@@ -150,7 +159,8 @@ func (s *Sampler) Sample() (*Sample, error) {
 	}
 	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
-	is.Gen, is.Refused = s.options.Config()
+	config := s.options.Reload()
+	is.Gen, is.Refused = config.Generation, config.Err != nil
 	if is.Table != s.p.Table() { // a reload came between
 		return s.Sample()
 	}
@@ -269,8 +279,7 @@ var ErrCrowded = errors.New("16 already watch this Ringside: close one of them")
 // Watch begins to watch a pool of the table in force, and has it at once: the pool,
 // the last minutes, the last events.
 func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
-	gen, _ := s.options.Config()
-	topo, err := json.Marshal(TopoOf(t, pool, gen))
+	topo, err := json.Marshal(TopoOf(t, pool, s.options.Reload().Generation))
 	if err != nil {
 		return nil, err
 	}

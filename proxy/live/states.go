@@ -73,6 +73,15 @@ func Address(t table.Target) string {
 	return t.Network + ":" + t.Address
 }
 
+// ListenerAddress is what the configuration file calls a listener, but for the family
+// of its addresses.
+func ListenerAddress(network, at string) string {
+	if network == "unix" {
+		return "unix:" + at
+	}
+	return at
+}
+
 // States describes the servers of the table in force, by what the loops of p have
 // counted.
 func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {

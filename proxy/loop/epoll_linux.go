@@ -145,7 +145,7 @@ func (d *epoll) run() {
 	for {
 		n := d.wait()
 		d.begun = now()
-		d.engine.Begin(d.begun)
+		d.engine.Begin(d.begun, time.Now().Unix())
 		d.round++
 		for i := range n {
 			d.handle(&d.events[i])

@@ -13,6 +13,12 @@
 // is armed only when something is due takes its place; and a request costs no
 // lock, no allocation and a share of one read, one write and one wait.
 //
+// A wakeup of an epoll loop:
+//
+//	wait ► Engine.Begin ► accept, read, connected: all that is ready ► what others have posted ► Engine.End ► write, dial, close ► arm the timer
+//	                                                                                              ▲         │
+//	                                                                                              └─────────┘ until End wants nothing more
+//
 // What costs most is to be woken and to wake others. Under saturation a loop
 // therefore waits for company: until most of the answers that a server owes are
 // there, or for a moment; which of them pays, if any, is found out by trying.

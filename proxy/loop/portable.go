@@ -88,7 +88,7 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
 	}
-	d.engine.Begin(now())
+	d.engine.Begin(now(), time.Now().Unix())
 	f(d.engine)
 	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
 		for _, x := range effects {

@@ -12,6 +12,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
+	"ringside/proxy/watch/why"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -111,6 +112,7 @@ func (bp *BoundPool) Member(i int) *upstream.Server {
 type Learned interface {
 	Guarded(label string) *stats.Guard
 	Tagged(label string) *stats.Tags
+	Misses(label string) *why.Account
 }
 
 // Bind gives l the routes of a new table. bound has the pools of that; command is
@@ -141,7 +143,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		for _, p := range r.Also {
 			made.Also = append(made.Also, bound[p])
 		}
-		made.Autocreate, made.Buffer = r.Autocreate, r.Buffer
+		made.Autocreate, made.Buffer, made.Count.Misses = r.Autocreate, r.Buffer, learned.Misses(r.Label())
 		l.Counts = l.Counts || r.Autocreate != nil
 		made.mayTask = made.View != nil || made.Buffer != nil
 		made.Prefer = bound[r.Prefer]

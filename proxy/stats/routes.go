@@ -2,7 +2,10 @@ package stats
 
 // What is counted by route: the share of hits of each, and whose commands fail.
 
-import "ringside/proxy/wire"
+import (
+	"ringside/proxy/watch/why"
+	"ringside/proxy/wire"
+)
 
 // Requests counts commands by what they were and how they ended.
 type Requests [wire.NumOps][NumOutcomes]uint64
@@ -57,6 +60,7 @@ type RouteName struct {
 type RouteCounters struct {
 	Requests Requests
 	KeyCounts
+	Misses *why.Account // why its keys miss; nil: nobody looks
 }
 
 // Add counts what o has counted too.

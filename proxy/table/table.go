@@ -21,6 +21,7 @@ type Table struct {
 	TagCommand string        // a delete of this with the name of a tag behind it invalidates that; empty: no route has tags
 	LogSlow    time.Duration // commands that take so long are logged; 0: none
 	NoHotKeys  bool          // it is not watched which keys are asked for most
+	Misses     bool          // it is watched why keys miss
 }
 
 // Has says whether a pool of t has a server of that name.

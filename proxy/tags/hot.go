@@ -44,6 +44,7 @@ type reading struct {
 	ends   []int       // in must, of each key
 	next   int         // key that is answered next
 	asking int         // attempts that have not ended
+	at     int         // place in Tags.open
 	later  *reading    // in the list of free ones
 }
 
@@ -82,8 +83,8 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 
 // reading is what x asks of c.
 func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
-	for _, r := range t.open {
-		if r.x == x && r.c == c {
+	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the keys of one exchange are asked for in a row
+		if r := t.open[i-1]; r.c == c {
 			return r
 		}
 	}
@@ -93,7 +94,7 @@ func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
 	} else {
 		t.free = r.later
 	}
-	r.x, r.c = x, c
+	r.x, r.c, r.at = x, c, len(t.open)
 	t.open = append(t.open, r)
 	return r
 }
@@ -116,14 +117,10 @@ func (r *reading) ended() {
 		return
 	}
 	t := r.t
-	for i := range t.open {
-		if t.open[i] == r {
-			last := len(t.open) - 1
-			t.open[i] = t.open[last]
-			t.open = t.open[:last]
-			break
-		}
-	}
+	last := len(t.open) - 1
+	t.open[r.at] = t.open[last]
+	t.open[r.at].at = r.at
+	t.open = t.open[:last]
 	*r = reading{t: t, later: t.free, must: r.must[:0], ends: r.ends[:0], known: r.known[:0]}
 	t.free = r
 }
@@ -157,17 +154,24 @@ func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 // value gets the value of the next key of a reading.
 type value reading
 
+var _ upstream.Streamer = (*value)(nil) // else large values are waited for until they are whole
+
 func (v *value) reader() *fast.Reader { return (*fast.Reader)(v.x) }
 
 func (v *value) Client() uint64 { return v.x.Client() }
 
-func (v *value) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+// stamps are what is known when the next key is answered.
+func (v *value) stamps() *fast.Stamps {
 	from := 0
 	if v.next > 0 {
 		from = v.ends[v.next-1]
 	}
 	v.now.Must, v.now.Known = v.must[from:v.ends[v.next]], v.known[:v.told]
-	return v.reader().Judge(c, a, r, b, &v.now)
+	return &v.now
+}
+
+func (v *value) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return v.reader().Judge(c, a, r, b, v.stamps())
 }
 
 func (v *value) Done(c *upstream.Conn, a *upstream.Attempt) {
@@ -183,3 +187,15 @@ func (v *value) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure
 	(*reading)(v).ended()
 	(*fast.Reader)(x).Failed(c, a, f)
 }
+
+func (v *value) Streams(r *wire.Reply, b []byte) bool { return v.reader().Flows(r, b, v.stamps()) }
+
+func (v *value) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return v.reader().Open(c, a, r, b, v.stamps())
+}
+
+func (v *value) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
+	return v.reader().More(c, a, b, last)
+}
+
+func (v *value) Behind() bool { return v.reader().Behind() }

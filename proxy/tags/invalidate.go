@@ -165,11 +165,10 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 func (n *invalidation) Client() uint64 { return 0 }
 
 func (n *invalidation) Answered(at int, r *upstream.Result) {
-	a, rep := &n.answers[at], &n.t.Rep
-	switch {
+	switch a := &n.answers[at]; {
 	case r.Bytes == nil:
 		a.Why = r.Why
-	case !r.Parsed(wire.Set, wire.Meta, rep) && !r.Parsed(wire.Delete, wire.Meta, rep) || rep.Kind.Failed():
+	case r.Reply.Kind.Failed():
 		a.Why = "server " + r.Server.Label() + ": " + strings.TrimSpace(string(r.Bytes))
 	}
 	n.ended()

@@ -6,6 +6,9 @@ package task
 // all copies see them in one order.
 
 import (
+	"cmp"
+	"slices"
+
 	"ringside/proxy/client"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -18,7 +21,8 @@ import (
 //
 // A command that waits in a line has begun nothing. One that has its turn in the
 // line of its client may wait for the line of the key, but never the other way
-// round. So nobody waits in a circle, and each ends by its own deadline.
+// round. So nobody waits in a circle, and each ends by its own deadline: also behind
+// a repair, which has none that a client knows.
 type queue struct {
 	reads int     // tasks at work that only read
 	alone *Task   // the task at work that changes something; nil: none
@@ -87,8 +91,18 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		return false
 	}
 	l.queue = append(l.queue, t)
-	return l.next() == t
+	if l.next() == t {
+		return true
+	}
+	if t.forSomebody() {
+		e.At(link.ParkedTimer, t.Deadline)
+	}
+	return false
 }
+
+// forSomebody says whether t has a deadline while it waits: Ringside's own tasks get
+// theirs with their turn.
+func (t *Task) forSomebody() bool { return t.x != nil || t.step != nil }
 
 // next gives the first that waits its turn, if it may begin; else it is nil.
 func (l *queue) next() *Task {
@@ -125,12 +139,47 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 	default:
 		l.alone = nil
 	}
+	e.advance(name, l)
+}
+
+// advance gives those their turn who may begin now.
+func (e *Tasks) advance(name Line, l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
 		e.Runnable = append(e.Runnable, next)
 		e.Soon(link.KeeperTimer) // so that End is called, which leads it
 	}
 	if l.reads == 0 && l.alone == nil {
 		delete(e.Lines, name)
+	}
+}
+
+// expire fails those whose deadline has come while they wait in a line. It looks at
+// all lines, and that once in about a deadline: the next look is when the first of
+// those that wait now is due, and whoever comes later is due later.
+func (e *Tasks) expire() {
+	var late []*Task
+	for name, l := range e.Lines {
+		n := len(late)
+		l.queue = slices.DeleteFunc(l.queue, func(t *Task) bool {
+			if !t.forSomebody() || e.Now < t.Deadline {
+				return false
+			}
+			t.inLine = t.inLine && name.client == 0
+			late = append(late, t)
+			return true
+		})
+		if len(late) > n {
+			e.advance(name, l)
+		}
+		for _, t := range l.queue {
+			if t.forSomebody() {
+				e.At(link.ParkedTimer, t.Deadline)
+			}
+		}
+	}
+	slices.SortFunc(late, func(a, b *Task) int { return cmp.Compare(a.Asker, b.Asker) }) // not in the order of a map
+	for _, t := range late {
+		t.Fail(TooLong, stats.TimedOut)
 	}
 }
 
@@ -162,7 +211,7 @@ func (t *Task) handOver(o *Tasks) {
 				}
 			}
 		}
-		t.Fail("the configuration has just changed", stats.Unavailable)
+		o.refuse(t, "the configuration has just changed")
 	})
 }
 

@@ -82,13 +82,12 @@ func (t *Task) TokenSpan() wire.Span {
 // ShortLived are the edits that let the item live no longer than limit.
 func (t *Task) ShortLived(limit time.Duration) []Edit {
 	most := int64(limit / time.Second)
-	now := time.Now().Unix()
 	cap := func(at wire.Span) Edit {
 		n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64)
 		if err != nil {
 			n = math.MaxInt32
 		}
-		return Edit{at, strconv.AppendInt(nil, health.CapTTL(n, most, now), 10)}
+		return Edit{at, strconv.AppendInt(nil, health.CapTTL(n, most, t.Loop.Wall), 10)}
 	}
 	switch {
 	case t.Req.Exptime.Len() > 0 && t.Op != wire.FlushAll:
@@ -122,17 +121,16 @@ func NeedsValue(op wire.Op) bool {
 	return false
 }
 
-// Missed says whether an answer to t's request is a miss.
-func (t *Task) Missed(r *upstream.Result) bool {
-	rep := &t.Loop.Rep
-	return r.Parsed(t.Op, t.Req.Dialect, rep) && (rep.Kind == wire.End || rep.Kind == wire.Miss || rep.Kind == wire.NotFound)
+// Missed says whether an answer is a miss.
+func Missed(r *upstream.Result) bool {
+	return r.Reply.Kind == wire.End || r.Reply.Kind == wire.Miss || r.Reply.Kind == wire.NotFound
 }
 
 // IsStub says whether an answer to t's request is a stub, an empty item that guards a
 // copy, and shows that it is one.
 func (t *Task) IsStub(r *upstream.Result) bool {
-	rep := &t.Loop.Rep
-	return t.Req.Dialect == wire.Meta && r.Parsed(t.Op, wire.Meta, rep) && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
+	rep := &r.Reply
+	return t.Req.Dialect == wire.Meta && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
 		rep.Letters.Has('Z') && !CommandOf(t).Vivify
 }
 

@@ -35,7 +35,8 @@ const (
 )
 
 // Unpark leads the tasks for which the phases have changed, or whose time is over, in
-// the order in which they were parked.
+// the order in which they were parked; and it fails those that have waited in a line
+// until their deadline.
 func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
@@ -47,4 +48,5 @@ func (e *Tasks) Unpark() {
 		}
 		e.lead(p.t)
 	}
+	e.expire() // last: who waits for one of those may have its turn now
 }

@@ -34,22 +34,29 @@ type Task struct {
 	share int32   // of its exchange: see client.Exchange.Share
 	strip string  // what the servers don't see of the client's key
 
-	Asker       uint64       // number of the client, whose requests go in order
-	Hash        uint64       // of Key, for all loops of the process
-	reads       bool         // it changes nothing, so that the client's other reads need not wait
-	inLine      bool         // the client's next command on the key waits for it; ClientLoop's
-	Backfilling bool         // a backfill of Key is at work for it
-	held        int          // bytes that it counts against limits.memory
-	Raw         []byte       // the request, a copy; nil once nothing needs it
-	Req         wire.Request // Raw, parsed
-	echo        wire.KeyEcho // what the client asked to see and servers are not asked for
-	Key         []byte       // decoded, without what the route strips
-	Deadline    int64        // on the loop's clock
+	course
+	Asker    uint64       // number of the client, whose requests go in order
+	Hash     uint64       // of Key, for all loops of the process
+	reads    bool         // it changes nothing, so that the client's other reads need not wait
+	inLine   bool         // the client's next command on the key waits for it; ClientLoop's
+	held     int          // bytes that it counts against limits.memory
+	Raw      []byte       // the request, a copy; nil once nothing needs it
+	Req      wire.Request // Raw, parsed
+	echo     wire.KeyEcho // what the client asked to see and servers are not asked for
+	Key      []byte       // decoded, without what the route strips
+	Deadline int64        // on the loop's clock
 
-	WaitReason string      // what it was parked for; empty: it was not
-	instead    []byte      // what the client gets in place of the answer when all went well; nil: the answer
-	failed     []unsentAsk // asks that found no connection, of which the rule is told next
-	Open       int         // asks that have not ended
+	instead []byte      // what the client gets in place of the answer when all went well; nil: the answer
+	failed  []unsentAsk // asks that found no connection, of which the rule is told next
+	Open    int         // asks that have not ended
+}
+
+// course is what is known of how a task goes.
+type course struct {
+	TTL         uint32 // of what it stores or touches, in seconds; 0: for ever
+	Invalidated bool   // it has found a value of which a tag was invalidated
+	Backfilling bool   // a backfill of Key is at work for it
+	WaitReason  string // what it was parked for; empty: it was not
 }
 
 // Tasks are the commands of one loop that take several asks, and who waits for
@@ -107,7 +114,7 @@ func (e *Tasks) lead(t *Task) {
 	}
 	if v := t.Route.UnlearnedView(); v != nil {
 		if e.Now >= t.Deadline {
-			t.Fail("the servers have not said yet who of them is in use", stats.Unavailable)
+			e.refuse(t, "the servers have not said yet who of them is in use")
 			e.Unclaim(t, KeyLine(t.Hash))
 		} else {
 			e.Park(t, t.Deadline, v.Gen)
@@ -119,6 +126,16 @@ func (e *Tasks) lead(t *Task) {
 			return
 		}
 	}
+}
+
+// refuse ends a task that no leader has been asked to serve.
+func (e *Tasks) refuse(t *Task, why string) {
+	for _, l := range e.Leaders {
+		if w, ok := l.(interface{ Refused(t *Task) }); ok {
+			w.Refused(t)
+		}
+	}
+	t.Fail(why, stats.Unavailable)
 }
 
 // Rule leads a task: it asks, is told how each ask ended, and answers.
@@ -330,6 +347,13 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 	return line
 }
 
+// Result is b as a server's answer to t's own request.
+func (t *Task) Result(srv *upstream.Server, b []byte) *upstream.Result {
+	r := &upstream.Result{Server: srv}
+	r.SetAnswer(t.Op, t.Req.Dialect, b)
+	return r
+}
+
 // Answer gives the client the answer of a server, with the client's own key in it
 // and with the cas token that token makes of the server's; nil leaves it as it is. It
 // ends the task's part of the exchange.
@@ -353,9 +377,9 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 
 // answerClient is the part of Answer that runs on the client's loop.
 func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, server string, token func(uint64) uint64) (o stats.Outcome, found int) {
-	rep := &e.Rep
+	rep := &r.Reply
 	switch {
-	case !r.Parsed(t.Op, t.Req.Dialect, rep):
+	case rep.Kind == wire.NoReply:
 		x.Fail(t.share, r.Why, r.Outcome)
 		return r.Outcome, 0
 	case t.instead != nil:
@@ -380,7 +404,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 
 // answerRead gives the client the value that a text read found.
 func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, token func(uint64) uint64) {
-	switch rep := &e.Rep; rep.Kind {
+	switch rep := &r.Reply; rep.Kind {
 	case wire.Value:
 		x.Hit(t.share)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
@@ -417,7 +441,7 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
-		t.endStep(&upstream.Result{Bytes: line}, nil)
+		t.endStep(t.Result(nil, line), nil)
 		return
 	}
 	t.conclude("", "", func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {

@@ -55,22 +55,6 @@ func (a *Attempt) plainRead() bool {
 	return a.Dialect == wire.Text && a.Op <= wire.Gets && a.AsText == nil && !a.Probe
 }
 
-// AppendKeys appends the keys that a asks for to dst, as the client knows them, each
-// with a space before it.
-func (a *Attempt) AppendKeys(dst []byte) []byte {
-	if !a.many {
-		key, _ := a.Named()
-		return append(append(append(dst, space...), a.Strip...), key...)
-	}
-	at, nth := a.At, a.Nth
-	for key := a.nextKey(); len(key) > 0; key = a.nextKey() {
-		dst = append(append(append(dst, space...), a.Strip...), key...)
-		a.keyDone(len(key))
-	}
-	a.At, a.Nth = at, nth // the answer may still come, and is swallowed
-	return dst
-}
-
 // unwanted says that nobody would miss the answers that are due on c, nor what is
 // asked there.
 func (c *Conn) unwanted() bool {

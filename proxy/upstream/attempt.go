@@ -7,6 +7,7 @@ import (
 
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/upstream/names"
 	"ringside/proxy/wire"
 )
 
@@ -24,6 +25,7 @@ type Attempt struct {
 	asked bool          // it is Ringside's own, for an Asker
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
+	Values     bool // the Observer is told of a VALUE, too: there are many keys, or it is touched
 	Probe      bool // it is the greeting, the first on each new connection
 	Begun      bool // its answer has begun, and is not whole
 	Streams    bool // its receiver is in the middle of a value
@@ -35,24 +37,16 @@ type Attempt struct {
 	Start uint64 // position of its first byte: see Conn
 	Size  int    // bytes of the request
 
-	names
-	Share int32 // of its exchange: see client.Exchange.Share
+	names.Names      // what its answer must name
+	OwnOpaque   bool // the opaque is Ringside's own: the answer is shown without it
+
+	TTL   uint32 // of what it stores or touches, for Observer.Fate
+	Share int32  // of its exchange: see client.Exchange.Share
 	late
 
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
 	Echo   *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
-}
-
-// names is what the answer to an attempt must name: see pairing.go.
-type names struct {
-	keys      []byte // as the server knows them
-	At        int    // where in keys the first key is that had no VALUE yet
-	Nth       int    // how many keys are before it; a VALUE that END follows is not counted
-	lengths   int32  // of many: how many there are
-	many      bool   // keys has the length of each key, and then the line of the request
-	opaque    uint8  // length of the opaque, at the end of keys; 0: there is none
-	OwnOpaque bool   // the opaque is Ringside's own: the answer is shown without it
 }
 
 // late is what an attempt leaves behind if it runs when nobody waits for it any
@@ -94,8 +88,8 @@ type Streamer interface {
 	Receiver
 
 	// Streams says whether the value of the head r, of which not all is here, is
-	// to come piece by piece.
-	Streams(r *wire.Reply) bool
+	// to come piece by piece. b is what is here of it.
+	Streams(r *wire.Reply, b []byte) bool
 
 	// Begin takes b, the head of the value and what is here of it. It returns how
 	// many bytes of b it has taken out of the input.
@@ -150,13 +144,14 @@ func (e *Servers) TrimAttempts() {
 }
 
 func (e *Servers) freeAttempt(a *Attempt) {
-	keys := a.keys[:0]
+	keys := a.Room()[:0]
 	if cap(keys) > manyKeys {
 		e.Buffers.Held -= int64(cap(keys))
 		keys = nil
 	}
 	*a = Attempt{}
-	a.Next, a.keys = e.FreeAttempts, keys
+	a.Next = e.FreeAttempts
+	a.Reuse(keys)
 	e.FreeAttempts = a
 }
 
@@ -186,7 +181,8 @@ type Pinger interface {
 // Result is how an ask ended.
 type Result struct {
 	Server *Server
-	Bytes  []byte // the whole answer; nil: there is none. If it is Foreign, an error line
+	Bytes  []byte     // the whole answer; nil: there is none. If it is Foreign, an error line
+	Reply  wire.Reply // the first reply of Bytes; its Kind is NoReply if there is no answer
 	Via
 	Failure
 
@@ -261,31 +257,37 @@ func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.
 
 // Collector collects an answer for an Asker.
 type Collector struct {
-	To    Asker
-	ID    int
-	bytes []byte
+	To     Asker
+	ID     int
+	result Result
 }
 
 func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
-	if a.OwnOpaque {
-		w.bytes = withoutOpaque(w.bytes, b, r)
-	} else {
-		w.bytes = append(w.bytes, b...)
+	switch is := &w.result; {
+	case a.OwnOpaque && r.Opaque.End > 0:
+		is.SetAnswer(a.Op, a.Dialect, withoutOpaque(b, r))
+	case is.Bytes == nil:
+		is.Reply = *r
+		fallthrough
+	default:
+		is.Bytes = append(is.Bytes, b...)
 	}
 	return 0
 }
 
 func (w *Collector) Done(c *Conn, a *Attempt) {
-	w.To.Answered(w.ID, &Result{Server: c.Server, Bytes: w.bytes, Via: c.Via(a)})
+	w.result.Server, w.result.Via = c.Server, c.Via(a)
+	w.To.Answered(w.ID, &w.result)
 }
 
 func (w *Collector) Failed(c *Conn, a *Attempt, f Failure) {
-	r := &Result{Server: c.Server, Failure: f}
-	defer func() { a.behind = r.Behind }()
+	r := &w.result
+	*r = Result{Server: c.Server, Failure: f}
 	if f.Foreign {
-		r.Bytes = wire.AppendClientError(nil, f.Why)
+		r.SetAnswer(a.Op, a.Dialect, wire.AppendClientError(nil, f.Why))
 	}
 	w.To.Answered(w.ID, r)
+	a.behind = r.Behind
 }
 
 // pings says whether the Asker is a Pinger.
@@ -311,12 +313,8 @@ func (e *Servers) LastOf(to Asker) (at int64) {
 	return at
 }
 
-// Parsed reads the first reply of the answer to op into to. It reports false if
-// there is no answer, or none to op.
-func (r *Result) Parsed(op wire.Op, d wire.Dialect, to *wire.Reply) bool {
-	if r.Bytes == nil {
-		return false
-	}
-	_, err := wire.NextReply(op, d, r.Bytes, to)
-	return err == nil
+// SetAnswer makes b, which Ringside has made, the answer to op.
+func (r *Result) SetAnswer(op wire.Op, d wire.Dialect, b []byte) {
+	r.Bytes = b
+	wire.NextReply(op, d, b, &r.Reply)
 }

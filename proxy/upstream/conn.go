@@ -173,7 +173,7 @@ func (c *Conn) Give(a *Attempt, n int) {
 // decoded.
 func (c *Conn) AddKey(word []byte, n int) {
 	c.Out.Append(&c.Server.e.Buffers, word)
-	c.Tail.rememberOne(n)
+	c.Tail.AddLength(n)
 	c.Give(c.Tail, len(word))
 }
 

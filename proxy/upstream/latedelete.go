@@ -92,7 +92,7 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	u.LateDelete = true
 	c.MarkInternal(u)
 	key, _ := a.Named()
-	u.keys = append(u.keys, key...)
+	u.Reuse(append(u.Room(), key...))
 	a.LeavesValue = false
 	c.enlist(u)
 	c.giveBehind(u, key, a.Flags&wire.Base64 != 0, a.behind)
@@ -257,7 +257,7 @@ func (srv *Server) HasLateDelete(key []byte) bool {
 			return false
 		}
 		for a := c.Head; a != nil; a = a.Next {
-			if a.LateDelete && health.IsNameOf(a.keys, key) {
+			if a.LateDelete && health.IsNameOf(a.Room(), key) {
 				return true
 			}
 		}

@@ -185,8 +185,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		m.op = e.Plain.Op
 		a.Op, a.Dialect = m.op, wire.Text
 		a.AsText = m
-		key, _ := a.Named()
-		a.keys, a.opaque = a.keys[:len(key)], 0 // text names no opaque
+		a.DropOpaque() // text names none
 	}
 	a.needs = 0
 	line.Drop(&e.Buffers)
@@ -223,15 +222,15 @@ func (c *Conn) refuse(a *Attempt) {
 }
 
 // toMeta takes b, more of the answer to a's text. When that is whole it returns what
-// a meta command would have answered, which is in e.Rep then; before, nil.
+// a meta command would have answered, which is in e.rep then; before, nil.
 func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	e, m := c.Server.e, a.AsText
 	m.answer = append(m.answer, b...)
-	if !e.Rep.Last {
+	if !e.rep.Last {
 		return nil
 	}
 	b = wire.AppendModern(nil, m.line, &m.req, m.op, m.answer)
 	a.Op, a.Dialect = m.req.Op, wire.Meta
-	wire.NextReply(a.Op, a.Dialect, b, &e.Rep)
+	wire.NextReply(a.Op, a.Dialect, b, &e.rep)
 	return b
 }

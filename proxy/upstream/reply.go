@@ -52,8 +52,8 @@ func (c *Conn) Parse() {
 			c.desync("answered a question nobody asked", buf)
 			return
 		}
-		r := &e.Rep
-		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.nextKey(), buf, r)
+		r := &e.rep
+		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.NextKey(), buf, r)
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:
@@ -78,7 +78,7 @@ func (c *Conn) Parse() {
 			if !r.Last {
 				c.flows(a)
 				if r.Awaited {
-					a.keyDone(r.Key.Len())
+					a.Found(r.Key.Len())
 				}
 			}
 			e.Input.Start += n - c.reply(a, r, buf[:n])
@@ -97,7 +97,7 @@ func (c *Conn) Parse() {
 
 // short waits for more of the answer to a, of which the reply at hand is not whole.
 func (c *Conn) short(a *Attempt) {
-	c.Need = c.Server.e.Rep.Size
+	c.Need = c.Server.e.rep.Size
 	c.flows(a)
 	c.setAside(a)
 }
@@ -149,6 +149,9 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
 	}
+	if r.Kind != wire.Value || a.Values {
+		c.Server.e.Observer.Fate(c, a, r)
+	}
 	if last {
 		c.finished(a)
 	}
@@ -175,8 +178,8 @@ func (c *Conn) finished(a *Attempt) {
 	switch {
 	case a.To != nil:
 		a.To.Done(c, a)
-	case a.LateDelete && (e.Rep.Kind == wire.Deleted || e.Rep.Kind == wire.Stored):
-		e.Observer.LateDeleted(c.Server, a.keys)
+	case a.LateDelete && (e.rep.Kind == wire.Deleted || e.rep.Kind == wire.Stored):
+		e.Observer.LateDeleted(c.Server, a.Room())
 	}
 	e.freeAttempt(a)
 }
@@ -189,9 +192,9 @@ const meanOf = 512
 // whole yet, if the receiver wants that. A value that nobody wants is dropped as it
 // comes.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
-	e, r := c.Server.e, &c.Server.e.Rep
+	e, r := c.Server.e, &c.Server.e.rep
 	to, ok := a.To.(Streamer)
-	if !ok && a.To != nil || ok && (a.AsText != nil || !to.Streams(r)) {
+	if !ok && a.To != nil || ok && (a.AsText != nil || !to.Streams(r, buf)) {
 		return false
 	}
 	if !c.names(a, buf) {

@@ -39,6 +39,7 @@ type Server struct {
 
 	Release wire.Release // what it counted as, on the connection that asked it last; zero: none has
 	Version string       // what it called that itself
+	Number  uint16       // for the book of why keys miss
 	Count   stats.ServerCounters
 }
 

@@ -32,7 +32,7 @@ type Servers struct {
 
 	FreeAttempts *Attempt     // kept for reuse, linked by Next
 	Plain        wire.Request // scratch: a request that Ringside makes itself, parsed
-	Rep          wire.Reply   // scratch: the reply at hand
+	rep          wire.Reply   // scratch: the reply at hand
 }
 
 // Observer is told what happens to servers. It is asked while that is being
@@ -51,6 +51,10 @@ type Observer interface {
 	// LateDeleted is told that what went behind a mutation that timed out has
 	// deleted something, or put a mark in its place: key, as the server knows it.
 	LateDeleted(srv *Server, key []byte)
+
+	// Fate is told what a server has answered, unless it is a value of a key that it
+	// leaves as it was.
+	Fate(c *Conn, a *Attempt, r *wire.Reply)
 }
 
 // Server finds or makes the server of target.

@@ -98,17 +98,3 @@ func (c *Conn) FailedIn(a *Attempt, f Failure) string {
 	}
 	return stats.Answer
 }
-
-// FirstKey is the first key of a, as the server knows it, and how many it has.
-func (a *Attempt) FirstKey() (key []byte, keys int) {
-	if !a.many {
-		key, _ = a.Named()
-		return key, 1
-	}
-	lengths := a.keys[:a.lengths]
-	at := len(a.keys) + len(space)
-	for _, n := range lengths {
-		at -= int(n) + len(space)
-	}
-	return a.keys[at : at+int(lengths[0])], len(lengths)
-}

@@ -148,10 +148,20 @@ func (s *Sight) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure
 	s.end(c, a).Failed(c, a, f)
 }
 
+// RouteOf is what counts the keys of that share; nil: nobody does.
+func (s *Sight) RouteOf(share int32) *stats.RouteCounters {
+	if to, ok := s.Receiver.(interface {
+		RouteOf(share int32) *stats.RouteCounters
+	}); ok {
+		return to.RouteOf(share)
+	}
+	return nil
+}
+
 // Streams asks the receiver, if it takes values piece by piece.
-func (s *Sight) Streams(r *wire.Reply) bool {
+func (s *Sight) Streams(r *wire.Reply, b []byte) bool {
 	to, ok := s.Receiver.(upstream.Streamer)
-	return ok && to.Streams(r)
+	return ok && to.Streams(r, b)
 }
 
 // Begin hears of a value that comes in pieces, as More and the others only after

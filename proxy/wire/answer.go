@@ -97,7 +97,7 @@ var words = [NumKinds][2]string{
 // MarkFlags are the client flags of a mark: an empty item that says that somebody
 // is at work on the key, and that this server knows nothing of it. An item is a
 // mark by its flags alone.
-const MarkFlags = "1381191169" // 0x52530001
+const MarkFlags = "1381191169" // 0x52534e01
 
 // AppendAnswer appends the answer of kind k to r, which was parsed from buf,
 // in the dialect of r: STORED or HD, END or EN, and so on. In the meta dialect

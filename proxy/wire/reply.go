@@ -350,24 +350,36 @@ func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
 // flags reads the meta flags of a reply, from at.
 func (r *Reply) flags(buf []byte, at uint32) bool {
 	end := r.Line.End
-	t := nextToken(buf, at, end)
-	r.MetaFlags = Span{t.Start, end}
-	for ; t.Len() > 0; t = nextToken(buf, t.End, end) {
-		letter := buf[t.Start]
+	p := skipSpaces(buf, at, end)
+	r.MetaFlags = Span{p, end}
+	line, letters := buf[:end], r.Letters
+	for int(p) < len(line) {
+		letter := line[p]
 		if letter|0x20 < 'a' || letter|0x20 > 'z' {
 			return false
 		}
-		r.Letters.add(letter)
-		switch {
-		case letter != 'k' && letter != 'O':
-		case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // whose answer is it?
-			return false
-		case letter == 'k':
-			r.Key = Span{t.Start + 1, t.End}
-		default:
-			r.Opaque = Span{t.Start + 1, t.End}
+		letters.add(letter)
+		if letter != 'k' && letter != 'O' { // what follows are some digits
+			for int(p) < len(line) && line[p] != ' ' {
+				p++
+			}
+		} else {
+			word := nextToken(buf, p, end)
+			switch {
+			case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // whose answer is it?
+				return false
+			case letter == 'k':
+				r.Key = Span{word.Start + 1, word.End}
+			default:
+				r.Opaque = Span{word.Start + 1, word.End}
+			}
+			p = word.End
+		}
+		for int(p) < len(line) && line[p] == ' ' {
+			p++
 		}
 	}
+	r.Letters = letters
 	return true
 }
 

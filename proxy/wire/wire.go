@@ -244,7 +244,7 @@ type Letters uint64
 // Has reports whether the letter c is in l.
 func (l Letters) Has(c byte) bool { return c >= 'A' && c <= 'z' && l&(1<<(c-'A')) != 0 }
 
-func (l *Letters) add(c byte) { *l |= 1 << (c - 'A') }
+func (l *Letters) add(c byte) { *l |= 1 << ((c - 'A') & 63) }
 
 // NoMatch is a cas that no item has. A client of the binary protocol, where every
 // answer has one, gets it with what no cas may be decided by. 0 would be no condition
@@ -298,6 +298,9 @@ const (
 
 // Failed reports whether k is one of the three error lines.
 func (k Kind) Failed() bool { return k >= Error && k <= ServerError }
+
+// Answered reports whether k is a reply, and none of the error lines.
+func (k Kind) Answered() bool { return k != NoReply && !k.Failed() }
 
 // Reply is one parsed answer, or one VALUE or STAT of an answer that has
 // several. All spans are offsets into the buffer given to NextReply.

@@ -55,6 +55,7 @@ type checker struct {
 
 	seen   []uint64 // by place in the request: this key was answered
 	found  int      // how many were
+	bad    bool     // a miss or an error was counted
 	last   int      // the place answered last, -1 for none
 	body   int      // the key whose value is arriving, -1 for none
 	offset int      // how much of it, line end included, has come
@@ -74,7 +75,7 @@ func (c *checker) pop() request {
 	c.head = (c.head + 1) % len(c.due)
 	c.size--
 	clear(c.seen)
-	c.found, c.last = 0, -1
+	c.found, c.last, c.bad = 0, -1, false
 	return r
 }
 
@@ -151,6 +152,7 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	}
 	if c.lost != nil && bytes.HasPrefix(line, serverError) {
 		c.lost.errors++
+		c.bad = true
 		if r.kind == quietGets || r.kind == quietSets {
 			return false, nil // one key's; the batch goes on to its mn
 		}
@@ -177,6 +179,7 @@ func (c *checker) settle(r *request) {
 			c.lost.hit[i] = true
 			continue
 		}
+		c.bad = true
 		c.lost.misses++
 		c.lost.missed[i] = true
 	}

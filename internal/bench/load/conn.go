@@ -21,6 +21,7 @@ type conn struct {
 	part   []byte // the beginning of a line, read but not whole
 	full   bool   // the socket took no more; epoll says when it does
 	served int64  // replies in all
+	good   int64  // those of them in the window, without a miss or an error
 }
 
 // dial connects within timeout.

@@ -58,10 +58,11 @@ type Workload struct {
 // Bounds say how long a run takes.
 type Bounds struct {
 	NoFill   bool          // the keys are there already
+	Cut      bool          // the window's end is that of the run: what is due then is given up, and has waited so long at least
 	Warm     time.Duration // load before the window
 	Window   time.Duration // the measured time; it lasts until there is a reply to measure
 	Requests int64         // ends the window earlier, after so many; 0 is no limit
-	Timeout  time.Duration // a connect or reply that takes longer is lost
+	Timeout  time.Duration // a connect or reply that takes longer is lost; a reply within a window that is cut is not
 }
 
 // Latency is in microseconds.
@@ -108,6 +109,8 @@ type Result struct {
 	Checked   int64         `json:"checked_keys"` // keys checked in the whole run
 	Replies   int64         `json:"replies"`      // requests of the whole run, the fill and the fences too
 	Lost      Lost          `json:"lost"`         // of a lossy load
+	GivenUp   int           `json:"given_up"`     // requests that were due and had no answer when the window was cut
+	Good      []int64       `json:"good"`         // of a window that is cut: by connection, answers without a miss or an error
 }
 
 func (w Workload) check(b Bounds) error {
@@ -130,6 +133,7 @@ func (w Workload) check(b Bounds) error {
 		{w.Idle && w.Rate > 0, "an idle load has no rate"},
 		{b.Window <= 0 || b.Window > 24*time.Hour, fmt.Sprintf("duration: %v, use more than 0 and at most 24h", b.Window)},
 		{b.Warm < 0 || b.Warm > time.Hour, fmt.Sprintf("warm-up: %v, use 0 to 1h", b.Warm)},
+		{b.Cut && (!b.NoFill || b.Warm > 0), "a window that is cut is all of its run: no fill, and no warm-up"},
 		{b.Requests < 0, fmt.Sprintf("requests: %d, use 0 (no limit) or more", b.Requests)},
 		{b.Timeout <= 0 || b.Timeout > time.Hour, fmt.Sprintf("timeout: %v, use more than 0 and at most 1h", b.Timeout)},
 	} {

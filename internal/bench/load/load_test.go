@@ -246,6 +246,38 @@ func TestRunFindsTheLiar(t *testing.T) {
 	}
 }
 
+// A window that is cut ends whatever is due: by a server that falls silent, and by one
+// that never says anything.
+func TestWindowThatIsCut(t *testing.T) {
+	work, bounds := base, short
+	work.Reads = 100
+	bounds.NoFill, bounds.Warm, bounds.Cut = true, 0, true
+	bounds.Timeout = bounds.Window / 2 // which doesn't count here
+	for from, most := range map[int]int64{1: 0, 5: 4} {
+		got, err := Run(t.Context(), liar(t, from, func(string) *string { return new(string) }), work, bounds, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.GivenUp != work.Conns || len(got.Good) != work.Conns || got.Latency.Max <= 0 {
+			t.Errorf("silent from reply %d: %+v", from, got)
+		}
+		sum := int64(0)
+		for _, n := range got.Good {
+			if sum += n; n > most {
+				t.Errorf("silent from reply %d: %d good answers on a connection", from, n)
+			}
+		}
+		if sum != got.Requests {
+			t.Errorf("silent from reply %d: %d good answers of %d", from, sum, got.Requests)
+		}
+	}
+	work.Rate = 2000 // of which the connections can't send more than one each
+	got, err := Run(t.Context(), liar(t, 1, func(string) *string { return new(string) }), work, bounds, nil)
+	if all := int(work.Rate * bounds.Window.Seconds()); err != nil || got.Requests != 0 || got.GivenUp < all {
+		t.Errorf("paced: %d given up of %d, %v", got.GivenUp, all, err)
+	}
+}
+
 func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	addr := netip.MustParseAddrPort("127.0.0.1:1")
 	for _, change := range []func(*Workload, *Bounds){
@@ -256,6 +288,7 @@ func TestRunRefusesWhatItCannotDo(t *testing.T) {
 		func(w *Workload, _ *Bounds) { w.Reads = 101 },
 		func(w *Workload, _ *Bounds) { w.Idle, w.Rate = true, 5 },
 		func(_ *Workload, b *Bounds) { b.Window = 0 },
+		func(_ *Workload, b *Bounds) { b.Cut = true },
 		func(*Workload, *Bounds) {}, // nobody listens
 	} {
 		work, bounds := base, short

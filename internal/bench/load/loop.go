@@ -212,6 +212,9 @@ func (l *loop) tick() error {
 	}
 	now := l.clock()
 	l.window.tick(now, int64(binary.NativeEndian.Uint64(count[:])), l.phase == measuring)
+	if l.bounds.Cut {
+		return nil
+	}
 	for i := range l.conns {
 		c := &l.conns[i]
 		if c.check.size == 0 {
@@ -275,12 +278,16 @@ func (l *loop) take(c *conn, b []byte) error {
 		}
 		l.checked += int64(c.check.found)
 		hits := c.check.found
+		good := !c.check.bad
 		r := c.check.pop()
 		c.served++
 		l.replies++
 		l.due--
 		if l.phase == measuring {
 			l.window.record(r, hits, now)
+			if good {
+				c.good++
+			}
 		}
 		if l.paced() {
 			l.release(c)

@@ -29,6 +29,14 @@ func (l *loop) advance() error {
 			l.phase, l.phaseEnd = measuring, l.clock()+int64(l.bounds.Window)
 		}
 	case measuring:
+		if l.bounds.Cut {
+			if now >= l.phaseEnd {
+				l.giveUp(now)
+				l.phase = finished
+				return l.window.end()
+			}
+			break
+		}
 		if l.window.shows(l.work.Idle) && now >= l.phaseEnd || l.bounds.Requests > 0 && l.window.requests >= l.bounds.Requests {
 			l.phase = draining
 			return l.window.end()
@@ -80,6 +88,25 @@ func (l *loop) fence() error {
 		}
 	}
 	return nil
+}
+
+// giveUp lets all that is due count as having waited for what there was of the window,
+// also what no connection was free to send.
+func (l *loop) giveUp(now int64) {
+	give := func(due int64) {
+		l.window.givenUp++
+		l.window.waited(now - max(l.window.from, due))
+	}
+	for i := range l.conns {
+		c := &l.conns[i]
+		l.window.good = append(l.window.good, c.good)
+		for ; c.check.size > 0; l.due-- {
+			give(c.check.pop().start)
+		}
+	}
+	for t := float64(now); l.work.Rate > 0 && l.nextDue <= t; l.nextDue += l.gap {
+		give(int64(l.nextDue))
+	}
 }
 
 // paced reports whether the clock says what goes out now, and not the replies.

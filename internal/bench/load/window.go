@@ -20,6 +20,8 @@ type window struct {
 
 	requests, reads, hits int64
 	latency               *hdrhistogram.Histogram // nanoseconds
+	givenUp               int
+	good                  []int64
 
 	from, to  int64 // the clock at begin and end
 	cpu       time.Duration
@@ -60,10 +62,15 @@ func (w *window) record(r request, hits int, now int64) {
 		w.hits += int64(hits)
 	}
 	if r.start >= w.from {
-		// Beyond ten minutes the histogram has no place; the timeout does not
-		// let a request wait for more than an hour, and mostly for seconds.
-		_ = w.latency.RecordValue(min(max(1, now-r.start), w.latency.HighestTrackableValue()))
+		w.waited(now - r.start)
 	}
+}
+
+// waited notes the nanoseconds that a request has waited. Beyond ten minutes the
+// histogram has no place; the timeout does not let one wait for more than an hour, and
+// mostly for seconds.
+func (w *window) waited(ns int64) {
+	_ = w.latency.RecordValue(min(max(1, ns), w.latency.HighestTrackableValue()))
 }
 
 // shows reports whether there is anything to tell: on a machine that is busy
@@ -158,5 +165,7 @@ func (w *window) result() Result {
 		Late:      micro(w.late),
 		Processes: w.processes,
 		Cores:     w.cores,
+		GivenUp:   w.givenUp,
+		Good:      w.good,
 	}
 }

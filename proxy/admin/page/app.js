@@ -54,7 +54,7 @@ const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textCon
 // ---- what has come so far
 const CAP = 190; // ticks: three minutes at one a second
 const S = {topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
-function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
+function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
 forget();
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
 function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
@@ -91,6 +91,7 @@ const on = {
   mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const e = d.ev.reduce((a, b) => a + (b || 0), 0); S.ev.push(e); if (S.ev.length > 60) S.ev.shift(); S.used.push(sum(d.used)); if (S.used.length > 60) S.used.shift(); mark('figures', 'servers'); },
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
   hot(d) { S.hot = d; mark('hot'); },
+  why(d) { S.why = d; mark('why'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
 };
 function link(state, why) {
@@ -454,6 +455,27 @@ parts.hot = {box: 'keys', draw() {
   });
 }};
 
+// ---- why keys miss, and what the values cost
+const REASONS = ['evicted', 'expired', 'deleted', 'flushed', 'out', 'moved', 'invalidated', 'never', 'unsure'];
+const MEANS = {evicted: 'memcached needed the room', expired: 'the time was over', deleted: 'somebody deleted it', flushed: 'the server was flushed', out: 'the server was out, or is', moved: 'a reload gave it to another server', invalidated: 'a tag was invalidated', never: 'it was never set here', unsure: 'remembered for too short a time'};
+const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['–', ''] : dur(1000 * v), work = s => s == null ? ['–', ''] : [flat(s < 3600 ? dur(1e6 * s) : split((s / 3600).toFixed(1), 'h')), '/s'];
+parts.why = {box: 'why', draw() {
+  const d = S.why; if (!d) return; const none = d.off ? 'Nobody looks: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
+  text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}`);
+  text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
+  fill($('whys').tBodies[0], rows, none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
+    const c = row.cells, bar = c[2].firstChild.firstChild, list = REASONS.filter(x => r.why[x]).sort((a, b) => r.why[b] - r.why[a]), key = JSON.stringify(r.why);
+    if (c[0]._k !== r.name) { c[0]._k = r.name; c[0].replaceChildren(label(r.name, '(all other keys)')); }
+    put(c[1], rate(r.miss)); put(c[3], r.p50_ms == null ? ['–', ''] : [`${flat(ms(r.p50_ms))}, p99 ${flat(ms(r.p99_ms))}`, '']);
+    if (row._key === key) return; row._key = key; row.title = list.map(x => `${x}: ${MEANS[x]}`).join('\n');
+    bar.replaceChildren(...list.map(x => { const i = el('i', {class: 'w-' + x}); i.style.width = 100 * r.why[x] + '%'; return i; })); text(bar.nextSibling, list.map(x => `${x} ${flat(share(r.why[x], 0))}`).join(', ') || 'none lately');
+  });
+  fill($('worth').tBodies[0], d.prefixes.filter(p => p.p50_ms != null || p.miss > 0).slice(0, 12), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {class: 'n'}), el('td', {class: 'n'})), (p, row) => {
+    const c = row.cells; if (c[0]._k !== p.name) { c[0]._k = p.name; c[0].replaceChildren(label(p.name, '(other)')); }
+    put(c[1], work(p.cost)); put(c[2], p.p50_ms == null ? ['–', ''] : [`${flat(ms(p.p50_ms))}, p99 ${flat(ms(p.p99_ms))}`, '']); put(c[3], work(p.saved)); row.title = p.cost_off ? `may be too high by ${flat(work(p.cost_off))}` : '';
+  });
+}};
+
 // ---- traces: a row for each key, a letter for each event
 const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete'};
 const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error']];
@@ -517,7 +539,7 @@ function backend() {
       es.onopen = () => link('live');
       es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
       const take = (type, d) => on[type] && on[type](d);
-      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'event']) es.addEventListener(t, e => {
+      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'event']) es.addEventListener(t, e => {
         if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
         if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events');
       });

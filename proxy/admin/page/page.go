@@ -1,4 +1,10 @@
 // Package page holds the files of the page, which are part of the program.
+//
+//	index.html   /, which names the parts by a hash of what is in them: a browser may keep those for ever
+//	app.css      how it looks
+//	app.js       draws what /api/ sends: see package admin
+//
+// It serves nothing: package admin decides who may see the page.
 package page
 
 import (

@@ -91,6 +91,7 @@ type Stamps struct {
 // routes without.
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
+	whole := r.Body
 	if tags == nil && r.Kind == wire.Value && !item.Marked(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
 		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
@@ -110,18 +111,26 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	} else if tags != nil {
 		known = tags.Known
 	}
-	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Via: c.Via(a)}, known)
+	r.Body = whole
+	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, Via: c.Via(a)}, known)
+}
+
+// head finds the head of a value of which b is here, at least; nil if it has none. It
+// reports whether the value stands, as far as is known.
+func (tags *Stamps) head(r *wire.Reply, b []byte, s *item.Seen) (h stamp.Head, stands bool) {
+	if string(s.Flags) != stamp.Flags {
+		return nil, len(tags.Must) == 0
+	}
+	h, ok := stamp.ReadHead(b[r.Body.Start:min(int(r.Body.End), len(b))])
+	return h, ok && tags.Known.Judge(h) == stamp.Stands && h.HasAll(tags.Must)
 }
 
 // uncover takes the head off a value, if it has one. It reports whether the value
 // stands, as far as is known.
 func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
-	if string(s.Flags) != stamp.Flags {
-		return len(tags.Must) == 0
-	}
-	h, ok := stamp.ReadHead(r.Body.Of(b))
-	if !ok || tags.Known.Judge(h) != stamp.Stands || !h.HasAll(tags.Must) {
-		return false
+	h, stands := tags.head(r, b, s)
+	if h == nil || !stands {
+		return stands
 	}
 	tags.Learned.Count(stats.TagHit)
 	s.Flags = strconv.AppendUint(tags.flags[:0], uint64(h.Flags()), 10)
@@ -169,7 +178,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 	}
 	key, _ := a.Named()
 	if rt.Guard == nil { // it is guarded no more, by a table that has just come
-		if rep := &c.Server.Loop().Rep; r.Bytes != nil && rep.Kind == wire.Value {
+		if rep := &r.Reply; rep.Kind == wire.Value {
 			if s := item.See(rep, r.Bytes); !s.Nothing() && string(s.Flags) != stamp.Flags {
 				return x.Value(a, rep, r.Bytes, s.Shown(), p.token(&s))
 			}
@@ -178,8 +187,8 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		}
 		return 0
 	}
-	if rep := &c.Server.Loop().Rep; r.Bytes != nil && !rep.Kind.Failed() {
-		s := item.See(rep, r.Bytes)
+	if r.Reply.Kind.Answered() {
+		s := item.See(&r.Reply, r.Bytes)
 		g.Heard(c.Server, r.Via, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
@@ -189,11 +198,10 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 
 // giveBack gives back what was won for a client that is gone.
 func (p *Reader) giveBack(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) {
-	rep := &c.Server.Loop().Rep
-	if r.Bytes == nil || rep.Kind.Failed() {
+	if !r.Reply.Kind.Answered() {
 		return
 	}
-	s := item.See(rep, r.Bytes)
+	s := item.See(&r.Reply, r.Bytes)
 	key, _ := a.Named()
 	guard.GiveBack(c, string(key), &s)
 }
@@ -212,12 +220,32 @@ func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failur
 }
 
 // Streams says that a value is too large to wait for, and nothing but a value.
-func (p *Reader) Streams(r *wire.Reply) bool {
-	return !item.Marked(r) && p.exchange().Streams(r)
+func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, nil) }
+
+// Flows is Streams for a value that stands only as long as its tags do: one that does
+// not is waited for, as a task may serve it while it is rebuilt.
+func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
+	if item.Marked(r) || !p.exchange().Streams(r, b) {
+		return false
+	}
+	if tags == nil {
+		return true
+	}
+	s := item.See(r, b)
+	_, stands = tags.head(r, b, &s)
+	return stands
 }
 
 func (p *Reader) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	return p.Open(c, a, r, b, nil)
+}
+
+// Open is Begin for a value that Flows has found to stand.
+func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	s := item.See(r, b)
+	if tags != nil {
+		tags.uncover(r, b, &s)
+	}
 	p.exchange().BeginValue(c, a, r, b, s.Shown(), p.token(&s))
 	return 0
 }

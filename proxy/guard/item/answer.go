@@ -15,7 +15,7 @@ func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Seen, token bool) [
 	dst = append(append(append(dst, "VALUE "...), key...), ' ')
 	dst = append(append(dst, s.Shown()...), ' ')
 	dst = strconv.AppendInt(dst, int64(r.Body.Len()), 10)
-	if token {
+	if token && len(s.Cas) > 0 {
 		dst = append(append(dst, ' '), s.Cas...)
 	}
 	dst = append(append(dst, wire.LineEnd...), b[r.Body.Start:r.Size]...)
@@ -40,7 +40,7 @@ func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 			break
 		}
 		switch letter := b[flag.Start]; {
-		case !asked.Has(letter):
+		case !asked.Has(letter), letter == 'c' && len(s.Cas) == 0:
 			continue
 		case letter == 'f':
 			dst = append(append(dst, " f"...), s.Shown()...)

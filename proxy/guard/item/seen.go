@@ -13,8 +13,9 @@ import (
 // Without flags it would look like a stub while it is refreshed or deleted.
 const EmptyFlags = "1381171200"
 
-// MarkFlags are those of an item that Ringside has made to guard a copy.
-const MarkFlags = "1381171201"
+// MarkFlags are the client flags of a mark, which a Ringside makes whose table keeps
+// copies of the key.
+const MarkFlags = wire.MarkFlags
 
 // Seen is what a reply to mg says. Its bytes are those of the reply.
 type Seen struct {

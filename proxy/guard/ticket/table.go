@@ -122,6 +122,13 @@ func (t *Table) Of(name string, h *Holder) *Ticket {
 	return nil
 }
 
+// Rebuilding says that one who was told to rebuild a key may still do it.
+func (t *Table) Rebuilding(name string, now int64) bool {
+	t.age(now)
+	k := t.keys[name]
+	return k != nil && slices.ContainsFunc(k.tickets, func(tk *Ticket) bool { return tk.Win && !tk.counted })
+}
+
 // Owed are the tickets for a key, none older than that, whose sets may come on any
 // connection.
 func (t *Table) Owed(name string, now int64, most time.Duration) (list []*Ticket) {

@@ -26,6 +26,8 @@ type Ticket struct {
 	Stub bool  // of what no value is left
 	Void bool  // nothing is known of the item: its set is not stored
 
+	Strike bool // its win counts as one that nobody has filled, until somebody does
+
 	// Of a pooled client: another one's set may have used it up, or not. A set of its
 	// own connection goes out with it all the same.
 	Doubtful bool

@@ -1,5 +1,25 @@
 // Package pace decides what a busy loop waits for before it looks for events,
 // so that more of them come at once and a wakeup serves more.
+//
+//	pace     the loop waits for                                 suits
+//	plain    nothing                                            a load that the loop can carry
+//	Answers  most of the answers that one server owes, for      some fifty clients, and pipelines
+//	         2 ms at most
+//	Sleep    the end of Settings.Sleep                          hundreds of clients
+//
+// Which one serves most can't be known, so a Moderator tries (why: see there):
+//
+//	watching ─ Settings.Above requests a second ─► trying, all paces in turns, a fifth of a second
+//	trying ─ waiting seems to pay ─► proving ─► checking, at the plain pace ─► resting
+//	trying ─ it does not, or waiting is the verdict already ─► resting
+//	resting ─ the load is below Above ─► watching
+//	resting ─ the verdict has stood long enough, or the load is another ─► trying
+//
+// A pace that the configuration names (Settings.Pace) is taken without a trial, above
+// the same load.
+//
+// It neither waits nor reads a clock: package loop does, and tells it the time and what
+// the loop has served.
 package pace
 
 import (

@@ -32,7 +32,8 @@
 //     Unsupported.
 //   - The cas of a value read from several copies is sealed (package replicate). It is
 //     wire.NoMatch, which fits nothing, where the copy decides no cas, where the guard
-//     serves an old value, and of a write that the guard has stored nowhere.
+//     serves an old value or the interim server's, and of a write that the guard has
+//     stored nowhere.
 //   - stats are those of all servers; stats conns and stats cachedump work, too.
 //   - To a client that has yet to say who it is (auth_file) version is refused, too,
 //     and PLAIN is the only mechanism.

@@ -1,82 +1,55 @@
-package admin
+package metrics
 
 // One scrape: one snapshot of what the loops have counted, as metrics.
 
 import (
+	"maps"
 	"runtime"
+	"slices"
 	"strconv"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/watch/why"
 	"ringside/proxy/wire"
 )
 
-// collector holds no number of its own. Each scrape asks every loop once, and
-// costs the loops nothing between scrapes.
-type collector struct {
-	p      *proxy.Proxy
-	reload func() Reload
-}
-
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, m := range metrics {
-		ch <- m.desc
-	}
-}
-
-// Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	s, err := c.p.Snapshot()
+// Append appends what p has counted, as text. reload says how its configuration stands.
+func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
+	s, err := p.Snapshot()
 	if err != nil {
-		ch <- prometheus.NewInvalidMetric(requests.desc, err)
-		return
+		return dst, err
 	}
-	out := output(ch)
-	t := c.p.Table()
+	out := newOutput()
+	t := p.Table()
 	out.commands(&s.Counters)
 	out.routes(s, t.Listeners)
 	out.clients(s, &t.Limits)
 	out.count(wakeups, s.Wakeups)
 	out.count(loopReads, s.Reads)
 	out.count(loopWrites, s.Writes)
-	for _, srv := range s.Servers {
-		out.server(srv)
+	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
+		out.server(s.Servers[at])
 	}
 	out.set(doubts, float64(s.Doubts))
-	out.hot(c.p)
-	out.pools(c.p, t.Pools)
+	out.hot(p)
+	out.misses(p)
+	out.pools(p, t.Pools)
 	out.failover(s)
-	for _, g := range c.p.Guards() {
+	for _, g := range p.Guards() {
 		out.guard(g)
 	}
-	taken, bad := c.p.Invalidations()
-	out.tags(c.p.Tags(), &taken, bad)
-	out.config(c.reload())
-	out.set(buildInfo, 1, c.p.Version, runtime.Version())
-}
-
-// output is where metrics go. One that cannot be made (a label that is not
-// UTF-8) fails the scrape.
-type output chan<- prometheus.Metric
-
-func (out output) set(m metric, v float64, labels ...string) {
-	made, err := prometheus.NewConstMetric(m.desc, m.kind, v, labels...)
-	out.send(m, made, err)
-}
-
-func (out output) count(m metric, n uint64, labels ...string) { out.set(m, float64(n), labels...) }
-
-func (out output) send(m metric, made prometheus.Metric, err error) {
-	if err != nil {
-		made = prometheus.NewInvalidMetric(m.desc, err)
+	taken, bad := p.Invalidations()
+	out.tags(p.Tags(), &taken, bad)
+	out.config(reload)
+	out.set(buildInfo, 1, p.Version, runtime.Version())
+	if out.wrong != nil {
+		return dst, out.wrong
 	}
-	out <- made
+	return out.appendTo(dst), nil
 }
 
 // common are the commands whose series are there before their first request.
@@ -84,7 +57,7 @@ func (out output) send(m metric, made prometheus.Metric, err error) {
 // that would be a hole in every graph, for the others it is one request.
 var common = [wire.NumOps]bool{wire.Get: true, wire.Set: true, wire.Delete: true}
 
-func (out output) commands(c *stats.Counters) {
+func (out *output) commands(c *stats.Counters) {
 	for op := range wire.NumOps {
 		counts := &c.Requests[op]
 		if !common[op] && *counts == ([stats.NumOutcomes]uint64{}) {
@@ -102,7 +75,7 @@ func (out output) commands(c *stats.Counters) {
 	out.keys(keys, &c.KeyCounts)
 }
 
-func (out output) keys(m metric, c *stats.KeyCounts, labels ...string) {
+func (out *output) keys(m *metric, c *stats.KeyCounts, labels ...string) {
 	for _, one := range []struct {
 		result string
 		n      uint64
@@ -113,14 +86,14 @@ func (out output) keys(m metric, c *stats.KeyCounts, labels ...string) {
 
 // routes shows what was counted by route. Of its commands there are the outcomes that
 // they have had: all that they might have, of a hundred routes, would be too many.
-func (out output) routes(s *stats.Snapshot, listeners []table.Listener) {
+func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	for _, l := range listeners {
 		for _, r := range l.Routes {
 			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Route: r.Label(), Pool: r.Pool.Name}]
 			if c == nil { // no loop has taken it up yet
 				c = new(stats.RouteCounters)
 			}
-			at := []string{listenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
+			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
 			out.keys(routeKeys, &c.KeyCounts, at...)
 			for op := range wire.NumOps {
 				for o, n := range c.Requests[op] {
@@ -154,7 +127,7 @@ func expected(op wire.Op, o stats.Outcome) bool {
 	}
 }
 
-func (out output) clients(s *stats.Snapshot, l *table.Limits) {
+func (out *output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(requestsInFlight, float64(s.InFlight))
 	out.set(clients, float64(s.Clients))
 	out.set(clientsLimit, float64(l.Clients))
@@ -185,7 +158,7 @@ func (out output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(bufferPending, float64(s.BufferPending))
 }
 
-func (out output) server(s *stats.ServerSnapshot) {
+func (out *output) server(s *stats.ServerSnapshot) {
 	name, addr := s.Target.Name, live.Address(s.Target)
 	switch {
 	case s.Down > 0:
@@ -205,7 +178,7 @@ func (out output) server(s *stats.ServerSnapshot) {
 	out.count(serverRefused, s.Crowded, name, addr, "queue_full")
 	out.count(serverRefused, s.Shed, name, addr, "memory")
 	out.count(serverRefused, s.Overridden, name, addr, "ordered")
-	out.histogram(serverDuration, &s.Latency, 1, name, addr)
+	out.histogram(serverDuration, &s.Latency, 2, name, addr)
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
 	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
@@ -221,7 +194,7 @@ func (out output) server(s *stats.ServerSnapshot) {
 // end.
 const hotRanks = 10
 
-func (out output) hot(p *proxy.Proxy) {
+func (out *output) hot(p *proxy.Proxy) {
 	seen, err := p.Watched()
 	if err != nil || seen.Requests == 0 {
 		return
@@ -234,7 +207,31 @@ func (out output) hot(p *proxy.Proxy) {
 	}
 }
 
-func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
+// misses shows why keys missed, by route. Before the first of a reason there is no series:
+// nine of a hundred routes would be too many.
+func (out *output) misses(p *proxy.Proxy) {
+	is, err := p.Judged()
+	if err != nil || is == nil {
+		return
+	}
+	out.set(missChosen, is.Chosen)
+	for i := range is.Routes {
+		l := &is.Routes[i]
+		for reason, n := range l.Reasons {
+			if n > 0 {
+				out.count(missReasons, n, l.Name, why.Reason(reason).String())
+			}
+		}
+		out.count(missFills, l.Filled, l.Name)
+		out.set(missSeconds, l.Seconds, l.Name)
+		if l.Filled > 0 {
+			out.set(missQuantile, l.P50, l.Name, "50")
+			out.set(missQuantile, l.P99, l.Name, "99")
+		}
+	}
+}
+
+func (out *output) pools(px *proxy.Proxy, pools []*table.Pool) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
 	ordered := map[place]bool{}
@@ -253,7 +250,7 @@ func (out output) pools(px *proxy.Proxy, pools []*table.Pool) {
 	}
 }
 
-func (out output) failover(s *stats.Snapshot) {
+func (out *output) failover(s *stats.Snapshot) {
 	for i := range s.Members {
 		m := &s.Members[i]
 		suspect := 0.0
@@ -277,13 +274,13 @@ func (out output) failover(s *stats.Snapshot) {
 
 // order shows a person's order where there is one: two more series of each of hundreds
 // of servers would say no more.
-func (out output) order(is health.Override, labels ...string) {
+func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOrdered, 1, append(labels, is.String())...)
 	}
 }
 
-func (out output) config(r Reload) {
+func (out *output) config(r live.Reload) {
 	success := 0.0
 	if r.Err == nil {
 		success = 1
@@ -293,30 +290,4 @@ func (out output) config(r Reload) {
 	out.count(configReloads, r.Succeeded, "success")
 	out.count(configReloads, r.Failed, "failure")
 	out.count(configGeneration, r.Generation)
-}
-
-// The engine's buckets are four to a doubling, from 1 µs on. Prometheus gets
-// one to a doubling, from 16 µs to 8.6 s, and one between 262 and 524 ms, where
-// timeouts usually are: 21 and +Inf.
-const (
-	firstBucket = 16
-	lastBucket  = 92
-	bucketStep  = 4
-	timeouts    = 74 // 403 ms
-)
-
-// histogram shows h without the buckets at both ends, so many, which a metric of
-// hundreds of servers can do without.
-func (out output) histogram(m metric, h *stats.Histogram, ends int, labels ...string) {
-	first, last := firstBucket+ends*bucketStep, lastBucket-ends*bucketStep
-	buckets := make(map[float64]uint64, (last-first)/bucketStep+2)
-	var count uint64
-	for i, n := range h.Buckets {
-		count += n
-		if i >= first && i <= last && (i-first)%bucketStep == 0 || i == timeouts {
-			buckets[float64(stats.Bound(i))/1e9] = count
-		}
-	}
-	made, err := prometheus.NewConstHistogram(m.desc, count, float64(h.Sum)/1e9, buckets, labels...)
-	out.send(m, made, err)
 }

@@ -1,4 +1,4 @@
-package admin
+package metrics
 
 // The metrics of guarded routes, and of those with tags.
 
@@ -75,7 +75,7 @@ var (
 )
 
 // guardEvents are the counters of a guarded route.
-var guardEvents = map[stats.GuardEvent]metric{
+var guardEvents = map[stats.GuardEvent]*metric{
 	stats.GuardWin:       guardWin,
 	stats.GuardFill:      guardFill,
 	stats.GuardWait:      guardWait,
@@ -94,7 +94,7 @@ var guardEvents = map[stats.GuardEvent]metric{
 	stats.GuardOff:       guardOff,
 }
 
-func (out output) guard(g *stats.Guard) {
+func (out *output) guard(g *stats.Guard) {
 	for e, m := range guardEvents {
 		out.count(m, g.Counted(e), g.Route)
 	}
@@ -139,7 +139,7 @@ var (
 )
 
 // tagEvents are the counters of a route with tags.
-var tagEvents = map[stats.TagEvent]metric{
+var tagEvents = map[stats.TagEvent]*metric{
 	stats.TagHit:         tagHits,
 	stats.TagInvalid:     tagInvalid,
 	stats.TagBroken:      tagBroken,
@@ -148,7 +148,7 @@ var tagEvents = map[stats.TagEvent]metric{
 	stats.TagTooMany:     tagTooMany,
 }
 
-func (out output) tags(list []*stats.Tags, taken *stats.Histogram, bad uint64) {
+func (out *output) tags(list []*stats.Tags, taken *stats.Histogram, bad uint64) {
 	for _, t := range list {
 		for e, m := range tagEvents {
 			out.count(m, t.Counted(e), t.Route)

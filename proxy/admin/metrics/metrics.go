@@ -1,35 +1,56 @@
-package admin
+// Package metrics tells Prometheus what a running proxy has counted.
+//
+// Each scrape asks every loop once, between two of its wakeups. Nothing is kept from one
+// scrape to the next, and a loop that does not answer fails the scrape.
+package metrics
 
 // What each metric is called and means. The same words stand in docs/metrics.md;
 // a test holds the two together.
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"cmp"
+	"slices"
+)
 
 // metric is one name on /metrics.
 type metric struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType // not used by histograms
+	name, help, kind string
+	labels           []string // in the order in which their values are given
+	sorted           []int    // the order in which they are shown, that of their names
+	at               int      // of all
 }
 
-// metrics is every metric that the constructors below have made.
-var metrics []metric
+// all is every metric that the constructors below have made.
+var all []*metric
 
-func counter(name, help string, labels ...string) metric {
-	return describe(prometheus.CounterValue, name, help, labels)
+func counter(name, help string, labels ...string) *metric {
+	return describe("counter", name, help, labels)
 }
 
-func gauge(name, help string, labels ...string) metric {
-	return describe(prometheus.GaugeValue, name, help, labels)
+func gauge(name, help string, labels ...string) *metric {
+	return describe("gauge", name, help, labels)
 }
 
-func histogram(name, help string, labels ...string) metric {
-	return describe(prometheus.UntypedValue, name, help, labels)
+func histogram(name, help string, labels ...string) *metric {
+	return describe("histogram", name, help, labels)
 }
 
-func describe(kind prometheus.ValueType, name, help string, labels []string) metric {
-	m := metric{prometheus.NewDesc("ringside_"+name, help, labels, nil), kind}
-	metrics = append(metrics, m)
+func describe(kind, name, help string, labels []string) *metric {
+	m := &metric{name: "ringside_" + name, help: help, kind: kind, labels: labels, at: len(all)}
+	for i := range labels {
+		m.sorted = append(m.sorted, i)
+	}
+	slices.SortFunc(m.sorted, func(i, j int) int { return cmp.Compare(labels[i], labels[j]) })
+	all = append(all, m)
 	return m
+}
+
+// Names are those of all metrics, also of those that have nothing to show yet.
+func Names() (names []string) {
+	for _, m := range all {
+		names = append(names, m.name)
+	}
+	return names
 }
 
 // What clients see.
@@ -189,6 +210,20 @@ var (
 		"rank")
 	hotLooks = gauge("hot_key_one_in",
 		"Of so many requests one is looked at to find the hot keys.")
+	missReasons = counter("misses_judged_total",
+		"Misses of remembered keys on the route, by why: unsure (remembered for too short), never (set here, as far back as is known), expired, deleted, evicted, flushed, out (its server was, or is), moved (by a reload), invalidated (a tag was).",
+		"route", "reason")
+	missFills = counter("origin_fills_total",
+		"Sets on the route that followed a miss of their key within a minute, of remembered keys.",
+		"route")
+	missSeconds = counter("origin_seconds_total",
+		"Sum of the times from those misses to their sets: what the application needs to make the values.",
+		"route")
+	missQuantile = gauge("origin_seconds",
+		"Time from a miss to its set, of the last 128 on the route.",
+		"route", "percentile")
+	missChosen = gauge("misses_remembered_ratio",
+		"Part of the keys that are remembered to say why they miss: all, or fewer where there are many.")
 	copiesMarks = counter("marks_total",
 		"Marks of copies, which say that somebody is at work on a key, by event: made, met (in the place of a value: another Ringside is at work there, or has died at it), disturbed (gone when it was to be ended).",
 		"event")

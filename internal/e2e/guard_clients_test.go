@@ -1,0 +1,209 @@
+package e2e
+
+// The guard before clients of other languages, which know nothing of it.
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// herdClients is set by make soak, which measures; the tests want to see whether it works.
+var herdClients = flag.Int("herd", 0, "clients that read one page on a guarded route, for half a minute; 0: a few, for a moment")
+
+// herd is how many clients read a page, and how.
+type herd struct {
+	clients   int // a quarter of them in each language
+	time      time.Duration
+	cost      time.Duration // of a rebuild
+	ttl       int           // seconds
+	ringsides []int
+}
+
+func usualHerd() herd {
+	if *herdClients == 0 {
+		return herd{clients: 12, time: 1800 * time.Millisecond, cost: 200 * time.Millisecond, ttl: 1, ringsides: []int{4}}
+	}
+	return herd{clients: *herdClients, time: 30 * time.Second, cost: 500 * time.Millisecond, ttl: 2, ringsides: []int{1, 4}}
+}
+
+// unhurriedPool has servers that have more time than a busy machine takes.
+const unhurriedPool = "timeouts: {deadline: 20s}"
+
+// crowd is what clients of one page have done.
+type crowd struct {
+	mu    sync.Mutex
+	made  [][2]float64 // when each began and ended, in Unix seconds
+	reads []float64    // ms
+}
+
+// atOnce is how many made the page at the same time, at most.
+func (c *crowd) atOnce() (most int) {
+	for _, a := range c.made {
+		n := 0
+		for _, b := range c.made {
+			if b[0] <= a[0] && a[0] < b[1] {
+				n++
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// rounds is how often it was made by one client or by several at once.
+func (c *crowd) rounds() (n int) {
+	slices.SortFunc(c.made, func(a, b [2]float64) int { return int(a[0]*1000) - int(b[0]*1000) })
+	end := 0.0
+	for _, m := range c.made {
+		if m[0] >= end {
+			n++
+		}
+		end = max(end, m[1])
+	}
+	return n
+}
+
+func (c *crowd) String() string {
+	slices.Sort(c.reads)
+	if len(c.reads) == 0 {
+		return fmt.Sprintf("made %d times", len(c.made))
+	}
+	at := func(part float64) float64 { return c.reads[int(part*float64(len(c.reads)-1))] }
+	return fmt.Sprintf("made %d times in %d rounds, %d at once; %d reads, p50 %.2f ms, p99 %.2f ms, longest %.0f ms",
+		len(c.made), c.rounds(), c.atOnce(), len(c.reads), at(0.5), at(0.99), at(1))
+}
+
+// gather lets clients of four languages read one page, those of each through another of
+// these Ringsides.
+func (h herd) gather(t *testing.T, rs []*ringside, key string) *crowd {
+	t.Helper()
+	c := &crowd{}
+	var all sync.WaitGroup
+	for i, run := range [][]string{{"/usr/bin/python3", "herd.py"}, {"ruby", "herd.rb"}, {"php", "herd.php"}} {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), h.time+2*time.Minute)
+			defer cancel()
+			p := exec.CommandContext(ctx, run[0], append(run[1:], rs[i%len(rs)].address, key, fmt.Sprint(h.clients/4),
+				fmt.Sprint(h.time.Seconds()), fmt.Sprint(h.cost.Seconds()), fmt.Sprint(h.ttl))...)
+			p.Dir = filepath.Join("testdata", "herd")
+			out, err := p.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v: %v\n%s", run, err, out)
+			}
+			c.add(t, string(out))
+		})
+	}
+	for range h.clients / 4 {
+		all.Go(func() { c.add(t, h.read(t, rs[3%len(rs)], key)) })
+	}
+	all.Wait()
+	return c
+}
+
+// read is a client in Go that does what herd.py does, and says it.
+func (h herd) read(t *testing.T, r *ringside, key string) string {
+	var said strings.Builder
+	k := dial(t, r.address)
+	var reads []string
+	for until := time.Now().Add(h.time); time.Now().Before(until); {
+		before := time.Now()
+		if got, _ := k.get(key); got[key] != "" {
+			reads = append(reads, fmt.Sprint(float64(time.Since(before))/1e6))
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		begun := time.Now()
+		time.Sleep(h.cost)
+		made := time.Now()
+		k.ask(fmt.Sprintf("set %s 0 %d 4\r\npage", key, h.ttl), "STORED")
+		fmt.Fprintf(&said, "made %.6f %.6f\n", float64(begun.UnixNano())/1e9, float64(made.UnixNano())/1e9)
+	}
+	return said.String() + "read " + strings.Join(reads, " ") + "\n"
+}
+
+// add takes what a program has said.
+func (c *crowd) add(t *testing.T, said string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for line := range strings.Lines(said) {
+		var numbers []float64
+		words := strings.Fields(line)
+		for _, w := range words[min(1, len(words)):] {
+			n, err := strconv.ParseFloat(w, 64)
+			if err != nil {
+				t.Errorf("a client says %q", line)
+				return
+			}
+			numbers = append(numbers, n)
+		}
+		switch {
+		case len(words) == 3 && words[0] == "made":
+			c.made = append(c.made, [2]float64{numbers[0], numbers[1]})
+		case len(words) > 0 && words[0] == "read":
+			c.reads = append(c.reads, numbers...)
+		default:
+			t.Errorf("a client says %q", line)
+		}
+	}
+}
+
+// TestGuardOfClients lets clients of four languages, which know only get and set, read
+// one page: with a guard one of them makes it at a time, without one all do.
+func TestGuardOfClients(t *testing.T) {
+	h := usualHerd()
+	for _, ringsides := range h.ringsides {
+		config := front(startMemcacheds(t, 2), unhurriedPool) + `routes:
+  - {prefix: "plain:", pool: main}
+  - {prefix: "guarded:", pool: main, guard: {wait: 19s, lease: 1m, lease_max: 1m}}
+  - {prefix: "stale:", pool: main, guard: {wait: 19s, lease: 1m, lease_max: 1m, stale: 1m}}
+`
+		var rs []*ringside
+		for range ringsides {
+			rs = append(rs, startRingside(t, "auto", config))
+		}
+		for _, key := range []string{"plain:page", "guarded:page", "stale:page"} {
+			t.Run(fmt.Sprintf("%d %s", ringsides, key), func(t *testing.T) {
+				if *herdClients == 0 {
+					t.Parallel()
+				}
+				c := h.gather(t, rs, key)
+				t.Log(c)
+				switch guarded := !strings.HasPrefix(key, "plain:"); {
+				case len(c.made) == 0 || len(c.reads) == 0:
+					t.Error("nobody has made it, or read it")
+				case guarded && c.atOnce() > 1:
+					t.Errorf("%d clients made it at once", c.atOnce())
+				case !guarded && c.atOnce() == 1:
+					t.Error("without a guard only one client made it at a time: this shows nothing")
+				}
+			})
+		}
+	}
+}
+
+// TestGuardDjango lets threads of a Django application ask get_or_set for a missing
+// key, which gets, makes the value and adds it: one add is stored.
+func TestGuardDjango(t *testing.T) {
+	r := startRingside(t, "auto", guarded(startMemcacheds(t, 2), "{wait: off}"))
+	p := exec.CommandContext(t.Context(), "/usr/bin/python3", filepath.Join("testdata", "herd", "getorset.py"), r.address, "k", "20")
+	out, err := p.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	values := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		values[strings.TrimSpace(line)]++
+	}
+	if values["stored"] != 1 || len(values) != 2 {
+		t.Errorf("want one add that is stored, and one value for all:\n%s", out)
+	}
+}

@@ -1,0 +1,45 @@
+package e2e
+
+// Ringsides in the test's own process: those that leave out a rule, which no binary does.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"ringside/config"
+	"ringside/proxy"
+	"ringside/proxy/guard"
+	"ringside/proxy/loop"
+)
+
+// serveInside serves a configuration without listeners, and returns where clients find it.
+func serveInside(t *testing.T, text string, without guard.Ablation) (address string) {
+	t.Helper()
+	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, unhurriedDefaults))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := proxy.NewProxy(table, "inside", slog.New(slog.DiscardHandler))
+	p.GuardAblation = without
+	d, err := loop.New(p, loop.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		d.Shutdown(ended)
+	})
+	open, err := d.Listen(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open()
+	return d.Addrs()[0].String()
+}

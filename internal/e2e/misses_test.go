@@ -1,0 +1,96 @@
+package e2e
+
+// Why keys miss and what that costs, as ringside top and metrics tell it.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestWhyKeysMiss lets keys of a memcached vanish in each way that it has, and compares what
+// is told with what was done.
+func TestWhyKeysMiss(t *testing.T) {
+	servers := []*memcached{startMemcached(t, "-m", "8")}
+	r := startRingside(t, "epoll", front(servers))
+	c := dial(t, r.address)
+	value := strings.Repeat("v", 10_000)
+	const many = 50
+	truth := map[string]int{}
+	ended := func(reason, prefix string) {
+		missed := 0
+		for i := range many {
+			if found, _ := c.get(fmt.Sprint(prefix, i)); len(found) == 0 {
+				missed++
+			}
+		}
+		if truth[reason] += missed; missed < many {
+			t.Errorf("%d of %d are there still, and should be %s", many-missed, many, reason)
+		}
+	}
+	each := func(prefix string, ttl int) {
+		for i := range many {
+			c.ask(fmt.Sprintf("set %s%d 0 %d %d\r\n%s", prefix, i, ttl, len(value), value), "STORED")
+		}
+	}
+	each("e:", 1)
+	each("v:", 0)
+	for i := range 1000 { // more than there is room for
+		c.store(fmt.Sprint("more:", i), value)
+	}
+	ended("evicted", "v:")
+	each("e:", 1)
+	ended("never", "n:")
+	each("d:", 0)
+	for i := range many {
+		c.ask(fmt.Sprint("delete d:", i), "DELETED")
+	}
+	ended("deleted", "d:")
+	eventually(t, "all have expired", func() bool {
+		found, _ := c.get(fmt.Sprint("e:", many-1))
+		return len(found) == 0
+	})
+	truth["expired"]++
+	ended("expired", "e:")
+	each("f:", 0)
+	c.ask("flush_all", "OK")
+	ended("flushed", "f:")
+
+	all, right := 0, 0
+	for reason, n := range truth {
+		told := int(r.metric(t, fmt.Sprintf("ringside_misses_judged_total{reason=%q,route=%q}", reason, "")))
+		t.Logf("%s: %d told of %d", reason, told, n)
+		all, right = all+n, right+min(n, told)
+	}
+	if right*100 < all*95 {
+		t.Errorf("%d of %d are right", right, all)
+	}
+
+	for i := range many { // each is made anew
+		c.ask(fmt.Sprintf("set n:%d 0 0 1\r\nx", i), "STORED")
+		c.holds(fmt.Sprint("n:", i), "x")
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct {
+		Why struct {
+			Routes, Prefixes []struct {
+				Name string
+				Why  map[string]float64
+				P99  *float64 `json:"p99_ms"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", r.admin, "--once", "--json", "--for", "200ms")), &is); err != nil {
+		t.Fatal(err)
+	}
+	if w := is.Why; len(w.Routes) != 1 || w.Routes[0].Why["evicted"] == 0 || w.Routes[0].P99 == nil || len(w.Prefixes) < 5 {
+		t.Errorf("ringside top tells %+v", w)
+	}
+	if text := tool(t, binary, "top", "--admin", r.admin, "--once", "--for", "200ms"); !strings.Contains(text, "WHY other keys") {
+		t.Errorf("ringside top tells nothing of it:\n%s", text)
+	}
+}

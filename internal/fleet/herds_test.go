@@ -1,0 +1,157 @@
+package fleet
+
+// The guarded routes that are tried, what each is promised, and what each rule of the guard is for.
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"ringside/proxy/guard"
+	"ringside/proxy/health"
+	"ringside/proxy/table"
+)
+
+// calmHerd is a fleet whose clients rebuild what they miss, and nothing breaks.
+func calmHerd(name string, h herd, asks ...ask) scenario {
+	return scenario{name: name, sidecars: 2, servers: 2, mode: table.FailFast, request: time.Second, cold: 1, pace: 20 * milli,
+		asks: asks, faults: []string{"nothing"}, count: 4, calm: true, exact: true, herd: &h}
+}
+
+// restartsOf is a fleet whose server is started anew again and again: cas numbers are
+// low, and come again.
+func restartsOf(name string, h herd) scenario {
+	h.takes = 800 * milli
+	return scenario{name: name, sidecars: 2, servers: 1, mode: table.FailFast, cold: 1, asks: deleting,
+		faults: []string{"bounce"}, count: 30, apart: 500 * milli, calm: true, exact: true, herd: &h}
+}
+
+// waiting is a guard behind which clients wait for as long as rebuilds take.
+var waiting = table.Guard{Lease: 10 * time.Second, LeaseMax: 10 * time.Second, Wait: 3 * time.Second, ShowRefused: true}
+
+func guardOf(change func(g *table.Guard)) table.Guard {
+	g := waiting
+	change(&g)
+	return g
+}
+
+// herds are guarded routes. Promised is what the model of the guard has shown: but for ended leases
+// and waits, deletes and faults one client rebuilds at a time; no stub is shown; what
+// was read of the origin before a delete, or a writer's set, that was acknowledged is not read as fresh; no stub
+// stays for ever.
+var herds = []scenario{
+	calmHerd("guard", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...),
+	calmHerd("guard, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...),
+	calmHerd("guard, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...),
+	calmHerd("guard, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 400 * milli, lives: 3, dies: true}, wanting...),
+	calmHerd("guard, early, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale, g.Early = 3*time.Second, 2*time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...),
+	calmHerd("guard, writers", herd{Guard: guardOf(func(g *table.Guard) { g.ShowRefused = false }), takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...),
+	calmHerd("guard, writers, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.ShowRefused, g.Stale = false, 3*time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
+	calmHerd("guard, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...),
+	calmHerd("guard, soft deletes, others append and touch", forgiving, appending...),
+	calmHerd("guard, pooled", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Wait = table.Pooled, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),
+	calmHerd("guard, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Wait = table.Pooled, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...),
+	calmHerd("guard, pooled, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Stale = table.Pooled, 3*time.Second }), takes: 400 * milli, lives: 3, shares: true}, wanting...),
+	calmHerd("guard, pooled, after misses only", herd{Guard: guardOf(func(g *table.Guard) {
+		g.Clients, g.OnlyAfterMiss, g.Wait = table.Pooled, true, 100*time.Millisecond
+	}), takes: 400 * milli, lives: 2, shares: true}, wanting...),
+
+	{name: "guard, faults", sidecars: 2, servers: 3, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause", "flush"}, count: 4, exact: true, herd: &brisk},
+	{name: "guard, faults, proxies of two engines", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &brisk},
+	{name: "guard, faults, writers", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: writing, faults: []string{"cut", "hang", "kill", "restart"}, count: 4, exact: true, herd: &crowded},
+	{name: "guard, faults, pooled", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"cut", "hang", "kill", "restart"}, count: 4, exact: true, herd: &pooled},
+	{name: "guard, strict", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, cold: 4, asks: wanting, faults: anything, count: 3, exact: true, herd: &brisk},
+	{name: "guard, strict, soft deletes, warm", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, cold: 4, asks: wanting, faults: anything, count: 2, exact: true, herd: &softly},
+	{name: "guard, strict, gutter, writers", sidecars: 2, servers: 2, gutter: 2, mode: table.Gutter, strict: true, cold: 4, asks: writing, faults: anything, count: 3, exact: true, herd: &crowded},
+	{name: "guard, strict, slow rebuilds", sidecars: 2, servers: 2, mode: table.Rehash, strict: true, cold: 1, pace: 60 * milli, asks: []ask{(*app).want, (*app).want, (*app).want, (*app).remove},
+		aimed: true, faults: []string{"even, cut"}, count: 4, exact: true, herd: &slowest},
+	restartsOf("guard, restarts of a server", brisk),
+	restartsOf("guard, pooled, restarts of a server", pooled),
+	{name: "guard, one proxy far away, others append", sidecars: 2, servers: 2, mode: table.FailFast, far: 20 * milli, cold: 1, pace: 6 * milli, request: time.Second,
+		asks: appending, faults: []string{"nothing"}, count: 4, calm: true, exact: true, herd: &forgiving},
+	{name: "guard, restarts, others touch", sidecars: 2, servers: 2, mode: table.FailFast, cold: 1, asks: []ask{(*app).want, (*app).want, (*app).touch, (*app).bypass},
+		faults: []string{"evict, restart"}, count: 6, exact: true, herd: &yielding},
+	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
+}
+
+// Herds among faults, where requests have no answer after 200 ms.
+var (
+	brisk     = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2}
+	softly    = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 4}
+	crowded   = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, writers: true}
+	forgiving = herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Stale = time.Second, 3*time.Second }), takes: 300 * milli, lives: 2, dies: true}
+	yielding  = herd{Guard: brisk.Guard, takes: 300 * milli, lives: 2, yields: true}
+	slowest   = herd{Guard: brisk.Guard, takes: 2 * second, lives: 100, equal: true}
+	pooled    = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Clients: table.Pooled}, takes: 150 * milli, lives: 2, shares: true}
+)
+
+var (
+	wanting   = slices.Concat(slices.Repeat([]ask{(*app).want}, 10), []ask{(*app).wantToken, (*app).remove})
+	appending = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).appendNothing, (*app).remove})
+	deleting  = []ask{(*app).want, (*app).want, (*app).remove}
+	writing   = slices.Concat(wanting, slices.Repeat([]ask{(*app).put}, 3))
+	meddling  = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
+)
+
+// TestGuard plays them.
+func TestGuard(t *testing.T) {
+	from, to := seedRange(t)
+	list := herds
+	if !unhurried {
+		list = list[:5]
+	}
+	for _, c := range list {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			play(t, c, from, from+(to-from+6)/7)
+		})
+	}
+}
+
+// TestGuardAblations leaves out one rule of the guard after the other, and must see
+// what that breaks.
+func TestGuardAblations(t *testing.T) {
+	const seeds = 60
+	herdOf := func(name string) scenario {
+		i := slices.IndexFunc(herds, func(c scenario) bool { return c.name == name })
+		return herds[i]
+	}
+	unpooled := herdOf("guard, pooled")
+	unpooled.herd = &herd{Guard: waiting, takes: unpooled.herd.takes, lives: unpooled.herd.lives, shares: true}
+	cases := []struct {
+		name  string
+		fleet scenario
+		leave ablations
+	}{
+		{"no stubs", herdOf("guard"), ablations{spoiled: noStubs}},
+		{"stubs are shown", herdOf("guard"), ablations{spoiled: shownStubs}},
+		{"sets are not bound", herdOf("guard"), ablations{spoiled: blindSets}},
+		{"sets are not bound, soft deletes", herdOf("guard, soft deletes"), ablations{spoiled: blindSets}},
+		{"nothing there is free", herdOf("guard"), ablations{spoiled: goneIsFree}},
+		{"late sets are stored as stale", herdOf("guard, writers"), ablations{spoiled: lateSets}},
+		{"no ticket after a wait", herdOf("guard, waits end"), ablations{guard: guard.Ablation{Late: true}}},
+		{"no ticket after an error", herdOf("guard, faults"), ablations{guard: guard.Ablation{Failed: true}}},
+		{"tickets outlive a server", herdOf("guard, restarts of a server"), ablations{guard: guard.Ablation{Life: true}}},
+		{"tickets outlive a phase", herdOf("guard, strict, slow rebuilds"), ablations{guard: guard.Ablation{Phase: true}}},
+		{"an append is not bound", herdOf("guard, one proxy far away, others append"), ablations{spoiled: blindAppend}},
+		{"touch does not look, nobody watches", herdOf("guard, restarts, others touch"), ablations{guard: guard.Ablation{Touch: true, Watch: true}}},
+		{"all give back", herdOf("guard, waits end"), ablations{guard: guard.Ablation{GiveBack: true}}},
+		{"pooled, by connection", unpooled, ablations{}},
+		{"pooled, not all alike", herdOf("guard, pooled, many deletes"), ablations{guard: guard.Ablation{Alike: true}}},
+		{"pooled, the newest, not all alike", herdOf("guard, pooled, many deletes"), ablations{guard: guard.Ablation{Alike: true, Newest: true}}},
+		{"pooled, alike by cas", herdOf("guard, pooled, restarts of a server"), ablations{guard: guard.Ablation{CasOnly: true}}},
+		{"ambiguous, kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{Keep: true}}},
+		{"ambiguous, stubs kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{KeepStub: true}}},
+		{"ambiguous, no doubt", herdOf("guard, writers"), ablations{guard: guard.Ablation{Doubt: true}}},
+	}
+	if !unhurried {
+		cases = cases[:6]
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.fleet.ablate = c.leave
+			seeks(t, c.fleet, seeds)
+		})
+	}
+}

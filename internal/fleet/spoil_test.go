@@ -1,0 +1,56 @@
+package fleet
+
+// The rules of the guard that can be left out at the servers.
+
+import (
+	"bytes"
+	"regexp"
+
+	"ringside/internal/memnode"
+)
+
+// spoiler is a rule of the guard, left out by what servers do; "": none.
+type spoiler string
+
+const (
+	noStubs     spoiler = "N"        // mg makes none
+	shownStubs  spoiler = "stubs"    // nobody can tell them from empty values
+	blindSets   spoiler = "C"        // sets are not bound to a miss
+	goneIsFree  spoiler = "NF"       // a set that finds nothing is stored
+	lateSets    spoiler = "C I"      // a set that comes late is stored as stale
+	blindAppend spoiler = "append C" // what is appended to may have been deleted since
+)
+
+var (
+	vivifies = regexp.MustCompile(` N\d+`)
+	recaches = regexp.MustCompile(` R\d+`)
+	bound    = regexp.MustCompile(` C(\d+)`)
+)
+
+// spoil is a request as the server gets it.
+func (s spoiler) spoil(request []byte) []byte {
+	line, body, _ := bytes.Cut(request, []byte("\r\n"))
+	with := func(line []byte) []byte { return append(append(append([]byte(nil), line...), "\r\n"...), body...) }
+	switch command := string(line[:min(3, len(line))]); {
+	case command == "mg " && s == noStubs:
+		return with(recaches.ReplaceAll(vivifies.ReplaceAll(line, nil), nil))
+	case command == "ms " && s == lateSets:
+		return with(bound.ReplaceAll(line, []byte(" C$1 I")))
+	case command == "ms " && (s == blindAppend && bytes.Contains(line, []byte(" MA")) || s == blindSets):
+		return with(bound.ReplaceAll(line, nil))
+	}
+	return request
+}
+
+// after is its answer.
+func (s spoiler) after(server *memnode.Line, request, answer []byte) []byte {
+	switch {
+	case s == goneIsFree && bytes.HasPrefix(request, []byte("ms ")) && bytes.HasPrefix(answer, []byte("NF")):
+		return server.Do(blindSets.spoil(request))
+	case s == shownStubs && bytes.HasPrefix(answer, []byte("VA 0 ")):
+		for _, mark := range []string{" W", " Z", " X"} {
+			answer = bytes.Replace(answer, []byte(mark), nil, 1)
+		}
+	}
+	return answer
+}

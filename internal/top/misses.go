@@ -1,0 +1,64 @@
+package top
+
+// Why keys miss, and what it costs.
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"ringside/proxy/live"
+)
+
+// mostMisses is how many routes are shown where there is room for all.
+const mostMisses = 20
+
+// misses adds, for each route that has any, why its keys miss: the reasons that have most of
+// them first; and what the values cost.
+func (d *drawing) misses(most int) {
+	m := d.now.Misses
+	if m == nil || m.Off {
+		return
+	}
+	list := slices.DeleteFunc(slices.Clone(m.Routes), func(l live.MissLine) bool { return len(l.Why) == 0 && l.Saved == nil })
+	slices.SortStableFunc(list, func(a, b live.MissLine) int { return int(b.Misses - a.Misses) })
+	for i := range list[:min(len(list), most)] {
+		l := &list[i]
+		name := string(l.Name)
+		if name == "" {
+			name = "other keys"
+		}
+		text := fmt.Sprintf(" WHY %s %s/s miss: %s", pad(Clean(name), 12, true), live.Count(l.Misses), reasons(l.Why))
+		if l.P50 != nil {
+			text += fmt.Sprintf("; made anew in p50 %s p99 %s", live.Micros(1000**l.P50), live.Micros(1000**l.P99))
+		}
+		if l.Saved != nil {
+			text += "; hits save " + live.Work(*l.Saved) + "/s"
+		}
+		d.add(Plain, text)
+	}
+	if len(list) > 0 {
+		d.rule()
+	}
+}
+
+// reasons are the shares of reasons, the largest first.
+func reasons(why map[string]float64) string {
+	var names []string
+	for name := range why {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if why[a] != why[b] {
+			return int(1000 * (why[b] - why[a]))
+		}
+		return strings.Compare(a, b)
+	})
+	for i, name := range names {
+		names[i] = name + " " + strings.ReplaceAll(live.Percent(why[name]), " ", "")
+	}
+	if len(names) == 0 {
+		return "none lately"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,86 @@
+package admin
+
+// /metrics: what the proxy has counted, and what Go and the system say of the process.
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
+
+	"ringside/proxy/admin/metrics"
+)
+
+// newProcess returns what collects what Go and the system say.
+func newProcess() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// compressors are kept: each has tables of some hundred KB. The names of labels stand
+// in every line, so that the least effort saves nearly all there is to save.
+var compressors = sync.Pool{New: func() any {
+	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err)
+	}
+	return z
+}}
+
+// scrape answers a scrape, whole or not at all.
+func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
+	defer s.scraping.Add(-1)
+	if s.scraping.Add(1) > maxScrapes {
+		http.Error(w, fmt.Sprintf("%d scrapes are being answered, try again later", maxScrapes), http.StatusServiceUnavailable)
+		return
+	}
+	text, err := s.exposition()
+	if err != nil {
+		s.http.ErrorLog.Printf("no metrics: %v", err)
+		http.Error(w, "no metrics: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", metrics.ContentType)
+	// Who has left hears no error.
+	if !takesGzip(r) {
+		_, _ = w.Write(text)
+		return
+	}
+	w.Header().Set("Content-Encoding", "gzip")
+	z := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(z)
+	z.Reset(w)
+	_, _ = z.Write(text)
+	_ = z.Close()
+}
+
+func (s *Server) exposition() ([]byte, error) {
+	families, err := s.process.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			return nil, err
+		}
+	}
+	return metrics.Append(b.Bytes(), s.heart.p, s.options.Reload())
+}
+
+func takesGzip(r *http.Request) bool {
+	for _, one := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+		coding, weight, _ := strings.Cut(one, ";")
+		if strings.TrimSpace(coding) == "gzip" {
+			return strings.ReplaceAll(weight, " ", "") != "q=0"
+		}
+	}
+	return false
+}

@@ -1,0 +1,157 @@
+package live
+
+// Why keys miss, and what it is worth that others don't.
+
+import (
+	"math"
+	"time"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/watch"
+	"ringside/proxy/watch/why"
+)
+
+// Misses says why keys missed lately, and how long the application takes to make the values
+// anew. Rates are per second.
+type Misses struct {
+	Off      bool       `json:"off"`    // nobody looks: admin.misses
+	Chosen   float64    `json:"chosen"` // part of the keys that is remembered, 0 to 1
+	Reach    float64    `json:"reach"`  // seconds since it is known what is done to them
+	Routes   []MissLine `json:"routes"`
+	Prefixes []MissLine `json:"prefixes"` // those that cost the origin most
+}
+
+// MissLine is a route, or what keys begin with up to the first colon.
+type MissLine struct {
+	Name   []byte             `json:"name"` // empty: the route of all other keys; of a prefix: keys without a colon
+	Misses float64            `json:"miss"`
+	Why    map[string]float64 `json:"why"`      // part of the misses by reason, 0 to 1
+	Fills  float64            `json:"fills"`    // sets that followed a miss
+	P50    *float64           `json:"p50_ms"`   // from the miss to the set; null before there was one
+	P99    *float64           `json:"p99_ms"`   //
+	Cost   float64            `json:"cost"`     // seconds of them per second: so much of the origin is at work
+	Off    float64            `json:"cost_off"` // by how much Cost may be too high
+	Hits   float64            `json:"hits"`     // that took the origin nothing
+	Saved  *float64           `json:"saved"`    // what they would have taken, in seconds per second; null if that is not known
+}
+
+// mostMissLines is how many prefixes are told.
+const mostMissLines = 20
+
+// MissesOf tells what r says, beside the hits between two samples; seen has those of
+// prefixes. r is nil if nobody looks.
+func MissesOf(r *why.Report, before, after *Sample, seen *watch.Report) *Misses {
+	if r == nil {
+		return &Misses{Off: true, Routes: []MissLine{}, Prefixes: []MissLine{}}
+	}
+	is := &Misses{Chosen: r.Chosen, Reach: math.Round(r.Reach.Seconds()), Routes: []MissLine{}, Prefixes: []MissLine{}}
+	for i := range r.Routes {
+		l := missLine(&r.Routes[i])
+		l.hit(hitsOf(string(l.Name), before, after), &r.Routes[i])
+		is.Routes = append(is.Routes, l)
+	}
+	for i := range r.Prefixes[:min(len(r.Prefixes), mostMissLines)] {
+		l := missLine(&r.Prefixes[i])
+		for j := range seen.Prefixes {
+			if p := &seen.Prefixes[j]; p.Key == string(l.Name) {
+				l.hit(p.Hits/max(seen.Span, 1), &r.Prefixes[i])
+			}
+		}
+		is.Prefixes = append(is.Prefixes, l)
+	}
+	return is
+}
+
+func missLine(of *why.Line) MissLine {
+	all := of.AllMissed()
+	l := MissLine{Name: []byte(of.Name), Misses: round(all), Why: map[string]float64{}, Fills: round(of.Fills), Cost: thousandth(of.Cost), Off: thousandth(of.Off)}
+	for reason, n := range of.Missed {
+		if part := n / max(all, 1e-9); part >= .0005 {
+			l.Why[why.Reason(reason).String()] = thousandth(part)
+		}
+	}
+	if of.P50 > 0 {
+		p50, p99 := round(1000*of.P50), round(1000*of.P99)
+		l.P50, l.P99 = &p50, &p99
+	}
+	return l
+}
+
+// hit says how many hits there were, and so what they have saved.
+func (l *MissLine) hit(rate float64, of *why.Line) {
+	if l.Hits = round(rate); of.Mean > 0 {
+		saved := thousandth(rate * of.Mean)
+		l.Saved = &saved
+	}
+}
+
+// hitsOf is how many keys were found a second on the routes with a label.
+func hitsOf(label string, before, after *Sample) (rate float64) {
+	for name, now := range after.Sum.Routes {
+		if name.Route != label {
+			continue
+		}
+		then := uint64(0)
+		if c := before.Sum.Routes[name]; c != nil {
+			then = c.KeysHit
+		}
+		rate += float64(stats.Since(now.KeysHit, then))
+	}
+	return rate / max(after.At.Sub(before.At).Seconds(), 1e-3)
+}
+
+func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
+
+// Worth says in a sentence what the hits of all routes save, and what the misses cost; empty:
+// that is not known.
+func (m *Misses) Worth() string {
+	saved, cost, known := 0.0, 0.0, false
+	for i := range m.Routes {
+		cost += m.Routes[i].Cost
+		if s := m.Routes[i].Saved; s != nil {
+			saved, known = saved+*s, true
+		}
+	}
+	if !known {
+		return ""
+	}
+	return "Hits save " + Work(saved) + " of the origin's work a second; misses cost it " + Work(cost) + "."
+}
+
+// Work is so many seconds of work.
+func Work(seconds float64) string {
+	switch {
+	case seconds < 1:
+		return Count(math.Round(1000*seconds)) + " ms"
+	case seconds < 3600:
+		return Count(math.Round(10*seconds)/10) + " s"
+	}
+	return Count(math.Round(seconds/360)/10) + " h"
+}
+
+// tellMisses tells who watches why keys miss.
+func (s *Sampler) tellMisses(before, now *Sample) {
+	watched := s.pools()
+	if len(watched) == 0 || now.At.Sub(before.At) < time.Millisecond {
+		return
+	}
+	is, err := s.misses(before, now)
+	if err != nil {
+		return // the next tick will say it
+	}
+	for pool := range watched {
+		s.tell(pool, "why", is)
+	}
+}
+
+func (s *Sampler) misses(before, now *Sample) (*Misses, error) {
+	r, err := s.p.Judged()
+	if err != nil {
+		return nil, err
+	}
+	seen, err := s.p.Watched()
+	if err != nil {
+		return nil, err
+	}
+	return MissesOf(r, before, now, seen), nil
+}

@@ -1,0 +1,325 @@
+package why
+
+// What is remembered of keys, and what follows from it.
+
+import (
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Reason is why a read has found nothing.
+type Reason uint8
+
+// The reasons.
+const (
+	Unsure Reason = iota // the key is chosen since a short time only
+	Never
+	Expired
+	Deleted
+	Evicted
+	Flushed
+	Out
+	Moved
+	Invalidated
+	NumReasons
+)
+
+func (r Reason) String() string {
+	return [NumReasons]string{"unsure", "never", "expired", "deleted", "evicted", "flushed", "out", "moved", "invalidated"}[r]
+}
+
+const (
+	buckets = 8192 // a power of two
+	ways    = 8    // keys in a bucket
+	most    = buckets * ways / 2
+
+	reach     = int64(time.Hour)   // keys that were seen within it are not forgotten for others, but chosen more rarely
+	longest   = int64(time.Minute) // a set that comes later after a miss does not follow from it
+	perSecond = 4000               // keys that are told, about
+	adaptGap  = int64(time.Second)
+	everyKey  = math.MaxUint64
+
+	clockStep = int64(time.Second) // memcached's clock goes in steps: a value may be gone that much early
+)
+
+// Place is where a key is, by numbers that the caller gives to servers.
+type Place struct {
+	Home   uint16 // the server that the table in force gives it to
+	Served uint16 // the one that was asked: another, if home is out
+}
+
+type state uint8
+
+const (
+	free state = iota
+	missed
+	stored
+	deleted
+)
+
+// entry is what was last done to a key. Times are of the loops' clock, in nanoseconds.
+type entry struct {
+	at      int64 // when that was
+	missed  int64 // when it was first missed after that, in the last minute; 0: it was not
+	finger  uint32
+	expires uint32 // seconds after at; 0: never
+	Place
+	state state
+}
+
+// server is what has happened to a server that takes its values; 0: it has not.
+type server struct{ flushed, out int64 }
+
+// Table remembers keys. It may be used by several goroutines.
+type Table struct {
+	limit atomic.Uint64 // keys whose hash is not above it are chosen
+
+	mu      sync.Mutex
+	entries []entry // buckets, one behind the other
+	used    int
+	servers []server
+	since   int64 // what was done before is forgotten, or was not seen
+
+	whole     uint64 // keys up to this hash were chosen since then; those above it since raised
+	raised    int64
+	told      int   // keys since adapted
+	adaptedAt int64 // when the limit was last looked at
+}
+
+// New makes a Table that has seen nothing.
+func New(now int64) *Table {
+	t := &Table{entries: make([]entry, buckets*ways), since: now, whole: everyKey, adaptedAt: now}
+	t.limit.Store(everyKey)
+	return t
+}
+
+// Wants says whether the key of that hash is a chosen one. All hashes are of the same
+// function, and spread over 64 bits.
+func (t *Table) Wants(hash uint64) bool { return hash <= t.limit.Load() }
+
+// Chosen is the part of all keys that are.
+func (t *Table) Chosen() float64 { return float64(t.limit.Load()) / everyKey }
+
+// Since is how far the Table reaches back.
+func (t *Table) Since() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.since
+}
+
+// Stored notes that a value of key was stored, for so many seconds; 0: until it is
+// evicted. It returns how many nanoseconds before the key was missed first, if the
+// value has come for that.
+func (t *Table) Stored(now int64, hash uint64, is Place, ttl uint32) (after int64, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.hears(now, hash) {
+		return 0, false
+	}
+	e := t.entry(hash)
+	after = now - e.missed
+	ok = e.missed != 0 && after <= longest
+	*e = entry{at: now, finger: e.finger, expires: ttl, Place: is, state: stored}
+	return after, ok
+}
+
+// Removed notes that key was there and was deleted.
+func (t *Table) Removed(now int64, hash uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.hears(now, hash) {
+		e := t.entry(hash)
+		*e = entry{at: now, finger: e.finger, state: deleted}
+	}
+}
+
+// Touched notes that the value of key, if there is one, lives for so many seconds from now;
+// 0: until it is evicted.
+func (t *Table) Touched(now int64, hash uint64, ttl uint32) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.hears(now, hash) {
+		return
+	}
+	if e := t.entry(hash); e.state == stored && ttl == 0 {
+		e.expires = 0
+	} else if e.state == stored {
+		e.expires = uint32(min((now-e.at)/int64(time.Second), math.MaxUint32/2)) + min(ttl, math.MaxUint32/2)
+	}
+}
+
+// Missed says why a read of key has found nothing there, and of a key that was deleted
+// how long ago. invalidated: it has found a value, of which a tag was invalidated.
+func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) (why Reason, ago int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.hears(now, hash) {
+		return Unsure, 0
+	}
+	e := t.entry(hash)
+	if e.missed == 0 || now-e.missed > longest {
+		e.missed = now
+	}
+	if e.state == free {
+		e.at, e.state = now, missed
+	}
+	switch {
+	case invalidated:
+		return Invalidated, 0
+	case e.state == deleted:
+		return Deleted, now - e.at
+	case e.state == stored:
+		return t.lost(now, e, is), 0
+	case hash > t.whole:
+		return Unsure, 0
+	}
+	return Never, 0
+}
+
+// lost is why the value in e is not where it was looked for: the reason that came first.
+func (t *Table) lost(now int64, e *entry, is Place) Reason {
+	why, first := Evicted, int64(math.MaxInt64)
+	came := func(r Reason, at int64) {
+		if at < first {
+			why, first = r, at
+		}
+	}
+	srv := t.server(e.Served)
+	if e.expires != 0 {
+		if over := e.at + int64(e.expires)*int64(time.Second) - clockStep; over <= now {
+			came(Expired, over)
+		}
+	}
+	if srv.flushed >= e.at && srv.flushed <= now {
+		came(Flushed, srv.flushed)
+	}
+	if srv.out >= e.at {
+		came(Out, srv.out)
+	}
+	switch {
+	case e.Home != is.Home:
+		came(Moved, now)
+	case e.Served != is.Served:
+		came(Out, now)
+	}
+	return why
+}
+
+// Flush notes that all values of a server are gone at that time, which may be to come.
+func (t *Table) Flush(at int64, number uint16) {
+	t.mu.Lock()
+	t.server(number).flushed = at
+	t.mu.Unlock()
+}
+
+// Out notes that a server is out: if it comes back, nobody knows whether it has its values.
+func (t *Table) Out(at int64, number uint16) {
+	t.mu.Lock()
+	t.server(number).out = at
+	t.mu.Unlock()
+}
+
+func (t *Table) server(number uint16) *server {
+	if n := int(number) + 1; n > len(t.servers) {
+		t.servers = append(t.servers, make([]server, n-len(t.servers))...)
+	}
+	return &t.servers[number]
+}
+
+// hears says whether the key of that hash is still a chosen one, when it is told, and
+// adapts the limit when it is time.
+func (t *Table) hears(now int64, hash uint64) bool {
+	t.told++
+	took := now - t.adaptedAt
+	switch {
+	case t.used >= most:
+		t.forget(now)
+	case took >= adaptGap:
+		rate := float64(t.told) / (float64(took) / float64(time.Second))
+		switch limit := t.limit.Load(); {
+		case rate > perSecond:
+			t.lower()
+		case now-t.raised < reach:
+		case limit == t.whole && limit < everyKey && rate < perSecond/4 && t.used < most/4:
+			t.limit.Store(limit<<1 | 1)
+			t.raised = now
+		default:
+			t.whole = limit
+		}
+		t.told, t.adaptedAt = 0, now
+	}
+	return t.Wants(hash)
+}
+
+// lower makes half as many keys chosen ones, and forgets the others.
+func (t *Table) lower() {
+	limit := t.limit.Load() >> 1
+	t.limit.Store(limit)
+	t.whole = min(t.whole, limit)
+	for i := range t.entries {
+		if e := &t.entries[i]; e.state != free && hashAbove(e, limit) {
+			t.drop(e)
+		}
+	}
+}
+
+// hashAbove says whether the hash of e, of which its finger is the upper half, is
+// above a limit.
+func hashAbove(e *entry, limit uint64) bool { return uint64(e.finger) > limit>>32 }
+
+// forget makes room: of keys that are old, else by choosing fewer.
+func (t *Table) forget(now int64) {
+	times := make([]int64, 0, t.used)
+	for i := range t.entries {
+		if t.entries[i].state != free {
+			times = append(times, t.entries[i].last())
+		}
+	}
+	slices.Sort(times)
+	half := times[len(times)/2]
+	if now-half < reach {
+		t.lower()
+		return
+	}
+	t.since = half
+	for i := range t.entries {
+		if e := &t.entries[i]; e.state != free && e.last() <= half {
+			t.drop(e)
+		}
+	}
+}
+
+// last is when something was last done to the key of e.
+func (e *entry) last() int64 { return max(e.at, e.missed) }
+
+func (t *Table) drop(e *entry) {
+	*e = entry{}
+	t.used--
+}
+
+// entry is that of the key of that hash: a free one, if it has none. In a full bucket
+// it takes the place of the oldest.
+func (t *Table) entry(hash uint64) *entry {
+	at := hash & (buckets - 1) * ways
+	bucket, finger := t.entries[at:at+ways], uint32(hash>>32)
+	oldest := &bucket[0]
+	for i := range bucket {
+		e := &bucket[i]
+		switch {
+		case e.state != free && e.finger == finger:
+			return e
+		case e.state == free && oldest.state != free:
+			oldest = e
+		case oldest.state != free && e.last() < oldest.last():
+			oldest = e
+		}
+	}
+	if oldest.state == free {
+		t.used++
+	}
+	*oldest = entry{finger: finger}
+	return oldest
+}

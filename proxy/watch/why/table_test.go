@@ -1,0 +1,151 @@
+package why
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+const second = int64(time.Second)
+
+// spread is a hash of a key that is a number.
+func spread(key int) uint64 {
+	x := uint64(key) + 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// TestReasons makes keys vanish in each way that there is, with a Table that sees all
+// keys and one that sees some, and compares what it says with what was done.
+func TestReasons(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		keys int
+		gap  int64 // between two things that are done
+	}{
+		{"all keys", 20_000, second / 1000},
+		{"many keys", 1_000_000, second / 1000},
+		{"often", 400_000, second / 100_000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, now := rand.New(rand.NewPCG(1, 2)), 5*second
+			w := New(now)
+			var right, judged [NumReasons]int
+			const moved = 4 // servers from here on are homes after the reload
+			truth, home := make([]Reason, c.keys), make([]Place, c.keys)
+			for k := range c.keys {
+				now += c.gap
+				h, n := spread(k), uint16(r.IntN(3))
+				home[k] = Place{n, n}
+				truth[k] = []Reason{Never, Expired, Deleted, Evicted, Moved, Invalidated, Never}[r.IntN(7)]
+				if truth[k] == Never || !w.Wants(h) {
+					continue
+				}
+				var ttl uint32
+				switch truth[k] {
+				case Expired:
+					ttl = 3
+				case Evicted:
+					ttl = 1_000_000
+				}
+				w.Stored(now, h, home[k], ttl)
+				if n == 1 && truth[k] != Never {
+					truth[k] = Flushed
+					if ttl == 3 {
+						truth[k] = Expired // below nobody flushes until it is over
+					}
+				}
+				if n == 2 && truth[k] == Evicted {
+					truth[k] = Out
+				}
+			}
+			now += 5 * second
+			w.Flush(now, 1)
+			w.Out(now, 2)
+			for k := range c.keys {
+				if h := spread(k); truth[k] == Deleted && w.Wants(h) {
+					now += c.gap
+					w.Removed(now, h)
+				}
+			}
+			for k := range c.keys {
+				now += c.gap
+				h := spread(k)
+				if home[k].Home == 2 && (truth[k] == Moved || truth[k] == Invalidated) || !w.Wants(h) {
+					continue // two things were done to it, or it is none of the chosen
+				}
+				at := home[k]
+				if truth[k] == Moved {
+					at = Place{moved, moved}
+				}
+				got, _ := w.Missed(now, h, at, truth[k] == Invalidated)
+				if got == Unsure {
+					continue
+				}
+				judged[truth[k]]++
+				if got == truth[k] {
+					right[truth[k]]++
+				}
+			}
+			all, good := 0, 0
+			for reason := range NumReasons {
+				all, good = all+judged[reason], good+right[reason]
+				t.Logf("%s: %d of %d", reason, right[reason], judged[reason])
+			}
+			if all < 1000 || good*100 < all*95 {
+				t.Errorf("%d of %d are right; %.4f of the keys are chosen", good, all, w.Chosen())
+			}
+		})
+	}
+}
+
+// TestFilled holds what is said of the time from a miss to the set that follows.
+func TestFilled(t *testing.T) {
+	w, at := New(1), Place{}
+	w.Missed(second, 7, at, false)
+	w.Missed(2*second, 7, at, false)
+	if took, ok := w.Stored(4*second, 7, at, 0); !ok || took != 3*second {
+		t.Errorf("a set 3 s after the first miss: %d ns, %t", took, ok)
+	}
+	if _, ok := w.Stored(5*second, 7, at, 0); ok {
+		t.Error("a set that follows no miss is counted")
+	}
+	w.Missed(6*second, 7, at, false)
+	if _, ok := w.Stored(600*second, 7, at, 0); ok {
+		t.Error("a set ten minutes after the miss is counted")
+	}
+	w.Removed(601*second, 7)
+	if why, ago := w.Missed(605*second, 7, at, false); why != Deleted || ago != 4*second {
+		t.Errorf("deleted 4 s ago: %s, %d ns", why, ago)
+	}
+}
+
+// TestBounds holds that a Table never uses more than half of its places, goes on
+// to judge, and forgets what is old before it chooses fewer keys.
+func TestBounds(t *testing.T) {
+	w, now := New(1), int64(1)
+	for k := range 200_000 { // within the hour of reach
+		now += second / 1000
+		w.Stored(now, spread(k), Place{}, 0)
+	}
+	if w.used > most || w.Chosen() == 1 || w.Since() != 1 {
+		t.Errorf("%d of %d are used, %.3f chosen, since %d", w.used, most, w.Chosen(), w.Since())
+	}
+	chosen := w.Chosen()
+	for k := range 200_000 {
+		now += second
+		w.Stored(now, spread(1_000_000+k), Place{}, 0)
+	}
+	if w.used > most || w.Since() == 1 || w.Chosen() < chosen {
+		t.Errorf("%d of %d are used, %.3f chosen after %.3f, since %d", w.used, most, w.Chosen(), chosen, w.Since())
+	}
+}
+
+func BenchmarkTold(b *testing.B) {
+	w, now := New(1), int64(1)
+	for i := range b.N {
+		now += second / 3000
+		w.Missed(now, spread(i%20_000), Place{}, false)
+	}
+}
