@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringside/proxy/link"
+	"ringside/proxy/near"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -46,6 +47,8 @@ type Exchange struct {
 	Miss      []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
 	ErrLine   []byte     // a server's error line, which stands where END would; empty: there is none
 	InOrder   *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
+
+	Stake *near.Stake // what it has to do with values that are kept here; nil: nothing
 
 	tally
 	gathering
@@ -112,7 +115,12 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 }
 
 func (e *Clients) freeExchange(x *Exchange) {
-	x.drop()
+	if x.Out.Head != nil || x.Streaming != nil { // most have nothing: it is asked here, for every command comes by
+		x.drop()
+	}
+	if x.Stake != nil {
+		x.Stake.Over()
+	}
 	if x.InOrder != nil {
 		e.freeOrder(x.InOrder)
 	}
