@@ -43,7 +43,7 @@ type Engine struct {
 	guards   *guard.Guard // does what it does for guarded keys
 	tags     *tags.Tags   // and for those with tags
 	Counters counters.Counters
-	near     near.Near   // values that are kept here
+	near     nearby      // values that are kept here
 	Watch    watch.Watch // sees which keys are asked for
 	Shared   *Proxy      // what all engines of the process share
 
@@ -87,7 +87,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
-	e.near = near.New(&e.IO, p.Hash)
+	e.near = nearby{near.New(&e.IO, p.Hash), &e.Clients, &e.Watch, p.Hash}
 	e.TrimMore = func() {
 		e.near.Clear()
 		e.TrimExchanges()

@@ -134,6 +134,9 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			if s.Buffer != "" {
 				fmt.Fprintf(out, "\n    %s", s.Buffer)
 			}
+			if s.Near != "" {
+				fmt.Fprintf(out, "\n    %s", s.Near)
+			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
 			for _, why := range s.Doubts {
 				fmt.Fprintf(out, "    but %s\n", why)
@@ -234,6 +237,7 @@ type standing struct {
 	Consistency string `json:"consistency"`
 	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
 	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
+	Near        string `json:"near,omitempty"`       // what is kept here
 	Lost        string `json:"lost"`                 // when one server dies
 
 	Doubts []string `json:"doubts,omitempty"` // what its servers can't do, and where its settings contradict its class
@@ -256,6 +260,12 @@ func standingOf(r *table.Route) standing {
 		s.Autocreate = fmt.Sprintf("a counter that is missing begins at %d", a.Initial)
 		if a.TTL > 0 {
 			s.Autocreate += fmt.Sprintf(" and lives %v", a.TTL)
+		}
+	}
+	if n := r.Near; n != nil {
+		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		if n.All {
+			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
 		}
 	}
 	if b := r.Buffer; b != nil {

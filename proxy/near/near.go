@@ -6,6 +6,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/wire"
 )
 
 // Near is what one loop keeps of all routes.
@@ -128,9 +129,9 @@ func (k *Stake) WritesAll() {
 	k.all = true
 }
 
-// Found keeps a value that the command has found; known says that it was asked for in
+// found keeps a value that the command has found; known says that it was asked for in
 // meta, and nothing was said of it.
-func (k *Stake) Found(share int32, key, flags, data []byte, known bool) {
+func (k *Stake) found(share int32, key, flags, data []byte, known bool) {
 	h := k.n.hash(key)
 	for i := range k.keys {
 		at := (k.at + i) % len(k.keys)
@@ -142,8 +143,51 @@ func (k *Stake) Found(share int32, key, flags, data []byte, known bool) {
 	}
 }
 
+// FoundText keeps the value that the reply r is, a VALUE, whose bytes are b. Most commands
+// have no stake: all that is asked of one that is nil is nothing, where it stands.
+func (k *Stake) FoundText(share int32, r *wire.Reply, b []byte) {
+	if k != nil {
+		k.foundText(share, r, b)
+	}
+}
+
+func (k *Stake) foundText(share int32, r *wire.Reply, b []byte) {
+	if r.Key.Len() > 0 { // else it is one in meta, of a key in base64
+		k.found(share, r.Key.Of(b), r.ClientFlags.Of(b), r.Body.Of(b), false)
+	}
+}
+
+// Named is who knows what key was asked for.
+type Named interface{ Named() (key, opaque []byte) }
+
+// FoundShown keeps a value that the client is shown with these flags, whatever the
+// server has said.
+func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
+	if k != nil {
+		key, _ := asked.Named()
+		k.found(share, key, flags, data, false)
+	}
+}
+
+// FoundMeta keeps the value that the reply r may be, whose bytes are b, if the server says
+// nothing else of it: not that it is old, or to be made anew.
+func (k *Stake) FoundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
+	if k == nil || r.Kind != wire.Value || !r.Letters.Has('f') || r.Letters.Has('W') || r.Letters.Has('X') || r.Letters.Has('Z') {
+		return
+	}
+	key, _ := asked.Named()
+	flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
+	k.found(share, key, flags.Of(b), r.Body.Of(b), true)
+}
+
 // Over says that the command has its answer, or that it will get none.
 func (k *Stake) Over() {
+	if k != nil {
+		k.over()
+	}
+}
+
+func (k *Stake) over() {
 	for i := range k.keys {
 		if a := &k.keys[i]; a.store == nil {
 			k.n.marks.slot[a.hash%slots].Add(ended)

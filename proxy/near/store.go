@@ -89,7 +89,7 @@ func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte
 		return
 	case s.marks.of(hash) != was:
 		return
-	case old != nil && old.Asked >= asked && old.mark == was && string(old.key) == string(key):
+	case old != nil && string(old.key) == string(key) && old.mark == was && !(known && !old.Known) && old.Asked >= asked:
 		return
 	}
 	size := len("VALUE   4294967295 1048576\r\n\r\n") + len(s.strip) + len(key) + len(data)

@@ -127,39 +127,6 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// ValueOnly reports whether r, an mg, asks for a value and for what is the same as long
-// as the value is.
-func (r *Request) ValueOnly() bool { return r.Letters&^valueFlags == 0 }
-
-var valueFlags = letters("vfskOq")
-
-// AppendValue appends the answer to r, an mg for a ValueOnly that was parsed from buf,
-// that found a value with these client flags.
-func AppendValue(dst, buf []byte, r *Request, flags, value []byte) []byte {
-	if r.Letters.Has('v') {
-		dst = strconv.AppendInt(append(dst, "VA "...), int64(len(value)), 10)
-	} else {
-		dst = append(dst, "HD"...)
-	}
-	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(buf, t.End, r.MetaFlags.End) {
-		switch buf[t.Start] {
-		case 'f':
-			dst = append(append(dst, " f"...), flags...)
-		case 's':
-			dst = strconv.AppendInt(append(dst, " s"...), int64(len(value)), 10)
-		case 'k':
-			dst = append(append(dst, " k"...), r.Key.Of(buf)...)
-		case 'O':
-			dst = append(append(dst, ' '), t.Of(buf)...)
-		}
-	}
-	dst = append(dst, LineEnd...)
-	if r.Letters.Has('v') {
-		dst = append(append(dst, value...), LineEnd...)
-	}
-	return dst
-}
-
 // echoed are the flags that come back, opaque is one of them.
 var echoed, opaque = letters("Ok"), letters("O")
 
