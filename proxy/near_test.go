@@ -106,8 +106,8 @@ func TestNearKeepsHotKeys(t *testing.T) {
 func TestNearRefills(t *testing.T) {
 	s := nearStage(t, "near=100ms")
 	client, before := s.actor("c1"), int64(0)
-	var asked []int64 // when
-	var owed []int64  // when answers come
+	var asked []int64  // when
+	var owed []int64   // when answers come
 	for range 50_000 { // one every 20 µs, for a second; the server takes 2 ms
 		s.wakeup(func() { s.e.Bytes(client.link, []byte("get a1\r\n")) })
 		srv := s.actor("s1")

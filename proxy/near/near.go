@@ -172,7 +172,13 @@ func (k *Stake) FoundShown(share int32, asked Named, flags, data []byte) {
 // FoundMeta keeps the value that the reply r may be, whose bytes are b, if the server says
 // nothing else of it: not that it is old, or to be made anew.
 func (k *Stake) FoundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
-	if k == nil || r.Kind != wire.Value || !r.Letters.Has('f') || r.Letters.Has('W') || r.Letters.Has('X') || r.Letters.Has('Z') {
+	if k != nil {
+		k.foundMeta(share, asked, r, b)
+	}
+}
+
+func (k *Stake) foundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
+	if r.Kind != wire.Value || !r.Letters.Has('f') || r.Letters.Has('W') || r.Letters.Has('X') || r.Letters.Has('Z') {
 		return
 	}
 	key, _ := asked.Named()
