@@ -251,7 +251,7 @@ func (t *Task) hold(n int) {
 
 // TaskSize is what a task counts against limits.memory, with its rule and its asks,
 // beside its request.
-const TaskSize = 1 << 10
+const TaskSize = 2 << 10
 
 // Keep is a copy of r that stays valid when the call that brought it has ended.
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
