@@ -241,7 +241,7 @@ Ringside comes from four articles on memcached: the paper on caching of HighLoad
 counters, one on data structures (and a translation of its first half), one on a distributed counter. Their schemes are good, and
 many are wrong in ways that only traffic shows. Package [recipes](../recipes/doc.go) has them as they hold; package
 [recipes/examples/seeds](../recipes/examples/seeds) has them as printed. An application uses the first from a clone of this repository beside
-it, for the module is called `ringside` and is nowhere to be downloaded; then `import "ringside/recipes"`:
+it, for the module is called ringside and is nowhere to be downloaded; then it imports "ringside/recipes":
 
     go mod edit -replace ringside=../ringside
     go get ringside
