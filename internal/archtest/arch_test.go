@@ -46,7 +46,7 @@ var house = []room{
 	{"proxy/upstream", []string{"proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream/names"}, nil},
 	{"proxy/client", []string{"proxy/wire", "proxy/wire/frame", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream"}, nil},
 	{"proxy/routing", []string{"proxy/watch/why", "ring", "replicate", "proxy/health", "proxy/table", "proxy/stats", "proxy/upstream"}, nil},
-	{"proxy/task", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing"}, nil},
+	{"proxy/task", []string{"proxy/watch/why", "replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing"}, nil},
 	{"proxy/failover", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task"}, nil},
 	{"proxy/copies", []string{"replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task", "proxy/failover"}, nil},
 	{"proxy/counters", []string{"proxy/wire", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task"}, nil},
