@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"ringside/proxy/live"
-	"ringside/proxy/live/work"
+	"ringside/proxy/live/routes"
 )
 
 // past is how many rates are kept of each server, for the line of the past.
@@ -25,7 +25,7 @@ type View struct {
 	Slabs   *live.Slabs
 	Hot     *live.Hot
 	Misses  *live.Misses
-	Routes  *work.Routes
+	Routes  *routes.Routes
 	Late    *live.Health // why there are no ticks
 	Trouble string       // why there is no stream
 	Control bool         // orders may be given

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy"
-	"ringside/proxy/live/work"
+	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
 )
 
@@ -64,7 +64,7 @@ type Sampler struct {
 	latest    map[string]message  // by pool and topic: what who comes is shown at once
 
 	last    *Sample          // only run uses it, and routes
-	routes  []*work.Counts   // of the last seconds, the oldest first; never empty once there is a sample
+	routes  []*routes.Counts // of the last seconds, the oldest first; never empty once there is a sample
 	saidNow map[string]*Said // by network and address; only the errands use both
 	saidOld map[string]*Said
 }
@@ -161,7 +161,7 @@ func (s *Sampler) Sample() (*Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: work.Take(s.p, sum)}
+	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: routes.Take(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
 	is.Gen, is.Refused = config.Generation, config.Err != nil
@@ -241,7 +241,7 @@ func (s *Sampler) tellRoutes(now *Sample) {
 	}
 	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
-			s.tell(pool.Name, "routes", work.Of(s.routes[0], now.Routes, now.Table, pool))
+			s.tell(pool.Name, "routes", routes.Of(s.routes[0], now.Routes, now.Table, pool))
 		}
 	}
 }

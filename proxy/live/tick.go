@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"ringside/proxy/live/work"
+	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -17,7 +17,7 @@ type Sample struct {
 	At      time.Time
 	Sum     *stats.Snapshot
 	Servers []ServerState
-	Routes  *work.Counts
+	Routes  *routes.Counts
 	CPU     time.Duration // that the process has used so far
 	Memory  uint64        // bytes that the process holds
 	Table   *table.Table

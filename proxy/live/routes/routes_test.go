@@ -1,4 +1,4 @@
-package work
+package routes
 
 import (
 	"encoding/json"

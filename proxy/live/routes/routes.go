@@ -1,4 +1,4 @@
-package work
+package routes
 
 // Two moments, and what came between them.
 

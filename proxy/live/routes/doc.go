@@ -1,4 +1,4 @@
-// Package work says what routes do that have a guard, tags or copies: rebuilds saved, tags
+// Package routes says what routes do that have a guard, tags or copies: rebuilds saved, tags
 // invalidated, copies mended; and what servers with copies still lack.
 //
 //	Take: what the routes have counted by now ► Of: what they did between two of these
@@ -11,4 +11,4 @@
 // Routes of one label count together, whatever listener and pool they belong to.
 // Invalidations and repairs are of the whole process. What other Ringsides have seen
 // servers miss is not known here.
-package work
+package routes
