@@ -14,21 +14,24 @@ import (
 )
 
 func TestDeployedConfigurations(t *testing.T) {
-	right := func(name string, text []byte) {
+	right := func(name string, text []byte) *File {
 		t.Helper()
 		f, err := Parse(name, text)
 		if err == nil {
 			_, err = f.Build()
 		}
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
+		return f
 	}
 	text, err := os.ReadFile("../deploy/compose/ringside.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	right("compose", text)
+	if f := right("compose", text); f.Admin.Page != "on" {
+		t.Error("compose.yaml says where the page is; whoever comes there is not on the container's loopback")
+	}
 	manifests, err := filepath.Glob("../deploy/kubernetes/*.yaml")
 	if err != nil || len(manifests) == 0 {
 		t.Fatal(manifests, err)
