@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -60,5 +61,22 @@ func TestDeployedConfigurations(t *testing.T) {
 		if found != 1 {
 			t.Errorf("%s has %d ConfigMaps", path, found)
 		}
+	}
+}
+
+// An image is built from all that git has: what is left out counts as deleted, and
+// ringside version would say "+dirty" of each image.
+func TestImageIsBuiltFromWhatGitHas(t *testing.T) {
+	if _, err := os.Stat("../.git"); err != nil {
+		t.Skip("no clone: ", err)
+	}
+	git := exec.Command("git", "ls-files", "--cached", "--ignored", "--exclude-from=.dockerignore")
+	git.Dir = ".."
+	out, err := git.Output()
+	if err != nil {
+		t.Skip("git: ", err)
+	}
+	if len(out) > 0 {
+		t.Errorf(".dockerignore leaves out:\n%s", out)
 	}
 }
