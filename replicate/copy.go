@@ -13,13 +13,9 @@ type copying struct {
 	take      bool // a mark of somebody else is taken over, after a while
 	hit       bool // a source has it
 	missed    bool // a source hasn't
-	level     bool // what is stored is what is there already
 
 	rounds  uint8
 	fetched uint8 // the ask that has fetched it
-	targets Mask
-	first   uint8 // the ask that the first round with these targets began with
-	ahead   uint8 // of a counter, the ask that has fetched it while targets were looked at
 	from    Mask  // the sources
 	sources Mask  // of these, not asked yet
 	guarded Mask  // to be filled or dropped
@@ -35,6 +31,16 @@ type copying struct {
 	empty  Mask // have nothing, and not because the source hasn't
 	bad    Mask // are as before, or nobody knows
 	doubt  Mask // of these, may have something of ours, perhaps later
+
+	levelling
+}
+
+// levelling is what is known of the rounds in which a counter is made alike: see levels.
+type levelling struct {
+	targets Mask  // of the round
+	first   uint8 // the ask that the first round with these targets began with
+	ahead   uint8 // the ask that has fetched the source's number while targets were looked at
+	level   bool  // what is stored is what is there already
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
