@@ -53,7 +53,7 @@ unit:
 # against a memcached, and that which does it in frames, are slower and have thrice the time.
 fuzz:
 	.ci/fuzz $(FUZZTIME)
-	.ci/fuzz 20s '^Fuzz(Twin|Frames)$$'
+	.ci/fuzz 30s '^Fuzz(Twin|Frames)$$'
 
 # CPU per request and memory against nutcracker, as ratios.
 bench: build

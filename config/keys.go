@@ -50,6 +50,10 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 				if len(shown) > 0 {
 					s["default"] = shown
 				}
+			case int:
+				if least, ok := s["minimum"].(int); !ok || shown >= least { // else nobody can write it
+					s["default"] = shown
+				}
 			default:
 				s["default"] = shown
 			}

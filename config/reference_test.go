@@ -58,8 +58,8 @@ func reference(t *testing.T) []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Configuration
 
-Every key of a file, made from the table that the parser reads (` + "`go test ./config -run Reference -update`" + `). A file with all of them at their
-defaults is [ringside.example.yaml](../deploy/ringside.example.yaml); [ringside.schema.json](../deploy/ringside.schema.json) lets an editor check
+Every key of a file, made from the table that the parser reads (` + "`go test ./config -run Reference -update`" + `). A file with all of them and what holds without
+them is [ringside.example.yaml](../deploy/ringside.example.yaml); [ringside.schema.json](../deploy/ringside.schema.json) lets an editor check
 while you type. ` + "`ringside check FILE`" + ` says what is wrong, at its line and column, and what a file means.
 
 Durations are ` + "`500ms`, `3s`, `1m30s`" + `; sizes are bytes, or ` + "`64KiB`, `8MiB`, `1GiB`" + `.

@@ -61,11 +61,7 @@ func validate(t *testing.T, text string) error {
 }
 
 func TestSchemaTakesWhatParseTakes(t *testing.T) {
-	example, err := os.ReadFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"example": string(example), "least": least, "brief": `
+	for name, text := range map[string]string{"example": wholeExample(t), "least": least, "brief": `
 x-anything: [1]
 listen: :1
 admin: 127.0.0.1:1
@@ -134,6 +130,32 @@ func (u usual) inside(path string, s map[string]any) {
 	}
 }
 
+// Every default of the schema is a value that may be written.
+func TestDefaultsMayBeWritten(t *testing.T) {
+	var root any
+	if err := json.Unmarshal(Schema(), &root); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(path string, v any)
+	walk = func(path string, v any) {
+		s := asMap(v)
+		if usual, number := s["default"].(float64); number {
+			for _, one := range append(asList(s["anyOf"]), s) {
+				if least, ok := asMap(one)["minimum"].(float64); ok && usual < least {
+					t.Errorf("%s: the default is %v, and the least that may be written %v", path, usual, least)
+				}
+			}
+		}
+		for name, inner := range s {
+			walk(path+"/"+name, inner)
+		}
+		for i, inner := range asList(v) {
+			walk(fmt.Sprint(path, "/", i), inner)
+		}
+	}
+	walk("", root)
+}
+
 func asMap(v any) map[string]any { m, _ := v.(map[string]any); return m }
 func asList(v any) []any         { l, _ := v.([]any); return l }
 
@@ -145,6 +167,24 @@ func keyPath(path, name string) string {
 
 // namesDefault is how the example file ends a comment that names a default.
 var namesDefault = regexp.MustCompile(`(?m)#.*\bdefault: (\S+)$`)
+
+// wholeExample is the example file with the settings that are commented out there,
+// because they name a file that most people have not.
+func wholeExample(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(exampleFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`(?m)^( +)#([a-z_]+: )`).ReplaceAllString(string(text), "$1$2")
+}
+
+// Whoever tries the example file as it stands is told that it is correct.
+func TestExampleIsCorrect(t *testing.T) {
+	if _, err := Load(exampleFile); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestExampleShowsEveryKey holds the example file to the table of keys: every
 // key stands in it, and what it calls a default is.
@@ -158,12 +198,9 @@ func TestExampleShowsEveryKey(t *testing.T) {
 	if len(known) < 60 {
 		t.Fatalf("the schema has only %d keys", len(known))
 	}
-	text, err := os.ReadFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := wholeExample(t)
 	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
+	if err := yaml.Unmarshal([]byte(text), &root); err != nil {
 		t.Fatal(err)
 	}
 	shown, marked := map[string]bool{}, 0
@@ -197,7 +234,7 @@ func TestExampleShowsEveryKey(t *testing.T) {
 			t.Errorf("%s does not stand in the example file", path)
 		}
 	}
-	if want := len(namesDefault.FindAll(text, -1)); marked != want {
+	if want := len(namesDefault.FindAllString(text, -1)); marked != want {
 		t.Errorf("%d settings name their default, of %d defaults in the text", marked, want)
 	}
 }

@@ -73,6 +73,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
 	}
+	e.Concluding = e.placed
 	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
 		e.fateOf(t, o)
 		if e.Watch.Left--; e.Watch.Left < 0 {

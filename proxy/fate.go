@@ -85,13 +85,13 @@ func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 
 // fateOf tells what has become of the key of t, whose client has its answer.
 func (e *Engine) fateOf(t *task.Task, o stats.Outcome) {
-	tell := t.Route.Count.Misses
+	tell := t.Account
 	switch {
 	case tell == nil || t.Removal():
 	case t.Op <= wire.Gats && o == stats.Miss:
-		tell.Missed(e.Now, t.Key, t.Route.Strip, e.placeOf(t), t.Invalidated)
+		tell.Missed(e.Now, t.Key, t.Strip, t.Place, t.Invalidated)
 	case t.Op.Stores() && o == stats.Stored && t.Op != wire.Append && t.Op != wire.Prepend:
-		tell.Stored(e.Now, t.Key, t.Route.Strip, e.placeOf(t), t.TTL)
+		tell.Stored(e.Now, t.Key, t.Strip, t.Place, t.TTL)
 	case t.Op == wire.Delete && o == stats.Okay:
 		tell.Removed(e.Now, t.Key)
 	case (t.Op == wire.Touch || t.Op == wire.Gat || t.Op == wire.Gats) && (o == stats.Okay || o == stats.Hit):
@@ -99,16 +99,21 @@ func (e *Engine) fateOf(t *task.Task, o stats.Outcome) {
 	}
 }
 
-// placeOf is where the key of t is. Of several copies that is the first's server: a key with
-// copies is not gone with a server.
-func (e *Engine) placeOf(t *task.Task) (at why.Place) {
+// placed finds where the key of t is, and whose book hears of it. Of several copies that is
+// the first's server: a key with copies is not gone with a server.
+func (e *Engine) placed(t *task.Task) {
+	t.Account = t.Route.Count.Misses
+	if t.Account == nil {
+		return
+	}
 	part, h, owner := t.Route.Pool.Place.Locate(t.Key)
 	if owner < 0 {
-		return at
+		return
 	}
+	at := &t.Place
 	at.Home = t.Route.Servers[owner].Number
 	if at.Served = at.Home; t.Route.View == nil || t.Route.Copies.Copies != 0 {
-		return at
+		return
 	}
 	is := t.Route.Find(part, h, owner)
 	served := is.First.Server
@@ -116,7 +121,6 @@ func (e *Engine) placeOf(t *task.Task) (at why.Place) {
 		served = is.Interim.Server
 	}
 	at.Served = t.Route.Member(served).Number
-	return at
 }
 
 // lost tells that what a server keeps is gone, or will be at a time to come: it was flushed,

@@ -39,7 +39,8 @@ func TestOrderNamesAServer(t *testing.T) {
 
 // TestOrderMeetsReload orders a server that reloads take away and bring back, in
 // a pool that moves keys. The keeper that the pool has then gets the order, or
-// there is no such server.
+// there is no such server. One that has heard of no server waits; unless a reload has
+// put s3 back, which is out then, so that nobody has to stand in for it.
 func TestOrderMeetsReload(t *testing.T) {
 	s := newStage(t)
 	tables := []*table.Table{}
@@ -77,7 +78,7 @@ func TestOrderMeetsReload(t *testing.T) {
 	reloads.Wait()
 	gone, waits := `no server "s3" in a pool "main"`, "server s3 of pool main can't be told to drain: "
 	for answer, n := range answers {
-		if answer != gone && !strings.HasPrefix(answer, waits) { // its servers have told the keeper nothing yet
+		if answer != gone && answer != "<nil>" && !strings.HasPrefix(answer, waits) {
 			t.Errorf("%d times: %s", n, answer)
 		}
 	}

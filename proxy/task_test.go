@@ -3,6 +3,8 @@ package proxy
 // Tasks whose client is at another loop than the one that leads them.
 
 import (
+	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 
@@ -53,5 +55,34 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	}
 	if want := "SERVER_ERROR server s1: SERVER_ERROR busy\r\n"; got != want {
 		t.Errorf("the from gets %q, want %q", got, want)
+	}
+}
+
+// TestTasksCountWhatTheyHold holds what tasks count against limits.memory against the
+// bytes that they take, where each asks two servers.
+func TestTasksCountWhatTheyHold(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2,s3")
+	s.line("route - main copies=2")
+	s.begin()
+	line := "c1 > get"
+	for i := range 1000 {
+		line += fmt.Sprintf(" k%d", i)
+	}
+	resident := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	s.line(line)
+	held, before := s.e.Buffers.Held, resident()
+	for range 3 {
+		s.line(line)
+	}
+	held, took := s.e.Buffers.Held-held, resident()-before
+	t.Logf("%d bytes for each key, and %d are counted", took/3000, held/3000)
+	if took > held {
+		t.Error("that is too few")
 	}
 }

@@ -49,8 +49,8 @@ func (c Command) Reads() bool {
 // State is what Ringside thinks of a member for this key.
 type State uint8
 
-// The states. Only Out is skipped in silence: every other member counts when a
-// write asks whether enough have taken it.
+// The states. Only Out and Gone are skipped: every other member counts when a write
+// asks whether enough have taken it.
 const (
 	In        State = iota // reads and writes
 	Returning              // takes all writes, is not read; it will be flushed
@@ -61,6 +61,7 @@ const (
 	Out                    // skipped
 	Suspect                // Ringside can't reach it but others may: reads elsewhere, writes held
 	Dirty                  // In, but missed a write to this key: not read before it is repaired
+	Gone                   // Out for this Ringside alone, which reaches nobody of its pool: skipped, and Dirty behind a write
 	NumStates
 )
 

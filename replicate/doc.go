@@ -127,7 +127,9 @@
 // Every member that is not Out counts. AckAll needs all of them, AckQuorum more
 // than half, AckOne the authority, which all need. Whoever can't be asked
 // (Leaving, Suspect) hasn't taken the write: if too few are left, or it is the
-// authority, the write is Held and nothing is sent. set and delete are settled
+// authority, the write is Held and nothing is sent. One that is Gone doesn't count: this
+// Ringside reaches no server of its pool, and so never hears what others see there. It
+// is Dirty behind the write. set and delete are settled
 // when enough have answered, all others when the copies are. With AckQuorum and
 // AckOne an acknowledged write may be missing where another proxy reads, so
 // only AckAll, or Read First with no member failing, keeps reads in step. gat

@@ -85,6 +85,7 @@ type standing struct {
 	warm  Mask // are readable, but a miss there decides nothing: Warming or Settling
 	stale Mask // are dirty for this key
 	away  Mask // can't be asked: Leaving or Suspect
+	gone  Mask // are skipped, and miss what is written
 	takes Mask // take writes
 	deaf  Mask // were asked to lead and have failed
 }
@@ -244,7 +245,11 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		if m.Near {
 			near |= bit
 		}
-		if m.State == Out {
+		switch {
+		case m.State == Out:
+			continue
+		case m.State == Gone && c.Op != Flush: // what it keeps of a flush nobody would know
+			r.gone |= bit
 			continue
 		}
 		count++
@@ -262,7 +267,7 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 			returning |= bit
 		case Dirty:
 			r.stale |= bit
-		case Leaving, Suspect:
+		case Leaving, Suspect, Gone:
 			r.away |= bit
 			continue
 		}
@@ -483,7 +488,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.class == mends || r.c.Op == Flush:
 		return s, true
 	case r.took != 0:
-		s.Dirty |= r.away & r.behind()
+		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
 	if r.verdict == Unmet { // they may have more than was acknowledged, and not less
 		s.Dirty &^= r.over &^ r.undo

@@ -4,6 +4,7 @@ package replicate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -313,6 +314,39 @@ func TestOutIsSkipped(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// One that is Gone is skipped like one that is Out, but whoever writes without it knows
+// that it has missed the write.
+func TestGoneMissesWrites(t *testing.T) {
+	for _, c := range commands() {
+		for _, p := range policies(c) {
+			out, gone := Begin(p, c, states(In, Out, In), 2), Begin(p, c, states(In, Gone, In), 2)
+			if c.Op == Flush {
+				if s, ok := gone.Settled(); !ok || s.Verdict != Held {
+					t.Errorf("a flush_all that misses a member is %v", s)
+				}
+				continue
+			}
+			for told := 0; !out.Over(); told++ {
+				as, bs := out.Next(nil), gone.Next(nil)
+				if !slices.Equal(as, bs) {
+					t.Fatalf("%+v %+v: %v with a member that is out, %v with one that is gone", p, c, as, bs)
+				}
+				all := outcomes(c, out.asks[told].deed, false)
+				out.Told(told, all[0])
+				gone.Told(told, all[0])
+			}
+			want, _ := out.Settled()
+			got, ok := gone.Settled()
+			if out.took != 0 && out.class != reads && out.behind() != 0 {
+				want.Dirty |= 1 << 1
+			}
+			if !ok || got != want {
+				t.Errorf("%+v %+v: %+v, want %+v", p, c, got, want)
+			}
 		}
 	}
 }

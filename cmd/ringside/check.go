@@ -135,9 +135,17 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 				fmt.Fprintf(out, "\n    %s", s.Buffer)
 			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
+			for _, more := range []string{s.Guard, s.Tags} {
+				if more != "" {
+					fmt.Fprintf(out, "    %s\n", more)
+				}
+			}
 			for _, why := range s.Doubts {
 				fmt.Fprintf(out, "    but %s\n", why)
 			}
+		}
+		if !slices.ContainsFunc(l.Routes, func(r table.Route) bool { return r.Prefix == "" && strings.Trim(r.Match, "*") == "" }) {
+			fmt.Fprintln(out, "  all other keys: no route takes them, so what asks for one gets an error; a route without a prefix would")
 		}
 	}
 	return nil
@@ -234,6 +242,8 @@ type standing struct {
 	Consistency string `json:"consistency"`
 	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
 	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
+	Guard       string `json:"guard,omitempty"`      // who rebuilds a missing value, and what the others get
+	Tags        string `json:"tags,omitempty"`       // whether its values have tags
 	Lost        string `json:"lost"`                 // when one server dies
 
 	Doubts []string `json:"doubts,omitempty"` // what its servers can't do, and where its settings contradict its class
@@ -261,6 +271,7 @@ func standingOf(r *table.Route) standing {
 	if b := r.Buffer; b != nil {
 		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
 	}
+	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags)
 	switch c := &r.Copies; {
 	case c.Copies == replicate.All:
 		s.Copies = fmt.Sprint(len(r.Pool.Servers))
@@ -273,6 +284,38 @@ func standingOf(r *table.Route) standing {
 	}
 	s.Doubts = doubtsOf(r)
 	return s
+}
+
+// guardText says what becomes of gets of a missing value, but for the client that rebuilds it.
+func guardText(g *table.Guard) string {
+	switch {
+	case g == nil:
+		return ""
+	case g.Hide:
+		return "guard: only hides what other Ringsides with a guard leave on the servers"
+	}
+	text := "guard: one client at a time rebuilds a value, the others"
+	if g.Stale > 0 {
+		text += fmt.Sprintf(" get the old one for %v, or", g.Stale)
+	}
+	if g.Wait == 0 {
+		return text + " miss"
+	}
+	over := "a miss"
+	if g.LateFails {
+		over = "an error"
+	}
+	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
+}
+
+func tagsText(tags *table.Tags) string {
+	switch {
+	case tags == nil:
+		return ""
+	case tags.Read:
+		return "tags: only understands what other Ringsides with tags store"
+	}
+	return "tags: a value is gone once one of its tags is invalidated"
 }
 
 // doubtsOf is what a route can't promise with so few servers, and which of its

@@ -54,6 +54,37 @@ func TestCheckSaysClasses(t *testing.T) {
 	}
 }
 
+// The guard and the tags of a route are said, and that a key may have no route.
+func TestCheckSaysGuards(t *testing.T) {
+	const guard, none = "    guard: one client at a time rebuilds a value, the others ", "  all other keys: no route takes them"
+	for _, c := range []struct{ route, want, not string }{
+		{"pool: main", "all other keys: pool main", none},
+		{"pool: main", "all other keys: pool main", "guard:"},
+		{"match: \"*\", pool: main", "keys that match", none},
+		{"prefix: p, pool: main", none, "guard:"},
+		{"match: \"*p\", pool: main", none, "guard:"},
+		{"pool: main, guard: on", guard + "wait up to 400ms; then it is a miss\n", "tags:"},
+		{"pool: main, guard: {wait: 1s, late: error, stale: 30s}", guard + "get the old one for 30s, or wait up to 1s; then it is an error\n", "tags:"},
+		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
+		{"pool: main, guard: hide", "    guard: only hides what other Ringsides", guard},
+		{"pool: main, preset: cache", guard, none},
+		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated\n", "only understands"},
+		{"pool: main, tags: read", "    tags: only understands what other Ringsides", "is gone"},
+	} {
+		file := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a, b, c]}}\nroutes: [{" + c.route + "}]\n"
+		out, _ := runFile(t, file, "check")
+		if !strings.Contains(out, c.want) || strings.Contains(out, c.not) {
+			t.Errorf("check lacks %q, or has %q:\n%s\n%s", c.want, c.not, file, out)
+		}
+		if of, rest, ok := strings.Cut(strings.TrimSpace(c.want), ": "); ok && strings.HasPrefix(c.want, "    ") {
+			out, _ := runFile(t, file, "check", "--json")
+			if want := `"` + of + `":"` + of + `: ` + rest; !strings.Contains(out, want) {
+				t.Errorf("check --json lacks %s:\n%s", want, out)
+			}
+		}
+	}
+}
+
 // What two servers can't do, and what takes back what a class says, is said.
 func TestCheckSaysDoubts(t *testing.T) {
 	const two, voided = "    but two servers can't outvote a Ringside that one of them does not answer", "    but "

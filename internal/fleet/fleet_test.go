@@ -313,8 +313,10 @@ func (f *fleet) whole() string {
 		}
 	}
 	for i, s := range f.sidecars {
-		if (f.keeps || f.logs > 0) && len(sums[i].Filling) > 0 { // what one copy has alone may be lost by the next fault
-			return fmt.Sprintf("p%d: %v are not filled", s.id, sums[i].Filling)
+		for at, l := range sums[i].Lacks {
+			if (f.keeps || f.logs > 0) && l.Filling { // what one copy has alone may be lost by the next fault
+				return fmt.Sprintf("p%d: %v is not filled", s.id, at)
+			}
 		}
 		for j, m := range sums[i].Members {
 			switch {

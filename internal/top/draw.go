@@ -80,6 +80,7 @@ func (v *View) Draw(width, height int) []Line {
 		rows += d.hot(5)
 		d.rule()
 		d.misses(max(1, (height-30)/2))
+		d.routes(max(1, (height-30)/3))
 	}
 	if height >= slabHeight {
 		d.slabs()
@@ -108,6 +109,7 @@ func Print(to io.Writer, now *live.Now, colours bool) error {
 		d.hot(len(now.Hot.Keys))
 	}
 	d.misses(mostMisses)
+	d.routes(mostMisses)
 	if len(now.Slabs) > 0 {
 		d.slabs()
 	}

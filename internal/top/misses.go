@@ -24,11 +24,7 @@ func (d *drawing) misses(most int) {
 	slices.SortStableFunc(list, func(a, b live.MissLine) int { return int(b.Misses - a.Misses) })
 	for i := range list[:min(len(list), most)] {
 		l := &list[i]
-		name := string(l.Name)
-		if name == "" {
-			name = "other keys"
-		}
-		text := fmt.Sprintf(" WHY %s %s/s miss: %s", pad(Clean(name), 12, true), live.Count(l.Misses), reasons(l.Why))
+		text := fmt.Sprintf(" WHY %s %s/s miss: %s", pad(routeName(l.Name), 12, true), live.Count(l.Misses), reasons(l.Why))
 		if l.P50 != nil {
 			text += fmt.Sprintf("; made anew in p50 %s p99 %s", live.Micros(1000**l.P50), live.Micros(1000**l.P99))
 		}

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"ringside/proxy/live"
+	"ringside/proxy/live/routes"
 )
 
 // past is how many rates are kept of each server, for the line of the past.
@@ -24,6 +25,7 @@ type View struct {
 	Slabs   *live.Slabs
 	Hot     *live.Hot
 	Misses  *live.Misses
+	Routes  *routes.Routes
 	Late    *live.Health // why there are no ticks
 	Trouble string       // why there is no stream
 	Control bool         // orders may be given
@@ -55,7 +57,7 @@ func (v *View) Take(topic string, data []byte) error {
 		return err
 	case "topo":
 		if v.Topo != nil {
-			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses = nil, nil, nil, nil, nil
+			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses, v.Routes = nil, nil, nil, nil, nil, nil
 		}
 		v.Topo = nil
 		return json.Unmarshal(data, &v.Topo)
@@ -96,6 +98,9 @@ func (v *View) Take(topic string, data []byte) error {
 	case "why":
 		v.Misses = nil
 		return json.Unmarshal(data, &v.Misses)
+	case "routes":
+		v.Routes = nil
+		return json.Unmarshal(data, &v.Routes)
 	case "event":
 		return v.takeEvent(data)
 	}
@@ -144,7 +149,9 @@ func (v *View) Now() *live.Now {
 	if v.Tick == nil || v.Topo == nil {
 		return nil
 	}
-	return live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
+	now := live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
+	now.Routes = v.Routes
+	return now
 }
 
 // Clean is text that can do a terminal no harm, and that stands as it is read: what is

@@ -115,7 +115,11 @@ func (e *Copies) lead(t *task.Task) {
 	served := false
 	for i := range c.members {
 		states[i] = c.stateOf(t, i, true)
-		served = served || states[i].State != replicate.Out && states[i].State != replicate.Suspect && states[i].State != replicate.Leaving
+		switch states[i].State {
+		case replicate.Out, replicate.Gone, replicate.Suspect, replicate.Leaving:
+		default:
+			served = true
+		}
 	}
 	for i := range c.members {
 		if !served { // nobody is left to serve the key: then a server that is only suspected is asked

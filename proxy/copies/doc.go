@@ -26,6 +26,8 @@
 //	overflowed     it missed more writes than DirtyKeys        are asked of others, for all keys  it has been emptied by a flush_all; then it is incomplete
 //	incomplete     it was flushed on its way back, restarted,  count if they hit; a miss is       the keys of the others have been listed, and copied
 //	               or moved to by a reload                     asked of others                    to it (resync.go); after a minute if repairs are off
+//	gone           no server of its pool answers this process  are asked of others, and writes    a server of the pool answers; then it is
+//	               (without strict)                            leave it out                       dirty for what was written
 //	unidentified   it has a new connection, and may be         as incomplete                      it has said since when it runs (stats)
 //	               another process
 //

@@ -221,17 +221,28 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	return rate
 }
 
-// AddTo adds to the statistics which members are yet to be filled.
+// AddTo adds to the statistics what members lack. Each loop's ledger is of other keys.
 func (e *Copies) AddTo(into *stats.Snapshot) {
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {
-			if !w.Members[i].incomplete(e) {
+			m := &w.Members[i]
+			filling, missed := m.incomplete(e), m.Dirty.Len()
+			if !filling && missed == 0 && len(m.StaleKeys) == 0 {
 				continue
 			}
-			if into.Filling == nil {
-				into.Filling = map[[2]string]bool{}
+			if into.Lacks == nil {
+				into.Lacks = map[[2]string]stats.Lack{}
 			}
-			into.Filling[[2]string{pool, w.bp.Pool.Servers[i].Name}] = true
+			at := [2]string{pool, w.bp.Pool.Servers[i].Name}
+			is := into.Lacks[at]
+			is.Filling = is.Filling || filling
+			is.Missed += missed
+			if m.Resync != nil {
+				is.Copied += m.Resync.filled
+			}
+			is.Waiting += len(m.StaleKeys)
+			is.Flush = is.Flush || m.overflowed
+			into.Lacks[at] = is
 		}
 	}
 }

@@ -12,7 +12,9 @@ import (
 
 // stateOf is what is known of member i for this key. A write waits for one that can't
 // be reached, in relaxed mode too: others may read it still, and what it has missed only
-// this process would know. suspicion: a server that a keeper suspects counts as one that
+// this process would know. It would wait for ever where no server of the member's pool
+// answers, since the phases are agreed on there. So in relaxed mode each process then
+// leaves the member out, and keeps what it has missed in its ledger. suspicion: a server that a keeper suspects counts as one that
 // can't be reached, though it is up for this loop. Suspicion may come from another loop,
 // and may last longer than its reason.
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member {
@@ -25,6 +27,8 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	switch phase := m.Pool.View.Phase(m.Index); {
 	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.Loop.Now):
 		out.State = replicate.Suspect
+	case suspicion && !strict && phase != health.Out && phase != health.Leaving && m.Pool.View.Gone():
+		out.State = replicate.Gone
 	case phase == health.In && (m.Server.Down || (suspicion || strict) && m.Pool.View.Suspected(m.Index)):
 		out.State = replicate.Suspect
 	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // it would take what is written now

@@ -75,6 +75,9 @@
 //     who leaves is flushed. Until then its keys are errors. One that refuses
 //     connections has nothing that could be kept. Each proxy knows of its own repairs
 //     only, and of the phases.
+//   - If none of the pool's own servers answers, there is nowhere to vote and no
+//     record to write: nobody is ejected. Where each proxy must decide for itself
+//     then (copies, without Strict), it asks View.Gone.
 //   - A lost record (restart, flush, eviction, not readable) is put back by whoever
 //     has leases of R others, or of all others that are IN or coming back. If R
 //     records are missing, as at a first start, everybody waits a WAIT first. If

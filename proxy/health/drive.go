@@ -88,6 +88,28 @@ func (k *Keeper) judge(now int64) {
 			k.event(-1, from, to, fmt.Sprintf("%d of %d servers are suspect", suspect, all))
 		}
 	}
+	k.judgeGone(now)
+}
+
+// judgeGone finds out whether no server of the pool itself answers. Then no vote can be
+// heard and no phase be published, so nobody is ejected however long it lasts.
+func (k *Keeper) judgeGone(now int64) {
+	gone := true
+	for i := range k.servers {
+		if s := &k.servers[i]; k.group(i) == 0 {
+			gone = gone && s.suspect && now >= k.ripe(i, now)
+		}
+	}
+	if gone == k.gone {
+		return
+	}
+	k.gone = gone
+	k.gen++
+	if gone {
+		k.event(-1, "fail-open", "gone", "no server of the pool answers")
+	} else {
+		k.event(-1, "gone", "back", "a server of the pool answers")
+	}
 }
 
 func (k *Keeper) anyNoMeta() bool {

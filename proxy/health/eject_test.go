@@ -129,3 +129,51 @@ func TestHasteDoesNotStopVotes(t *testing.T) {
 		t.Errorf("a server that is cut off stays: %s", w.proxies[0].k.Verdict(0).Step)
 	}
 }
+
+// Where no server of the pool answers nobody can be asked what others see: nobody is
+// ejected, and each process is told so, but not before one alone would have been ejected.
+func TestWholePoolGone(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		refuse bool
+		least  int64
+		most   int64
+	}{{"refuses", true, 500 * ms, 1600 * ms}, {"is silent", false, 3 * sec, 8 * sec}} {
+		w := whole(t, 2, 3, Settings{})
+		gone := func() bool { return w.proxies[0].k.gone && w.proxies[1].k.gone }
+		began := w.now
+		for i, n := range w.nodes {
+			n.down, n.hung = c.refuse, !c.refuse
+			if c.refuse {
+				for _, p := range w.proxies {
+					w.input(p, func() { p.k.ServerFailed(i, true, "refused", w.now) })
+				}
+			}
+		}
+		for !gone() && w.now < began+20*sec {
+			w.run(w.now + 10*ms)
+		}
+		if took := w.now - began; took < c.least || took > c.most {
+			t.Errorf("a pool that %s is gone after %d ms", c.name, took/ms)
+		}
+		for i := range w.nodes {
+			w.stays(i, In, 5*sec)
+		}
+		gen := w.proxies[0].k.Gen()
+		for _, n := range w.nodes[:1] {
+			n.down, n.hung = false, false
+		}
+		w.run(w.now + 3*sec)
+		if gone() || w.proxies[0].k.Gen() == gen {
+			t.Errorf("a pool that %s is gone though one of its servers is back", c.name)
+		}
+	}
+	w := whole(t, 2, 3, Settings{})
+	for _, n := range w.nodes[:2] {
+		n.hung = true
+	}
+	w.run(w.now + 20*sec)
+	if w.proxies[0].k.gone {
+		t.Error("a pool of which a server answers is gone")
+	}
+}

@@ -79,6 +79,7 @@ type Keeper struct {
 	copies       bool             // routes keep copies on its servers
 	pool         string           // what the pool is as a whole: poolKept, or why it isn't
 	open         [2]bool          // fail-open, of the pool's own servers and of its gutter
+	gone         bool             // none of the pool's own servers has answered for as long as it takes to eject one
 	departed     map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
 }
 

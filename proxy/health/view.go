@@ -12,6 +12,7 @@ type View struct {
 	gen     atomic.Uint64 // the keeper's Gen, of what is published
 	allIn   atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
 	copies  atomic.Bool   // routes keep copies on its members
+	gone    atomic.Bool   // none of the pool's own servers answers
 	members []published
 }
 
@@ -79,6 +80,14 @@ func (v *View) WarmReads(i int) (asks, hits uint64) {
 	return v.members[i].asks.Load(), v.members[i].hits.Load()
 }
 
+// Gone reports whether none of the pool's own servers has answered this process for as
+// long as it takes to eject one. Nobody is ejected then: nobody is left to whom other
+// processes could say what they see.
+func (v *View) Gone() bool { return v.gone.Load() }
+
+// SetGone publishes Gone. The caller goes on to Done.
+func (v *View) SetGone(gone bool) { v.gone.Store(gone) }
+
 // KeepCopies says whether routes keep copies on the members, who then lack what
 // they had when they come back empty.
 func (v *View) KeepCopies(keep bool) { v.copies.Store(keep) }
@@ -132,5 +141,6 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		d := k.Verdict(i)
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), d.ValidUntil)
 	}
+	v.SetGone(k.gone)
 	v.Done(k.Gen(), learned)
 }

@@ -7,21 +7,23 @@ import (
 	"encoding/json"
 	"time"
 
+	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
 )
 
 // Now is what a pool's servers and the whole proxy do now.
 type Now struct {
-	T      int64       `json:"t"`    // Unix milliseconds
-	Span   int64       `json:"span"` // milliseconds over which was counted
-	Pool   string      `json:"pool"`
-	Health Health      `json:"health"`
-	Total  Total       `json:"total"`
-	List   []NowServer `json:"servers"`
-	Slabs  []Class     `json:"slabs"` // of all servers; null if they have not said
-	Warn   []Warning   `json:"warnings"`
-	Hot    *Hot        `json:"hot"` // null before it is told, as what follows
-	Misses *Misses     `json:"why"`
+	T      int64          `json:"t"`    // Unix milliseconds
+	Span   int64          `json:"span"` // milliseconds over which was counted
+	Pool   string         `json:"pool"`
+	Health Health         `json:"health"`
+	Total  Total          `json:"total"`
+	List   []NowServer    `json:"servers"`
+	Slabs  []Class        `json:"slabs"` // of all servers; null if they have not said
+	Warn   []Warning      `json:"warnings"`
+	Hot    *Hot           `json:"hot"` // null before it is told, as what follows
+	Misses *Misses        `json:"why"`
+	Routes *routes.Routes `json:"routes"` // null, too, if no route has a guard, tags or copies
 }
 
 // Total is the whole proxy.
@@ -106,7 +108,9 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	return NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses), nil
+	is := NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses)
+	is.Routes = routes.Of(before.Routes, after.Routes, after.Table, pool)
+	return is, nil
 }
 
 // NowOf puts together what the events of a stream tell; m and sl are nil if the

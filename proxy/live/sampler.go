@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
 )
 
@@ -62,13 +63,14 @@ type Sampler struct {
 	history   map[string][][]byte // ticks as JSON by pool, the oldest first
 	latest    map[string]message  // by pool and topic: what who comes is shown at once
 
-	last    *Sample          // only run uses it
+	last    *Sample          // only run uses it, and routes
+	routes  []*routes.Counts // of the last seconds, the oldest first; never empty once there is a sample
 	saidNow map[string]*Said // by network and address; only the errands use both
 	saidOld map[string]*Said
 }
 
 // kept are the topics of which the last event is kept for who comes.
-var kept = []string{"mem", "slabs", "hot", "why"}
+var kept = []string{"mem", "slabs", "hot", "why", "routes"}
 
 // message is one event of a stream.
 type message struct {
@@ -128,6 +130,7 @@ func (s *Sampler) run() {
 			s.late(err)
 		case s.last == nil:
 			s.last = now
+			s.tellRoutes(now)
 		case now.At.Sub(s.last.At) >= Every/4:
 			keep := now.At.Sub(kept) >= historyGap-Every/2
 			if keep {
@@ -136,6 +139,7 @@ func (s *Sampler) run() {
 			s.tick(now, keep)
 			s.tellHot(now.Table)
 			s.tellMisses(s.last, now)
+			s.tellRoutes(now)
 			s.last = now
 		}
 		pause := historyGap
@@ -157,7 +161,7 @@ func (s *Sampler) Sample() (*Sample, error) {
 	if err != nil {
 		return nil, err
 	}
-	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum)}
+	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: routes.Take(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
 	is.Gen, is.Refused = config.Generation, config.Err != nil
@@ -218,6 +222,26 @@ func (s *Sampler) tellHot(t *table.Table) {
 	for _, pool := range t.Pools {
 		if watched[pool.Name] {
 			s.tell(pool.Name, "hot", HotOf(is, t, pool))
+		}
+	}
+}
+
+// routeWindow is the time over which routes are counted: what happens rarely would be
+// 0 in most seconds.
+const routeWindow = 10 * time.Second
+
+// tellRoutes tells who watches what the routes have done in the last seconds.
+func (s *Sampler) tellRoutes(now *Sample) {
+	watched := s.pools()
+	for len(s.routes) > 1 && now.Routes.Since(s.routes[1]) >= routeWindow {
+		s.routes = s.routes[1:]
+	}
+	if s.routes = append(s.routes, now.Routes); len(watched) == 0 {
+		s.routes = s.routes[len(s.routes)-1:] // the next watcher's first window begins here
+	}
+	for _, pool := range now.Table.Pools {
+		if watched[pool.Name] {
+			s.tell(pool.Name, "routes", routes.Of(s.routes[0], now.Routes, now.Table, pool))
 		}
 	}
 }

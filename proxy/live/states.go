@@ -41,7 +41,7 @@ type ServerState struct {
 type Copies struct {
 	Of      int  `json:"of"`      // how many there are of a key; the fewest, if routes differ
 	Repair  bool `json:"repair"`  // copies that are missing are made in the background
-	Filling bool `json:"filling"` // it lacks some that it should have
+	Filling bool `json:"filling"` // it came back empty, and lacks some that it should have
 }
 
 // Failover is what a pool's keeper says of one server.
@@ -113,7 +113,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			}
 			if copies != nil {
 				c := *copies
-				c.Filling = sum.Filling[[2]string{pool.Name, t.Name}]
+				c.Filling = sum.Lacks[[2]string{pool.Name, t.Name}].Filling
 				is.Copies = &c
 			}
 			list = append(list, is)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -16,6 +17,7 @@ type Sample struct {
 	At      time.Time
 	Sum     *stats.Snapshot
 	Servers []ServerState
+	Routes  *routes.Counts
 	CPU     time.Duration // that the process has used so far
 	Memory  uint64        // bytes that the process holds
 	Table   *table.Table

@@ -201,7 +201,7 @@ type Snapshot struct {
 	Routes   map[RouteName]*RouteCounters
 	Members  []MemberSnapshot   // of the pools that have a keeper
 	Events   []MemberEvents     // what keepers have decided so far
-	Filling  map[[2]string]bool // by pool and server: it keeps copies and lacks some that it should have
+	Lacks    map[[2]string]Lack // by pool and server: what is missing on those that keep copies
 	Clients  int                // connected
 	InFlight int                // commands without an answer
 
@@ -212,6 +212,15 @@ type Snapshot struct {
 	Lines  int   // keys of several copies that are being written or repaired
 	Memory int64 // bytes of buffers in use
 	Kept   int64 // of that, for reuse
+}
+
+// Lack is what is missing on a server that keeps copies, as far as this process knows.
+type Lack struct {
+	Filling bool   // it has come back empty, and is not filled yet
+	Copied  uint64 // keys that it has been given since
+	Missed  int    // keys of which it has missed a write
+	Waiting int    // keys that are to be deleted there, or copied to it, when it answers
+	Flush   bool   // it has missed more writes than are remembered: it is flushed before it is read
 }
 
 // ServerSnapshot is one server as the engines see it.

@@ -223,6 +223,7 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 		return
 	}
 	t.ClientDone = true
+	t.Loop.Concluding(t)
 	brought := len(t.Raw) // which is gone when the client's loop looks
 	end := func(e *Tasks) {
 		e.ReleaseLine(t)
@@ -230,7 +231,7 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 			s.Tasks--
 		}
 		o, size := f(e, t.x)
-		key := []byte(t.strip + string(t.Key))
+		key := []byte(t.Strip + string(t.Key))
 		if t.Op > wire.Gats {
 			size = brought
 		}

@@ -15,6 +15,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
+	"ringside/proxy/watch/why"
 	"ringside/proxy/wire"
 )
 
@@ -32,7 +33,7 @@ type Task struct {
 
 	Op    wire.Op // of the request
 	share int32   // of its exchange: see client.Exchange.Share
-	strip string  // what the servers don't see of the client's key
+	Strip string  // what the servers don't see of the client's key
 
 	course
 	Asker    uint64       // number of the client, whose requests go in order
@@ -57,6 +58,9 @@ type course struct {
 	Invalidated bool   // it has found a value of which a tag was invalidated
 	Backfilling bool   // a backfill of Key is at work for it
 	WaitReason  string // what it was parked for; empty: it was not
+
+	Account *why.Account // hears what becomes of Key; nil: nobody asks. Set by Concluding, as Place is
+	Place   why.Place    // where Key is
 }
 
 // Tasks are the commands of one loop that take several asks, and who waits for
@@ -69,7 +73,12 @@ type Tasks struct {
 	Loops     Loops                        // all of the process
 	Post      func(f func(*Tasks))         // runs f on this loop, from any other
 
-	// Ended is told of each task of a client that has its answer: what its key was, how
+	// Concluding is told of each task of a client that is about to have its answer, on the
+	// loop that leads it: what Ended must know of the task's route it takes along, for that
+	// is this loop's.
+	Concluding func(t *Task)
+
+	// Ended is told on its client's loop of each task of a client that has its answer: what its key was, how
 	// it has ended, and of how many bytes is the value that it found or the request.
 	Ended func(t *Task, key []byte, o stats.Outcome, size int)
 
@@ -157,7 +166,7 @@ type unsentAsk struct {
 // several: key, decoded, which the client wrote as wrote. It is a part of x, of that
 // share.
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, strip: rt.Strip, Asker: x.Session.ID}
+	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: e.Clients.Req.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	if e.Clients.Req.NumKeys > 1 {
 		command := raw[e.Clients.Req.Line.Start:e.Clients.Req.Keys.Start]
@@ -242,7 +251,7 @@ func (t *Task) hold(n int) {
 
 // TaskSize is what a task counts against limits.memory, with its rule and its asks,
 // beside its request.
-const TaskSize = 1 << 10
+const TaskSize = 2 << 10
 
 // Keep is a copy of r that stays valid when the call that brought it has ended.
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
@@ -409,7 +418,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 		x.Hit(t.share)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
-			x.InOrder.Keep(&e.Buffers, t.strip+string(t.Key), block)
+			x.InOrder.Keep(&e.Buffers, t.Strip+string(t.Key), block)
 		} else {
 			x.Emit(nil, block)
 		}
@@ -480,7 +489,7 @@ func (t *Task) Reject(line []byte) {
 // knows it.
 func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
 	var edits []Edit
-	key, named := []byte(t.strip+string(t.Key)), rep.Key.Of(b)
+	key, named := []byte(t.Strip+string(t.Key)), rep.Key.Of(b)
 	switch {
 	case len(named) == 0:
 		if at, ok := t.echo.At(b, rep); ok {

@@ -149,7 +149,7 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
 	}
-	if r.Kind != wire.Value || a.Values {
+	if r.Kind != wire.Value || a.Values && (last || !a.Many) {
 		c.Server.e.Observer.Fate(c, a, r)
 	}
 	if last {

@@ -31,6 +31,7 @@ function put(n, p) { // a number and, smaller, its unit
   n.textContent = p[0]; if (p[1]) n.append(el('span', {class: 'u'}, p[1]));
 }
 function ago(ms) { const s = Math.max(0, Math.round(ms / 1000)); return s < 90 ? s + NB + 's' : s < 5400 ? Math.round(s / 60) + NB + 'min' : s < 172800 ? Math.round(s / 3600) + NB + 'h' : Math.round(s / 86400) + NB + 'd'; }
+const plural = (n, what) => `${count(n)} ${what}${n === 1 ? '' : 's'}`;
 function clock(t) { return new Date(t).toISOString().slice(11, 19); }
 
 // ---- keys are bytes that anybody may have chosen
@@ -54,7 +55,7 @@ const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textCon
 // ---- what has come so far
 const CAP = 190; // ticks: three minutes at one a second
 const S = {topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
-function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
+function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, routes: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
 forget();
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
 function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
@@ -92,6 +93,7 @@ const on = {
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
   hot(d) { S.hot = d; mark('hot'); },
   why(d) { S.why = d; mark('why'); },
+  routes(d) { S.routes = d; $('guards').hidden = doc.querySelector('nav [href="#guards"]').hidden = !d; mark('guards'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
 };
 function link(state, why) {
@@ -446,7 +448,7 @@ parts.hot = {box: 'keys', draw() {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
     const s = o == null ? null : t.servers[o], stand = s && away(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
-    text(chip.lastChild, !s ? '–' : stand ? `${s.name} → ${stand.name}` : k.copies > 1 ? `${s.name} and ${k.copies - 1} more` : s.name);
+    text(chip.lastChild, !s ? '–' : stand ? `${s.name} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name);
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
   fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {
@@ -474,6 +476,26 @@ parts.why = {box: 'why', draw() {
     const c = row.cells; if (c[0]._k !== p.name) { c[0]._k = p.name; c[0].replaceChildren(label(p.name, '(other)')); }
     put(c[1], work(p.cost)); put(c[2], p.p50_ms == null ? ['–', ''] : [`${flat(ms(p.p50_ms))}, p99 ${flat(ms(p.p99_ms))}`, '']); put(c[3], work(p.saved)); row.title = p.cost_off ? `may be too high by ${flat(work(p.cost_off))}` : '';
   });
+}};
+
+// ---- what guards and tags do, and what copies are missing
+parts.guards = {box: 'guards', draw() {
+  const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.voided;
+  const route = (c, r) => { if (c._k === r.route) return; c._k = r.route; c.replaceChildren(label(r.route, '(all other keys)')); };
+  $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('copybox').hidden = !d.copies;
+  text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start`);
+  fill($('guard').tBodies[0], d.guards, '', cells(4), (g, row) => {
+    const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.told)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
+    row.title = `told to rebuild ${flat(r2(g.told))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
+  });
+  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this Ringside${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not heard by all servers` : ''}`);
+  fill($('tags').tBodies[0], d.tags, '', cells(3), (t, row) => {
+    const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.unordered));
+    row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
+  });
+  if (!d.copies) return; const w = d.copies;
+  text($('copywhat'), `mended ${flat(r2(w.repaired))}, given to emptied servers ${flat(r2(w.refilled))}${w.dropped ? `, put off ${flat(r2(w.dropped))}` : ''}`);
+  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(); glyph(g, stateOf(l ? 'warm' : 'up')); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this Ringside knows.', l && ' ' + l.text + '.')); }));
 }};
 
 // ---- traces: a row for each key, a letter for each event
@@ -521,9 +543,9 @@ $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
 $('pool').onchange = () => { S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
-addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-7]$/.test(e.key)) go(['ring', 'servers', 'traffic', 'memory', 'keys', 'trace', 'events'][e.key - 1]); });
+addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
-for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'trace']) watcher.observe($(id));
+for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace']) watcher.observe($(id));
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
 setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
 
@@ -539,7 +561,7 @@ function backend() {
       es.onopen = () => link('live');
       es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
       const take = (type, d) => on[type] && on[type](d);
-      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'event']) es.addEventListener(t, e => {
+      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'routes', 'event']) es.addEventListener(t, e => {
         if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
         if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events');
       });

@@ -21,6 +21,7 @@ type Names struct {
 	Nth     int32  // how many keys are before it; a VALUE that END follows is not counted
 	lengths int32  // of many: how many there are
 	Many    bool
+	missed  bool  // a key had no VALUE, and one behind it had
 	opaque  uint8 // length of the opaque, at the end of keys; 0: there is none
 }
 
@@ -98,7 +99,7 @@ func (n *Names) Found(size int) {
 	if n.Many {
 		n.keys[n.At-1] = found
 	}
-	n.KeyDone(size)
+	n.pass(size)
 }
 
 // Missing calls f with each of many keys that had no VALUE, when the answer is whole.
@@ -106,6 +107,9 @@ func (n *Names) Found(size int) {
 func (n *Names) Missing(lastFound bool, f func(key []byte)) {
 	if lastFound {
 		n.Found(len(n.NextKey()))
+	}
+	if !n.missed && n.Nth == n.lengths {
+		return
 	}
 	at := n.first()
 	for _, size := range n.keys[:n.lengths] {
@@ -127,6 +131,12 @@ func (n *Names) first() int {
 
 // KeyDone notes that NextKey, of so many bytes, is a miss.
 func (n *Names) KeyDone(size int) {
+	n.missed = true
+	n.pass(size)
+}
+
+// pass goes to the key behind NextKey, which has so many bytes.
+func (n *Names) pass(size int) {
 	n.At += int32(size + gap)
 	n.Nth++
 }

@@ -240,7 +240,11 @@ const introduction = `# What the articles teach, and what is wrong in them
 Ringside comes from four articles on memcached: the paper on caching of HighLoad++ 2008 and a post with its chapters on
 counters, one on data structures (and a translation of its first half), one on a distributed counter. Their schemes are good, and
 many are wrong in ways that only traffic shows. Package [recipes](../recipes/doc.go) has them as they hold; package
-[recipes/examples/seeds](../recipes/examples/seeds) has them as printed.
+[recipes/examples/seeds](../recipes/examples/seeds) has them as printed. An application uses the first from a clone of this repository beside
+it, for the module is called ringside and is nowhere to be downloaded; then it imports "ringside/recipes":
+
+    go mod edit -replace ringside=../ringside
+    go get ringside
 
 This page is what a test has printed, with a Ringside in front of three memcached 1.6.18:
 

@@ -1,0 +1,97 @@
+package e2e
+
+// What guards, tags and copies do, on the page and in the terminal.
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestRoutesSeen(t *testing.T) {
+	servers := startMemcacheds(t, 3)
+	var addresses []string
+	for _, s := range servers {
+		addresses = append(addresses, s.address)
+	}
+	r := startRingside(t, "auto", pageFront(addresses...)+`routes:
+  - {prefix: "<b>p", pool: main, guard: {wait: 10s}}
+  - {prefix: "t:", pool: main, tags: true}
+  - {prefix: "c:", pool: main, replicas: 2, copies_on: server, repair: 1}
+  - {pool: main}
+`)
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.until(t, "!document.getElementById('guards').hidden")
+
+	// One client rebuilds, another waits, and so need not.
+	c, d := dial(t, r.address), dial(t, r.address)
+	c.misses("<b>p1")
+	d.send("get <b>p1\r\n")
+	eventually(t, "one waits", func() bool { return r.count(t, "ringside_guard_waiting") == 1 })
+	c.store("<b>p1", "made")
+	d.expect("VALUE <b>p1 0 4\r\nmade\r\nEND\r\n")
+	b.do(t, "document.getElementById('guards').scrollIntoView()")
+	b.says(t, "#guardwhat", "1 rebuild saved since the start")
+	b.says(t, "#guard", "<b>p")
+	if n := eval[int](t, b, "document.querySelectorAll('#guard b').length"); n != 0 {
+		t.Error("a route has become a part of the page")
+	}
+
+	// A tag is invalidated by a client.
+	c.store("t:1;tags=a", "x")
+	c.ask("delete tag:a", "DELETED")
+	b.says(t, "#tagwhat", "1 invalidation by this Ringside")
+	b.says(t, "#lacks", "All servers have what they should")
+
+	// A server comes back empty, and is filled a key a second.
+	const keys = 200
+	for i := range keys {
+		c.store(fmt.Sprint("c:", i), "x")
+	}
+	servers[1].kill()
+	b.says(t, "#health h1", "s1 is out")
+	servers[1].restart(t)
+	b.says(t, "#health h1", "All 3 servers serve")
+	b.says(t, "#lacks", "s1 is empty until it is filled")
+	b.do(t, "document.getElementById('why').scrollIntoView()")
+	b.says(t, "#whys", "never") // why the keys missed
+	b.shot(t, "routes")
+	for _, width := range []int{390, 1440} {
+		b.size(t, width, 900)
+		b.until(t, fmt.Sprintf("document.documentElement.scrollWidth <= %d", width))
+	}
+
+	// A key of copies is where it is, also while one of them is filled.
+	b.do(t, "document.getElementById('key').value = ''")
+	b.do(t, "document.getElementById('key').focus()")
+	b.keys(t, "c:1"+keyEnter)
+	b.says(t, "#reason", "keeps 2 copies")
+
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct {
+		Routes struct {
+			Guards []struct{ Ever, Waiting int }
+			Voided struct{ Ever int }
+			Lacks  []struct {
+				Server int
+				Text   string
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", r.admin, "--once", "--json", "--for", "200ms")), &is); err != nil {
+		t.Fatal(err)
+	}
+	if w := is.Routes; len(w.Guards) != 2 || w.Guards[0].Ever != 1 || w.Voided.Ever != 1 || len(w.Lacks) != 1 || w.Lacks[0].Server != 1 {
+		t.Errorf("ringside top tells %+v", w)
+	}
+	x := startTerminal(t, 120, 60, nil, binary, "top", "--admin", r.admin)
+	x.shows(t, "LACKS s1 is empty until it is filled", "GUARD <b>p", "TAGS  t:", "COPIES")
+	if strings.Contains(x.screen(), "no answer") {
+		t.Errorf("a server that answers is said not to:\n%s", x.screen())
+	}
+}

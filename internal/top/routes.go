@@ -1,0 +1,54 @@
+package top
+
+// What guards and tags do, and what servers with copies lack.
+
+import (
+	"fmt"
+
+	"ringside/proxy/live"
+)
+
+// routes adds, so many lines at most, what servers lack, and what each route with a guard or
+// tags has done.
+func (d *drawing) routes(most int) {
+	r := d.now.Routes
+	if r == nil {
+		return
+	}
+	end := len(d.lines) + most
+	say := func(style Style, text string) {
+		if len(d.lines) < end {
+			d.add(style, text)
+		}
+	}
+	for i := range r.Lacks {
+		if l := &r.Lacks[i]; l.Server < len(d.now.List) {
+			say(Warn, " LACKS "+d.now.List[l.Server].Name+" "+l.Text)
+		}
+	}
+	for i := range r.Guards {
+		g := &r.Guards[i]
+		text := fmt.Sprintf(" GUARD %s %s/s rebuild, %s/s saved, %d wait; %s ever saved", pad(routeName(g.Route), 12, true),
+			live.Count(g.Told), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))
+		if g.P50 != nil {
+			text += fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**g.P50), live.Micros(1000**g.P99))
+		}
+		say(Plain, text)
+	}
+	for i := range r.Tags {
+		t := &r.Tags[i]
+		say(Plain, fmt.Sprintf(" TAGS  %s %s/s valid, %s/s invalidated, %s/s not stored; %s invalidations", pad(routeName(t.Route), 12, true),
+			live.Count(t.Hits), live.Count(t.Invalid), live.Count(t.Unordered), live.Count(float64(r.Voided.Ever))))
+	}
+	if c := r.Copies; c != nil {
+		say(Plain, fmt.Sprintf(" COPIES %s/s mended, %s/s given to emptied servers, %s/s put off", live.Count(c.Repaired), live.Count(c.Refilled), live.Count(c.Dropped)))
+	}
+}
+
+// routeName is a route's label for people.
+func routeName(label []byte) string {
+	if len(label) == 0 {
+		return "other keys"
+	}
+	return Clean(string(label))
+}
