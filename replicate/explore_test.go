@@ -11,6 +11,8 @@ import (
 	"testing"
 )
 
+func init() { countRounds = 2 }
+
 // explorer visits every state of a rule.
 type explorer struct {
 	t       *testing.T

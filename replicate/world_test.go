@@ -118,7 +118,7 @@ func (w *world) execute(c *client, i int) Outcome {
 	switch e.deed {
 	case Fetch:
 		c.fetched[i], c.cas[i] = it.value, it.cas
-		return Outcome{Kind: it.seen()}
+		return Outcome{Kind: it.seen(), Value: uint64(it.value)}
 	case Look, Review:
 		c.cas[i] = it.cas
 		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
