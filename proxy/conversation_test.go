@@ -49,6 +49,7 @@ import (
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 unleased     their leases on it have run out; leased: they have one again
+//	s1 foreign      its pool's record was written under another list of servers
 //	s1 renamed 4    it refused to be flushed: its keys have this number before them
 //	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
@@ -289,6 +290,8 @@ func (s *stage) line(line string) {
 		s.wakeup(func() { s.send(a) })
 	case "is":
 		s.becomes(a.name, text)
+	case "foreign":
+		s.members(a.name, func(v *health.View, i int) { v.Differ(true) })
 	case "leased", "unleased":
 		until := int64(0)
 		if verb == "leased" {

@@ -134,6 +134,9 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			if s.Buffer != "" {
 				fmt.Fprintf(out, "\n    %s", s.Buffer)
 			}
+			if r.Tags != nil {
+				fmt.Fprintf(out, "\n    tags: %s", longestTagged(&r, t.Limits.Key))
+			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
 			for _, more := range []string{s.Guard, s.Tags} {
 				if more != "" {
@@ -316,6 +319,15 @@ func tagsText(tags *table.Tags) string {
 		return "tags: only understands what other Ringsides with tags store"
 	}
 	return "tags: a value is gone once one of its tags is invalidated"
+}
+
+// longestTagged says how long keys of a route with tags may be.
+func longestTagged(r *table.Route, most int) string {
+	if r.Tags.Suffix == "" {
+		return fmt.Sprintf("clients name none; the longest key has %d bytes", most)
+	}
+	return fmt.Sprintf("clients name them behind %q; a key and what is behind it have %d bytes at most, so with one name of 16 bytes the longest key has %d",
+		r.Tags.Suffix, most, max(0, most-len(r.Tags.Suffix)-16))
 }
 
 // doubtsOf is what a route can't promise with so few servers, and which of its

@@ -85,6 +85,19 @@ func TestCheckSaysGuards(t *testing.T) {
 	}
 }
 
+func TestCheckSaysLongestKey(t *testing.T) {
+	out, _ := runFile(t, "listen: 127.0.0.1:1\nlimits: {key: 200}\npools: {main: {distribution: ketama, servers: [a]}}\n"+
+		"routes: [{prefix: \"p:\", pool: main, tags: true}, {pool: main, tags: {suffix: off, patterns: [{match: \"a{n}\", tags: [x]}]}}]\n", "check")
+	for _, want := range []string{
+		"    tags: clients name them behind \";tags=\"; a key and what is behind it have 200 bytes at most, so with one name of 16 bytes the longest key has 178\n",
+		"    tags: clients name none; the longest key has 200 bytes\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check lacks %q:\n%s", want, out)
+		}
+	}
+}
+
 // What two servers can't do, and what takes back what a class says, is said.
 func TestCheckSaysDoubts(t *testing.T) {
 	const two, voided = "    but two servers can't outvote a Ringside that one of them does not answer", "    but "

@@ -42,8 +42,8 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 	for _, g := range p.Guards() {
 		out.guard(g)
 	}
-	taken, bad := p.Invalidations()
-	out.tags(p.Tags(), &taken, bad)
+	said := p.Invalidations()
+	out.tags(p.Tags(), &said)
 	out.config(reload)
 	out.set(buildInfo, 1, p.Version, runtime.Version())
 	if out.wrong != nil {
