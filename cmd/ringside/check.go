@@ -126,7 +126,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			default:
 				fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(&r))
 			}
-			s := standingOf(&r)
+			s := standingOf(&r, t.Limits.Key)
 			fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
 			if s.Autocreate != "" {
 				fmt.Fprintf(out, "; %s", s.Autocreate)
@@ -134,11 +134,8 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			if s.Buffer != "" {
 				fmt.Fprintf(out, "\n    %s", s.Buffer)
 			}
-			if r.Tags != nil {
-				fmt.Fprintf(out, "\n    tags: %s", longestTagged(&r, t.Limits.Key))
-			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
-			for _, more := range []string{s.Guard, s.Tags} {
+			for _, more := range []string{s.Guard, s.Tags, s.Near} {
 				if more != "" {
 					fmt.Fprintf(out, "    %s\n", more)
 				}
@@ -245,6 +242,7 @@ type standing struct {
 	Consistency string `json:"consistency"`
 	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
 	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
+	Near        string `json:"near,omitempty"`       // what is kept here
 	Guard       string `json:"guard,omitempty"`      // who rebuilds a missing value, and what the others get
 	Tags        string `json:"tags,omitempty"`       // whether its values have tags
 	Lost        string `json:"lost"`                 // when one server dies
@@ -260,7 +258,7 @@ var classes = map[string]string{
 	"sessions": "sessions (must not be lost)",
 }
 
-func standingOf(r *table.Route) standing {
+func standingOf(r *table.Route, longest int) standing {
 	s := standing{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
 	if r.Pool.Failover.Strict {
 		s.Consistency = "strict"
@@ -271,10 +269,16 @@ func standingOf(r *table.Route) standing {
 			s.Autocreate += fmt.Sprintf(" and lives %v", a.TTL)
 		}
 	}
+	if n := r.Near; n != nil {
+		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		if n.All {
+			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		}
+	}
 	if b := r.Buffer; b != nil {
 		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
 	}
-	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags)
+	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
 	switch c := &r.Copies; {
 	case c.Copies == replicate.All:
 		s.Copies = fmt.Sprint(len(r.Pool.Servers))
@@ -311,23 +315,21 @@ func guardText(g *table.Guard) string {
 	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
 }
 
-func tagsText(tags *table.Tags) string {
+// tagsText says also how long keys may be, which have at most so many bytes with what
+// stands behind them.
+func tagsText(tags *table.Tags, longest int) string {
 	switch {
 	case tags == nil:
 		return ""
 	case tags.Read:
 		return "tags: only understands what other Ringsides with tags store"
 	}
-	return "tags: a value is gone once one of its tags is invalidated"
-}
-
-// longestTagged says how long keys of a route with tags may be.
-func longestTagged(r *table.Route, most int) string {
-	if r.Tags.Suffix == "" {
-		return fmt.Sprintf("clients name none; the longest key has %d bytes", most)
+	text := "tags: a value is gone once one of its tags is invalidated"
+	if tags.Suffix == "" {
+		return text
 	}
-	return fmt.Sprintf("clients name them behind %q; a key and what is behind it have %d bytes at most, so with one name of 16 bytes the longest key has %d",
-		r.Tags.Suffix, most, max(0, most-len(r.Tags.Suffix)-16))
+	return text + fmt.Sprintf("; a key and the tags behind it have at most %d bytes together, so with one name of 16 bytes the longest key has %d",
+		longest, max(0, longest-len(tags.Suffix)-16))
 }
 
 // doubtsOf is what a route can't promise with so few servers, and which of its
@@ -397,7 +399,7 @@ func standingsIn(t *table.Table, p *table.Pool) (list []standing) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			if r := &l.Routes[i]; r.Pool == p || slices.Contains(r.Also, p) {
-				s := standingOf(r)
+				s := standingOf(r, t.Limits.Key)
 				s.Listener = l.Address
 				list = append(list, s)
 			}

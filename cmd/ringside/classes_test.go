@@ -68,7 +68,7 @@ func TestCheckSaysGuards(t *testing.T) {
 		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
 		{"pool: main, guard: hide", "    guard: only hides what other Ringsides", guard},
 		{"pool: main, preset: cache", guard, none},
-		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated\n", "only understands"},
+		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated; a key and", "only understands"},
 		{"pool: main, tags: read", "    tags: only understands what other Ringsides", "is gone"},
 	} {
 		file := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a, b, c]}}\nroutes: [{" + c.route + "}]\n"
@@ -89,8 +89,8 @@ func TestCheckSaysLongestKey(t *testing.T) {
 	out, _ := runFile(t, "listen: 127.0.0.1:1\nlimits: {key: 200}\npools: {main: {distribution: ketama, servers: [a]}}\n"+
 		"routes: [{prefix: \"p:\", pool: main, tags: true}, {pool: main, tags: {suffix: off, patterns: [{match: \"a{n}\", tags: [x]}]}}]\n", "check")
 	for _, want := range []string{
-		"    tags: clients name them behind \";tags=\"; a key and what is behind it have 200 bytes at most, so with one name of 16 bytes the longest key has 178\n",
-		"    tags: clients name none; the longest key has 200 bytes\n",
+		"    tags: a value is gone once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
+		"    tags: a value is gone once one of its tags is invalidated\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("check lacks %q:\n%s", want, out)

@@ -42,6 +42,10 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 	for _, g := range p.Guards() {
 		out.guard(g)
 	}
+	for _, n := range p.Nears() {
+		out.set(nearBytes, float64(n.Bytes.Load()), n.Route)
+		out.set(nearValues, float64(n.Values.Load()), n.Route)
+	}
 	said := p.Invalidations()
 	out.tags(p.Tags(), &said)
 	out.config(reload)
@@ -95,6 +99,9 @@ func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 			}
 			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
 			out.keys(routeKeys, &c.KeyCounts, at...)
+			if r.Near != nil {
+				out.near(&c.Near, at)
+			}
 			for op := range wire.NumOps {
 				for o, n := range c.Requests[op] {
 					if n > 0 {
