@@ -72,16 +72,17 @@ where: build
 	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
 
 # Mixed load while servers die and come back; fails when Ringside grows. Then the
-# simulation with many more seeds than the tests have, 200 clients that read one
-# page, attacks on copies
-# until so many deletes and appends are answered and so many faults made, and random
-# streams to a Ringside and a memcached.
+# simulation with many more seeds than the tests have, every vector of outcomes of
+# the rules for copies, 200 clients that read one page, attacks on copies until so
+# many deletes and appends are answered and so many faults made, and random streams
+# to a Ringside and a memcached.
 SOAKTIME ?= 10m
 SOAKSEEDS ?= 1000
 SOAKCOPIES ?= -deletes 100000 -appends 100000 -faults 200
 soak: build
 	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
 	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^Test(Failover|Guard)$$' -timeout 0 -v
+	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./replicate -timeout 0
 	$(GO) test ./internal/e2e -run '^TestGuardOfClients$$' -timeout 0 -v -args -herd 200
 	$(GO) test ./internal/e2e -run '^TestAttacksOnCopies$$' -timeout 0 -v -args $(SOAKCOPIES)
 	.ci/fuzz $(SOAKTIME) '^FuzzTwin$$'

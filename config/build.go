@@ -79,6 +79,10 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error
 		built.GetErrors = &loud
 	}
 	built.Total = r.Total
+	if r.Near.On {
+		near := r.Near.Near
+		built.Near = &near
+	}
 	if r.Guard.On {
 		guard := r.Guard.Guard
 		built.Guard = &guard

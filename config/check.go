@@ -159,6 +159,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 		d.checkTotal(f, r)
 		d.checkGuard(f, r)
 		d.checkTags(f, r)
+		d.checkNear(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
 			continue // reported already
 		}
@@ -368,6 +369,29 @@ func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	}
 	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
 		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
+	}
+}
+
+// checkNear refuses values that are kept here where they must be of now.
+func (d *document) checkNear(f *File, r *Route) {
+	n := &r.Near
+	if !n.On {
+		return
+	}
+	at := d.place(n, r)
+	strict := slices.IndexFunc(r.to(), func(name string) bool {
+		p := f.pool(name)
+		return p != nil && p.Failover.Strict && f.Ejects(name)
+	})
+	switch {
+	case r.Preset == presetSessions:
+		d.failAt(at, "near has no place beside preset: sessions: a session that is read must be the one that was written last, here or at another Ringside; give them different prefixes")
+	case r.Preset == presetCounters || r.counts():
+		d.failAt(at, "near has no place beside preset: counters, autocreate or buffer: a counter that is read must be of now; give them different prefixes")
+	case strict >= 0:
+		d.failAt(at, "near has no place beside consistency: strict of pool %s: what is kept here may be old for near.ttl; use another pool, or consistency: relaxed", r.to()[strict])
+	case !n.All && !f.Admin.Hot:
+		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false nobody knows which these are: say near: {keys: all}, or leave that out")
 	}
 }
 

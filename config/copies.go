@@ -33,6 +33,7 @@ type Route struct {
 	Total      *time.Duration // a command's, instead of the pool's; nil: as the pool says
 	Copies     replicate.Policy
 	Guard      Guard
+	Near       Near
 	Tags       Tags
 	Autocreate Autocreate
 	Buffer     *Buffer // of incr; nil: increments don't wait
@@ -164,6 +165,7 @@ func routeValue() value[Route] {
 		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
 		set("tags", "let clients invalidate values in groups; read only understands what other Ringsides with tags store", tagsValue(), func(r *r) *Tags { return &r.Tags }),
+		set("near", "keep values of hot keys in Ringside for a moment, so that reads of them ask no server; what is written elsewhere is seen that much later", nearValue(), func(r *r) *Near { return &r.Near }),
 	))
 	readKeys, keys := v.read, v.schema
 	v.read = func(d *document, n *node, path string, to *Route) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -14,21 +15,24 @@ import (
 )
 
 func TestDeployedConfigurations(t *testing.T) {
-	right := func(name string, text []byte) {
+	right := func(name string, text []byte) *File {
 		t.Helper()
 		f, err := Parse(name, text)
 		if err == nil {
 			_, err = f.Build()
 		}
 		if err != nil {
-			t.Error(err)
+			t.Fatal(err)
 		}
+		return f
 	}
 	text, err := os.ReadFile("../deploy/compose/ringside.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	right("compose", text)
+	if f := right("compose", text); f.Admin.Page != "on" {
+		t.Error("compose.yaml says where the page is; whoever comes there is not on the container's loopback")
+	}
 	manifests, err := filepath.Glob("../deploy/kubernetes/*.yaml")
 	if err != nil || len(manifests) == 0 {
 		t.Fatal(manifests, err)
@@ -57,5 +61,22 @@ func TestDeployedConfigurations(t *testing.T) {
 		if found != 1 {
 			t.Errorf("%s has %d ConfigMaps", path, found)
 		}
+	}
+}
+
+// An image is built from all that git has: what is left out counts as deleted, and
+// ringside version would say "+dirty" of each image.
+func TestImageIsBuiltFromWhatGitHas(t *testing.T) {
+	if _, err := os.Stat("../.git"); err != nil {
+		t.Skip("no clone: ", err)
+	}
+	git := exec.Command("git", "ls-files", "--cached", "--ignored", "--exclude-from=.dockerignore")
+	git.Dir = ".."
+	out, err := git.Output()
+	if err != nil {
+		t.Skip("git: ", err)
+	}
+	if len(out) > 0 {
+		t.Errorf(".dockerignore leaves out:\n%s", out)
 	}
 }

@@ -551,3 +551,42 @@ func earlyValue() value[early] {
 		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "auto"}}} },
 	}
 }
+
+// Near is what a route says of values that are kept in Ringside; the zero Near is off.
+type Near struct {
+	On bool
+	table.Near
+}
+
+// defaultNear is near: true.
+func defaultNear() Near {
+	return Near{On: true, Near: table.Near{TTL: time.Second, Memory: 16 << 20}}
+}
+
+func nearValue() value[Near] {
+	type n = Near
+	long := group(defaultNear(),
+		set("ttl", "how long a value is given out, from when its server was asked; so late may be what others write", duration(100*time.Millisecond, 10*time.Second), func(n *n) *time.Duration { return &n.TTL }),
+		set("memory", "bytes of values, and what keeps them, shared out to the loops; then the oldest goes", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
+		set("keys", "of which keys values are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
+	)
+	modes := []option[Near]{{"on", defaultNear()}, {"off", Near{}}}
+	brief := value[Near]{
+		read: func(d *document, n *node, path string, to *Near) {
+			word := n.text
+			if n.tag == "!!bool" {
+				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
+			}
+			for _, o := range modes {
+				if n.kind == scalar && o.word == word {
+					*to = o.means
+					return
+				}
+			}
+			d.wrong(n, path, "true, false, or a mapping of its settings")
+		},
+		show:   func(Near) any { return nil },
+		schema: func() schema { return schema{"enum": []any{"on", true, "off", false}} },
+	}
+	return either(brief, fresh(defaultNear(), long))
+}

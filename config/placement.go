@@ -101,16 +101,23 @@ func (d *document) checkPlacement(p *Pool) {
 	blame := func(err error, settings ...any) {
 		d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
 	}
+	wrong := func(err error) { // the rule itself, so once where all pools inherit it
+		if n := d.where[&d.defaults.Distribution]; n != nil && d.where[&p.Distribution] == nil {
+			d.failAt(n, "defaults: %v", err)
+			return
+		}
+		blame(err, &p.Distribution)
+	}
 	preset, ok := FindPreset(p.Distribution)
 	switch near := didYouMean(p.Distribution, presetWords()); {
 	case !ok && near != "":
-		blame(fmt.Errorf("no distribution %s%s; 'ringside distributions' lists all", quote(p.Distribution), near), &p.Distribution)
+		wrong(fmt.Errorf("no distribution %s%s; 'ringside distributions' lists all", quote(p.Distribution), near))
 		return
 	case !ok:
-		blame(fmt.Errorf("no distribution %s; %s", quote(p.Distribution), knownPresets()), &p.Distribution)
+		wrong(fmt.Errorf("no distribution %s; %s", quote(p.Distribution), knownPresets()))
 		return
 	case preset.needs != "" && p.Placement.Hash == "" && d.where[&p.Placement.Hash] == nil:
-		blame(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs), &p.Distribution)
+		wrong(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs))
 		return
 	}
 	light := *p // without the weights it is blamed for

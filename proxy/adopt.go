@@ -69,6 +69,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		e.tie(bp, cur.Agents[p], live)
 	}
 	keep := e.Listeners
+	e.near.Begin(e.Shared.nearMarks(t))
 	e.Listeners = map[string]*routing.Listener{}
 	for _, l := range t.Listeners {
 		name := l.Network + " " + l.Address
@@ -79,6 +80,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
 			e.ForgetRoute(c)
 		}
+		e.near.keep(lst, e.Shared.near, len(e.Shared.Engines()))
 		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}
@@ -89,6 +91,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			}
 		}
 	}
+	e.near.End()
 	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()

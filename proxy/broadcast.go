@@ -27,6 +27,9 @@ func (e *Engine) askAll(s *client.Session, line []byte, g client.Gather) {
 func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each func(func(srv *upstream.Server, p *table.Pool, refusal string))) {
 	x := e.NewExchange(s)
 	x.Gather = g
+	if e.near.On && e.Req.Op == wire.FlushAll {
+		e.near.stake(x).WritesAll()
+	}
 	each(func(srv *upstream.Server, p *table.Pool, why string) {
 		var c *upstream.Conn
 		if why == "" {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
 )
 
 func TestClients(t *testing.T) {
@@ -30,6 +31,9 @@ func TestClients(t *testing.T) {
 	h.on(1, func(e *Engine) { // its socket has taken some of an answer, and no more
 		second.link.Out.Append(&e.Buffers, make([]byte, 100))
 		e.Wrote(second.link, 10, true)
+		for s := range e.Sessions {
+			s.ID |= upstream.Bulky // large answers have connections of their own
+		}
 	})
 
 	list, err := h.proxy.Clients(stats.ClientOrders["id"], 0)

@@ -28,7 +28,7 @@ import (
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption; s1@b is s1 by another name
 //	limits in_flight=2 …                           limits; see limitOption
 //	users NAME:PASSWORD …   who may use the listener
-//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s]  a route; the pools without one are routed without prefix; - is no prefix
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
 //	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
 //	s1 < TEXT       server s1 has got this line next
@@ -202,6 +202,10 @@ func (s *stage) line(line string) {
 				r.Guard = guardOption(s, value)
 			case "tags": // behind guard
 				tagOption(s, &r, value)
+			case "near": // TTL, of all values, or those of hot keys
+				ttl, hot, _ := strings.Cut(value, ":")
+				r.Near = &table.Near{Memory: 4096, All: hot == ""}
+				r.Near.TTL, _ = time.ParseDuration(ttl)
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:

@@ -163,7 +163,9 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
-	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
+	if e.near.On && e.near.serve(x, 0, rt, raw, key) {
+		// it has its answer
+	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 	} else if rt.Guard != nil {
 		if !e.readGuarded(s, x, 0, rt, srv, key) {
@@ -200,6 +202,7 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	x := e.NewExchange(s)
 	goesBy(x, rt)
 	x.Keys = e.Req.NumKeys
+	e.near.writes(x, rt, key)
 	e.admit(s, x, e.NewTask(x, 0, rt, raw, e.Req.Key.Of(raw), key))
 	x.FinishOne()
 	return false
@@ -410,6 +413,9 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if health.IsReserved(key[len(rt.Strip):]) {
 			continue // so is one of Ringside's own
 		}
+		if e.near.On && e.near.serve(x, share, rt, raw, key) {
+			continue
+		}
 		moved := rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key)
 		if moved || rt.Guard != nil {
 			switch {
@@ -450,7 +456,7 @@ var (
 func (d *door) ServeQuiet(s *client.Session, key []byte) bool {
 	e := d.Engine
 	rt, srv, _ := e.place(d.Listener, key)
-	if rt == nil || unfitKey(rt, key) != "" || rt.Guard != nil || rt.NeedsTask(srv) || e.Watch.Left <= 0 {
+	if rt == nil || unfitKey(rt, key) != "" || rt.Guard != nil || rt.Near != nil || rt.NeedsTask(srv) || e.Watch.Left <= 0 {
 		return false
 	}
 	e.Watch.Left--
@@ -548,6 +554,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x := e.NewExchange(s)
 	goesBy(x, rt)
+	e.near.writes(x, rt, key)
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
 		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
 	} else if c := e.reach(x, 0, rt, srv); c != nil {

@@ -12,6 +12,7 @@ import (
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
+	"ringside/proxy/near"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags"
@@ -42,6 +43,7 @@ type Engine struct {
 	guards   *guard.Guard // does what it does for guarded keys
 	tags     *tags.Tags   // and for those with tags
 	Counters counters.Counters
+	near     nearby      // values that are kept here
 	Watch    watch.Watch // sees which keys are asked for
 	Shared   *Proxy      // what all engines of the process share
 
@@ -86,7 +88,9 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
+	e.near = nearby{near.New(&e.IO, p.Hash), &e.Clients, &e.Watch, p.Hash}
 	e.TrimMore = func() {
+		e.near.Clear()
 		e.TrimExchanges()
 		e.TrimAttempts()
 	}
@@ -195,6 +199,8 @@ func (e *Engine) due(t link.Timer) {
 		e.Counters.Flush()
 	case link.GuardTimer:
 		e.guards.Tick()
+	case link.NearTimer:
+		e.near.Sweep()
 	}
 }
 

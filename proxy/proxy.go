@@ -16,6 +16,7 @@ import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
+	"ringside/proxy/near"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -88,6 +89,8 @@ type learned struct {
 	mu     sync.Mutex
 	guards map[string]*stats.Guard
 	tags   map[string]*stats.Tags
+	nears  map[string]*stats.Near
+	marks  *near.Marks // of what is written; nil: no route has kept values yet
 }
 
 // Guarded is what the route with a label has learned of its guard.
@@ -115,6 +118,35 @@ func (l *learned) Tagged(label string) *stats.Tags {
 	}
 	return l.tags[label]
 }
+
+// near is what is kept of the routes with a label.
+func (l *learned) near(label string) *stats.Near {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nears[label] == nil {
+		if l.nears == nil {
+			l.nears = map[string]*stats.Near{}
+		}
+		l.nears[label] = &stats.Near{Route: label}
+	}
+	return l.nears[label]
+}
+
+// nearMarks are the Marks of the process, if a route of t keeps values.
+func (l *learned) nearMarks(t *table.Table) *near.Marks {
+	if !t.KeepsNear() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.marks == nil {
+		l.marks = new(near.Marks)
+	}
+	return l.marks
+}
+
+// Nears are the routes that there have been that keep values.
+func (l *learned) Nears() []*stats.Near { return sorted(l, l.nears) }
 
 // Guards are the guarded routes that there have been.
 func (l *learned) Guards() []*stats.Guard { return sorted(l, l.guards) }

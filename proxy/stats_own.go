@@ -201,7 +201,7 @@ func (e *Engine) describe(into *stats.ClientList) {
 		shown[list[i].ID] = &list[i]
 	}
 	for s := range e.Sessions {
-		if c := shown[s.ID]; c != nil {
+		if c := shown[s.ID&^upstream.Bulky]; c != nil {
 			c.Address, c.State = s.Peer(), s.State()
 			if lst := e.listener(s); lst != nil {
 				c.Listener = lst.Name

@@ -41,8 +41,10 @@ func (d Deed) Mutates() bool {
 }
 
 // Ask is one request to one member. Asks are numbered from 0 in the order in
-// which Next gives them.
+// which Next gives them. If one has a number that there was before, those from that
+// number on have all been told, and are of no use any more.
 type Ask struct {
+	Number int
 	Member int
 	Deed   Deed
 	From   int // Fill: the Fetch whose value is stored

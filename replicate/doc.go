@@ -76,7 +76,8 @@
 // error where the authority had none) gets a
 // guarded copy of the authority's value with its flags and TTL: its cas there,
 // Fetch from the authority, Fill there if nothing has happened in between, else
-// the same again, three times at most. What it has goes only for a copy, never
+// the same again, three times at most, and of a counter as long as others count: see
+// levels. What it has goes only for a copy, never
 // because the authority has lost its own: then it may be the last. A member that
 // refuses to store a value that others have stored loses the key. The same copy in
 // the other direction, and then the command once more, is made when the authority

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"testing"
+	"unsafe"
 )
 
 // scene is a world with some clients in it.
@@ -17,7 +18,11 @@ type scene struct {
 	late    lateAsk // nobody waits for it any more, and it will run
 	acked   [3]bool // has been told that its write is done
 
-	// What may still happen.
+	left
+}
+
+// left is what may still happen.
+type left struct {
 	faults   int // asks that get no answer
 	lates    int // asks that get no answer and run later
 	restarts int // of a member
@@ -43,6 +48,27 @@ func (c *client) acknowledged() bool {
 		return true
 	}
 	return settled.Verdict == Answered && settled.Answer >= 0 && positive(r.c, r.asks[settled.Answer].kind)
+}
+
+// digest is of all that is to be known of s: it says nothing of asks that were not
+// made, which are most of a scene.
+func (s *scene) digest(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	h.Write(raw(&s.w))
+	h.Write(raw(&s.late))
+	h.Write(raw(&s.acked))
+	h.Write(raw(&s.left))
+	for i := range s.n {
+		c := &s.clients[i]
+		n := c.rule.n
+		h.Write(c.rule.bytes())
+		h.Write(raw(&c.fetched)[:uintptr(n)*unsafe.Sizeof(c.fetched[0])])
+		h.Write(c.cas[:n])
+		h.Write(c.life[:n])
+		h.Write(raw(&c.own))
+	}
+	return h.Sum64()
 }
 
 // tell lets client i hear what became of an ask.
@@ -105,7 +131,7 @@ func (x *checker) visit(s scene) {
 		s.clients[i].rule.Next(room[:0])
 		over = over && s.clients[i].rule.Over()
 	}
-	h := maphash.Comparable(x.seed, s)
+	h := s.digest(x.seed)
 	if _, ok := x.seen[h]; ok || x.bad > 0 || x.limit > 0 && x.visited >= x.limit {
 		return
 	}
@@ -291,8 +317,8 @@ func forViews(n int, f func(a, b []Member)) {
 
 func pair(p Policy, a, b []Member, x, y Command) scene {
 	return scene{n: 2, clients: [3]client{
-		{rule: Begin(p, x, a, 0), value: 1},
-		{rule: Begin(p, y, b, 0), value: 2},
+		{rule: Begin(p, x, a, 0), own: own{value: 1}},
+		{rule: Begin(p, y, b, 0), own: own{value: 2}},
 	}}
 }
 
@@ -406,6 +432,9 @@ func TestCountersNeverGoBack(t *testing.T) {
 			if n == 3 && members[0].State != In && members[1].State != In && members[2].State != In {
 				return // two members show it
 			}
+			if n == 3 && !everyVector() && !sorted(members) {
+				return
+			}
 			lead := Authority(members)
 			x.always = func(s *scene) string {
 				for i, m := range members {
@@ -499,8 +528,8 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 	for _, op := range []Op{Set, Add, Replace, Append, Cas, Incr, Touch, Gat, Gets, Delete} {
 		for _, ack := range []Ack{AckAll, AckOne} {
 			agreeing(2, 5, func(name string, members []Member, w world) {
-				s := scene{n: 1, faults: 2, w: w}
-				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, members, 0), value: 1}
+				s := scene{n: 1, left: left{faults: 2}, w: w}
+				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, members, 0), own: own{value: 1}}
 				s.clients[0].token = w.items[Authority(members)].cas
 				want, stays := map[Op]uint32{Set: 1, Add: 1, Replace: 1, Append: 51, Cas: 1, Incr: 6, Touch: 5, Gat: 5, Gets: 5}[op], op != Delete
 				x.always = func(s *scene) string {

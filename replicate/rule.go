@@ -403,7 +403,7 @@ func Authority(members []Member) int {
 func (r *Rule) Next(dst []Ask) []Ask {
 	for ; r.given < r.n; r.given++ {
 		e := &r.asks[r.given]
-		a := Ask{Member: int(e.member), Deed: e.deed, From: int(e.from), Guard: int(e.guard)}
+		a := Ask{Number: int(r.given), Member: int(e.member), Deed: e.deed, From: int(e.from), Guard: int(e.guard)}
 		switch e.deed {
 		case Forward, Store, Put, Join, Count, Fill:
 			a.Chosen = r.chosen
@@ -456,6 +456,9 @@ func (r *Rule) Told(ask int, o Outcome) {
 	case sweeping:
 		r.sweepTold(m, o.Kind)
 	case claiming, fetching, filling, checking:
+		if e.deed == Fetch {
+			r.foreseen[e.member] = o.Value
+		}
 		r.copyTold(ask, m)
 	}
 }

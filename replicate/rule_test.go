@@ -31,7 +31,7 @@ func play(r Rule, tell func(Ask) Outcome) string {
 			fmt.Fprintf(&b, "%s %d", deedNames[a.Deed], a.Member)
 		}
 		for _, a := range sent {
-			r.Told(asks, tell(a))
+			r.Told(a.Number, tell(a))
 			asks++
 		}
 	}
@@ -172,8 +172,10 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Incr, "client error, hit, hit, client error, hit, hit", "forward 0, preview 1; look 0; forward 0, preview 1; look 0 -> client error of 0"},
 		{Policy{}, Incr, "client error, miss, marked, miss", "forward 0, preview 1; look 0; fetch 1 -> absent"},
 		{Policy{}, Touch, "touched, marked, stored, miss", "forward 0, look 0; remark 0; fetch 1 -> absent"},
-		{Policy{}, Incr, "number=7, hit=3, hit=3, hit, hit, stored, hit", "forward 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
-		{Policy{}, Incr, "number=7, hit=7, exists, hit, hit, exists, hit, hit, stored, hit", "forward 0, preview 1; count 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=3, hit=3, hit=8, hit=2, hit=8, stored, hit", "forward 0, preview 1; preview 1; fetch 0, fetch 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=3, hit=3, hit=8, hit=8, stored", "forward 0, preview 1; preview 1; fetch 0, fetch 1; fill 1 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=7, exists, hit=8, hit=8, exists, hit=9, hit=8, hit=9, stored, hit",
+			"forward 0, preview 1; count 1; fetch 0, fetch 1; fill 1; fetch 0, fetch 1; fetch 0; fill 1; check 0 -> number of 0"},
 		{Policy{}, Incr, "in doubt, hit=7", "forward 0, preview 1 -> unmet repair 010 over 010"},
 		{Policy{}, Incr, "not found, miss", "forward 0, preview 1 -> not found of 0"},
 		{through, Incr, "not found, miss, miss", "forward 0, preview 1; fetch 1 -> not found of 0"},

@@ -53,15 +53,20 @@ func (w *world) restart(m int) {
 // client is one command under way.
 type client struct {
 	rule    Rule
-	value   uint32 // that it stores, appends or adds to the counter
-	token   uint8
 	fetched [maxAsks]uint32 // by ask
 	cas     [maxAsks]uint8
 	life    [maxAsks]uint8 // of the member then
-	number  uint32         // that its incr came to
-	read    uint32         // what its get has found
-	void    bool           // the authority was started anew before it was answered
-	ablate  ablation
+	own
+}
+
+// own is what a client wants, and what it has come to.
+type own struct {
+	value  uint32 // that it stores, appends or adds to the counter
+	number uint32 // that its incr came to
+	read   uint32 // what its get has found
+	token  uint8
+	void   bool // the authority was started anew before it was answered
+	ablate ablation
 }
 
 // ablation leaves out one rule of the copies.
@@ -118,7 +123,7 @@ func (w *world) execute(c *client, i int) Outcome {
 	switch e.deed {
 	case Fetch:
 		c.fetched[i], c.cas[i] = it.value, it.cas
-		return Outcome{Kind: it.seen()}
+		return Outcome{Kind: it.seen(), Value: uint64(it.value)}
 	case Look, Review:
 		c.cas[i] = it.cas
 		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {

@@ -135,7 +135,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 				fmt.Fprintf(out, "\n    %s", s.Buffer)
 			}
 			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
-			for _, more := range []string{s.Guard, s.Tags} {
+			for _, more := range []string{s.Guard, s.Tags, s.Near} {
 				if more != "" {
 					fmt.Fprintf(out, "    %s\n", more)
 				}
@@ -242,6 +242,7 @@ type standing struct {
 	Consistency string `json:"consistency"`
 	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
 	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
+	Near        string `json:"near,omitempty"`       // what is kept here
 	Guard       string `json:"guard,omitempty"`      // who rebuilds a missing value, and what the others get
 	Tags        string `json:"tags,omitempty"`       // whether its values have tags
 	Lost        string `json:"lost"`                 // when one server dies
@@ -266,6 +267,12 @@ func standingOf(r *table.Route) standing {
 		s.Autocreate = fmt.Sprintf("a counter that is missing begins at %d", a.Initial)
 		if a.TTL > 0 {
 			s.Autocreate += fmt.Sprintf(" and lives %v", a.TTL)
+		}
+	}
+	if n := r.Near; n != nil {
+		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		if n.All {
+			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
 		}
 	}
 	if b := r.Buffer; b != nil {

@@ -145,7 +145,20 @@ func TestBoardAndAlerts(t *testing.T) {
 	if s := state("RingsideServerDown"); s != "inactive" {
 		t.Errorf("RingsideServerDown is %s with all servers up", s)
 	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tool(t, binary, "server", "drain", servers[0].address, "--admin", r.admin)
+	eventually(t, "RingsideServerDrained is pending", func() bool { return state("RingsideServerDrained") == "pending" })
+	eventually(t, "a server is out by order", func() bool { return len(value(`ringside_failover_phase == 2`)) == 1 })
+	if is := value(`max by (pool, server) (ringside_failover_phase) != 0 unless max by (pool, server) (ringside_server_ordered_away) == 1`); len(is) != 0 || state("RingsideServerOut") != "inactive" {
+		t.Errorf("RingsideServerOut is %s for a server that a person has taken out: %v", state("RingsideServerOut"), is)
+	}
+	tool(t, binary, "server", "restore", servers[0].address, "--admin", r.admin)
+	eventually(t, "no server is out", func() bool { return len(value(`ringside_failover_phase != 0`)) == 0 })
 	servers[1].kill()
+	eventually(t, "RingsideServerOut is pending", func() bool { return state("RingsideServerOut") == "pending" })
 	eventually(t, "RingsideServerDown is pending", func() bool { return state("RingsideServerDown") == "pending" })
 	down := "count(count by (address) (ringside_server_up == 0))"
 	if is := value(down); len(is) != 1 || is[0].Value[1] != "1" {

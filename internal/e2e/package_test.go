@@ -42,7 +42,7 @@ func TestDebianPackage(t *testing.T) {
 	if said := at(".", binary, "version"); !strings.HasPrefix(said, "ringside ") || strings.Contains(said, "(devel)") {
 		t.Errorf("the installed binary says %q", said)
 	}
-	for _, name := range []string{"usr/share/bash-completion/completions/ringside", "usr/share/doc/ringside/runbook.md", "etc/ringside"} {
+	for _, name := range []string{"usr/share/bash-completion/completions/ringside", "usr/share/doc/ringside/README.md", "usr/share/doc/ringside/docs/runbook.md", "usr/share/doc/ringside/copyright", "etc/ringside"} {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
 			t.Error(err)
 		}

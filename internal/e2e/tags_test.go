@@ -6,6 +6,7 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -77,11 +78,64 @@ func TestTagsByPeople(t *testing.T) {
 			t.Errorf("%s is %d, want %d", metric, got, want)
 		}
 	}
-	servers[1].kill()
+	servers[1].pause(t)
 	eventually(t, "an invalidation says which server has it not", func() bool {
 		out, err := invalidate("a")
 		return err != nil && strings.Contains(out, "no ") && strings.Contains(out, servers[1].address)
 	})
+	servers[1].kill()
+	eventually(t, "a server that refuses connections has nothing more that could be invalidated", func() bool {
+		out, err := invalidate("a")
+		return err == nil && strings.Contains(out, "out ") && strings.Contains(out, servers[1].address)
+	})
+	c.ask("delete tag:a", "DELETED")
+	r.logged(t, `msg="tag invalidated" tag=a such_since=1 servers=2`)
+}
+
+// TestTagsNamed holds what values the ways to name tags tie together: the key alone, by a
+// pattern or as the prefix of its route, and the client, behind the key of the set.
+func TestTagsNamed(t *testing.T) {
+	r := startRingside(t, "auto", front(startMemcacheds(t, 2))+`routes:
+  - {prefix: "post:", pool: main, tags: {prefix_tag: true, patterns: [{match: "post:{id}:*", tags: ["post:{id}"]}]}}
+  - {match: "*:alloptions", pool: main, tags: {suffix: off, patterns: [{match: "{blog}:*", tags: ["blog:{blog}"]}]}}
+  - {prefix: "bare:", pool: main, tags: {suffix: off, prefix_tag: true}}
+  - {pool: main, tags: {suffix: "#"}}
+`)
+	c := dial(t, r.address)
+	all := []string{"post:1:a", "post:1:b", "post:2:a", "3:options:alloptions", "4:options:alloptions", "bare:x;tags=9", "any"}
+	for _, x := range []struct {
+		tag   string
+		falls []string
+	}{
+		{"post:1", all[:2]},
+		{"post:", all[:3]},
+		{"user:7", []string{"post:2:a", "any"}},
+		{"blog:3", all[3:4]},
+		{"bare:", all[5:6]},
+		{"nobody", nil},
+	} {
+		for range 2 { // the first set that names a tag makes its bucket
+			c.store("post:1:a", "v")
+			c.store("post:1:b", "v")
+			c.store("post:2:a;tags=user:7,user:8", "v")
+			c.store("3:options:alloptions", "v")
+			c.store("4:options:alloptions", "v")
+			c.store("bare:x;tags=9", "v")
+			c.store("any#user:7", "v")
+		}
+		for _, key := range all {
+			c.holds(key, "v")
+		}
+		c.ask("delete tag:"+x.tag, "DELETED")
+		for _, key := range all {
+			if slices.Contains(x.falls, key) {
+				c.misses(key)
+			} else {
+				c.holds(key, "v")
+			}
+		}
+	}
+	c.ask("set any#a,,b 0 0 1\r\nx", "CLIENT_ERROR a tag has no name")
 }
 
 // TestTagsCommands holds what all commands see of a value with tags: nothing.

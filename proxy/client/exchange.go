@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringside/proxy/link"
+	"ringside/proxy/near"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -39,13 +40,14 @@ type Exchange struct {
 	MissErrors bool // of a read that no server could answer a miss is shown, not the error
 	cut        bool // it ends in the middle of a value, and with it all that its client gets
 
-	Out       link.Queue // the answer, while the exchange is not first
-	Rest      []byte     // a read of keys that are to be asked for when the client has taken more; empty: all are
-	Streaming *streams   // large values on their way in pieces; nil: there has been none
-	trouble   string     // why a part could not be answered; empty: all could
-	Miss      []byte     // of an mg: the line that says so; of a binary client the key that its answer carries
-	ErrLine   []byte     // a server's error line, which stands where END would; empty: there is none
-	InOrder   *inOrder   // keeps the values until they can go in the order of the keys; nil: they go as they come
+	Out       link.Queue  // the answer, while the exchange is not first
+	Rest      []byte      // a read of keys that are to be asked for when the client has taken more; empty: all are
+	Streaming *streams    // large values on their way in pieces; nil: there has been none
+	trouble   string      // why a part could not be answered; empty: all could
+	Miss      []byte      // of an mg: the line that says so; of a binary client the key that its answer carries
+	ErrLine   []byte      // a server's error line, which stands where END would; empty: there is none
+	InOrder   *inOrder    // keeps the values until they can go in the order of the keys; nil: they go as they come
+	Stake     *near.Stake // what it has to do with values that are kept here; nil: nothing
 
 	tally
 	gathering
@@ -112,7 +114,10 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 }
 
 func (e *Clients) freeExchange(x *Exchange) {
-	x.drop()
+	if x.Out.Head != nil || x.Streaming != nil { // most have nothing: it is asked here, for every command comes by
+		x.drop()
+	}
+	x.Stake.Over()
 	if x.InOrder != nil {
 		e.freeOrder(x.InOrder)
 	}

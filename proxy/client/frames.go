@@ -132,6 +132,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	switch {
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
 		x.Hit(a.Share)
+		x.Stake.FoundText(a.Share, r, b)
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
 	case r.Kind == wire.End: // whether it is a miss is known when all have answered

@@ -231,22 +231,14 @@ func (x *Exchange) AsksLast(a *upstream.Attempt) {
 	q.last = at
 }
 
-// out is where answers go whose turn it is; nil if nobody waits for them.
-func (x *Exchange) out() *link.Queue {
-	if x.Session == nil {
-		return nil
-	}
-	return x.dest(nil)
-}
-
 // destAt is where bytes for a place go now; nil if nobody waits for them.
 func (x *Exchange) destAt(at int32) *link.Queue {
-	return x.InOrder.batch.Dest(int(at)-1, x.out())
+	return x.InOrder.batch.Dest(int(at)-1, x.dest(nil))
 }
 
 // settlePlace notes that nothing more comes for a place.
 func (x *Exchange) settlePlace(at int32) {
-	x.InOrder.batch.Settle(&x.e.Buffers, int(at)-1, x.out())
+	x.InOrder.batch.Settle(&x.e.Buffers, int(at)-1, x.dest(nil))
 }
 
 // failPlace answers a get that no server has answered; x.trouble says why.
@@ -319,7 +311,7 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	case wire.Value:
 		p := q.hit(a, r)
 		e, key := q.x.e, q.keyShown(a, r, b)
-		o, i, out := q.x.InOrder.batch, int(q.place)-1, q.x.out()
+		o, i, out := q.x.InOrder.batch, int(q.place)-1, q.x.dest(nil)
 		if r.Size <= smallValue && out != nil && !o.IsTurn(i) {
 			e.framed = p.head.AppendValue(e.framed[:0], r, b, key)
 			o.Keep(&e.Buffers, i, e.framed, r.Body.Of(b))

@@ -38,6 +38,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
 			x.Outcome = stats.Hit
 		}
+		x.Stake.FoundMeta(a.Share, a, r, b)
 		if !wire.Hidden(a.Op, a.Dialect, a.Flags, r.Kind) {
 			return x.forward(a, r, b)
 		}
@@ -83,6 +84,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 	switch r.Kind {
 	case wire.Value:
 		x.Hit(a.Share)
+		x.Stake.FoundText(a.Share, r, b)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
 			return 0
@@ -131,6 +133,7 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
 	x.Hit(a.Share)
+	x.Stake.FoundShown(a.Share, a, flags, r.Body.Of(b))
 	if x.Flags&wire.Binary != 0 {
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
@@ -143,14 +146,13 @@ func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byt
 	if x.InOrder != nil || len(b) < link.BigSpan {
 		e.Line = append(e.Line, body...)
 	}
-	switch {
-	case x.InOrder != nil:
+	if x.InOrder != nil {
 		key, _ := a.Named()
 		x.InOrder.Keep(&e.Buffers, a.Strip+string(key), e.Line)
-	case len(b) < link.BigSpan:
-		q.Append(&e.Buffers, e.Line)
-	default:
-		q.Append(&e.Buffers, e.Line)
+		return 0
+	}
+	q.Append(&e.Buffers, e.Line)
+	if len(b) >= link.BigSpan {
 		c := e.Take(len(b))
 		c.Start += int(r.Body.Start)
 		q.Push(&e.Buffers, c)

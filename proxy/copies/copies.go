@@ -246,8 +246,8 @@ func (c *command) advance(t *task.Task) {
 // has ended since: the server may be a new process, in which the same number belongs
 // to another item.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
-	id := len(c.asks)
-	c.asks = append(c.asks, copyAsk{Ask: ask, at: c.e.Now})
+	id := ask.Number
+	c.asks = append(c.asks[:id], copyAsk{Ask: ask, at: c.e.Now})
 	switch ask.Deed {
 	case replicate.Wait:
 		t.Open++
@@ -372,6 +372,10 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Value, _ = strconv.ParseUint(flag('s'), 10, 64)
 		if a.Deed == replicate.Preview {
 			o.Value = after(t, r.Bytes, rep, o.Value)
+		}
+	case replicate.Fetch:
+		if t.Op == wire.Incr || t.Op == wire.Decr {
+			o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(r.Bytes))), 10, 64)
 		}
 	}
 	return o

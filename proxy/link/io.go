@@ -83,6 +83,7 @@ const (
 	ResyncTimer               // copies that something is missing from
 	CounterTimer              // increments that wait
 	GuardTimer                // held reads, and what is asked for them
+	NearTimer                 // values that are kept too long
 	numTimers
 )
 

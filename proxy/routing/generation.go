@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/near"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -58,6 +59,9 @@ type Route struct {
 
 	Guard *Guard // nil: it is not guarded
 	Tags  *Tags  // nil: its values have no tags
+
+	Keeps *table.Near // which values are kept in Ringside; nil: none
+	Near  *near.Store // those that this loop keeps; nil: none
 
 	mayTask bool // see NeedsTask; all of that would cost every command
 }
@@ -146,7 +150,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		made.Autocreate, made.Buffer, made.Count.Misses = r.Autocreate, r.Buffer, learned.Misses(r.Label())
 		l.Counts = l.Counts || r.Autocreate != nil
 		made.mayTask = made.View != nil || made.Buffer != nil
-		made.Prefer = bound[r.Prefer]
+		made.Prefer, made.Keeps = bound[r.Prefer], r.Near
 		if r.Guard != nil {
 			made.Guard = &Guard{Guard: r.Guard, Learned: learned.Guarded(r.Label())}
 		}

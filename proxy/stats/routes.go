@@ -60,6 +60,7 @@ type RouteName struct {
 type RouteCounters struct {
 	Requests Requests
 	KeyCounts
+	Near   NearCounts   // of a route that keeps values in Ringside
 	Misses *why.Account // why its keys miss; nil: nobody looks
 }
 
@@ -67,6 +68,7 @@ type RouteCounters struct {
 func (into *RouteCounters) Add(o *RouteCounters) {
 	into.Requests.add(&o.Requests)
 	into.KeyCounts.add(&o.KeyCounts)
+	into.Near.add(&o.Near)
 }
 
 // AddRoute adds what an engine has counted of a route, which is not in the engine's
@@ -87,6 +89,7 @@ func (s *Snapshot) AddRoute(name RouteName, c *RouteCounters) {
 // Report appends the lines of stats routes that say what came of the route's keys.
 func (c *RouteCounters) Report(r *Report) {
 	c.KeyCounts.Report(r)
+	c.Near.Report(r)
 	c.Requests.Report(r)
 }
 

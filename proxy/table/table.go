@@ -67,6 +67,7 @@ type Route struct {
 
 	Guard *Guard // lets one client rebuild a value at a time; nil: all who find it missing
 	Tags  *Tags  // values stand as long as their tags do; they need a Guard. nil: values have no tags
+	Near  *Near  // keeps values in Ringside; nil: servers answer all reads
 }
 
 // Autocreate is how a counter begins that was missing.

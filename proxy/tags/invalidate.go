@@ -3,13 +3,16 @@ package tags
 // Invalidations: a tag's item is deleted on all servers that may keep values with it.
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"ringside/proxy/health"
 	"ringside/proxy/routing"
+	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -20,7 +23,7 @@ import (
 type Answer struct {
 	Pool, Server string
 	Why          string // it has not got it; empty: it has
-	Skipped      bool   // it is out: it is flushed before anybody reads it
+	Skipped      bool   // what it had is gone: it is out, or refuses connections
 }
 
 // Lead serves commands on names of tags.
@@ -54,14 +57,30 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 		case t.gens() != gens && t.Now < k.Deadline: // somebody may have been skipped who is read by now
 			t.lead(k, rt, name)
 		case i < 0:
+			t.said.log(t, slog.LevelInfo, "tag invalidated", name, "servers", len(answers))
 			k.AnswerKind(wire.Deleted)
 		case waits && t.Now < k.Deadline:
 			t.Park(k, k.Deadline, t.gens)
 		default:
 			a := answers[i]
+			t.failed.log(t, slog.LevelWarn, "tag not invalidated everywhere", name, "why", a.Why)
 			k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; repeat until DELETED, the others have it", name, a.Why)))
 		}
 	})
+}
+
+// few logs one of many invalidations: the first, and then one in ten seconds.
+type few struct {
+	until int64
+	count int // since the last line
+}
+
+func (l *few) log(t *Tags, level slog.Level, what string, name []byte, more ...any) {
+	if l.count++; t.Now < l.until {
+		return
+	}
+	t.Clients.Log.Log(context.Background(), level, what, append([]any{"tag", string(name), "such_since", l.count}, more...)...)
+	l.until, l.count = t.Now+int64(10*time.Second), 0
 }
 
 // gens changes with the phases of any server, and when one does not answer or does
@@ -146,30 +165,50 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 	}
 	c, why, _ := srv.Pick(0, true)
 	if c == nil {
-		n.answers[at].Why = why
+		n.failed(at, p, srv, why)
 		return
 	}
 	limit := p.Pool.Timeouts
 	if deadline > n.t.Now {
 		limit = *limit.Within(time.Duration(deadline - n.t.Now))
 	}
+	to := &asking{n, p}
 	for _, tag := range tags {
 		bucket := health.AppendKey(nil, number, tag.AppendBucket(nil))
 		name := health.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
-		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
-		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
+		n.t.Servers.Ask(c, to, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
+		n.t.Servers.Ask(c, to, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
 	}
 }
 
-func (n *invalidation) Client() uint64 { return 0 }
+// failed notes that a server could not be asked. In mode fail_fast, where one that is
+// dead is never out, it is skipped if it refuses connections: then nobody is there, and
+// what was there has gone with its memory.
+func (n *invalidation) failed(at int, p *routing.BoundPool, srv *upstream.Server, why string) {
+	if p.Pool.Failover.Mode == table.FailFast && srv.Refuses {
+		n.answers[at].Skipped = true
+		return
+	}
+	n.answers[at].Why = why
+}
 
-func (n *invalidation) Answered(at int, r *upstream.Result) {
-	switch a := &n.answers[at]; {
+// asking gets the answers of the servers of a pool.
+type asking struct {
+	*invalidation
+	pool *routing.BoundPool
+}
+
+func (n *asking) Client() uint64 { return 0 }
+
+func (n *asking) Answered(at int, r *upstream.Result) {
+	switch {
+	case r.Bytes == nil && r.Unsent:
+		n.failed(at, n.pool, r.Server, r.Why)
 	case r.Bytes == nil:
-		a.Why = r.Why
+		n.answers[at].Why = r.Why
 	case r.Reply.Kind.Failed():
-		a.Why = "server " + r.Server.Label() + ": " + strings.TrimSpace(string(r.Bytes))
+		n.answers[at].Why = "server " + r.Server.Label() + ": " + strings.TrimSpace(string(r.Bytes))
 	}
 	n.ended()
 }

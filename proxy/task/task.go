@@ -416,6 +416,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 	switch rep := &r.Reply; rep.Kind {
 	case wire.Value:
 		x.Hit(t.share)
+		x.Stake.FoundText(t.share, rep, r.Bytes)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, t.Strip+string(t.Key), block)

@@ -44,8 +44,8 @@ func newSketch(most int) sketch {
 	return sketch{hashes: make([]uint64, 0, most), rows: make([]row, 0, most), most: most}
 }
 
-// add counts a request on key.
-func (s *sketch) add(hash uint64, key []byte, is seen) {
+// add counts a request on key. It returns what was counted.
+func (s *sketch) add(hash uint64, key []byte, is seen) *Counts {
 	r := s.row(hash, key)
 	r.Requests += is.weight
 	r.Noise += is.weight * is.weight
@@ -56,6 +56,7 @@ func (s *sketch) add(hash uint64, key []byte, is seen) {
 	if is.hit {
 		r.Hits += is.weight
 	}
+	return &r.Counts
 }
 
 // row is the row of key. A key that has none gets one.

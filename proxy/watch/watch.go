@@ -40,6 +40,8 @@ type Watch struct {
 	span           float64 // nanoseconds in which they were; halved as they are
 	at, halvedAt   int64   // when span was brought up to date; when counts were halved
 
+	hot [256]heat // of keys by their hashes
+
 	gap      int       // what Left would be if nobody followed keys; then Left is 0
 	patterns []Pattern // of keys that somebody follows; nil: nobody does
 	trace    Trace     // of these
@@ -141,7 +143,8 @@ func (w *Watch) Ended(now int64, key []byte, op wire.Op, o stats.Outcome, client
 func (w *Watch) note(now int64, key []byte, is seen) {
 	w.age(now)
 	w.requests += is.weight
-	w.keys.add(w.hash(key), key, is)
+	h := w.hash(key)
+	w.heed(h, w.keys.add(h, key, is), now)
 	prefix := key[:bytes.IndexByte(key, ':')+1]
 	w.prefixes.add(w.hash(prefix), prefix, is)
 }

@@ -37,10 +37,14 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 	out.set(doubts, float64(s.Doubts))
 	out.hot(p)
 	out.misses(p)
-	out.pools(p, t.Pools)
 	out.failover(s)
+	out.pools(p, t.Pools, s.Members)
 	for _, g := range p.Guards() {
 		out.guard(g)
+	}
+	for _, n := range p.Nears() {
+		out.set(nearBytes, float64(n.Bytes.Load()), n.Route)
+		out.set(nearValues, float64(n.Values.Load()), n.Route)
 	}
 	taken, bad := p.Invalidations()
 	out.tags(p.Tags(), &taken, bad)
@@ -95,6 +99,9 @@ func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 			}
 			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
 			out.keys(routeKeys, &c.KeyCounts, at...)
+			if r.Near != nil {
+				out.near(&c.Near, at)
+			}
 			for op := range wire.NumOps {
 				for o, n := range c.Requests[op] {
 					if n > 0 {
@@ -231,10 +238,19 @@ func (out *output) misses(p *proxy.Proxy) {
 	}
 }
 
-func (out *output) pools(px *proxy.Proxy, pools []*table.Pool) {
+// pools shows which servers the pools have, and which of them a person keeps away: of
+// a pool with a keeper that stands with its members, of another one with the process.
+func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.MemberSnapshot) {
 	type place struct{ pool, server, address, weight string }
 	seen := map[place]bool{} // a pool may list a server twice; a series may not come twice
 	ordered := map[place]bool{}
+	for i := range members {
+		m := &members[i]
+		if at := (place{m.Pool, m.Target.Name, live.Address(m.Target), ""}); !ordered[at] {
+			ordered[at] = true
+			out.order(m.Override, at.pool, at.server, at.address)
+		}
+	}
 	for _, p := range pools {
 		for _, t := range p.Servers {
 			at := place{p.Name, t.Name, live.Address(t), strconv.Itoa(t.Weight)}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"ringside/proxy"
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
@@ -54,6 +55,18 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// Where keys move an order stands with the keeper's members, else with the process.
+func TestOrdersOfMembers(t *testing.T) {
+	a, b := table.Target{Name: "a", Network: "tcp", Address: "10.0.0.1:11211", Weight: 1}, table.Target{Name: "b", Network: "tcp", Address: "10.0.0.2:11211", Weight: 1}
+	out := newOutput()
+	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{{Name: "main", Servers: []table.Target{a, b}}},
+		[]stats.MemberSnapshot{{Pool: "main", Target: a, Override: health.Drain}, {Pool: "main", Target: b}})
+	const want = `ringside_server_ordered_away{address="10.0.0.1:11211",order="drain",pool="main",server="a"} 1` + "\n"
+	if text := string(out.appendTo(nil)); !strings.Contains(text, want) || strings.Count(text, "\nringside_server_ordered_away{") != 1 {
+		t.Errorf("lacks %s or has more:\n%s", want, text)
+	}
+}
+
 // What 200 servers show stays below 1 MB, with numbers as they are after a month at
 // 20,000 requests a second each.
 func TestSizeOfManyServers(t *testing.T) {
@@ -80,8 +93,8 @@ func TestSizeOfManyServers(t *testing.T) {
 			of.Events = append(of.Events, stats.MemberEvents{Pool: "main", Server: s.Target.Name, To: to, Count: 1})
 		}
 	}
-	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{pool})
 	out.failover(of)
+	out.pools(proxy.NewProxy(&table.Table{}, "1", slog.New(slog.DiscardHandler)), []*table.Pool{pool}, of.Members)
 	const rest = 40_000 // of what is not by server
 	if size := rest + len(out.appendTo(nil)); size >= 1_000_000 {
 		t.Errorf("%d bytes", size)

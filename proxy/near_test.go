@@ -1,0 +1,132 @@
+package proxy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy/link"
+)
+
+// nearStage is a stage with one client and a route that keeps values.
+func nearStage(t *testing.T, route string) *stage {
+	s := newStage(t)
+	s.quiet = true
+	s.line("pool main servers=s1")
+	s.line("route - main " + route)
+	s.begin()
+	s.actor("c1")
+	return s
+}
+
+// told is what has reached an actor, which has no bound for it.
+func (s *stage) told(a *actor) string {
+	text := a.got.String()
+	a.got.Reset()
+	return text
+}
+
+// What is kept is given out without an allocation, in all dialects.
+func TestNearAllocatesNothing(t *testing.T) {
+	frame := func(text string) string { return string(new(stage).frame(text, false)) }
+	value := strings.Repeat("v", 100)
+	for _, c := range []struct{ name, request, answer string }{
+		{"get", "get a1\r\n", "VALUE a1 5 100\r\n" + value + "\r\nEND\r\n"},
+		{"get of many", "get" + strings.Repeat(" a1", 20) + "\r\n", strings.Repeat("VALUE a1 5 100\r\n"+value+"\r\n", 20) + "END\r\n"},
+		{"mg", "mg a1 v f k Oab\r\n", "VA 100 f5 ka1 Oab\r\n" + value + "\r\n"},
+		{"binary", frame("get k=a1"), "VALUE a1 5 100 7\r\n" + value + "\r\nEND\r\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := nearStage(t, "near=10s")
+			client := s.actor("c1")
+			s.wakeup(func() { s.e.Bytes(client.link, []byte(c.request)) })
+			s.wakeup(func() { s.e.Bytes(s.actor("s1").link, []byte(c.answer)) })
+			s.told(s.actor("s1"))
+			sent := 0
+			request := []byte(c.request)
+			allocs := testing.AllocsPerRun(200, func() {
+				s.e.Begin(s.now, wall(s.now))
+				s.e.Bytes(client.link, request)
+				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+					for _, x := range effects {
+						if x.Kind == link.Write {
+							sent += x.Link.Out.Size
+							s.e.Wrote(x.Link, x.Link.Out.Size, false)
+						}
+					}
+				}
+				s.now += int64(time.Millisecond)
+			})
+			if allocs != 0 || sent < 200*100 {
+				t.Errorf("%v allocations a request, %d bytes sent", allocs, sent)
+			}
+			if asked := s.told(s.actor("s1")); asked != "" {
+				t.Errorf("the server was asked %q", asked)
+			}
+		})
+	}
+}
+
+// Of many keys only those are kept that are read often, and they stay known though
+// reads of them ask no server any more.
+func TestNearKeepsHotKeys(t *testing.T) {
+	s := nearStage(t, "near=1s:hot")
+	s.e.Watch.Left = 0
+	client, asked := s.actor("c1"), map[string]int{}
+	for i := range 20_000 { // two a millisecond, for ten seconds
+		key := "hot1"
+		if i%2 == 1 {
+			key = fmt.Sprintf("k%d:1", i%4000)
+		}
+		s.wakeup(func() { s.e.Bytes(client.link, []byte("get "+key+"\r\n")) })
+		if srv := s.actor("s1"); srv.got.Len() > 0 {
+			asked[key]++
+			s.told(srv)
+			s.wakeup(func() { s.e.Bytes(srv.link, []byte("VALUE "+key+" 0 1\r\nv\r\nEND\r\n")) })
+		}
+		if got := s.told(client); got != "VALUE "+key+" 0 1\r\nv\r\nEND\r\n" {
+			t.Fatalf("%s: %q", key, got)
+		}
+		s.now += int64(500 * time.Microsecond)
+	}
+	if n := asked["hot1"]; n > 60 {
+		t.Errorf("the hot key was asked for %d times in ten seconds", n)
+	}
+	delete(asked, "hot1")
+	for key, n := range asked {
+		if n != 5 {
+			t.Errorf("%s was asked for %d times of 5", key, n)
+		}
+	}
+}
+
+// A key that is read all the time costs its server one read every three quarters of the
+// ttl, one at a time.
+func TestNearRefills(t *testing.T) {
+	s := nearStage(t, "near=100ms")
+	client, before := s.actor("c1"), int64(0)
+	var asked []int64  // when
+	var owed []int64   // when answers come
+	for range 50_000 { // one every 20 µs, for a second; the server takes 2 ms
+		s.wakeup(func() { s.e.Bytes(client.link, []byte("get a1\r\n")) })
+		srv := s.actor("s1")
+		for range strings.Count(s.told(srv), "get a1") {
+			asked, owed = append(asked, s.now), append(owed, s.now+int64(2*time.Millisecond))
+		}
+		for len(owed) > 0 && s.now >= owed[0] {
+			owed, before = owed[1:], s.now
+			s.wakeup(func() { s.e.Bytes(srv.link, []byte("VALUE a1 0 1\r\nv\r\nEND\r\n")) })
+		}
+		s.now += int64(20 * time.Microsecond)
+	}
+	first := 0 // before the first answer each read asks
+	for _, at := range asked {
+		if at <= asked[0]+int64(2*time.Millisecond) {
+			first++
+		}
+	}
+	if n := len(asked) - first; n > 14 || n < 10 || before == 0 {
+		t.Errorf("asked %d times, and then %d", first, n)
+	}
+}

@@ -1,0 +1,136 @@
+package replicate
+
+// What two histories must have alike, so that one of them is enough to explore.
+
+import (
+	"hash/maphash"
+	"os"
+	"unsafe"
+)
+
+// beginning is all that the states and the checks depend on. Many policies and
+// states of members begin alike: they are explored once.
+type beginning struct {
+	rule    Rule
+	members [Max]State // those that check takes for the same are the same here
+	lead    int        // the authority
+	need    int        // members that must have the write
+}
+
+func (x *explorer) beginning() beginning {
+	b := beginning{rule: Begin(x.p, x.c, x.members, 1), lead: Authority(x.members)}
+	counted := 0
+	for i, m := range x.members {
+		if m.State != Out && (m.State != Gone || x.c.Op == Flush) {
+			counted++
+		}
+		switch b.members[i] = m.State; m.State {
+		case Filling, Settling:
+			b.members[i] = Warming
+		case Suspect:
+			b.members[i] = Leaving
+		}
+	}
+	b.need = need(x.p.Ack, x.c, counted)
+	return b
+}
+
+// raw is the memory of v.
+func raw[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v)) }
+
+// bytes are all of r that says something: the asks come last in it.
+func (r *Rule) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Offsetof(r.ledger)+unsafe.Offsetof(r.asks)+uintptr(r.n)*unsafe.Sizeof(asked{}))
+}
+
+// repaired is what is still to be known of the asks by which an authority was
+// repaired before it was asked for the command: nearly all histories that end
+// well end alike, and what the command comes to after them is explored once. What
+// the authority has is not told by them: it is asked again.
+type repaired struct {
+	faults, races uint8
+	nothing       Mask // of the others, have said that they have nothing
+	fetched       bool // one had it
+}
+
+// digest is of state r, whose asks before begun say nothing more but what repaired
+// holds.
+func (x *explorer) digest(r Rule, begun uint8) uint64 {
+	if begun == 0 {
+		return maphash.Bytes(x.seed, r.bytes())
+	}
+	var was repaired
+	before := r
+	before.n = begun
+	faults, races := x.troubles(&before)
+	was.faults, was.races = uint8(min(faults, 2)), uint8(races)
+	if said, fetched := before.nothing(); fetched {
+		was.fetched = r.through
+	} else if r.through {
+		was.nothing = said &^ (1 << r.lead)
+	}
+	since := func(ask *uint8) { *ask -= min(*ask, begun) }
+	r.n = uint8(copy(r.asks[:], r.asks[begun:r.n]))
+	r.given -= begun
+	for i := range r.asks[:r.n] {
+		since(&r.asks[i].from)
+		since(&r.asks[i].guard)
+	}
+	for i := range r.guard {
+		since(&r.guard[i])
+	}
+	since(&r.main)
+	since(&r.looked)
+	if since(&r.copy.fetched); !r.copies() { // nobody asks for the rest of it
+		r.copy = copying{overwrite: r.copy.overwrite, rounds: min(r.copy.rounds, 2)}
+	}
+	r.answer -= min(int8(begun), r.answer+1)
+	r.reply -= min(int8(begun), r.reply+1)
+	var h maphash.Hash
+	h.SetSeed(x.seed)
+	h.Write(r.bytes())
+	maphash.WriteComparable(&h, was)
+	return h.Sum64()
+}
+
+// past is the number of asks of next, which follows r, whose order and number say
+// nothing more: those of rounds of a repair that are over, and all of the repair
+// once the command has begun.
+func past(r, next *Rule, before uint8) uint8 {
+	c, n := &r.copy, &next.copy
+	switch {
+	case c.rounds == 0 || c.then != starting || !r.copies():
+		return before
+	case !next.copies() && next.stage != done, n.rounds > c.rounds:
+		return r.n
+	}
+	return before
+}
+
+// copies reports whether r is copying.
+func (r *Rule) copies() bool {
+	switch r.stage {
+	case claiming, fetching, filling, checking:
+		return true
+	}
+	return false
+}
+
+// everyVector says that those are explored too which others show nearly as well,
+// as in a soak: RINGSIDE_SEEDS is set for that, as for the simulation of failover.
+func everyVector() bool { return os.Getenv("RINGSIDE_SEEDS") != "" }
+
+// sorted says that members are alike but for their order to no others that are
+// sorted: the authority may be anywhere, and who comes later is less complete.
+func sorted(members []Member) bool {
+	lead, last := Authority(members), State(0)
+	for i, m := range members {
+		if i != lead {
+			if int(m.State) < int(last) {
+				return false
+			}
+			last = m.State
+		}
+	}
+	return true
+}
