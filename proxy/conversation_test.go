@@ -25,7 +25,7 @@ import (
 // TestConversations plays testdata/conversations/*.txt. A line of a file is
 // one of
 //
-//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption; s1@b is s1 by another name
 //	limits in_flight=2 …                           limits; see limitOption
 //	users NAME:PASSWORD …   who may use the listener
 //	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
@@ -372,7 +372,8 @@ func (s *stage) pool(f []string) {
 		switch name {
 		case "servers":
 			for _, srv := range strings.Split(value, ",") {
-				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
+				address, _, _ := strings.Cut(srv, "@") // by another name
+				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
 		case "failover":
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]

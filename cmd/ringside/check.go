@@ -337,8 +337,11 @@ func tagsText(tags *table.Tags, longest int) string {
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
 	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && len(r.Pool.Servers) == 2 {
-		list = append(list, "two servers can't outvote a Ringside that one of them does not answer: until all agree who is out, a read through another "+
-			"Ringside may be old, a counter give a number twice and a lock be held twice; and while one is out or being filled, the other has the only copy. A third server ends that")
+		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
+			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
+	}
+	if len(r.Also) > 0 && !r.Pool.Failover.Strict {
+		list = append(list, "consistency: relaxed goes on with the other pool where no server of one answers: Ringsides that do not agree about that read old values, count twice and grant a lock twice")
 	}
 	if r.Class == "" || r.Class == "cache" {
 		return list
@@ -355,7 +358,7 @@ func doubtsOf(r *table.Route) (list []string) {
 		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
 		{c.Copies != 0 && c.Copies != 1 && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
 		{c.Copies != 0 && c.Copies != 1 && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
-		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && len(r.Pool.Servers) > 2, "consistency: relaxed lets Ringsides that do not agree about a server read old values, count twice and grant a lock twice"},
+		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && len(r.Pool.Servers) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
 	} {
 		if x.is {
 			list = append(list, x.why)
@@ -385,11 +388,8 @@ func lostOfOne(r *table.Route) string {
 
 // lostOfCopies says what is lost with a server where there are several.
 func lostOfCopies(r *table.Route) string {
-	switch {
-	case r.Copies.Ack != replicate.AckAll:
+	if r.Copies.Ack != replicate.AckAll {
 		return fmt.Sprintf("no key; but writes that it had acknowledged before the others had them, with ack %s", r.Copies.Ack)
-	case !r.Pool.Failover.Strict:
-		return "no key; but writes of the moment in which Ringsides do not agree yet that it is gone, with consistency relaxed"
 	}
 	return "nothing that was acknowledged; writes of its keys wait until it is out"
 }

@@ -100,7 +100,7 @@ func TestCheckSaysLongestKey(t *testing.T) {
 
 // What two servers can't do, and what takes back what a class says, is said.
 func TestCheckSaysDoubts(t *testing.T) {
-	const two, voided = "    but two servers can't outvote a Ringside that one of them does not answer", "    but "
+	const two, voided = "    but two servers have no majority", "    but "
 	for _, c := range []struct {
 		servers, pool, route string
 		want                 []string
@@ -126,6 +126,20 @@ func TestCheckSaysDoubts(t *testing.T) {
 		}
 		if n := strings.Count(out, voided); n != len(c.want) {
 			t.Errorf("check has %d doubts, want %d:\n%s\n%s", n, len(c.want), file, out)
+		}
+	}
+}
+
+func TestCheckSaysDoubtsOfTwoPools(t *testing.T) {
+	const doubt = "    but consistency: relaxed goes on with the other pool"
+	for _, c := range []struct {
+		consistency string
+		want        bool
+	}{{"relaxed", true}, {"strict", false}} {
+		pool := "{distribution: ketama, servers: [a, b, c], failover: {consistency: " + c.consistency + "}}"
+		file := "listen: 127.0.0.1:1\npools:\n  east: " + pool + "\n  west: " + strings.NewReplacer("a, b, c", "d, e, f").Replace(pool) + "\nroutes: [{pools: [east, west]}]\n"
+		if out, _ := runFile(t, file, "check"); strings.Contains(out, doubt) != c.want {
+			t.Errorf("%s: check says of the other pool: %t\n%s", c.consistency, !c.want, out)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func (r *Result) markdown(m *strings.Builder) {
 		}
 		m.WriteString("\n\n")
 	}
-	header := []string{"peer", "CPU µs/request", "to " + r.Base, "requests/s", "to " + r.Base, "p50 µs", "to " + r.Base, "p99 µs", "to " + r.Base, "p99.9 µs", "to " + r.Base, "its sleeps/request", "its core µs/request", "load's CPU µs/request"}
+	header := []string{"peer", "CPU µs/request", "to " + r.Base, "requests/s", "to " + r.Base, "p50 µs", "to " + r.Base, "p99 µs", "to " + r.Base, "p99.9 µs", "to " + r.Base, "servers' CPU µs/request", "total CPU µs/request", "to " + r.Base, "its sleeps/request", "its core µs/request", "load's CPU µs/request"}
 	table(m, header, func(row func(...string)) {
 		for _, p := range r.Peers {
 			if len(p.Runs) == 0 {
@@ -122,6 +122,7 @@ func (r *Result) markdown(m *strings.Builder) {
 				cells = append(cells, fmt.Sprintf(f.format, f.Value.Median), f.Ratio.String())
 			}
 			row(append(cells,
+				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.Servers })), fmt.Sprintf("%.2f", p.Total.Value.Median), p.Total.Ratio.String(),
 				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.Switches })),
 				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.CoreBusy })),
 				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.LoadCPU })))...)

@@ -25,6 +25,7 @@ import (
 type Run struct {
 	Round    int     `json:"round"`
 	CPU      float64 `json:"cpu_us"`      // of the peer, microseconds a request
+	Servers  float64 `json:"servers_us"`  // CPU of the servers behind it, microseconds a request
 	CoreBusy float64 `json:"core_us"`     // its CPU's whole busy time, microseconds a request
 	Switches float64 `json:"switches"`    // how often it went to sleep, a request
 	Rate     float64 `json:"rate"`        // requests a second
@@ -69,7 +70,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			peers = append(peers, entry{p, s})
 			result.Peers = append(result.Peers, &Measured{Peer: p.name})
 		}
-		if s.Base == p.name+inText || s.Base == p.name+unguarded {
+		if s.Base == p.name+inText || s.Base == p.name+unguarded || s.Base == p.name+notNear {
 			plain := s
 			plain.Work.Binary, plain.routes = false, ""
 			peers = append(peers, entry{p, plain})
@@ -227,6 +228,9 @@ func (b *bench) figures(r load.Result) Run {
 		GivenUp:  r.GivenUp,
 		Seconds:  r.Seconds,
 	}
+	for _, p := range r.Processes[1:] {
+		run.Servers += each(p.CPU)
+	}
 	if r.Good != nil {
 		run.Rate = float64(run.goods()) / r.Seconds
 	}
@@ -251,6 +255,9 @@ func (b *bench) figures(r load.Result) Run {
 	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(lateLimit.Microseconds())
 	return run
 }
+
+// total is what a request costs on both sides of the peer's connections to servers.
+func (r Run) total() float64 { return r.CPU + r.Servers }
 
 // goods are the good answers of all connections.
 func (r *Run) goods() (sum int64) {

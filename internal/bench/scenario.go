@@ -21,6 +21,7 @@ type scenario struct {
 	hoard  bool                    // beside it are clients that ask for much and read nothing
 	cut    bool                    // its window ends whatever is due then
 	only   string                  // the one peer to run it on; empty is all
+	floor  bool                    // and the floor, where there is only one
 	Filled bool                    // the keys are there already
 	check  func(load.Result) error // what must be so besides; nil is nothing
 }
@@ -32,7 +33,7 @@ func text(conns, depth int) load.Workload {
 
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
-const UsualScenarios = "abcdefghijlmno"
+const UsualScenarios = "abcdefghijlmnoqr"
 
 const allScenarios = UsualScenarios + "k"
 
@@ -41,7 +42,11 @@ const allScenarios = UsualScenarios + "k"
 const (
 	inText    = ", text"
 	unguarded = ", no guard"
+	notNear   = ", not near"
 )
+
+// nearRoutes keeps all values of a load in Ringside, for the default time.
+const nearRoutes = "{pool: main, near: {keys: all}}"
 
 // guardedRoutes has a guard for the keys of a load, but not for the key that it ends
 // with, which nobody writes.
@@ -64,6 +69,8 @@ func scenarios() []scenario {
 		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: text(50, 1)},
 		{ID: "n", Name: "50 connections, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 1), routes: guardedRoutes, only: "ringside"},
 		{ID: "o", Name: "50 connections, pipeline of 16, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 16), routes: guardedRoutes, only: "ringside"},
+		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 1), routes: nearRoutes, only: "ringside", floor: true},
+		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 16), routes: nearRoutes, only: "ringside", floor: true},
 	}
 	for i := range all {
 		w := &all[i].Work
@@ -84,6 +91,8 @@ func scenarios() []scenario {
 			w.Binary = true
 		case "n", "o":
 			w.Reads = 100
+		case "q", "r":
+			w.Reads, w.Count = 100, 1
 		case "m":
 			w.Binary, w.Keys = true, 20
 		}
@@ -113,7 +122,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to o", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to r without p", letter)
 		}
 	}
 	return picked, nil
@@ -121,5 +130,5 @@ func pickScenarios(letters string) ([]scenario, error) {
 
 // fits reports whether p can serve the scenario's load.
 func (s scenario) fits(p *peer) bool {
-	return (s.Work.Quiet == 0 || p.meta) && (!s.Work.Binary || p.speaks) && (s.only == "" || s.only == p.name) && (!s.hoard || p.name != "memcached")
+	return (s.Work.Quiet == 0 || p.meta) && (!s.Work.Binary || p.speaks) && (s.only == "" || s.only == p.name || s.floor && p.name == "memcached") && (!s.hoard || p.name != "memcached")
 }

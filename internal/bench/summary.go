@@ -33,6 +33,7 @@ type Measured struct {
 	Peer    string `json:"peer"`
 	Failure string `json:"failure,omitempty"` // why it has no more runs
 	CPU     Figure `json:"cpu_us"`
+	Total   Figure `json:"total_us"` // with the servers behind it
 	Rate    Figure `json:"rate"`
 	P50     Figure `json:"p50_us"`
 	P99     Figure `json:"p99_us"`
@@ -79,6 +80,7 @@ func (r *Result) summarize() {
 			return f
 		}
 		m.CPU = figure(func(r Run) float64 { return r.CPU })
+		m.Total = figure(Run.total)
 		m.Rate = figure(func(r Run) float64 { return r.Rate })
 		m.P50 = figure(func(r Run) float64 { return r.P50 })
 		m.P99 = figure(func(r Run) float64 { return r.P99 })

@@ -60,7 +60,7 @@ func (s *Store) early() int64 { return int64(s.TTL / 4 * 3) }
 
 // life is how long a value is given out. A wakeup goes by the time at which it began,
 // and what it reads may have been asked a moment later: that is taken off the ttl.
-func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 50*time.Millisecond)) }
+func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Millisecond)) }
 
 // Find is the value that is kept of a key, as servers know it; nil if it can't be given
 // out, or if the caller, who brings what it finds, is the one to ask for it anew.

@@ -148,16 +148,17 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 		return 0, 0
 	}
 	key := start + len(awaited)
-	is := key < len(buf) && buf[key] == ' ' && same(buf[start:key], awaited)
+	is := key < len(buf) && buf[key] == ' ' && key > start && same(buf[start:key], awaited)
 	if !is {
-		key = start + plainWord(buf[start:])
+		if key = start + plainWord(buf[start:]); key == start || key == len(buf) || buf[key] != ' ' {
+			return 0, 0
+		}
 	}
 	flags, _ := number(buf, key+1)
 	length, dataLen := number(buf, flags+1)
 	end := length
 	switch {
 	case length+2 > len(buf), length > maxReplyLine-2,
-		key == start, buf[key] != ' ',
 		flags == key+1, flags-key > 10, buf[flags] != ' ',
 		length == flags+1, length-flags > 10:
 		return 0, 0
@@ -200,8 +201,12 @@ func same(a, b []byte) bool {
 // number reads the digits of b from at to end. Of more than nine n may be
 // anything.
 func number(b []byte, at int) (end, n int) {
-	for at < len(b) && b[at]-'0' <= 9 {
-		n = n*10 + int(b[at]-'0')
+	for uint(at) < uint(len(b)) { // which spares the check of the index
+		digit := b[at] - '0'
+		if digit > 9 {
+			break
+		}
+		n = n*10 + int(digit)
 		at++
 	}
 	return at, n
