@@ -25,7 +25,7 @@ import (
 // TestConversations plays testdata/conversations/*.txt. A line of a file is
 // one of
 //
-//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption; s1@b is s1 by another name
 //	limits in_flight=2 …                           limits; see limitOption
 //	users NAME:PASSWORD …   who may use the listener
 //	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
@@ -49,6 +49,7 @@ import (
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 unleased     their leases on it have run out; leased: they have one again
+//	s1 foreign      its pool's record was written under another list of servers
 //	s1 renamed 4    it refused to be flushed: its keys have this number before them
 //	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
@@ -293,6 +294,8 @@ func (s *stage) line(line string) {
 		s.wakeup(func() { s.send(a) })
 	case "is":
 		s.becomes(a.name, text)
+	case "foreign":
+		s.members(a.name, func(v *health.View, i int) { v.Differ(true) })
 	case "leased", "unleased":
 		until := int64(0)
 		if verb == "leased" {
@@ -369,7 +372,8 @@ func (s *stage) pool(f []string) {
 		switch name {
 		case "servers":
 			for _, srv := range strings.Split(value, ",") {
-				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
+				address, _, _ := strings.Cut(srv, "@") // by another name
+				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
 		case "failover":
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]

@@ -197,11 +197,8 @@ func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, erro
 // invalidationPatience is above any deadline that pools have in use.
 const invalidationPatience = time.Minute
 
-// Invalidations are those of tags by this process: how long they took, and how many
-// failed.
-func (p *Proxy) Invalidations() (taken stats.Histogram, bad uint64) {
-	return p.invalidations.Snapshot()
-}
+// Invalidations are those of tags by this process.
+func (p *Proxy) Invalidations() stats.InvalidationCounts { return p.invalidations.Snapshot() }
 
 // Engines returns the engines made so far. The caller must not change the slice.
 func (p *Proxy) Engines() []*Engine {

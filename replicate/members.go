@@ -26,12 +26,10 @@ func (a Apart) Same(x, y Place) bool {
 
 // Members appends to dst the first n servers of an order that may all stand
 // beside each other. order(i) is the i-th server to try, -1 at the end; same
-// reports whether two may not both hold a copy. With All nobody is skipped but
-// who was chosen before. There may be fewer than n, and are never more than
-// Max.
+// reports whether two may not both hold a copy. All is as many as there are. There may
+// be fewer than n, and are never more than Max.
 func Members(dst []int, order func(i int) int, n int, same func(a, b int) bool) []int {
-	everybody := n == All
-	if everybody || n > Max {
+	if n == All || n > Max {
 		n = Max
 	}
 	start := len(dst)
@@ -42,7 +40,7 @@ next:
 			break
 		}
 		for _, chosen := range dst[start:] {
-			if chosen == s || !everybody && same(chosen, s) {
+			if chosen == s || same(chosen, s) {
 				continue next
 			}
 		}

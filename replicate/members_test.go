@@ -22,7 +22,7 @@ func TestMembers(t *testing.T) {
 		{Zones, 3, []int{4, 5, 0, 1}, "[4 0 1]"},
 		{Hosts, 1, []int{3, 2}, "[3]"},
 		{Hosts, 3, []int{2, 2, 2, 3}, "[2 3]"},
-		{Hosts, All, []int{1, 0, 2}, "[1 0 2]"},
+		{Servers, All, []int{1, 0, 2}, "[1 0 2]"},
 		{Servers, 99, []int{0, 1, 2, 3, 4, 5}, "[0 1 2 3 4 5]"},
 	} {
 		got := Members(nil, func(i int) int {
@@ -35,7 +35,7 @@ func TestMembers(t *testing.T) {
 			t.Errorf("apart %d, %d of %v: %v, not %s", test.apart, test.n, test.order, got, test.want)
 		}
 	}
-	many := Members(nil, func(i int) int { return i }, All, nil)
+	many := Members(nil, func(i int) int { return i }, All, func(a, b int) bool { return false })
 	if len(many) != Max {
 		t.Errorf("of an endless pool %d members", len(many))
 	}

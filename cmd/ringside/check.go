@@ -126,7 +126,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 			default:
 				fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(&r))
 			}
-			s := standingOf(&r)
+			s := standingOf(&r, t.Limits.Key)
 			fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
 			if s.Autocreate != "" {
 				fmt.Fprintf(out, "; %s", s.Autocreate)
@@ -258,7 +258,7 @@ var classes = map[string]string{
 	"sessions": "sessions (must not be lost)",
 }
 
-func standingOf(r *table.Route) standing {
+func standingOf(r *table.Route, longest int) standing {
 	s := standing{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
 	if r.Pool.Failover.Strict {
 		s.Consistency = "strict"
@@ -278,7 +278,7 @@ func standingOf(r *table.Route) standing {
 	if b := r.Buffer; b != nil {
 		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
 	}
-	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags)
+	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
 	switch c := &r.Copies; {
 	case c.Copies == replicate.All:
 		s.Copies = fmt.Sprint(len(r.Pool.Servers))
@@ -315,14 +315,21 @@ func guardText(g *table.Guard) string {
 	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
 }
 
-func tagsText(tags *table.Tags) string {
+// tagsText says also how long keys may be, which have at most so many bytes with what
+// stands behind them.
+func tagsText(tags *table.Tags, longest int) string {
 	switch {
 	case tags == nil:
 		return ""
 	case tags.Read:
 		return "tags: only understands what other Ringsides with tags store"
 	}
-	return "tags: a value is gone once one of its tags is invalidated"
+	text := "tags: a value is gone once one of its tags is invalidated"
+	if tags.Suffix == "" {
+		return text
+	}
+	return text + fmt.Sprintf("; a key and the tags behind it have at most %d bytes together, so with one name of 16 bytes the longest key has %d",
+		longest, max(0, longest-len(tags.Suffix)-16))
 }
 
 // doubtsOf is what a route can't promise with so few servers, and which of its
@@ -330,8 +337,11 @@ func tagsText(tags *table.Tags) string {
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
 	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && len(r.Pool.Servers) == 2 {
-		list = append(list, "two servers can't outvote a Ringside that one of them does not answer: until all agree who is out, a read through another "+
-			"Ringside may be old, a counter give a number twice and a lock be held twice; and while one is out or being filled, the other has the only copy. A third server ends that")
+		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
+			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
+	}
+	if len(r.Also) > 0 && !r.Pool.Failover.Strict {
+		list = append(list, "consistency: relaxed goes on with the other pool where no server of one answers: Ringsides that do not agree about that read old values, count twice and grant a lock twice")
 	}
 	if r.Class == "" || r.Class == "cache" {
 		return list
@@ -348,7 +358,7 @@ func doubtsOf(r *table.Route) (list []string) {
 		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
 		{c.Copies != 0 && c.Copies != 1 && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
 		{c.Copies != 0 && c.Copies != 1 && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
-		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && len(r.Pool.Servers) > 2, "consistency: relaxed lets Ringsides that do not agree about a server read old values, count twice and grant a lock twice"},
+		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && len(r.Pool.Servers) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
 	} {
 		if x.is {
 			list = append(list, x.why)
@@ -378,11 +388,8 @@ func lostOfOne(r *table.Route) string {
 
 // lostOfCopies says what is lost with a server where there are several.
 func lostOfCopies(r *table.Route) string {
-	switch {
-	case r.Copies.Ack != replicate.AckAll:
+	if r.Copies.Ack != replicate.AckAll {
 		return fmt.Sprintf("no key; but writes that it had acknowledged before the others had them, with ack %s", r.Copies.Ack)
-	case !r.Pool.Failover.Strict:
-		return "no key; but writes of the moment in which Ringsides do not agree yet that it is gone, with consistency relaxed"
 	}
 	return "nothing that was acknowledged; writes of its keys wait until it is out"
 }
@@ -392,7 +399,7 @@ func standingsIn(t *table.Table, p *table.Pool) (list []standing) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			if r := &l.Routes[i]; r.Pool == p || slices.Contains(r.Also, p) {
-				s := standingOf(r)
+				s := standingOf(r, t.Limits.Key)
 				s.Listener = l.Address
 				list = append(list, s)
 			}

@@ -68,7 +68,7 @@ func TestCheckSaysGuards(t *testing.T) {
 		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
 		{"pool: main, guard: hide", "    guard: only hides what other Ringsides", guard},
 		{"pool: main, preset: cache", guard, none},
-		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated\n", "only understands"},
+		{"pool: main, tags: on", "    tags: a value is gone once one of its tags is invalidated; a key and", "only understands"},
 		{"pool: main, tags: read", "    tags: only understands what other Ringsides", "is gone"},
 	} {
 		file := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a, b, c]}}\nroutes: [{" + c.route + "}]\n"
@@ -85,9 +85,22 @@ func TestCheckSaysGuards(t *testing.T) {
 	}
 }
 
+func TestCheckSaysLongestKey(t *testing.T) {
+	out, _ := runFile(t, "listen: 127.0.0.1:1\nlimits: {key: 200}\npools: {main: {distribution: ketama, servers: [a]}}\n"+
+		"routes: [{prefix: \"p:\", pool: main, tags: true}, {pool: main, tags: {suffix: off, patterns: [{match: \"a{n}\", tags: [x]}]}}]\n", "check")
+	for _, want := range []string{
+		"    tags: a value is gone once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
+		"    tags: a value is gone once one of its tags is invalidated\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("check lacks %q:\n%s", want, out)
+		}
+	}
+}
+
 // What two servers can't do, and what takes back what a class says, is said.
 func TestCheckSaysDoubts(t *testing.T) {
-	const two, voided = "    but two servers can't outvote a Ringside that one of them does not answer", "    but "
+	const two, voided = "    but two servers have no majority", "    but "
 	for _, c := range []struct {
 		servers, pool, route string
 		want                 []string
@@ -113,6 +126,20 @@ func TestCheckSaysDoubts(t *testing.T) {
 		}
 		if n := strings.Count(out, voided); n != len(c.want) {
 			t.Errorf("check has %d doubts, want %d:\n%s\n%s", n, len(c.want), file, out)
+		}
+	}
+}
+
+func TestCheckSaysDoubtsOfTwoPools(t *testing.T) {
+	const doubt = "    but consistency: relaxed goes on with the other pool"
+	for _, c := range []struct {
+		consistency string
+		want        bool
+	}{{"relaxed", true}, {"strict", false}} {
+		pool := "{distribution: ketama, servers: [a, b, c], failover: {consistency: " + c.consistency + "}}"
+		file := "listen: 127.0.0.1:1\npools:\n  east: " + pool + "\n  west: " + strings.NewReplacer("a, b, c", "d, e, f").Replace(pool) + "\nroutes: [{pools: [east, west]}]\n"
+		if out, _ := runFile(t, file, "check"); strings.Contains(out, doubt) != c.want {
+			t.Errorf("%s: check says of the other pool: %t\n%s", c.consistency, !c.want, out)
 		}
 	}
 }

@@ -111,10 +111,16 @@ func (c *conn) within(key string, counted, unsure int) {
 
 // TestCountersThroughAKill kills the server that decides for a counter of two copies,
 // while clients of two Ringsides count from its first view on. What was acknowledged
-// was counted, and nothing was counted twice. It takes consistency strict.
+// was counted, and nothing was counted twice.
 func TestCountersThroughAKill(t *testing.T) {
+	for _, consistency := range []string{"strict", "relaxed"} {
+		t.Run(consistency, func(t *testing.T) { countThroughAKill(t, consistency) })
+	}
+}
+
+func countThroughAKill(t *testing.T, consistency string) {
 	servers := startMemcacheds(t, 3)
-	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: 50ms, wait: 3s, consistency: strict}", "timeouts: {request: 500ms, deadline: 5s}") +
+	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: 50ms, wait: 3s, consistency: "+consistency+"}", "timeouts: {request: 500ms, deadline: 5s}") +
 		"routes: [{pool: main, autocreate: on, replicas: 2, copies_on: server}]\n"
 	fronts := []*ringside{startRingside(t, "epoll", config), startRingside(t, "epoll", config)}
 	const key = "views"

@@ -226,6 +226,9 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		if !bytes.Equal(there, health.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
 			continue // the server's keys have other names now, so nobody reads this one
 		}
+		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // what it has from now on is another Ringside's, and may be the only copy
+			m.Dirty.Remove(hash)
+		}
 		m.Lost(e, StaleKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true, over: at > 0})
 	}
 }

@@ -431,8 +431,15 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 	if p.k.strict() || other.k.strict() {
 		t.Error("they forget that they differ")
 	}
+	v := NewView(len(p.k.members))
+	if v.Publish(p.k, true); !v.Foreign() {
+		t.Error("the view does not say that they differ")
+	}
 	other.dead = true
 	w.run(w.now + 30*sec)
+	if v.Publish(p.k, true); v.Foreign() {
+		t.Error("the view says that they differ when they don't")
+	}
 	if !p.k.strict() || p.k.Verdict(0).ValidUntil <= w.now {
 		t.Error("the guarantee does not come back")
 	}

@@ -11,6 +11,7 @@ type View struct {
 	learned atomic.Bool   // it is known who is out
 	gen     atomic.Uint64 // the keeper's Gen, of what is published
 	allIn   atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
+	foreign atomic.Bool   // other Ringsides have another list of members
 	copies  atomic.Bool   // routes keep copies on its members
 	gone    atomic.Bool   // none of the pool's own servers answers
 	members []published
@@ -43,6 +44,13 @@ func (v *View) AllIn() bool { return v.allIn.Load() }
 
 // Gen changes whenever a phase or a suspicion does.
 func (v *View) Gen() uint64 { return v.gen.Load() }
+
+// Foreign reports whether Ringsides with another list of members were seen of late:
+// they may keep keys on servers that this one does not know.
+func (v *View) Foreign() bool { return v.foreign.Load() }
+
+// Differ says whether other Ringsides have another list.
+func (v *View) Differ(is bool) { v.foreign.Store(is) }
 
 // N is the number of member i; PhaseOf(N) is its phase.
 func (v *View) N(i int) uint32 { return uint32(v.members[i].state.Load() >> 32) }
@@ -142,5 +150,6 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), d.ValidUntil)
 	}
 	v.SetGone(k.gone)
+	v.Differ(k.pool == poolForeign)
 	v.Done(k.Gen(), learned)
 }

@@ -122,7 +122,8 @@ type Holder struct {
 }
 
 // Holders appends the servers that keep key: one of each pool that the route names,
-// or several of its only one. The one that decides is first.
+// or several of its only one. The one that decides is first. No server comes twice,
+// though a pool may know it by two names: it would refuse the second half of an add.
 func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	if len(rt.Also) > 0 {
 		for i := -1; i < len(rt.Also); i++ {
@@ -140,10 +141,13 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	h := rt.Pool.Place.Hash(part)
 	servers := rt.Pool.Servers
 	same := func(a, b int) bool {
-		switch rt.Copies.Apart {
-		case replicate.Hosts:
+		switch {
+		case rt.Servers[a] == rt.Servers[b]:
+			return true
+		case rt.Copies.Copies == replicate.All:
+		case rt.Copies.Apart == replicate.Hosts:
 			return servers[a].Host == servers[b].Host
-		case replicate.Zones:
+		case rt.Copies.Apart == replicate.Zones:
 			return servers[a].Zone == servers[b].Zone
 		}
 		return false

@@ -77,23 +77,33 @@ func (t *Tags) Remembered() int {
 // Invalidations are those of tags, by this process.
 type Invalidations struct {
 	mu    sync.Mutex
-	taken Histogram
-	bad   uint64
+	ended InvalidationCounts
 }
 
-// Ended counts one that took so long, and whether all servers have it.
-func (i *Invalidations) Ended(ns int64, all bool) {
+// InvalidationCounts is what was counted of invalidations.
+type InvalidationCounts struct {
+	Taken   Histogram
+	Bad     uint64 // a server has not got it
+	Foreign uint64 // other Ringsides have another list of servers: it may not have reached all of theirs
+}
+
+// Ended counts one that took so long, whether all servers have it, and whether other
+// Ringsides may know more of them.
+func (i *Invalidations) Ended(ns int64, all, foreign bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.taken.Observe(ns)
+	i.ended.Taken.Observe(ns)
 	if !all {
-		i.bad++
+		i.ended.Bad++
+	}
+	if foreign {
+		i.ended.Foreign++
 	}
 }
 
-// Snapshot are how long they took, and how many of them failed.
-func (i *Invalidations) Snapshot() (taken Histogram, bad uint64) {
+// Snapshot is what was counted so far.
+func (i *Invalidations) Snapshot() InvalidationCounts {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.taken, i.bad
+	return i.ended
 }

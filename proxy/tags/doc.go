@@ -39,14 +39,27 @@
 //	IN, WARM, SETTLE, RETURN   must answer
 //	LEAVING, suspect           waited for until the deadline
 //	OUT                        skipped: it is flushed before anybody reads it
+//	refuses connections        in mode fail_fast, where none is ever out, skipped: what it had is gone
 //
 // If one has not answered, the client gets an error that names it; the others have
 // it. It must be repeated until it is DELETED. If the phases change meanwhile it is
-// done once more by itself.
+// done once more by itself. While the view record of a pool shows that other Ringsides
+// have another list of its servers, an invalidation may miss some that those know: with
+// consistency strict it is answered by an error then, with relaxed it is counted.
 //
 // The bucket is written first, and the tag deleted then, on one connection. A set that
 // names a tag reads the tag first and the bucket then. In any other order a rebuild of
 // before the invalidation could be stored with the version of after it.
+//
+// # Left out
+//
+// Versions kept in Ringside for a while, so that a get asks for fewer: a value could be
+// served after its invalidation was acknowledged elsewhere, and what is saved is
+// one short command to the server for each tag, in a write that goes out anyway. A floor, below which all values of a server
+// are invalid to one Ringside that may have missed an invalidation there: the others
+// would serve them still, and with the fingerprint of the list in the view record it is
+// known, and told to who invalidates, when that can be. An acknowledgement without
+// the servers that are silent: it needs that floor.
 package tags
 
 // The package's manual.

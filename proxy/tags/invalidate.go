@@ -21,7 +21,7 @@ import (
 
 // Answer is what one server of a pool says to an invalidation.
 type Answer struct {
-	Pool, Server string
+	Pool, Server string // Server is empty if it is of the pool as a whole
 	Why          string // it has not got it; empty: it has
 	Skipped      bool   // what it had is gone: it is out, or refuses connections
 }
@@ -109,6 +109,12 @@ func (t *Tags) gens() (sum uint64) {
 func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline int64, then func(answers []Answer, waits bool)) {
 	n := &invalidation{t: t, began: t.Now, open: 1, then: then}
 	for _, p := range pools {
+		if v := p.View; v != nil && v.Foreign() {
+			n.foreign = true
+			if p.Pool.Failover.Strict {
+				n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": Ringsides have different lists of servers, and it is not sure that it has reached all of them"})
+			}
+		}
 		members := len(p.Servers)
 		if p.View != nil {
 			members = p.View.Len()
@@ -126,6 +132,7 @@ type invalidation struct {
 	began   int64
 	answers []Answer
 	waits   bool
+	foreign bool // other Ringsides may know servers that this one does not
 	open    int
 	then    func(answers []Answer, waits bool)
 }
@@ -135,7 +142,7 @@ func (n *invalidation) ended() {
 		return
 	}
 	all := !slices.ContainsFunc(n.answers, func(a Answer) bool { return a.Why != "" })
-	n.t.Count.Ended(n.t.Now-n.began, all)
+	n.t.Count.Ended(n.t.Now-n.began, all, n.foreign)
 	n.then(n.answers, n.waits)
 }
 

@@ -46,8 +46,8 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 		out.set(nearBytes, float64(n.Bytes.Load()), n.Route)
 		out.set(nearValues, float64(n.Values.Load()), n.Route)
 	}
-	taken, bad := p.Invalidations()
-	out.tags(p.Tags(), &taken, bad)
+	said := p.Invalidations()
+	out.tags(p.Tags(), &said)
 	out.config(reload)
 	out.set(buildInfo, 1, p.Version, runtime.Version())
 	if out.wrong != nil {

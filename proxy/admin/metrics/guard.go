@@ -136,6 +136,8 @@ var (
 		"Time from an invalidation to the last server's answer.")
 	tagErrors = counter("tags_invalidation_errors_total",
 		"Invalidations that not all servers have answered.")
+	tagForeign = counter("tags_invalidation_foreign_total",
+		"Invalidations while other Ringsides had another list of a pool's servers: they may not have reached all that those know.")
 )
 
 // tagEvents are the counters of a route with tags.
@@ -148,7 +150,7 @@ var tagEvents = map[stats.TagEvent]*metric{
 	stats.TagTooMany:     tagTooMany,
 }
 
-func (out *output) tags(list []*stats.Tags, taken *stats.Histogram, bad uint64) {
+func (out *output) tags(list []*stats.Tags, said *stats.InvalidationCounts) {
 	for _, t := range list {
 		for e, m := range tagEvents {
 			out.count(m, t.Counted(e), t.Route)
@@ -156,7 +158,8 @@ func (out *output) tags(list []*stats.Tags, taken *stats.Histogram, bad uint64) 
 		out.set(tagKeys, float64(t.Remembered()), t.Route)
 	}
 	if len(list) > 0 {
-		out.histogram(tagInvalidations, taken, 0)
-		out.count(tagErrors, bad)
+		out.histogram(tagInvalidations, &said.Taken, 0)
+		out.count(tagErrors, said.Bad)
+		out.count(tagForeign, said.Foreign)
 	}
 }

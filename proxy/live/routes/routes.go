@@ -141,7 +141,8 @@ func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 		}
 		c.tags[t.Route] = one
 	}
-	c.voided, c.bad = p.Invalidations()
+	said := p.Invalidations()
+	c.voided, c.bad = said.Taken, said.Bad
 	return c
 }
 
