@@ -20,12 +20,12 @@ import (
 // or on neither, and work.
 func FuzzFrames(f *testing.F) {
 	random := rand.New(rand.NewPCG(2, 18))
-	for i := range 10 * len(variants) {
+	for i := range 10 * len(framed) {
 		data := make([]byte, 20+random.IntN(300))
 		for j := range data {
 			data[j] = byte(random.Uint32())
 		}
-		data[0] = byte(i % len(variants))
+		data[0] = byte(i % len(framed))
 		f.Add(data)
 	}
 	f.Fuzz(runFrames)
@@ -163,7 +163,7 @@ type frames struct {
 
 func runFrames(t *testing.T, data []byte) {
 	c := choice{rest: data}
-	v := variants[c.n(len(variants))]
+	v := framed[c.n(len(framed))]
 	v.start(t)
 	s := &frames{t: t, v: v, plain: connect(t, "memcached", servers.plain), proxy: connect(t, "ringside", v.address), cas: map[string][2]uint64{}}
 	defer s.plain.Close()

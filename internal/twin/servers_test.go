@@ -102,6 +102,7 @@ type variant struct {
 	driver  string
 	guard   string // of its route; empty: it has none
 	casless bool   // its only server has no cas
+	near    bool   // it keeps values: all writes pass it, so nobody may tell
 
 	once    sync.Once
 	err     error
@@ -116,7 +117,12 @@ var variants = []*variant{
 	{name: "copies", servers: 3, copies: true, driver: "auto"},
 	{name: "out", servers: 2, out: 1, driver: "auto"},
 	{name: "kept", servers: 2, out: 1, copies: true, driver: "auto"},
+	{name: "near", servers: 1, driver: "auto", near: true},
 }
+
+// framed are those for clients of the binary protocol: not the last, whose values come
+// with a cas that fits nothing.
+var framed = variants[:len(variants)-1]
 
 func (v *variant) alone() bool { return v.servers+v.out == 1 }
 
@@ -162,6 +168,9 @@ pools:
 	fmt.Fprintf(&text, "routes:\n  - pool: %s\n", v.name)
 	if v.guard != "" {
 		fmt.Fprintf(&text, "    guard: %s\n", v.guard)
+	}
+	if v.near {
+		text.WriteString("    near: {keys: all, ttl: 10s}\n")
 	}
 	if v.copies {
 		text.WriteString("    replicas: 2\n    copies_on: server\n")

@@ -204,7 +204,7 @@ func (s *stream) round(commands []command) {
 		}
 	}
 	var want []string
-	for _, part := range normal(s.client.spelled(s.plain.answer), !s.v.alone()) {
+	for _, part := range normal(s.client.spelled(s.plain.answer), !s.v.alone() || s.v.near) {
 		if instead, ok := lost[part]; ok {
 			part = instead
 		}
@@ -212,7 +212,7 @@ func (s *stream) round(commands []command) {
 			want = append(want, part)
 		}
 	}
-	s.compare(want, normal(s.proxy.answer, !s.v.alone()))
+	s.compare(want, normal(s.proxy.answer, !s.v.alone() || s.v.near))
 }
 
 func (s *stream) cuts() []int {
