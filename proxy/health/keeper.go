@@ -73,12 +73,13 @@ type Keeper struct {
 	events   []Event
 
 	next         int64
-	voteAt       int64            // when the next vote is due
-	hastyAt      int64            // when one may come before its time again
-	foreignUntil int64            // how long other membership lists that were seen count
-	copies       bool             // routes keep copies on its servers
-	pool         string           // what the pool is as a whole: poolKept, or why it isn't
-	open         [2]bool          // fail-open, of the pool's own servers and of its gutter
+	voteAt       int64   // when the next vote is due
+	hastyAt      int64   // when one may come before its time again
+	foreignUntil int64   // how long other membership lists that were seen count
+	copies       bool    // routes keep copies on its servers
+	pool         string  // what the pool is as a whole: poolKept, or why it isn't
+	open         [2]bool // fail-open, of the pool's own servers and of its gutter
+	roll         rollCall
 	departed     map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
 }
 
