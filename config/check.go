@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/table"
 )
 
@@ -227,8 +227,8 @@ func (d *document) checkTotal(f *File, r *Route) {
 func (d *document) checkKeys(f *File, r *Route) {
 	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
 	switch p := r.pattern(); {
-	case strings.HasPrefix(string(p[0]), health.Reserved):
-		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", health.Reserved)
+	case strings.HasPrefix(string(p[0]), divert.Reserved):
+		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", divert.Reserved)
 	case r.Match != "" && p.Literal() > longest:
 		d.failAt(at, "no key can fit this pattern, which spells out %d bytes: limits.key is %d", p.Literal(), longest)
 	case len(r.Prefix) > longest:

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"ringside/proxy/failover"
+	"ringside/proxy/health/roll"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/table"
@@ -66,7 +67,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
 	for p, bp := range live {
-		e.tie(bp, cur.Agents[p], live)
+		e.tie(bp, cur.Agents[p], cur.Print, live)
 	}
 	keep := e.Listeners
 	e.near.Begin(e.Shared.nearMarks(t))
@@ -123,8 +124,8 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Soon(link.IdleTimer)
 }
 
-// tie ties a pool to its keeper, w, and to its gutter.
-func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.Pool]*routing.BoundPool) {
+// tie ties a pool to its keeper, w, and to its gutter. print is the table's.
+func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, live map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
 	}
@@ -144,6 +145,9 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, live map[*table.P
 		e.Registrations[srv] = append(e.Registrations[srv], failover.Registration{Pool: bp.Pool.Name, Agent: w, Member: i, Bound: bp, Copies: copies})
 	}
 	if e.RunsKeepers {
+		if p := e.Shared; p.Name != "" {
+			w.View.Introduce(roll.Entry{ID: p.Seed, Name: p.Name, Version: p.Version, Config: print})
+		}
 		e.Agents = append(e.Agents, w)
 		if w.Began == 0 {
 			w.Began = e.Now

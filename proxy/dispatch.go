@@ -9,7 +9,7 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/counters"
 	"ringside/proxy/guard"
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -268,7 +268,7 @@ func unfitKey(rt *routing.Route, key []byte) string {
 	case rt == nil:
 	case len(key) == len(rt.Strip):
 		return noKey
-	case health.IsReserved(key[len(rt.Strip):]):
+	case divert.IsReserved(key[len(rt.Strip):]):
 		return reservedKey
 	}
 	return ""
@@ -410,7 +410,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		}
 		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // the strictest get_errors of the keys' routes counts
 		routed = true
-		if health.IsReserved(key[len(rt.Strip):]) {
+		if divert.IsReserved(key[len(rt.Strip):]) {
 			continue // so is one of Ringside's own
 		}
 		if e.near.On && e.near.serve(x, share, rt, raw, key) {

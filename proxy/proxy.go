@@ -32,6 +32,7 @@ type Proxy struct {
 	Log     *slog.Logger
 	Started time.Time
 	Version string // Ringside's own, for stats
+	Name    string // what others call this process; empty: it tells nobody that it is there
 	PID     int    // of this process, for stats; the driver sets it
 	Seed    uint64 // of what keepers leave to chance
 

@@ -79,6 +79,7 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 	r := &instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
+	r.proxy.Name = processName()
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
 	if taken != nil {
@@ -112,6 +113,15 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 	commit()
 	r.announce()
 	return r, nil
+}
+
+// processName is what other Ringsides call this process: the machine, and its number there.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.40s/%d", host, os.Getpid())
 }
 
 // listenAdmin opens the admin interface that a describes, if it is not open yet.

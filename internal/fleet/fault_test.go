@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 )
 
 // fault draws one, and when it ends.
@@ -109,7 +110,7 @@ func (f *fleet) fault() {
 const slowed = 300 * milli
 
 // viewKey is where the record of the pool is.
-const viewKey = health.Reserved + "_view__:main"
+const viewKey = divert.Reserved + "_view__:main"
 
 // ablations leave out one part of the protocol each: most at the servers, where
 // a request of that part is answered and not carried out.
@@ -156,10 +157,10 @@ func (a *ablations) answer(request []byte) []byte {
 
 // change is the request as the server gets it.
 func (a *ablations) change(request []byte) []byte {
-	if request = a.spoiled.spoil(request); !a.sameKey || !bytes.Contains(request, []byte(" "+health.Reserved+"~")) {
+	if request = a.spoiled.spoil(request); !a.sameKey || !bytes.Contains(request, []byte(" "+divert.Reserved+"~")) {
 		return request
 	}
-	head, rest, _ := strings.Cut(string(request), " "+health.Reserved+"~")
+	head, rest, _ := strings.Cut(string(request), " "+divert.Reserved+"~")
 	_, rest, _ = strings.Cut(rest, "~")
-	return []byte(head + " " + health.Reserved + "~0~" + rest)
+	return []byte(head + " " + divert.Reserved + "~0~" + rest)
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
 )
@@ -201,7 +201,7 @@ func keyIn(request []byte) string {
 	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs_") {
 		return "-"
 	}
-	if strings.HasPrefix(key, health.Reserved) {
+	if strings.HasPrefix(key, divert.Reserved) {
 		return ""
 	}
 	return key

@@ -81,6 +81,7 @@ func (v *View) Draw(width, height int) []Line {
 		d.rule()
 		d.misses(max(1, (height-30)/2))
 		d.routes(max(1, (height-30)/3))
+		d.roll(max(1, (height-36)/3))
 	}
 	if height >= slabHeight {
 		d.slabs()
@@ -110,6 +111,7 @@ func Print(to io.Writer, now *live.Now, colours bool) error {
 	}
 	d.misses(mostMisses)
 	d.routes(mostMisses)
+	d.roll(mostMisses)
 	if len(now.Slabs) > 0 {
 		d.slabs()
 	}
@@ -162,6 +164,9 @@ func (d *drawing) head() {
 	right := fmt.Sprintf("%d servers", len(d.now.List))
 	if gone > 0 {
 		right += fmt.Sprintf(", %d not up", gone)
+	}
+	if r := d.now.Roll; r != nil && d.width >= wideWidth {
+		right = fmt.Sprintf("%s, 1 of %d Ringsides   ", r.Me, r.Of) + right
 	}
 	d.sides(Bold, " Ringside  "+d.Topo.Pool+" "+d.Topo.Distribution, right+"   "+time.UnixMilli(d.now.T).UTC().Format(time.TimeOnly))
 }

@@ -1,9 +1,10 @@
 package top
 
-// What guards and tags do, and what servers with copies lack.
+// What guards and tags do, what servers with copies lack, and which Ringsides there are.
 
 import (
 	"fmt"
+	"slices"
 
 	"ringside/proxy/live"
 )
@@ -51,4 +52,29 @@ func routeName(label []byte) string {
 		return "other keys"
 	}
 	return Clean(string(label))
+}
+
+// roll adds, so many lines at most, which Ringsides there are: those that differ, or have not
+// been heard, first.
+func (d *drawing) roll(most int) {
+	r := d.now.Roll
+	if r == nil || r.Of < 2 {
+		return
+	}
+	list := slices.Clone(r.List)
+	rank := func(l live.RollRow) int { return -2*len(l.Other) - l.Silent }
+	slices.SortStableFunc(list, func(a, b live.RollRow) int { return rank(a) - rank(b) })
+	for _, l := range list[:min(most, len(list))] {
+		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(Clean(l.Name), 24, true), pad(Clean(l.Version), 10, true), l.Config)
+		if l.Other != "" {
+			style, text = Warn, text+", another "+l.Other+" than most"
+		}
+		if l.Suspects != "" {
+			style, text = Warn, text+", suspects "+l.Suspects
+		}
+		if l.Silent > 1 {
+			text += fmt.Sprintf(", silent for %d rounds", l.Silent)
+		}
+		d.add(style, text)
+	}
 }

@@ -26,6 +26,7 @@ type View struct {
 	Hot     *live.Hot
 	Misses  *live.Misses
 	Routes  *routes.Routes
+	Roll    *live.Roll
 	Late    *live.Health // why there are no ticks
 	Trouble string       // why there is no stream
 	Control bool         // orders may be given
@@ -57,7 +58,7 @@ func (v *View) Take(topic string, data []byte) error {
 		return err
 	case "topo":
 		if v.Topo != nil {
-			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses, v.Routes = nil, nil, nil, nil, nil, nil
+			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses, v.Routes, v.Roll = nil, nil, nil, nil, nil, nil, nil
 		}
 		v.Topo = nil
 		return json.Unmarshal(data, &v.Topo)
@@ -101,6 +102,9 @@ func (v *View) Take(topic string, data []byte) error {
 	case "routes":
 		v.Routes = nil
 		return json.Unmarshal(data, &v.Routes)
+	case "roll":
+		v.Roll = nil
+		return json.Unmarshal(data, &v.Roll)
 	case "event":
 		return v.takeEvent(data)
 	}
@@ -150,7 +154,7 @@ func (v *View) Now() *live.Now {
 		return nil
 	}
 	now := live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
-	now.Routes = v.Routes
+	now.Routes, now.Roll = v.Routes, v.Roll
 	return now
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -333,7 +334,7 @@ func (f *resync) list(e *Copies, from copyOf) {
 	}
 	d := &dump{e: e, f: f, srv: srv, conn: srv.DedicatedConn(dumpConn)}
 	if n := from.Pool.View.Renamed(from.Index); n != 0 {
-		d.named = health.AppendKey(nil, uint64(n), nil)
+		d.named = divert.AppendKey(nil, uint64(n), nil)
 	}
 	n, mine := e.Loops.Count(e.Tasks)
 	d.engines, d.mine = uint64(n), uint64(mine)
@@ -402,7 +403,7 @@ func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
 	key, ok := bytes.CutPrefix(e.EncodedKey, d.named)
 	hash := e.Loops.HashKey(key)
-	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || health.IsReserved(key) {
+	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || divert.IsReserved(key) {
 		return
 	}
 	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.Dirty.Has(hash) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/task"
@@ -212,7 +213,7 @@ func (m *account) inDoubt(e *Copies, l StaleKey, dirty bool) {
 // there, or what was written or copied there since on another connection. If the server
 // is to have a copy of the key, it gets it anew.
 func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
-	key := health.Undivert(there)
+	key := divert.Undivert(there)
 	hash := e.Loops.HashKey(key)
 	if len(e.Ledgers) == 0 || e.Loops.Owner(hash) != e.Tasks { // a write to copies would have been led here, by the owner of the key
 		return
@@ -223,7 +224,7 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 			continue
 		}
 		m := members[at]
-		if !bytes.Equal(there, health.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
+		if !bytes.Equal(there, divert.AppendKey(nil, uint64(m.Pool.View.Renamed(m.Index)), key)) {
 			continue // the server's keys have other names now, so nobody reads this one
 		}
 		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // what it has from now on is another Ringside's, and may be the only copy

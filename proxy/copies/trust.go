@@ -5,6 +5,7 @@ package copies
 
 import (
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/task"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -86,7 +87,7 @@ func (c *command) keyAt(t *task.Task, i int) []byte {
 	if n == 0 {
 		return t.Key
 	}
-	return health.AppendKey(nil, uint64(n), t.Key)
+	return divert.AppendKey(nil, uint64(n), t.Key)
 }
 
 // leased reports whether this process has a lease on the member, without which a strict

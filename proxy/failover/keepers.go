@@ -62,12 +62,13 @@ type Keepers struct {
 // Published is a table and the keepers of its pools.
 type Published struct {
 	*table.Table
+	Print  uint64                 // of the table: Table.Print
 	Agents map[*table.Pool]*Agent // of the pools that have a keeper
 }
 
 // Publish makes the keepers of t, or takes them over from old.
 func Publish(t *table.Table, old *Published, seed uint64, without health.Ablation) *Published {
-	l := &Published{Table: t, Agents: map[*table.Pool]*Agent{}}
+	l := &Published{Table: t, Print: t.Print(), Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before := old.Agent(pool.Name)
 		if before == nil && !pool.Watched(t) {
@@ -176,7 +177,7 @@ func (w *Agent) firstPing(member int, answered bool) {
 // RunKeepers lets the keepers work whose time has come, or who were told something.
 func (e *Keepers) RunKeepers() {
 	for _, w := range e.Agents {
-		w.View.TellCopies(w.Keeper, e.Now)
+		w.View.Tell(w.Keeper, e.Now)
 		for i := range w.Members {
 			if w.View.Phase(i) == health.Warming {
 				asks, hits := w.View.WarmReads(i)
@@ -317,6 +318,7 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 // AddTo adds what the keepers have decided.
 func (e *Keepers) AddTo(into *stats.Snapshot) {
 	for _, w := range e.Agents {
+		into.Rolls = append(into.Rolls, stats.Roll{Pool: w.Pool, Roll: w.Keeper.Roll()})
 		for what, n := range w.Events {
 			into.Events = append(into.Events, stats.MemberEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
 		}

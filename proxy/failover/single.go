@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -80,8 +81,8 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	case e.Now >= t.Deadline:
 		return upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut}, false
 	}
-	l.Keys[0] = health.AppendKey(nil, l.First.Number, t.Key)
-	l.Keys[1] = health.AppendKey(nil, l.Interim.Number, t.Key)
+	l.Keys[0] = divert.AppendKey(nil, l.First.Number, t.Key)
+	l.Keys[1] = divert.AppendKey(nil, l.Interim.Number, t.Key)
 	return upstream.Failure{}, false
 }
 
@@ -207,7 +208,7 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	place := l.Place(at)
 	var edits []task.Edit
 	if token, has := t.Token(); has {
-		cas, ok := health.UntagCas(token, place.Number)
+		cas, ok := divert.UntagCas(token, place.Number)
 		if l.View != nil && (!ok || token>>52 != 0 && place.Number == 0) {
 			return nil, false
 		}
@@ -323,7 +324,7 @@ func (l *single) end(t *task.Task) {
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.read || l.failed == nil && sure:
-		t.Answer(&l.main, func(cas uint64) uint64 { return health.TagCas(cas, number) })
+		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
 		if l.main.Bytes != nil && t.Op.Stores() { // without an answer the late delete does it: see upstream/latedelete.go
 			t.AskAs(true, undoAsk, t.Route.Member(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))

@@ -13,6 +13,7 @@ import (
 	"ringside/proxy/guard/item"
 	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -338,7 +339,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 // serve answers with the value that a read has found.
 func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 	number := l.Place(l.at).Number
-	tag := func(cas uint64) uint64 { return health.TagCas(cas, number) }
+	tag := func(cas uint64) uint64 { return divert.TagCas(cas, number) }
 	switch {
 	case touches(t) && l.tags != nil:
 		l.retouch(t, tag)

@@ -13,7 +13,7 @@ import (
 
 	"ringside/proxy/guard/item"
 	"ringside/proxy/guard/ticket"
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -79,7 +79,7 @@ func (l *rule) renamed(at int) uint64 {
 // askVersion asks for the version of a tag, or of its bucket, and makes it if there is
 // none.
 func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
-	line := append([]byte("mg "), health.AppendKey(nil, l.renamed(at), key)...)
+	line := append([]byte("mg "), divert.AppendKey(nil, l.renamed(at), key)...)
 	l.askAt(t, at, append(line, " c N0\r\n"...), func(r *upstream.Result) {
 		if !r.Reply.Kind.Answered() {
 			kept := t.Keep(r)
@@ -436,7 +436,7 @@ func (l *rule) bind(tk *ticket.Ticket) {
 // compare stores over the value that the client's token is of.
 func (l *rule) compare(t *task.Task) {
 	token, ok := t.Token()
-	cas, fits := health.UntagCas(token, l.Place(l.at).Number)
+	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
 	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
 		l.say(t, wire.Exists)
 		return

@@ -21,7 +21,7 @@
 // Where there are two writes both must be answered before the client is. The
 // interim server is the next one of the key's order that is IN, or the gutter's.
 // key' is the key with a number before it that is another one in each outage
-// (Generation, AppendKey), so nothing left by an earlier outage is ever read.
+// (Generation, divert.AppendKey), so nothing left by an earlier outage is ever read.
 // Path walks a key's order and says all this for one key.
 //
 // # Why six

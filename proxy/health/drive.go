@@ -32,6 +32,7 @@ func (k *Keeper) step(now int64) {
 		k.drive(i, now)
 	}
 	k.vote(now)
+	k.callRoll(now)
 	k.ping(now)
 	k.schedule(now)
 }
@@ -40,6 +41,9 @@ func (k *Keeper) schedule(now int64) {
 	k.next = k.voteAt
 	if now < k.foreignUntil {
 		k.next = min(k.next, k.foreignUntil)
+	}
+	if k.roll.self.ID != 0 {
+		k.next = min(k.next, k.roll.at)
 	}
 	for i := range k.servers {
 		s := &k.servers[i]

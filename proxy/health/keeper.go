@@ -73,14 +73,20 @@ type Keeper struct {
 	events   []Event
 
 	next         int64
-	voteAt       int64            // when the next vote is due
-	hastyAt      int64            // when one may come before its time again
-	foreignUntil int64            // how long other membership lists that were seen count
-	copies       bool             // routes keep copies on its servers
-	pool         string           // what the pool is as a whole: poolKept, or why it isn't
-	open         [2]bool          // fail-open, of the pool's own servers and of its gutter
-	gone         bool             // none of the pool's own servers has answered for as long as it takes to eject one
-	departed     map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
+	voteAt       int64 // when the next vote is due
+	hastyAt      int64 // when one may come before its time again
+	foreignUntil int64 // how long other membership lists that were seen count
+	copies       bool  // routes keep copies on its servers
+	asWhole
+	roll     rollCall
+	departed map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
+}
+
+// asWhole is what the keeper makes of the pool as a whole.
+type asWhole struct {
+	pool string  // what it is: poolKept, or why it isn't
+	open [2]bool // fail-open, of the pool's own servers and of its gutter
+	gone bool    // none of the pool's own servers has answered for as long as it takes to eject one
 }
 
 // server is what the keeper knows of one server.
@@ -170,7 +176,7 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 		servers: make([]server, len(members)),
 		pending: make(map[uint64]ask),
 		gen:     1,
-		pool:    poolKept,
+		asWhole: asWhole{pool: poolKept},
 	}
 	for i, m := range members {
 		k.index[m.Name] = i
@@ -348,5 +354,5 @@ func (k *Keeper) Verdict(server int) Verdict {
 }
 
 // Renamed returns the number that the keys of a server carry because it refused
-// to be flushed, 0 for none. Path and AppendKey take it.
+// to be flushed, 0 for none. Path and divert.AppendKey take it.
 func (k *Keeper) Renamed(server int) uint32 { return k.servers[server].renamed }

@@ -71,7 +71,7 @@ func Generation(skipped ...uint32) uint64 {
 // Place is where a key lives at one server.
 type Place struct {
 	Server   int
-	Number   uint64 // goes into the key there (AppendKey); 0: the key is used as it is
+	Number   uint64 // goes into the key there (divert.AppendKey); 0: the key is used as it is
 	Diverted bool   // the server is the key's interim one: cap its time to live
 }
 

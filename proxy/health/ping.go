@@ -26,18 +26,20 @@ type ask struct {
 type askKind uint8
 
 const (
-	askPing    askKind = iota // mg: the record
-	askWrite                  // ms: the record
-	askLive                   // ma: this proxy lives
-	askVote                   // ma: it suspects about
-	askDoubt                  // mg: how many suspect about
-	askElect                  // ms: may this proxy flush about
-	askThreads                // stats settings: how many threads has about
-	askFence                  // mn: on one of them
-	askFlush                  // flush_all
-	askToken                  // ms: the election again, behind the flush
-	askRecord                 // ms: the record again, behind the flush
-	askFlushed                // mn: end of the flush
+	askPing      askKind = iota // mg: the record
+	askWrite                    // ms: the record
+	askRoll                     // mg: the roll
+	askRollWrite                // ms: the roll
+	askLive                     // ma: this proxy lives
+	askVote                     // ma: it suspects about
+	askDoubt                    // mg: how many suspect about
+	askElect                    // ms: may this proxy flush about
+	askThreads                  // stats settings: how many threads has about
+	askFence                    // mn: on one of them
+	askFlush                    // flush_all
+	askToken                    // ms: the election again, behind the flush
+	askRecord                   // ms: the record again, behind the flush
+	askFlushed                  // mn: end of the flush
 )
 
 // send queues a request on the usual connection.
@@ -57,6 +59,10 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.pinged(a, answer, now)
 	case askWrite:
 		k.wrote(a, answer, now)
+	case askRoll:
+		k.rolled(a, answer, now)
+	case askRollWrite:
+		k.rollWritten(a, answer, now)
 	case askLive, askVote, askDoubt:
 		k.counted(a, answer, now)
 	default:
@@ -70,7 +76,7 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 		k.unpinged(a.server, hard, why, now)
 	case askWrite:
 		k.servers[a.server].writing = false
-	case askLive, askVote, askDoubt:
+	case askRoll, askRollWrite, askLive, askVote, askDoubt:
 	default:
 		k.flushUnanswered(a, now)
 	}

@@ -19,6 +19,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+
+	"ringside/proxy/health/divert"
+	"ringside/proxy/health/roll"
 )
 
 // entry is what a record says of one server.
@@ -181,39 +184,15 @@ func number(b []byte, bits int) (uint64, error) {
 	return v, nil
 }
 
-// appendName writes a name so that it can stand in a record and in a key: what
-// is no letter, digit or harmless sign becomes %XX.
-func appendName(dst []byte, name string) []byte {
-	const hex = "0123456789ABCDEF"
-	for i := range len(name) {
-		c := name[i]
-		if c > ' ' && c < 0x7f && c != '%' && c != '=' {
-			dst = append(dst, c)
-		} else {
-			dst = append(dst, '%', hex[c>>4], hex[c&15])
-		}
-	}
-	return dst
-}
+// appendName writes a name so that it can stand in a record and in a key.
+func appendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
 
 func unescape(b []byte) (string, error) {
-	name := make([]byte, 0, len(b))
-	for i := 0; i < len(b); i++ {
-		if b[i] != '%' {
-			name = append(name, b[i])
-			continue
-		}
-		if i+3 > len(b) {
-			return "", fmt.Errorf("%w: name %q", errRecord, b)
-		}
-		c, err := strconv.ParseUint(string(b[i+1:i+3]), 16, 8)
-		if err != nil {
-			return "", fmt.Errorf("%w: name %q", errRecord, b)
-		}
-		name = append(name, byte(c))
-		i += 2
+	name, ok := roll.Unescape(b)
+	if !ok {
+		return "", fmt.Errorf("%w: name %q", errRecord, b)
 	}
-	return string(name), nil
+	return name, nil
 }
 
 // membership is the hash by which proxies see whether they have the same list.
@@ -233,6 +212,7 @@ const keyLimit = 250
 type keys struct {
 	view     string
 	live     string
+	roll     string
 	suspects []string // by server
 	flush    string   // and the n behind it
 }
@@ -241,6 +221,7 @@ func makeKeys(pool string, members []Member) keys {
 	k := keys{
 		view:  makeKey("view__", pool),
 		live:  makeKey("live", pool),
+		roll:  makeKey("roll", pool),
 		flush: makeKey("fl", pool),
 	}
 	for _, m := range members {
@@ -252,7 +233,7 @@ func makeKeys(pool string, members []Member) keys {
 // makeKey joins names to a key. If that gets too long they are hashed; a few
 // bytes are kept free for a number behind it.
 func makeKey(kind string, names ...string) string {
-	key := []byte(Reserved + "_" + kind)
+	key := []byte(divert.Reserved + "_" + kind)
 	for _, name := range names {
 		key = appendName(append(key, ':'), name)
 	}
@@ -261,5 +242,5 @@ func makeKey(kind string, names ...string) string {
 	}
 	h := fnv.New64a()
 	h.Write(key)
-	return fmt.Sprintf("%s_%s:%016x", Reserved, kind, h.Sum64())
+	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"ringside/proxy/health/divert"
 )
 
 func testMembers(names ...string) ([]Member, map[string]int) {
@@ -92,7 +94,7 @@ func TestKeysFitIntoMemcached(t *testing.T) {
 	for _, pool := range []string{"p", "a pool\r\n", strings.Repeat("p", 300)} {
 		k := makeKeys(pool, members)
 		for _, key := range append([]string{k.view, k.live, k.flush + ":4294967295"}, k.suspects...) {
-			if len(key) > keyLimit || !strings.HasPrefix(key, Reserved) || strings.ContainsAny(key, " \r\n") {
+			if len(key) > keyLimit || !strings.HasPrefix(key, divert.Reserved) || strings.ContainsAny(key, " \r\n") {
 				t.Errorf("key %q", key)
 			}
 		}

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
+
+	"ringside/proxy/health/divert"
 )
 
 // keyState is what the judge knows of a key.
@@ -82,7 +84,7 @@ func (w *world) keyAt(key *keyState, place Place) string {
 	if w.sameKey && place.Diverted {
 		number = 1
 	}
-	return string(AppendKey(nil, number, []byte(key.name)))
+	return string(divert.AppendKey(nil, number, []byte(key.name)))
 }
 
 // usable says whether a server may be used now, and checks the keeper's word.

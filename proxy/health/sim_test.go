@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/health/divert"
 )
 
 const (
@@ -255,7 +257,7 @@ func (w *world) ask(p *proxy, r Request) {
 		w.asked(p, r)
 	}
 	sent := w.now
-	ping := strings.HasPrefix(string(r.Line), "mg "+Reserved+"_view__")
+	ping := strings.HasPrefix(string(r.Line), "mg "+divert.Reserved+"_view__")
 	w.send(p, r.Server, int(r.Conn), func(n *node) string { return n.do(r.Line, w.now) },
 		func(answer string) {
 			if ping && strings.HasPrefix(answer, "VA ") {

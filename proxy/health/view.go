@@ -2,7 +2,11 @@ package health
 
 // What a keeper has decided, for those who serve by it on other goroutines.
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"ringside/proxy/health/roll"
+)
 
 // View is what the keeper of a pool has decided, published as atomic words: the
 // goroutine that lets the keeper work writes it, everybody reads it. A member's
@@ -14,6 +18,7 @@ type View struct {
 	foreign atomic.Bool   // other Ringsides have another list of members
 	copies  atomic.Bool   // routes keep copies on its members
 	gone    atomic.Bool   // none of the pool's own servers answers
+	self    atomic.Pointer[roll.Entry]
 	members []published
 }
 
@@ -109,8 +114,14 @@ func (v *View) SayIncomplete(i int, until int64) {
 // Incomplete reports whether member i lacks copies.
 func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].lacksUntil.Load() }
 
-// TellCopies tells k what others have said here.
-func (v *View) TellCopies(k *Keeper, now int64) {
+// Introduce says what this process is, for the roll call.
+func (v *View) Introduce(self roll.Entry) { v.self.Store(&self) }
+
+// Tell tells k what others have said here.
+func (v *View) Tell(k *Keeper, now int64) {
+	if self := v.self.Load(); self != nil {
+		k.introduce(*self, now)
+	}
 	k.copies = v.copies.Load()
 	for i := range k.servers {
 		k.servers[i].incomplete = v.Incomplete(i, now)

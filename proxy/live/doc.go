@@ -14,6 +14,7 @@
 //	Traces of the loops ► Traced: what happens to keys that somebody follows
 //	Report of the keys ► Hot: the keys and prefixes that are asked for most
 //	Report of a book   ► Misses: why keys miss, and what they cost
+//	roll call of a pool► Roll: which Ringsides there are, and who differs
 //	counts of routes   ► package routes: rebuilds saved, tags invalidated, what servers lack
 //
 // # What it costs

@@ -24,6 +24,7 @@ type Now struct {
 	Hot    *Hot           `json:"hot"` // null before it is told, as what follows
 	Misses *Misses        `json:"why"`
 	Routes *routes.Routes `json:"routes"` // null, too, if no route has a guard, tags or copies
+	Roll   *Roll          `json:"roll"`   // null, too, where nobody is called
 }
 
 // Total is the whole proxy.
@@ -110,6 +111,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	}
 	is := NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses)
 	is.Routes = routes.Of(before.Routes, after.Routes, after.Table, pool)
+	is.Roll = RollOf(after.Sum, pool.Name)
 	return is, nil
 }
 

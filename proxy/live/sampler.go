@@ -70,7 +70,7 @@ type Sampler struct {
 }
 
 // kept are the topics of which the last event is kept for who comes.
-var kept = []string{"mem", "slabs", "hot", "why", "routes"}
+var kept = []string{"mem", "slabs", "hot", "why", "routes", "roll"}
 
 // message is one event of a stream.
 type message struct {
@@ -230,7 +230,8 @@ func (s *Sampler) tellHot(t *table.Table) {
 // 0 in most seconds.
 const routeWindow = 10 * time.Second
 
-// tellRoutes tells who watches what the routes have done in the last seconds.
+// tellRoutes tells who watches what the routes have done in the last seconds, and which
+// Ringsides there are.
 func (s *Sampler) tellRoutes(now *Sample) {
 	watched := s.pools()
 	for len(s.routes) > 1 && now.Routes.Since(s.routes[1]) >= routeWindow {
@@ -241,6 +242,7 @@ func (s *Sampler) tellRoutes(now *Sample) {
 	}
 	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
+			s.tell(pool.Name, "roll", RollOf(now.Sum, pool.Name))
 			s.tell(pool.Name, "routes", routes.Of(s.routes[0], now.Routes, now.Table, pool))
 		}
 	}

@@ -141,6 +141,12 @@ func Between(before, after *Sample, pool *table.Pool) *Tick {
 		}
 	}
 	t.Health = t.health(pool)
+	if r := RollOf(after.Sum, pool.Name); r != nil && r.Differ > 0 {
+		if t.Health.Level == Good {
+			t.Health.Level = Warn
+		}
+		t.Health.Text += " " + r.differing()
+	}
 	return t
 }
 

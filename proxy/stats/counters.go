@@ -201,6 +201,7 @@ type Snapshot struct {
 	Routes   map[RouteName]*RouteCounters
 	Members  []MemberSnapshot   // of the pools that have a keeper
 	Events   []MemberEvents     // what keepers have decided so far
+	Rolls    []Roll             // of the pools that have a keeper
 	Lacks    map[[2]string]Lack // by pool and server: what is missing on those that keep copies
 	Clients  int                // connected
 	InFlight int                // commands without an answer

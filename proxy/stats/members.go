@@ -36,6 +36,12 @@ type MemberEvents struct {
 	Count  uint64
 }
 
+// Roll is which Ringsides serve a pool.
+type Roll struct {
+	Pool string
+	health.Roll
+}
+
 // Member finds a server of a pool among the members; nil if the pool has no
 // keeper.
 func (s *Snapshot) Member(pool, server string) *MemberSnapshot {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 )
 
 // Planned is a Plan for machines.
@@ -47,8 +47,8 @@ func (p *Plan) Nowhere(l *Limits, encoded bool) string {
 		return fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(p.Key), l.Key)
 	case !encoded && strings.ContainsFunc(p.Key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return "only meta commands can send this key, in base64, since it holds blanks or control characters: give it so, with --base64"
-	case strings.HasPrefix(p.Key, health.Reserved):
-		return fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", health.Reserved)
+	case strings.HasPrefix(p.Key, divert.Reserved):
+		return fmt.Sprintf("clients can't use keys that begin with %s: they are Ringside's own", divert.Reserved)
 	case !p.Routed:
 		return "no route takes this key; add one without a prefix"
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
@@ -181,8 +182,8 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 	}
 	to := &asking{n, p}
 	for _, tag := range tags {
-		bucket := health.AppendKey(nil, number, tag.AppendBucket(nil))
-		name := health.AppendKey(nil, number, tag.AppendKey(nil))
+		bucket := divert.AppendKey(nil, number, tag.AppendBucket(nil))
+		name := divert.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
 		n.t.Servers.Ask(c, to, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
 		n.t.Servers.Ask(c, to, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -87,7 +87,7 @@ func (t *Task) ShortLived(limit time.Duration) []Edit {
 		if err != nil {
 			n = math.MaxInt32
 		}
-		return Edit{at, strconv.AppendInt(nil, health.CapTTL(n, most, t.Loop.Wall), 10)}
+		return Edit{at, strconv.AppendInt(nil, divert.CapTTL(n, most, t.Loop.Wall), 10)}
 	}
 	switch {
 	case t.Req.Exptime.Len() > 0 && t.Op != wire.FlushAll:

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/wire"
@@ -257,7 +257,7 @@ func (srv *Server) HasLateDelete(key []byte) bool {
 			return false
 		}
 		for a := c.Head; a != nil; a = a.Next {
-			if a.LateDelete && health.IsNameOf(a.Room(), key) {
+			if a.LateDelete && divert.IsNameOf(a.Room(), key) {
 				return true
 			}
 		}

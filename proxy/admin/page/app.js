@@ -55,7 +55,7 @@ const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textCon
 // ---- what has come so far
 const CAP = 190; // ticks: three minutes at one a second
 const S = {topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
-function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, routes: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
+function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, routes: null, roll: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
 forget();
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
 function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
@@ -94,6 +94,7 @@ const on = {
   hot(d) { S.hot = d; mark('hot'); },
   why(d) { S.why = d; mark('why'); },
   routes(d) { S.routes = d; $('guards').hidden = doc.querySelector('nav [href="#guards"]').hidden = !d; mark('guards'); },
+  roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} Ringsides` : plain(d.me)); mark('roll'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
 };
 function link(state, why) {
@@ -437,7 +438,7 @@ function keyCell() {
 }
 function setKey(b, k) { if (b._k === k) return; b._k = k; b.replaceChildren(shown(k)); try { b._plain = strict.decode(bytesOf(k)); } catch { b._plain = null; } b.disabled = b._plain == null; }
 function fill(tb, list, none, make, draw) { // as many rows as there are; without any one that says so
-  if (!list.length) { tb.replaceChildren(el('tr', {}, el('td', {colSpan: 6, class: 'none'}, none))); return; }
+  if (!list.length) { tb.replaceChildren(el('tr', {}, el('td', {colSpan: tb.parentNode.tHead.rows[0].cells.length, class: 'none'}, none))); return; }
   if (tb.querySelector('.none')) tb.replaceChildren(); while (tb.rows.length < list.length) tb.append(make()); while (tb.rows.length > list.length) tb.lastChild.remove();
   list.forEach((x, i) => draw(x, tb.rows[i]));
 }
@@ -498,6 +499,16 @@ parts.guards = {box: 'guards', draw() {
   $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(); glyph(g, stateOf(l ? 'warm' : 'up')); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this Ringside knows.', l && ' ' + l.text + '.')); }));
 }};
 
+// ---- which Ringsides there are
+parts.roll = {box: 'ringsides', draw() {
+  const d = S.roll; if (!d) return; const T = s => plain(s);
+  text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
+  fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
+    const c = row.cells; row.className = r.other ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
+    text(c[4], (r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+  });
+}};
+
 // ---- traces: a row for each key, a letter for each event
 const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete'};
 const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error']];
@@ -545,7 +556,7 @@ $('again').onclick = () => BE.connect();
 $('pool').onchange = () => { S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
 addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
-for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace']) watcher.observe($(id));
+for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace', 'ringsides']) watcher.observe($(id));
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
 setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
 
@@ -561,7 +572,7 @@ function backend() {
       es.onopen = () => link('live');
       es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
       const take = (type, d) => on[type] && on[type](d);
-      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'routes', 'event']) es.addEventListener(t, e => {
+      for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'routes', 'roll', 'event']) es.addEventListener(t, e => {
         if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
         if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events');
       });

@@ -5,14 +5,12 @@ package routes
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 	"time"
 
 	"ringside/proxy"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
-	"ringside/replicate"
 )
 
 // Routes is what the routes to a pool have done lately that do more than lead keys to a
@@ -176,7 +174,7 @@ func Of(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	}
 	took := now.voided.Since(&before.voided)
 	is.Voided = Voided{Rate: rate(took.Count(), 0), Ever: now.voided.Count(), Bad: now.bad, P99: millis(&took, .99)}
-	if keepsCopies(t, pool) {
+	if pool.Copied(t) {
 		is.Copies = &CopyWork{rate(now.repairs[0], before.repairs[0]), rate(now.repairs[1], before.repairs[1]), rate(now.repairs[2], before.repairs[2])}
 	}
 	for i := range pool.Servers {
@@ -206,18 +204,6 @@ func guardLine(label string, now, then guardCounts, rate func(now, then uint64) 
 func tagLine(label string, now, then tagCounts, rate func(now, then uint64) float64) TagLine {
 	by := func(e stats.TagEvent) float64 { return rate(now.events[e], then.events[e]) }
 	return TagLine{[]byte(label), by(stats.TagHit), by(stats.TagInvalid), by(stats.TagUnordered), now.events[stats.TagBroken], now.known}
-}
-
-// keepsCopies says whether a route of t keeps several copies of a key, one of them in pool.
-func keepsCopies(t *table.Table, pool *table.Pool) bool {
-	for _, l := range t.Listeners {
-		for i := range l.Routes {
-			if r := &l.Routes[i]; (r.Copies.Copies > 1 || r.Copies.Copies == replicate.All || len(r.Also) > 0) && (r.Pool == pool || slices.Contains(r.Also, pool)) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // millis is in milliseconds, nil without durations.

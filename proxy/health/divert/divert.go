@@ -1,7 +1,14 @@
-package health
-
-// What is different about a key away from home: its name, its time to live
-// and its cas numbers.
+// Package divert knows what is different about a key away from home: its name, its
+// time to live and its cas numbers.
+//
+//	            at home         away, under number 7
+//	name        k               __rs~7~k, or of long keys __rs=7~<SHA-256 of k>
+//	cas         c               c with 7 in its 12 highest bits
+//	exptime     as asked for    at most the pool's limit
+//
+// So nothing that an earlier outage has left is ever read, and no token of one place
+// fits at another. Package health gives the numbers; this one only spells them.
+package divert
 
 import (
 	"bytes"

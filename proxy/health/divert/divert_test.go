@@ -1,4 +1,4 @@
-package health
+package divert
 
 // Names, cas numbers and times to live away from home.
 

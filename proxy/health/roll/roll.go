@@ -1,0 +1,213 @@
+package roll
+
+// What has been heard of others, and the item that says it.
+
+import (
+	"bytes"
+	"cmp"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Entry is one Ringside.
+type Entry struct {
+	ID       uint64 // of the process, by chance
+	Name     string // for people
+	Version  string
+	Config   uint64 // of its pools and routes
+	Suspects string // names of the servers that it suspects, with blanks between; cut where it is too long
+	Round    uint64 // grows with each round
+	Silent   int    // for how many rounds of the reader it has not grown; not in the item
+}
+
+// The bounds, and the times of rounds.
+const (
+	Homes     = 2   // servers that have the item
+	Tries     = 3   // in a round, where others are faster
+	Most      = 200 // entries of an item
+	MostBytes = 64 << 10
+
+	usual      = 50 // entries up to which a round is the shortest
+	mostName   = 64
+	mostText   = 24 // of a version
+	mostNames  = 96 // of suspects
+	silent     = 3  // rounds after which one is gone
+	remembered = 10 // rounds that one is remembered who is gone
+)
+
+// Pause is the time to the next round where so many have been heard.
+func Pause(heard int) time.Duration {
+	return 5*time.Second + time.Duration(max(0, heard-usual))*100*time.Millisecond
+}
+
+// Place says which servers have the item: those that come first.
+func Place(server string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(server))
+	return h.Sum64()
+}
+
+// Call is what one Ringside has heard in the roll calls of a pool. The zero Call has heard
+// nothing.
+type Call struct {
+	Bad   int // items and entries that could not be read, so far
+	heard map[uint64]*Entry
+	full  bool // the item read last was full, and had no entry of this Ringside
+}
+
+// Hear takes up an item.
+func (c *Call) Hear(value []byte, self uint64) {
+	fields := bytes.Split(value, []byte{' '})
+	c.full = false
+	if len(value) > MostBytes || string(fields[0]) != magic {
+		c.Bad++
+		return
+	}
+	if c.heard == nil {
+		c.heard = map[uint64]*Entry{}
+	}
+	mine := false
+	for i, f := range fields[1:] {
+		e, ok := parse(f)
+		switch {
+		case !ok || i >= Most:
+			c.Bad++
+		case e.ID == self:
+			mine = true
+		default:
+			c.take(e)
+		}
+	}
+	c.full = !mine && len(fields) > Most
+}
+
+func (c *Call) take(e Entry) {
+	is := c.heard[e.ID]
+	switch {
+	case is == nil && len(c.heard) < 2*Most:
+		c.heard[e.ID] = &e
+	case is != nil && e.Round > is.Round:
+		*is = e
+	}
+}
+
+// NextRound begins another round: who was silent is a round longer.
+func (c *Call) NextRound() {
+	for id, e := range c.heard {
+		if e.Silent++; e.Silent > silent+remembered {
+			delete(c.heard, id)
+		}
+	}
+}
+
+// Here are those who are not gone, by name.
+func (c *Call) Here() (list []Entry) {
+	for _, e := range c.heard {
+		if e.Silent <= silent {
+			list = append(list, *e)
+		}
+	}
+	slices.SortFunc(list, func(a, b Entry) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
+	return list
+}
+
+const magic = "rc1"
+
+// Item is what to write: self and all who are here. false: nothing, since there are others
+// enough. chance is a random number.
+func (c *Call) Item(self Entry, chance uint64) ([]byte, bool) {
+	list := c.Here()
+	if len(list) >= Most {
+		if c.full && chance%20 != 0 {
+			return nil, false
+		}
+		for len(list) >= Most {
+			chance = chance*6364136223846793005 + 1442695040888963407
+			list = slices.Delete(list, int(chance>>33)%len(list), int(chance>>33)%len(list)+1)
+		}
+	}
+	b := append(make([]byte, 0, 64*(len(list)+1)), magic...)
+	for _, e := range append(list, self) {
+		b = e.append(b)
+	}
+	return b, true
+}
+
+func appendText(b []byte, text string, most int) []byte {
+	return AppendText(b, text[:min(len(text), most)], "=,")
+}
+
+func (e *Entry) append(b []byte) []byte {
+	b = strconv.AppendUint(append(b, ' '), e.ID, 36)
+	b = appendText(append(b, '='), e.Name, mostName)
+	b = appendText(append(b, ','), e.Version, mostText)
+	b = strconv.AppendUint(append(b, ','), e.Config, 36)
+	b = strconv.AppendUint(append(b, ','), e.Round, 36)
+	if e.Suspects != "" {
+		b = appendText(append(b, ','), e.Suspects, mostNames)
+	}
+	return b
+}
+
+// AppendText writes a text so that it can stand in an item and in a key: what is no letter,
+// digit or harmless sign, and each of signs, becomes %XX.
+func AppendText(b []byte, text, signs string) []byte {
+	const hex = "0123456789ABCDEF"
+	for i := range len(text) {
+		if c := text[i]; c > ' ' && c < 0x7f && c != '%' && strings.IndexByte(signs, c) < 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', hex[c>>4], hex[c&15])
+		}
+	}
+	return b
+}
+
+// parse reads what append writes.
+func parse(f []byte) (e Entry, ok bool) {
+	id, rest, ok := bytes.Cut(f, []byte{'='})
+	parts := bytes.Split(rest, []byte{','})
+	if !ok || len(parts) < 4 || len(parts) > 5 {
+		return e, false
+	}
+	good := true
+	number := func(b []byte) (v uint64) {
+		v, err := strconv.ParseUint(string(b), 36, 64)
+		good = good && err == nil
+		return v
+	}
+	text := func(b []byte, most int) string {
+		t, ok := Unescape(b)
+		good = good && ok && len(t) <= most
+		return t
+	}
+	e = Entry{ID: number(id), Name: text(parts[0], mostName), Version: text(parts[1], mostText), Config: number(parts[2]), Round: number(parts[3])}
+	if len(parts) == 5 {
+		e.Suspects = text(parts[4], mostNames)
+	}
+	return e, good
+}
+
+// Unescape reads a text in which bytes are written as %XX.
+func Unescape(b []byte) (string, bool) {
+	text := make([]byte, 0, len(b))
+	for i := 0; i < len(b); i++ {
+		if b[i] != '%' {
+			text = append(text, b[i])
+			continue
+		}
+		if i+3 > len(b) {
+			return "", false
+		}
+		c, err := strconv.ParseUint(string(b[i+1:i+3]), 16, 8)
+		if err != nil {
+			return "", false
+		}
+		text = append(text, byte(c))
+		i += 2
+	}
+	return string(text), true
+}

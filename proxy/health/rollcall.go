@@ -1,0 +1,131 @@
+package health
+
+// The roll call: which proxies serve the pool. Package roll has what is said and where.
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/proxy/health/roll"
+)
+
+// rollCall is what this proxy says of itself and has heard of others.
+type rollCall struct {
+	roll.Call
+	self  roll.Entry // ID 0: nobody has said who it is, so it says nothing
+	at    int64      // when the next round is due
+	heard bool       // in this round somebody has answered
+	tries int
+}
+
+// introduce says what this proxy is. What is new is told at once.
+func (k *Keeper) introduce(self roll.Entry, now int64) {
+	if k.roll.self != self {
+		k.roll.self, k.roll.at = self, now
+		k.next = min(k.next, now)
+	}
+}
+
+// Roll is what is known of the proxies that serve the pool.
+type Roll struct {
+	Self   roll.Entry   // ID 0: it is not called
+	Others []roll.Entry // that are not gone, by name
+	All    int          // how many proxies there are, by the item or by the votes
+	Bad    int          // items and entries that could not be read, so far
+	Where  bool         // a server has the item, or can have it
+}
+
+// Roll says what is known by now.
+func (k *Keeper) Roll() Roll {
+	r := Roll{Self: k.roll.self, Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.homes()) > 0}
+	r.Self.Suspects = k.suspects()
+	r.All = 1 + len(r.Others)
+	if r.All >= roll.Most { // the others are a sample
+		for i := range k.servers {
+			if t := &k.servers[i].live; t.looks > 0 {
+				r.All = max(r.All, int(t.rate()))
+			}
+		}
+	}
+	return r
+}
+
+// suspects are the names of the servers that this proxy suspects.
+func (k *Keeper) suspects() string {
+	var names []string
+	for i := range k.servers {
+		if k.servers[i].suspect {
+			names = append(names, k.members[i].Name)
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+// homes are the servers that have the item: the same for all whose lists have them.
+func (k *Keeper) homes() (list []int) {
+	for i := range k.servers {
+		if s := &k.servers[i]; k.group(i) == 0 && k.present(i) && !s.suspect && !s.noMeta && s.good > 0 {
+			list = append(list, i)
+		}
+	}
+	slices.SortFunc(list, func(a, b int) int {
+		return cmp.Compare(roll.Place(k.members[a].Name), roll.Place(k.members[b].Name))
+	})
+	return list[:min(roll.Homes, len(list))]
+}
+
+// callRoll begins a round when it is due.
+func (k *Keeper) callRoll(now int64) {
+	r := &k.roll
+	if r.self.ID == 0 || now < r.at {
+		return
+	}
+	homes := k.homes()
+	if len(homes) == 0 {
+		r.at = now + int64(k.set.Ping)
+		return
+	}
+	if r.heard { // else it is this proxy that is silent
+		r.NextRound()
+	}
+	r.heard, r.tries = false, 0
+	pause := int64(roll.Pause(len(r.Here())))
+	r.at = now + pause - k.jitter(pause/10)
+	for _, i := range homes {
+		k.askRoll(i, now)
+	}
+}
+
+func (k *Keeper) askRoll(i int, now int64) {
+	k.send(ask{kind: askRoll, server: i, about: i}, now, []byte("mg "+k.keys.roll+" v c\r\n"))
+}
+
+// rolled takes up the item of a server, and writes it with what this proxy knows.
+func (k *Keeper) rolled(a ask, answer []byte, now int64) {
+	how := "ME" // only if there is none
+	switch value, cas, ok := parseValue(answer); {
+	case ok:
+		k.roll.Hear(value, k.roll.self.ID)
+		how = "C" + strconv.FormatUint(cas, 10)
+	case !bytes.HasPrefix(answer, []byte("EN\r\n")):
+		return
+	}
+	k.roll.heard = true
+	self := k.roll.self
+	self.Round, self.Suspects = uint64(now/int64(time.Second)), k.suspects()
+	if item, ok := k.roll.Item(self, k.draw()); ok {
+		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, setLine(k.keys.roll, item, "T600 "+how))
+	}
+}
+
+// rollWritten reads again where somebody was faster.
+func (k *Keeper) rollWritten(a ask, answer []byte, now int64) {
+	if k.roll.tries < roll.Tries && !bytes.HasPrefix(answer, []byte("HD")) {
+		k.roll.tries++
+		k.askRoll(a.server, now)
+	}
+}

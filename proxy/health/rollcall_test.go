@@ -1,0 +1,147 @@
+package health
+
+import (
+	"fmt"
+	"testing"
+
+	"ringside/proxy/health/roll"
+)
+
+const rollKey = "__rs_roll:p"
+
+var rollTime = int64(roll.Pause(0))
+
+// called is whom proxy p has heard, and what differs of them from config 7.
+func (w *world) called(p int) (text string) {
+	for _, e := range w.proxies[p].k.Roll().Others {
+		text += fmt.Sprintf("%s %d %s;", e.Name, e.Config, e.Suspects)
+	}
+	return text
+}
+
+func (w *world) introduce(p int, config uint64) {
+	x := w.proxies[p]
+	w.input(x, func() {
+		x.k.introduce(roll.Entry{ID: uint64(p + 1), Name: fmt.Sprint("p", p), Version: "v", Config: config}, w.now)
+		x.k.Tick(w.now)
+	})
+}
+
+// hears waits until a proxy has heard what is wanted.
+func (w *world) hears(p int, want string) {
+	w.t.Helper()
+	for end := w.now + 30*sec; w.called(p) != want; w.run(w.now + 100*ms) {
+		if w.now > end {
+			w.t.Fatalf("p%d has heard %q, want %q", p, w.called(p), want)
+		}
+	}
+}
+
+// All hear of all within two rounds; who changes is heard, and who goes is not any more;
+// also while servers lose the item, or hold what is none.
+func TestRollCall(t *testing.T) {
+	w := whole(t, 3, 3, Settings{})
+	for i, n := range w.nodes {
+		if _, ok := n.items[rollKey]; ok {
+			t.Errorf("server %d has a roll of proxies that have no name", i)
+		}
+	}
+	for p := range 3 {
+		w.introduce(p, 7)
+	}
+	w.hears(0, "p1 7 ;p2 7 ;")
+	w.hears(2, "p0 7 ;p1 7 ;")
+	homes := 0
+	for _, n := range w.nodes {
+		if it, ok := n.items[rollKey]; ok {
+			if homes++; len(it.value) > 200 {
+				t.Errorf("the roll has %d bytes", len(it.value))
+			}
+		}
+	}
+	if homes != roll.Homes {
+		t.Errorf("%d servers have the roll", homes)
+	}
+
+	began := w.now
+	w.introduce(1, 8)
+	w.hears(0, "p1 8 ;p2 7 ;")
+	if took := w.now - began; took > 2*rollTime {
+		t.Errorf("a change was heard after %v ms", took/ms)
+	}
+	for i, n := range w.nodes {
+		if _, ok := n.items[rollKey]; ok {
+			n.set(rollKey, "\x00garbage", 0, w.now)
+			if i == 0 {
+				delete(n.items, rollKey)
+			}
+		}
+	}
+	w.run(w.now + 2*rollTime)
+	w.hears(0, "p1 8 ;p2 7 ;")
+	if bad := w.proxies[0].k.Roll().Bad + w.proxies[1].k.Roll().Bad + w.proxies[2].k.Roll().Bad; bad == 0 {
+		t.Error("garbage was not counted")
+	}
+
+	w.proxies[2].dead = true
+	w.hears(0, "p1 8 ;")
+	w.hears(1, "p0 7 ;")
+
+	// One that can't reach any server forgets nobody: it does not hear.
+	for i := range w.nodes {
+		w.cut[1][i] = true
+	}
+	w.run(w.now + 10*rollTime)
+	w.hears(1, "p0 7 ;")
+	if r := w.proxies[1].k.Roll(); r.Where || r.Self.Suspects == "" {
+		t.Errorf("a proxy without servers says %+v", r)
+	}
+	w.hears(0, "")
+	for i := range w.nodes {
+		w.cut[1][i] = false
+	}
+	w.hears(0, "p1 8 ;")
+}
+
+// Where servers know no meta commands nobody is called.
+func TestRollCallOfOldServers(t *testing.T) {
+	w := newWorld(t, scenario{proxies: 2, pool: 2})
+	for _, n := range w.nodes {
+		n.old = true
+	}
+	w.introduce(0, 7)
+	w.run(w.now + 5*rollTime)
+	if r := w.proxies[0].k.Roll(); r.Where || len(r.Others) > 0 {
+		t.Errorf("called: %+v", r)
+	}
+}
+
+// Lists that differ by a server have the roll in common.
+func TestRollCallOfOtherLists(t *testing.T) {
+	w := whole(t, 2, 4, Settings{})
+	for gone := range 4 {
+		k := w.proxies[0].k
+		homes := k.homes()
+		names := map[string]bool{}
+		for _, i := range homes {
+			names[k.members[i].Name] = true
+		}
+		var members []Member
+		for i, m := range k.members {
+			if i != gone {
+				members = append(members, m)
+			}
+		}
+		other := New("p", members, Settings{}, 1)
+		for i := range other.servers {
+			other.servers[i].good = 1
+		}
+		common := false
+		for _, i := range other.homes() {
+			common = common || names[other.members[i].Name]
+		}
+		if !common {
+			t.Errorf("without server %d there is no home in common: %v and %v", gone, names, other.homes())
+		}
+	}
+}

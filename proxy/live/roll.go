@@ -1,0 +1,105 @@
+package live
+
+// Which Ringsides serve a pool, and who of them differs.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"ringside/proxy/stats"
+)
+
+// Roll is which Ringsides serve a pool, as far as this one has heard: package health/roll.
+type Roll struct {
+	Text   string    `json:"text"`   // a sentence, or two
+	Me     string    `json:"me"`     // what others call this Ringside
+	Of     int       `json:"of"`     // how many there are
+	Differ int       `json:"differ"` // listed ones with another configuration than most
+	Bad    int       `json:"bad"`    // entries that could not be read, so far
+	List   []RollRow `json:"list"`   // this one first; of very many a sample
+}
+
+// RollRow is one Ringside.
+type RollRow struct {
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Config   string `json:"config"`          // a number of its pools and routes
+	Suspects string `json:"suspects"`        // servers that it suspects
+	Silent   int    `json:"silent"`          // rounds for which it has not been heard
+	Other    string `json:"other,omitempty"` // what it has that most have not: configuration, version
+}
+
+const mostRows = 200
+
+// RollOf tells the roll of a pool; nil where there is none: no server moves its keys, or this
+// Ringside has no name.
+func RollOf(sum *stats.Snapshot, pool string) *Roll {
+	i := slices.IndexFunc(sum.Rolls, func(r stats.Roll) bool { return r.Pool == pool })
+	if i < 0 || sum.Rolls[i].Self.ID == 0 {
+		return nil
+	}
+	from := &sum.Rolls[i]
+	is := &Roll{Me: from.Self.Name, Of: from.All, Bad: from.Bad, List: []RollRow{}}
+	for i, e := range slices.Insert(slices.Clone(from.Others), 0, from.Self) {
+		row := RollRow{e.Name, e.Version, fmt.Sprintf("%016x", e.Config), e.Suspects, e.Silent, ""}
+		if i == 0 {
+			row.Silent = 0
+		}
+		is.List = append(is.List, row)
+	}
+	is.List = is.List[:min(len(is.List), mostRows)]
+	config, version := most(is.List, func(r *RollRow) string { return r.Config }), most(is.List, func(r *RollRow) string { return r.Version })
+	for i := range is.List {
+		switch r := &is.List[i]; {
+		case r.Config != config:
+			r.Other = "configuration"
+			is.Differ++
+		case r.Version != version:
+			r.Other = "version"
+		}
+	}
+	switch {
+	case !from.Where:
+		is.Text = "No server of the pool can say which other Ringsides there are."
+	case is.Of == 1:
+		is.Text = "No other Ringside serves this pool."
+	default:
+		is.Text = fmt.Sprintf("This is one of %d Ringsides.", is.Of)
+	}
+	if is.Differ > 0 {
+		is.Text += " " + is.differing()
+	}
+	return is
+}
+
+// differing says in a sentence who runs another configuration than most.
+func (is *Roll) differing() string {
+	var names []string
+	for i := range is.List {
+		if r := &is.List[i]; r.Other == "configuration" {
+			names = append(names, r.Name)
+		}
+	}
+	runs := " runs"
+	if len(names) > 1 {
+		runs = " run"
+	}
+	who := names[0]
+	switch {
+	case who == is.Me && len(names) == 1:
+		who = "This Ringside"
+	case len(names) > 1:
+		who = fmt.Sprintf("%s and %d more", who, len(names)-1)
+	}
+	return who + runs + " other pools or routes than most."
+}
+
+// most is what most have; of two, what the first has.
+func most(list []RollRow, of func(*RollRow) string) string {
+	n := map[string]int{}
+	for i := range list {
+		n[of(&list[i])]++
+	}
+	return of(&slices.SortedStableFunc(slices.Values(list), func(a, b RollRow) int { return cmp.Compare(n[of(&b)], n[of(&a)]) })[0])
+}

@@ -1,0 +1,61 @@
+package table
+
+// One number of a table, by which Ringsides see whether they do the same.
+
+import (
+	"fmt"
+	"hash/fnv"
+	"io"
+)
+
+// Print is a number of t's pools and routes: two Ringsides with the same one lead every key
+// to the same servers, and treat it alike. What may differ from one Ringside to the next is
+// not in it: where it listens, its zone, which copy it prefers, its limits.
+func (t *Table) Print() uint64 {
+	h := fnv.New64a()
+	for _, p := range t.Pools {
+		f := p.Failover
+		gutter := ""
+		if f.Gutter != nil {
+			gutter = f.Gutter.Name
+		}
+		f.Gutter = nil
+		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, p.Place.Fingerprint, p.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
+	}
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			l.Routes[i].print(h)
+		}
+	}
+	fmt.Fprintf(h, "%q", t.TagCommand)
+	return h.Sum64()
+}
+
+func (r *Route) print(h io.Writer) {
+	fmt.Fprintf(h, "route %q %q %v %+v", r.Label(), r.Pool.Name, r.Strip, r.Copies)
+	for _, p := range r.Also {
+		fmt.Fprintf(h, " also %q", p.Name)
+	}
+	if r.Autocreate != nil {
+		fmt.Fprintf(h, " autocreate %+v", *r.Autocreate)
+	}
+	if r.Buffer != nil {
+		fmt.Fprintf(h, " buffer %+v", *r.Buffer)
+	}
+	if r.GetErrors != nil {
+		fmt.Fprintf(h, " errors %v", *r.GetErrors)
+	}
+	if r.Total != nil {
+		fmt.Fprintf(h, " total %v", *r.Total)
+	}
+	if r.Guard != nil {
+		fmt.Fprintf(h, " guard %+v", *r.Guard)
+	}
+	if g := r.Tags; g != nil {
+		fmt.Fprintf(h, " tags %+v %q %q %v", g.Namespace, g.Prefix, g.Suffix, g.Read)
+		for _, p := range g.Patterns {
+			fmt.Fprintf(h, " pattern %+v", *p)
+		}
+	}
+	fmt.Fprintln(h)
+}
