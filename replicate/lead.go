@@ -209,12 +209,21 @@ func (r *Rule) elsewhere() {
 	switch {
 	case asks && (r.looks == 0 || r.known && r.looks < maxLooks && r.roomToLook()):
 		r.look()
+	case asks && r.known && r.refuses():
+		r.stage = done
+		r.settle(Answered, int(r.reply))
 	case asks && r.known:
 		r.abandon()
 	default:
 		r.stage = done
 		r.settle(Absent, -1)
 	}
+}
+
+// refuses reports whether the authority had a value of its own before it answered an
+// append as if it had none: so memcached refuses what gets too large.
+func (r *Rule) refuses() bool {
+	return r.joins() && r.asks[r.main].kind == NotStored && r.copy.copied.Has(int(r.lead)) && !r.copy.hit
 }
 
 // maxLooks is how often the others are asked for what the authority hasn't.

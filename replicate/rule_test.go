@@ -502,3 +502,18 @@ func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 		}
 	}
 }
+
+// TestAppendThatGetsTooLarge: memcached refuses an append to what is there, but would be
+// too large, as if it had no such key.
+func TestAppendThatGetsTooLarge(t *testing.T) {
+	got := play(Begin(Policy{ReadThrough: true}, Command{Op: Append}, states(In, In), 0), func(a Ask) Outcome {
+		switch a.Deed {
+		case Look, Fetch:
+			return Outcome{Kind: Hit}
+		}
+		return Outcome{Kind: NotStored}
+	})
+	if !strings.HasSuffix(got, "-> not stored of 0") {
+		t.Error(got)
+	}
+}
