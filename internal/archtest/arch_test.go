@@ -57,7 +57,7 @@ var house = []room{
 	{"proxy/guard/ticket", []string{"proxy/stats", "proxy/upstream", "proxy/routing", "proxy/tags/stamp", "proxy/guard/item"}, nil},
 	{"proxy/guard", []string{"proxy/health/divert", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/tags/stamp", "proxy/guard/item", "proxy/guard/ticket"}, nil},
 	{"proxy/guard/fast", []string{"proxy/wire", "proxy/stats", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/tags/stamp", "proxy/guard", "proxy/guard/item"}, nil},
-	{"proxy/tags", []string{"proxy/health/divert", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/guard", "proxy/guard/fast", "proxy/tags/stamp"}, nil},
+	{"proxy/tags", []string{"proxy/health/divert", "proxy/wire", "proxy/health", "proxy/stats", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/guard", "proxy/guard/fast", "proxy/tags/stamp"}, nil},
 	{"proxy/watch/why", nil, nil},
 	{"proxy/watch", []string{"proxy/wire", "proxy/stats", "proxy/upstream"}, nil},
 	{"proxy", []string{"proxy/health/divert", "proxy/health/roll", "ring", "replicate", "proxy/near", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/watch", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/copies", "proxy/counters", "proxy/guard", "proxy/tags"}, nil},

@@ -39,7 +39,9 @@
 //	IN, WARM, SETTLE, RETURN   must answer
 //	LEAVING, suspect           waited for until the deadline
 //	OUT                        skipped: it is flushed before anybody reads it
-//	refuses connections        in mode fail_fast, where none is ever out, skipped: what it had is gone
+//
+// In mode fail_fast none is ever out, and one that refuses connections is not skipped
+// either: it may be back, and be read by other Ringsides, before this one dials again.
 //
 // If one has not answered, the client gets an error that names it; the others have
 // it. It must be repeated until it is DELETED. If the phases change meanwhile it is

@@ -13,7 +13,6 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
-	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -24,7 +23,7 @@ import (
 type Answer struct {
 	Pool, Server string // Server is empty if it is of the pool as a whole
 	Why          string // it has not got it; empty: it has
-	Skipped      bool   // what it had is gone: it is out, or refuses connections
+	Skipped      bool   // it is out: it is flushed before anybody reads it
 }
 
 // Lead serves commands on names of tags.
@@ -173,50 +172,30 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 	}
 	c, why, _ := srv.Pick(0, true)
 	if c == nil {
-		n.failed(at, p, srv, why)
+		n.answers[at].Why = why
 		return
 	}
 	limit := p.Pool.Timeouts
 	if deadline > n.t.Now {
 		limit = *limit.Within(time.Duration(deadline - n.t.Now))
 	}
-	to := &asking{n, p}
 	for _, tag := range tags {
 		bucket := divert.AppendKey(nil, number, tag.AppendBucket(nil))
 		name := divert.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
-		n.t.Servers.Ask(c, to, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
-		n.t.Servers.Ask(c, to, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
+		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // first: see the package's doc
+		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
 	}
 }
 
-// failed notes that a server could not be asked. In mode fail_fast, where one that is
-// dead is never out, it is skipped if it refuses connections: then nobody is there, and
-// what was there has gone with its memory.
-func (n *invalidation) failed(at int, p *routing.BoundPool, srv *upstream.Server, why string) {
-	if p.Pool.Failover.Mode == table.FailFast && srv.Refuses {
-		n.answers[at].Skipped = true
-		return
-	}
-	n.answers[at].Why = why
-}
+func (n *invalidation) Client() uint64 { return 0 }
 
-// asking gets the answers of the servers of a pool.
-type asking struct {
-	*invalidation
-	pool *routing.BoundPool
-}
-
-func (n *asking) Client() uint64 { return 0 }
-
-func (n *asking) Answered(at int, r *upstream.Result) {
-	switch {
-	case r.Bytes == nil && r.Unsent:
-		n.failed(at, n.pool, r.Server, r.Why)
+func (n *invalidation) Answered(at int, r *upstream.Result) {
+	switch a := &n.answers[at]; {
 	case r.Bytes == nil:
-		n.answers[at].Why = r.Why
+		a.Why = r.Why
 	case r.Reply.Kind.Failed():
-		n.answers[at].Why = "server " + r.Server.Label() + ": " + strings.TrimSpace(string(r.Bytes))
+		a.Why = "server " + r.Server.Label() + ": " + strings.TrimSpace(string(r.Bytes))
 	}
 	n.ended()
 }

@@ -59,7 +59,6 @@ type settings struct {
 type outage struct {
 	Down     bool
 	Why      string // the error line for its requests while it is down
-	Refuses  bool   // it is down, and refuses connections: nobody is there who has kept anything
 	RedialAt int64  // when Ringside alone dials: while it is down, or has closed an idle connection; 0: not so far
 	wait     int64  // between the last two redials
 	timeouts int    // requests in a row that were not answered in time
@@ -201,7 +200,7 @@ func (srv *Server) goDown(why string, refused bool) {
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 	}
-	srv.Down, srv.Refuses = true, refused
+	srv.Down = true
 	srv.Why = srv.whyDown(why)
 	srv.RedialAt = e.Now + srv.wait
 	e.At(link.RequestTimer, srv.RedialAt)
@@ -228,7 +227,7 @@ func (c *Conn) comeUp() {
 	srv.timeouts = 0
 	if srv.Down {
 		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
-		srv.Down, srv.Refuses, srv.Why, srv.changed = false, false, "", srv.e.Now
+		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
 		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address,
 			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
