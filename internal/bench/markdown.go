@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringside/internal/bench/load"
 )
 
 // Markdown writes the report as a reader wants it: what it is, the ratios at a
@@ -292,6 +294,41 @@ func (r *Report) outageTable(m *strings.Builder) {
 			row(o.How, o.Peer, fmt.Sprintf("%.0f", o.Before), fmt.Sprintf("%.0f", o.During), fmt.Sprintf("%.0f", o.Worst), fmt.Sprintf("%.1f", o.BelowHalf), fmt.Sprint(o.Errors))
 		}
 	})
+}
+
+// tailTables says what one slow server did.
+func (r *Report) tailTables(m *strings.Builder) {
+	for _, s := range r.Tails {
+		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. The same forwarder is before that server in the runs where nothing is late. Ratios are of runs of one round: median and its 95 %% interval (with fewer than 6 rounds the range).\n\n", s.ID, s.Name)
+		if s.Work.Rate > 0 {
+			for _, p := range s.Peers {
+				if len(p.Runs) > 0 && p.Rate.Value.Median < 0.98*s.Work.Rate {
+					fmt.Fprintf(m, "**%s did not keep the pace:** its latency is that of a growing queue.\n\n", p.Peer)
+				}
+			}
+		}
+		table(m, []string{"peer", "p99 of all, nothing late", "p99 of all", "to nutcracker", "reads of the other servers' keys, p99: nothing late", "one slow", "ratio", "p50: ratio", "reads of its keys, p50", "p99", "requests/s"}, func(row func(...string)) {
+			for _, p := range s.Peers {
+				name, ok := strings.CutSuffix(p.Peer, oneSlow)
+				if !ok {
+					continue
+				}
+				at := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
+				calm := s.Peers[at]
+				if len(p.Runs) == 0 || len(calm.Runs) == 0 {
+					row(name, "failed")
+					continue
+				}
+				others, its := func(r Run) load.Latency { return r.Apart.Others }, func(r Run) load.Latency { return r.Apart.Its }
+				p99 := func(r Run) float64 { return others(r).P99 }
+				µs := func(m *Measured, of func(Run) float64) string { return fmt.Sprintf("%.0f", m.median(of)) }
+				before := s.rounds(name)
+				row(name, µs(calm, func(r Run) float64 { return r.P99 }), µs(p, func(r Run) float64 { return r.P99 }), p.P99.Ratio.known(),
+					µs(calm, p99), µs(p, p99), p.to(before, p99).known(), p.to(before, func(r Run) float64 { return others(r).P50 }).known(),
+					µs(p, func(r Run) float64 { return its(r).P50 }), µs(p, func(r Run) float64 { return its(r).P99 }), fmt.Sprintf("%.0f", p.Rate.Value.Median))
+			}
+		})
+	}
 }
 
 func (s *Soak) markdown(m *strings.Builder) {

@@ -61,6 +61,10 @@ const (
 // unix socket.
 const overSocket = ", unix socket"
 
+// oneSlow is behind the name of a peer whose first server is slow now and then; without
+// it that server is behind the same forwarder, which holds nothing back.
+const oneSlow = ", one slow"
+
 // nearRoutes keeps all values of a load in Ringside, for the default time.
 const nearRoutes = "{pool: main, near: {keys: all}}"
 
@@ -158,4 +162,10 @@ func (s scenario) fits(p *peer) bool {
 		return strings.HasPrefix(s.Base, "nutcracker") && s.routes == "" && !s.hoard && !s.Work.Lossy
 	}
 	return !s.hoard || p.name != "memcached"
+}
+
+// calm is the scenario with a first server that holds nothing back.
+func (s scenario) calm() scenario {
+	s.slow = new(slow.Server)
+	return s
 }

@@ -113,6 +113,15 @@ func (m *Measured) mean(of func(Run) float64) float64 {
 	return sum / float64(max(1, len(m.Runs)))
 }
 
+// median is the median of one quantity over the runs.
+func (m *Measured) median(of func(Run) float64) float64 {
+	var values []float64
+	for _, run := range m.Runs {
+		values = append(values, of(run))
+	}
+	return spread(values).Median
+}
+
 func spread(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)

@@ -44,14 +44,11 @@ type loop struct {
 	window window
 
 	epoll, ticker int
-	lanes         []at            // what each client connects to
-	owner         []uint8         // by key: which of the servers has it; nil: none are known
-	apart         int             // the server whose keys are told apart; -1: none
-	from          []unix.Sockaddr // by client: where its visits come from; nil: the kernel says
-	clients       []client
-	conns         []conn // theirs, one after the other
-	buf           []byte
-	began         time.Time // zero of the loop's nanoseconds
+	aim
+	clients []client
+	conns   []conn // theirs, one after the other
+	buf     []byte
+	began   time.Time // zero of the loop's nanoseconds
 
 	phase    phase
 	due      int    // requests whose replies are due, on all connections
@@ -89,7 +86,7 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 	}
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1,
-		lanes: lanes, apart: -1}
+		aim: aim{lanes: lanes, apart: -1}}
 	defer l.close()
 	if len(to.Servers) > 0 {
 		l.owner = l.data.owners(to.Servers)

@@ -24,6 +24,14 @@ type Target struct {
 	Apart   string   // one of Servers: reads of its keys are told apart
 }
 
+// aim is a Target as the loop has it.
+type aim struct {
+	lanes []at            // what each client connects to
+	owner []uint8         // by key: which of the servers has it; nil: none are known
+	apart int             // the server whose keys are told apart; -1: none
+	from  []unix.Sockaddr // by client: where its visits come from; nil: the kernel says
+}
+
 // at is an address that can be connected to.
 type at struct {
 	text   string
