@@ -78,7 +78,11 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):
-		return unavailable("server " + t.Route.Member(first).Label() + " is not in use: it does not answer")
+		srv := t.Route.Member(first)
+		if srv.Down { // this loop has seen why itself
+			return unavailable(srv.Why)
+		}
+		return unavailable("server " + srv.Label() + " is not in use: it does not answer")
 	case e.Now >= t.Deadline:
 		return upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut}, false
 	}
