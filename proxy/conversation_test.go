@@ -388,6 +388,8 @@ func (s *stage) pool(f []string) {
 			p.GetErrors = value == "error"
 		case "ordered":
 			p.InOrder = value == "true"
+		case "gets":
+			p.JoinGets = value == "joined"
 		case "flush_all":
 			p.DenyFlush = value == "deny"
 		case "connections":

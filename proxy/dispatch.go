@@ -176,8 +176,9 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		if e.Watch.Left--; e.Watch.Left < 0 {
 			e.look(a, rt, key, len(raw))
 		}
+		before := c.Tail
 		c.Begin(a, &rt.Timeouts)
-		taken = e.send(c, a, rt, raw, key[len(rt.Strip):])
+		taken = e.send(c, a, before, rt, raw, key[len(rt.Strip):])
 	}
 	x.FinishOne()
 	return taken
@@ -307,9 +308,9 @@ func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *
 }
 
 // send puts the request in e.Req, on a key of rt, as the attempt a, on c: in a form whose answer
-// can be counted, and with the key that the servers know. It reports whether it has taken
-// the bytes out of the input.
-func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, rt *routing.Route, raw, key []byte) (taken bool) {
+// can be counted, and with the key that the servers know. before was last in the queue. It
+// reports whether it has taken the bytes out of the input.
+func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing.Route, raw, key []byte) (taken bool) {
 	r, strip := &e.Req, rt.Strip
 	a.Remember(r, raw, key)
 	if r.Op > wire.Gets {
@@ -320,6 +321,7 @@ func (e *Engine) send(c *upstream.Conn, a *upstream.Attempt, rt *routing.Route, 
 	}
 	c.Require(a, r.Needs())
 	switch {
+	case r.Op <= wire.Gets && c.GiveGet(a, before, r, raw, strip):
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
 		e.Line = wire.AppendPlain(e.Line[:0], raw, r)
 		e.Wire.Next(e.Line, &e.Plain)

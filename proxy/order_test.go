@@ -215,6 +215,7 @@ func (w *orderWorld) build() {
 			Timeouts:     table.Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
 			RetryBackoff: table.Backoff{First: time.Second, Max: time.Second},
 			Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(n)}}
+		p.JoinGets = p.Connections == 1
 		for i := range n {
 			name := fmt.Sprintf("s%d", i+1)
 			p.Servers = append(p.Servers, table.Target{Name: name, Network: "tcp", Address: name, Weight: 1})

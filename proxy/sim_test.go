@@ -184,7 +184,7 @@ func (w *world) limits() {
 	l.Output = []int{1 << 20, 3000}[d.n(2)]
 	for i := range w.pools {
 		p := &w.pools[i]
-		*p = table.Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors, InOrder: w.ordered,
+		*p = table.Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors, InOrder: w.ordered, JoinGets: i%2 == 0,
 			Timeouts:     table.Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
 			RetryBackoff: table.Backoff{First: 50 * time.Millisecond, Max: time.Second}}
 		if w.storm {

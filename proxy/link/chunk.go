@@ -242,6 +242,18 @@ func (q *Queue) Last(dst []byte, n int) []byte {
 	return dst
 }
 
+// Unappend takes the last n bytes back. It reports false, and has done nothing, if they
+// are not beside others in one chunk.
+func (q *Queue) Unappend(n int) bool {
+	t := q.Tail
+	if t == nil || t.Len() <= n {
+		return false
+	}
+	t.End -= n
+	q.Size -= n
+	return true
+}
+
 // Drop empties q.
 func (q *Queue) Drop(p *Buffers) {
 	if q.Head != nil {

@@ -94,6 +94,7 @@ type Pool struct {
 	GetErrors    bool // a read whose server can't answer gets SERVER_ERROR, not a miss
 	InOrder      bool // a read of many keys is answered in their order, once all servers have answered
 	DenyFlush    bool // refuse flush_all
+	JoinGets     bool // gets that go out to a server together go as one get of many keys
 	Connections  int  // to each server, from each loop
 	Preconnect   bool // connect when the table is taken up, not at the first request
 	QueueLimit   int  // requests of clients waiting for one server, for each loop

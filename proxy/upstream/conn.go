@@ -39,6 +39,7 @@ type Conn struct {
 
 	meanBytes, meanAnswers int // that came of late: their quotient is the size of an answer
 
+	passing    int  // of the first in the queue: keys of a line that its answer has left out
 	StreamLeft int  // bytes of the head's value that are still to come, of one handed on piece by piece
 	streamLast bool // the head's answer ends with that value
 
@@ -418,7 +419,7 @@ func (c *Conn) disconnect(k link.EffectKind) {
 func (c *Conn) reset() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
-	c.StreamLeft, c.Need, c.Speech = 0, 0, 0
+	c.StreamLeft, c.passing, c.Need, c.Speech = 0, 0, 0, 0
 	c.Out.Drop(&e.Buffers)
 	if c.In != nil {
 		e.Buffers.Put(c.In)

@@ -155,6 +155,7 @@ func (c *Conn) overdue(a *Attempt) string {
 // queue, so that they can never run.
 func (c *Conn) dropUnsent() {
 	e := c.Server.e
+	c.keepLines()
 	var keep link.Queue
 	pos, given := c.Taken, c.Taken // positions with the expired requests, and without
 	prev, list, i := (*Attempt)(nil), c.Head, 0

@@ -52,8 +52,15 @@ func (c *Conn) Parse() {
 			c.desync("answered a question nobody asked", buf)
 			return
 		}
+		if c.passing > 0 {
+			c.pass(a)
+			continue
+		}
 		r := &e.rep
 		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.NextKey(), buf, r)
+		if a.joined && r.Kind != wire.NoReply && c.divide(a, r, buf) {
+			continue
+		}
 		switch {
 		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
 		case err == wire.ErrShort:

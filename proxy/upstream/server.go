@@ -47,6 +47,7 @@ type Server struct {
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // clients' requests that may wait on one connection
+	joinGets          bool          // gets that go out together share lines: see join.go
 	preconnect        bool          // connections are opened ahead of requests
 	Connect, Greeting time.Duration // for a connection to be made; for the first answer on it
 	backoff           table.Backoff
@@ -94,11 +95,13 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 		srv.Connections, srv.queue, srv.preconnect = 1, 0, false
 		srv.Connect, srv.Greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
 		srv.downAfter = math.MaxInt
+		srv.joinGets = true
 	}
 	srv.downAfter = min(srv.downAfter, cmp.Or(p.Failover.AfterFailures, defaultDownAfter))
 	srv.Connections = max(srv.Connections, p.Connections)
 	srv.queue = max(srv.queue, p.QueueLimit)
 	srv.preconnect = srv.preconnect || p.Preconnect
+	srv.joinGets = srv.joinGets && p.JoinGets
 	srv.Connect = min(srv.Connect, p.Timeouts.Connect)
 	srv.Greeting = min(srv.Greeting, p.Timeouts.Request)
 	srv.backoff.First = min(srv.backoff.First, p.RetryBackoff.First)
