@@ -107,6 +107,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		Place:        place,
 		GetErrors:    p.GetErrors,
 		InOrder:      p.ordered(),
+		JoinGets:     p.JoinGets,
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
 		Preconnect:   true, // so that what is said of servers is known, not hoped

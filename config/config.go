@@ -112,6 +112,7 @@ type Pool struct {
 	Servers      []Server
 	GetErrors    bool   // a read whose server can't answer gets SERVER_ERROR, not a miss
 	Multiget     string // "arrival" or "request": the order of a multi-get's answers; empty: what the clients of the distribution need
+	JoinGets     bool   // gets that go out to a server together share a line
 	DenyFlush    bool   // refuse flush_all
 	Connections  int    // to each server, from each loop
 	Queue        int    // requests of clients waiting for one server, in each loop

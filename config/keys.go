@@ -438,6 +438,8 @@ func poolKeys() []key[Pool] {
 			oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(p *p) *bool { return &p.GetErrors }),
 		set("multiget_order", "the order of a multi-get's answers: as they arrive, or that of the request (unless set: request for the distributions of Perl, else arrival)",
 			oneOf(option[string]{"arrival", "arrival"}, option[string]{"request", "request"}), func(p *p) *string { return &p.Multiget }),
+		set("gets", "whether each get goes to its server by itself, or those that go out together as one get of many keys",
+			oneOf(option[bool]{"single", false}, option[bool]{"joined", true}), func(p *p) *bool { return &p.JoinGets }),
 		set("flush_all", "whether clients may flush the servers",
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),

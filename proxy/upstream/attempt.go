@@ -34,7 +34,8 @@ type Attempt struct {
 	LateDelete bool // it is the delete behind a mutation that may run late: see latedelete.go
 	timing
 
-	place
+	Start uint64 // position of its first byte: see Conn
+	Size  int    // bytes of the request
 
 	names.Names      // what its answer must name
 	OwnOpaque   bool // the opaque is Ringside's own: the answer is shown without it
@@ -46,14 +47,6 @@ type Attempt struct {
 	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
 	Strip  string        // what the route took from the front of the key
 	Echo   *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
-}
-
-// place is where the request is among the bytes for its connection.
-type place struct {
-	Start  uint64 // position of its first byte: see Conn
-	Size   int    // bytes of the request
-	line   int32  // of a get that may share its line: bytes of that up to here, and its end; 0: it may not
-	joined bool   // the line goes on with the next request: see join.go
 }
 
 // late is what an attempt leaves behind if it runs when nobody waits for it any

@@ -58,7 +58,7 @@ func (c *Conn) Parse() {
 		}
 		r := &e.rep
 		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.NextKey(), buf, r)
-		if a.joined && r.Kind != wire.NoReply && c.divide(a, r, buf) {
+		if a.Joined && r.Kind != wire.NoReply && c.divide(a, r, buf) {
 			continue
 		}
 		switch {
@@ -125,6 +125,10 @@ func (c *Conn) desync(what string, buf []byte) {
 	e.Count.Doubts++
 	e.Log.Error("aborted a server connection: it "+what, "server", c.Server.Target.Name, "address", c.Server.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
 	e.Input.Start = e.Input.End
+	if a := c.Head; a != nil && a.Shared(a.Size) && c.Server.joinGets {
+		c.Server.joinGets = false
+		e.Log.Warn("gets for a server go alone from now on: it answered several of one line, not in their order; set gets: single, or multiget_order: request if it is a Ringside", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
+	}
 	if !c.greeted && !c.Lingering {
 		c.abort(c.Server.whyDown("it "+what), stats.Unavailable)
 		c.Server.goDown("it "+what, false)

@@ -47,7 +47,7 @@ type Server struct {
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // clients' requests that may wait on one connection
-	joinGets          bool          // gets that go out together share lines: see join.go
+	joinGets          bool          // gets that go out together share lines: see names.Line
 	preconnect        bool          // connections are opened ahead of requests
 	Connect, Greeting time.Duration // for a connection to be made; for the first answer on it
 	backoff           table.Backoff

@@ -16,6 +16,7 @@ const gap = len(" ")
 
 // Names is what the answer to a request must name. Its zero value names an empty key.
 type Names struct {
+	Line
 	keys    []byte // of one key: it, as the server knows it, and the opaque; of many: their lengths, and the line
 	At      int32  // where in keys the first key is that had no VALUE yet
 	Nth     int32  // how many keys are before it; a VALUE that END follows is not counted
