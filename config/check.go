@@ -322,8 +322,8 @@ func (d *document) checkGuard(f *File, r *Route) {
 	case r.Preset == presetCounters || r.counts():
 		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
-	case r.Copies.Copies != 0:
-		d.failAt(at, "guard works on routes that keep one copy of a key, for now: leave out guard, or replicas and pools")
+	case r.Copies.Copies != 0 && g.Stale > 0:
+		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a deleted value that is kept to be served could be copied back to where it is gone; leave out stale, or keep one copy")
 		return
 	}
 	for _, s := range []struct {

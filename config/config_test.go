@@ -339,7 +339,7 @@ func TestCacheHasGuard(t *testing.T) {
 		{"", defaultGuard()},
 		{", guard: off", Guard{}},
 		{", guard: hide", guardModes[2].means},
-		{", replicas: 2, copies_on: server", Guard{}},
+		{", replicas: 2, copies_on: server", defaultGuard()},
 		{", autocreate: on", Guard{}},
 		{", buffer: {}", Guard{}},
 	} {
