@@ -12,7 +12,7 @@ import (
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
-	"ringside/proxy/near"
+	"ringside/proxy/near/serve"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags"
@@ -43,7 +43,7 @@ type Engine struct {
 	guards   *guard.Guard // does what it does for guarded keys
 	tags     *tags.Tags   // and for those with tags
 	Counters counters.Counters
-	near     nearby      // values that are kept here
+	near     *serve.Near // values that are kept here
 	Watch    watch.Watch // sees which keys are asked for
 	Shared   *Proxy      // what all engines of the process share
 
@@ -88,7 +88,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
-	e.near = nearby{near.New(&e.IO, p.Hash), &e.Clients, &e.Watch, p.Hash}
+	e.near = serve.New(&e.Tasks, &e.Watch, p.Hash, e.admit)
 	e.TrimMore = func() {
 		e.near.Clear()
 		e.TrimExchanges()
@@ -101,7 +101,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Leaders = []task.Leader{e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
+	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

@@ -213,7 +213,10 @@ type column struct {
 
 func (d *drawing) columns() []column {
 	memory := func(s *live.NowServer) string {
-		if s.Used == nil || *s.Limit == 0 {
+		switch {
+		case !d.now.Asked:
+			return "–"
+		case s.Used == nil || *s.Limit == 0:
 			return "no answer"
 		}
 		return bar(*s.Used / *s.Limit, 8) + fmt.Sprintf(" %.0f%%", 100**s.Used / *s.Limit)
