@@ -81,7 +81,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
 			e.ForgetRoute(c)
 		}
-		e.near.keep(lst, e.Shared.near, len(e.Shared.Engines()))
+		e.near.Keep(lst, e.Shared.near, len(e.Shared.Engines()))
 		lst.Users = l.Users
 		e.Listeners[name] = lst
 	}

@@ -28,7 +28,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 	x := e.NewExchange(s)
 	x.Gather = g
 	if e.near.On && e.Req.Op == wire.FlushAll {
-		e.near.stake(x).WritesAll()
+		e.near.Stake(x).WritesAll()
 	}
 	each(func(srv *upstream.Server, p *table.Pool, why string) {
 		var c *upstream.Conn

@@ -163,7 +163,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // a miss echoes flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
-	if e.near.On && e.near.serve(x, 0, rt, raw, key) {
+	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
 		// it has its answer
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
 		e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
@@ -202,7 +202,7 @@ func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
 	x := e.NewExchange(s)
 	goesBy(x, rt)
 	x.Keys = e.Req.NumKeys
-	e.near.writes(x, rt, key)
+	e.near.Writes(x, rt, key)
 	e.admit(s, x, e.NewTask(x, 0, rt, raw, e.Req.Key.Of(raw), key))
 	x.FinishOne()
 	return false
@@ -413,7 +413,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if divert.IsReserved(key[len(rt.Strip):]) {
 			continue // so is one of Ringside's own
 		}
-		if e.near.On && e.near.serve(x, share, rt, raw, key) {
+		if e.near.On && e.near.Serve(x, share, rt, raw, key) {
 			continue
 		}
 		moved := rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key)
@@ -554,7 +554,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x := e.NewExchange(s)
 	goesBy(x, rt)
-	e.near.writes(x, rt, key)
+	e.near.Writes(x, rt, key)
 	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
 		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
 	} else if c := e.reach(x, 0, rt, srv); c != nil {

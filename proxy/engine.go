@@ -12,13 +12,14 @@ import (
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
-	"ringside/proxy/near"
+	"ringside/proxy/near/serve"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/watch"
+	"ringside/proxy/watch/why"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -43,7 +44,7 @@ type Engine struct {
 	guards   *guard.Guard // does what it does for guarded keys
 	tags     *tags.Tags   // and for those with tags
 	Counters counters.Counters
-	near     nearby      // values that are kept here
+	near     *serve.Near // values that are kept here
 	Watch    watch.Watch // sees which keys are asked for
 	Shared   *Proxy      // what all engines of the process share
 
@@ -79,7 +80,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
 		e.fateOf(t, o)
 		if e.Watch.Left--; e.Watch.Left < 0 {
-			e.Watch.Ended(e.Now, key, t.Op, o, t.Asker&^upstream.Bulky, size)
+			e.Watch.Ended(e.Now, key, len(t.Strip), t.Op, o, t.Asker&^upstream.Bulky, size)
 		}
 	}
 	e.Keepers = failover.Keepers{
@@ -88,7 +89,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
-	e.near = nearby{near.New(&e.IO, p.Hash), &e.Clients, &e.Watch, p.Hash}
+	e.near = serve.New(&e.Tasks, &e.Watch, p.Hash, e.admit)
 	e.TrimMore = func() {
 		e.near.Clear()
 		e.TrimExchanges()
@@ -98,11 +99,17 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	p.mu.Lock()
 	before := p.Engines()
 	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
+	e.Watch.Judged = func(key []byte) why.Reason {
+		if b := p.book.Load(); b != nil {
+			return b.Judged(key)
+		}
+		return why.Unsure
+	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
 	e.Copies.Unbound = p.GuardAblation.Rest
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Leaders = []task.Leader{e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
+	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)

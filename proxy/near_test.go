@@ -102,31 +102,50 @@ func TestNearKeepsHotKeys(t *testing.T) {
 }
 
 // A key that is read all the time costs its server one read every three quarters of the
-// ttl, one at a time.
+// ttl, one at a time, also where its answer takes longer than the rest of the ttl; and
+// what is given out was asked for less than a ttl ago.
 func TestNearRefills(t *testing.T) {
-	s := nearStage(t, "near=100ms")
-	client, before := s.actor("c1"), int64(0)
-	var asked []int64  // when
-	var owed []int64   // when answers come
-	for range 50_000 { // one every 20 µs, for a second; the server takes 2 ms
-		s.wakeup(func() { s.e.Bytes(client.link, []byte("get a1\r\n")) })
-		srv := s.actor("s1")
-		for range strings.Count(s.told(srv), "get a1") {
-			asked, owed = append(asked, s.now), append(owed, s.now+int64(2*time.Millisecond))
-		}
-		for len(owed) > 0 && s.now >= owed[0] {
-			owed, before = owed[1:], s.now
-			s.wakeup(func() { s.e.Bytes(srv.link, []byte("VALUE a1 0 1\r\nv\r\nEND\r\n")) })
-		}
-		s.now += int64(20 * time.Microsecond)
-	}
-	first := 0 // before the first answer each read asks
-	for _, at := range asked {
-		if at <= asked[0]+int64(2*time.Millisecond) {
-			first++
-		}
-	}
-	if n := len(asked) - first; n > 14 || n < 10 || before == 0 {
-		t.Errorf("asked %d times, and then %d", first, n)
+	const ttl = 100 * time.Millisecond
+	for _, takes := range []time.Duration{2 * time.Millisecond, 60 * time.Millisecond} {
+		t.Run(takes.String(), func(t *testing.T) {
+			s := nearStage(t, "near=100ms")
+			client := s.actor("c1")
+			var sent []int64   // when, of each read
+			var given int      // how many of them have their answer
+			var asked []int64  // when
+			var owed []int64   // when each was asked whose answer is to come
+			for range 50_000 { // one every 20 µs, for a second
+				sent = append(sent, s.now)
+				s.wakeup(func() { s.e.Bytes(client.link, []byte("get a1\r\n")) })
+				srv := s.actor("s1")
+				for range strings.Count(s.told(srv), "get a1") {
+					asked, owed = append(asked, s.now), append(owed, s.now)
+				}
+				for len(owed) > 0 && s.now >= owed[0]+int64(takes) {
+					text := fmt.Sprintf("%013d", owed[0])
+					owed = owed[1:]
+					s.wakeup(func() { s.e.Bytes(srv.link, []byte("VALUE a1 0 13\r\n"+text+"\r\nEND\r\n")) })
+				}
+				for _, line := range strings.Split(s.told(client), "\r\n") {
+					var when int64
+					if n, _ := fmt.Sscanf(line, "%d", &when); n == 1 {
+						if age := time.Duration(sent[given] - when); age >= ttl {
+							t.Fatalf("a read got a value that had been asked for %v before", age)
+						}
+						given++
+					}
+				}
+				s.now += int64(20 * time.Microsecond)
+			}
+			first := 0 // before the first answer each read asks
+			for _, at := range asked {
+				if at <= asked[0]+int64(takes+time.Millisecond) {
+					first++
+				}
+			}
+			if n := len(asked) - first; n > 14 || n < 10 || given < 45_000 {
+				t.Errorf("asked %d times, and then %d; %d answers", first, n, given)
+			}
+		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"net/netip"
 	"os"
 	"runtime/debug"
 	"strconv"
@@ -21,15 +20,17 @@ import (
 
 func loadCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ringbench load", flag.ContinueOnError)
-	addr := flags.String("addr", "", "address to put the load on, IP:PORT")
+	to := load.Target{}
+	flags.StringVar(&to.Addr, "addr", "", "address to put the load on, IP:PORT or unix:/path; empty asks -servers directly")
+	servers := flags.String("servers", "", "servers, IP:PORT with commas, among which ketama places keys: who is asked without -addr, and whose keys -apart means")
+	flags.StringVar(&to.Apart, "apart", "", "one of -servers: the latency of reads of its keys is told apart")
 	watch := flags.String("watch", "", "process ids, with commas, whose CPU and memory are reported too")
 	work, bounds := loadFlags(flags)
 	if err := parse(flags, args); err != nil {
 		return err
 	}
-	to, err := netip.ParseAddrPort(*addr)
-	if err != nil {
-		return fmt.Errorf("-addr %q: use IP:PORT, such as 127.0.0.1:11211", *addr)
+	if *servers != "" {
+		to.Servers = strings.Split(*servers, ",")
 	}
 	var pids []int
 	for text := range strings.SplitSeq(*watch, ",") {
@@ -68,6 +69,7 @@ func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
 	flags.IntVar(&w.Reads, "reads", 90, "per cent of requests that read")
 	flags.Float64Var(&w.Rate, "rate", 0, "requests a second, latency counted from when each is due; 0 sends as replies come")
 	flags.BoolVar(&w.Sliding, "sliding", false, "refill a pipeline at each reply, not when it is empty")
+	flags.IntVar(&w.Visit, "visit", 0, "requests of a connection that comes and goes; 0: connections stay")
 	flags.BoolVar(&w.Idle, "idle", false, "after one read on each connection send nothing")
 	flags.BoolVar(&w.Lossy, "lossy", false, "count misses and SERVER_ERROR replies and go on")
 	flags.BoolVar(&b.NoFill, "nofill", false, "do not write the keys first: they are there")

@@ -8,6 +8,8 @@
 //	ringbench where -ringside PATH   tells where time goes: kernel, system calls, functions
 //	ringbench soak -ringside PATH    loads Ringside for long, kills servers, and sees whether it grows
 //	ringbench outages -ringside PATH tells what clients get while one of three servers is gone
+//	ringbench tails -ringside PATH   tells what one server that is slow now and then does to all reads
+//	ringbench slow -listen ADDR -to ADDR  stands before a memcached and holds back some of its answers
 //	ringbench wakeups                tells what a wakeup costs on this machine
 //	ringbench instructions           counts the instructions of the engine alone, and compares with an earlier count
 //
@@ -35,6 +37,8 @@ const usage = `ringbench measures Ringside beside its peers.
   ringbench where [flags]                  tell where time goes
   ringbench soak [flags]                   load Ringside for long and see whether it grows
   ringbench outages [flags]                let a server go, and count what clients get
+  ringbench tails [flags]                  let a server be slow now and then, and measure all reads
+  ringbench slow -listen ADDR -to ADDR     be before a memcached, and hold back some of its answers
   ringbench wakeups [flags]                tell what a wakeup costs here
   ringbench instructions [flags]           count what the engine alone executes
 
@@ -74,6 +78,10 @@ func command(ctx context.Context, args []string) error {
 		return soakCommand(ctx, args[1:])
 	case "outages":
 		return outagesCommand(ctx, args[1:])
+	case "tails":
+		return tailsCommand(ctx, args[1:])
+	case "slow":
+		return slowCommand(ctx, args[1:])
 	case "wakeups":
 		return wakeupsCommand(args[1:])
 	case "instructions":

@@ -25,12 +25,12 @@ import (
 	"ringside/internal/bench"
 )
 
-// TestMain lets the test binary be what the run command starts: the load, and
+// TestMain lets the test binary be what the commands start: the load, what is slow, and
 // as a Ringside "serve" and "version".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "load":
+		case "load", "slow":
 			main()
 			return
 		case "version":
@@ -314,7 +314,7 @@ func TestVariants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range [][]string{{"ringside", "off", "nutcracker"}, {"ringside", "off", "memcached"}} {
+	for i, want := range [][]string{{"ringside", "off", "nutcracker", "direct"}, {"ringside", "off", "memcached"}} {
 		var peers []string
 		for _, m := range report.Scenarios[i].Peers {
 			peers = append(peers, m.Peer)
@@ -329,6 +329,59 @@ func TestVariants(t *testing.T) {
 	for _, wrong := range []string{"off", "=x", "off=", "off=" + ringside + " weather: fine"} {
 		if _, _, err := runShort(t, t.Context(), "-scenarios", "b", "-memory=false", "-ringside", ringside, "-also", wrong); err == nil {
 			t.Errorf("-also %q is taken", wrong)
+		}
+	}
+}
+
+// Clients that come and go, over both kinds of socket, and what all cost beside clients
+// that ask the servers themselves.
+func TestVisits(t *testing.T) {
+	report, markdown, err := runShort(t, t.Context(), "-scenarios", "pe", "-memory=false", "-haproxy", "", "-nofloor", "-ringside", buildRingside(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{"e": {"ringside", "nutcracker", "direct"},
+		"p": {"ringside", "ringside, unix socket", "nutcracker", "nutcracker, unix socket", "direct"}}
+	for _, s := range report.Scenarios {
+		var peers []string
+		for _, m := range s.Peers {
+			peers = append(peers, m.Peer)
+			if m.Direct == nil || m.Total.Value.Median <= 0 || (m.Peer == "direct") != (m.CPU.Value.Median == 0) {
+				t.Errorf("%s, %+v", s.ID, m)
+			}
+		}
+		if !slices.Equal(peers, want[s.ID]) {
+			t.Errorf("scenario %s has %q", s.ID, peers)
+		}
+	}
+	for _, want := range []string{"## In all", "| scenario | ringside | nutcracker | ringside, unix socket | nutcracker, unix socket | direct, µs |", "nutcracker and Ringside: equal"} {
+		if !strings.Contains(markdown, want) {
+			t.Errorf("the report lacks %q:\n%s", want, markdown)
+		}
+	}
+}
+
+// A server that is slow now and then, with those that ask it directly.
+func TestTails(t *testing.T) {
+	report, markdown, err := measureShort(t, t.Context(), "tails", "-rounds", "1", "-tries", "1", "-rate", "2000", "-share", "0.2", "-delay", "5ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Tails) != 2 || len(report.Tails[0].Peers) != 4 {
+		t.Fatalf("%+v", report.Tails)
+	}
+	for _, m := range report.Tails[1].Peers {
+		late := strings.HasSuffix(m.Peer, ", one slow")
+		if a := m.Runs[0].Apart; a == nil || late && a.Its.P99 < 5000 {
+			t.Errorf("%s: %+v", m.Peer, a)
+		}
+	}
+	if !strings.Contains(markdown, "## Tails, h: 50 connections, paced at 2000 a second; of the answers of one of three servers 20 % come 5ms late") || !strings.Contains(markdown, "| direct |") {
+		t.Errorf("%s", markdown)
+	}
+	for _, wrong := range [][]string{{"tails", "-share", "2"}, {"tails", "-rate", "0"}, {"slow", "-delay", "-1s"}, {"slow", "-listen", "x"}} {
+		if err := command(t.Context(), wrong); err == nil {
+			t.Errorf("%q is taken", wrong)
 		}
 	}
 }

@@ -2,18 +2,20 @@
 
 package main
 
-// The commands run, curves, where, outages and soak.
+// The commands run, curves, where, outages, tails and soak.
 
 import (
 	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
 
 	"ringside/internal/bench"
+	"ringside/internal/bench/slow"
 )
 
 // proxyVariable names a memcached that is built with its proxy.
@@ -26,7 +28,7 @@ func runCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.runFlags(3, 3, time.Second, 2*time.Second)
 	flags.StringVar(&c.Haproxy, "haproxy", "haproxy", "haproxy's binary; left out when it does not exist (memcached's own proxy takes part when MEMCACHED_PROXY names a memcached built with it)")
-	flags.StringVar(&c.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run; empty for none")
+	flags.StringVar(&c.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run; empty for none:\n"+bench.ScenarioList())
 	flags.BoolVar(&c.NoFloor, "nofloor", false, "leave plain memcached out, where it is not what others are compared with")
 	flags.BoolVar(&c.Memory, "memory", true, "measure memory too")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
@@ -54,7 +56,7 @@ func whereCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("where", 15*time.Minute)
 	flags.config.MemcachedProxy = os.Getenv(proxyVariable)
 	flags.nutcrackerFlag()
-	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run")
+	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run:\n"+bench.ScenarioList())
 	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
 	flags.DurationVar(&flags.config.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
 	var to bench.WhereTo
@@ -84,6 +86,56 @@ func outagesCommand(ctx context.Context, args []string) error {
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		return bench.Outages(ctx, c, *each)
 	})
+}
+
+func tailsCommand(ctx context.Context, args []string) error {
+	flags := measuringFlags("tails", 30*time.Minute)
+	flags.nutcrackerFlag()
+	flags.runFlags(10, 2, time.Second, 2*time.Second)
+	late, rate := slowFlags(flags.FlagSet), flags.Float64("rate", 20_000, "requests a second of scenario h: the forwarder has its CPU from load and servers")
+	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
+		if err := errors.Join(checkRuns(c), checkSlow(*late)); err != nil {
+			return nil, err
+		}
+		if *rate <= 0 {
+			return nil, errors.New("-rate is more than 0")
+		}
+		return bench.Tails(ctx, c, *late, *rate)
+	})
+}
+
+func slowFlags(flags *flag.FlagSet) *slow.Server {
+	s := new(slow.Server)
+	flags.Float64Var(&s.Share, "share", 0.01, "share of the answers that are held back")
+	flags.DurationVar(&s.Delay, "delay", 20*time.Millisecond, "how long they are")
+	return s
+}
+
+func checkSlow(s slow.Server) error {
+	if s.Share < 0 || s.Share > 1 || s.Delay < 0 {
+		return errors.New("-share is 0 to 1, -delay at least 0")
+	}
+	return nil
+}
+
+// slowCommand is what the tails command starts before a server.
+func slowCommand(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("ringbench slow", flag.ContinueOnError)
+	s := slowFlags(flags)
+	listen := flags.String("listen", "", "where to listen, IP:PORT")
+	flags.StringVar(&s.To, "to", "", "where the memcached is, IP:PORT")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	if err := checkSlow(*s); err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { listener.Close() })()
+	return s.Serve(listener)
 }
 
 func wakeupsCommand(args []string) error {

@@ -24,13 +24,16 @@
 // what the others are compared with; haproxy in tcp mode, which cannot split
 // keys and so forwards each connection to one server: the cost of forwarding
 // alone; memcached's own proxy, with its own placement; and plain memcached, the
-// load on it directly, as the floor. Nutcracker cannot speak meta: quiet batches
-// are compared with the floor.
+// load on it directly, as the floor; and nobody ("direct"): clients that place the keys
+// by the same ketama and ask the servers behind the proxies themselves, each on
+// connections of its own. What a user pays for a request is the CPU of the proxy and of
+// the servers, and that is compared with theirs. Nutcracker cannot speak meta: quiet
+// batches are compared with the floor.
 //
 // Besides the scenarios (Measure) there are curves, on which one quantity grows
 // and a jump is marked (Curves); what the time of a scenario is spent on
-// (FindWhere); what clients get while one of three servers is gone (Outages); and a
-// soak, which asks whether Ringside grows while servers die and come back (RunSoak).
+// (FindWhere); what clients get while one of three servers is gone (Outages), or slow now
+// and then (Tails); and a soak, which asks whether Ringside grows while servers die and come back (RunSoak).
 package bench
 
 // The whole measurement, from versions to memory.
@@ -93,6 +96,7 @@ type bench struct {
 	proxyCPUs []int
 	loops     int           // of Ringside
 	timeout   time.Duration // of Ringside's requests; 0 is its default
+	slowPort  int           // of what stands before the first server in some runs; 0: none was needed
 	repeated  int
 }
 
@@ -198,35 +202,35 @@ func (b *bench) pickCPUs() error {
 	return nil
 }
 
-// comparePlacement fills through nutcracker and reads through Ringside: with
-// equal placement every key is found.
+// comparePlacement fills through nutcracker and reads through Ringside, and as direct:
+// with equal placement every key is found.
 func (b *bench) comparePlacement(ctx context.Context) (string, error) {
-	var ringside, nutcracker *peer
+	peers := make(map[string]*peer)
 	for _, p := range b.peers {
-		switch p.name {
-		case "ringside":
-			ringside = p
-		case "nutcracker":
-			nutcracker = p
-		}
+		peers[p.name] = p
 	}
-	if ringside == nil {
+	if peers["ringside"] == nil {
 		return "not compared: Ringside is not here", nil
 	}
 	s := scenario{ID: "placement", Name: "placement", Work: text(10, 1)}
 	s.Work.Reads, s.Work.KeySize = 100, 24 // keys that no other scenario writes
-	if _, err := b.once(ctx, nutcracker, s, time.Second/5); err != nil {
+	if _, err := b.once(ctx, peers["nutcracker"], s, time.Second/5); err != nil {
 		return "", err
 	}
 	s.Filled = true
-	_, err := b.once(ctx, ringside, s, time.Second/5)
-	switch {
-	case ctx.Err() != nil:
-		return "", ctx.Err()
-	case err != nil && strings.Contains(err.Error(), "a miss"):
-		return "different: what nutcracker wrote is not where Ringside looks", nil
-	case err != nil:
-		return fmt.Sprintf("not compared: %v", err), nil
+	for name, looks := range map[string]string{"ringside": "Ringside looks", direct: "the load looks for it itself"} {
+		if peers[name] == nil {
+			continue
+		}
+		_, err := b.once(ctx, peers[name], s, time.Second/5)
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case err != nil && strings.Contains(err.Error(), "a miss"):
+			return "different: what nutcracker wrote is not where " + looks, nil
+		case err != nil:
+			return fmt.Sprintf("not compared: %v", err), nil
+		}
 	}
 	return fmt.Sprintf("equal: Ringside finds the %d keys that nutcracker wrote", s.Work.Count), nil
 }

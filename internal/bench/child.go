@@ -59,7 +59,8 @@ func (s *starter) start(cmd *exec.Cmd, cpus []int) (err error) {
 type child struct {
 	name   string
 	port   int
-	admin  int // where a Ringside has its metrics and profiles
+	admin  int    // where a Ringside has its metrics and profiles
+	socket string // the path where the load asks it; empty: at its port
 	cmd    *exec.Cmd
 	output tail
 	ended  chan struct{} // closed when the process has ended

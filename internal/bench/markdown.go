@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"ringside/internal/bench/load"
 )
 
 // Markdown writes the report as a reader wants it: what it is, the ratios at a
@@ -40,6 +42,7 @@ func (r *Report) Markdown(w io.Writer) error {
 		}
 	})
 	r.glance(m)
+	r.totals(m)
 	for _, s := range r.Scenarios {
 		s.markdown(m)
 	}
@@ -54,6 +57,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	r.whereTables(m)
 	r.Soak.markdown(m)
 	r.outageTable(m)
+	r.tailTables(m)
 	for _, f := range r.Failures() {
 		fmt.Fprintf(m, "**Failed:** %s\n\n", oneLine(f))
 	}
@@ -84,14 +88,54 @@ func (r *Report) glance(m *strings.Builder) {
 					cells = append(cells, "–")
 				case s.Peers[i].Failure != "":
 					cells = append(cells, "failed")
-				case s.Peers[i].CPU.Ratio == nil:
+				case s.Peers[i].Rate.Ratio == nil:
 					cells = append(cells, "no ratio")
+				case s.Peers[i].CPU.Ratio == nil:
+					p := s.Peers[i]
+					cells = append(cells, fmt.Sprintf("– (%.2f, %.2f / %.2f)", p.Rate.Ratio.Median, p.P50.Ratio.Median, p.P99.Ratio.Median))
 				default:
 					p := s.Peers[i]
 					cells = append(cells, fmt.Sprintf("%.2f (%.2f, %.2f / %.2f)", p.CPU.Ratio.Median, p.Rate.Ratio.Median, p.P50.Ratio.Median, p.P99.Ratio.Median))
 				}
 			}
 			row(cells...)
+		}
+	})
+}
+
+// totals writes what a request costs in all, beside clients that ask the servers
+// themselves.
+func (r *Report) totals(m *strings.Builder) {
+	var names []string
+	for _, s := range r.Scenarios {
+		for _, p := range s.Peers {
+			if p.Direct != nil && p.Peer != direct && !slices.Contains(names, p.Peer) {
+				names = append(names, p.Peer)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	fmt.Fprintf(m, "## In all\n\nCPU of the proxy and of the servers, for each request, as a ratio to that of the servers where clients place keys and ask them directly; median of the rounds, in brackets its 95 %% interval (with fewer than 6 rounds the range), then µs. Behind: %s.\n\n", r.Settings.Server)
+	table(m, append(append([]string{"scenario"}, names...), "direct, µs"), func(row func(...string)) {
+		for _, s := range r.Scenarios {
+			cells, any := []string{s.ID + ", " + s.Name}, false
+			for _, name := range append(slices.Clone(names), direct) {
+				i := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
+				switch {
+				case i < 0 || s.Peers[i].Direct == nil:
+					cells = append(cells, "–")
+				case name == direct:
+					cells = append(cells, fmt.Sprintf("%.2f", s.Peers[i].Total.Value.Median))
+				default:
+					any = true
+					cells = append(cells, fmt.Sprintf("%s, %.2f", s.Peers[i].Direct.known(), s.Peers[i].Total.Value.Median))
+				}
+			}
+			if any {
+				row(cells...)
+			}
 		}
 	})
 }
@@ -107,7 +151,7 @@ func (r *Result) markdown(m *strings.Builder) {
 		}
 		m.WriteString("\n\n")
 	}
-	header := []string{"peer", "CPU µs/request", "to " + r.Base, "requests/s", "to " + r.Base, "p50 µs", "to " + r.Base, "p99 µs", "to " + r.Base, "p99.9 µs", "to " + r.Base, "servers' CPU µs/request", "total CPU µs/request", "to " + r.Base, "its sleeps/request", "its core µs/request", "load's CPU µs/request"}
+	header := []string{"peer", "CPU µs/request", "to " + r.Base, "requests/s", "to " + r.Base, "p50 µs", "to " + r.Base, "p99 µs", "to " + r.Base, "p99.9 µs", "to " + r.Base, "servers' CPU µs/request", "total CPU µs/request", "to " + r.Base, "to direct", "its sleeps/request", "its core µs/request", "load's CPU µs/request"}
 	table(m, header, func(row func(...string)) {
 		for _, p := range r.Peers {
 			if len(p.Runs) == 0 {
@@ -122,7 +166,7 @@ func (r *Result) markdown(m *strings.Builder) {
 				cells = append(cells, fmt.Sprintf(f.format, f.Value.Median), f.Ratio.String())
 			}
 			row(append(cells,
-				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.Servers })), fmt.Sprintf("%.2f", p.Total.Value.Median), p.Total.Ratio.String(),
+				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.Servers })), fmt.Sprintf("%.2f", p.Total.Value.Median), p.Total.Ratio.String(), p.Direct.String(),
 				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.Switches })),
 				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.CoreBusy })),
 				fmt.Sprintf("%.2f", p.mean(func(r Run) float64 { return r.LoadCPU })))...)
@@ -134,9 +178,20 @@ func (r *Result) markdown(m *strings.Builder) {
 				fmt.Fprintf(m, "%s.\n\n", run.beside(p.Peer))
 			}
 		}
-		if p.Peer != r.Base && p.P99.Ratio != nil && p.P99.Ratio.Interval != nil {
-			cpu, p99 := p.CPU.Ratio.Interval, p.P99.Ratio.Interval
-			fmt.Fprintf(m, "%s, 95 %% interval of the median ratio: CPU %.2f to %.2f, p99 %.2f to %.2f.\n\n", p.Peer, cpu[0], cpu[1], p99[0], p99[1])
+		if p.Peer == r.Base || p.Peer == direct {
+			continue
+		}
+		var known []string
+		for _, f := range []struct {
+			name  string
+			ratio *Spread
+		}{{"CPU", p.CPU.Ratio}, {"requests", p.Rate.Ratio}, {"p50", p.P50.Ratio}, {"p99", p.P99.Ratio}, {"total CPU to direct", p.Direct}} {
+			if f.ratio != nil && f.ratio.Interval != nil {
+				known = append(known, fmt.Sprintf("%s %.2f to %.2f", f.name, f.ratio.Interval[0], f.ratio.Interval[1]))
+			}
+		}
+		if len(known) > 0 {
+			fmt.Fprintf(m, "%s, 95 %% interval of the median ratio: %s.\n\n", p.Peer, strings.Join(known, ", "))
 		}
 	}
 }
@@ -241,6 +296,41 @@ func (r *Report) outageTable(m *strings.Builder) {
 	})
 }
 
+// tailTables says what one slow server did.
+func (r *Report) tailTables(m *strings.Builder) {
+	for _, s := range r.Tails {
+		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. The same forwarder is before that server in the runs where nothing is late. Ratios are of runs of one round: median and its 95 %% interval (with fewer than 6 rounds the range).\n\n", s.ID, s.Name)
+		if s.Work.Rate > 0 {
+			for _, p := range s.Peers {
+				if len(p.Runs) > 0 && p.Rate.Value.Median < 0.98*s.Work.Rate {
+					fmt.Fprintf(m, "**%s did not keep the pace:** its latency is that of a growing queue.\n\n", p.Peer)
+				}
+			}
+		}
+		table(m, []string{"peer", "p99 of all, nothing late", "p99 of all", "to nutcracker", "reads of the other servers' keys, p99: nothing late", "one slow", "ratio", "p50: ratio", "reads of its keys, p50", "p99", "requests/s"}, func(row func(...string)) {
+			for _, p := range s.Peers {
+				name, ok := strings.CutSuffix(p.Peer, oneSlow)
+				if !ok {
+					continue
+				}
+				at := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
+				calm := s.Peers[at]
+				if len(p.Runs) == 0 || len(calm.Runs) == 0 {
+					row(name, "failed")
+					continue
+				}
+				others, its := func(r Run) load.Latency { return r.Apart.Others }, func(r Run) load.Latency { return r.Apart.Its }
+				p99 := func(r Run) float64 { return others(r).P99 }
+				µs := func(m *Measured, of func(Run) float64) string { return fmt.Sprintf("%.0f", m.median(of)) }
+				before := s.rounds(name)
+				row(name, µs(calm, func(r Run) float64 { return r.P99 }), µs(p, func(r Run) float64 { return r.P99 }), p.P99.Ratio.known(),
+					µs(calm, p99), µs(p, p99), p.to(before, p99).known(), p.to(before, func(r Run) float64 { return others(r).P50 }).known(),
+					µs(p, func(r Run) float64 { return its(r).P50 }), µs(p, func(r Run) float64 { return its(r).P99 }), fmt.Sprintf("%.0f", p.Rate.Value.Median))
+			}
+		})
+	}
+}
+
 func (s *Soak) markdown(m *strings.Builder) {
 	if s == nil {
 		return
@@ -273,6 +363,14 @@ func (s *Soak) markdown(m *strings.Builder) {
 	for _, note := range s.Notes {
 		fmt.Fprintf(m, "%s.\n\n", note)
 	}
+}
+
+// known is the median and in brackets its interval, or the range without one.
+func (s *Spread) known() string {
+	if s == nil || s.Interval == nil {
+		return s.String()
+	}
+	return fmt.Sprintf("%.2f (%.2f–%.2f)", s.Median, s.Interval[0], s.Interval[1])
 }
 
 // String is the median and in brackets the range.

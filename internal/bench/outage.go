@@ -90,7 +90,7 @@ func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Durat
 		return nil, err
 	}
 	defer own.pool.stop()
-	target, err := own.start(ctx, p, "")
+	target, err := own.start(ctx, p, scenario{})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,9 @@ type peer struct {
 	note    string // what a reader of its figures must know
 	meta    bool   // it speaks meta
 	speaks  bool   // it speaks the binary protocol
-	proxy   bool   // it stands before the servers; if not, it is the floor
+	proxy   bool   // it stands before the servers; if not, it is the floor or nobody
+	direct  bool   // it is no program: the load asks the servers itself
+	sockets bool   // it can be asked over a unix socket, too
 
 	// configure writes what the peer reads into dir and returns its arguments.
 	configure func(place) ([]string, error)
@@ -42,8 +44,12 @@ type place struct {
 	loops   int           // of Ringside
 	timeout time.Duration // of Ringside's requests; 0 is its default
 	routes  string        // of Ringside; empty: one without settings
+	socket  string        // a path to listen on too, for those that can
 	engine  string        // more of Ringside's settings
 }
+
+// direct is the name of the peer that is none: the load asks the servers itself.
+const direct = "direct"
 
 // ringsideNote is what a reader must know of Ringside's figures.
 const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
@@ -59,22 +65,24 @@ type candidate struct {
 // of the report, and the version of the servers.
 func findPeers(c Config, names []string) (found []*peer, server string, err error) {
 	all := []candidate{
-		{peer{name: "ringside", binary: c.Ringside, meta: true, speaks: true, proxy: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
-		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, configure: nutcrackerArgs,
+		{peer{name: "ringside", binary: c.Ringside, meta: true, speaks: true, proxy: true, sockets: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
+		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, sockets: true, configure: nutcrackerArgs,
 			note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
 		{peer{name: "haproxy", binary: c.Haproxy, meta: true, speaks: true, proxy: true, configure: haproxyArgs,
 			note: "tcp mode, one thread: cannot split keys, forwards each client to one server over a connection of its own"}, "-v", false},
 		{peer{name: "memcached proxy", binary: c.MemcachedProxy, meta: true, proxy: true, configure: memcachedProxyArgs,
 			note: "one worker thread, its own placement"}, "-V", false},
 		{peer{name: "memcached", binary: c.Memcached, meta: true, speaks: true, configure: floorArgs,
-			note: "the floor: no proxy, the load directly on one server with one worker thread"}, "-V", true},
+			note: "the floor: no proxy, the load directly on one server with one worker thread, where the others' proxy is"}, "-V", true},
+		{peer{name: direct, binary: c.Memcached, direct: true,
+			note: "no proxy: clients that place keys by the same ketama, each with a connection to each of the servers that are behind the proxies"}, "-V", false},
 	}
 	for _, v := range c.Also {
 		note := ringsideNote
 		if v.Engine != "" {
 			note += "; engine: {" + v.Engine + "}"
 		}
-		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, meta: true, speaks: true, proxy: true, note: note,
+		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, meta: true, speaks: true, proxy: true, sockets: true, note: note,
 			configure: func(at place) ([]string, error) { at.engine = v.Engine; return ringsideArgs(at) }}, "version", true})
 	}
 	for _, p := range all {
@@ -140,7 +148,11 @@ func ringsideArgs(at place) ([]string, error) {
 	if at.routes != "" {
 		timeouts += fmt.Sprintf("routes: [%s]\n", at.routes)
 	}
-	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: 127.0.0.1:%d
+	listen := fmt.Sprintf("127.0.0.1:%d", at.port)
+	if at.socket != "" {
+		listen = fmt.Sprintf("[%s, 'unix:%s']", listen, at.socket)
+	}
+	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: %s
 admin: 127.0.0.1:%d
 pools:
   main:
@@ -148,13 +160,23 @@ pools:
     servers:
       - %s
 engine: {loops: %d, %s}
-%s`, at.port, at.admin, strings.Join(at.servers, "\n      - "), at.loops, at.engine, timeouts))
+%s`, listen, at.admin, strings.Join(at.servers, "\n      - "), at.loops, at.engine, timeouts))
 	return []string{"serve", "-c", file}, err
 }
 
 func nutcrackerArgs(at place) ([]string, error) {
-	file, err := write(at.dir, "nutcracker.yml", fmt.Sprintf(`bench:
-  listen: 127.0.0.1:%d
+	pools := nutcrackerPool("bench", fmt.Sprintf("127.0.0.1:%d", at.port), at.servers)
+	if at.socket != "" { // a pool listens in one place
+		pools += nutcrackerPool("socket", at.socket, at.servers)
+	}
+	file, err := write(at.dir, "nutcracker.yml", pools)
+	return []string{"-c", file, "-v", "4", "-o", filepath.Join(at.dir, "nutcracker.log"), "-p", filepath.Join(at.dir, "nutcracker.pid"),
+		"-a", "127.0.0.1", "-s", strconv.Itoa(at.admin)}, err
+}
+
+func nutcrackerPool(name, listen string, servers []string) string {
+	return fmt.Sprintf(`%s:
+  listen: %s
   hash: md5
   distribution: ketama
   backlog: 4096
@@ -163,9 +185,7 @@ func nutcrackerArgs(at place) ([]string, error) {
   auto_eject_hosts: false
   servers:
    - %s:1
-`, at.port, replyTimeout.Milliseconds(), strings.Join(at.servers, ":1\n   - ")))
-	return []string{"-c", file, "-v", "4", "-o", filepath.Join(at.dir, "nutcracker.log"), "-p", filepath.Join(at.dir, "nutcracker.pid"),
-		"-a", "127.0.0.1", "-s", strconv.Itoa(at.admin)}, err
+`, name, listen, replyTimeout.Milliseconds(), strings.Join(servers, ":1\n   - "))
 }
 
 func haproxyArgs(at place) ([]string, error) {
@@ -269,7 +289,7 @@ func freePorts(n int) ([]int, error) {
 
 // start starts a peer on the proxy's CPUs, before the pool, and waits until it
 // listens.
-func (b *bench) start(ctx context.Context, p *peer, routes string) (*child, error) {
+func (b *bench) start(ctx context.Context, p *peer, s scenario) (*child, error) {
 	dir, err := os.MkdirTemp(b.dir, "peer")
 	if err != nil {
 		return nil, err
@@ -278,7 +298,11 @@ func (b *bench) start(ctx context.Context, p *peer, routes string) (*child, erro
 	if err != nil {
 		return nil, err
 	}
-	args, err := p.configure(place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: routes})
+	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: s.routes}
+	if s.socket {
+		at.socket = filepath.Join(dir, "socket")
+	}
+	args, err := p.configure(at)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +310,7 @@ func (b *bench) start(ctx context.Context, p *peer, routes string) (*child, erro
 	if err != nil {
 		return nil, err
 	}
-	c.admin = ports[1]
+	c.admin, c.socket = ports[1], at.socket
 	return c, nil
 }
 

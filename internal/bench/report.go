@@ -28,6 +28,7 @@ type Report struct {
 	Where     []*Where  `json:"where,omitempty"`
 	Soak      *Soak     `json:"soak,omitempty"`
 	Outages   []*Outage `json:"outages,omitempty"`
+	Tails     []*Result `json:"tails,omitempty"`
 	Tracer    string    `json:"tracer,omitempty"` // how system calls were counted, or why not
 }
 
@@ -107,7 +108,7 @@ func (r *Report) nameMissing() {
 
 // results are those of the scenarios and of all points of the curves.
 func (r *Report) results() []*Result {
-	all := slices.Clone(r.Scenarios)
+	all := slices.Concat(r.Scenarios, r.Tails)
 	for _, c := range r.Curves {
 		for _, row := range c.Rows {
 			all = append(all, &row.Result)
@@ -133,6 +134,9 @@ func (r *Report) Failures() []string {
 		for _, row := range c.Rows {
 			look("curve "+row.ID, row.Peers)
 		}
+	}
+	for _, s := range r.Tails {
+		look("tails, "+s.ID, s.Peers)
 	}
 	for _, w := range r.Where {
 		for _, p := range w.Peers {

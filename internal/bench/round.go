@@ -19,25 +19,27 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
+	"ringside/internal/bench/slow"
 )
 
 // Run is one measurement of one peer.
 type Run struct {
-	Round    int     `json:"round"`
-	CPU      float64 `json:"cpu_us"`      // of the peer, microseconds a request
-	Servers  float64 `json:"servers_us"`  // CPU of the servers behind it, microseconds a request
-	CoreBusy float64 `json:"core_us"`     // its CPU's whole busy time, microseconds a request
-	Switches float64 `json:"switches"`    // how often it went to sleep, a request
-	Rate     float64 `json:"rate"`        // requests a second
-	P50      float64 `json:"p50_us"`      //
-	P99      float64 `json:"p99_us"`      //
-	P999     float64 `json:"p999_us"`     //
-	LoadCPU  float64 `json:"load_cpu_us"` // of the load, microseconds a request
-	Requests int64   `json:"requests"`
-	Good     []int64 `json:"good,omitempty"`     // beside clients that read nothing: by connection, answers without a miss or an error
-	GivenUp  int     `json:"given_up,omitempty"` // requests that had no answer when it ended
-	Seconds  float64 `json:"seconds"`
-	Tries    int     `json:"tries"` // how often it was made until it was undisturbed
+	Round    int         `json:"round"`
+	CPU      float64     `json:"cpu_us"`      // of the peer, microseconds a request
+	Servers  float64     `json:"servers_us"`  // CPU of the servers behind it, microseconds a request
+	CoreBusy float64     `json:"core_us"`     // its CPU's whole busy time, microseconds a request
+	Switches float64     `json:"switches"`    // how often it went to sleep, a request
+	Rate     float64     `json:"rate"`        // requests a second
+	P50      float64     `json:"p50_us"`      //
+	P99      float64     `json:"p99_us"`      //
+	P999     float64     `json:"p999_us"`     //
+	LoadCPU  float64     `json:"load_cpu_us"` // of the load, microseconds a request
+	Requests int64       `json:"requests"`
+	Apart    *load.Apart `json:"apart,omitempty"`    // latency of reads by whose keys they are
+	Good     []int64     `json:"good,omitempty"`     // beside clients that read nothing: by connection, answers without a miss or an error
+	GivenUp  int         `json:"given_up,omitempty"` // requests that had no answer when it ended
+	Seconds  float64     `json:"seconds"`
+	Tries    int         `json:"tries"` // how often it was made until it was undisturbed
 	Disturbance
 }
 
@@ -67,8 +69,20 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	var peers []entry
 	for _, p := range b.peers {
 		if s.fits(p) && (!b.NoFloor || p.name != "memcached" || s.Base == p.name) {
-			peers = append(peers, entry{p, s})
+			usual := s
+			if s.slow != nil {
+				usual = s.calm()
+				peers = append(peers, entry{p, s})
+				result.Peers = append(result.Peers, &Measured{Peer: p.name + oneSlow})
+			}
+			peers = append(peers, entry{p, usual})
 			result.Peers = append(result.Peers, &Measured{Peer: p.name})
+		}
+		if s.Work.Visit > 0 && p.sockets {
+			also := s
+			also.socket = true
+			peers = append(peers, entry{p, also})
+			result.Peers = append(result.Peers, &Measured{Peer: p.name + overSocket})
 		}
 		if s.Base == p.name+inText || s.Base == p.name+unguarded || s.Base == p.name+notNear {
 			plain := s
@@ -130,7 +144,20 @@ func (d Disturbance) badness() float64 { return d.Other + d.Steal + d.Late/1e6 }
 // once starts the peer, puts the scenario's load on it and ends it. The first
 // process of the result is the peer, the others are the servers behind it.
 func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration) (load.Result, error) {
-	target, err := b.start(ctx, p, s.routes)
+	if s.slow != nil {
+		before, stop, err := b.slowed(ctx, *s.slow)
+		if err != nil {
+			return load.Result{}, err
+		}
+		defer stop()
+		b = before
+	}
+	if p.direct {
+		result, err := b.load(ctx, nil, s, window)
+		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // it is none, and costs nothing
+		return result, err
+	}
+	target, err := b.start(ctx, p, s)
 	if err != nil {
 		return load.Result{}, err
 	}
@@ -171,11 +198,45 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 	return result, nil
 }
 
-// load runs ringbench's load on the load's CPUs against target, and watches it
-// and the servers that live.
+// slowed is b with s before its first server, until stop is called.
+func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop func(), err error) {
+	if b.slowPort == 0 { // one for all runs: keys are placed by it
+		ports, err := freePorts(1)
+		if err != nil {
+			return nil, nil, err
+		}
+		b.slowPort = ports[0]
+	}
+	c, err := b.spawn(ctx, "slow", b.Self, []string{"slow", "-listen", fmt.Sprintf("127.0.0.1:%d", b.slowPort), "-to", b.pool.addrs[0],
+		"-share", fmt.Sprint(s.Share), "-delay", s.Delay.String()}, b.slowPort, b.LoadCPUs)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := *b
+	own.pool.addrs = slices.Clone(b.pool.addrs)
+	own.pool.addrs[0] = c.addr()
+	return &own, c.stop, nil
+}
+
+// load runs ringbench's load on the load's CPUs against target, or if that is nil
+// against the servers, and watches it and the servers that live.
 func (b *bench) load(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
-	pids := []string{strconv.Itoa(target.pid())}
+	var pids, to []string
+	if target != nil {
+		pids = append(pids, strconv.Itoa(target.pid()))
+		if target.socket != "" {
+			to = append(to, "-addr", "unix:"+target.socket)
+		} else {
+			to = append(to, "-addr", target.addr())
+		}
+	}
+	if target == nil || s.slow != nil {
+		to = append(to, "-servers", strings.Join(b.pool.addrs, ","))
+	}
+	if s.slow != nil {
+		to = append(to, "-apart", b.pool.addrs[0])
+	}
 	for _, server := range b.pool.processes {
 		if server.alive() {
 			pids = append(pids, strconv.Itoa(server.pid()))
@@ -184,11 +245,11 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 	// The window, and generously what comes before and after it.
 	ctx, cancel := context.WithTimeout(ctx, window+b.Warm+2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.Self, "load", "-addr", target.addr(), "-watch", strings.Join(pids, ","),
+	cmd := exec.CommandContext(ctx, b.Self, append([]string{"load", "-watch", strings.Join(pids, ","),
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
-		"-rate", fmt.Sprint(w.Rate), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
-		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String())
+		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
+		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String()}, to...)...)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := b.starter.start(cmd, b.LoadCPUs); err != nil {
@@ -224,6 +285,7 @@ func (b *bench) figures(r load.Result) Run {
 		P999:     r.Latency.P999,
 		LoadCPU:  each(r.CPU),
 		Requests: r.Requests,
+		Apart:    r.Apart,
 		Good:     r.Good,
 		GivenUp:  r.GivenUp,
 		Seconds:  r.Seconds,

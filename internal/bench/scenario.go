@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ringside/internal/bench/load"
+	"ringside/internal/bench/slow"
 )
 
 type scenario struct {
@@ -18,6 +19,8 @@ type scenario struct {
 	Work load.Workload
 
 	routes string                  // of Ringside; empty: one without settings
+	socket bool                    // it is asked over a unix socket
+	slow   *slow.Server            // what stands before the first server; nil: nothing
 	hoard  bool                    // beside it are clients that ask for much and read nothing
 	cut    bool                    // its window ends whatever is due then
 	only   string                  // the one peer to run it on; empty is all
@@ -33,9 +36,18 @@ func text(conns, depth int) load.Workload {
 
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
-const UsualScenarios = "abcdefghijlmnoqr"
+const UsualScenarios = "abcdefghijlmnopqr"
 
 const allScenarios = UsualScenarios + "k"
+
+// ScenarioList says what each letter is, a line each.
+func ScenarioList() string {
+	var b strings.Builder
+	for _, s := range scenarios() {
+		fmt.Fprintf(&b, "  %s  %s\n", s.ID, s.Name)
+	}
+	return b.String()
+}
 
 // What is behind the name of a peer that runs a scenario once more, to be compared
 // with: in text, or without the settings of the route.
@@ -44,6 +56,14 @@ const (
 	unguarded = ", no guard"
 	notNear   = ", not near"
 )
+
+// overSocket is behind the name of a peer that runs a scenario once more, asked over a
+// unix socket.
+const overSocket = ", unix socket"
+
+// oneSlow is behind the name of a peer whose first server is slow now and then; without
+// it that server is behind the same forwarder, which holds nothing back.
+const oneSlow = ", one slow"
 
 // nearRoutes keeps all values of a load in Ringside, for the default time.
 const nearRoutes = "{pool: main, near: {keys: all}}"
@@ -69,6 +89,7 @@ func scenarios() []scenario {
 		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: text(50, 1)},
 		{ID: "n", Name: "50 connections, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 1), routes: guardedRoutes, only: "ringside"},
 		{ID: "o", Name: "50 connections, pipeline of 16, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 16), routes: guardedRoutes, only: "ringside"},
+		{ID: "p", Name: "50 clients that come and go, a request is a visit: connect, 5 gets, close", Base: "nutcracker", Work: text(50, 1)},
 		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 1), routes: nearRoutes, only: "ringside", floor: true},
 		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 16), routes: nearRoutes, only: "ringside", floor: true},
 	}
@@ -91,6 +112,8 @@ func scenarios() []scenario {
 			w.Binary = true
 		case "n", "o":
 			w.Reads = 100
+		case "p":
+			w.Reads, w.Visit = 100, 5
 		case "q", "r":
 			w.Reads, w.Count = 100, 1
 		case "m":
@@ -122,13 +145,27 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to r without p", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to r", letter)
 		}
 	}
 	return picked, nil
 }
 
-// fits reports whether p can serve the scenario's load.
+// fits reports whether p can serve the scenario's load, and whether that says something.
 func (s scenario) fits(p *peer) bool {
-	return (s.Work.Quiet == 0 || p.meta) && (!s.Work.Binary || p.speaks) && (s.only == "" || s.only == p.name || s.floor && p.name == "memcached") && (!s.hoard || p.name != "memcached")
+	switch {
+	case s.Work.Quiet > 0 && !p.meta, s.Work.Binary && !p.speaks:
+		return false
+	case s.only != "":
+		return s.only == p.name || s.floor && p.name == "memcached"
+	case p.direct: // j keeps another number of copies
+		return strings.HasPrefix(s.Base, "nutcracker") && s.routes == "" && !s.hoard && !s.Work.Lossy
+	}
+	return !s.hoard || p.name != "memcached"
+}
+
+// calm is the scenario with a first server that holds nothing back.
+func (s scenario) calm() scenario {
+	s.slow = new(slow.Server)
+	return s
 }

@@ -135,7 +135,7 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, erro
 	}()
 	b.pool.processes = nil // they come and go: the loads must not watch them
 	defer func() { pool{processes: s.servers}.stop() }()
-	if s.target, err = b.start(ctx, b.peers[0], ""); err != nil {
+	if s.target, err = b.start(ctx, b.peers[0], scenario{}); err != nil {
 		return nil, err
 	}
 	defer s.target.stop()

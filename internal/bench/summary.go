@@ -30,15 +30,16 @@ type Figure struct {
 
 // Measured is what a scenario showed of one peer.
 type Measured struct {
-	Peer    string `json:"peer"`
-	Failure string `json:"failure,omitempty"` // why it has no more runs
-	CPU     Figure `json:"cpu_us"`
-	Total   Figure `json:"total_us"` // with the servers behind it
-	Rate    Figure `json:"rate"`
-	P50     Figure `json:"p50_us"`
-	P99     Figure `json:"p99_us"`
-	P999    Figure `json:"p999_us"`
-	Runs    []Run  `json:"runs"`
+	Peer    string  `json:"peer"`
+	Failure string  `json:"failure,omitempty"` // why it has no more runs
+	CPU     Figure  `json:"cpu_us"`
+	Total   Figure  `json:"total_us"`                  // with the servers behind it
+	Direct  *Spread `json:"total_to_direct,omitempty"` // Total, as a ratio to that of clients that ask the servers themselves
+	Rate    Figure  `json:"rate"`
+	P50     Figure  `json:"p50_us"`
+	P99     Figure  `json:"p99_us"`
+	P999    Figure  `json:"p999_us"`
+	Runs    []Run   `json:"runs"`
 }
 
 // Result is what a scenario showed.
@@ -52,33 +53,19 @@ type Result struct {
 
 // summarize fills in the figures from the runs.
 func (r *Result) summarize() {
-	base := make(map[int]Run) // by round
-	for _, m := range r.Peers {
-		if m.Peer == r.Base {
-			for _, run := range m.Runs {
-				base[run.Round] = run
-			}
-		}
-	}
+	base, directly := r.rounds(r.Base), r.rounds(direct)
 	for _, m := range r.Peers {
 		if len(m.Runs) == 0 {
 			continue
 		}
 		figure := func(of func(Run) float64) Figure {
-			var values, ratios []float64
+			var values []float64
 			for _, run := range m.Runs {
 				values = append(values, of(run))
-				if b, ok := base[run.Round]; ok && of(b) > 0 {
-					ratios = append(ratios, of(run)/of(b))
-				}
 			}
-			f := Figure{Value: spread(values)}
-			if len(ratios) > 0 {
-				ratio := spread(ratios)
-				f.Ratio = &ratio
-			}
-			return f
+			return Figure{Value: spread(values), Ratio: m.to(base, of)}
 		}
+		m.Direct = m.to(directly, Run.total)
 		m.CPU = figure(func(r Run) float64 { return r.CPU })
 		m.Total = figure(Run.total)
 		m.Rate = figure(func(r Run) float64 { return r.Rate })
@@ -88,6 +75,35 @@ func (r *Result) summarize() {
 	}
 }
 
+// rounds are the runs of a peer, by round.
+func (r *Result) rounds(peer string) map[int]Run {
+	runs := make(map[int]Run)
+	for _, m := range r.Peers {
+		if m.Peer == peer {
+			for _, run := range m.Runs {
+				runs[run.Round] = run
+			}
+		}
+	}
+	return runs
+}
+
+// to sums up one quantity, round by round as a ratio to that of other runs. What is
+// nothing has no ratio: who asks the servers directly has no proxy to pay for.
+func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
+	var ratios []float64
+	for _, run := range m.Runs {
+		if b, ok := others[run.Round]; ok && of(b) > 0 && of(run) > 0 {
+			ratios = append(ratios, of(run)/of(b))
+		}
+	}
+	if len(ratios) == 0 {
+		return nil
+	}
+	s := spread(ratios)
+	return &s
+}
+
 // mean is the mean of one quantity over the runs.
 func (m *Measured) mean(of func(Run) float64) float64 {
 	sum := 0.0
@@ -95,6 +111,15 @@ func (m *Measured) mean(of func(Run) float64) float64 {
 		sum += of(run)
 	}
 	return sum / float64(max(1, len(m.Runs)))
+}
+
+// median is the median of one quantity over the runs.
+func (m *Measured) median(of func(Run) float64) float64 {
+	var values []float64
+	for _, run := range m.Runs {
+		values = append(values, of(run))
+	}
+	return spread(values).Median
 }
 
 func spread(values []float64) Spread {

@@ -97,7 +97,7 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 	for _, s := range scenarios {
 		w := &Where{ID: s.ID, Name: s.Name, Work: s.Work}
 		for _, p := range b.peers {
-			if !s.fits(p) {
+			if !s.fits(p) || p.direct {
 				continue
 			}
 			spent, err := b.spent(ctx, p, s, how, to, w)
@@ -119,7 +119,7 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 // returned too.
 func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to WhereTo, w *Where) (*Spent, error) {
 	out := &Spent{Peer: p.name}
-	target, err := b.start(ctx, p, s.routes)
+	target, err := b.start(ctx, p, s)
 	if err != nil {
 		return out, err
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -81,6 +82,11 @@ func TestRollCall(t *testing.T) {
 			}
 			return ok
 		})
+	}
+	for name, want := range map[string]float64{"ringsides": 5, "differing": 1} {
+		if is := all[0].metric(t, fmt.Sprintf("ringside_roll_%s{pool=%q}", name, "main")); is != want {
+			t.Errorf("ringside_roll_%s is %v, want %v", name, is, want)
+		}
 	}
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
 	x.shows(t, "1 of 5 Ringsides", "another configuration than most")

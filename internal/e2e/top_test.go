@@ -209,6 +209,23 @@ func TestTop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Who has not been asked for its memory yet is: once waits for that, however short the
+	// time over which it counts.
+	var fresh struct {
+		Asked   bool
+		Servers []struct {
+			Used *float64 `json:"used_bytes"`
+		}
+	}
+	if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", r.admin, "--once", "--json", "--for", "100ms")), &fresh); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range fresh.Servers {
+		if !fresh.Asked || s.Used == nil {
+			t.Errorf("right after the start, of server %d is said %+v", i, s)
+		}
+	}
+
 	someLoad(t, r.address, 4)
 
 	big := startTerminal(t, 120, 40, nil, binary, "top", "--admin", r.admin)

@@ -118,7 +118,7 @@ var (
 func TestGuard(t *testing.T) {
 	from, to := seedRange(t)
 	list := herds
-	if !unhurried {
+	if hurried() {
 		list = list[:5]
 	}
 	for _, c := range list {
@@ -171,7 +171,7 @@ func TestGuardAblations(t *testing.T) {
 		{"copies, stubs are copied", herdOf("guard, copies, strict, spread, proxies of two engines"), ablations{spoiled: copiedStubs}},
 		{"ambiguous, no doubt", herdOf("guard, writers"), ablations{guard: guard.Ablation{Doubt: true}}},
 	}
-	if !unhurried {
+	if hurried() {
 		cases = cases[:6]
 	}
 	for _, c := range cases {

@@ -41,6 +41,14 @@ func (d *drawing) routes(most int) {
 		say(Plain, fmt.Sprintf(" TAGS  %s %s/s valid, %s/s invalidated, %s/s not stored; %s invalidations", pad(routeName(t.Route), 12, true),
 			live.Count(t.Hits), live.Count(t.Invalid), live.Count(t.Unordered), live.Count(float64(r.Voided.Ever))))
 	}
+	for i := range r.Near {
+		n := &r.Near[i]
+		text := fmt.Sprintf(" NEAR  %s %s/s given, %s/s asked, %s of the keys", pad(routeName(n.Route), 12, true), live.Count(n.Hits), live.Count(n.Asked), orDash(n.Share, live.Percent))
+		if n.Age != nil {
+			text += "; " + live.Micros(1000**n.Age) + " old"
+		}
+		say(Plain, fmt.Sprintf("%s; %s values, %s", text, live.Count(float64(n.Values)), live.Bytes(float64(n.Bytes))))
+	}
 	if c := r.Copies; c != nil {
 		say(Plain, fmt.Sprintf(" COPIES %s/s mended, %s/s given to emptied servers, %s/s put off", live.Count(c.Repaired), live.Count(c.Refilled), live.Count(c.Dropped)))
 	}
@@ -51,7 +59,7 @@ func routeName(label []byte) string {
 	if len(label) == 0 {
 		return "other keys"
 	}
-	return Clean(string(label))
+	return live.Clean(string(label))
 }
 
 // roll adds, so many lines at most, which Ringsides there are: those that differ, or have not
@@ -65,7 +73,7 @@ func (d *drawing) roll(most int) {
 	rank := func(l live.RollRow) int { return -2*len(l.Other) - l.Silent }
 	slices.SortStableFunc(list, func(a, b live.RollRow) int { return rank(a) - rank(b) })
 	for _, l := range list[:min(most, len(list))] {
-		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(Clean(l.Name), 24, true), pad(Clean(l.Version), 10, true), l.Config)
+		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(live.Clean(l.Name), 24, true), pad(live.Clean(l.Version), 10, true), l.Config)
 		if l.Other != "" {
 			style, text = Warn, text+", another "+l.Other+" than most"
 		}

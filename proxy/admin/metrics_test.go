@@ -111,6 +111,7 @@ func moving(t *testing.T) *proxy.Proxy {
 	p := pool("moving")
 	p.Failover.Mode = table.Rehash
 	made := newProxy(p)
+	made.Name = "host/1" // so its roll is called
 	l := newLoop(made)
 	for range 20 {
 		l.now += 300e6

@@ -283,6 +283,7 @@ func (x *Exchange) settle() {
 		x.Session.unstall()
 		return
 	}
+	x.Stake = x.Stake.Over()
 	x.finish()
 	x.Settled = true
 	if x.Session.Head == x {

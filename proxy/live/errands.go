@@ -33,7 +33,11 @@ func (s *Sampler) runErrands() {
 		}
 		for i, server := range targets {
 			asked = true
-			if !s.errand(server) || !s.sleep(time.Until(began.Add(errandGap*3/4*time.Duration(i+1)/time.Duration(len(targets))))) {
+			pause := time.Until(began.Add(errandGap * 3 / 4 * time.Duration(i+1) / time.Duration(len(targets))))
+			if s.saidNow[at(server)] == nil {
+				pause = 0 // somebody who has just come waits for it
+			}
+			if !s.errand(server) || !s.sleep(pause) {
 				return
 			}
 		}

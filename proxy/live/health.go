@@ -145,6 +145,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	switch {
 	case len(bad) > 1:
 		h.Title = w.names(bad) + " are not serving"
+	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], "refused"):
+		h.Title = w.name(i) + " refuses connections"
 	case state == "suspect", state == Down:
 		h.Title = w.name(i) + " does not answer"
 	case state == "leaving":

@@ -19,6 +19,7 @@ type Now struct {
 	Health Health         `json:"health"`
 	Total  Total          `json:"total"`
 	List   []NowServer    `json:"servers"`
+	Asked  bool           `json:"asked"` // the servers were asked for their memory: who has said nothing does not answer
 	Slabs  []Class        `json:"slabs"` // of all servers; null if they have not said
 	Warn   []Warning      `json:"warnings"`
 	Hot    *Hot           `json:"hot"` // null before it is told, as what follows
@@ -82,6 +83,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, ctx.Err()
 	case <-s.ended:
 	}
+	s.awaitMemory(ctx, w)
 	after, err := s.Sample()
 	if err != nil {
 		return nil, err
@@ -115,10 +117,38 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	return is, nil
 }
 
+// memoryWait is how long who asks once waits for what the servers say of their memory,
+// beyond the time over which is counted.
+const memoryWait = 2 * time.Second
+
+// awaitMemory waits until the servers of w's pool have been asked for their memory.
+func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
+	late := time.NewTimer(memoryWait)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		told := s.latest[w.pool+" mem"].data != nil
+		s.mu.Unlock()
+		if told {
+			return
+		}
+		select {
+		case _, more := <-w.Ready:
+			if !more {
+				return
+			}
+		case <-late.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // NowOf puts together what the events of a stream tell; m and sl are nil if the
 // servers have not told, and hot and misses if they are not told yet.
 func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
-	is := &Now{Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
+	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
 		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
 		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
 	}}

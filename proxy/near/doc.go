@@ -13,9 +13,11 @@
 //	  │           ttl, a write of the key, no room                         ▼
 //	  └───────────────────────────────────────────────────────────── kept and asked for
 //
-// While a kept value is asked for, which one read does, all others get what is kept. So
-// a key that is read all the time costs its server a read every three quarters of ttl,
-// from each loop.
+// While a kept value is asked for, which one read does, all others get what is kept; and
+// when it is over before that read has its answer, they wait for it, if it asks for that
+// key alone. So a key that is read all the time costs its server a read every three
+// quarters of ttl, from each loop, however slow the server is. Nobody waits for an answer
+// that brings nothing: with it the value is absent, and all ask.
 //
 // # Writes
 //

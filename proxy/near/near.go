@@ -109,10 +109,16 @@ func (n *Near) Stake() *Stake {
 }
 
 // Asks says that the command asks a server for a key, of that share and as servers know
-// it, whose value s may keep.
-func (k *Stake) Asks(s *Store, hash uint64, share int32) {
-	if m := s.marks.of(hash); m.quiet() {
-		k.keys = append(k.keys, held{hash, share, m, s})
+// it, whose value s may keep. Others can wait for it if it asks for that key alone: else
+// one that is a part of the command itself might.
+func (k *Stake) Asks(s *Store, hash uint64, share int32, alone bool) {
+	m := s.marks.of(hash)
+	if !m.quiet() {
+		return
+	}
+	k.keys = append(k.keys, held{hash, share, m, s})
+	if v := s.values[hash]; alone && v != nil && v.asked && v.by == nil {
+		v.by = k
 	}
 }
 
@@ -186,17 +192,24 @@ func (k *Stake) foundMeta(share int32, asked Named, r *wire.Reply, b []byte) {
 	k.found(share, key, flags.Of(b), r.Body.Of(b), true)
 }
 
-// Over says that the command has its answer, or that it will get none.
-func (k *Stake) Over() {
+// Over says that the command has its answer, or that it will get none. Then it has no
+// stake any more: nil.
+func (k *Stake) Over() *Stake {
 	if k != nil {
 		k.over()
 	}
+	return nil
 }
 
 func (k *Stake) over() {
 	for i := range k.keys {
 		if a := &k.keys[i]; a.store == nil {
 			k.n.marks.slot[a.hash%slots].Add(ended)
+		} else if v := a.store.values[a.hash]; v != nil && v.by == k {
+			v.by = nil
+			if a.store.over(v) {
+				a.store.drop(v)
+			}
 		}
 	}
 	if k.all {

@@ -41,8 +41,10 @@ type Value struct {
 	key    []byte // as servers know it, in Block
 	hash   uint64
 	mark   mark
-	asked  bool // it is being asked for anew
-	held   int  // bytes that it counts
+	asked  bool     // it is being asked for anew
+	by     *Stake   // whose answer others can wait for, when this is over; nil: nobody's
+	wait   []func() // told when it is there, or when it will not come
+	held   int      // bytes that it counts
 	next   *Value
 	before *Value
 }
@@ -62,24 +64,44 @@ func (s *Store) early() int64 { return int64(s.TTL / 4 * 3) }
 // and what it reads may have been asked a moment later: that is taken off the ttl.
 func (s *Store) life() int64 { return int64(s.TTL - min(s.TTL/10, 250*time.Millisecond)) }
 
-// Find is the value that is kept of a key, as servers know it; nil if it can't be given
-// out, or if the caller, who brings what it finds, is the one to ask for it anew.
-func (s *Store) Find(hash uint64, key []byte, brings bool) *Value {
+// How is what can be done with what is kept of a key.
+type How uint8
+
+const (
+	Ask  How = iota // nothing: ask the server, also if the caller is the one to ask for it anew
+	Give            // give it out
+	Wait            // it is over, and asked for anew: Await it, or ask the server too
+)
+
+// Find is what is kept of a key, as servers know it, and what can be done with it. brings
+// says that the caller brings what it finds.
+func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, How) {
 	v := s.values[hash]
-	if v == nil || string(v.key) != string(key) {
-		return nil
-	}
-	age := s.io.Now - v.Asked
 	switch {
-	case age >= s.life() || s.marks.of(hash) != v.mark:
-		s.drop(v)
-		return nil
-	case brings && age >= s.early() && !v.asked:
+	case v == nil || string(v.key) != string(key):
+		return nil, Ask
+	case s.marks.of(hash) != v.mark:
+	case brings && s.io.Now-v.Asked >= s.early() && !v.asked:
 		v.asked = true
-		return nil
+		return nil, Ask
+	case !s.over(v):
+		return v, Give
+	case v.by != nil && len(v.wait) < mostWaiting:
+		return v, Wait
+	case v.by != nil:
+		return nil, Ask
 	}
-	return v
+	s.drop(v)
+	return nil, Ask
 }
+
+// Await calls f when v, for which Find has said Wait, is there anew, or will not be.
+func (s *Store) Await(v *Value, f func()) { v.wait = append(v.wait, f) }
+
+func (s *Store) over(v *Value) bool { return s.io.Now-v.Asked >= s.life() }
+
+// mostWaiting is how many reads may wait for a value. More of them ask the server.
+const mostWaiting = 10_000
 
 // keep keeps a value that was asked for when the key had that mark.
 func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte, known bool) {
@@ -142,8 +164,12 @@ func (s *Store) drop(v *Value) {
 	} else {
 		v.next.before = v.before
 	}
-	v.next, v.before = nil, nil
+	v.next, v.before, v.by = nil, nil, nil
 	s.count(-v.held, -1)
+	for _, f := range v.wait {
+		f()
+	}
+	v.wait = nil
 }
 
 func (s *Store) count(bytes, values int) {
@@ -160,9 +186,10 @@ func (s *Store) clear() {
 	}
 }
 
-// sweep drops the values that are over, and comes back if there are more.
+// sweep drops the values that are over and that nobody may wait for, and comes back if
+// there are more.
 func (s *Store) sweep() {
-	for s.first != nil && s.io.Now-s.first.Asked >= s.life() {
+	for s.first != nil && s.over(s.first) && s.first.by == nil {
 		s.drop(s.first)
 	}
 	if s.first != nil {

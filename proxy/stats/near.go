@@ -11,7 +11,8 @@ type NearCounts struct {
 	Age   uint64 // sum of how old the values were that were given out, in nanoseconds
 }
 
-func (c *NearCounts) add(o *NearCounts) {
+// Add counts what o has counted too.
+func (c *NearCounts) Add(o *NearCounts) {
 	c.Hits += o.Hits
 	c.Asked += o.Asked
 	c.Age += o.Age

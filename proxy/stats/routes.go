@@ -68,7 +68,7 @@ type RouteCounters struct {
 func (into *RouteCounters) Add(o *RouteCounters) {
 	into.Requests.add(&o.Requests)
 	into.KeyCounts.add(&o.KeyCounts)
-	into.Near.add(&o.Near)
+	into.Near.Add(&o.Near)
 }
 
 // AddRoute adds what an engine has counted of a route, which is not in the engine's

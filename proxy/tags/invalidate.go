@@ -164,6 +164,9 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 			return
 		case phase == health.Leaving || v.Suspected(i):
 			why, n.waits = "server "+srv.Label()+": it does not answer", true
+			if srv.Down { // this loop has seen why itself
+				why = srv.Why
+			}
 		}
 	}
 	if why != "" {

@@ -57,6 +57,7 @@ type course struct {
 	TTL         uint32 // of what it stores or touches, in seconds; 0: for ever
 	Invalidated bool   // it has found a value of which a tag was invalidated
 	Backfilling bool   // a backfill of Key is at work for it
+	AwaitsKept  bool   // it is a read that awaits what another brings to be kept here
 	WaitReason  string // what it was parked for; empty: it was not
 
 	Account *why.Account // hears what becomes of Key; nil: nobody asks. Set by Concluding, as Place is

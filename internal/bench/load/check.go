@@ -50,6 +50,9 @@ type checker struct {
 	data *data
 	lost *losses // counts misses and errors; nil when none is allowed
 
+	owner []uint8 // by key: which lane of its client it is asked on; nil: there is one
+	lane  uint8
+
 	due        []request // a ring
 	head, size int
 
@@ -138,12 +141,12 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	}
 	reads := r.kind == get || r.kind == quietGets
 	if bytes.Equal(line, last) {
-		if reads && c.found < r.n {
+		if wanted := c.wanted(r); reads && c.found < wanted {
 			if c.lost != nil {
 				c.settle(r)
 				return true, nil
 			}
-			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", r.n-c.found, r.n, c.data.key(r.first))
+			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", wanted-c.found, wanted, c.data.key(r.first))
 		}
 		if reads && c.lost != nil {
 			c.settle(r)
@@ -171,6 +174,20 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	return false, c.hit(r, i)
 }
 
+// wanted is how many keys of a read are asked for on this lane.
+func (c *checker) wanted(r *request) int {
+	if c.owner == nil || r.n == 1 {
+		return r.n
+	}
+	n := 0
+	for place := range r.n {
+		if c.owner[(r.first+place)%c.data.count] == c.lane {
+			n++
+		}
+	}
+	return n
+}
+
 // settle notes which keys of a read were answered and which were not.
 func (c *checker) settle(r *request) {
 	for place := range r.n {
@@ -192,7 +209,7 @@ func (c *checker) hit(r *request, i int) error {
 		place += c.data.count
 	}
 	switch {
-	case place >= r.n:
+	case place >= r.n || c.owner != nil && c.owner[i] != c.lane:
 		return fmt.Errorf("the value of key %s, which was not asked for: %d keys from %s on were", c.data.key(i), r.n, c.data.key(r.first))
 	case c.seen[place/64]&(1<<(place%64)) != 0:
 		return fmt.Errorf("the value of key %s twice", c.data.key(i))

@@ -93,6 +93,25 @@ func (d *data) appendGet(out []byte, first, n int) []byte {
 	return append(out, "\r\n"...)
 }
 
+// appendPart is appendGet of those of the keys whose owner it is; any says that there
+// is one.
+func (d *data) appendPart(out []byte, first, n int, owner []uint8, who uint8) (_ []byte, any bool) {
+	for i := range n {
+		i := (first + i) % d.count
+		if owner[i] != who {
+			continue
+		}
+		if !any {
+			out, any = append(out, "get"...), true
+		}
+		out = append(append(out, ' '), d.key(i)...)
+	}
+	if any {
+		out = append(out, "\r\n"...)
+	}
+	return out, any
+}
+
 func (d *data) appendSet(out []byte, i int) []byte {
 	out = append(out, "set "...)
 	out = append(out, d.key(i)...)

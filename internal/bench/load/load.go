@@ -1,6 +1,8 @@
 //go:build linux
 
-// Package load drives one memcached address with requests and checks every reply.
+// Package load drives a memcached address with requests and checks every reply; or
+// several servers, with a connection of each client to each of them, among which it
+// places keys itself.
 //
 // One thread, one epoll, no allocation per request. Keys and values follow
 // from a key's number alone, so that every write is idempotent and the right
@@ -24,8 +26,10 @@
 // has been free longest, and its latency counts from when it was due, whether
 // or not it could be sent then.
 //
-// A request is what gets one answer as a whole: a multi-get of 20 keys is one,
-// and so is a quiet meta batch with its mn.
+// A request is what gets one answer as a whole: a multi-get of 20 keys is one, also
+// when it is split by server, and so is a quiet meta batch with its mn. Of clients that
+// come and go a request is a visit: connect, ask so many times, close. It is done with
+// the last answer, and its latency counts from before the connect.
 package load
 
 // What to send, how long, and what came out.
@@ -51,6 +55,7 @@ type Workload struct {
 	Reads   int     `json:"reads"`   // per cent of requests that read
 	Rate    float64 `json:"rate"`    // requests a second; 0 is a closed loop
 	Sliding bool    `json:"sliding"` // refill a pipeline at each reply, not when it is empty
+	Visit   int     `json:"visit"`   // requests of a connection that comes and goes, one after the other; 0: connections stay
 	Idle    bool    `json:"idle"`    // after one read on each connection, send nothing
 	Lossy   bool    `json:"lossy"`   // misses and SERVER_ERROR replies are counted and end nothing
 }
@@ -110,10 +115,17 @@ type Result struct {
 	Replies   int64         `json:"replies"`      // requests of the whole run, the fill and the fences too
 	Lost      Lost          `json:"lost"`         // of a lossy load
 	GivenUp   int           `json:"given_up"`     // requests that were due and had no answer when the window was cut
-	Good      []int64       `json:"good"`         // of a window that is cut: by connection, answers without a miss or an error
+	Apart     *Apart        `json:"apart,omitempty"`
+	Good      []int64       `json:"good"` // of a window that is cut: by connection, answers without a miss or an error
 }
 
-func (w Workload) check(b Bounds) error {
+// Apart is the latency of reads of one server's keys, and of the others'.
+type Apart struct {
+	Its    Latency `json:"its_us"`
+	Others Latency `json:"others_us"`
+}
+
+func (w Workload) check(b Bounds, t Target) error {
 	batch := max(w.Keys, w.Quiet)
 	for _, rule := range []struct {
 		broken bool
@@ -131,6 +143,10 @@ func (w Workload) check(b Bounds) error {
 		{w.Rate < 0 || w.Rate > 10e6, fmt.Sprintf("rate: %g a second, use 0 to 10000000", w.Rate)},
 		{w.Binary && (w.Quiet > 0 || w.Lossy), "a binary load has neither quiet meta batches nor losses"},
 		{w.Idle && w.Rate > 0, "an idle load has no rate"},
+		{w.Visit < 0 || w.Visit > 1000, fmt.Sprintf("requests of a visit: %d, use 0 (connections stay) to 1000", w.Visit)},
+		{w.Visit > 0 && (w.Depth > 1 || w.Keys > 1 || w.Rate > 0 || w.Quiet > 0 || w.Binary || w.Lossy || w.Idle), "visits ask for one key after the other, in text, as fast as they are answered"},
+		{t.Addr == "" && (w.Keys > 1 && (w.Depth > 1 || w.Sliding) || w.Quiet > 0 || w.Binary || w.Lossy || w.Idle), "servers are asked in text, for several keys in one request at a time"},
+		{t.Apart != "" && (w.Keys > 1 || w.Visit > 0), "reads of one server's keys are told apart where each asks for one key"},
 		{b.Window <= 0 || b.Window > 24*time.Hour, fmt.Sprintf("duration: %v, use more than 0 and at most 24h", b.Window)},
 		{b.Warm < 0 || b.Warm > time.Hour, fmt.Sprintf("warm-up: %v, use 0 to 1h", b.Warm)},
 		{b.Cut && (!b.NoFill || b.Warm > 0), "a window that is cut is all of its run: no fill, and no warm-up"},

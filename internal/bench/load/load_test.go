@@ -8,7 +8,6 @@ import (
 	"bufio"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,7 @@ var short = Bounds{Warm: 20 * time.Millisecond, Window: 200 * time.Millisecond, 
 
 // memcached starts a real one, which chooses its port and says which, and returns
 // its address and process.
-func memcached(t *testing.T) (netip.AddrPort, int) {
+func memcached(t *testing.T) (Target, int) {
 	t.Helper()
 	said := filepath.Join(t.TempDir(), "port")
 	args := []string{"-l", "127.0.0.1", "-p", "-1", "-t", "1", "-U", "0"}
@@ -42,12 +41,12 @@ func memcached(t *testing.T) (netip.AddrPort, int) {
 	for range 2000 {
 		text, _ := os.ReadFile(said)
 		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
-			return netip.MustParseAddrPort("127.0.0.1:" + strings.TrimSpace(port)), server.Process.Pid
+			return Target{Addr: "127.0.0.1:" + strings.TrimSpace(port)}, server.Process.Pid
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("memcached does not say which port it has")
-	return netip.AddrPort{}, 0
+	return Target{}, 0
 }
 
 func TestRunAgainstMemcached(t *testing.T) {
@@ -160,7 +159,7 @@ func TestLossyLoadGoesOn(t *testing.T) {
 
 // liar is a server that stores and answers rightly until the reply with number
 // `from` on a connection, which lie changes; nil closes the connection.
-func liar(t *testing.T, from int, lie func(reply string) *string) netip.AddrPort {
+func liar(t *testing.T, from int, lie func(reply string) *string) Target {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -208,7 +207,7 @@ func liar(t *testing.T, from int, lie func(reply string) *string) netip.AddrPort
 			}()
 		}
 	}()
-	return netip.MustParseAddrPort(listener.Addr().String())
+	return Target{Addr: listener.Addr().String()}
 }
 
 func TestRunFindsTheLiar(t *testing.T) {
@@ -279,7 +278,7 @@ func TestWindowThatIsCut(t *testing.T) {
 }
 
 func TestRunRefusesWhatItCannotDo(t *testing.T) {
-	addr := netip.MustParseAddrPort("127.0.0.1:1")
+	addr := Target{Addr: "127.0.0.1:1"}
 	for _, change := range []func(*Workload, *Bounds){
 		func(w *Workload, _ *Bounds) { w.Conns = 0 },
 		func(w *Workload, _ *Bounds) { w.Keys, w.Quiet = 2, 2 },

@@ -9,8 +9,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"runtime"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -44,9 +44,11 @@ type loop struct {
 	window window
 
 	epoll, ticker int
-	conns         []conn
-	buf           []byte
-	began         time.Time // zero of the loop's nanoseconds
+	aim
+	clients []client
+	conns   []conn // theirs, one after the other
+	buf     []byte
+	began   time.Time // zero of the loop's nanoseconds
 
 	phase    phase
 	due      int    // requests whose replies are due, on all connections
@@ -65,11 +67,15 @@ type loop struct {
 	freeLen int
 }
 
-// Run puts the load on addr and returns what the window showed. It watches
+// Run puts the load on a target and returns what the window showed. It watches
 // the processes of the given ids meanwhile. An error says which connection got
 // what wrong. It ends within the bounds, or when ctx does.
-func Run(ctx context.Context, addr netip.AddrPort, work Workload, bounds Bounds, watch []int) (Result, error) {
-	if err := work.check(bounds); err != nil {
+func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []int) (Result, error) {
+	lanes, err := to.lanes()
+	if err == nil {
+		err = work.check(bounds, to)
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	// Sleep to the nanosecond, as an open loop needs: the slack is a thread's.
@@ -79,13 +85,18 @@ func Run(ctx context.Context, addr netip.AddrPort, work Workload, bounds Bounds,
 		return Result{}, fmt.Errorf("timer slack: %w", err)
 	}
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
-	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1}
+	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1,
+		aim: aim{lanes: lanes, apart: -1}}
 	defer l.close()
+	if len(to.Servers) > 0 {
+		l.owner = l.data.owners(to.Servers)
+		l.apart = slices.Index(to.Servers, to.Apart)
+	}
 	if work.Lossy {
 		l.lost = newLosses(work.Count)
 	}
-	l.window = newWindow(l, watch)
-	if err := l.open(addr); err != nil {
+	l.window = newWindow(l, watch, l.apart >= 0)
+	if err := l.open(); err != nil {
 		return Result{}, err
 	}
 	if err := l.run(ctx); err != nil {
@@ -100,7 +111,7 @@ func Run(ctx context.Context, addr netip.AddrPort, work Workload, bounds Bounds,
 }
 
 // open connects, and prepares epoll and the clock.
-func (l *loop) open(addr netip.AddrPort) (err error) {
+func (l *loop) open() (err error) {
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
@@ -108,16 +119,31 @@ func (l *loop) open(addr netip.AddrPort) (err error) {
 		return fmt.Errorf("timerfd: %w", err)
 	}
 	batch := max(l.work.Keys, l.work.Quiet)
-	l.conns = make([]conn, 0, l.work.Conns)
-	for id := range l.work.Conns {
-		fd, err := dial(addr, l.bounds.Timeout)
-		if err != nil {
-			return fmt.Errorf("connection %d of %d: %w", id+1, l.work.Conns, err)
+	l.clients = make([]client, l.work.Conns)
+	l.conns = make([]conn, 0, l.work.Conns*len(l.lanes))
+	for id := range l.clients {
+		first := len(l.conns)
+		for lane, a := range l.lanes {
+			fd, err := dial(a, l.bounds.Timeout)
+			if err != nil {
+				return fmt.Errorf("connection %d of %d: %w", id+1, l.work.Conns, err)
+			}
+			c := conn{id: len(l.conns), fd: fd, check: newChecker(l.data, l.lost, l.work.Depth, batch)}
+			if len(l.lanes) > 1 {
+				c.check.owner, c.check.lane = l.owner, uint8(lane)
+			}
+			l.conns = append(l.conns, c)
+			if err := l.watch(&l.conns[c.id]); err != nil {
+				return err
+			}
 		}
-		l.conns = append(l.conns, conn{id: id, fd: fd, check: newChecker(l.data, l.lost, l.work.Depth, batch)})
-		event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(id)}
-		if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &event); err != nil {
-			return fmt.Errorf("epoll: %w", err)
+		l.clients[id] = client{id: id, lanes: l.conns[first:]}
+	}
+	if l.work.Visit > 0 && l.lanes[0].local {
+		// A port that was used waits for a minute before it is used again, and one
+		// address has some 28,000 of them.
+		for id := range l.clients {
+			l.from = append(l.from, &unix.SockaddrInet4{Addr: [4]byte{127, 1, byte(id >> 8), byte(id)}})
 		}
 	}
 	tick := unix.NsecToTimespec(int64(period))
@@ -132,9 +158,49 @@ func (l *loop) open(addr netip.AddrPort) (err error) {
 	return nil
 }
 
+// watch lets epoll tell of c.
+func (l *loop) watch(c *conn) error {
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
+		return fmt.Errorf("epoll: %w", err)
+	}
+	return nil
+}
+
+// lane is the connection on which k asks for a key; it is made if there is none.
+func (l *loop) lane(k *client, key int) (*conn, error) {
+	i := 0
+	if len(k.lanes) > 1 {
+		i = int(l.owner[key])
+	}
+	c := &k.lanes[i]
+	if c.fd >= 0 {
+		return c, nil
+	}
+	var from unix.Sockaddr
+	if l.from != nil {
+		from = l.from[k.id]
+	}
+	var err error
+	if c.fd, err = connect(l.lanes[i], from); err != nil {
+		return nil, err
+	}
+	return c, l.watch(c)
+}
+
+// leave ends a visit.
+func (k *client) leave() {
+	for i := range k.lanes {
+		if c := &k.lanes[i]; c.fd >= 0 {
+			unix.Close(c.fd)
+			c.fd, c.full = -1, false
+		}
+	}
+}
+
 func (l *loop) close() {
-	for _, c := range l.conns {
-		unix.Close(c.fd)
+	for i := range l.clients {
+		l.clients[i].leave()
 	}
 	for _, fd := range []int{l.epoll, l.ticker} {
 		if fd >= 0 {
@@ -169,8 +235,9 @@ func (l *loop) run(ctx context.Context) error {
 				err = errors.Join(ctx.Err(), l.tick())
 			} else {
 				c := &l.conns[e.Fd]
-				if err = l.serve(c, e.Events); err != nil {
-					err = fmt.Errorf("connection %d, reply %d: %w", c.id+1, c.served+1, err)
+				k := l.clientOf(c)
+				if err = l.serve(k, c, e.Events); err != nil {
+					err = fmt.Errorf("connection %d, reply %d: %w", k.id+1, k.served+1, err)
 				}
 			}
 			if err != nil {
@@ -221,26 +288,29 @@ func (l *loop) tick() error {
 			continue
 		}
 		if waited := time.Duration(now - c.check.first().start); waited > l.bounds.Timeout {
-			return fmt.Errorf("connection %d, reply %d: none within %v, %d replies are due", c.id+1, c.served+1, l.bounds.Timeout, c.check.size)
+			k := l.clientOf(c)
+			return fmt.Errorf("connection %d, reply %d: none within %v, %d replies are due", k.id+1, k.served+1, l.bounds.Timeout, c.check.size)
 		}
 	}
 	return nil
 }
 
-// serve takes what a connection has to say and sends what may follow.
-func (l *loop) serve(c *conn, ready uint32) error {
-	if ready&^unix.EPOLLOUT != 0 {
-		if err := l.read(c); err != nil {
+func (l *loop) clientOf(c *conn) *client { return &l.clients[c.id/len(l.lanes)] }
+
+// serve takes what a connection of k has to say and sends what may follow.
+func (l *loop) serve(k *client, c *conn, ready uint32) error {
+	if ready&^unix.EPOLLOUT != 0 && c.fd >= 0 { // else it was closed by the event before
+		if err := l.read(k, c); err != nil {
 			return err
 		}
 	}
 	if l.paced() {
-		return l.flush(c)
+		return l.flushAll(k)
 	}
-	return l.refill(c)
+	return l.refill(k)
 }
 
-func (l *loop) read(c *conn) error {
+func (l *loop) read(k *client, c *conn) error {
 	for {
 		kept := copy(l.buf, c.part)
 		n, err := unix.Read(c.fd, l.buf[kept:])
@@ -254,7 +324,7 @@ func (l *loop) read(c *conn) error {
 		case n == 0:
 			return fmt.Errorf("the other side closed with %d replies due", c.check.size)
 		}
-		if err := l.take(c, l.buf[:kept+n]); err != nil {
+		if err := l.take(k, c, l.buf[:kept+n]); err != nil {
 			return err
 		}
 		if kept+n < len(l.buf) {
@@ -264,7 +334,7 @@ func (l *loop) read(c *conn) error {
 }
 
 // take checks what came and settles the requests it answers.
-func (l *loop) take(c *conn, b []byte) error {
+func (l *loop) take(k *client, c *conn, b []byte) error {
 	now := l.clock()
 	for {
 		n, whole, err := c.check.consume(b)
@@ -277,32 +347,62 @@ func (l *loop) take(c *conn, b []byte) error {
 			return nil
 		}
 		l.checked += int64(c.check.found)
-		hits := c.check.found
-		good := !c.check.bad
+		k.hits += c.check.found
+		k.bad = k.bad || c.check.bad
 		r := c.check.pop()
-		c.served++
-		l.replies++
+		k.due--
 		l.due--
-		if l.phase == measuring {
-			l.window.record(r, hits, now)
-			if good {
-				c.good++
-			}
-		}
-		if l.paced() {
-			l.release(c)
-		}
+		l.settle(k, r, now)
 	}
 }
 
-// refill sends what a closed loop may send on c.
-func (l *loop) refill(c *conn) error {
-	if c.check.size == 0 || l.work.Sliding {
-		now := l.clock()
-		for c.check.size < l.work.Depth && l.next(c, now) {
+// settle counts what k has asked for, if r was all that lacked.
+func (l *loop) settle(k *client, r request, now int64) {
+	if k.left > 0 {
+		if k.left--; k.left > 0 {
+			return
+		}
+		r.start = k.start
+	}
+	k.served++
+	l.replies++
+	if l.phase == measuring {
+		l.window.record(r, k.hits, l.apart >= 0 && int(l.owner[r.first]) == l.apart, now)
+		if !k.bad {
+			k.good++
 		}
 	}
-	return l.flush(c)
+	k.hits, k.bad = 0, false
+	if l.paced() {
+		l.release(k)
+	}
+}
+
+// refill sends what k may send in a closed loop.
+func (l *loop) refill(k *client) error {
+	if k.due == 0 || l.work.Sliding {
+		now := l.clock()
+		for k.due < l.work.Depth {
+			if more, err := l.next(k, now); !more {
+				if err != nil {
+					return err
+				}
+				break
+			}
+		}
+	}
+	return l.flushAll(k)
+}
+
+func (l *loop) flushAll(k *client) error {
+	for i := range k.lanes {
+		if c := &k.lanes[i]; c.fd >= 0 {
+			if err := l.flush(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func (l *loop) flush(c *conn) error {
@@ -320,60 +420,91 @@ func (l *loop) flush(c *conn) error {
 	return nil
 }
 
-// next puts the next request of this phase on c, if there is one.
-func (l *loop) next(c *conn, start int64) bool {
+// next puts the next request of this phase on a lane of k, if there is one.
+func (l *loop) next(k *client, start int64) (bool, error) {
 	switch l.phase {
 	case filling:
 		if l.filled == l.work.Count {
-			return false
+			return false, nil
 		}
 		n := min(max(1, l.work.Quiet), l.work.Count-l.filled)
-		l.write(c, l.filled, n, start)
+		first := l.filled
 		l.filled += n
+		return true, l.write(k, first, n, start)
 	case warming, measuring:
-		if l.work.Idle && c.served > 0 {
-			return false
+		if l.work.Idle && k.served > 0 {
+			return false, nil
+		}
+		if l.work.Visit > 0 && k.left == 0 {
+			k.leave()
+			k.left, k.start = l.work.Visit, start
 		}
 		random := splitmix(&l.random)
 		first := int(random >> 32 * uint64(l.work.Count) >> 32)
-		switch {
-		case int(random&0xffffffff*100>>32) >= l.work.Reads && !l.work.Idle:
-			l.write(c, first, max(1, l.work.Quiet), start)
-		case l.work.Quiet > 0:
-			c.out = l.data.appendQuietGets(c.out, first, l.work.Quiet)
-			l.push(c, request{quietGets, first, l.work.Quiet, start})
-		case l.work.Binary:
-			kind := get
-			if l.work.Keys > 1 {
-				kind = quietGets
-			}
-			c.out = l.data.appendFrameGets(c.out, first, l.work.Keys)
-			l.push(c, request{kind, first, l.work.Keys, start})
-		default:
-			c.out = l.data.appendGet(c.out, first, l.work.Keys)
-			l.push(c, request{get, first, l.work.Keys, start})
+		if int(random&0xffffffff*100>>32) >= l.work.Reads && !l.work.Idle {
+			return true, l.write(k, first, max(1, l.work.Quiet), start)
 		}
-	default:
-		return false
+		return true, l.ask(k, first, start)
 	}
-	return true
+	return false, nil
 }
 
-func (l *loop) write(c *conn, first, n int, start int64) {
+// ask puts a read of the key first and those behind it on k.
+func (l *loop) ask(k *client, first int, start int64) error {
+	if len(k.lanes) > 1 && l.work.Keys > 1 {
+		k.start = start
+		for i := range k.lanes {
+			c, any := &k.lanes[i], false
+			if c.out, any = l.data.appendPart(c.out, first, l.work.Keys, l.owner, uint8(i)); any {
+				l.push(k, c, request{get, first, l.work.Keys, start})
+				k.left++
+			}
+		}
+		return nil
+	}
+	c, err := l.lane(k, first)
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.work.Quiet > 0:
+		c.out = l.data.appendQuietGets(c.out, first, l.work.Quiet)
+		l.push(k, c, request{quietGets, first, l.work.Quiet, start})
+	case l.work.Binary:
+		kind := get
+		if l.work.Keys > 1 {
+			kind = quietGets
+		}
+		c.out = l.data.appendFrameGets(c.out, first, l.work.Keys)
+		l.push(k, c, request{kind, first, l.work.Keys, start})
+	default:
+		c.out = l.data.appendGet(c.out, first, l.work.Keys)
+		l.push(k, c, request{get, first, l.work.Keys, start})
+	}
+	return nil
+}
+
+func (l *loop) write(k *client, first, n int, start int64) error {
+	c, err := l.lane(k, first)
+	if err != nil {
+		return err
+	}
 	if l.work.Quiet > 0 {
 		c.out = l.data.appendQuietSets(c.out, first, n)
-		l.push(c, request{quietSets, first, n, start})
-		return
+		l.push(k, c, request{quietSets, first, n, start})
+		return nil
 	}
 	if l.work.Binary {
 		c.out = l.data.appendFrameSet(c.out, first)
 	} else {
 		c.out = l.data.appendSet(c.out, first)
 	}
-	l.push(c, request{set, first, 1, start})
+	l.push(k, c, request{set, first, 1, start})
+	return nil
 }
 
-func (l *loop) push(c *conn, r request) {
+func (l *loop) push(k *client, c *conn, r request) {
 	c.check.push(r)
+	k.due++
 	l.due++
 }

@@ -13,8 +13,8 @@ func (l *loop) advance() error {
 		if l.filled < l.work.Count || l.due > 0 {
 			return nil
 		}
-		for i := range l.conns {
-			l.conns[i].served = 0 // an idle load reads once after the fill
+		for i := range l.clients {
+			l.clients[i].served = 0 // an idle load reads once after the fill
 		}
 		l.phase, l.phaseEnd = warming, now+int64(l.bounds.Warm)
 		if l.work.Rate == 0 {
@@ -59,18 +59,22 @@ func (l *loop) advance() error {
 
 // kick starts a phase of a closed loop: no reply is due that would.
 func (l *loop) kick() error {
-	for i := range l.conns {
-		if err := l.refill(&l.conns[i]); err != nil {
+	for i := range l.clients {
+		if err := l.refill(&l.clients[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// fence asks each connection one thing whose answer no earlier request gets.
+// fence asks each connection one thing whose answer no earlier request gets. A client
+// that comes and goes has none at times.
 func (l *loop) fence() error {
 	for i := range l.conns {
 		c := &l.conns[i]
+		if c.fd < 0 {
+			continue
+		}
 		r := request{kind: fence, start: l.clock()}
 		switch {
 		case l.work.Quiet > 0:
@@ -82,7 +86,7 @@ func (l *loop) fence() error {
 		default:
 			c.out = append(c.out, "get "+fenceKey+"\r\n"...)
 		}
-		l.push(c, r)
+		l.push(l.clientOf(c), c, r)
 		if err := l.flush(c); err != nil {
 			return err
 		}
@@ -97,10 +101,11 @@ func (l *loop) giveUp(now int64) {
 		l.window.givenUp++
 		l.window.waited(now - max(l.window.from, due))
 	}
+	for i := range l.clients {
+		l.window.good = append(l.window.good, l.clients[i].good)
+	}
 	for i := range l.conns {
-		c := &l.conns[i]
-		l.window.good = append(l.window.good, c.good)
-		for ; c.check.size > 0; l.due-- {
+		for c := &l.conns[i]; c.check.size > 0; l.due-- {
 			give(c.check.pop().start)
 		}
 	}
@@ -114,7 +119,7 @@ func (l *loop) paced() bool {
 	return l.work.Rate > 0 && (l.phase == warming || l.phase == measuring)
 }
 
-// startPacing frees every place on every connection, round and round, so that
+// startPacing frees every place of every client, round and round, so that
 // neighbours in time use different connections.
 func (l *loop) startPacing(now int64) {
 	l.gap, l.nextDue = 1e9/l.work.Rate, float64(now)
@@ -128,19 +133,21 @@ func (l *loop) startPacing(now int64) {
 // pace sends what is due, as far as connections are free.
 func (l *loop) pace() error {
 	for t := float64(l.clock()); l.freeLen > 0 && l.nextDue <= t; l.nextDue += l.gap {
-		c := &l.conns[l.free[l.freeAt]]
+		k := &l.clients[l.free[l.freeAt]]
 		l.freeAt = (l.freeAt + 1) % len(l.free)
 		l.freeLen--
-		l.next(c, int64(l.nextDue))
-		if err := l.flush(c); err != nil {
+		if _, err := l.next(k, int64(l.nextDue)); err != nil {
+			return err
+		}
+		if err := l.flushAll(k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// release gives back a place on c.
-func (l *loop) release(c *conn) {
-	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(c.id)
+// release gives back a place of k.
+func (l *loop) release(k *client) {
+	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(k.id)
 	l.freeLen++
 }

@@ -20,6 +20,7 @@ type window struct {
 
 	requests, reads, hits int64
 	latency               *hdrhistogram.Histogram // nanoseconds
+	apart, others         *hdrhistogram.Histogram // of reads of one server's keys, and of the others'; nil: they aren't told apart
 	givenUp               int
 	good                  []int64
 
@@ -33,8 +34,13 @@ type window struct {
 	late      int64 // the worst delay of a tick in the window
 }
 
-func newWindow(l *loop, watch []int) window {
-	return window{clock: l.clock, watch: watch, latency: hdrhistogram.New(1, int64(10*time.Minute), 3), processes: make([]Process, len(watch))}
+func newWindow(l *loop, watch []int, apart bool) window {
+	latencies := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(10*time.Minute), 3) }
+	w := window{clock: l.clock, watch: watch, latency: latencies(), processes: make([]Process, len(watch))}
+	if apart {
+		w.apart, w.others = latencies(), latencies()
+	}
+	return w
 }
 
 // tick notes how late the clock was noticed, which rang so many times since the
@@ -53,16 +59,26 @@ func (w *window) tick(now, rings int64, measuring bool) {
 	}
 }
 
-// record counts a settled request. Its latency counts only if it began in the
-// window: the readings at the window's edge hold up what is due then.
-func (w *window) record(r request, hits int, now int64) {
+// record counts a settled request; apart says that it is one of the server that is told
+// apart. Its latency counts only if it began in the window: the readings at the window's
+// edge hold up what is due then.
+func (w *window) record(r request, hits int, apart bool, now int64) {
 	w.requests++
-	if r.kind == get || r.kind == quietGets {
+	reads := r.kind == get || r.kind == quietGets
+	if reads {
 		w.reads++
 		w.hits += int64(hits)
 	}
-	if r.start >= w.from {
-		w.waited(now - r.start)
+	if r.start < w.from {
+		return
+	}
+	w.waited(now - r.start)
+	if reads && w.apart != nil {
+		into := w.others
+		if apart {
+			into = w.apart
+		}
+		_ = into.RecordValue(min(max(1, now-r.start), into.HighestTrackableValue()))
 	}
 }
 
@@ -148,19 +164,27 @@ func (w *window) read(sign int64) error {
 func (w *window) result() Result {
 	seconds := time.Duration(w.to - w.from).Seconds()
 	micro := func(ns int64) float64 { return float64(ns) / 1e3 }
+	summed := func(h *hdrhistogram.Histogram) Latency {
+		return Latency{
+			P50:  micro(h.ValueAtQuantile(50)),
+			P99:  micro(h.ValueAtQuantile(99)),
+			P999: micro(h.ValueAtQuantile(99.9)),
+			Max:  micro(h.Max()),
+			Mean: h.Mean() / 1e3,
+		}
+	}
+	var apart *Apart
+	if w.apart != nil {
+		apart = &Apart{Its: summed(w.apart), Others: summed(w.others)}
+	}
 	return Result{
-		Seconds:  seconds,
-		Requests: w.requests,
-		Reads:    w.reads,
-		Hits:     w.hits,
-		Rate:     float64(w.requests) / seconds,
-		Latency: Latency{
-			P50:  micro(w.latency.ValueAtQuantile(50)),
-			P99:  micro(w.latency.ValueAtQuantile(99)),
-			P999: micro(w.latency.ValueAtQuantile(99.9)),
-			Max:  micro(w.latency.Max()),
-			Mean: w.latency.Mean() / 1e3,
-		},
+		Seconds:   seconds,
+		Requests:  w.requests,
+		Reads:     w.reads,
+		Hits:      w.hits,
+		Rate:      float64(w.requests) / seconds,
+		Latency:   summed(w.latency),
+		Apart:     apart,
 		CPU:       w.cpu,
 		Late:      micro(w.late),
 		Processes: w.processes,

@@ -38,6 +38,7 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 	out.hot(p)
 	out.misses(p)
 	out.failover(s)
+	out.rolls(s)
 	out.pools(p, t.Pools, s.Members)
 	for _, g := range p.Guards() {
 		out.guard(g)
@@ -290,6 +291,19 @@ func (out *output) failover(s *stats.Snapshot) {
 
 // order shows a person's order where there is one: two more series of each of hundreds
 // of servers would say no more.
+// rolls shows how many Ringsides serve each pool whose roll is called, and how many of them
+// differ. Their names would be labels without end: they are on the page.
+func (out *output) rolls(s *stats.Snapshot) {
+	for i := range s.Rolls {
+		pool := s.Rolls[i].Pool
+		if is := live.RollOf(s, pool); is != nil {
+			out.set(rollAll, float64(is.Of), pool)
+			out.set(rollDiffer, float64(is.Differ), pool)
+			out.count(rollBad, uint64(is.Bad), pool)
+		}
+	}
+}
+
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOrdered, 1, append(labels, is.String())...)

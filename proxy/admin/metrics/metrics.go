@@ -198,6 +198,15 @@ var (
 	failoverLease = gauge("failover_lease_seconds",
 		"How long the last good ping of the server still counts; negative: it has run out.",
 		"pool", "server")
+	rollAll = gauge("roll_ringsides",
+		"Ringsides that serve the pool, by the roll call, this one included; of pools whose keys move, or that keep copies. Absent where there is no roll call.",
+		"pool")
+	rollDiffer = gauge("roll_differing",
+		"The part of them that has other pools or routes than most; of more than 200, of a sample. Which they are is on the page and in ringside top.",
+		"pool")
+	rollBad = counter("roll_unreadable_total",
+		"What stood in the roll and could not be read: items, and entries of them.",
+		"pool")
 	copiesRepaired = counter("copies_repaired_total",
 		"Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the key was just deleted).",
 		"result")

@@ -370,7 +370,7 @@ function sentence(d) {
   const s = d.server || '', w = bare(d.why || ''), e = (level, kind, txt, sub, markIt = true) => ({t: d.t, level, kind, txt, sub, mark: markIt});
   switch (d.msg) {
   case 'failover of a server': switch (d.from + '>' + d.to) {
-    case 'up>suspect': return e('bad', 'suspect', `${s} does not answer`, w); case 'suspect>up': return e('good', 'up', `${s} answers again`, w, false);
+    case 'up>suspect': return e('bad', 'suspect', `${s} ${w.includes('refused') ? 'refuses connections' : 'does not answer'}`, w); case 'suspect>up': return e('good', 'up', `${s} answers again`, w, false);
     case 'IN>LEAVING': return e('bad', 'leaving', `${s} leaves the ring`, w, false); case 'LEAVING>OUT': return e('bad', 'out', `${s} is out: its keys live elsewhere now`, w);
     case 'OUT>RETURN': return e('warn', 'return', `${s} comes back`, w, false); case 'RETURN>WARM': return e('warn', 'warm', `${s} is emptied and takes writes`, w, false); case 'WARM>SETTLE': return e('warn', 'settle', `${s} is read from again`, w, false); case 'SETTLE>IN': return e('good', 'up', `${s} is back in full`, w); } return null;
   case 'failover of a pool': return e(d.to === 'closed' ? 'good' : 'bad', d.to === 'closed' ? 'up' : 'suspect', `Pool ${d.pool}: ${d.to === 'closed' ? 'failing over again' : 'stops ejecting'}`, w, false);
@@ -483,7 +483,7 @@ parts.why = {box: 'why', draw() {
 parts.guards = {box: 'guards', draw() {
   const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.voided;
   const route = (c, r) => { if (c._k === r.route) return; c._k = r.route; c.replaceChildren(label(r.route, '(all other keys)')); };
-  $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('copybox').hidden = !d.copies;
+  $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('nearbox').hidden = !d.near.length; $('copybox').hidden = !d.copies;
   text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start`);
   fill($('guard').tBodies[0], d.guards, '', cells(4), (g, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.told)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
@@ -493,6 +493,11 @@ parts.guards = {box: 'guards', draw() {
   fill($('tags').tBodies[0], d.tags, '', cells(3), (t, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.unordered));
     row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
+  });
+  text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} that no server is asked for`);
+  fill($('near').tBodies[0], d.near, '', cells(4), (n, row) => {
+    const c = row.cells; c[3].className = 'n opt'; route(c[0], n); put(c[1], r2(n.hits)); put(c[2], share(n.share)); put(c[3], ms(n.age_ms)); put(c[4], bytes(n.bytes));
+    row.title = `given from what is kept here ${flat(r2(n.hits))}, a server was asked ${flat(r2(n.asked))}\n${plural(n.values, 'value')} kept now; how old they were when they were given, on average: ${flat(ms(n.age_ms))}`;
   });
   if (!d.copies) return; const w = d.copies;
   text($('copywhat'), `mended ${flat(r2(w.repaired))}, given to emptied servers ${flat(r2(w.refilled))}${w.dropped ? `, put off ${flat(r2(w.dropped))}` : ''}`);
@@ -510,8 +515,8 @@ parts.roll = {box: 'ringsides', draw() {
 }};
 
 // ---- traces: a row for each key, a letter for each event
-const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error']];
+const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached threw it away', F: 'its server was flushed or out, or it has another now'};
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['X', 'why M: thrown away'], ['F', 'why M: flushed, out, moved']];
 $('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
@@ -528,10 +533,10 @@ parts.trace = {box: 'trace', draw() {
   const box = $('rows');
   for (const r of traces.values()) {
     if (!r.box) { r.flow = el('div', {class: 'flow'}); r.rate = el('span', {class: 'rate'}); const k = el('span', {class: 'k'}); k.append(shown(r.k)); r.box = el('div', {class: 'trow'}, k, r.flow, r.rate); box.append(r.box); }
-    for (const {t, l, n, us, op, out} of r.q) {
+    for (const {t, l, n, us, op, out, why, x} of r.q) {
       const sec = Math.floor(t / 1000); if (sec !== r.sec) { if (r.sec >= 0) r.flow.append(el('s')); r.sec = sec; r.cell = null; }
-      if (r.cell && r.cell._l === l && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
-      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._n = n; r.flow.append(c); r.cell = c; }
+      if (r.cell && r.cell._l === l && r.cell._x === x && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
+      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${why ? ', ' + why : ''}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._x = x; c._n = n; r.flow.append(c); if (x) r.flow.append(el('span', {class: 'l l-' + x, title: `why: ${LETTERS[x]} (${why})`}, x)); r.cell = c; }
     }
     r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
     text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);

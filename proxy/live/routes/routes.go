@@ -19,6 +19,7 @@ type Routes struct {
 	Window float64     `json:"win"`    // seconds; 0: there was nothing to compare with yet
 	Guards []GuardLine `json:"guards"` // of the routes with a guard
 	Tags   []TagLine   `json:"tags"`   // of the routes with tags
+	Near   []NearLine  `json:"near"`   // of the routes that keep values in Ringside
 	Voided Voided      `json:"voided"` // by this process, of all pools
 	Copies *CopyWork   `json:"copies"` // null: no route keeps copies in the pool
 	Lacks  []LackLine  `json:"lacks"`  // servers that lack something
@@ -47,6 +48,17 @@ type TagLine struct {
 	Unordered float64 `json:"unordered"` // sets not stored: a tag may have changed since their miss
 	Broken    uint64  `json:"broken"`    // values that could not be read, since the start
 	Known     int     `json:"known"`     // keys whose tags are remembered
+}
+
+// NearLine is a route that keeps values in Ringside.
+type NearLine struct {
+	Route  []byte   `json:"route"`
+	Hits   float64  `json:"hits"`   // keys given from what is kept
+	Asked  float64  `json:"asked"`  // keys of which a server was asked
+	Share  *float64 `json:"share"`  // the part of both that hits are, 0 to 1; null: none was asked for in the window
+	Age    *float64 `json:"age_ms"` // how old the values were that were given, on average; null: none was
+	Bytes  int64    `json:"bytes"`  // of what is kept now
+	Values int64    `json:"values"`
 }
 
 // Voided are invalidations of tags.
@@ -104,11 +116,16 @@ type Counts struct {
 	at      time.Time
 	guards  map[string]guardCounts
 	tags    map[string]tagCounts
+	near    map[nearRoute]stats.NearCounts
+	kept    map[string][2]int64 // by label: bytes and values
 	voided  stats.Histogram
 	bad     uint64
 	repairs [3]uint64 // done, dropped, refilled
 	lacks   map[[2]string]stats.Lack
 }
+
+// nearRoute is a route of all listeners that have it.
+type nearRoute struct{ pool, label string }
 
 type guardCounts struct {
 	events  [stats.NumGuardEvents]uint64
@@ -123,7 +140,7 @@ type tagCounts struct {
 
 // Take copies what the routes of p have counted by now; sum is a snapshot of now.
 func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
-	c := &Counts{at: time.Now(), guards: map[string]guardCounts{}, tags: map[string]tagCounts{},
+	c := &Counts{at: time.Now(), guards: map[string]guardCounts{}, tags: map[string]tagCounts{}, near: map[nearRoute]stats.NearCounts{}, kept: map[string][2]int64{},
 		repairs: [3]uint64{sum.Repairs, sum.RepairsDropped, sum.Refilled}, lacks: sum.Lacks}
 	for _, g := range p.Guards() {
 		one := guardCounts{rebuilt: g.Snapshot().Rebuilt, waiting: g.Waiting.Load()}
@@ -139,6 +156,15 @@ func Take(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 		}
 		c.tags[t.Route] = one
 	}
+	for name, r := range sum.Routes {
+		at := nearRoute{name.Pool, name.Route}
+		one := c.near[at]
+		one.Add(&r.Near)
+		c.near[at] = one
+	}
+	for _, n := range p.Nears() {
+		c.kept[n.Route] = [2]int64{n.Bytes.Load(), n.Values.Load()}
+	}
 	said := p.Invalidations()
 	c.voided, c.bad = said.Taken, said.Bad
 	return c
@@ -150,7 +176,7 @@ func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at
 // Of tells what the routes of t to pool have done between two moments; nil if none has a
 // guard, tags or copies.
 func Of(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
-	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Lacks: []LackLine{}}
+	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {
 		return thousandth(float64(stats.Since(now, then)) / max(is.Window, 1e-3))
 	}
@@ -169,6 +195,10 @@ func Of(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 				if r.Tags != nil {
 					is.Tags = append(is.Tags, tagLine(label, now.tags[label], before.tags[label], rate))
 				}
+				if r.Near != nil {
+					at := nearRoute{pool.Name, label}
+					is.Near = append(is.Near, nearLine(label, now.near[at], before.near[at], now.kept[label], rate))
+				}
 			}
 		}
 	}
@@ -182,7 +212,7 @@ func Of(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 			is.Lacks = append(is.Lacks, LackLine{i, lacking(&l), l.Filling, l.Copied, l.Missed, l.Waiting})
 		}
 	}
-	if is.Copies == nil && len(is.Guards)+len(is.Tags) == 0 {
+	if is.Copies == nil && len(is.Guards)+len(is.Tags)+len(is.Near) == 0 {
 		return nil
 	}
 	return is
@@ -204,6 +234,20 @@ func guardLine(label string, now, then guardCounts, rate func(now, then uint64) 
 func tagLine(label string, now, then tagCounts, rate func(now, then uint64) float64) TagLine {
 	by := func(e stats.TagEvent) float64 { return rate(now.events[e], then.events[e]) }
 	return TagLine{[]byte(label), by(stats.TagHit), by(stats.TagInvalid), by(stats.TagUnordered), now.events[stats.TagBroken], now.known}
+}
+
+func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func(now, then uint64) float64) NearLine {
+	of := stats.NearCounts{Hits: stats.Since(now.Hits, then.Hits), Asked: stats.Since(now.Asked, then.Asked), Age: stats.Since(now.Age, then.Age)}
+	is := NearLine{Route: []byte(label), Hits: rate(of.Hits, 0), Asked: rate(of.Asked, 0), Bytes: kept[0], Values: kept[1]}
+	if share, known := of.Share(); known {
+		share = thousandth(share)
+		is.Share = &share
+	}
+	if of.Hits > 0 {
+		age := thousandth(float64(of.Age) / float64(of.Hits) / 1e6)
+		is.Age = &age
+	}
+	return is
 }
 
 // millis is in milliseconds, nil without durations.

@@ -1,0 +1,135 @@
+//go:build linux
+
+package load
+
+// Clients that place keys themselves, and clients that come and go.
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/ketama"
+	"ringside/ring"
+)
+
+// The load places keys by code of its own; it must be where Ringside places them.
+func TestOwnersAreThoseOfKetama(t *testing.T) {
+	d := newData(Workload{Value: 1, KeySize: 20, Count: 5000})
+	for _, ports := range [][]int{{11211}, {11211, 31002, 31003}, {20001, 20002, 20003, 20004, 20005}} {
+		var servers []string
+		var listed []ring.Server
+		for _, port := range ports {
+			s := ring.Server{Host: "127.0.0.1", Port: port}
+			servers, listed = append(servers, s.Address()), append(listed, s)
+		}
+		circle, err := ketama.Twemproxy.Circle(listed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, owner := range d.owners(servers) {
+			if want := circle.At(d.key(i), ring.MD5.Sum(d.key(i)), 0); int(owner) != want {
+				t.Fatalf("key %s of %v: %d, want %d", d.key(i), servers, owner, want)
+			}
+		}
+	}
+}
+
+func TestTargets(t *testing.T) {
+	three := make([]string, 3)
+	for i := range three {
+		to, _ := memcached(t)
+		three[i] = to.Addr
+	}
+	socket := filepath.Join(t.TempDir(), "socket")
+	args := []string{"-s", socket, "-t", "1"}
+	if os.Getuid() == 0 {
+		args = append(args, "-u", "root")
+	}
+	server := exec.Command("memcached", args...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill() // it may have ended already
+		_ = server.Wait()         // it was killed, and Wait says so
+	})
+	for range 2000 {
+		if _, err := os.Stat(socket); err == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for _, row := range []struct {
+		name   string
+		to     Target
+		change func(*Workload)
+	}{
+		{"servers", Target{Servers: three}, func(*Workload) {}},
+		{"servers, a pipeline", Target{Servers: three}, func(w *Workload) { w.Depth = 16 }},
+		{"servers, a sliding pipeline", Target{Servers: three}, func(w *Workload) { w.Depth, w.Sliding = 16, true }},
+		{"servers, multi-gets", Target{Servers: three}, func(w *Workload) { w.Keys = 20 }},
+		{"servers, paced", Target{Servers: three}, func(w *Workload) { w.Rate, w.Depth = 5000, 2 }},
+		{"servers, paced multi-gets", Target{Servers: three}, func(w *Workload) { w.Rate, w.Keys = 1000, 20 }},
+		{"servers, visits", Target{Servers: three}, func(w *Workload) { w.Visit, w.Reads = 5, 100 }},
+		{"one of them apart", Target{Servers: three, Apart: three[1]}, func(*Workload) {}},
+		{"one address, a server apart", Target{Addr: three[0], Servers: three, Apart: three[1]}, func(*Workload) {}},
+		{"visits", Target{Addr: three[0]}, func(w *Workload) { w.Visit = 5 }},
+		{"a socket", Target{Addr: "unix:" + socket}, func(*Workload) {}},
+		{"visits to a socket", Target{Addr: "unix:" + socket}, func(w *Workload) { w.Visit = 1 }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			work := base
+			row.change(&work)
+			got, err := Run(t.Context(), row.to, work, short, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			keys := int64(max(work.Keys, work.Visit))
+			if got.Requests == 0 || got.Latency.P50 <= 0 || work.Reads == 100 && got.Hits != got.Requests*keys {
+				t.Errorf("%+v", got)
+			}
+			if work.Visit == 0 && got.Hits != got.Reads*keys {
+				t.Errorf("%d hits of %d reads", got.Hits, got.Reads)
+			}
+			if a := got.Apart; (a != nil) != (row.to.Apart != "") || a != nil && (a.Its.P50 <= 0 || a.Others.P50 <= 0 || a.Its.Max > got.Latency.Max) {
+				t.Errorf("apart %+v of %+v", a, got.Latency)
+			}
+		})
+	}
+	// What one of them does not have is a miss, and told of its keys alone.
+	bounds := short
+	bounds.NoFill = true
+	work := base
+	work.Keys, work.KeySize = 20, 30
+	if _, err := Run(t.Context(), Target{Servers: three}, work, bounds, nil); err == nil || !strings.Contains(err.Error(), "a miss: ") || strings.Contains(err.Error(), "20 keys") {
+		t.Errorf("a multi-get of what nobody has: %v", err)
+	}
+}
+
+func TestTargetsThatAreNone(t *testing.T) {
+	many := slices.Repeat([]string{"127.0.0.1:1"}, maxLanes+1)
+	for _, row := range []struct {
+		to     Target
+		change func(*Workload)
+	}{
+		{Target{}, func(*Workload) {}},
+		{Target{Addr: "localhost:1"}, func(*Workload) {}},
+		{Target{Servers: many}, func(*Workload) {}},
+		{Target{Addr: "127.0.0.1:1", Apart: "127.0.0.1:1"}, func(*Workload) {}},
+		{Target{Servers: many[:3]}, func(w *Workload) { w.Keys, w.Depth = 20, 2 }},
+		{Target{Servers: many[:3]}, func(w *Workload) { w.Binary = true }},
+		{Target{Servers: many[:3], Apart: many[0]}, func(w *Workload) { w.Keys = 2 }},
+		{Target{Addr: "127.0.0.1:1"}, func(w *Workload) { w.Visit, w.Depth = 5, 2 }},
+	} {
+		work := base
+		row.change(&work)
+		if _, err := Run(t.Context(), row.to, work, short, nil); err == nil || strings.Contains(err.Error(), "connect") {
+			t.Errorf("%+v, %+v: %v", row.to, work, err)
+		}
+	}
+}

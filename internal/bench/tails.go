@@ -1,0 +1,42 @@
+//go:build linux
+
+package bench
+
+// Tails: what one server that is slow now and then does to the reads of its keys, and
+// of the others'.
+
+import (
+	"context"
+	"fmt"
+
+	"ringside/internal/bench/slow"
+)
+
+// Tails measures scenarios a and h, paced at so many requests a second, with the first
+// of three servers as s says and with one that holds nothing back, in turns.
+func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*Report, error) {
+	b, err := c.open(ctx, "ringside", "nutcracker", direct)
+	if err != nil {
+		return nil, err
+	}
+	defer b.close()
+	report := b.newReport()
+	for _, id := range []string{"a", "h"} {
+		picked, err := pickScenarios(id)
+		if err != nil {
+			return nil, err
+		}
+		usual := picked[0]
+		if usual.Work.Rate > 0 {
+			usual.Work.Rate, usual.Name = rate, fmt.Sprintf("50 connections, paced at %.0f a second", rate)
+		}
+		usual.Name += fmt.Sprintf("; of the answers of one of three servers %g %% come %v late", 100*s.Share, s.Delay)
+		usual.Base, usual.slow = "nutcracker"+oneSlow, &s
+		result, err := b.scenario(ctx, usual)
+		if err != nil {
+			return nil, err
+		}
+		report.Tails = append(report.Tails, result)
+	}
+	return b.finish(report), nil
+}
