@@ -342,6 +342,9 @@ func (d *document) checkGuard(f *File, r *Route) {
 	if p := f.pool(r.Pool); p != nil && g.Wait >= p.Timeouts.Deadline {
 		d.failAt(d.place(&g.Wait, g, r), "guard.wait (%s) must be less than pools.%s.timeouts.deadline (%s), after which the command has failed", short(g.Wait), p.Name, short(p.Timeouts.Deadline))
 	}
+	if g.Lease < 3*g.Wait {
+		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): who waits may meet the end of the lease, and rebuild beside the first", short(g.Lease), short(g.Wait))
+	}
 	if n := d.where[&g.LateFails]; n != nil && g.LateFails && g.Wait == 0 {
 		d.failAt(n, "late: error has no effect with wait: off, which holds nobody")
 	}

@@ -91,6 +91,11 @@ var herds = []scenario{
 	{name: "guard, copies, strict", sidecars: 2, servers: 3, strict: true, copies: twice, cold: 4, asks: wanting, faults: lasting, count: 3, exact: true, herd: &brisk},
 	{name: "guard, copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, strict: true, copies: spread, cold: 4, asks: wanting, faults: lasting, count: 3, exact: true, herd: &brisk},
 	{name: "guard, copies, strict, two servers, writers", sidecars: 2, servers: 2, strict: true, copies: twice, cold: 4, asks: writing, faults: lasting, count: 3, exact: true, herd: &crowded},
+	{name: "guard, copies, strict, others append and touch", sidecars: 2, servers: 3, strict: true, copies: spread, cold: 4, asks: meddling, faults: lasting, count: 3, exact: true, herd: &brisk},
+	{name: "guard, copies, strict, pooled", sidecars: 2, servers: 3, strict: true, copies: twice, cold: 4, asks: deleting, faults: lasting, count: 3, exact: true, herd: &pooled},
+	{name: "guard, copies, restarts", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, cold: 1, asks: deleting, aimed: true, faults: []string{"kill", "restart", "lose"}, brief: true, count: 6, exact: true, herd: &brisk},
+	{name: "guard, copies, evictions", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, cold: 1, asks: appending, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, herd: &brisk},
+	{name: "guard, copies, relaxed, one proxy", sidecars: 1, servers: 3, copies: twice, cold: 4, asks: writing, faults: alone, count: 3, exact: true, herd: &crowded},
 	{name: "guard, copies, relaxed", sidecars: 2, servers: 3, copies: twice, cold: 4, asks: wanting, faults: anything, count: 3, loose: true, herd: &brisk},
 	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
 }
