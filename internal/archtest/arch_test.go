@@ -188,6 +188,23 @@ func checkImport(t *testing.T, r room, p listed, imported string) {
 	}
 }
 
+// notInArchitecture are packages that ARCHITECTURE.md leaves out: data, and helpers of tests.
+var notInArchitecture = []string{"deploy", "ring/ringtest", "proxy/wire/wiretest", "proxy/wire/wiretest/older", "internal/archtest", "recipes/internal/rig"}
+
+// The table of packages in ARCHITECTURE.md has all of house.
+func TestArchitectureHasEveryPackage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range house {
+		name := strings.TrimSuffix(r.path, "/...")
+		if row := "\n| `" + name + "` | "; !strings.Contains(string(text), row) && !slices.Contains(notInArchitecture, name) {
+			t.Errorf("ARCHITECTURE.md has no row for %s in its table of packages", name)
+		}
+	}
+}
+
 func TestEveryPackageSaysWhatItIs(t *testing.T) {
 	for _, system := range systems {
 		for _, p := range list(t, system) {
