@@ -53,6 +53,7 @@ import (
 
 // Config says what to measure, with what, and where.
 type Config struct {
+	Command        string // as the report shall say it
 	Self           string // the ringbench binary, started as the load
 	Ringside       string // a path; empty leaves it out
 	Nutcracker     string
