@@ -21,27 +21,27 @@ import (
 var placeOnPage = regexp.MustCompile(`(?s)(<!-- ([\w.-]+): ([a-z ]+) -->\n).*?(<!-- end -->)`)
 
 // FillPage puts parts of reports, which read gets by their names, where a page has a
-// place for them. Where there is no report (read says nil) the page stays as it is, and
-// left says so.
+// place for them. Where there is no report (read says nil), or it has no such part, the
+// page stays as it is, and left says so.
 func FillPage(page string, read func(name string) (*Report, error)) (filled string, left []string, err error) {
 	found := false
 	filled = placeOnPage.ReplaceAllStringFunc(page, func(text string) string {
 		found = true
 		m := placeOnPage.FindStringSubmatch(text)
 		report, e := read(m[2])
-		if e == nil && report == nil {
-			left = append(left, m[2]+": "+m[3])
-			return text
+		part := ""
+		if e == nil && report != nil {
+			part, e = report.part(m[3])
 		}
-		var part strings.Builder
-		if e == nil {
-			e = report.part(&part, m[3])
-		}
-		if e != nil {
+		switch {
+		case e != nil:
 			err = errors.Join(err, fmt.Errorf("%s: %s: %w", m[2], m[3], e))
-			return text
+		case part == "":
+			left = append(left, m[2]+": "+m[3])
+		default:
+			return m[1] + "\n" + part + "\n\n" + m[4]
 		}
-		return m[1] + "\n" + strings.TrimSpace(part.String()) + "\n\n" + m[4]
+		return text
 	})
 	if !found {
 		return "", nil, errors.New(`the page has no place such as "<!-- run: first -->", "<!-- end -->"`)
@@ -50,8 +50,9 @@ func FillPage(page string, read func(name string) (*Report, error)) (filled stri
 }
 
 // part writes what a place with that name is for. Headings are one level deeper than in
-// a report, and a part of one section has none.
-func (r *Report) part(m *strings.Builder, name string) error {
+// a report, and a part of one section has none. It is empty if the report says nothing
+// of that.
+func (r *Report) part(name string) (string, error) {
 	all := new(strings.Builder)
 	parts := map[string]func(){
 		"machine":   func() { r.machine(all) },
@@ -69,18 +70,14 @@ func (r *Report) part(m *strings.Builder, name string) error {
 	}
 	write := parts[name]
 	if write == nil {
-		return fmt.Errorf("there is no such part; use one of %s", strings.Join(slices.Sorted(keys(parts)), ", "))
+		return "", fmt.Errorf("there is no such part; use one of %s", strings.Join(slices.Sorted(keys(parts)), ", "))
 	}
 	write()
 	text := all.String()
-	if text == "" {
-		return errors.New("the report says nothing of that")
-	}
 	if strings.Count("\n"+text, "\n## ") == 1 && strings.HasPrefix(text, "## ") {
 		_, text, _ = strings.Cut(text, "\n")
 	}
-	m.WriteString(strings.TrimPrefix(strings.ReplaceAll("\n"+text, "\n## ", "\n### "), "\n"))
-	return nil
+	return strings.TrimSpace(strings.ReplaceAll("\n"+text, "\n## ", "\n### ")), nil
 }
 
 func keys[V any](m map[string]V) func(yield func(string) bool) {

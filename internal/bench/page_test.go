@@ -30,9 +30,9 @@ func TestFillPage(t *testing.T) {
 		}
 		return nil, nil
 	}
-	page := "# Page\n<!-- run: machine -->\nold\n<!-- end -->\ntext\n<!-- run: first -->\n<!-- end -->\n<!-- curves: curves -->\nkept\n<!-- end -->\n<!-- run: scenarios -->\n<!-- end -->\n"
+	page := "# Page\n<!-- run: machine -->\nold\n<!-- end -->\ntext\n<!-- run: first -->\n<!-- end -->\n<!-- curves: curves -->\nkept\n<!-- end -->\n<!-- run: tails -->\n<!-- end -->\n<!-- run: scenarios -->\n<!-- end -->\n"
 	filled, left, err := FillPage(page, read)
-	if err != nil || len(left) != 1 || left[0] != "curves: curves" {
+	if err != nil || len(left) != 2 || left[0] != "curves: curves" || left[1] != "run: tails" {
 		t.Fatalf("%v, left %q", err, left)
 	}
 	for _, want := range []string{
@@ -49,7 +49,7 @@ func TestFillPage(t *testing.T) {
 	if again, _, err := FillPage(filled, read); again != filled || err != nil {
 		t.Errorf("filled twice it differs: %v\n%s", err, again)
 	}
-	for _, wrong := range []string{"no place", "<!-- run: weather -->\n<!-- end -->", "<!-- run: tails -->\n<!-- end -->", "<!-- broken: first -->\n<!-- end -->"} {
+	for _, wrong := range []string{"no place", "<!-- run: weather -->\n<!-- end -->", "<!-- broken: first -->\n<!-- end -->"} {
 		if _, _, err := FillPage(wrong, read); err == nil {
 			t.Errorf("%q is filled", wrong)
 		}
