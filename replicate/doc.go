@@ -54,6 +54,7 @@
 //	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
 //	                                              rest: look
 //	cas                   ms C (S, R, E)          authority               STORED: rest set                   authority's
+//	                      ms C (bound)            authority               STORED: the rest are copied to     authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded             authority's
@@ -120,7 +121,9 @@
 // configuration should take where copies are asked for; off is for caches in
 // which real misses are common. A warming member alone never decides a miss
 // while another could know; where all say miss, or the only others are Out or
-// have lost the key, it is a miss. With Fastest all are asked anyway, and a miss
+// have lost the key, it is a miss. A mark says nothing: with ReadThrough a read that met
+// one is an error while another member is dirty, for the mark may stand where there was what
+// made that one dirty. With Fastest all are asked anyway, and a miss
 // waits for all.
 //
 // # When a write is acknowledged

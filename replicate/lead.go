@@ -376,6 +376,9 @@ func (r *Rule) follow() {
 		rest = 0
 	}
 	r.stage = following
+	if r.c.Bound && d == Put { // a delete may be done before the rest would get it
+		r.differ, rest = rest, 0
+	}
 	if d == Join || d == Count || d == Extend {
 		r.differ = rest & r.stale
 		rest &^= r.differ
@@ -418,7 +421,7 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	r.late = r.late || o.Late && r.joins()
 	switch {
 	case int8(m.first()) == r.lead:
-		r.late, r.unsure = false, k != Hit
+		r.late, r.unsure = false, r.unsure || k != Hit
 	case d == Remark:
 	case d == Preview:
 		r.foreseen[m.first()] = o.Value
