@@ -19,14 +19,13 @@ deb: build
 	$(GO) -C deploy/deb build -o ../../bin/makedeb .
 	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
 
-# Everything but the built binary with real clients, the commands and the benches;
-# of the simulation of failover the first seeds and what it must find. Under a
-# minute on two cores, builds excluded.
-QUICKSEEDS ?= 2
+# Everything but the built binary with real clients, the commands and the benches. Of what
+# plays by seeds, and of what visits all states, -short has the first: see testing.Short in
+# the tests. More packages run at once than there are processors, for many wait: the one
+# that waits longest comes first. That, and test binaries without the debugger's tables,
+# makes it under a minute on two cores.
 quick:
-	$(GO) test $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/drill -e /internal/e2e -e /internal/fleet)
-	RINGSIDE_SEEDS=$(QUICKSEEDS) $(GO) test ./internal/fleet -run '^TestFailover$$'
-	$(GO) test ./internal/fleet -run '^TestFailoverBreaches$$'
+	$(GO) test -short -p 4 -ldflags=-w ./proxy/loop $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/drill -e /internal/e2e)
 
 # Each step is bounded: the slowest part, the race tests, by its own timeout.
 test: deps format vet staticcheck unit fuzz cost

@@ -13,6 +13,7 @@ import (
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/table"
+	"ringside/proxy/watch"
 )
 
 // place returns where the first of the settings that the file sets itself was
@@ -75,6 +76,7 @@ func (d *document) checkListeners(f *File) {
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)
+	d.checkTraces(f)
 	d.checkCircle(f)
 	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
 		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
@@ -414,4 +416,28 @@ func readUsers(path string) (*table.Users, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return users, nil
+}
+
+// mostTraces is how many there may be.
+const mostTraces = 4
+
+// checkTraces sees what no single trace can.
+func (d *document) checkTraces(f *File) {
+	if len(f.Traces) > mostTraces {
+		d.failAt(d.place(&f.Traces[mostTraces]), "there may be %d traces, and here are %d: a trace may have several patterns", mostTraces, len(f.Traces))
+	}
+	seen := map[string]int{}
+	for i := range f.Traces {
+		t := &f.Traces[i]
+		if len(t.Keys) > watch.MostPatterns {
+			d.failAt(d.place(&t.Keys), "traces[%d].keys: %d patterns, and %d may be", i, len(t.Keys), watch.MostPatterns)
+		}
+		if at, twice := seen[t.File]; twice && t.File != "" {
+			d.failAt(d.place(&t.File), "traces[%d].file: traces[%d] writes %s, too: name another file, or give one trace the patterns of both", i, at, t.File)
+		}
+		for n := 1; n <= t.Keep && t.File != ""; n++ { // moved aside, it would be written over
+			seen[fmt.Sprint(t.File, ".", n)] = i
+		}
+		seen[t.File] = i
+	}
 }

@@ -317,7 +317,7 @@ func (r *Rule) roomForARound() bool {
 	if r.copy.then == starting {
 		after = 1 + 8*r.takes.Len()
 	}
-	if r.levels() {
+	if r.copy.then == closing {
 		after++
 	}
 	return int(r.n)+5*n+1+r.copy.from.Len()+after <= maxAsks
@@ -359,7 +359,8 @@ func (r *Rule) copyDone() {
 		r.lacks |= c.empty
 		r.dirty |= c.bad | c.lost
 		r.over |= c.bad | c.lost
-		r.sweep(r.refuse)
+		r.differ, r.stage = 0, following
+		r.followed()
 	case refusing:
 		r.lacks |= c.empty | c.lost | c.bad
 		r.settle(Answered, int(r.reply))

@@ -120,7 +120,9 @@
 // configuration should take where copies are asked for; off is for caches in
 // which real misses are common. A warming member alone never decides a miss
 // while another could know; where all say miss, or the only others are Out or
-// have lost the key, it is a miss. With Fastest all are asked anyway, and a miss
+// have lost the key, it is a miss. A mark says nothing: with ReadThrough a read that met
+// one is an error while another member is dirty, for the mark may stand where there was what
+// made that one dirty. With Fastest all are asked anyway, and a miss
 // waits for all.
 //
 // # When a write is acknowledged

@@ -418,7 +418,7 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	r.late = r.late || o.Late && r.joins()
 	switch {
 	case int8(m.first()) == r.lead:
-		r.late, r.unsure = false, k != Hit
+		r.late, r.unsure = false, r.unsure || k != Hit
 	case d == Remark:
 	case d == Preview:
 		r.foreseen[m.first()] = o.Value

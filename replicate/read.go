@@ -78,7 +78,9 @@ func (r *Rule) readTold(ask int) {
 // readNothing settles a read without a hit: a miss at a complete member beats an
 // error, but not where misses are asked of all: there the member that gave the
 // error, or can't be asked, may be the only one that has it. A miss at an
-// incomplete member, and a mark, count only if nobody is left to ask.
+// incomplete member, and a mark, count only if nobody is left to ask. A stale member is
+// one of those that can't be asked where another has a mark: it was known as wrong by
+// what stood there before, which is gone, and what it has may be all that is left.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
@@ -88,7 +90,9 @@ func (r *Rule) readNothing() {
 			missed, complete = i, true
 		case e.kind == Miss && missed < 0:
 			missed = i
-		case e.kind != Miss && e.kind != Marked:
+		case e.kind == Marked:
+			failed = failed || r.through && r.stale != 0
+		case e.kind != Miss:
 			failed = true
 			if e.kind == ClientError || shown < 0 && e.kind == ServerError {
 				shown = i
@@ -110,17 +114,19 @@ func (r *Rule) readNothing() {
 // readRepair says who should get what was read.
 func (r *Rule) readRepair() (Mask, int) {
 	var missed Mask
-	source := -1
+	source, marked := -1, false
 	for _, e := range r.asks[:r.n] {
 		switch {
 		case e.kind == Miss:
 			missed |= 1 << e.member
+		case e.kind == Marked:
+			marked = true
 		case e.kind == Hit && source < 0:
 			source = int(e.member)
 		}
 	}
 	if source < 0 {
-		if missed &= r.in; missed == 0 || r.stale == 0 {
+		if missed &= r.in; missed == 0 || r.stale == 0 || marked {
 			return 0, -1
 		}
 		return r.stale, missed.first()

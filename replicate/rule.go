@@ -459,6 +459,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 		if e.deed == Fetch {
 			r.foreseen[e.member] = o.Value
 		}
+		r.late = r.late || o.Late && r.joins() && r.copy.then == closing
 		r.copyTold(ask, m)
 	}
 }

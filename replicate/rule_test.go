@@ -517,3 +517,60 @@ func TestAppendThatGetsTooLarge(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAMarkAndAStaleMember: a mark has taken what made the other member stale, so what
+// that has may be all that is left. Where others are asked for a miss it is none.
+func TestAMarkAndAStaleMember(t *testing.T) {
+	for _, test := range []struct {
+		policy  Policy
+		members []Member
+		answers []Kind
+		want    string
+	}{
+		{Policy{ReadThrough: true}, states(Dirty, In), []Kind{Marked}, "forward 1 -> unmet"},
+		{Policy{ReadThrough: true}, states(Dirty, In), []Kind{Miss}, "forward 1 -> miss of 1 repair 001"},
+		{Policy{ReadThrough: true}, states(In, In), []Kind{Marked, Marked}, "forward 0; forward 1 -> absent"},
+		{Policy{ReadThrough: true}, states(Dirty, In, In), []Kind{Marked, Miss}, "forward 1; forward 2 -> unmet"},
+		{Policy{}, states(Dirty, In), []Kind{Marked}, "forward 1 -> absent"},
+	} {
+		i := -1
+		got := play(Begin(test.policy, Command{Op: Get}, test.members, 0), func(Ask) Outcome {
+			i++
+			return Outcome{Kind: test.answers[i]}
+		})
+		if got != test.want {
+			t.Errorf("%v %v:\n got %s\nwant %s", test.members, test.answers, got, test.want)
+		}
+	}
+}
+
+// TestAnAppendThatIsCopiedLate: while the copy to a follower that differs took long, the
+// authority may have lost what was appended, and have got the rest back from there.
+func TestAnAppendThatIsCopiedLate(t *testing.T) {
+	for late, want := range map[Deed]string{
+		NumDeeds: "look 1; fetch 0; fill 1; check 0 -> stored of 0",
+		Look:     "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
+		Fetch:    "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
+		Fill:     "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
+		Check:    "look 1; fetch 0; fill 1; check 0; check 0 -> unmet",
+	} {
+		c := Command{Op: Append}
+		main := 0
+		got := play(Begin(Policy{}, c, states(In, In), 0), func(a Ask) Outcome {
+			o := good(c)(a)
+			o.Late = a.Deed == late
+			switch {
+			case a.Deed == Forward:
+				main = a.Number
+			case a.Deed == Preview:
+				o.Value += 7 // the follower lacks what another has appended
+			case a.Deed == Check && a.Guard == main:
+				o.Kind = Exists
+			}
+			return o
+		})
+		if !strings.Contains(got, want) {
+			t.Errorf("late %v:\n got %s\nwant …%s", late, got, want)
+		}
+	}
+}

@@ -30,6 +30,7 @@ type tableMode struct {
 var tableModes = []tableMode{
 	{"`fail_fast`", "distribution: ketama", 3, false},
 	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
+	{"`rehash`, relaxed, `wait: 2s`", "distribution: ketama-points, failover: {wait: 2s}", 3, false},
 	{"`rehash`, strict", "distribution: ketama-points, failover: {consistency: strict}", 3, false},
 	{"`preset: sessions`, 2 servers", "distribution: ketama", 2, true},
 	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},

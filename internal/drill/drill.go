@@ -352,11 +352,12 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	if err != nil {
 		return nil, errors.Join(err, lift())
 	}
+	over := time.Now() // what its end breaks is not what it broke while it lasted
+	t.tally.since(time.Time{})
 	if err := lift(); err != nil {
 		return nil, fmt.Errorf("the fault could not be lifted: %w", err)
 	}
 	lifted := time.Now()
-	t.tally.since(time.Time{})
 	after, err := t.watch(ctx, lifted.Add(t.Return), func(w watched) bool {
 		t.told(f, "after", time.Since(lifted), t.Return)
 		quiet := lifted
@@ -371,7 +372,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	r, first, last := t.tally.end()
 	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
-	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), lifted.Sub(began))
+	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), over.Sub(began))
 	return r, nil
 }
 

@@ -18,7 +18,14 @@ import (
 // traceLines is how much of the trace of a run that fails is shown.
 var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation of failover that fails")
 
-// seedRange is how many seeds each case gets: 20, fewer for the race detector,
+// hurried says that a little of the simulation must be enough: with the race detector, and
+// in a quick run.
+func hurried() bool { return raced || testing.Short() }
+
+// quickSeeds is how many seeds each case gets in a quick run.
+const quickSeeds = 2
+
+// seedRange is how many seeds each case gets: 20, fewer in a hurry,
 // and as many as RINGSIDE_SEEDS in the environment says. A seed plays the same
 // each time; RINGSIDE_SEED plays one alone.
 func seedRange(t *testing.T) (from, to uint64) {
@@ -38,6 +45,9 @@ func seedRange(t *testing.T) (from, to uint64) {
 	}
 	if n, ok := read("RINGSIDE_SEEDS"); ok {
 		return 0, n
+	}
+	if testing.Short() {
+		return 0, min(quickSeeds, usualSeeds)
 	}
 	return 0, usualSeeds
 }
@@ -123,7 +133,7 @@ var promises = []scenario{
 	{name: "D2 relaxed", sidecars: 2, servers: 2, copies: twice, late: tardy, request: patient, errs: true,
 		asks: logging, logs: 20, faults: []string{"kill", "hang", "cut"}, count: 4, exact: true, costly: true},
 	{name: "D2 eviction", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, errs: true,
-		asks: logging, logs: 20, faults: []string{"evict"}, aimed: true, count: 6, calm: true, exact: true, costly: true},
+		asks: logging, logs: 20, faults: []string{"evict"}, aimed: true, count: 6, calm: true, exact: true, costly: true, again: []uint64{16}},
 	{name: "D5 values", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second,
 		asks: readMostly, faults: []string{"blink"}, count: 3, calm: true, exact: true, costly: true},
 	{name: "D5 counters", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second,
@@ -133,7 +143,7 @@ var promises = []scenario{
 	{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
 	{name: "D7 set", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second, errs: true,
-		asks: readMostly, faults: []string{"hang all"}, count: 3, calm: true, loose: true, keeps: true, undone: true, costly: true},
+		asks: readMostly, faults: []string{"hang all"}, count: 3, calm: true, loose: true, keeps: true, undone: true, costly: true, again: []uint64{94}},
 	{name: "D7 append, then a restart", sidecars: 2, servers: 2, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: logging, logs: 40, faults: []string{"hang, kill"}, count: 3, calm: true, exact: true, costly: true},
 	{name: "D7 copied from who is out", sidecars: 2, servers: 3, strict: true, copies: twice,
@@ -168,7 +178,7 @@ func TestFailover(t *testing.T) {
 // looked into.
 func TestFailoverRepeats(t *testing.T) {
 	cases := promises
-	if !unhurried {
+	if hurried() {
 		cases = cases[len(cases)-1:]
 	}
 	for _, c := range cases {
@@ -206,7 +216,7 @@ func TestFailoverAblations(t *testing.T) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}
 		}},
 	}
-	if !unhurried {
+	if hurried() {
 		cases = cases[2:3]
 	}
 	for _, c := range cases {

@@ -97,7 +97,7 @@ var (
 func TestGuard(t *testing.T) {
 	from, to := seedRange(t)
 	list := herds
-	if !unhurried {
+	if hurried() {
 		list = list[:5]
 	}
 	for _, c := range list {
@@ -144,7 +144,7 @@ func TestGuardAblations(t *testing.T) {
 		{"ambiguous, stubs kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{KeepStub: true}}},
 		{"ambiguous, no doubt", herdOf("guard, writers"), ablations{guard: guard.Ablation{Doubt: true}}},
 	}
-	if !unhurried {
+	if hurried() {
 		cases = cases[:6]
 	}
 	for _, c := range cases {

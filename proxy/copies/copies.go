@@ -402,8 +402,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
 		case !c.writes && c.rule.Over() && e.Now < t.Deadline:
-			e.Runnable = append(e.Runnable, t)
-			e.Soon(link.KeeperTimer)
+			e.LeadAgain(t)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
 		default:

@@ -42,6 +42,7 @@ type Spot struct {
 	Owner int          // the key's own server
 	View  *health.View // nil: nothing moves
 	Gen   uint64       // of View
+	n     uint32       // the owner's number
 	Keys  [2][]byte    // at First, at Interim
 }
 
@@ -65,7 +66,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	if w == nil { // nothing moves: t is a task only because it follows another one
 		l.First.Server = owner
 	} else {
-		l.Gen = w.Gen()
+		l.Gen, l.n = w.Gen(), w.N(owner)
 		l.Route = t.Route.Find(part, h, owner)
 	}
 	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
@@ -102,13 +103,20 @@ func (l *Spot) Place(i int) health.Place {
 }
 
 // Sure says whether what the servers answer now may be told: in strict mode
-// nobody may have learnt since that others are to be asked.
+// nobody may have learnt since that others are to be asked. Where the key's own server
+// serves it, that is a matter of that server's number, which only grows; elsewhere
+// it may depend on any server of the pool.
 func (l *Spot) Sure(t *task.Task) bool {
-	if l.View == nil || !t.Route.Pool.Failover.Strict {
+	v := l.View
+	switch {
+	case v == nil || !t.Route.Pool.Failover.Strict:
 		return true
+	case t.Loop.Now >= v.ValidUntil(l.First.Server) || l.InTransition() && t.Loop.Now >= v.ValidUntil(l.Interim.Server):
+		return false
+	case l.InTransition() || l.First.Diverted:
+		return v.Gen() == l.Gen
 	}
-	return l.View.Gen() == l.Gen && t.Loop.Now < l.View.ValidUntil(l.First.Server) &&
-		(!l.InTransition() || t.Loop.Now < l.View.ValidUntil(l.Interim.Server))
+	return v.N(l.Owner) == l.n
 }
 
 // single is the rule of a command on a key of one copy. The client's answer comes
@@ -325,6 +333,8 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 func (l *single) end(t *task.Task) {
 	number := l.Place(l.from).Number
 	switch sure := l.Sure(t); {
+	case l.read && !sure && l.InTransition() && t.Open == 0 && t.Loop.Now < t.Deadline:
+		t.Loop.LeadAgain(t) // what its client has sent behind it still waits for it
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.read || l.failed == nil && sure:

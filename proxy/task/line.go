@@ -183,6 +183,13 @@ func (e *Tasks) expire() {
 	}
 }
 
+// LeadAgain lets t, of which no ask is on its way, be led once more, with what is known
+// by then.
+func (e *Tasks) LeadAgain(t *Task) {
+	e.Runnable = append(e.Runnable, t)
+	e.Soon(link.KeeperTimer)
+}
+
 // LeadRunnable leads the tasks whose turn has come. It is called by End, not where
 // the task before has ended: a long line must not become a deep stack.
 func (e *Tasks) LeadRunnable() {

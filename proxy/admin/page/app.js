@@ -515,8 +515,8 @@ parts.roll = {box: 'ringsides', draw() {
 }};
 
 // ---- traces: a row for each key, a letter for each event
-const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error']];
+const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached threw it away', F: 'its server was flushed or out, or it has another now'};
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['X', 'why M: thrown away'], ['F', 'why M: flushed, out, moved']];
 $('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
@@ -533,10 +533,10 @@ parts.trace = {box: 'trace', draw() {
   const box = $('rows');
   for (const r of traces.values()) {
     if (!r.box) { r.flow = el('div', {class: 'flow'}); r.rate = el('span', {class: 'rate'}); const k = el('span', {class: 'k'}); k.append(shown(r.k)); r.box = el('div', {class: 'trow'}, k, r.flow, r.rate); box.append(r.box); }
-    for (const {t, l, n, us, op, out} of r.q) {
+    for (const {t, l, n, us, op, out, why, x} of r.q) {
       const sec = Math.floor(t / 1000); if (sec !== r.sec) { if (r.sec >= 0) r.flow.append(el('s')); r.sec = sec; r.cell = null; }
-      if (r.cell && r.cell._l === l && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
-      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._n = n; r.flow.append(c); r.cell = c; }
+      if (r.cell && r.cell._l === l && r.cell._x === x && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
+      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${why ? ', ' + why : ''}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._x = x; c._n = n; r.flow.append(c); if (x) r.flow.append(el('span', {class: 'l l-' + x, title: `why: ${LETTERS[x]} (${why})`}, x)); r.cell = c; }
     }
     r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
     text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);
