@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb quick test deps format vet staticcheck unit fuzz bench curves where wakeups soak bench-engine cost bench-placement clean
+.PHONY: build deb quick test deps format vet staticcheck unit fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
 
 # What ringside version says: the tag and the commit, "-dirty" with changes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -57,6 +57,38 @@ fuzz:
 # CPU per request and memory against nutcracker, as ratios.
 bench: build
 	$(GO) run ./cmd/ringbench run -ringside bin/ringside $(BENCHFLAGS)
+
+# The tables of BENCHMARKS.md: each command saves its report, and bench-page puts them
+# where the page has a place for them. Some two hours on a machine with nothing else to
+# do; MEMCACHED2 names a memcached of another release, without which its tables stay as
+# they are. A part alone: make bench-tables TABLES='tails', with names of the list.
+TABLES ?= run run2 more tails outages where curves page
+TABLEROUNDS ?= 10
+TABLEFLAGS ?= -haproxy none
+MEMCACHED2 ?=
+REPORTS = bin/tables
+BENCH = $(GO) run ./cmd/ringbench
+bench-tables: build
+	mkdir -p $(REPORTS)
+	for t in $(TABLES); do $(MAKE) --no-print-directory bench-$$t || exit 1; done
+
+.PHONY: bench-run bench-run2 bench-more bench-tails bench-outages bench-where bench-curves
+bench-run:
+	$(BENCH) run -ringside bin/ringside -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -limit 3h -json $(REPORTS)/run.json $(TABLEFLAGS)
+bench-run2:
+	[ -z '$(MEMCACHED2)' ] || $(BENCH) run -ringside bin/ringside -memcached '$(MEMCACHED2)' -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 3h -json $(REPORTS)/run2.json $(TABLEFLAGS)
+bench-more:
+	$(BENCH) run -ringside bin/ringside -scenarios ilmnoqr -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 2h -json $(REPORTS)/more.json $(TABLEFLAGS)
+bench-tails:
+	$(BENCH) tails -ringside bin/ringside -rounds $(TABLEROUNDS) -json $(REPORTS)/tails.json
+bench-outages:
+	$(BENCH) outages -ringside bin/ringside -json $(REPORTS)/outages.json
+bench-where:
+	$(BENCH) where -ringside bin/ringside -scenarios abcdefghijp -json $(REPORTS)/where.json
+bench-curves:
+	$(BENCH) curves -ringside bin/ringside -json $(REPORTS)/curves.json
+bench-page:
+	$(BENCH) page -page BENCHMARKS.md -from $(REPORTS)
 
 # Cost as it grows: servers, connections, keys, values, outages. Some four minutes.
 curves: build
