@@ -13,6 +13,7 @@ import (
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/table"
+	"ringside/proxy/watch"
 )
 
 // place returns where the first of the settings that the file sets itself was
@@ -75,6 +76,7 @@ func (d *document) checkListeners(f *File) {
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)
+	d.checkTraces(f)
 	d.checkCircle(f)
 	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
 		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
@@ -322,8 +324,8 @@ func (d *document) checkGuard(f *File, r *Route) {
 	case r.Preset == presetCounters || r.counts():
 		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
-	case r.Copies.Copies != 0:
-		d.failAt(at, "guard works on routes that keep one copy of a key, for now: leave out guard, or replicas and pools")
+	case r.Copies.Copies != 0 && g.Stale > 0:
+		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a deleted value that is kept to be served could be copied back to where it is gone; leave out stale, or keep one copy")
 		return
 	}
 	for _, s := range []struct {
@@ -339,6 +341,9 @@ func (d *document) checkGuard(f *File, r *Route) {
 	}
 	if p := f.pool(r.Pool); p != nil && g.Wait >= p.Timeouts.Deadline {
 		d.failAt(d.place(&g.Wait, g, r), "guard.wait (%s) must be less than pools.%s.timeouts.deadline (%s), after which the command has failed", short(g.Wait), p.Name, short(p.Timeouts.Deadline))
+	}
+	if g.Lease < 3*g.Wait {
+		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): who waits may meet the end of the lease, and rebuild beside the first", short(g.Lease), short(g.Wait))
 	}
 	if n := d.where[&g.LateFails]; n != nil && g.LateFails && g.Wait == 0 {
 		d.failAt(n, "late: error has no effect with wait: off, which holds nobody")
@@ -414,4 +419,28 @@ func readUsers(path string) (*table.Users, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return users, nil
+}
+
+// mostTraces is how many there may be.
+const mostTraces = 4
+
+// checkTraces sees what no single trace can.
+func (d *document) checkTraces(f *File) {
+	if len(f.Traces) > mostTraces {
+		d.failAt(d.place(&f.Traces[mostTraces]), "there may be %d traces, and here are %d: a trace may have several patterns", mostTraces, len(f.Traces))
+	}
+	seen := map[string]int{}
+	for i := range f.Traces {
+		t := &f.Traces[i]
+		if len(t.Keys) > watch.MostPatterns {
+			d.failAt(d.place(&t.Keys), "traces[%d].keys: %d patterns, and %d may be", i, len(t.Keys), watch.MostPatterns)
+		}
+		if at, twice := seen[t.File]; twice && t.File != "" {
+			d.failAt(d.place(&t.File), "traces[%d].file: traces[%d] writes %s, too: name another file, or give one trace the patterns of both", i, at, t.File)
+		}
+		for n := 1; n <= t.Keep && t.File != ""; n++ { // moved aside, it would be written over
+			seen[fmt.Sprint(t.File, ".", n)] = i
+		}
+		seen[t.File] = i
+	}
 }

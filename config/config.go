@@ -67,6 +67,7 @@ type File struct {
 	Pools  []Pool  // in the order of the file
 	Routes []Route // for the listeners that have none of their own; never empty then
 	Tags   TagSpace
+	Traces []Trace
 	Limits table.Limits
 	Engine Engine
 	Log    Log
@@ -102,6 +103,14 @@ type Admin struct {
 	Hot     bool     // it is watched which keys are asked for most
 	Misses  bool     // it is watched why keys miss
 	Names   []string // by which a browser may know it
+}
+
+// Trace is a file into which is written what happens to some keys.
+type Trace struct {
+	Keys []string // patterns
+	File string
+	Max  int64 // bytes, until it is moved aside
+	Keep int   // files that were
 }
 
 // Pool is a list of servers and how they are used.

@@ -46,8 +46,11 @@ func (r Route) called() (kind, name string) {
 	return "route", quote(r.Prefix)
 }
 
+func (t Trace) called() (kind, name string) { return "trace", t.File }
+
 func (p Pool) inFull() string     { return p.Name }
 func (l Listener) inFull() string { return l.Address.text() }
+func (t Trace) inFull() string    { return t.File }
 
 func (s Server) inFull() string {
 	if at := s.Address.text(); at != s.label() {

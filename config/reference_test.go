@@ -43,6 +43,7 @@ var sections = []struct{ path, title, text string }{
 	{"admin", "admin", "An address, or a mapping of these."},
 	{"limits", "limits", "At each bound clients get a clear answer, and the log a line."},
 	{"log", "log", ""},
+	{"traces[]", "A trace", "What the letters say is in [traces](traces.md)."},
 	{"engine", "engine", "What it does by itself is right for nearly everybody; it takes effect at the next start."},
 }
 

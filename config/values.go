@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ringside/proxy/watch"
 )
 
 // schema is a piece of JSON Schema.
@@ -470,4 +472,32 @@ func byName[V element](inner value[V]) differ[[]V] {
 			say("%sthe servers stand in another order", within)
 		}
 	}
+}
+
+// traceValue is a file into which is written what happens to some keys.
+func traceValue() value[Trace] {
+	usual := Trace{Max: 64 << 20, Keep: 3}
+	return fresh(usual, group(usual,
+		must(set("keys", "which keys: a pattern, or a list of up to eight. * is any bytes or none, ? one, [a-z] one of these; lock: and what fits belongs to it",
+			oneOrMore(keyPattern()), func(t *Trace) *[]string { return &t.Keys })),
+		must(set("file", "where; it is made for its owner alone, in a directory that is there", visible("a path", 4096), func(t *Trace) *string { return &t.File })),
+		set("max", "bytes; a file that would get larger is moved aside, to its name with .1 behind it", size(int64(64<<10), 1<<40), func(t *Trace) *int64 { return &t.Max }),
+		set("keep", "files that were moved aside and are kept", integer(0, 100), func(t *Trace) *int { return &t.Keep }),
+	))
+}
+
+// keyPattern is a pattern of keys, as ringside trace takes it.
+func keyPattern() value[string] {
+	v := text("a pattern of keys, such as home:*")
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *string) {
+		read(d, n, path, to)
+		if *to == "" {
+			return
+		}
+		if err := watch.Check([]watch.Pattern{watch.Pattern(*to)}); err != nil {
+			d.fail(n.line, n.column, "%s: %v", path, err)
+		}
+	}
+	return v
 }

@@ -19,6 +19,7 @@ import (
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/watch"
+	"ringside/proxy/watch/why"
 )
 
 // Engine serves clients on one loop. It knows no sockets, starts no
@@ -79,7 +80,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.Tasks.Ended = func(t *task.Task, key []byte, o stats.Outcome, size int) {
 		e.fateOf(t, o)
 		if e.Watch.Left--; e.Watch.Left < 0 {
-			e.Watch.Ended(e.Now, key, t.Op, o, t.Asker&^upstream.Bulky, size)
+			e.Watch.Ended(e.Now, key, len(t.Strip), t.Op, o, t.Asker&^upstream.Bulky, size)
 		}
 	}
 	e.Keepers = failover.Keepers{
@@ -98,8 +99,15 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	p.mu.Lock()
 	before := p.Engines()
 	e.Watch = watch.New(p.Hash, p.Seed+uint64(len(before)))
+	e.Watch.Judged = func(key []byte) why.Reason {
+		if b := p.book.Load(); b != nil {
+			return b.Judged(key)
+		}
+		return why.Unsure
+	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
+	e.Copies.Unbound = p.GuardAblation.Rest
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0

@@ -21,9 +21,17 @@ import (
 	"ringside/ring"
 )
 
+// seeds is how many worlds are played: the first of them in a quick run.
+func seeds() uint64 {
+	if testing.Short() {
+		return 50
+	}
+	return 200
+}
+
 // TestSimulation plays the same worlds each time. FuzzEngine looks for others.
 func TestSimulation(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range seeds() {
 		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 1)), left: 3000}, fmt.Sprintf("seed %d", seed), false)
 	}
 }
@@ -31,7 +39,7 @@ func TestSimulation(t *testing.T) {
 // TestSimulationOfLateness plays narrow worlds, where sets run late again and
 // again: without the delete behind them an old value is read after a newer one.
 func TestSimulationOfLateness(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range seeds() {
 		simulate(t, &dice{rng: rand.New(rand.NewPCG(seed, 3)), left: 4000}, fmt.Sprintf("seed %d", seed), true)
 	}
 }

@@ -130,3 +130,18 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 	}
 	return all
 }
+
+// menu is what outcomes says of one command, which is asked in every state: by whether
+// they are to be few, and by deed.
+type menu [2][NumDeeds][]Outcome
+
+func (x *explorer) outcomes(d Deed, few bool) []Outcome {
+	m := &x.menu[0]
+	if few {
+		m = &x.menu[1]
+	}
+	if m[d] == nil {
+		m[d] = outcomes(x.c, d, few)
+	}
+	return m[d]
+}

@@ -86,6 +86,7 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 		}
 		c.LoadCPUs = append(c.LoadCPUs, id)
 	}
+	c.Command = m.said()
 	var err error
 	if c.Self, err = os.Executable(); err != nil {
 		return err
@@ -117,6 +118,28 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 		return fmt.Errorf("%d measurements failed, the first: %s", len(failures), failures[0])
 	}
 	return nil
+}
+
+// said is the command as somebody else would say it, who has his binaries elsewhere and
+// wants the report elsewhere.
+func (m *measuring) said() string {
+	words := []string{m.Name()}
+	m.Visit(func(f *flag.Flag) {
+		switch f.Name {
+		case "ringside", "memcached", "nutcracker", "md", "json", "q", "limit", "profiles":
+			return
+		}
+		value := f.Value.String()
+		if strings.ContainsAny(value, " *") || value == "" {
+			value = "'" + value + "'"
+		}
+		if value == "true" {
+			words = append(words, "-"+f.Name)
+		} else {
+			words = append(words, "-"+f.Name+"="+value)
+		}
+	})
+	return strings.Join(words, " ")
 }
 
 // save writes a report to path, if there is one.

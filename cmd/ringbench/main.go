@@ -10,6 +10,7 @@
 //	ringbench outages -ringside PATH tells what clients get while one of three servers is gone
 //	ringbench tails -ringside PATH   tells what one server that is slow now and then does to all reads
 //	ringbench slow -listen ADDR -to ADDR  stands before a memcached and holds back some of its answers
+//	ringbench page -page FILE -from DIR  puts what other commands have saved into a page
 //	ringbench wakeups                tells what a wakeup costs on this machine
 //	ringbench instructions           counts the instructions of the engine alone, and compares with an earlier count
 //
@@ -39,6 +40,7 @@ const usage = `ringbench measures Ringside beside its peers.
   ringbench outages [flags]                let a server go, and count what clients get
   ringbench tails [flags]                  let a server be slow now and then, and measure all reads
   ringbench slow -listen ADDR -to ADDR     be before a memcached, and hold back some of its answers
+  ringbench page -page FILE -from DIR      put what others have saved as JSON into a page
   ringbench wakeups [flags]                tell what a wakeup costs here
   ringbench instructions [flags]           count what the engine alone executes
 
@@ -82,6 +84,8 @@ func command(ctx context.Context, args []string) error {
 		return tailsCommand(ctx, args[1:])
 	case "slow":
 		return slowCommand(ctx, args[1:])
+	case "page":
+		return pageCommand(args[1:])
 	case "wakeups":
 		return wakeupsCommand(args[1:])
 	case "instructions":

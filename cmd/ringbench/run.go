@@ -92,7 +92,7 @@ func tailsCommand(ctx context.Context, args []string) error {
 	flags := measuringFlags("tails", 30*time.Minute)
 	flags.nutcrackerFlag()
 	flags.runFlags(10, 2, time.Second, 2*time.Second)
-	late, rate := slowFlags(flags.FlagSet), flags.Float64("rate", 20_000, "requests a second of scenario h: the forwarder has its CPU from load and servers")
+	late, rate := slowFlags(flags.FlagSet), flags.Float64("rate", 10_000, "requests a second of scenario h: the forwarder has its CPU from load and servers")
 	return flags.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if err := errors.Join(checkRuns(c), checkSlow(*late)); err != nil {
 			return nil, err

@@ -82,7 +82,7 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 	fmt.Fprintln(out, paint(out, top.Good, path+" is correct"))
 	for i, p := range t.Pools {
 		list, known := sharesOf(p)
-		fmt.Fprintf(out, "\npool %s: %s, %d servers\n", p.Name, p.Distribution, len(list))
+		fmt.Fprintf(out, "\npool %s: %s, %s\n", p.Name, p.Distribution, counted(len(list), "server"))
 		o := failoverOf(f, i)
 		if o.Gutter != "" {
 			o.Mode += " " + o.Gutter

@@ -21,12 +21,15 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"ringside/config"
+	"ringside/internal/tracefile"
 	"ringside/proxy"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
 	"ringside/proxy/loop"
 	"ringside/proxy/loop/pace"
+	"ringside/proxy/watch"
 )
 
 // instance is one running Ringside.
@@ -41,6 +44,8 @@ type instance struct {
 	faults  *fault.Set
 	events  *live.Events  // what the page shows of the log
 	admin   *admin.Server // nil: none
+	tracer  *trace.Tracer
+	traces  *tracefile.Traces
 
 	adminAddr     net.Addr
 	adminListener net.Listener   // guarded by mu, and so is adminAt
@@ -80,6 +85,8 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.proxy = proxy.NewProxy(table, versionText(), log)
 	r.proxy.Name = processName()
+	r.tracer = trace.New(r.proxy)
+	r.traces = tracefile.New(r.tracer, log)
 	options := loopOptions(f.Engine)
 	options.Faults = r.faults
 	if taken != nil {
@@ -103,14 +110,22 @@ func start(f *config.File, w fileWatch, log *slog.Logger, logging *logSettings, 
 		stop()
 		return nil, err
 	}
+	openTraces, err := r.traces.Open(tracesOf(f))
+	if err != nil {
+		openAdmin(false)
+		stop()
+		return nil, err
+	}
 	commit, err := r.driver.Listen(table)
 	if err != nil {
+		openTraces(false)
 		openAdmin(false)
 		stop()
 		return nil, err
 	}
 	openAdmin(true)
 	commit()
+	openTraces(true)
 	r.announce()
 	return r, nil
 }
@@ -167,7 +182,7 @@ func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 }
 
 func (r *instance) serveAdmin(l net.Listener, access admin.Access) {
-	o := admin.Options{Access: access, Events: r.events, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
+	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
 		o.HandOver = r.handOver
@@ -243,6 +258,14 @@ func loopOptions(e config.Engine) loop.Options {
 	return o
 }
 
+// tracesOf are the traces that f asks for.
+func tracesOf(f *config.File) (list []tracefile.Settings) {
+	for _, t := range f.Traces {
+		list = append(list, tracefile.Settings{Patterns: watch.Patterns(t.Keys), Path: t.File, Max: t.Max, Keep: t.Keep})
+	}
+	return list
+}
+
 func (r *instance) ready() error {
 	if r.stopping.Load() {
 		return errors.New("stopping")
@@ -311,8 +334,14 @@ func (r *instance) swap() (*config.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	takeTraces, err := r.traces.Open(tracesOf(f))
+	if err != nil {
+		takeAdmin(false)
+		return nil, err
+	}
 	commit, err := r.driver.Listen(table)
 	if err != nil {
+		takeTraces(false)
 		takeAdmin(false)
 		return nil, err
 	}
@@ -321,6 +350,7 @@ func (r *instance) swap() (*config.File, error) {
 	r.proxy.Swap(table)
 	commit()
 	takeAdmin(true)
+	takeTraces(true)
 	if _, err := r.proxy.Snapshot(); err != nil { // each loop takes up the table before it answers
 		r.log.Warn("the configuration is in force, but not all loops go by it yet", "error", err)
 	}
@@ -447,6 +477,7 @@ func (r *instance) stop(signals <-chan os.Signal, linger time.Duration) error {
 	ctx, done := context.WithTimeout(ctx, r.file.Limits.Drain)
 	defer done()
 	err := r.driver.Shutdown(ctx)
+	r.traces.Close()
 	if r.admin != nil {
 		shutdown(r.admin)
 	}

@@ -30,6 +30,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		return 0
 	}
 	fromFile := isConfig(err) || errors.As(err, new(*refusedError))
+	unread := errors.As(err, new(*unreadError))
 	wrong := errors.As(err, new(*usageError))
 	switch {
 	case slices.Contains(args, "--json"): // also where the command line could not be read
@@ -42,7 +43,7 @@ func run(args []string, in io.Reader, out, errs io.Writer) int {
 		fmt.Fprintln(errs, paint(errs, top.Bad, fmt.Sprintf("ringside: %v", err)))
 	}
 	switch {
-	case wrong || fromFile:
+	case wrong || fromFile || unread:
 		return exitUsage
 	case errors.As(err, new(*notUpError)):
 		return exitNotUp

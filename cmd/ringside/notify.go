@@ -29,7 +29,7 @@ func (r *instance) tellReady() {
 		addresses = append(addresses, a.String())
 	}
 	is := r.reloaded()
-	status := fmt.Sprintf("STATUS=serving %d servers in %d pools on %s; generation %d", servers, len(r.file.Pools), strings.Join(addresses, ", "), is.Generation)
+	status := fmt.Sprintf("STATUS=serving %s in %s on %s; generation %d", counted(servers, "server"), counted(len(r.file.Pools), "pool"), strings.Join(addresses, ", "), is.Generation)
 	if is.Err != nil {
 		first, _, _ := strings.Cut(is.Err.Error(), "\n")
 		status += "; the last reload was refused: " + first

@@ -40,12 +40,12 @@ func TestSupervisorIsTold(t *testing.T) {
 		wants(t, next(), "STOPPING=1\n", "STATUS=stopping: clients have their answers, at most 10s")
 	})
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
-	wants(t, next(), "READY=1\n", "STATUS=serving 2 servers in 1 pools on "+s.driver.Addrs()[0].String()+"; generation 1")
+	wants(t, next(), "READY=1\n", "STATUS=serving 2 servers in 1 pool on "+s.driver.Addrs()[0].String()+"; generation 1")
 
 	s.write(fmt.Sprintf(reloadable, "", `, weight: 3}, {address: "127.0.0.3:9", name: c`, ""))
 	s.reloads(0)
 	wants(t, next(), "RELOADING=1\n", "MONOTONIC_USEC=")
-	wants(t, next(), "READY=1\n", "STATUS=serving 3 servers in 1 pools", "generation 2")
+	wants(t, next(), "READY=1\n", "STATUS=serving 3 servers in 1 pool on ", "generation 2")
 
 	s.write("nothing")
 	s.reloads(2)

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os/signal"
 	"slices"
 	"strings"
@@ -14,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringside/internal/top"
 	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
 	"ringside/proxy/watch"
 )
 
@@ -35,6 +36,9 @@ with lock: belongs to what it locks, whatever fits that.
   W written  w refused    U lock deleted          D deleted  d was not there
   I counted               T touched               E failed
 
+Behind a miss, where admin.misses knows what it follows from: X memcached threw the
+value away, F its server was flushed or is out, or the key has another server now.
+
 Values are never shown. At more than 2,000 events a second hits and counts are counted,
 and then events dropped; the last line says how many. It ends after --for, or with
 Ctrl-C.`,
@@ -42,11 +46,7 @@ Ctrl-C.`,
   ringside trace -1 --for 10s 'home:*' 'page:?'`,
 		Args: wantArgs(cobra.MinimumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var patterns []watch.Pattern
-			for _, a := range args {
-				patterns = append(patterns, watch.Pattern(a))
-			}
-			if err := watch.Check(patterns); err != nil {
+			if err := watch.Check(watch.Patterns(args)); err != nil {
 				return &usageError{err}
 			}
 			if life < time.Second || life > time.Hour {
@@ -62,29 +62,26 @@ Ctrl-C.`,
 			defer c.Close()
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
-			out := traceOutput{w: bufio.NewWriter(cmd.OutOrStdout()), stories: map[string]*story{}}
-			out.json = json.NewEncoder(out.w)
-			out.json.SetEscapeHTML(false)
+			out, stories := bufio.NewWriter(cmd.OutOrStdout()), trace.NewStories(mostStories, mostStory)
+			encode := json.NewEncoder(out)
+			encode.SetEscapeHTML(false)
 			err = c.Trace(ctx, args, life, func(_ string, data []byte) error {
-				is := &live.Traced{}
+				is := &trace.Traced{}
 				if err := json.Unmarshal(data, is); err != nil {
 					return fmt.Errorf("the admin interface sends what is no event: %w", err)
 				}
-				out.dropped += is.Dropped
+				stories.Add(is)
 				for i := range is.Rows {
-					r := &is.Rows[i]
-					out.events += r.Times
-					out.note(r)
 					switch {
 					case asJSON:
-						if err := out.json.Encode(r); err != nil {
+						if err := encode.Encode(&is.Rows[i]); err != nil {
 							return err
 						}
 					case !compact:
-						out.line(r)
+						printEvent(out, &is.Rows[i])
 					}
 				}
-				return out.w.Flush()
+				return out.Flush()
 			})
 			if ctx.Err() != nil { // a person has ended it
 				err = nil
@@ -93,12 +90,14 @@ Ctrl-C.`,
 				return blame(err)
 			}
 			if compact {
-				out.tell()
+				for _, l := range slices.SortedFunc(stories.Lines(), func(a, b trace.Line) int { return strings.Compare(a.Key, b.Key) }) {
+					fmt.Fprintf(out, "%s%s\n", live.Clean(l.Key), l.Text)
+				}
 			}
 			if !asJSON {
-				fmt.Fprintf(out.w, "-- %d events, %d keys, %d dropped\n", out.events, out.keys, out.dropped)
+				fmt.Fprintf(out, "-- %d events, %d keys, %d dropped\n", stories.Events, stories.Keys(), stories.Dropped)
 			}
-			return out.w.Flush()
+			return out.Flush()
 		},
 	}
 	to.add(cmd)
@@ -108,83 +107,28 @@ Ctrl-C.`,
 	return cmd
 }
 
-// traceOutput prints events.
-type traceOutput struct {
-	w                     *bufio.Writer
-	json                  *json.Encoder
-	events, keys, dropped int
-	stories               map[string]*story // by what was locked or is the key
-	order                 []string          // of stories, as they began
-}
+// mostStories is how many keys are told of in one line each, and mostStory of how many bytes
+// these are.
+const mostStories, mostStory = 10_000, 10_000
 
-// story is what has happened to one key.
-type story struct {
-	text  strings.Builder
-	last  string // letter
-	times int    // of that, so far
-}
-
-// mostStories is how many keys are told of in one line each.
-const mostStories = 10_000
-
-// note adds an event to the story of its key.
-func (o *traceOutput) note(r *live.TraceRow) {
-	key := strings.TrimPrefix(string(r.Key), watch.Lock)
-	s := o.stories[key]
-	if s == nil {
-		if len(o.order) == mostStories {
-			o.dropped += r.Times
-			return
-		}
-		s = &story{}
-		o.keys++
-		o.stories[key], o.order = s, append(o.order, key)
-	}
-	if s.last == r.Letter && strings.Contains("HIMl", r.Letter) {
-		s.times += r.Times
-		return
-	}
-	s.end()
-	s.last, s.times = r.Letter, r.Times
-}
-
-// end writes the last letter.
-func (s *story) end() {
-	if s.last == "" {
-		return
-	}
-	s.text.WriteString(" " + s.last)
-	if s.times > 1 {
-		fmt.Fprint(&s.text, s.times)
-	}
-	s.last = ""
-}
-
-// tell prints the stories.
-func (o *traceOutput) tell() {
-	slices.Sort(o.order)
-	for _, key := range o.order {
-		s := o.stories[key]
-		s.end()
-		fmt.Fprintf(o.w, "%s%s\n", top.Clean(key), s.text.String())
-	}
-}
-
-// line prints one event.
-func (o *traceOutput) line(r *live.TraceRow) {
+// printEvent prints one event in a line.
+func printEvent(out io.Writer, r *trace.Row) {
 	took := ""
 	if r.Micros > 0 {
 		took = live.Micros(float64(r.Micros))
 	}
-	key := string(r.Key)
-	what := r.Command + " " + r.Outcome
+	key, asked := string(r.Key), r.Command
 	if of, ok := strings.CutPrefix(key, watch.Lock); ok {
-		what, key = r.Command+" "+top.Clean(string(r.Key))+" "+r.Outcome, of
+		key, asked = of, asked+" "+live.Clean(key)
 	}
-	times := ""
+	what := asked + " " + r.Outcome
+	if r.Why != "" {
+		what += ", " + r.Why
+	}
+	letter := r.Letter + r.Cause
 	if r.Times > 1 {
-		times = fmt.Sprint(r.Times)
+		letter += fmt.Sprint(r.Times)
 	}
-	fmt.Fprintf(o.w, "%s  %s%-3s %-24s %-28s %8s  %-12s %s  c%d\n", time.UnixMilli(r.T).UTC().Format("15:04:05.000"), r.Letter, times, top.Clean(key), what, took,
-		top.Clean(r.Server), live.Bytes(float64(r.Bytes)), r.Client)
+	fmt.Fprintf(out, "%s  %-4s %-24s %-28s %8s  %-12s %s  c%d\n", time.UnixMilli(r.T).UTC().Format("15:04:05.000"), letter, live.Clean(key), what, took,
+		live.Clean(r.Server), live.Bytes(float64(r.Bytes)), r.Client)
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/spf13/cobra"
 
@@ -33,6 +34,27 @@ func isConfig(err error) bool {
 	return errors.As(err, &e)
 }
 
+// unreadError is a configuration file that can't be read, with what to do about it.
+type unreadError struct {
+	error
+	remedy string
+}
+
+func (e *unreadError) Error() string {
+	return fmt.Sprintf("cannot read the configuration: %v: %s", e.error, e.remedy)
+}
+
+// unread is err, which reading a configuration file gave, with its remedy.
+func unread(err error) *unreadError {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &unreadError{err, "name your file with -c FILE, or write a first one (docs/quickstart.md)"}
+	case errors.Is(err, fs.ErrPermission):
+		return &unreadError{err, "let this user read it, or name another with -c FILE"}
+	}
+	return &unreadError{err, "name another with -c FILE"}
+}
+
 // refusedError is a configuration that a running Ringside has refused.
 type refusedError struct{ error }
 
@@ -45,6 +67,14 @@ const (
 	oneJSON  = "print one JSON object"
 	eachJSON = "print one JSON object a line"
 )
+
+// counted is "1 what", or "n whats".
+func counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
 
 // remarks are what is said on standard error beside an answer.
 type remarks struct {
@@ -156,7 +186,7 @@ func readConfig(cmd *cobra.Command, path string) (*config.File, error) {
 func loadConfig(path string) (*config.File, error) {
 	f, err := config.Load(path)
 	if err != nil && !isConfig(err) {
-		return nil, &usageError{fmt.Errorf("cannot read the configuration: %w", err)}
+		return nil, unread(err)
 	}
 	return f, err
 }

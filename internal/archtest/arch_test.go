@@ -55,30 +55,33 @@ var house = []room{
 	{"proxy/counters", []string{"proxy/wire", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/routing", "proxy/task"}, nil},
 	{"proxy/guard/item", []string{"proxy/wire", "proxy/routing", "proxy/tags/stamp"}, nil},
 	{"proxy/guard/ticket", []string{"proxy/stats", "proxy/upstream", "proxy/routing", "proxy/tags/stamp", "proxy/guard/item"}, nil},
-	{"proxy/guard", []string{"proxy/health/divert", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/tags/stamp", "proxy/guard/item", "proxy/guard/ticket"}, nil},
+	{"proxy/guard/copied", []string{"proxy/health/divert", "proxy/wire", "proxy/upstream", "proxy/routing", "proxy/guard/ticket"}, nil},
+	{"proxy/guard", []string{"proxy/guard/copied", "proxy/health/divert", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/tags/stamp", "proxy/guard/item", "proxy/guard/ticket"}, nil},
 	{"proxy/guard/fast", []string{"proxy/wire", "proxy/stats", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/tags/stamp", "proxy/guard", "proxy/guard/item"}, nil},
 	{"proxy/tags", []string{"proxy/health/divert", "proxy/wire", "proxy/health", "proxy/stats", "proxy/upstream", "proxy/client", "proxy/routing", "proxy/task", "proxy/guard", "proxy/guard/fast", "proxy/tags/stamp"}, nil},
 	{"proxy/watch/why", nil, nil},
-	{"proxy/watch", []string{"proxy/wire", "proxy/stats", "proxy/upstream"}, nil},
+	{"proxy/watch", []string{"proxy/watch/why", "proxy/wire", "proxy/stats", "proxy/upstream"}, nil},
 	{"proxy/near/serve", []string{"proxy/near", "proxy/watch", "proxy/wire", "proxy/stats", "proxy/link", "proxy/client", "proxy/routing", "proxy/task"}, nil},
 	{"proxy", []string{"proxy/health/divert", "proxy/health/roll", "ring", "replicate", "proxy/near", "proxy/near/serve", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/watch", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/copies", "proxy/counters", "proxy/guard", "proxy/tags"}, nil},
 	{"proxy/loop/pace", nil, nil},
 	{"proxy/loop", []string{"proxy", "proxy/fault", "proxy/table", "proxy/link", "proxy/loop/pace"}, []string{"golang.org/x/sys"}},
 	{"proxy/live/routes", []string{"proxy", "proxy/table", "proxy/stats"}, nil},
+	{"proxy/live/trace", []string{"proxy", "proxy/watch", "proxy/watch/why"}, nil},
 	{"proxy/live", []string{"proxy/live/routes", "ring", "replicate", "proxy", "proxy/watch", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats"}, nil},
 	{"proxy/admin/page", nil, nil},
 	{"proxy/admin/metrics", []string{"proxy", "proxy/live", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats"}, nil},
-	{"proxy/admin", []string{"proxy", "proxy/admin/page", "proxy/admin/metrics", "proxy/live", "proxy/watch", "proxy/wire", "proxy/fault", "proxy/health", "proxy/table", "proxy/stats"}, []string{"github.com/prometheus/..."}},
-	{"config", []string{"proxy/health/divert", "ring", "ketama", "modulo", "replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/tags/stamp"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
+	{"proxy/admin", []string{"proxy", "proxy/admin/page", "proxy/admin/metrics", "proxy/live", "proxy/live/trace", "proxy/watch", "proxy/wire", "proxy/fault", "proxy/health", "proxy/table", "proxy/stats"}, []string{"github.com/prometheus/..."}},
+	{"config", []string{"proxy/watch", "proxy/health/divert", "ring", "ketama", "modulo", "replicate", "proxy/wire", "proxy/health", "proxy/table", "proxy/tags/stamp"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/drill", []string{"proxy/admin", "proxy/fault", "proxy/live"}, nil},
-	{"internal/top", []string{"proxy/admin", "proxy/live", "proxy/live/routes"}, []string{"golang.org/x/sys"}},
+	{"internal/tracefile", []string{"proxy/live", "proxy/live/trace", "proxy/watch"}, nil},
+	{"internal/top", []string{"proxy/admin", "proxy/live", "proxy/live/routes", "proxy/live/trace"}, []string{"golang.org/x/sys"}},
 	{"internal/bench/...", []string{"internal/bench/..."}, []string{"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"}},
 	{"recipes", nil, []string{"github.com/bradfitz/gomemcache"}},
 	{"recipes/meta", nil, []string{"github.com/bradfitz/gomemcache"}},
 	{"recipes/examples/seeds", []string{"recipes"}, []string{"github.com/bradfitz/gomemcache"}},
 	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
-	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill", "internal/top"}, []string{"github.com/spf13/cobra", "github.com/coreos/go-systemd/v22/daemon", "github.com/prometheus/...", "golang.org/x/sys"}},
+	{"cmd/ringside", []string{"ring", "ketama", "modulo", "replicate", "proxy/...", "config", "deploy", "internal/memnode", "internal/drill", "internal/top", "internal/tracefile"}, []string{"github.com/spf13/cobra", "github.com/coreos/go-systemd/v22/daemon", "github.com/prometheus/...", "golang.org/x/sys"}},
 
 	// Data and tests.
 	{"deploy", nil, nil},
@@ -182,6 +185,23 @@ func checkImport(t *testing.T, r room, p listed, imported string) {
 	case strings.Contains(first, "."): // no path of the standard library has a dot there
 		if !slices.ContainsFunc(r.outer, func(m string) bool { return matches(strings.TrimSuffix(m, "/...")+"/...", imported) }) {
 			t.Errorf("%s imports %s; of others it may import %v", p.name(), imported, r.outer)
+		}
+	}
+}
+
+// notInArchitecture are packages that ARCHITECTURE.md leaves out: data, and helpers of tests.
+var notInArchitecture = []string{"deploy", "ring/ringtest", "proxy/wire/wiretest", "proxy/wire/wiretest/older", "internal/archtest", "recipes/internal/rig"}
+
+// The table of packages in ARCHITECTURE.md has all of house.
+func TestArchitectureHasEveryPackage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range house {
+		name := strings.TrimSuffix(r.path, "/...")
+		if row := "\n| `" + name + "` | "; !strings.Contains(string(text), row) && !slices.Contains(notInArchitecture, name) {
+			t.Errorf("ARCHITECTURE.md has no row for %s in its table of packages", name)
 		}
 	}
 }

@@ -36,11 +36,7 @@ func (r *Report) Markdown(w io.Writer) error {
 	}
 	m.WriteString("\n\n")
 
-	table(m, []string{"peer", "version", "note"}, func(row func(...string)) {
-		for _, p := range r.Programs {
-			row(p.Name, p.Version, p.Note)
-		}
-	})
+	r.programs(m)
 	r.glance(m)
 	r.totals(m)
 	for _, s := range r.Scenarios {
@@ -64,6 +60,14 @@ func (r *Report) Markdown(w io.Writer) error {
 	fmt.Fprintf(m, "Measured in %v.\n", time.Duration(r.Seconds*float64(time.Second)).Round(time.Second))
 	_, err := io.WriteString(w, m.String())
 	return err
+}
+
+func (r *Report) programs(m *strings.Builder) {
+	table(m, []string{"peer", "version", "note"}, func(row func(...string)) {
+		for _, p := range r.Programs {
+			row(p.Name, p.Version, p.Note)
+		}
+	})
 }
 
 // glance writes one row a scenario, with all peers' ratios.

@@ -75,7 +75,7 @@ func findPeers(c Config, names []string) (found []*peer, server string, err erro
 		{peer{name: "memcached", binary: c.Memcached, meta: true, speaks: true, configure: floorArgs,
 			note: "the floor: no proxy, the load directly on one server with one worker thread, where the others' proxy is"}, "-V", true},
 		{peer{name: direct, binary: c.Memcached, direct: true,
-			note: "no proxy: clients that place keys by the same ketama, each with a connection to each of the servers that are behind the proxies"}, "-V", false},
+			note: "no proxy: clients that place keys by the same ketama, each with a connection to each of three servers, which are where the others' proxy is"}, "-V", false},
 	}
 	for _, v := range c.Also {
 		note := ringsideNote

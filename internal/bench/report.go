@@ -16,6 +16,7 @@ import (
 // Report is all of a measurement.
 type Report struct {
 	Date      time.Time `json:"date"`
+	Command   string    `json:"command"` // what was asked for, without where the report goes
 	Seconds   float64   `json:"seconds"`
 	Machine   Machine   `json:"machine"`
 	Programs  []Program `json:"programs"`
@@ -63,7 +64,7 @@ type Settings struct {
 
 func (b *bench) newReport() *Report {
 	r := &Report{
-		Date: time.Now().UTC(),
+		Date: time.Now().UTC(), Command: b.Command,
 		Machine: Machine{
 			Kernel: proc.Kernel(), CPU: proc.Model(), CPUs: runtime.NumCPU(),
 			ProxyCPU: b.ProxyCPU, LoadCPUs: b.LoadCPUs,

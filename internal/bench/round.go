@@ -144,6 +144,14 @@ func (d Disturbance) badness() float64 { return d.Other + d.Steal + d.Late/1e6 }
 // once starts the peer, puts the scenario's load on it and ends it. The first
 // process of the result is the peer, the others are the servers behind it.
 func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration) (load.Result, error) {
+	if p.direct {
+		own, err := b.aside(ctx)
+		if err != nil {
+			return load.Result{}, err
+		}
+		defer own.pool.stop()
+		b = own
+	}
 	if s.slow != nil {
 		before, stop, err := b.slowed(ctx, *s.slow)
 		if err != nil {
@@ -198,17 +206,26 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 	return result, nil
 }
 
+// aside is b with servers of its own where the proxy is otherwise. On the load's CPU they
+// would be woken for less than behind a network, and than behind a proxy: a client that
+// waits for each answer (b) then costs them a third.
+func (b *bench) aside(ctx context.Context) (*bench, error) {
+	there := *b
+	there.LoadCPUs = b.proxyCPUs
+	own := *b
+	var err error
+	own.pool, err = there.startPool(ctx, serverCount, 1)
+	return &own, err
+}
+
 // slowed is b with s before its first server, until stop is called.
 func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop func(), err error) {
-	if b.slowPort == 0 { // one for all runs: keys are placed by it
-		ports, err := freePorts(1)
-		if err != nil {
-			return nil, nil, err
-		}
-		b.slowPort = ports[0]
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, nil, err
 	}
-	c, err := b.spawn(ctx, "slow", b.Self, []string{"slow", "-listen", fmt.Sprintf("127.0.0.1:%d", b.slowPort), "-to", b.pool.addrs[0],
-		"-share", fmt.Sprint(s.Share), "-delay", s.Delay.String()}, b.slowPort, b.LoadCPUs)
+	c, err := b.spawn(ctx, "slow", b.Self, []string{"slow", "-listen", fmt.Sprintf("127.0.0.1:%d", ports[0]), "-to", b.pool.addrs[0],
+		"-share", fmt.Sprint(s.Share), "-delay", s.Delay.String()}, ports[0], b.LoadCPUs)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,6 +12,10 @@ import (
 	"ringside/internal/bench/slow"
 )
 
+// tailConns are the connections of the paced load: so many that some are free when those
+// that wait for the slow server are not. Else the others' reads would wait for them.
+const tailConns = 500
+
 // Tails measures scenarios a and h, paced at so many requests a second, with the first
 // of three servers as s says and with one that holds nothing back, in turns.
 func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*Report, error) {
@@ -28,7 +32,8 @@ func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*Report,
 		}
 		usual := picked[0]
 		if usual.Work.Rate > 0 {
-			usual.Work.Rate, usual.Name = rate, fmt.Sprintf("50 connections, paced at %.0f a second", rate)
+			usual.Work.Conns, usual.Work.Rate = tailConns, rate
+			usual.Name = fmt.Sprintf("%d connections, paced at %.0f a second", tailConns, rate)
 		}
 		usual.Name += fmt.Sprintf("; of the answers of one of three servers %g %% come %v late", 100*s.Share, s.Delay)
 		usual.Base, usual.slow = "nutcracker"+oneSlow, &s

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,10 +54,12 @@ func (c *caller) gets(ask, want string) {
 
 // TestTrace lets two clients live the two stories of a cache: the first fills it, with a
 // lock; and it expires, one has the lock to make it anew, and the other finds what came
-// by another way.
+// by another way. They are followed on the command line, on the page, on a terminal and in
+// a file.
 func TestTrace(t *testing.T) {
 	server := startMemcached(t)
-	r := startRingside(t, "epoll", "pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [\""+server.address+"\"]}}\n")
+	file := filepath.Join(t.TempDir(), "home.trace")
+	r := startRingside(t, "epoll", fmt.Sprintf("pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [%q]}}\ntraces: [{keys: \"home:*\", file: %q}]\n", server.address, file))
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +80,8 @@ func TestTrace(t *testing.T) {
 		N   int
 		C   int
 		S   string
+		X   string
+		Why string
 	}
 	events := make(chan event, 1000)
 	go func() {
@@ -91,11 +98,14 @@ func TestTrace(t *testing.T) {
 	b.open(t, "http://"+r.admin+"/")
 	b.do(t, "document.getElementById('pattern').value = 'home:*'; document.getElementById('trace').scrollIntoView(); document.querySelector('#follow button').click()")
 
+	x := startTerminal(t, 120, 40, nil, binary, "top", "--admin", r.admin, "--trace", "home:*")
 	one, two, elsewhere := newCaller(t, r.address), newCaller(t, r.address), newCaller(t, server.address)
 	eventually(t, "both follow", func() bool {
 		one.gets("get home:ready", "END")
-		return len(events) > 0 && eval[bool](t, b, "document.querySelectorAll('#rows .l').length > 0")
+		return len(events) > 0 && strings.Contains(x.screen(), "home:ready M") && eval[bool](t, b, "document.querySelectorAll('#rows .l').length > 0")
 	})
+	const harm = "home:<img/src=x/onerror=alert(1)>\u202e\x00\xff"
+	const shown = `home:<img/src=x/onerror=alert(1)>\xe2\x80\xae\x00\xff`
 	one.gets("get home:top", "END")                          // M
 	one.gets("add lock:home:top 0 5 1\r\n1", "STORED")       // L
 	one.gets("set home:top 0 60 5\r\nvalue", "STORED")       // W
@@ -112,6 +122,11 @@ func TestTrace(t *testing.T) {
 	two.gets("add lock:home:old 0 5 1\r\n1", "NOT_STORED")   // l
 	elsewhere.gets("set home:old 0 60 5\r\nvalue", "STORED") //
 	two.gets("get home:old", "VALUE")                        // H
+	one.gets("set home:gone 0 0 1\r\nx", "STORED")           // W
+	one.gets("flush_all", "OK")                              //
+	two.gets("get home:gone", "END")                         // M, and why
+	elsewhere.gets("set home:old 0 60 5\r\nvalue", "STORED") //
+	two.gets("mg "+base64Of(harm)+" v b", "EN")              // M; NUL can't stand in text
 	one.gets("incr page:1 1", "NOT_FOUND")                   // I
 	one.gets("touch home:old 50", "TOUCHED")                 // T
 	one.gets("cas home:old 0 60 5 1\r\nvalue", "EXISTS")     // w
@@ -119,7 +134,7 @@ func TestTrace(t *testing.T) {
 	server.kill()
 	one.gets("set page:2 0 0 5\r\nvalue", "SERVER_ERROR") // E
 
-	stories, clients := map[string]string{}, map[int]bool{}
+	stories, clients, why := map[string]string{}, map[int]bool{}, map[string]string{}
 	for stories["page:2"] == "" {
 		select {
 		case ev, ok := <-events:
@@ -128,6 +143,9 @@ func TestTrace(t *testing.T) {
 			}
 			key := strings.TrimPrefix(string(ev.Key), "lock:")
 			stories[key] += strings.Repeat(ev.L, ev.N)
+			if ev.L == "M" {
+				why[key] = strings.TrimSpace(ev.X + " " + ev.Why)
+			}
 			if key == "home:top" {
 				clients[ev.C] = true
 			}
@@ -135,20 +153,112 @@ func TestTrace(t *testing.T) {
 			t.Fatalf("so far: %v", stories)
 		}
 	}
-	for key, want := range map[string]string{"home:top": "MLWUHHH", "home:none": "M", "home:old": "WHMLlHTw", "page:1": "I", "page:9": "d", "page:2": "E", "other:key": ""} {
+	for key, want := range map[string]string{"home:top": "MLWUHHH", "home:none": "M", "home:old": "WHMLlHTw", "page:1": "I", "page:9": "d", "page:2": "E", "other:key": "", "home:gone": "WM", harm: "M"} {
 		if stories[key] != want {
 			t.Errorf("of %s is told %s, want %s", key, stories[key], want)
 		}
+	}
+	for key, want := range map[string]string{"home:top": "never", "home:old": "X evicted", "home:gone": "F flushed"} {
+		if why[key] != want {
+			t.Errorf("%s is said to miss for %q, want %q", key, why[key], want)
+		}
+	}
+	x.shows(t, "TRACE home:*", "home:top   M L W U H3", "home:old   W H MX L l H T w", "home:gone  W MF", shown[:19])
+	eventually(t, "the file tells it", func() bool {
+		told := map[string]string{}
+		text, _ := os.ReadFile(file)
+		for line := range strings.Lines(string(text)) {
+			if f := strings.Fields(line); len(f) > 2 {
+				told[f[1]] += strings.Join(f[2:], "")
+			}
+		}
+		// Where a quarter of a second ends is chance: H2 H and H3 are the same.
+		top := regexp.MustCompile(`^MLWU(HHH|H2H|HH2|H3)$`)
+		return top.MatchString(told["home:top"]) && told["home:old"] == "WHMXLlHTw" && told["home:gone"] == "WMF" && told["page:1"] == "" && told[shown] == "M"
+	})
+	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
+		t.Errorf("the file has %v, %v", is, err)
 	}
 	if len(clients) != 2 {
 		t.Errorf("home:top is said to be of clients %v", clients)
 	}
 	const letters = `[...document.querySelectorAll("#rows .trow")].filter(r => r.querySelector(".k").textContent === "home:top").map(r => [...r.querySelectorAll(".l")].map(l => l.textContent).join(" ")).join()`
 	b.until(t, letters+` === "M L W U H3" || `+letters+`.replace(/ H(?=2| H|$)/g, "").startsWith("M L W U")`)
+	b.until(t, `[...document.querySelectorAll("#rows .trow")].some(r => r.querySelector(".k").textContent === "home:old" && r.querySelector(".l-X"))`)
+	b.until(t, fmt.Sprintf(`[...document.querySelectorAll("#rows .k")].some(k => k.textContent === %q)`, shown))
+	if n := eval[int](t, b, "document.images.length + document.querySelectorAll('#rows img').length"); n != 0 {
+		t.Error("a key has become a part of the page")
+	}
+	b.says(t, "#log", "What happens to home:* is written")
 	b.shot(t, "trace")
 	stop()
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("ringside trace ends with %v", err)
+	}
+}
+
+// TestTraceFiles lets a reload begin a trace in a file, name another file, and one that can't be
+// written, and end it.
+func TestTraceFiles(t *testing.T) {
+	server := startMemcached(t)
+	dir := t.TempDir()
+	pools := fmt.Sprintf("pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [%q]}}\n", server.address)
+	r := startRingside(t, "epoll", pools)
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := os.ReadFile(r.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reload := func(traces string) (said string, status int) {
+		t.Helper()
+		if err := os.WriteFile(r.file, []byte(string(config)+traces), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(binary, "reload", "--admin", r.admin)
+		out, _ := cmd.CombinedOutput()
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	to := func(name string) string {
+		return fmt.Sprintf("traces: [{keys: \"home:*\", file: %q}]\n", filepath.Join(dir, name))
+	}
+	c := newCaller(t, r.address)
+	told := func(name, key string) {
+		t.Helper()
+		eventually(t, key+" is in "+name, func() bool {
+			c.gets("get "+key, "END") // again, for a loop hears a moment later that it is to look
+			text, _ := os.ReadFile(filepath.Join(dir, name))
+			return strings.Contains(string(text), " "+key+" M")
+		})
+	}
+	if said, status := reload(to("one")); status != 0 || !strings.Contains(said, "+trace") {
+		t.Fatal(status, said)
+	}
+	told("one", "home:1")
+	if said, status := reload(to("none/at/all")); status != 2 || !strings.Contains(said, "cannot write the trace of home:*: ") || !strings.Contains(said, "see that its directory is there") {
+		t.Errorf("a file that can't be: %d %s", status, said)
+	}
+	told("one", "home:2")
+	if said, status := reload(to("two")); status != 0 {
+		t.Fatal(status, said)
+	}
+	told("two", "home:3")
+	if said, status := reload(""); status != 0 {
+		t.Fatal(status, said)
+	}
+	eventually(t, "nobody looks any more", func() bool {
+		before, _ := os.ReadFile(filepath.Join(dir, "two"))
+		for range 5 {
+			c.gets("get home:4", "END")
+			time.Sleep(100 * time.Millisecond)
+		}
+		after, _ := os.ReadFile(filepath.Join(dir, "two"))
+		return len(before) == len(after)
+	})
+	if text, _ := os.ReadFile(filepath.Join(dir, "one")); strings.Contains(string(text), "home:3") {
+		t.Errorf("the old file is written, too:\n%s", text)
 	}
 }
 

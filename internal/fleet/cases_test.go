@@ -18,7 +18,14 @@ import (
 // traceLines is how much of the trace of a run that fails is shown.
 var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation of failover that fails")
 
-// seedRange is how many seeds each case gets: 20, fewer for the race detector,
+// hurried says that a little of the simulation must be enough: with the race detector, and
+// in a quick run.
+func hurried() bool { return raced || testing.Short() }
+
+// quickSeeds is how many seeds each case gets in a quick run.
+const quickSeeds = 2
+
+// seedRange is how many seeds each case gets: 20, fewer in a hurry,
 // and as many as RINGSIDE_SEEDS in the environment says. A seed plays the same
 // each time; RINGSIDE_SEED plays one alone.
 func seedRange(t *testing.T) (from, to uint64) {
@@ -38,6 +45,9 @@ func seedRange(t *testing.T) (from, to uint64) {
 	}
 	if n, ok := read("RINGSIDE_SEEDS"); ok {
 		return 0, n
+	}
+	if testing.Short() {
+		return 0, min(quickSeeds, usualSeeds)
 	}
 	return 0, usualSeeds
 }
@@ -170,7 +180,7 @@ func TestFailover(t *testing.T) {
 // looked into.
 func TestFailoverRepeats(t *testing.T) {
 	cases := promises
-	if !unhurried {
+	if hurried() {
 		cases = cases[len(cases)-1:]
 	}
 	for _, c := range cases {
@@ -208,7 +218,7 @@ func TestFailoverAblations(t *testing.T) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}
 		}},
 	}
-	if !unhurried {
+	if hurried() {
 		cases = cases[2:3]
 	}
 	for _, c := range cases {

@@ -6,5 +6,5 @@ package fleet
 
 const (
 	usualSeeds = 20 // of each case
-	unhurried  = true
+	raced      = false
 )

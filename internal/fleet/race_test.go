@@ -7,5 +7,5 @@ package fleet
 
 const (
 	usualSeeds = 1
-	unhurried  = false
+	raced      = true
 )

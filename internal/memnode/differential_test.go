@@ -5,6 +5,7 @@ package memnode
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -456,12 +457,33 @@ func TestSameCorpus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	streams = slices.DeleteFunc(streams, func(s wiretest.Stream) bool {
+		return operators.MatchString(s.Data) // a Node has no slabs to tell of, and nothing for operators to tune
+	})
+	for part := range slices.Chunk(streams, (len(streams)+atOnce-1)/atOnce) {
+		t.Run("from "+part[0].Name, func(t *testing.T) {
+			t.Parallel()
+			compareStreams(t, part, recorded)
+		})
+	}
+}
+
+// atOnce is how many pairs of servers go through the corpus: they mostly wait, until a
+// memcached that says nothing has been silent for long enough.
+const atOnce = 8
+
+// TestMain lets all of them run, however few processors there are.
+func TestMain(m *testing.M) {
+	testing.Init()
+	flag.Set("test.parallel", strconv.Itoa(atOnce))
+	os.Exit(m.Run())
+}
+
+// compareStreams holds a Node against the models of streams, one after the other.
+func compareStreams(t *testing.T, streams []wiretest.Stream, recorded map[string]wiretest.Said) {
 	const patience = time.Minute
 	node, real := startNode(t, Options{}).Addr().String(), startMemcached(t)
 	for _, s := range streams {
-		if operators.MatchString(s.Data) {
-			continue // a Node has no slabs to tell of, and nothing for operators to tune
-		}
 		hear := func(address string, want wiretest.Said) wiretest.Said {
 			if answer := dial(t, address).ask("flush_all\r\n"); answer != "OK\r\n" {
 				t.Fatalf("flush_all: %q", answer)

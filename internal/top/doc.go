@@ -9,7 +9,11 @@
 //	                   112            those too, and a longer line of the past
 //	                   less           columns go from the right
 //	high enough for    34 lines       memory by size of item
+//	                   20             what happens to keys that a person follows; below 34 lines instead of the hot keys
 //	less than 60x10                   the sentence alone
+//
+// Where a terminal has nothing but ASCII, which the Linux console is taken for, each
+// character that it lacks has one that stands for it.
 //
 // State is a letter-like sign, a word and a colour; NO_COLOR leaves the colours out.
 package top

@@ -64,7 +64,7 @@ func (v *View) Draw(width, height int) []Line {
 	sentence := strings.TrimSpace(sign + " " + title + ". " + text)
 	if width < leastWidth || height < leastHeight || now == nil {
 		var lines []Line
-		for _, part := range wrap(Clean(sentence), width) {
+		for _, part := range wrap(live.Clean(sentence), width) {
 			lines = append(lines, Line{part, level})
 		}
 		return lines[:min(len(lines), height)]
@@ -77,7 +77,11 @@ func (v *View) Draw(width, height int) []Line {
 	rows := d.servers(height)
 	d.rule()
 	if height >= keysHeight {
-		rows += d.hot(5)
+		if len(v.Patterns) > 0 && height < slabHeight { // what a person wants to see comes first
+			d.traced(6)
+		} else {
+			rows += d.hot(5)
+		}
 		d.rule()
 		d.misses(max(1, (height-30)/2))
 		d.routes(max(1, (height-30)/3))
@@ -85,6 +89,10 @@ func (v *View) Draw(width, height int) []Line {
 	}
 	if height >= slabHeight {
 		d.slabs()
+		if len(v.Patterns) > 0 {
+			d.traced(max(4, (height-26)/2))
+			d.rule()
+		}
 	}
 	for _, w := range now.Warn[:min(len(now.Warn), max(1, height-rows-14))] {
 		d.add(Warn, " ⚠ "+w.Server+" "+w.Text+" "+w.Command)
@@ -101,7 +109,7 @@ func (v *View) Draw(width, height int) []Line {
 }
 
 // Print writes one screen without colours: as wide and as high as it needs to be.
-func Print(to io.Writer, now *live.Now, colours bool) error {
+func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	d.lines = []Line{{fmt.Sprintf("%s: %s. %s", now.Pool, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
 	d.totals()
@@ -120,6 +128,9 @@ func Print(to io.Writer, now *live.Now, colours bool) error {
 	}
 	for _, l := range d.lines {
 		text := strings.TrimRight(l.Text, " ⠀")
+		if ascii {
+			text = ASCII(text)
+		}
 		if colours {
 			text = l.Style.Paint(text)
 		}
@@ -139,7 +150,7 @@ type drawing struct {
 }
 
 func (d *drawing) add(s Style, text string) {
-	d.lines = append(d.lines, Line{cut(Clean(text), d.width), s})
+	d.lines = append(d.lines, Line{cut(live.Clean(text), d.width), s})
 }
 
 func (d *drawing) rule() { d.add(Dim, strings.Repeat("─", d.width)) }
@@ -285,7 +296,7 @@ func (d *drawing) servers(height int) int {
 	for _, s := range shown {
 		var row strings.Builder
 		for _, c := range columns {
-			row.WriteString(" " + pad(Clean(c.say(s)), c.width, c.left))
+			row.WriteString(" " + pad(live.Clean(c.say(s)), c.width, c.left))
 		}
 		style := Plain
 		switch {
@@ -454,7 +465,7 @@ func (d *drawing) hot(most int) int {
 	lines := []string{}
 	for i := range hot.Keys[:min(len(hot.Keys), most)] {
 		k := &hot.Keys[i]
-		lines = append(lines, told(k, Clean(string(k.Key)), d.homes(k)))
+		lines = append(lines, told(k, live.Clean(string(k.Key)), d.homes(k)))
 	}
 	if len(lines) == 0 {
 		lines = append(lines, " no key has been asked for yet")
@@ -465,7 +476,7 @@ func (d *drawing) hot(most int) int {
 			if i == len(lines) {
 				lines = append(lines, "")
 			}
-			name := Clean(string(hot.Prefixes[i].Key))
+			name := live.Clean(string(hot.Prefixes[i].Key))
 			if name == "" {
 				name = "(other)"
 			}
@@ -487,22 +498,24 @@ func (d *drawing) homes(k *live.HotKey) string {
 	owner := &d.now.List[*k.Server]
 	switch {
 	case k.Copies > 1:
-		return fmt.Sprintf("%s and %d more", Clean(owner.Name), k.Copies-1)
+		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Copies-1)
 	case owner.State == "out" && k.StandIn != nil && *k.StandIn < len(d.now.List):
-		return Clean(owner.Name) + " → " + Clean(d.now.List[*k.StandIn].Name)
+		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.StandIn].Name)
 	}
-	return Clean(owner.Name)
+	return live.Clean(owner.Name)
 }
 
-const helpText = " sort: r requests h hits p p99 q queue m memory e evictions n name; again: turn round"
+const helpText = " sort: r requests h hits p p99 q queue m memory e evictions n name; space holds"
 
 func (d *drawing) keys() {
-	text := " ↑↓ server  d drain  u restore  rhpqmen sort  / find  space hold  ? help  x end"
+	text := " ↑↓ server  d drain  u restore  rhpqmen sort  / find  t trace  space  ? help  x end"
 	switch {
 	case d.Message != "":
 		text = " " + d.Message
 	case d.Typing:
 		text = " find: " + d.Filter + "▏"
+	case d.Asking:
+		text = " trace which keys? home:* and more, none to end: " + d.Asked + "▏"
 	case d.Help:
 		text = helpText
 	}

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
 )
 
 // viewOf is a view of n servers, of which the second is out.
@@ -106,6 +108,63 @@ func TestRows(t *testing.T) {
 		if strings.Join(got, " ") != test.want {
 			t.Errorf("%+v: %v", test, got)
 		}
+	}
+}
+
+// A screen in ASCII has nothing else, and its columns stay where they are.
+func TestASCII(t *testing.T) {
+	v := viewOf(t, 3)
+	v.Patterns, v.Traced = []string{"home:*"}, trace.NewStories(mostTraced, mostLetters)
+	v.Traced.Add(&trace.Traced{Rows: []trace.Row{{Key: []byte("home:ключ"), Letter: "H", Times: 3}}})
+	for _, size := range [][2]int{{80, 24}, {120, 40}, {59, 9}} {
+		for _, l := range v.Draw(size[0], size[1]) {
+			is := ASCII(l.Text)
+			if utf8.RuneCountInString(l.Text) != len(is) || strings.ContainsFunc(is, func(r rune) bool { return r > '~' || r < ' ' }) {
+				t.Errorf("%q is %q", l.Text, is)
+			}
+			if signs := strings.Count(is, "?"); signs > 0 && !strings.Contains(is, "home:") && !strings.Contains(is, "? help") {
+				t.Errorf("something has no sign of its own: %q in %q", l.Text, is)
+			}
+		}
+	}
+	if got := ASCII(spark([]float64{0, 1, 2, 3, 6, 6}, 4)); got != " _.^" {
+		t.Errorf("the past is drawn %q", got)
+	}
+}
+
+// What is followed is there where there is room for it, the newest letter at the right.
+func TestTraced(t *testing.T) {
+	v := viewOf(t, 3)
+	v.Patterns = []string{"home:*"}
+	for want, is := range map[string]*trace.Stories{"no": nil, "nothing has happened": trace.NewStories(9, 64)} {
+		if v.Traced = is; !strings.Contains(fmt.Sprint(v.Draw(80, 24)), "TRACE home:*: nothing has happened to such keys yet") {
+			t.Errorf("%s: %v", want, v.Draw(80, 24))
+		}
+	}
+	for i := range 300 {
+		for _, letter := range "MLWUHH" {
+			v.Traced = cmp.Or(v.Traced, trace.NewStories(mostTraced, mostLetters))
+			v.Traced.Add(&trace.Traced{Rows: []trace.Row{{Key: fmt.Append(nil, "home:", i%9), Letter: string(letter), Times: 1}}})
+		}
+	}
+	for _, size := range [][2]int{{80, 24}, {120, 40}, {80, 20}, {300, 100}} {
+		text := ""
+		for _, l := range v.Draw(size[0], size[1]) {
+			if utf8.RuneCountInString(l.Text) > size[0] {
+				t.Errorf("a line of more than %d columns: %q", size[0], l.Text)
+			}
+			text += l.Text + "\n"
+		}
+		if !strings.Contains(text, "TRACE home:*  1,800 events, 0 dropped") || !strings.Contains(text, "home:0") || !strings.Contains(text, " M L W U H2\n") {
+			t.Errorf("at %v is shown\n%s", size, text)
+		}
+		if strings.Contains(text, "HOT KEY") != (size[1] >= slabHeight) {
+			t.Errorf("at %v hot keys are there or not\n%s", size, text)
+		}
+	}
+	v.Untraced = "4 already follow"
+	if text := fmt.Sprint(v.Draw(80, 24)); !strings.Contains(text, "TRACE home:*: 4 already follow") {
+		t.Errorf("it is not said why nothing is followed: %s", text)
 	}
 }
 

@@ -59,7 +59,7 @@ func routeName(label []byte) string {
 	if len(label) == 0 {
 		return "other keys"
 	}
-	return Clean(string(label))
+	return live.Clean(string(label))
 }
 
 // roll adds, so many lines at most, which Ringsides there are: those that differ, or have not
@@ -73,7 +73,7 @@ func (d *drawing) roll(most int) {
 	rank := func(l live.RollRow) int { return -2*len(l.Other) - l.Silent }
 	slices.SortStableFunc(list, func(a, b live.RollRow) int { return rank(a) - rank(b) })
 	for _, l := range list[:min(most, len(list))] {
-		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(Clean(l.Name), 24, true), pad(Clean(l.Version), 10, true), l.Config)
+		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(live.Clean(l.Name), 24, true), pad(live.Clean(l.Version), 10, true), l.Config)
 		if l.Other != "" {
 			style, text = Warn, text+", another "+l.Other+" than most"
 		}

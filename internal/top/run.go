@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"ringside/proxy/admin"
+	"ringside/proxy/live"
 )
 
 // Options is what Run must be told.
@@ -21,6 +22,8 @@ type Options struct {
 	Pool    string // empty: the first
 	In, Out *os.File
 	Colours bool
+	ASCII   bool     // draw with the characters of ASCII alone
+	Trace   []string // patterns of keys to follow from the beginning
 }
 
 // message is an event of the stream, or why it ended.
@@ -44,7 +47,8 @@ func Run(ctx context.Context, o Options) error {
 	defer signal.Stop(winch)
 	go o.follow(ctx, events)
 	go read(ctx, o.In, keys)
-	s := &screen{Options: o, w: bufio.NewWriterSize(o.Out, 1<<16), view: &View{rates: map[string][]float64{}}}
+	s := &screen{Options: o, w: bufio.NewWriterSize(o.Out, 1<<16), view: &View{rates: map[string][]float64{}}, traces: traces{to: events}}
+	s.trace(ctx, o.Trace)
 	s.w.WriteString("\x1b[?1049h\x1b[?25l")
 	defer func() {
 		s.w.WriteString("\x1b[?25h\x1b[?1049l")
@@ -58,7 +62,9 @@ func Run(ctx context.Context, o Options) error {
 		case m := <-events:
 			switch {
 			case m.err != nil:
-				s.view.Trouble = Clean(m.err.Error()) + ". Trying again every 2 s."
+				s.view.Trouble = live.Clean(m.err.Error()) + ". Trying again every 2 s."
+			case m.topic == "untraced":
+				s.view.Untraced = string(m.data)
 			case !s.held || m.topic == "hello":
 				s.view.Trouble = ""
 				if err := s.view.Take(m.topic, m.data); err != nil {
@@ -150,6 +156,7 @@ type screen struct {
 	Options
 	w             *bufio.Writer
 	view          *View
+	traces        traces
 	before        []Line // what it shows; nil: nothing
 	width, height int
 	held          bool   // the picture stands still
@@ -165,6 +172,11 @@ func (s *screen) show() error {
 		s.width, s.height, s.before = w, h, nil
 	}
 	lines := s.view.Draw(s.width, s.height)
+	if s.ASCII {
+		for i := range lines {
+			lines[i].Text = ASCII(lines[i].Text)
+		}
+	}
 	s.w.WriteString("\x1b[?2026h")
 	if s.before == nil {
 		s.w.WriteString("\x1b[2J")
@@ -205,16 +217,19 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 	case s.order != "":
 		s.answer(ctx, k)
 	case v.Typing:
-		switch {
-		case k == "\r" || k == "\n":
+		switch typed(&v.Filter, k) {
+		case entered:
 			v.Typing = false
-		case k == "esc":
+		case given:
 			v.Typing, v.Filter = false, ""
-		case k == "\x7f" || k == "\b":
-			_, n := utf8.DecodeLastRuneInString(v.Filter)
-			v.Filter = v.Filter[:len(v.Filter)-n]
-		case len(k) > 0 && k[0] >= ' ' && k != "up" && k != "down":
-			v.Filter += k
+		}
+	case v.Asking:
+		switch typed(&v.Asked, k) {
+		case entered:
+			v.Asking = false
+			s.trace(ctx, strings.Fields(v.Asked))
+		case given:
+			v.Asking = false
 		}
 	case k == "x":
 		return true
@@ -223,6 +238,8 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		v.Sort = k[0]
 	case k == "/":
 		v.Typing, v.Filter = true, ""
+	case k == "t":
+		v.Asking, v.Asked = true, strings.Join(v.Patterns, " ")
 	case k == " ":
 		s.held = !s.held
 		v.Message = ""
@@ -239,6 +256,29 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		s.prepare(k)
 	}
 	return false
+}
+
+// What a key makes of a text that is being typed.
+const (
+	goesOn  = iota
+	entered // it is what was wanted
+	given   // it was given up
+)
+
+// typed takes up a key that is typed into text.
+func typed(text *string, k string) int {
+	switch {
+	case k == "\r" || k == "\n":
+		return entered
+	case k == "esc":
+		return given
+	case k == "\x7f" || k == "\b":
+		_, n := utf8.DecodeLastRuneInString(*text)
+		*text = (*text)[:len(*text)-n]
+	case len(k) > 0 && k[0] >= ' ' && k != "up" && k != "down":
+		*text += k
+	}
+	return goesOn
 }
 
 // choose selects the next server.
@@ -275,9 +315,9 @@ func (s *screen) prepare(k string) {
 			share := strings.ReplaceAll(fmt.Sprintf("%.1f %%", 100*r.Share), " ", "")
 			if s.order = "restore"; k == "d" {
 				s.order = "drain"
-				v.Message = fmt.Sprintf("drain %s? Its %s of the keys, %.0f requests/s, go elsewhere or miss. y or n", Clean(r.Name), share, r.Rate)
+				v.Message = fmt.Sprintf("drain %s? Its %s of the keys, %.0f requests/s, go elsewhere or miss. y or n", live.Clean(r.Name), share, r.Rate)
 			} else {
-				v.Message = fmt.Sprintf("restore %s? It gets its %s of the keys again. y or n", Clean(r.Name), share)
+				v.Message = fmt.Sprintf("restore %s? It gets its %s of the keys again. y or n", live.Clean(r.Name), share)
 			}
 		}
 	}
@@ -292,6 +332,6 @@ func (s *screen) answer(ctx context.Context, k string) {
 	}
 	s.view.Message = order + " " + s.view.Selected + ": done"
 	if _, err := s.Client.Order(ctx, s.view.Topo.Pool, s.view.Selected, order); err != nil {
-		s.view.Message = Clean(err.Error())
+		s.view.Message = live.Clean(err.Error())
 	}
 }

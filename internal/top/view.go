@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"ringside/proxy/live"
 	"ringside/proxy/live/routes"
+	"ringside/proxy/live/trace"
 )
 
 // past is how many rates are kept of each server, for the line of the past.
@@ -29,7 +29,11 @@ type View struct {
 	Roll    *live.Roll
 	Late    *live.Health // why there are no ticks
 	Trouble string       // why there is no stream
-	Control bool         // orders may be given
+
+	Patterns []string       // of keys that are followed, or to be
+	Traced   *trace.Stories // what happens to these; nil: nobody follows keys
+	Untraced string         // why not
+	Control  bool           // orders may be given
 
 	rates  map[string][]float64 // by server; "" is the whole proxy
 	events []event              // the newest first
@@ -40,6 +44,8 @@ type View struct {
 	Selected string // a server's name
 	Message  string // instead of the keys
 	Typing   bool   // the filter is being typed
+	Asking   bool   // the patterns are, into Asked
+	Asked    string
 	Help     bool
 }
 
@@ -54,7 +60,8 @@ func (v *View) Take(topic string, data []byte) error {
 	case "hello":
 		var h struct{ Control bool }
 		err := json.Unmarshal(data, &h)
-		*v = View{Sort: v.Sort, Reversed: v.Reversed, Filter: v.Filter, Selected: v.Selected, Control: h.Control, rates: map[string][]float64{}}
+		*v = View{Sort: v.Sort, Reversed: v.Reversed, Filter: v.Filter, Selected: v.Selected, Control: h.Control, rates: map[string][]float64{},
+			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked}
 		return err
 	case "topo":
 		if v.Topo != nil {
@@ -105,6 +112,13 @@ func (v *View) Take(topic string, data []byte) error {
 	case "roll":
 		v.Roll = nil
 		return json.Unmarshal(data, &v.Roll)
+	case "trace":
+		is := &trace.Traced{}
+		if err := json.Unmarshal(data, is); err != nil || v.Traced == nil {
+			return err
+		}
+		v.Untraced = ""
+		v.Traced.Add(is)
 	case "event":
 		return v.takeEvent(data)
 	}
@@ -122,6 +136,8 @@ func (v *View) takeEvent(data []byte) error {
 	var e struct {
 		T                                                         int64
 		Level, Msg, Pool, Server, From, To, Why, Order, Error, At string
+		Command, Key, Keys, File                                  any
+		MS                                                        float64
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return err
@@ -133,6 +149,12 @@ func (v *View) takeEvent(data []byte) error {
 	case e.Level == "ERROR":
 		text = "✗ " + e.Msg
 	}
+	switch {
+	case e.Command != nil: // a slow one
+		text += fmt.Sprintf(": %v of %v, %s,", e.Command, e.Key, live.Micros(1000*e.MS))
+	case e.File != nil && e.Keys != nil:
+		text += fmt.Sprintf(": %v to %v", e.Keys, e.File)
+	}
 	if e.From != "" {
 		text += ": " + strings.TrimSpace(e.Server) + " " + e.From + " → " + e.To
 	} else if e.Server != "" {
@@ -143,7 +165,7 @@ func (v *View) takeEvent(data []byte) error {
 			text += ", " + more
 		}
 	}
-	v.events = slices.Insert(v.events, 0, event{time.UnixMilli(e.T).UTC(), Clean(text)})
+	v.events = slices.Insert(v.events, 0, event{time.UnixMilli(e.T).UTC(), live.Clean(text)})
 	v.events = v.events[:min(len(v.events), mostEvents)]
 	return nil
 }
@@ -156,23 +178,4 @@ func (v *View) Now() *live.Now {
 	now := live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
 	now.Routes, now.Roll = v.Routes, v.Roll
 	return now
-}
-
-// Clean is text that can do a terminal no harm, and that stands as it is read: what is
-// not printable is written as \xNN.
-func Clean(text string) string {
-	var b strings.Builder
-	for i, r := range text {
-		switch {
-		case r == unicode.ReplacementChar && text[i] >= 0x80 && !strings.HasPrefix(text[i:], string(unicode.ReplacementChar)):
-			fmt.Fprintf(&b, "\\x%02x", text[i])
-		case r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.M, r) && !unicode.IsSpace(r):
-			b.WriteRune(r)
-		default:
-			for _, c := range []byte(string(r)) {
-				fmt.Fprintf(&b, "\\x%02x", c)
-			}
-		}
-	}
-	return b.String()
 }

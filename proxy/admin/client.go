@@ -72,7 +72,7 @@ func (c *Client) Stream(ctx context.Context, pool string, take func(topic string
 	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
 }
 
-// Trace hands to take, each a live.Traced as JSON, what happens to the keys that fit one of patterns, for so long.
+// Trace hands to take, each a trace.Traced as JSON, what happens to the keys that fit one of patterns, for so long.
 func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(topic string, data []byte) error) error {
 	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), take)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // its time is over
@@ -82,8 +82,9 @@ func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duratio
 }
 
 func (c *Client) events(ctx context.Context, path string, take func(topic string, data []byte) error) error {
-	c.http.Timeout = 0
-	w, err := c.send(ctx, "GET", path, nil)
+	endless := *c // others may ask meanwhile
+	endless.http.Timeout = 0
+	w, err := endless.send(ctx, "GET", path, nil)
 	if err != nil {
 		return err
 	}

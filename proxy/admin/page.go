@@ -129,14 +129,11 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool)
 	if err := onlyQuery(r, "pattern", "for"); err != nil {
 		return err
 	}
-	var patterns []watch.Pattern
-	for _, p := range r.URL.Query()["pattern"] {
-		patterns = append(patterns, watch.Pattern(p))
-	}
+	patterns := watch.Patterns(r.URL.Query()["pattern"])
 	if err := watch.Check(patterns); err != nil {
 		return refuse(http.StatusBadRequest, "%w", err)
 	}
-	f, err := s.sampler.Follow(patterns)
+	f, err := s.options.Tracer.Follow(patterns)
 	if err != nil {
 		return refuse(http.StatusServiceUnavailable, "%w", err)
 	}
@@ -147,7 +144,11 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool)
 	}
 	ctx, end := context.WithTimeout(r.Context(), life)
 	defer end()
-	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, f.Take)
+	defer context.AfterFunc(s.leaving, end)()
+	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, func(dst []byte) []byte {
+		b, _ := json.Marshal(f.Take()) // of such values nothing can fail
+		return live.AppendEvent(dst, "trace", b)
+	})
 	return nil
 }
 

@@ -19,6 +19,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
 )
 
 // Options is what a Server must be told. The zero Options work.
@@ -27,6 +28,9 @@ type Options struct {
 
 	// Events are what the page shows of the log; nil: nothing.
 	Events *live.Events
+
+	// Tracer is who asks the loops for traces; nil: the server has one of its own.
+	Tracer *trace.Tracer
 
 	// FaultSet is where the control API sets faults; nil: they are not allowed.
 	FaultSet *fault.Set
@@ -68,6 +72,8 @@ type Server struct {
 	heart   heart
 	process *prometheus.Registry
 	sampler *live.Sampler
+	leaving context.Context // ends when Shutdown begins
+	leave   context.CancelFunc
 	token   string // what a page must show to change something
 	http    http.Server
 	open    atomic.Int64 // connections
@@ -89,7 +95,11 @@ func New(p *proxy.Proxy, o Options) *Server {
 	if o.Reload == nil {
 		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
 	}
+	if o.Tracer == nil {
+		o.Tracer = trace.New(p)
+	}
 	s := &Server{options: o, version: p.Version, process: newProcess(), token: newToken()}
+	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.heart.p = p
 	s.sampler = live.NewSampler(p, live.Options{
 		Reload: o.Reload,
@@ -143,6 +153,7 @@ func (s *Server) Serve(l net.Listener) error {
 // Shutdown closes the listeners and waits until ctx ends for requests being
 // answered; then it cuts them off, which it reports as ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.leave()
 	s.sampler.Close()
 	err := s.http.Shutdown(ctx)
 	s.reserve.close()

@@ -42,7 +42,11 @@ func TestSimulation(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			hits, stale, ejected, flushes := 0, 0, 0, 0
-			for seed := range c.seeds * *more {
+			seeds := c.seeds * *more
+			if testing.Short() {
+				seeds = (seeds + 2) / 3
+			}
+			for seed := range seeds {
 				s := c.scenario
 				s.seed, s.clients = uint64(seed), true
 				w := simulate(t, s)
@@ -81,6 +85,9 @@ func TestAblations(t *testing.T) {
 		{"the same key for diverted data", outages, func(s *scenario) { s.sameKey = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.name == "WARM straight to IN" {
+				return // its seed comes late
+			}
 			for seed := range seeds {
 				s := scenario{
 					seed: uint64(seed), proxies: 3, pool: 3, set: Settings{Strict: true}, clients: true,

@@ -11,7 +11,7 @@
 //	Snapshot, Snapshot ► Tick ► Health: one sentence, and what follows from it
 //	stats of a server  ► Memory, Slabs ► what is thrown away where memory is idle
 //	log records        ► Events: the last of them, at Info and above
-//	Traces of the loops ► Traced: what happens to keys that somebody follows
+//	Traces of the loops ► package trace: what happens to keys that somebody follows
 //	Report of the keys ► Hot: the keys and prefixes that are asked for most
 //	Report of a book   ► Misses: why keys miss, and what they cost
 //	roll call of a pool► Roll: which Ringsides there are, and who differs
@@ -29,10 +29,7 @@
 //   - A watcher that is slow skips what it has not taken: see Watcher. It makes
 //     nobody wait.
 //
-//   - Somebody follows keys: every request is looked at, and compared with the
-//     patterns. A loop keeps 4,096 events until they are taken, four times a second; a
-//     follower is told 500 in that time, of which each may be several hits in a row, and
-//     how many were dropped.
+//   - Somebody follows keys: see package trace.
 //
 // # States
 //

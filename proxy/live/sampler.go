@@ -56,12 +56,11 @@ type Sampler struct {
 	ended   chan struct{} // closed by Close
 	once    sync.Once
 
-	mu        sync.Mutex
-	closed    bool
-	watchers  map[*Watcher]bool
-	followers map[*Follower]bool
-	history   map[string][][]byte // ticks as JSON by pool, the oldest first
-	latest    map[string]message  // by pool and topic: what who comes is shown at once
+	mu       sync.Mutex
+	closed   bool
+	watchers map[*Watcher]bool
+	history  map[string][][]byte // ticks as JSON by pool, the oldest first
+	latest   map[string]message  // by pool and topic: what who comes is shown at once
 
 	last    *Sample          // only run uses it, and routes
 	routes  []*routes.Counts // of the last seconds, the oldest first; never empty once there is a sample
@@ -87,7 +86,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 		o.Events = &Events{}
 	}
 	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		watchers: map[*Watcher]bool{}, followers: map[*Follower]bool{}, history: map[string][][]byte{}, latest: map[string]message{},
+		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{},
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
 
@@ -112,12 +111,6 @@ func (s *Sampler) Close() {
 	close(s.ended)
 	for w := range s.watchers {
 		w.end()
-	}
-	for f := range s.followers {
-		f.end()
-	}
-	if len(s.followers) > 0 {
-		s.p.Follow(nil)
 	}
 }
 

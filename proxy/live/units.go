@@ -1,11 +1,13 @@
 package live
 
-// Numbers for people, each with its unit.
+// Numbers for people, each with its unit, and texts that do no harm.
 
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 )
 
 // Count is a number with commas.
@@ -67,4 +69,23 @@ func Ago(d time.Duration) string {
 	default:
 		return fmt.Sprintf("%d d", (s+43200)/86400)
 	}
+}
+
+// Clean is text that can do a terminal no harm, and that stands as it is read: what is
+// not printable is written as \xNN.
+func Clean(text string) string {
+	var b strings.Builder
+	for i, r := range text {
+		switch {
+		case r == unicode.ReplacementChar && text[i] >= 0x80 && !strings.HasPrefix(text[i:], string(unicode.ReplacementChar)):
+			fmt.Fprintf(&b, "\\x%02x", text[i])
+		case r == ' ' || unicode.IsGraphic(r) && !unicode.Is(unicode.M, r) && !unicode.IsSpace(r):
+			b.WriteRune(r)
+		default:
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, "\\x%02x", c)
+			}
+		}
+	}
+	return b.String()
 }

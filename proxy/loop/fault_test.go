@@ -91,8 +91,10 @@ type broken struct {
 }
 
 // eachFault runs f with each driver.
+// They run beside each other, too: nothing that succeeds in them may fail for being late.
 func eachFault(t *testing.T, f func(b *broken)) {
-	each(t, func(t *testing.T, o Options) {
+	t.Parallel()
+	eachAtOnce(t, func(t *testing.T, o Options) {
 		b := &broken{t: t, faults: &fault.Set{}, server: memcached(t), other: memcached(t)}
 		o.Faults = b.faults
 		p, addr := startProxy(t, o, b.table(patient))
@@ -250,7 +252,7 @@ func TestReset(t *testing.T) {
 // A value that is forwarded as it comes breaks off, and its client is closed:
 // it can't know otherwise.
 func TestResetInLargeValue(t *testing.T) {
-	each(t, func(t *testing.T, o Options) {
+	eachAtOnce(t, func(t *testing.T, o Options) {
 		server := memcached(t)
 		o.Faults = &fault.Set{}
 		k := talkTo(t, start(t, o, tableOf(server)))
@@ -377,7 +379,11 @@ func TestFaultStorm(t *testing.T) {
 			}()
 		}
 		kinds := fault.Kinds()
-		for i := range 120 {
+		faults := 120
+		if testing.Short() {
+			faults = 30
+		}
+		for i := range faults {
 			f := fault.Fault{Network: "tcp", Address: servers[i%2], Kind: kinds[i*7%len(kinds)]}
 			switch f.Kind {
 			case fault.Delay:

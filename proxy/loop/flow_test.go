@@ -156,12 +156,14 @@ func gets(t *testing.T, c io.Reader, want string) {
 }
 
 func TestAnswersThatComeSlowlyAreWhole(t *testing.T) {
-	each(t, func(t *testing.T, o Options) {
-		t.Parallel() // it mostly waits
+	eachAtOnce(t, func(t *testing.T, o Options) {
 		for _, of := range []struct{ values, size int }{{20, 500_000}, {1, 4_000_000}, {20, 50_000}} {
-			read, answer := readOf(of.values, of.size)
-			rate := min(5_000_000, of.values*of.size/2) // longer than request, whatever the size
-			gets(t, slowServer{size: of.size, rate: rate}.ask(t, o, read), answer)
+			t.Run(fmt.Sprint(of.values*of.size, " bytes"), func(t *testing.T) {
+				t.Parallel()
+				read, answer := readOf(of.values, of.size)
+				rate := min(5_000_000, of.values*of.size/2) // longer than request, whatever the size
+				gets(t, slowServer{size: of.size, rate: rate}.ask(t, o, read), answer)
+			})
 		}
 	})
 }
@@ -169,8 +171,7 @@ func TestAnswersThatComeSlowlyAreWhole(t *testing.T) {
 // Twenty reads that are sent at once wait for each other as twenty keys of one
 // do: no longer than deadline, but longer than request.
 func TestAnswersBehindOneThatComesSlowly(t *testing.T) {
-	each(t, func(t *testing.T, o Options) {
-		t.Parallel() // it mostly waits
+	eachAtOnce(t, func(t *testing.T, o Options) {
 		reads, answers := "", ""
 		for i := range 3 {
 			key := fmt.Sprintf("key%c", 'a'+i)
@@ -187,8 +188,7 @@ func TestAnswersBehindOneThatComesSlowly(t *testing.T) {
 // So the client has six whole values, and a seventh that the close cuts: its first line
 // says how long it would have been.
 func TestServerThatStallsInTheMiddleOfAValue(t *testing.T) {
-	each(t, func(t *testing.T, o Options) {
-		t.Parallel() // it mostly waits
+	eachAtOnce(t, func(t *testing.T, o Options) {
 		for _, size := range []int{1000, 60_000} {
 			read, _ := readOf(20, size)
 			_, six := readOf(6, size)
@@ -212,8 +212,7 @@ func TestServerThatStallsInTheMiddleOfAValue(t *testing.T) {
 // A client that takes its answer in pieces, with pauses longer than request,
 // loses nothing: it is not the server's silence.
 func TestClientThatReadsSlowly(t *testing.T) {
-	each(t, func(t *testing.T, o Options) {
-		t.Parallel() // it mostly waits
+	eachAtOnce(t, func(t *testing.T, o Options) {
 		read, answer := readOf(20, 500_000)
 		c := slowServer{size: 500_000}.ask(t, o, read)
 		for at := 0; at < len(answer); at += 4_000_000 {

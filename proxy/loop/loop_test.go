@@ -3,6 +3,7 @@ package loop
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -101,6 +102,23 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Sleep: 200 * time.Microsecond, Pace: kind}})
 		})
 	}
+}
+
+// eachAtOnce is each for a test that mostly waits: all run at the same time.
+func eachAtOnce(t *testing.T, f func(t *testing.T, o Options)) {
+	t.Helper()
+	each(t, func(t *testing.T, o Options) {
+		t.Parallel()
+		f(t, o)
+	})
+}
+
+// TestMain lets more tests run at once than there are processors: those that do, wait
+// for timeouts most of their time.
+func TestMain(m *testing.M) {
+	testing.Init()
+	flag.Set("test.parallel", "16")
+	os.Exit(m.Run())
 }
 
 func start(t *testing.T, o Options, tab *table.Table) (addr string) {

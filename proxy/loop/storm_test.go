@@ -127,7 +127,11 @@ func TestStorm(t *testing.T) {
 			clients.Add(1)
 			go func() {
 				defer clients.Done()
-				for life := range 6 {
+				lives := 6
+				if testing.Short() {
+					lives = 2
+				}
+				for life := range lives {
 					if err := live(addr, rand.New(rand.NewPCG(uint64(i), uint64(life)))); err != nil {
 						t.Errorf("client %d, life %d: %v", i, life, err)
 					}

@@ -112,13 +112,18 @@ func endFollows(r *wire.Reply, rest []byte) bool {
 }
 
 // desync aborts a connection on which nobody can tell any more which answer belongs
-// to which request. Going on would hand one client another's value.
+// to which request. Going on would hand one client another's value. Of a server that
+// is down because it is no memcached the log has that once, not with each try: the
+// tries are counted.
 func (c *Conn) desync(what string, buf []byte) {
 	e := c.Server.e
 	e.Count.Doubts++
-	e.Log.Error("aborted a server connection: it "+what, "server", c.Server.Target.Name, "address", c.Server.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
+	greets := !c.greeted && !c.Lingering
+	if !greets || c.Server.Why != c.Server.whyDown("it "+what) {
+		e.Log.Error("aborted a server connection: it "+what, "server", c.Server.Target.Name, "address", c.Server.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
+	}
 	e.Input.Start = e.Input.End
-	if !c.greeted && !c.Lingering {
+	if greets {
 		c.abort(c.Server.whyDown("it "+what), stats.Unavailable)
 		c.Server.goDown("it "+what, false)
 		return

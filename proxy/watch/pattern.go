@@ -13,16 +13,24 @@ import (
 // it stand for itself. It is of the whole key.
 type Pattern string
 
-// mostPatterns is how many one may follow.
-const mostPatterns = 8
+// MostPatterns is how many one may follow.
+const MostPatterns = 8
 
 // Lock is what the key of a lock begins with; what it locks follows.
 const Lock = "lock:"
 
+// Patterns are those that texts are.
+func Patterns(texts []string) (list []Pattern) {
+	for _, t := range texts {
+		list = append(list, Pattern(t))
+	}
+	return list
+}
+
 // Check says what is wrong with patterns; nil: nothing is.
 func Check(patterns []Pattern) error {
-	if n := len(patterns); n == 0 || n > mostPatterns {
-		return fmt.Errorf("%d patterns: say 1 to %d", n, mostPatterns)
+	if n := len(patterns); n == 0 || n > MostPatterns {
+		return fmt.Errorf("%d patterns: say 1 to %d", n, MostPatterns)
 	}
 	for _, p := range patterns {
 		if err := p.check(); err != nil {

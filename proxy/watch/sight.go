@@ -83,7 +83,7 @@ func (s *Sight) end(c *upstream.Conn, a *upstream.Attempt) upstream.Receiver {
 				out = stats.Miss
 			}
 			s.w.tell(Event{At: now, Took: now - s.since, Letter: Letter(a.Op, out, s.key(i), m.stale, m.won), Op: a.Op, Out: out,
-				Client: s.Client() &^ upstream.Bulky, Server: c.Server.Target.Name, Bytes: m.bytes}, s.key(i))
+				Client: s.Client() &^ upstream.Bulky, Server: c.Server.Target.Name, Bytes: m.bytes}, s.key(i), m.strip)
 		}
 	}
 	return s.release()

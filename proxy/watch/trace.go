@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"ringside/proxy/stats"
+	"ringside/proxy/watch/why"
 	"ringside/proxy/wire"
 )
 
@@ -17,9 +18,10 @@ type Event struct {
 	Letter byte  // see Letter
 	Op     wire.Op
 	Out    stats.Outcome
-	Client uint64 // number of the client; 0: it is gone
-	Server string // its name; empty: several were asked
-	Bytes  int    // of the value that was found, or of the request
+	Client uint64     // number of the client; 0: it is gone
+	Server string     // its name; empty: several were asked
+	Bytes  int        // of the value that was found, or of the request
+	Why    why.Reason // of a miss; Unsure: nobody knows
 
 	from, to int // of the key, in Trace.keys
 }
@@ -55,6 +57,19 @@ func Letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 		return which('D', 'd')
 	}
 	return which('W', 'w')
+}
+
+// Cause says in a letter what a miss follows from, where it is no plain one: X, memcached
+// threw the value away; F, its server was flushed or is out, or the key has another server
+// now. Else it is empty.
+func Cause(r why.Reason) string {
+	switch r {
+	case why.Evicted:
+		return "X"
+	case why.Flushed, why.Out, why.Moved:
+		return "F"
+	}
+	return ""
 }
 
 // Trace is what one loop has seen of the keys that somebody follows. It has a bound:
@@ -96,7 +111,8 @@ func (w *Watch) traces(key []byte) bool {
 	return slices.ContainsFunc(w.patterns, func(p Pattern) bool { return p.Fits(key) })
 }
 
-func (w *Watch) tell(ev Event, key []byte) {
+// tell keeps an event on key, of which servers don't see the first strip bytes.
+func (w *Watch) tell(ev Event, key []byte, strip int) {
 	t := &w.trace
 	if len(t.Events) == mostEvents {
 		t.Dropped++
@@ -104,6 +120,9 @@ func (w *Watch) tell(ev Event, key []byte) {
 	}
 	if t.Events == nil {
 		t.Events, t.keys = make([]Event, 0, 64), make([]byte, 0, 2048)
+	}
+	if ev.Letter == 'M' && w.Judged != nil {
+		ev.Why = w.Judged(key[strip:])
 	}
 	ev.from = len(t.keys)
 	t.keys = append(t.keys, key...)

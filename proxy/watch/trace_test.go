@@ -79,7 +79,7 @@ func TestFollow(t *testing.T) {
 	ask := func(key string) {
 		now += 1000
 		if w.Left--; w.Left < 0 {
-			w.Ended(now, []byte(key), wire.Set, stats.Stored, 7, 3)
+			w.Ended(now, []byte(key), 0, wire.Set, stats.Stored, 7, 3)
 		}
 	}
 	for range 100_000 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/stats"
+	"ringside/proxy/watch/why"
 	"ringside/proxy/wire"
 )
 
@@ -15,10 +16,14 @@ const (
 	mostKeys     = 512
 	mostPrefixes = 64
 
-	perSecond = 1000             // requests that are looked at, about
-	adaptGap  = time.Second      // after that time it is looked again how many there are to choose from
-	adaptMany = 256              // or after so many looks
-	window    = 10 * time.Second // after that time counts are halved
+	perSecond = 1000        // requests that are looked at, about
+	adaptGap  = time.Second // after that time it is looked again how many there are to choose from
+	adaptMany = 256         // or after so many looks
+
+	// adaptLeast is taken for the time of what comes faster: all that one wakeup brings has
+	// one time, and says nothing of how many there are in a second.
+	adaptLeast = adaptGap / 10
+	window     = 10 * time.Second // after that time counts are halved
 )
 
 // Watch is what one loop sees of keys. It must be made by New.
@@ -26,6 +31,10 @@ type Watch struct {
 	// Left is how many requests are not looked at before the next that is. Who serves
 	// a request takes one, and where none is left calls Look.
 	Left int
+
+	// Judged is why a read of a key, as servers know it, has just found nothing. It may be
+	// nil.
+	Judged func(key []byte) why.Reason
 
 	off    bool
 	hash   func(key []byte) uint64
@@ -60,8 +69,9 @@ func (w *Watch) Switch(on bool) {
 	if on != w.off {
 		return
 	}
-	random, patterns := w.random, w.patterns
+	random, patterns, judged := w.random, w.patterns, w.Judged
 	*w = New(w.hash, random)
+	w.Judged = judged
 	w.Follow(patterns)
 	if w.off = !on; w.off {
 		w.gap = math.MaxInt
@@ -104,7 +114,7 @@ func (w *Watch) draw(now int64) (weight float64) {
 
 // adapt sees to it that about perSecond requests a second are looked at.
 func (w *Watch) adapt(now int64) {
-	took := max(now-w.adaptedAt, 1)
+	took := max(now-w.adaptedAt, int64(adaptLeast))
 	rate := float64(w.looked) * float64(w.every) / (float64(took) / 1e9)
 	w.every = int(min(max(rate/perSecond, 1), 1<<30))
 	w.looked, w.adaptedAt = 0, now
@@ -129,13 +139,14 @@ func (w *Watch) age(now int64) {
 }
 
 // Ended looks at a request on key, by that client, that takes several requests to servers, when it has
-// its answer. size is what it has brought, or what a read has found.
-func (w *Watch) Ended(now int64, key []byte, op wire.Op, o stats.Outcome, client uint64, size int) {
+// its answer. Servers don't see the first strip bytes of the key. size is what it has brought, or what a
+// read has found.
+func (w *Watch) Ended(now int64, key []byte, strip int, op wire.Op, o stats.Outcome, client uint64, size int) {
 	if weight := w.draws(now); weight > 0 {
 		w.note(now, key, seen{weight, isRead(op), o == stats.Hit, size})
 	}
 	if w.traces(key) {
-		w.tell(Event{At: now, Letter: Letter(op, o, key, false, false), Op: op, Out: o, Client: client, Bytes: size}, key)
+		w.tell(Event{At: now, Letter: Letter(op, o, key, false, false), Op: op, Out: o, Client: client, Bytes: size}, key, strip)
 	}
 }
 

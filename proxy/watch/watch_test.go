@@ -57,7 +57,7 @@ func TestZipf(t *testing.T) {
 				if w := loops[i%c.loops]; w.Left > 0 {
 					w.Left--
 				} else {
-					w.Ended(now, fmt.Appendf(nil, "key:%d", z.next()), 0, 0, 0, 100)
+					w.Ended(now, fmt.Appendf(nil, "key:%d", z.next()), 0, 0, 0, 0, 100)
 					continue
 				}
 			}
@@ -91,6 +91,39 @@ func TestZipf(t *testing.T) {
 	}
 }
 
+// TestBursts brings all requests of ten milliseconds in one wakeup, which has one time, as
+// busy loops do, and then few: still about a thousand a second are looked at, also if nobody
+// asks what was seen meanwhile.
+func TestBursts(t *testing.T) {
+	z, w, now := newZipf(100_000, 3), watchOf(1), int64(time.Hour)
+	looks := 0
+	bring := func(wakeups, requests int, key func() string) {
+		for range wakeups {
+			now += int64(10 * time.Millisecond)
+			for range requests {
+				if w.Left--; w.Left < 0 {
+					looks++
+					w.Ended(now, []byte(key()), 0, 0, 0, 0, 0)
+				}
+			}
+		}
+	}
+	for again := range 2 {
+		looks = 0
+		bring(1000, 800, func() string { return fmt.Sprint("key:", z.next()) })
+		var is Report
+		w.AddTo(&is, now)
+		if rate := is.Requests / is.Span; again == 0 && math.Abs(rate/80_000-1) > .1 || looks < 8_000 || looks > 13_000 {
+			t.Errorf("of 80,000 requests a second in bursts %.0f are told; %d of them were looked at in ten seconds, want about 10,000", rate, looks)
+		}
+		looks = 0
+		bring(1000, 1, func() string { return "quiet" })
+		if looks < 600 { // it takes a moment until it is seen that there are few
+			t.Errorf("of 1,000 requests behind bursts %d were looked at", looks)
+		}
+	}
+}
+
 // TestSuddenly asks for one key often, after a while without it: it must be among the
 // first within two seconds.
 func TestSuddenly(t *testing.T) {
@@ -105,7 +138,7 @@ func TestSuddenly(t *testing.T) {
 		if i > rate*30 && z.r.IntN(20) == 0 {
 			key = "news"
 		}
-		w.Ended(now, []byte(key), 0, 0, 0, 0)
+		w.Ended(now, []byte(key), 0, 0, 0, 0, 0)
 	}
 	var is Report
 	w.AddTo(&is, now)
@@ -121,7 +154,7 @@ func TestQuiet(t *testing.T) {
 	for range 1_000_000 {
 		now += 1000
 		if w.Left--; w.Left < 0 {
-			w.Ended(now, []byte("busy"), 0, 0, 0, 0)
+			w.Ended(now, []byte("busy"), 0, 0, 0, 0, 0)
 		}
 	}
 	var is Report
@@ -130,7 +163,7 @@ func TestQuiet(t *testing.T) {
 		w.AddTo(&is, now)
 		for range 3 {
 			if w.Left--; w.Left < 0 {
-				w.Ended(now, []byte("quiet"), 0, 0, 0, 0)
+				w.Ended(now, []byte("quiet"), 0, 0, 0, 0, 0)
 			}
 		}
 	}
@@ -169,7 +202,7 @@ func FuzzSketch(f *testing.F) {
 
 func TestSwitch(t *testing.T) {
 	w := watchOf(1)
-	w.Ended(1, []byte("k"), 0, 0, 0, 0)
+	w.Ended(1, []byte("k"), 0, 0, 0, 0, 0)
 	w.Switch(false)
 	var is Report
 	if w.AddTo(&is, 2); len(is.Keys) > 0 || w.Left < 1<<60 {

@@ -3,10 +3,10 @@
 // Package slow stands before a memcached and holds back some of its answers.
 //
 // It forwards bytes both ways, and tells answers apart: of a get, up to its END; of a
-// meta command its line and its value; any other line is one. Each is held back with a
-// given chance for a given time, and with it what comes behind it on its connection, but
-// nothing on other connections: as behind a server whose threads wait now and then, not
-// behind one that stands still.
+// meta command its line and its value; any other line is one. Each is late with a given
+// chance by a given time, counted from when the memcached gave it, and what comes behind it
+// on its connection waits for it, but nothing on other connections. So lateness doesn't
+// add up: it is as if packets came late, not as if the server stood still.
 package slow
 
 // All of it: connections, and the answers on them.
@@ -14,6 +14,7 @@ package slow
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -56,37 +57,59 @@ func (s Server) Serve(listener net.Listener) error {
 	}
 }
 
+// piece is some of what the server has said, and when it goes on.
+type piece struct {
+	text []byte
+	due  time.Time // zero: at once
+}
+
 // answers forwards what the server says.
 func (s Server) answers(client io.Writer, server io.Reader) error {
-	in, out := bufio.NewReaderSize(server, 64<<10), bufio.NewWriterSize(client, 64<<10)
-	begins := true
-	for {
-		if in.Buffered() == 0 {
-			if err := out.Flush(); err != nil {
-				return err
-			}
+	pieces := make(chan piece, 1000)
+	ended := make(chan error, 1)
+	go func() {
+		defer close(pieces)
+		ended <- s.cut(server, pieces)
+	}()
+	var failed error
+	for p := range pieces {
+		if !p.due.IsZero() {
+			time.Sleep(time.Until(p.due))
+		}
+		if failed == nil {
+			_, failed = client.Write(p.text)
+		}
+	}
+	return cmp.Or(failed, <-ended)
+}
+
+// cut makes pieces of what the server says: as much as has come, up to one that is late.
+func (s Server) cut(server io.Reader, pieces chan<- piece) error {
+	in := bufio.NewReaderSize(server, 64<<10)
+	var now piece
+	for begins := true; ; {
+		if in.Buffered() == 0 && len(now.text) > 0 {
+			pieces <- now
+			now = piece{}
 		}
 		line, err := in.ReadSlice('\n')
 		if err != nil {
 			return err
 		}
 		if begins && !bytes.HasPrefix(line, []byte("MN")) && rand.Float64() < s.Share {
-			held := bytes.Clone(line)
-			if err := out.Flush(); err != nil {
-				return err
+			if len(now.text) > 0 {
+				pieces <- now
 			}
-			time.Sleep(s.Delay)
-			line = held
+			now = piece{due: time.Now().Add(s.Delay)}
 		}
 		size, whole, err := body(line)
 		if err != nil {
 			return err
 		}
 		begins = whole
-		if _, err := out.Write(line); err != nil {
-			return err
-		}
-		if _, err := io.CopyN(out, in, int64(size)); err != nil {
+		at := len(now.text) + len(line)
+		now.text = append(append(now.text, line...), make([]byte, size)...)
+		if _, err := io.ReadFull(in, now.text[at:]); err != nil {
 			return err
 		}
 	}

@@ -128,7 +128,7 @@ func (e *Near) give(x *client.Exchange, share int32, rt *routing.Route, raw, key
 	}
 	e.count(rt, v)
 	if e.watch.Left--; e.watch.Left < 0 {
-		e.watch.Ended(e.clients.Now, key, x.Op, stats.Hit, x.Session.ID, len(v.Data))
+		e.watch.Ended(e.clients.Now, key, len(rt.Strip), x.Op, stats.Hit, x.Session.ID, len(v.Data))
 	}
 }
 

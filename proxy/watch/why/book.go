@@ -117,6 +117,16 @@ func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalida
 	}
 }
 
+// Judged is why a read of key, as its servers know it, has found nothing that has just been
+// told; Unsure, too, if the key is not a chosen one.
+func (b *Book) Judged(key []byte) Reason {
+	h := b.hash(key)
+	if !b.Wants(h) {
+		return Unsure
+	}
+	return b.Table.Judged(h)
+}
+
 // Stored notes that a value of key was stored, for so many seconds; 0: until it is evicted.
 func (a *Account) Stored(now int64, key []byte, strip string, at Place, ttl uint32) {
 	b := a.book

@@ -68,6 +68,7 @@ type entry struct {
 	expires uint32 // seconds after at; 0: never
 	Place
 	state state
+	why   Reason // why it was missed last, since at
 }
 
 // server is what has happened to a server that takes its values; 0: it has not.
@@ -168,15 +169,29 @@ func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) (why 
 	}
 	switch {
 	case invalidated:
-		return Invalidated, 0
+		e.why = Invalidated
 	case e.state == deleted:
-		return Deleted, now - e.at
+		e.why, ago = Deleted, now-e.at
 	case e.state == stored:
-		return t.lost(now, e, is), 0
+		e.why = t.lost(now, e, is)
 	case hash > t.whole:
-		return Unsure, 0
+		e.why = Unsure
+	default:
+		e.why = Never
 	}
-	return Never, 0
+	return e.why, ago
+}
+
+// Judged is what Missed has said of key last, if nothing was done to it since; else Unsure.
+func (t *Table) Judged(hash uint64) Reason {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range t.bucket(hash) {
+		if e.state != free && e.finger == uint32(hash>>32) {
+			return e.why
+		}
+	}
+	return Unsure
 }
 
 // lost is why the value in e is not where it was looked for: the reason that came first.
@@ -300,11 +315,16 @@ func (t *Table) drop(e *entry) {
 	t.used--
 }
 
+// bucket is where the key of that hash has its place.
+func (t *Table) bucket(hash uint64) []entry {
+	at := hash & (buckets - 1) * ways
+	return t.entries[at : at+ways]
+}
+
 // entry is that of the key of that hash: a free one, if it has none. In a full bucket
 // it takes the place of the oldest.
 func (t *Table) entry(hash uint64) *entry {
-	at := hash & (buckets - 1) * ways
-	bucket, finger := t.entries[at:at+ways], uint32(hash>>32)
+	bucket, finger := t.bucket(hash), uint32(hash>>32)
 	oldest := &bucket[0]
 	for i := range bucket {
 		e := &bucket[i]

@@ -35,8 +35,6 @@ type load struct {
 	last           atomic.Value // an error, for people
 }
 
-const workers = 4
-
 // bed is what a load is made from.
 type bed struct {
 	*recipes.Store
@@ -72,6 +70,15 @@ func (c *addsInDoubt) of(key string) int {
 	return c.n[key]
 }
 
+// workers is how many do the work of each load. In a quick run it is one, and what several
+// do to each other is left out.
+func workers() int {
+	if testing.Short() {
+		return 1
+	}
+	return 4
+}
+
 // throughAKill runs all loads while a server dies and returns, and says what came
 // of each.
 func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[string][2]string {
@@ -99,7 +106,7 @@ func throughAKill(t *testing.T, r *rig.Ringside, servers []*rig.Memcached) map[s
 	stop := make(chan bool)
 	var all sync.WaitGroup
 	for _, l := range loads {
-		for w := range workers {
+		for w := range workers() {
 			all.Go(func() { l.run(w, stop) })
 		}
 	}

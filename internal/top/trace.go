@@ -1,0 +1,103 @@
+package top
+
+// What happens to keys that a person follows.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
+)
+
+// The bounds of what is shown: so many keys are remembered, and so many letters of each.
+const (
+	mostTraced  = 200
+	mostLetters = 2000
+	traceLife   = time.Hour // the longest that one may follow; then it begins again
+)
+
+// traced adds a line for each key that is followed, at most so many in all, those first that
+// began first. The newest letter is at the right.
+func (d *drawing) traced(most int) {
+	if len(d.Patterns) == 0 || most < 2 {
+		return
+	}
+	head := " TRACE " + strings.Join(d.Patterns, " ")
+	switch {
+	case d.Untraced != "":
+		d.add(Warn, head+": "+d.Untraced)
+		return
+	case d.Traced == nil || d.Traced.Keys() == 0:
+		d.add(Dim, head+": nothing has happened to such keys yet")
+		return
+	}
+	end := len(d.lines) + most
+	d.add(Dim, fmt.Sprintf("%s  %s events, %s dropped", head, live.Count(float64(d.Traced.Events)), live.Count(float64(d.Traced.Dropped))))
+	const name = 10
+	for l := range d.Traced.Lines() {
+		if len(d.lines) == end-1 && d.Traced.Keys() > most-1 {
+			d.add(Dim, fmt.Sprintf(" and %d keys more", d.Traced.Keys()-(most-2)))
+			return
+		}
+		key := live.Clean(l.Key)
+		if len(key) > 2*name {
+			key = cut(key, 2*name)
+		}
+		head := " " + pad(key, max(name, len([]rune(key))), true)
+		letters := l.Text
+		if room := d.width - len([]rune(head)); len(letters) > room {
+			letters = "…" + letters[len(letters)-room+1:]
+		}
+		d.add(Plain, head+letters)
+	}
+}
+
+// traces follows keys while a person wants that: what follows has, while it is not nil, ends
+// it.
+type traces struct {
+	to  chan<- message
+	end context.CancelFunc
+}
+
+// trace begins to follow the keys that fit one of patterns, instead of others; none: nobody.
+func (s *screen) trace(ctx context.Context, patterns []string) {
+	if s.traces.end != nil {
+		s.traces.end()
+		s.traces.end = nil
+	}
+	s.view.Patterns, s.view.Traced, s.view.Untraced = patterns, nil, ""
+	if len(patterns) == 0 {
+		return
+	}
+	s.view.Traced = trace.NewStories(mostTraced, mostLetters)
+	ctx, s.traces.end = context.WithCancel(ctx)
+	go s.followKeys(ctx, patterns, s.traces.to)
+}
+
+// followKeys hands on what happens, and begins again where the connection was lost.
+func (o *Options) followKeys(ctx context.Context, patterns []string, to chan<- message) {
+	send := func(m message) {
+		select {
+		case to <- m:
+		case <-ctx.Done():
+		}
+	}
+	for ctx.Err() == nil {
+		err := o.Client.Trace(ctx, patterns, traceLife, func(_ string, data []byte) error {
+			send(message{"trace", append([]byte(nil), data...), nil})
+			return ctx.Err()
+		})
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			send(message{"untraced", []byte(live.Clean(err.Error())), nil})
+		}
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,99 @@
+package tracefile
+
+// One file: lines behind its end, and the files that it had before.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// file is appended to.
+type file struct {
+	path string
+	max  int64
+	keep int
+
+	f    *os.File
+	is   fs.FileInfo // what f was when it was opened
+	size int64
+}
+
+// openFile opens or makes the file at path.
+func openFile(path string, most int64, keep int) (*file, error) {
+	f := &file{path: path, max: most, keep: keep}
+	return f, f.open()
+}
+
+func (f *file) open() error {
+	// Without O_NONBLOCK a pipe that nobody reads would hold us up.
+	to, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	if err != nil {
+		return err
+	}
+	is, err := to.Stat()
+	if err == nil && !is.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no regular file: name another one", f.path)
+	}
+	if err != nil {
+		to.Close()
+		return err
+	}
+	f.f, f.is, f.size = to, is, is.Size()
+	return nil
+}
+
+// write appends lines, each of which stays whole.
+func (f *file) write(lines [][]byte) error {
+	if now, err := os.Stat(f.path); err != nil || !os.SameFile(now, f.is) { // somebody has moved it
+		f.f.Close()
+		if err := f.open(); err != nil {
+			return err
+		}
+	}
+	var together []byte
+	flush := func() error {
+		n, err := f.f.Write(together)
+		f.size += int64(n)
+		together = together[:0]
+		return err
+	}
+	for _, line := range lines {
+		if at := f.size + int64(len(together)); at > 0 && at+int64(len(line)) > f.max {
+			if err := flush(); err != nil {
+				return err
+			}
+			if err := f.rotate(); err != nil {
+				return err
+			}
+		}
+		together = append(together, line...)
+	}
+	return flush()
+}
+
+// rotate moves the file aside and begins a new one.
+func (f *file) rotate() error {
+	f.f.Close()
+	name := func(n int) string {
+		if n == 0 {
+			return f.path
+		}
+		return fmt.Sprint(f.path, ".", n)
+	}
+	if f.keep == 0 {
+		if err := os.Remove(f.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	for n := f.keep; n > 0; n-- { // the oldest is written over
+		if err := os.Rename(name(n-1), name(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return f.open()
+}
+
+func (f *file) close() error { return f.f.Close() }

@@ -1,0 +1,163 @@
+package tracefile
+
+// The traces that the configuration in force asks for.
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
+	"ringside/proxy/watch"
+)
+
+// Settings is one trace.
+type Settings struct {
+	Patterns []watch.Pattern // which must be good
+	Path     string
+	Max      int64 // bytes of a file
+	Keep     int   // files beside the one that is written
+}
+
+func (s *Settings) same(o *Settings) bool {
+	return slices.Equal(s.Patterns, o.Patterns) && s.Path == o.Path && s.Max == o.Max && s.Keep == o.Keep
+}
+
+// keys are the patterns for people.
+func (s *Settings) keys() string {
+	var b strings.Builder
+	for _, p := range s.Patterns {
+		fmt.Fprintf(&b, " %s", string(p))
+	}
+	return live.Clean(strings.TrimSpace(b.String()))
+}
+
+// Traces are those that are being written.
+type Traces struct {
+	tracer *trace.Tracer
+	log    *slog.Logger
+	list   []*writing
+}
+
+// New makes a Traces that writes nothing.
+func New(tracer *trace.Tracer, log *slog.Logger) *Traces { return &Traces{tracer: tracer, log: log} }
+
+// writing is a trace that is being written.
+type writing struct {
+	Settings
+	to       *file
+	follower *trace.Follower // nil: not yet
+	ended    chan struct{}   // closed when nothing is written any more
+	failed   atomic.Bool
+}
+
+// Open opens the files of list. Nothing else changes until take is called, with whether they
+// are to be written: then those that were written before and are not in list end, and those
+// that are there unchanged go on.
+func (t *Traces) Open(list []Settings) (take func(bool), err error) {
+	var now, opened []*writing
+	give := func() {
+		for _, w := range opened {
+			w.to.close()
+		}
+	}
+	for i := range list {
+		s := &list[i]
+		if at := slices.IndexFunc(t.list, func(w *writing) bool { return w.same(s) && !w.failed.Load() }); at >= 0 {
+			now = append(now, t.list[at])
+			continue
+		}
+		to, err := openFile(s.Path, s.Max, s.Keep)
+		if err != nil {
+			give()
+			return nil, fmt.Errorf("cannot write the trace of %s: %w; see that its directory is there and that Ringside may write to it", s.keys(), err)
+		}
+		w := &writing{Settings: *s, to: to, ended: make(chan struct{})}
+		now, opened = append(now, w), append(opened, w)
+	}
+	return func(yes bool) {
+		if !yes {
+			give()
+			return
+		}
+		for _, w := range t.list {
+			if !slices.Contains(now, w) {
+				w.end()
+			}
+		}
+		for _, w := range opened {
+			w.follower = t.tracer.Record(w.Patterns)
+			t.log.Info("what happens to keys is written", "keys", w.keys(), "file", w.Path)
+			go w.run(t.log)
+		}
+		t.list = now
+	}, nil
+}
+
+// Close ends all.
+func (t *Traces) Close() {
+	for _, w := range t.list {
+		w.end()
+	}
+	t.list = nil
+}
+
+// end ends w, and returns when all is written that it was told.
+func (w *writing) end() {
+	w.follower.Close()
+	<-w.ended
+}
+
+func (w *writing) run(log *slog.Logger) {
+	defer close(w.ended)
+	defer w.to.close()
+	for more := true; more; {
+		_, more = <-w.follower.Ready
+		is := w.follower.Take()
+		if !w.put(&is, log) {
+			w.follower.Close()
+			return
+		}
+	}
+}
+
+// put writes what w was told, and reports whether it goes on.
+func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
+	lines := linesOf(is)
+	if len(lines) == 0 {
+		return true
+	}
+	err := w.to.write(lines)
+	if err != nil {
+		w.failed.Store(true)
+		log.Error("a trace is not written any more: see to its file, and reload", "keys", w.keys(), "file", w.Path, "error", err)
+	}
+	return err == nil
+}
+
+// mostLetters is how many bytes of letters a key has in one line, or a little more.
+const mostLetters = 4000
+
+// linesOf are the lines that say what is.
+func linesOf(is *trace.Traced) (lines [][]byte) {
+	s := trace.NewStories(len(is.Rows), mostLetters)
+	s.Add(is)
+	add := func(at int64, format string, args ...any) {
+		var b bytes.Buffer
+		b.WriteString(time.UnixMilli(at).UTC().Format("2006-01-02T15:04:05.000Z "))
+		fmt.Fprintf(&b, format+"\n", args...)
+		lines = append(lines, b.Bytes())
+	}
+	for l := range s.Lines() {
+		add(l.Began, "%s%s", strings.ReplaceAll(live.Clean(l.Key), " ", `\x20`), l.Text)
+	}
+	if s.Dropped > 0 {
+		add(time.Now().UnixMilli(), "-- %d events dropped", s.Dropped)
+	}
+	return lines
+}
