@@ -138,6 +138,8 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"blink"}, count: 3, calm: true, exact: true, costly: true},
 	{name: "D5 counters", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second,
 		asks: []ask{(*app).count}, faults: []string{"blink"}, count: 3, calm: true, exact: true, locks: true, costly: true},
+	{name: "D4 a hang, and nothing is missing", sidecars: 2, servers: 3, copies: twice, errs: true,
+		asks: []ask{(*app).count, (*app).append, (*app).get, (*app).set}, logs: 20, faults: []string{"hang on"}, count: 1, keeps: true, costly: true},
 	{name: "D6 taken out and put back, copies", sidecars: 2, servers: 3, strict: true, copies: twice,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
 	{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,

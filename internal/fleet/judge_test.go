@@ -27,6 +27,7 @@ const (
 	stranger harm = "stranger" // a value is read that nobody has written
 	herded   harm = "herded"   // two rebuild one key at once
 	forever  harm = "for ever" // a stub stays that nobody takes away
+	stays    harm = "stays"    // a server that doesn't answer is not taken out
 )
 
 // history is what is known of all keys and writes.

@@ -6,6 +6,8 @@ package fleet
 import (
 	"fmt"
 	"slices"
+
+	"ringside/proxy/health"
 )
 
 // plot is such a fault. i is a server drawn for it.
@@ -59,6 +61,19 @@ var plots = map[string]plot{
 			}
 		}
 		next(4)
+	},
+
+	// One hangs, and has to leave: the others have all that was acknowledged.
+	"hang on": func(f *fleet, i int) {
+		long := f.hangFor(i, 12*second, 13*second)
+		f.lasts(long)
+		f.after(8*second, func() {
+			for _, s := range f.sidecars {
+				if health.PhaseOf(s.members[i].Number) == health.In {
+					f.harmed(stays, "", "p%d has s%d in after it was silent for 8 s", s.id, i)
+				}
+			}
+		})
 	},
 
 	// All hang at once.

@@ -112,7 +112,7 @@ func (e *Copies) RunResyncs() {
 // of this process as long as the member is not complete.
 func (e *Copies) lookAfter(m *account) {
 	bp, srv := m.ledger.bp, m.server()
-	if m.incomplete(e) || len(m.StaleKeys) > 0 {
+	if m.incomplete(e) || m.lacks() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
 	m.mendStale(e)

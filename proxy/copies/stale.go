@@ -84,6 +84,20 @@ func (m *account) queue(l *StaleKey) {
 	*line = append(*line, l)
 }
 
+// lacks reports whether the member has less of a key than was acknowledged, so that no other
+// may be flushed that may have it. Of a write that nobody has acknowledged it may have too
+// much or too little, and not less than before: that is no reason, and would keep a server
+// that hangs, whose writes are all in doubt, from being taken out. It is one where the
+// member is dirty as well, or where what was sent behind the write has taken what it had.
+func (m *account) lacks() bool {
+	for hash, l := range m.StaleKeys {
+		if !l.over || l.undone || m.Dirty.Has(hash) {
+			return true
+		}
+	}
+	return false
+}
+
 // Is reports whether l is still the entry of its key, and in state s.
 func (m *account) Is(l *StaleKey, s StaleState) bool { return m.StaleKeys[l.Hash] == l && l.state == s }
 
