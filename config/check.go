@@ -324,8 +324,8 @@ func (d *document) checkGuard(f *File, r *Route) {
 	case r.Preset == presetCounters || r.counts():
 		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
-	case r.Copies.Copies != 0:
-		d.failAt(at, "guard works on routes that keep one copy of a key, for now: leave out guard, or replicas and pools")
+	case r.Copies.Copies != 0 && g.Stale > 0:
+		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a deleted value that is kept to be served could be copied back to where it is gone; leave out stale, or keep one copy")
 		return
 	}
 	for _, s := range []struct {
@@ -341,6 +341,9 @@ func (d *document) checkGuard(f *File, r *Route) {
 	}
 	if p := f.pool(r.Pool); p != nil && g.Wait >= p.Timeouts.Deadline {
 		d.failAt(d.place(&g.Wait, g, r), "guard.wait (%s) must be less than pools.%s.timeouts.deadline (%s), after which the command has failed", short(g.Wait), p.Name, short(p.Timeouts.Deadline))
+	}
+	if g.Lease < 3*g.Wait {
+		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): who waits may meet the end of the lease, and rebuild beside the first", short(g.Lease), short(g.Wait))
 	}
 	if n := d.where[&g.LateFails]; n != nil && g.LateFails && g.Wait == 0 {
 		d.failAt(n, "late: error has no effect with wait: off, which holds nobody")

@@ -339,7 +339,7 @@ func TestCacheHasGuard(t *testing.T) {
 		{"", defaultGuard()},
 		{", guard: off", Guard{}},
 		{", guard: hide", guardModes[2].means},
-		{", replicas: 2, copies_on: server", Guard{}},
+		{", replicas: 2, copies_on: server", defaultGuard()},
 		{", autocreate: on", Guard{}},
 		{", buffer: {}", Guard{}},
 	} {
@@ -349,6 +349,16 @@ func TestCacheHasGuard(t *testing.T) {
 		}
 		if said := slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.Contains(w, "preset: cache has no guard beside") }); said != (!c.want.On && c.beside != ", guard: off") {
 			t.Errorf("preset: cache%s: its guard is gone, warnings: %q", c.beside, f.Warnings)
+		}
+	}
+}
+
+// TestShortLease: a lease that ends while others wait for it is warned of.
+func TestShortLease(t *testing.T) {
+	for guard, want := range map[string]bool{"{lease: 1s}": true, "{lease: 1s, wait: 333ms}": false, "{wait: 1900ms}": false, "{lease: 5s, wait: 1900ms}": true, "true": false, "hide": false} {
+		f := parse(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, guard: "+guard+"}]")
+		if said := slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.Contains(w, "three times guard.wait") }); said != want {
+			t.Errorf("guard: %s: warned %v, want %v: %q", guard, said, want, f.Warnings)
 		}
 	}
 }

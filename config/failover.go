@@ -147,12 +147,8 @@ func (d *document) decide(f *File) {
 		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // else it is that of preset: cache, and what stands beside it wins
 			continue
 		}
-		switch at := d.place(&r.Preset, r); {
-		case r.Copies.Copies != 0:
-			d.warn(at, "preset: cache has no guard beside replicas or pools: a guard works on routes that keep one copy of a key, for now; leave out replicas, or say guard: off")
-			r.Guard = Guard{}
-		case r.counts():
-			d.warn(at, "preset: cache has no guard beside autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it; say guard: off, or preset: counters")
+		if r.counts() {
+			d.warn(d.place(&r.Preset, r), "preset: cache has no guard beside autocreate or buffer: a counter that is missing begins anew, nobody rebuilds it; say guard: off, or preset: counters")
 			r.Guard = Guard{}
 		}
 	}

@@ -52,10 +52,13 @@ func (p *Proxy) Judged() (is *why.Report, err error) {
 // Fate tells what a server has answered to a, if it is a client's own request.
 func (o observer) Fate(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	e, at := o.e, why.Place{Home: c.Server.Number, Served: c.Server.Number}
+	if e.Shared.book.Load() == nil {
+		return
+	}
 	to, ok := a.To.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	})
-	if !ok || e.Shared.book.Load() == nil { // what is a task's is told when that has its answer
+	if !ok { // what is a task's is told when that has its answer
 		return
 	}
 	count := to.RouteOf(a.Share)

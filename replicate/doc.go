@@ -54,6 +54,7 @@
 //	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
 //	                                              rest: look
 //	cas                   ms C (S, R, E)          authority               STORED: rest set                   authority's
+//	                      ms C (bound)            authority               STORED: the rest are copied to     authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded             authority's

@@ -216,6 +216,7 @@ func (x *explorer) check(r *Rule) {
 			x.fail(r, "member %d got the client's command %d times", m, len(kinds))
 		}
 	}
+	x.checkDrops(r)
 	s, ok := r.Settled()
 	if !ok {
 		return
@@ -274,34 +275,6 @@ func (x *explorer) check(r *Rule) {
 	if n := need(x.p.Ack, x.c, counted); has < n {
 		x.fail(r, "acknowledged with %d of %d", has, n)
 	}
-}
-
-// checkAbsence: where misses are asked of all, there is no such key only if all say
-// so.
-func (x *explorer) checkAbsence(r *Rule, s Settlement) {
-	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
-	switch {
-	case !r.through || !told, r.class == buries, r.class == grants, x.c.Op == Debug, x.c.Vivify, x.c.Win:
-		return
-	}
-	said, fetched := r.nothing()
-	if unsaid := (r.in | r.warm | r.away) &^ said; unsaid != 0 && !fetched {
-		x.fail(r, "no such key, and members %03b have not said so", unsaid)
-	}
-}
-
-// nothing says who has said that it has nothing, and whether it was fetched
-// anywhere: then it was there, and has been deleted since.
-func (r *Rule) nothing() (said Mask, fetched bool) {
-	for _, e := range r.asks[:r.n] {
-		switch e.kind {
-		case Miss, Marked, NotFound, NotStored:
-			said |= 1 << e.member
-		case Hit:
-			fetched = fetched || e.deed == Fetch
-		}
-	}
-	return said, fetched
 }
 
 // checkEnd checks what is said of members that lack the write.

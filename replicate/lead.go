@@ -376,6 +376,9 @@ func (r *Rule) follow() {
 		rest = 0
 	}
 	r.stage = following
+	if r.c.Bound && d == Put { // a delete may be done before the rest would get it
+		r.differ, rest = rest, 0
+	}
 	if d == Join || d == Count || d == Extend {
 		r.differ = rest & r.stale
 		rest &^= r.differ

@@ -3,11 +3,14 @@ package e2e
 // Values that are kept in Ringside are never older than they may be.
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"ringside/proxy/live/routes"
 )
 
 // nearHistory is what was written to one key, whose values are 1, 2, 3 …, and what was
@@ -93,6 +96,28 @@ func TestNear(t *testing.T) {
 				}
 			})
 		}
+	}
+	// The page and the terminal say what is kept while it is asked for.
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+keeper.admin+"/")
+	b.do(t, "document.getElementById('guards').hidden = false; document.getElementById('guards').scrollIntoView()")
+	b.until(t, `parseFloat(document.querySelector("#near tbody td:nth-child(2)")?.textContent) > 0`)
+	b.shot(t, "near")
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct {
+		Routes struct{ Near []routes.NearLine }
+	}
+	if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", keeper.admin, "--once", "--json", "--for", "500ms")), &is); err != nil {
+		t.Fatal(err)
+	}
+	if n := is.Routes.Near; len(n) != 1 || n[0].Hits <= 0 || n[0].Share == nil || n[0].Age == nil || *n[0].Age > float64(ttl.Milliseconds()) || n[0].Bytes == 0 {
+		t.Errorf("of what is kept is told %+v", n)
+	}
+	if text := tool(t, binary, "top", "--admin", keeper.admin, "--once", "--for", "300ms"); !strings.Contains(text, " NEAR  other keys ") {
+		t.Errorf("ringside top tells nothing of it:\n%s", text)
 	}
 	writers.Wait()
 	close(stop)

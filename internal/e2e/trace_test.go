@@ -104,6 +104,8 @@ func TestTrace(t *testing.T) {
 		one.gets("get home:ready", "END")
 		return len(events) > 0 && strings.Contains(x.screen(), "home:ready M") && eval[bool](t, b, "document.querySelectorAll('#rows .l').length > 0")
 	})
+	const harm = "home:<img/src=x/onerror=alert(1)>\u202e\x00\xff"
+	const shown = `home:<img/src=x/onerror=alert(1)>\xe2\x80\xae\x00\xff`
 	one.gets("get home:top", "END")                          // M
 	one.gets("add lock:home:top 0 5 1\r\n1", "STORED")       // L
 	one.gets("set home:top 0 60 5\r\nvalue", "STORED")       // W
@@ -124,6 +126,7 @@ func TestTrace(t *testing.T) {
 	one.gets("flush_all", "OK")                              //
 	two.gets("get home:gone", "END")                         // M, and why
 	elsewhere.gets("set home:old 0 60 5\r\nvalue", "STORED") //
+	two.gets("mg "+base64Of(harm)+" v b", "EN")              // M; NUL can't stand in text
 	one.gets("incr page:1 1", "NOT_FOUND")                   // I
 	one.gets("touch home:old 50", "TOUCHED")                 // T
 	one.gets("cas home:old 0 60 5 1\r\nvalue", "EXISTS")     // w
@@ -150,7 +153,7 @@ func TestTrace(t *testing.T) {
 			t.Fatalf("so far: %v", stories)
 		}
 	}
-	for key, want := range map[string]string{"home:top": "MLWUHHH", "home:none": "M", "home:old": "WHMLlHTw", "page:1": "I", "page:9": "d", "page:2": "E", "other:key": "", "home:gone": "WM"} {
+	for key, want := range map[string]string{"home:top": "MLWUHHH", "home:none": "M", "home:old": "WHMLlHTw", "page:1": "I", "page:9": "d", "page:2": "E", "other:key": "", "home:gone": "WM", harm: "M"} {
 		if stories[key] != want {
 			t.Errorf("of %s is told %s, want %s", key, stories[key], want)
 		}
@@ -160,7 +163,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%s is said to miss for %q, want %q", key, why[key], want)
 		}
 	}
-	x.shows(t, "TRACE home:*", "home:top   M L W U H3", "home:old   W H MX L l H T w", "home:gone  W MF")
+	x.shows(t, "TRACE home:*", "home:top   M L W U H3", "home:old   W H MX L l H T w", "home:gone  W MF", shown[:19])
 	eventually(t, "the file tells it", func() bool {
 		told := map[string]string{}
 		text, _ := os.ReadFile(file)
@@ -171,7 +174,7 @@ func TestTrace(t *testing.T) {
 		}
 		// Where a quarter of a second ends is chance: H2 H and H3 are the same.
 		top := regexp.MustCompile(`^MLWU(HHH|H2H|HH2|H3)$`)
-		return top.MatchString(told["home:top"]) && told["home:old"] == "WHMXLlHTw" && told["home:gone"] == "WMF" && told["page:1"] == ""
+		return top.MatchString(told["home:top"]) && told["home:old"] == "WHMXLlHTw" && told["home:gone"] == "WMF" && told["page:1"] == "" && told[shown] == "M"
 	})
 	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
 		t.Errorf("the file has %v, %v", is, err)
@@ -182,6 +185,11 @@ func TestTrace(t *testing.T) {
 	const letters = `[...document.querySelectorAll("#rows .trow")].filter(r => r.querySelector(".k").textContent === "home:top").map(r => [...r.querySelectorAll(".l")].map(l => l.textContent).join(" ")).join()`
 	b.until(t, letters+` === "M L W U H3" || `+letters+`.replace(/ H(?=2| H|$)/g, "").startsWith("M L W U")`)
 	b.until(t, `[...document.querySelectorAll("#rows .trow")].some(r => r.querySelector(".k").textContent === "home:old" && r.querySelector(".l-X"))`)
+	b.until(t, fmt.Sprintf(`[...document.querySelectorAll("#rows .k")].some(k => k.textContent === %q)`, shown))
+	if n := eval[int](t, b, "document.images.length + document.querySelectorAll('#rows img').length"); n != 0 {
+		t.Error("a key has become a part of the page")
+	}
+	b.says(t, "#log", "What happens to home:* is written")
 	b.shot(t, "trace")
 	stop()
 	if err := cmd.Wait(); err != nil {

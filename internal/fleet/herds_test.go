@@ -18,6 +18,12 @@ func calmHerd(name string, h herd, asks ...ask) scenario {
 		asks: asks, faults: []string{"nothing"}, count: 4, calm: true, exact: true, herd: &h}
 }
 
+// copiedHerd is c with two copies of each key.
+func copiedHerd(c scenario) scenario {
+	c.copies = twice
+	return c
+}
+
 // restartsOf is a fleet whose server is started anew again and again: cas numbers are
 // low, and come again.
 func restartsOf(name string, h herd) scenario {
@@ -71,6 +77,26 @@ var herds = []scenario{
 		asks: appending, faults: []string{"nothing"}, count: 4, calm: true, exact: true, herd: &forgiving},
 	{name: "guard, restarts, others touch", sidecars: 2, servers: 2, mode: table.FailFast, cold: 1, asks: []ask{(*app).want, (*app).want, (*app).touch, (*app).bypass},
 		faults: []string{"evict, restart"}, count: 6, exact: true, herd: &yielding},
+	copiedHerd(calmHerd("guard, copies", herd{Guard: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, early", herd{Guard: guardOf(func(g *table.Guard) { g.Early = 2 * time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, writers", herd{Guard: guardOf(func(g *table.Guard) { g.ShowRefused = false }), takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...)),
+	copiedHerd(calmHerd("guard, copies, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...)),
+	copiedHerd(calmHerd("guard, copies, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Wait = table.Pooled, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...)),
+	{name: "guard, copies, late packets", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient,
+		asks: deleting, aimed: true, cold: 1, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, herd: &brisk},
+	{name: "guard, copies, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: spread, far: 30 * milli,
+		asks: deleting, aimed: true, cold: 1, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, herd: &brisk},
+	{name: "guard, copies, strict", sidecars: 2, servers: 3, strict: true, copies: twice, cold: 4, asks: wanting, faults: lasting, count: 3, exact: true, herd: &brisk},
+	{name: "guard, copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, strict: true, copies: spread, cold: 4, asks: wanting, faults: lasting, count: 3, exact: true, herd: &brisk},
+	{name: "guard, copies, strict, two servers, writers", sidecars: 2, servers: 2, strict: true, copies: twice, cold: 4, asks: writing, faults: lasting, count: 3, exact: true, herd: &crowded},
+	{name: "guard, copies, strict, others append and touch", sidecars: 2, servers: 3, strict: true, copies: spread, cold: 4, asks: meddling, faults: lasting, count: 3, exact: true, herd: &brisk},
+	{name: "guard, copies, strict, pooled", sidecars: 2, servers: 3, strict: true, copies: twice, cold: 4, asks: deleting, faults: lasting, count: 3, exact: true, herd: &pooled},
+	{name: "guard, copies, restarts", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, cold: 1, asks: deleting, aimed: true, faults: []string{"kill", "restart", "lose"}, brief: true, count: 6, exact: true, herd: &brisk},
+	{name: "guard, copies, evictions", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, cold: 1, asks: appending, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, herd: &brisk},
+	{name: "guard, copies, relaxed, one proxy", sidecars: 1, servers: 3, copies: twice, cold: 4, asks: writing, faults: alone, count: 3, exact: true, herd: &crowded},
+	{name: "guard, copies, relaxed", sidecars: 2, servers: 3, copies: twice, cold: 4, asks: wanting, faults: anything, count: 3, loose: true, herd: &brisk},
 	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
 }
 
@@ -142,6 +168,12 @@ func TestGuardAblations(t *testing.T) {
 		{"pooled, alike by cas", herdOf("guard, pooled, restarts of a server"), ablations{guard: guard.Ablation{CasOnly: true}}},
 		{"ambiguous, kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{Keep: true}}},
 		{"ambiguous, stubs kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{KeepStub: true}}},
+		{"copies, sets are not bound", herdOf("guard, copies"), ablations{spoiled: blindSets}},
+		{"copies, no ticket after a wait", herdOf("guard, copies, waits end"), ablations{guard: guard.Ablation{Late: true}}},
+		{"copies, no ticket after an error", herdOf("guard, copies, strict"), ablations{guard: guard.Ablation{Failed: true}}},
+		{"copies, others get it at once", herdOf("guard, copies, one proxy far away"), ablations{guard: guard.Ablation{Rest: true}}},
+		{"copies, what is copied is not bound", herdOf("guard, copies, one proxy far away"), ablations{spoiled: blindFills}},
+		{"copies, stubs are copied", herdOf("guard, copies, strict, spread, proxies of two engines"), ablations{spoiled: copiedStubs}},
 		{"ambiguous, no doubt", herdOf("guard, writers"), ablations{guard: guard.Ablation{Doubt: true}}},
 	}
 	if hurried() {

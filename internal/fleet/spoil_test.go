@@ -18,12 +18,16 @@ const (
 	blindSets   spoiler = "C"        // sets are not bound to a miss
 	goneIsFree  spoiler = "NF"       // a set that finds nothing is stored
 	lateSets    spoiler = "C I"      // a set that comes late is stored as stale
+	blindFills  spoiler = "fill C"   // what is copied may have been deleted since
+	copiedStubs spoiler = "copies"   // who copies can't tell them from empty values
 	blindAppend spoiler = "append C" // what is appended to may have been deleted since
 )
 
 var (
 	vivifies = regexp.MustCompile(` N\d+`)
 	recaches = regexp.MustCompile(` R\d+`)
+	fills    = regexp.MustCompile(` C\d+ F\d+ T\d+ O`)
+	fetches  = []byte(" v f t s c")
 	bound    = regexp.MustCompile(` C(\d+)`)
 )
 
@@ -36,6 +40,8 @@ func (s spoiler) spoil(request []byte) []byte {
 		return with(recaches.ReplaceAll(vivifies.ReplaceAll(line, nil), nil))
 	case command == "ms " && s == lateSets:
 		return with(bound.ReplaceAll(line, []byte(" C$1 I")))
+	case command == "ms " && s == blindFills && fills.Match(line):
+		return with(bound.ReplaceAll(line, nil))
 	case command == "ms " && (s == blindAppend && bytes.Contains(line, []byte(" MA")) || s == blindSets):
 		return with(bound.ReplaceAll(line, nil))
 	}
@@ -47,7 +53,8 @@ func (s spoiler) after(server *memnode.Line, request, answer []byte) []byte {
 	switch {
 	case s == goneIsFree && bytes.HasPrefix(request, []byte("ms ")) && bytes.HasPrefix(answer, []byte("NF")):
 		return server.Do(blindSets.spoil(request))
-	case s == shownStubs && bytes.HasPrefix(answer, []byte("VA 0 ")):
+	case s == copiedStubs && !bytes.Contains(request, fetches):
+	case (s == shownStubs || s == copiedStubs) && bytes.HasPrefix(answer, []byte("VA 0 ")):
 		for _, mark := range []string{" W", " Z", " X"} {
 			answer = bytes.Replace(answer, []byte(mark), nil, 1)
 		}

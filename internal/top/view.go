@@ -4,6 +4,7 @@ package top
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -135,6 +136,8 @@ func (v *View) takeEvent(data []byte) error {
 	var e struct {
 		T                                                         int64
 		Level, Msg, Pool, Server, From, To, Why, Order, Error, At string
+		Command, Key, Keys, File                                  any
+		MS                                                        float64
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return err
@@ -145,6 +148,12 @@ func (v *View) takeEvent(data []byte) error {
 		text = "! " + e.Msg
 	case e.Level == "ERROR":
 		text = "✗ " + e.Msg
+	}
+	switch {
+	case e.Command != nil: // a slow one
+		text += fmt.Sprintf(": %v of %v, %s,", e.Command, e.Key, live.Micros(1000*e.MS))
+	case e.File != nil && e.Keys != nil:
+		text += fmt.Sprintf(": %v to %v", e.Keys, e.File)
 	}
 	if e.From != "" {
 		text += ": " + strings.TrimSpace(e.Server) + " " + e.From + " → " + e.To

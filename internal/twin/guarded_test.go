@@ -30,6 +30,7 @@ var crews = []crew{
 	{[]*variant{{name: "gd", servers: 3, driver: "auto", guard: guardPlain}, {name: "ge", servers: 3, driver: "auto", guard: guardHide}}, 4},
 	{[]*variant{{name: "gf", servers: 3, driver: "auto", guard: guardStale}}, 1},
 	{[]*variant{{name: "gg", driver: "auto", guard: "true", casless: true}}, 3},
+	{[]*variant{{name: "gi", servers: 3, driver: "auto", guard: guardPlain, copies: true}, {name: "gj", servers: 3, driver: "portable", guard: guardPlain, copies: true}}, 4},
 }
 
 // FuzzGuarded lets clients send one command after the other through guarded

@@ -37,6 +37,11 @@ func TestPageGuard(t *testing.T) {
 		{Access{}, request{"/api/ring", here, "127.0.0.1:9151", "same-site"}, 403},
 		{Access{}, request{"/api/stream", here, "evil.example", ""}, 403},
 		{Access{}, request{"/api/now", here, "evil.example:9151", ""}, 403},
+		{Access{}, request{"/api/trace?pattern=a", here, "evil.example", ""}, 403},
+		{Access{}, request{"/api/trace?pattern=a", here, "127.0.0.1:9151", "cross-site"}, 403},
+		{Access{}, request{"/api/trace?pattern=a", there, "192.0.2.1:9151", ""}, 403},
+		{Access{Page: PageOn}, request{"/api/trace?pattern=a", there, "evil.example", ""}, 421},
+		{Access{Page: PageOff}, request{"/api/trace?pattern=a", here, "127.0.0.1:9151", ""}, 404},
 		{Access{Names: []string{"cache.example"}}, request{"/api/ring", here, "Cache.Example:9151", ""}, 200},
 		{Access{Names: []string{"cache.example"}}, request{"/api/ring", there, "cache.example", ""}, 403},
 		{Access{Page: PageOn}, request{"/api/ring", there, "192.0.2.1:9151", ""}, 200},
@@ -100,6 +105,20 @@ func TestOrdersOfBrowsers(t *testing.T) {
 		s.Handler().ServeHTTP(w, r)
 		if w.Code != test.want {
 			t.Errorf("%+v: %d %s", test, w.Code, w.Body)
+		}
+	}
+	// Where everybody may steer, a page that has made its own name point here may not.
+	open := New(running(), Options{Access: Access{Control: ControlOn}})
+	for host, want := range map[string]int{"192.0.2.1:9151": 200, "evil.example": 421} {
+		r := httptest.NewRequest("POST", "/control/servers/a/restore", nil)
+		r.RemoteAddr, r.Host = "192.0.2.7:9999", host
+		r.Header.Set("Origin", "http://"+host)
+		r.Header.Set("Sec-Fetch-Site", "same-origin")
+		r.Header.Set(steering, open.token)
+		w := httptest.NewRecorder()
+		open.Handler().ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("an order at %s: %d %s", host, w.Code, w.Body)
 		}
 	}
 	if other := New(running(), Options{}).token; other == s.token || len(other) != 22 {

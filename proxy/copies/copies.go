@@ -31,6 +31,7 @@ type Copies struct {
 	turn       uint64             // counts commands: reads that are spread go to the members by turns
 	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
 	holders    []copyOf           // scratch of homes
+	Unbound    bool               // tests leave out what Command.Bound is for
 	Hedges     hedges             // commands that go on at a time, answered or not
 }
 
@@ -92,6 +93,7 @@ func (e *Copies) Lead(t *task.Task) bool {
 func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
 	command := task.CommandOf(t)
+	command.Bound = command.If && t.Route.Guard != nil && !e.Unbound
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
 		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
@@ -358,7 +360,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Deed == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Deed == replicate.Fetch && task.Expiring(r.Bytes, rep):
+	case a.Deed == replicate.Fetch && (task.Expiring(r.Bytes, rep) || t.Route.Guard != nil && stub(rep, flag('f'))):
 		o.Kind = replicate.Miss
 	case a.Deed == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
@@ -379,6 +381,12 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		}
 	}
 	return o
+}
+
+// stub says that a server's answer shows what the guard leaves there while a value is
+// rebuilt. No other is to have that.
+func stub(rep *wire.Reply, flags string) bool {
+	return rep.Body.Len() == 0 && flags == "0" && (rep.Letters.Has('W') || rep.Letters.Has('Z'))
 }
 
 // kinds are what replies mean, whatever was asked.

@@ -39,6 +39,11 @@
 //	value ► delete, stale: md I ► X ► mg: W ► X(Z) ► ms C ► value
 //	Z for a lease with one cas ► given back by whoever sees it
 //
+// # Several copies
+//
+// What is asked of a key of several copies is a step of its command, which package
+// copies leads: see package copied.
+//
 // All asks of one key are led by one loop of the process, which has its tickets
 // and those who wait for it; hits alone don't go there.
 package guard

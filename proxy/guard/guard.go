@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/failover"
+	"ringside/proxy/guard/copied"
 	"ringside/proxy/guard/item"
 	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
@@ -33,8 +34,8 @@ type Guard struct {
 	waiting int              // gets held
 	asked   map[*upstream.Server]*pace
 
-	barren  map[uint64]*strikes // by hash
-	winners map[uint64]winner   // that have not come back yet, by hash
+	barren  ticket.Barren
+	winners ticket.Winners // that have not come back yet, by hash
 	off     map[*upstream.Server]lack
 
 	chance *rand.Rand
@@ -44,7 +45,7 @@ type Guard struct {
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
 		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, asked: map[*upstream.Server]*pace{},
-		barren: map[uint64]*strikes{}, winners: map[uint64]winner{}, off: map[*upstream.Server]lack{}, chance: rand.New(rand.NewPCG(n, 13)),
+		barren: ticket.Barren{}, winners: ticket.Winners{}, off: map[*upstream.Server]lack{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -107,14 +108,17 @@ func (g *Guard) Lead(t *task.Task) bool {
 	if t.Route.Guard == nil {
 		return false
 	}
-	if t.IsStep() { // of byToken
-		return failover.SingleCopy{}.Lead(t)
+	if t.IsStep() { // of the guard's own
+		return t.Route.Copies.Copies == 0 && failover.SingleCopy{}.Lead(t)
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when it was sent
 		l = &rule{party: &party{g: g, Holder: ticket.Holder{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
+	if t.Route.Copies.Copies != 0 {
+		return l.leadCopied(t)
+	}
 	read := t.Op <= wire.Gats
 	trouble, parked := l.Locate(t, read)
 	switch {
@@ -156,6 +160,29 @@ func (g *Guard) Lead(t *task.Task) bool {
 	l.rewrite(t)
 	t.Rule = l
 	t.Run(0, nil)
+	return true
+}
+
+// leadCopied is Lead for a key of several copies.
+func (l *rule) leadCopied(t *task.Task) bool {
+	if l.name, l.copies = t.Key, copied.Of(t.Route, t.Key); l.copies == nil {
+		return false
+	}
+	switch why := unfit(t); {
+	case passes(t) && compares(t):
+		l.rewrite(t)
+		l.byToken(t)
+	case passes(t):
+		l.rewrite(t)
+		t.Rule = nil
+		return false
+	case why != "":
+		t.Reject(wire.AppendClientError(nil, why))
+	default:
+		l.rewrite(t)
+		t.Rule = l
+		t.Run(0, nil)
+	}
 	return true
 }
 
@@ -231,4 +258,63 @@ func (g *Guard) Drain() {
 			p.end(p.held[0], false)
 		}
 	}
+}
+
+// The reasons.
+const (
+	noMeta = "it knows no meta commands"
+	noCas  = "it has no cas: start it without -C"
+)
+
+// lack is what a server lacks.
+type lack struct {
+	why string
+	via upstream.Via // of the answer that has shown it; none: a connection says so itself
+}
+
+// lacks notes what srv lacks.
+func (g *Guard) lacks(srv *upstream.Server, l lack) {
+	before := g.off[srv]
+	g.off[srv] = l
+	if before.why != l.why {
+		g.Log.Warn("the guard is off for a server", "server", srv.Label(), "address", srv.Target.Address, "why", l.why)
+	}
+}
+
+// Heard learns whether the server that said s has cas.
+func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *item.Seen) {
+	if string(s.Cas) == "0" {
+		g.lacks(srv, lack{noCas, via})
+	}
+}
+
+// Blind says that the server at the other end of c has shown that it has no cas.
+// Another process at its address may have.
+func (g *Guard) Blind(c *upstream.Conn) bool {
+	if len(g.off) == 0 || c == nil {
+		return false
+	}
+	l, known := g.off[c.Server]
+	return known && c.Reaches(l.via)
+}
+
+// Ablation leaves rules of the guard out, for tests that show what each is for. The
+// zero Ablation leaves out nothing.
+type Ablation struct {
+	Late     bool // who is told a miss because its wait is over has no ticket
+	Failed   bool // nor has who is told one because no server has answered
+	Life     bool // a ticket is good for whatever process is at the server's address
+	Phase    bool // and wherever the key is by now
+	Touch    bool // touch does not look whether there is a stub
+	Watch    bool // nobody sees that a winner does not come back
+	GiveBack bool // all who have missed give back what they have seen
+	Alike    bool // an ambiguous set goes out with one of several tickets that differ
+	Newest   bool // or with the newest of them
+	CasOnly  bool // tickets are alike whose cas is
+	Keep     bool // an ambiguous set that is refused leaves what is there
+	KeepStub bool // or at least a stub
+	Doubt    bool // a ticket that an ambiguous set has used is used up
+	Rest     bool // of several copies, the others get a set at once when the authority has it
+	Stamp    bool // a set has the versions that tags have then, not at its miss
+	Order    bool // nobody looks whether a tag that a set names first is older than its miss
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringside/proxy/client"
+	"ringside/proxy/guard/copied"
 	"ringside/proxy/guard/item"
 	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
@@ -60,10 +61,53 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 }
 
 func (l *rule) read(t *task.Task) {
+	if l.copies != nil {
+		l.readCopies(t)
+		return
+	}
 	l.inspect(t, l.at, l.readLine(t, false), func(r *upstream.Result) {
 		l.own = t.Req.Dialect == wire.Meta && !touches(t)
 		l.found(t, r)
 	})
+}
+
+// readCopies reads as the route's copies are read. What is there and not to be rebuilt
+// is served. For all else the authority is asked as the server of any other key: it says
+// who is to rebuild.
+func (l *rule) readCopies(t *task.Task) {
+	flags := l.g.AppendFlags(nil, l.Guard, gets(t), l.Hide)
+	meta := t.Req.Dialect == wire.Meta && !touches(t)
+	first, second := t.Meta("mg", l.name, " f v t", nil), t.Meta("mg", l.name, " f v c"+string(flags), nil)
+	switch {
+	case meta:
+		first, second = t.WithKey(l.name, appendToLine(t, l.more(t, nil))), t.WithKey(l.name, appendToLine(t, l.more(t, flags)))
+	case gets(t) || t.Route.ReadsFirst() || t.Req.Flags&wire.Binary != 0:
+		first = t.Meta("mg", l.name, " f v c t", nil)
+	}
+	l.ask(t, first, func(r *upstream.Result) {
+		if !r.Reply.Kind.Answered() {
+			l.unanswered(t, r)
+			return
+		}
+		s := item.See(&r.Reply, r.Bytes)
+		if l.own = meta; !s.Absent() && !s.Special() && s.Left() >= copied.DueBelow(flags) {
+			l.serve(t, r, &s)
+			return
+		}
+		l.ask(t, second, func(r *upstream.Result) { l.foundCopy(t, r) })
+	})
+}
+
+// foundCopy is found for the authority of several copies. Where it has a mark it says
+// that there is nothing: somebody deletes the key, or copies it, and is soon done.
+func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
+	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
+		l.copies.Looked = true
+		s := item.Seen{Kind: wire.Value, Flags: []byte(item.MarkFlags)}
+		l.late(t, r, &s)
+		return
+	}
+	l.found(t, r)
 }
 
 // First is what a get has brought that was sent as an ordinary exchange.
@@ -132,7 +176,7 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	if l.g.Heard(l.server(t), r.Via, &s); l.g.Blind(l.conn(t)) && !l.Hide {
 		l.Guard = item.Hiding(l.Guard)
 	}
-	if !l.Sure(t) {
+	if l.copies == nil && !l.Sure(t) {
 		if s.Wins() {
 			l.g.rearmAt(l.here(t), string(s.Cas), r.Via, s.Stub())
 		}
@@ -223,6 +267,10 @@ func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
 }
 
 func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
+	if l.copies != nil {
+		l.crown(t, tk)
+		return
+	}
 	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(tk.Via) {
 		// The answer came to another loop, and the connection on which the set will go is
 		// younger: the item is looked at once more, before the client is told anything.
@@ -239,7 +287,7 @@ func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
 func (l *rule) crown(t *task.Task, tk ticket.Ticket) {
 	l.Learned.Won(l.g.Now)
 	if tk.Strike = !l.g.tickets.Rebuilding(nameOf(t), l.g.Now); tk.Strike { // else there was a delete meanwhile
-		l.g.strike(t.Hash, 1, l.Guard)
+		l.g.barren.Strike(t.Hash, 1, l.Guard, l.g.Now)
 	}
 	l.miss(t, tk)
 }
@@ -303,43 +351,29 @@ func (l *rule) rebuilds(t *task.Task, s *item.Seen) bool {
 	return own != nil && own.Cas == string(s.Cas) && !l.pooled()
 }
 
-// winner is whom a client waits for.
-type winner struct {
-	cas   string
-	since int64
-}
-
-// Overdue says that who is to rebuild an item of that cas has not come back for a lease,
-// as this loop has seen it.
+// Overdue says that who is to rebuild an item of that cas has not come back for a lease.
 func (g *Guard) Overdue(rt *routing.Guard, hash uint64, cas []byte) bool {
-	w := g.winners[hash]
-	return w.cas == string(cas) && g.Now-w.since > int64(time.Second)*item.Lease(rt)
+	return g.winners.Overdue(rt, hash, cas, g.Now)
 }
 
 // watch lets another client rebuild when a winner has not come back for a lease.
 func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 	g := l.g
-	if s.Mark() || len(s.Cas) == 0 || g.Ablation.Watch {
+	if s.Mark() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.Guard, t.Hash, s.Cas) {
 		return
 	}
-	w := g.winners[t.Hash]
-	switch {
-	case w.cas != string(s.Cas):
-		if len(g.winners) >= maxWatched {
-			clear(g.winners)
-		}
-		g.winners[t.Hash] = winner{string(s.Cas), g.Now}
-	case g.Overdue(l.Guard, t.Hash, s.Cas):
-		l.Learned.Count(stats.GuardRearmed)
-		l.g.rearmAt(l.here(t), w.cas, r.Via, s.Stub())
-		delete(g.winners, t.Hash)
-	}
+	l.Learned.Count(stats.GuardRearmed)
+	g.rearmAt(l.here(t), string(s.Cas), r.Via, s.Stub())
+	delete(g.winners, t.Hash)
 }
 
 // serve answers with the value that a read has found.
 func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 	number := l.Place(l.at).Number
 	tag := func(cas uint64) uint64 { return divert.TagCas(cas, number) }
+	if l.copies != nil {
+		tag = l.copies.Tag
+	}
 	switch {
 	case touches(t) && l.tags != nil:
 		l.retouch(t, tag)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/failover"
+	"ringside/proxy/guard/copied"
 	"ringside/proxy/guard/item"
 	"ringside/proxy/guard/ticket"
 	"ringside/proxy/health"
@@ -36,8 +37,9 @@ type rule struct {
 
 	first First
 
-	named []stamp.Tag // by the client
-	tags  *tagged     // nil: the route has none
+	named  []stamp.Tag  // by the client
+	tags   *tagged      // nil: the route has none
+	copies *copied.Copy // nil: the key has one
 
 	then   []func(r *upstream.Result) // what goes on when ask i has ended
 	tries  int
@@ -49,7 +51,12 @@ type rule struct {
 // maxTries is how often a command begins again because somebody came in between.
 const maxTries = 3
 
-func (l *rule) server(t *task.Task) *upstream.Server { return t.Route.Member(l.Place(l.at).Server) }
+func (l *rule) server(t *task.Task) *upstream.Server {
+	if l.copies != nil {
+		return l.copies.Server
+	}
+	return t.Route.Member(l.Place(l.at).Server)
+}
 
 // pooled says that the client's set may come on another connection than its miss.
 func (l *rule) pooled() bool {
@@ -62,8 +69,21 @@ func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
 }
 
 func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
+	if l.copies != nil {
+		l.step(t, line, then)
+		return
+	}
 	l.then = append(l.then, then)
 	t.Ask(len(l.then)-1, t.Route.Member(l.Place(at).Server), line)
+}
+
+// step asks by a step of t, which package copies leads.
+func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
+	t.Step(line, func(r *upstream.Result, token task.Token) {
+		heard := *r
+		l.copies.Heard(&heard, token, line)
+		then(&heard)
+	})
 }
 
 func (l *rule) Told(_ *task.Task, id int, r *upstream.Result) {
@@ -111,7 +131,7 @@ func (l *rule) broken(t *task.Task, r *upstream.Result) {
 
 // undo deletes what was stored.
 func (l *rule) undo(t *task.Task) {
-	if l.wrote && t.Op.Stores() {
+	if l.wrote && t.Op.Stores() && l.copies == nil {
 		l.then = append(l.then, nil)
 		t.AskAs(true, len(l.then)-1, l.server(t), t.Meta("md", l.name, "", nil))
 	}
@@ -121,7 +141,7 @@ func (l *rule) undo(t *task.Task) {
 func (l *rule) end(t *task.Task, f func()) {
 	l.g.wake(t)
 	safely := func() {
-		if !l.Sure(t) {
+		if l.copies == nil && !l.Sure(t) {
 			l.undo(t)
 			t.Fail("not sure that everybody sees the write: it was undone", stats.Unavailable)
 			return
@@ -204,6 +224,10 @@ func (l *rule) again(t *task.Task, f func()) {
 func (g *Guard) rearmAt(at ticket.Spot, cas string, via upstream.Via, stub bool) {
 	if cas == "" || cas == "0" {
 		return
+	}
+	if at.Copied { // the others have the value still: what is due there is missing here
+		n, _ := strconv.ParseUint(cas, 10, 64)
+		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
 	c, _, _ := at.Server.Pick(0, true)
 	if c == nil || !c.Reaches(via) {

@@ -14,6 +14,9 @@ import (
 
 // here is where l's key is served now.
 func (l *rule) here(t *task.Task) ticket.Spot {
+	if l.copies != nil {
+		return l.copies.Spot(t.Route, t.Key)
+	}
 	s := ticket.Spot{Server: l.server(t), Name: string(l.name)}
 	if l.View != nil {
 		s.Gen = uint64(l.View.N(l.Owner))<<32 | uint64(l.View.N(l.Place(l.at).Server))
@@ -79,7 +82,7 @@ func (g *Guard) giveBack(tk *ticket.Ticket) {
 	}
 	tk.Route.Learned.Count(stats.GuardGivenBack)
 	if tk.Strike {
-		g.strike(tk.Hash, -1, tk.Route)
+		g.barren.Strike(tk.Hash, -1, tk.Route, g.Now)
 	}
 	g.rearmAt(tk.Spot, tk.Cas, tk.Via, tk.Stub)
 }

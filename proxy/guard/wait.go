@@ -4,6 +4,7 @@ package guard
 
 import (
 	"slices"
+	"strconv"
 	"time"
 
 	"ringside/proxy/guard/item"
@@ -75,10 +76,11 @@ func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark b
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.wobble(), l.Learned.Usual()/5))
 	}
-	if len(q.held) == 0 && !q.asking {
-		q.here = l.here(t)
-	}
-	if q.here != l.here(t) {
+	switch here := l.here(t); {
+	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // who waits asks for itself, so the newest is good for all
+		q.here = here
+	case here.Copied:
+	case q.here != here:
 		p.held.Add(-1)
 		return false
 	}
@@ -88,6 +90,15 @@ func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark b
 	l.Learned.Waiting.Add(1)
 	g.At(link.GuardTimer, q.next())
 	return true
+}
+
+// isBarren says that nobody fills t's key.
+func (g *Guard) isBarren(t *task.Task, l *rule) bool {
+	barren := g.barren.Has(t.Hash, g.Now)
+	if barren {
+		l.Learned.Count(stats.GuardBarren)
+	}
+	return barren
 }
 
 // wobble is the next interval, give or take a third.
@@ -123,14 +134,7 @@ func (q *poll) tick() {
 // ask repeats the get.
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
-	var now rule
-	now.Guard = first.l.Guard
-	trouble, _ := now.Locate(first.t, true)
-	if now.Role == health.Returning {
-		now.at = 1
-	}
-	now.name = now.Keys[now.at]
-	if trouble.Why != "" || now.here(first.t) != q.here { // the servers have changed their phases
+	if !q.here.Copied && !q.stays(first) { // the servers have changed their phases
 		for len(q.held) > 0 {
 			q.end(q.held[0], false)
 		}
@@ -153,8 +157,24 @@ func (q *poll) ask() {
 	}
 	first.l.Learned.Count(stats.GuardPoll)
 	q.asking, q.again = true, false
+	line := []byte(item.Spelled("mg ", q.here.Name, " s f t c"))
+	if !q.here.Copied {
+		line = first.l.readLine(first.t, true)
+	}
 	limit := first.t.Route.Timeouts
-	g.Servers.Ask(c, q, 0, &limit, first.l.readLine(first.t, true), true)
+	g.Servers.Ask(c, q, 0, &limit, line, true)
+}
+
+// stays says that the key that h waits for is still where it was.
+func (q *poll) stays(h *held) bool {
+	var now rule
+	now.Guard = h.l.Guard
+	trouble, _ := now.Locate(h.t, true)
+	if now.Role == health.Returning {
+		now.at = 1
+	}
+	now.name = now.Keys[now.at]
+	return trouble.Why == "" && now.here(h.t) == q.here
 }
 
 func (q *poll) Client() uint64 { return 0 }
@@ -167,6 +187,8 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 		q.nextAt = g.Now
 	}
 	switch {
+	case q.here.Copied:
+		q.answeredCopy(r)
 	case len(q.held) == 0:
 		if rep.Kind.Answered() {
 			if s := item.See(rep, r.Bytes); s.Wins() {
@@ -206,6 +228,28 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	g.At(link.GuardTimer, q.next())
 	if len(q.held) == 0 {
 		g.Soon(link.GuardTimer)
+	}
+}
+
+// answeredCopy is Answered for a key of several copies: what is no stub any more all
+// who wait ask for themselves.
+func (q *poll) answeredCopy(r *upstream.Result) {
+	if r.Reply.Kind.Answered() && len(q.held) > 0 {
+		s := item.See(&r.Reply, r.Bytes)
+		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
+		if (s.Stub() || s.Mark()) && !s.Wins() {
+			for _, h := range q.held {
+				h.cas, h.via, h.mark = string(s.Cas), r.Via, s.Mark() || q.here.Seal == 0
+			}
+			q.held[0].l.watch(q.held[0].t, r, &s)
+			return
+		}
+	}
+	for n := len(q.held); n > 0; n-- { // one may have to wait on
+		h := q.take(0)
+		h.l.read(h.t)
+		h.t.CatchUp()
 	}
 }
 

@@ -177,7 +177,7 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
 			// memcached has taken away what was there: it is too large, or there is no memory.
-			l.g.unfit(t, l)
+			l.g.barren.Strike(t.Hash, ticket.Unfilled+1, l.Guard, l.g.Now)
 			l.g.wake(t)
 		}
 		if l.answered(t, r) {
@@ -194,15 +194,20 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 func (l *rule) seal(t *task.Task) {
 	here := l.here(t)
 	l.Learned.Count(stats.GuardLook)
-	l.then = append(l.then, func(r *upstream.Result) {
+	told := func(r *upstream.Result) {
 		if r.Reply.Kind == wire.NoReply {
 			return
 		}
 		if s := item.See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
 			l.g.rearmAt(here, string(s.Cas), r.Via, true)
 		}
-	})
+	}
 	line := " s c N" + strconv.FormatInt(item.Lease(l.Guard), 10) + " R100000"
+	if l.copies != nil {
+		l.ask(t, t.Meta("mg", l.name, line, nil), told)
+		return
+	}
+	l.then = append(l.then, told)
 	t.AskAs(true, len(l.then)-1, here.Server, t.Meta("mg", l.name, line, nil))
 }
 
@@ -262,9 +267,16 @@ func (l *rule) conn(t *task.Task) *upstream.Conn {
 	return c
 }
 
+// outdated says that the set of tk can't be stored any more. Where no server can be asked
+// it is for the set to say so.
+func (l *rule) outdated(t *task.Task, tk *ticket.Ticket) bool {
+	c := l.conn(t)
+	return (c != nil || l.copies != nil) && !l.g.good(tk, l.here(t), c)
+}
+
 // fill is the set of a rebuilder.
 func (l *rule) fill(t *task.Task, tk *ticket.Ticket) {
-	if c := l.conn(t); c != nil && !l.g.good(tk, l.here(t), c) {
+	if l.outdated(t, tk) {
 		tk.Ended(false)
 		l.Learned.Count(stats.GuardVoid)
 		l.refused(t)
@@ -329,7 +341,8 @@ func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket
 		return o.Cas == tk.Cas && (without.CasOnly || l.g.good(o, here, c) && (l.tags == nil || o.SameTags(tk)))
 	}
 	l.bind(tk)
-	if c != nil && (without.Alike || !slices.ContainsFunc(among, func(o *ticket.Ticket) bool { return !alike(o) })) {
+	asks := c != nil || l.copies != nil
+	if asks && (without.Alike || !slices.ContainsFunc(among, func(o *ticket.Ticket) bool { return !alike(o) })) {
 		l.store(t, 'S', tk.Cas, true, func(k wire.Kind, r *upstream.Result) {
 			if k != wire.Stored {
 				l.tooLate(t, tk, k)
@@ -348,7 +361,7 @@ func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket
 		})
 		return
 	}
-	if c == nil { // the server can't be asked: let the command say why
+	if !asks { // the server can't be asked: let the command say why
 		l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) { l.refusedAmbiguous(t) })
 		return
 	}
@@ -385,7 +398,7 @@ func (l *rule) refusedAmbiguous(t *task.Task) {
 // add stores a value where there is none: a stub is none.
 func (l *rule) add(t *task.Task) {
 	if tk := l.use(t); tk != nil {
-		if c := l.conn(t); c != nil && !l.g.good(tk, l.here(t), c) {
+		if l.outdated(t, tk) {
 			tk.Ended(false)
 			l.Learned.Count(stats.GuardVoid)
 			l.say(t, wire.NotStored)

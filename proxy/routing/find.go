@@ -114,6 +114,9 @@ func (rt *Route) UnlearnedView() *health.View {
 	return nil
 }
 
+// ReadsFirst says that of several copies reads ask the one that decides, while it answers.
+func (rt *Route) ReadsFirst() bool { return rt.Copies.Read == replicate.First && rt.Prefer == nil }
+
 // Holder is a server that keeps a copy of a key.
 type Holder struct {
 	Pool   *BoundPool

@@ -123,17 +123,19 @@ func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 // 64 bits.
 func magnitude(b []byte) (v uint64, negative, ok bool) {
 	i := 0
-	for i < len(b) && isSpace(b[i]) {
-		i++
-	}
-	if i < len(b) && (b[i] == '-' || b[i] == '+') {
-		negative = b[i] == '-'
-		i++
+	if len(b) > 0 && b[0]-'0' > 9 {
+		for i < len(b) && isSpace(b[i]) {
+			i++
+		}
+		if i < len(b) && (b[i] == '-' || b[i] == '+') {
+			negative = b[i] == '-'
+			i++
+		}
 	}
 	first := i
 	for ; i < len(b) && b[i]-'0' <= 9; i++ {
 		d := uint64(b[i] - '0')
-		if v > (1<<64-1-d)/10 {
+		if v > (1<<64-10)/10 && v > (1<<64-1-d)/10 { // the first holds of no usual number, and takes no division
 			return 0, negative, false
 		}
 		v = v*10 + d

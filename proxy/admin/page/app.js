@@ -215,7 +215,7 @@ parts.ring = {box: 'ring', draw() {
     const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
     g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
-  } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 30px ' + sans, C('ink')); line({points: `points of ${t.servers.length} servers`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
+  } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 30px ' + sans, C('ink')); line({points: `points of ${plural(t.servers.length, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
   drawStrip();
 }};
 const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' ? L.order.find(o => !away(st[o])) : undefined;
@@ -301,7 +301,7 @@ parts.servers = {box: 'servers', draw() {
   rows.forEach((r, j) => {
     if (j >= want) { r.n.hidden = true; r.n.style.display = 'none'; return; } r.n.style.display = ''; const i = order[from + j], x = t.servers[i], g = stateOf(s.st[i]), gone = away(s.st[i]);
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
-    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.name); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.addr.title = x.addr; r.n.title = s.why[i] || '';
+    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.name); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
     put(r.rps, rate(s.rps[i])); spark(r.c, S.rps[i] || [], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
     if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'What to do with ' + x.name);
@@ -382,14 +382,17 @@ function sentence(d) {
   case 'server up': return S.topo && S.topo.failover === 'fail_fast' ? e('good', 'up', `${s} answers again`, d.out ? 'after ' + d.out : '', false) : null;
   case 'pool': case 'listening': case 'admin interface': return null;
   case 'ringside starts': return e('good', 'up', `Ringside ${d.version} starts`, d.file || '', false);
+  case 'slow command': return {...e('warn', 'warm', `${d.command} of ${d.keys > 1 ? plural(d.keys, 'key') : d.key} took ${flat(dur(1000 * d.ms))}`, [s, `most of it: ${d.phase}`, bare(d.error || '')].filter(x => x).join(', '), false), minor: true};
+  case 'what happens to keys is written': return e('good', 'up', `What happens to ${d.keys} is written`, d.file, false);
+  case 'a trace is not written any more: see to its file, and reload': return e('bad', 'down', `What happens to ${d.keys} is not written any more: see to its file, and reload`, d.error, false);
   case 'a fault is set': return e('warn', 'warm', `A fault is set: ${d.kind} at ${s}`, d.for === '0s' ? '' : 'for ' + d.for, true);
   }
-  if (d.error) return e('bad', 'down', 'The new configuration was refused; the old one stays', d.error.replace(/^\S*\//, ''));
+  if (/^the configuration was refused/.test(d.msg)) return e('bad', 'down', 'The new configuration was refused; the old one stays', (d.error || '').replace(/^\S*\//, ''));
   if (/in force$/.test(d.msg)) return e('good', 'up', `Configuration ${d.generation} is in force`, (d.file || '').replace(/^.*\//, ''));
-  return e(d.level === 'INFO' ? 'good' : 'warn', 'warm', d.msg, w, false);
+  return e(d.level === 'INFO' ? 'good' : 'warn', 'warm', d.msg, w || bare(d.error || ''), false);
 }
 function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', {}, el('time', {}, clock(e.t)), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
-parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; $('recent').replaceChildren(...(l.length ? l.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? l.map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
+parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? l.map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
 
 // ---- memory by size of item
 doc.body.append(svg('svg', {width: 0, height: 0, style: 'position:absolute', 'aria-hidden': 'true'}, svg('defs', {}, svg('pattern', {id: 'hatch', width: 5, height: 5, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'}, svg('rect', {width: 5, height: 5, style: 'fill:var(--panel)'}), svg('line', {x1: 0, y1: 0, x2: 0, y2: 5, style: 'stroke:var(--hatch);stroke-width:1'})))));
@@ -516,7 +519,7 @@ parts.roll = {box: 'ringsides', draw() {
 
 // ---- traces: a row for each key, a letter for each event
 const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached threw it away', F: 'its server was flushed or out, or it has another now'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['X', 'why M: thrown away'], ['F', 'why M: flushed, out, moved']];
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: gone early, flushed']];
 $('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks

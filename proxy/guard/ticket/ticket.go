@@ -55,10 +55,16 @@ type Spot struct {
 	Server *upstream.Server
 	Name   string // there
 	Gen    uint64 // changes with the phases
+
+	Copied bool   // it is one of several that have the key
+	Seal   uint64 // then: between a cas there and its token, which is worth nothing elsewhere
 }
 
 // Good says that a set with tk on c meets the item of its cas, or none.
 func (tk *Ticket) Good(here Spot, c *upstream.Conn) bool {
+	if tk.Copied || here.Copied { // its token says which life of which server it is of
+		return !tk.Void && tk.Copied == here.Copied
+	}
 	return !tk.Void && tk.Spot == here && c != nil && c.Reaches(tk.Via)
 }
 

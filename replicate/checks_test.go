@@ -1,0 +1,50 @@
+package replicate
+
+// What no history of a rule may have in it.
+
+// checkDrops: what a follower had is removed only where it refused what was to come in its
+// place. That its source has nothing is no reason: it may be the last copy.
+func (x *explorer) checkDrops(r *Rule) {
+	if r.class != leads || r.copy.then != closing {
+		return
+	}
+	var refused Mask
+	lead := Authority(x.members) // it may have been repaired before
+	for _, e := range r.asks[:r.n] {
+		had := r.asks[e.guard]
+		switch m := Mask(1) << e.member; {
+		case e.deed == Fill && e.kind.refused():
+			refused |= m
+		case e.deed == Drop && int(e.member) != lead && (had.deed == Look || had.deed == Fetch) && had.kind == Hit && refused&m == 0:
+			x.fail(r, "member %d loses what it had for nothing", e.member)
+		}
+	}
+}
+
+// checkAbsence: where misses are asked of all, there is no such key only if all say
+// so.
+func (x *explorer) checkAbsence(r *Rule, s Settlement) {
+	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
+	switch {
+	case !r.through || !told, r.class == buries, r.class == grants, x.c.Op == Debug, x.c.Vivify, x.c.Win:
+		return
+	}
+	said, fetched := r.nothing()
+	if unsaid := (r.in | r.warm | r.away) &^ said; unsaid != 0 && !fetched {
+		x.fail(r, "no such key, and members %03b have not said so", unsaid)
+	}
+}
+
+// nothing says who has said that it has nothing, and whether it was fetched
+// anywhere: then it was there, and has been deleted since.
+func (r *Rule) nothing() (said Mask, fetched bool) {
+	for _, e := range r.asks[:r.n] {
+		switch e.kind {
+		case Miss, Marked, NotFound, NotStored:
+			said |= 1 << e.member
+		case Hit:
+			fetched = fetched || e.deed == Fetch
+		}
+	}
+	return said, fetched
+}
