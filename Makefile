@@ -78,7 +78,7 @@ bench-run:
 bench-run2:
 	[ -z '$(MEMCACHED2)' ] || $(BENCH) run -ringside bin/ringside -memcached '$(MEMCACHED2)' -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 3h -json $(REPORTS)/run2.json $(TABLEFLAGS)
 bench-more:
-	$(BENCH) run -ringside bin/ringside -scenarios ilmnoqr -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 2h -json $(REPORTS)/more.json $(TABLEFLAGS)
+	$(BENCH) run -ringside bin/ringside -scenarios ilmnoqrs -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 2h -json $(REPORTS)/more.json $(TABLEFLAGS)
 bench-tails:
 	$(BENCH) tails -ringside bin/ringside -rounds $(TABLEROUNDS) -json $(REPORTS)/tails.json
 bench-outages:

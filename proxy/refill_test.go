@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringside/proxy/copies"
+	"ringside/proxy/link"
 	"ringside/proxy/upstream"
 )
 
@@ -475,5 +476,55 @@ func TestOverfull(t *testing.T) {
 	tr.pass("whole", tr.whole("s2"))
 	if a, b := len(tr.servers["s2"].items), len(tr.servers["s1"].items); a != b || b != copies.DirtyKeys+2 {
 		t.Errorf("s2 has %d keys, s1 %d, want %d", a, b, copies.DirtyKeys+2)
+	}
+}
+
+// TestFlushedForAnotherPool: whoever keeps a ledger of a server hears of every flush of it,
+// also of one that another pool's ledger has ordered.
+func TestFlushedForAnotherPool(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\npool also servers=s1,s2\nroute a: also copies=2\nroute - main copies=2 ack=one\n")
+	tr.notice()
+	tr.client("set a:1.1 0 0 1\r\nx")
+	tr.becomes("s2", "SUSPECT")
+	for i := range copies.DirtyKeys + 1 {
+		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
+	}
+	tr.becomes("s2", "IN")
+	tr.client("get 7.1")
+	tr.client("get 7.1")
+	if n := len(tr.servers["s2"].items); n > 101 {
+		t.Fatalf("s2 has %d keys, and should have been flushed", n)
+	}
+	tr.client("get a:1.1")
+	for _, pool := range []string{"main", "also"} {
+		if !tr.e.Ledgers[pool].Members[1].Incomplete {
+			t.Errorf("pool %s takes s2 for whole", pool)
+		}
+	}
+	tr.pass("whole", tr.whole("s2"))
+	if _, has := tr.servers["s2"].items["a:1.1"]; !has {
+		t.Errorf("s2 has not got the other pool's key back")
+	}
+}
+
+// TestFlushedOnTheWayBackToAnotherPool: the same of a flush by another pool's keeper.
+func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\npool also servers=s1,s2\nroute a: also copies=2\nroute - main copies=2\n")
+	tr.notice()
+	tr.client("set a:1.1 0 0 1\r\nx")
+	for _, w := range tr.p.published.Load().Agents {
+		if w.Pool == "main" {
+			w.View.Set(1, 6, false, 0, link.Never)
+			w.View.Done(w.View.Gen()+1, true)
+		}
+	}
+	clear(tr.servers["s2"].items)
+	tr.client("get a:1.1")
+	if !tr.e.Ledgers["also"].Members[1].Incomplete {
+		t.Error("the other pool takes s2 for whole")
+	}
+	tr.pass("whole", tr.whole("s2"))
+	if _, has := tr.servers["s2"].items["a:1.1"]; !has {
+		t.Errorf("s2 has not got the other pool's key back")
 	}
 }

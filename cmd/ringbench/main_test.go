@@ -376,7 +376,7 @@ func TestTails(t *testing.T) {
 			t.Errorf("%s: %+v", m.Peer, a)
 		}
 	}
-	if !strings.Contains(markdown, "## Tails, h: 50 connections, paced at 2000 a second; of the answers of one of three servers 20 % come 5ms late") || !strings.Contains(markdown, "| direct |") {
+	if !strings.Contains(markdown, "## Tails, h: 500 connections, paced at 2000 a second; of the answers of one of three servers 20 % come 5ms late") || !strings.Contains(markdown, "| direct |") {
 		t.Errorf("%s", markdown)
 	}
 	for _, wrong := range [][]string{{"tails", "-share", "2"}, {"tails", "-rate", "0"}, {"slow", "-delay", "-1s"}, {"slow", "-listen", "x"}} {

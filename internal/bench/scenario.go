@@ -36,7 +36,7 @@ func text(conns, depth int) load.Workload {
 
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
-const UsualScenarios = "abcdefghijlmnopqr"
+const UsualScenarios = "abcdefghijlmnopqrs"
 
 const allScenarios = UsualScenarios + "k"
 
@@ -72,6 +72,9 @@ const nearRoutes = "{pool: main, near: {keys: all}}"
 // with, which nobody writes.
 const guardedRoutes = "{prefix: k, pool: main, guard: true}, {pool: main}"
 
+// taggedRoutes is guardedRoutes where each value has a tag.
+const taggedRoutes = "{prefix: k, pool: main, guard: true, tags: {patterns: [{match: 'k{id}', tags: ['page:{id}']}]}}, {pool: main}"
+
 func scenarios() []scenario {
 	all := []scenario{
 		{ID: "a", Name: "50 connections", Base: "nutcracker", Work: text(50, 1)},
@@ -92,6 +95,7 @@ func scenarios() []scenario {
 		{ID: "p", Name: "50 clients that come and go, a request is a visit: connect, 5 gets, close", Base: "nutcracker", Work: text(50, 1)},
 		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 1), routes: nearRoutes, only: "ringside", floor: true},
 		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 16), routes: nearRoutes, only: "ringside", floor: true},
+		{ID: "s", Name: "50 connections, reads of a guarded route with tags", Base: "ringside" + unguarded, Work: text(50, 1), routes: taggedRoutes, only: "ringside"},
 	}
 	for i := range all {
 		w := &all[i].Work
@@ -110,7 +114,7 @@ func scenarios() []scenario {
 			w.Quiet = 50
 		case "l":
 			w.Binary = true
-		case "n", "o":
+		case "n", "o", "s":
 			w.Reads = 100
 		case "p":
 			w.Reads, w.Visit = 100, 5
@@ -145,7 +149,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to r", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to s", letter)
 		}
 	}
 	return picked, nil

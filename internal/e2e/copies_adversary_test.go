@@ -69,7 +69,7 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 		fronts = append(fronts, startRingside(t, a.driver, front(seen, "timeouts: {connect: 1s, request: 500ms, deadline: 5s}")+
 			"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"))
 	}
-	total, faults, left, broken := map[string]int64{}, map[string]int{}, int64(0), map[byte]int{}
+	total, faults, left, back, broken := map[string]int64{}, map[string]int{}, int64(0), int64(0), map[byte]int{}
 	for round, done := 0, false; !done; round++ {
 		m := mix{prefix: fmt.Sprintf("%d.", round), kinds: "dvdalnda", alone: "vd", think: 6 * time.Millisecond}
 		h := startClientele(t, fronts, m, random.Uint64())
@@ -91,6 +91,7 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 			h.report(t, a, round, b)
 		}
 		left += h.leftOut.Load()
+		back += h.takenBack.Load()
 		for op, n := range h.done {
 			total[op] += n.Load()
 		}
@@ -100,7 +101,7 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 		}
 		done = total["delete"] >= *goal.deletes && total["append"] >= *goal.appends && (a.faults == nil || n >= *goal.faults)
 		if done || round%10 == 9 {
-			t.Logf("%d rounds: answered %v; faults %v; keys broken, by kind: %v; %d late reads left out", round+1, total, faults, kindsOf(broken), left)
+			t.Logf("%d rounds: answered %v; faults %v; keys broken, by kind: %v; %d late reads left out, %d numbers read that were taken back without an answer", round+1, total, faults, kindsOf(broken), left, back)
 		}
 		if t.Failed() && !lengthy() {
 			return

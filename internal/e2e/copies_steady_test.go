@@ -160,6 +160,48 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 	return ""
 }
 
+// acknowledgedNumbers leaves out the reads that show an increment without an answer: of
+// a number above all that increments have told, or were about to. The authority shows what
+// it has counted at once, and may end before the others have it; then the next read is
+// below. docs/failover.md says so, and these are counted apart. To show a number only when
+// it is everywhere, a read would have to wait for the increments under way. No increment
+// is left out, so what they tell may not go back whatever was read.
+func acknowledgedNumbers(history []porcupine.Operation) []porcupine.Operation {
+	return slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool {
+		n, err := strconv.Atoi(o.Output.(told).value)
+		if o.Input.(asked).op != "get" || err != nil {
+			return false
+		}
+		unanswered := false
+		for _, p := range history {
+			if p.Input.(asked).op != "incr" || p.Call >= o.Return {
+				continue
+			}
+			answer := p.Output.(told).answer
+			if count, err := strconv.Atoi(answer); err == nil && count >= n {
+				return false
+			}
+			unanswered = unanswered || answer == ""
+		}
+		return unanswered
+	})
+}
+
+func TestNumbersThatAreTakenBack(t *testing.T) {
+	t.Parallel()
+	for history, right := range map[string]bool{
+		"add 10 -> STORED; incr -> ; get -> VALUE 11; get -> VALUE 10; incr -> 11": true,
+		"add 10 -> STORED; incr -> 11; get -> VALUE 11; get -> VALUE 10":           false,
+		"add 10 -> STORED; incr -> 11; incr -> ; get -> VALUE 11; get -> VALUE 10": false,
+		"add 10 -> STORED; incr -> ; incr -> 11; incr -> 11":                       false,
+		"add 10 -> STORED; incr -> 11; get -> VALUE 12; get -> VALUE 11; incr -> ": false,
+	} {
+		if got := checkNumber("k", acknowledgedNumbers(historyOf(history))) == nil; got != right {
+			t.Errorf("%s: right is %v, want %v", history, got, right)
+		}
+	}
+}
+
 func TestCheckOfSteadyKeys(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -7,6 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -148,6 +152,30 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(t, `!document.querySelector("#health h1").textContent.includes("No connection") && document.body.dataset.link === "live"`)
+}
+
+// TestPageLoading holds that the page says what it waits for while it has nothing to show.
+func TestPageLoading(t *testing.T) {
+	servers := startMemcacheds(t, 3)
+	r := startRingside(t, "epoll", pageFront(servers[0].address, servers[1].address, servers[2].address))
+	to := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: r.admin})
+	wait := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasPrefix(req.URL.Path, "/api/") {
+			<-wait
+		}
+		req.Host = r.admin
+		to.ServeHTTP(w, req)
+	}))
+	t.Cleanup(slow.Close)
+	b := startBrowser(t, 1440, 900)
+	b.open(t, slow.URL+"/")
+	b.says(t, "#linktext", "connecting")
+	b.says(t, "#health h1", "Looking")
+	b.shot(t, "loading")
+	close(wait)
+	b.says(t, "#linktext", "live")
+	b.until(t, `!document.querySelector("#health h1").textContent.includes("Looking")`)
 }
 
 // someLoad sets and gets until the test ends, whatever comes of it.

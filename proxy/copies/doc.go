@@ -14,6 +14,8 @@
 //   - A member that missed a write, or may have run one that nobody has acknowledged,
 //     does not decide a read of that key on this loop until it has been repaired.
 //   - A member that has come back empty decides no miss until it is filled.
+//   - Each ledger of a server hears of every flush of it that this process has ordered or
+//     agreed to: for another pool that names the server, or by another loop's ledger.
 //   - A read never waits for a repair, and a write only for one of its own key. Repairs
 //     are limited in rate (repair) and number. Those that a read asks for are
 //     dropped and counted at the limit; those that the ledger asks for wait.
@@ -55,6 +57,8 @@
 //   - It does not agree with other Ringsides about what is missing. Each repairs what it
 //     knows of. Only the process's own keepers hear that a member is incomplete
 //     (health.View.SayIncomplete), so that they don't let the last copies be flushed.
+//   - It does not tell other Ringsides of a flush of what has overflowed: to them the member
+//     is whole, and without read_through they believe its misses.
 //   - It does not remember anything over a restart of the process: all members
 //     count as complete then.
 //   - It does not compare values. Copies that differ without a missed write, because two

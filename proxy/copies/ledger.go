@@ -40,8 +40,9 @@ type account struct {
 	CopyQueue   []*StaleKey          // keys to be copied; some entries are out of date
 	deletesSent int                  // deletes of stale keys that have no answer yet
 
-	phase      uint32  // number of the phase that was seen last, see health
-	phaseSeen  bool    // phase is set
+	phase      uint32 // number of the phase that was seen last, see health
+	phaseSeen  bool   // phase is set
+	heard      []hearing
 	Incomplete bool    // it has come back empty: a miss there decides nothing
 	Resync     *resync // what fills it; nil: nothing does
 	until      int64   // when Incomplete ends by itself, where repairs are off
@@ -146,10 +147,41 @@ func (m *account) incomplete(e *Copies) bool {
 		}
 		m.phase, m.phaseSeen = n, true
 	}
+	m.hear(e)
 	if m.Incomplete && m.ledger.rate == 0 && e.Now >= m.until {
 		m.Incomplete = false
 	}
 	return m.Incomplete
+}
+
+// hearing is how often the server of a member was flushed by whoever else may: the keepers of
+// other pools that name it, and the ledgers of all loops.
+type hearing struct {
+	view   *health.View
+	member int
+	known  bool // the view has learned it
+	times  uint32
+}
+
+// hear notes the flushes by others. What this ledger knows of the member's keys is kept: one
+// that refuses to be flushed counts as flushed in its pool, where its keys are renamed.
+func (m *account) hear(e *Copies) {
+	all := e.Keepers.Registrations[m.server()]
+	for i := range all {
+		view, member := all[i].Agent.View, all[i].Member
+		now := hearing{view: view, member: member, known: view.Learned(), times: view.Flushes(member)}
+		if view != m.ledger.bp.View || member != m.index {
+			now.times += health.Emptied(view.N(member))
+		}
+		if i == len(m.heard) {
+			m.heard = append(m.heard, now)
+		}
+		before := m.heard[i]
+		if m.heard[i] = now; before.view == view && before.member == member && before.known && before.times < now.times {
+			m.markEmpty(e, false)
+		}
+	}
+	m.heard = m.heard[:len(all)]
 }
 
 // markEmpty notes that a member is empty, because it was flushed or started anew. All
@@ -204,6 +236,7 @@ func (f *flushing) Client() uint64 { return 0 }
 func (f *flushing) Answered(_ int, r *upstream.Result) {
 	if string(r.Bytes) == wire.AnswerOK {
 		f.m.markEmpty(f.e, true)
+		f.m.ledger.bp.View.SayFlushed(f.m.index)
 	} else if r.Bytes != nil {
 		f.e.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.Server.Target.Name, "says", strings.TrimSpace(string(r.Bytes)))
 	}

@@ -29,6 +29,7 @@ type published struct {
 	validUntil atomic.Int64
 	asks, hits atomic.Uint64 // reads while it was Warming, and those it could answer
 	lacksUntil atomic.Int64  // copies: until when somebody has said that it lacks some
+	flushed    atomic.Uint32 // copies: how often somebody has said that it was flushed
 }
 
 const suspectMark = 1 // of published.state
@@ -113,6 +114,12 @@ func (v *View) SayIncomplete(i int, until int64) {
 
 // Incomplete reports whether member i lacks copies.
 func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].lacksUntil.Load() }
+
+// SayFlushed says that member i was flushed, though not on its way back.
+func (v *View) SayFlushed(i int) { v.members[i].flushed.Add(1) }
+
+// Flushes is how often that was said.
+func (v *View) Flushes(i int) uint32 { return v.members[i].flushed.Load() }
 
 // Introduce says what this process is, for the roll call.
 func (v *View) Introduce(self roll.Entry) { v.self.Store(&self) }

@@ -519,7 +519,7 @@ parts.roll = {box: 'ringsides', draw() {
 
 // ---- traces: a row for each key, a letter for each event
 const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached threw it away', F: 'its server was flushed or out, or it has another now'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['X', 'why M: thrown away'], ['F', 'why M: flushed, out, moved']];
+const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: gone early, flushed']];
 $('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
