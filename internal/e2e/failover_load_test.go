@@ -199,10 +199,14 @@ func (l *load) more(t *testing.T, requests int) {
 	eventually(t, "the load goes on", func() bool { return l.total().asked >= goal })
 }
 
-// troubled waits until the keys of a group are in trouble.
-func (l *load) troubled(t *testing.T, group int) {
+// troubled waits until the keys of a group are in trouble. What begins that, and may
+// already be over when it returns, is called here.
+func (l *load) troubled(t *testing.T, group int, begin ...func()) {
 	t.Helper()
 	before := l.of(group).trouble()
+	for _, f := range begin {
+		f()
+	}
 	eventually(t, "clients notice", func() bool { return l.of(group).trouble() > before })
 }
 

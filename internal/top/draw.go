@@ -508,7 +508,7 @@ func (d *drawing) homes(k *live.HotKey) string {
 const helpText = " sort: r requests h hits p p99 q queue m memory e evictions n name; space holds"
 
 func (d *drawing) keys() {
-	text := " ↑↓ server  d drain  u restore  rhpqmen sort  / find  t trace  space  ? help  x end"
+	text := " ↑↓ server  d drain  u restore  rhpqmen sort  / find  t trace  ? help  x end"
 	switch {
 	case d.Message != "":
 		text = " " + d.Message
