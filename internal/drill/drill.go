@@ -157,9 +157,20 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 	return nil
 }
 
-// server is the server of the drill as it is now.
-func (o *Options) server(ctx context.Context) (live.ServerState, error) {
-	list, err := o.Control[0].Servers(ctx)
+// server is the server of the drill as it is now: at the first of the Ringsides where
+// it is not up, for clients of that one are still in trouble.
+func (o *Options) server(ctx context.Context) (s live.ServerState, err error) {
+	for _, c := range o.Control {
+		if s, err = o.serverAt(ctx, c); err != nil || s.State != live.Up {
+			break
+		}
+	}
+	return s, err
+}
+
+// serverAt is what one Ringside says of the server.
+func (o *Options) serverAt(ctx context.Context, c *admin.Client) (live.ServerState, error) {
+	list, err := c.Servers(ctx)
 	for _, s := range list {
 		if (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server) {
 			return s, nil
