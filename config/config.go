@@ -214,6 +214,7 @@ func defaultPool() Pool {
 	return Pool{
 		Connections: 1,
 		Queue:       65_536,
+		JoinGets:    true,
 		Timeouts:    table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
 		Backoff:     table.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
 		Failover:    defaultFailover(),

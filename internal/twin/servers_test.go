@@ -102,7 +102,7 @@ type variant struct {
 	driver  string
 	guard   string // of its route; empty: it has none
 	casless bool   // its only server has no cas
-	joined  bool   // gets that go out together share a line
+	single  bool   // gets that go out together don't share a line
 	near    bool   // it keeps values: all writes pass it, so nobody may tell
 
 	once    sync.Once
@@ -118,8 +118,7 @@ var variants = []*variant{
 	{name: "copies", servers: 3, copies: true, driver: "auto"},
 	{name: "out", servers: 2, out: 1, driver: "auto"},
 	{name: "kept", servers: 2, out: 1, copies: true, driver: "auto"},
-	{name: "joined", servers: 2, driver: "auto", joined: true},
-	{name: "joined-portable", servers: 1, driver: "portable", joined: true},
+	{name: "gets", servers: 2, driver: "auto", single: true},
 	{name: "near", servers: 1, driver: "auto", near: true},
 }
 
@@ -175,8 +174,8 @@ pools:
 	if v.near {
 		text.WriteString("    near: {keys: all, ttl: 10s}\n")
 	}
-	if v.joined {
-		text.WriteString("defaults: {gets: joined}\n")
+	if v.single {
+		text.WriteString("defaults: {gets: single}\n")
 	}
 	if v.copies {
 		text.WriteString("    replicas: 2\n    copies_on: server\n")
