@@ -34,6 +34,7 @@ func BenchmarkEngine(b *testing.B) {
 		{"guarded/50x16", 50, 16, "get user:1234:profile1\r\n", "VA 100 f0 c7 kuser:1234:profile1\r\n" + value + "\r\n", "route - main guard="},
 		{"get/20x16", 20, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
 		{"get/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", ""},
+		{"joined/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\n", ""},
 		{"set/50x16", 50, 16, "set user:1234:profile1 0 0 100\r\n" + value + "\r\n", "STORED\r\n", ""},
 		{"mg/50x16", 50, 16, "mg user:1234:profile1 v t Oabc\r\n", "VA 100 t-1 Oabc\r\n" + value + "\r\n", ""},
 		{"ms/50x16", 50, 16, "ms user:1234:profile1 100 T90\r\n" + value + "\r\n", "HD\r\n", ""},
@@ -53,7 +54,9 @@ func BenchmarkEngine(b *testing.B) {
 			s := &stage{now: int64(time.Hour), actors: map[string]*actor{}}
 			s.t = &testing.T{}
 			s.blank()
-			s.pool([]string{"main", "servers=s1"})
+			const perLine = (2000 - len("get\r\n")) / len(" user:1234:profile1") // see names.Line
+			joined := strings.HasPrefix(c.name, "joined")
+			s.pool([]string{"main", "servers=s1", "gets=" + map[bool]string{true: "joined"}[joined]})
 			for line := range strings.SplitSeq(c.routes, ";") {
 				if line != "" {
 					s.line(line)
@@ -67,6 +70,16 @@ func BenchmarkEngine(b *testing.B) {
 			}
 			request := []byte(strings.Repeat(c.request, c.depth))
 			answers := []byte(strings.Repeat(c.answer, c.depth*c.clients))
+			if joined {
+				answers = answers[:0]
+				for i := range c.depth * c.clients {
+					if i > 0 && i%perLine == 0 {
+						answers = append(answers, "END\r\n"...)
+					}
+					answers = append(answers, c.answer...)
+				}
+				answers = append(answers, "END\r\n"...)
+			}
 			s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
 			srv := s.actor("s1")
 			s.wakeup(func() {
