@@ -47,6 +47,9 @@ type View struct {
 	Asking   bool   // the patterns are, into Asked
 	Asked    string
 	Help     bool
+	Part     byte // '1' to '6': it has all the room; 0: something of each part
+	Opened   bool // the selected server has it
+	Pace     int  // of paces
 }
 
 type event struct {
@@ -61,7 +64,8 @@ func (v *View) Take(topic string, data []byte) error {
 		var h struct{ Control bool }
 		err := json.Unmarshal(data, &h)
 		*v = View{Sort: v.Sort, Reversed: v.Reversed, Filter: v.Filter, Selected: v.Selected, Control: h.Control, rates: map[string][]float64{},
-			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked}
+			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked,
+			Part: v.Part, Opened: v.Opened, Pace: v.Pace, Help: v.Help}
 		return err
 	case "topo":
 		if v.Topo != nil {
@@ -178,4 +182,14 @@ func (v *View) Now() *live.Now {
 	now := live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
 	now.Routes, now.Roll = v.Routes, v.Roll
 	return now
+}
+
+// opened is the server that a person has opened; nil: none is, or it has gone.
+func (d *drawing) opened() *live.NowServer {
+	for i := range d.now.List {
+		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
+			return s
+		}
+	}
+	return nil
 }
