@@ -280,7 +280,7 @@ func metaOf(op, request string) string {
 	case "delete":
 		return "md " + f[1]
 	case "incr", "decr":
-		return "ma " + f[1] + " v M" + op[:1]
+		return "ma " + f[1] + " v M" + strings.ToUpper(op[:1])
 	case "cas":
 		return "ms " + f[1] + " " + f[4] + " C" + f[5] + "\r\n" + value
 	}

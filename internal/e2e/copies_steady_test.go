@@ -149,6 +149,9 @@ func (s *steady) counterBreach(o porcupine.Operation) string {
 	}
 	least, most := firstNumber['c'], firstNumber['c']
 	for _, p := range s.history {
+		if s.missing(p) {
+			continue
+		}
 		done := p.Output.(told).answer != "" && p.Return < o.Call || p.Call == o.Call && p.Return == o.Return
 		asked, by := p.Call < o.Return, p.Input.(asked).op
 		switch {
