@@ -384,7 +384,7 @@ func TestCopiesOfModes(t *testing.T) {
 func TestCopiesOfLongKeys(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
-		r := startRingside(t, driver, front(servers)+"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n")
+		r := startRingside(t, driver, front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 2s}")+"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n")
 		client := dial(t, r.address)
 		for round, out := range []bool{false, true} {
 			if out {
