@@ -38,14 +38,19 @@ type View struct {
 	rates  map[string][]float64 // by server; "" is the whole proxy
 	events []event              // the newest first
 
+	Choice
+	Message string // instead of the keys
+	Typing  bool   // the filter is being typed
+	Asking  bool   // the patterns are, into Asked
+	Asked   string
+}
+
+// Choice is what a person has chosen to see, which outlasts a stream.
+type Choice struct {
 	Sort     byte // r h p q m e n
 	Reversed bool
 	Filter   string
 	Selected string // a server's name
-	Message  string // instead of the keys
-	Typing   bool   // the filter is being typed
-	Asking   bool   // the patterns are, into Asked
-	Asked    string
 	Help     bool
 	Part     byte // '1' to '6': it has all the room; 0: something of each part
 	Opened   bool // the selected server has it
@@ -63,9 +68,8 @@ func (v *View) Take(topic string, data []byte) error {
 	case "hello":
 		var h struct{ Control bool }
 		err := json.Unmarshal(data, &h)
-		*v = View{Sort: v.Sort, Reversed: v.Reversed, Filter: v.Filter, Selected: v.Selected, Control: h.Control, rates: map[string][]float64{},
-			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked,
-			Part: v.Part, Opened: v.Opened, Pace: v.Pace, Help: v.Help}
+		*v = View{Choice: v.Choice, Control: h.Control, rates: map[string][]float64{},
+			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked}
 		return err
 	case "topo":
 		if v.Topo != nil {
