@@ -24,9 +24,10 @@ func newTop() *cobra.Command {
 		Use:   "top",
 		Short: "Show what a running Ringside does, second by second",
 		Long: `Show what a running Ringside does, second by second: whether the pool is well, in
-a sentence; its servers, their traffic and memory; what has happened. The arrows
-choose a server, d drains it, u restores it, both ask first; r h p q m e n sort;
-/ finds; t follows keys, as ringside trace does; x ends.
+a sentence; its servers, their traffic and memory; what has happened. 1 to 6 give
+one part all the room; the arrows choose a server, Enter opens it, d drains it, u
+restores it, both ask first; r h p q m e n sort; / finds; t follows keys, as
+ringside trace does; + and - change the pace; ? says all of that; x ends.
 
 With --once it prints one screen and ends, with --json too an object for scripts.
 Then it exits 0 if all is well, 1 if nobody could be asked, 3 if a server is not

@@ -27,6 +27,8 @@ import (
 //	           NOT_STORED  always: an add or a delete     as before
 //	                       without its answer yet may
 //	                       stand there
+//	replace v  STORED      it may be something            v
+//	           NOT_STORED  it may be absent               as before
 //	cas e v    STORED      it may be e                    v
 //	           EXISTS      always: the authority may      as before
 //	                       have changed
@@ -37,9 +39,10 @@ import (
 //	           NOT_FOUND   it may be absent               as before
 //	delete     DELETED     it may be something            absent
 //	           NOT_FOUND   it may be absent               absent
-//	get        a value     it may be that                 as before
+//	get, gat   a value     it may be that                 as before
 //	           a miss      it may be absent               as before
 //	set v      an error    always                         v too, or absent (undone)
+//	replace v  an error    always                         as that, if it may be something
 //	add v      an error    always                         v too, if it may be absent
 //	cas e v    an error    always                         v too, if it may be e
 //	delete     an error    always                         absent too
@@ -91,6 +94,13 @@ func step(may []string, in asked, out told) (right bool, next []string) {
 		return true, []string{in.value}
 	case "set ":
 		return true, append(may, in.value, absent)
+	case "replace STORED":
+		return there, []string{in.value}
+	case "replace ":
+		if there {
+			may = append(may, in.value, absent)
+		}
+		return true, may
 	case "add STORED":
 		return gone, []string{in.value}
 	case "add NOT_STORED":
@@ -117,9 +127,9 @@ func step(may []string, in asked, out told) (right bool, next []string) {
 		return true, append(may, absent)
 	case "touch TOUCHED":
 		return there, may
-	case "cas NOT_FOUND", "incr NOT_FOUND", "touch NOT_FOUND", "get END":
+	case "cas NOT_FOUND", "incr NOT_FOUND", "touch NOT_FOUND", "get END", "gat END", "replace NOT_STORED":
 		return gone, may
-	case "get VALUE":
+	case "get VALUE", "gat VALUE":
 		return slices.Contains(may, out.value), may
 	case "incr ":
 		for _, v := range may {
@@ -183,7 +193,7 @@ func historyOf(text string) (history []porcupine.Operation) {
 			in.expect, in.value = f[1], f[2]
 		}
 		o := porcupine.Operation{Input: in, Output: out, Call: int64(2 * i), Return: int64(2*i + 1)}
-		if (in.op == "incr" || in.op == "append") && out.answer == "" {
+		if (in.op == "incr" || in.op == "decr" || in.op == "append" || in.op == "prepend") && out.answer == "" {
 			o.Return = never
 		}
 		history = append(history, o)
@@ -209,6 +219,11 @@ func TestModelOfCopies(t *testing.T) {
 		{"add a -> STORED; add b -> ; add c -> STORED", false},
 		{"add a -> ; add b -> NOT_STORED; get -> VALUE a", true},
 		{"add a -> STORED; delete -> ; add b -> STORED", true},
+		{"replace a -> NOT_STORED; set a -> STORED; replace b -> STORED; gat -> VALUE b", true},
+		{"replace a -> STORED", false},
+		{"set a -> STORED; replace b -> NOT_STORED", false},
+		{"set a -> STORED; replace b -> ; get -> VALUE a; get -> VALUE b; set c -> STORED; gat -> VALUE c", true},
+		{"set a -> STORED; gat -> END", false},
 		{"set a -> STORED; cas a b -> STORED; get -> VALUE b", true},
 		{"set a -> STORED; set b -> STORED; cas a c -> STORED", false},
 		{"touch -> NOT_FOUND; set a -> STORED; touch -> TOUCHED; delete -> DELETED; touch -> NOT_FOUND", true},

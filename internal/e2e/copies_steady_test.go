@@ -18,15 +18,16 @@ import (
 type steady struct {
 	history []porcupine.Operation
 	there   int64                          // from when on the key was there
-	asks    map[string]porcupine.Operation // appends and adds, by what they bring
+	asks    map[string]porcupine.Operation // appends, prepends and adds, by what they bring
 }
 
-// checkLog and checkNumber hold a history against what these keys promise: once one
-// is there it stays. Every value read of a log has each append in it that was
+// checkLog, checkNumber and checkCounter hold a history against what these keys promise: once
+// one is there it stays. Every value read of a log has each append in it that was
 // acknowledged before, none twice, and none that nobody has asked for; in which order
 // they stand is not promised where two ringsides append at a time. A number never
 // goes back, no increment has the number of another, and it has grown by no more than
-// was asked for.
+// was asked for. A counter, which goes up and down, has all that was acknowledged before
+// it is asked, and nothing that was not asked for.
 func checkLog(key string, history []porcupine.Operation) error {
 	return checkSteady(key, history, (*steady).logBreach)
 }
@@ -35,12 +36,16 @@ func checkNumber(key string, history []porcupine.Operation) error {
 	return checkSteady(key, history, (*steady).numberBreach)
 }
 
+func checkCounter(key string, history []porcupine.Operation) error {
+	return checkSteady(key, history, (*steady).counterBreach)
+}
+
 func checkSteady(key string, history []porcupine.Operation, breach func(s *steady, o porcupine.Operation) string) error {
 	s := &steady{slices.Clone(history), never, map[string]porcupine.Operation{}}
 	slices.SortStableFunc(s.history, compareReturns)
 	for _, o := range s.history {
 		in, out := o.Input.(asked), o.Output.(told)
-		if in.op == "append" || in.op == "add" {
+		if in.op == "append" || in.op == "prepend" || in.op == "add" {
 			s.asks[in.value] = o
 		}
 		if out.answer != "" && out.answer != "NOT_STORED" && !s.missing(o) { // an add that stores nothing may have met another one
@@ -70,7 +75,7 @@ func checkSteady(key string, history []porcupine.Operation, breach func(s *stead
 // missing says that an answer says that there is no such key.
 func (s *steady) missing(o porcupine.Operation) bool {
 	switch in, out := o.Input.(asked), o.Output.(told); in.op + " " + out.answer {
-	case "get END", "append NOT_STORED", "touch NOT_FOUND", "incr NOT_FOUND":
+	case "get END", "gat END", "append NOT_STORED", "prepend NOT_STORED", "touch NOT_FOUND", "incr NOT_FOUND", "decr NOT_FOUND":
 		return true
 	}
 	return false
@@ -92,18 +97,24 @@ func (s *steady) addedTwice(o porcupine.Operation) string {
 func (s *steady) logBreach(o porcupine.Operation) string {
 	out := o.Output.(told)
 	switch o.Input.(asked).op + " " + out.answer {
-	case "append STORED", "append ", "add NOT_STORED", "add ", "touch TOUCHED":
+	case "append STORED", "append ", "prepend STORED", "prepend ", "add NOT_STORED", "add ", "touch TOUCHED":
 		return ""
-	case "get VALUE":
+	case "get VALUE", "gat VALUE":
 	default:
 		return "an answer that can't be"
 	}
 	seen := map[string]bool{}
-	for i, part := range strings.Split(out.value, ",") {
-		if i > 0 {
-			part = "," + part
+	middle := strings.LastIndexByte(out.value, '|') + 1
+	front, rest := strings.SplitAfter(out.value[:middle], "|"), strings.Split(out.value[middle:], ",")
+	for i, part := range slices.Concat(front[:len(front)-1], rest) {
+		op := "prepend"
+		switch {
+		case i == len(front)-1:
+			op = "add"
+		case i >= len(front):
+			op, part = "append", ","+part
 		}
-		if p, ok := s.asks[part]; !ok || p.Call > o.Return || (p.Input.(asked).op == "add") != (i == 0) {
+		if p, ok := s.asks[part]; !ok || p.Call > o.Return || p.Input.(asked).op != op {
 			return fmt.Sprintf("%q, which nobody has asked for there", part)
 		}
 		if seen[part] {
@@ -112,15 +123,55 @@ func (s *steady) logBreach(o porcupine.Operation) string {
 		seen[part] = true
 	}
 	for value, p := range s.asks {
-		if p.Input.(asked).op == "append" && p.Output.(told).answer == "STORED" && p.Return < o.Call && !seen[value] {
+		if p.Input.(asked).op != "add" && p.Output.(told).answer == "STORED" && p.Return < o.Call && !seen[value] {
 			return fmt.Sprintf("the append of %q was acknowledged and is not there", value)
 		}
 	}
 	return ""
 }
 
-// firstNumber is what a number is added as.
-const firstNumber = 10
+// firstNumber is what a number is added as, by kind. A counter shall not come to 0.
+var firstNumber = map[byte]int{'n': 10, 'c': 1000}
+
+// counterBreach says what is wrong with one operation on a counter.
+func (s *steady) counterBreach(o porcupine.Operation) string {
+	in, out := o.Input.(asked), o.Output.(told)
+	text := out.answer
+	switch in.op + " " + out.answer {
+	case "add NOT_STORED", "add ", "incr ", "decr ", "touch TOUCHED":
+		return ""
+	case "get VALUE", "gat VALUE":
+		text = out.value
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || in.op == "add" || in.op == "touch" {
+		return "an answer that can't be"
+	}
+	least, most := firstNumber['c'], firstNumber['c']
+	for _, p := range s.history {
+		if s.missing(p) {
+			continue
+		}
+		done := p.Output.(told).answer != "" && p.Return < o.Call || p.Call == o.Call && p.Return == o.Return
+		asked, by := p.Call < o.Return, p.Input.(asked).op
+		switch {
+		case by == "incr" && asked:
+			most++
+		case by == "decr" && asked:
+			least--
+		}
+		switch {
+		case by == "incr" && done:
+			least++
+		case by == "decr" && done:
+			most--
+		}
+	}
+	if n < least || n > most {
+		return fmt.Sprintf("it can be %d to %d by what was asked for and acknowledged before", least, most)
+	}
+	return ""
+}
 
 // numberBreach says what is wrong with one operation on a number.
 func (s *steady) numberBreach(o porcupine.Operation) string {
@@ -136,7 +187,7 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 	if err != nil || in.op != "get" && in.op != "incr" {
 		return "an answer that can't be"
 	}
-	most := firstNumber
+	most := firstNumber['n']
 	for _, p := range s.history {
 		q := p.Input.(asked)
 		if q.op == "incr" && p.Call < o.Return {
@@ -155,7 +206,7 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 		}
 	}
 	if n > most {
-		return fmt.Sprintf("at most %d have been asked for", most-firstNumber)
+		return fmt.Sprintf("at most %d have been asked for", most-firstNumber['n'])
 	}
 	return ""
 }
@@ -185,6 +236,31 @@ func acknowledgedNumbers(history []porcupine.Operation) []porcupine.Operation {
 		}
 		return unanswered
 	})
+}
+
+func TestCountersAndLogs(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		check   func(string, []porcupine.Operation) error
+		history string // see historyOf
+		right   bool
+	}{
+		{checkCounter, "add 1000 -> STORED; incr -> 1001; decr -> 1000; get -> VALUE 1000", true},
+		{checkCounter, "add 1000 -> STORED; incr -> ; get -> VALUE 1000; gat -> VALUE 1001; decr -> 999", true},
+		{checkCounter, "add 1000 -> STORED; decr -> 999; get -> VALUE 1000", false},
+		{checkCounter, "add 1000 -> STORED; incr -> 1001; get -> VALUE 1000", false},
+		{checkCounter, "add 1000 -> STORED; incr -> 1002", false},
+		{checkCounter, "add 1000 -> STORED; decr -> NOT_FOUND", false},
+		{checkLog, "add a -> STORED; append ,b -> STORED; prepend c| -> STORED; prepend d| -> STORED; gat -> VALUE d|c|a,b", true},
+		{checkLog, "add a -> STORED; prepend c| -> ; get -> VALUE a; get -> VALUE c|a", true},
+		{checkLog, "add a -> STORED; prepend c| -> STORED; get -> VALUE a", false},
+		{checkLog, "add a -> STORED; prepend c| -> STORED; get -> VALUE c|c|a", false},
+		{checkLog, "add a -> STORED; append ,c -> STORED; get -> VALUE a,d,c", false},
+	} {
+		if err := c.check("k", historyOf(c.history)); (err == nil) != c.right {
+			t.Errorf("%s: right: want %v: %v", c.history, c.right, err)
+		}
+	}
 }
 
 func TestNumbersThatAreTakenBack(t *testing.T) {

@@ -253,8 +253,16 @@ func TestTop(t *testing.T) {
 	small.shows(t, "REQ/s▼")
 	small.resize(t, 100, 30)
 	small.shows(t, "● s0", "x end")
+	for _, part := range [][2]string{{"2", "HOT KEY"}, {"3", "MEMORY by item size"}, {"4", "t asks for patterns"}, {"?", "sort by r requests"}, {"?", "t asks for patterns"}, {"1", "● s0"}, {"1", "HOT KEY"}} {
+		small.keys(t, part[0])
+		small.shows(t, part[1])
+	}
 	small.keys(t, "n\x1b[B")
-	small.keys(t, "d")
+	small.keys(t, "\r")
+	small.shows(t, "next       nothing, while it answers", "MEMORY of s0 by item size")
+	small.keys(t, "\r-")
+	small.shows(t, "a picture every 2s", "● s2")
+	small.keys(t, "+d")
 	small.shows(t, "drain s0?")
 	small.keys(t, "y")
 	small.shows(t, "s0 is drained")

@@ -12,6 +12,9 @@
 //	                   20             what happens to keys that a person follows; below 34 lines instead of the hot keys
 //	less than 60x10                   the sentence alone
 //
+// One part, or one server, may have all the room: see parts.go. A picture comes every second, or
+// every 2, 5 or 10: the stream has no more than one a second.
+//
 // Where a terminal has nothing but ASCII, which the Linux console is taken for, each
 // character that it lacks has one that stands for it.
 //

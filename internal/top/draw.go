@@ -74,10 +74,37 @@ func (v *View) Draw(width, height int) []Line {
 	d.add(level, " "+sentence)
 	d.totals()
 	d.rule()
-	rows := d.servers(height)
+	room := height - 1 - len(d.lines)
+	if s := d.opened(); s != nil && !d.Help {
+		d.server(s)
+	} else if d.Help {
+		d.help()
+	} else if d.Part != 0 {
+		d.part(room)
+	} else {
+		d.all(height)
+	}
+	d.lines = d.lines[:min(len(d.lines), height-1)]
+	for len(d.lines) < height-1 {
+		d.add(Plain, "")
+	}
+	d.keys()
+	return d.lines
+}
+
+// all draws something of each part, as much as there is room for.
+func (d *drawing) all(height int) {
+	most := height - len(d.lines) - 7
+	if height >= keysHeight {
+		most -= 7
+	}
+	if height >= slabHeight {
+		most -= 12
+	}
+	rows := d.servers(max(2, most))
 	d.rule()
 	if height >= keysHeight {
-		if len(v.Patterns) > 0 && height < slabHeight { // what a person wants to see comes first
+		if len(d.Patterns) > 0 && height < slabHeight { // what a person wants to see comes first
 			d.traced(6)
 		} else {
 			rows += d.hot(5)
@@ -88,24 +115,18 @@ func (v *View) Draw(width, height int) []Line {
 		d.roll(max(1, (height-36)/3))
 	}
 	if height >= slabHeight {
-		d.slabs()
-		if len(v.Patterns) > 0 {
+		d.slabs("MEMORY by item size", d.now.Slabs)
+		if len(d.Patterns) > 0 {
 			d.traced(max(4, (height-26)/2))
 			d.rule()
 		}
 	}
-	for _, w := range now.Warn[:min(len(now.Warn), max(1, height-rows-14))] {
-		d.add(Warn, " ⚠ "+w.Server+" "+w.Text+" "+w.Command)
+	for _, w := range d.now.Warn[:min(len(d.now.Warn), max(1, height-rows-14))] {
+		d.warning(&w)
 	}
-	for _, e := range v.events[:min(len(v.events), max(0, height-1-len(d.lines)))] {
-		d.add(Dim, " "+e.t.Format(time.TimeOnly)+" "+e.text)
+	for _, e := range d.events[:min(len(d.events), max(0, height-1-len(d.lines)))] {
+		d.event(&e)
 	}
-	d.lines = d.lines[:min(len(d.lines), height-1)]
-	for len(d.lines) < height-1 {
-		d.add(Plain, "")
-	}
-	d.keys()
-	return d.lines
 }
 
 // Print writes one screen without colours: as wide and as high as it needs to be.
@@ -113,7 +134,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	d.lines = []Line{{fmt.Sprintf("%s: %s. %s", now.Pool, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
 	d.totals()
-	d.servers(len(now.List) + 100)
+	d.servers(len(now.List))
 	if now.Hot != nil && len(now.Hot.Keys) > 0 {
 		d.hot(len(now.Hot.Keys))
 	}
@@ -121,7 +142,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d.routes(mostMisses)
 	d.roll(mostMisses)
 	if len(now.Slabs) > 0 {
-		d.slabs()
+		d.slabs("MEMORY by item size", now.Slabs)
 	}
 	for _, w := range now.Warn {
 		d.add(Warn, w.Server+" "+w.Text+" "+w.Command)
@@ -267,8 +288,8 @@ func (d *drawing) columns() []column {
 	}
 }
 
-// servers adds the table, and returns how many rows it has.
-func (d *drawing) servers(height int) int {
+// servers adds the table, of so many rows at most, and returns how many it has.
+func (d *drawing) servers(most int) int {
 	columns := d.columns()
 	var head strings.Builder
 	for _, c := range columns {
@@ -280,14 +301,6 @@ func (d *drawing) servers(height int) int {
 	}
 	d.add(Dim, head.String())
 	list := d.rows(d.now)
-	most := height - len(d.lines) - 6
-	if height >= keysHeight {
-		most -= 7
-	}
-	if height >= slabHeight {
-		most -= 12
-	}
-	most = max(2, most)
 	from := 0
 	if at := slices.IndexFunc(list, func(s *live.NowServer) bool { return s.Name == d.Selected }); at >= most {
 		from = at - most + 1
@@ -388,21 +401,21 @@ func signOf(state string) string {
 
 // slabs adds the picture of memory by size of item: for each class a bar of blocks,
 // full of data below, rounded up, and free above.
-func (d *drawing) slabs() {
+func (d *drawing) slabs(title string, classes []live.Class) {
 	const bars = 6
 	var held, asked, top float64
 	var list []live.Class
 	page := float64(1 << 20)
-	for _, c := range d.now.Slabs {
+	for _, c := range classes {
 		held, asked, top = held+c.Pages*page, asked+c.Asked, max(top, c.Pages*page)
 		list = append(list, c)
 	}
 	if len(list) == 0 {
-		d.add(Dim, " MEMORY by item size: no server has told yet")
+		d.add(Dim, " "+title+": not told yet")
 		d.rule()
 		return
 	}
-	d.sides(Bold, fmt.Sprintf(" MEMORY by item size, %s held, %s data", live.Bytes(held), live.Percent(asked/max(1, held))), "█ data  ▒ rounded up  ░ free  ▼ evicts")
+	d.sides(Bold, fmt.Sprintf(" %s, %s held, %s data", title, live.Bytes(held), live.Percent(asked/max(1, held))), "█ data  ▒ rounded up  ░ free  ▼ evicts")
 	if room := (d.width - 9) / 4; len(list) > room {
 		list = list[:room]
 	}
@@ -505,10 +518,8 @@ func (d *drawing) homes(k *live.HotKey) string {
 	return live.Clean(owner.Name)
 }
 
-const helpText = " sort: r requests h hits p p99 q queue m memory e evictions n name; space holds"
-
 func (d *drawing) keys() {
-	text := " ↑↓ server  d drain  u restore  rhpqmen sort  / find  t trace  ? help  x end"
+	text := " 1-6 parts  ↑↓ Enter server  d drain  u restore  / find  t trace  ? help  x end"
 	switch {
 	case d.Message != "":
 		text = " " + d.Message
@@ -516,8 +527,6 @@ func (d *drawing) keys() {
 		text = " find: " + d.Filter + "▏"
 	case d.Asking:
 		text = " trace which keys? home:* and more, none to end: " + d.Asked + "▏"
-	case d.Help:
-		text = helpText
 	}
 	d.add(Reverse, text)
 }

@@ -91,6 +91,58 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// Each part, an opened server and the help have all the room there is, and no more.
+func TestParts(t *testing.T) {
+	for _, n := range []int{0, 1, 3, 200} {
+		for part, want := range map[byte]string{'1': "SERVER", '2': "HOT KEY", '3': "MEMORY by item size", '4': "no keys are followed", '5': "server down", '6': "nothing to tell", '?': "1 servers  2 keys", 'o': "next       it is flushed"} {
+			for _, size := range [][2]int{{60, 10}, {80, 24}, {120, 40}} {
+				v := viewOf(t, n)
+				switch part {
+				case '?':
+					v.Help = true
+				case 'o':
+					v.Selected, v.Opened = "cache-1", true
+					if n < 3 {
+						continue
+					}
+				default:
+					v.Part = part
+				}
+				lines, text := v.Draw(size[0], size[1]), ""
+				for _, l := range lines {
+					if utf8.RuneCountInString(l.Text) > size[0] {
+						t.Errorf("part %c: a line of more than %d columns: %q", part, size[0], l.Text)
+					}
+					text += l.Text + "\n"
+				}
+				if len(lines) != size[1] || !strings.Contains(text, want) || !strings.Contains(text, "1-6 parts") {
+					t.Errorf("part %c of %d servers at %v: %d lines\n%s", part, n, size, len(lines), text)
+				}
+				if part == '1' && n == 200 && !strings.Contains(text, fmt.Sprintf("and %d more", n-(size[1]-7))) {
+					t.Errorf("the table of %d servers does not have all the room:\n%s", n, text)
+				}
+			}
+		}
+	}
+	s := &screen{view: viewOf(t, 3)}
+	v := s.view
+	for _, c := range []struct {
+		keys string
+		is   func() bool
+	}{
+		{"2", func() bool { return v.Part == '2' }}, {"2", func() bool { return v.Part == 0 }}, {"3", func() bool { return v.Part == '3' }},
+		{"esc", func() bool { return v.Part == 0 }}, {"\r", func() bool { return !v.Opened && strings.Contains(v.Message, "which server") }},
+		{"down", func() bool { return v.Selected != "" }}, {"\r", func() bool { return v.Opened }}, {"5", func() bool { return !v.Opened && v.Part == '5' }},
+		{"\r", func() bool { return v.Opened }}, {"\r", func() bool { return !v.Opened }}, {"-", func() bool { return v.pace().Seconds() == 2 }},
+		{"-", func() bool { return v.pace().Seconds() == 5 }}, {"-", func() bool { return v.pace().Seconds() == 10 }}, {"-", func() bool { return v.pace().Seconds() == 10 }},
+		{"+", func() bool { return v.pace().Seconds() == 5 }}, {"?", func() bool { return v.Help }},
+	} {
+		if s.key(t.Context(), c.keys); !c.is() {
+			t.Errorf("after %q: %+v", c.keys, v)
+		}
+	}
+}
+
 // Trouble comes first; a sort, a second time, turns round; a filter leaves the rest.
 func TestRows(t *testing.T) {
 	v := viewOf(t, 4)

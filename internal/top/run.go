@@ -54,12 +54,23 @@ func Run(ctx context.Context, o Options) error {
 		s.w.WriteString("\x1b[?25h\x1b[?1049l")
 		s.w.Flush()
 	}()
-	for {
-		if err := s.show(); err != nil {
-			return err
+	var shown time.Time // a picture of the stream
+	for due := true; ; {
+		if due {
+			if err := s.show(); err != nil {
+				return err
+			}
 		}
+		due = true
 		select {
 		case m := <-events:
+			if m.err == nil && m.topic != "hello" { // a picture comes in pieces, the tick first, and a little early or late
+				past := time.Since(shown)
+				if m.topic == "tick" && past > s.view.pace()-paces[0]/2 {
+					shown, past = time.Now(), 0
+				}
+				due = s.view.Pace == 0 || past < paces[0]/2
+			}
 			switch {
 			case m.err != nil:
 				s.view.Trouble = live.Clean(m.err.Error()) + ". Trying again every 2 s."
@@ -248,7 +259,26 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		}
 	case k == "?":
 		v.Help = !v.Help
+	case len(k) == 1 && k[0] >= '1' && k[0] <= '6':
+		v.Opened, v.Help = false, false
+		if v.Part != k[0] {
+			v.Part = k[0]
+		} else {
+			v.Part = 0
+		}
+	case k == "\r" || k == "\n":
+		if v.Selected == "" {
+			v.Message = "which server? choose one with the arrows"
+		}
+		v.Opened = v.Selected != "" && !v.Opened
+	case k == "+":
+		v.Pace = max(0, v.Pace-1)
+		v.Message = "a picture every " + v.pace().String()
+	case k == "-":
+		v.Pace = min(len(paces)-1, v.Pace+1)
+		v.Message = "a picture every " + v.pace().String()
 	case k == "esc":
+		v.Opened, v.Part = false, 0
 		v.Selected, v.Message, v.Help, v.Filter = "", "", false, ""
 	case k == "up" || k == "down":
 		s.choose(k)

@@ -38,15 +38,23 @@ type View struct {
 	rates  map[string][]float64 // by server; "" is the whole proxy
 	events []event              // the newest first
 
+	Choice
+	Message string // instead of the keys
+	Typing  bool   // the filter is being typed
+	Asking  bool   // the patterns are, into Asked
+	Asked   string
+}
+
+// Choice is what a person has chosen to see, which outlasts a stream.
+type Choice struct {
 	Sort     byte // r h p q m e n
 	Reversed bool
 	Filter   string
 	Selected string // a server's name
-	Message  string // instead of the keys
-	Typing   bool   // the filter is being typed
-	Asking   bool   // the patterns are, into Asked
-	Asked    string
 	Help     bool
+	Part     byte // '1' to '6': it has all the room; 0: something of each part
+	Opened   bool // the selected server has it
+	Pace     int  // of paces
 }
 
 type event struct {
@@ -60,7 +68,7 @@ func (v *View) Take(topic string, data []byte) error {
 	case "hello":
 		var h struct{ Control bool }
 		err := json.Unmarshal(data, &h)
-		*v = View{Sort: v.Sort, Reversed: v.Reversed, Filter: v.Filter, Selected: v.Selected, Control: h.Control, rates: map[string][]float64{},
+		*v = View{Choice: v.Choice, Control: h.Control, rates: map[string][]float64{},
 			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked}
 		return err
 	case "topo":
@@ -178,4 +186,14 @@ func (v *View) Now() *live.Now {
 	now := live.NowOf(v.Tick, v.Topo, v.Memory, v.Slabs, v.Hot, v.Misses)
 	now.Routes, now.Roll = v.Routes, v.Roll
 	return now
+}
+
+// opened is the server that a person has opened; nil: none is, or it has gone.
+func (d *drawing) opened() *live.NowServer {
+	for i := range d.now.List {
+		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
+			return s
+		}
+	}
+	return nil
 }

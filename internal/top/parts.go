@@ -1,0 +1,125 @@
+package top
+
+// One part of the screen with all the room there is, one server, and what the keys are for.
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"ringside/proxy/live"
+)
+
+// part draws the part that a person has chosen, in so many lines.
+func (d *drawing) part(room int) {
+	end := len(d.lines) + room
+	switch d.Part {
+	case '1':
+		d.servers(room - 2)
+	case '2':
+		d.hot(room - 1)
+	case '3':
+		d.slabs("MEMORY by item size", d.now.Slabs)
+		for _, w := range d.now.Warn {
+			d.warning(&w)
+		}
+	case '4':
+		if len(d.Patterns) == 0 {
+			d.add(Dim, " TRACE: no keys are followed; t asks for patterns")
+		}
+		d.traced(room)
+	case '5':
+		for _, e := range d.events {
+			d.event(&e)
+		}
+		if len(d.events) == 0 {
+			d.add(Dim, " nothing has happened lately")
+		}
+	case '6':
+		before := len(d.lines)
+		d.misses(room)
+		d.routes(room)
+		d.roll(room)
+		if len(d.lines) == before {
+			d.add(Dim, " nothing to tell: no key has missed lately, and no other Ringside is known")
+		}
+	}
+	d.lines = d.lines[:min(len(d.lines), end)]
+}
+
+// nextOf says what happens next to a server in a state.
+var nextOf = map[string]string{
+	live.Up:      "nothing, while it answers",
+	live.Unknown: "it is up or down with its first answer",
+	live.Down:    "it is tried again; its keys miss or fail until it answers",
+	live.Drained: "nothing: ringside server restore, or u here, brings it back",
+	"suspect":    "it is up again if it answers, and leaves if not",
+	"leaving":    "it is out when all Ringsides have heard of it",
+	"out":        "it is flushed, and returns, when it answers again",
+	"return":     "it serves when all Ringsides have heard of it",
+	"warm":       "what its stand-ins have of its keys is copied to it",
+	"settle":     "it is up when late answers of its stand-ins can't come any more",
+}
+
+// server draws all that is known of s, one of the pool's.
+func (d *drawing) server(s *live.NowServer) {
+	style := Bad
+	if s.State == live.Up {
+		style = Good
+	}
+	text := fmt.Sprintf(" %s %s %s, %s for %s", signOf(s.State), s.Name, s.Address, s.State, live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)))
+	if s.Why != "" {
+		text += ": " + s.Why
+	}
+	d.add(style, text)
+	d.add(Plain, " next       "+nextOf[s.State])
+	d.add(Plain, fmt.Sprintf(" keys       %s of all; hit %s", orDash(&s.Share, live.Percent), orDash(s.Hit, live.Percent)))
+	d.add(Plain, fmt.Sprintf(" requests   %s/s %s  failed %s/s", live.Count(s.Rate), spark(d.rates[s.Name], d.sparkWidth()), live.Count(s.Fail)))
+	d.add(Plain, fmt.Sprintf(" answers    p50 %s  p99 %s  %d waiting, %d connections", orDash(s.P50, live.Micros), orDash(s.P99, live.Micros), s.Queue, s.Conns))
+	if s.Used != nil && s.Limit != nil {
+		d.add(Plain, fmt.Sprintf(" memory     %s of %s, %s items, %s/s evicted", live.Bytes(*s.Used), live.Bytes(*s.Limit), orDash(s.Items, live.Count), orDash(s.Evicted, live.Count)))
+	}
+	for _, w := range d.now.Warn {
+		if w.Server == s.Name {
+			d.warning(&w)
+		}
+	}
+	for i, t := range d.Topo.Servers {
+		if t.Name == s.Name && d.Slabs != nil && i < len(d.Slabs.Servers) {
+			d.rule()
+			d.slabs("MEMORY of "+s.Name+" by item size", d.Slabs.Servers[i])
+		}
+	}
+}
+
+func (d *drawing) warning(w *live.Warning) {
+	d.add(Warn, " ⚠ "+w.Server+" "+w.Text+" "+w.Command)
+}
+
+func (d *drawing) event(e *event) { d.add(Dim, " "+e.t.Format(time.TimeOnly)+" "+e.text) }
+
+// help says what the keys are for.
+func (d *drawing) help() {
+	for _, line := range strings.Split(`1 servers  2 keys  3 memory  4 trace  5 events
+6 why keys miss, routes, other Ringsides; again: all
+
+up and down choose a server, Enter opens it
+d drains it, u restores it; both ask first
+
+sort by r requests  h hits  p p99  q queue  m memory
+        e evictions  n name; again turns it round
+/ finds by name, address or state
+t follows keys, as ringside trace does
+
++ and - change how often: every `+d.pace().String()+` now
+space holds the picture
+x, Ctrl-C, or Esc twice ends`, "\n") {
+		d.add(Plain, " "+line)
+	}
+}
+
+// paces are how often the picture changes. The stream has one a second.
+var paces = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
+
+// pace is how often the picture changes.
+func (v *View) pace() time.Duration { return paces[v.Pace] }
