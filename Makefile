@@ -127,7 +127,7 @@ bench-engine:
 # meant is kept by BENCHFLAGS='-json $(KEPT) -limit 1', and its commit says what it buys.
 KEPT = internal/bench/instructions/engine.json
 cost:
-	[ "$$(uname -m)" != x86_64 ] || $(GO) run ./cmd/ringbench instructions -bench '^BenchmarkEngine$$/^(get|set|mg)$$/50x16|^BenchmarkEngine$$/^multiget20$$' -repeat 1 -against $(KEPT) $(BENCHFLAGS)
+	[ "$$(uname -m)" != x86_64 ] || $(GO) run ./cmd/ringbench instructions -bench '^BenchmarkEngine$$/^(get|joined|set|mg)$$/50x16|^BenchmarkEngine$$/^multiget20$$' -repeat 1 -against $(KEPT) $(BENCHFLAGS)
 
 # Nanoseconds to place a key, by preset, beside the clients' own libraries.
 bench-placement:

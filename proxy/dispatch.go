@@ -125,14 +125,15 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 		}
 	}
 	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
-		srv, e.refusal = rt.Servers[i], rt.Refusal(i)
+		if srv = rt.Servers[i]; rt.Refusals != nil || e.refusal != "" { // else the write is spared
+			e.refusal = rt.Refusal(i)
+		}
 	}
 	return rt, srv, key
 }
 
 const (
-	noKey = "the key is nothing but the prefix that its route strips"
-
+	noKey       = "the key is nothing but the prefix that its route strips"
 	reservedKey = "keys that begin with __rs are Ringside's own"
 )
 

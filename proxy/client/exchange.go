@@ -18,9 +18,8 @@ import (
 //
 //	parse ► Exchange ► Attempt, Attempt … ► finish ► answer in the client's order
 //
-// Only the first exchange of a session writes to the client; the others keep
-// their bytes in out. Parts of a multi-get write as they come, but never into
-// the middle of a value: see streams.
+// Only the first of a session writes to the client. Parts of a multi-get write
+// as they come, but never into the middle of a value: see streams.
 type Exchange struct {
 	e       *Clients
 	Session *Session  // nil when the client is gone: answers are swallowed
@@ -294,7 +293,6 @@ func (x *Exchange) settle() {
 // finish writes what ends the answer, once every part is in.
 func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
-	hit := x.Hits > 0 && x.trouble == ""
 	if x.InOrder != nil {
 		if x.InOrder.batch != nil { // each of its gets has its answer
 			x.observeBatch()
@@ -315,7 +313,7 @@ func (x *Exchange) finish() {
 			x.Emit(nil, wire.EndLine)
 		}
 		x.Outcome = stats.Miss
-		if hit {
+		if x.Hits > 0 {
 			x.Outcome = stats.Hit
 		}
 	}

@@ -12,9 +12,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// wholeValue is the largest value that is forwarded only when all of it is
-// here. A larger one is forwarded as it comes; if its server dies under it,
-// the client is closed.
+// wholeValue is the largest value that is forwarded only when all of it is here. A
+// larger one is forwarded as it comes; if its server dies under it, the client is closed.
 const wholeValue = 64 << 10
 
 // Client is the number of the client that waits for x; 0: it is gone.
@@ -89,7 +88,11 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 			x.InOrder.Keep(&x.e.Buffers, a.Strip+string(r.Key.Of(b)), x.clientForm(a, r, b[:r.Size]))
 			return 0
 		}
-		if len(b) > r.Size && !x.endsWith() { // the client gets the END of another part, or Ringside's
+		switch {
+		case a.Joined && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // its line has no END here
+			x.dest(a).AppendTwo(&x.e.Buffers, b, wire.AnswerEnd)
+			return 0
+		case len(b) > r.Size && !x.endsWith(): // the client gets the END of another part, or Ringside's
 			b = b[:r.Size]
 		}
 		return x.forward(a, r, b)

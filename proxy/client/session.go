@@ -142,8 +142,7 @@ func (s *Session) swallow() {
 	c.Start += n
 }
 
-// fenced says that op waits until all before it, of which there is some, is
-// answered.
+// fenced says that op waits until all before it, of which there is some, is answered.
 func (s *Session) fenced(op wire.Op) bool {
 	return (op == wire.FlushAll || s.Tail.Op == wire.FlushAll) && s.Handler.NeedsFence()
 }

@@ -105,11 +105,27 @@ func (q *Queue) Append(p *Buffers, b []byte) {
 	if t := q.Tail; t != nil {
 		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always there is room
 			q.Size += len(b)
-			t.End += copy(room, b)
+			t.End += len(b)
+			copy(room, b) // last, so that nothing is to be kept over the call
 			return
 		}
 	}
 	q.appendOver(p, b)
+}
+
+// AppendTwo is Append of b and of end behind it.
+func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
+	if t := q.Tail; t != nil {
+		if room := t.Data[t.End:]; len(b)+len(end) <= len(room) {
+			q.Size += len(b) + len(end)
+			t.End += len(b) + len(end)
+			copy(room[len(b):], end)
+			copy(room, b)
+			return
+		}
+	}
+	q.appendOver(p, b)
+	q.AppendString(p, end)
 }
 
 // appendOver is Append where the last chunk has no room for all of b.

@@ -93,12 +93,11 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 }
 
 // divide looks at r, at the head of buf: the next reply of the answer to a line that goes on
-// behind a, the head of the queue. If that is a VALUE of a's key it is all of the answer to
-// a, and divide reports false. Else it is for a key further on, which is not a's to take:
+// behind a, the head of the queue, and not known to be a VALUE of a's key. If it is one, it
+// is all of the answer to a, and divide reports false. Else it is for a key further on:
 // passing becomes how many are misses before it. An error is for a and those behind it.
 func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	switch {
-	case r.Awaited:
 	case r.Kind == wire.End:
 		for b := a; b.Joined; b = b.Next {
 			c.passing++

@@ -58,7 +58,11 @@ func (c *Conn) Parse() {
 		}
 		r := &e.rep
 		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.NextKey(), buf, r)
-		if a.Joined && r.Kind != wire.NoReply && c.divide(a, r, buf) {
+		switch {
+		case !a.Joined:
+		case r.Awaited:
+			r.Last = true
+		case r.Kind != wire.NoReply && c.divide(a, r, buf):
 			continue
 		}
 		switch {

@@ -49,7 +49,7 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	switch {
 	case r.Key.Len() == 0:
 		return p.bad(answerError)
-	case r.Key.Len() > p.limits.key():
+	case r.Key.Len() > p.limits.MaxKey():
 		return p.bad(answerFormat)
 	}
 	r.MetaFlags = Span{skipSpaces(p.buf, r.Key.End, p.end), p.end}
@@ -107,7 +107,7 @@ func (p *parser) metaStore(at uint32) (int, error) {
 		return p.bad(answerMany)
 	case !ok:
 		return p.bad(answerFormat)
-	case cut || key.Len() > p.limits.key():
+	case cut || key.Len() > p.limits.MaxKey():
 		return p.discard(size, answerFormat)
 	case p.tooManyTokens():
 		return p.discard(size, answerManyGet)
@@ -125,7 +125,7 @@ func (p *parser) metaStore(at uint32) (int, error) {
 	case r.Letters&^knownFlags != 0:
 		// The server may know it. If not it discards the data block unseen.
 		badChunk = answerFlagUnknown
-		if size > p.limits.value() {
+		if size > p.limits.MaxValue() {
 			wrong = answerFlagUnknown
 		}
 	case !modeOK:
@@ -143,7 +143,7 @@ func (p *parser) metaStore(at uint32) (int, error) {
 func (p *parser) debug(at uint32) (int, error) {
 	r := p.r
 	r.Op, r.Key, r.NumKeys = Debug, nextToken(p.buf, at, p.end), 1
-	if r.Key.Len() == 0 || r.Key.Len() > p.limits.key() {
+	if r.Key.Len() == 0 || r.Key.Len() > p.limits.MaxKey() {
 		return p.bad(answerFormat)
 	}
 	first := nextToken(p.buf, r.Key.End, p.end)

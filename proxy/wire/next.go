@@ -4,7 +4,10 @@ package wire
 
 import (
 	"bytes"
+	"cmp"
+	"encoding/binary"
 	"math"
+	"math/bits"
 )
 
 const (
@@ -20,30 +23,20 @@ const (
 	maxBody = math.MaxInt32 - 2
 )
 
-func (l *Limits) key() int {
+// MaxKey is the limit of a key that is in force, and MaxValue that of a value.
+func (l *Limits) MaxKey() int {
 	if l.Key > 0 && l.Key < defaultKey {
 		return l.Key
 	}
 	return defaultKey
 }
 
-// MaxKey and MaxValue are the limits in force.
-func (l *Limits) MaxKey() int { return l.key() }
-
-func (l *Limits) MaxValue() int { return l.value() }
-
 func (l *Limits) line() int {
-	if l.Line > 0 {
-		return max(l.Line, shortLine)
-	}
-	return defaultLine
+	return max(cmp.Or(l.Line, defaultLine), shortLine)
 }
 
-func (l *Limits) value() int {
-	if l.Value > 0 {
-		return l.Value
-	}
-	return defaultValue
+func (l *Limits) MaxValue() int {
+	return cmp.Or(l.Value, defaultValue)
 }
 
 // parser is one call of Next.
@@ -65,6 +58,11 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	several := r.Several[:0]
 	*r = Request{}
 	r.Several = several
+	if len(buf) > 0 && buf[0] == 'g' {
+		if n := l.plainGet(buf, r); n > 0 {
+			return n, nil
+		}
+	}
 	nl := bytes.IndexByte(buf[:min(len(buf), shortLine+1)], '\n')
 	if nl < 0 {
 		if len(buf) <= shortLine {
@@ -83,9 +81,6 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	end := nl
 	if nl > 1 && buf[nl-1] == '\r' {
 		end--
-		if l.plainGet(buf[:end], r) {
-			return nl + 1, nil
-		}
 	} else {
 		r.Flags = Rewrite
 	}
@@ -103,20 +98,29 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	return p.command(word)
 }
 
-// plainGet parses what most requests are, a get of one key without an odd
-// byte, in half the time; of all else it says false and leaves r alone.
-func (l *Limits) plainGet(line []byte, r *Request) bool {
+// plainGet parses what most requests are, a get of one key without an odd byte, and
+// returns its size; of all else it says 0 and leaves r alone.
+func (l *Limits) plainGet(buf []byte, r *Request) (size int) {
 	const start = len("get ")
-	if len(line) <= start || len(line) > start+l.key() || string(line[:start]) != "get " {
-		return false
+	if len(buf) < start || string(buf[:start]) != "get " {
+		return 0
 	}
-	if plainWord(line[start:]) < len(line)-start {
-		return false
+	at, odd := start, uint64(0)
+	for ; at <= len(buf)-8; at += 8 { // it ends at the key's end: that of the line need not be looked for
+		if odd = below(binary.LittleEndian.Uint64(buf[at:at+8]), ' '+1); odd != 0 {
+			at += bits.TrailingZeros64(odd) / 8
+			break
+		}
 	}
-	end := uint32(len(line))
-	key := Span{uint32(start), end}
-	r.Op, r.Line, r.Key, r.Keys, r.NumKeys = Get, Span{0, end}, key, key, 1
-	return true
+	if odd == 0 {
+		at += plainWord(buf[at:])
+	}
+	if at == start || at > start+l.MaxKey() || at+2 > len(buf) || string(buf[at:at+2]) != "\r\n" {
+		return 0
+	}
+	key := Span{uint32(start), uint32(at)}
+	r.Op, r.Line, r.Key, r.Keys, r.NumKeys = Get, Span{0, key.End}, key, key, 1
+	return at + 2
 }
 
 // isRead reports whether a line that is too long so far is one that may be:
@@ -129,9 +133,8 @@ func isRead(buf []byte) bool {
 	if i > 100 {
 		return false
 	}
-	rest := buf[i:]
 	for _, word := range [...]string{"get ", "gets ", "gat ", "gats "} {
-		if len(rest) >= len(word) && string(rest[:len(word)]) == word {
+		if bytes.HasPrefix(buf[i:], []byte(word)) {
 			return true
 		}
 	}
@@ -251,7 +254,7 @@ func (p *parser) unknown() (int, error) {
 func (p *parser) body(n int, badChunk, tooLarge []byte) (int, error) {
 	r := p.r
 	r.NumKeys = 1
-	if n > p.limits.value() {
+	if n > p.limits.MaxValue() {
 		r.Flags |= TooLarge
 		r.Answer = tooLarge
 		r.Swallow = int64(n) + 2

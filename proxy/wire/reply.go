@@ -150,17 +150,18 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	key := start + len(awaited)
 	is := key < len(buf) && buf[key] == ' ' && key > start && same(buf[start:key], awaited)
 	if !is {
-		if key = start + plainWord(buf[start:]); key == start || key == len(buf) || buf[key] != ' ' {
+		if key = start + plainWord(buf[start:min(len(buf), maxReplyLine/2)]); key == start || key == len(buf) || buf[key] != ' ' {
 			return 0, 0
 		}
 	}
-	flags, _ := number(buf, key+1)
+	flags := key + 2
+	if flags >= len(buf) || buf[flags] != ' ' || buf[key+1]-'0' > 9 { // nearly always it is one digit
+		flags, _ = number(buf, key+1)
+	}
 	length, dataLen := number(buf, flags+1)
 	end := length
 	switch {
-	case length+2 > len(buf), length > maxReplyLine-2,
-		flags == key+1, flags-key > 10, buf[flags] != ' ',
-		length == flags+1, length-flags > 10:
+	case length+2 > len(buf), buf[flags] != ' ', uint(flags-key-2) > 8, uint(length-flags-2) > 8: // one to nine digits
 		return 0, 0
 	case string(buf[length:length+2]) != "\r\n":
 		if end = r.plainUnique(buf, length); end == 0 {

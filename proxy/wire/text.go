@@ -7,7 +7,7 @@ package wire
 func (p *parser) read(op Op, at uint32) (int, error) {
 	r := p.r
 	first := nextToken(p.buf, at, p.end)
-	limit := p.limits.key()
+	limit := p.limits.MaxKey()
 	for t := first; t.Len() > 0; t = nextToken(p.buf, t.End, p.end) {
 		if t.Len() > limit {
 			return p.bad(answerFormat)
@@ -71,7 +71,7 @@ func (p *parser) keep(last Span) {
 // oneKey checks and sets the key of a command that has one.
 func (p *parser) oneKey(op Op, key Span) bool {
 	p.r.Op, p.r.Key, p.r.NumKeys = op, key, 1
-	return key.Len() <= p.limits.key()
+	return key.Len() <= p.limits.MaxKey()
 }
 
 // store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply] and takes what
