@@ -452,8 +452,9 @@ func TestRefillOff(t *testing.T) {
 	}
 }
 
-// TestOverfull: a server that missed more writes than can be remembered is not
-// read, and emptied and filled when it is back.
+// TestOverfull: a server that missed more writes than can be remembered is not read, and
+// not flushed by the ledger, of which other Ringsides would not hear: the keepers are
+// asked to take it out. Not while another server is not complete.
 func TestOverfull(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
 	tr.notice()
@@ -462,52 +463,36 @@ func TestOverfull(t *testing.T) {
 	for i := range copies.DirtyKeys + 1 {
 		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
 	}
+	view := tr.e.Pools[0].View
 	tr.servers["s2"].items["7.1"] = copyItem{value: "older"}
+	tr.e.Ledgers["main"].Members[0].Incomplete = true
 	tr.becomes("s2", "IN")
-	tr.servers["s2"].mute = "flush_all"
 	if got := tr.client("get 7.1"); got != "VALUE 7.1 0 1\r\nx\r\nEND\r\n" {
 		t.Errorf("got %q", got)
 	}
-	tr.servers["s2"].mute = ""
-	tr.play()
-	if n := len(tr.servers["s2"].items); n > 101 || !tr.lacks("s2") {
-		t.Errorf("s2 has %d keys; lacking: %v", n, tr.lacks("s2"))
+	tr.pass("s1 is whole", tr.whole("s1"))
+	tr.pass("s2 is to leave", func() bool { return view.Unfit(1) })
+	if n := len(tr.servers["s2"].items); n == 0 {
+		t.Error("s2 was emptied, and only this process knows")
 	}
+	tr.becomes("s2", "OUT")
+	if view.Unfit(1) {
+		t.Error("it is to leave once more")
+	}
+	clear(tr.servers["s2"].items)
+	tr.becomes("s2", "IN")
+	tr.pass("s2 lacks all", func() bool { return tr.lacks("s2") })
 	tr.pass("whole", tr.whole("s2"))
 	if a, b := len(tr.servers["s2"].items), len(tr.servers["s1"].items); a != b || b != copies.DirtyKeys+2 {
 		t.Errorf("s2 has %d keys, s1 %d, want %d", a, b, copies.DirtyKeys+2)
 	}
-}
-
-// TestFlushedForAnotherPool: whoever keeps a ledger of a server hears of every flush of it,
-// also of one that another pool's ledger has ordered.
-func TestFlushedForAnotherPool(t *testing.T) {
-	tr := newTroupe(t, "pool main servers=s1,s2\npool also servers=s1,s2\nroute a: also copies=2\nroute - main copies=2 ack=one\n")
-	tr.notice()
-	tr.client("set a:1.1 0 0 1\r\nx")
-	tr.becomes("s2", "SUSPECT")
-	for i := range copies.DirtyKeys + 1 {
-		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
-	}
-	tr.becomes("s2", "IN")
-	tr.client("get 7.1")
-	tr.client("get 7.1")
-	if n := len(tr.servers["s2"].items); n > 101 {
-		t.Fatalf("s2 has %d keys, and should have been flushed", n)
-	}
-	tr.client("get a:1.1")
-	for _, pool := range []string{"main", "also"} {
-		if !tr.e.Ledgers[pool].Members[1].Incomplete {
-			t.Errorf("pool %s takes s2 for whole", pool)
-		}
-	}
-	tr.pass("whole", tr.whole("s2"))
-	if _, has := tr.servers["s2"].items["a:1.1"]; !has {
-		t.Errorf("s2 has not got the other pool's key back")
+	if view.Unfit(1) {
+		t.Error("it is to leave again")
 	}
 }
 
-// TestFlushedOnTheWayBackToAnotherPool: the same of a flush by another pool's keeper.
+// TestFlushedOnTheWayBackToAnotherPool: whoever keeps a ledger of a server hears of every
+// flush of it, also of one by another pool's keeper.
 func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\npool also servers=s1,s2\nroute a: also copies=2\nroute - main copies=2\n")
 	tr.notice()

@@ -14,8 +14,9 @@
 //   - A member that missed a write, or may have run one that nobody has acknowledged,
 //     does not decide a read of that key on this loop until it has been repaired.
 //   - A member that has come back empty decides no miss until it is filled.
-//   - Each ledger of a server hears of every flush of it that this process has ordered or
-//     agreed to: for another pool that names the server, or by another loop's ledger.
+//   - No ledger flushes a server. One that can only be emptied is taken out by the keepers,
+//     so that every Ringside knows, and each ledger of a server hears of every flush by
+//     them, also for another pool that names the server.
 //   - A read never waits for a repair, and a write only for one of its own key. Repairs
 //     are limited in rate (repair) and number. Those that a read asks for are
 //     dropped and counted at the limit; those that the ledger asks for wait.
@@ -25,7 +26,7 @@
 //
 //	a member is    because                                     its reads                          until
 //	dirty          it missed a write to this key               are asked of others                the key is deleted there, and copied again (stale.go)
-//	overflowed     it missed more writes than DirtyKeys        are asked of others, for all keys  it has been emptied by a flush_all; then it is incomplete
+//	overflowed     it missed more writes than DirtyKeys        are asked of others, for all keys  it has been flushed on its way back; then it is incomplete
 //	incomplete     it was flushed on its way back, restarted,  count if they hit; a miss is       the keys of the others have been listed, and copied
 //	               or moved to by a reload                     asked of others                    to it (resync.go); after a minute if repairs are off
 //	gone           no server of its pool answers this process  are asked of others, and writes    a server of the pool answers; then it is
@@ -57,8 +58,6 @@
 //   - It does not agree with other Ringsides about what is missing. Each repairs what it
 //     knows of. Only the process's own keepers hear that a member is incomplete
 //     (health.View.SayIncomplete), so that they don't let the last copies be flushed.
-//   - It does not tell other Ringsides of a flush of what has overflowed: to them the member
-//     is whole, and without read_through they believe its misses.
 //   - It does not remember anything over a restart of the process: all members
 //     count as complete then.
 //   - It does not compare values. Copies that differ without a missed write, because two

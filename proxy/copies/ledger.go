@@ -46,8 +46,7 @@ type account struct {
 	Incomplete bool    // it has come back empty: a miss there decides nothing
 	Resync     *resync // what fills it; nil: nothing does
 	until      int64   // when Incomplete ends by itself, where repairs are off
-	overflowed bool    // it has missed more writes than Dirty holds: it is not read before it has been flushed
-	flushAt    int64   // when the next flush_all may be tried
+	overflowed bool    // it has missed more writes than Dirty holds: it is not read before it has been flushed on its way back
 
 	tokens   float64 // repairs that it may be given now: a token bucket
 	filledAt int64   // when tokens was counted
@@ -56,7 +55,6 @@ type account struct {
 const (
 	DirtyKeys      = 16 << 10    // keys that are remembered for one member
 	incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
-	flushWait      = time.Minute // between two attempts to flush a member, which may refuse
 	maxRepairs     = 64          // repairs at work in one loop
 )
 
@@ -155,7 +153,7 @@ func (m *account) incomplete(e *Copies) bool {
 }
 
 // hearing is how often the server of a member was flushed by whoever else may: the keepers of
-// other pools that name it, and the ledgers of all loops.
+// other pools that name it.
 type hearing struct {
 	view   *health.View
 	member int
@@ -169,9 +167,9 @@ func (m *account) hear(e *Copies) {
 	all := e.Keepers.Registrations[m.server()]
 	for i := range all {
 		view, member := all[i].Agent.View, all[i].Member
-		now := hearing{view: view, member: member, known: view.Learned(), times: view.Flushes(member)}
+		now := hearing{view: view, member: member, known: view.Learned()}
 		if view != m.ledger.bp.View || member != m.index {
-			now.times += health.Emptied(view.N(member))
+			now.times = health.Emptied(view.N(member))
 		}
 		if i == len(m.heard) {
 			m.heard = append(m.heard, now)
@@ -200,20 +198,9 @@ func (m *account) markEmpty(e *Copies, flushed bool) {
 	e.At(link.ResyncTimer, e.Now)
 }
 
-// missedTooMuch reports whether a member has missed more writes than are remembered, so
-// that no read may go there. It is then sent a flush_all, once the other members have
-// everything: an empty member can be filled, a stale one can't be mended.
-func (m *account) missedTooMuch(e *Copies) bool {
-	if m.overflowed && e.Now >= m.flushAt && m.othersComplete() {
-		m.flushAt = e.Now + int64(flushWait)
-		limit := m.ledger.bp.Pool.Timeouts
-		e.Ask(m.server().Conns[0], &flushing{e, m}, 0, &limit, []byte("flush_all\r\n"), true)
-	}
-	return m.overflowed
-}
-
-// othersComplete reports whether the member can be flushed without losing the only
-// copy of a key. Of several that have overflowed the one with the lowest index goes
+// othersComplete reports whether the member can be emptied without losing the only
+// copy of a key, as far as this loop knows. An empty member can be filled, one with
+// stale keys that nobody remembers can't be mended. Of several that have overflowed the one with the lowest index goes
 // first, and the others wait until it is filled.
 func (m *account) othersComplete() bool {
 	for i := range m.ledger.Members {
@@ -223,23 +210,6 @@ func (m *account) othersComplete() bool {
 		}
 	}
 	return true
-}
-
-// flushing is the flush_all of a member that has missed too much.
-type flushing struct {
-	e *Copies
-	m *account
-}
-
-func (f *flushing) Client() uint64 { return 0 }
-
-func (f *flushing) Answered(_ int, r *upstream.Result) {
-	if string(r.Bytes) == wire.AnswerOK {
-		f.m.markEmpty(f.e, true)
-		f.m.ledger.bp.View.SayFlushed(f.m.index)
-	} else if r.Bytes != nil {
-		f.e.Log.Warn("a server has missed too many writes and can't be emptied: it is not read", "server", r.Server.Target.Name, "says", strings.TrimSpace(string(r.Bytes)))
-	}
 }
 
 // Identify asks a server since when it runs, on its new connection c: a process that

@@ -115,6 +115,9 @@ func (e *Copies) lookAfter(m *account) {
 	if m.incomplete(e) || m.lacks() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
+	if m.overflowed && m.othersComplete() {
+		bp.View.SayUnfit(m.index, m.phase)
+	}
 	m.mendStale(e)
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
 		e.Identify(srv.Conns[0]) // reads go to others first, so no command may ever ask for it

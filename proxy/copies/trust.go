@@ -34,7 +34,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 		out.State = replicate.Suspect
 	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // it would take what is written now
 		out.State = replicate.Suspect
-	case phase == health.In && m.missedTooMuch(c.e):
+	case phase == health.In && m.overflowed:
 		out.State = replicate.Returning
 	case phase == health.In && m.Dirty.Has(t.Hash):
 		out.State = replicate.Dirty

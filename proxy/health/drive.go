@@ -261,7 +261,8 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "next: LEAVING, by order"
 		return "by order", true
 	}
-	if !s.suspect {
+	unfit := s.unfit && !s.suspect && PhaseOf(s.n) == In
+	if !s.suspect && !unfit {
 		return "", false
 	}
 	ripe := k.ripe(i, now)
@@ -269,6 +270,13 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	switch {
 	case k.pool == poolNoMeta:
 		s.step = "suspect for this proxy only: " + poolNoMeta
+	case unfit && k.onlyCopy(i, now):
+		s.step = "is to be emptied, when the other servers are complete"
+	case unfit && k.relieved(i) && k.reaches(i, now):
+		s.step = "next: LEAVING"
+		return "it has missed more writes than are remembered, and is emptied", true
+	case unfit:
+		s.step = "is to be emptied, when others can take over"
 	case now < ripe:
 		s.step, s.until = "next: LEAVING, if it does not answer", ripe
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:

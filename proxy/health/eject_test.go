@@ -99,6 +99,42 @@ func TestTheOnlyCopyStays(t *testing.T) {
 	}
 }
 
+// A server that can only be emptied leaves and comes back though it answers, whoever says
+// so, and everybody knows; but not while another one lacks copies, and only once.
+func TestWhoCanOnlyBeEmptiedLeaves(t *testing.T) {
+	w := whole(t, 2, 3, Settings{Strict: true})
+	for _, p := range w.proxies {
+		p.k.copies, p.k.servers[1].incomplete = true, true
+	}
+	flushes, flushed := 0, w.nodes[0].flushed
+	w.nodes[0].flushed = func() { flushes++; flushed() }
+	view := NewView(3)
+	view.SayUnfit(0, 0)
+	tell := func() {
+		view.Publish(w.proxies[1].k, true)
+		w.proxies[1].k.servers[0].unfit = view.Unfit(0)
+	}
+	tell()
+	w.stays(0, In, 10*sec)
+	for _, p := range w.proxies {
+		p.k.servers[1].incomplete = false
+	}
+	for w.phase(0, 0) != Warming || w.phase(1, 0) != Warming {
+		tell()
+		w.run(w.now + 10*ms)
+		if w.now > 60*sec {
+			t.Fatalf("it has not come to WARM in a minute, but to %v", w.phase(0, 0))
+		}
+	}
+	if flushes == 0 {
+		t.Error("it was not flushed")
+	}
+	tell()
+	w.settle(60 * sec)
+	tell()
+	w.stays(0, In, 10*sec)
+}
+
 // A failure of another kind among refusals, or a silent ping, and it counts as silent.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	w := whole(t, 1, 3, Settings{Request: 5 * time.Second, Ping: 5 * time.Second, Lease: 6 * time.Second,

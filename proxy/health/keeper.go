@@ -106,6 +106,7 @@ type server struct {
 	warm  warming
 
 	incomplete bool // copies: it came back empty, and was not filled yet
+	unfit      bool // copies: it has missed more than is remembered, and must be emptied
 	live       tally
 	sus        []tally // by suspect; nil until somebody is one
 }

@@ -29,7 +29,7 @@ type published struct {
 	validUntil atomic.Int64
 	asks, hits atomic.Uint64 // reads while it was Warming, and those it could answer
 	lacksUntil atomic.Int64  // copies: until when somebody has said that it lacks some
-	flushed    atomic.Uint32 // copies: how often somebody has said that it was flushed
+	unfitAt    atomic.Uint32 // copies: the number, plus one, at which somebody has said that it can't be mended; 0: nobody has
 }
 
 const suspectMark = 1 // of published.state
@@ -115,11 +115,12 @@ func (v *View) SayIncomplete(i int, until int64) {
 // Incomplete reports whether member i lacks copies.
 func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].lacksUntil.Load() }
 
-// SayFlushed says that member i was flushed, though not on its way back.
-func (v *View) SayFlushed(i int) { v.members[i].flushed.Add(1) }
+// SayUnfit says that member i, at number n, has missed more writes than anybody remembers,
+// and can only be emptied: it leaves, and is flushed on its way back.
+func (v *View) SayUnfit(i int, n uint32) { v.members[i].unfitAt.Store(n + 1) }
 
-// Flushes is how often that was said.
-func (v *View) Flushes(i int) uint32 { return v.members[i].flushed.Load() }
+// Unfit reports whether that was said, and member i has not left since.
+func (v *View) Unfit(i int) bool { return v.members[i].unfitAt.Load() == v.N(i)+1 }
 
 // Introduce says what this process is, for the roll call.
 func (v *View) Introduce(self roll.Entry) { v.self.Store(&self) }
@@ -132,6 +133,7 @@ func (v *View) Tell(k *Keeper, now int64) {
 	k.copies = v.copies.Load()
 	for i := range k.servers {
 		k.servers[i].incomplete = v.Incomplete(i, now)
+		k.servers[i].unfit = v.Unfit(i)
 	}
 }
 
