@@ -126,7 +126,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.rounds++ // it may have been a mark then, and nothing was changed
 		r.forward()
 		return
-	case k == Marked: // and not any more
+	case k == Marked || look == Miss && k == ClientError && r.counts(): // and not any more
 		r.marked = true
 		r.elsewhere()
 		return

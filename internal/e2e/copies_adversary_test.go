@@ -54,7 +54,7 @@ func TestAttacksOnCopies(t *testing.T) {
 func (a assault) play(t *testing.T, random *rand.Rand) {
 	servers := startMemcacheds(t, 3)
 	last := len(servers) - 1
-	late := startForwarder(t, servers[last].address, random.Uint64())
+	late := startForwarder(t, servers[last].address, true, random.Uint64())
 	var fronts []*ringside
 	for range a.fronts {
 		seen := slices.Clone(servers)
@@ -234,16 +234,17 @@ func (h *clientele) twofold(t *testing.T, servers []*memcached) {
 	}
 }
 
-// startForwarder stands before a server and lets one piece in 50 of what goes there
-// or comes from there wait for 200 ms, and all behind it on that connection.
-func startForwarder(t *testing.T, to string, seed uint64) (address string) {
+// startForwarder stands before a server and lets one piece in 50 of what comes from there,
+// and of what goes there if requests says so, wait for 200 ms, and all behind it on that
+// connection.
+func startForwarder(t *testing.T, to string, requests bool, seed uint64) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
-	carry := func(from, to *net.TCPConn, random *rand.Rand) {
+	carry := func(from, to *net.TCPConn, late bool, random *rand.Rand) {
 		defer to.Close()
 		defer from.Close()
 		buf := make([]byte, 64<<10)
@@ -252,7 +253,7 @@ func startForwarder(t *testing.T, to string, seed uint64) (address string) {
 			if err != nil {
 				return
 			}
-			if random.IntN(50) == 0 {
+			if late && random.IntN(50) == 0 {
 				time.Sleep(200 * time.Millisecond)
 			}
 			if _, err := to.Write(buf[:n]); err != nil {
@@ -274,8 +275,8 @@ func startForwarder(t *testing.T, to string, seed uint64) (address string) {
 				continue
 			}
 			server := s.(*net.TCPConn)
-			go carry(client, server, rand.New(rand.NewPCG(n, 1)))
-			go carry(server, client, rand.New(rand.NewPCG(n+1, 1)))
+			go carry(client, server, requests, rand.New(rand.NewPCG(n, 1)))
+			go carry(server, client, true, rand.New(rand.NewPCG(n+1, 1)))
 		}
 	}()
 	return l.Addr().String()

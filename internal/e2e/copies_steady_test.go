@@ -48,8 +48,12 @@ func checkSteady(key string, history []porcupine.Operation, breach func(s *stead
 		if in.op == "append" || in.op == "prepend" || in.op == "add" {
 			s.asks[in.value] = o
 		}
-		if out.answer != "" && out.answer != "NOT_STORED" && !s.missing(o) { // an add that stores nothing may have met another one
-			s.there = min(s.there, o.Return)
+		switch in.op {
+		case "get", "gat", "touch": // one that is there for a moment, of an add that fails and is undone, may have been met
+		default:
+			if out.answer != "" && out.answer != "NOT_STORED" && !s.missing(o) {
+				s.there = min(s.there, o.Return)
+			}
 		}
 	}
 	for i, o := range s.history {
