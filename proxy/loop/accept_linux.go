@@ -27,6 +27,9 @@ func (d *epoll) serve(l *socket, i int) {
 		if err == nil {
 			err = unix.SetNonblock(fd, true)
 		}
+		if l.network != "unix" {
+			tune(fd) // of another process that did not
+		}
 		s := &sock{fd: fd, listen: l}
 		if err == nil {
 			err = d.add(s, unix.EPOLLIN|unix.EPOLLEXCLUSIVE)
@@ -65,9 +68,10 @@ func (d *epoll) forget(l *socket) {
 	})
 }
 
+// accept takes the clients that wait at s. Their sockets have the options of s.
 func (d *epoll) accept(s *sock) {
 	for range acceptsPerEvent {
-		fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		fd, err := acceptOne(s.fd)
 		if err == unix.EMFILE || err == unix.ENFILE {
 			if err = d.turnAway(s); err == nil {
 				continue
@@ -79,9 +83,6 @@ func (d *epoll) accept(s *sock) {
 			}
 			return
 		}
-		if s.listen.network != "unix" {
-			tune(fd)
-		}
 		c := &sock{fd: fd}
 		if err := d.add(c, unix.EPOLLIN); err != nil {
 			unix.Close(fd)
@@ -89,6 +90,16 @@ func (d *epoll) accept(s *sock) {
 		}
 		c.link = d.engine.Accepted(s.listen.network, s.listen.address, c)
 	}
+}
+
+// acceptOne is the next client of a listener. It does not ask who that is, which
+// unix.Accept4 does, with a call more to tell the protocol.
+func acceptOne(listener int) (fd int, err error) {
+	n, _, errno := unix.RawSyscall6(unix.SYS_ACCEPT4, uintptr(listener), 0, 0, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0, 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(n), nil
 }
 
 // turnAway lets the next client know that there is no descriptor for it, with the
@@ -99,7 +110,7 @@ func (d *epoll) turnAway(s *sock) error {
 	if d.spare >= 0 {
 		unix.Close(d.spare)
 	}
-	fd, _, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+	fd, err := acceptOne(s.fd)
 	if err == nil {
 		d.engine.Count.Unaccepted++
 		unix.Write(fd, []byte(proxy.TooManyConnections))

@@ -269,8 +269,7 @@ func (d *epoll) read(s *sock, events uint32) {
 			return
 		case n == 0:
 			if s.link.Client() {
-				d.watch(s, s.events&^unix.EPOLLIN)
-				d.engine.Closed(s.link, nil)
+				d.engine.Closed(s.link, nil) // it is closed when this wakeup ends, or paused
 			} else {
 				d.fail(s, nil)
 			}

@@ -3,8 +3,12 @@ package loop
 // What only the epoll driver can get wrong.
 
 import (
+	"bufio"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,4 +35,93 @@ func TestStaleWake(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("the eventfd stays readable: the loop spins")
+}
+
+// aClient waits until the loop of d has a client, and returns what look says of it on
+// the loop.
+func aClient[V any](t *testing.T, d *epoll, look func(e *proxy.Engine, s *sock) V) V {
+	t.Helper()
+	for range 1000 {
+		found := make(chan V, 1)
+		d.post(func(e *proxy.Engine) {
+			defer close(found)
+			for _, s := range d.socks {
+				if s != nil && s.link != nil && s.link.Client() {
+					found <- look(e, s)
+					return
+				}
+			}
+		})
+		if v, ok := <-found; ok {
+			return v
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal("the loop has no client")
+	panic("unreachable")
+}
+
+// TestClientOfAListener: the sockets of clients have the options that are set for all, and
+// one that sends no more while it waits for an answer does not keep the loop awake.
+func TestClientOfAListener(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	asked := make(chan struct{})
+	go func() { // it never answers a get
+		c, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		for r := bufio.NewScanner(c); r.Scan(); {
+			if strings.HasPrefix(r.Text(), "get") {
+				close(asked)
+			} else {
+				fmt.Fprint(c, "VERSION 1.6.18\r\n")
+			}
+		}
+	}()
+	tab := tableOf(server.Addr().String())
+	p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
+	run, err := New(p, Options{Driver: "epoll", Tune: link.DefaultTune})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.close()
+	commit, err := run.Listen(tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	d := run.engine[0].(*epoll)
+	c, err := net.Dial("tcp", run.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	options := aClient(t, d, func(_ *proxy.Engine, s *sock) [2]int {
+		prompt, _ := unix.GetsockoptInt(s.fd, unix.IPPROTO_TCP, unix.TCP_NODELAY)
+		kept, _ := unix.GetsockoptInt(s.fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+		return [2]int{prompt, kept}
+	})
+	if options != [2]int{1, 1} {
+		t.Errorf("TCP_NODELAY and SO_KEEPALIVE of a client are %d, want both", options)
+	}
+	fmt.Fprint(c, "get a\r\n")
+	<-asked
+	c.(*net.TCPConn).CloseWrite()
+	for aClient(t, d, func(_ *proxy.Engine, s *sock) bool { return s.events&unix.EPOLLIN != 0 }) {
+		time.Sleep(time.Millisecond)
+	}
+	wakeups := func() uint64 {
+		return aClient(t, d, func(e *proxy.Engine, _ *sock) uint64 { return e.Count.Wakeups })
+	}
+	before := wakeups()
+	time.Sleep(50 * time.Millisecond)
+	if n := wakeups() - before; n > 20 {
+		t.Errorf("%d wakeups while nothing happens: the loop spins", n)
+	}
 }
