@@ -3,13 +3,11 @@ package tracefile
 // The traces that the configuration in force asks for.
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"ringside/proxy/live"
 	"ringside/proxy/live/trace"
@@ -128,7 +126,7 @@ func (w *writing) run(log *slog.Logger) {
 
 // put writes what w was told, and reports whether it goes on.
 func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
-	lines := linesOf(is)
+	lines := is.Lines()
 	if len(lines) == 0 {
 		return true
 	}
@@ -138,26 +136,4 @@ func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
 		log.Error("a trace is not written any more: see to its file, and reload", "keys", w.keys(), "file", w.Path, "error", err)
 	}
 	return err == nil
-}
-
-// mostLetters is how many bytes of letters a key has in one line, or a little more.
-const mostLetters = 4000
-
-// linesOf are the lines that say what is.
-func linesOf(is *trace.Traced) (lines [][]byte) {
-	s := trace.NewStories(len(is.Rows), mostLetters)
-	s.Add(is)
-	add := func(at int64, format string, args ...any) {
-		var b bytes.Buffer
-		b.WriteString(time.UnixMilli(at).UTC().Format("2006-01-02T15:04:05.000Z "))
-		fmt.Fprintf(&b, format+"\n", args...)
-		lines = append(lines, b.Bytes())
-	}
-	for l := range s.Lines() {
-		add(l.Began, "%s%s", strings.ReplaceAll(live.Clean(l.Key), " ", `\x20`), l.Text)
-	}
-	if s.Dropped > 0 {
-		add(time.Now().UnixMilli(), "-- %d events dropped", s.Dropped)
-	}
-	return lines
 }

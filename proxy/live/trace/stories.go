@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"strings"
+	"time"
 
+	"ringside/proxy/live"
 	"ringside/proxy/watch"
 )
 
@@ -27,6 +29,7 @@ type Stories struct {
 type story struct {
 	key   string // or what it locks
 	began int64  // Unix milliseconds
+	ended int64  // and when something has happened to it last
 	text  strings.Builder
 	last  string // letter, and what it follows from
 	times int    // of that, so far
@@ -61,6 +64,7 @@ func (s *Stories) add(r *Row) {
 		of = &story{key: key, began: r.T}
 		s.by[key], s.order = of, append(s.order, of)
 	}
+	of.ended = r.T
 	letter := r.Letter + r.Cause
 	if of.last == letter && strings.Contains("HIMl", r.Letter) {
 		of.times += r.Times
@@ -97,6 +101,7 @@ func (of *story) latest() string {
 type Line struct {
 	Key   string
 	Began int64  // Unix milliseconds
+	Ended int64  // the same of its last event
 	Text  string // with a blank before each letter
 }
 
@@ -104,9 +109,30 @@ type Line struct {
 func (s *Stories) Lines() iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, of := range s.order {
-			if !yield(Line{of.key, of.began, of.text.String() + of.latest()}) {
+			if !yield(Line{of.key, of.began, of.ended, of.text.String() + of.latest()}) {
 				return
 			}
 		}
 	}
+}
+
+// mostLetters is how many bytes of letters a key has in one of Lines, or a little more.
+const mostLetters = 4000
+
+// Lines are what is appended to a file, each whole: a key and what has happened to it since
+// it was told of last.
+func (is *Traced) Lines() (lines [][]byte) {
+	s := NewStories(len(is.Rows), mostLetters)
+	s.Add(is)
+	add := func(at int64, format string, args ...any) {
+		b := time.UnixMilli(at).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z ")
+		lines = append(lines, fmt.Appendf(b, format+"\n", args...))
+	}
+	for l := range s.Lines() {
+		add(l.Began, "%s%s", strings.ReplaceAll(live.Clean(l.Key), " ", `\x20`), l.Text)
+	}
+	if s.Dropped > 0 {
+		add(time.Now().UnixMilli(), "-- %d events dropped", s.Dropped)
+	}
+	return lines
 }
