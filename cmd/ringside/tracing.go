@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringside/internal/top"
+	"ringside/internal/tracefile"
 	"ringside/proxy/live"
 	"ringside/proxy/live/trace"
 	"ringside/proxy/watch"
@@ -65,7 +66,7 @@ func (t *tracing) add(_ string, data []byte) error {
 	case t.terminal != nil:
 		t.draw(time.Now())
 	case t.compact:
-		for _, line := range is.Lines() {
+		for _, line := range tracefile.Lines(is) {
 			t.out.Write(line)
 		}
 	default:

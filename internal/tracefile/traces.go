@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"ringside/proxy/live"
 	"ringside/proxy/live/trace"
@@ -126,7 +127,7 @@ func (w *writing) run(log *slog.Logger) {
 
 // put writes what w was told, and reports whether it goes on.
 func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
-	lines := is.Lines()
+	lines := Lines(is)
 	if len(lines) == 0 {
 		return true
 	}
@@ -136,4 +137,25 @@ func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
 		log.Error("a trace is not written any more: see to its file, and reload", "keys", w.keys(), "file", w.Path, "error", err)
 	}
 	return err == nil
+}
+
+// mostLetters is how many bytes of letters a key has in one of Lines, or a little more.
+const mostLetters = 4000
+
+// Lines are what is appended to a file, each whole: a key and what has happened to it since
+// it was told of last.
+func Lines(is *trace.Traced) (lines [][]byte) {
+	s := trace.NewStories(len(is.Rows), mostLetters)
+	s.Add(is)
+	add := func(at int64, format string, args ...any) {
+		b := time.UnixMilli(at).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z ")
+		lines = append(lines, fmt.Appendf(b, format+"\n", args...))
+	}
+	for l := range s.Lines() {
+		add(l.Began, "%s%s", strings.ReplaceAll(live.Clean(l.Key), " ", `\x20`), l.Text)
+	}
+	if s.Dropped > 0 {
+		add(time.Now().UnixMilli(), "-- %d events dropped", s.Dropped)
+	}
+	return lines
 }

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
-	"ringside/proxy/live"
 	"ringside/proxy/watch"
 )
 
@@ -114,25 +112,4 @@ func (s *Stories) Lines() iter.Seq[Line] {
 			}
 		}
 	}
-}
-
-// mostLetters is how many bytes of letters a key has in one of Lines, or a little more.
-const mostLetters = 4000
-
-// Lines are what is appended to a file, each whole: a key and what has happened to it since
-// it was told of last.
-func (is *Traced) Lines() (lines [][]byte) {
-	s := NewStories(len(is.Rows), mostLetters)
-	s.Add(is)
-	add := func(at int64, format string, args ...any) {
-		b := time.UnixMilli(at).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z ")
-		lines = append(lines, fmt.Appendf(b, format+"\n", args...))
-	}
-	for l := range s.Lines() {
-		add(l.Began, "%s%s", strings.ReplaceAll(live.Clean(l.Key), " ", `\x20`), l.Text)
-	}
-	if s.Dropped > 0 {
-		add(time.Now().UnixMilli(), "-- %d events dropped", s.Dropped)
-	}
-	return lines
 }
