@@ -216,7 +216,7 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 }
 
 // acknowledgedNumbers leaves out the reads that show an increment without an answer: of
-// a number above all that increments have told, or were about to. The authority shows what
+// a number above all that increments have told by then. The authority shows what
 // it has counted at once, and may end before the others have it; then the next read is
 // below. docs/failover.md says so, and these are counted apart. To show a number only when
 // it is everywhere, a read would have to wait for the increments under way. No increment
@@ -233,7 +233,7 @@ func acknowledgedNumbers(history []porcupine.Operation) []porcupine.Operation {
 				continue
 			}
 			answer := p.Output.(told).answer
-			if count, err := strconv.Atoi(answer); err == nil && count >= n {
+			if count, err := strconv.Atoi(answer); err == nil && count >= n && p.Return <= o.Return {
 				return false
 			}
 			unanswered = unanswered || answer == ""

@@ -5,6 +5,7 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/proxy/watch"
 )
 
 // caller is a client that asks one thing after the other.
@@ -196,6 +199,82 @@ func TestTrace(t *testing.T) {
 		t.Errorf("ringside trace ends with %v", err)
 	}
 }
+
+// TestTraceForms follows keys in each of the forms that a person may ask for: a line an event
+// with a summary each second, a line a key rewritten on a terminal, the same appended to a
+// pipe, and a sample of all keys.
+func TestTraceForms(t *testing.T) {
+	server := startMemcached(t)
+	r := startRingside(t, "epoll", fmt.Sprintf("pools: {main: {distribution: ketama-points, servers: [%q]}}\n", server.address))
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow := func(args ...string) (out *output, end func()) {
+		out = &output{}
+		cmd := exec.Command(binary, append([]string{"trace", "--admin", r.admin}, args...)...)
+		cmd.Stdout, cmd.Stderr = out, out
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill() })
+		return out, func() {
+			cmd.Process.Signal(syscall.SIGINT)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("trace %s ends with %v: %s", args, err, out)
+			}
+		}
+	}
+	long, endLong := follow("home:*")
+	lines, endLines := follow("-1", "home:*")
+	sampled, endSampled := follow("-1", "--any", "--sample", "10")
+	x := startTerminal(t, 40, 6, nil, binary, "trace", "--admin", r.admin, "-1", "home:*")
+	c := newCaller(t, r.address)
+	eventually(t, "all follow", func() bool {
+		c.gets("get home:ready", "END")
+		c.gets("get "+inSample, "END")
+		return strings.Contains(long.String(), "home:ready") && strings.Contains(lines.String(), "home:ready") && strings.Contains(sampled.String(), inSample) && strings.Contains(x.screen(), "home:ready M")
+	})
+	for i := range 8 {
+		c.gets(fmt.Sprintf("get home:%d", i), "END")
+	}
+	c.gets("set home:top 0 60 5\r\nvalue", "STORED")
+	c.gets("get home:top", "VALUE")
+	x.shows(t, "home:top W H\n", "home:7 M\n", "events/s, 10 keys")
+	if strings.Contains(x.screen(), "home:1 ") {
+		t.Errorf("more keys than there is room for:\n%s", x.screen())
+	}
+	eventually(t, "each tells it", func() bool {
+		return strings.Contains(long.String(), "set stored") && strings.Contains(long.String(), "events/s, ") &&
+			regexp.MustCompile(`home:top W( H\n|\n.* home:top H\n)`).MatchString(lines.String())
+	})
+	for _, end := range []func(){endLong, endLines, endSampled} {
+		end()
+	}
+	x.cmd.Process.Signal(syscall.SIGINT)
+	x.ends(t)
+	if !strings.HasSuffix(long.String(), " 10 keys, 0 dropped\n") {
+		t.Errorf("the last line is not the sum:\n%s", long)
+	}
+	if n := strings.Count(sampled.String(), " home:"); n > 8 {
+		t.Errorf("of 10 keys %d are one in ten:\n%s", n, sampled)
+	}
+	for _, args := range [][]string{{}, {"--any", "home:*"}, {"--any", "--sample", "0"}, {"--any", "--sample", "1000001"}, {"--sample", "5", "home:*"}, {"-1", "--json", "home:*"}} {
+		out, err := exec.Command(binary, append([]string{"trace", "--admin", r.admin}, args...)...).CombinedOutput()
+		if code := new(exec.ExitError); !errors.As(err, &code) || code.ExitCode() != 2 {
+			t.Errorf("trace %s ends with %v: %s", args, err, out)
+		}
+	}
+}
+
+// inSample is a key of the sample of one in ten.
+var inSample = func() string {
+	for i := 0; ; i++ {
+		if key := fmt.Sprint("some:", i); watch.Sample(10).Fits([]byte(key)) {
+			return key
+		}
+	}
+}()
 
 // TestTraceFiles lets a reload begin a trace in a file, name another file, and one that can't be
 // written, and end it.

@@ -179,7 +179,7 @@ var codes = map[Style]string{Plain: "", Good: "\x1b[32m", Warn: "\x1b[33m", Bad:
 
 // show sends the lines that have changed.
 func (s *screen) show() error {
-	if w, h := size(s.Out); w != s.width || h != s.height {
+	if w, h := Size(s.Out); w != s.width || h != s.height {
 		s.width, s.height, s.before = w, h, nil
 	}
 	lines := s.view.Draw(s.width, s.height)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// size is the terminal's, as columns and lines.
-func size(f *os.File) (width, height int) {
+// Size is the terminal's, as columns and lines.
+func Size(f *os.File) (width, height int) {
 	if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
 		return int(w.Col), int(w.Row)
 	}

@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-func size(*os.File) (width, height int) { return 80, 24 }
+// Size is the terminal's, as columns and lines.
+func Size(*os.File) (width, height int) { return 80, 24 }
 
 // IsTerminal says whether f is a terminal that Run can use.
 func IsTerminal(*os.File) bool { return false }

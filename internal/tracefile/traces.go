@@ -3,7 +3,6 @@ package tracefile
 // The traces that the configuration in force asks for.
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -128,7 +127,7 @@ func (w *writing) run(log *slog.Logger) {
 
 // put writes what w was told, and reports whether it goes on.
 func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
-	lines := linesOf(is)
+	lines := Lines(is)
 	if len(lines) == 0 {
 		return true
 	}
@@ -140,18 +139,17 @@ func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
 	return err == nil
 }
 
-// mostLetters is how many bytes of letters a key has in one line, or a little more.
+// mostLetters is how many bytes of letters a key has in one of Lines, or a little more.
 const mostLetters = 4000
 
-// linesOf are the lines that say what is.
-func linesOf(is *trace.Traced) (lines [][]byte) {
+// Lines are what is appended to a file, each whole: a key and what has happened to it since
+// it was told of last.
+func Lines(is *trace.Traced) (lines [][]byte) {
 	s := trace.NewStories(len(is.Rows), mostLetters)
 	s.Add(is)
 	add := func(at int64, format string, args ...any) {
-		var b bytes.Buffer
-		b.WriteString(time.UnixMilli(at).UTC().Format("2006-01-02T15:04:05.000Z "))
-		fmt.Fprintf(&b, format+"\n", args...)
-		lines = append(lines, b.Bytes())
+		b := time.UnixMilli(at).UTC().AppendFormat(nil, "2006-01-02T15:04:05.000Z ")
+		lines = append(lines, fmt.Appendf(b, format+"\n", args...))
 	}
 	for l := range s.Lines() {
 		add(l.Began, "%s%s", strings.ReplaceAll(live.Clean(l.Key), " ", `\x20`), l.Text)

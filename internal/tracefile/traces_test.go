@@ -170,7 +170,7 @@ func TestFullDiskAndReload(t *testing.T) {
 
 // Keys are written so that each line is one, whatever is in them.
 func TestLines(t *testing.T) {
-	lines := linesOf(&trace.Traced{Dropped: 3, Rows: []trace.Row{
+	lines := Lines(&trace.Traced{Dropped: 3, Rows: []trace.Row{
 		{T: 1e12, Key: []byte("home:a b\n\x00\u202e<b>"), Letter: "M", Cause: "X", Times: 1}, {T: 1e12 + 5, Key: []byte("home:c"), Letter: "H", Times: 4}, {T: 1e12 + 6, Key: []byte("lock:home:c"), Letter: "L", Times: 1},
 	}})
 	want := []string{`2001-09-09T01:46:40.000Z home:a\x20b\x0a\x00\xe2\x80\xae<b> MX` + "\n", "2001-09-09T01:46:40.005Z home:c H4 L\n", " -- 3 events dropped\n"}

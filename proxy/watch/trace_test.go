@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,10 +25,27 @@ func TestPattern(t *testing.T) {
 			t.Errorf("%q fits %q: %v", c.pattern, c.key, !c.fits)
 		}
 	}
-	for _, bad := range []Pattern{"", "*", "??*", "[a-z]", "a[", "a[]", "a[^]", `a\`} {
+	fits := 0
+	for i := range 10_000 {
+		key := []byte("key:" + strconv.Itoa(i))
+		is := Sample(10).Fits(key)
+		if is {
+			fits++
+		}
+		if Sample(10).Fits(append([]byte(Lock), key...)) != is {
+			t.Fatalf("%s is told apart from its lock", key)
+		}
+	}
+	if fits < 900 || fits > 1100 {
+		t.Errorf("one key in ten is %d of 10,000", fits)
+	}
+	for _, bad := range []Pattern{"", "*", "??*", "[a-z]", "a[", "a[]", "a[^]", `a\`, "[]", "[]0", "[]-1", "[]x", "[]1000001"} {
 		if Check([]Pattern{bad}) == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+	if err := Check([]Pattern{Sample(1), Sample(MostSample)}); err != nil {
+		t.Error(err)
 	}
 	if Check(nil) == nil || Check(make([]Pattern, 9)) == nil || Check([]Pattern{"a", "*b", `\*`}) != nil {
 		t.Error("the number of patterns is not as it should be")

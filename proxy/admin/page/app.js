@@ -452,7 +452,7 @@ parts.hot = {box: 'keys', draw() {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
     const s = o == null ? null : t.servers[o], stand = s && away(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
-    text(chip.lastChild, !s ? '–' : stand ? `${s.name} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name);
+    text(chip.lastChild, !s ? '–' : stand ? `${s.name} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name); chip.title = chip.lastChild.textContent;
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
   fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {

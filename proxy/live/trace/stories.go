@@ -27,6 +27,7 @@ type Stories struct {
 type story struct {
 	key   string // or what it locks
 	began int64  // Unix milliseconds
+	ended int64  // and when something has happened to it last
 	text  strings.Builder
 	last  string // letter, and what it follows from
 	times int    // of that, so far
@@ -61,6 +62,7 @@ func (s *Stories) add(r *Row) {
 		of = &story{key: key, began: r.T}
 		s.by[key], s.order = of, append(s.order, of)
 	}
+	of.ended = r.T
 	letter := r.Letter + r.Cause
 	if of.last == letter && strings.Contains("HIMl", r.Letter) {
 		of.times += r.Times
@@ -97,6 +99,7 @@ func (of *story) latest() string {
 type Line struct {
 	Key   string
 	Began int64  // Unix milliseconds
+	Ended int64  // the same of its last event
 	Text  string // with a blank before each letter
 }
 
@@ -104,7 +107,7 @@ type Line struct {
 func (s *Stories) Lines() iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, of := range s.order {
-			if !yield(Line{of.key, of.began, of.text.String() + of.latest()}) {
+			if !yield(Line{of.key, of.began, of.ended, of.text.String() + of.latest()}) {
 				return
 			}
 		}
