@@ -192,11 +192,42 @@ func TestWhatDiffers(t *testing.T) {
 		{through, Gets, "miss, hit, stored, hit, stored, hit", "forward 0; fetch 1; claim 0; fetch 1; fill 0; forward 0 -> hit of 0"},
 		{Policy{}, Gets, "unsent, hit", "forward 0; forward 1 -> hit of 1"},
 		{Policy{}, Cas, "exists", "forward 0 -> exists of 0"},
+		{Policy{}, Incr, "number=7, hit=7, number=8, hit=8, hit=8, stored", "forward 0, preview 1; count 1; fetch 0, fetch 1; fill 1 -> number of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, stored, in doubt", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, server error, deleted", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; drop 1 -> unmet repair 010"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, exists, hit=4, hit, exists, hit=4, hit, exists", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1 -> unmet repair 010 over 010"},
+		{through, Incr, "not found, miss, hit, stored, miss, deleted", "forward 0, preview 1; fetch 1; claim 0; fetch 1; drop 0 -> not found of 0"},
 		{Policy{}, Gat, "hit, not found, stored, hit, stored", "forward 0; extend 1; claim 1; fetch 0; fill 1 -> hit of 0"},
 		{Policy{}, Gat, "hit, unsent", "forward 0; extend 1 -> hit of 0 repair 010"},
 	} {
 		if got := play(Begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
 			t.Errorf("%d %s:\n got %s\nwant %s", test.c, test.answers, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		c       Command
+		members []Member
+		answers string
+		want    string
+	}{
+		// All that differ are copied to if one has another number.
+		{Command{Op: Incr}, states(In, In, In), "number=7, hit=3, hit=3, hit=3, hit=3, hit=8, hit=8, hit=5, hit=8, stored, stored, hit", "forward 0, preview 1, preview 2; preview 1, preview 2; fetch 0, fetch 1, fetch 2; fetch 0; fill 1, fill 2; check 0 -> number of 0"},
+		// A complete source is asked first, and one that is not where there is no other.
+		{Command{Op: Incr}, states(Dirty, Warming, In), "hit, hit, stored, hit, number=7, hit=7, hit=7, number=7, number=7", "look 0; fetch 2; fill 0; check 2; forward 0, preview 1, preview 2; count 1, count 2 -> number of 0 clean 001"},
+		{Command{Op: Gets}, states(Dirty, Warming), "hit, hit, stored, hit, hit", "look 0; fetch 1; fill 0; check 1; forward 0 -> hit of 0 clean 001"},
+		// Who was stale and has the copy is clean.
+		{Command{Op: Append}, states(In, Dirty), "stored, hit=3, hit, hit, stored, hit", "forward 0, review 0; look 1; fetch 0; fill 1; check 0 -> stored of 0 clean 010"},
+		// A read doesn't need the authority that could not be repaired.
+		{Command{Op: Gets}, states(Dirty, In), "server error, hit", "look 0; forward 1 -> hit of 1"},
+		// The right to fill is not given where somebody is at work, nor twice.
+		{Command{Op: Get, Win: true}, states(In, In), "marked", "forward 0 -> absent"},
+		{Command{Op: Get, Win: true}, states(In, In), "in doubt", "forward 0 -> unmet"},
+		{Command{Op: Get, Win: true}, states(In, In), "unsent, hit", "forward 0; forward 1 -> hit of 1"},
+		// An incomplete authority can't say that there is none while another may have it.
+		{Command{Op: Gets}, states(Filling, Suspect), "miss", "forward 0 -> unmet"},
+	} {
+		if got := play(Begin(Policy{}, test.c, test.members, 0), say(test.answers)); got != test.want {
+			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.members, test.answers, got, test.want)
 		}
 	}
 	// Another proxy may have written to the one that this one knows to be dirty.
