@@ -11,13 +11,15 @@ import (
 	"ringside/replicate"
 )
 
-// stateOf is what is known of member i for this key. A write waits for one that can't
-// be reached, in relaxed mode too: others may read it still, and what it has missed only
-// this process would know. It would wait for ever where no server of the member's pool
-// answers, since the phases are agreed on there. So in relaxed mode each process then
-// leaves the member out, and keeps what it has missed in its ledger. suspicion: a server that a keeper suspects counts as one that
-// can't be reached, though it is up for this loop. Suspicion may come from another loop,
-// and may last longer than its reason.
+// stateOf is what is known of member i for this key. With suspicion a server that a
+// keeper suspects counts as one that can't be reached, though it is up for this loop.
+// Suspicion may come from another loop, and may last longer than its reason.
+//
+// A write waits for a member that can't be reached, in relaxed mode too: others may
+// still read there, and only this process would know what the member has missed. It
+// would wait for ever where no server of the member's pool answers, since the phases are
+// agreed on there. So in relaxed mode each process then leaves the member out, and keeps
+// what it has missed in its ledger.
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member {
 	m := &c.members[i]
 	strict := m.Pool.Pool.Failover.Strict

@@ -75,6 +75,9 @@
 //     who leaves is flushed. Until then its keys are errors. One that refuses
 //     connections has nothing that could be kept. Each proxy knows of its own repairs
 //     only, and of the phases.
+//   - A server that has missed more writes than its copies' ledger remembers answers,
+//     but can't be mended key by key. When the others are complete it leaves, without
+//     vote and EjectAfter, and is flushed on its way back.
 //   - If none of the pool's own servers answers, there is nowhere to vote and no
 //     record to write: nobody is ejected. Where each proxy must decide for itself
 //     then (copies, without Strict), it asks View.Gone.

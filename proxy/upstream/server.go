@@ -43,7 +43,7 @@ type Server struct {
 	Count   stats.ServerCounters
 }
 
-// settings are those of the pools that name the server: see settle.
+// settings are those of the pools that name the server: see configure.
 type settings struct {
 	Connections       int           // for clients' requests
 	queue             int           // clients' requests that may wait on one connection
@@ -133,7 +133,7 @@ func (srv *Server) Label() string { return srv.label }
 // Pick returns the connection for the next request of a client, by its number, or
 // why there is none. A client's requests all get the same one: a get behind a set
 // that was not waited for must not overtake it on another. Requests of Ringside's
-// own (internal) have a bound of their own: repairs, deletes and keepers that a
+// own (internal) have a bound of their own: repairs, deletes and pings that a
 // full queue kept out would be missed when the load is over.
 func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, o stats.Outcome) {
 	if srv.Down {
