@@ -260,7 +260,7 @@ func (g *Guard) Drain() {
 	}
 }
 
-// The reasons.
+// Why the guard is off for a server.
 const (
 	noMeta = "it knows no meta commands"
 	noCas  = "it has no cas: start it without -C"

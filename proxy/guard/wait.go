@@ -20,21 +20,21 @@ import (
 // poll repeats a get for all who wait for its key.
 type poll struct {
 	g        *Guard
-	key      string // pool and name
-	here     ticket.Spot
-	held     []*held
-	asking   bool
-	again    bool // something has happened to the key since it asked
-	nextAt   int64
-	interval time.Duration
+	key      string        // pool and name
+	here     ticket.Spot   // where the key is served
+	held     []*held       // who waits for it, the first of whom it asks for
+	asking   bool          // it has no answer yet
+	again    bool          // something has happened to the key since it asked
+	nextAt   int64         // when it asks again, on the loop's clock
+	interval time.Duration // to the time after that: it grows to lastPoll
 }
 
 // held is a get that waits.
 type held struct {
 	t     *task.Task
-	l     *rule
-	since int64
-	until int64
+	l     *rule  // of t
+	since int64  // when it was held, on the loop's clock
+	until int64  // when its wait is over
 	cas   string // seen last
 	via   upstream.Via
 	mark  bool // it is no stub of the guard: its cas is somebody else's

@@ -161,11 +161,9 @@ type Ablation struct {
 // Ablate makes k leave out parts of the protocol. Only tests do that.
 func (k *Keeper) Ablate(a Ablation) { k.off = a }
 
-// New returns the keeper of a pool. Names of members must differ. What is not
-// set in s has a default: 3 failures, 3 s to an ejection and 500 ms of a server that
-// refuses connections, a ping each 500 ms, leases of 2 s, 500 ms for a request, 2
-// good pings. The seed makes the jitter:
-// every proxy should have its own.
+// New returns the keeper of a pool. Names of members must differ. What is not set in
+// s has a default: see withDefaults. The seed makes the jitter: every proxy should have
+// its own.
 func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 	k := &Keeper{
 		members: slices.Clone(members),

@@ -7,9 +7,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// setAside gives c's place to a new connection, if the client that waits for a, which
-// c's server is answering, does not take what comes. Else all that is asked would wait behind an
-// answer of any size.
+// setAside gives c's place to a new connection, if the client that waits for a, which c's
+// server is answering, takes nothing: else all would wait behind an answer of any size.
 //
 //	c          get many, begun ► get k ► set j 1 ► get i     lingers: no new requests
 //	its place  get k ► get i ► new requests
