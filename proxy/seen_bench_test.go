@@ -13,9 +13,8 @@ import (
 	"ringside/proxy/watch"
 )
 
-// BenchmarkSeen sends 80,000 requests a second by the clock that it moves, of each ten eight
-// gets that hit, one that misses and the set that follows, and looks at them in one way or
-// another.
+// BenchmarkSeen sends gets of 800 keys, 80,000 a second by the clock that it moves, of which
+// one in ten misses, and one in ten is a set behind that, and looks at them in one way or another.
 func BenchmarkSeen(b *testing.B) {
 	for _, c := range []struct {
 		name        string

@@ -14,7 +14,9 @@ import (
 type sketch struct {
 	hashes []uint64 // of the keys, by the same index as rows: what is gone through to find one
 	rows   []row
-	most   int // rows
+	most   int     // rows
+	least  float64 // no row before next has so few requests, and none has fewer
+	next   int
 }
 
 // row is a key of a sketch.
@@ -70,17 +72,29 @@ func (s *sketch) row(hash uint64, key []byte) *row {
 		s.hashes, s.rows = append(s.hashes, hash), append(s.rows, row{key: bytes.Clone(key)})
 		return &s.rows[n]
 	}
-	least := 0
-	for i := range s.rows {
-		if s.rows[i].Requests < s.rows[least].Requests {
-			least = i
-		}
-	}
-	r := &s.rows[least]
-	s.hashes[least] = hash
+	i := s.rarest()
+	r := &s.rows[i]
+	s.hashes[i] = hash
 	r.key = append(r.key[:0], key...)
 	r.Counts = Counts{Requests: r.Requests, Over: r.Requests, Noise: r.Noise}
 	return r
+}
+
+// rarest is a row that has the least requests. Counts only grow, so the rows that have been
+// passed need no second look until none is left with so few.
+func (s *sketch) rarest() int {
+	for ; s.next < len(s.rows); s.next++ {
+		if s.rows[s.next].Requests <= s.least {
+			return s.next
+		}
+	}
+	s.least, s.next = math.Inf(1), 0
+	for i := range s.rows {
+		if n := s.rows[i].Requests; n < s.least {
+			s.least, s.next = n, i
+		}
+	}
+	return s.next
 }
 
 // floor is how often a key that is not in the sketch may have been asked for.
@@ -97,6 +111,7 @@ func (s *sketch) floor() float64 {
 
 // scale multiplies all counts by f.
 func (s *sketch) scale(f float64) {
+	s.least *= f
 	for i := range s.rows {
 		c := &s.rows[i].Counts
 		c.Requests *= f

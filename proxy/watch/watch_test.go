@@ -212,3 +212,19 @@ func TestSwitch(t *testing.T) {
 		t.Error("it does not look again")
 	}
 }
+
+// The row that a new key takes is always one of those with the least requests.
+func TestTheRarestGoes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	s := newSketch(16)
+	for i := range 50_000 {
+		least, hash := s.floor(), uint64(random.IntN(8+random.IntN(40)))
+		known := slices.Contains(s.hashes, hash)
+		if c := s.add(hash, []byte{byte(hash)}, seen{weight: float64(1 + random.IntN(2))}); !known && c.Over != least {
+			t.Fatalf("after %d a row with %v requests went, and the least was %v", i, c.Over, least)
+		}
+		if i%1000 == 999 {
+			s.scale(0.5)
+		}
+	}
+}
