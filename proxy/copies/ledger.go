@@ -202,8 +202,8 @@ func (m *account) markEmpty(e *Copies, flushed bool) {
 
 // othersComplete reports whether the member can be emptied without losing the only
 // copy of a key, as far as this loop knows. An empty member can be filled, one with
-// stale keys that nobody remembers can't be mended. Of several that have overflowed the one with the lowest index goes
-// first, and the others wait until it is filled.
+// stale keys that nobody remembers can't be mended. Of several that have overflowed the
+// one with the lowest index goes first, and the others wait until it is filled.
 func (m *account) othersComplete() bool {
 	for i := range m.ledger.Members {
 		o := &m.ledger.Members[i]

@@ -1,0 +1,179 @@
+package replicate
+
+// What is done where members differ or fail, answer by answer.
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Copies that don't agree with the authority.
+func TestWhatDiffers(t *testing.T) {
+	two := states(In, In)
+	through := Policy{ReadThrough: true}
+	say := func(answers string) func(Ask) Outcome {
+		words := strings.Split(answers, ", ")
+		i := -1
+		return func(Ask) Outcome {
+			i++
+			word, value, _ := strings.Cut(words[i], "=")
+			for k, name := range kindNames {
+				if name == word {
+					o := Outcome{Kind: Kind(k)}
+					fmt.Sscan(value, &o.Value)
+					return o
+				}
+			}
+			panic(words[i])
+		}
+	}
+	for _, test := range []struct {
+		p       Policy
+		c       Op
+		answers string
+		want    string
+	}{
+		{Policy{}, Get, "miss", "forward 0 -> miss of 0"},
+		{through, Get, "miss, hit", "forward 0; forward 1 -> hit of 1 repair 001"},
+		{Policy{}, Get, "unsent, miss", "forward 0; forward 1 -> miss of 1"},
+		{through, Get, "miss, in doubt", "forward 0; forward 1 -> unmet"},
+		{Policy{}, Get, "unsent, server error", "forward 0; forward 1 -> unmet"},
+		{Policy{}, Set, "stored, in doubt", "forward 0, forward 1 -> unmet dirty 010 undo 010 repair 010"},
+		{Policy{}, Set, "unsent, stored", "forward 0, forward 1 -> unmet dirty 001 repair 001"},
+		{Policy{}, Set, "unsent, unsent", "forward 0, forward 1 -> unmet"},
+		{Policy{}, Set, "stored, server error, deleted", "forward 0, forward 1; remove 1 -> unmet repair 010"},
+		{Policy{}, Set, "server error, stored, deleted", "forward 0, forward 1; remove 1 -> server error of 0 repair 010"},
+		{Policy{Ack: AckOne}, Set, "stored, unsent", "forward 0, forward 1 -> stored of 0 dirty 010 repair 010"},
+		{Policy{}, Get, "marked, hit", "forward 0; forward 1 -> hit of 1"},
+		{Policy{}, Get, "marked, miss", "forward 0; forward 1 -> miss of 1"},
+		{Policy{}, Get, "marked, marked", "forward 0; forward 1 -> absent"},
+		{Policy{}, Get, "marked, unsent", "forward 0; forward 1 -> unmet"},
+		{Policy{}, Delete, "miss, stored, hit, stored, deleted, deleted", "look 0, bury 0, look 1, bury 1; drop 0, drop 1 -> done"},
+		{Policy{}, Delete, "marked, stored, miss, stored, deleted, exists, miss, stored, miss, stored, deleted, deleted",
+			"look 0, bury 0, look 1, bury 1; drop 0, drop 1; look 0, bury 0, look 1, bury 1; drop 0, drop 1 -> absent"},
+		{Policy{}, Delete, "hit, stored, hit, in doubt, deleted", "look 0, bury 0, look 1, bury 1; drop 0 -> unmet dirty 010 repair 010"},
+		{Policy{}, Add, "not stored", "claim 0 -> not stored of 0"},
+		{Policy{}, Add, "stored, not stored, hit, stored", "claim 0; claim 1; fetch 1; fill 0 -> not stored of 1"},
+		{Policy{}, Add, "stored, not stored, marked, deleted", "claim 0; claim 1; fetch 1; drop 0 -> not stored of 1 repair 001"},
+		{Policy{}, Add, "stored, in doubt, deleted", "claim 0; claim 1; drop 0 -> unmet"},
+		{Policy{}, Add, "stored, stored, stored, exists", "claim 0; claim 1; store 0; store 1 -> stored of 0 repair 010"},
+		{Policy{}, Add, "stored, stored, exists, deleted", "claim 0; claim 1; store 0; drop 1 -> absent"},
+		{Policy{}, Add, "stored, stored, stored, in doubt, deleted", "claim 0; claim 1; store 0; store 1; drop 0 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, hit=3, hit=3, stored", "forward 0, review 0, preview 1; join 1 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=3, stored", "forward 0, review 0, preview 1; preview 1; join 1 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, stored, hit", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=3, exists, hit, hit, stored, hit", "forward 0, review 0, preview 1; join 1; look 1; fetch 0; fill 1; check 0 -> stored of 0"},
+		{Policy{}, Append, "stored, marked=1, hit=5, stored, hit=4, not stored, marked, ok, marked, hit, stored, stored, hit=5, hit=5, stored",
+			"forward 0, review 0, preview 1; remark 0; fetch 1; claim 0; look 0; wait 0; look 0; fetch 1; fill 0; forward 0, review 0, preview 1; join 1 -> stored of 0"},
+		{Policy{}, Append, "stored, exists=3, hit=3", "forward 0, review 0, preview 1 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, marked=1, miss, stored, miss", "forward 0, review 0, preview 1; remark 0; fetch 1 -> absent"},
+		{Policy{}, Append, "stored, hit=3, hit=3, in doubt", "forward 0, review 0, preview 1; join 1 -> unmet repair 010 over 010"},
+		{Policy{}, Incr, "client error, hit=0, miss, miss", "forward 0, preview 1; look 0; fetch 1 -> absent"},
+		{Policy{}, Incr, "client error, hit=0, hit, client error, hit=0, miss, miss", "forward 0, preview 1; look 0; forward 0, preview 1; look 0; fetch 1 -> absent"},
+		{Policy{}, Incr, "client error, hit=0, hit, client error, hit=0, hit", "forward 0, preview 1; look 0; forward 0, preview 1; look 0 -> client error of 0"},
+		{Policy{}, Replace, "marked, miss", "look 0; fetch 1 -> absent"},
+		{Policy{}, Replace, "hit, exists, hit, stored, stored", "look 0; store 0; look 0; store 0; put 1 -> stored of 0"},
+		{Policy{}, Incr, "client error, hit, hit, client error, hit, hit", "forward 0, preview 1; look 0; forward 0, preview 1; look 0 -> client error of 0"},
+		{Policy{}, Incr, "client error, miss, marked, miss", "forward 0, preview 1; look 0; fetch 1 -> absent"},
+		{Policy{}, Touch, "touched, marked, stored, miss", "forward 0, look 0; remark 0; fetch 1 -> absent"},
+		{Policy{}, Incr, "number=7, hit=3, hit=3, hit=8, hit=2, hit=8, stored, hit", "forward 0, preview 1; preview 1; fetch 0, fetch 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=3, hit=3, hit=8, hit=8, stored", "forward 0, preview 1; preview 1; fetch 0, fetch 1; fill 1 -> number of 0"},
+		{Policy{}, Incr, "number=7, hit=7, exists, hit=8, hit=8, exists, hit=9, hit=8, hit=9, stored, hit",
+			"forward 0, preview 1; count 1; fetch 0, fetch 1; fill 1; fetch 0, fetch 1; fetch 0; fill 1; check 0 -> number of 0"},
+		{Policy{}, Incr, "in doubt, hit=7", "forward 0, preview 1 -> unmet repair 010 over 010"},
+		{Policy{}, Incr, "not found, miss", "forward 0, preview 1 -> not found of 0"},
+		{through, Incr, "not found, miss, miss", "forward 0, preview 1; fetch 1 -> not found of 0"},
+		{through, Incr, "not found, miss, in doubt", "forward 0, preview 1; fetch 1 -> unmet"},
+		{through, Append, "not stored, miss, miss, unsent", "forward 0, review 0, preview 1; fetch 1 -> unmet"},
+		{through, Append, "not stored, miss, hit, hit, stored, hit, exists, not stored, miss, hit, hit, stored, hit, stored, stored, hit, hit, stored",
+			"forward 0, review 0, preview 1; fetch 1; claim 0; fetch 1; fill 0; forward 0, review 0, preview 1; fetch 1; claim 0; fetch 1; fill 0; forward 0, review 0, preview 1; join 1 -> stored of 0"},
+		{through, Gets, "unsent, miss", "forward 0; forward 1 -> unmet"},
+		{through, Replace, "miss, unsent", "look 0; fetch 1 -> unmet"},
+		{through, Incr, "not found, hit=8, hit, stored, hit, stored, number=8, hit=8, number=8", "forward 0, preview 1; fetch 1; claim 0; fetch 1; fill 0; forward 0, preview 1; count 1 -> number of 0"},
+		{through, Gets, "miss, hit, stored, hit, stored, hit", "forward 0; fetch 1; claim 0; fetch 1; fill 0; forward 0 -> hit of 0"},
+		{Policy{}, Gets, "unsent, hit", "forward 0; forward 1 -> hit of 1"},
+		{Policy{}, Cas, "exists", "forward 0 -> exists of 0"},
+		{Policy{}, Incr, "number=7, hit=7, number=8, hit=8, hit=8, stored", "forward 0, preview 1; count 1; fetch 0, fetch 1; fill 1 -> number of 0"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, stored, in doubt", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; check 0 -> unmet repair 010 over 010"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, server error, deleted", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; drop 1 -> unmet repair 010"},
+		{Policy{}, Append, "stored, hit=3, hit=4, hit=4, hit=4, hit, exists, hit=4, hit, exists, hit=4, hit, exists", "forward 0, review 0, preview 1; preview 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1; look 1; fetch 0; fill 1 -> unmet repair 010 over 010"},
+		{through, Incr, "not found, miss, hit, stored, miss, deleted", "forward 0, preview 1; fetch 1; claim 0; fetch 1; drop 0 -> not found of 0"},
+		{Policy{}, Gat, "hit, not found, stored, hit, stored", "forward 0; extend 1; claim 1; fetch 0; fill 1 -> hit of 0"},
+		{Policy{}, Gat, "hit, unsent", "forward 0; extend 1 -> hit of 0 repair 010"},
+	} {
+		if got := play(Begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
+			t.Errorf("%d %s:\n got %s\nwant %s", test.c, test.answers, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		c       Command
+		members []Member
+		answers string
+		want    string
+	}{
+		// All that differ are copied to if one has another number.
+		{Command{Op: Incr}, states(In, In, In), "number=7, hit=3, hit=3, hit=3, hit=3, hit=8, hit=8, hit=5, hit=8, stored, stored, hit", "forward 0, preview 1, preview 2; preview 1, preview 2; fetch 0, fetch 1, fetch 2; fetch 0; fill 1, fill 2; check 0 -> number of 0"},
+		// A complete source is asked first, and one that is not where there is no other.
+		{Command{Op: Incr}, states(Dirty, Warming, In), "hit, hit, stored, hit, number=7, hit=7, hit=7, number=7, number=7", "look 0; fetch 2; fill 0; check 2; forward 0, preview 1, preview 2; count 1, count 2 -> number of 0 clean 001"},
+		{Command{Op: Gets}, states(Dirty, Warming), "hit, hit, stored, hit, hit", "look 0; fetch 1; fill 0; check 1; forward 0 -> hit of 0 clean 001"},
+		// Who was stale and has the copy is clean.
+		{Command{Op: Append}, states(In, Dirty), "stored, hit=3, hit, hit, stored, hit", "forward 0, review 0; look 1; fetch 0; fill 1; check 0 -> stored of 0 clean 010"},
+		// A read doesn't need the authority that could not be repaired.
+		{Command{Op: Gets}, states(Dirty, In), "server error, hit", "look 0; forward 1 -> hit of 1"},
+		// The right to fill is not given where somebody is at work, nor twice.
+		{Command{Op: Get, Win: true}, states(In, In), "marked", "forward 0 -> absent"},
+		{Command{Op: Get, Win: true}, states(In, In), "in doubt", "forward 0 -> unmet"},
+		{Command{Op: Get, Win: true}, states(In, In), "unsent, hit", "forward 0; forward 1 -> hit of 1"},
+		// An incomplete authority can't say that there is none while another may have it.
+		{Command{Op: Gets}, states(Filling, Suspect), "miss", "forward 0 -> unmet"},
+	} {
+		if got := play(Begin(Policy{}, test.c, test.members, 0), say(test.answers)); got != test.want {
+			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.members, test.answers, got, test.want)
+		}
+	}
+	// Another proxy may have written to the one that this one knows to be dirty.
+	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
+		t.Errorf("get of a dirty member alone: %s", got)
+	}
+	// Who can't be asked and may have the key keeps a miss from being believed.
+	for _, test := range []struct {
+		p       Policy
+		c       Op
+		answers string
+		want    string
+	}{
+		{through, Get, "miss", "forward 0 -> unmet"},
+		{through, Gets, "miss", "forward 0 -> unmet"},
+		{Policy{}, Get, "miss", "forward 0 -> miss of 0"},
+		{through, Incr, "", "-> held"},
+		{through, Set, "", "-> held"},
+	} {
+		if got := play(Begin(test.p, Command{Op: test.c}, states(In, Suspect), 0), say(test.answers)); got != test.want {
+			t.Errorf("%d %s, one is suspect:\n got %s\nwant %s", test.c, test.answers, got, test.want)
+		}
+	}
+	for _, test := range []struct {
+		overwrite bool
+		answers   string
+		want      string
+	}{
+		{false, "not stored, hit", "claim 1; look 1 -> done clean 010"},
+		{false, "not stored, marked", "claim 1; look 1 -> unmet"},
+		{false, "stored, hit, stored", "claim 1; fetch 0; fill 1 -> done clean 010"},
+		{false, "stored, marked, deleted", "claim 1; fetch 0; drop 1 -> unmet clean 010"},
+		{true, "hit, hit, stored, hit", "look 1; fetch 0; fill 1; check 0 -> done clean 010"},
+		{true, "hit, hit, stored, exists, hit, hit, stored, hit", "look 1; fetch 0; fill 1; check 0; look 1; fetch 0; fill 1; check 0 -> done clean 010"},
+		{true, "miss, stored, hit, stored", "look 1; claim 1; fetch 0; fill 1 -> done clean 010"},
+		{true, "marked, hit, stored", "look 1; fetch 0; fill 1 -> done clean 010"},
+		{true, "hit, miss, deleted", "look 1; fetch 0; drop 1 -> done clean 010"},
+		{true, "hit, marked", "look 1; fetch 0 -> unmet"},
+		{true, "hit, unsent", "look 1; fetch 0 -> unmet"},
+		{false, "stored, unsent, deleted", "claim 1; fetch 0; drop 1 -> unmet clean 010"},
+		{true, "hit, hit, in doubt", "look 1; fetch 0; fill 1 -> unmet dirty 010"},
+	} {
+		if got := play(Mend(1, 0, test.overwrite, false), say(test.answers)); got != test.want {
+			t.Errorf("mend %v %s:\n got %s\nwant %s", test.overwrite, test.answers, got, test.want)
+		}
+	}
+}
