@@ -40,25 +40,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Shared.keepBook(t.Misses, e.Now)
 	e.Wire = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	before := e.List
-	for _, srv := range before {
-		srv.Retired = true
-	}
-	e.List = nil
-	live := map[*table.Pool]*routing.BoundPool{}
-	for _, p := range t.Pools {
-		bp := &routing.BoundPool{Pool: p, Owners: ring.NewMemo(&p.Place, func(n int) bool {
-			room := !e.Scarce(n)
-			if room {
-				e.Buffers.Hold(n)
-			}
-			return room
-		})}
-		for _, target := range p.Servers {
-			bp.Servers = append(bp.Servers, e.Server(target, p))
-		}
-		live[p] = bp
-		e.gen.pools = append(e.gen.pools, bp)
-	}
+	bound := e.bindPools(before)
 	if b := e.Shared.book.Load(); b != nil {
 		for _, srv := range e.List {
 			srv.Number = b.Number(srv.Target.Network + " " + srv.Target.Address)
@@ -66,51 +48,15 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
-	for p, bp := range live {
-		e.tie(bp, cur.Agents[p], cur.Print, live)
+	for p, bp := range bound {
+		e.tie(bp, cur.Agents[p], cur.Print, bound)
 	}
-	keep := e.Listeners
-	e.near.Begin(e.Shared.nearMarks(t))
-	e.Listeners = map[string]*routing.Listener{}
-	for _, l := range t.Listeners {
-		name := l.Network + " " + l.Address
-		lst := keep[name]
-		if lst == nil {
-			lst = &routing.Listener{Name: name}
-		}
-		for _, c := range lst.Bind(l.Routes, live, e.Shared, t.TagCommand) {
-			e.ForgetRoute(c)
-		}
-		e.near.Keep(lst, e.Shared.near, len(e.Shared.Engines()))
-		lst.Users = l.Users
-		e.Listeners[name] = lst
-	}
-	for name, lst := range keep {
-		if e.Listeners[name] == nil {
-			for i := range lst.Routes {
-				e.ForgetRoute(lst.Routes[i].Count)
-			}
-		}
-	}
-	e.near.End()
+	e.bindListeners(bound)
 	e.Counters.Rebind()
 	e.Copies.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
-	for _, srv := range before {
-		if srv.Retired {
-			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
-			for n := range srv.Dedicated { // their errands end with the table
-				srv.CloseDedicated(n)
-			}
-			for _, c := range srv.Conns {
-				if c.State != upstream.ConnIdle || c.Length > 0 {
-					e.Closing = append(e.Closing, c)
-					e.Mark(&c.Link)
-				}
-			}
-		}
-	}
+	e.letGo(before)
 	e.overrides = e.Shared.overrides.Load()
 	e.applyOverrides()
 	if first {
@@ -124,8 +70,33 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Soon(link.IdleTimer)
 }
 
+// bindPools ties the pools of the new table to servers, those of before if it names
+// them. The servers that it does not name stay Retired.
+func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.BoundPool {
+	for _, srv := range before {
+		srv.Retired = true
+	}
+	e.List = nil
+	bound := map[*table.Pool]*routing.BoundPool{}
+	for _, p := range e.gen.table.Pools {
+		bp := &routing.BoundPool{Pool: p, Owners: ring.NewMemo(&p.Place, func(n int) bool {
+			room := !e.Scarce(n)
+			if room {
+				e.Buffers.Hold(n)
+			}
+			return room
+		})}
+		for _, target := range p.Servers {
+			bp.Servers = append(bp.Servers, e.Server(target, p))
+		}
+		bound[p] = bp
+		e.gen.pools = append(e.gen.pools, bp)
+	}
+	return bound
+}
+
 // tie ties a pool to its keeper, w, and to its gutter. print is the table's.
-func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, live map[*table.Pool]*routing.BoundPool) {
+func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, bound map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
 	}
@@ -137,7 +108,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, liv
 	}
 	bp.Walk = ring.Distinct(bp.Pool.Place.Ring)
 	if g := bp.Pool.Failover.Gutter; g != nil {
-		bp.GutterServers = live[g].Servers
+		bp.GutterServers = bound[g].Servers
 		bp.Gutter = ring.Distinct(g.Place.Ring)
 	}
 	for i := range w.Members {
@@ -157,6 +128,35 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, liv
 	}
 }
 
+// bindListeners gives the listeners, which stay, the routes of the new table.
+func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
+	t := e.gen.table
+	old := e.Listeners
+	e.near.Begin(e.Shared.nearMarks(t))
+	e.Listeners = map[string]*routing.Listener{}
+	for _, l := range t.Listeners {
+		name := l.Network + " " + l.Address
+		lst := old[name]
+		if lst == nil {
+			lst = &routing.Listener{Name: name}
+		}
+		for _, c := range lst.Bind(l.Routes, bound, e.Shared, t.TagCommand) {
+			e.ForgetRoute(c)
+		}
+		e.near.Keep(lst, e.Shared.near, len(e.Shared.Engines()))
+		lst.Users = l.Users
+		e.Listeners[name] = lst
+	}
+	for name, lst := range old {
+		if e.Listeners[name] == nil {
+			for i := range lst.Routes {
+				e.ForgetRoute(lst.Routes[i].Count)
+			}
+		}
+	}
+	e.near.End()
+}
+
 // taggedPools are the pools that may have values with tags.
 func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	for _, l := range e.Listeners {
@@ -167,4 +167,23 @@ func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 		}
 	}
 	return list
+}
+
+// letGo lets the servers of before go that the new table does not name: each connection
+// finishes what is in flight.
+func (e *Engine) letGo(before []*upstream.Server) {
+	for _, srv := range before {
+		if srv.Retired {
+			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
+			for n := range srv.Dedicated { // their errands end with the table
+				srv.CloseDedicated(n)
+			}
+			for _, c := range srv.Conns {
+				if c.State != upstream.ConnIdle || c.Length > 0 {
+					e.Closing = append(e.Closing, c)
+					e.Mark(&c.Link)
+				}
+			}
+		}
+	}
 }

@@ -18,7 +18,10 @@
 //	task      commands of several requests       asks loops: which loop leads a key (proxy.go)
 //	failover  keepers; keys of one copy          asks handOverrides: what people have ordered (overrides.go)
 //	copies    keys of several copies
-//	counters  counters that are missing
+//	counters  counters that are missing, increments that wait
+//	guard     values that one client rebuilds    asks eachGuard: the other loops (engine.go)
+//	tags      values that are invalidated        asks taggedPools: where there are some (adopt.go)
+//	near      values that are kept here          is asked first by dispatch.go: package near/serve
 //	watch     what clients ask for               is given requests by dispatch.go
 //
 // A Proxy is what all engines of a process share: the table, overrides by people, and

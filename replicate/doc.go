@@ -114,9 +114,10 @@
 //
 // At a complete member (In), with Policy.ReadThrough off and every member In
 // or Out: at once. With ReadThrough it counts only if every member that is not
-// Out has said so: else it is an error, since who can't be asked may have it. Otherwise the other readable members are asked, at the price
-// of one lookup for each real miss: a copy may be empty because it is warming,
-// or because an undo, an eviction or an unnoticed restart emptied it. Copies
+// Out has said so: else it is an error, since who can't be asked may have it.
+// Otherwise the other readable members are asked, at the price of one lookup for
+// each real miss: a copy may be empty because it is warming, or because an undo, an
+// eviction or an unnoticed restart emptied it. Copies
 // that must not be lost (sessions) want ReadThrough on, so it is what a
 // configuration should take where copies are asked for; off is for caches in
 // which real misses are common. A warming member alone never decides a miss

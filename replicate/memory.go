@@ -1,7 +1,7 @@
 package replicate
 
-// What is remembered about single keys for a while: who missed a write. Keys are known by their hash; two that collide
-// cost a needless lookup or a repair that is not made.
+// What is remembered about single keys for a while: who missed a write. Keys are known
+// by their hash; two that collide cost a needless lookup or a repair that is not made.
 
 // DirtyKeys remembers the keys to which one server has missed a write. Its room
 // is fixed. It is not safe for concurrent use.

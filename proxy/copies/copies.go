@@ -30,7 +30,7 @@ type Copies struct {
 	Repairing  int                // repairs at work, maxRepairs at most
 	turn       uint64             // counts commands: reads that are spread go to the members by turns
 	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
-	holders    []copyOf           // scratch of homes
+	holders    []copyOf           // scratch of homes: the holders that it yields
 	Unbound    bool               // tests leave out what Command.Bound is for
 	Hedges     hedges             // commands that go on at a time, answered or not
 }

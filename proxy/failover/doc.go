@@ -16,8 +16,8 @@
 //	the keepers' loop: KeeperTimer ─► RunKeepers ─► Tick ─► requests ─► Ask ─► Keeper.Answered
 //	                                                   └► View.Publish ─► all loops, at their next look
 //
-// An agent outlives reloads that change neither the pool's members nor its
-// settings.
+// An agent outlives reloads that change neither the pool's members and placement nor
+// its settings, wait excepted.
 //
 // # Commands on a key of one copy
 //
@@ -27,7 +27,7 @@
 //	phase of F   a read                           a mutation
 //	IN           F                                F
 //	 suspected   error (or a miss: get_errors)    error
-//	LEAVING      error (or a miss)                parked until the phase changes; then error
+//	LEAVING      error (or a miss)                parked until the phase changes, for failover.wait; then error
 //	OUT          key' at I                        key' at I
 //	RETURN       key' at I                        key' at I, then a delete at F
 //	WARM         F; on a miss key' at I           F, and a delete of key' at I; before it, what builds on a

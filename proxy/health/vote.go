@@ -2,11 +2,12 @@ package health
 
 // Votes: how many proxies there are, and how many of them suspect a server.
 //
-// Twice in a lease, which all proxies of a pool agree on, every proxy adds one to a counter on each server that answers,
-// and one to another counter for each server that it suspects. So between two
-// of its own additions each counter grows by the number of proxies, and of those
-// that suspect the server. Counters are made by whoever finds none and end after
-// a minute; nobody needs to be counted out, and no clock is compared.
+// Twice in a lease, which all proxies of a pool agree on, every proxy adds one to a
+// counter on each server that answers, and one to another counter there for each server
+// that it suspects. So between two of its own additions the first grows by the number of
+// proxies, and the other by the number of those that suspect the server. Counters are
+// made by whoever finds none and end after a minute; nobody needs to be counted out, and
+// no clock is compared.
 
 import (
 	"bytes"

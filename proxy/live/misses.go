@@ -102,22 +102,6 @@ func hitsOf(label string, before, after *Sample) (rate float64) {
 
 func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
 
-// Worth says in a sentence what the hits of all routes save, and what the misses cost; empty:
-// that is not known.
-func (m *Misses) Worth() string {
-	saved, cost, known := 0.0, 0.0, false
-	for i := range m.Routes {
-		cost += m.Routes[i].Cost
-		if s := m.Routes[i].Saved; s != nil {
-			saved, known = saved+*s, true
-		}
-	}
-	if !known {
-		return ""
-	}
-	return "Hits save " + Work(saved) + " of the origin's work a second; misses cost it " + Work(cost) + "."
-}
-
 // Work is so many seconds of work.
 func Work(seconds float64) string {
 	switch {

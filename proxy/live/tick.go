@@ -87,7 +87,7 @@ func (t *Tick) HitShare() (float64, bool) {
 	return t.Keys[0] / max(n, 1e-9), n > 0
 }
 
-// outcomes says under which of Outcomes each outcome counts.
+// of is the one of o under which an outcome counts.
 func (o *Outcomes) of(out stats.Outcome) *float64 {
 	switch {
 	case out == stats.Hit:

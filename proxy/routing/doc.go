@@ -13,8 +13,10 @@
 // # Where a key goes
 //
 //	the route                                  a key goes
-//	keeps one copy, all servers IN             to its owner: no task is needed
-//	keeps one copy, its owner is not IN        where Find says; package failover leads the command
+//	keeps one copy, its owner is IN            to its owner: no task is needed
+//	keeps one copy, its owner is not IN, is    where Find says; package failover leads the command
+//	suspect, or was renamed
+//	lets increments wait                       as above, and every command is a task: packages counters and failover
 //	keeps several copies                       to its holders; package copies leads the command
 //	in consistency strict                      as above, and every command is a task
 //	its server is ordered away by a person     nowhere: Refusal says why

@@ -57,11 +57,14 @@
 //
 // Versions kept in Ringside for a while, so that a get asks for fewer: a value could be
 // served after its invalidation was acknowledged elsewhere, and what is saved is
-// one short command to the server for each tag, in a write that goes out anyway. A floor, below which all values of a server
-// are invalid to one Ringside that may have missed an invalidation there: the others
-// would serve them still, and with the fingerprint of the list in the view record it is
-// known, and told to who invalidates, when that can be. An acknowledgement without
-// the servers that are silent: it needs that floor.
+// one short command to the server for each tag, in a write that goes out anyway.
+//
+// A floor, below which all values of a server are invalid to one Ringside that may have
+// missed an invalidation there: the others would still serve them. When a Ringside can
+// have missed one, the fingerprint of the list in the view record shows it, and whoever
+// invalidates is told.
+//
+// An acknowledgement without the servers that are silent: it needs that floor.
 package tags
 
 // The package's manual.

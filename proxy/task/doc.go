@@ -1,9 +1,16 @@
 // Package task runs commands that take several requests, in the order of their keys.
 //
-// Nearly all commands are one request to one server, and never come here. A
-// command becomes a Task when its server is out or comes back, when its route
-// keeps copies, when everything has to be sure (consistency strict), or when it
-// stands behind another task of its client on the same key.
+// Nearly all commands are one request to one server, and never come here. A command
+// becomes a Task for one of these reasons:
+//
+//   - Its server is suspect, out or comes back, or keeps its keys under other names.
+//   - Its route keeps copies, lets increments wait, or makes counters that are missing.
+//   - Its route has a guard or tags, and it is no text read that a value answers.
+//   - It is a read that waits for what another one brings (near).
+//   - Everything has to be sure (consistency strict).
+//   - It stands behind another task of its client on the same key.
+//
+// This is its way:
 //
 //	Admit ─► the client's line on the key ─► lead ─► a Leader ─► Run: Rule.Begin, then Rule.Told for each answer
 //	              ▲ waits for those before        │ ▲   Lead        Ask ──► a server
@@ -39,6 +46,8 @@
 //
 // It decides nothing about a command: a Leader gives it a rule, and the rule asks
 // and answers. A rule may also be made of steps (Task.Step): whole commands, each
-// with a leader of its own, whose answers it is told. The leaders are packages failover (keys of one copy) and copies.
-// What all of them need to know of a command's meaning is in meaning.go.
+// with a leader of its own, whose answers it is told. What all leaders need to know of a
+// command's meaning is in meaning.go. The leaders, in the order in which they are asked,
+// are packages near/serve, tags, guard, counters, copies, and failover, which takes what
+// no other has taken.
 package task

@@ -17,12 +17,12 @@
 //     timeouts.request bounds a server's silence: before an answer, and between
 //     two bytes of one. What waits behind an answer that comes waits until
 //     timeouts.deadline, which counts to the first byte: see Conn.postpone.
-//   - Answers pair with requests by order and by nothing else. What an answer
-//     names must be what was asked for: the key of a VALUE, of ME and of flag k,
-//     and flag O. If not, or if an answer comes that nobody waits for, the
-//     connection is aborted and what is in flight on it fails. Ringside's own meta
-//     commands carry an opaque each (Ors1, Ors2, …). See package names. The keys of a
-//     read of many must come in the order of asking, as memcached gives them: a
+//   - Answers pair with requests by order and by nothing else. What an answer names must
+//     be what was asked for: the key of a VALUE, of ME and of flag k, and flag O. If not,
+//     or if an answer comes that nobody waits for, the connection is aborted and what is
+//     in flight on it fails. Ringside's own meta commands carry an opaque each (Ors1, …).
+//   - Gets of one key that go out together share a line: names.Line. The keys of that, and
+//     of a read of many, must come in the order of asking, as memcached gives them: a
 //     Ringside that stands behind another needs multiget_order: request.
 //   - What is to go to one server for one client goes over one connection, in the
 //     order of asking. So a client's get never overtakes its set.
@@ -45,13 +45,12 @@
 //
 // # When a server is down
 //
-// A server is down for this loop when a connection to it cannot be made, when it
-// does not answer the greeting (version) on a new one, or when as many requests
-// in a row were not answered in time as its pools say (three by default). Its
-// requests then fail at once, and Ringside alone asks it again, at growing
-// intervals, until it answers. That is all that is known here: who serves its
-// keys meanwhile, and whether other loops and other Ringsides see the same, is
-// for those that Observer tells.
+// A server is down for this loop when a connection to it cannot be made, when it does
+// not answer the greeting (version) on a new one, or when as many requests in a row were
+// not answered in time as its pools say (three by default). Its requests then fail at
+// once, and Ringside alone asks it again, at growing intervals, until it answers. That is
+// all that is known here: who serves its keys meanwhile, and whether other loops and
+// other Ringsides see the same, is for those that Observer tells.
 //
 // # A mutation without an answer
 //
@@ -82,6 +81,7 @@
 //	conn.go        one connection's queue      release.go     what a release understands
 //	attempt.go     one request; Ask            expire.go      what has waited too long
 //	aside.go       answers that are not taken  latedelete.go  deletes behind late mutations
+//	waiting.go     what clients wait for, for people
 //
 // # What it does not do
 //

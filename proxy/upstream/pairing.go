@@ -1,7 +1,7 @@
 package upstream
 
-// Whether an answer names what was asked for: what package names knows of the requests
-// of a connection, and the opaques that Ringside adds to its own.
+// Whether an answer names what was asked for, the opaques that Ringside adds to its own
+// requests, and gets that share a line: what package names knows, on a connection.
 
 import (
 	"bytes"

@@ -36,7 +36,8 @@ type mark struct {
 }
 
 // Look looks at what becomes of a, a request on key or, of a read of many, one of its keys.
-// Servers don't see the first strip bytes of the key. size is what the request brings. goesOn says that what is no plain hit becomes a task.
+// Servers don't see the first strip bytes of the key. size is what the request brings.
+// goesOn says that what is no plain hit becomes a task.
 func (w *Watch) Look(now int64, a *upstream.Attempt, key []byte, strip, size int, goesOn bool) {
 	weight, traced := w.draws(now), w.patterns != nil && w.traces(key)
 	if weight == 0 && !traced {

@@ -289,8 +289,6 @@ func (out *output) failover(s *stats.Snapshot) {
 	out.count(copiesMarks, s.Marks.Disturbed, "disturbed")
 }
 
-// order shows a person's order where there is one: two more series of each of hundreds
-// of servers would say no more.
 // rolls shows how many Ringsides serve each pool whose roll is called, and how many of them
 // differ. Their names would be labels without end: they are on the page.
 func (out *output) rolls(s *stats.Snapshot) {
@@ -304,6 +302,8 @@ func (out *output) rolls(s *stats.Snapshot) {
 	}
 }
 
+// order shows a person's order where there is one: two more series of each of hundreds
+// of servers would say no more.
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOrdered, 1, append(labels, is.String())...)

@@ -15,20 +15,6 @@ type Rule struct {
 	Prefix   []byte // of the route, as a tag of all its keys; empty: it is none
 }
 
-// Always says whether every value of key must have tags.
-func (r *Rule) Always(key []byte) bool {
-	if len(r.Prefix) > 0 {
-		return true
-	}
-	var f found
-	for _, p := range r.Patterns {
-		if p.match(key, p.parts, &f, 0) {
-			return true
-		}
-	}
-	return false
-}
-
 // AppendTags appends the tags of key, each once.
 func (r *Rule) AppendTags(dst []Tag, key []byte) []Tag {
 	if len(r.Prefix) > 0 {
