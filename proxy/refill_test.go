@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringside/proxy/copies"
+	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
 )
@@ -449,6 +450,40 @@ func TestRefillOff(t *testing.T) {
 	tr.pass("taken for whole", tr.whole("s1"))
 	if len(tr.servers["s1"].items) != 0 || len(tr.servers["s2"].dumps) != 0 {
 		t.Error("something was copied")
+	}
+}
+
+// TestViewMadeAnew: a reload that changes only how a pool fails over makes its view anew. What
+// that learns is no flush, unless the number is higher than it was: what a member has
+// missed is remembered.
+func TestViewMadeAnew(t *testing.T) {
+	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
+	while := func() {
+		t.Helper()
+		end := tr.now + int64(5*time.Second)
+		tr.pass("later", func() bool { return tr.now >= end })
+	}
+	tr.notice()
+	tr.becomes("s2", "OUT")
+	tr.becomes("s2", "IN")
+	while()
+	m := &tr.e.Ledgers["main"].Members[1]
+	m.Dirty.Add(1)
+	before := tr.e.Pools[0].View
+	view := health.NewView(before.Len())
+	learn := func(n uint32) {
+		view.Set(0, before.N(0), false, 0, link.Never)
+		view.Set(1, n, false, 0, link.Never)
+		view.Done(uint64(n), true)
+		while()
+	}
+	tr.e.Pools[0].View = view
+	while()
+	if learn(before.N(1)); !m.Dirty.Has(1) {
+		t.Error("it counts as flushed, and what it has missed is forgotten")
+	}
+	if learn(before.N(1) + 6); m.Dirty.Has(1) {
+		t.Error("its flush is not noticed")
 	}
 }
 

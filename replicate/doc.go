@@ -172,7 +172,9 @@
 //
 // Rules know nothing of each other. One proxy should run one at a time for a
 // key, and what one client asks of a key in its order. Two proxies that set one key
-// at once may leave copies different until the next write or repair. What is known
+// at once may leave copies different until the next write or repair. The rest get what a
+// cas or a replace has stored at once, if it is not Bound: a delete by another proxy that
+// is done everywhere in between leaves it behind there. What is known
 // to be dirty is known to one proxy: while it repairs an authority from another copy, a
 // write of another proxy there may be lost. Of an unanswered incr, append or cas
 // nobody knows whether it counts; the copies follow the authority.

@@ -54,6 +54,17 @@ func undeleted(s *scene) string {
 	return ""
 }
 
+// outlived: what is stored only in the place of something is there behind a delete, which
+// came after it then.
+func outlived(s *scene) string {
+	for m := range 2 {
+		if s.acked[1] && s.has(m, fresh) {
+			return fmt.Sprintf("member %d has what was stored before the delete", m)
+		}
+	}
+	return ""
+}
+
 // phantoms: a get shows what was refused, or a mark.
 func strangers(s *scene) string {
 	for i := range s.n {
@@ -131,6 +142,12 @@ var markings = []marking{
 		s.play(command(Command{Op: Delete, If: true}, 0), mending1(0, 1), mending1(1, 0))
 		s.clients[0].token = s.w.items[0].cas
 	}, undeleted},
+	{"delete, cas", func(s *scene) {
+		both(s)
+		s.play(command(Command{Op: Cas, Bound: true}, fresh), command(del, 0))
+		s.clients[0].token = s.w.items[0].cas
+	}, outlived},
+	{"delete, replace", func(s *scene) { both(s); s.play(command(Command{Op: Replace, Bound: true}, fresh), command(del, 0)) }, outlived},
 	{"two adds, a repair", func(s *scene) { s.play(command(adding, 1), command(adding, 2), mending1(0, 1)) }, twoLocks},
 	{"two adds, late", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.lates = 1 }, twoLocks},
 	{"two adds, a proxy stops", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.crashes = 1 }, twoLocks},
@@ -206,6 +223,9 @@ func (m *marking) explore(t *testing.T, without ablation, limit int) (what strin
 	m.setup(&s)
 	for i := range s.n {
 		s.clients[i].ablate = without
+		if without == unbound {
+			s.clients[i].rule.c.Bound = false
+		}
 	}
 	x.run(m.name, s)
 	return x.what, x.visited
@@ -238,7 +258,7 @@ func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", noMarks: "deletes without marks", onlyValues: "marks only where something is",
 		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers",
-		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unsure: "the authority's process",
+		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "a copy of what cas and replace store", unsure: "the authority's process",
 	} {
 		found := ""
 		for _, m := range markings {

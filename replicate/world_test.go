@@ -82,6 +82,7 @@ const (
 	unguarded           // followers append and count whatever they have
 	cleans              // who meets a mark removes it
 	unasked             // an add asks nobody who is not read, and sets the value there
+	unbound             // the rest get at once what a cas or a replace has stored
 	unsure              // whoever acknowledges doesn't ask whether the authority is still the same
 )
 

@@ -137,9 +137,11 @@ func (e *Copies) TakeCopies() {
 // incomplete reports whether a member has come back empty and is not filled yet. Where
 // repairs are off nobody fills it, and it counts as complete after incompleteTime. The
 // question also notices a flush on the way back: between a flush and the first question
-// after it, a miss there would be believed.
+// after it, a miss there would be believed. A view that has learned nothing yet, after a
+// start or a reload, says nothing: its numbers would seem to grow when it learns them.
 func (m *account) incomplete(e *Copies) bool {
-	if n := m.ledger.bp.View.N(m.index); m.phase != n || !m.phaseSeen {
+	view := m.ledger.bp.View
+	if n := view.N(m.index); view.Learned() && (m.phase != n || !m.phaseSeen) {
 		if m.phaseSeen && health.Emptied(n) > health.Emptied(m.phase) { // it was out meanwhile, and was flushed
 			m.markEmpty(e, true)
 		}
