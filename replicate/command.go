@@ -38,7 +38,7 @@ type Command struct {
 	If     bool // it has a cas condition: C of ms, ma and md. Cas always has one
 	Vivify bool // N of mg, ma and ms: it makes what is missing
 	Win    bool // N or R of mg: it hands out the right to fill, which only the authority may
-	Bound  bool // with If: it stores what was read elsewhere before, and nothing may have been deleted since
+	Bound  bool // what the authority has stored is copied to the rest, as it is then: nothing may have been deleted since. Tests leave it out
 	Stale  bool // I of md (marks the item stale) and of ms (stores as stale under an older cas)
 }
 

@@ -9,7 +9,7 @@ package replicate
 type copying struct {
 	then      next
 	overwrite bool // what is there already goes
-	keep      bool // unless the source has nothing: then it may be the last copy, and a delete comes here by itself
+	keep      bool // unless the source has nothing: then it may be the last copy, and a delete comes here by itself. What a store has replaced goes all the same
 	take      bool // a mark of somebody else is taken over, after a while
 	hit       bool // a source has it
 	missed    bool // a source hasn't
@@ -44,7 +44,7 @@ type levelling struct {
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
-	r.copy = copying{then: then, overwrite: overwrite, keep: then == closing, take: then == asking || then == closing, from: sources}
+	r.copy = copying{then: then, overwrite: overwrite, keep: then == closing && r.deed() != Put, take: then == asking || then == closing, from: sources}
 	r.copyRound(targets)
 }
 

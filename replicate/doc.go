@@ -49,12 +49,11 @@
 //	add                   ms ME                   claim at each, the      the value in the place of the      NOT_STORED of the first that refuses
 //	                                              authority first, until  claim: authority, then rest        or has lost its claim, else STORED
 //	                                              one refuses
-//	replace               ms MR                   authority: look, then   STORED: rest set                   authority's
+//	replace               ms MR                   authority: look, then   STORED: the rest are copied to     authority's
 //	                                              the value by its cas
 //	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
 //	                                              rest: look
-//	cas                   ms C (S, R, E)          authority               STORED: rest set                   authority's
-//	                      ms C (bound)            authority               STORED: the rest are copied to     authority's
+//	cas                   ms C (S, R, E)          authority               STORED: the rest are copied to     authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded             authority's
@@ -79,7 +78,9 @@
 // Fetch from the authority, Fill there if nothing has happened in between, else
 // the same again, three times at most, and of a counter as long as others count: see
 // levels. What it has goes only for a copy, never
-// because the authority has lost its own: then it may be the last. A member that
+// because the authority has lost its own: then it may be the last. But what a cas or a
+// replace has replaced goes. The rest get its value by such a copy, not at once: a delete by another
+// proxy could be done everywhere before, and they would be left with it. A member that
 // refuses to store a value that others have stored loses the key. The same copy in
 // the other direction, and then the command once more, is made when the authority
 // says that it has no such key and another has it.
@@ -172,9 +173,7 @@
 //
 // Rules know nothing of each other. One proxy should run one at a time for a
 // key, and what one client asks of a key in its order. Two proxies that set one key
-// at once may leave copies different until the next write or repair. The rest get what a
-// cas or a replace has stored at once, if it is not Bound: a delete by another proxy that
-// is done everywhere in between leaves it behind there. What is known
+// at once may leave copies different until the next write or repair. What is known
 // to be dirty is known to one proxy: while it repairs an authority from another copy, a
 // write of another proxy there may be lost. Of an unanswered incr, append or cas
 // nobody knows whether it counts; the copies follow the authority.

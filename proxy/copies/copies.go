@@ -93,7 +93,7 @@ func (e *Copies) Lead(t *task.Task) bool {
 func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
 	command := task.CommandOf(t)
-	command.Bound = command.If && t.Route.Guard != nil && !e.Unbound
+	command.Bound = !e.Unbound
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
 		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
