@@ -177,6 +177,8 @@
 // to be dirty is known to one proxy: while it repairs an authority from another copy, a
 // write of another proxy there may be lost. Of an unanswered incr, append or cas
 // nobody knows whether it counts; the copies follow the authority.
+// An authority that evicts a counter between two proxies' incrs may have them both told the
+// same number: an incr does not ask for its cas, so nobody can look behind it.
 // A value that the authority has lost can come back from a copy that a delete
 // missed, but only if that delete was not acknowledged, or AckAll was not asked.
 package replicate
