@@ -48,8 +48,8 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
-	for p, bp := range bound {
-		e.tie(bp, cur.Agents[p], cur.Print, bound)
+	for _, bp := range e.gen.pools { // in the table's order: ledgers compare registrations by their places
+		e.tie(bp, cur.Agents[bp.Pool], cur.Print, bound)
 	}
 	e.bindListeners(bound)
 	e.Counters.Rebind()
