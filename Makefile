@@ -62,7 +62,7 @@ bench: build
 # where the page has a place for them. Some two hours on a machine with nothing else to
 # do; MEMCACHED2 names a memcached of another release, without which its tables stay as
 # they are. A part alone: make bench-tables TABLES='tails', with names of the list.
-TABLES ?= run run2 more tails outages where curves page
+TABLES ?= run run2 more seen tails outages where curves page
 TABLEROUNDS ?= 10
 TABLEFLAGS ?= -haproxy none
 MEMCACHED2 ?=
@@ -72,13 +72,15 @@ bench-tables: build
 	mkdir -p $(REPORTS)
 	for t in $(TABLES); do $(MAKE) --no-print-directory bench-$$t || exit 1; done
 
-.PHONY: bench-run bench-run2 bench-more bench-tails bench-outages bench-where bench-curves
+.PHONY: bench-run bench-run2 bench-more bench-seen bench-tails bench-outages bench-where bench-curves
 bench-run:
 	$(BENCH) run -ringside bin/ringside -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -limit 3h -json $(REPORTS)/run.json $(TABLEFLAGS)
 bench-run2:
 	[ -z '$(MEMCACHED2)' ] || $(BENCH) run -ringside bin/ringside -memcached '$(MEMCACHED2)' -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 3h -json $(REPORTS)/run2.json $(TABLEFLAGS)
 bench-more:
 	$(BENCH) run -ringside bin/ringside -scenarios ilmnoqrs -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 2h -json $(REPORTS)/more.json $(TABLEFLAGS)
+bench-seen:
+	$(BENCH) run -ringside bin/ringside -scenarios tu -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 1h -json $(REPORTS)/seen.json $(TABLEFLAGS)
 bench-tails:
 	$(BENCH) tails -ringside bin/ringside -rounds $(TABLEROUNDS) -json $(REPORTS)/tails.json
 bench-outages:

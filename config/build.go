@@ -106,7 +106,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		Distribution: p.Distribution,
 		Place:        place,
 		GetErrors:    p.GetErrors,
-		InOrder:      p.ordered(),
+		InOrder:      p.inOrder(),
 		JoinGets:     p.JoinGets,
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
@@ -169,13 +169,13 @@ func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
 	}, nil
 }
 
-// ordered says whether multi-gets are answered in the order of the request.
-func (p *Pool) ordered() bool {
+// inOrder says whether multi-gets are answered in the order of the request.
+func (p *Pool) inOrder() bool {
 	if p.Multiget != "" {
 		return p.Multiget == "request"
 	}
 	preset, _ := FindPreset(p.Distribution)
-	return preset.Ordered
+	return preset.InOrder
 }
 
 // build is what the table has of t.

@@ -8,7 +8,15 @@
 // deploy/ringside.schema.json lets editors check while one types; both are held
 // to the table of keys in keys.go by tests.
 //
-// Choices where YAML or custom leave room:
+// # How a file becomes a table
+//
+//	bytes ─ document.go: YAML, bounded, aliases followed ─► a tree of nodes, each with its place
+//	tree  ─ keys.go: the table of keys, by the kinds of values.go ─► File; document.where knows what was read from where
+//	File  ─ decide (failover.go): what is left open, and presets decide ─► File, complete
+//	File  ─ check*: what must hold between settings, building each placement on trial ─► File, or Errors
+//	File  ─ Build (build.go) ─► table.Table
+//
+// # Choices where YAML or custom leave room
 //
 //   - Anchors, aliases and merge keys (<<) work. Keys at the top that begin with
 //     x- are ignored, so that anchors have a place to stand. A second document,
@@ -33,8 +41,8 @@
 //     for an existing client, whatever that client does, or if it has less than
 //     three servers; else it rehashes. Mode rehash works with every distribution: where the client has a rule for whom
 //     to ask next, or builds its ring again, by that; else by ring's own order.
-//   - preset: sessions on a route sets the lease, the pings and, from three view
-//     servers on, the consistency of its pool. The pool's own failover settings
+//   - preset: counters or sessions on a route sets the lease, the pings, eject_after, the
+//     deadline and, from three view servers on, the consistency of its pool. The pool's own settings
 //     win over it, and it wins over defaults, but for strict, which it keeps. It
 //     leaves the mode alone: keys with copies have no stand-in in any mode.
 //   - Two hosts are told apart by the text of addresses, in lower case and with IP
@@ -44,6 +52,13 @@
 //     strip_prefix makes one of two, must keep the same copies of it.
 //   - The order of pools, servers and routes is that of the file, so building
 //     twice gives equal tables.
+//
+// # What it does not do
+//
+//   - It asks no server and no resolver: that a server is there, or is memcached, is
+//     seen when the table is in force.
+//   - It puts nothing in force. The command does, and compares two files for people by
+//     Changes and AtNextStart.
 package config
 
 import (

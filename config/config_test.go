@@ -338,7 +338,7 @@ func TestCacheHasGuard(t *testing.T) {
 	}{
 		{"", defaultGuard()},
 		{", guard: off", Guard{}},
-		{", guard: hide", guardModes[2].means},
+		{", guard: hide", Guard{On: true, Guard: table.Guard{Hide: true}}},
 		{", replicas: 2, copies_on: server", defaultGuard()},
 		{", autocreate: on", Guard{}},
 		{", buffer: {}", Guard{}},

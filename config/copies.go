@@ -106,22 +106,6 @@ func routeValue() value[Route] {
 		read(d, n, path, to)
 		to.usePreset()
 	}
-	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
-	settings := group(Autocreate{},
-		set("initial", "what the counter is before the incr that makes it, and after a decr that does", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
-		set("ttl", "how long it lives, in whole seconds, or off: for ever", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
-	readSettings := settings.read
-	settings.read = func(d *document, n *node, path string, to *Autocreate) {
-		to.On = true
-		readSettings(d, n, path, to)
-	}
-	autocreate := switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
-	buffer := group(defaultBuffer(),
-		set("every", "the time between two flushes of a counter, a tenth more or less; what a crash of this Ringside loses at most", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
-		set("answer", "what an incr that waits is answered: what the server said last and what was added here since (estimate), or what it said last",
-			words("estimate", "last"), func(b *Buffer) *string { return &b.Answer }),
-		set("keys", "counters of which increments wait at once; those of others go through", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
-		set("keep", "how long increments wait for a server that can't be asked; then they are lost and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
 	v := fresh(defaultRoute(), group(defaultRoute(),
 		preset, // first: the others change what it sets
 		set("prefix", "the keys that begin with this; every key unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
@@ -146,21 +130,8 @@ func routeValue() value[Route] {
 		set("read_through", "whether a miss asks the other copies; one on a server that has just come back always does, whatever this says",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
-		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreate, func(r *r) *Autocreate { return &r.Autocreate }),
-		set("buffer", "increments wait in Ringside, so that one request carries many; the numbers that clients get are then estimates", value[*Buffer]{
-			read: func(d *document, n *node, path string, to **Buffer) {
-				b := defaultBuffer()
-				*to = &b
-				buffer.read(d, n, path, *to)
-			},
-			show: func(b *Buffer) any {
-				if b == nil {
-					return nil
-				}
-				return fmt.Sprintf("every %s, answer %s, keys %d, keep %s", short(b.Every), b.Answer, b.Keys, short(b.Keep))
-			},
-			schema: buffer.schema,
-		}, func(r *r) **Buffer { return &r.Buffer }),
+		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreateValue(), func(r *r) *Autocreate { return &r.Autocreate }),
+		set("buffer", "increments wait in Ringside, so that one request carries many; the numbers that clients get are then estimates", bufferValue(), func(r *r) **Buffer { return &r.Buffer }),
 		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(integer(1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
 		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
@@ -181,6 +152,44 @@ func routeValue() value[Route] {
 		return s
 	}
 	return v
+}
+
+// autocreateValue is on or off, or how a counter begins.
+func autocreateValue() value[Autocreate] {
+	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
+	settings := group(Autocreate{},
+		set("initial", "what the counter is before the incr that makes it, and after a decr that does", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
+		set("ttl", "how long it lives, in whole seconds, or off: for ever", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
+	readSettings := settings.read
+	settings.read = func(d *document, n *node, path string, to *Autocreate) {
+		to.On = true
+		readSettings(d, n, path, to)
+	}
+	return switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
+}
+
+// bufferValue is how increments wait; nil, that they don't, is to leave it out.
+func bufferValue() value[*Buffer] {
+	settings := group(defaultBuffer(),
+		set("every", "the time between two flushes of a counter, a tenth more or less; what a crash of this Ringside loses at most", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
+		set("answer", "what an incr that waits is answered: what the server said last and what was added here since (estimate), or what it said last",
+			words("estimate", "last"), func(b *Buffer) *string { return &b.Answer }),
+		set("keys", "counters of which increments wait at once; those of others go through", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
+		set("keep", "how long increments wait for a server that can't be asked; then they are lost and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
+	return value[*Buffer]{
+		read: func(d *document, n *node, path string, to **Buffer) {
+			b := defaultBuffer()
+			*to = &b
+			settings.read(d, n, path, *to)
+		},
+		show: func(b *Buffer) any {
+			if b == nil {
+				return nil
+			}
+			return fmt.Sprintf("every %s, answer %s, keys %d, keep %s", short(b.Every), b.Answer, b.Keys, short(b.Keep))
+		},
+		schema: settings.schema,
+	}
 }
 
 // replicas is how many copies there are.
@@ -418,7 +427,7 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	}
 	if n := len(distinct(p.Servers, c.Apart)); c.Copies > n && c.Apart != replicate.Servers {
 		in := map[replicate.Apart]string{replicate.Hosts: "on", replicate.Zones: "in"}[c.Apart]
-		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set copies_on: server where one machine is enough",
+		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set copies_on: server on the route where one machine is enough",
 			c.Copies, in, c.Apart, p.Name, in, count(n, c.Apart.String()))
 	}
 }
@@ -460,7 +469,7 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 					if !distinct(q.Servers, a)[s.apart(a)] {
 						continue
 					}
-					hint := "; set copies_on: server where one machine is enough"
+					hint := "; set copies_on: server on the route where one machine is enough"
 					if a == replicate.Servers {
 						hint = ""
 					}

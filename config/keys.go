@@ -14,6 +14,7 @@ import (
 
 	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
+	"ringside/proxy/watch"
 )
 
 // A key is one setting of a T.
@@ -488,13 +489,6 @@ func defaultGuard() Guard {
 	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}}
 }
 
-// guardModes are the short forms.
-var guardModes = []option[Guard]{
-	{"on", defaultGuard()},
-	{"off", Guard{}},
-	{"hide", Guard{On: true, Guard: table.Guard{Hide: true}}},
-}
-
 func guardValue() value[Guard] {
 	type g = Guard
 	long := group(defaultGuard(),
@@ -510,23 +504,8 @@ func guardValue() value[Guard] {
 		set("clients", "whether the set of a rebuild comes on the connection of its miss, or on any; auto goes by what is seen",
 			spoken(table.ByEvidence, table.ByConnection, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
-	brief := value[Guard]{
-		read: func(d *document, n *node, path string, to *Guard) {
-			word := n.text
-			if n.tag == "!!bool" {
-				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
-			}
-			for _, o := range guardModes {
-				if n.kind == scalar && o.word == word {
-					*to = o.means
-					return
-				}
-			}
-			d.wrong(n, path, "true, false, hide, or a mapping of its settings")
-		},
-		show:   func(Guard) any { return nil },
-		schema: func() schema { return schema{"enum": []any{"on", true, "off", false, "hide"}} },
-	}
+	brief := modes("true, false, hide, or a mapping of its settings",
+		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, Guard: table.Guard{Hide: true}}})
 	return either(brief, fresh(defaultGuard(), long))
 }
 
@@ -573,23 +552,34 @@ func nearValue() value[Near] {
 		set("memory", "bytes of values, and what keeps them, shared out to the loops; then the oldest goes", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
 		set("keys", "of which keys values are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
 	)
-	modes := []option[Near]{{"on", defaultNear()}, {"off", Near{}}}
-	brief := value[Near]{
-		read: func(d *document, n *node, path string, to *Near) {
-			word := n.text
-			if n.tag == "!!bool" {
-				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
-			}
-			for _, o := range modes {
-				if n.kind == scalar && o.word == word {
-					*to = o.means
-					return
-				}
-			}
-			d.wrong(n, path, "true, false, or a mapping of its settings")
-		},
-		show:   func(Near) any { return nil },
-		schema: func() schema { return schema{"enum": []any{"on", true, "off", false}} },
-	}
+	brief := modes("true, false, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
 	return either(brief, fresh(defaultNear(), long))
+}
+
+// traceValue is a file into which is written what happens to some keys.
+func traceValue() value[Trace] {
+	usual := Trace{Max: 64 << 20, Keep: 3}
+	return fresh(usual, group(usual,
+		must(set("keys", "which keys: a pattern, or a list of up to eight. * is any bytes or none, ? one, [a-z] one of these; lock: and what fits belongs to it",
+			oneOrMore(keyPattern()), func(t *Trace) *[]string { return &t.Keys })),
+		must(set("file", "where; it is made for its owner alone, in a directory that is there", visible("a path", 4096), func(t *Trace) *string { return &t.File })),
+		set("max", "bytes; a file that would get larger is moved aside, to its name with .1 behind it", size(int64(64<<10), 1<<40), func(t *Trace) *int64 { return &t.Max }),
+		set("keep", "files that were moved aside and are kept", integer(0, 100), func(t *Trace) *int { return &t.Keep }),
+	))
+}
+
+// keyPattern is a pattern of keys, as ringside trace takes it.
+func keyPattern() value[string] {
+	v := text("a pattern of keys, such as home:*")
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *string) {
+		read(d, n, path, to)
+		if *to == "" {
+			return
+		}
+		if err := watch.Check([]watch.Pattern{watch.Pattern(*to)}); err != nil {
+			d.fail(n.line, n.column, "%s: %v", path, err)
+		}
+	}
+	return v
 }

@@ -89,8 +89,7 @@ func hashTag() value[string] {
 }
 
 // checkPlacement looks at what the distribution says without its servers, and
-// then tries to build what the pool asks for. When that fails, it finds out
-// which setting is to blame by building without the others.
+// then tries to build what the pool asks for.
 func (d *document) checkPlacement(p *Pool) {
 	if p.Distribution == "" {
 		if d.where[&p.Distribution] == nil {
@@ -98,15 +97,12 @@ func (d *document) checkPlacement(p *Pool) {
 		}
 		return
 	}
-	blame := func(err error, settings ...any) {
-		d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
-	}
 	wrong := func(err error) { // the rule itself, so once where all pools inherit it
 		if n := d.where[&d.defaults.Distribution]; n != nil && d.where[&p.Distribution] == nil {
 			d.failAt(n, "defaults: %v", err)
 			return
 		}
-		blame(err, &p.Distribution)
+		d.blame(p, err, &p.Distribution)
 	}
 	preset, ok := FindPreset(p.Distribution)
 	switch near := didYouMean(p.Distribution, presetWords()); {
@@ -131,11 +127,20 @@ func (d *document) checkPlacement(p *Pool) {
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
 		return // reported already; building would blame the wrong thing
 	}
-	_, err := light.place()
-	if err == nil {
-		return
+	if _, err := light.place(); err != nil {
+		d.blameSetting(p, light, err)
 	}
-	all, bare := p.Placement, light
+}
+
+// blame notes that a pool can't be built, at the first of the settings that the file sets.
+func (d *document) blame(p *Pool, err error, settings ...any) {
+	d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
+}
+
+// blameSetting finds out which setting of p is to blame for err, by building bare, which
+// is p, with one of them at a time.
+func (d *document) blameSetting(p *Pool, bare Pool, err error) {
+	all := p.Placement
 	with := func(o PlacementOptions) error {
 		bare.Placement = o
 		_, err := bare.place()
@@ -143,9 +148,9 @@ func (d *document) checkPlacement(p *Pool) {
 	}
 	if err := with(PlacementOptions{Hash: all.Hash}); err != nil {
 		if none := with(PlacementOptions{}); all.Hash != "" && (none == nil || none.Error() != err.Error()) {
-			blame(err, &p.Placement.Hash)
+			d.blame(p, err, &p.Placement.Hash)
 		} else {
-			blame(err, &p.Distribution)
+			d.blame(p, err, &p.Distribution)
 		}
 		return
 	}
@@ -166,12 +171,12 @@ func (d *document) checkPlacement(p *Pool) {
 	} {
 		one.options.Hash = all.Hash
 		if err := with(one.options); err != nil {
-			blame(err, one.setting)
+			d.blame(p, err, one.setting)
 			found = true
 		}
 	}
 	if !found {
-		blame(err, &p.Distribution)
+		d.blame(p, err, &p.Distribution)
 	}
 }
 

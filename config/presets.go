@@ -71,7 +71,7 @@ type Preset struct {
 	Options     []string
 	Weights     WeightUse
 
-	Ordered bool // the client takes values that come out of order for misses
+	InOrder bool // the client takes values that come out of order for misses
 
 	Dead DeadRule
 	New  bool // for new pools: it stands for no existing client
@@ -80,7 +80,7 @@ type Preset struct {
 	emptyTag bool   // an empty tag hashes the empty string
 	needs    string // what is wrong without a hash
 	unit     int    // points come in so many
-	hashes   dialect
+	hashes   hashNames
 	build    func(choice) (ring.Hash, ring.Ring, error)
 }
 
@@ -258,7 +258,7 @@ func (p *Preset) algorithm(option, name string, allowed []string) (ring.Algorith
 		}
 		return 0, fmt.Errorf("%s: %q must be one of %s", option, name, strings.Join(allowed, ", "))
 	}
-	i := slices.IndexFunc(p.hashes, func(h named) bool { return h.name == name })
+	i := slices.IndexFunc(p.hashes, func(h namedHash) bool { return h.name == name })
 	return p.hashes[i].algorithm, nil
 }
 
@@ -343,7 +343,7 @@ func onTableOf(rule func(choice) modulo.Rule) func(choice) (ring.Hash, ring.Ring
 	}
 }
 
-func ordered(rule modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
+func onOrderedTable(rule modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
 	return onTableOf(func(c choice) modulo.Rule {
 		rule.Order = c.order
 		return rule

@@ -10,57 +10,57 @@ import (
 	"ringside/ring"
 )
 
-// named is a hash by the name that a client or its users give it.
-type named struct {
+// namedHash is a hash by the name that a client or its users give it.
+type namedHash struct {
 	name      string
 	algorithm ring.Algorithm
 }
 
-// dialect is the hashes that a client offers, by its own names. The first is
+// hashNames is the hashes that a client offers, by its own names. The first is
 // the default. twemproxy's crc32 is not zlib's crc32.
-type dialect []named
+type hashNames []namedHash
 
 // from is d with the hash of this name first.
-func (d dialect) from(name string) dialect {
-	i := slices.IndexFunc(d, func(h named) bool { return h.name == name })
-	return append(dialect{d[i]}, slices.Concat(d[:i], d[i+1:])...)
+func (d hashNames) from(name string) hashNames {
+	i := slices.IndexFunc(d, func(h namedHash) bool { return h.name == name })
+	return append(hashNames{d[i]}, slices.Concat(d[:i], d[i+1:])...)
 }
 
 // only is d cut down to these names, in this order.
-func (d dialect) only(names ...string) dialect {
-	var cut dialect
+func (d hashNames) only(names ...string) hashNames {
+	var cut hashNames
 	for _, name := range names {
 		cut = append(cut, d.from(name)[0])
 	}
 	return cut
 }
 
-func fixed(a ring.Algorithm) dialect { return dialect{{"", a}} }
+func fixed(a ring.Algorithm) hashNames { return hashNames{{"", a}} }
 
 var (
 	// plainHashes is what new pools may choose from, and a modulo of one's own.
-	plainHashes = dialect{
+	plainHashes = hashNames{
 		{"crc32", ring.CRC32}, {"md5", ring.MD5}, {"xxh64", ring.XXH64}, {"xxh3", ring.XXH3},
 		{"fnv1_32", ring.FNV1x32}, {"fnv1a_32", ring.FNV1Ax32}, {"fnv1_64", ring.FNV1x64}, {"fnv1a_64", ring.FNV1Ax64},
 		{"one_at_a_time", ring.OneAtATime}, {"jenkins", ring.Jenkins}, {"murmur", ring.Murmur2}, {"murmur3", ring.Murmur3},
 		{"hsieh", ring.Hsieh}, {"sha1", ring.SHA1}, {"crc15", ring.CRC15}, {"crc15_not_0", ring.CRC15Not0},
 		{"crc16", ring.CRC16}, {"crc31", ring.CRC31}, {"java", ring.Java}, {"java_abs", ring.JavaAbs},
 	}
-	libmemcachedHashes = dialect{
+	libmemcachedHashes = hashNames{
 		{"one_at_a_time", ring.OneAtATime}, {"md5", ring.MD5}, {"crc", ring.CRC15},
 		{"fnv1_64", ring.FNV1x64}, {"fnv1a_64", ring.FNV1Ax64}, {"fnv1_32", ring.FNV1x32}, {"fnv1a_32", ring.FNV1Ax32},
 		{"hsieh", ring.Hsieh}, {"murmur", ring.Murmur2}, {"jenkins", ring.Jenkins}, {"murmur3", ring.Murmur3},
 	}
-	twemproxyHashes = dialect{
+	twemproxyHashes = hashNames{
 		{"fnv1a_64", ring.FNV1Ax64}, {"one_at_a_time", ring.OneAtATime}, {"md5", ring.MD5}, {"crc16", ring.CRC16},
 		{"crc32", ring.CRC15}, {"crc32a", ring.CRC32}, {"fnv1_64", ring.FNV1x64}, {"fnv1_32", ring.FNV1x32},
 		{"fnv1a_32", ring.FNV1Ax32}, {"hsieh", ring.Hsieh}, {"murmur", ring.Murmur2}, {"jenkins", ring.Jenkins},
 	}
-	javaHashes = dialect{
+	javaHashes = hashNames{
 		{"native", ring.Java}, {"ketama", ring.MD5}, {"crc", ring.CRC15}, {"fnv1_64", ring.JavaFNV1x64},
 		{"fnv1a_64", ring.JavaFNV1Ax64}, {"fnv1_32", ring.JavaFNV1x32}, {"fnv1a_32", ring.JavaFNV1Ax32},
 	}
-	proxyHashes = dialect{{"md5", ring.MD5}, {"xxh3", ring.XXH3}}
+	proxyHashes = hashNames{{"md5", ring.MD5}, {"xxh3", ring.XXH3}}
 )
 
 // mcrouterStop ends the part of a key that mcrouter hashes.
@@ -82,7 +82,7 @@ var presets = []Preset{
 		Weights: WeightsRefused, Dead: DeadWalks, New: true, build: jump},
 	{Name: "modulo-crc32", For: "new pools that never change: CRC-32 mod n, as gomemcache",
 		hashes: plainHashes.only("crc32"), Orders: []string{"listed", "natural", "length", "host"},
-		Dead: DeadWalks, New: true, build: ordered(modulo.Rule{Repeat: true})},
+		Dead: DeadWalks, New: true, build: onOrderedTable(modulo.Rule{Repeat: true})},
 
 	// Circles of the libmemcached kind.
 	{Name: "ketama", Aliases: []string{"libmemcached", "libmemcached-ketama", "pylibmc-ketama-weighted"},
@@ -173,8 +173,8 @@ var presets = []Preset{
 	{Name: "dalli", For: "dalli (Ruby); clients' namespaces are hashed",
 		hashes: fixed(ring.CRC32), Dead: DeadWalks, build: onCircle(ketama.Dalli)},
 	{Name: "pecl-consistent", Aliases: []string{"php-memcache"}, For: "php-memcache (pecl) by default: memcache.hash_strategy = consistent",
-		hashes: dialect{{"crc32", ring.CRC32}, {"fnv", ring.FNV1Ax32}}, Dead: DeadWalks, build: buckets},
-	{Name: "perl-fast-ketama", Ordered: true, Aliases: []string{"cache-memcached-fast-ketama"}, For: "Cache::Memcached::Fast with ketama_points",
+		hashes: hashNames{{"crc32", ring.CRC32}, {"fnv", ring.FNV1Ax32}}, Dead: DeadWalks, build: buckets},
+	{Name: "perl-fast-ketama", InOrder: true, Aliases: []string{"cache-memcached-fast-ketama"}, For: "Cache::Memcached::Fast with ketama_points",
 		hashes: fixed(ring.CRC32), MinPoints: 1, MaxPoints: 10000, Points: 150,
 		build: onCircleOf(func(c choice) ketama.Rule { return ketama.PerlFast(c.points) })},
 	{Name: "uhashring", For: "Python's uhashring by default, nodes named host:port",
@@ -188,20 +188,20 @@ var presets = []Preset{
 
 	// Remainders.
 	{Name: "modulo", For: "a remainder of your own making: hash and order chosen, servers repeated by weight",
-		hashes: plainHashes, Orders: []string{"listed", "natural", "length", "host"}, build: ordered(modulo.Rule{Repeat: true})},
+		hashes: plainHashes, Orders: []string{"listed", "natural", "length", "host"}, build: onOrderedTable(modulo.Rule{Repeat: true})},
 	{Name: "modulo-libmemcached", Aliases: []string{"modulo-php-memcached", "modulo-pylibmc"},
 		For:    "libmemcached, php-memcached and pylibmc by default; weights are ignored, order host is SORT_HOSTS",
-		hashes: libmemcachedHashes, Orders: []string{"listed", "host"}, Weights: WeightsIgnored, build: ordered(modulo.Libmemcached)},
-	{Name: "modulo-perl", Ordered: true, Aliases: []string{"cache-memcached"}, For: "Cache::Memcached by default",
+		hashes: libmemcachedHashes, Orders: []string{"listed", "host"}, Weights: WeightsIgnored, build: onOrderedTable(modulo.Libmemcached)},
+	{Name: "modulo-perl", InOrder: true, Aliases: []string{"cache-memcached"}, For: "Cache::Memcached by default",
 		hashes: fixed(ring.CRC15), Dead: DeadWalks, build: onTable(modulo.Perl)},
-	{Name: "modulo-perl-fast", Ordered: true, Aliases: []string{"cache-memcached-fast"}, For: "Cache::Memcached::Fast by default; = modulo-perl, but a dead server's keys miss",
+	{Name: "modulo-perl-fast", InOrder: true, Aliases: []string{"cache-memcached-fast"}, For: "Cache::Memcached::Fast by default; = modulo-perl, but a dead server's keys miss",
 		hashes: fixed(ring.CRC15), build: onTable(modulo.PerlFast)},
 	{Name: "modulo-python-memcache", Aliases: []string{"python-memcached", "python-memcache"}, For: "python-memcache (python-memcached) by default",
 		hashes: fixed(ring.CRC15Not0), Dead: DeadWalks, build: onTable(modulo.Python)},
 	{Name: "modulo-python-memcache-old", For: "python-memcache with useOldServerHashFunction",
 		hashes: fixed(ring.CRC32), Dead: DeadWalks, build: onTable(modulo.PythonOld)},
 	{Name: "modulo-pecl", Aliases: []string{"php-memcache-standard"}, For: "php-memcache (pecl) with memcache.hash_strategy = standard",
-		hashes: dialect{{"crc32", ring.CRC15Not0}, {"fnv", ring.FNV1A15Not0}}, Dead: DeadWalks,
+		hashes: hashNames{{"crc32", ring.CRC15Not0}, {"fnv", ring.FNV1A15Not0}}, Dead: DeadWalks,
 		build: onTableOf(func(c choice) modulo.Rule { return modulo.Pecl(c.key) })},
 	{Name: "modulo-gomemcache", Aliases: []string{"gomemcache"}, For: "bradfitz/gomemcache, grafana/gomemcache, rainycape/memcache",
 		hashes: fixed(ring.CRC32), build: onTable(modulo.Gomemcache)},
@@ -236,7 +236,7 @@ var presets = []Preset{
 
 var oneAtATimeUnsigned, _ = ring.OneAtATime.Unsigned()
 
-func (d dialect) names() []string {
+func (d hashNames) names() []string {
 	var names []string
 	for _, h := range d {
 		if h.name != "" {
@@ -280,7 +280,7 @@ func (p *Preset) options() []string {
 		options = append(options, "order")
 	}
 	options = append(options, p.Options...)
-	if slices.ContainsFunc(p.hashes, func(h named) bool { _, has := h.algorithm.Unsigned(); return has }) {
+	if slices.ContainsFunc(p.hashes, func(h namedHash) bool { _, has := h.algorithm.Unsigned(); return has }) {
 		options = append(options, "char")
 	}
 	return append(options, "hash_tag", "hash_stop", "hash_strip_prefix")

@@ -57,24 +57,8 @@ func tagsValue() value[Tags] {
 		set("patterns", "tags that follow from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
 		set("prefix_tag", "all keys of the route have a tag that is called as its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
 	)
-	modes := []option[Tags]{{"on", defaultTags()}, {"off", Tags{}}, {"read", readTags()}}
-	brief := value[Tags]{
-		read: func(d *document, n *node, path string, to *Tags) {
-			word := n.text
-			if n.tag == "!!bool" {
-				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
-			}
-			for _, o := range modes {
-				if n.kind == scalar && o.word == word {
-					*to = o.means
-					return
-				}
-			}
-			d.wrong(n, path, "true, false, read, or a mapping of its settings")
-		},
-		show:   func(Tags) any { return nil },
-		schema: func() schema { return schema{"enum": []any{"on", true, "off", false, "read"}} },
-	}
+	brief := modes("true, false, read, or a mapping of its settings",
+		option[Tags]{"on", defaultTags()}, option[Tags]{"off", Tags{}}, option[Tags]{"read", readTags()})
 	return either(brief, fresh(defaultTags(), long))
 }
 
@@ -132,7 +116,7 @@ func (d *document) checkTags(f *File, r *Route) {
 		d.failAt(d.place(&t.PrefixTag, t, r), "prefix_tag needs a prefix")
 	case t.Suffix != "" && strings.Contains(r.Prefix, t.Suffix):
 		d.failAt(d.place(&t.Suffix, t, r), "tags.suffix %q stands in the prefix %q: every key would be cut there", t.Suffix, r.Prefix)
-	case r.names(f.Tags.Command):
+	case r.begins(f.Tags.Command):
 		d.failAt(d.place(&r.Match, &r.Prefix, &f.Tags.Command, r), "%s begins with tags.command %q: no key of the route could be stored", r.keys(), f.Tags.Command)
 	}
 	for i := range t.Patterns {
@@ -142,8 +126,8 @@ func (d *document) checkTags(f *File, r *Route) {
 	}
 }
 
-// names says that all keys of r begin with the command that invalidates tags.
-func (r *Route) names(command string) bool { return strings.HasPrefix(string(r.pattern()[0]), command) }
+// begins says that all keys of r begin with text.
+func (r *Route) begins(text string) bool { return strings.HasPrefix(string(r.pattern()[0]), text) }
 
 // checkTagCommand refuses routes whose keys would be taken for names of tags, in a
 // file that has routes with tags.
@@ -153,7 +137,7 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 			continue
 		}
 		for i := range list {
-			if r := &list[i]; !r.Tags.On && r.names(f.Tags.Command) {
+			if r := &list[i]; !r.Tags.On && r.begins(f.Tags.Command) {
 				d.failAt(d.place(&r.Match, &r.Prefix, r), "keys that begin with tags.command (%q) are names of tags: give the route another prefix, or tags another command", f.Tags.Command)
 			}
 		}

@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"ringside/proxy/watch"
 )
 
 // schema is a piece of JSON Schema.
@@ -90,15 +88,9 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 	return value[V]{
 		words: words,
 		read: func(d *document, n *node, path string, to *V) {
-			word := n.text
-			if n.tag == "!!bool" {
-				word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
-			}
-			for _, o := range options {
-				if n.kind == scalar && o.word == word {
-					*to = o.means
-					return
-				}
+			if o, ok := chosen(n, options); ok {
+				*to = o
+				return
 			}
 			hint := ""
 			if n.kind == scalar && !n.empty() {
@@ -114,16 +106,48 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 			}
 			return nil
 		},
-		schema: func() schema {
-			all := []any{}
-			for _, word := range words {
-				all = append(all, word)
-				if word == "on" || word == "off" {
-					all = append(all, word == "on")
-				}
+		schema: func() schema { return wordsSchema(options) },
+	}
+}
+
+// chosen is what the option means whose word n is.
+func chosen[V any](n *node, options []option[V]) (means V, ok bool) {
+	word := n.text
+	if n.tag == "!!bool" {
+		word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
+	}
+	for _, o := range options {
+		if n.kind == scalar && o.word == word {
+			return o.means, true
+		}
+	}
+	return means, false
+}
+
+func wordsSchema[V any](options []option[V]) schema {
+	all := []any{}
+	for _, o := range options {
+		all = append(all, o.word)
+		if o.word == "on" || o.word == "off" {
+			all = append(all, o.word == "on")
+		}
+	}
+	return schema{"enum": all}
+}
+
+// modes are the short forms of what has settings of its own; want names them, and that
+// it may be a mapping of these.
+func modes[V any](want string, options ...option[V]) value[V] {
+	return value[V]{
+		read: func(d *document, n *node, path string, to *V) {
+			if o, ok := chosen(n, options); ok {
+				*to = o
+				return
 			}
-			return schema{"enum": all}
+			d.wrong(n, path, want)
 		},
+		show:   func(V) any { return nil },
+		schema: func() schema { return wordsSchema(options) },
 	}
 }
 
@@ -209,9 +233,13 @@ var isNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 // duration is a time with its unit, within bounds. Where the least is 0, that
 // turns something off, and may be written so.
 func duration(least, most time.Duration) value[time.Duration] {
-	want := fmt.Sprintf("a duration between %s and %s, such as 500ms", short(least), short(most))
+	example := "500ms"
+	if most > time.Hour { // of memcached's, which counts seconds
+		example = "1m"
+	}
+	want := fmt.Sprintf("a duration between %s and %s, such as %s", short(least), short(most), example)
 	if least == 0 {
-		want = fmt.Sprintf("off, or a duration up to %s, such as 500ms", short(most))
+		want = fmt.Sprintf("off, or a duration up to %s, such as %s", short(most), example)
 	}
 	return value[time.Duration]{
 		read: func(d *document, n *node, path string, to *time.Duration) {
@@ -317,6 +345,10 @@ func bytesText(v int64) string {
 func listOf[V any](item value[V], least int) value[[]V] {
 	return value[[]V]{
 		read: func(d *document, n *node, path string, to *[]V) {
+			if n.kind == sequence && 0 < len(n.items) && len(n.items) < least {
+				d.fail(n.line, n.column, "%s must be a list of at least two, not of one", path)
+				return
+			}
 			if n.kind != sequence || len(n.items) < least {
 				d.wrong(n, path, "a list"+[...]string{"", " of at least one", " of at least two"}[least])
 				return
@@ -472,32 +504,4 @@ func byName[V element](inner value[V]) differ[[]V] {
 			say("%sthe servers stand in another order", within)
 		}
 	}
-}
-
-// traceValue is a file into which is written what happens to some keys.
-func traceValue() value[Trace] {
-	usual := Trace{Max: 64 << 20, Keep: 3}
-	return fresh(usual, group(usual,
-		must(set("keys", "which keys: a pattern, or a list of up to eight. * is any bytes or none, ? one, [a-z] one of these; lock: and what fits belongs to it",
-			oneOrMore(keyPattern()), func(t *Trace) *[]string { return &t.Keys })),
-		must(set("file", "where; it is made for its owner alone, in a directory that is there", visible("a path", 4096), func(t *Trace) *string { return &t.File })),
-		set("max", "bytes; a file that would get larger is moved aside, to its name with .1 behind it", size(int64(64<<10), 1<<40), func(t *Trace) *int64 { return &t.Max }),
-		set("keep", "files that were moved aside and are kept", integer(0, 100), func(t *Trace) *int { return &t.Keep }),
-	))
-}
-
-// keyPattern is a pattern of keys, as ringside trace takes it.
-func keyPattern() value[string] {
-	v := text("a pattern of keys, such as home:*")
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		read(d, n, path, to)
-		if *to == "" {
-			return
-		}
-		if err := watch.Check([]watch.Pattern{watch.Pattern(*to)}); err != nil {
-			d.fail(n.line, n.column, "%s: %v", path, err)
-		}
-	}
-	return v
 }

@@ -19,7 +19,7 @@ import (
 
 // generation is a table that an engine has taken up, and its pools tied to servers.
 type generation struct {
-	table *table.Table
+	*failover.Published
 	pools []*routing.BoundPool
 }
 
@@ -32,7 +32,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			e.Buffers.Hold(-bp.Owners.Size())
 		}
 	}
-	e.gen = &generation{table: t}
+	e.gen = &generation{Published: cur}
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.LogSlow(t.LogSlow)
@@ -78,7 +78,7 @@ func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.B
 	}
 	e.List = nil
 	bound := map[*table.Pool]*routing.BoundPool{}
-	for _, p := range e.gen.table.Pools {
+	for _, p := range e.gen.Pools {
 		bp := &routing.BoundPool{Pool: p, Owners: ring.NewMemo(&p.Place, func(n int) bool {
 			room := !e.Scarce(n)
 			if room {
@@ -101,7 +101,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, bou
 		return
 	}
 	bp.View = w.View
-	copies := bp.Pool.Copied(e.gen.table)
+	copies := bp.Pool.Copied(e.gen.Table)
 	bp.View.KeepCopies(copies)
 	if copies {
 		e.KeepLedger(bp)
@@ -130,7 +130,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, bou
 
 // bindListeners gives the listeners, which stay, the routes of the new table.
 func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
-	t := e.gen.table
+	t := e.gen.Table
 	old := e.Listeners
 	e.near.Begin(e.Shared.nearMarks(t))
 	e.Listeners = map[string]*routing.Listener{}

@@ -10,7 +10,6 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/health"
-	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -60,7 +59,7 @@ func (e *Engine) limitMemory(s *client.Session, raw []byte) {
 		return
 	}
 	line := append(append(e.EncodedKey[:0], "cache_memlimit "...), r.Args.Of(raw)...)
-	e.EncodedKey = append(line, wire.LineEnd...)
+	e.EncodedKey = append(line, wire.CRLF...)
 	e.askAll(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "without the new limit", quiet: r.Flags&wire.Quiet != 0})
 }
 
@@ -77,7 +76,7 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	if r.Exptime.Len() > 0 {
 		line = append(append(line, ' '), r.Exptime.Of(raw)...)
 	}
-	e.EncodedKey = append(line, wire.LineEnd...)
+	e.EncodedKey = append(line, wire.CRLF...)
 	each, delay := e.listener(s).Each, int64(0)
 	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // not at a time when it may be back
 		each = e.listener(s).EachInUse
@@ -130,41 +129,48 @@ func (f *unanimous) Answer(dst []byte) ([]byte, stats.Outcome) {
 // that have never told theirs are asked; one that doesn't answer is left out,
 // and when none has ever told the client gets an error.
 func (e *Engine) tellVersion(s *client.Session) {
+	v := &versions{}
 	known := true
-	silent := func(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
+	e.listener(s).Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
+		v.hear(srv)
+		known = known && srv.Release != wire.Release{}
+	})
+	if known {
+		e.Line, _ = v.Answer(e.Line[:0])
+		e.local(s, e.Line, stats.Okay)
+		return
+	}
+	e.askThose(s, upstream.AskVersion, v, func(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
 		e.listener(s).Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
 			if srv.Release == (wire.Release{}) {
 				f(srv, p, refusal)
 			}
 		})
-	}
-	silent(func(*upstream.Server, *table.Pool, string) { known = false })
-	v := &versions{lst: e.listener(s)}
-	if !known {
-		e.askThose(s, upstream.AskVersion, v, silent)
-		return
-	}
-	e.Line, _ = v.Answer(e.Line[:0])
-	e.local(s, e.Line, stats.Okay)
+	})
 }
 
-// versions gathers what servers say to version. Their connections learn it.
+// versions gathers what servers say to version. Their connections learn it. A reload
+// may have taken the servers away before the answer.
 type versions struct {
-	lst *routing.Listener
-	why string // of the first that did not say it
+	low *upstream.Server // of those that have told theirs, one with the lowest
+	why string           // of the first that did not say it
 }
 
-func (v *versions) Add(_ *upstream.Server, _ []byte, failed string) { v.why = cmp.Or(v.why, failed) }
+// hear takes a server into account if it has told its version.
+func (v *versions) hear(srv *upstream.Server) {
+	if srv.Release != (wire.Release{}) && (v.low == nil || srv.Release.Older(v.low.Release)) {
+		v.low = srv
+	}
+}
+
+func (v *versions) Add(srv *upstream.Server, _ []byte, failed string) {
+	v.why = cmp.Or(v.why, failed)
+	v.hear(srv)
+}
 
 func (v *versions) Answer(dst []byte) ([]byte, stats.Outcome) {
-	var low *upstream.Server
-	v.lst.Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
-		if srv.Release != (wire.Release{}) && (low == nil || srv.Release.Older(low.Release)) {
-			low = srv
-		}
-	})
-	if low == nil {
+	if v.low == nil {
 		return wire.AppendServerError(dst, "no server has told its version: "+v.why), stats.Unavailable
 	}
-	return fmt.Appendf(dst, "VERSION %s\r\n", low.Version), stats.Okay
+	return fmt.Appendf(dst, "VERSION %s\r\n", v.low.Version), stats.Okay
 }

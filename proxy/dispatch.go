@@ -258,7 +258,7 @@ func (e *Engine) askDebug(s *client.Session, raw []byte) {
 			e.refuseKey(s, "me can't show a key with spaces or control characters: use mg with b and k")
 			return
 		}
-		raw = append(append([]byte("me "), key...), wire.LineEnd...)
+		raw = append(append([]byte("me "), key...), wire.CRLF...)
 		e.Wire.Next(raw, r)
 	}
 	e.ask(s, raw)
@@ -484,7 +484,7 @@ func (d *door) EndBatch(x *client.Exchange) {
 // endParts ends the commands that keys were put into.
 func (e *Engine) endParts() {
 	for _, c := range e.parts {
-		e.endPart(c)
+		c.EndLine(c.Tail)
 		c.Server.Asked = nil
 	}
 	e.parts = e.parts[:0]
@@ -505,8 +505,8 @@ func (e *Engine) part(x *client.Exchange, share int32, rt *routing.Route, srv *u
 		if c.Tail.Share == share && !long {
 			return c
 		}
-		e.endPart(c)
-		e.beginPart(x, share, rt, c, command)
+		c.EndLine(c.Tail)
+		e.beginPart(x, share, rt, c, command, key)
 		return c
 	}
 	c := e.reach(x, share, rt, srv)
@@ -515,11 +515,11 @@ func (e *Engine) part(x *client.Exchange, share int32, rt *routing.Route, srv *u
 	}
 	srv.Asked = c
 	e.parts = append(e.parts, c)
-	e.beginPart(x, share, rt, c, command)
+	e.beginPart(x, share, rt, c, command, key)
 	return c
 }
 
-func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, command []byte) {
+func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, command []byte, key int) {
 	a := x.Attempt()
 	a.Share, a.Values = share, true
 	if rt.Strip != "" {
@@ -528,14 +528,9 @@ func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c
 	for len(command) > 0 && command[len(command)-1] == ' ' {
 		command = command[:len(command)-1]
 	}
-	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), command)
-	a.At = int32(len(command))
-}
-
-func (e *Engine) endPart(c *upstream.Conn) {
-	c.RememberLine(c.Tail)
-	c.Out.Append(&e.Buffers, wire.LineEnd)
-	c.Give(c.Tail, len(wire.LineEnd))
+	before := c.Tail
+	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), nil)
+	c.BeginLine(a, before, command, key)
 }
 
 // refuse answers a storage command whose value is too large for Ringside. The

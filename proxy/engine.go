@@ -84,7 +84,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		}
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) },
+		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
@@ -123,7 +123,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 func (e *Engine) Begin(now, wall int64) {
 	e.Now, e.Wall = now, wall
 	e.Count.Wakeups++
-	if cur := e.Shared.published.Load(); e.gen == nil || e.gen.table != cur.Table {
+	if cur := e.Shared.published.Load(); e.gen == nil || e.gen.Published != cur {
 		e.adopt(cur)
 	}
 	if e.MemoryFull { // another engine may have made room

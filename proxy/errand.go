@@ -44,7 +44,7 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 		limit := table.Timeouts{Connect: srv.Connect, Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 		for i, name := range what {
 			line := append([]byte("stats "), name...)
-			e.Ask(c, q, i, &limit, append(bytes.TrimRight(line, " "), wire.LineEnd...), true)
+			e.Ask(c, q, i, &limit, append(bytes.TrimRight(line, " "), wire.CRLF...), true)
 		}
 	})
 }

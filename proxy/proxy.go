@@ -79,6 +79,19 @@ func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 // they began with.
 func (p *Proxy) Swap(t *table.Table) {
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
+	p.wake()
+}
+
+// part makes the table in force anew, without the keepers that it needs no more. A
+// reload that comes first does the same.
+func (p *Proxy) part() {
+	old := p.published.Load()
+	if p.published.CompareAndSwap(old, failover.Publish(old.Table, old, p.Seed, p.Ablation)) {
+		p.wake()
+	}
+}
+
+func (p *Proxy) wake() {
 	for _, e := range p.Engines() {
 		e.Post(func(*Engine) {}) // wakes it: Begin takes up the table
 	}

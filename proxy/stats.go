@@ -73,7 +73,7 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 // answers.
 func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	line := append([]byte("stats "), what...)
-	line = append(bytes.TrimRight(line, " "), wire.LineEnd...)
+	line = append(bytes.TrimRight(line, " "), wire.CRLF...)
 	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
 }
 

@@ -33,9 +33,9 @@ import (
 // costs 5 and, without a Sizer, a read of the whole value, before ErrFull.
 //
 // On one copy it is lost with its server, whole, each shard for itself, and through
-// an ejection it begins anew. On two copies the loss of one server keeps it; but
-// see the limits in Ringside's README: an append that meets a repair can lose what
-// was in front of it, and this type can't tell.
+// an ejection it begins anew. On two copies the loss of one server keeps it; what
+// copies can't do is in Ringside's docs/failover.md, and this type can't tell where that
+// costs elements.
 type Array struct {
 	s      *Store
 	name   string

@@ -22,7 +22,7 @@ import (
 //
 // Guarantee: a row says what its process counted in the last interval that it
 // ended. It is written by set, so that a write whose outcome is unknown is
-// repeated without harm: nothing counts twice; until then the row may lack, as
+// repeated without harm: nothing counts twice; until then the row may be missing, as
 // Ringside deletes behind a set that it answers with an error. A process that has
 // ended drops out of the sum three intervals later at most.
 //
@@ -100,7 +100,7 @@ func (c *DistributedCounter) number() int64 {
 func (c *DistributedCounter) Add(delta uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.swap()
+	c.endInterval()
 	c.counting += delta
 }
 
@@ -114,8 +114,8 @@ func (c *DistributedCounter) Visit(ctx context.Context, visitor string) (bool, e
 	return first, err
 }
 
-// swap ends the interval if its time is over.
-func (c *DistributedCounter) swap() {
+// endInterval ends the interval if its time is over.
+func (c *DistributedCounter) endInterval() {
 	now := c.number()
 	if now == c.interval {
 		return
@@ -130,7 +130,7 @@ func (c *DistributedCounter) swap() {
 func (c *DistributedCounter) Own() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.swap()
+	c.endInterval()
 	return c.shown
 }
 
@@ -138,7 +138,7 @@ func (c *DistributedCounter) Own() uint64 {
 // written already. After an error the next Flush tries again.
 func (c *DistributedCounter) Flush(ctx context.Context) error {
 	c.mu.Lock()
-	c.swap()
+	c.endInterval()
 	shown, interval, written := c.shown, c.interval, c.written
 	c.mu.Unlock()
 	if written {
@@ -179,16 +179,5 @@ func (c *DistributedCounter) Run(ctx context.Context) error {
 
 // Total is the sum of all rows that are there, and how many they are.
 func (c *DistributedCounter) Total(ctx context.Context) (sum uint64, rows int, err error) {
-	items, err := c.s.getMulti(ctx, c.rows)
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, item := range items {
-		n, err := number(item)
-		if err != nil {
-			return 0, 0, err
-		}
-		sum += n
-	}
-	return sum, len(items), nil
+	return c.s.sum(ctx, c.rows)
 }

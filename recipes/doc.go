@@ -50,16 +50,17 @@
 //
 // A write that ends with an error may have been done or not; the doc of a type
 // says what that means. Through Ringside, a set or an add that ends with an error
-// is deleted behind it, and what others have counted or appended there meanwhile
-// goes with it; that concerns the write that makes a key. A key may go at any
-// time: by eviction, with a server that dies, or because Ringside flushes a server before it serves again. The
-// docs speak of three places where a key can live: on one copy (the loss of its
-// server is the loss of the key), on two (a Ringside route with replicas: 2
-// keeps it through the loss of one), and through an ejection, the time in which
-// a pool with failover.mode rehash serves the keys of a lost server elsewhere:
-// they begin there as if they had never been, and are lost again when the
-// server is back. Where Ringside itself falls short on two copies, its README
-// says so.
+// is deleted behind it where keys have one copy, and what others have counted or
+// appended there meanwhile goes with it; that concerns the write that makes a key.
+//
+// A key may go at any time: by eviction, with a server that dies, or because
+// Ringside flushes a server before it serves again. The docs speak of three places
+// where a key can live: on one copy (the loss of its server is the loss of the
+// key), on two (a Ringside route with replicas: 2 keeps it through the loss of
+// one), and through an ejection, the time in which a pool with failover.mode rehash
+// serves the keys of a lost server elsewhere: they begin there as if they had never
+// been, and are lost again when the server is back. What copies can't do is in
+// Ringside's docs/failover.md.
 package recipes
 
 // The package's manual.

@@ -44,9 +44,9 @@ type eventID [8]byte
 //
 // On one copy the loss of a server loses the chunks that it had, and what was
 // written to others meanwhile is lost when an ejection ends; what is there is
-// never read twice. On two copies the loss of one server keeps them; but see the
-// limits in Ringside's README: an append that meets a repair can lose what was in
-// front of it, which no reader can tell.
+// never read twice. On two copies the loss of one server keeps them; what
+// copies can't do is in Ringside's docs/failover.md, and no reader can tell where that
+// costs events.
 type EventLog struct {
 	s     *Store
 	name  string

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"time"
 
@@ -68,8 +67,10 @@ func NewGuardedCache(s *Store, name string, o GuardedOptions) (*GuardedCache, er
 	if o.Stale < 0 || o.Wait < 0 {
 		return nil, fmt.Errorf("recipes: cache %s: stale %v, wait %v: %w", name, o.Stale, o.Wait, ErrArgument)
 	}
-	if seconds, err := expiry("lease of cache "+name, o.Lease); err != nil || seconds < 2 {
-		return nil, errors.Join(err, fmt.Errorf("recipes: cache %s: lease of %v, at least 2s are needed: %w", name, o.Lease, ErrExpiry))
+	if seconds, err := expiry("lease of cache "+name, o.Lease); err != nil {
+		return nil, err
+	} else if seconds < 2 {
+		return nil, fmt.Errorf("recipes: cache %s: lease of %v, at least 2s are needed: %w", name, o.Lease, ErrExpiry)
 	}
 	if _, err := expiry("expiry, stale and lease of cache "+name, o.Expires+o.Stale+o.Lease); err != nil {
 		return nil, err
@@ -236,8 +237,8 @@ func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*mem
 	if err != nil || mine == nil {
 		return nil, false, err
 	}
-	now2, err := parseEnvelope(mine)
-	return mine, err == nil && now2.token == e.token, err
+	found, err := parseEnvelope(mine)
+	return mine, err == nil && found.token == e.token, err
 }
 
 // fill builds the value, and stores it in the place of the claim.

@@ -109,6 +109,10 @@ func TestBadInput(t *testing.T) {
 			_, err := recipes.NewGuardedCache(s.Store, "n", recipes.GuardedOptions{Expires: month / 2, Stale: month / 2})
 			return err
 		}},
+		{"a lease of a second", recipes.ErrExpiry, "lease of 1s, at least 2s are needed", func() error {
+			_, err := recipes.NewGuardedCache(s.Store, "n", recipes.GuardedOptions{Expires: time.Minute, Lease: time.Second})
+			return err
+		}},
 		{"a guarded cache that is never fresh", recipes.ErrExpiry, "positive", func() error { _, err := recipes.NewGuardedCache(s.Store, "n", recipes.GuardedOptions{}); return err }},
 		{"an id that is not one of them", recipes.ErrArgument, `"x"`, func() error {
 			_, err := recipes.NewDistributedCounter(s.Store, "n", rows{ID: "x", IDs: []string{"y"}})
@@ -130,6 +134,14 @@ func TestBadInput(t *testing.T) {
 	}
 	if n := s.count() - before; n > 0 {
 		t.Errorf("%d requests were sent: %q", n, s.asked[before:])
+	}
+}
+
+// A lease that is too long is not called too short as well.
+func TestLeaseTooLong(t *testing.T) {
+	_, err := recipes.NewGuardedCache(&recipes.Store{Client: rig.Client(t, "127.0.0.1:1")}, "n", recipes.GuardedOptions{Expires: time.Minute, Lease: month})
+	if text := fmt.Sprint(err); !errors.Is(err, recipes.ErrExpiry) || !strings.Contains(text, "more than 30 days") || strings.Contains(text, "at least") {
+		t.Error(text)
 	}
 }
 

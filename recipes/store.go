@@ -299,10 +299,10 @@ func (s *Store) getMulti(ctx context.Context, keys []string) (map[string]*memcac
 	return items, nil
 }
 
-// appendTo appends to a key, which the first one makes; made only once it is
-// full, as memcached says NOT_STORED both to an append that finds nothing and
-// to one that has no room, and to an add of what is there. So after two rounds
-// it looks. ErrFull says that there is no room.
+// appendTo appends to a key; the first one makes it, by add. memcached says NOT_STORED to
+// an append that finds nothing, to one that has no room, and to an add of what is
+// there. So after two rounds in which both were refused it looks how large the key is.
+// ErrFull says that there is no room.
 func (s *Store) appendTo(ctx context.Context, key string, data []byte, seconds int32) error {
 	if err := s.fits(key, len(data)); err != nil {
 		return err

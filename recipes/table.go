@@ -32,8 +32,8 @@ import (
 // index they agree again after Repair, or at the first audit. An Add or Remove that
 // ends with an error has been done, not at all, or by half; repeat it.
 //
-// Cost in round trips: Add 3 (2 for who is a member), Remove 2, Has and Get 1 (an audit 2 or 3), Members 1,
-// All 2, Repair 2 and one for each index that lacks.
+// Cost in round trips: Add 3 (2 for who is a member), Remove 2, Has and Get 1 (an
+// audit 2 or 3), Members 1, All 2, Repair 2 and one for each index that is missing.
 //
 // On one copy a server that is lost takes its indexes, which are repaired without
 // their values, and it may take the list: then Members is short until audits or Adds

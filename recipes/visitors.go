@@ -63,23 +63,24 @@ func (p *periods) value(ctx context.Context) (uint64, error) {
 	for i := range keys {
 		keys[i] = p.key(last - 1 - int64(i))
 	}
-	return p.s.sum(ctx, keys)
+	sum, _, err := p.s.sum(ctx, keys)
+	return sum, err
 }
 
-// sum adds the numbers of keys, read in one round trip.
-func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, err error) {
+// sum adds the numbers of keys, read in one round trip, and says how many there are.
+func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, found int, err error) {
 	items, err := s.getMulti(ctx, keys)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	for _, item := range items {
 		n, err := number(item)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		sum += n
 	}
-	return sum, nil
+	return sum, len(items), nil
 }
 
 // visit counts a visitor who has not been counted for so long.

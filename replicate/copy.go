@@ -13,6 +13,7 @@ type copying struct {
 	take      bool // a mark of somebody else is taken over, after a while
 	hit       bool // a source has it
 	missed    bool // a source hasn't
+	other     bool // what was fetched last is not what the command has stored
 
 	rounds  uint8
 	fetched uint8 // the ask that has fetched it
@@ -61,7 +62,7 @@ func (r *Rule) copyRound(targets Mask) {
 		c.targets, c.first = targets, r.n
 	}
 	c.sources, c.guarded, c.made, c.taken, c.claimed, c.lost, c.laid = c.from, 0, 0, 0, 0, 0, 0
-	c.hit, c.missed, c.level = false, false, false
+	c.hit, c.missed, c.other, c.level = false, false, false, false
 	r.stage = claiming
 	first := Claim
 	switch {
@@ -190,6 +191,7 @@ func (r *Rule) fetch() {
 
 func (r *Rule) fetchTold(ask int, k Kind) {
 	c := &r.copy
+	c.other = r.foreseen[r.asks[ask].member] != 1
 	switch k {
 	case Hit:
 		c.hit, c.fetched = true, uint8(ask)
@@ -327,7 +329,7 @@ func (r *Rule) roomForARound() bool {
 func (r *Rule) copyDone() {
 	c := &r.copy
 	r.stage = done
-	r.over |= c.doubt
+	r.overwrite |= c.doubt
 	r.dirty |= c.doubt
 	switch c.then {
 	case starting:
@@ -354,15 +356,16 @@ func (r *Rule) copyDone() {
 			r.forward()
 		}
 	case closing:
+		r.unsure = r.unsure || c.other && r.binds() // newer, or older and brought back from the rest, who never had it
 		r.took |= c.copied
 		r.clean |= c.copied & r.stale
-		r.lacks |= c.empty
+		r.without |= c.empty
 		r.dirty |= c.bad | c.lost
-		r.over |= c.bad | c.lost
+		r.overwrite |= c.bad | c.lost
 		r.differ, r.stage = 0, following
 		r.followed()
 	case refusing:
-		r.lacks |= c.empty | c.lost | c.bad
+		r.without |= c.empty | c.lost | c.bad
 		r.settle(Answered, int(r.reply))
 	case mending:
 		r.clean |= c.copied | c.empty

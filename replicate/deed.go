@@ -5,8 +5,8 @@ package replicate
 // Deed is what one member is asked to do.
 type Deed uint8
 
-// The deeds. Each is one request to one server. <M> are the flags of a mark, c is
-// shown by all of them whose cas is needed later.
+// The deeds. Each is one request to one server. <M> are the flags of a mark and <T> its
+// TTL; c is shown by all of them whose cas is needed later.
 const (
 	Forward Deed = iota // the client's own request, but with a counted answer; incr and decr must show their number (ma: v)
 	Put                 // the client's value, flags and exptime, unconditionally: set, ms without C, E, I and mode
@@ -18,11 +18,11 @@ const (
 	Look                // mg k s f c: Hit, Marked or Miss. Changes nothing
 	Preview             // as Look, and what the command would make of it: the size behind an append, the number behind an incr
 	Review              // as Look, but Exists if the item is not as ask Guard, right before it, has left it
-	Check               // mg k c: Hit if the item still has the cas that ask Guard has shown, else Exists or Miss
-	Claim               // ms k 0 ME F<M> T5 c: Stored, a mark that guards Fill, Store and Drop; or NotStored
-	Bury                // ms k 0 F<M> T5 c: a mark in the place of whatever there was
-	Swap                // ms k 0 C<token> F<M> T5 c: the client's md C, as a Bury
-	Remark              // ms k 0 C F<M> T5 c: a fresh mark in the place of the one that ask Guard (a Look or an Extend) met
+	Check               // as Look, but Exists if the item has another cas than ask Guard has shown; behind a set, which shows none, another value than the client's
+	Claim               // ms k 0 ME F<M> T<T> c: Stored, a mark that guards Fill, Store and Drop; or NotStored
+	Bury                // ms k 0 F<M> T<T> c: a mark in the place of whatever there was
+	Swap                // ms k 0 C<token> F<M> T<T> c: the client's md C, as a Bury
+	Remark              // ms k 0 C F<M> T<T> c: a fresh mark in the place of the one that ask Guard (a Look or an Extend) met
 	Fill                // what ask From fetched, if nothing has changed since ask Guard: ms k C F T
 	Store               // the client's value likewise, and its answer: ms k C F T c
 	Drop                // md k C: removes what ask Guard has seen or left, if nothing has changed since

@@ -122,7 +122,7 @@ func (x *explorer) visit(r Rule, begun uint8) {
 		}
 	}
 	if x.c.Op == Get && !r.settled {
-		r.Late()
+		r.Hedge()
 		x.visit(r, begun)
 	}
 }
@@ -301,7 +301,7 @@ func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
 					x.fail(r, "member %d may execute something late", i)
 				}
 			case Join, Count:
-				if !s.Over.Has(i) {
+				if !s.Overwrite.Has(i) {
 					x.fail(r, "member %d may count something late", i)
 				}
 			case Forward:

@@ -116,13 +116,13 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	case main.deed == Look:
 		r.leadSeen(k, m)
 		return
-	case look == Marked || k == Marked && !r.reaches():
+	case look == Marked || k == Marked && !r.extends():
 		r.met()
 		return
 	case r.looked == 0 && (k == Marked || k == ClientError && r.counts()):
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 		return
-	case look == Hit && r.rounds == 0 && (k == Marked || k == ClientError && r.counts()):
+	case look == Hit && r.rounds < maxRounds && r.roomToLook() && (k == Marked || k == ClientError && r.counts()):
 		r.rounds++ // it may have been a mark then, and nothing was changed
 		r.forward()
 		return
@@ -133,6 +133,8 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	}
 	r.reply = int8(r.main)
 	switch {
+	case k == ClientError && r.counts() && look != Hit: // nobody knows whether it met a mark
+		r.abandon()
 	case r.succeeded(k) && r.joins() && look != Hit: // who knows what it was appended to
 		r.leadFailed(m, InDoubt)
 	case main.deed == Swap && k == Stored:
@@ -180,11 +182,11 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	}
 }
 
-// joins, counts and reaches say whether the command adds bytes to what is there,
+// joins, counts and extends say whether the command adds bytes to what is there,
 // whether it counts, and whether it lengthens the life of what it meets.
 func (r *Rule) joins() bool  { return r.c.Op == Append || r.c.Op == Prepend }
 func (r *Rule) counts() bool { return r.c.Op == Incr || r.c.Op == Decr }
-func (r *Rule) reaches() bool {
+func (r *Rule) extends() bool {
 	return r.c.Op == Touch || r.c.Op == Gat || r.c.Op == Gats
 }
 
@@ -209,7 +211,7 @@ func (r *Rule) elsewhere() {
 	switch {
 	case asks && (r.looks == 0 || r.known && r.looks < maxLooks && r.roomToLook()):
 		r.look()
-	case asks && r.known && r.refuses():
+	case asks && r.known && r.tooLarge():
 		r.stage = done
 		r.settle(Answered, int(r.reply))
 	case asks && r.known:
@@ -220,9 +222,9 @@ func (r *Rule) elsewhere() {
 	}
 }
 
-// refuses reports whether the authority had a value of its own before it answered an
+// tooLarge reports whether the authority had a value of its own before it answered an
 // append as if it had none: so memcached refuses what gets too large.
-func (r *Rule) refuses() bool {
+func (r *Rule) tooLarge() bool {
 	return r.joins() && r.asks[r.main].kind == NotStored && r.copy.copied.Has(int(r.lead)) && !r.copy.hit
 }
 
@@ -278,7 +280,7 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 		case readsAtOne(r.c), r.c.Op == Touch:
 		default:
 			// It may count or it may not: the others become like the authority.
-			r.over |= r.takes &^ m
+			r.overwrite |= r.takes &^ m
 			r.from = r.lead
 		}
 	}
@@ -369,6 +371,9 @@ func (r *Rule) deed() Deed {
 	return Put
 }
 
+// binds reports whether the rest get what the authority has stored by a guarded copy.
+func (r *Rule) binds() bool { return r.c.Bound && r.deed() == Put }
+
 func (r *Rule) follow() {
 	d := r.deed()
 	rest := r.rest()
@@ -376,7 +381,7 @@ func (r *Rule) follow() {
 		rest = 0
 	}
 	r.stage = following
-	if r.c.Bound && d == Put { // a delete may be done before the rest would get it
+	if r.binds() { // a delete may be done before the rest would get it
 		r.differ, rest = rest, 0
 	}
 	if d == Join || d == Count || d == Extend {
@@ -405,7 +410,7 @@ func (r *Rule) step(i int) {
 	switch seen := r.asks[r.guard[i]]; {
 	case seen.kind.failed() || seen.kind.refused():
 		r.dirty |= m
-		r.over |= m
+		r.overwrite |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number:
 		r.askFrom(i, r.deed(), r.guard[i])
 	case r.again&m == 0:
@@ -437,7 +442,7 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 		case k == InDoubt && d == Put:
 			r.undo |= m
 		case d == Join || d == Count: // nothing that was there goes for it
-			r.over |= m
+			r.overwrite |= m
 		}
 	case k == Stored && (d == Put || d == Join),
 		k == Number && d == Count && o.Value == r.number,
@@ -469,7 +474,8 @@ func (r *Rule) followed() {
 	}
 }
 
-// finish settles a command that the authority has done.
+// finish settles a command that the authority has done. What it has refused before that
+// is not what the client is told.
 func (r *Rule) finish() {
 	r.stage = done
 	if r.took.Len() >= int(r.need) && !r.unsure {
@@ -478,7 +484,7 @@ func (r *Rule) finish() {
 	}
 	shown := -1
 	for i, e := range r.asks[:r.n] {
-		if e.kind.refused() && (e.deed == Put || e.deed == Forward || e.deed == Store) {
+		if e.kind.refused() && e.deed == Put {
 			shown = i
 			break
 		}

@@ -65,6 +65,21 @@ func outlived(s *scene) string {
 	return ""
 }
 
+// nowhere: what was acknowledged is at no member, though no client has stored or deleted
+// anything since.
+func nowhere(s *scene) string {
+	if s.acked[0] && !s.has(0, fresh) && !s.has(1, fresh) {
+		return "what was stored is nowhere"
+	}
+	return ""
+}
+
+// undoing takes what the first member has, as what is sent behind a late set does, and
+// as a proxy does that knows of a write which the member has missed.
+func undoing() client {
+	return client{rule: Begin(Policy{}, del, states(In, Out), 0)}
+}
+
 // phantoms: a get shows what was refused, or a mark.
 func strangers(s *scene) string {
 	for i := range s.n {
@@ -148,6 +163,15 @@ var markings = []marking{
 		s.clients[0].token = s.w.items[0].cas
 	}, outlived},
 	{"delete, replace", func(s *scene) { both(s); s.play(command(Command{Op: Replace, Bound: true}, fresh), command(del, 0)) }, outlived},
+	{"replace, the authority loses it and is repaired", func(s *scene) {
+		both(s)
+		s.play(command(Command{Op: Replace, Bound: true}, fresh), undoing(), mending1(0, 1))
+	}, nowhere},
+	{"cas, the authority loses it and is repaired", func(s *scene) {
+		both(s)
+		s.play(command(Command{Op: Cas, Bound: true}, fresh), undoing(), mending1(0, 1))
+		s.clients[0].token = s.w.items[0].cas
+	}, nowhere},
 	{"two adds, a repair", func(s *scene) { s.play(command(adding, 1), command(adding, 2), mending1(0, 1)) }, twoLocks},
 	{"two adds, late", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.lates = 1 }, twoLocks},
 	{"two adds, a proxy stops", func(s *scene) { s.play(command(adding, 1), command(adding, 2)); s.crashes = 1 }, twoLocks},

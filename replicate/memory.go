@@ -17,8 +17,8 @@ func NewDirtyKeys(capacity int) *DirtyKeys {
 }
 
 // Add says that the server missed a write to key. false: there was no room for
-// it. Then all keys count as dirty until Clear, and the caller should mark the
-// whole member incomplete: flush it, or warm it again.
+// it. Then all keys count as dirty until Clear: only a flush makes the server right
+// again.
 func (d *DirtyKeys) Add(key uint64) bool {
 	if _, ok := d.keys[key]; ok || d.overflow {
 		return !d.overflow

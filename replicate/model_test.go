@@ -263,7 +263,7 @@ func (s *scene) repair(i int) {
 	}
 	for m := range s.w.items {
 		if settled.Repair.Has(m) {
-			s.mend(m, settled.Source, settled.Dirty.Has(m) || settled.Over.Has(m))
+			s.mend(m, settled.Source, settled.Dirty.Has(m) || settled.Overwrite.Has(m))
 		}
 	}
 }

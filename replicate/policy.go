@@ -44,8 +44,8 @@ const (
 
 func (r Read) String() string { return [...]string{"first", "nearest", "spread", "fastest"}[r] }
 
-// Ack says how many healthy members must have taken a write before it is
-// acknowledged. The authority is always among them.
+// Ack says how many of the members that are not Out or Gone must have taken a write
+// before it is acknowledged. The authority is always among them.
 type Ack uint8
 
 // The choices.

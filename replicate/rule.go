@@ -28,14 +28,14 @@ const (
 
 // Settlement is what a command came to. The masks are complete when Over.
 type Settlement struct {
-	Verdict Verdict
-	Answer  int  // the ask whose reply the client gets, or -1
-	Dirty   Mask // missed the write: not to be read for this key until repaired
-	Clean   Mask // no longer dirty for this key
-	Undo    Mask // may run a set, late: a mark goes behind it, on the same connection
-	Repair  Mask // should be made like Source, in the background: Mend
-	Over    Mask // of these, may have something else, which goes
-	Source  int  // the member that has the truth, or -1
+	Verdict   Verdict
+	Answer    int  // the ask whose reply the client gets, or -1
+	Dirty     Mask // missed the write: not to be read for this key until repaired
+	Clean     Mask // no longer dirty for this key
+	Undo      Mask // may run a set, late: a mark goes behind it, on the same connection
+	Repair    Mask // should be made like Source, in the background: Mend
+	Overwrite Mask // of these, may have something that the Source hasn't: the copy replaces it
+	Source    int  // the member that has the truth, or -1
 }
 
 // Rule carries one command through its members. It is a small value without
@@ -92,16 +92,16 @@ type standing struct {
 
 // effect is what has become of the write at the members.
 type effect struct {
-	took   Mask // have it
-	lacks  Mask // have nothing: neither the write nor what it replaced
-	dirty  Mask // have something else, or nobody knows
-	undo   Mask // of these, who may execute it late, or must not have it
-	clean  Mask // were dirty and are not
-	tardy  Mask // have answered a set so late that others may have lost it since
-	waited Mask // of these others, where a mark's owner has been given some time
-	over   Mask // may have executed what the authority has, or hasn't
-	fix    Mask // are right but for their TTL, or unlike an authority in doubt
-	from   int8 // the member that fix is made like; -1: the authority
+	took      Mask // have it
+	without   Mask // have not the write, and nothing that must go: they only get a copy
+	dirty     Mask // have something else, or nobody knows
+	undo      Mask // of these, who may execute it late, or must not have it
+	clean     Mask // were dirty and are not
+	tardy     Mask // have answered a set so late that others may have lost it since
+	waited    Mask // a set is reviewed: have a mark, whose owner has been given some time
+	overwrite Mask // may have something that the authority hasn't: a copy replaces it
+	fix       Mask // are right but for their TTL, or unlike an authority in doubt
+	from      int8 // the member that fix is made like; -1: the authority
 }
 
 // marks is what a command knows of marks, and of what it has looked at.
@@ -113,7 +113,7 @@ type marks struct {
 	guard  [Max]uint8 // by member: the ask that has seen or left what is there
 	rounds uint8      // of a delete, or of a replace that others come before
 	main   uint8      // the ask that the authority decides the command with
-	looked uint8      // its Look, as a number above that of the ask; 0: none
+	looked uint8      // the Look or Review behind main, as a number above that of the ask; 0: none
 
 	foreseen [Max]uint64 // by member: what the command would make of what is there
 }
@@ -238,41 +238,7 @@ func classOf(c Command) class {
 func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	r := Rule{c: c, class: classOf(c), lead: int8(Authority(members)), chosen: true}
 	r.answer, r.reply, r.from = -1, -1, -1
-	var near, settling, returning Mask
-	calm, count := true, 0
-	for i, m := range members {
-		bit := Mask(1) << i
-		if m.Near {
-			near |= bit
-		}
-		switch {
-		case m.State == Out:
-			continue
-		case m.State == Gone && c.Op != Flush: // what it keeps of a flush nobody would know
-			r.gone |= bit
-			continue
-		}
-		count++
-		calm = calm && m.State == In
-		r.chosen = r.chosen && m.ChosenCAS
-		switch m.State {
-		case In:
-			r.in |= bit
-		case Warming, Filling:
-			r.warm |= bit
-		case Settling:
-			r.warm |= bit
-			settling |= bit
-		case Returning:
-			returning |= bit
-		case Dirty:
-			r.stale |= bit
-		case Leaving, Suspect, Gone:
-			r.away |= bit
-			continue
-		}
-		r.takes |= bit
-	}
+	near, settling, returning, calm, count := r.sortOut(members)
 	r.confirm = p.ReadThrough || !calm
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
@@ -318,6 +284,47 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 		r.prepare()
 	}
 	return r
+}
+
+// sortOut says what the members are good for: near are in Ringside's own zone, settling
+// and returning in these states. calm: all that are not skipped are In. count are those of whom a
+// write asks whether enough have taken it.
+func (r *Rule) sortOut(members []Member) (near, settling, returning Mask, calm bool, count int) {
+	calm = true
+	for i, m := range members {
+		bit := Mask(1) << i
+		if m.Near {
+			near |= bit
+		}
+		switch {
+		case m.State == Out:
+			continue
+		case m.State == Gone && r.c.Op != Flush: // what it keeps of a flush nobody would know
+			r.gone |= bit
+			continue
+		}
+		count++
+		calm = calm && m.State == In
+		r.chosen = r.chosen && m.ChosenCAS
+		switch m.State {
+		case In:
+			r.in |= bit
+		case Warming, Filling:
+			r.warm |= bit
+		case Settling:
+			r.warm |= bit
+			settling |= bit
+		case Returning:
+			returning |= bit
+		case Dirty:
+			r.stale |= bit
+		case Leaving, Suspect, Gone:
+			r.away |= bit
+			continue
+		}
+		r.takes |= bit
+	}
+	return near, settling, returning, calm, count
 }
 
 // Mend returns the rule of a repair: member is made like source, guarded, so
@@ -464,9 +471,9 @@ func (r *Rule) Told(ask int, o Outcome) {
 	}
 }
 
-// Late says that the policy's hedge delay has passed: a plain get asks one more
+// Hedge says that the policy's hedge delay has passed: a plain get asks one more
 // member. Anything else ignores it.
-func (r *Rule) Late() {
+func (r *Rule) Hedge() {
 	if r.class == reads && !r.settled {
 		r.readNext()
 	}
@@ -495,11 +502,11 @@ func (r *Rule) Settled() (Settlement, bool) {
 		s.Dirty |= (r.away | r.gone) & r.behind()
 	}
 	if r.verdict == Unmet { // they may have more than was acknowledged, and not less
-		s.Dirty &^= r.over &^ r.undo
+		s.Dirty &^= r.overwrite &^ r.undo
 	}
 	s.Clean &^= s.Dirty
-	s.Repair = (s.Dirty | r.dirty | r.lacks | r.fix | r.over) & r.takes
-	switch right := r.in &^ s.Dirty &^ r.lacks; {
+	s.Repair = (s.Dirty | r.dirty | r.without | r.fix | r.overwrite) & r.takes
+	switch right := r.in &^ s.Dirty &^ r.without; {
 	case r.from >= 0:
 		s.Source = int(r.from)
 	case r.took.Has(int(r.lead)):
@@ -515,7 +522,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	if s.Source < 0 || s.Repair == 0 {
 		s.Source, s.Repair = -1, 0
 	}
-	s.Over = r.over & s.Repair
+	s.Overwrite = r.overwrite & s.Repair
 	return s, true
 }
 

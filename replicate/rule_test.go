@@ -41,11 +41,14 @@ func play(r Rule, tell func(Ask) Outcome) string {
 		fmt.Fprintf(&b, " -> %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].member)
 	default:
 		fmt.Fprintf(&b, " -> %s", []string{"done", "done", "absent", "held", "refused", "unmet"}[s.Verdict])
+		if s.Answer >= 0 {
+			fmt.Fprintf(&b, " by a %s of %d", kindNames[r.asks[s.Answer].kind], r.asks[s.Answer].member)
+		}
 	}
 	for _, m := range []struct {
 		name string
 		mask Mask
-	}{{"dirty", s.Dirty}, {"clean", s.Clean}, {"undo", s.Undo}, {"repair", s.Repair}, {"over", s.Over}} {
+	}{{"dirty", s.Dirty}, {"clean", s.Clean}, {"undo", s.Undo}, {"repair", s.Repair}, {"overwrite", s.Overwrite}} {
 		if m.mask != 0 {
 			fmt.Fprintf(&b, " %s %03b", m.name, m.mask)
 		}
@@ -171,7 +174,7 @@ func TestOutIsSkipped(t *testing.T) {
 					}
 					sa, _ := a.Settled()
 					sb, ok := b.Settled()
-					sa.Dirty, sa.Clean, sa.Undo, sa.Repair, sa.Over = wide(sa.Dirty), wide(sa.Clean), wide(sa.Undo), wide(sa.Repair), wide(sa.Over)
+					sa.Dirty, sa.Clean, sa.Undo, sa.Repair, sa.Overwrite = wide(sa.Dirty), wide(sa.Clean), wide(sa.Undo), wide(sa.Repair), wide(sa.Overwrite)
 					if sa.Source >= 0 {
 						sa.Source = 2*sa.Source + 1
 					}
@@ -253,11 +256,11 @@ func TestWhoIsReadFirst(t *testing.T) {
 func TestHedge(t *testing.T) {
 	r := Begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
 	r.Next(nil)
-	r.Late()
+	r.Hedge()
 	if asks := r.Next(nil); len(asks) != 1 || asks[0].Member != 1 {
 		t.Fatalf("late: asked %v", asks)
 	}
-	r.Late() // there is nobody else
+	r.Hedge() // there is nobody else
 	r.Told(1, Outcome{Kind: Hit})
 	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.Over() {
 		t.Fatalf("after the second's hit: %+v %v", s, ok)
@@ -268,7 +271,7 @@ func TestHedge(t *testing.T) {
 	}
 	w := Begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
 	w.Next(nil)
-	w.Late()
+	w.Hedge()
 	if asks := w.Next(nil); len(asks) != 0 {
 		t.Fatalf("a write was hedged: %v", asks)
 	}

@@ -124,7 +124,14 @@ func (w *world) execute(c *client, i int) Outcome {
 	switch e.deed {
 	case Fetch:
 		c.fetched[i], c.cas[i] = it.value, it.cas
-		return Outcome{Kind: it.seen(), Value: uint64(it.value)}
+		value := uint64(it.value)
+		if !c.rule.counts() {
+			value = 0
+			if it.seen() == Hit && it.value == c.value {
+				value = 1
+			}
+		}
+		return Outcome{Kind: it.seen(), Value: value}
 	case Look, Review:
 		c.cas[i] = it.cas
 		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {

@@ -213,7 +213,7 @@ func (r *Rule) reviewTold(ask int, m Mask) {
 	case e.kind == Hit:
 	case e.kind == Miss:
 		r.took &^= m
-		r.lacks |= m
+		r.without |= m
 	case e.kind == Marked && r.waited&m == 0:
 		r.waited |= m
 		r.askFrom(int(e.member), Wait, e.guard)
@@ -248,7 +248,7 @@ func (r *Rule) sweep(gone Mask) {
 func (r *Rule) sweepTold(m Mask, k Kind) {
 	if k == Deleted || k == NotFound {
 		r.dirty &^= m
-		r.lacks |= m
+		r.without |= m
 	}
 	if r.open == 0 {
 		r.swept()
@@ -389,7 +389,7 @@ func (r *Rule) storeTold(ask int) {
 			r.took |= m
 			r.clean |= m & r.stale
 		case k == Exists || k == NotFound:
-			r.lacks |= m // somebody was there since: it gets a copy
+			r.without |= m // somebody was there since: it gets a copy
 			r.held &^= m
 		case k.refused():
 			r.dirty |= m
@@ -406,7 +406,7 @@ func (r *Rule) storeTold(ask int) {
 		}
 	}
 	switch k := r.asks[lead].kind; {
-	case k == Stored && (r.took|r.lacks).Len() >= int(r.need):
+	case k == Stored && (r.took|r.without).Len() >= int(r.need):
 		r.stage = done
 		r.settle(Answered, lead)
 		return
@@ -421,8 +421,8 @@ func (r *Rule) storeTold(ask int) {
 		r.from = r.lead
 		r.fix = r.takes &^ (1 << r.lead)
 	}
-	r.over = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the authority hasn't must not stay
-	r.dirty, r.took, r.lacks, r.clean = 0, 0, 0, 0
+	r.overwrite = (doubt | r.took&^r.held) &^ (1 << r.lead) // what the authority hasn't must not stay
+	r.dirty, r.took, r.without, r.clean = 0, 0, 0, 0
 	r.revoke(r.held)
 }
 

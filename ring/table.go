@@ -8,7 +8,7 @@ type Table struct {
 	servers int
 	walk    Walk
 	next    bool
-	space   float64
+	space   float64 // how many different hashes there are; 2^64 is no integer of 64 bits
 	noun    string
 }
 

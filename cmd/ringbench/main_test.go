@@ -253,7 +253,7 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestCurves(t *testing.T) {
-	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-tries", "1", "-curves", "down,servers,loops")
+	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-tries", "2", "-curves", "down,servers,loops")
 	if err != nil {
 		t.Fatal(err)
 	}

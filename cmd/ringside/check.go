@@ -80,75 +80,86 @@ func sharesOf(p *table.Pool) (list []share, known bool) {
 
 func printCheck(out io.Writer, path string, f *config.File, t *table.Table) error {
 	fmt.Fprintln(out, paint(out, top.Good, path+" is correct"))
-	for i, p := range t.Pools {
-		list, known := sharesOf(p)
-		fmt.Fprintf(out, "\npool %s: %s, %s\n", p.Name, p.Distribution, counted(len(list), "server"))
-		o := failoverOf(f, i)
-		if o.Gutter != "" {
-			o.Mode += " " + o.Gutter
-		}
-		fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
-		if p.Failover.Mode == table.FailFast && o.Consistency != "" {
-			fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
-		}
-		fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
-		if p.DenyFlush {
-			fmt.Fprintln(out, "  flush_all: denied")
-		}
-		if o.Consistency != "" {
-			fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
-		}
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
-		for _, s := range list {
-			part := "-"
-			if known {
-				part = fmt.Sprintf("%.2f%%", 100*s.Share)
-			}
-			fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", s.Name, s.Address, s.Weight, part)
-		}
-		if err := w.Flush(); err != nil {
+	for i := range t.Pools {
+		if err := printPool(out, f, t, i); err != nil {
 			return err
 		}
 	}
 	for _, l := range t.Listeners {
 		fmt.Fprintf(out, "\nlistener %s\n", l.Address)
-		for _, r := range l.Routes {
-			how := ""
-			if r.Strip {
-				how = " (the servers don't see it)"
-			}
-			switch {
-			case r.Match != "":
-				fmt.Fprintf(out, "  keys that match %q: %s\n", r.Match, destination(&r))
-			case r.Prefix == "":
-				fmt.Fprintf(out, "  all other keys: %s\n", destination(&r))
-			default:
-				fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(&r))
-			}
-			s := standingOf(&r, t.Limits.Key)
-			fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
-			if s.Autocreate != "" {
-				fmt.Fprintf(out, "; %s", s.Autocreate)
-			}
-			if s.Buffer != "" {
-				fmt.Fprintf(out, "\n    %s", s.Buffer)
-			}
-			fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
-			for _, more := range []string{s.Guard, s.Tags, s.Near} {
-				if more != "" {
-					fmt.Fprintf(out, "    %s\n", more)
-				}
-			}
-			for _, why := range s.Doubts {
-				fmt.Fprintf(out, "    but %s\n", why)
-			}
+		for i := range l.Routes {
+			printRoute(out, &l.Routes[i], t.Limits.Key)
 		}
 		if !slices.ContainsFunc(l.Routes, func(r table.Route) bool { return r.Prefix == "" && strings.Trim(r.Match, "*") == "" }) {
 			fmt.Fprintln(out, "  all other keys: no route takes them, so what asks for one gets an error; a route without a prefix would")
 		}
 	}
 	return nil
+}
+
+// printPool prints the i-th pool of f, which is t.
+func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
+	p := t.Pools[i]
+	list, known := sharesOf(p)
+	fmt.Fprintf(out, "\npool %s: %s, %s\n", p.Name, p.Distribution, counted(len(list), "server"))
+	o := failoverOf(f, i)
+	if o.Gutter != "" {
+		o.Mode += " " + o.Gutter
+	}
+	fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
+	if p.Failover.Mode == table.FailFast && o.Consistency != "" {
+		fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
+	}
+	fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
+	if p.DenyFlush {
+		fmt.Fprintln(out, "  flush_all: denied")
+	}
+	if o.Consistency != "" {
+		fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
+	for _, s := range list {
+		part := "-"
+		if known {
+			part = fmt.Sprintf("%.2f%%", 100*s.Share)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", s.Name, s.Address, s.Weight, part)
+	}
+	return w.Flush()
+}
+
+// printRoute prints what a route does with its keys, which may have so many bytes.
+func printRoute(out io.Writer, r *table.Route, longest int) {
+	how := ""
+	if r.Strip {
+		how = " (the servers don't see it)"
+	}
+	switch {
+	case r.Match != "":
+		fmt.Fprintf(out, "  keys that match %q: %s\n", r.Match, destination(r))
+	case r.Prefix == "":
+		fmt.Fprintf(out, "  all other keys: %s\n", destination(r))
+	default:
+		fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(r))
+	}
+	s := summaryOf(r, longest)
+	fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
+	if s.Autocreate != "" {
+		fmt.Fprintf(out, "; %s", s.Autocreate)
+	}
+	if s.Buffer != "" {
+		fmt.Fprintf(out, "\n    %s", s.Buffer)
+	}
+	fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
+	for _, more := range []string{s.Guard, s.Tags, s.Near} {
+		if more != "" {
+			fmt.Fprintf(out, "    %s\n", more)
+		}
+	}
+	for _, why := range s.Doubts {
+		fmt.Fprintf(out, "    but %s\n", why)
+	}
 }
 
 // destination says where a route leads, and what copies it keeps.
@@ -232,8 +243,8 @@ func failoverOf(f *config.File, i int) failover {
 	return o
 }
 
-// standing is what a route does for its data.
-type standing struct {
+// routeSummary is what a route does for its data.
+type routeSummary struct {
 	Listener    string `json:"listener"`
 	Prefix      string `json:"prefix,omitempty"`
 	Match       string `json:"match,omitempty"` // in place of prefix
@@ -258,8 +269,8 @@ var classes = map[string]string{
 	"sessions": "sessions (must not be lost)",
 }
 
-func standingOf(r *table.Route, longest int) standing {
-	s := standing{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
+func summaryOf(r *table.Route, longest int) routeSummary {
+	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
 	if r.Pool.Failover.Strict {
 		s.Consistency = "strict"
 	}
@@ -346,10 +357,7 @@ func doubtsOf(r *table.Route) (list []string) {
 	if r.Class == "" || r.Class == "cache" {
 		return list
 	}
-	errs := r.Pool.GetErrors
-	if r.GetErrors != nil {
-		errs = *r.GetErrors
-	}
+	errs := readsFail(r)
 	for _, x := range []struct {
 		is  bool
 		why string
@@ -367,6 +375,14 @@ func doubtsOf(r *table.Route) (list []string) {
 	return list
 }
 
+// readsFail says whether a read whose server can't answer is an error there, no miss.
+func readsFail(r *table.Route) bool {
+	if r.GetErrors != nil {
+		return *r.GetErrors
+	}
+	return r.Pool.GetErrors
+}
+
 // lostOfOne says what is lost with a server where there is one copy of each key.
 func lostOfOne(r *table.Route) string {
 	part := "its part of the keys"
@@ -380,10 +396,14 @@ func lostOfOne(r *table.Route) string {
 	if r.Autocreate != nil {
 		part += "; counters begin again"
 	}
-	if r.Pool.Failover.Mode == table.FailFast {
-		return part + ", and until it is back they miss and can't be written"
+	without := "they miss and can't be written"
+	if readsFail(r) {
+		without = "they can't be read or written"
 	}
-	return part + "; until it is out they miss and can't be written, then others keep them"
+	if r.Pool.Failover.Mode == table.FailFast {
+		return part + ", and until it is back " + without
+	}
+	return part + "; until it is out " + without + ", then others keep them"
 }
 
 // lostOfCopies says what is lost with a server where there are several.
@@ -394,12 +414,12 @@ func lostOfCopies(r *table.Route) string {
 	return "nothing that was acknowledged; writes of its keys wait until it is out"
 }
 
-// standingsIn is the routes that lead to p.
-func standingsIn(t *table.Table, p *table.Pool) (list []standing) {
+// summariesIn is the routes that lead to p.
+func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			if r := &l.Routes[i]; r.Pool == p || slices.Contains(r.Also, p) {
-				s := standingOf(r, t.Limits.Key)
+				s := summaryOf(r, t.Limits.Key)
 				s.Listener = l.Address
 				list = append(list, s)
 			}
@@ -441,14 +461,14 @@ func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
 	for i, p := range t.Pools {
 		list, _ := sharesOf(p)
 		if err := enc.Encode(struct {
-			Pool         string       `json:"pool"`
-			Distribution string       `json:"distribution"`
-			Servers      []share      `json:"servers"`
-			Failover     failover     `json:"failover"`
-			Replicated   []replicated `json:"replicated,omitempty"`
-			Routes       []standing   `json:"routes,omitempty"`
-			DenyFlush    bool         `json:"deny_flush,omitempty"`
-		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p), standingsIn(t, p), p.DenyFlush}); err != nil {
+			Pool         string         `json:"pool"`
+			Distribution string         `json:"distribution"`
+			Servers      []share        `json:"servers"`
+			Failover     failover       `json:"failover"`
+			Replicated   []replicated   `json:"replicated,omitempty"`
+			Routes       []routeSummary `json:"routes,omitempty"`
+			DenyFlush    bool           `json:"deny_flush,omitempty"`
+		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p), summariesIn(t, p), p.DenyFlush}); err != nil {
 			return err
 		}
 	}

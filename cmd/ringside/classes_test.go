@@ -17,6 +17,7 @@ routes:
   - {prefix: "quick:", pool: kept, preset: counters, ack: one}
   - {match: "*:alloptions", pool: pages, preset: cache}
   - {prefix: "hits:", pool: pages, autocreate: on}
+  - {prefix: "told:", pool: kept, get_errors: error}
   - {pool: pages}
 `
 
@@ -35,6 +36,7 @@ func TestCheckSaysClasses(t *testing.T) {
 			"    when one server dies: its part of the keys, up to ",
 		"%; counters begin again; until it is out they miss and can't be written, then others keep them\n",
 		"    class none (a preset says it: cache, counters or sessions), copies 1, consistency relaxed\n",
+		"%, and until it is back they can't be read or written\n",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("check lacks %q:\n%s", want, out)

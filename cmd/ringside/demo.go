@@ -53,9 +53,9 @@ allowed: ringside drill shows what they do.`,
 			}
 			defer d.close()
 			if herd || tags {
-				show := herds
+				show := showHerds
 				if tags {
-					show = invalidate
+					show = showTags
 				}
 				shown := make(chan error, 1)
 				go func() { shown <- show(d.driver.Addrs()[0].String(), cmd.OutOrStdout(), asJSON) }()

@@ -78,11 +78,14 @@ never those of somebody else, and are deleted at the end.
 Of each fault it reports the requests, and how many of them failed: errors,
 misses of keys that should be there, refused writes; when a client or the
 server's state first showed trouble (noticed), when its keys were elsewhere or,
-where keys never move, it was held for down (ejected), how long after the end of the fault all was well again (returned),
-the slowest request, for how long at a time there were fewer than half of the answers of
-before (each client waits for one before it asks again), and stale reads (older than what was acknowledged), wrong
-values, counters that came to a number twice, journals without an acknowledged append or
-with one twice, and locks held twice. What that comes to stands below it in words. Times count from errors and refused writes, not from misses. It exits 1 when a limit is exceeded; wrong values, clients without any
+where keys never move, it was held for down (ejected), how long after the end of
+the fault all was well again (returned), the slowest request, for how long at a
+time there were fewer than half of the answers of before (each client waits for
+one before it asks again), and stale reads (older than what was acknowledged),
+wrong values, counters that came to a number twice, journals without an
+acknowledged append or with one twice, and locks held twice. What that comes to
+stands below it in words. Times count from errors and refused writes, not from
+misses. It exits 1 when a limit is exceeded; wrong values, clients without any
 answer and a server that does not come back always do.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
@@ -131,7 +134,6 @@ answer and a server that does not come back always do.`,
 }
 
 func (f *drillFlags) run(cmd *cobra.Command) error {
-	o := &f.Options
 	if err := f.check(); err != nil {
 		return &usageError{err}
 	}
@@ -144,37 +146,53 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	network, address, err := f.endpoint(file)
+	if file != nil && !cmd.Flags().Changed("max-locks-twice") && file.Copied(f.Prefix) {
+		f.Limits.Twice = 0
+	}
+	release, err := f.aim(ctx, file)
 	if err != nil {
 		return err
 	}
+	defer release()
+	return f.drill(ctx, cmd)
+}
+
+// aim settles which Ringsides and which server are meant, and for how long.
+func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func(), err error) {
+	o := &f.Options
+	network, address, err := f.endpoint(file)
+	if err != nil {
+		return nil, err
+	}
 	if o.Through, err = f.clients(file); err != nil {
-		return err
+		return nil, err
 	}
 	for _, at := range append([]drill.Address{{Network: network, Address: address}}, o.Through...) {
 		if !f.yes && !onlyHere(at.Network, at.Address) {
-			return &usageError{fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address)}
+			return nil, &usageError{fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address)}
 		}
 	}
-	if file != nil && !cmd.Flags().Changed("max-locks-twice") && file.Copied(o.Prefix) {
-		f.Limits.Twice = 0
-	}
 	control := admin.NewClient(network, address)
-	defer control.Close()
 	o.Control = []*admin.Client{control}
-	errs := cmd.ErrOrStderr()
-	done := f.showProgress(errs)
 	if err := f.pick(ctx); err != nil {
-		return blame(err)
+		control.Close()
+		return nil, blame(err)
 	}
 	if o.For == 0 {
 		if o.For = failFastTime; f.moves {
 			o.For = moveTime
 		}
 	}
+	return control.Close, nil
+}
+
+// drill does the drills and prints what came of them.
+func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
+	errs := cmd.ErrOrStderr()
+	done := f.showProgress(errs)
 	var results []*drill.Result
 	out, exceeded := cmd.OutOrStdout(), 0
-	err = drill.Run(ctx, *o, func(r *drill.Result) {
+	err := drill.Run(ctx, f.Options, func(r *drill.Result) {
 		if f.Judge(r) {
 			exceeded++
 		}

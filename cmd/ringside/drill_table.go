@@ -32,6 +32,7 @@ var tableModes = []tableMode{
 	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
 	{"`rehash`, relaxed, `wait: 2s`", "distribution: ketama-points, failover: {wait: 2s}", 3, false},
 	{"`rehash`, strict", "distribution: ketama-points, failover: {consistency: strict}", 3, false},
+	{"`rehash`, strict, `deadline: 4s`", "distribution: ketama-points, failover: {consistency: strict}, timeouts: {deadline: 4s}", 3, false},
 	{"`preset: sessions`, 2 servers", "distribution: ketama", 2, true},
 	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},
 }
@@ -171,14 +172,14 @@ func (f *drillFlags) drillMode(ctx context.Context, o drill.Options, pool string
 		o.Control = append(o.Control, control)
 	}
 	o.Server, o.Pool = "demo1", "main"
-	if err := settled(ctx, o.Control); err != nil {
+	if err := awaitUp(ctx, o.Control); err != nil {
 		return err
 	}
 	return drill.Run(ctx, o, each)
 }
 
-// settled waits until all Ringsides have all servers up, and leases of them.
-func settled(ctx context.Context, all []*admin.Client) error {
+// awaitUp waits until all Ringsides have all servers up, and leases of them.
+func awaitUp(ctx context.Context, all []*admin.Client) error {
 	for _, c := range all {
 		for up := false; !up; {
 			list, err := c.Servers(ctx)

@@ -374,7 +374,7 @@ func drillOnMemcached(t *testing.T, name, file string, args []string, kinds int)
 func TestDemoTags(t *testing.T) {
 	d, _ := demoForTests(t)
 	var out strings.Builder
-	if err := invalidate(d.driver.Addrs()[0].String(), &out, true); err != nil || out.String() != `{"stored":1000,"after_a_user_has_changed":900,"after_all_were_dropped":0}`+"\n" {
+	if err := showTags(d.driver.Addrs()[0].String(), &out, true); err != nil || out.String() != `{"stored":1000,"after_a_user_has_changed":900,"after_all_were_dropped":0}`+"\n" {
 		t.Errorf("%v: %s", err, out.String())
 	}
 }

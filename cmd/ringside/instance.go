@@ -218,7 +218,7 @@ func (r *instance) announce() {
 	for _, l := range r.proxy.Table().Listeners {
 		for i := range l.Routes {
 			if rt := &l.Routes[i]; rt.Class != "" || rt.Autocreate != nil {
-				s := standingOf(rt, r.proxy.Table().Limits.Key)
+				s := summaryOf(rt, r.proxy.Table().Limits.Key)
 				r.log.Info("route", "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
 					"copies", s.Copies, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
 			}

@@ -26,7 +26,8 @@ It exits 0 when the file is in force; 2 when it was refused, with the reasons,
 and the old configuration stays in force as a whole; 1 when no Ringside answers.
 It needs admin.control, which is for this machine unless the configuration opens
 it. With -c the file says where the admin interface is: when that is what has
-changed, name the old address by --admin. SIGHUP does the same without an answer, and watch: on without being asked.`,
+changed, name the old address by --admin. SIGHUP does the same without an
+answer, and watch: on without being asked.`,
 		Example: `  ringside reload
   ringside reload -c /etc/ringside/ringside.yaml`,
 		Args: noFile,

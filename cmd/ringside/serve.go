@@ -17,9 +17,10 @@ func newServe() *cobra.Command {
 ringside reload, SIGHUP and, with watch: on, a change of the file make it read the
 file again: a correct one is put in force as a whole, and connections of
 listeners and servers that stand in both files live on; a wrong one changes
-nothing and is logged and counted. Changes of engine wait for the next start. SIGTERM or SIGINT stops accepting, lets clients have the answers
-to what they have asked, for at most limits.drain, and exits 0; a second one
-ends at once and exits 1.
+nothing and is logged and counted. Changes of engine wait for the next start.
+SIGTERM or SIGINT stops accepting, lets clients have the answers to what they
+have asked, for at most limits.drain, and exits 0; a second one ends at once and
+exits 1.
 
 With --take-over it starts beside the Ringside that has the admin interface of
 the same file, gets its listening sockets, and when it is ready tells it to stop

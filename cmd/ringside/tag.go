@@ -4,7 +4,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -72,7 +71,7 @@ others have, and it must be repeated.`,
 					bad++
 				}
 				if asJSON {
-					if err := json.NewEncoder(cmd.OutOrStdout()).Encode(s); err != nil {
+					if err := newEncoder(cmd.OutOrStdout()).Encode(s); err != nil {
 						return err
 					}
 					continue
@@ -87,6 +86,6 @@ others have, and it must be repeated.`,
 	}
 	to.add(cmd)
 	cmd.Flags().StringVar(&what.Pool, "pool", "", "only on the servers of this `pool`")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object a line")
+	jsonFlag(cmd, &asJSON, eachJSON)
 	return cmd
 }

@@ -102,7 +102,7 @@ func TestScenarios(t *testing.T) {
 		t.Errorf("none: %v, %v", none, err)
 	}
 	meta := picked[1]
-	if meta.fits(&peer{name: "nutcracker"}) || !meta.fits(&peer{name: "memcached", meta: true}) {
+	if meta.fits(&peer{name: "nutcracker"}) || !meta.fits(&peer{name: "memcached", speaksMeta: true}) {
 		t.Error("quiet batches are for those who speak meta")
 	}
 }
@@ -114,7 +114,7 @@ func TestConfigurationsNameTheServers(t *testing.T) {
 		file      string
 		says      []string
 	}{
-		"ringside":        {ringsideArgs, "ringside.yaml", []string{"listen: 127.0.0.1:31000\n", "distribution: ketama\n", "- 127.0.0.1:31001\n", "- 127.0.0.1:31003\n", "admin: 127.0.0.1:31009\n", "loops: 2", "request: 30s"}},
+		"ringside":        {ringsideArgs, "ringside.yaml", []string{"listen: 127.0.0.1:31000\n", "distribution: ketama\n", "- 127.0.0.1:31001\n", "- 127.0.0.1:31003\n", "admin: {address: \"127.0.0.1:31009\", }\n", "loops: 2", "request: 30s"}},
 		"nutcracker":      {nutcrackerArgs, "nutcracker.yml", []string{"listen: 127.0.0.1:31000\n", "hash: md5\n", "- 127.0.0.1:31001:1\n", "- 127.0.0.1:31003:1\n"}},
 		"haproxy":         {haproxyArgs, "haproxy.cfg", []string{"bind 127.0.0.1:31000 ", "server one 127.0.0.1:31001\n", "mode tcp\n"}},
 		"memcached proxy": {memcachedProxyArgs, "proxy.lua", []string{`mcp.backend("server1", "127.0.0.1", 31001)`, `mcp.backend("server3", "127.0.0.1", 31003)`}},

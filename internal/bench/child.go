@@ -6,7 +6,11 @@ package bench
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -143,4 +147,42 @@ func raiseDescriptors() error {
 		return fmt.Errorf("raise the limit of descriptors to %d: %w", limit.Cur, err)
 	}
 	return nil
+}
+
+// lookedAt reads these of the child's admin interface, which never end by themselves, until
+// the returned function is called. That fails if one of them ended before: then nobody looked.
+func (c *child) lookedAt(ctx context.Context, paths []string) (end func() error, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	ended := make(chan string, len(paths))
+	end = func() error {
+		var early []error
+		for len(ended) > 0 {
+			early = append(early, fmt.Errorf("%s ended before the load did", <-ended))
+		}
+		stop()
+		readers.Wait()
+		return errors.Join(early...)
+	}
+	for _, path := range paths {
+		ask, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://127.0.0.1:%d%s", c.admin, path), nil)
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		answer, err := http.DefaultClient.Do(ask)
+		if err != nil {
+			return nil, errors.Join(err, end())
+		}
+		readers.Add(1)
+		go func() {
+			defer readers.Done()
+			defer answer.Body.Close()
+			_, _ = io.Copy(io.Discard, answer.Body)
+			ended <- path
+		}()
+		if answer.StatusCode != http.StatusOK {
+			return nil, errors.Join(fmt.Errorf("%s: %s", path, answer.Status), end())
+		}
+	}
+	return end, nil
 }

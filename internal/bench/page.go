@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// place is what a page says where a part belongs:
+// placeOnPage is what a page says where a part belongs:
 //
 //	<!-- run: first -->
 //	what stands there, and is replaced

@@ -21,15 +21,15 @@ import (
 
 // peer is a program that the load can be put on.
 type peer struct {
-	name    string
-	binary  string
-	version string
-	note    string // what a reader of its figures must know
-	meta    bool   // it speaks meta
-	speaks  bool   // it speaks the binary protocol
-	proxy   bool   // it stands before the servers; if not, it is the floor or nobody
-	direct  bool   // it is no program: the load asks the servers itself
-	sockets bool   // it can be asked over a unix socket, too
+	name         string
+	binary       string
+	version      string
+	note         string // what a reader of its figures must know
+	speaksMeta   bool
+	speaksBinary bool // the binary protocol
+	proxy        bool // it stands before the servers; if not, it is the floor or nobody
+	direct       bool // it is no program: the load asks the servers itself
+	sockets      bool // it can be asked over a unix socket, too
 
 	// configure writes what the peer reads into dir and returns its arguments.
 	configure func(place) ([]string, error)
@@ -46,6 +46,7 @@ type place struct {
 	routes  string        // of Ringside; empty: one without settings
 	socket  string        // a path to listen on too, for those that can
 	engine  string        // more of Ringside's settings
+	seen    string        // more of those of its admin interface
 }
 
 // direct is the name of the peer that is none: the load asks the servers itself.
@@ -65,14 +66,14 @@ type candidate struct {
 // of the report, and the version of the servers.
 func findPeers(c Config, names []string) (found []*peer, server string, err error) {
 	all := []candidate{
-		{peer{name: "ringside", binary: c.Ringside, meta: true, speaks: true, proxy: true, sockets: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
+		{peer{name: "ringside", binary: c.Ringside, speaksMeta: true, speaksBinary: true, proxy: true, sockets: true, configure: ringsideArgs, note: ringsideNote}, "version", false},
 		{peer{name: "nutcracker", binary: c.Nutcracker, proxy: true, sockets: true, configure: nutcrackerArgs,
 			note: "-v 4, ketama over md5, one connection a server, timeout 30 s"}, "-V", true},
-		{peer{name: "haproxy", binary: c.Haproxy, meta: true, speaks: true, proxy: true, configure: haproxyArgs,
+		{peer{name: "haproxy", binary: c.Haproxy, speaksMeta: true, speaksBinary: true, proxy: true, configure: haproxyArgs,
 			note: "tcp mode, one thread: cannot split keys, forwards each client to one server over a connection of its own"}, "-v", false},
-		{peer{name: "memcached proxy", binary: c.MemcachedProxy, meta: true, proxy: true, configure: memcachedProxyArgs,
+		{peer{name: "memcached proxy", binary: c.MemcachedProxy, speaksMeta: true, proxy: true, configure: memcachedProxyArgs,
 			note: "one worker thread, its own placement"}, "-V", false},
-		{peer{name: "memcached", binary: c.Memcached, meta: true, speaks: true, configure: floorArgs,
+		{peer{name: "memcached", binary: c.Memcached, speaksMeta: true, speaksBinary: true, configure: floorArgs,
 			note: "the floor: no proxy, the load directly on one server with one worker thread, where the others' proxy is"}, "-V", true},
 		{peer{name: direct, binary: c.Memcached, direct: true,
 			note: "no proxy: clients that place keys by the same ketama, each with a connection to each of three servers, which are where the others' proxy is"}, "-V", false},
@@ -82,7 +83,7 @@ func findPeers(c Config, names []string) (found []*peer, server string, err erro
 		if v.Engine != "" {
 			note += "; engine: {" + v.Engine + "}"
 		}
-		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, meta: true, speaks: true, proxy: true, sockets: true, note: note,
+		all = slices.Insert(all, 1, candidate{peer{name: v.Name, binary: v.Binary, speaksMeta: true, speaksBinary: true, proxy: true, sockets: true, note: note,
 			configure: func(at place) ([]string, error) { at.engine = v.Engine; return ringsideArgs(at) }}, "version", true})
 	}
 	for _, p := range all {
@@ -153,14 +154,14 @@ func ringsideArgs(at place) ([]string, error) {
 		listen = fmt.Sprintf("[%s, 'unix:%s']", listen, at.socket)
 	}
 	file, err := write(at.dir, "ringside.yaml", fmt.Sprintf(`listen: %s
-admin: 127.0.0.1:%d
+admin: {address: "127.0.0.1:%d", %s}
 pools:
   main:
     distribution: ketama
     servers:
       - %s
 engine: {loops: %d, %s}
-%s`, listen, at.admin, strings.Join(at.servers, "\n      - "), at.loops, at.engine, timeouts))
+%s`, listen, at.admin, at.seen, strings.Join(at.servers, "\n      - "), at.loops, at.engine, timeouts))
 	return []string{"serve", "-c", file}, err
 }
 
@@ -298,7 +299,7 @@ func (b *bench) start(ctx context.Context, p *peer, s scenario) (*child, error) 
 	if err != nil {
 		return nil, err
 	}
-	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: s.routes}
+	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: s.routes, seen: s.admin}
 	if s.socket {
 		at.socket = filepath.Join(dir, "socket")
 	}

@@ -75,8 +75,15 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 				peers = append(peers, entry{p, s})
 				result.Peers = append(result.Peers, &Measured{Peer: p.name + oneSlow})
 			}
-			peers = append(peers, entry{p, usual})
-			result.Peers = append(result.Peers, &Measured{Peer: p.name})
+			ways := []look{{}}
+			if s.looked {
+				ways = looks
+			}
+			for _, way := range ways {
+				usual.look = way
+				peers = append(peers, entry{p, usual})
+				result.Peers = append(result.Peers, &Measured{Peer: p.name + way.behind})
+			}
 		}
 		if s.Work.Visit > 0 && p.sockets {
 			also := s
@@ -173,7 +180,12 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 	if s.hoard {
 		return b.besideHoard(ctx, target, s, window)
 	}
+	seen, err := target.lookedAt(ctx, s.asks)
+	if err != nil {
+		return load.Result{}, target.blame(err)
+	}
 	result, err := b.load(ctx, target, s, window)
+	err = errors.Join(err, seen())
 	if err == nil && s.check != nil {
 		err = s.check(result)
 	}

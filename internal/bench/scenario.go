@@ -27,6 +27,8 @@ type scenario struct {
 	floor  bool                    // and the floor, where there is only one
 	Filled bool                    // the keys are there already
 	check  func(load.Result) error // what must be so besides; nil is nothing
+	looked bool                    // it is run in each of the ways of looks
+	look
 }
 
 // text is scenario a, the load that the others vary.
@@ -36,7 +38,7 @@ func text(conns, depth int) load.Workload {
 
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
-const UsualScenarios = "abcdefghijlmnopqrs"
+const UsualScenarios = "abcdefghijlmnopqrstu"
 
 const allScenarios = UsualScenarios + "k"
 
@@ -64,6 +66,24 @@ const overSocket = ", unix socket"
 // oneSlow is behind the name of a peer whose first server is slow now and then; without
 // it that server is behind the same forwarder, which holds nothing back.
 const oneSlow = ", one slow"
+
+// look is a way in which Ringside is looked at while it works.
+type look struct {
+	behind string   // what stands behind the name of the peer
+	admin  string   // settings of its admin interface
+	asks   []string // what is read of that as long as the load runs
+}
+
+// blind is a look at a Ringside that counts nothing but what metrics need.
+const blind = ", no hot keys, no misses"
+
+// looks are the ways to be compared: from counting nothing to being followed.
+var looks = []look{
+	{behind: blind, admin: "hot: false, misses: false"},
+	{},
+	{behind: ", page open", asks: []string{"/api/stream"}},
+	{behind: ", page open, 1 % of the keys traced", asks: []string{"/api/stream", "/api/trace?pattern=*42"}},
+}
 
 // nearRoutes keeps all values of a load in Ringside, for the default time.
 const nearRoutes = "{pool: main, near: {keys: all}}"
@@ -96,6 +116,8 @@ func scenarios() []scenario {
 		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 1), routes: nearRoutes, only: "ringside", floor: true},
 		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 16), routes: nearRoutes, only: "ringside", floor: true},
 		{ID: "s", Name: "50 connections, reads of a guarded route with tags", Base: "ringside" + unguarded, Work: text(50, 1), routes: taggedRoutes, only: "ringside"},
+		{ID: "t", Name: "50 connections, looked at", Base: "ringside" + blind, Work: text(50, 1), looked: true, only: "ringside"},
+		{ID: "u", Name: "50 connections, paced at 10,000 a second, looked at", Base: "ringside" + blind, Work: text(50, 1), looked: true, only: "ringside"},
 	}
 	for i := range all {
 		w := &all[i].Work
@@ -110,6 +132,8 @@ func scenarios() []scenario {
 			w.Value, w.Reads = 1<<10, 50
 		case "h":
 			w.Rate = 40000
+		case "u":
+			w.Rate = 10000
 		case "i":
 			w.Quiet = 50
 		case "l":
@@ -149,7 +173,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 	}
 	for _, letter := range letters {
 		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to s", letter)
+			return nil, fmt.Errorf("no scenario %q: use letters from a to u", letter)
 		}
 	}
 	return picked, nil
@@ -158,7 +182,7 @@ func pickScenarios(letters string) ([]scenario, error) {
 // fits reports whether p can serve the scenario's load, and whether that says something.
 func (s scenario) fits(p *peer) bool {
 	switch {
-	case s.Work.Quiet > 0 && !p.meta, s.Work.Binary && !p.speaks:
+	case s.Work.Quiet > 0 && !p.speaksMeta, s.Work.Binary && !p.speaksBinary:
 		return false
 	case s.only != "":
 		return s.only == p.name || s.floor && p.name == "memcached"

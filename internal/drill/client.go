@@ -30,8 +30,8 @@ func (c *client) close() {
 	}
 }
 
-// begin sends a request.
-func (c *client) begin(request string) error {
+// send sends a request.
+func (c *client) send(request string) error {
 	if c.conn == nil {
 		conn, err := net.DialTimeout(c.network, c.address, patience)
 		if err != nil {
@@ -71,7 +71,7 @@ func (c *client) line() (string, error) {
 
 // ask sends a request that has one line for an answer.
 func (c *client) ask(request string) (string, error) {
-	if err := c.begin(request); err != nil {
+	if err := c.send(request); err != nil {
 		return "", err
 	}
 	return c.line()
@@ -79,7 +79,7 @@ func (c *client) ask(request string) (string, error) {
 
 // get reads one key. The error is also what a server's error line says.
 func (c *client) get(key string) (value string, found bool, err error) {
-	if err := c.begin("get " + key); err != nil {
+	if err := c.send("get " + key); err != nil {
 		return "", false, err
 	}
 	for {

@@ -318,11 +318,11 @@ func (t *traffic) client(ctx context.Context, n int) {
 // drill applies one fault and watches.
 func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	t.tally.begin()
-	t.told(f, "before", 0, t.Before)
+	t.showProgress(f, "before", 0, t.Before)
 	if err := sleep(ctx, t.Before); err != nil {
 		return nil, err
 	}
-	before, _, _ := t.tally.end()
+	before, _, _ := t.tally.counted()
 	if is, err := t.server(ctx); err != nil {
 		return nil, err
 	} else if is.State != live.Up || before.trouble() > 0 {
@@ -355,22 +355,22 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 			return c.Lift(lifting, set.ID)
 		})
 	}
-	t.tally.since(began)
+	t.tally.setFault(began)
 	during, err := t.watch(ctx, began.Add(t.For), func(watched) bool {
-		t.told(f, "during", time.Since(began), t.For)
+		t.showProgress(f, "during", time.Since(began), t.For)
 		return false
 	})
 	if err != nil {
 		return nil, errors.Join(err, lift())
 	}
 	over := time.Now() // what its end breaks is not what it broke while it lasted
-	t.tally.since(time.Time{})
+	t.tally.setFault(time.Time{})
 	if err := lift(); err != nil {
 		return nil, fmt.Errorf("the fault could not be lifted: %w", err)
 	}
 	lifted := time.Now()
 	after, err := t.watch(ctx, lifted.Add(t.Return), func(w watched) bool {
-		t.told(f, "after", time.Since(lifted), t.Return)
+		t.showProgress(f, "after", time.Since(lifted), t.Return)
 		quiet := lifted
 		if last := t.tally.lastFailure(); last.After(quiet) {
 			quiet = last
@@ -380,17 +380,17 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, first, last := t.tally.end()
+	r, first, last := t.tally.counted()
 	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
 	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), over.Sub(began))
 	return r, nil
 }
 
-// told says how far the drill is.
-func (t *traffic) told(f Fault, stage string, gone, of time.Duration) {
+// showProgress says how far the drill is.
+func (t *traffic) showProgress(f Fault, stage string, gone, of time.Duration) {
 	if t.Progress != nil {
-		r, _, _ := t.tally.end()
+		r, _, _ := t.tally.counted()
 		t.Progress(Progress{f.String(), stage, gone, of, r.Requests, r.Errors + r.Refused, r.forbidden()})
 	}
 }

@@ -262,24 +262,24 @@ func TestJudgeReads(t *testing.T) {
 		what  string
 		value string
 		acked uint64
-		want  verdict
+		want  ending
 	}{
-		{"the last acknowledged", k.value(22), 22, fine},
-		{"one in doubt", k.value(25), 22, fine},
-		{"an older one", k.value(21), 22, stale},
-		{"an older one that was the last when the read was sent", k.value(21), 21, fine},
-		{"one before a delete", k.value(19), 20, stale},
-		{"nothing", "", 22, missed},
-		{"nothing, though what is in doubt is a set", "", 21, missed},
-		{"nothing after a delete", "", 20, fine},
-		{"nothing, while a delete is in doubt", "", 19, fine},
-		{"nothing before anything", "", 0, fine},
-		{"the number of a delete", k.value(20), 20, wrong},
-		{"one that was never sent", k.value(26), 22, wrong},
-		{"another key's", other.value(22), 22, wrong},
-		{"a part", k.value(22)[:30], 22, wrong},
-		{"a mixture", k.value(22)[:30] + k.value(23)[30:], 22, wrong},
-		{"no number", "k x y", 22, wrong},
+		{"the last acknowledged", k.value(22), 22, good},
+		{"one in doubt", k.value(25), 22, good},
+		{"an older one", k.value(21), 22, staleRead},
+		{"an older one that was the last when the read was sent", k.value(21), 21, good},
+		{"one before a delete", k.value(19), 20, staleRead},
+		{"nothing", "", 22, miss},
+		{"nothing, though what is in doubt is a set", "", 21, miss},
+		{"nothing after a delete", "", 20, good},
+		{"nothing, while a delete is in doubt", "", 19, good},
+		{"nothing before anything", "", 0, good},
+		{"the number of a delete", k.value(20), 20, wrongValue},
+		{"one that was never sent", k.value(26), 22, wrongValue},
+		{"another key's", other.value(22), 22, wrongValue},
+		{"a part", k.value(22)[:30], 22, wrongValue},
+		{"a mixture", k.value(22)[:30] + k.value(23)[30:], 22, wrongValue},
+		{"no number", "k x y", 22, wrongValue},
 	} {
 		if got := k.judge(c.value, c.value != "", c.acked); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)

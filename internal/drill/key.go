@@ -34,38 +34,28 @@ func (k *key) value(n uint64) string {
 	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
 }
 
-// verdict is what one read has shown.
-type verdict uint8
-
-const (
-	fine verdict = iota
-	missed
-	stale
-	wrong
-)
-
 // judge says what a read shows that returned value, or nothing. acked is what
 // was acknowledged when it was sent.
-func (k *key) judge(value string, found bool, acked uint64) verdict {
+func (k *key) judge(value string, found bool, acked uint64) ending {
 	k.mu.Lock()
 	sent := k.sent
 	k.mu.Unlock()
 	if !found {
 		if acked == 0 || deletes(acked) || (sent/10 > acked/10) { // a delete was sent since
-			return fine
+			return good
 		}
-		return missed
+		return miss
 	}
 	rest, ok := strings.CutPrefix(value, k.name+" ")
 	number, _, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	switch {
 	case !ok || err != nil || n == 0 || n > sent || deletes(n) || value != k.value(n):
-		return wrong
+		return wrongValue
 	case n < acked:
-		return stale
+		return staleRead
 	}
-	return fine
+	return good
 }
 
 // change makes the next change to k. The error is what the client got instead
@@ -110,18 +100,17 @@ func (k *key) look(t *traffic, c *client) {
 		t.tally.count(began, broken, err.Error())
 		return
 	}
-	switch k.judge(value, found, acked) {
-	case missed:
-		t.tally.count(began, miss, "")
+	how, why := k.judge(value, found, acked), ""
+	switch how {
+	case miss:
 		select {
 		case t.missing[k.owner] <- k:
 		default: // it has enough to do
 		}
-	case stale:
-		t.tally.count(began, staleRead, fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked))
-	case wrong:
-		t.tally.count(began, wrongValue, fmt.Sprintf("wrong: %s is %.60q", k.name, value))
-	default:
-		t.tally.count(began, good, "")
+	case staleRead:
+		why = fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked)
+	case wrongValue:
+		why = fmt.Sprintf("wrong: %s is %.60q", k.name, value)
 	}
+	t.tally.count(began, how, why)
 }

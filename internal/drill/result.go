@@ -108,8 +108,8 @@ type tally struct {
 // rateStep is that in which a rate is looked at.
 const rateStep = 100 * time.Millisecond
 
-// since says when the fault began; the zero time that it is over.
-func (t *tally) since(fault time.Time) {
+// setFault says when the fault began; the zero time that it is over.
+func (t *tally) setFault(fault time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.fault = fault
@@ -129,9 +129,9 @@ func (t *tally) inSteps() []int {
 	return slices.Clone(t.steps)
 }
 
-// end returns what was counted since begin, and when the first and the last
+// counted returns what was counted since begin, and when the first and the last
 // failure was; zero if there was none.
-func (t *tally) end() (r *Result, first, last time.Time) {
+func (t *tally) counted() (r *Result, first, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	is := t.is

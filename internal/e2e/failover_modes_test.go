@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // fail_fast writes nothing of its own to the servers, moves no key, and what
@@ -46,6 +47,52 @@ func TestFailFast(t *testing.T) {
 			dial(t, s.address).misses("__rs_view__:main")
 		}
 		o.end(t)
+	})
+}
+
+// A pool that gets fail_fast by a reload while a server is out takes it back by the
+// phases, and from then on nobody is taken out or flushed: clients may go direct.
+func TestBackToFailFast(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startLasting(t, 3)
+		in := func(mode string) string {
+			return front(servers, "failover: {mode: "+mode+"}", "timeouts: {connect: 1s, request: 250ms, deadline: 1s}")
+		}
+		r := startRingside(t, driver, in("rehash, ping: 100ms, eject_after: 300ms"))
+		client := dial(t, r.address)
+		keys := names("key", 60)
+		store := func() {
+			for _, key := range keys {
+				eventually(t, "a server takes a value", func() bool { return client.set(key, "value") == "STORED" })
+			}
+		}
+		store()
+		first, second := servers[1], servers[2]
+		first.kill()
+		eventually(t, "a server is out", func() bool { return r.phase(first.address) == "OUT" })
+		before := r.metric(t, reloadsDone)
+		r.reload(t, in("fail_fast"))
+		r.reloaded(t, reloadsDone, before)
+		first.restart(t)
+		eventually(t, "it is back", func() bool { return r.phase(first.address) == "IN" && r.calm() })
+		store()
+		at := owners(t, servers, keys)
+
+		second.leave(t)
+		eventually(t, "the next one is missed", func() bool {
+			for key, i := range at {
+				if servers[i] == second && strings.HasPrefix(client.set(key, "other"), "SERVER_ERROR") {
+					return true
+				}
+			}
+			return false
+		})
+		time.Sleep(2 * time.Second) // four times what it took to take a server out
+		second.comeBack(t)
+		store()
+		if went := r.went(second.address, 0); len(went) > 0 {
+			t.Errorf("with fail_fast a server went %v", went)
+		}
 	})
 }
 

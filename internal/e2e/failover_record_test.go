@@ -84,7 +84,12 @@ func TestFailoverWithoutFlush(t *testing.T) {
 		at := owners(t, o.servers, o.kept)
 		const gone = 1
 		s := o.servers[gone]
-		well := o.keeps(t, at, 0) + o.keeps(t, at, 2)
+		well := 0 // values of the other servers
+		for _, i := range at {
+			if i != gone {
+				well++
+			}
+		}
 		for range 2 {
 			s.leave(t)
 			o.allSay(t, serverName(gone), "OUT")
@@ -95,9 +100,8 @@ func TestFailoverWithoutFlush(t *testing.T) {
 			if n := o.keeps(t, at, gone); n != 0 {
 				t.Errorf("%d values from before are back", n)
 			}
-			if n := o.keeps(t, at, 0) + o.keeps(t, at, 2); n != well {
-				t.Errorf("%d of %d values of the other servers are left", n, well)
-			}
+			// On a slow machine a get may miss for once, for its answer came too late.
+			eventually(t, "the values of the other servers are there", func() bool { return o.keeps(t, at, 0)+o.keeps(t, at, 2) == well })
 			client := dial(t, o.ringsides[0].address)
 			for key, i := range at {
 				if i == gone {

@@ -4,14 +4,21 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"ringside/proxy/admin"
+	"ringside/proxy/live"
 )
 
 // TestHotKeys asks for one key more than for others, and for one that means harm.
@@ -88,6 +95,101 @@ func TestHotKeys(t *testing.T) {
 	b.shot(t, "keys")
 	b.do(t, "document.querySelector('#hot tbody tr:nth-child(1) button.k').click()")
 	b.says(t, "#reason", "home:top hashes")
+}
+
+// TestHotSoon lets another key get hot while the page and a stream are open, some times
+// over: it is among the keys of the second list that the stream tells from then on (there is
+// one each second), and on the page.
+func TestHotSoon(t *testing.T) {
+	servers := startMemcacheds(t, 3)
+	r := startRingside(t, "epoll", pageFront(servers[0].address, servers[1].address, servers[2].address))
+	turn := briskLoad(t, r.address, "news:0")
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.do(t, "document.getElementById('keys').scrollIntoView()")
+	b.says(t, "#hot tbody", "news:0")
+
+	lists := make(chan live.Hot, 100)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		admin.NewClient("tcp", r.admin).Stream(ctx, "", func(topic string, data []byte) error {
+			var is live.Hot
+			if topic != "hot" {
+				return nil
+			}
+			err := json.Unmarshal(data, &is)
+			lists <- is
+			return err
+		})
+	}()
+	defer func() { cancel(); <-ended }()
+	for i := 1; i <= 5; i++ {
+		for range 3 { // it has been hot for a while, and more is kept of it
+			<-lists
+		}
+		for len(lists) > 0 {
+			<-lists
+		}
+		key := fmt.Sprint("news:", i)
+		turn(key)
+		began, shown := time.Now(), -1
+		for n := 1; n <= 2 && shown < 0; n++ {
+			is := <-lists
+			shown = slices.IndexFunc(is.Keys, func(k live.HotKey) bool { return string(k.Key) == key })
+			t.Logf("%s, list %d after %v: at place %d of %d", key, n, time.Since(began).Round(time.Millisecond), shown, len(is.Keys))
+		}
+		if shown < 0 {
+			t.Errorf("%s has a twentieth of all requests, and is not in the second list from then on", key)
+		}
+		b.says(t, "#hot tbody", key)
+		t.Logf("%s: on the page when looked at after %v", key, time.Since(began).Round(time.Millisecond))
+	}
+}
+
+// briskLoad asks for some ten thousand keys a second until the test ends: each twentieth is
+// the hot one, which turn changes, the rest are 5,000 others in turns.
+func briskLoad(t *testing.T, address, hot string) (turn func(key string)) {
+	t.Helper()
+	c, err := dialError(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var now atomic.Value
+	now.Store(hot)
+	stop, ended := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-ended })
+	go func() {
+		defer close(ended)
+		defer c.Close()
+		answers, asked := bufio.NewReader(c), strings.Builder{}
+		for i := 0; ; {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			asked.Reset()
+			for range 100 {
+				if i++; i%20 == 0 {
+					fmt.Fprintf(&asked, "get %s\r\n", now.Load())
+				} else {
+					fmt.Fprintf(&asked, "get page:%d\r\n", i%5000)
+				}
+			}
+			c.SetDeadline(time.Now().Add(patience))
+			if _, err := io.WriteString(c, asked.String()); err != nil {
+				return
+			}
+			for range 100 {
+				if _, err := answers.ReadString('\n'); err != nil { // END: nobody has set them
+					return
+				}
+			}
+		}
+	}()
+	return func(key string) { now.Store(key) }
 }
 
 // hotLoad asks for first half of the time, for second a tenth of it, and else for one of 200

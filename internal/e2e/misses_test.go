@@ -5,8 +5,11 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 )
 
 // TestWhyKeysMiss lets keys of a memcached vanish in each way that it has, and compares what
@@ -92,5 +95,78 @@ func TestWhyKeysMiss(t *testing.T) {
 	}
 	if text := tool(t, binary, "top", "--admin", r.admin, "--once", "--for", "200ms"); !strings.Contains(text, "WHY other keys") {
 		t.Errorf("ringside top tells nothing of it:\n%s", text)
+	}
+}
+
+// TestWhatMissesCost lets clients make values anew by origins of 10, 100 and 1,000 ms, and
+// compares what the terminal tells of them with what the clients have measured.
+func TestWhatMissesCost(t *testing.T) {
+	r := startRingside(t, "auto", front(startMemcacheds(t, 2)))
+	type origin struct {
+		prefix string
+		cost   time.Duration
+		times  int
+		took   [2][]float64 // seconds from the miss to the set: of what is in between, and with both round trips
+	}
+	origins := []*origin{{"fast:", 10 * time.Millisecond, 100, [2][]float64{}}, {"usual:", 100 * time.Millisecond, 40, [2][]float64{}}, {"slow:", time.Second, 8, [2][]float64{}}}
+	var all sync.WaitGroup
+	for _, o := range origins {
+		c := dial(t, r.address)
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			for i := range o.times {
+				key := fmt.Sprint(o.prefix, i)
+				asked := time.Now()
+				c.misses(key)
+				missed := time.Now()
+				time.Sleep(o.cost)
+				made := time.Now()
+				c.store(key, "made")
+				o.took[0], o.took[1] = append(o.took[0], made.Sub(missed).Seconds()), append(o.took[1], time.Since(asked).Seconds())
+				c.holds(key, "made")
+			}
+		}()
+	}
+	all.Wait()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var is struct {
+		Why struct {
+			Prefixes []struct {
+				Name []byte
+				P50  float64 `json:"p50_ms"`
+				P99  float64 `json:"p99_ms"`
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", r.admin, "--once", "--json", "--for", "200ms")), &is); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, o := range origins {
+		for _, list := range o.took {
+			slices.Sort(list)
+		}
+		for _, p := range is.Why.Prefixes {
+			if string(p.Name) != o.prefix {
+				continue
+			}
+			told++
+			least, most := 1000*o.took[0][o.times/2-1], 1000*o.took[1][o.times/2]
+			t.Logf("%s p50 %.1f ms told, %.1f to %.1f measured; p99 %.1f told, %.1f to %.1f the longest", o.prefix, p.P50, least, most,
+				p.P99, 1000*o.took[0][o.times-1], 1000*o.took[1][o.times-1])
+			if p.P50 < .9*least || p.P50 > 1.1*most {
+				t.Errorf("%s: p50 is not within a tenth", o.prefix)
+			}
+			if longest := 1000 * o.took[1][o.times-1]; p.P99 > 1.1*longest || p.P99 < p.P50 {
+				t.Errorf("%s: a p99 of %.1f ms, the longest took %.1f", o.prefix, p.P99, longest)
+			}
+		}
+	}
+	if told != len(origins) {
+		t.Errorf("told of %+v", is.Why.Prefixes)
 	}
 }

@@ -105,7 +105,7 @@ var promises = []scenario{
 	{name: "copies, strict", sidecars: 2, servers: 3, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true},
 	{name: "copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, strict: true, copies: spread, faults: lasting, count: 3, exact: true, locks: true, again: []uint64{758}},
 	{name: "copies, strict, flushed", sidecars: 2, servers: 3, strict: true, copies: twice, faults: anything, count: 3, exact: true},
-	{name: "copies, strict, two servers", sidecars: 2, servers: 2, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true},
+	{name: "copies, strict, two servers", sidecars: 2, servers: 2, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true, again: []uint64{331}},
 	{name: "copies, relaxed, one proxy", sidecars: 1, servers: 3, copies: twice, faults: alone, count: 3, exact: true},
 	{name: "copies, relaxed", sidecars: 2, servers: 3, copies: twice, faults: anything, count: 3, loose: true},
 
@@ -144,6 +144,12 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
 	{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
+	{name: "D6 stranger, copies", sidecars: 2, servers: 3, strict: true, copies: twice,
+		asks: readMostly, faults: []string{"stranger", "stranger, hang"}, count: 2, exact: true, costly: true},
+	{name: "D6 stranger", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
+		asks: readMostly, faults: []string{"stranger", "strangers", "stranger, hang"}, count: 2, exact: true, costly: true},
+	{name: "D6 stranger, relaxed", sidecars: 2, servers: 3, mode: table.Rehash,
+		asks: readMostly, faults: []string{"stranger"}, count: 2, costly: true},
 	{name: "D7 set", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: readMostly, faults: []string{"hang all"}, count: 3, calm: true, loose: true, keeps: true, undone: true, costly: true, again: []uint64{94}},
 	{name: "D7 append, then a restart", sidecars: 2, servers: 2, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
@@ -213,6 +219,9 @@ func TestFailoverAblations(t *testing.T) {
 		{"the same key for diverted data", ablations{sameKey: true}, nil},
 		{"no stay for the only copy", ablations{Ablation: health.Ablation{OnlyCopy: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, asks: readMostly, faults: []string{"kill, hang"}, count: 2, keeps: true, ablate: c.ablate}
+		}},
+		{"whoever answers is taken for the server", ablations{Ablation: health.Ablation{Stranger: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true, ablate: c.ablate}
 		}},
 		{"a server put back as it was", ablations{Ablation: health.Ablation{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}

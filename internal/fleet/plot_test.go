@@ -4,6 +4,7 @@ package fleet
 // over yet.
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 
@@ -124,17 +125,16 @@ var plots = map[string]plot{
 		f.lasts(second)
 	},
 
-	// Another server comes up at the address of one that ends, with values of its
-	// own under the same keys.
-	"stranger": func(f *fleet, i int) {
-		back := f.killFor(i, 50*milli, 300*milli)
-		f.after(back, func() {
-			line := f.nodes[i].store.Line()
-			for _, k := range f.values {
-				line.Do([]byte("set " + k.name + " 0 0 8\r\nstranger\r\n"))
-			}
-		})
-		f.lasts(back)
+	// Another server is at the address of one that ends, which has run for long and has
+	// values of its own under the same keys.
+	"stranger": func(f *fleet, i int) { f.strangerAt(i) },
+	"strangers": func(f *fleet, i int) {
+		f.strangerAt(i)
+		f.strangerAt(f.other(i))
+	},
+	"stranger, hang": func(f *fleet, i int) {
+		f.strangerAt(i)
+		f.after(f.upTo(second), func() { f.lasts(f.hangFor(f.other(i), 250*milli, 5*second)) })
 	},
 
 	// A server is taken out of the configuration, and put back.
@@ -177,6 +177,34 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 		f.after(long, n.start)
 	}
 	return long
+}
+
+// strangerAt lets another server come up at the address of one that ends. It has
+// values of its own, and may have the view record of a pool of the same name.
+func (f *fleet) strangerAt(i int) {
+	back := f.killFor(i, 50*milli, 300*milli)
+	record := f.nodes[f.other(i)].record()
+	f.after(back, func() {
+		n := f.nodes[i]
+		n.began -= 3600 * second
+		line := n.store.Line()
+		for _, k := range f.values {
+			line.Do([]byte("set " + k.name + " 0 0 8\r\nstranger\r\n"))
+		}
+		if f.one(2) {
+			line.Do(fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", viewKey, len(record), record))
+		}
+	})
+	f.lasts(back)
+}
+
+// record is the view record that a server has, if it has one.
+func (n *node) record() []byte {
+	if !n.up {
+		return nil
+	}
+	_, value, _ := bytes.Cut(n.store.Line().Do([]byte("mg "+viewKey+" v\r\n")), []byte("\r\n"))
+	return bytes.TrimSuffix(value, []byte("\r\n"))
 }
 
 // cas makes an item, and is its cas.

@@ -346,20 +346,27 @@ func (c *conn) metaSet() error {
 	if err != nil {
 		return err
 	}
+	c.storeMeta(&m, how, value)
+	return nil
+}
+
+// storeMeta carries out an ms whose line is right; value is nil if it had no end.
+func (c *conn) storeMeta(m *metaRequest, how mode, value []byte) {
 	it := &item{value: value, flags: m.clientFlags, expires: m.expires}
 	if m.encoded {
 		it.marks = encoded
 	}
+	s := c.node.store
 	s.lock()
 	defer s.unlock()
 	s.cmdSet++
 	if value == nil {
 		c.fail(badChunk)
-		return nil
+		return
 	}
 	end, cas := s.write(how, string(m.key), it, m.cas, m.late)
 	if end == stored && m.quiet {
-		return nil
+		return
 	}
 	c.out = append(c.out, metaOutcomes[end]...)
 	for _, flag := range m.flags {
@@ -373,7 +380,6 @@ func (c *conn) metaSet() error {
 		}
 	}
 	c.endLine()
-	return nil
 }
 
 var metaOutcomes = [...]string{stored: "HD", notStored: "NS", exists: "EX", notFound: "NF"}

@@ -69,7 +69,7 @@ func size(key int, flags uint32, value int) int {
 }
 
 // A store is the memory of a node. Commands on one key are atomic because each is
-// carried out between lock and unlock; every method but deadline needs the lock.
+// carried out between lock and unlock; every method but deadline and second needs the lock.
 // One lock is enough: it is never held while a value comes from or goes to a client.
 type store struct {
 	mu      sync.Mutex

@@ -1,6 +1,6 @@
 package memnode
 
-// text.go: the classic commands.
+// text.go: the text commands.
 
 import (
 	"math"

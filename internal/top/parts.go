@@ -61,6 +61,16 @@ var nextOf = map[string]string{
 	"settle":     "it is up when late answers of its stand-ins can't come any more",
 }
 
+// opened is the server that a person has opened; nil: none is, or it has gone.
+func (d *drawing) opened() *live.NowServer {
+	for i := range d.now.List {
+		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
+			return s
+		}
+	}
+	return nil
+}
+
 // server draws all that is known of s, one of the pool's.
 func (d *drawing) server(s *live.NowServer) {
 	style := Bad

@@ -231,7 +231,7 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		switch typed(&v.Filter, k) {
 		case entered:
 			v.Typing = false
-		case given:
+		case gaveUp:
 			v.Typing, v.Filter = false, ""
 		}
 	case v.Asking:
@@ -239,7 +239,7 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		case entered:
 			v.Asking = false
 			s.trace(ctx, strings.Fields(v.Asked))
-		case given:
+		case gaveUp:
 			v.Asking = false
 		}
 	case k == "x":
@@ -292,7 +292,7 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 const (
 	goesOn  = iota
 	entered // it is what was wanted
-	given   // it was given up
+	gaveUp  // a person gave it up
 )
 
 // typed takes up a key that is typed into text.
@@ -301,7 +301,7 @@ func typed(text *string, k string) int {
 	case k == "\r" || k == "\n":
 		return entered
 	case k == "esc":
-		return given
+		return gaveUp
 	case k == "\x7f" || k == "\b":
 		_, n := utf8.DecodeLastRuneInString(*text)
 		*text = (*text)[:len(*text)-n]

@@ -57,8 +57,7 @@ func (d *drawing) traced(most int) {
 	}
 }
 
-// traces follows keys while a person wants that: what follows has, while it is not nil, ends
-// it.
+// traces is what follows keys for a person: end, unless it is nil, ends that.
 type traces struct {
 	to  chan<- message
 	end context.CancelFunc

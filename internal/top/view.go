@@ -187,13 +187,3 @@ func (v *View) Now() *live.Now {
 	now.Routes, now.Roll = v.Routes, v.Roll
 	return now
 }
-
-// opened is the server that a person has opened; nil: none is, or it has gone.
-func (d *drawing) opened() *live.NowServer {
-	for i := range d.now.List {
-		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
-			return s
-		}
-	}
-	return nil
-}

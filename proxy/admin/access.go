@@ -72,10 +72,10 @@ func (s *Server) knownHost(r *http.Request) bool {
 	return name == "" || name == "localhost" || slices.Contains(s.access.Load().Names, name)
 }
 
-// mayOrder returns nil if r does not come from a browser, or if it comes from the
+// checkOrigin returns nil if r does not come from a browser, or if it comes from the
 // page that this process has given to it. The scheme of its origin does not count:
 // one port serves one scheme, and a reverse proxy may have changed it.
-func (s *Server) mayOrder(r *http.Request) error {
+func (s *Server) checkOrigin(r *http.Request) error {
 	shown := r.Header.Get(steering)
 	origin := r.Header.Get("Origin")
 	site := r.Header.Get("Sec-Fetch-Site")

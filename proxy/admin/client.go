@@ -20,7 +20,8 @@ import (
 	"ringside/proxy/live"
 )
 
-// Client asks the control API of a running Ringside.
+// Client asks the admin interface of a running Ringside. It may be used by several
+// goroutines at once.
 type Client struct {
 	address string
 	http    http.Client
@@ -43,6 +44,14 @@ func NewClient(network, address string) *Client {
 // Close lets go of idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
+// patient is c for a question that may take so long; 0: for ever. c stays as it is: others
+// may ask meanwhile.
+func (c *Client) patient(d time.Duration) *Client {
+	p := *c
+	p.http.Timeout = d
+	return &p
+}
+
 // Servers returns the servers of every pool.
 func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	var a serversAnswer
@@ -61,8 +70,7 @@ func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAn
 // of the first pool, if none is named.
 func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
 	var is live.Now
-	c.http.Timeout = window + 10*time.Second
-	err := c.ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
+	err := c.patient(window+10*time.Second).ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
 	return &is, err
 }
 
@@ -72,7 +80,8 @@ func (c *Client) Stream(ctx context.Context, pool string, take func(topic string
 	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
 }
 
-// Trace hands to take, each a trace.Traced as JSON, what happens to the keys that fit one of patterns, for so long.
+// Trace calls take with what happens to the keys that fit one of patterns, for so long.
+// Each data is a trace.Traced as JSON.
 func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(topic string, data []byte) error) error {
 	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), take)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // its time is over
@@ -82,9 +91,7 @@ func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duratio
 }
 
 func (c *Client) events(ctx context.Context, path string, take func(topic string, data []byte) error) error {
-	endless := *c // others may ask meanwhile
-	endless.http.Timeout = 0
-	w, err := endless.send(ctx, "GET", path, nil)
+	w, err := c.patient(0).send(ctx, "GET", path, nil)
 	if err != nil {
 		return err
 	}
@@ -124,11 +131,10 @@ func (c *Client) Order(ctx context.Context, pool, server, order string) ([]live.
 }
 
 // Reload makes Ringside read its configuration again, and returns when all its
-// loops go by it.
+// loops go by it. A large table takes seconds to build.
 func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	var done Reloaded
-	c.http.Timeout = time.Minute // a large table takes seconds to build
-	err := c.ask(ctx, "POST", "/control/reload", nil, &done)
+	err := c.patient(time.Minute).ask(ctx, "POST", "/control/reload", nil, &done)
 	return done, err
 }
 
@@ -169,9 +175,8 @@ func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
 
 // InvalidateTags invalidates tags, and returns what each server has answered.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
-	c.http.Timeout = 2 * time.Minute
 	var a struct{ Servers []Invalidated }
-	err := c.ask(ctx, "POST", "/control/tags/invalidate", what, &a)
+	err := c.patient(2*time.Minute).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
 	return a.Servers, err
 }
 

@@ -72,7 +72,7 @@ func (s *Server) getClients(r *http.Request) (int, any, error) {
 		}
 		most = n
 	}
-	list, err := s.heart.p.Clients(by, most)
+	list, err := s.proxy.Clients(by, most)
 	if err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}

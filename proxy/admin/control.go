@@ -106,7 +106,7 @@ func (s *Server) maySteer(r *http.Request) error {
 	if r.Method == "GET" || r.Method == "HEAD" {
 		return nil
 	}
-	return s.mayOrder(r)
+	return s.checkOrigin(r)
 }
 
 // tell writes answer as JSON, or err.
@@ -139,11 +139,11 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 
 // servers describes the servers of the table in force.
 func (s *Server) servers() ([]live.ServerState, error) {
-	sum, err := s.heart.p.Snapshot()
+	sum, err := s.proxy.Snapshot()
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
-	return live.States(s.heart.p, sum), nil
+	return live.States(s.proxy, sum), nil
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
@@ -168,7 +168,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := s.heart.p.Override(pool.Name, t.Name, o); err != nil {
+	if err := s.proxy.Override(pool.Name, t.Name, o); err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
 	list, err := s.servers()
@@ -208,7 +208,7 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 	var found []place
 	var pools, names []string
 	known := false
-	for _, p := range s.heart.p.Table().Pools {
+	for _, p := range s.proxy.Table().Pools {
 		if pool != "" && p.Name != pool {
 			continue
 		}
@@ -317,7 +317,7 @@ func (s *Server) postInvalidate(r *http.Request) (int, any, error) {
 	if err := d.Decode(&what); err != nil || len(what.Names) == 0 {
 		return 0, nil, refuse(http.StatusBadRequest, `the body must be {"names": ["NAME"]}, and may have a "pool"`)
 	}
-	answers, err := s.heart.p.InvalidateTags(what.Names, what.Pool)
+	answers, err := s.proxy.InvalidateTags(what.Names, what.Pool)
 	if err != nil {
 		return 0, nil, refuse(http.StatusConflict, "%w", err)
 	}

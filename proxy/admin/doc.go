@@ -35,6 +35,7 @@
 //	GET /api/stream[?pool=POOL]          server-sent events: hello, topo, history, then tick (1 s), mem and slabs (5 s),
 //	                                     event (as it happens), late (a loop does not report)
 //	GET /api/now[?pool=POOL][&for=2s]    one object: what was counted over that time
+//	GET /api/trace?pattern=P[&for=10m]   server-sent events: what happens to keys that fit one of the patterns, until that time is over
 //	GET /api/route?key=KEY[&pool=POOL]   what ringside route --json says, and where that is on the ring; key64= in base64
 //	GET /api/ring[?pool=POOL]            the ring's points, in binary: live.RingBytes
 //
@@ -58,7 +59,6 @@
 //	GET    /control/servers                       every server of every pool, and how it is
 //	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
-//	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/hand-over                     where the next process gets the listening sockets
@@ -91,6 +91,16 @@
 //   - Faults need admin.allow_faults. A reload that takes it back lifts all faults.
 //   - A reload is answered when all loops go by the new configuration, or with
 //     422 and what is wrong with it; then the old one stays in force as a whole.
+//
+// # What it does not do
+//
+//   - It decides nothing about servers: an order is the keepers' to carry out (package
+//     failover), a fault the drivers' (package loop).
+//   - It reads no configuration and opens no listener: the command does both, and hands
+//     it what they came to (Options.Reload, Options.ReadAgain, Allow).
+//   - It remembers nothing of its own. What the page draws of the last minutes package
+//     live keeps.
+//   - It speaks no TLS.
 //
 // # Metrics
 //

@@ -61,7 +61,7 @@ func (s *Server) faultState(f fault.Fault) FaultState {
 	t := table.Target{Name: f.Address, Network: f.Network, Address: f.Address}
 	is := FaultState{ID: f.ID, Server: live.Address(t), Address: live.Address(t), Kind: f.Kind,
 		Delay: Duration(f.Delay), Percent: f.Percent, For: Duration(f.For), Since: &f.Since}
-	for _, p := range s.heart.p.Table().Pools {
+	for _, p := range s.proxy.Table().Pools {
 		for _, t := range p.Servers {
 			if t.Network == f.Network && t.Address == f.Address {
 				is.Server = t.Name
@@ -102,7 +102,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
 	}
-	s.heart.p.Log.Warn("a fault is set", "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
+	s.proxy.Log.Warn("a fault is set", "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
 	return http.StatusCreated, s.faultState(f), nil
 }
 
@@ -131,7 +131,7 @@ func (s *Server) deleteFaults(*http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	if n := s.options.FaultSet.LiftAll(); n > 0 {
-		s.heart.p.Log.Warn("all faults are lifted", "faults", n)
+		s.proxy.Log.Warn("all faults are lifted", "faults", n)
 	}
 	return http.StatusOK, s.faults(), nil
 }
@@ -144,6 +144,6 @@ func (s *Server) deleteFault(r *http.Request) (int, any, error) {
 	if err != nil || !s.options.FaultSet.Lift(id) {
 		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it was lifted, or never was", r.PathValue("id"))
 	}
-	s.heart.p.Log.Warn("a fault is lifted", "id", id)
+	s.proxy.Log.Warn("a fault is lifted", "id", id)
 	return http.StatusOK, s.faults(), nil
 }

@@ -33,13 +33,13 @@ func (s *Server) page(mux *http.ServeMux) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", pagePolicy)
 		w.Header().Set("Referrer-Policy", "no-referrer")
-		http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(page.Text))
+		http.ServeContent(w, r, "", s.proxy.Started, strings.NewReader(page.Text))
 	})
 	for path, part := range page.Parts {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", part.Kind)
 			w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-			http.ServeContent(w, r, "", s.heart.p.Started, strings.NewReader(part.Text))
+			http.ServeContent(w, r, "", s.proxy.Started, strings.NewReader(part.Text))
 		})
 	}
 }
@@ -78,7 +78,7 @@ func (s *Server) api(mux *http.ServeMux) {
 
 // poolOf is the pool that r is about: the first, unless it says which.
 func (s *Server) poolOf(r *http.Request) (*table.Pool, error) {
-	name, pools := r.URL.Query().Get("pool"), s.heart.p.Table().Pools
+	name, pools := r.URL.Query().Get("pool"), s.proxy.Table().Pools
 	for _, p := range pools {
 		if name == "" || p.Name == name {
 			return p, nil
@@ -105,7 +105,7 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	if err := onlyQuery(r, "pool"); err != nil {
 		return err
 	}
-	p := s.heart.p
+	p := s.proxy
 	watcher, err := s.sampler.Watch(p.Table(), pool)
 	if err != nil {
 		return refuse(http.StatusServiceUnavailable, "%w", err)
@@ -242,7 +242,7 @@ func (s *Server) getRoute(w http.ResponseWriter, r *http.Request, pool *table.Po
 	if len(key) == 0 {
 		return refuse(http.StatusBadRequest, "which key? say key=, or key64= in base64")
 	}
-	t := s.heart.p.Table()
+	t := s.proxy.Table()
 	var is *live.Routed
 	for i := range t.Listeners {
 		on := live.RouteOf(&t.Listeners[i], &t.Limits, key)

@@ -18,10 +18,10 @@ const reserved = 8
 
 // reserve is files that stand for descriptors, to be given up for connections.
 type reserve struct {
-	mu      sync.Mutex
-	files   []*os.File
-	lacking bool // some are in use
-	closed  bool
+	mu     sync.Mutex
+	files  []*os.File
+	lent   bool // some were given up, and are not all back
+	closed bool
 }
 
 // fill opens what is missing, as far as there are descriptors.
@@ -35,14 +35,14 @@ func (r *reserve) fill() {
 		}
 		r.files = append(r.files, f)
 	}
-	r.lacking = false
+	r.lent = false
 }
 
 // give closes one, and reports whether there was one.
 func (r *reserve) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.lacking = true
+	r.lent = true
 	last := len(r.files) - 1
 	if last < 0 {
 		return false
@@ -65,7 +65,7 @@ func (r *reserve) close() {
 func (r *reserve) inUse() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.lacking
+	return r.lent
 }
 
 // reservedListener accepts with a descriptor of the reserve when there is no other.

@@ -66,6 +66,7 @@ type Access struct {
 
 // Server serves the admin pages of one proxy.
 type Server struct {
+	proxy   *proxy.Proxy
 	options Options
 	access  atomic.Pointer[Access]
 	version string
@@ -98,7 +99,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 	if o.Tracer == nil {
 		o.Tracer = trace.New(p)
 	}
-	s := &Server{options: o, version: p.Version, process: newProcess(), token: newToken()}
+	s := &Server{proxy: p, options: o, version: p.Version, process: newProcess(), token: newToken()}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.heart.p = p
 	s.sampler = live.NewSampler(p, live.Options{
@@ -118,7 +119,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 	mux.HandleFunc("GET /debug/pprof/{profile...}", s.profiles)
 	mux.HandleFunc("GET /metrics", s.scrape)
 	s.http = http.Server{
-		Handler:                      s.guarded(mux),
+		Handler:                      s.withHeaders(mux),
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            5 * time.Second,
 		ReadTimeout:                  10 * time.Second,
@@ -176,9 +177,9 @@ func (s *Server) bound(c net.Conn, state http.ConnState) {
 	}
 }
 
-// guarded tells browsers not to make anything of an answer but what it says
+// withHeaders tells browsers not to make anything of an answer but what it says
 // it is, and caches not to keep it. Nobody stays who has a descriptor of the reserve.
-func (s *Server) guarded(h http.Handler) http.Handler {
+func (s *Server) withHeaders(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.reserve.inUse() {
 			w.Header().Set("Connection", "close")

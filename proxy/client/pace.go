@@ -116,7 +116,7 @@ func (s *Session) chooseConns() {
 // askRest asks for more of the keys that are left of the first exchange.
 func (s *Session) askRest() {
 	x := s.Head
-	line := slices.Concat(x.Rest, wire.LineEnd)
+	line := slices.Concat(x.Rest, wire.CRLF)
 	x.dropRest()
 	if s.InFlight == 1 {
 		s.chooseConns()

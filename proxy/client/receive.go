@@ -89,7 +89,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 			return 0
 		}
 		switch {
-		case a.Joined && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // its line has no END here
+		case a.Joined && r.Last && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // its line has no END here
 			x.dest(a).AppendTwo(&x.e.Buffers, b, wire.AnswerEnd)
 			return 0
 		case len(b) > r.Size && !x.endsWith(): // the client gets the END of another part, or Ringside's
@@ -174,7 +174,7 @@ func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *
 	if cas != nil {
 		e.Line = append(append(e.Line, ' '), cas...)
 	}
-	e.Line = append(e.Line, wire.LineEnd...)
+	e.Line = append(e.Line, wire.CRLF...)
 	return x.dest(a)
 }
 

@@ -62,12 +62,6 @@ type command struct {
 	resync   *resync // that the repair is a part of; nil: of none
 }
 
-// copyOf is a holder of a key, and what the ledger says of it.
-type copyOf struct {
-	routing.Holder
-	*account
-}
-
 // copyAsk is one ask of the rule, and what came of it.
 type copyAsk struct {
 	replicate.Ask
@@ -161,9 +155,9 @@ type hedge struct {
 }
 
 const (
-	noWait   = -1
-	apart    = 10 * time.Millisecond // two members whose answers are further apart are looked at again: a write may have come between
-	markWait = 2 * apart             // time for the owner of a mark to end what it is doing
+	noWait    = -1
+	lateAfter = 10 * time.Millisecond // an answer that takes longer is late: a write may have come between it and those of other members
+	markWait  = 2 * lateAfter         // time for the owner of a mark to end what it is doing
 )
 
 func (e *Copies) scheduleHedge(h hedge) {
@@ -207,7 +201,7 @@ func (e *Copies) FireHedges() {
 				heap.Push(&e.Hedges, h)
 				continue
 			}
-			h.c.rule.Late()
+			h.c.rule.Hedge()
 		}
 		h.c.advance(h.t)
 		h.t.CatchUp()
@@ -271,7 +265,7 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	a.kind = o.Kind
 	c.countMarks(a)
 	a.result = t.Keep(r)
-	o.Late = c.e.Now-a.at > int64(apart)
+	o.Late = c.e.Now-a.at > int64(lateAfter)
 	c.rule.Told(id, o)
 	if o.Kind == replicate.InDoubt {
 		r.Behind = c.behind(t, a)
@@ -360,7 +354,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Deed == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Deed == replicate.Fetch && (task.Expiring(r.Bytes, rep) || t.Route.Guard != nil && stub(rep, flag('f'))):
+	case a.Deed == replicate.Fetch && (task.Expiring(r.Bytes, rep) || stub(rep, flag('f'))):
 		o.Kind = replicate.Miss
 	case a.Deed == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
@@ -378,13 +372,15 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	case replicate.Fetch:
 		if t.Op == wire.Incr || t.Op == wire.Decr {
 			o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(r.Bytes))), 10, 64)
+		} else if o.Kind == replicate.Hit && bytes.Equal(rep.Body.Of(r.Bytes), t.Body()) || o.Kind == replicate.Miss && c.expired(t) {
+			o.Value = 1
 		}
 	}
 	return o
 }
 
-// stub says that a server's answer shows what the guard leaves there while a value is
-// rebuilt. No other is to have that.
+// stub says that a server's answer shows what the guard, or a client's mg N, leaves
+// there while a value is rebuilt. No other server is to have that.
 func stub(rep *wire.Reply, flags string) bool {
 	return rep.Body.Len() == 0 && flags == "0" && (rep.Letters.Has('W') || rep.Letters.Has('Z'))
 }
@@ -474,13 +470,13 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	through := t.Route.Copies.ReadThrough
 	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of the deletes and repairs that follow
 	for i, m := range c.members {
-		doubt := s.Undo.Has(i) || s.Over.Has(i)
+		doubt := s.Undo.Has(i) || s.Overwrite.Has(i)
 		switch missed := s.Dirty.Has(i); {
 		case doubt && c.spared && i == c.authority: // it is left as it is: see behind
 		case doubt && !c.isRepair:
-			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, over: i != c.authority}, s.Dirty.Has(i))
+			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, overwrite: i != c.authority}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // what it has may be all that is left
-			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, over: true}, true)
+			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
 		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is yet to be copied
@@ -517,7 +513,7 @@ func (c *command) repair(t *task.Task, s *replicate.Settlement) {
 		return
 	}
 	for i, m := range c.members {
-		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Over.Has(i) {
+		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Overwrite.Has(i) {
 			c.e.repair(t, t.Hash, c.members[s.Source], m, m.Dirty.Has(t.Hash))
 		}
 	}

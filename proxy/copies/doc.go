@@ -4,7 +4,8 @@
 // counts. This package carries that out: it spells the requests (requests.go), tells
 // how far each holder can be trusted now (trust.go), gives the client its answer
 // (copies.go), and remembers in a ledger for each pool what its members are missing
-// (ledger.go). Each loop has a ledger, of the keys that it leads.
+// (ledger.go). Each loop has ledgers of its own, of the keys that it leads. Whose key it is
+// to have a copy of, the routes say (holders.go).
 //
 // # What it promises
 //
@@ -46,7 +47,7 @@
 // # Where keys are repaired from
 //
 //	what                  found by                                     in
-//	one key, at once      a command that saw members differ            repair, in ledger.go
+//	one key, at once      a command that saw members differ            repair, in repair.go
 //	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go
 //	all keys of a member  a flush or a restart                         resync.copy, in resync.go
 //

@@ -1,19 +1,18 @@
 package copies
 
-// The ledger: what each member of a pool is missing, how that is found out, and the
-// repair of one key. The doc of this package has the table of it.
+// The ledger: what each member of a pool is missing, and how that is found out. The doc
+// of this package has the table of it.
 
 import (
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/process"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
-	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -55,7 +54,6 @@ type account struct {
 const (
 	DirtyKeys      = 16 << 10    // keys that are remembered for one member
 	incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
-	maxRepairs     = 64          // repairs at work in one loop
 )
 
 // KeepLedger lets the pool bp keep the ledger that it had before a reload, if its
@@ -69,6 +67,9 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	}
 	if e.Ledgers == nil {
 		e.Ledgers = map[string]*ledger{}
+	}
+	if old != nil && !old.bp.View.AllIn() && e.Keepers.RunsKeepers {
+		e.Log.Warn("keys with copies have moved while a server is not in: what only their former servers had is lost", "pool", bp.Pool.Name)
 	}
 	e.Ledgers[bp.Pool.Name] = e.newLedger(bp, old)
 	old.stop()
@@ -97,17 +98,6 @@ func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	return w
 }
 
-// copyAt is a holder of a key with what the ledger says of it. A command that was
-// parked during a reload may name a pool that is no more: it gets a ledger of its own,
-// which nobody keeps.
-func (e *Copies) copyAt(h routing.Holder) copyOf {
-	w := e.Ledgers[h.Pool.Pool.Name]
-	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
-		w = e.newLedger(h.Pool, w)
-	}
-	return copyOf{Holder: h, account: &w.Members[h.Index]}
-}
-
 // server is the server of the member in the present table.
 func (m *account) server() *upstream.Server { return m.ledger.bp.Servers[m.index] }
 
@@ -132,6 +122,18 @@ func (e *Copies) TakeCopies() {
 		w.rate = e.repairRate(w.bp)
 		e.At(link.ResyncTimer, e.Now)
 	}
+}
+
+// repairRate is the highest rate, in keys a second, that a route sets for members of bp.
+func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
+	for _, l := range e.Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.CopiesOn(bp) {
+				rate = max(rate, rt.Copies.RepairRate)
+			}
+		}
+	}
+	return rate
 }
 
 // incomplete reports whether a member has come back empty and is not filled yet. Where
@@ -249,33 +251,18 @@ func (d *identification) Client() uint64 { return 0 }
 func (d *identification) Answered(_ int, r *upstream.Result) {
 	e, srv := d.e, d.srv
 	srv.Identifying = false
-	var now, uptime, pid int64
-	for line := range strings.Lines(string(r.Bytes)) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue
-		}
-		n, _ := strconv.ParseInt(f[2], 10, 64)
-		switch f[1] {
-		case "time":
-			now = n
-		case "uptime":
-			uptime = n
-		case "pid":
-			pid = n
-		}
-	}
+	p, ok := process.Parse(r.Bytes)
+	before := process.Process{PID: srv.Pid, Started: srv.StartedAt}
 	switch {
-	case r.Bytes == nil || now == 0 && srv.StartedAt > 0:
+	case r.Bytes == nil || !ok && before.Started > 0:
 		return
-	case now == 0:
+	case !ok:
 		srv.StartedAt, srv.Unidentified = startUnknown, false
 		return
 	}
 	srv.Unidentified = false
-	before, beforePID := srv.StartedAt, srv.Pid
-	srv.StartedAt, srv.Pid = now-uptime, pid
-	if before <= 0 || pid == beforePID && srv.StartedAt-before <= 2 && before-srv.StartedAt <= 2 { // both are rounded to seconds, by clocks that may step
+	srv.StartedAt, srv.Pid = p.Started, p.PID
+	if before.Started <= 0 || p.Is(before) {
 		return
 	}
 	for _, m := range e.Keepers.Registrations[srv] {
@@ -285,63 +272,29 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 	}
 }
 
-// repair copies t's key from one holder to another in the background. overwrite: what
-// the second has goes even if the first has nothing. A repair that exceeds a bound is
-// dropped, not queued: the next command that sees the difference asks for it again.
-func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
-	rate := t.Route.Copies.RepairRate
-	if rate == 0 {
-		return
-	}
-	if e.LineFull(task.KeyLine(hash)) || e.Repairing >= maxRepairs || !to.mayRepair(e, rate) {
-		e.Count.RepairsDropped++
-		return
-	}
-	e.Count.Repairs++
-	e.copyKey(t.Route, t.Key, hash, from, to, overwrite, false, nil)
-}
-
-// mayRepair takes a token for one repair of the member, if there is one. The bucket
-// holds what the rate brings in a tenth of a second.
-func (m *account) mayRepair(e *Copies, rate int) bool {
-	each := e.share(rate)
-	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
-	m.filledAt = e.Now
-	if m.tokens < 1 {
-		return false
-	}
-	m.tokens--
-	return true
-}
-
-// untilRepair is how many nanoseconds it takes until mayRepair reports true.
-func (m *account) untilRepair(e *Copies, rate int) int64 {
-	if rate == 0 {
-		return int64(lookTime)
-	}
-	return max(int64((1-m.tokens)/e.share(rate)*1e9), int64(time.Millisecond))
-}
-
-// share is this loop's part of a rate, which is meant for the process.
-func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loopCount()) }
-
-// copyKey copies a key from one holder to another, as a command by the rule
-// replicate.Mend. It takes its turn among the writes on the key: if a delete came
-// between the read at one and the write at the other, the copy would undo it. overwrite
-// and take say what may be replaced there: see replicate.Mend. f is the resync that the
-// copy is a part of, or nil.
-func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
-	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
-	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
-	if !wire.PlainKey(key) {
-		t.Req.Flags = wire.Base64
-	}
-	t.Raw = t.Meta("mg", key, "", nil)
-	e.Wire.Next(t.Raw, &t.Req)
-	t.Rule = &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take)}
-	e.Buffers.Held += int64(len(t.Raw))
-	e.Repairing++
-	if e.Claim(t, task.KeyLine(t.Hash)) {
-		t.Run(0, nil)
+// AddTo adds to the statistics what members lack, as this loop knows it. Each loop's
+// ledger is of other keys, so the numbers add up.
+func (e *Copies) AddTo(into *stats.Snapshot) {
+	for pool, w := range e.Ledgers {
+		for i := range w.Members {
+			m := &w.Members[i]
+			filling, missed := m.incomplete(e), m.Dirty.Len()
+			if !filling && missed == 0 && len(m.StaleKeys) == 0 {
+				continue
+			}
+			if into.Lacks == nil {
+				into.Lacks = map[[2]string]stats.Lack{}
+			}
+			at := [2]string{pool, w.bp.Pool.Servers[i].Name}
+			is := into.Lacks[at]
+			is.Filling = is.Filling || filling
+			is.Missed += missed
+			if m.Resync != nil {
+				is.Copied += m.Resync.filled
+			}
+			is.Waiting += len(m.StaleKeys)
+			is.Flush = is.Flush || m.overflowed
+			into.Lacks[at] = is
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/health/divert"
 	"ringside/proxy/task"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -17,13 +18,15 @@ import (
 // line is the request of an ask. The answer is parsed by its op and dialect, which may be
 // other ones than the client's.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
-	line := c.write(t, a)
+	line := c.spell(t, a)
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
 	a.op, a.dialect = t.Loop.Plain.Op, t.Loop.Plain.Dialect
 	return line
 }
 
-func (c *command) write(t *task.Task, a *copyAsk) []byte {
+// spell writes the request of an ask. The comments at package replicate's deeds say what
+// each has to show.
+func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	r, key := &t.Req, c.keyAt(t, a.Member)
 	chosen := ""
 	if a.Chosen {
@@ -96,13 +99,17 @@ func (c *command) write(t *task.Task, a *copyAsk) []byte {
 	case replicate.Drop:
 		return t.Meta("md", key, guard(), nil)
 	}
-	// Fill.
+	return c.fill(t, a, key, guard())
+}
+
+// fill stores what another member had, if the cas of guard is still there.
+func (c *command) fill(t *task.Task, a *copyAsk, key []byte, guard string) []byte {
 	ttl := c.arg(t, a.From, 't')
 	if ttl == "-1" {
 		ttl = "0"
 	}
 	from := &c.asks[a.From].result
-	flags := guard() + " F" + c.arg(t, a.From, 'f') + " T" + ttl
+	flags := guard + " F" + c.arg(t, a.From, 'f') + " T" + ttl
 	if a.Chosen {
 		flags += " E" + c.arg(t, a.From, 'c')
 	}
@@ -138,6 +145,12 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 // ofSet says that an ask is the client's own set, whose answer shows no cas.
 func (c *command) ofSet(t *task.Task, ask int) bool {
 	return c.asks[ask].Deed == replicate.Forward && t.Op == wire.Set
+}
+
+// expired says that what t stores is gone at once, by an exptime that has passed.
+func (c *command) expired(t *task.Task) bool {
+	n, err := strconv.ParseInt(string(t.Req.Exptime.Of(t.Raw)), 10, 64)
+	return err == nil && divert.CapTTL(n, 1, c.e.Wall) < 0
 }
 
 // after is what t's command makes of an item: its size after an append, its number after
@@ -195,7 +208,7 @@ func (a *copyAsk) hide() {
 		if rep.Kind == wire.Value {
 			flags := rep.MetaFlags.Of(r.Bytes)
 			line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
-			r.SetAnswer(a.op, a.dialect, append(line, wire.LineEnd...))
+			r.SetAnswer(a.op, a.dialect, append(line, wire.CRLF...))
 		}
 		return
 	}

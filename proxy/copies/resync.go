@@ -6,7 +6,6 @@ package copies
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
-	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -112,7 +110,7 @@ func (e *Copies) RunResyncs() {
 // of this process as long as the member is not complete.
 func (e *Copies) lookAfter(m *account) {
 	bp, srv := m.ledger.bp, m.server()
-	if m.incomplete(e) || m.lacks() {
+	if m.incomplete(e) || m.hasLess() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
 	if m.overflowed && m.othersComplete() {
@@ -187,125 +185,6 @@ func (f *resync) retry(e *Copies, why string) {
 		f.why = why
 		e.Log.Warn("a server that came back empty can't be filled now", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}
-}
-
-// sourcesOf are the servers that may have keys of a member of bp, the member's own server
-// excepted, in the same order at every loop.
-func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
-	seen := map[*upstream.Server]bool{to: true}
-	for _, l := range e.Listeners {
-		for i := range l.Routes {
-			rt := &l.Routes[i]
-			if !rt.CopiesOn(bp) {
-				continue
-			}
-			for _, p := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
-				for i, srv := range p.Servers {
-					if !seen[srv] {
-						seen[srv] = true
-						list = append(list, e.copyAt(routing.Holder{Pool: p, Index: i, Server: srv}))
-					}
-				}
-			}
-		}
-	}
-	slices.SortFunc(list, func(a, b copyOf) int { return cmp.Compare(a.Server.Target.Address, b.Server.Target.Address) })
-	return list
-}
-
-// repairRate is the highest rate, in keys a second, that a route sets for members of bp.
-func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
-	for _, l := range e.Listeners {
-		for i := range l.Routes {
-			if rt := &l.Routes[i]; rt.CopiesOn(bp) {
-				rate = max(rate, rt.Copies.RepairRate)
-			}
-		}
-	}
-	return rate
-}
-
-// AddTo adds to the statistics what members lack. Each loop's ledger is of other keys.
-func (e *Copies) AddTo(into *stats.Snapshot) {
-	for pool, w := range e.Ledgers {
-		for i := range w.Members {
-			m := &w.Members[i]
-			filling, missed := m.incomplete(e), m.Dirty.Len()
-			if !filling && missed == 0 && len(m.StaleKeys) == 0 {
-				continue
-			}
-			if into.Lacks == nil {
-				into.Lacks = map[[2]string]stats.Lack{}
-			}
-			at := [2]string{pool, w.bp.Pool.Servers[i].Name}
-			is := into.Lacks[at]
-			is.Filling = is.Filling || filling
-			is.Missed += missed
-			if m.Resync != nil {
-				is.Copied += m.Resync.filled
-			}
-			is.Waiting += len(m.StaleKeys)
-			is.Flush = is.Flush || m.overflowed
-			into.Lacks[at] = is
-		}
-	}
-}
-
-// copiesOf appends the copies that a route keeps of key.
-func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf {
-	var room [replicate.Max]routing.Holder
-	for _, h := range rt.Holders(room[:0], key) {
-		list = append(list, e.copyAt(h))
-	}
-	return list
-}
-
-// homes are the routes that keep copies of the key which servers know as key, each with
-// the holders of the key on it: a route may strip a prefix, so one name on the servers can
-// be a key of several. The holders are valid until the next call.
-func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
-	return func(yield func(*routing.Route, []copyOf) bool) {
-		for _, l := range e.Listeners {
-			for i := range l.Routes {
-				rt := &l.Routes[i]
-				if rt.Copies.Copies == 0 {
-					continue
-				}
-				named := key
-				if rt.Strip != "" {
-					named = append([]byte(rt.Strip), key...)
-				}
-				if l.Fitting(named) != rt {
-					continue
-				}
-				e.holders = e.copiesOf(e.holders[:0], rt, key)
-				if !yield(rt, e.holders) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// shared finds a route on which both servers are holders of key.
-func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
-	for rt, members := range e.homes(key) {
-		found := 0
-		for _, m := range members {
-			switch m.Server {
-			case from:
-				a = m
-				found++
-			case to:
-				b = m
-				found++
-			}
-		}
-		if found == 2 {
-			return rt, a, b, true
-		}
-	}
-	return nil, a, b, false
 }
 
 // dump is the listing of one server's keys.

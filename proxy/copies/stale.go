@@ -21,14 +21,14 @@ import (
 // missed. This Ringside knows that and does not read it, but others do: so it is deleted
 // before anything else. The doc of this package has its states.
 type StaleKey struct {
-	Hash    uint64
-	Key     []byte // without the number of a member that refused to be flushed
-	there   []byte // its name at the member, see command.keyAt; nil once it is deleted
-	Through bool   // the route asks other members for what this one misses (read_through)
-	undone  bool   // a late delete has taken it: a repair that was at work may have written before that
-	over    bool   // the member may have a value that the authority never had: a copy replaces it
-	state   StaleState
-	failed  int // attempts to copy it, maxCopying at most
+	Hash      uint64
+	Key       []byte // without the number of a member that refused to be flushed
+	there     []byte // its name at the member, see command.keyAt; nil once it is deleted
+	Through   bool   // the route asks other members for what this one misses (read_through)
+	undone    bool   // a late delete has taken it: a repair that was at work may have written before that
+	overwrite bool   // the member may have a value that the authority never had: a copy replaces it
+	state     StaleState
+	failed    int // attempts to copy it, maxCopying at most
 }
 
 type StaleState uint8
@@ -84,14 +84,14 @@ func (m *account) queue(l *StaleKey) {
 	*line = append(*line, l)
 }
 
-// lacks reports whether the member has less of a key than was acknowledged, so that no other
+// hasLess reports whether the member has less of a key than was acknowledged, so that no other
 // may be flushed that may have it. Of a write that nobody has acknowledged it may have too
 // much or too little, and not less than before: that is no reason, and would keep a server
 // that hangs, whose writes are all in doubt, from being taken out. It is one where the
 // member is dirty as well, or where what was sent behind the write has taken what it had.
-func (m *account) lacks() bool {
+func (m *account) hasLess() bool {
 	for hash, l := range m.StaleKeys {
-		if !l.over || l.undone || m.Dirty.Has(hash) {
+		if !l.overwrite || l.undone || m.Dirty.Has(hash) {
 			return true
 		}
 	}
@@ -154,7 +154,7 @@ func (m *account) deleteStale(e *Copies) {
 		if !wire.PlainKey(l.there) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.there), " b"...)
 		}
-		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.LineEnd...), true)
+		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.CRLF...), true)
 	}
 	m.DeleteQueue = append(busy, m.DeleteQueue...)
 }
@@ -244,7 +244,7 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // what it has from now on is another Ringside's, and may be the only copy
 			m.Dirty.Remove(hash)
 		}
-		m.Lost(e, StaleKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true, over: at > 0})
+		m.Lost(e, StaleKey{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, undone: true, overwrite: at > 0})
 	}
 }
 
@@ -281,7 +281,7 @@ func (m *account) copyLost(e *Copies) {
 		}
 		l.state = copying
 		e.Count.Repairs++
-		e.copyKey(rt, bytes.Clone(l.Key), l.Hash, from, to, l.over, true, nil)
+		e.copyKey(rt, bytes.Clone(l.Key), l.Hash, from, to, l.overwrite, true, nil)
 	}
 	m.CopyQueue = append(m.CopyQueue, wait...)
 }
@@ -299,12 +299,12 @@ func (m *account) sourceOf(e *Copies, l *StaleKey) (rt *routing.Route, from, to 
 		doubted := 0
 		for i, o := range members {
 			theirs := o.StaleKeys[l.Hash]
-			inDoubt := theirs != nil && theirs.over && theirs.state >= ToCopy
+			inDoubt := theirs != nil && theirs.overwrite && theirs.state >= ToCopy
 			switch {
-			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy && !theirs.over: // it has nothing
-			case l.over && inDoubt && i > at:
+			case o.Server == m.server() || theirs != nil && theirs.state == ToCopy && !theirs.overwrite: // it has nothing
+			case l.overwrite && inDoubt && i > at:
 				doubted++
-			case theirs != nil && !l.over || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.incomplete(e) || o.Dirty.Has(l.Hash) && !(l.over && inDoubt) || o.Server.HasLateDelete(l.Key):
+			case theirs != nil && !l.overwrite || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.incomplete(e) || o.Dirty.Has(l.Hash) && !(l.overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
 				later = true
 			default:
 				return home, o, members[at], false

@@ -177,9 +177,9 @@ func (s *sum) add(e *Counters, t *task.Task) {
 	if !s.route.Buffer.Last {
 		shown += s.inFlight + s.pending
 	}
-	number := append(strconv.AppendUint(nil, shown, 10), wire.LineEnd...)
+	number := append(strconv.AppendUint(nil, shown, 10), wire.CRLF...)
 	if t.Req.Dialect == wire.Meta {
-		number = wire.AppendModern(nil, t.Raw, &t.Req, wire.Incr, number)
+		number = wire.AppendAsMeta(nil, t.Raw, &t.Req, wire.Incr, number)
 	}
 	t.Answer(t.Result(nil, number), nil)
 }
@@ -238,7 +238,7 @@ func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 		at = 3 // of VALUE
 	}
 	words[at] = strconv.AppendInt(nil, int64(len(number)), 10)
-	out := append(bytes.Join(words, []byte(" ")), wire.LineEnd...)
+	out := append(bytes.Join(words, []byte(" ")), wire.CRLF...)
 	return t.Result(r.Server, append(append(out, number...), r.Bytes[rep.Body.End:]...))
 }
 

@@ -115,7 +115,7 @@ func (c *creation) create(t *task.Task) {
 		default:
 			t.Loop.Count.CountersMade++
 			if t.Req.Dialect == wire.Text {
-				r.SetAnswer(t.Op, wire.Text, append(bytes.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...))
+				r.SetAnswer(t.Op, wire.Text, append(bytes.Clone(rep.Body.Of(r.Bytes)), wire.CRLF...))
 			}
 			c.then(r, token)
 		}
@@ -145,7 +145,7 @@ func (c *creation) add(t *task.Task) {
 	line := append([]byte("add "), t.Key...)
 	line = strconv.AppendInt(append(line, " 0 "...), int64(c.TTL/time.Second), 10)
 	line = strconv.AppendInt(append(line, ' '), int64(len(number)), 10)
-	line = append(append(append(line, wire.LineEnd...), number...), wire.LineEnd...)
+	line = append(append(append(line, wire.CRLF...), number...), wire.CRLF...)
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		switch kind := r.Reply.Kind; {
 		case !kind.Answered():
@@ -155,9 +155,9 @@ func (c *creation) add(t *task.Task) {
 			c.Begin(t)
 		default:
 			t.Loop.Count.CountersMade++
-			answer := append(number, wire.LineEnd...)
+			answer := append(number, wire.CRLF...)
 			if t.Req.Dialect == wire.Meta {
-				answer = wire.AppendModern(nil, t.Raw, &t.Req, wire.Incr, answer)
+				answer = wire.AppendAsMeta(nil, t.Raw, &t.Req, wire.Incr, answer)
 			}
 			r.SetAnswer(t.Op, t.Req.Dialect, answer)
 			c.then(r, token)

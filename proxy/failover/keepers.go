@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"ringside/proxy/health"
@@ -39,6 +40,10 @@ type Agent struct {
 	pinged         []bool
 	ended, brought int // first pings that have ended; of these, those that were answered
 
+	// The pool needs no keeper any more, but for a server that is to come back by the
+	// phases. Nobody else is taken out meanwhile.
+	parting atomic.Bool
+
 	// View is written when the keeper has decided, and read by all loops.
 	View *health.View
 
@@ -57,6 +62,7 @@ type Keepers struct {
 	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that lets them work
 	Overrides     func(w *Agent)                      // gives a new keeper the orders of people
 	Gone          func(srv *upstream.Server)          // is told of servers that leave
+	Parted        func()                              // publishes the table without a keeper that has no more to do
 }
 
 // Published is a table and the keepers of its pools.
@@ -77,10 +83,12 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 		w := newAgent(pool)
 		switch same := before != nil && slices.Equal(before.Members, w.Members); {
 		case same && before.print == w.print && before.failover == w.failover:
+			before.parting.Store(false)
 			l.Agents[pool] = before
 		case same && !pool.Watched(t) && !before.View.AllIn():
 			// The pool needs no keeper any more, but a server is still out: it must
 			// come back by the phases, or its old values would be served.
+			before.parting.Store(true)
 			l.Agents[pool] = before
 		case pool.Watched(t):
 			w.start(pool, before, seed, without)
@@ -178,6 +186,7 @@ func (w *Agent) firstPing(member int, answered bool) {
 func (e *Keepers) RunKeepers() {
 	for _, w := range e.Agents {
 		w.View.Tell(w.Keeper, e.Now)
+		w.Keeper.Part(w.parting.Load())
 		for i := range w.Members {
 			if w.View.Phase(i) == health.Warming {
 				asks, hits := w.View.WarmReads(i)
@@ -192,6 +201,9 @@ func (e *Keepers) RunKeepers() {
 		}
 		if w.HasWork {
 			e.carryOut(w)
+		}
+		if w.parting.Load() && w.View.AllIn() {
+			e.Parted()
 		}
 		e.At(link.KeeperTimer, w.Keeper.Next())
 	}

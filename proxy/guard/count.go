@@ -73,7 +73,7 @@ func (l *rule) countOver(t *task.Task) {
 				case rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N'):
 					l.again(t, func() { l.countOver(t) })
 				case text && rep.Kind == wire.Value:
-					l.pass(t, t.Result(r.Server, append(slices.Clone(rep.Body.Of(r.Bytes)), wire.LineEnd...)))
+					l.pass(t, t.Result(r.Server, append(slices.Clone(rep.Body.Of(r.Bytes)), wire.CRLF...)))
 				case text && rep.Kind == wire.NotFound:
 					l.say(t, wire.NotFound)
 				default:
@@ -97,21 +97,20 @@ func (l *rule) recount(t *task.Task, s *item.Seen, again func()) {
 	if at := t.Req.Delta; at.Len() > 0 {
 		delta, _ = strconv.ParseUint(string(at.Of(t.Raw)), 10, 64)
 	}
-	switch {
-	case t.Op == wire.Incr:
+	if t.Op == wire.Incr {
 		n += delta
-	default:
+	} else {
 		n -= min(n, delta)
 	}
 	number := strconv.AppendUint(nil, n, 10)
 	l.change(t, s, number, func() {
-		line := append(slices.Clone(number), wire.LineEnd...)
+		line := append(slices.Clone(number), wire.CRLF...)
 		if t.Req.Dialect == wire.Meta {
 			line = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Header)
 			if t.Req.Letters.Has('v') {
-				flags := bytes.TrimPrefix(bytes.TrimSuffix(line, []byte(wire.LineEnd)), []byte("HD"))
+				flags := bytes.TrimPrefix(bytes.TrimSuffix(line, []byte(wire.CRLF)), []byte("HD"))
 				line = strconv.AppendInt([]byte("VA "), int64(len(number)), 10)
-				line = slices.Concat(line, flags, []byte(wire.LineEnd), number, []byte(wire.LineEnd))
+				line = slices.Concat(line, flags, []byte(wire.CRLF), number, []byte(wire.CRLF))
 			}
 		}
 		l.end(t, func() { t.Answer(t.Result(l.server(t), line), nil) })

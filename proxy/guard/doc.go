@@ -46,6 +46,14 @@
 //
 // All asks of one key are led by one loop of the process, which has its tickets
 // and those who wait for it; hits alone don't go there.
+//
+// # What it does not do
+//
+//   - It does not see that a key is rebuilt once only: a lease that ends, a stub that its
+//     server has lost, and a wait that is over let one more client rebuild each.
+//   - It does not bind a set without a miss: that stores as on any route, unless the route
+//     has sets: after_miss.
+//   - It keeps no values. Package near does, and memcached keeps the old ones.
 package guard
 
 // The package's manual.

@@ -29,14 +29,14 @@ type Guard struct {
 
 	tickets *ticket.Table
 
-	polls   []*poll          // one for each key that somebody waits for
-	polling map[string]*poll // the same, by pool and name
-	waiting int              // gets held
-	asked   map[*upstream.Server]*pace
+	polls   []*poll                    // one for each key that somebody waits for
+	polling map[string]*poll           // the same, by pool and name
+	waiting int                        // gets held
+	paces   map[*upstream.Server]*pace // of the polls
 
-	barren  ticket.Barren
-	winners ticket.Winners // that have not come back yet, by hash
-	off     map[*upstream.Server]lack
+	barren  ticket.Barren                  // keys that nobody fills, by hash
+	winners ticket.Winners                 // that have not come back yet, by hash
+	off     map[*upstream.Server]offReason // for whom the guard is off
 
 	chance *rand.Rand
 }
@@ -44,8 +44,8 @@ type Guard struct {
 // New is the guard of the loop number n.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, asked: map[*upstream.Server]*pace{},
-		barren: ticket.Barren{}, winners: ticket.Winners{}, off: map[*upstream.Server]lack{}, chance: rand.New(rand.NewPCG(n, 13)),
+		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, paces: map[*upstream.Server]*pace{},
+		barren: ticket.Barren{}, winners: ticket.Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -93,7 +93,7 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 func (p *party) Followed() {
 	p.followers.Add(1)
 	if p.held.Load() > 0 {
-		p.g.EachLoop(func(g *Guard) { g.hurry(p) })
+		p.g.EachLoop(func(g *Guard) { g.endWaits(p) })
 	}
 }
 
@@ -125,7 +125,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	case parked:
 		return true
 	case trouble.Why != "":
-		l.giveFirstBack()
+		l.giveFastBack()
 		l.unanswered(t, &upstream.Result{Failure: trouble})
 		return true
 	}
@@ -139,7 +139,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	old := speech != 0 && speech&wire.Metas == 0
 	if old {
 		l.Learned.Count(stats.GuardOff)
-		g.lacks(srv, lack{why: noMeta})
+		g.turnOff(srv, offReason{why: noMeta})
 	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
 		l.Guard = item.Hiding(l.Guard)
@@ -223,9 +223,10 @@ func unfit(t *task.Task) string {
 	return ""
 }
 
-// AppendFlags appends the flags of a guarded read, of a gets or another.
-func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, gets, hide bool) []byte {
-	return item.AppendFlags(dst, rt, gets, hide, g.chance)
+// AppendFlags appends the flags of a guarded read; fresh: of one that may not meet an old
+// value.
+func (g *Guard) AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool) []byte {
+	return item.AppendFlags(dst, rt, fresh, hide, g.chance)
 }
 
 // Tick does what time demands.
@@ -260,31 +261,31 @@ func (g *Guard) Drain() {
 	}
 }
 
-// Why the guard is off for a server.
+// What a server lacks for which the guard is off.
 const (
 	noMeta = "it knows no meta commands"
 	noCas  = "it has no cas: start it without -C"
 )
 
-// lack is what a server lacks.
-type lack struct {
+// offReason says why the guard is off for a server.
+type offReason struct {
 	why string
 	via upstream.Via // of the answer that has shown it; none: a connection says so itself
 }
 
-// lacks notes what srv lacks.
-func (g *Guard) lacks(srv *upstream.Server, l lack) {
+// turnOff turns the guard off for srv.
+func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	before := g.off[srv]
-	g.off[srv] = l
-	if before.why != l.why {
-		g.Log.Warn("the guard is off for a server", "server", srv.Label(), "address", srv.Target.Address, "why", l.why)
+	g.off[srv] = is
+	if before.why != is.why {
+		g.Log.Warn("the guard is off for a server", "server", srv.Label(), "address", srv.Target.Address, "why", is.why)
 	}
 }
 
 // Heard learns whether the server that said s has cas.
 func (g *Guard) Heard(srv *upstream.Server, via upstream.Via, s *item.Seen) {
 	if string(s.Cas) == "0" {
-		g.lacks(srv, lack{noCas, via})
+		g.turnOff(srv, offReason{noCas, via})
 	}
 }
 
@@ -294,8 +295,8 @@ func (g *Guard) Blind(c *upstream.Conn) bool {
 	if len(g.off) == 0 || c == nil {
 		return false
 	}
-	l, known := g.off[c.Server]
-	return known && c.Reaches(l.via)
+	is, known := g.off[c.Server]
+	return known && c.Reaches(is.via)
 }
 
 // Ablation leaves rules of the guard out, for tests that show what each is for. The

@@ -28,15 +28,15 @@ func touches(t *task.Task) bool {
 	return t.Op == wire.Gat || t.Op == wire.Gats || t.Op == wire.Get && t.Req.Dialect == wire.Meta && t.Req.Letters.Has('T')
 }
 
-// gets says that t asks for a token, or changes the item: neither may meet an old value.
-// A get of a binary client, which always shows a token, does not ask for it.
-func gets(t *task.Task) bool {
+// mustBeFresh says that t asks for a token, or changes the item: neither may meet an old
+// value. A get of a binary client, which always shows a token, does not ask for it.
+func mustBeFresh(t *task.Task) bool {
 	return t.Op == wire.Gets || touches(t) || t.Req.Dialect == wire.Meta && t.Req.Letters.Has('c') && t.Req.Flags&wire.Binary == 0
 }
 
 // readLine asks for t's key; general: in the form that any waiter understands.
 func (l *rule) readLine(t *task.Task, general bool) []byte {
-	flags := l.g.AppendFlags(nil, l.Guard, gets(t), l.Hide)
+	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
 	if general || t.Req.Dialect == wire.Text || touches(t) {
 		return t.Meta("mg", l.name, " f v c"+string(flags), nil)
 	}
@@ -75,13 +75,13 @@ func (l *rule) read(t *task.Task) {
 // is served. For all else the authority is asked as the server of any other key: it says
 // who is to rebuild.
 func (l *rule) readCopies(t *task.Task) {
-	flags := l.g.AppendFlags(nil, l.Guard, gets(t), l.Hide)
+	flags := l.g.AppendFlags(nil, l.Guard, mustBeFresh(t), l.Hide)
 	meta := t.Req.Dialect == wire.Meta && !touches(t)
 	first, second := t.Meta("mg", l.name, " f v t", nil), t.Meta("mg", l.name, " f v c"+string(flags), nil)
 	switch {
 	case meta:
 		first, second = t.WithKey(l.name, appendToLine(t, l.more(t, nil))), t.WithKey(l.name, appendToLine(t, l.more(t, flags)))
-	case gets(t) || t.Route.ReadsFirst() || t.Req.Flags&wire.Binary != 0:
+	case mustBeFresh(t) || t.Route.ReadsFirst() || t.Req.Flags&wire.Binary != 0:
 		first = t.Meta("mg", l.name, " f v c t", nil)
 	}
 	l.ask(t, first, func(r *upstream.Result) {
@@ -110,27 +110,28 @@ func (l *rule) foundCopy(t *task.Task, r *upstream.Result) {
 	l.found(t, r)
 }
 
-// First is what a get has brought that was sent as an ordinary exchange.
-type First struct {
+// FastAnswer is what a get has brought that was sent as an ordinary exchange (package
+// fast).
+type FastAnswer struct {
 	*upstream.Result             // nil: there was none
 	Name             []byte      // of the key that it asked for
 	Known            stamp.Known // versions of tags that came with it
 }
 
 // Resume makes a task of a read that found more or less than a value.
-func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, first First) {
+func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
 	req := &g.Clients.Req
 	before := *req
 	command := "get "
 	if x.Op == wire.Gets {
 		command = "gets "
 	}
-	line := append(append([]byte(command), whole...), wire.LineEnd...)
+	line := append(append([]byte(command), whole...), wire.CRLF...)
 	g.Wire.Next(line, req)
 	req.Flags |= x.Flags & wire.Binary
 	t := g.NewTask(x, share, rt, line, whole, whole)
 	*req = before
-	t.Rule = &rule{first: first}
+	t.Rule = &rule{fast: fast}
 	g.Enroll(x.Session, x, t)
 	g.Admit(t)
 }
@@ -138,24 +139,24 @@ func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole
 // resume goes on with what an ordinary exchange has found, unless the key is
 // elsewhere by now.
 func (l *rule) resume(t *task.Task) {
-	r := l.first.Result
-	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.first.Name, l.name)) {
-		l.giveFirstBack()
-		l.first = First{}
+	r := l.fast.Result
+	if r.Bytes != nil && (r.Server.Target.Address != l.server(t).Target.Address || !bytes.Equal(l.fast.Name, l.name)) {
+		l.giveFastBack()
+		l.fast = FastAnswer{}
 		l.read(t)
 		return
 	}
-	l.first = First{}
+	l.fast = FastAnswer{}
 	l.found(t, r)
 }
 
-// giveFirstBack gives back what an ordinary exchange has won, if it was anything.
-func (l *rule) giveFirstBack() {
-	if r := l.first.Result; r != nil && r.Reply.Kind != wire.NoReply {
+// giveFastBack gives back what an ordinary exchange has won, if it was anything.
+func (l *rule) giveFastBack() {
+	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
 		if s := item.See(&r.Reply, r.Bytes); s.Wins() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
-				l.g.rearmAt(ticket.Spot{Server: own, Name: string(l.first.Name)}, string(s.Cas), r.Via, s.Stub())
+				l.g.giveBackAt(ticket.Spot{Server: own, Name: string(l.fast.Name)}, string(s.Cas), r.Via, s.Stub())
 			}
 		}
 	}
@@ -178,7 +179,7 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.Wins() {
-			l.g.rearmAt(l.here(t), string(s.Cas), r.Via, s.Stub())
+			l.g.giveBackAt(l.here(t), string(s.Cas), r.Via, s.Stub())
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
@@ -194,11 +195,11 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		l.late(t, r, &s)
 	case v != stamp.Stands && !s.Soft():
 		l.fallen(t, r, &s, v)
-	case l.tags != nil && v == broken:
+	case l.tags != nil && v == unreadable:
 		l.late(t, r, &s)
 	case !l.old(&s):
 		l.serve(t, r, &s)
-	case l.Stale > 0 && !gets(t) && !l.rebuilds(t, &s):
+	case l.Stale > 0 && !mustBeFresh(t) && !l.rebuilds(t, &s):
 		l.Learned.Count(stats.GuardStale)
 		l.watch(t, r, &s)
 		l.serveOld(t, r, &s)
@@ -266,6 +267,7 @@ func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.winner(t, tk)
 }
 
+// winner lets the client rebuild with the ticket tk, if its set can be bound to that.
 func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
 	if l.copies != nil {
 		l.crown(t, tk)
@@ -284,6 +286,7 @@ func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
 	l.crown(t, tk)
 }
 
+// crown tells the client the miss by which it is to rebuild.
 func (l *rule) crown(t *task.Task, tk ticket.Ticket) {
 	l.Learned.Won(l.g.Now)
 	if tk.Strike = !l.g.tickets.Rebuilding(nameOf(t), l.g.Now); tk.Strike { // else there was a delete meanwhile
@@ -316,7 +319,8 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket.Ticket) {
 	})
 }
 
-// late is told that another client rebuilds: t's waits, or misses too.
+// late goes on with a read behind which another client rebuilds: t's waits, or is told a
+// miss too.
 func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
 	if l.Hide {
 		l.miss(t, ticket.Ticket{})
@@ -363,7 +367,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 		return
 	}
 	l.Learned.Count(stats.GuardRearmed)
-	g.rearmAt(l.here(t), string(s.Cas), r.Via, s.Stub())
+	g.giveBackAt(l.here(t), string(s.Cas), r.Via, s.Stub())
 	delete(g.winners, t.Hash)
 }
 

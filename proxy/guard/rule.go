@@ -35,7 +35,7 @@ type rule struct {
 	at   int    // where the key is read: 0 First, 1 Interim
 	name []byte // of the key there
 
-	first First
+	fast FastAnswer
 
 	named  []stamp.Tag  // by the client
 	tags   *tagged      // nil: the route has none
@@ -94,22 +94,22 @@ func (l *rule) Told(_ *task.Task, id int, r *upstream.Result) {
 
 func (l *rule) Begin(t *task.Task) {
 	switch {
-	case l.first.Result != nil:
+	case l.fast.Result != nil:
 		l.resume(t)
 	case t.Op <= wire.Gats:
 		l.read(t)
 	default:
 		l.Learned.Count(stats.GuardWrite)
 		if l.Role == health.Warming || l.Role == health.Settling {
-			l.side(t, 1, func() { l.write(t) })
+			l.deleteAt(t, 1, func() { l.write(t) })
 			return
 		}
 		l.write(t)
 	}
 }
 
-// side deletes what the other server has of a key that is between two.
-func (l *rule) side(t *task.Task, at int, then func()) {
+// deleteAt deletes what one of the servers has of a key that is between two.
+func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 	l.askAt(t, at, t.Meta("md", l.Keys[at], "", nil), func(r *upstream.Result) {
 		if !r.Reply.Kind.Answered() {
 			l.broken(t, r)
@@ -149,7 +149,7 @@ func (l *rule) end(t *task.Task, f func()) {
 		f()
 	}
 	if l.Role == health.Returning {
-		l.side(t, 0, safely)
+		l.deleteAt(t, 0, safely)
 		return
 	}
 	safely()
@@ -194,7 +194,7 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 // is. Its look has taken the win of a deleted item all the same: that goes back.
 func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
 	if s.Nothing() && s.Wins() {
-		l.g.rearmAt(l.here(t), string(s.Cas), via, s.Stub())
+		l.g.giveBackAt(l.here(t), string(s.Cas), via, s.Stub())
 	}
 	return l.gone(s)
 }
@@ -219,9 +219,9 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
-// rearmAt takes away a stub of that cas, or marks an item of it as to be rebuilt:
-// only if it has that cas still.
-func (g *Guard) rearmAt(at ticket.Spot, cas string, via upstream.Via, stub bool) {
+// giveBackAt lets the next who reads rebuild, where a win was not used: it takes away a
+// stub of that cas, or marks an item of it as to be rebuilt, if it has that cas still.
+func (g *Guard) giveBackAt(at ticket.Spot, cas string, via upstream.Via, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
@@ -233,13 +233,8 @@ func (g *Guard) rearmAt(at ticket.Spot, cas string, via upstream.Via, stub bool)
 	if c == nil || !c.Reaches(via) {
 		return
 	}
-	g.demand(c, takeBack(at.Name, cas, stub), nil)
-}
-
-// demand is an ask of the guard itself.
-func (g *Guard) demand(c *upstream.Conn, line string, told func(r *upstream.Result)) {
 	limit := ownTimeouts
-	g.Servers.Ask(c, asker(told), 0, &limit, []byte(line), true)
+	g.Servers.Ask(c, nobody{}, 0, &limit, []byte(giveBackLine(at.Name, cas, stub)), true)
 }
 
 // ownTimeouts are those of the guard's own asks, of which nobody waits for the answer.
@@ -249,27 +244,23 @@ var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Dea
 func GiveBack(c *upstream.Conn, key string, s *item.Seen) {
 	if s.Wins() && string(s.Cas) != "0" {
 		limit := ownTimeouts
-		c.Server.Loop().Ask(c, asker(nil), 0, &limit, []byte(takeBack(key, string(s.Cas), s.Stub())), true)
+		c.Server.Loop().Ask(c, nobody{}, 0, &limit, []byte(giveBackLine(key, string(s.Cas), s.Stub())), true)
 	}
 }
 
-// takeBack takes away a stub, or marks an item as to be rebuilt, of that cas.
-func takeBack(key, cas string, stub bool) string {
+// giveBackLine asks to take away a stub, or to mark an item as to be rebuilt, of that cas.
+func giveBackLine(key, cas string, stub bool) string {
 	if stub {
 		return item.Spelled("md ", key, " C"+cas)
 	}
 	return item.Spelled("md ", key, " I C"+cas)
 }
 
-type asker func(r *upstream.Result)
+// nobody waits for the answers to the guard's own asks.
+type nobody struct{}
 
-func (a asker) Client() uint64 { return 0 }
-
-func (a asker) Answered(_ int, r *upstream.Result) {
-	if a != nil {
-		a(r)
-	}
-}
+func (nobody) Client() uint64                     { return 0 }
+func (nobody) Answered(_ int, _ *upstream.Result) {}
 
 // appendToLine is an edit that adds flags to the request line.
 func appendToLine(t *task.Task, flags string) task.Edit {

@@ -50,19 +50,19 @@ func (l *rule) tag(t *task.Task) {
 	if l.tags = nil; t.Route.Tags == nil {
 		return
 	}
-	g := &tagged{Tags: t.Route.Tags, named: l.named}
-	g.always = g.AppendTags(nil, []byte(t.Route.Strip+string(t.Key)))
-	g.also = g.Learned.AppendKnown(nil, t.Hash)
-	if l.first.Result != nil {
-		g.known, g.via = l.first.Known, l.first.Via
+	tg := &tagged{Tags: t.Route.Tags, named: l.named}
+	tg.always = tg.AppendTags(nil, []byte(t.Route.Strip+string(t.Key)))
+	tg.also = tg.Learned.AppendKnown(nil, t.Hash)
+	if l.fast.Result != nil {
+		tg.known, tg.via = l.fast.Known, l.fast.Via
 	}
-	l.tags = g
+	l.tags = tg
 }
 
 // mine are the tags that a value has that t stores.
-func (g *tagged) mine() []stamp.Tag {
-	list := slices.Clip(g.always)
-	for _, tag := range g.named {
+func (tg *tagged) mine() []stamp.Tag {
+	list := slices.Clip(tg.always)
+	for _, tag := range tg.named {
 		list = stamp.Add(list, tag)
 	}
 	return list
@@ -95,12 +95,12 @@ func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64
 
 // askKnown asks for the version of a tag, to be known.
 func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
-	g := l.tags
+	tg := l.tags
 	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
-		if len(g.known) > 0 && !g.via.Same(r.Via) {
-			g.known = g.known[:0]
+		if len(tg.known) > 0 && !tg.via.Same(r.Via) {
+			tg.known = tg.known[:0]
 		}
-		g.known, g.via = append(g.known, stamp.Version{Tag: tag, Cas: cas}), r.Via
+		tg.known, tg.via = append(tg.known, stamp.Version{Tag: tag, Cas: cas}), r.Via
 		then()
 	})
 }
@@ -108,10 +108,10 @@ func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
 // inspect is askAt for a read of the key's item; judged can then tell whether its
 // value stands.
 func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
-	if g := l.tags; g != nil {
-		g.known, g.trouble = nil, nil
-		list := g.mine()
-		for _, tag := range g.also {
+	if tg := l.tags; tg != nil {
+		tg.known, tg.trouble = nil, nil
+		list := tg.mine()
+		for _, tag := range tg.also {
 			list = stamp.Add(list, tag)
 		}
 		for _, tag := range list {
@@ -121,14 +121,14 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.
 	l.askAt(t, at, line, then)
 }
 
-// broken is the verdict on a head that can't be read.
-const broken = stamp.Unknown
+// unreadable is the verdict on a head that can't be read.
+const unreadable = stamp.Unknown
 
 // judged tells then whether the value that a read has found stands, and gives it the
 // answer without the head.
 func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *upstream.Result, v stamp.Verdict)) {
-	g, rep := l.tags, &r.Reply
-	if g == nil || !rep.Kind.Answered() {
+	tg, rep := l.tags, &r.Reply
+	if tg == nil || !rep.Kind.Answered() {
 		then(r, stamp.Stands)
 		return
 	}
@@ -137,11 +137,11 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		t.Invalidated = v == stamp.Fallen
 		told(r, v)
 	}
-	if g.trouble != nil {
-		then(g.trouble, stamp.Stands)
+	if tg.trouble != nil {
+		then(tg.trouble, stamp.Stands)
 		return
 	}
-	g.head, g.body = nil, nil
+	tg.head, tg.body = nil, nil
 	s := item.See(rep, r.Bytes)
 	switch {
 	case rep.Kind != wire.Value || s.Stub() || s.Mark():
@@ -149,8 +149,8 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 		return
 	case string(s.Flags) != stamp.Flags:
 		v := stamp.Stands
-		if len(g.always) > 0 && !g.Read { // it is of somebody who knows no tags
-			g.Learned.Count(stats.TagInvalid)
+		if len(tg.always) > 0 && !tg.Read { // it is of somebody who knows no tags
+			tg.Learned.Count(stats.TagInvalid)
 			v = stamp.Fallen
 		}
 		then(r, v)
@@ -158,41 +158,41 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 	}
 	h, ok := stamp.ReadHead(rep.Body.Of(r.Bytes))
 	if !ok {
-		g.Learned.Count(stats.TagBroken)
-		then(r, broken)
+		tg.Learned.Count(stats.TagBroken)
+		then(r, unreadable)
 		return
 	}
-	if !g.via.Same(r.Via) {
-		g.known = nil
+	if !tg.via.Same(r.Via) {
+		tg.known = nil
 	}
-	if v := g.known.Judge(h); v != stamp.Unknown || rep.Letters.Has('W') {
-		g.count(h, &v)
-		then(g.without(r, h), v)
+	if v := tg.known.Judge(h); v != stamp.Unknown || rep.Letters.Has('W') {
+		tg.count(h, &v)
+		then(tg.without(r, h), v)
 		return
 	}
 	kept := t.Keep(r)
-	g.Learned.Count(stats.TagSecondRound)
-	g.remember(t, h)
+	tg.Learned.Count(stats.TagSecondRound)
+	tg.remember(t, h)
 	open := 1
 	done := func() {
 		if open--; open > 0 {
 			return
 		}
 		h, _ := stamp.ReadHead(kept.Reply.Body.Of(kept.Bytes))
-		v := g.known.Judge(h)
-		if !g.via.Same(kept.Via) || v == stamp.Unknown {
+		v := tg.known.Judge(h)
+		if !tg.via.Same(kept.Via) || v == stamp.Unknown {
 			v = stamp.Fallen
 		}
-		if g.trouble != nil {
-			then(g.trouble, stamp.Stands)
+		if tg.trouble != nil {
+			then(tg.trouble, stamp.Stands)
 			return
 		}
-		g.count(h, &v)
-		then(g.without(&kept, h), v)
+		tg.count(h, &v)
+		then(tg.without(&kept, h), v)
 	}
 	for i := range h.Len() {
 		tag := h.At(i).Tag
-		if _, ok := g.known.Of(tag); !ok {
+		if _, ok := tg.known.Of(tag); !ok {
 			open++
 			l.askKnown(t, at, tag, done)
 		}
@@ -202,31 +202,31 @@ func (l *rule) judged(t *task.Task, at int, r *upstream.Result, then func(r *ups
 
 // count counts a value of head h, which stands only if it has all the tags that its
 // key must have.
-func (g *tagged) count(h stamp.Head, v *stamp.Verdict) {
-	if *v == stamp.Stands && !h.HasAll(g.always) {
+func (tg *tagged) count(h stamp.Head, v *stamp.Verdict) {
+	if *v == stamp.Stands && !h.HasAll(tg.always) {
 		*v = stamp.Fallen
 	}
 	if *v == stamp.Stands {
-		g.Learned.Count(stats.TagHit)
+		tg.Learned.Count(stats.TagHit)
 	} else {
-		g.Learned.Count(stats.TagInvalid)
+		tg.Learned.Count(stats.TagInvalid)
 	}
 }
 
 // remember notes the tags of a value that nothing but the value says.
-func (g *tagged) remember(t *task.Task, h stamp.Head) {
+func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	var tags []stamp.Tag
 	for i := range h.Len() {
-		if tag := h.At(i).Tag; !slices.Contains(g.always, tag) {
+		if tag := h.At(i).Tag; !slices.Contains(tg.always, tag) {
 			tags = append(tags, tag)
 		}
 	}
-	g.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
+	tg.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
 }
 
 // without is the answer r, of a value with head h, as if the value had no head.
-func (g *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
-	g.head, g.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
+func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
+	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
 	bare := *r
 	bare.SetAnswer(wire.Get, wire.Meta, item.AppendBare(nil, r.Bytes, &r.Reply, h))
 	return &bare
@@ -255,7 +255,7 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 			l.miss(t, ticket.Ticket{Void: true})
 		case !s.Soft() && !s.Stub():
 			l.again(t, func() { l.read(t) })
-		case l.Stale > 0 && v != broken && s.Soft() && !gets(t) && !l.rebuilds(t, &s):
+		case l.Stale > 0 && v != unreadable && s.Soft() && !mustBeFresh(t) && !l.rebuilds(t, &s):
 			l.Learned.Count(stats.GuardStale)
 			l.watch(t, r, &s)
 			l.serveOld(t, &kept, &old)
@@ -282,7 +282,7 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 	l.inspect(t, 1, line, func(r *upstream.Result) {
 		l.judged(t, 1, r, func(r *upstream.Result, v stamp.Verdict) {
 			l.View.CountWarmRead(l.First.Server, false)
-			if v != stamp.Stands || gets(t) || r.Reply.Kind != wire.Value {
+			if v != stamp.Stands || mustBeFresh(t) || r.Reply.Kind != wire.Value {
 				rebuild()
 				return
 			}
@@ -291,7 +291,7 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 				rebuild()
 				return
 			}
-			l.g.rearmAt(l.here(t), tk.Cas, tk.Via, true)
+			l.g.giveBackAt(l.here(t), tk.Cas, tk.Via, true)
 			s.Cas = nil // it decides nothing at the key's own server
 			if own {
 				t.Answer(t.Result(r.Server, l.asMeta(t, r, &s)), nil)
@@ -335,15 +335,15 @@ func (l *rule) retouch(t *task.Task, tag func(uint64) uint64) {
 // since, its bucket, must be older than the miss. An invalidation writes the bucket
 // first and then deletes the tag; so the tag is read first.
 func (l *rule) stamp(t *task.Task, then func(ok bool)) {
-	g := l.tags
-	tags := g.mine()
-	if g.head = nil; len(tags) == 0 || g.Read {
+	tg := l.tags
+	tags := tg.mine()
+	if tg.head = nil; len(tags) == 0 || tg.Read {
 		then(true)
 		return
 	}
-	c0 := g.c0
-	if g.bound != nil {
-		c0, _ = strconv.ParseUint(g.bound.First, 10, 64)
+	c0 := tg.c0
+	if tg.bound != nil {
+		c0, _ = strconv.ParseUint(tg.bound.First, 10, 64)
 	}
 	versions := make([]stamp.Version, len(tags))
 	open, late, asked := 1, false, false
@@ -354,10 +354,10 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		}
 		flags, _ := strconv.ParseUint(string(t.Req.ClientFlags.Of(t.Raw)), 10, 32)
 		switch c := l.conn(t); {
-		case g.trouble != nil:
-			l.broken(t, g.trouble)
+		case tg.trouble != nil:
+			l.broken(t, tg.trouble)
 			return
-		case c != nil && (asked && !c.Reaches(via) || g.bound != nil && !g.bound.Good(l.here(t), c)):
+		case c != nil && (asked && !c.Reaches(via) || tg.bound != nil && !tg.bound.Good(l.here(t), c)):
 			late = true
 		}
 		if late && c0 == 0 {
@@ -365,14 +365,14 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			return
 		}
 		if late {
-			g.Learned.Count(stats.TagUnordered)
-			if g.bound != nil {
-				l.g.giveBack(g.bound)
+			tg.Learned.Count(stats.TagUnordered)
+			if tg.bound != nil {
+				l.g.giveBack(tg.bound)
 			}
 			then(false)
 			return
 		}
-		g.head = stamp.AppendHead(nil, uint32(flags), versions)
+		tg.head = stamp.AppendHead(nil, uint32(flags), versions)
 		then(true)
 	}
 	note := func(cas uint64, r *upstream.Result) {
@@ -382,11 +382,11 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		late = late || cas == 0 || !via.Same(r.Via)
 		done()
 	}
-	g.trouble = nil
+	tg.trouble = nil
 	for i, tag := range tags {
 		versions[i].Tag = tag
-		if g.bound != nil && !l.g.Ablation.Stamp {
-			if cas, ok := g.bound.Known.Of(tag); ok && cas != 0 {
+		if tg.bound != nil && !l.g.Ablation.Stamp {
+			if cas, ok := tg.bound.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
 				continue
 			}
@@ -451,7 +451,7 @@ func (l *rule) compare(t *task.Task) {
 	})
 }
 
-// change stores what f makes of a value with tags that a look has found, over that.
+// change stores body behind its head over a value with tags that a look has found.
 func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func()) {
 	flags := " C" + string(s.Cas) + " F" + stamp.Flags
 	if left := s.Left(); left < math.MaxInt64 {

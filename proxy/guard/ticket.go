@@ -52,8 +52,7 @@ func (g *Guard) grant(t *task.Task, l *rule, tk ticket.Ticket) {
 
 // good says that a set with tk on c meets the item of its cas, or none.
 func (g *Guard) good(tk *ticket.Ticket, here ticket.Spot, c *upstream.Conn) bool {
-	switch elsewhere := tk.Spot != here; {
-	case g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere:
+	if elsewhere := tk.Spot != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
 		return c != nil && !tk.Void
 	}
 	return tk.Good(here, c)
@@ -66,7 +65,7 @@ func (g *Guard) ownTicket(t *task.Task, l *rule) *ticket.Ticket {
 
 // leave forgets a client that is gone, and gives back what it was to rebuild.
 func (g *Guard) leave(p *party) {
-	g.hurry(p)
+	g.endWaits(p)
 	for _, tk := range g.tickets.Leave(&p.Holder) {
 		if !p.Shared.Load() && tk.Route.Clients != table.Pooled && !tk.Doubtful {
 			g.giveBack(tk)
@@ -84,5 +83,5 @@ func (g *Guard) giveBack(tk *ticket.Ticket) {
 	if tk.Strike {
 		g.barren.Strike(tk.Hash, -1, tk.Route, g.Now)
 	}
-	g.rearmAt(tk.Spot, tk.Cas, tk.Via, tk.Stub)
+	g.giveBackAt(tk.Spot, tk.Cas, tk.Via, tk.Stub)
 }

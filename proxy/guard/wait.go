@@ -101,7 +101,7 @@ func (g *Guard) isBarren(t *task.Task, l *rule) bool {
 	return barren
 }
 
-// wobble is the next interval, give or take a third.
+// wobble is the next interval, give or take a third, and lets it grow.
 func (q *poll) wobble() time.Duration {
 	d := q.interval
 	q.interval = min(q.interval+q.interval/2, lastPoll)
@@ -140,10 +140,10 @@ func (q *poll) ask() {
 		}
 		return
 	}
-	server := g.asked[q.here.Server]
+	server := g.paces[q.here.Server]
 	if server == nil {
 		server = &pace{}
-		g.asked[q.here.Server] = server
+		g.paces[q.here.Server] = server
 	}
 	if server.next > g.Now {
 		q.nextAt = server.next
@@ -192,7 +192,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	case len(q.held) == 0:
 		if rep.Kind.Answered() {
 			if s := item.See(rep, r.Bytes); s.Wins() {
-				g.rearmAt(q.here, string(s.Cas), r.Via, s.Stub())
+				g.giveBackAt(q.here, string(s.Cas), r.Via, s.Stub())
 			}
 		}
 	case !rep.Kind.Answered():
@@ -291,9 +291,9 @@ func (g *Guard) wake(t *task.Task) {
 	}
 }
 
-// hurry ends the waiting of a client behind which something else waits, or that is
+// endWaits ends the waiting of a client behind which something else waits, or that is
 // gone.
-func (g *Guard) hurry(p *party) {
+func (g *Guard) endWaits(p *party) {
 	for _, q := range g.polls {
 		for i := 0; i < len(q.held); {
 			if h := q.held[i]; h.l.party == p {

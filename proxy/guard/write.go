@@ -199,7 +199,7 @@ func (l *rule) seal(t *task.Task) {
 			return
 		}
 		if s := item.See(&r.Reply, r.Bytes); s.Wins() && s.Size == 0 { // nothing was stored
-			l.g.rearmAt(here, string(s.Cas), r.Via, true)
+			l.g.giveBackAt(here, string(s.Cas), r.Via, true)
 		}
 	}
 	line := " s c N" + strconv.FormatInt(item.Lease(l.Guard), 10) + " R100000"
@@ -323,10 +323,9 @@ func (l *rule) tooLate(t *task.Task, tk *ticket.Ticket, k wire.Kind) {
 // refused answers a set that was not stored. To a cache that is as if it had been
 // evicted at once, and nothing older can be read.
 func (l *rule) refused(t *task.Task) {
-	switch {
-	case t.Op != wire.Set || l.ShowRefused:
+	if t.Op != wire.Set || l.ShowRefused {
 		l.say(t, wire.NotStored)
-	default:
+	} else {
 		l.say(t, wire.Stored)
 	}
 }
@@ -367,7 +366,7 @@ func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket
 	}
 	for _, o := range among {
 		if o.Win && o.Stub && !o.Void {
-			l.g.rearmAt(o.Spot, o.Cas, o.Via, true)
+			l.g.giveBackAt(o.Spot, o.Cas, o.Via, true)
 		}
 		o.Void = true
 	}
@@ -379,7 +378,7 @@ func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket
 // refusedAmbiguous answers a set of which it is not sure whose it is. What stands
 // there may be older than a writer's value, so it must go.
 func (l *rule) refusedAmbiguous(t *task.Task) {
-	switch gone := func(bool) { l.refused(t) }; {
+	switch refuse := func(bool) { l.refused(t) }; {
 	case l.OnlyAfterMiss || l.g.Ablation.Keep:
 		l.refused(t)
 	case l.g.Ablation.KeepStub:
@@ -387,11 +386,11 @@ func (l *rule) refusedAmbiguous(t *task.Task) {
 			if s.Stub() {
 				l.refused(t)
 			} else {
-				l.remove(t, gone)
+				l.remove(t, refuse)
 			}
 		})
 	default:
-		l.remove(t, gone)
+		l.remove(t, refuse)
 	}
 }
 

@@ -87,6 +87,13 @@
 //     nobody can do either for ten WAITs, so much has failed that any lease will
 //     do. All servers losing their records at once counts as a first start: their
 //     contents are taken as they are. Without Strict nobody waits.
+//   - Who has lost its record, or has another one, is asked which process it is, before
+//     a lease on it counts and before it gets a record. Another process than before
+//     that has run for longer than nobody has heard of that one is a stranger, with
+//     values of its own: addresses are used again. It is suspect, leaves without vote
+//     and EjectAfter, and is flushed on its way back; Restore takes it as it is. One
+//     that was started since is as good as empty. A proxy that didn't know the one
+//     before can't tell, and neither can one whose connections never broke off.
 //   - Records are merged by the names of servers. What a record says of unknown
 //     servers stays in it. A record of another membership list suspends the
 //     guarantee of Strict for twenty pings; it never causes misses.

@@ -20,9 +20,10 @@ const (
 
 // What a pool is as a whole.
 const (
-	poolKept    = "kept"
-	poolForeign = "suspended: proxies have different membership lists"
-	poolNoMeta  = "suspect only: a server doesn't know meta commands"
+	poolKept     = "kept"
+	poolForeign  = "suspended: proxies have different membership lists"
+	poolNoMeta   = "suspect only: " + serverNoMeta
+	serverNoMeta = "a server doesn't know meta commands"
 )
 
 // step does all that is due.
@@ -155,6 +156,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.goTo, s.goAt, s.until = 0, 0, 0
 	s.flush, s.warm = flushing{}, warming{}
 	s.held = nil
+	s.stranger = s.stranger && k.present(i) // it is emptied on its way back
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
@@ -268,15 +270,22 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	ripe := k.ripe(i, now)
 	opinion := k.opinions(i, now)
 	switch {
+	case k.pool == poolNoMeta && (unfit || s.stranger):
+		s.step = "is to be emptied, but can't be: " + serverNoMeta
+	case k.parting:
+		s.step = "stays: by a reload the keys of the pool move no more"
 	case k.pool == poolNoMeta:
-		s.step = "suspect for this proxy only: " + poolNoMeta
+		s.step = "suspect for this proxy only: " + serverNoMeta
 	case unfit && k.onlyCopy(i, now):
 		s.step = "is to be emptied, when the other servers are complete"
-	case unfit && k.relieved(i) && k.reaches(i, now):
+	case (unfit || s.stranger) && !(k.relieved(i) && k.reaches(i, now)):
+		s.step = "is to be emptied, when others can take over"
+	case unfit:
 		s.step = "next: LEAVING"
 		return "it has missed more writes than are remembered, and is emptied", true
-	case unfit:
-		s.step = "is to be emptied, when others can take over"
+	case s.stranger:
+		s.step = "next: LEAVING"
+		return s.suspectWhy, true
 	case now < ripe:
 		s.step, s.until = "next: LEAVING, if it does not answer", ripe
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
@@ -351,7 +360,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	case s.override() != Restore:
 		s.step = "stays out, by order"
 	case k.pool == poolNoMeta:
-		s.step = "stays out: " + poolNoMeta
+		s.step = "stays out: " + serverNoMeta
 	case s.suspect || s.good < k.set.GoodPings:
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
@@ -390,6 +399,7 @@ func (k *Keeper) override(i int, o Override, now int64) error {
 		}
 	}
 	s.restored = o == Restore && !k.present(i)
+	s.stranger = s.stranger && o != Restore
 	e := s.entry.overridden(o)
 	if o != Restore && k.present(i) {
 		e.n = leaving(e.n)

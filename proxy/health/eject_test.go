@@ -135,6 +135,25 @@ func TestWhoCanOnlyBeEmptiedLeaves(t *testing.T) {
 	w.stays(0, In, 10*sec)
 }
 
+// Where a server knows no meta commands nobody can leave: one that answers and can only be
+// emptied is not said to be suspect.
+func TestWhoCanOnlyBeEmptiedAndCannotLeave(t *testing.T) {
+	w := whole(t, 1, 3, Settings{})
+	w.nodes[2].old = true
+	w.run(w.now + 10*sec)
+	k := w.proxies[0].k
+	k.servers[0].unfit = true
+	w.stays(0, In, 10*sec)
+	if v := k.Verdict(0); v.Suspect || v.Step != "is to be emptied, but can't be: a server doesn't know meta commands" {
+		t.Errorf("%+v", v)
+	}
+	w.cutAll(0, true)
+	w.run(w.now + 10*sec)
+	if v := k.Verdict(0); !v.Suspect || v.Step != "suspect for this proxy only: a server doesn't know meta commands" {
+		t.Errorf("%+v", v)
+	}
+}
+
 // A failure of another kind among refusals, or a silent ping, and it counts as silent.
 func TestSilenceIsNoRefusal(t *testing.T) {
 	w := whole(t, 1, 3, Settings{Request: 5 * time.Second, Ping: 5 * time.Second, Lease: 6 * time.Second,
@@ -212,4 +231,23 @@ func TestWholePoolGone(t *testing.T) {
 	if w.proxies[0].k.gone {
 		t.Error("a pool of which a server answers is gone")
 	}
+}
+
+// Where keys move no more, nobody is taken out, and who is out comes back.
+func TestPartingTakesNobodyOut(t *testing.T) {
+	w := whole(t, 2, 4, Settings{})
+	w.cutAll(0, true)
+	w.until(0, Out)
+	for _, p := range w.proxies {
+		p.k.Part(true)
+	}
+	w.cutAll(1, true)
+	w.stays(1, In, 20*sec)
+	if v := w.proxies[0].k.Verdict(1); !v.Suspect || v.Step != "stays: by a reload the keys of the pool move no more" {
+		t.Errorf("%+v", v)
+	}
+	w.cutAll(0, false)
+	w.until(0, In)
+	w.cutAll(1, false)
+	w.settle(60 * sec)
 }

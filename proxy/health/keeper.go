@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"ringside/proxy/health/tally"
 )
 
 // Member is one server of a pool. Its index in the list is its number
@@ -77,6 +79,7 @@ type Keeper struct {
 	hastyAt      int64 // when one may come before its time again
 	foreignUntil int64 // how long other membership lists that were seen count
 	copies       bool  // routes keep copies on its servers
+	parting      bool  // see Part
 	asWhole
 	roll     rollCall
 	departed map[string]entry // servers that reloads have taken out of the list: out for whoever puts one back
@@ -102,13 +105,14 @@ type server struct {
 
 	suspicion
 	contact
+	identity
 	flush flushing
 	warm  warming
 
 	incomplete bool // copies: it came back empty, and was not filled yet
 	unfit      bool // copies: it has missed more than is remembered, and must be emptied
-	live       tally
-	sus        []tally // by suspect; nil until somebody is one
+	live       tally.Tally
+	sus        []tally.Tally // by suspect; nil until somebody is one
 }
 
 // suspicion is whether this proxy takes the server for gone, by its own pings
@@ -155,6 +159,7 @@ type Ablation struct {
 	Settle     bool // WARM becomes IN at once
 	Out        bool // a server that answers again goes from LEAVING to RETURN
 	OnlyCopy   bool // a silent server leaves though another one lacks copies
+	Stranger   bool // whoever answers at a server's address is taken for it
 	Departed   bool // a server that a reload puts back is as it was when it went
 }
 
@@ -288,10 +293,20 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	k.step(now)
 }
 
+// Part says whether the pool's keys move no more: then no server is taken out or
+// emptied, whoever it is, and those that are out come back.
+func (k *Keeper) Part(is bool) {
+	k.parting = is
+	for i := range k.servers {
+		k.servers[i].stranger = k.servers[i].stranger && !is
+	}
+}
+
 // Flushed says that a flush_all of a client, through this proxy, has emptied a
 // server. Its record is put back at once, as another incarnation: whoever waits
 // for the one that was there begins again.
 func (k *Keeper) Flushed(server int, now int64) {
+	k.servers[server].stranger = false
 	if !k.servers[server].writing {
 		k.write(server, record{incarnation: k.draw()}, now)
 	}

@@ -290,7 +290,7 @@ func TestFlush(t *testing.T) {
 	w.until(0, Returning)
 	var lines []string
 	w.asked = func(p *proxy, r Request) {
-		if r.Server == 0 && (r.Conn != 0 || strings.Contains(string(r.Line), divert.Reserved+"_fl") || strings.HasPrefix(string(r.Line), "stats")) {
+		if r.Server == 0 && (r.Conn != 0 || strings.Contains(string(r.Line), divert.Reserved+"_fl") || strings.HasPrefix(string(r.Line), "stats s")) {
 			head, _, _ := strings.Cut(string(r.Line), "\r\n")
 			if f := strings.Fields(head); f[0] == "ms" {
 				head = strings.Join(append(f[:2], f[3:]...), " ") // without the size

@@ -28,6 +28,7 @@ type askKind uint8
 const (
 	askPing      askKind = iota // mg: the record
 	askWrite                    // ms: the record
+	askProcess                  // stats: which process is it
 	askRoll                     // mg: the roll
 	askRollWrite                // ms: the roll
 	askLive                     // ma: this proxy lives
@@ -59,6 +60,8 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.pinged(a, answer, now)
 	case askWrite:
 		k.wrote(a, answer, now)
+	case askProcess:
+		k.identified(a, answer, now)
 	case askRoll:
 		k.rolled(a, answer, now)
 	case askRollWrite:
@@ -76,6 +79,8 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 		k.unpinged(a.server, hard, why, now)
 	case askWrite:
 		k.servers[a.server].writing = false
+	case askProcess:
+		k.servers[a.server].asking = false
 	case askRoll, askRollWrite, askLive, askVote, askDoubt:
 	default:
 		k.flushUnanswered(a, now)
@@ -157,7 +162,7 @@ func (k *Keeper) isUp(i int, now int64) {
 	if s.good == 1 {
 		s.goodSince = now
 	}
-	if s.suspect && !s.down && s.good >= k.set.GoodPings {
+	if s.suspect && !s.down && !s.stranger && s.good >= k.set.GoodPings {
 		s.suspect = false
 		k.gen++
 		k.event(i, "suspect", "up", fmt.Sprintf("%d good pings in a row", s.good))
@@ -191,9 +196,15 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	if s.record.entries != nil && s.record.incarnation != r.incarnation {
 		k.unhold(i)
 	}
+	if s.record.incarnation != r.incarnation {
+		s.known = false
+	}
 	s.record = r
 	s.goodSent = sent
-	s.lease = sent + int64(k.set.Lease)
+	if k.recognized(i) {
+		s.lease, s.heard = sent+int64(k.set.Lease), sent
+	}
+	k.identify(i, now)
 	for j, e := range r.entries {
 		if m := merge(k.servers[j].entry, e); m != k.servers[j].entry {
 			k.become(j, m, "the record on "+k.members[i].Name+" says so", now)
@@ -280,6 +291,7 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 	switch line := firstLine(answer); {
 	case strings.HasPrefix(line, "HD"):
 		a.written.cas = 0
+		s.known = s.known && s.record.incarnation == a.written.incarnation
 		s.record = a.written
 		s.absent = 0
 		k.hold(a.server, now)
@@ -300,7 +312,7 @@ func (k *Keeper) missing(i int, cas uint64, now int64) {
 	s.record = record{}
 	k.unhold(i)
 	if s.absent == 0 {
-		s.absent = now
+		s.absent, s.known = now, false
 		s.patience = k.wait() + k.jitter(int64(k.set.Lease)/4)
 	}
 	s.absentCas = cas
@@ -315,9 +327,12 @@ func (k *Keeper) missing(i int, cas uint64, now int64) {
 	}
 }
 
-// create writes a record where there is none.
+// create writes a record where there is none, when it is known who answers there.
 func (k *Keeper) create(i int, now int64) {
-	if s := &k.servers[i]; !s.writing {
+	switch s := &k.servers[i]; {
+	case !k.recognized(i):
+		k.identify(i, now)
+	case !s.writing:
 		k.write(i, record{cas: s.absentCas, incarnation: k.draw()}, now)
 	}
 }

@@ -46,9 +46,7 @@ func (k *Keeper) Roll() Roll {
 	r.All = 1 + len(r.Others)
 	if r.All >= roll.Most { // the others are a sample
 		for i := range k.servers {
-			if t := &k.servers[i].live; t.looks > 0 {
-				r.All = max(r.All, int(t.rate()))
-			}
+			r.All = max(r.All, int(k.servers[i].live.Rate()))
 		}
 	}
 	return r

@@ -20,10 +20,11 @@ type item struct {
 type node struct {
 	items  map[string]item
 	cas    uint64
-	refuse bool // flush_all, as after -F
-	old    bool // knows no meta commands
-	down   bool // refuses connections
-	hung   bool // takes bytes and does nothing
+	refuse bool  // flush_all, as after -F
+	old    bool  // knows no meta commands
+	began  int64 // when the process was started, by the simulation's clock; 0: it doesn't tell
+	down   bool  // refuses connections
+	hung   bool  // takes bytes and does nothing
 	late   []func()
 	// flushed is called when it flushes.
 	flushed func()
@@ -73,6 +74,9 @@ func (n *node) do(line []byte, now int64) string {
 		n.flushed()
 		return "OK\r\n"
 	case "stats":
+		if len(f) == 1 && n.began != 0 {
+			return fmt.Sprintf("STAT pid 1\r\nSTAT uptime %d\r\nSTAT time %d\r\nEND\r\n", (now-n.began)/sec+2, now/sec)
+		}
 		return "STAT maxbytes 67108864\r\nSTAT num_threads 3\r\nEND\r\n"
 	case "mg":
 		it, ok := n.get(f[1], now)

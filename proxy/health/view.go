@@ -24,12 +24,12 @@ type View struct {
 
 // published is what is published of one member.
 type published struct {
-	state      atomic.Uint64 // n in the high half; the low bits are marks
-	renamed    atomic.Uint32
-	validUntil atomic.Int64
-	asks, hits atomic.Uint64 // reads while it was Warming, and those it could answer
-	lacksUntil atomic.Int64  // copies: until when somebody has said that it lacks some
-	unfitAt    atomic.Uint32 // copies: the number, plus one, at which somebody has said that it can't be mended; 0: nobody has
+	state           atomic.Uint64 // n in the high half; the low bits are marks
+	renamed         atomic.Uint32
+	validUntil      atomic.Int64
+	asks, hits      atomic.Uint64 // reads while it was Warming, and those it could answer
+	incompleteUntil atomic.Int64  // copies: until when somebody has said that it lacks some
+	unfitAt         atomic.Uint32 // copies: the number, plus one, at which somebody has said that it can't be mended; 0: nobody has
 }
 
 const suspectMark = 1 // of published.state
@@ -109,11 +109,11 @@ func (v *View) KeepCopies(keep bool) { v.copies.Store(keep) }
 // SayIncomplete says that member i lacks copies, until a time: who says so goes on
 // saying it.
 func (v *View) SayIncomplete(i int, until int64) {
-	v.members[i].lacksUntil.Store(max(until, v.members[i].lacksUntil.Load()))
+	v.members[i].incompleteUntil.Store(max(until, v.members[i].incompleteUntil.Load()))
 }
 
 // Incomplete reports whether member i lacks copies.
-func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].lacksUntil.Load() }
+func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].incompleteUntil.Load() }
 
 // SayUnfit says that member i, at number n, has missed more writes than anybody remembers,
 // and can only be emptied: it leaves, and is flushed on its way back.

@@ -13,6 +13,8 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+
+	"ringside/proxy/health/tally"
 )
 
 const (
@@ -20,55 +22,8 @@ const (
 	ejectShare = 50 // percent
 )
 
-// tally follows one counter on one server.
-type tally struct {
-	value  uint64    // last seen
-	seenAt int64     // 0: never
-	grown  [3]uint64 // by how much between two looks, newest first
-	looks  uint64    // how many of those there are
-	at     int64     // of the newest
-}
-
 // voteTime is the time between two additions of a proxy.
 func (k *Keeper) voteTime() int64 { return int64(k.set.Lease) / 2 }
-
-// see takes what the counter says. A counter that has shrunk was made anew: that
-// says nothing.
-func (t *tally) see(value uint64, every, now int64) {
-	if t.seenAt != 0 && value >= t.value && now-t.seenAt < 3*every/2 {
-		t.grow(value-t.value, every, now)
-	}
-	t.value, t.seenAt = value, now
-}
-
-// seeNone takes that there is no counter: nobody has counted for a while.
-func (t *tally) seeNone(every, now int64) {
-	t.grow(0, every, now)
-	t.value, t.seenAt = 0, now
-}
-
-func (t *tally) grow(by uint64, every, now int64) {
-	if !t.fresh(every, now) {
-		t.looks = 0
-	}
-	t.grown[2], t.grown[1], t.grown[0] = t.grown[1], t.grown[0], by
-	t.looks = min(t.looks+1, uint64(len(t.grown)))
-	t.at = now
-}
-
-// fresh says whether the count is of now: additions are every apart.
-func (t *tally) fresh(every, now int64) bool { return t.looks > 0 && now-t.at <= 5*every/2 }
-
-// rate is by how much the counter grows in a second, rounded. Over three looks a
-// proxy that counts at the same moment as this one is seen twice, or missed, at
-// most once.
-func (t *tally) rate() uint64 {
-	var sum uint64
-	for _, by := range t.grown[:t.looks] {
-		sum += by
-	}
-	return (2*sum + t.looks) / (2 * t.looks)
-}
 
 // vote counts this proxy, and its suspicions, and looks who else suspects the
 // servers that are to come back.
@@ -113,9 +68,9 @@ func (k *Keeper) voteSoon(now int64) {
 	k.hastyAt = now + 4*k.voteTime()
 	for i := range k.servers {
 		s := &k.servers[i]
-		s.live.seenAt = 0
+		s.live.Forget()
 		for j := range s.sus {
-			s.sus[j].seenAt = 0
+			s.sus[j].Forget()
 		}
 	}
 }
@@ -128,12 +83,12 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	if a.kind != askLive {
 		v := &k.servers[a.server]
 		if v.sus == nil {
-			v.sus = make([]tally, len(k.servers))
+			v.sus = make([]tally.Tally, len(k.servers))
 		}
 		t = &v.sus[a.about]
 	}
 	if bytes.HasPrefix(answer, []byte("EN\r\n")) {
-		t.seeNone(k.voteTime(), now)
+		t.SeeNone(k.voteTime(), now)
 		return
 	}
 	value, _, ok := parseValue(answer)
@@ -141,7 +96,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 		return
 	}
 	if n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err == nil {
-		t.see(n, k.voteTime(), now)
+		t.See(n, k.voteTime(), now)
 	}
 }
 
@@ -167,11 +122,11 @@ func (k *Keeper) opinions(i int, now int64) opinion {
 		if result == unasked {
 			result = unheard
 		}
-		if v.sus == nil || !v.sus[i].fresh(k.voteTime(), now) || !v.live.fresh(k.voteTime(), now) {
+		if v.sus == nil || !v.sus[i].Fresh(k.voteTime(), now) || !v.live.Fresh(k.voteTime(), now) {
 			continue
 		}
-		suspects += v.sus[i].rate()
-		proxies += v.live.rate()
+		suspects += v.sus[i].Rate()
+		proxies += v.live.Rate()
 		result = reached
 	}
 	if result == reached && suspects*100 > proxies*ejectShare {

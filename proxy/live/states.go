@@ -103,9 +103,9 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			}
 			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
 				is.Order, is.Since = o.Override.String(), o.Since
-				is.State, is.Why = Drained, "drained by a person"
+				is.State, is.Why = Drained, byPerson(is.Order)
 				if o.Override == health.Down {
-					is.State, is.Why = Down, "taken down by a person"
+					is.State = Down
 				}
 			}
 			if m := sum.Member(pool.Name, t.Name); m != nil {
@@ -165,6 +165,14 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
 	}
 	if is.Order != "" && m.Phase == health.Out {
-		is.State = Drained
+		is.State, is.Why = Drained, byPerson(is.Order)
 	}
+}
+
+// byPerson says why a server gets no requests that a person has ordered away.
+func byPerson(order string) string {
+	if order == health.Down.String() {
+		return "taken down by a person"
+	}
+	return "drained by a person"
 }

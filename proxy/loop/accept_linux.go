@@ -14,7 +14,7 @@ import (
 )
 
 // serve adopts the descriptor of l for this engine. It runs on the loop.
-func (d *epoll) serve(l *socket, i int) {
+func (d *epoll) serve(l *listener, i int) {
 	ln := l.of(i)
 	d.post(func(*proxy.Engine) {
 		f, err := ln.(interface{ File() (*os.File, error) }).File()
@@ -54,7 +54,7 @@ func duplicate(f *os.File) (fd int, err error) {
 	return fd, err
 }
 
-func (d *epoll) forget(l *socket) {
+func (d *epoll) forget(l *listener) {
 	d.post(func(*proxy.Engine) {
 		for _, s := range d.socks {
 			if s != nil && s.listen == l {

@@ -98,10 +98,10 @@ func (d *epoll) sleep() bool {
 }
 
 // expect sets how many bytes of answers wake the loop. Too many cost the whole
-// wait, too few only another wakeup: of n answers due so many less than all are
-// waited for that it is three times as far off as n sizes usually are together,
-// if they differ by a third. A change by less than a quarter is not worth a
-// system call.
+// wait, too few only another wakeup: so the loop waits for √n answers less than the n
+// that are due, at their mean size. That is three times the standard deviation of n
+// sizes together, if one size deviates by a third. A change by less than a quarter is
+// not worth a system call.
 func (d *epoll) expect(s *sock) {
 	n, size := s.link.Server().Owed()
 	n = min(n, awaitMany)

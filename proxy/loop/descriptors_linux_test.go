@@ -86,7 +86,7 @@ func TestServeWhatCannotBePolled(t *testing.T) {
 	defer d.stop()
 	before := descriptors(t)
 	for range 10 {
-		d.serve(&socket{network: "tcp", address: "here", listeners: []net.Listener{unpollable{path: path}}}, 0)
+		d.serve(&listener{network: "tcp", address: "here", listeners: []net.Listener{unpollable{path: path}}}, 0)
 	}
 	served := make(chan struct{})
 	d.post(func(*proxy.Engine) { close(served) })

@@ -90,7 +90,7 @@ func (d *epoll) connect(s *sock, err error) {
 		sa := s.addrs[0]
 		s.addrs = s.addrs[1:]
 		var done bool
-		if done, err = d.begin(s, sa); err == nil {
+		if done, err = d.connectTo(s, sa); err == nil {
 			if done {
 				d.opened(s)
 			}
@@ -103,9 +103,9 @@ func (d *epoll) connect(s *sock, err error) {
 	d.fail(s, err)
 }
 
-// begin starts to connect to one address; done says that it is connected
+// connectTo begins to connect to one address; done says that it is connected
 // already.
-func (d *epoll) begin(s *sock, sa unix.Sockaddr) (done bool, err error) {
+func (d *epoll) connectTo(s *sock, sa unix.Sockaddr) (done bool, err error) {
 	family := unix.AF_INET
 	switch sa.(type) {
 	case *unix.SockaddrInet6:

@@ -48,12 +48,12 @@ type epoll struct {
 	kept    []int // descriptors that connections to servers had, for the next ones
 
 	// Shared.
-	wake   int // eventfd
-	mu     sync.Mutex
-	posted []func(e *proxy.Engine)
-	asked  atomic.Bool // wake has been written and not been read
-	ended  bool        // guarded by mu
-	done   chan struct{}
+	wake       int // eventfd
+	mu         sync.Mutex
+	posted     []func(e *proxy.Engine)
+	havePosted atomic.Bool // posted is not empty; who sets it writes to wake
+	ended      bool        // guarded by mu
+	done       chan struct{}
 }
 
 // sock is one descriptor in the epoll set.
@@ -62,7 +62,7 @@ type sock struct {
 	gen    int32 // tells apart users of one descriptor number within one round of events
 	events uint32
 	link   *link.Link // nil for a listener
-	listen *socket
+	listen *listener
 
 	addrs []unix.Sockaddr // of a dial, yet to be tried
 	state sockState
@@ -80,7 +80,7 @@ const (
 	sockOpen sockState = iota
 	sockResolving
 	sockConnecting
-	sockWaiting // to be connected
+	sockWaiting // not begun to connect: a fault may be against it
 	sockClosed
 )
 
@@ -154,7 +154,7 @@ func (d *epoll) run() {
 			d.await.slept = false
 			d.readDue()
 		}
-		if d.asked.Load() && d.runPosted() {
+		if d.havePosted.Load() && d.runPosted() {
 			return
 		}
 		for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
@@ -248,6 +248,8 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 	}
 }
 
+// read gives the engine what has come on s, and takes the socket for empty when it
+// brings less than there was room for: that saves a call that says so.
 func (d *epoll) read(s *sock, events uint32) {
 	s.round = d.round
 	if s.filter != nil {
@@ -294,7 +296,7 @@ func (d *epoll) fail(s *sock, err error) {
 	if err == nil && s.link.Client() {
 		err = io.EOF
 	}
-	d.engine.Closed(s.link, ending(err))
+	d.engine.Closed(s.link, engineError(err))
 }
 
 func (d *epoll) write(s *sock) {
@@ -405,6 +407,7 @@ func (d *epoll) watch(s *sock, events uint32) {
 	}
 }
 
+// close closes s without a word to the engine: see fail.
 func (d *epoll) close(s *sock) {
 	if s.fd >= 0 {
 		if s.fd < len(d.socks) && d.socks[s.fd] == s {
@@ -454,7 +457,7 @@ func (d *epoll) post(f func(e *proxy.Engine)) {
 		return
 	}
 	d.posted = append(d.posted, f)
-	if !d.asked.Swap(true) {
+	if !d.havePosted.Swap(true) {
 		unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 }
@@ -463,7 +466,7 @@ func (d *epoll) post(f func(e *proxy.Engine)) {
 // posts may not have written to wake yet: that is read when it is ready.
 func (d *epoll) runPosted() bool {
 	d.mu.Lock()
-	d.asked.Store(false)
+	d.havePosted.Store(false)
 	list := d.posted
 	d.posted = nil
 	d.mu.Unlock()

@@ -154,8 +154,8 @@ type filter struct {
 
 	in, out line
 	greeted bool // a whole line has come: what follows is answers
-	lost    bool // bytes are gone: nothing that follows can be understood
-	gone    int  // of the engine's bytes, how many are
+	lost    bool // bytes are lost: nothing that follows can be understood
+	lostOut int  // how many of these were on their way to the server
 	over    bool // the end is in the line, or past
 	full    bool // the engine was told that the socket is full
 	blocked bool // the socket is: it did not take all
@@ -176,12 +176,12 @@ type piece struct {
 	due int64
 }
 
-// heldMax bounds what is kept of each direction of a connection, as the
+// keptMax bounds what is kept of each direction of a connection, as the
 // kernel's buffers do for one that hangs. Beyond it the socket is full, or
 // not read.
-const heldMax = 1 << 20
+const keptMax = 1 << 20
 
-func (l *line) full() bool { return l.size >= heldMax }
+func (l *line) full() bool { return l.size >= keptMax }
 
 // push puts p behind what is there, and never before it in time.
 func (l *line) push(p piece) {
@@ -261,7 +261,7 @@ func (f *filter) write(now int64) {
 		f.engine.Wrote(f.link, len(b), false)
 		if f.state.Partition {
 			f.lost = true
-			f.gone += len(b)
+			f.lostOut += len(b)
 		} else {
 			f.out.push(piece{b: b, due: now + int64(f.late(f.state.Drop, rto))})
 		}
@@ -370,7 +370,7 @@ func (f *filter) unsent() int {
 	if f == nil || f.state.Hang && !f.lost {
 		return 0
 	}
-	return f.out.size + f.gone
+	return f.out.size + f.lostOut
 }
 
 // done says that there is no fault any more and nothing is kept.

@@ -15,10 +15,18 @@ import (
 	"ringside/proxy/table"
 )
 
+// listener is one address that is listened on.
+type listener struct {
+	network, address string
+	listeners        []net.Listener // one for each engine that has its own
+	mode             uint32         // of a unix socket: its permission bits; 0: those of file
+	file             fs.FileInfo    // of a unix socket: what was made
+}
+
 // listen opens one listening address for n engines. With more than one, each
 // engine gets its own socket and the kernel spreads the clients over them.
-func listen(l table.Listener, n int) (*socket, error) {
-	s := &socket{network: l.Network, address: l.Address}
+func listen(l table.Listener, n int) (*listener, error) {
+	s := &listener{network: l.Network, address: l.Address}
 	if l.Network == "unix" {
 		if err := removeStale(l.Address); err != nil {
 			return nil, err
@@ -53,31 +61,28 @@ func listen(l table.Listener, n int) (*socket, error) {
 		s.listeners = append(s.listeners, ln)
 		address = ln.Addr().String() // port 0: the same port for all
 	}
-	if l.Network == "unix" {
-		var err error
-		if s.file, err = os.Lstat(l.Address); err == nil && l.Mode != 0 {
-			err = s.chmod(l.Mode)
-		}
-		if err != nil {
-			s.close()
-			return nil, err
-		}
-	}
-	return s, nil
+	return s.noteFile(l.Mode)
 }
 
 // inherit takes up the sockets of another process for l.
-func inherit(l table.Listener, open []net.Listener) (*socket, error) {
-	s := &socket{network: l.Network, address: l.Address, listeners: open}
-	if l.Network == "unix" {
-		var err error
-		if s.file, err = os.Lstat(l.Address); err == nil && l.Mode != 0 {
-			err = s.chmod(l.Mode)
-		}
-		if err != nil {
-			s.close()
-			return nil, err
-		}
+func inherit(l table.Listener, open []net.Listener) (*listener, error) {
+	s := &listener{network: l.Network, address: l.Address, listeners: open}
+	return s.noteFile(l.Mode)
+}
+
+// noteFile remembers which file a unix socket is, and gives it its mode. On an error s is
+// closed.
+func (s *listener) noteFile(mode uint32) (*listener, error) {
+	if s.network != "unix" {
+		return s, nil
+	}
+	var err error
+	if s.file, err = os.Lstat(s.address); err == nil && mode != 0 {
+		err = s.chmod(mode)
+	}
+	if err != nil {
+		s.close()
+		return nil, err
 	}
 	return s, nil
 }
@@ -97,7 +102,7 @@ func prepare(share bool) func(network, address string, c syscall.RawConn) error 
 }
 
 // chmod sets the permission bits of a unix socket; 0 are those it was made with.
-func (s *socket) chmod(mode uint32) error {
+func (s *listener) chmod(mode uint32) error {
 	there, err := os.Lstat(s.address)
 	if err == nil && !os.SameFile(there, s.file) {
 		err = errors.New("another file is there")
@@ -132,9 +137,9 @@ func removeStale(path string) error {
 }
 
 // of returns the socket for engine i.
-func (s *socket) of(i int) net.Listener { return s.listeners[i%len(s.listeners)] }
+func (s *listener) of(i int) net.Listener { return s.listeners[i%len(s.listeners)] }
 
-func (s *socket) close() {
+func (s *listener) close() {
 	for _, l := range s.listeners {
 		l.Close()
 	}

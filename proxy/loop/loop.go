@@ -21,14 +21,46 @@
 //
 // What costs most is to be woken and to wake others. Under saturation a loop
 // therefore waits for company: until most of the answers that a server owes are
-// there, or for a moment; which of them pays, if any, is found out by trying.
+// there, or for a moment; which of them pays, if any, is found out by trying
+// (package pace decides, await_linux.go waits).
+//
+// # What it promises
+//
+//   - An engine is called by one goroutine at a time, and never within a call of its
+//     own: what is posted runs behind the events of a wakeup.
+//   - The engine hears how each connection has ended, once, unless it has ended it
+//     itself. A client that only sends no more is told before, as an end without an error.
+//   - What it wants written is written in its order, or the connection ends.
+//   - The clock never goes back, and on Linux counts a suspend: a lease that ran out
+//     while the machine slept has run out.
+//   - Where descriptors run out new clients are refused, and are told so, and not
+//     connections to servers: an epoll loop keeps the descriptors of those that ended for
+//     the next ones.
+//   - A reload opens what is new before it closes what is old, and an error changes
+//     nothing.
+//
+// A connection to a server passes through these states (sockState; the portable driver
+// has a goroutine that dials instead):
+//
+//	Dial ─► waiting ─ no fault is against it ─► resolving, if it has a name ─► connecting ─► open ─► closed
+//	                                                    │                          │ next address
+//	                                                    └── no address answers ────┴──────────────► closed
+//
+// # What it does not do
+//
+//   - It understands no byte: where a request ends, whom an answer is for and how much is
+//     written at once is the engine's.
+//   - It has no timeouts for servers but the engine's. As a last resort epoll loops give up
+//     a name after ten seconds, and let the kernel give up what a server doesn't
+//     acknowledge for half a minute.
+//   - It does not try a server again: the engine asks for the next Dial.
+//   - It does not balance. A client stays with the loop that has accepted it.
 package loop
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"runtime"
@@ -55,15 +87,6 @@ type Options struct {
 	Faults       *fault.Set                // what is wrong with servers on purpose; nil: nothing, ever
 }
 
-// ending is the error that ended a connection as the engine knows it, which has no
-// errors of sockets.
-func ending(err error) error {
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return link.ErrRefused
-	}
-	return err
-}
-
 // Driver runs the engines of a proxy.
 type Driver struct {
 	proxy *proxy.Proxy
@@ -71,30 +94,22 @@ type Driver struct {
 	name  string
 
 	mu     sync.Mutex
-	open   map[string]*socket // listening, by network and address
+	open   map[string]*listener // listening, by network and address
 	engine []engineDriver
 }
 
 // engineDriver drives one engine.
 type engineDriver interface {
 	// serve starts accepting from s. Called before run, or at any time after.
-	serve(s *socket, i int)
+	serve(s *listener, i int)
 	// forget stops accepting from s and closes this driver's side of it.
-	forget(s *socket)
-	// post runs f between two wakeups.
+	forget(s *listener)
+	// post runs f on the engine, behind the events of the next wakeup.
 	post(f func(e *proxy.Engine))
 	// refault looks at Options.Faults again. Called by post.
 	refault()
 	// stop ends the driver and closes all its sockets.
 	stop()
-}
-
-// socket is one listening address.
-type socket struct {
-	network, address string
-	listeners        []net.Listener // one for each engine that has its own
-	mode             uint32         // of a unix socket: its permission bits; 0: those of file
-	file             fs.FileInfo    // of a unix socket: what was made
 }
 
 // New starts the engines of p. Nothing is accepted before Listen.
@@ -103,7 +118,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		o.Loops = 1
 	}
 	p.PID = os.Getpid()
-	d := &Driver{proxy: p, opts: o, name: "epoll", open: map[string]*socket{}}
+	d := &Driver{proxy: p, opts: o, name: "epoll", open: map[string]*listener{}}
 	start := newEpoll
 	switch o.Driver {
 	case "epoll":
@@ -155,7 +170,7 @@ var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
 func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var fresh []*socket
+	var fresh []*listener
 	var undo []func()
 	defer func() {
 		if err != nil {
@@ -295,7 +310,7 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 
 var errUnfinished = errors.New("not all requests were answered in time")
 
-func (d *Driver) forget(s *socket) {
+func (d *Driver) forget(s *listener) {
 	for _, e := range d.engine {
 		e.forget(s)
 	}
@@ -306,4 +321,13 @@ func (d *Driver) close() {
 	for _, e := range d.engine {
 		e.stop()
 	}
+}
+
+// engineError is the error that ended a connection as the engine knows it, which has
+// no errors of sockets.
+func engineError(err error) error {
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return link.ErrRefused
+	}
+	return err
 }

@@ -64,8 +64,8 @@ func (s *stream) Peer() string {
 
 // Unsent is at least what the writer still has, and what the server's kernel
 // has not acknowledged. The piece that is being written may be with the kernel
-// already, so it does not count: what is taken for arrived is undone, and what
-// is not may be thrown away.
+// already, so it does not count: behind what is taken for arrived goes a late
+// delete, and what is not may be thrown away.
 func (s *stream) Unsent() int {
 	n := max(0, int(s.handed.Load())-pieceSize)
 	return s.filter.unsent() + n + unackedOf(s.conn)
@@ -210,14 +210,14 @@ func (d *portable) drop(s *stream) {
 	delete(d.socks, s)
 }
 
-func (d *portable) serve(l *socket, i int) {
+func (d *portable) serve(l *listener, i int) {
 	d.running.Add(1)
 	go d.accept(l, l.of(i))
 }
 
-func (d *portable) forget(*socket) {} // closing the listener ends accept
+func (d *portable) forget(*listener) {} // closing the listener ends accept
 
-func (d *portable) accept(l *socket, ln net.Listener) {
+func (d *portable) accept(l *listener, ln net.Listener) {
 	defer d.running.Done()
 	for {
 		c, err := ln.Accept()
@@ -274,7 +274,7 @@ func (d *portable) dialUp(s *stream) {
 			case s.closed: // given up meanwhile
 			case err != nil:
 				d.drop(s)
-				e.Closed(l, ending(err))
+				e.Closed(l, engineError(err))
 			default:
 				used = true
 				s.conn = c
@@ -369,7 +369,7 @@ func (d *portable) ended(s *stream, err error) {
 		}
 	}
 	d.drop(s)
-	d.engine.Closed(s.link, ending(err))
+	d.engine.Closed(s.link, engineError(err))
 }
 
 func (d *portable) writer(s *stream) {

@@ -6,5 +6,5 @@ package loop
 
 import "net"
 
-// unackedOf takes all for arrived: then the undo goes behind it in any case.
+// unackedOf takes all for arrived: then a late delete goes behind it in any case.
 func unackedOf(net.Conn) int { return 0 }

@@ -35,9 +35,9 @@ func (v *Value) Append(dst, buf []byte, r *wire.Request) []byte {
 			dst = append(append(dst, ' '), t.Of(buf)...)
 		}
 	}
-	dst = append(dst, wire.LineEnd...)
+	dst = append(dst, wire.CRLF...)
 	if shown {
-		dst = append(append(dst, v.Data...), wire.LineEnd...)
+		dst = append(append(dst, v.Data...), wire.CRLF...)
 	}
 	return dst
 }

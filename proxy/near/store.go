@@ -133,10 +133,10 @@ func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte
 	v := &Value{Asked: asked, Known: known, key: b[len(b)-len(key):], hash: hash, mark: was, held: held}
 	b = append(append(b, ' '), flags...)
 	v.Flags = b[len(b)-len(flags):]
-	b = append(strconv.AppendInt(append(b, ' '), int64(len(data)), 10), wire.LineEnd...)
+	b = append(strconv.AppendInt(append(b, ' '), int64(len(data)), 10), wire.CRLF...)
 	b = append(b, data...)
 	v.Data = b[len(b)-len(data):]
-	v.Block = append(b, wire.LineEnd...)
+	v.Block = append(b, wire.CRLF...)
 	s.add(v)
 }
 

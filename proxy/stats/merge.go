@@ -205,7 +205,7 @@ func AppendStat(dst []byte, name, value string) []byte {
 			dst[at+i] = ' '
 		}
 	}
-	return append(dst, wire.LineEnd...)
+	return append(dst, wire.CRLF...)
 }
 
 // numbers reads values; false if one is no integer from 0 on.

@@ -85,7 +85,7 @@ func (t *Tags) CutAll(lst *routing.Listener, raw []byte) []byte {
 		key := span.Of(raw)
 		line = append(line, key[:lst.CutAt(key)]...)
 	}
-	line = append(line, wire.LineEnd...)
+	line = append(line, wire.CRLF...)
 	t.Wire.Next(line, r)
 	return line
 }

@@ -175,7 +175,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw,
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
-		t.Raw = append(append(t.Raw, wrote...), wire.LineEnd...)
+		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
 	} else {
 		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
 	}
@@ -185,7 +185,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw,
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
 	t.Hash = e.Loops.HashKey(t.Key)
 	t.reads = CommandOf(t).Reads()
-	t.hold(TaskSize + len(t.Raw))
+	t.Count()
 	x.Waiting++
 	return t
 }
@@ -198,7 +198,7 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	if flags != 0 {
 		line = append(line, " b"...)
 	}
-	line = append(line, wire.LineEnd...)
+	line = append(line, wire.CRLF...)
 	e.Wire.Next(line, &e.Clients.Req)
 	t := e.NewTask(x, 0, rt, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
@@ -243,6 +243,9 @@ func (t *Task) release() {
 		t.Raw = nil
 	}
 }
+
+// Count counts t and its request against limits.memory, until nothing needs them any more.
+func (t *Task) Count() { t.hold(TaskSize + len(t.Raw)) }
 
 // hold counts n more bytes, or fewer.
 func (t *Task) hold(n int) {
@@ -350,9 +353,9 @@ func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byt
 	if t.Req.Flags&wire.Base64 != 0 {
 		line = append(line, " b"...)
 	}
-	line = append(append(line, flags...), wire.LineEnd...)
+	line = append(append(line, flags...), wire.CRLF...)
 	if body != nil {
-		line = append(append(line, body...), wire.LineEnd...)
+		line = append(append(line, body...), wire.CRLF...)
 	}
 	return line
 }

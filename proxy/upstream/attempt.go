@@ -44,9 +44,7 @@ type Attempt struct {
 	Share int32  // of its exchange: see client.Exchange.Share
 	late
 
-	AsText *textForm     // what it is in text, to a server that speaks only that: see release.go
-	Strip  string        // what the route took from the front of the key
-	Echo   *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
+	AsText *textForm // what it is in text, to a server that speaks only that: see release.go
 }
 
 // late is what an attempt leaves behind if it runs when nobody waits for it any

@@ -142,7 +142,7 @@ func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	} else {
 		e.Line = append(e.Line, key...)
 	}
-	e.Line = append(append(e.Line, end...), wire.LineEnd...)
+	e.Line = append(append(e.Line, end...), wire.CRLF...)
 	c.Out.Append(&e.Buffers, e.Line)
 	c.Give(a, len(e.Line))
 }
@@ -213,7 +213,7 @@ func (c *Conn) Flush() {
 	if c.Out.Size == 0 || c.Full || c.held != nil && c.held.Start == c.Taken {
 		return
 	}
-	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax {
+	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // there no company comes
 		if d := c.Due(); d >= promptFactor*t.HoldDue || d >= t.HoldDue && !e.Prompt {
 			return
 		}

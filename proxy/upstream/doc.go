@@ -21,7 +21,7 @@
 //     be what was asked for: the key of a VALUE, of ME and of flag k, and flag O. If not,
 //     or if an answer comes that nobody waits for, the connection is aborted and what is
 //     in flight on it fails. Ringside's own meta commands carry an opaque each (Ors1, …).
-//   - Gets of one key that go out together share a line: names.Line. The keys of that, and
+//   - Gets that go out together share a line: names.Line. The keys of that, and
 //     of a read of many, must come in the order of asking, as memcached gives them: a
 //     Ringside that stands behind another needs multiget_order: request.
 //   - What is to go to one server for one client goes over one connection, in the

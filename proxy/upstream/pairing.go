@@ -12,13 +12,45 @@ import (
 	"ringside/proxy/wire"
 )
 
-// RememberLine keeps the names of a, a read of many keys whose lengths AddKey has noted.
-// Its line is the last that c was given.
-func (c *Conn) RememberLine(a *Attempt) {
+// BeginLine gives a, a read of many keys of which the first has so many bytes, its command,
+// or lets it go on with the line of before, which was last in the queue.
+func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
+	gets := len(command) > len("get")
+	if a.Op > wire.Gets || !c.goOn(a, before, gets, key) {
+		a.Line.Begin(gets)
+		c.Out.Append(&c.Server.e.Buffers, command)
+		c.Give(a, len(command))
+		a.At = int32(len(command))
+	}
+}
+
+// EndLine ends the line of a, which is last in the queue and whose keys AddKey has given,
+// and keeps its names.
+func (c *Conn) EndLine(a *Attempt) {
+	b := &c.Server.e.Buffers
 	a.SetLine(c.Out.Last(a.Room(), a.Size))
 	if n := cap(a.Room()); n > manyKeys {
-		c.Server.e.Buffers.Held += int64(n)
+		b.Held += int64(n)
 	}
+	c.Out.Append(b, wire.CRLF)
+	c.Give(a, len(wire.CRLF))
+	if a.Op <= wire.Gets {
+		a.Line.Ends(a.Size)
+	}
+}
+
+// goOn lets a, of which nothing is given yet, continue the line of before, if a key of so
+// many bytes can go there: see names.Line.
+func (c *Conn) goOn(a, before *Attempt, gets bool, key int) bool {
+	const end = len("\r\n")
+	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
+		return false
+	}
+	a.GoOn(&before.Line)
+	before.Size -= end
+	a.Start -= uint64(end)
+	c.Given -= uint64(end)
+	return true
 }
 
 // withOpaque is the request line, which was parsed into e.Plain, with an opaque of
@@ -68,18 +100,13 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 	if !c.Server.joinGets || !names.Plain(r, raw) {
 		return false
 	}
-	const end = len("\r\n")
 	from, to := 0, int(r.Key.Start)
 	a.Strip = strip
-	key := r.Key.Len() - len(strip)
-	if before != nil && before.Op == a.Op && before.Start >= c.Taken && before.Fits(key) && c.Out.Unappend(end) {
-		a.Continue(&before.Line, key)
-		before.Size -= end
-		a.Start -= uint64(end)
-		c.Given -= uint64(end)
+	gets := r.Op == wire.Gets
+	if c.goOn(a, before, gets, r.Key.Len()-len(strip)) {
 		from = to - len(" ")
 	} else {
-		a.Line.Begin(to + key + end)
+		a.Line.Begin(gets)
 	}
 	b := &c.Server.e.Buffers
 	if strip == "" {
@@ -89,13 +116,15 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 		c.Out.Append(b, raw[to+len(strip):])
 	}
 	c.Give(a, len(raw)-from-len(strip))
+	a.Line.Ends(a.Size)
 	return true
 }
 
 // divide looks at r, at the head of buf: the next reply of the answer to a line that goes on
-// behind a, the head of the queue, and not known to be a VALUE of a's key. If it is one, it
-// is all of the answer to a, and divide reports false. Else it is for a key further on:
-// passing becomes how many are misses before it. An error is for a and those behind it.
+// behind a, the head of the queue, and not known to be a VALUE of a's next key. If it is
+// one of a's, divide reports false, and r is the last of a's if no key of a's follows. Else
+// it is for a request further on: passing becomes how many before that have no more to
+// come. An error is for a and those behind it.
 func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	switch {
 	case r.Kind == wire.End:
@@ -110,7 +139,8 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 	default:
 		key, misses := r.Key.Of(buf), 0
 		for b := a; ; b = b.Next {
-			if name, _ := b.Named(); string(name) == string(key) {
+			last, ok := b.Awaits(key)
+			if r.Last = last; ok {
 				break
 			}
 			if misses++; !b.Joined {
@@ -121,15 +151,14 @@ func (c *Conn) divide(a *Attempt, r *wire.Reply, buf []byte) bool {
 			return true
 		}
 	}
-	r.Last = true
 	return false
 }
 
-// pass tells a, the head of the queue, that its server hasn't the key.
+// pass tells a, the head of the queue, that its server has no more of its keys.
 func (c *Conn) pass(a *Attempt) {
 	r := &c.Server.e.rep
 	c.passing--
-	*r = wire.Reply{Kind: wire.End, Last: true, Line: wire.Span{End: uint32(len(wire.AnswerEnd) - len(wire.LineEnd))}, Size: len(wire.AnswerEnd)}
+	*r = wire.Reply{Kind: wire.End, Last: true, Line: wire.Span{End: uint32(len(wire.AnswerEnd) - len(wire.CRLF))}, Size: len(wire.AnswerEnd)}
 	c.noteAnswer()
 	c.reply(a, r, wire.EndLine)
 }

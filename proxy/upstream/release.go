@@ -13,7 +13,7 @@ package upstream
 //
 // When the server has told its release, or if that is known already, End looks
 // at what is held. What the server does not understand becomes text where text
-// has the same meaning (package wire: AppendClassic); else it is answered with a
+// has the same meaning (package wire: AppendAsText); else it is answered with a
 // CLIENT_ERROR that names the server and what it calls itself. So a server that
 // knows no ms never takes a data block for commands, whoever is replaced by whom
 // at a reconnect.
@@ -178,7 +178,7 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		e.Wire.Next(m.line, &m.req)
 		m.req.Flags |= a.Flags & wire.Binary
 		var ok bool
-		if text, ok = wire.AppendClassic(nil, m.line, &m.req, c.Speech); !ok {
+		if text, ok = wire.AppendAsText(nil, m.line, &m.req, c.Speech); !ok {
 			return false
 		}
 		e.Wire.Next(text, &e.Plain)
@@ -229,7 +229,7 @@ func (c *Conn) toMeta(a *Attempt, b []byte) []byte {
 	if !e.rep.Last {
 		return nil
 	}
-	b = wire.AppendModern(nil, m.line, &m.req, m.op, m.answer)
+	b = wire.AppendAsMeta(nil, m.line, &m.req, m.op, m.answer)
 	a.Op, a.Dialect = m.req.Op, wire.Meta
 	wire.NextReply(a.Op, a.Dialect, b, &e.rep)
 	return b

@@ -3,37 +3,9 @@ package upstream
 // Replies of servers, paired with requests by order.
 
 import (
-	"bytes"
-	"encoding/base64"
-
 	"ringside/proxy/stats"
 	"ringside/proxy/wire"
 )
-
-// Renames says whether a reply must be changed before the client gets it: the
-// client knows the key by another name, or has asked to see it and the server was
-// not asked.
-func (a *Attempt) Renames() bool { return a.Strip != "" || a.Echo != nil }
-
-// Rename appends the reply b to dst with the key as the client knows it.
-func (a *Attempt) Rename(dst, b []byte, r *wire.Reply) []byte {
-	if a.Echo != nil {
-		if here, ok := a.Echo.At(b, r); ok {
-			return append(append(append(dst, b[:here]...), a.Echo.Text...), b[here:]...)
-		}
-	}
-	asked, _ := a.Named()
-	key := r.Key.Of(b)
-	dst = append(dst, b[:r.Key.Start]...)
-	switch {
-	case len(key) == 0:
-	case r.Letters.Has('b') || r.Kind == wire.Item && !bytes.Equal(key, asked): // the item was made in base64
-		dst = base64.StdEncoding.AppendEncode(dst, append([]byte(a.Strip), asked...))
-	default:
-		dst = append(append(dst, a.Strip...), key...)
-	}
-	return append(dst, b[r.Key.End:]...)
-}
 
 // Parse pairs the replies in the input with the head of the queue, one by one.
 func (c *Conn) Parse() {
@@ -61,7 +33,7 @@ func (c *Conn) Parse() {
 		switch {
 		case !a.Joined:
 		case r.Awaited:
-			r.Last = true
+			r.Last = a.LastKey()
 		case r.Kind != wire.NoReply && c.divide(a, r, buf):
 			continue
 		}
@@ -82,7 +54,7 @@ func (c *Conn) Parse() {
 			c.rejectGreeting("it greets with "+string(r.Line.Of(buf)), stats.Unavailable)
 		default:
 			c.noteAnswer()
-			if endFollows(r, buf[n:]) {
+			if !a.Joined && endFollows(r, buf[n:]) {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
@@ -228,7 +200,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	}
 	c.noteAnswer()
 	c.flows(a)
-	c.StreamLeft, c.streamLast = left, last
+	c.StreamLeft, c.streamLast = left, last && !a.Many // of many keys what comes behind says which have missed
 	e.Input.Start += len(buf) - taken
 	return true
 }

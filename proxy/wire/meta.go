@@ -179,11 +179,11 @@ func (p *parser) tooManyTokens() bool {
 	return true
 }
 
-// flags reads the meta flags of r, from at behind the last word before them,
-// and returns the answer to what is wrong with
-// them. Like memcached it stops at a repeated flag and at one that no version
-// can have; of other faults the last is told. When there is a letter that
-// memcached 1.6.18 doesn't know, the server is the judge.
+// flags reads the meta flags of r, which follow the word that ends at at, and
+// returns the answer to what is wrong with them. Like memcached it stops at a
+// repeated flag and at one that no version can have; of other faults the last is
+// told. When there is a letter that memcached 1.6.18 doesn't know, the server is
+// the judge.
 func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
 	wrong = answerFormat // which 1.6.18 says of an F that is no number
@@ -219,9 +219,9 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		case 'O':
 			r.Opaque = value
 		case 'T':
-			fault = p.number(value, &r.Exptime, answerToken)
+			fault = p.exptime(value, &r.Exptime, answerToken)
 		case 'N', 'R':
-			fault = p.number(value, new(Span), answerToken)
+			fault = p.exptime(value, new(Span), answerToken)
 		case 'C':
 			fault = p.unsigned(value, &r.Unique, answerToken)
 		case 'D':
@@ -251,16 +251,16 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	return nil
 }
 
-// number puts value into to if it is an exptime, else it returns fault.
-func (p *parser) number(value Span, to *Span, fault []byte) []byte {
-	if _, ok := signed(value.Of(p.buf)); !ok {
+// exptime puts value into to if it is an exptime, else it returns fault.
+func (p *parser) exptime(value Span, to *Span, fault []byte) []byte {
+	if !signed(value.Of(p.buf)) {
 		return fault
 	}
 	*to = value
 	return nil
 }
 
-// unsigned is number for 64 bits without a sign.
+// unsigned is exptime for 64 bits without a sign.
 func (p *parser) unsigned(value Span, to *Span, fault []byte) []byte {
 	if !unsigned(value.Of(p.buf)) {
 		return fault

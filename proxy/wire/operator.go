@@ -34,7 +34,7 @@ func (p *parser) memlimit() (int, error) {
 		return p.bad(p.unlessQuiet(answerLimitLarge))
 	}
 	p.r.Op, p.r.Args = Memlimit, tok[1]
-	p.keep(tok[1])
+	p.dropBehind(tok[1])
 	return p.size, nil
 }
 
@@ -108,9 +108,7 @@ func (o *operation) real(i int) (float64, bool) {
 func (o *operation) slabs() []byte {
 	switch sub := string(o.word(1)); {
 	case sub == "reassign" && o.n == 4:
-		_, from := signed(o.word(2))
-		_, to := signed(o.word(3))
-		if !from || !to {
+		if !signed(o.word(2)) || !signed(o.word(3)) {
 			return answerFormat
 		}
 		return nil
@@ -148,7 +146,7 @@ func (o *operation) lru() []byte {
 	case sub == "mode" && (mode == "flat" || mode == "segmented"):
 		return nil
 	case sub == "temp_ttl":
-		if _, ok := signed(o.word(2)); ok {
+		if signed(o.word(2)) {
 			return nil
 		}
 	}

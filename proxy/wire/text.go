@@ -1,6 +1,6 @@
 package wire
 
-// The classic commands: set k 0 0 5 noreply.
+// The text commands: set k 0 0 5 noreply.
 
 // read parses the keys of get and gets, and with an exptime before them those
 // of gat and gats.
@@ -27,7 +27,7 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 	if exptime.Len() == 0 {
 		return p.bad(answerError)
 	}
-	if _, ok := signed(exptime.Of(p.buf)); !ok {
+	if !signed(exptime.Of(p.buf)) {
 		return p.bad(answerExptime)
 	}
 	if nextToken(p.buf, exptime.End, p.end).Len() == 0 {
@@ -61,8 +61,8 @@ func (p *parser) unlessQuiet(answer []byte) []byte {
 	return answer
 }
 
-// keep drops all of the line behind its last argument that counts.
-func (p *parser) keep(last Span) {
+// dropBehind drops all of the line behind its last argument that counts.
+func (p *parser) dropBehind(last Span) {
 	if last.End < p.tail {
 		p.r.Drop = Span{last.End, p.tail}
 	}
@@ -103,8 +103,7 @@ func (p *parser) store(op Op) (int, error) {
 	if !ok {
 		return p.bad(p.unlessQuiet(answerFormat))
 	}
-	_, exptimeOK := signed(tok[3].Of(p.buf))
-	if cut || n < want || !p.oneKey(op, tok[1]) || !exptimeOK || !unsigned(tok[2].Of(p.buf)) ||
+	if cut || n < want || !p.oneKey(op, tok[1]) || !signed(tok[3].Of(p.buf)) || !unsigned(tok[2].Of(p.buf)) ||
 		op == Cas && !unsigned(tok[5].Of(p.buf)) {
 		return p.discard(size, p.unlessQuiet(answerFormat))
 	}
@@ -115,7 +114,7 @@ func (p *parser) store(op Op) (int, error) {
 	if !plainNumber(tok[4].Of(p.buf)) {
 		r.Flags |= Rewrite
 	}
-	p.keep(tok[want-1])
+	p.dropBehind(tok[want-1])
 	return p.body(size, p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
 }
 
@@ -132,7 +131,7 @@ func (p *parser) arithmetic(op Op) (int, error) {
 		return p.bad(p.unlessQuiet(answerDelta))
 	}
 	p.r.Delta = tok[2]
-	p.keep(tok[2])
+	p.dropBehind(tok[2])
 	return p.size, nil
 }
 
@@ -145,11 +144,11 @@ func (p *parser) touch() (int, error) {
 	if !p.oneKey(Touch, tok[1]) {
 		return p.bad(p.unlessQuiet(answerFormat))
 	}
-	if _, ok := signed(tok[2].Of(p.buf)); !ok {
+	if !signed(tok[2].Of(p.buf)) {
 		return p.bad(p.unlessQuiet(answerExptime))
 	}
 	p.r.Exptime = tok[2]
-	p.keep(tok[2])
+	p.dropBehind(tok[2])
 	return p.size, nil
 }
 
@@ -173,7 +172,7 @@ func (p *parser) delete() (int, error) {
 	if !p.oneKey(Delete, tok[1]) {
 		return p.bad(p.unlessQuiet(answerFormat))
 	}
-	p.keep(tok[1])
+	p.dropBehind(tok[1])
 	return p.size, nil
 }
 
@@ -185,14 +184,14 @@ func (p *parser) flushAll() (int, error) {
 	}
 	p.r.Op = FlushAll
 	if n == 1 || n == 2 && p.r.Flags&Quiet != 0 {
-		p.keep(tok[0])
+		p.dropBehind(tok[0])
 		return p.size, nil
 	}
-	if _, ok := signed(tok[1].Of(p.buf)); !ok {
+	if !signed(tok[1].Of(p.buf)) {
 		return p.bad(p.unlessQuiet(answerExptime))
 	}
 	p.r.Args, p.r.Exptime = tok[1], tok[1]
-	p.keep(tok[1])
+	p.dropBehind(tok[1])
 	return p.size, nil
 }
 
@@ -206,6 +205,6 @@ func (p *parser) verbosity() (int, error) {
 		return p.bad(p.unlessQuiet(answerFormat))
 	}
 	p.r.Op, p.r.Args = Verbosity, tok[1]
-	p.keep(tok[1])
+	p.dropBehind(tok[1])
 	return p.size, nil
 }

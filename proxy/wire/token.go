@@ -8,6 +8,19 @@ import (
 	"math/bits"
 )
 
+// Words are looked through eight bytes at a time: most end in the first eight
+// or the next, and a call of bytes.IndexByte takes as long as both.
+
+// each times a byte is that byte in all places of a word.
+const each = 0x0101010101010101
+
+// zeros has, of the bytes of w that are zero, the first one's top bit set, and
+// no bit of those before it.
+func zeros(w uint64) uint64 { return below(w, 1) }
+
+// below is zeros for bytes less than n, which is 0x80 at most.
+func below(w, n uint64) uint64 { return (w - n*each) &^ w & (0x80 * each) }
+
 // nextToken finds the first token in buf[p:end]. Only the space separates:
 // tabs and other control characters are part of a token. At the end the
 // token is empty.
@@ -59,19 +72,6 @@ func plainWord(b []byte) int {
 
 // PlainKey reports whether a line can carry a key as it is.
 func PlainKey(key []byte) bool { return plainWord(key) == len(key) }
-
-// Words are looked through eight bytes at a time: most end in the first eight
-// or the next, and a call of bytes.IndexByte takes as long as both.
-
-// each times a byte is that byte in all places of a word.
-const each = 0x0101010101010101
-
-// zeros has, of the bytes of w that are zero, the first one's top bit set, and
-// no bit of those before it.
-func zeros(w uint64) uint64 { return below(w, 1) }
-
-// below is zeros for bytes less than n, which is 0x80 at most.
-func below(w, n uint64) uint64 { return (w - n*each) &^ w & (0x80 * each) }
 
 // NextKey splits the first key off rest, a part of Request.Keys. At the end
 // the key is empty.
@@ -150,17 +150,11 @@ func length(b []byte) (n int, ok bool) {
 	return int(u), ok && u <= maxBody && (!negative || u == 0)
 }
 
-// signed is an exptime, where memcached uses strtol and keeps the low 32 bits.
-func signed(b []byte) (v int32, ok bool) {
+// signed reports whether b is a number where memcached uses strtol: an exptime, of
+// which it keeps the low 32 bits.
+func signed(b []byte) bool {
 	u, negative, ok := magnitude(b)
-	switch {
-	case !ok:
-		return 0, false
-	case negative:
-		return int32(-u), u <= 1<<63
-	default:
-		return int32(u), u < 1<<63
-	}
+	return ok && (u < 1<<63 || negative && u == 1<<63)
 }
 
 // unsigned reports whether b is a number where memcached uses strtoull: client

@@ -17,13 +17,7 @@ var Oldest = Release{1, 4, 0}
 
 // AtLeast reports whether v is major.minor.patch or later.
 func (v Release) AtLeast(major, minor, patch int) bool {
-	if v.Major != major {
-		return v.Major > major
-	}
-	if v.Minor != minor {
-		return v.Minor > minor
-	}
-	return v.Patch >= patch
+	return !v.Older(Release{major, minor, patch})
 }
 
 // Features are what not every release since Oldest understands. A command that
@@ -64,7 +58,7 @@ var since = [...]struct {
 // Features are all that v understands.
 func (v Release) Features() (f Features) {
 	for _, s := range since {
-		if v.AtLeast(s.release.Major, s.release.Minor, s.release.Patch) {
+		if !v.Older(s.release) {
 			f |= s.feature
 		}
 	}
@@ -124,9 +118,9 @@ func ParseVersion(line []byte) (Release, bool) {
 	return Release{part[0], part[1], part[2]}, true
 }
 
-// Older says whether r came before other.
-func (r Release) Older(other Release) bool {
-	return cmp.Or(cmp.Compare(r.Major, other.Major), cmp.Compare(r.Minor, other.Minor), cmp.Compare(r.Patch, other.Patch)) < 0
+// Older says whether v came before other.
+func (v Release) Older(other Release) bool {
+	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
 // ReleaseOf is the release that a server counts as which answers version with
@@ -134,7 +128,7 @@ func (r Release) Older(other Release) bool {
 // of memcached, older than Oldest or from 2.0 on: another program, which may
 // take the data block of an ms for commands.
 func ReleaseOf(line []byte) Release {
-	if v, ok := ParseVersion(line); ok && v.AtLeast(Oldest.Major, Oldest.Minor, Oldest.Patch) && v.Major == Oldest.Major {
+	if v, ok := ParseVersion(line); ok && !v.Older(Oldest) && v.Major == Oldest.Major {
 		return v
 	}
 	return Oldest

@@ -68,7 +68,7 @@
 // # Servers without meta commands
 //
 // What a meta request is as text, where text has the same meaning and an answer
-// of which the meta answer can be made:
+// of which the meta answer can be made (AppendAsText, AppendAsMeta):
 //
 //	mg k [v f s c]            get, with c gets
 //	mg k T [v f s c]          gat, with c gats; touch if the answer shows nothing of the item
@@ -182,8 +182,8 @@ const (
 	// length like +5). Forward AppendPlain's bytes, else such a
 	// server could take the data block for commands.
 	Rewrite
-	// Binary: the client speaks the binary protocol, and Spell has made this of its
-	// frame. Its Line may say gets where Op is Get, for the sake of the cas.
+	// Binary: the client speaks the binary protocol, and package frame has made this
+	// of its frame. Its Line may say gets where Op is Get, for the sake of the cas.
 	Binary
 )
 
@@ -271,28 +271,28 @@ type Kind uint8
 
 // The kinds of reply.
 const (
-	NoReply     Kind = iota
-	Value            // VALUE or VA, with a data block
-	End              // END: the last of a text read or of stats
-	Miss             // EN
-	Stored           // STORED, and HD to a meta storage command
-	NotStored        // NOT_STORED, NS
-	Exists           // EXISTS, EX
-	NotFound         // NOT_FOUND, NF
-	Deleted          // DELETED, and HD to md
-	Touched          // TOUCHED
-	Header           // HD to mg or ma
-	Number           // a number: incr, decr
-	OK               // OK, and RESET of stats reset
-	Barrier          // MN
-	Item             // ME line
-	Stat             // one STAT line; also the ITEM and PREFIX lines of stats
-	VersionIs        // VERSION line
-	Listed           // a key= line of Dump; Reply.Key is escaped, see UnescapeKey
-	Busy             // BUSY: another client dumps; MEMLIMIT_ADJUST_FAILED: the server won't
-	Error            // ERROR
-	ClientError      // CLIENT_ERROR text
-	ServerError      // SERVER_ERROR text
+	NoReply     Kind = iota // there is none
+	Value                   // VALUE or VA, with a data block
+	End                     // END: the last of a text read or of stats
+	Miss                    // EN
+	Stored                  // STORED, and HD to a meta storage command
+	NotStored               // NOT_STORED, NS
+	Exists                  // EXISTS, EX
+	NotFound                // NOT_FOUND, NF
+	Deleted                 // DELETED, and HD to md
+	Touched                 // TOUCHED
+	Header                  // HD to mg or ma
+	Number                  // a number: incr, decr
+	OK                      // OK, and RESET of stats reset
+	Barrier                 // MN
+	Item                    // ME line
+	Stat                    // one STAT line; also the ITEM and PREFIX lines of stats
+	VersionIs               // VERSION line
+	Listed                  // a key= line of Dump; Reply.Key is escaped, see UnescapeKey
+	Busy                    // BUSY: another client dumps; MEMLIMIT_ADJUST_FAILED: the server won't
+	Error                   // ERROR
+	ClientError             // CLIENT_ERROR text
+	ServerError             // SERVER_ERROR text
 	NumKinds
 )
 

@@ -27,8 +27,9 @@ type Command struct {
 	Value     []byte
 }
 
-// Reply is the answer: its first word (HD, VA, EN, NF, NS, EX, or a line that
-// ends with an error as a whole), its flags with their tokens, and the value.
+// Reply is the answer: its first word (HD, VA, EN, NF, NS or EX; of an error the whole
+// line, unless the Doer makes it an error of Do), its flags with their tokens, and the
+// value.
 type Reply struct {
 	Status string
 	Flags  []string

@@ -183,6 +183,10 @@ var (
 	serverOrdered = gauge("server_ordered_away",
 		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.",
 		"pool", "server", "address", "order")
+)
+
+// Each pool whose keys move, or that keeps copies, and each server of it.
+var (
 	failoverPhase = gauge("failover_phase",
 		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.",
 		"pool", "server")
@@ -207,6 +211,10 @@ var (
 	rollBad = counter("roll_unreadable_total",
 		"What stood in the roll and could not be read: items, and entries of them.",
 		"pool")
+)
+
+// Hot keys, why keys miss, and copies.
+var (
 	copiesRepaired = counter("copies_repaired_total",
 		"Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the key was just deleted).",
 		"result")
@@ -236,6 +244,10 @@ var (
 	copiesMarks = counter("marks_total",
 		"Marks of copies, which say that somebody is at work on a key, by event: made, met (in the place of a value: another Ringside is at work there, or has died at it), disturbed (gone when it was to be ended).",
 		"event")
+)
+
+// Replies that were nobody's, and the servers of the table in force.
+var (
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

@@ -211,13 +211,14 @@ parts.ring = {box: 'ring', draw() {
   if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
   else if (L && L.order.length) {
     const st = S.tick ? S.tick.s.st : [], live = stands(L, st), o = live == null ? L.order[0] : live; line(plain(L.typed), cy - 26, '12px ' + css('--mono'), C('mid'));
-    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${t.servers[L.order[0]].name}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a copy on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
+    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].name)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a copy on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
     const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
     g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
   } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 30px ' + sans, C('ink')); line({points: `points of ${plural(t.servers.length, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
   drawStrip();
 }};
+const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
 const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' ? L.order.find(o => !away(st[o])) : undefined;
 function drawStrip() { // the piece of the ring around the key, magnified
   const s = surface($('strip')); if (!s) return; const {g, w} = s, L = S.look, R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
@@ -227,7 +228,7 @@ function drawStrip() { // the piece of the ring around the key, magnified
   }
   const y0 = 20, hh = 16; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle';
   if (R.kind !== 'points') {
-    if (!R.n) { g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.point || ''}`, 0, y0 + 8); return; } const n = R.n, bw = w / n; for (let i = 0; i < n; i++) { g.globalAlpha = i === L.index ? 1 : .25; g.fillStyle = few() ? hue(R.owners[i]) : i === L.index ? C('s1') : C('s0'); g.fillRect(i * bw + (n < 80 ? 1 : 0), y0, Math.max(1, bw - (n < 80 ? 2 : 0)), hh); } g.globalAlpha = 1;
+    if (!R.n) { g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.point || ''}`, 0, y0 + 8); return; } const n = R.n, bw = w / n; for (let i = 0; i < n; i++) { g.globalAlpha = i === L.index ? 1 : .25; g.fillStyle = away(st[R.owners[i]]) ? hatch(g, C('mid')) : few() ? hue(R.owners[i]) : i === L.index ? C('s1') : C('s0'); g.fillRect(i * bw + (n < 80 ? 1 : 0), y0, Math.max(1, bw - (n < 80 ? 2 : 0)), hh); } g.globalAlpha = 1;
     const x = (L.index + .5) * bw; g.fillStyle = C('ink'); g.beginPath(); g.moveTo(x, y0 - 2); g.lineTo(x - 5, y0 - 10); g.lineTo(x + 5, y0 - 10); g.fill(); g.textAlign = x < 70 ? 'left' : x > w - 70 ? 'right' : 'center'; g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.index} of ${L.of}`, Math.min(w, Math.max(0, x)), y0 + hh + 11); return;
   }
   const full = 4294967296, rel = v => (v - L.place + full) % full, ends = L.hit.map(i => rel(R.points[i])), shown_ = ends.slice(0, Math.max(L.keep, Math.min(3, ends.length))), reach = Math.max(shown_[shown_.length - 1], shown_[0] * 2.2) * 1.12, pad = reach * .16, span = reach + pad, X = v => (v + pad) / span * w;
@@ -452,7 +453,7 @@ parts.hot = {box: 'keys', draw() {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
     const s = o == null ? null : t.servers[o], stand = s && away(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
-    text(chip.lastChild, !s ? '–' : stand ? `${s.name} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name); chip.title = chip.lastChild.textContent;
+    text(chip.lastChild, !s ? '–' : stand ? `${brief(s.name)} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name); chip.title = stand ? `${s.name} → ${stand.name}` : chip.lastChild.textContent;
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
   fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {

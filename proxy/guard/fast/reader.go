@@ -192,7 +192,7 @@ func (p *Reader) cold(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result,
 		g.Heard(c.Server, r.Via, &s)
 	}
 	r.Bytes = bytes.Clone(r.Bytes)
-	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), guard.First{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
+	g.Resume(x, a.Share, rt, append([]byte(a.Strip), key...), guard.FastAnswer{Result: r, Name: bytes.Clone(key), Known: slices.Clone(known)})
 	return 0
 }
 

@@ -18,7 +18,7 @@ func AppendText(dst, key []byte, r *wire.Reply, b []byte, s *Seen, token bool) [
 	if token && len(s.Cas) > 0 {
 		dst = append(append(dst, ' '), s.Cas...)
 	}
-	dst = append(append(dst, wire.LineEnd...), b[r.Body.Start:r.Size]...)
+	dst = append(append(dst, wire.CRLF...), b[r.Body.Start:r.Size]...)
 	return append(dst, wire.AnswerEnd...)
 }
 
@@ -28,7 +28,7 @@ func AppendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 	body := b[r.Line.End:r.Size]
 	switch {
 	case r.Kind == wire.Value && !asked.Has('v'): // it was fetched for its head
-		dst, body = append(dst, "HD"...), []byte(wire.LineEnd)
+		dst, body = append(dst, "HD"...), []byte(wire.CRLF)
 	case r.Kind == wire.Value:
 		dst = strconv.AppendInt(append(dst, "VA "...), int64(r.Body.Len()), 10)
 	default:
@@ -72,5 +72,5 @@ func AppendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
 			dst = append(dst, b[word.Start+1:word.End]...)
 		}
 	}
-	return append(append(append(dst, wire.LineEnd...), body...), wire.LineEnd...)
+	return append(append(append(dst, wire.CRLF...), body...), wire.CRLF...)
 }

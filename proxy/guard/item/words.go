@@ -28,9 +28,9 @@ func Early(rt *routing.Guard) time.Duration {
 	return rt.Early
 }
 
-// AppendFlags appends the flags of a guarded read, of a gets or another; chance keeps keys
-// that were set together from being due together.
-func AppendFlags(dst []byte, rt *routing.Guard, gets, hide bool, chance *rand.Rand) []byte {
+// AppendFlags appends the flags of a guarded read; fresh: of one that may not meet an old
+// value. chance keeps keys that were set together from being due together.
+func AppendFlags(dst []byte, rt *routing.Guard, fresh, hide bool, chance *rand.Rand) []byte {
 	if hide {
 		return append(dst, " R0"...)
 	}
@@ -43,7 +43,7 @@ func AppendFlags(dst []byte, rt *routing.Guard, gets, hide bool, chance *rand.Ra
 	if rt.Stale > 0 { // an expired value is due to everybody; the server compares strictly
 		due = int64(rt.Stale/time.Second) + 1
 	}
-	if early > 1 && !gets {
+	if early > 1 && !fresh {
 		due += early - int64(chance.Uint64()%uint64(early/2+1))
 	}
 	if due > 0 {

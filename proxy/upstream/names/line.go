@@ -11,14 +11,14 @@ import "ringside/proxy/wire"
 // many keys leave together. So a get that comes behind another which the socket has not
 // got yet continues its line:
 //
-//	clients   get a    get b    gets c    get d    set e …    get f
-//	server    get a b ↵         gets c ↵  get d ↵  set e … ↵  get f ↵
+//	clients   get a    get b c    gets d    get e    set f …    get g
+//	server    get a b c ↵         gets d ↵  get e ↵  set f … ↵  get g ↵
 //
 // Each stays a request of its own in the queue, with its client, deadline and fate: only
 // the line's end moves from one to the next, so the bytes of the queue are whole at any
 // time. The server answers the keys in their order and leaves out those that it hasn't.
-// So the answer to one ends with its VALUE; and a VALUE of a key further on, or END, says
-// that those before it are misses. An error line in the place of a VALUE is for all the
+// So the answer to one ends with the VALUE of its last key; and a VALUE of a key further
+// on, or END, says that those before it are misses. An error line in the place of a VALUE is for all the
 // keys that had none, as the server says nothing more of them.
 //
 // A server that answers several keys in another order, as a Ringside does that is not told
@@ -31,6 +31,7 @@ import "ringside/proxy/wire"
 type Line struct {
 	length int32 // bytes up to here, and the line's end; 0: it may not be shared
 	Joined bool  // it goes on with the next request
+	gets   bool  // its answers show the cas; not the request's op says so: a frame's get asks for it, too
 }
 
 // longestLine is how long a line may become, in bytes. Of a longer one memcached looks at
@@ -41,22 +42,26 @@ const longestLine = 2000
 // one space and one line end around it.
 func Plain(r *wire.Request, raw []byte) bool {
 	return r.Dialect == wire.Text && r.Flags&wire.Binary == 0 && int(r.Key.Start) == len("get ")+int(r.Op-wire.Get) &&
-		len(raw) == int(r.Key.End)+len(wire.LineEnd) && raw[r.Key.End] == '\r'
+		len(raw) == int(r.Key.End)+len(wire.CRLF) && raw[r.Key.End] == '\r'
 }
 
-// Begin makes l a line of so many bytes.
-func (l *Line) Begin(size int) { l.length = int32(size) }
-
-// Fits says whether a key of so many bytes can go on the line.
-func (l *Line) Fits(key int) bool {
-	return l.length > 0 && int(l.length)+len(" ")+key <= longestLine
+// Fits says whether a key of so many bytes, whose answer shows the cas if gets, can go on
+// the line.
+func (l *Line) Fits(gets bool, key int) bool {
+	return l.length > 0 && l.gets == gets && int(l.length)+len(" ")+key <= longestLine
 }
 
-// Continue makes l what becomes of before when such a key goes there.
-func (l *Line) Continue(before *Line, key int) {
+// Begin makes l a line of its own.
+func (l *Line) Begin(gets bool) { l.gets = gets }
+
+// GoOn lets l continue before, whose line's end is gone: Ends says where it is now.
+func (l *Line) GoOn(before *Line) {
 	before.Joined = true
-	l.length = before.length + int32(len(" ")+key)
+	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets
 }
+
+// Ends says that the request, of so many bytes, is whole and ends its line.
+func (l *Line) Ends(size int) { l.length += int32(size) }
 
 // Shared says that the line of a request of so many bytes has others, too.
 func (l *Line) Shared(size int) bool { return l.Joined || int(l.length) > size }

@@ -24,6 +24,9 @@ type Names struct {
 	Many    bool
 	missed  bool  // a key had no VALUE, and one behind it had
 	opaque  uint8 // length of the opaque, at the end of keys; 0: there is none
+
+	Strip string        // what the route took from the front of the key
+	Echo  *wire.KeyEcho // what the client asked to see and the server was not asked for; nil: nothing
 }
 
 // Room is the bytes that n keeps its names in, and Reuse gives it others to append to.
@@ -90,6 +93,21 @@ func (n *Names) NextKey() []byte {
 		return n.keys
 	}
 	return nil
+}
+
+// LastKey says that NextKey is the last that can have a VALUE.
+func (n *Names) LastKey() bool { return !n.Many || n.Nth+1 == n.lengths }
+
+// Awaits reports whether a VALUE of key can still come, and whether it would be the last.
+func (n *Names) Awaits(key []byte) (last, ok bool) {
+	left := *n // n is told when the VALUE is whole
+	for next := left.NextKey(); len(next) > 0; next = left.NextKey() {
+		if bytes.Equal(next, key) {
+			return left.LastKey(), true
+		}
+		left.KeyDone(len(next))
+	}
+	return false, false
 }
 
 // found stands in the line before a key that had its VALUE, where a space was.

@@ -14,7 +14,7 @@ const answerMagic = 0x81
 // Status is what the answer to a frame says.
 type Status uint16
 
-// The statuses. memcached gives those up to TooMuch; the rest are in its
+// The statuses. memcached gives those up to OutOfMemory; the rest are in its
 // protocol's documentation, for what a proxy has to say.
 const (
 	Success     Status = 0x00
@@ -27,34 +27,34 @@ const (
 	AuthFailed  Status = 0x20
 	Continue    Status = 0x21 // the client is to say more
 	NoCommand   Status = 0x81
-	TooMuch     Status = 0x82 // out of memory
+	OutOfMemory Status = 0x82
 	Unsupported Status = 0x83
 	Internal    Status = 0x84
-	Crowded     Status = 0x85
+	Crowded     Status = 0x85 // the documentation's Busy: too many wait already
 	Temporary   Status = 0x86
 )
 
 // texts are memcached's own for its statuses.
 var texts = map[Status]string{
-	NoSuchKey:  "Not found",
-	KeyExists:  "Data exists for key.",
-	Oversized:  "Too large.",
-	Invalid:    "Invalid arguments",
-	Unstored:   "Not stored.",
-	NoNumber:   "Non-numeric server-side value for incr or decr",
-	AuthFailed: "Auth failure.",
-	NoCommand:  "Unknown command",
-	TooMuch:    "Out of memory",
+	NoSuchKey:   "Not found",
+	KeyExists:   "Data exists for key.",
+	Oversized:   "Too large.",
+	Invalid:     "Invalid arguments",
+	Unstored:    "Not stored.",
+	NoNumber:    "Non-numeric server-side value for incr or decr",
+	AuthFailed:  "Auth failure.",
+	NoCommand:   "Unknown command",
+	OutOfMemory: "Out of memory",
 }
 
-// errors are the statuses of error lines that have one of their own.
+// errorStatus are the statuses of error lines that have one of their own.
 var errorStatus = [...]struct {
 	text   string
 	status Status
 }{
 	{"cannot increment or decrement non-numeric value", NoNumber},
 	{"object too large for cache", Oversized},
-	{"out of memory", TooMuch},
+	{"out of memory", OutOfMemory},
 	{"flush_all not allowed", AuthFailed},
 	{wire.TooOld, Unsupported},
 }
@@ -204,7 +204,7 @@ func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
 	}
 	for len(b) > 0 {
 		var line []byte
-		line, b, _ = bytes.Cut(b, wire.LineEnd)
+		line, b, _ = bytes.Cut(b, wire.CRLF)
 		word, rest, _ := bytes.Cut(line, []byte{' '})
 		switch string(word) {
 		case "STAT", "ITEM":

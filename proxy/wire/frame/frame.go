@@ -107,8 +107,8 @@ const (
 	stored         // 8 bytes of extras, a key, a value
 	joined         // a key, a value
 	counted        // 20 bytes of extras, a key
-	touched        // 4 bytes of extras, a key; memcached takes what follows for the next frame
-	named          // perhaps a key; as touched
+	touched        // 4 bytes of extras, a key; a value is skipped, which memcached takes for the next frame
+	named          // perhaps a key; a value as with touched
 	sasl           // a key, the mechanism, and a value
 )
 
@@ -320,8 +320,8 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 // is in the middle of the value, the data block is left out. An Auth is no request
 // to servers: it must not be given to Spell.
 //
-// A get becomes a get whose answer shows the cas, under Op Get: whoever may
-// answer a get may answer it. Writes that show their answer ask for the cas, which
+// A get becomes a gets, since its answer shows the cas, but under Op Get: whoever
+// may answer a get may answer it. Writes that show their answer ask for the cas, which
 // needs meta; a delete of any value is text.
 func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
 	if f.Op == wire.Get && !f.odd {

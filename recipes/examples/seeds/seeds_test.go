@@ -244,7 +244,7 @@ many are wrong in ways that only traffic shows. Package [recipes](../recipes/doc
 it, for the module is called ringside and is nowhere to be downloaded; then it imports "ringside/recipes":
 
     go mod edit -replace ringside=../ringside
-    go get ringside
+    go get ringside/recipes
 
 This page is what a test has printed, with a Ringside in front of three memcached 1.6.18:
 

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// classicFlags are those that a text command can mean, by op.
-var classicFlags = func() (f [NumOps]Letters) {
+// textFlags are those that a text command can mean, by op.
+var textFlags = func() (f [NumOps]Letters) {
 	always := letters("OkqbPL")
 	f[Get] = always | letters("vfscT")
 	for op := Set; op <= Prepend; op++ {
@@ -23,10 +23,10 @@ var classicFlags = func() (f [NumOps]Letters) {
 
 var showsCas = letters("c")
 
-// AppendClassic appends the text command that means the same as r, a meta
+// AppendAsText appends the text command that means the same as r, a meta
 // request parsed from buf, to a server with these features. Its answer can be
 // counted, whether or not r is quiet. If there is none ok is false.
-func AppendClassic(dst, buf []byte, r *Request, has Features) (line []byte, ok bool) {
+func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bool) {
 	key := r.Key.Of(buf)
 	if r.Flags&Base64 != 0 {
 		key, _ = DecodeKey(nil, key)
@@ -35,110 +35,110 @@ func AppendClassic(dst, buf []byte, r *Request, has Features) (line []byte, ok b
 	if r.Flags&Binary != 0 && r.Op != Get { // the cas of a write is worth less than the write
 		letters &^= showsCas
 	}
-	if letters&^classicFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
+	if letters&^textFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
 		return dst, false
 	}
-	c := classic{line: dst, buf: buf, ok: true}
+	s := speller{line: dst, buf: buf, ok: true}
 	switch r.Op {
 	case Get:
-		c.get(r, key, has)
+		s.get(r, key, has)
 	case Set:
-		c.store("set ", r, key)
+		s.store("set ", r, key)
 	case Add:
-		c.store("add ", r, key)
+		s.store("add ", r, key)
 	case Replace:
-		c.store("replace ", r, key)
+		s.store("replace ", r, key)
 	case Append:
-		c.store("append ", r, key)
+		s.store("append ", r, key)
 	case Prepend:
-		c.store("prepend ", r, key)
+		s.store("prepend ", r, key)
 	case Cas:
-		c.store("cas ", r, key)
+		s.store("cas ", r, key)
 	case Delete:
-		c.word("delete ", key)
+		s.word("delete ", key)
 	case Incr:
-		c.word("incr ", key)
-		c.unsigned(r.Delta, 64, "1")
+		s.word("incr ", key)
+		s.unsigned(r.Delta, 64, "1")
 	case Decr:
-		c.word("decr ", key)
-		c.unsigned(r.Delta, 64, "1")
+		s.word("decr ", key)
+		s.unsigned(r.Delta, 64, "1")
 	default:
 		return dst, false
 	}
-	c.line = append(c.line, "\r\n"...)
+	s.line = append(s.line, "\r\n"...)
 	if r.Op.Stores() {
-		c.line = append(append(c.line, r.Body.Of(buf)...), "\r\n"...)
+		s.line = append(append(s.line, r.Body.Of(buf)...), "\r\n"...)
 	}
-	return c.line, c.ok
+	return s.line, s.ok
 }
 
-// classic is a text command being spelled.
-type classic struct {
+// speller spells a text command.
+type speller struct {
 	line, buf []byte
 	ok        bool
 }
 
-func (c *classic) word(name string, key []byte) { c.line = append(append(c.line, name...), key...) }
+func (s *speller) word(name string, key []byte) { s.line = append(append(s.line, name...), key...) }
 
 // get spells an mg. With T it wants the server to have gat, or touch if nothing
 // of the item is asked for.
-func (c *classic) get(r *Request, key []byte, has Features) {
+func (s *speller) get(r *Request, key []byte, has Features) {
 	shown := r.Letters&letters("vfsc") != 0
 	cas := r.Letters.Has('c')
 	switch touches := r.Letters.Has('T'); {
 	case !touches && cas:
-		c.word("gets ", key)
+		s.word("gets ", key)
 	case !touches:
-		c.word("get ", key)
+		s.word("get ", key)
 	case !shown, r.Flags&Binary != 0 && !r.Letters.Has('v') && has&GetTouches == 0:
-		c.ok = has&Touching != 0
-		c.word("touch ", key)
-		c.exptime(r.Exptime)
+		s.ok = has&Touching != 0
+		s.word("touch ", key)
+		s.exptime(r.Exptime)
 	default:
-		c.ok = has&GetTouches != 0
-		c.line = append(c.line, "gat"...)
+		s.ok = has&GetTouches != 0
+		s.line = append(s.line, "gat"...)
 		if cas {
-			c.line = append(c.line, 's')
+			s.line = append(s.line, 's')
 		}
-		c.exptime(r.Exptime)
-		c.word(" ", key)
+		s.exptime(r.Exptime)
+		s.word(" ", key)
 	}
 }
 
-func (c *classic) store(name string, r *Request, key []byte) {
-	c.word(name, key)
-	c.unsigned(r.ClientFlags, 32, "0")
-	c.exptime(r.Exptime)
-	c.line = strconv.AppendInt(append(c.line, ' '), int64(r.Body.Len()), 10)
+func (s *speller) store(name string, r *Request, key []byte) {
+	s.word(name, key)
+	s.unsigned(r.ClientFlags, 32, "0")
+	s.exptime(r.Exptime)
+	s.line = strconv.AppendInt(append(s.line, ' '), int64(r.Body.Len()), 10)
 	if r.Op == Cas {
-		c.unsigned(r.Unique, 64, "")
+		s.unsigned(r.Unique, 64, "")
 	}
 }
 
 // unsigned appends a number of so many bits, or otherwise if there is none.
-func (c *classic) unsigned(at Span, bits int, otherwise string) {
-	b := at.Of(c.buf)
+func (s *speller) unsigned(at Span, bits int, otherwise string) {
+	b := at.Of(s.buf)
 	if len(b) == 0 {
 		b = []byte(otherwise)
 	}
 	n, err := strconv.ParseUint(string(b), 10, bits)
-	c.ok = c.ok && err == nil
-	c.line = strconv.AppendUint(append(c.line, ' '), n, 10)
+	s.ok = s.ok && err == nil
+	s.line = strconv.AppendUint(append(s.line, ' '), n, 10)
 }
 
 // exptime appends an exptime, or 0 if there is none.
-func (c *classic) exptime(at Span) {
+func (s *speller) exptime(at Span) {
 	n, err := int64(0), error(nil)
 	if at.Len() > 0 {
-		n, err = strconv.ParseInt(string(at.Of(c.buf)), 10, 32)
+		n, err = strconv.ParseInt(string(at.Of(s.buf)), 10, 32)
 	}
-	c.ok = c.ok && err == nil
-	c.line = strconv.AppendInt(append(c.line, ' '), n, 10)
+	s.ok = s.ok && err == nil
+	s.line = strconv.AppendInt(append(s.line, ' '), n, 10)
 }
 
-// AppendModern appends the meta answer to r, a request parsed from buf, that
+// AppendAsMeta appends the meta answer to r, a request parsed from buf, that
 // the whole answer to its text command, an op, stands for.
-func AppendModern(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
+func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	var rep Reply
 	NextReply(op, Text, answer, &rep)
 	switch k := rep.Kind; {

@@ -46,9 +46,9 @@ func (h *herd) counts() herdCounts {
 	return herdCounts{h.rebuilds.Load(), h.most.Load(), h.gets.Load()}
 }
 
-// herds runs two herds at once, without a guard and with one, and prints what came
+// showHerds runs two herds at once, without a guard and with one, and prints what came
 // of it.
-func herds(address string, out io.Writer, asJSON bool) error {
+func showHerds(address string, out io.Writer, asJSON bool) error {
 	text := out
 	if asJSON {
 		text = io.Discard

@@ -54,7 +54,7 @@ func TestClassicAsMemcached(t *testing.T) {
 		}
 		plain := AppendPlain(nil, request, &r) // without q
 		testLimits.Next(plain, &r)
-		text, ok := AppendClassic([]byte("."), plain, &r, Release{1, 6, 0}.Features())
+		text, ok := AppendAsText([]byte("."), plain, &r, Release{1, 6, 0}.Features())
 		want, _ := modern.ask(r.Op, Meta, plain)
 		if !ok {
 			refused++
@@ -70,7 +70,7 @@ func TestClassicAsMemcached(t *testing.T) {
 		}
 		as[plainText.Op]++
 		answer, _ := classic.ask(plainText.Op, Text, text)
-		if got := AppendModern(nil, plain, &r, plainText.Op, answer); !bytes.Equal(got, want) {
+		if got := AppendAsMeta(nil, plain, &r, plainText.Op, answer); !bytes.Equal(got, want) {
 			t.Fatalf("request %d: %q as %q\n    got %q from %q\n   want %q", i, plain, text, got, answer, want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestClassicFeatures(t *testing.T) {
 		}
 		got := ""
 		for _, v := range []Release{{1, 5, 3}, {1, 4, 8}, {1, 4, 0}} {
-			if _, ok := AppendClassic(nil, []byte(in), &r, v.Features()); ok {
+			if _, ok := AppendAsText(nil, []byte(in), &r, v.Features()); ok {
 				got = v.String()
 			}
 		}

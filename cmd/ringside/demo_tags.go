@@ -26,9 +26,9 @@ type tagCounts struct {
 	All    int `json:"after_all_were_dropped"`
 }
 
-// invalidate stores pages under tags, invalidates some and all of them, and prints what
+// showTags stores pages under tags, invalidates some and all of them, and prints what
 // is found then.
-func invalidate(address string, out io.Writer, asJSON bool) error {
+func showTags(address string, out io.Writer, asJSON bool) error {
 	text := out
 	if asJSON {
 		text = io.Discard

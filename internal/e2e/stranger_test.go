@@ -1,0 +1,112 @@
+package e2e
+
+// Another memcached, which has run for long and has values of its own, is at the
+// address of one that ended.
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// door is an address whose server changes.
+type door struct {
+	address string
+	listen  net.Listener
+	mu      sync.Mutex
+	conns   []net.Conn
+}
+
+// open lets a server answer at the address.
+func (d *door) open(t *testing.T, server string) {
+	t.Helper()
+	listen, err := net.Listen("tcp", d.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listen.Close() })
+	d.listen, d.address = listen, listen.Addr().String()
+	go func() {
+		for {
+			from, err := listen.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", server)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			d.mu.Lock()
+			d.conns = append(d.conns, from, to)
+			d.mu.Unlock()
+			carry := func(a, b net.Conn) { io.Copy(a, b); a.Close(); b.Close() }
+			go carry(from, to)
+			go carry(to, from)
+		}
+	}()
+}
+
+// shut ends all connections, and refuses others.
+func (d *door) shut() {
+	d.listen.Close()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.conns {
+		c.Close()
+	}
+	d.conns = nil
+}
+
+func TestStranger(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startMemcacheds(t, 3)
+		stranger := startMemcached(t)
+		entrance := &door{address: net.JoinHostPort(ownHost(), "0")}
+		entrance.open(t, servers[0].address)
+		seen := append([]*memcached{{address: entrance.address}}, servers[1:]...)
+		config := front(seen, "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 30s, consistency: strict}", "timeouts: {connect: 1s, request: 250ms, deadline: 1s}")
+		r := startRingside(t, driver, config)
+		client := dial(t, r.address)
+		other := dial(t, stranger.address)
+		keys := make([]string, 60)
+		for i := range keys {
+			keys[i] = fmt.Sprintf("key:%d", i)
+			eventually(t, "a server takes values", func() bool { return client.set(keys[i], "ours") == "STORED" })
+			other.store(keys[i], "theirs")
+		}
+		time.Sleep(processLead) // so that the stranger is older than what was last heard of the server
+
+		entrance.shut()
+		eventually(t, "the server is missed", func() bool { return !r.calm() })
+		entrance.open(t, stranger.address)
+		theirs := func() (n int) {
+			for _, key := range keys {
+				if found, _ := client.get(key); found[key] == "theirs" {
+					n++
+				}
+			}
+			return n
+		}
+		eventually(t, "the stranger leaves", func() bool {
+			if n := theirs(); n > 0 {
+				t.Fatalf("%d values of another memcached are read", n)
+			}
+			return len(r.went(entrance.address, 0)) > 0
+		})
+		eventually(t, "it is back", func() bool { return r.phase(entrance.address) == "IN" })
+		if n := theirs(); n > 0 {
+			t.Errorf("%d values of another memcached are read in the end", n)
+		}
+		if found, _ := other.get(keys...); len(found) > 0 {
+			t.Errorf("the stranger was not emptied: %d", len(found))
+		}
+	})
+}
+
+// processLead is for how long the stranger has run at least when the server was heard
+// of for the last time.
+const processLead = 8 * time.Second

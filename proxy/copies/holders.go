@@ -1,0 +1,112 @@
+package copies
+
+// Who is to have which keys, by the routes of the present table, and each holder with
+// what the ledger says of it.
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+
+	"ringside/proxy/routing"
+	"ringside/proxy/upstream"
+	"ringside/replicate"
+)
+
+// copyOf is a holder of a key, and what the ledger says of it.
+type copyOf struct {
+	routing.Holder
+	*account
+}
+
+// copyAt is a holder of a key with what the ledger says of it. A command that was
+// parked during a reload may name a pool that is no more: it gets a ledger of its own,
+// which nobody keeps.
+func (e *Copies) copyAt(h routing.Holder) copyOf {
+	w := e.Ledgers[h.Pool.Pool.Name]
+	if w == nil || w.bp != h.Pool && !slices.Equal(w.Servers, h.Pool.Servers) {
+		w = e.newLedger(h.Pool, w)
+	}
+	return copyOf{Holder: h, account: &w.Members[h.Index]}
+}
+
+// copiesOf appends the copies that a route keeps of key.
+func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf {
+	var room [replicate.Max]routing.Holder
+	for _, h := range rt.Holders(room[:0], key) {
+		list = append(list, e.copyAt(h))
+	}
+	return list
+}
+
+// homes are the routes that keep copies of the key which servers know as key, each with
+// the holders of the key on it: a route may strip a prefix, so one name on the servers can
+// be a key of several. The holders are valid until the next call.
+func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
+	return func(yield func(*routing.Route, []copyOf) bool) {
+		for _, l := range e.Listeners {
+			for i := range l.Routes {
+				rt := &l.Routes[i]
+				if rt.Copies.Copies == 0 {
+					continue
+				}
+				named := key
+				if rt.Strip != "" {
+					named = append([]byte(rt.Strip), key...)
+				}
+				if l.Fitting(named) != rt {
+					continue
+				}
+				e.holders = e.copiesOf(e.holders[:0], rt, key)
+				if !yield(rt, e.holders) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// shared finds a route on which both servers are holders of key.
+func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
+	for rt, members := range e.homes(key) {
+		found := 0
+		for _, m := range members {
+			switch m.Server {
+			case from:
+				a = m
+				found++
+			case to:
+				b = m
+				found++
+			}
+		}
+		if found == 2 {
+			return rt, a, b, true
+		}
+	}
+	return nil, a, b, false
+}
+
+// sourcesOf are the servers that may have keys of a member of bp, the member's own server
+// excepted, in the same order at every loop.
+func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
+	seen := map[*upstream.Server]bool{to: true}
+	for _, l := range e.Listeners {
+		for i := range l.Routes {
+			rt := &l.Routes[i]
+			if !rt.CopiesOn(bp) {
+				continue
+			}
+			for _, p := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+				for i, srv := range p.Servers {
+					if !seen[srv] {
+						seen[srv] = true
+						list = append(list, e.copyAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+					}
+				}
+			}
+		}
+	}
+	slices.SortFunc(list, func(a, b copyOf) int { return cmp.Compare(a.Server.Target.Address, b.Server.Target.Address) })
+	return list
+}

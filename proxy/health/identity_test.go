@@ -1,0 +1,103 @@
+package health
+
+import (
+	"strings"
+	"testing"
+)
+
+// replaced runs a pool in which server 0 refuses connections for a moment, until
+// another process answers there that was started at began and has a value of its own.
+// It says what became of that.
+func replaced(t *testing.T, began func(w *world) int64, change func(w *world)) (w *world, kept bool) {
+	t.Helper()
+	w = newWorld(t, scenario{proxies: 2, pool: 3, set: Settings{Strict: true}})
+	for _, n := range w.nodes {
+		n.began = w.now - 100*sec
+	}
+	w.settle(20 * sec)
+	w.run(w.now + 2*sec)
+	w.nodes[0].restart()
+	w.nodes[0].down = true
+	for _, p := range w.proxies {
+		w.input(p, func() { p.k.ServerFailed(0, true, "refused", w.now) })
+	}
+	w.run(w.now + 300*ms)
+	w.nodes[0].down = false
+	w.nodes[0].began = began(w)
+	w.nodes[0].items["old"] = item{value: "x"}
+	if change != nil {
+		change(w)
+	}
+	w.run(w.now + 2*sec)
+	w.settle(60 * sec)
+	_, kept = w.nodes[0].items["old"]
+	return w, kept
+}
+
+func TestStrangerIsEmptied(t *testing.T) {
+	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, nil)
+	if kept || w.flushes != 1 || !w.logged("another memcached answers at its address, which has run for 5") {
+		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
+	}
+}
+
+// One that has a record, of another pool of the same name or of this one, is a stranger too.
+func TestStrangerWithARecordIsEmptied(t *testing.T) {
+	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, func(w *world) {
+		w.nodes[0].items["__rs_view__:p"] = w.nodes[1].items["__rs_view__:p"]
+	})
+	if kept || w.flushes != 1 {
+		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
+	}
+}
+
+// Where keys move no more nothing is flushed, as in fail_fast.
+func TestStrangerStaysWhereKeysMoveNoMore(t *testing.T) {
+	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, func(w *world) {
+		for _, p := range w.proxies {
+			p.k.Part(true)
+		}
+	})
+	if !kept || w.flushes != 0 {
+		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
+	}
+}
+
+// What a process has that was started after the last one was lost is new.
+func TestRestartIsNoStranger(t *testing.T) {
+	w, kept := replaced(t, func(w *world) int64 { return w.now }, nil)
+	if !kept || w.flushes != 0 {
+		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
+	}
+}
+
+// A process whose record was flushed is still the same.
+func TestLostRecordIsNoStranger(t *testing.T) {
+	w, kept := replaced(t, func(w *world) int64 { return w.nodes[1].began }, nil)
+	if !kept || w.flushes != 0 {
+		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
+	}
+}
+
+// A person may say that it is no stranger.
+func TestStrangerIsTakenByOrder(t *testing.T) {
+	w := whole(t, 1, 2, Settings{})
+	k := w.proxies[0].k
+	w.cutAll(1, true)
+	w.until(1, Out) // nobody can take over from server 0
+	k.servers[0].stranger = true
+	w.input(w.proxies[0], func() { k.isSuspect(0, "another memcached", w.now) })
+	w.stays(0, In, 10*sec)
+	if v := k.Verdict(0); !v.Suspect || v.Step != "is to be emptied, when others can take over" {
+		t.Errorf("%+v", v)
+	}
+	w.input(w.proxies[0], func() {
+		if err := k.Override(0, Restore, w.now); err != nil {
+			t.Error(err)
+		}
+	})
+	w.run(w.now + 3*sec)
+	if k.Verdict(0).Suspect {
+		t.Errorf("%+v", k.Verdict(0))
+	}
+}
