@@ -191,7 +191,7 @@ func runFrames(t *testing.T, data []byte) {
 			seen[next.key] = true
 			round = append(round, *next)
 			next = nil
-			if len(s.client.rest) == 0 || s.client.one(4) {
+			if len(s.client.rest) == 0 || s.client.one(4) || len(round) == longest {
 				break
 			}
 		}
@@ -316,6 +316,7 @@ func (s *frames) end() {
 	text := append(append([]byte{}, bad...), noop...)
 	s.sent = append(s.sent, fmt.Sprintf("%q", text))
 	var got [2][]*frame
+	var reset [2]bool
 	for i, x := range []*side{s.plain, s.proxy} {
 		cuts := []int(nil)
 		if i == 1 {
@@ -325,7 +326,10 @@ func (s *frames) end() {
 		x.Conn.(*net.TCPConn).CloseWrite()
 		for {
 			f, err := x.hearFrame()
-			if err == io.EOF || err != nil && strings.Contains(err.Error(), "reset") {
+			if err == io.EOF {
+				break
+			}
+			if reset[i] = err != nil && strings.Contains(err.Error(), "reset"); reset[i] {
 				break
 			}
 			if err != nil {
@@ -333,6 +337,9 @@ func (s *frames) end() {
 			}
 			got[i] = append(got[i], f)
 		}
+	}
+	if reset[0] { // it closed before it had read all, and its last answer may be lost by that
+		got[1] = got[1][:min(len(got[0]), len(got[1]))]
 	}
 	s.compare(got[0], got[1])
 }

@@ -58,7 +58,7 @@ func startMemcached(more ...string) (address string, err error) {
 		args := []string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "256", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"}
 		args = append(args, more...)
 		if os.Geteuid() == 0 {
-			args = append(args, "-u", "nobody")
+			args = append(args, "-u", "root") // one that changes its user is no longer tied
 		}
 		cmd := exec.Command("memcached", args...)
 		tie(cmd)

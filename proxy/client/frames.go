@@ -58,7 +58,7 @@ func (s *Session) serveFrames() {
 			continue
 		}
 		e.frameKey = e.Frame.Key.Of(buf)
-		if e.Frame.Value.Len() >= link.BigSpan {
+		if n+maxSpelled >= link.BigSpan { // spelled it may be handed over
 			s.endBatch()
 			s.serveLarge(buf, n)
 			continue
