@@ -57,8 +57,8 @@ type Config struct {
 	Self           string // the ringbench binary, started as the load
 	Ringside       string // a path; empty leaves it out
 	Nutcracker     string
-	Also           []Variant
-	Haproxy        string // left out when it does not exist
+	Also           []Variant // more of Ringside
+	Haproxy        string    // left out when it does not exist
 	Memcached      string
 	NoFloor        bool   // leave the load directly on a server out
 	MemcachedProxy string // a memcached built with its proxy; empty leaves it out
@@ -88,16 +88,16 @@ const serverCount = 3
 
 type bench struct {
 	Config
-	peers     []*peer
+	peers     []*peer // that are here, in the order of the report
 	starter   *starter
 	dir       string
 	server    string // the version of memcached
-	pool      pool
-	allCPUs   []int // that may be used
+	pool      pool   // behind the proxies
+	allCPUs   []int  // that may be used
 	proxyCPUs []int
 	loops     int           // of Ringside
 	timeout   time.Duration // of Ringside's requests; 0 is its default
-	repeated  int
+	repeated  int           // runs that were disturbed and made again
 }
 
 // Measure measures all of it. A peer whose replies are wrong does not stop the others: the
@@ -217,7 +217,7 @@ func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	if _, err := b.once(ctx, peers["nutcracker"], s, time.Second/5); err != nil {
 		return "", err
 	}
-	s.Filled = true
+	s.filled = true
 	_, err := b.once(ctx, peers["ringside"], s, time.Second/5)
 	if err == nil { // and so does the load, which asks the servers
 		_, err = b.load(ctx, nil, s, time.Second/5)

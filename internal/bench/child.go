@@ -6,11 +6,7 @@ package bench
 
 import (
 	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os/exec"
 	"runtime"
 	"sync"
@@ -66,7 +62,7 @@ type child struct {
 	admin  int    // where a Ringside has its metrics and profiles
 	socket string // the path where the load asks it; empty: at its port
 	cmd    *exec.Cmd
-	output tail
+	output lastWords
 	ended  chan struct{} // closed when the process has ended
 }
 
@@ -103,29 +99,29 @@ func (c *child) stop() {
 	<-c.ended
 }
 
-// tail keeps the last bytes that a child printed.
-type tail struct {
+// lastWords keeps the last bytes that a child printed.
+type lastWords struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - 2000; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
+func (w *lastWords) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.text = append(w.text, p...)
+	if over := len(w.text) - 2000; over > 0 {
+		w.text = append(w.text[:0], w.text[over:]...)
 	}
 	return len(p), nil
 }
 
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.text) == 0 {
+func (w *lastWords) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.text) == 0 {
 		return "it printed nothing"
 	}
-	return "it printed: " + string(bytes.TrimSpace(t.text))
+	return "it printed: " + string(bytes.TrimSpace(w.text))
 }
 
 // descriptors is what 5,000 clients need with a proxy that opens a connection
@@ -147,42 +143,4 @@ func raiseDescriptors() error {
 		return fmt.Errorf("raise the limit of descriptors to %d: %w", limit.Cur, err)
 	}
 	return nil
-}
-
-// lookedAt reads these of the child's admin interface, which never end by themselves, until
-// the returned function is called. That fails if one of them ended before: then nobody looked.
-func (c *child) lookedAt(ctx context.Context, paths []string) (end func() error, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	var readers sync.WaitGroup
-	ended := make(chan string, len(paths))
-	end = func() error {
-		var early []error
-		for len(ended) > 0 {
-			early = append(early, fmt.Errorf("%s ended before the load did", <-ended))
-		}
-		stop()
-		readers.Wait()
-		return errors.Join(early...)
-	}
-	for _, path := range paths {
-		ask, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("http://127.0.0.1:%d%s", c.admin, path), nil)
-		if err != nil {
-			return nil, errors.Join(err, end())
-		}
-		answer, err := http.DefaultClient.Do(ask)
-		if err != nil {
-			return nil, errors.Join(err, end())
-		}
-		readers.Add(1)
-		go func() {
-			defer readers.Done()
-			defer answer.Body.Close()
-			_, _ = io.Copy(io.Discard, answer.Body)
-			ended <- path
-		}()
-		if answer.StatusCode != http.StatusOK {
-			return nil, errors.Join(fmt.Errorf("%s: %s", path, answer.Status), end())
-		}
-	}
-	return end, nil
 }

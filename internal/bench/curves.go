@@ -164,7 +164,7 @@ func (b *bench) killed(ctx context.Context, s *scenario, dead int) (pool, error)
 			server.stop()
 		}
 	}
-	s.Filled, s.Work.Lossy = true, true
+	s.filled, s.Work.Lossy = true, true
 	s.check = func(r load.Result) error { return checkLost(r, s.Work.Count, held) }
 	return p, nil
 }

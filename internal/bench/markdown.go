@@ -81,24 +81,27 @@ func (r *Report) glance(m *strings.Builder) {
 			names = append(names, p.Name)
 		}
 	}
-	fmt.Fprintf(m, "## At a glance\n\nCPU per request as a ratio to nutcracker, median of the rounds (in scenario i to memcached); in brackets throughput, p50 / p99.\n\n")
+	others := ""
+	for _, s := range r.Scenarios {
+		if s.Base != "nutcracker" {
+			others += fmt.Sprintf("; in scenario %s to %q", s.ID, s.Base)
+		}
+	}
+	fmt.Fprintf(m, "## At a glance\n\nCPU per request as a ratio to nutcracker%s; median of the rounds; in brackets throughput, p50 / p99.\n\n", others)
 	table(m, append([]string{"scenario"}, names...), func(row func(...string)) {
 		for _, s := range r.Scenarios {
 			cells := []string{s.ID + ", " + s.Name}
 			for _, name := range names {
-				i := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
-				switch {
-				case i < 0:
+				switch p := s.of(name); {
+				case p == nil:
 					cells = append(cells, "–")
-				case s.Peers[i].Failure != "":
+				case p.Failure != "":
 					cells = append(cells, "failed")
-				case s.Peers[i].Rate.Ratio == nil:
+				case p.Rate.Ratio == nil:
 					cells = append(cells, "no ratio")
-				case s.Peers[i].CPU.Ratio == nil:
-					p := s.Peers[i]
+				case p.CPU.Ratio == nil:
 					cells = append(cells, fmt.Sprintf("– (%.2f, %.2f / %.2f)", p.Rate.Ratio.Median, p.P50.Ratio.Median, p.P99.Ratio.Median))
 				default:
-					p := s.Peers[i]
 					cells = append(cells, fmt.Sprintf("%.2f (%.2f, %.2f / %.2f)", p.CPU.Ratio.Median, p.Rate.Ratio.Median, p.P50.Ratio.Median, p.P99.Ratio.Median))
 				}
 			}
@@ -126,15 +129,14 @@ func (r *Report) totals(m *strings.Builder) {
 		for _, s := range r.Scenarios {
 			cells, any := []string{s.ID + ", " + s.Name}, false
 			for _, name := range append(slices.Clone(names), direct) {
-				i := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
-				switch {
-				case i < 0 || s.Peers[i].Direct == nil:
+				switch p := s.of(name); {
+				case p == nil || p.Direct == nil:
 					cells = append(cells, "–")
 				case name == direct:
-					cells = append(cells, fmt.Sprintf("%.2f", s.Peers[i].Total.Value.Median))
+					cells = append(cells, fmt.Sprintf("%.2f", p.Total.Value.Median))
 				default:
 					any = true
-					cells = append(cells, fmt.Sprintf("%s, %.2f", s.Peers[i].Direct.known(), s.Peers[i].Total.Value.Median))
+					cells = append(cells, fmt.Sprintf("%s, %.2f", p.Direct.known(), p.Total.Value.Median))
 				}
 			}
 			if any {
@@ -317,8 +319,7 @@ func (r *Report) tailTables(m *strings.Builder) {
 				if !ok {
 					continue
 				}
-				at := slices.IndexFunc(s.Peers, func(p *Measured) bool { return p.Peer == name })
-				calm := s.Peers[at]
+				calm := s.of(name)
 				if len(p.Runs) == 0 || len(calm.Runs) == 0 {
 					row(name, "failed")
 					continue

@@ -25,7 +25,19 @@ import (
 const (
 	outageClients = 14
 	outageKeys    = 300
+	outageStep    = 100 * time.Millisecond // of the time line, from which an outage is judged
 )
+
+// Outage is what clients got while a server was gone.
+type Outage struct {
+	How       string  `json:"how"` // the server went
+	Peer      string  `json:"peer"`
+	Before    float64 `json:"before"`       // answers a second
+	During    float64 `json:"during"`       // the same while it was gone
+	Worst     float64 `json:"worst_second"` // the least in a second of that
+	BelowHalf float64 `json:"below_half_s"` // the longest time at less than half of Before, in seconds
+	Errors    int64   `json:"errors"`       // SERVER_ERROR, or a connection that was closed
+}
 
 // Outages lets one of three servers go in each of three ways, behind each proxy in
 // turn: Ringside with its defaults, and nutcracker with auto_eject_hosts. The rate of
@@ -103,7 +115,7 @@ func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Durat
 	}
 	defer clients.Wait()
 	defer stop()
-	time.Sleep(time.Second) // the keys are written, by then most are
+	time.Sleep(time.Second) // by then most keys are written
 	before := watch(each, &answers)
 	end, err := vanish(own.pool.processes[serverCount-1], how)
 	if err != nil {
@@ -128,6 +140,29 @@ func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 		last = now
 	}
 	return steps
+}
+
+// judge fills in what the numbers of answers say that came in each outageStep.
+func (o *Outage) judge(before, during []int64) {
+	rate := func(steps []int64) float64 {
+		sum := int64(0)
+		for _, n := range steps {
+			sum += n
+		}
+		return float64(sum) / (float64(len(steps)) * outageStep.Seconds())
+	}
+	o.Before, o.During, o.Worst = rate(before), rate(during), rate(before)
+	second := int(time.Second / outageStep)
+	low := 0
+	for i := range during {
+		if i+second <= len(during) {
+			o.Worst = min(o.Worst, rate(during[i:i+second]))
+		}
+		if low++; rate(during[i:i+1]) >= o.Before/2 {
+			low = 0
+		}
+		o.BelowHalf = max(o.BelowHalf, float64(low)*outageStep.Seconds())
+	}
 }
 
 // askOn sets and gets, one request after the other, until ctx ends. A connection that
@@ -195,9 +230,12 @@ func fillQueue(port int) (end func() error, err error) {
 		return nil, err
 	}
 	at := &unix.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}
-	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, at), unix.Listen(fd, 0))
+	if err := errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, at), unix.Listen(fd, 0)); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
 	var queued []net.Conn
-	for err == nil && len(queued) < 10 {
+	for len(queued) < 10 {
 		c, failed := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), 100*time.Millisecond)
 		if failed != nil {
 			break
@@ -209,5 +247,5 @@ func fillQueue(port int) (end func() error, err error) {
 			c.Close()
 		}
 		return unix.Close(fd)
-	}, err
+	}, nil
 }

@@ -7,6 +7,7 @@ package bench
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func (r *Report) part(name string) (string, error) {
 	}
 	write := parts[name]
 	if write == nil {
-		return "", fmt.Errorf("there is no such part; use one of %s", strings.Join(slices.Sorted(keys(parts)), ", "))
+		return "", fmt.Errorf("there is no such part; use one of %s", strings.Join(slices.Sorted(maps.Keys(parts)), ", "))
 	}
 	write()
 	text := all.String()
@@ -78,16 +79,6 @@ func (r *Report) part(name string) (string, error) {
 		_, text, _ = strings.Cut(text, "\n")
 	}
 	return strings.TrimSpace(strings.ReplaceAll("\n"+text, "\n## ", "\n### ")), nil
-}
-
-func keys[V any](m map[string]V) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func each[T any](m *strings.Builder, all []T, write func(T, *strings.Builder)) {
@@ -138,14 +129,4 @@ func (r *Report) first(m *strings.Builder) {
 			}
 		}
 	})
-}
-
-// of is what was measured of a peer; nil if it took no part.
-func (r *Result) of(peer string) *Measured {
-	for _, m := range r.Peers {
-		if m.Peer == peer {
-			return m
-		}
-	}
-	return nil
 }

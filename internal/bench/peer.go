@@ -45,8 +45,8 @@ type place struct {
 	timeout time.Duration // of Ringside's requests; 0 is its default
 	routes  string        // of Ringside; empty: one without settings
 	socket  string        // a path to listen on too, for those that can
-	engine  string        // more of Ringside's settings
-	seen    string        // more of those of its admin interface
+
+	engine, adminMore string // more settings of Ringside's engine and of its admin interface, in YAML's flow style
 }
 
 // direct is the name of the peer that is none: the load asks the servers itself.
@@ -142,12 +142,12 @@ func firstLine(path, flag string) (string, error) {
 }
 
 func ringsideArgs(at place) ([]string, error) {
-	timeouts := ""
+	sections := "" // that only some scenarios have
 	if at.timeout > 0 {
-		timeouts = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.timeout)
+		sections = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.timeout)
 	}
 	if at.routes != "" {
-		timeouts += fmt.Sprintf("routes: [%s]\n", at.routes)
+		sections += fmt.Sprintf("routes: [%s]\n", at.routes)
 	}
 	listen := fmt.Sprintf("127.0.0.1:%d", at.port)
 	if at.socket != "" {
@@ -161,7 +161,7 @@ pools:
     servers:
       - %s
 engine: {loops: %d, %s}
-%s`, listen, at.admin, at.seen, strings.Join(at.servers, "\n      - "), at.loops, at.engine, timeouts))
+%s`, listen, at.admin, at.adminMore, strings.Join(at.servers, "\n      - "), at.loops, at.engine, sections))
 	return []string{"serve", "-c", file}, err
 }
 
@@ -299,7 +299,7 @@ func (b *bench) start(ctx context.Context, p *peer, s scenario) (*child, error) 
 	if err != nil {
 		return nil, err
 	}
-	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: s.routes, seen: s.admin}
+	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.pool.addrs, loops: b.loops, timeout: b.timeout, routes: s.routes, adminMore: s.admin}
 	if s.socket {
 		at.socket = filepath.Join(dir, "socket")
 	}

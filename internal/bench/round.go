@@ -66,14 +66,17 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 		*peer
 		scenario
 	}
-	var peers []entry
+	var entries []entry // each is measured as the peer of the result at the same place
+	enter := func(p *peer, s scenario, behind string) {
+		entries = append(entries, entry{p, s})
+		result.Peers = append(result.Peers, &Measured{Peer: p.name + behind})
+	}
 	for _, p := range b.peers {
 		if s.fits(p) && (!b.NoFloor || p.name != "memcached" || s.Base == p.name) {
 			usual := s
 			if s.slow != nil {
 				usual = s.calm()
-				peers = append(peers, entry{p, s})
-				result.Peers = append(result.Peers, &Measured{Peer: p.name + oneSlow})
+				enter(p, s, oneSlow)
 			}
 			ways := []look{{}}
 			if s.looked {
@@ -81,31 +84,30 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			}
 			for _, way := range ways {
 				usual.look = way
-				peers = append(peers, entry{p, usual})
-				result.Peers = append(result.Peers, &Measured{Peer: p.name + way.behind})
+				enter(p, usual, way.behind)
 			}
 		}
 		if s.Work.Visit > 0 && p.sockets {
 			also := s
 			also.socket = true
-			peers = append(peers, entry{p, also})
-			result.Peers = append(result.Peers, &Measured{Peer: p.name + overSocket})
+			enter(p, also, overSocket)
 		}
-		if s.Base == p.name+inText || s.Base == p.name+unguarded || s.Base == p.name+notNear {
-			plain := s
-			plain.Work.Binary, plain.routes = false, ""
-			peers = append(peers, entry{p, plain})
-			result.Peers = append(result.Peers, &Measured{Peer: s.Base})
+		for _, behind := range []string{inText, unguarded, notNear} {
+			if s.Base == p.name+behind {
+				plain := s
+				plain.Work.Binary, plain.routes = false, ""
+				enter(p, plain, behind)
+			}
 		}
 	}
 	for round := range b.Rounds {
-		for i := range peers {
-			at := (i + round) % len(peers)
-			p, measured := peers[at], result.Peers[at]
+		for i := range entries {
+			at := (i + round) % len(entries)
+			e, measured := entries[at], result.Peers[at]
 			if measured.Failure != "" {
 				continue
 			}
-			run, err := b.undisturbed(ctx, p.peer, p.scenario)
+			run, err := b.undisturbed(ctx, e.peer, e.scenario)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -207,7 +209,7 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 	if err != nil {
 		return load.Result{}, target.blame(err)
 	}
-	s.Filled, s.cut = true, true
+	s.filled, s.cut = true, true
 	cold := *b
 	cold.Warm = 0
 	result, err := cold.load(ctx, target, s, hoardTimes*window)
@@ -277,7 +279,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 	cmd := exec.CommandContext(ctx, b.Self, append([]string{"load", "-watch", strings.Join(pids, ","),
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
-		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.Filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
+		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
 		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String()}, to...)...)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint

@@ -12,6 +12,7 @@ import (
 	"ringside/internal/bench/slow"
 )
 
+// scenario is a row of the report. What it shares with its Result is exported.
 type scenario struct {
 	ID   string
 	Name string
@@ -25,7 +26,7 @@ type scenario struct {
 	cut    bool                    // its window ends whatever is due then
 	only   string                  // the one peer to run it on; empty is all
 	floor  bool                    // and the floor, where there is only one
-	Filled bool                    // the keys are there already
+	filled bool                    // the keys are there already
 	check  func(load.Result) error // what must be so besides; nil is nothing
 	looked bool                    // it is run in each of the ways of looks
 	look
@@ -36,11 +37,16 @@ func text(conns, depth int) load.Workload {
 	return load.Workload{Conns: conns, Depth: depth, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90}
 }
 
+// textWith is text with something else.
+func textWith(conns, depth int, change func(*load.Workload)) load.Workload {
+	w := text(conns, depth)
+	change(&w)
+	return w
+}
+
 // UsualScenarios are the letters of the scenarios that are run unless others are
 // named. k is not among them: nutcracker gives no answer there, and the run fails.
 const UsualScenarios = "abcdefghijlmnopqrstu"
-
-const allScenarios = UsualScenarios + "k"
 
 // ScenarioList says what each letter is, a line each.
 func ScenarioList() string {
@@ -96,59 +102,30 @@ const guardedRoutes = "{prefix: k, pool: main, guard: true}, {pool: main}"
 const taggedRoutes = "{prefix: k, pool: main, guard: true, tags: {patterns: [{match: 'k{id}', tags: ['page:{id}']}]}}, {pool: main}"
 
 func scenarios() []scenario {
-	all := []scenario{
+	return []scenario{
 		{ID: "a", Name: "50 connections", Base: "nutcracker", Work: text(50, 1)},
 		{ID: "b", Name: "1 connection", Base: "nutcracker", Work: text(1, 1)},
 		{ID: "c", Name: "50 connections, pipeline of 16", Base: "nutcracker", Work: text(50, 16)},
 		{ID: "d", Name: "1,000 connections", Base: "nutcracker", Work: text(1000, 1)},
-		{ID: "e", Name: "50 connections, multi-get of 20", Base: "nutcracker", Work: text(50, 1)},
-		{ID: "f", Name: "50 connections, values of 64 KiB", Base: "nutcracker", Work: text(50, 1)},
-		{ID: "g", Name: "200 connections, values of 1 KiB, 50 % writes", Base: "nutcracker", Work: text(200, 1)},
-		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: text(50, 1)},
-		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: text(50, 1)},
+		{ID: "e", Name: "50 connections, multi-get of 20", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Keys = 20 })},
+		{ID: "f", Name: "50 connections, values of 64 KiB", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Value, w.Count = 64<<10, 1000 })},
+		{ID: "g", Name: "200 connections, values of 1 KiB, 50 % writes", Base: "nutcracker", Work: textWith(200, 1, func(w *load.Workload) { w.Value, w.Reads = 1<<10, 50 })},
+		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 40000 })},
+		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: textWith(50, 1, func(w *load.Workload) { w.Quiet = 50 })},
 		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), routes: "{pool: main, replicas: 2, copies_on: server}"},
-		{ID: "k", Name: "3 connections paced at 300 a second, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: text(3, 1), hoard: true},
-		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: text(50, 1)},
-		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: text(50, 1)},
-		{ID: "n", Name: "50 connections, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 1), routes: guardedRoutes, only: "ringside"},
-		{ID: "o", Name: "50 connections, pipeline of 16, reads of a guarded route", Base: "ringside" + unguarded, Work: text(50, 16), routes: guardedRoutes, only: "ringside"},
-		{ID: "p", Name: "50 clients that come and go, a request is a visit: connect, 5 gets, close", Base: "nutcracker", Work: text(50, 1)},
-		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 1), routes: nearRoutes, only: "ringside", floor: true},
-		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: text(50, 16), routes: nearRoutes, only: "ringside", floor: true},
-		{ID: "s", Name: "50 connections, reads of a guarded route with tags", Base: "ringside" + unguarded, Work: text(50, 1), routes: taggedRoutes, only: "ringside"},
+		// Paced: who gets no answer asks no less, and waits for it.
+		{ID: "k", Name: "3 connections paced at 300 a second, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: textWith(3, 1, func(w *load.Workload) { w.Lossy, w.Rate = true, 300 }), hoard: true},
+		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary = true })},
+		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary, w.Keys = true, 20 })},
+		{ID: "n", Name: "50 connections, reads of a guarded route", Base: "ringside" + unguarded, Work: textWith(50, 1, func(w *load.Workload) { w.Reads = 100 }), routes: guardedRoutes, only: "ringside"},
+		{ID: "o", Name: "50 connections, pipeline of 16, reads of a guarded route", Base: "ringside" + unguarded, Work: textWith(50, 16, func(w *load.Workload) { w.Reads = 100 }), routes: guardedRoutes, only: "ringside"},
+		{ID: "p", Name: "50 clients that come and go, a request is a visit: connect, 5 gets, close", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Reads, w.Visit = 100, 5 })},
+		{ID: "q", Name: "50 connections, reads of one key that is kept near", Base: "ringside" + notNear, Work: textWith(50, 1, func(w *load.Workload) { w.Reads, w.Count = 100, 1 }), routes: nearRoutes, only: "ringside", floor: true},
+		{ID: "r", Name: "50 connections, pipeline of 16, reads of one key that is kept near", Base: "ringside" + notNear, Work: textWith(50, 16, func(w *load.Workload) { w.Reads, w.Count = 100, 1 }), routes: nearRoutes, only: "ringside", floor: true},
+		{ID: "s", Name: "50 connections, reads of a guarded route with tags", Base: "ringside" + unguarded, Work: textWith(50, 1, func(w *load.Workload) { w.Reads = 100 }), routes: taggedRoutes, only: "ringside"},
 		{ID: "t", Name: "50 connections, looked at", Base: "ringside" + blind, Work: text(50, 1), looked: true, only: "ringside"},
-		{ID: "u", Name: "50 connections, paced at 10,000 a second, looked at", Base: "ringside" + blind, Work: text(50, 1), looked: true, only: "ringside"},
+		{ID: "u", Name: "50 connections, paced at 10,000 a second, looked at", Base: "ringside" + blind, Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 10000 }), looked: true, only: "ringside"},
 	}
-	for i := range all {
-		w := &all[i].Work
-		switch all[i].ID {
-		case "k":
-			w.Lossy, w.Rate = true, 300 // paced: who gets no answer asks no less, and waits for it
-		case "e":
-			w.Keys = 20
-		case "f":
-			w.Value, w.Count = 64<<10, 1000
-		case "g":
-			w.Value, w.Reads = 1<<10, 50
-		case "h":
-			w.Rate = 40000
-		case "u":
-			w.Rate = 10000
-		case "i":
-			w.Quiet = 50
-		case "l":
-			w.Binary = true
-		case "n", "o", "s":
-			w.Reads = 100
-		case "p":
-			w.Reads, w.Visit = 100, 5
-		case "q", "r":
-			w.Reads, w.Count = 100, 1
-		case "m":
-			w.Binary, w.Keys = true, 20
-		}
-	}
-	return all
 }
 
 // memoryScenarios are run for what a proxy holds, not for what it costs.
@@ -166,14 +143,16 @@ func memoryScenarios() []scenario {
 
 func pickScenarios(letters string) ([]scenario, error) {
 	var picked []scenario
+	var all string
 	for _, s := range scenarios() {
+		all += s.ID
 		if strings.Contains(letters, s.ID) {
 			picked = append(picked, s)
 		}
 	}
 	for _, letter := range letters {
-		if !strings.ContainsRune(allScenarios, letter) {
-			return nil, fmt.Errorf("no scenario %q: use letters from a to u", letter)
+		if !strings.ContainsRune(all, letter) {
+			return nil, fmt.Errorf("no scenario %q: use letters of %s", letter, all)
 		}
 	}
 	return picked, nil

@@ -166,7 +166,7 @@ func (s *soak) run(ctx context.Context) error {
 	for leg := 0; time.Since(s.began) < s.out.Length-s.out.Leg/2; leg++ {
 		began := time.Now()
 		for _, l := range mix[1:] {
-			l.Filled = leg > 0 // so that it misses what the killed servers had, however long its start takes
+			l.filled = leg > 0 // so that it misses what the killed servers had, however long its start takes
 			s.launch(ctx, l, s.out.Leg)
 		}
 		victim := 1 + leg%(len(s.servers)-1)

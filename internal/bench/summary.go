@@ -75,6 +75,16 @@ func (r *Result) summarize() {
 	}
 }
 
+// of is what was measured of a peer; nil if it took no part.
+func (r *Result) of(peer string) *Measured {
+	for _, m := range r.Peers {
+		if m.Peer == peer {
+			return m
+		}
+	}
+	return nil
+}
+
 // rounds are the runs of a peer, by round.
 func (r *Result) rounds(peer string) map[int]Run {
 	runs := make(map[int]Run)

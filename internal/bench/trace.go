@@ -116,7 +116,7 @@ func startPerf(b *bench, pid int, file string) (*exec.Cmd, error) {
 	events := perfAll + "," + perfCall + strings.Join(perfCalls, ","+perfCall)
 	cmd := exec.Command("perf", "stat", "-x", ";", "-o", file, "-p", strconv.Itoa(pid), "-D", "-1", "--control", "fd:3,4", "-e", events)
 	cmd.ExtraFiles = []*os.File{controlRead, ackWrite}
-	var said tail
+	var said lastWords
 	cmd.Stderr = &said
 	if err := b.starter.start(cmd, b.LoadCPUs); err != nil {
 		return nil, err
@@ -175,19 +175,19 @@ func startStrace(b *bench, pid int, file string) (*exec.Cmd, error) {
 	case <-said.seen:
 		return cmd, nil
 	case <-time.After(10 * time.Second):
-		return nil, abandon(cmd, errors.New("it does not attach"), &said.tail)
+		return nil, abandon(cmd, errors.New("it does not attach"), &said.lastWords)
 	}
 }
 
 // attached is closed when strace has said that it is attached.
 type attached struct {
-	tail
+	lastWords
 	once sync.Once
 	seen chan struct{}
 }
 
 func (a *attached) Write(p []byte) (int, error) {
-	n, err := a.tail.Write(p)
+	n, err := a.lastWords.Write(p)
 	if bytes.Contains(p, []byte("attached")) {
 		a.once.Do(func() { close(a.seen) })
 	}
@@ -213,7 +213,7 @@ func parseStrace(text string) (map[string]int64, error) {
 }
 
 // abandon ends a tracer that did not begin.
-func abandon(cmd *exec.Cmd, err error, said *tail) error {
+func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
 	_ = cmd.Process.Kill() // it may have ended by itself
 	_ = cmd.Wait()
 	return fmt.Errorf("%w; %s", err, said)

@@ -9,14 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"ringside/internal/bench/load"
@@ -127,7 +124,7 @@ func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to 
 	if _, err := b.load(ctx, target, s, 10*time.Millisecond); err != nil {
 		return out, target.blame(err)
 	}
-	s.Filled = true
+	s.filled = true
 	ringside := p.name == "ringside"
 	var before, after metrics
 	if ringside {
@@ -207,99 +204,4 @@ func (b *bench) profile(ctx context.Context, target *child, s scenario, to Where
 	}
 	top := filepath.Join(to.Profiles, "where-"+s.ID+".txt")
 	return top, os.WriteFile(top, out, 0o666)
-}
-
-// troubles lists what a Ringside has counted of failures.
-func troubles(target *child) string {
-	m, err := readMetrics(context.Background(), target)
-	if err != nil {
-		return err.Error()
-	}
-	var all []string
-	for series, value := range m {
-		name, _, _ := strings.Cut(series, "{")
-		if value > 0 && slices.Contains(troubleMetrics, name) {
-			all = append(all, fmt.Sprintf("%s %g", series, value))
-		}
-	}
-	if len(all) == 0 {
-		return "it counted no failures"
-	}
-	slices.Sort(all)
-	return "it counted " + strings.Join(all, ", ")
-}
-
-var troubleMetrics = []string{
-	"ringside_client_connections_refused_total", "ringside_client_connections_closed_total", "ringside_values_refused_total",
-	"ringside_server_requests_failed_total", "ringside_server_requests_timed_out_total", "ringside_server_requests_refused_total",
-	"ringside_server_outages_total", "ringside_pairing_doubts_total",
-}
-
-// metrics are the samples of a Prometheus page: values by name with labels.
-type metrics map[string]float64
-
-// sum adds up all series of a name whose labels contain all of the texts.
-func (m metrics) sum(name string, labels ...string) float64 {
-	total := 0.0
-series:
-	for series, value := range m {
-		base, rest, _ := strings.Cut(series, "{")
-		if base != name {
-			continue
-		}
-		for _, label := range labels {
-			if !strings.Contains(rest, label) {
-				continue series
-			}
-		}
-		total += value
-	}
-	return total
-}
-
-func readMetrics(ctx context.Context, target *child) (metrics, error) {
-	text, err := fetch(ctx, target, "/metrics")
-	if err != nil {
-		return nil, err
-	}
-	return parseMetrics(string(text))
-}
-
-func parseMetrics(text string) (metrics, error) {
-	m := make(metrics)
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		at := strings.LastIndexByte(line, ' ')
-		if strings.HasPrefix(line, "#") || at < 0 {
-			continue
-		}
-		value, err := strconv.ParseFloat(line[at+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("metrics: %q: %w", line, err)
-		}
-		m[line[:at]] = value
-	}
-	return m, nil
-}
-
-// fetch gets a page of Ringside's admin address.
-func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", target.admin, path), nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Close = true                              // no connection of ours stays in its figures
-	request.Header.Set("Accept-Encoding", "identity") // nor a compressor's megabytes
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s: %.200s", path, response.Status, body)
-	}
-	return body, err
 }
