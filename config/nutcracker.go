@@ -371,7 +371,21 @@ const (
 func writeImport(pools []*twemproxyPool, left []string) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("# Imported from a twemproxy file: every key has the owner it had there.")
+	random := 0
+	for _, p := range pools {
+		if p.distribution == "random" && len(p.servers) > 1 { // all keys of one server had that as their owner
+			random++
+		}
+	}
+	switch random {
+	case 0:
+		line("# Imported from a twemproxy file: every key has the owner it had there.")
+	case len(pools):
+		line("# Imported from a twemproxy file, where no key had an owner: its distribution was random.")
+	default:
+		line("# Imported from a twemproxy file: every key has the owner it had there, but where the distribution")
+		line("# was random, and no key had one.")
+	}
 	for _, note := range left {
 		b.WriteString(comment("", note))
 	}
