@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -269,10 +270,16 @@ func startFile(t *testing.T, text string) (path string) {
 	return path
 }
 
-// free is an address that nobody listens on.
+// free is an address that nobody listens on, and that nobody takes before a Ringside
+// does: of a host of its own. The ports of 127.0.0.1 are also those of the clients of
+// every test that runs meanwhile.
 func free(t *testing.T) string {
 	t.Helper()
-	a, err := freeAddress("127.0.0.1:0")
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" { // elsewhere loopback is that one address
+		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	}
+	a, err := freeAddress(net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
