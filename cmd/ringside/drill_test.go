@@ -132,6 +132,32 @@ func TestServerDrainIsSeen(t *testing.T) {
 	}
 }
 
+// Who lists the servers sees that one which he has drained has died meanwhile.
+func TestServerDrainedDies(t *testing.T) {
+	dies, process := memcachedProcess(t)
+	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {mode: rehash, ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}, {address: \"%s\", name: three}]}}\n",
+		free(t), free(t), dies, memcached(t), memcached(t)))
+	lists := func(what string) {
+		t.Helper()
+		out := ""
+		for range 2000 {
+			if _, out, _ = typed("server", "list", "-c", path); strings.Contains(out, what) {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("the list does not say %q:\n%s", what, out)
+	}
+	for code, errs := 1, ""; code != 0; time.Sleep(10 * time.Millisecond) { // until the keeper has met the servers
+		if code, _, errs = typed("server", "drain", "one", "-c", path); code == 2 {
+			t.Fatal(errs)
+		}
+	}
+	lists("drained by a person\n")
+	process.Kill()
+	lists("drained by a person, and suspect: ")
+}
+
 // On copies drain says what is left, and restore that all is there again.
 func TestServerDrainCopies(t *testing.T) {
 	listen, one, two := free(t), memcached(t), memcached(t)
@@ -289,6 +315,13 @@ func free(t *testing.T) string {
 // memcached starts a real one, which chooses its port and says which.
 func memcached(t *testing.T) string {
 	t.Helper()
+	address, _ := memcachedProcess(t)
+	return address
+}
+
+// memcachedProcess is memcached for who wants to end it.
+func memcachedProcess(t *testing.T) (address string, p *os.Process) {
+	t.Helper()
 	said := filepath.Join(t.TempDir(), "port")
 	cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", "-1", "-U", "0", "-u", "root", "-m", "64")
 	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
@@ -299,12 +332,12 @@ func memcached(t *testing.T) string {
 	for range 2000 {
 		text, _ := os.ReadFile(said)
 		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
-			return "127.0.0.1:" + strings.TrimSpace(port)
+			return "127.0.0.1:" + strings.TrimSpace(port), cmd.Process
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("memcached does not say which port it has")
-	return ""
+	return "", nil
 }
 
 // Faults must be allowed: without, a drill says how.

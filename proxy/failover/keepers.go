@@ -339,7 +339,7 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			m := stats.MemberSnapshot{
 				Pool: w.Pool, Target: w.Members[i], Gutter: i >= w.OwnMembers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - max(v.Since, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Since: time.Duration(e.Now - max(v.Since, w.Began)), InPhase: time.Duration(e.Now - max(v.InPhase, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

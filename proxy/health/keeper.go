@@ -35,6 +35,7 @@ type Verdict struct {
 	Suspect    bool     // this proxy gets no answers: get misses and mutations fail, at once
 	Why        string   // of the suspicion, else of the phase
 	Since      int64    // of that
+	InPhase    int64    // since when
 	Override   Override // by a person, at any proxy
 	ValidUntil int64    // what is sent or answered later than this can't be sure
 	Step       string   // for people: what is to happen next, or what it waits for
@@ -355,6 +356,7 @@ func (k *Keeper) Verdict(server int) Verdict {
 		Suspect:    s.suspect,
 		Why:        s.why,
 		Since:      s.since,
+		InPhase:    s.since,
 		Override:   s.override(),
 		ValidUntil: k.validUntil(server),
 		Step:       s.step,

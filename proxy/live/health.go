@@ -62,13 +62,13 @@ func (t *Tick) health(p *table.Pool) Health {
 	case len(bad) > 0:
 		h = w.trouble(bad, len(bad)+len(drained))
 		if len(drained) > 0 {
-			h.Text += " " + w.names(drained) + areOrIs(drained) + "drained, by a person."
+			h.Text += " " + w.names(drained) + areOrIs(drained) + "drained, by a person." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0:
 		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + areOrIs(drained) + "drained",
-			fmt.Sprintf("By a person, %s ago. %s %s", w.since(drained[0]), w.fate(drained, len(drained)), w.flow())}
+			fmt.Sprintf("By a person, %s ago.%s %s %s", w.since(drained[0]), w.alsoSuspect(drained), w.fate(drained, len(drained)), w.flow())}
 	case t.Outcomes.Fail >= 1:
 		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.all() + " up. " + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:
@@ -137,6 +137,26 @@ func (w *wording) since(i int) string {
 	return Ago(time.Duration(w.T-w.S.Since[i]) * time.Millisecond)
 }
 
+// alsoSuspect speaks of the servers among the drained that have died meanwhile.
+func (w *wording) alsoSuspect(drained []int) (text string) {
+	for _, i := range drained {
+		if _, why, ok := strings.Cut(w.S.Why[i], alsoSuspect); ok && len(drained) == 1 {
+			text = " It is suspect, too: " + unnamed(why) + "."
+		} else if ok {
+			text += " " + w.name(i) + " is suspect, too: " + unnamed(why) + "."
+		}
+	}
+	return text
+}
+
+// unnamed is why without which server it is, where that is said already.
+func unnamed(why string) string {
+	if _, short, ok := strings.Cut(why, " is down: "); ok {
+		return short
+	}
+	return why
+}
+
 // trouble speaks of servers that do not serve; gone counts the drained ones too.
 func (w *wording) trouble(bad []int, gone int) Health {
 	i, n := bad[0], len(w.S.State)
@@ -157,11 +177,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 		h.Title = w.name(i) + " is out"
 	}
 	why := "No answer"
-	said := w.S.Why[i]
-	if _, short, ok := strings.Cut(said, " is down: "); ok { // which one it is stands in the title
-		said = short
-	}
-	if said != "" {
+	if said := unnamed(w.S.Why[i]); said != "" {
 		why = strings.ToUpper(said[:1]) + said[1:]
 	}
 	moved := !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "out" })

@@ -53,6 +53,12 @@ func TestHealth(t *testing.T) {
 			Health{Warn, "b is coming back", "It answers again and is being emptied, so that nothing old is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
 			Health{Warn, "b is drained", "By a person, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + flow}},
+		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {
+			k.S.Why[1] = "drained by a person, and suspect: server b (10.0.0.1:11211) is down: connection refused"
+		},
+			Health{Warn, "b is drained", "By a person, 19 s ago. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + flow}},
+		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by a person, and suspect: connection refused" },
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. a is drained, by a person. It is suspect, too: connection refused."}},
 		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,
 			Health{Warn, "b is drained", "By a person, 19 s ago. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 	} {

@@ -165,9 +165,16 @@ func (is *ServerState) keeperSays(m *stats.MemberSnapshot, now time.Time) {
 		is.State, is.Why, is.Since = state, m.Why, now.Add(-m.Since)
 	}
 	if is.Order != "" && m.Phase == health.Out {
-		is.State, is.Why = Drained, byPerson(is.Order)
+		is.State, is.Why, is.Since = Drained, byPerson(is.Order), now.Add(-m.InPhase)
+		if m.Suspect && m.Override == health.Drain { // down makes it suspect whether it answers or not
+			is.Why += alsoSuspect + m.Why
+		}
 	}
 }
+
+// alsoSuspect stands between why a person's order lets a server have no requests and why it
+// would have none without.
+const alsoSuspect = ", and suspect: "
 
 // byPerson says why a server gets no requests that a person has ordered away.
 func byPerson(order string) string {

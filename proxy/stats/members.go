@@ -22,6 +22,7 @@ type MemberSnapshot struct {
 	Override health.Override
 	Renamed  bool          // it refused to be flushed: its keys have other names now
 	Since    time.Duration // how long it has been suspect, else in the phase
+	InPhase  time.Duration // how long it has been in the phase, suspect or not
 	Lease    time.Duration // what is left of it; negative: it has run out
 	ValidFor time.Duration // how long its answers count yet; without strict consistency for ever
 	Step     string        // what happens next, for people
