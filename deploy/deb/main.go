@@ -38,6 +38,17 @@ func build(version, arch, to string) (path string, err error) {
 		return "", err
 	}
 	info = nfpm.WithDefaults(info)
+	if err := nfpm.PrepareForPackager(info, "deb"); err != nil { // lists the files of directories
+		return "", err
+	}
+	pages, err := os.MkdirTemp("", "deb")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(pages)
+	if err := relink(info.Contents, pages); err != nil {
+		return "", err
+	}
 	p, err := nfpm.Get("deb")
 	if err != nil {
 		return "", err

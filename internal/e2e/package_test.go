@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -47,6 +48,7 @@ func TestDebianPackage(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	linksLead(t, filepath.Join(root, "usr/share/doc/ringside"))
 	unit, err := os.ReadFile(filepath.Join(root, "lib/systemd/system/ringside.service"))
 	if err != nil {
 		t.Fatal(err)
@@ -57,5 +59,35 @@ func TestDebianPackage(t *testing.T) {
 	at(".", "dpkg", "--force-not-root", "--force-bad-path", "--log="+filepath.Join(root, "log"), "--root="+root, "--purge", "ringside")
 	if _, err := os.Stat(binary); !os.IsNotExist(err) {
 		t.Errorf("the binary is there after a purge: %v", err)
+	}
+}
+
+// linksLead fails the test for each link of the pages in a directory that leads to no
+// file.
+func linksLead(t *testing.T, dir string) {
+	t.Helper()
+	code := regexp.MustCompile("(?ms)^```.*?^```")
+	links := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	led := 0
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range links.FindAllSubmatch(code.ReplaceAll(text, nil), -1) {
+			to, _, _ := strings.Cut(string(m[1]), "#")
+			if to == "" || strings.Contains(to, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(path), to)); err != nil {
+				t.Errorf("%s links to %s, which is not there", strings.TrimPrefix(path, dir+"/"), to)
+			} else {
+				led++
+			}
+		}
+		return err
+	})
+	if err != nil || led < 50 {
+		t.Errorf("%d links lead somewhere: %v", led, err)
 	}
 }

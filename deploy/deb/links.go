@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/goreleaser/nfpm/v2/files"
+)
+
+// relink gives the package pages whose links are right where it puts them. A link to what
+// it doesn't have becomes the path of that in the source. The changed pages are in dir.
+func relink(contents files.Contents, dir string) error {
+	installed := map[string]string{} // by path in the source; a directory is the one file that the package has of it
+	several := map[string]bool{}
+	for _, c := range contents {
+		if c.Source == "" {
+			continue
+		}
+		at := path.Clean(c.Source)
+		installed[at] = c.Destination
+		several[path.Dir(at)] = installed[path.Dir(at)] != ""
+		installed[path.Dir(at)] = c.Destination
+	}
+	for in, are := range several {
+		if are {
+			delete(installed, in)
+		}
+	}
+	for _, c := range contents {
+		if path.Ext(c.Source) != ".md" {
+			continue
+		}
+		page, err := os.ReadFile(c.Source)
+		if err != nil {
+			return err
+		}
+		page = []byte(relinked(string(page), c, installed))
+		c.Source = filepath.Join(dir, strings.ReplaceAll(c.Destination, "/", "_"))
+		if err := os.WriteFile(c.Source, page, 0o600); err != nil {
+			return err
+		}
+		c.FileInfo.Size = int64(len(page))
+	}
+	return nil
+}
+
+var link = regexp.MustCompile(`\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)`)
+
+// relinked is a page's text with its links as they must be in the package.
+func relinked(page string, c *files.Content, installed map[string]string) string {
+	return link.ReplaceAllStringFunc(page, func(whole string) string {
+		m := link.FindStringSubmatch(whole)
+		said, at := m[1], path.Join(path.Dir(c.Source), m[2])
+		if _, err := os.Stat(at); err != nil {
+			return whole // another site, or no link at all
+		}
+		if to := installed[at]; to != "" {
+			relative, err := filepath.Rel(path.Dir(c.Destination), to)
+			if err != nil {
+				return whole
+			}
+			return "[" + said + "](" + relative + m[3] + ")"
+		}
+		if said == at {
+			return said + " (in the source)"
+		}
+		return said + " (" + at + " in the source)"
+	})
+}
