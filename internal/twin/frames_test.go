@@ -19,15 +19,7 @@ import (
 // same frames, and give the same but for cas uniques: those must be there on both
 // or on neither, and work.
 func FuzzFrames(f *testing.F) {
-	random := rand.New(rand.NewPCG(2, 18))
-	for i := range 10 * len(framed) {
-		data := make([]byte, 20+random.IntN(300))
-		for j := range data {
-			data[j] = byte(random.Uint32())
-		}
-		data[0] = byte(i % len(framed))
-		f.Add(data)
-	}
+	addStreams(f, rand.NewPCG(2, 18), 10, len(framed), 20, 300)
 	f.Fuzz(runFrames)
 }
 
@@ -44,7 +36,7 @@ type frame struct {
 
 const headSize = 24
 
-// bytes is f as a request with cas, and with lengths that don't fit if they are given.
+// bytes is f as a request with cas.
 func (f *frame) bytes(cas uint64) []byte {
 	b := append([]byte{0x80, f.opcode}, byte(len(f.key)>>8), byte(len(f.key)), byte(len(f.extras)), 0, 0, 0)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(f.extras)+len(f.key)+len(f.value)))
@@ -84,9 +76,7 @@ func (s *side) hearFrame() (*frame, error) {
 type framer struct {
 	choice
 	prefix string
-	alone  bool
-	copies bool
-	flush  bool
+	flush  bool // flush_all reaches all servers
 }
 
 func (c *framer) key() string {
@@ -169,7 +159,7 @@ func runFrames(t *testing.T, data []byte) {
 	defer s.plain.Close()
 	defer s.proxy.Close()
 	s.client = framer{
-		choice: c, alone: v.alone(), copies: v.copies, flush: v.out == 0,
+		choice: c, flush: v.out == 0,
 		prefix: fmt.Sprintf("b%s%x:", v.name[:2], crc32.ChecksumIEEE(data)),
 	}
 	if v.out == 0 {
@@ -224,7 +214,7 @@ func (s *frames) round(round []sentFrame) {
 		case 2:
 			cas = [2]uint64{7777777777777777777, 7777777777777777777}
 		}
-		s.sent = append(s.sent, fmt.Sprintf("%v", f.String()))
+		s.sent = append(s.sent, f.String())
 		proxy.Write(f.bytes(cas[1]))
 		if !s.v.isLost(f.key) || f.opcode == 0x10 {
 			plain.Write(f.bytes(cas[0]))
@@ -247,7 +237,7 @@ func (s *frames) round(round []sentFrame) {
 	for i, x := range []*side{s.plain, s.proxy} {
 		text, cuts := plain.String(), []int(nil)
 		if i == 1 {
-			text, cuts = proxy.String(), s.cuts()
+			text, cuts = proxy.String(), s.client.cuts()
 		}
 		x.say(text, cuts)
 		for {
@@ -283,14 +273,6 @@ func (s *frames) round(round []sentFrame) {
 	s.compare(want, got[1])
 }
 
-func (s *frames) cuts() []int {
-	var cuts []int
-	for range s.client.n(4) {
-		cuts = append(cuts, s.client.n(256))
-	}
-	return cuts
-}
-
 // end is the last round: something malformed perhaps, and quit.
 func (s *frames) end() {
 	s.t.Helper()
@@ -305,13 +287,14 @@ func (s *frames) end() {
 		return append(b, strings.Repeat("k", key+extras)...) // memcached looks no earlier
 	}
 	if s.client.one(2) {
-		bad = [][]byte{
+		all := [][]byte{
 			malformed(0x00, 10, 0, 5), malformed(0x01, 3, 8, 4), malformed(0x01, 3, 4, 10), malformed(0x00, 0, 0, 0),
 			malformed(0x00, 251, 0, 251), malformed(0x0a, 1, 0, 1), malformed(0x00, 1, 4, 5), malformed(0x04, 0, 0, 0),
 			malformed(0x05, 3, 4, 7), malformed(0x1c, 3, 0, 3), malformed(0x10, 3, 4, 7), malformed(0x08, 0, 2, 2),
 			malformed(0x01, 65535, 8, 70000), malformed(0x07, 1, 0, 1), malformed(0x7f, 251, 0, 251), malformed(0x21, 0, 0, 0), malformed(0x20, 2, 0, 2),
 			append([]byte("\x80"), make([]byte, 23)...), append([]byte("get a\r\n"), make([]byte, 24)...),
-		}[s.client.n(19)]
+		}
+		bad = all[s.client.n(len(all))]
 	}
 	text := append(append([]byte{}, bad...), noop...)
 	s.sent = append(s.sent, fmt.Sprintf("%q", text))
@@ -320,7 +303,7 @@ func (s *frames) end() {
 	for i, x := range []*side{s.plain, s.proxy} {
 		cuts := []int(nil)
 		if i == 1 {
-			cuts = s.cuts()
+			cuts = s.client.cuts()
 		}
 		x.say(string(text), cuts)
 		x.Conn.(*net.TCPConn).CloseWrite()

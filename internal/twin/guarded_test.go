@@ -38,15 +38,7 @@ var crews = []crew{
 // but for one rule: who has missed a key can't store it, and is told that it has, once
 // somebody has changed the key since.
 func FuzzGuarded(f *testing.F) {
-	random := rand.New(rand.NewPCG(3, 13))
-	for i := range 6 * len(crews) {
-		data := make([]byte, 200+random.IntN(1000))
-		for j := range data {
-			data[j] = byte(random.Uint32())
-		}
-		data[0] = byte(i % len(crews))
-		f.Add(data)
-	}
+	addStreams(f, rand.NewPCG(3, 13), 6, len(crews), 200, 1000)
 	f.Fuzz(runGuarded)
 }
 

@@ -4,11 +4,13 @@ package twin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -50,47 +52,39 @@ func startServers() {
 }
 
 // startMemcached runs one without background threads, which hold items for a
-// moment and so change what arithmetic does.
+// moment and so change what arithmetic does. It chooses its port and says which.
 func startMemcached(more ...string) (address string, err error) {
-	for range 5 {
-		address = unused()
-		_, port, _ := net.SplitHostPort(address)
-		args := []string{"-l", "127.0.0.1", "-p", port, "-U", "0", "-m", "256", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"}
-		args = append(args, more...)
-		if os.Geteuid() == 0 {
-			args = append(args, "-u", "root") // one that changes its user is no longer tied
-		}
-		cmd := exec.Command("memcached", args...)
-		tie(cmd)
-		if err = cmd.Start(); err != nil {
-			return "", fmt.Errorf("memcached must be installed for this test: %w", err)
-		}
-		exited := make(chan struct{})
-		go func() { cmd.Wait(); close(exited) }()
-		servers.end = append(servers.end, func() { cmd.Process.Kill(); <-exited })
-		for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-			if c, err := net.Dial("tcp", address); err == nil {
-				c.Close()
-				return address, nil
-			}
-			select {
-			case <-exited: // somebody took the port: try another
-				end = time.Time{}
-			default:
-			}
-		}
-	}
-	return "", fmt.Errorf("memcached does not start at %s: %w", address, err)
-}
-
-// unused is an address where nobody listens.
-func unused() string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	dir, err := os.MkdirTemp("", "twin")
 	if err != nil {
-		panic(err)
+		return "", err
 	}
-	defer l.Close()
-	return l.Addr().String()
+	defer os.RemoveAll(dir)
+	said := filepath.Join(dir, "port")
+	args := append([]string{"-l", "127.0.0.1", "-p", "-1", "-U", "0", "-m", "256", "-t", "1", "-o", "no_lru_maintainer,no_lru_crawler"}, more...)
+	if os.Geteuid() == 0 {
+		args = append(args, "-u", "root") // one that changes its user is no longer tied
+	}
+	cmd := exec.Command("memcached", args...)
+	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
+	tie(cmd)
+	if err := cmd.Start(); err != nil {
+		return "", fmt.Errorf("memcached must be installed for this test: %w", err)
+	}
+	exited := make(chan struct{})
+	go func() { cmd.Wait(); close(exited) }()
+	servers.end = append(servers.end, func() { cmd.Process.Kill(); <-exited })
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		text, _ := os.ReadFile(said)
+		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
+			return "127.0.0.1:" + strings.TrimSpace(port), nil
+		}
+		select {
+		case <-exited:
+			return "", errors.New("memcached ended at its start")
+		default:
+		}
+	}
+	return "", errors.New("memcached does not say which port it has")
 }
 
 // variant is a way to put servers behind a Ringside.
@@ -164,8 +158,8 @@ pools:
 	for _, address := range behind {
 		fmt.Fprintf(&text, "      - %s\n", address)
 	}
-	for range v.out {
-		fmt.Fprintf(&text, "      - %s\n", unused())
+	for port := range v.out { // nobody listens at the lowest ports, nor does the kernel give them to anybody
+		fmt.Fprintf(&text, "      - 127.0.0.1:%d\n", 1+port)
 	}
 	fmt.Fprintf(&text, "routes:\n  - pool: %s\n", v.name)
 	if v.guard != "" {
@@ -209,7 +203,10 @@ pools:
 		driver.Shutdown(ctx)
 	})
 	v.address = driver.Addrs()[0].String()
-	return v.settle()
+	if v.copies {
+		return v.settle()
+	}
+	return nil
 }
 
 // settle waits until every key of a pool with copies can be written although a
@@ -230,7 +227,7 @@ func (v *variant) settle() error {
 				if err != nil {
 					return fmt.Errorf("%s is not ready: %w", v.name, err)
 				}
-				if !v.copies || string(answer[:n]) == ask.want {
+				if string(answer[:n]) == ask.want {
 					break
 				}
 				time.Sleep(20 * time.Millisecond)

@@ -31,6 +31,15 @@ func (c *choice) n(below int) int {
 func (c *choice) of(list ...string) string { return list[c.n(len(list))] }
 func (c *choice) one(in int) bool          { return c.n(in) == in-1 }
 
+// cuts are where what is sent is cut, in 256ths.
+func (c *choice) cuts() []int {
+	var cuts []int
+	for range c.n(4) {
+		cuts = append(cuts, c.n(256))
+	}
+	return cuts
+}
+
 // command is one command of the stream.
 type command struct {
 	text  string   // whole, or up to the keys
