@@ -47,7 +47,7 @@ type casToken struct {
 
 // op is one request and what is expected of its answer.
 type op struct {
-	kind    string
+	kind    string // who judges the answer: see done
 	text    []byte
 	keys    []*fkey
 	floors  []int64 // of the keys when it was asked
@@ -124,10 +124,7 @@ func (a *app) next() {
 		o.acks = append(o.acks, k.acked)
 	}
 	if o.w != nil {
-		o.w.invoked = f.now
-	}
-	if o.w != nil {
-		o.w.by = a.s
+		o.w.invoked, o.w.by = f.now, a.s
 		o.w.key.change(f, o.w.removes)
 		if o.rebuild == nil {
 			o.w.key.writing++
@@ -230,7 +227,7 @@ func (a *app) choose() *op {
 		return a.store(k, [...]string{"add", "replace"}[f.rand.IntN(2)])
 	case draw < 10:
 		w := f.newWrite(k)
-		return &op{kind: "meta", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, "ms %s %d\r\n%s\r\n", k.name, len(w.value), w.value)}
+		return &op{kind: "line", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, "ms %s %d\r\n%s\r\n", k.name, len(w.value), w.value)}
 	case draw < 11:
 		if t, ok := a.tokens[k]; ok {
 			delete(a.tokens, k)
@@ -241,12 +238,10 @@ func (a *app) choose() *op {
 	case draw < 13:
 		return &op{kind: "line", w: f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, f.ablate.removal(), k.name)}
 	case draw < 14:
-		w := f.newRemoval(k)
 		if f.one(2) {
-			w.removes = false
 			return &op{kind: "line", keys: []*fkey{k}, text: fmt.Appendf(nil, "touch %s 0\r\n", k.name)}
 		}
-		return &op{kind: "meta", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, f.ablate.removal(), k.name)}
+		return &op{kind: "line", w: f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, f.ablate.removal(), k.name)}
 	case draw < 15:
 		return a.count()
 	case draw < 16 && f.locks && a.held == nil:
@@ -261,7 +256,7 @@ func (a *app) choose() *op {
 		o.text = append(o.text, "\r\n"...)
 		return o
 	case draw < 20:
-		return &op{kind: "meta", text: fmt.Appendf(nil, "mg %s v\r\n", k.name), keys: []*fkey{k}}
+		return &op{kind: "line", text: fmt.Appendf(nil, "mg %s v\r\n", k.name), keys: []*fkey{k}}
 	case draw < 21:
 		return &op{kind: "values", text: fmt.Appendf(nil, "gat 0 %s\r\n", k.name), keys: []*fkey{k}}
 	case draw < 23:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,9 +26,9 @@ func hurried() bool { return raced || testing.Short() }
 // quickSeeds is how many seeds each case gets in a quick run.
 const quickSeeds = 2
 
-// seedRange is how many seeds each case gets: 20, fewer in a hurry,
-// and as many as RINGSIDE_SEEDS in the environment says. A seed plays the same
-// each time; RINGSIDE_SEED plays one alone.
+// seedRange is how many seeds a case gets: 20, fewer in a hurry, and as many as
+// RINGSIDE_SEEDS in the environment says. Those that are costly get a quarter, herds a
+// seventh. A seed plays the same each time; RINGSIDE_SEED plays one alone.
 func seedRange(t *testing.T) (from, to uint64) {
 	read := func(name string) (uint64, bool) {
 		s := os.Getenv(name)
@@ -249,6 +250,9 @@ func seeks(t *testing.T, c scenario, seeds uint64) {
 	t.Helper()
 	for seed := range seeds {
 		f := simulate(c, seed, false)
+		if strings.HasPrefix(f.broken, "panic: ") { // that shows something else
+			t.Fatalf("seed %d: %s", seed, f.broken)
+		}
 		if f.broken != "" {
 			t.Logf("seed %d: %s", seed, f.broken)
 			return

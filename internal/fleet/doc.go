@@ -5,7 +5,7 @@
 // what breaks, so a run that fails is the same when it is played again, with a
 // trace. The proxies are real engines under a driver of its own; what a client of
 // the engine can't see, the fleet doesn't see either: of a proxy it knows its
-// answers, its Snapshot and Decided.
+// answers, its Snapshot, Decided and whether its guards hold gets.
 //
 //	app ──► sidecar: Proxy, engines, clock, drivers ──► path: packets, cuts, delays ──► node: memnode, hangs, ends
 //	 │                                                                                   ▲
@@ -17,8 +17,8 @@
 // part of the protocol out and must be found, too: so what holds, holds because
 // the simulation would see it broken.
 //
-//	go test ./internal/fleet -run TestFailover$                                         20 seeds of each promise
-//	RINGSIDE_SEEDS=1000 go test ./internal/fleet -run TestFailover$ -timeout 0          make soak
+//	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               20 seeds of most promises, fewer of others
+//	RINGSIDE_SEEDS=1000 go test ./internal/fleet -run 'Test(Failover|Guard)$' -timeout 0    make soak
 //	RINGSIDE_SEED=17 go test ./internal/fleet -run 'TestFailover/strict,_warm$'         one seed, with its trace if it fails
 //	RINGSIDE_SEEDS=50 go test ./internal/fleet -run TestFailoverBreaches -v             which seeds find the breaches
 //

@@ -54,12 +54,12 @@ func (s *sidecar) start() {
 	s.p.Hash, s.p.Ablation, s.p.GuardAblation = hash, f.ablate.Ablation, f.ablate.guard
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.take()
-	for i := range f.engines {
+	for range f.engines {
 		tune := link.DefaultTune
 		if s.id == 1 {
 			tune = link.Tune{}
 		}
-		d := &driver{f: f, s: s, id: i, e: s.p.NewEngine(tune)}
+		d := &driver{f: f, s: s, e: s.p.NewEngine(tune)}
 		d.e.Post = d.post
 		s.drivers = append(s.drivers, d)
 	}
@@ -176,7 +176,6 @@ func (s *sidecar) order(n *node, o health.Override) {
 type driver struct {
 	f    *fleet
 	s    *sidecar
-	id   int
 	e    *proxy.Engine
 	dead bool
 

@@ -59,7 +59,6 @@ type scenario struct {
 
 	request time.Duration // after which a request counts as unanswered, and a quarter of the deadline; 0: 200 ms
 	eject   time.Duration // how long a suspicion lasts that ejects; 0: 600 ms
-	refused time.Duration // the same, of a server that refuses connections; 0: 150 ms
 	errs    bool          // reads that no server could answer get an error
 
 	exact  bool  // no stale hit at all is promised
@@ -231,7 +230,6 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
-	c.refused = cmp.Or(c.refused, 150*time.Millisecond)
 	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1)), won: map[string]win{}}
 	defer func() {
 		if r := recover(); r != nil {
@@ -337,6 +335,9 @@ func (f *fleet) whole() string {
 	return ""
 }
 
+// pings is how many bytes the pings take at most that are under way.
+const pings = 16 << 10
+
 // finish lets everybody have what was asked, uses every key once more, and
 // looks at what is left.
 func (f *fleet) finish() {
@@ -437,6 +438,3 @@ func retrace(c scenario, seed uint64, broken string) string {
 	}
 	return fmt.Sprintf("%s\n%s, seed %d: %s", strings.Join(lines, "\n"), c.name, seed, broken)
 }
-
-// pings is how many bytes the pings take at most that are under way.
-const pings = 16 << 10

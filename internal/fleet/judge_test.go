@@ -71,10 +71,10 @@ func (f *fleet) calmly(from, to int64) bool {
 // fkey is one key.
 type fkey struct {
 	name  string
-	floor int64 // the latest start of a write that is acknowledged
-	calm  int64 // of one during which proxies thought the same of all servers
-	by    string
-	acked int64 // when that was
+	floor int64  // the latest start of a write that is acknowledged
+	calm  int64  // of one during which proxies thought the same of all servers
+	by    string // the request that floor is of
+	acked int64  // when that was acknowledged
 
 	fills   []fill
 	fetched int64 // when a repair has last read it
@@ -190,8 +190,6 @@ func (a *app) done(answer string) {
 	}
 	if o.w != nil {
 		o.w.answered = f.now
-	}
-	if o.w != nil {
 		f.keep(o, line, failed)
 	}
 	if f.herd != nil {
@@ -212,7 +210,7 @@ func (a *app) done(answer string) {
 	switch o.kind {
 	case "values":
 		a.judgeValues(o, answer)
-	case "line", "meta":
+	case "line":
 		a.judgeLine(o, line, answer)
 	case "make":
 		switch line {

@@ -24,6 +24,9 @@ type layout struct {
 var limits = table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 10_000, Tickets: 65_536}
 
+// refusedFor is how long a server that refuses connections does so until it is ejected.
+const refusedFor = 150 * time.Millisecond
+
 // reload gives all sidecars another configuration, one after the other.
 func (f *fleet) reload(change func(l *layout)) {
 	change(&f.layout)
@@ -54,7 +57,7 @@ func (f *fleet) table() *table.Table {
 	}
 	p := pool("main", 0, f.servers, f.gone)
 	p.Failover = table.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
-		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(f.refused, f.eject), Silent: f.eject},
+		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject},
 		Ping: 250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}}
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline

@@ -108,22 +108,21 @@ func (n *node) work(c *pipe) {
 		n.pipes = append(n.pipes, c)
 		return
 	}
-	size, whole := 0, 0
-	var ends []int
+	size := 0
+	var ends []int // of the requests that are whole
 	for size < len(c.rcv) {
 		m, err := n.limits.Next(c.rcv[size:], &n.req)
 		if err != nil {
 			break
 		}
 		size += m
-		whole++
 		ends = append(ends, size)
 	}
-	if whole == 0 {
+	if len(ends) == 0 {
 		return
 	}
 	if c.gone != link.Write { // the first answers find nobody, and then it stops
-		size = ends[n.f.rand.IntN(whole)]
+		size = ends[n.f.rand.IntN(len(ends))]
 		n.do(c, c.rcv[:size])
 		c.rcv = nil
 		return
@@ -195,10 +194,10 @@ func keyIn(request []byte) string {
 		return ""
 	}
 	key := f[1]
-	if rest, ok := strings.CutPrefix(key, "__rs~"); ok {
+	if rest, ok := strings.CutPrefix(key, divert.Reserved+"~"); ok {
 		_, key, _ = strings.Cut(rest, "~")
 	}
-	if strings.HasPrefix(key, "__rs_live") || strings.HasPrefix(key, "__rs_sus") || strings.HasPrefix(string(request), "mg __rs_") {
+	if strings.HasPrefix(key, divert.Reserved+"_live") || strings.HasPrefix(key, divert.Reserved+"_sus") || f[0] == "mg" && strings.HasPrefix(key, divert.Reserved+"_") {
 		return "-"
 	}
 	if strings.HasPrefix(key, divert.Reserved) {

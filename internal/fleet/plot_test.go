@@ -78,7 +78,7 @@ var plots = map[string]plot{
 	},
 
 	// All hang at once.
-	"hang all": func(f *fleet, i int) {
+	"hang all": func(f *fleet, _ int) {
 		for j := range f.nodes {
 			f.lasts(f.hangFor(j, 250*milli, 500*milli))
 		}
@@ -110,6 +110,7 @@ var plots = map[string]plot{
 		}
 		f.lasts(long)
 	},
+
 	// A proxy ends whose clients make anew what has been dropped.
 	"evict, restart": func(f *fleet, i int) {
 		for j := range f.nodes {
