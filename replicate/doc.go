@@ -58,8 +58,8 @@
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded             authority's
 //	touch                                         authority               rest: touch                        authority's
-//	delete                md                      a mark at all, each     drop all marks; one is not there:  DELETED if any that is read had it
-//	                                              behind a look           all again
+//	delete                md                      a mark at all, each     a fresh mark for each; one is not  DELETED if any that is read had it
+//	                                              behind a look           there: all again; drop all
 //	                      md C                    authority: the mark     HD: rest a mark, then as delete    authority's
 //	                      md I                    all                     -                                  DELETED if any that is read says so
 //	                      md I C                  authority               DELETED: rest delete               authority's
@@ -103,7 +103,10 @@
 //
 // A delete leaves a mark at every member. When all stand there is no value
 // anywhere, a copy that was claimed before has lost its claim and no claim can be
-// made: what is copied after that was fetched after it.
+// made: what is copied after that was fetched after it. Then a fresh mark takes the
+// place of each, so that whoever has taken one over meanwhile, with what was fetched
+// before, has lost it; and only when all of those stand are they removed. So a delete
+// that begins again has removed none before, and nobody has added the key meanwhile.
 //
 // Where a command finds a mark at the authority, the others are asked as for a
 // miss. If one has the key, whoever has left the mark gets some time (Wait), and

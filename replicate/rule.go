@@ -108,7 +108,7 @@ type effect struct {
 type marks struct {
 	held   Mask       // have a mark of ours
 	hits   Mask       // had a value that a delete has removed
-	intact Mask       // of these, nobody has disturbed
+	intact Mask       // of these, were still there when all had theirs
 	again  Mask       // of the rest, were looked at once more
 	guard  [Max]uint8 // by member: the ask that has seen or left what is there
 	rounds uint8      // of a delete, or of a replace that others come before
@@ -170,6 +170,7 @@ const (
 	spreading // all: the command is everywhere
 	reviewing // set: is it still where it was early?
 	burying   // buries, in their order
+	verifying
 	unearthing
 	granting  // grants, in their order: a claim at one member after the other
 	storing   // the value is stored on all claims, the authority's first
@@ -440,7 +441,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 		r.spreadTold(ask, m)
 	case reviewing:
 		r.reviewTold(ask, m)
-	case burying, unearthing:
+	case burying, verifying, unearthing:
 		r.buryTold(*e, m)
 	case granting:
 		r.grantTold(m)

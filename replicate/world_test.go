@@ -75,6 +75,7 @@ type ablation uint8
 const (
 	everything ablation = iota
 	oneRound            // a delete that meets something else than its marks at the end is content
+	onlyLooks           // a delete looks whether its marks still stand, and leaves them as they are
 	noMarks             // a delete leaves nothing
 	onlyValues          // it leaves marks only where something was
 	shown               // marks are shown to reads
@@ -102,8 +103,8 @@ func (w *world) run(c *client, i int) Outcome {
 		o.Kind = Stored
 	case c.ablate == unasked && c.rule.class == grants && e.deed == Look:
 		o.Kind = Hit
-	case c.ablate == oneRound && e.deed == Drop && c.rule.class == buries:
-		o.Kind = Deleted
+	case c.ablate == oneRound && c.rule.stage == verifying:
+		o.Kind = Stored
 	}
 	return o
 }
@@ -171,8 +172,8 @@ func (w *world) execute(c *client, i int) Outcome {
 			want, life = c.cas[e.guard], c.life[e.guard]
 		}
 		switch {
-		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && e.deed == Drop && c.rule.class == buries:
-			return Outcome{Kind: Deleted}
+		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && c.rule.class == buries && (e.deed == Drop || e.deed == Remark):
+			return Outcome{Kind: map[Deed]Kind{Drop: Deleted, Remark: Stored}[e.deed]}
 		case c.ablate == unguarded && e.deed == Join:
 			return w.join(m, c)
 		case c.ablate == unguarded && e.deed == Count:
@@ -201,7 +202,9 @@ func (w *world) execute(c *client, i int) Outcome {
 				*it = item{}
 				return Outcome{Kind: Stored}
 			}
-			w.mark(m)
+			if c.ablate != onlyLooks || c.rule.stage != verifying {
+				w.mark(m)
+			}
 		case Swap:
 			w.mark(m)
 		case Fill:
