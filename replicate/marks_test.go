@@ -159,6 +159,23 @@ func taken(s *scene) string {
 	return ""
 }
 
+// countsDiffer: what an incr and a decr have left is not the same everywhere.
+func countsDiffer(s *scene) string {
+	for i := range s.n {
+		if !s.clients[i].rule.Over() {
+			return ""
+		}
+	}
+	if s.acked[0] && s.acked[1] && (!s.has(0, 5) || !s.has(1, 5)) {
+		return "the copies differ"
+	}
+	return ""
+}
+
+func upAndDown(s *scene) {
+	s.play(command(Command{Op: Incr}, 1), command(Command{Op: Incr}, 1<<32-1))
+}
+
 func both(s *scene) { s.w.put(0, old); s.w.put(1, old) }
 
 var (
@@ -222,6 +239,11 @@ var markings = []marking{
 		s.advance(0, 4)
 		s.expires = 1
 	}, taken},
+	{"up and down", func(s *scene) { s.w.put(0, 5); s.w.put(1, 5); upAndDown(s) }, countsDiffer},
+	{"up and down, one has missed an up", func(s *scene) { s.w.put(0, 5); s.w.put(1, 4); upAndDown(s) }, countsDiffer},
+	{"up and down, one has missed a down", func(s *scene) { s.w.put(0, 5); s.w.put(1, 6); upAndDown(s) }, countsDiffer},
+	{"up and down, one copy", func(s *scene) { s.w.put(0, 5); upAndDown(s) }, countsDiffer},
+	{"up and down, a repair", func(s *scene) { s.w.put(0, 5); s.w.put(1, 5); upAndDown(s); s.play(mending1(1, 0)) }, countsDiffer},
 	{"append onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(append1, 1), mending1(0, 1)) }, tornAppend},
 	{"append, the other copy is repaired", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), mending1(1, 0)) }, tornAppend},
 	{"two appends, a repair", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), command(append1, 2), mending1(1, 0)) }, tornAppend},
@@ -299,7 +321,7 @@ func manyStates(usual int) int {
 func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", onlyLooks: "fresh marks in the place of those that stand", noMarks: "deletes without marks", onlyValues: "marks only where something is",
-		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers",
+		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers", alike: "what the authority has come to since a count",
 		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "a copy of what cas and replace store", unsure: "the authority's process",
 	} {
 		found := ""

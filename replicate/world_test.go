@@ -81,6 +81,7 @@ const (
 	shown               // marks are shown to reads
 	ownLook             // nobody looks behind an append
 	unguarded           // followers append and count whatever they have
+	alike               // whoever comes to the authority's number has all that it had counted
 	cleans              // who meets a mark removes it
 	unasked             // an add asks nobody who is not read, and sets the value there
 	unbound             // the rest get at once what a cas or a replace has stored
@@ -96,6 +97,8 @@ func (w *world) run(c *client, i int) Outcome {
 		o.Kind = Hit
 	case c.ablate == ownLook && e.deed == Review:
 		o.Kind = Hit
+	case c.ablate == alike && e.deed == Fetch && c.rule.stage == following:
+		o = Outcome{Kind: Hit, Value: c.rule.number}
 	case c.ablate == unguarded && e.deed == Preview:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
 	case c.ablate == unasked && c.rule.class == grants && !c.rule.votes(int(e.member)) && e.deed == Store:
