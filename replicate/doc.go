@@ -194,6 +194,8 @@
 // member, then each other's marks: both are told Deleted. An add is refused by a mark, whoever
 // has left it: by a repair's claim, a delete, a touch that has given the add's own claim a
 // fresh life (found by the model after 17, 45 and 68 states).
+// Who looks at a stale item (md I) is told by memcached to rebuild it, also if that is a
+// look behind a count that has failed: then no client is.
 // A value that the authority has lost can come back from a copy that a delete
 // missed, but only if that delete was not acknowledged, or AckAll was not asked.
 package replicate
