@@ -22,7 +22,7 @@ const (
 	Claim               // ms k 0 ME F<M> T<T> c: Stored, a mark that guards Fill, Store and Drop; or NotStored
 	Bury                // ms k 0 F<M> T<T> c: a mark in the place of whatever there was
 	Swap                // ms k 0 C<token> F<M> T<T> c: the client's md C, as a Bury
-	Remark              // ms k 0 C F<M> T<T> c: a fresh mark in the place of the one that ask Guard (a Look or an Extend) met
+	Remark              // ms k 0 C F<M> T<T> c: a fresh mark in the place of the one that ask Guard met, or left itself
 	Fill                // what ask From fetched, if nothing has changed since ask Guard: ms k C F T
 	Store               // the client's value likewise, and its answer: ms k C F T c
 	Drop                // md k C: removes what ask Guard has seen or left, if nothing has changed since

@@ -56,10 +56,11 @@
 //	cas                   ms C (S, R, E)          authority               STORED: the rest are copied to     authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
-//	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded             authority's
+//	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded; authority: authority's
+//	                                                                      fetch
 //	touch                                         authority               rest: touch                        authority's
-//	delete                md                      a mark at all, each     drop all marks; one is not there:  DELETED if any that is read had it
-//	                                              behind a look           all again
+//	delete                md                      a mark at all, each     a fresh mark for each; one is not  DELETED if any that is read had it
+//	                                              behind a look           there: all again; drop all
 //	                      md C                    authority: the mark     HD: rest a mark, then as delete    authority's
 //	                      md I                    all                     -                                  DELETED if any that is read says so
 //	                      md I C                  authority               DELETED: rest delete               authority's
@@ -70,7 +71,10 @@
 // What adds to a value is done by the rest only onto what the authority had before:
 // each is looked at while the authority is asked (Preview), and nothing may come
 // between that look and the deed. So no follower ever has what the authority never
-// had, not for a moment, and not if it does the deed late.
+// had, not for a moment, and not if it does the deed late. A count may find the number that it
+// looks for although the rest have more or less: another proxy's counts up and down since have been
+// done there already. So the authority's number is fetched with the deed, and where it
+// is another by then, the rest count as different.
 //
 // Whoever in the rest differs afterwards (another number or size, no such key, an
 // error where the authority had none) gets a
@@ -103,7 +107,10 @@
 //
 // A delete leaves a mark at every member. When all stand there is no value
 // anywhere, a copy that was claimed before has lost its claim and no claim can be
-// made: what is copied after that was fetched after it.
+// made: what is copied after that was fetched after it. Then a fresh mark takes the
+// place of each, so that whoever has taken one over meanwhile, with what was fetched
+// before, has lost it; and only when all of those stand are they removed. So a delete
+// that begins again has removed none before, and nobody has added the key meanwhile.
 //
 // Where a command finds a mark at the authority, the others are asked as for a
 // miss. If one has the key, whoever has left the mark gets some time (Wait), and
@@ -187,6 +194,8 @@
 // member, then each other's marks: both are told Deleted. An add is refused by a mark, whoever
 // has left it: by a repair's claim, a delete, a touch that has given the add's own claim a
 // fresh life (found by the model after 17, 45 and 68 states).
+// Who looks at a stale item (md I) is told by memcached to rebuild it, also if that is a
+// look behind a count that has failed: then no client is.
 // A value that the authority has lost can come back from a copy that a delete
 // missed, but only if that delete was not acknowledged, or AckAll was not asked.
 package replicate

@@ -178,12 +178,14 @@ func holds(r *Rule, member int) bool {
 			case copied:
 				has = has || e.kind == Hit
 			}
-		case Remark, Bury, Swap:
+		case Bury, Swap:
 			has = false
+		case Remark: // a delete's own still stood
+			has = r.c.Op == Delete && e.kind == Stored
 		case Fill:
 			has = e.kind == Stored
 		case Drop:
-			has = (nothing || r.class == buries || r.c.Op == Delete) && e.kind == Deleted
+			has = has && r.c.Op == Delete || (nothing || r.class == buries || r.c.Op == Delete) && e.kind == Deleted
 		}
 		joined = e.deed == Join || e.deed == Forward
 	}
@@ -555,7 +557,7 @@ func longest(c Command, r *Rule, i int) Outcome {
 			return Outcome{Kind: Stored}
 		}
 		return Outcome{Kind: ServerError}
-	case Drop:
+	case Drop, Remark:
 		return Outcome{Kind: Exists}
 	}
 	return all[0]

@@ -405,6 +405,10 @@ func (r *Rule) follow() {
 // it, and if nothing comes between: so it never has what the authority never had,
 // even if it does it late. Another proxy's step may only have to come first, so it
 // is looked at twice.
+//
+// That a counter comes to the same number does not say that only this count is
+// missing: one up and one down by another proxy are none. So with it the authority is
+// asked what it has come to since the look.
 func (r *Rule) step(i int) {
 	m := Mask(1) << i
 	switch seen := r.asks[r.guard[i]]; {
@@ -413,6 +417,9 @@ func (r *Rule) step(i int) {
 		r.overwrite |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number:
 		r.askFrom(i, r.deed(), r.guard[i])
+		if r.counts() && (r.later == 0 || r.later < r.given) { // one for all steps that go together
+			r.later = uint8(r.ask(int(r.lead), Fetch))
+		}
 	case r.again&m == 0:
 		r.again |= m
 		r.preview(i)
@@ -425,6 +432,8 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].deed
 	r.late = r.late || o.Late && r.joins()
 	switch {
+	case d == Fetch:
+		r.passed = r.passed || k != Hit || o.Value != r.number
 	case int8(m.first()) == r.lead:
 		r.late, r.unsure = false, r.unsure || k != Hit
 	case d == Remark:
@@ -464,6 +473,11 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 
 // followed: all have answered; now those that differ are made alike.
 func (r *Rule) followed() {
+	if r.passed {
+		r.passed = false
+		r.differ |= r.took &^ (1 << r.lead)
+		r.took &= 1 << r.lead
+	}
 	switch {
 	case r.late: // an eviction, and a repair of the authority by another, may have taken it: neither shows in the size
 		r.askFrom(int(r.lead), Check, r.main)

@@ -39,6 +39,15 @@ func (s *scene) play(cs ...client) {
 	}
 }
 
+// advance lets the first n asks of client i run before anything else.
+func (s *scene) advance(i, n int) {
+	for ask := range n {
+		var room [maxAsks]Ask
+		s.clients[i].rule.Next(room[:0])
+		s.tell(i, ask, s.w.run(&s.clients[i], ask))
+	}
+}
+
 func (s *scene) has(m int, value uint32) bool {
 	it := s.w.items[m]
 	return it.has && !it.mark && it.value == value
@@ -134,6 +143,39 @@ func tornAppend(s *scene) string {
 	return ""
 }
 
+// unlock: a lock is given back, which the second client waits for.
+func unlock(s *scene) { both(s); s.play(command(del, 0), command(adding, fresh)) }
+
+// taken: the lock that the waiter has got is gone, and nobody has deleted it behind that.
+func taken(s *scene) string {
+	for i := range s.n {
+		if !s.clients[i].rule.Over() {
+			return ""
+		}
+	}
+	if s.acked[1] && !s.has(0, fresh) && !s.has(1, fresh) {
+		return "the waiter's lock is gone"
+	}
+	return ""
+}
+
+// countsDiffer: what an incr and a decr have left is not the same everywhere.
+func countsDiffer(s *scene) string {
+	for i := range s.n {
+		if !s.clients[i].rule.Over() {
+			return ""
+		}
+	}
+	if s.acked[0] && s.acked[1] && (!s.has(0, 5) || !s.has(1, 5)) {
+		return "the copies differ"
+	}
+	return ""
+}
+
+func upAndDown(s *scene) {
+	s.play(command(Command{Op: Incr}, 1), command(Command{Op: Incr}, 1<<32-1))
+}
+
 func both(s *scene) { s.w.put(0, old); s.w.put(1, old) }
 
 var (
@@ -184,26 +226,24 @@ var markings = []marking{
 	{"unlock, two waiters", func(s *scene) { both(s); s.play(command(del, 0), command(adding, 1), command(adding, 2)) }, func(s *scene) string {
 		return undeleted(s) + twoLocks(s)
 	}},
-	{"unlock, a touch, a waiter", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), command(adding, 1)) }, func(s *scene) string {
-		for i := range s.n {
-			if !s.clients[i].rule.Over() {
-				return ""
-			}
-		}
-		if s.acked[2] && !s.has(0, 1) && !s.has(1, 1) {
-			return "the waiter's lock is gone"
-		}
-		return ""
-	}},
-	{"unlock, a waiter, a member returns", func(s *scene) {
+	{"unlock, a waiter, a touch", func(s *scene) { unlock(s); s.play(command(Command{Op: Touch}, 0)) }, taken},
+	{"unlock, a waiter, a repair", func(s *scene) { unlock(s); s.play(mending1(0, 1)) }, taken},
+	{"unlock, a waiter, a repair of the other", func(s *scene) { unlock(s); s.play(mending1(1, 0)) }, taken},
+	{"unlock, a waiter, a restart", func(s *scene) { unlock(s); s.restarts = 1 }, taken},
+	{"unlock, a waiter, a mark goes early", func(s *scene) { unlock(s); s.expires = 1 }, taken},
+	{"unlock, a waiter, a restart, a proxy stops", func(s *scene) { unlock(s); s.restarts, s.crashes = 1, 1 }, taken},
+	{"unlock, a waiter, a member returns", func(s *scene) { both(s); s.play(returning(del, 0), returning(adding, fresh)) }, taken},
+	{"unlock that has left its marks, a waiter, a member returns, a mark goes early", func(s *scene) {
 		both(s)
-		s.play(returning(del, 0), returning(adding, 1))
-	}, func(s *scene) string {
-		if s.clients[0].rule.Over() && s.clients[1].rule.Over() && s.acked[1] && !s.has(0, 1) {
-			return "the waiter's lock is gone"
-		}
-		return ""
-	}},
+		s.play(returning(del, 0), returning(adding, fresh))
+		s.advance(0, 4)
+		s.expires = 1
+	}, taken},
+	{"up and down", func(s *scene) { s.w.put(0, 5); s.w.put(1, 5); upAndDown(s) }, countsDiffer},
+	{"up and down, one has missed an up", func(s *scene) { s.w.put(0, 5); s.w.put(1, 4); upAndDown(s) }, countsDiffer},
+	{"up and down, one has missed a down", func(s *scene) { s.w.put(0, 5); s.w.put(1, 6); upAndDown(s) }, countsDiffer},
+	{"up and down, one copy", func(s *scene) { s.w.put(0, 5); upAndDown(s) }, countsDiffer},
+	{"up and down, a repair", func(s *scene) { s.w.put(0, 5); s.w.put(1, 5); upAndDown(s); s.play(mending1(1, 0)) }, countsDiffer},
 	{"append onto one copy, a repair", func(s *scene) { s.w.put(1, old); s.play(command(append1, 1), mending1(0, 1)) }, tornAppend},
 	{"append, the other copy is repaired", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), mending1(1, 0)) }, tornAppend},
 	{"two appends, a repair", func(s *scene) { s.w.put(0, old); s.play(command(append1, 1), command(append1, 2), mending1(1, 0)) }, tornAppend},
@@ -280,8 +320,8 @@ func manyStates(usual int) int {
 // Each rule left out is found by some scene.
 func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
-		oneRound: "a delete that doesn't begin again", noMarks: "deletes without marks", onlyValues: "marks only where something is",
-		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers",
+		oneRound: "a delete that doesn't begin again", onlyLooks: "fresh marks in the place of those that stand", noMarks: "deletes without marks", onlyValues: "marks only where something is",
+		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers", alike: "what the authority has come to since a count",
 		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "a copy of what cas and replace store", unsure: "the authority's process",
 	} {
 		found := ""

@@ -33,7 +33,7 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
 			all = append(all, Outcome{Kind: k, Value: 7})
-			if k == Hit && d == Preview {
+			if k == Hit && (d == Preview || d == Fetch && c.Op == Incr) {
 				all = append(all, Outcome{Kind: k, Value: 8})
 			}
 		}
@@ -110,9 +110,9 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		all = o(Hit, Exists)
 	case Claim:
 		all = o(Stored, NotStored)
-	case Bury, Remark:
+	case Bury:
 		all = o(Stored)
-	case Fill, Swap:
+	case Fill, Swap, Remark:
 		all = o(Stored, Exists)
 	case Store:
 		all = o(Stored, Exists)

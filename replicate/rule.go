@@ -108,12 +108,14 @@ type effect struct {
 type marks struct {
 	held   Mask       // have a mark of ours
 	hits   Mask       // had a value that a delete has removed
-	intact Mask       // of these, nobody has disturbed
+	intact Mask       // of these, were still there when all had theirs
 	again  Mask       // of the rest, were looked at once more
 	guard  [Max]uint8 // by member: the ask that has seen or left what is there
 	rounds uint8      // of a delete, or of a replace that others come before
 	main   uint8      // the ask that the authority decides the command with
 	looked uint8      // the Look or Review behind main, as a number above that of the ask; 0: none
+	later  uint8      // of a count: the last ask that has fetched what the authority has come to since; 0: none
+	passed bool       // it has come to another number
 
 	foreseen [Max]uint64 // by member: what the command would make of what is there
 }
@@ -170,6 +172,7 @@ const (
 	spreading // all: the command is everywhere
 	reviewing // set: is it still where it was early?
 	burying   // buries, in their order
+	verifying
 	unearthing
 	granting  // grants, in their order: a claim at one member after the other
 	storing   // the value is stored on all claims, the authority's first
@@ -440,7 +443,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 		r.spreadTold(ask, m)
 	case reviewing:
 		r.reviewTold(ask, m)
-	case burying, unearthing:
+	case burying, verifying, unearthing:
 		r.buryTold(*e, m)
 	case granting:
 		r.grantTold(m)

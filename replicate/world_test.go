@@ -75,11 +75,13 @@ type ablation uint8
 const (
 	everything ablation = iota
 	oneRound            // a delete that meets something else than its marks at the end is content
+	onlyLooks           // a delete looks whether its marks still stand, and leaves them as they are
 	noMarks             // a delete leaves nothing
 	onlyValues          // it leaves marks only where something was
 	shown               // marks are shown to reads
 	ownLook             // nobody looks behind an append
 	unguarded           // followers append and count whatever they have
+	alike               // whoever comes to the authority's number has all that it had counted
 	cleans              // who meets a mark removes it
 	unasked             // an add asks nobody who is not read, and sets the value there
 	unbound             // the rest get at once what a cas or a replace has stored
@@ -95,6 +97,8 @@ func (w *world) run(c *client, i int) Outcome {
 		o.Kind = Hit
 	case c.ablate == ownLook && e.deed == Review:
 		o.Kind = Hit
+	case c.ablate == alike && e.deed == Fetch && c.rule.stage == following:
+		o = Outcome{Kind: Hit, Value: c.rule.number}
 	case c.ablate == unguarded && e.deed == Preview:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
 	case c.ablate == unasked && c.rule.class == grants && !c.rule.votes(int(e.member)) && e.deed == Store:
@@ -102,8 +106,8 @@ func (w *world) run(c *client, i int) Outcome {
 		o.Kind = Stored
 	case c.ablate == unasked && c.rule.class == grants && e.deed == Look:
 		o.Kind = Hit
-	case c.ablate == oneRound && e.deed == Drop && c.rule.class == buries:
-		o.Kind = Deleted
+	case c.ablate == oneRound && c.rule.stage == verifying:
+		o.Kind = Stored
 	}
 	return o
 }
@@ -171,8 +175,8 @@ func (w *world) execute(c *client, i int) Outcome {
 			want, life = c.cas[e.guard], c.life[e.guard]
 		}
 		switch {
-		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && e.deed == Drop && c.rule.class == buries:
-			return Outcome{Kind: Deleted}
+		case (c.ablate == noMarks || c.ablate == onlyValues && c.cas[e.guard] == 0) && c.rule.class == buries && (e.deed == Drop || e.deed == Remark):
+			return Outcome{Kind: map[Deed]Kind{Drop: Deleted, Remark: Stored}[e.deed]}
 		case c.ablate == unguarded && e.deed == Join:
 			return w.join(m, c)
 		case c.ablate == unguarded && e.deed == Count:
@@ -201,7 +205,9 @@ func (w *world) execute(c *client, i int) Outcome {
 				*it = item{}
 				return Outcome{Kind: Stored}
 			}
-			w.mark(m)
+			if c.ablate != onlyLooks || c.rule.stage != verifying {
+				w.mark(m)
+			}
 		case Swap:
 			w.mark(m)
 		case Fill:

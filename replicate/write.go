@@ -3,15 +3,17 @@ package replicate
 // Commands that all members take alike (set, delete) or must all allow (add).
 
 // bury begins a round of a delete: every member gets a mark in the place of what
-// it has. When all have theirs nobody has a value, a copy that was claimed before
-// has lost its claim, and a new claim can't be made until the marks are removed.
-// If each is there still when it is removed, there was one moment at which all
-// stood: whatever is copied from then on was fetched after it. If one is not, all
-// again: who has disturbed it may have brought back what was fetched before.
-// held have theirs already.
+// it has, and when all have theirs a fresh one in the place of that. If each was still
+// there, there was one moment at which nobody had a value, a copy that was claimed
+// before had lost its claim, and no new claim could be made. Whoever has taken over one
+// of the marks since then, to copy there what was fetched before, has lost that, too; so
+// whatever is copied from then on was fetched after it. If one mark was not there, all
+// again: who has disturbed it may have brought back what was fetched before. The others
+// stand meanwhile, and an add needs the leave of all: what a later round buries is not a
+// lock that somebody has got since. held have theirs already.
 func (r *Rule) bury(m, held Mask) {
 	r.rounds++
-	r.held, r.took = held, 0
+	r.held, r.intact = held, 0
 	r.stage = burying
 	for ; m != 0; m &= m - 1 {
 		i := m.first()
@@ -27,33 +29,55 @@ func (r *Rule) buryTold(e asked, m Mask) {
 	case e.deed == Look:
 	case r.stage == burying && k == Stored:
 		r.held |= m
-	case r.stage == burying:
-		r.dirty |= m
-	case k == Deleted:
+	case r.stage == verifying && k == Stored:
+		r.intact |= m
+	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our mark, and goes with its TTL
 		r.took |= m
-	case k == Exists || k == NotFound:
-		r.intact &^= m
-	default:
+	case r.stage == burying || k.failed() || k.refused():
 		r.dirty |= m
 	}
+	if r.open > 0 {
+		return
+	}
+	disturbed := r.held &^ r.intact &^ r.dirty
 	switch {
-	case r.open > 0:
-	case r.stage == burying:
+	case r.stage == unearthing:
+		r.buried()
+	case r.stage == burying && r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need):
+		r.verify()
+	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury():
+		r.bury(r.held&^r.dirty, 0)
+	case r.stage == verifying:
+		r.dirty |= disturbed
 		r.unearth()
 	default:
-		r.buried()
+		r.unearth()
+	}
+}
+
+// roomToBury reports whether there are asks for another round of a delete.
+func (r *Rule) roomToBury() bool { return int(r.n)+4*r.held.Len() <= maxAsks }
+
+// verify puts fresh marks in the place of those that still stand, now that all do.
+func (r *Rule) verify() {
+	r.stage = verifying
+	for m := r.held; m != 0; m &= m - 1 {
+		i := m.first()
+		r.guard[i] = uint8(r.askFrom(i, Remark, r.guard[i]))
 	}
 }
 
 // unearth removes the marks, also those of a delete that will not be
 // acknowledged.
 func (r *Rule) unearth() {
+	r.stage = unearthing
+	if r.intact != 0 {
+		r.held = r.intact
+	}
 	if r.held == 0 {
 		r.buried()
 		return
 	}
-	r.stage = unearthing
-	r.intact = r.held
 	for m := r.held; m != 0; m &= m - 1 {
 		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
@@ -61,14 +85,6 @@ func (r *Rule) unearth() {
 
 func (r *Rule) buried() {
 	r.stage = done
-	enough := r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need)
-	if disturbed := r.held &^ r.intact; disturbed != 0 && enough {
-		if r.rounds < maxRounds {
-			r.bury(r.held&^r.dirty, 0)
-			return
-		}
-		r.dirty |= disturbed
-	}
 	r.took &^= r.dirty
 	r.clean |= r.took & r.stale
 	switch {
@@ -268,8 +284,8 @@ func (r *Rule) swept() {
 //
 // The authority is asked first, then the others in the key's order. It gets the value
 // first, too, and only if its claim still stands: then there was a moment, right after
-// the last claim, at which no delete had its mark anywhere. A delete that had some
-// removed already would find the others gone, begin again, and bury what is added now.
+// the last claim, at which no delete had its mark anywhere. One that buries what is added
+// now has come behind that.
 //
 // Members that are not read don't vote: the value that one of them has says nothing.
 // A mark there does.

@@ -117,9 +117,9 @@ func (c *framer) frame() (f frame, first bool, casOf int) {
 		f.opcode = [][2]byte{{0x0e, 0x19}, {0x0f, 0x1a}}[value.n(2)][value.n(2)]
 		f.value = value.piece()
 		casOf = []int{0, 0, 1, 2}[value.n(4)]
-	case 9, 10:
+	case 9, 10: // no number of 64 bits: see value
 		f.opcode = [][2]byte{{0x05, 0x15}, {0x06, 0x16}}[value.n(2)][value.n(2)]
-		f.extras = long([]uint64{1, 9, 10, 1000}[value.n(4)]) + long([]uint64{10, 7, 1<<64 - 1}[value.n(3)]) + word([]uint32{0, 1000, 1<<32 - 1}[value.n(3)])
+		f.extras = long([]uint64{1, 9, 10, 1000}[value.n(4)]) + long([]uint64{10, 7, 1 << 62}[value.n(3)]) + word([]uint32{0, 1000, 1<<32 - 1}[value.n(3)])
 		casOf = []int{0, 0, 1, 2}[value.n(4)]
 		first = true
 	case 11:

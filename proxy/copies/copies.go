@@ -277,11 +277,11 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 func (c *command) countMarks(a *copyAsk) {
 	marks := &c.e.Count.Marks
 	switch a.Deed {
-	case replicate.Claim, replicate.Bury, replicate.Swap, replicate.Remark:
+	case replicate.Claim, replicate.Bury, replicate.Swap:
 		if a.kind == replicate.Stored {
 			marks.Made++
 		}
-	case replicate.Drop:
+	case replicate.Remark, replicate.Drop:
 		if a.kind == replicate.Exists || a.kind == replicate.NotFound {
 			marks.Disturbed++
 		}

@@ -128,6 +128,7 @@ type single struct {
 
 	checked bool             // of an add: the interim server has nothing; of others: what it has was brought
 	again   bool             // the answer was no number: it is tried once more
+	removed bool             // of a delete: the interim server had the key, and reads still find it there
 	stub    bool             // a read has found an empty value: it is being asked whether that is a stub
 	from    int              // where the main ask goes: 0 First, 1 Interim
 	waiting int              // asks that have not ended, of those that the answer needs
@@ -258,6 +259,8 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	}
 	if id != sideAsk {
 		l.main = t.Keep(r)
+	} else if _, bound := t.Token(); t.Op == wire.Delete && l.Role == health.Warming && !bound {
+		l.removed = r.Reply.Kind == wire.Deleted
 	}
 	l.waiting--
 	if l.inTurn {
@@ -337,6 +340,8 @@ func (l *single) end(t *task.Task) {
 		t.Loop.LeadAgain(t) // what its client has sent behind it still waits for it
 	case l.read && !sure:
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
+	case l.failed == nil && sure && l.removed && l.main.Reply.Kind == wire.NotFound:
+		t.AnswerKind(wire.Deleted)
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
