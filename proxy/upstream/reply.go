@@ -193,6 +193,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		c.desync(otherName, buf)
 		return true
 	}
+	r.Awaited = false // its key is counted, as it is of any VALUE that names has seen
 	left, last, taken := r.Size-len(buf), r.Last, 0
 	if ok {
 		taken = to.Begin(c, a, r, buf)
