@@ -64,7 +64,8 @@ func (c *Conn) Parse() {
 					a.Found(r.Key.Len())
 				}
 			}
-			e.Input.Start += n - c.reply(a, r, buf[:n])
+			taken := c.reply(a, r, buf[:n])
+			e.Input.Start += n - taken // Input may be another by now
 		}
 	}
 	if c.Head != first { // which has had its answer
