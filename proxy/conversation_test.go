@@ -110,7 +110,9 @@ type stage struct {
 	at     string
 
 	release string // of the servers, unless 1.6.18
-	keeps   bool   // keepers work
+
+	ended func(a *actor) // is told whose connection the engine has ended; nil: nobody is
+	keeps bool           // keepers work
 }
 
 func newStage(t *testing.T) *stage {

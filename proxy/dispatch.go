@@ -5,6 +5,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/base64"
+	"slices"
 
 	"ringside/proxy/client"
 	"ringside/proxy/counters"
@@ -224,7 +225,11 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 		return false
 	}
 	c, _, _ := srv.Pick(s.ID, false)
-	if c == nil || !e.tags.Ask(x, share, rt, c, key) {
+	if c == nil {
+		return false
+	}
+	e.endPart(srv) // else this would go into the middle of its line
+	if !e.tags.Ask(x, share, rt, c, key) {
 		return false
 	}
 	if e.Watch.Left--; e.Watch.Left < 0 {
@@ -490,6 +495,17 @@ func (e *Engine) endParts() {
 	e.parts = e.parts[:0]
 }
 
+// endPart is endParts for srv alone.
+func (e *Engine) endPart(srv *upstream.Server) {
+	c := srv.Asked
+	if c == nil {
+		return
+	}
+	c.EndLine(c.Tail)
+	srv.Asked = nil
+	e.parts = slices.DeleteFunc(e.parts, func(o *upstream.Conn) bool { return o == c })
+}
+
 // longGat is where a gat is split: memcached takes a line of which it has got
 // 2,048 bytes without its end for junk and closes, unless it is a get or gets.
 const longGat = 2000
@@ -563,22 +579,6 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x.FinishOne()
 }
-
-// refuseMemory refuses a storage command for whose data block there is no
-// memory. rest bytes of it are still to come, and are discarded as they do.
-func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
-	e.Count.NoMemory++
-	r := &e.Req
-	r.Swallow = int64(rest)
-	r.Answer = noMemory
-	if r.Dialect == wire.Text {
-		r.Answer = e.quietly(noMemory)
-	}
-	e.refuse(s, raw)
-}
-
-// what memcached says when it has no memory for an item.
-var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
 
 // refuseTags refuses the request in e.Req, which names tags that it can't have.
 func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,4 +26,21 @@ c1 <f set #1 cas=9
 c1 <f get #2 cas=9 x=5 v=%[2]s
 `, size, value))
 	}
+}
+
+// TestFrameWithoutRoom: gets that were gathered go before what is done about a frame
+// behind them for which there is no memory. That went into the middle of their line.
+func TestFrameWithoutRoom(t *testing.T) {
+	s := newStage(t)
+	s.play("frames", "pool main servers=s1\nlimits memory=1000000\nc2 > get a1\ns1 < get a1\ns1 > END\nc2 < END")
+	begins := slices.Concat(s.frame("getkq #1 k=a1", false), s.frame("getkq #2 k=b1", false), s.frame("set #3 k=c1 x=0,0 v="+strings.Repeat("x", 2_000_000), false)[:100])
+	client := s.actor("c1")
+	s.wakeup(func() { s.e.Bytes(client.link, begins) })
+	s.play("frames", `s1 < gets a1 b1
+s1 < delete c1
+s1 > VALUE b1 5 1 9\r\nB\r\nEND
+s1 > DELETED
+c1 <f getkq #2 cas=9 x=5 k=b1 v=B
+c1 <f set #3 status=0x82 v=Out\x20of\x20memory
+`)
 }

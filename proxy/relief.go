@@ -10,6 +10,7 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
 )
 
 const (
@@ -54,6 +55,22 @@ func (e *Engine) makeRoom() {
 	}
 	e.MemoryFull = true // if account finds it so
 }
+
+// refuseMemory refuses a storage command for whose data block there is no
+// memory. rest bytes of it are still to come, and are discarded as they do.
+func (e *Engine) refuseMemory(s *client.Session, raw []byte, rest int) {
+	e.Count.NoMemory++
+	r := &e.Req
+	r.Swallow = int64(rest)
+	r.Answer = noMemory
+	if r.Dialect == wire.Text {
+		r.Answer = e.quietly(noMemory)
+	}
+	e.refuse(s, raw)
+}
+
+// what memcached says when it has no memory for an item.
+var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
 
 // hoarder is a client or a connection to a server, and what it would give back.
 type hoarder struct {

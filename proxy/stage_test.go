@@ -191,6 +191,9 @@ func (s *stage) effect(x link.Effect) {
 	case link.Close, link.Abort:
 		a.state = map[link.EffectKind]string{link.Close: "closed", link.Abort: "aborted"}[x.Kind]
 		a.link, l.Sock = nil, nil
+		if s.ended != nil {
+			s.ended(a)
+		}
 	case link.Pause, link.Resume:
 		a.paused = x.Kind == link.Pause
 	}
@@ -220,17 +223,19 @@ func (s *stage) send(a *actor) {
 		s.e.Wrote(a.link, 0, true)
 		return
 	}
-	n := 0
 	var sent []byte
-	for _, b := range a.link.Pending(nil) {
-		sent = append(sent, b...)
-		n += len(b)
+	for n := 1; n > 0; { // one call to the system takes so many pieces and no more
+		n = 0
+		for _, b := range a.link.Pending(nil) {
+			sent = append(sent, b...)
+			n += len(b)
+		}
+		s.e.Wrote(a.link, n, false)
 	}
 	if !s.shown {
 		sent = sealed.ReplaceAll(sent, nil)
 	}
 	a.got.Write(sent)
-	s.e.Wrote(a.link, n, false)
 	if a.old != nil {
 		if answer := a.old.serve(a.got.Next(a.got.Len())); a.mode != "silent" && len(answer) > 0 {
 			s.e.Bytes(a.link, answer)

@@ -98,6 +98,7 @@ func (s *Session) shortFrame(buf []byte) {
 	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 || !e.Scarce(s.Need) {
 		return
 	}
+	s.endBatch() // it goes first
 	rest := s.Need - len(buf)
 	s.Need = 0
 	e.spelled = frame.Spell(&e.Wire, e.spelled[:0], buf, &e.Frame, &e.Req)
@@ -222,8 +223,7 @@ func (x *Exchange) sendValue(q *link.Queue, h frame.Head, key []byte, a *upstrea
 		return 0
 	}
 	c := e.Take(len(b))
-	c.End = c.Start + int(r.Body.End)
-	c.Start += int(r.Body.Start)
+	c.Start, c.End = c.Start+int(r.Body.Start), c.Start+int(r.Body.End)
 	q.Push(&e.Buffers, c)
 	return len(b)
 }

@@ -63,7 +63,7 @@ func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Fail
 		x.slowPart(c, a, c.FailedIn(a, f), f.Why)
 	}
 	x.Fail(a.Share, f.Why, f.Outcome)
-	if a.Streams && x.Session != nil && x.breakOff(a) {
+	if a.Streams && x.Session != nil && x.InOrder == nil && x.breakOff(a) { // in order nothing has gone to the client
 		x.Session.cut(x)
 	}
 	x.FinishOne()

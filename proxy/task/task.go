@@ -290,6 +290,9 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	}
 	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
+	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
+		c.Tail.Flags |= t.Req.Flags & wire.Binary
+	}
 }
 
 // Limits is what is left for an ask of the time that the command may take.

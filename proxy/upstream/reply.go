@@ -64,7 +64,8 @@ func (c *Conn) Parse() {
 					a.Found(r.Key.Len())
 				}
 			}
-			e.Input.Start += n - c.reply(a, r, buf[:n])
+			taken := c.reply(a, r, buf[:n])
+			e.Input.Start += n - taken // Input may be another by now
 		}
 	}
 	if c.Head != first { // which has had its answer
@@ -193,6 +194,7 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		c.desync(otherName, buf)
 		return true
 	}
+	r.Awaited = false // its key is counted, as it is of any VALUE that names has seen
 	left, last, taken := r.Size-len(buf), r.Last, 0
 	if ok {
 		taken = to.Begin(c, a, r, buf)

@@ -1,0 +1,550 @@
+package proxy
+
+// Commands of all dialects and sizes on all kinds of routes, cut anywhere: clients get
+// what one memcached would have said, byte for byte.
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/internal/memnode"
+	"ringside/proxy/link"
+)
+
+// TestSizes plays the same rounds each time. FuzzSizes looks for others.
+func TestSizes(t *testing.T) {
+	for seed := range seeds() {
+		playSizes(t, &dice{rng: rand.New(rand.NewPCG(seed, 5)), left: 1000}, fmt.Sprintf("seed %d", seed))
+	}
+}
+
+// FuzzSizes lets the fuzzer choose. A size is two bytes: a threshold, and how far from it.
+func FuzzSizes(f *testing.F) {
+	for seed := range uint64(16) {
+		b := make([]byte, 150)
+		rng := rand.New(rand.NewPCG(seed, 6))
+		for i := range b {
+			b[i] = byte(rng.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) { playSizes(t, &dice{bytes: b[:min(len(b), 400)]}, "fuzz") })
+}
+
+// maxSized is the limit of values in these rounds, in bytes.
+const maxSized = 200_000
+
+// thresholds are where something becomes different, in bytes: what is copied, what is
+// handed over, what flows, what fits a read, and what is refused.
+var thresholds = []int{0, 1 << 10, link.BigSpan / 4, link.BigSpan, 2 * link.BigSpan, 64 << 10, link.ScratchSize, 2 * link.ScratchSize, maxSized}
+
+// sizing is one round: some clients, one after the other, who ask an engine in front of
+// memcacheds and, beside it, one memcached.
+type sizing struct {
+	*stage
+	d        *dice
+	one      *memnode.Line            // the memcached beside it
+	nodes    map[string]*memnode.Node // the servers
+	lines    map[*actor]*sizedLine    // connections to them
+	keys     []string
+	prefixes []string
+	seq      int // of values
+	spread   int // how many servers the keys are on
+	piece    int // how much servers say at once
+	played   []string
+}
+
+// sizedLine is a connection to a server.
+type sizedLine struct {
+	*memnode.Line
+	owed []byte // said, and not delivered
+}
+
+// sized is one command.
+type sized struct {
+	text string // for people
+	send []byte
+	want []byte // the answer
+	any  bool   // its values may come in any order
+}
+
+func (w *sizing) fail(format string, args ...any) {
+	w.t.Helper()
+	w.t.Fatalf("%s\n%s: %s", strings.Join(w.played, "\n"), w.at, fmt.Sprintf(format, args...))
+}
+
+func (w *sizing) note(format string, args ...any) {
+	w.played = append(w.played, fmt.Sprintf(format, args...))
+}
+
+// noted puts the engine's log among what is noted.
+type noted struct{ *sizing }
+
+func (w noted) Write(b []byte) (int, error) {
+	w.note("%s", b)
+	return len(b), nil
+}
+
+// brief is the beginning and the end of b, for people.
+func brief(b []byte) string {
+	short := longName.ReplaceAll(b[:min(len(b), 400)], []byte("k…"))
+	if len(short) > 120 || len(b) > 400 {
+		return fmt.Sprintf("%.70q … %q of %d bytes", short, b[len(b)-20:], len(b))
+	}
+	return fmt.Sprintf("%q", short)
+}
+
+var longName = regexp.MustCompile("kkkkk+")
+
+func playSizes(t *testing.T, d *dice, name string) {
+	w := &sizing{stage: newStage(t), d: d, nodes: map[string]*memnode.Node{}, lines: map[*actor]*sizedLine{}}
+	w.at, w.shown, w.ended, w.logs = name, true, w.forget, noted{w}
+	defer func() {
+		if r := recover(); r != nil {
+			w.fail("panic: %v\n%s", r, debug.Stack())
+		}
+	}()
+	w.piece = []int{1 << 20, 1000, link.BigSpan - 1, link.BigSpan, 30_000, link.ScratchSize, link.ScratchSize + 1}[d.n(7)]
+	w.spread = 1 + 2*d.n(2)
+	old := d.one(8)
+	w.lay(old)
+	w.one = w.node(old).Line()
+	if d.one(4) {
+		w.storm()
+	}
+	for i := range 2 + d.n(6) {
+		w.keys = append(w.keys, w.key(i))
+	}
+	w.fill()
+	for range 1 + d.n(3) {
+		dialect := d.n(3)
+		w.play(dialect, w.ask(dialect))
+	}
+	w.end()
+}
+
+// lay makes the table: a route of each kind, by prefix.
+func (w *sizing) lay(old bool) {
+	d := w.d
+	w.line(fmt.Sprintf("pool main servers=s1,s2,s3 ordered=%v gets=%s connections=%d", d.one(2), []string{"", "joined"}[d.n(2)], 1+d.n(2)))
+	w.line(fmt.Sprintf("limits value=%d output=%d in_flight=%d", maxSized, []int{1 << 20, 3000}[d.n(2)], []int{4096, 2}[d.n(2)]))
+	routes := []string{"- main", "p: main strip", "n: main near=10s", "a: main autocreate=1:0", "b: main strip buffer=1s:10s"}
+	if old {
+		w.release = "1.5.22"
+	} else {
+		routes = append(routes, "g: main guard=wait:1s", "h: main strip guard=wait:1s,stale:60s", "t: main tags=suffix,t:{x}>x", "u: main strip tags=suffix near=10s",
+			"c: main copies=2", "d: main strip copies=3 guard=wait:1s", "e: main copies=2 near=10s")
+	}
+	for _, r := range routes {
+		w.line("route " + r)
+		w.prefixes = append(w.prefixes, strings.TrimLeft(strings.Fields(r)[0], "-"))
+	}
+	for i := range w.routes {
+		if r := &w.routes[i]; r.Near != nil {
+			r.Near.Memory = 1 << 20
+		}
+	}
+	w.begin()
+	for _, name := range []string{"s1", "s2", "s3"} {
+		w.nodes[name] = w.node(old)
+	}
+	if !old { // a tag that nobody has named before a miss is no older than the miss: what names it then is not stored
+		w.line("c1 > set t:z1;tags=v 1 0 0\\r\\n\\r\\nset t:z2;tags=v 1 0 0\\r\\n\\r\\nset t:z3;tags=v 1 0 0\\r\\n")
+		for range 5 {
+			w.serve(false)
+			w.line("wait 2ms")
+		}
+		w.line("c1 < STORED\\r\\nSTORED\\r\\nSTORED")
+		w.line("c1 closes")
+	}
+}
+
+func (w *sizing) node(old bool) *memnode.Node {
+	o := memnode.Options{MaxItem: 4 << 20, Now: func() time.Time { return time.Unix(wall(w.now), 0) }}
+	if old {
+		o.Version = "1.5.22"
+	}
+	n, err := memnode.New(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// key is a key of some route and length. No two look alike without their prefixes.
+func (w *sizing) key(i int) string {
+	name := fmt.Sprintf("%s%d", w.prefixes[w.d.n(len(w.prefixes))], i)
+	end := strconv.Itoa(1 + w.d.n(w.spread)) // its server
+	long := []int{0, 0, 186, 235, 250}[w.d.n(5)]
+	return name + strings.Repeat("k", max(0, long-len(name)-len(end))) + end
+}
+
+// suffixed is key, perhaps with a tag behind it.
+func (w *sizing) suffixed(key string) string {
+	if (strings.HasPrefix(key, "t:") || strings.HasPrefix(key, "u:")) && len(key) < 240 && w.d.one(2) {
+		return key + ";tags=v"
+	}
+	return key
+}
+
+// guarded says that the route of key is. Who has missed a value there is bound to that
+// until it is set, so that nobody deletes any here.
+func guarded(key string) bool { return strings.Contains("g:h:t:u:d:", key[:2]) }
+
+// led says that commands on key take several asks. Where a connection is set aside for a
+// client that takes nothing, these can't be of the same one, and it is not sure that they
+// were of the same process: an add may be NOT_STORED then, and a value with tags a miss.
+func led(key string) bool { return guarded(key) || strings.Contains("c:e:", key[:2]) }
+
+// value is a value around a threshold: no two are alike, anywhere.
+func (w *sizing) value(key string) []byte {
+	w.seq++
+	most := len(thresholds)
+	if guarded(key) {
+		most-- // what is refused is a delete
+	}
+	size := thresholds[w.d.n(most)]
+	if n := w.d.n(256); n < 200 {
+		size += 4 * (n - 190) // a request is longer than its value by up to so much
+	} else {
+		size += n - 228
+	}
+	return value(key, w.seq, max(size, 0))[:max(size, 0)]
+}
+
+// fill is a client that misses all guarded keys and sets them. So nobody else is bound to
+// what it has missed: memcached knows nothing of that.
+func (w *sizing) fill() {
+	var all []sized
+	for _, key := range w.keys {
+		if guarded(key) {
+			all = append(all, w.get(key), w.set("set", key, ""))
+		}
+	}
+	w.play(0, all)
+}
+
+// ask is some commands of a dialect.
+func (w *sizing) ask(dialect int) (all []sized) {
+	for range 1 + w.d.n(8) {
+		all = append(all, [...]func() sized{w.text, w.meta, w.framed}[dialect]())
+	}
+	return all
+}
+
+var dialects = [...]string{"text", "meta", "the binary protocol"}
+
+// play is one client: what it asks, and that it gets the right answers.
+func (w *sizing) play(dialect int, all []sized) {
+	d := w.d
+	w.note("a client of %s", dialects[dialect])
+	for _, c := range all {
+		w.note("  %s ► %s", c.text, brief(c.want))
+	}
+	switch dialect {
+	case 1:
+		all = append(all, sized{"mn", []byte("mn\r\n"), []byte("MN\r\n"), false})
+	case 2:
+		all = append(all, sized{"noop", w.frame("noop #1", false), w.frame("noop #1", true), false})
+	}
+	if len(all) == 0 {
+		return
+	}
+	a := w.actor(fmt.Sprintf("c%d", len(w.played)))
+	a.full = d.one(6) && !slices.ContainsFunc(w.keys, led)
+	for _, part := range w.cut(all) {
+		for tries := 0; a.paused && tries < 100; tries++ {
+			w.drain(a)
+			w.serve(false)
+		}
+		if a.link == nil {
+			w.fail("%s is closed", a.name)
+		}
+		w.wakeup(func() { w.e.Bytes(a.link, part) })
+		w.serve(d.one(2))
+	}
+	for range 200 {
+		w.drain(a)
+		w.serve(false)
+		if w.waits(a, all) {
+			w.now = max(w.now+int64(time.Millisecond), min(w.e.Next(), w.now+int64(100*time.Millisecond)))
+			w.wakeup(func() {})
+		}
+	}
+	w.judge(a, all)
+	w.wakeup(func() { w.e.Closed(a.link, nil) })
+	delete(w.actors, a.name)
+	w.rest()
+}
+
+// storm is clients whose answers nobody looks at: servers and clients end their
+// connections in the midst, and there is little memory. Servers understand all the same
+// what they get, and who comes afterwards is served well.
+func (w *sizing) storm() {
+	d := w.d
+	memory := w.e.MemoryLimit
+	all := w.prefixes
+	if d.one(2) { // keys whose commands go together
+		w.prefixes = all[:2]
+	}
+	var sets []sized
+	for i := range 2 + d.n(6) {
+		w.keys = append(w.keys, w.key(10+i))
+		sets = append(sets, w.set("set", w.keys[i], ""))
+	}
+	w.prefixes = all
+	w.play(0, sets)
+	w.e.MemoryLimit = []int64{memory, 90_000 + int64(d.n(1000))*400}[d.n(2)]
+	w.note("a storm, with %d bytes of memory", w.e.MemoryLimit)
+	var parts [][][]byte
+	var clients []*actor
+	for range 1 + d.n(3) {
+		dialect := d.n(3)
+		clients = append(clients, w.actor(fmt.Sprintf("c%d", 10+len(clients))))
+		all := w.ask(dialect)
+		parts = append(parts, w.cut(all))
+		w.note("a client of %s", dialects[dialect])
+		for _, c := range all {
+			w.note("  %s", c.text)
+		}
+	}
+	for range 100 {
+		switch i := d.n(len(clients)); {
+		case d.one(30):
+			a := w.actors[fmt.Sprintf("s%d", 1+d.n(3))]
+			for _, name := range []string{"s1", "s2", "s3"} { // better one that is in the midst of an answer
+				if l := w.lines[w.actors[name]]; l != nil && len(l.owed) > 0 {
+					a = w.actors[name]
+				}
+			}
+			w.note("%s ends", w.breakOff(a, d.one(2)))
+		case d.one(40):
+			w.note("%s ends", w.breakOff(clients[i], d.one(2)))
+		case d.one(20):
+			w.now += int64(d.n(700)) * int64(time.Millisecond)
+			w.wakeup(func() {})
+		case d.one(3):
+			w.serve(true)
+		case d.one(8):
+			clients[i].full = !clients[i].full
+			w.wakeup(func() { w.send(clients[i]) })
+		case len(parts[i]) > 0 && clients[i].link != nil && !clients[i].paused:
+			w.wakeup(func() { w.e.Bytes(clients[i].link, parts[i][0]) })
+			parts[i] = parts[i][1:]
+		}
+	}
+	for _, a := range clients {
+		w.breakOff(a, false)
+		delete(w.actors, a.name)
+	}
+	w.e.MemoryLimit = memory
+	w.keys = nil
+	for range 3 {
+		w.rest()
+	}
+}
+
+// forget lets a server forget a connection that has ended.
+func (w *sizing) forget(a *actor) {
+	if a.name[0] == 's' {
+		a.got.Reset()
+		delete(w.lines, a)
+	}
+}
+
+// breakOff ends a connection, if there is one: cleanly, or by a reset. It says whose.
+func (w *sizing) breakOff(a *actor, cleanly bool) string {
+	if a == nil || a.link == nil || a.state != "" {
+		return "nobody"
+	}
+	l, err := a.link, errors.New("connection reset by peer")
+	if cleanly {
+		err = nil
+	}
+	if a.name[0] == 's' || !cleanly {
+		a.link, l.Sock = nil, nil
+		w.forget(a)
+	}
+	w.wakeup(func() { w.e.Closed(l, err) })
+	return a.name
+}
+
+// rest lets Ringside end what it does on its own, as to give back what a client that has
+// gone was to rebuild.
+func (w *sizing) rest() {
+	for range 50 {
+		w.now += int64(20 * time.Millisecond)
+		w.wakeup(func() {})
+		w.serve(false)
+	}
+}
+
+func (w *sizing) drain(a *actor) {
+	if a.full {
+		a.full = w.d.one(3)
+		w.wakeup(func() { w.send(a) })
+	}
+}
+
+// waits says whether bytes are missing.
+func (w *sizing) waits(a *actor, all []sized) bool {
+	n := 0
+	for _, c := range all {
+		n += len(c.want)
+	}
+	return a.got.Len() < n
+}
+
+// cut is what a client sends, in pieces, with cuts where it may hurt.
+func (w *sizing) cut(all []sized) (parts [][]byte) {
+	var b []byte
+	at := []int{0}
+	for _, c := range all {
+		b = append(b, c.send...)
+		at = append(at, len(b))
+	}
+	at = append(at, thresholds[1:8]...)
+	cuts := []int{len(b)}
+	for range w.d.n(5) {
+		cut := at[w.d.n(len(at))] + w.d.n(60) - 30
+		for range 1 + 30*w.d.n(2) { // byte by byte
+			cuts = append(cuts, min(max(cut, 0), len(b)))
+			cut++
+		}
+	}
+	slices.Sort(cuts)
+	from := 0
+	for _, cut := range cuts {
+		if cut > from {
+			parts = append(parts, b[from:cut])
+			from = cut
+		}
+	}
+	return parts
+}
+
+// serve lets the servers answer: all, or one piece each if once.
+func (w *sizing) serve(once bool) {
+	for busy := true; busy; {
+		busy = false
+		for _, name := range slices.Sorted(maps.Keys(w.actors)) {
+			a := w.actors[name]
+			if name[0] == 'c' || a.link == nil {
+				continue
+			}
+			l := w.lines[a]
+			if l == nil {
+				l = &sizedLine{Line: w.nodes[a.name[:2]].Line()}
+				w.lines[a] = l
+			}
+			for n := wholeRequest(a.got.Bytes()); n > 0; n = wholeRequest(a.got.Bytes()) {
+				l.owed = append(l.owed, w.answer(a, l, a.got.Next(n))...)
+			}
+			if n := min(len(l.owed), w.piece); n > 0 {
+				b := l.owed[:n]
+				l.owed = l.owed[n:]
+				w.wakeup(func() { w.e.Bytes(a.link, b) })
+				busy = !once
+			}
+		}
+	}
+}
+
+// answer is what a server says to a whole request, which it must understand.
+func (w *sizing) answer(a *actor, l *sizedLine, request []byte) []byte {
+	n, _ := strconv.Atoi(a.name[1:2])
+	switch {
+	case string(request) == "stats\r\n":
+		return fmt.Appendf(nil, "STAT pid %d\r\nSTAT uptime 100\r\nSTAT time 1%d000\r\nEND\r\n", n, n)
+	case w.release != "" && request[0] == 'm':
+		w.fail("%s is too old for %s", a.name, brief(request))
+	}
+	answer := l.Do(request)
+	w.note("%s ◄ %s: %s", a.name, brief(request), brief(answer))
+	if len(answer) == 0 || bytes.HasPrefix(answer, []byte("ERROR")) || bytes.HasPrefix(answer, []byte("SERVER_ERROR")) ||
+		bytes.HasPrefix(answer, []byte("CLIENT_ERROR")) && !bytes.Contains(answer, []byte("non-numeric")) {
+		w.fail("%s answers %q to %s", a.name, answer, brief(request))
+	}
+	return answer
+}
+
+// wholeRequest is the size of the first request in b; 0: it is not whole.
+func wholeRequest(b []byte) int {
+	end := bytes.Index(b, []byte("\r\n"))
+	if end < 0 {
+		return 0
+	}
+	f := strings.Split(string(b[:end]), " ")
+	end += 2
+	at := map[string]int{"set": 4, "add": 4, "replace": 4, "append": 4, "prepend": 4, "cas": 4, "ms": 2}[f[0]]
+	if at > 0 && len(f) > at {
+		n, _ := strconv.Atoi(f[at])
+		end += n + 2
+	}
+	if end > len(b) {
+		return 0
+	}
+	return end
+}
+
+// judge compares what a client has got with what it should have.
+func (w *sizing) judge(a *actor, all []sized) {
+	if a.link == nil {
+		w.fail("%s is closed", a.name)
+	}
+	for _, c := range all {
+		got := a.got.Next(len(c.want))
+		if len(c.want) > 0 && c.want[0] == 0x81 {
+			got, c.want = withoutCas(got), withoutCas(c.want)
+		}
+		if !bytes.Equal(got, c.want) && !(c.any && slices.Equal(blocks(got), blocks(c.want))) {
+			at := 0
+			for at < min(len(got), len(c.want)) && got[at] == c.want[at] {
+				at++
+			}
+			w.fail("the answer to %s is %s, want %s; they differ from byte %d on: %s", c.text, brief(got), brief(c.want), at, brief(got[at:]))
+		}
+	}
+	if a.got.Len() > 0 {
+		w.fail("%s has got %s, which it has not asked for", a.name, brief(a.got.Bytes()))
+	}
+}
+
+// blocks are the values and the end of an answer to a text read, sorted.
+func blocks(b []byte) (list []string) {
+	for len(b) > 0 {
+		end := bytes.Index(b, []byte("\r\n"))
+		if end < 0 {
+			return append(list, string(b))
+		}
+		end += 2
+		if f := strings.Fields(string(b[:end])); f[0] == "VALUE" {
+			n, _ := strconv.Atoi(f[3])
+			end = min(end+n+2, len(b))
+		}
+		list = append(list, string(b[:end]))
+		b = b[end:]
+	}
+	slices.Sort(list)
+	return list
+}
+
+// end looks at what is left when all have gone.
+func (w *sizing) end() {
+	if n := len(w.e.Sessions); n != 0 {
+		w.fail("%d sessions are left", n)
+	}
+	if w.e.Count.Doubts > 0 {
+		w.fail("%d server connections were aborted", w.e.Count.Doubts)
+	}
+}
