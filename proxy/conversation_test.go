@@ -245,6 +245,14 @@ func (s *stage) line(line string) {
 		}
 		return
 	}
+	if word == "stands" { // so long the thread stands still in each wakeup, before it reads
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			s.fatalf("%v", err)
+		}
+		s.e.Clock = func() int64 { return s.e.Now + int64(d) }
+		return
+	}
 	if word == "wait" {
 		d, err := time.ParseDuration(rest)
 		if err != nil {
@@ -302,6 +310,9 @@ func (s *stage) line(line string) {
 		until := int64(0)
 		if verb == "leased" {
 			until = link.Never
+		}
+		if d, err := time.ParseDuration(text); err == nil {
+			until = s.now + int64(d)
 		}
 		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "renamed":

@@ -113,8 +113,9 @@ func (c *command) outlook(t *task.Task) uint64 {
 
 // sure reports whether the answer that the rule has settled on still counts. In a strict
 // pool the phases must be those that the command began with, and there must be leases:
-// for a read on the member whose answer it is, for a write on all that have taken it.
-// Else another Ringside may have given the key to other members in between. In any pool
+// for a read on the member whose answer it is, for a write on all that have taken it,
+// at a moment behind the last answer; and the leases are looked at before the phases, as
+// they are published behind them (health.View.Publish). Else another Ringside may have given the key to other members in between. In any pool
 // the process that has decided a write must still be there: one that has been restarted
 // has lost the value, and nobody knows which of the copies have it. A client error has
 // decided nothing.
@@ -122,15 +123,17 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.Void() {
 		return false
 	}
-	strict := false
+	strict, now := false, int64(0)
 	for i := range c.asks {
 		a := &c.asks[i]
 		m := &c.members[a.Member]
 		if !m.Pool.Pool.Failover.Strict {
 			continue
 		}
-		strict = true
-		if (i == s.Answer || c.writes && a.Deed.Mutates() && a.result.Bytes != nil) && !m.leased(t.Loop.Now) {
+		if !strict {
+			strict, now = true, t.Loop.Moment()
+		}
+		if (i == s.Answer || c.writes && a.Deed.Mutates() && a.result.Bytes != nil) && !m.leased(now) {
 			return false
 		}
 	}

@@ -105,13 +105,15 @@ func (l *Spot) Place(i int) health.Place {
 // Sure says whether what the servers answer now may be told: in strict mode
 // nobody may have learnt since that others are to be asked. Where the key's own server
 // serves it, that is a matter of that server's number, which only grows; elsewhere
-// it may depend on any server of the pool.
+// it may depend on any server of the pool. The leases are looked at first, and by the time
+// now: see package copies.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
-	switch {
-	case v == nil || !t.Route.Pool.Failover.Strict:
+	if v == nil || !t.Route.Pool.Failover.Strict {
 		return true
-	case t.Loop.Now >= v.ValidUntil(l.First.Server) || l.InTransition() && t.Loop.Now >= v.ValidUntil(l.Interim.Server):
+	}
+	switch now := t.Loop.Moment(); {
+	case now >= v.ValidUntil(l.First.Server) || l.InTransition() && now >= v.ValidUntil(l.Interim.Server):
 		return false
 	case l.InTransition() || l.First.Diverted:
 		return v.Gen() == l.Gen

@@ -163,13 +163,23 @@ func (v *View) Done(gen uint64, learned bool) {
 	}
 }
 
-// Publish takes over all that k has decided.
+// Publish takes over all that k has decided. A lease says that all is known that was
+// published before it: so one that is longer comes last, when whoever sees it sees also
+// the phases that k has learned with it, and one that is shorter comes first. Others read
+// meanwhile, for as long as this goroutine's thread has to wait for a processor.
 func (v *View) Publish(k *Keeper, learned bool) {
 	for i := range v.members {
+		until := &v.members[i].validUntil
+		until.Store(min(until.Load(), k.Verdict(i).ValidUntil))
+	}
+	for i := range v.members {
 		d := k.Verdict(i)
-		v.Set(i, d.N, d.Suspect, k.Renamed(i), d.ValidUntil)
+		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
 	}
 	v.SetGone(k.gone)
 	v.Differ(k.pool == poolForeign)
 	v.Done(k.Gen(), learned)
+	for i := range v.members {
+		v.members[i].validUntil.Store(k.Verdict(i).ValidUntil)
+	}
 }

@@ -19,10 +19,11 @@ type IO struct {
 	Log   *slog.Logger
 	Debug bool // Log wants to know of every connection
 
-	Now    int64  // when the wakeup began, in nanoseconds on the driver's clock
-	Wall   int64  // the same in Unix seconds, for clients that say when a value is to expire
-	Timers timers // what is to happen by itself, and when
-	First  int64  // the earliest of Timers: where nothing is due, one comparison says so
+	Now    int64        // when the wakeup began, in nanoseconds on the driver's clock
+	Wall   int64        // the same in Unix seconds, for clients that say when a value is to expire
+	Clock  func() int64 // the driver's clock as it goes; nil: it stands still within a wakeup
+	Timers timers       // what is to happen by itself, and when
+	First  int64        // the earliest of Timers: where nothing is due, one comparison says so
 	Count  stats.Counters
 	Wire   wire.Limits // bounds of clients' requests, as the table has them
 
@@ -54,6 +55,15 @@ type Tune struct {
 // DefaultTune is what engine.coalesce_server and engine.coalesce_client are by
 // default.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
+
+// Moment is the time now. The thread may have stood still since the wakeup began, and
+// have read since then what a server has answered later.
+func (io *IO) Moment() int64 {
+	if io.Clock == nil {
+		return io.Now
+	}
+	return io.Clock()
+}
 
 // Init makes io ready. memory counts what all loops hold.
 func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {

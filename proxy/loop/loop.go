@@ -140,6 +140,7 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 	}
 	for range d.opts.Loops {
 		e := p.NewEngine(o.Tune)
+		e.Clock = now
 		run, err := start(e, d.opts)
 		if err != nil {
 			d.close()
