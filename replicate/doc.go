@@ -56,8 +56,8 @@
 //	cas                   ms C (S, R, E)          authority               STORED: the rest are copied to     authority's
 //	                      ms C I                  authority               STORED: rest delete                authority's
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
-//	incr decr             ma, ma MD               authority; rest: look   rest the same, guarded; authority: authority's
-//	                                                                      fetch
+//	incr decr             ma, ma MD               authority; rest: look   authority: fetch; rest the same,   authority's
+//	                                                                      guarded
 //	touch                                         authority               rest: touch                        authority's
 //	delete                md                      a mark at all, each     a fresh mark for each; one is not  DELETED if any that is read had it
 //	                                              behind a look           there: all again; drop all
@@ -73,8 +73,8 @@
 // between that look and the deed. So no follower ever has what the authority never
 // had, not for a moment, and not if it does the deed late. A count may find the number that it
 // looks for although the rest have more or less: another proxy's counts up and down since have been
-// done there already. So the authority's number is fetched with the deed, and where it
-// is another by then, the rest count as different.
+// done there already. So the authority's number is fetched between the look and the deed, and where
+// it is another by then, the rest count as different.
 //
 // Whoever in the rest differs afterwards (another number or size, no such key, an
 // error where the authority had none) gets a

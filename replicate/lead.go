@@ -407,19 +407,21 @@ func (r *Rule) follow() {
 // is looked at twice.
 //
 // That a counter comes to the same number does not say that only this count is
-// missing: one up and one down by another proxy are none. So with it the authority is
-// asked what it has come to since the look.
+// missing: one up and one down by another proxy are none. So behind the look the authority
+// is asked first whether it has come to another number since.
 func (r *Rule) step(i int) {
 	m := Mask(1) << i
 	switch seen := r.asks[r.guard[i]]; {
 	case seen.kind.failed() || seen.kind.refused():
 		r.dirty |= m
 		r.overwrite |= m
-	case seen.kind == Hit && r.foreseen[i] == r.number:
-		r.askFrom(i, r.deed(), r.guard[i])
-		if r.counts() && (r.later == 0 || r.later < r.given) { // one for all steps that go together
+	case seen.kind == Hit && r.foreseen[i] == r.number && r.counts():
+		if r.ready == 0 || r.later < r.given { // one for all steps that go together
 			r.later = uint8(r.ask(int(r.lead), Fetch))
 		}
+		r.ready |= m
+	case seen.kind == Hit && r.foreseen[i] == r.number:
+		r.askFrom(i, r.deed(), r.guard[i])
 	case r.again&m == 0:
 		r.again |= m
 		r.preview(i)
@@ -432,8 +434,15 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].deed
 	r.late = r.late || o.Late && r.joins()
 	switch {
+	case d == Fetch && ask != int(r.later): // another look came behind that
+	case d == Fetch && k == Hit && o.Value == r.number:
+		for ; r.ready != 0; r.ready &= r.ready - 1 {
+			i := r.ready.first()
+			r.askFrom(i, Count, r.guard[i])
+		}
 	case d == Fetch:
-		r.passed = r.passed || k != Hit || o.Value != r.number
+		r.differ |= r.ready
+		r.ready = 0
 	case int8(m.first()) == r.lead:
 		r.late, r.unsure = false, r.unsure || k != Hit
 	case d == Remark:
@@ -473,11 +482,6 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 
 // followed: all have answered; now those that differ are made alike.
 func (r *Rule) followed() {
-	if r.passed {
-		r.passed = false
-		r.differ |= r.took &^ (1 << r.lead)
-		r.took &= 1 << r.lead
-	}
 	switch {
 	case r.late: // an eviction, and a repair of the authority by another, may have taken it: neither shows in the size
 		r.askFrom(int(r.lead), Check, r.main)

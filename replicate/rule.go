@@ -114,8 +114,8 @@ type marks struct {
 	rounds uint8      // of a delete, or of a replace that others come before
 	main   uint8      // the ask that the authority decides the command with
 	looked uint8      // the Look or Review behind main, as a number above that of the ask; 0: none
-	later  uint8      // of a count: the last ask that has fetched what the authority has come to since; 0: none
-	passed bool       // it has come to another number
+	ready  Mask       // of the rest, are to count if the authority still has its number
+	later  uint8      // the ask that has fetched that last
 
 	foreseen [Max]uint64 // by member: what the command would make of what is there
 }
