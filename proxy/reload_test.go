@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 )
@@ -34,6 +35,28 @@ func TestReloadWatchedOnce(t *testing.T) {
 	for name, srv := range s.e.ByAddress {
 		if n := len(s.e.Registrations[srv]); n != 1 {
 			t.Errorf("%s: %d keepers are told of its trouble, want 1", name, n)
+		}
+	}
+}
+
+// TestReloadWithoutCopies reloads a fail_fast pool whose route keeps copies no more: its
+// keeper goes, but not before all servers are in.
+func TestReloadWithoutCopies(t *testing.T) {
+	s := newStage(t)
+	made := func(copies string) *table.Table {
+		s.line("reload")
+		s.pool([]string{"main", "servers=s1,s2,s3"})
+		s.line("route - main copies=" + copies)
+		return s.listen()
+	}
+	was := failover.Publish(made("2"), nil, 1, health.Ablation{})
+	view := was.Agent("main").View
+	for _, suspect := range []bool{true, false} {
+		view.Set(0, 0, suspect, 0, 0)
+		view.Done(1, true)
+		is := failover.Publish(made("1"), was, 1, health.Ablation{})
+		if stays := is.Agent("main") == was.Agent("main"); stays != suspect {
+			t.Errorf("with a server that is suspect %t the keeper stays %t", suspect, stays)
 		}
 	}
 }

@@ -76,24 +76,20 @@ type Published struct {
 func Publish(t *table.Table, old *Published, seed uint64, without health.Ablation) *Published {
 	l := &Published{Table: t, Print: t.Print(), Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
-		before := old.Agent(pool.Name)
-		if before == nil && !pool.Watched(t) {
+		before, w := old.Agent(pool.Name), newAgent(pool)
+		same := before != nil && slices.Equal(before.Members, w.Members)
+		switch needed := pool.Watched(t); {
+		case !needed && (!same || before.View.AllIn()):
 			continue
-		}
-		w := newAgent(pool)
-		switch same := before != nil && slices.Equal(before.Members, w.Members); {
-		case same && before.print == w.print && before.failover == w.failover:
-			before.parting.Store(false)
-			l.Agents[pool] = before
-		case same && !pool.Watched(t) && !before.View.AllIn():
-			// The pool needs no keeper any more, but a server is still out: it must
-			// come back by the phases, or its old values would be served.
-			before.parting.Store(true)
-			l.Agents[pool] = before
-		case pool.Watched(t):
+		case same && (!needed || before.print == w.print && before.failover == w.failover):
+			// One that is not needed any more stays while a server is out: that must come
+			// back by the phases, or its old values would be served.
+			before.parting.Store(!needed)
+			w = before
+		default:
 			w.start(pool, before, seed, without)
-			l.Agents[pool] = w
 		}
+		l.Agents[pool] = w
 	}
 	return l
 }
