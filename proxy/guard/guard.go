@@ -29,10 +29,10 @@ type Guard struct {
 
 	tickets *ticket.Table
 
-	polls   []*poll                    // one for each key that somebody waits for
-	polling map[string]*poll           // the same, by pool and name
-	waiting int                        // gets held
-	paces   map[*upstream.Server]*pace // of the polls
+	polls    []*poll                    // one for each key that somebody waits for
+	polling  map[string]*poll           // the same, by pool and name
+	waiting  int                        // gets held
+	nextPoll map[*upstream.Server]int64 // when each may be polled again, on the loop's clock
 
 	barren  ticket.Barren                  // keys that nobody fills, by hash
 	winners ticket.Winners                 // that have not come back yet, by hash
@@ -44,7 +44,7 @@ type Guard struct {
 // New is the guard of the loop number n.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, paces: map[*upstream.Server]*pace{},
+		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
 		barren: ticket.Barren{}, winners: ticket.Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
@@ -119,8 +119,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	if t.Route.Copies.Copies != 0 {
 		return l.leadCopied(t)
 	}
-	read := t.Op <= wire.Gats
-	trouble, parked := l.Locate(t, read)
+	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
 	case parked:
 		return true
@@ -129,10 +128,6 @@ func (g *Guard) Lead(t *task.Task) bool {
 		l.unanswered(t, &upstream.Result{Failure: trouble})
 		return true
 	}
-	if l.Role == health.Returning {
-		l.at = 1
-	}
-	l.name = l.Keys[l.at]
 	l.tag(t)
 	srv := l.server(t)
 	speech := srv.Speech(t.Asker)
@@ -161,6 +156,16 @@ func (g *Guard) Lead(t *task.Task) bool {
 	t.Rule = l
 	t.Run(0, nil)
 	return true
+}
+
+// locate finds where t's key is served now, and by what name: see Spot.Locate.
+func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
+	trouble, parked = l.Locate(t, read)
+	if l.at = 0; l.Role == health.Returning {
+		l.at = 1
+	}
+	l.name = l.Keys[l.at]
+	return trouble, parked
 }
 
 // leadCopied is Lead for a key of several copies.

@@ -221,11 +221,7 @@ func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil && !l.g.Ablation.Failed {
 		l.g.grant(t, l, ticket.Ticket{Void: true})
 	}
-	if r.Bytes != nil {
-		t.Answer(r, nil)
-	} else {
-		t.Fail(r.Why, r.Outcome)
-	}
+	t.Answer(r, nil)
 }
 
 // failed is unanswered for a read that was answered, and can't be used.
@@ -383,15 +379,13 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 		l.retouch(t, tag)
 	case touches(t):
 		l.touch(t, tag)
-	case t.Req.Dialect == wire.Text:
-		t.Answer(t.Result(l.server(t), l.asText(t, r, s)), tag)
-	case !l.own: // somebody else's answer: it has not the flags that this client wants
+	case t.Req.Dialect == wire.Meta && !l.own: // somebody else's answer: it has not the flags that this client wants
 		l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
 			l.own = true
 			l.found(t, r)
 		})
 	default:
-		t.Answer(t.Result(l.server(t), l.asMeta(t, r, s)), tag)
+		l.show(t, r, s, tag)
 	}
 }
 
@@ -402,10 +396,16 @@ func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.serve(t, r, s)
 }
 
-// asText is the value r as the answer to a text get.
-func (l *rule) asText(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
-	token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
-	return item.AppendText(nil, l.name, &r.Reply, r.Bytes, s, token)
+// show gives the client the value r in its own dialect.
+func (l *rule) show(t *task.Task, r *upstream.Result, s *item.Seen, tag task.Token) {
+	b := []byte(nil)
+	if t.Req.Dialect == wire.Meta {
+		b = l.asMeta(t, r, s)
+	} else {
+		shown := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
+		b = item.AppendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
+	}
+	t.Answer(t.Result(l.server(t), b), tag)
 }
 
 // asMeta is the answer r without what the client has not asked for.
@@ -428,7 +428,7 @@ func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 			t.Answer(t.Result(l.server(t), b), tag)
 		case t.Req.Dialect == wire.Meta:
 			s := item.See(rep, r.Bytes)
-			t.Answer(t.Result(l.server(t), l.asMeta(t, r, &s)), tag)
+			l.show(t, r, &s, tag)
 		default:
 			t.Answer(t.Result(l.server(t), bytes.Clone(r.Bytes)), tag)
 		}

@@ -275,8 +275,7 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 		l.winner(t, tk)
 	}
 	line := t.Meta("mg", l.Keys[1], " f v c", nil)
-	own := t.Req.Dialect == wire.Meta && !touches(t)
-	if own {
+	if t.Req.Dialect == wire.Meta && !touches(t) {
 		line = t.WithKey(l.Keys[1], appendToLine(t, l.more(t, nil)))
 	}
 	l.inspect(t, 1, line, func(r *upstream.Result) {
@@ -293,17 +292,13 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 			}
 			l.g.giveBackAt(l.here(t), tk.Cas, tk.Via, true)
 			s.Cas = nil // it decides nothing at the key's own server
-			if own {
-				t.Answer(t.Result(r.Server, l.asMeta(t, r, &s)), nil)
-			} else {
-				t.Answer(t.Result(r.Server, l.asText(t, r, &s)), nil)
-			}
+			l.show(t, r, &s, nil)
 		})
 	})
 }
 
 // retouch gives a value that stands the time that the client asks for.
-func (l *rule) retouch(t *task.Task, tag func(uint64) uint64) {
+func (l *rule) retouch(t *task.Task, tag task.Token) {
 	line := t.WithKey(l.name, appendToLine(t, l.more(t, nil)))
 	if t.Req.Dialect == wire.Text {
 		line = t.Meta("mg", l.name, " f v c T"+string(t.Req.Exptime.Of(t.Raw)), nil)
@@ -314,13 +309,10 @@ func (l *rule) retouch(t *task.Task, tag func(uint64) uint64) {
 				return
 			}
 			s := item.See(&r.Reply, r.Bytes)
-			switch {
-			case v != stamp.Stands || s.Nothing():
+			if v != stamp.Stands || s.Nothing() {
 				l.miss(t, ticket.Ticket{Void: true})
-			case t.Req.Dialect == wire.Meta:
-				t.Answer(t.Result(l.server(t), l.asMeta(t, r, &s)), tag)
-			default:
-				t.Answer(t.Result(l.server(t), l.asText(t, r, &s)), tag)
+			} else {
+				l.show(t, r, &s, tag)
 			}
 		})
 	})

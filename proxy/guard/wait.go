@@ -9,7 +9,6 @@ import (
 
 	"ringside/proxy/guard/item"
 	"ringside/proxy/guard/ticket"
-	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
@@ -45,9 +44,6 @@ const (
 	lastPoll  = 50 * time.Millisecond
 	maxPolls  = 2000 // a second, to one server
 )
-
-// pace spaces the polls of one server.
-type pace struct{ next int64 }
 
 // hold lets t wait, if it may.
 func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark bool) bool {
@@ -140,16 +136,12 @@ func (q *poll) ask() {
 		}
 		return
 	}
-	server := g.paces[q.here.Server]
-	if server == nil {
-		server = &pace{}
-		g.paces[q.here.Server] = server
-	}
-	if server.next > g.Now {
-		q.nextAt = server.next
+	next := g.nextPoll[q.here.Server]
+	if next > g.Now {
+		q.nextAt = next
 		return
 	}
-	server.next = max(server.next, g.Now-int64(10*time.Millisecond)) + int64(time.Second/maxPolls)
+	g.nextPoll[q.here.Server] = max(next, g.Now-int64(10*time.Millisecond)) + int64(time.Second/maxPolls)
 	c, _, _ := q.here.Server.Pick(first.t.Asker, true)
 	q.nextAt = g.Now + int64(q.wobble())
 	if c == nil {
@@ -167,13 +159,8 @@ func (q *poll) ask() {
 
 // stays says that the key that h waits for is still where it was.
 func (q *poll) stays(h *held) bool {
-	var now rule
-	now.Guard = h.l.Guard
-	trouble, _ := now.Locate(h.t, true)
-	if now.Role == health.Returning {
-		now.at = 1
-	}
-	now.name = now.Keys[now.at]
+	now := rule{Guard: h.l.Guard}
+	trouble, _ := now.locate(h.t, true)
 	return trouble.Why == "" && now.here(h.t) == q.here
 }
 

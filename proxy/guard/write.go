@@ -274,7 +274,7 @@ func (l *rule) outdated(t *task.Task, tk *ticket.Ticket) bool {
 	return (c != nil || l.copies != nil) && !l.g.good(tk, l.here(t), c)
 }
 
-// fill is the set of a rebuilder.
+// fill is the set, or add, of a rebuilder.
 func (l *rule) fill(t *task.Task, tk *ticket.Ticket) {
 	if l.outdated(t, tk) {
 		tk.Ended(false)
@@ -282,11 +282,16 @@ func (l *rule) fill(t *task.Task, tk *ticket.Ticket) {
 		l.refused(t)
 		return
 	}
+	l.rebuild(t, 'S', tk)
+}
+
+// rebuild stores the value of a rebuilder, bound by tk, in a mode.
+func (l *rule) rebuild(t *task.Task, mode byte, tk *ticket.Ticket) {
 	l.bind(tk)
-	l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) {
+	l.store(t, mode, tk.Cas, false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
 			l.filled(t, tk)
-			l.answerStore(t, wire.Stored, r)
+			l.answerStore(t, k, r)
 			return
 		}
 		l.tooLate(t, tk, k)
@@ -397,22 +402,7 @@ func (l *rule) refusedAmbiguous(t *task.Task) {
 // add stores a value where there is none: a stub is none.
 func (l *rule) add(t *task.Task) {
 	if tk := l.use(t); tk != nil {
-		if l.outdated(t, tk) {
-			tk.Ended(false)
-			l.Learned.Count(stats.GuardVoid)
-			l.say(t, wire.NotStored)
-			return
-		}
-		l.bind(tk)
-		l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) {
-			if k == wire.Stored {
-				l.filled(t, tk)
-				l.answerStore(t, k, r)
-				return
-			}
-			l.tooLate(t, tk, k)
-			l.say(t, wire.NotStored)
-		})
+		l.fill(t, tk)
 		return
 	}
 	l.store(t, 'E', "", false, func(k wire.Kind, r *upstream.Result) {
@@ -427,13 +417,7 @@ func (l *rule) add(t *task.Task) {
 			case !l.gone(s) || s.Mark():
 				l.say(t, wire.NotStored)
 			default:
-				l.store(t, 'S', string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
-					if k != wire.Stored {
-						l.again(t, func() { l.add(t) })
-						return
-					}
-					l.answerStore(t, k, r)
-				})
+				l.over(t, 'S', s, func() { l.add(t) })
 			}
 		})
 	})
@@ -445,13 +429,14 @@ func (l *rule) replace(t *task.Task, tk *ticket.Ticket) {
 		switch {
 		case l.nothing(t, s, via):
 			l.say(t, wire.NotStored)
-			return
-		case tk != nil && (tk.Cas != string(s.Cas) || !l.g.good(tk, l.here(t), l.conn(t))):
+		case tk == nil:
+			l.over(t, 'R', s, func() { l.replace(t, nil) })
+		case tk.Cas != string(s.Cas) || !l.g.good(tk, l.here(t), l.conn(t)):
 			l.tooLate(t, tk, wire.Exists)
-			l.say(t, wire.NotStored)
-			return
+			l.refused(t)
+		default:
+			l.rebuild(t, 'R', tk)
 		}
-		l.over(t, 'R', string(s.Cas), tk, func() { l.replace(t, tk) })
 	})
 }
 
@@ -472,24 +457,17 @@ func (l *rule) extend(t *task.Task) {
 			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
 			return
 		}
-		l.over(t, mode, string(s.Cas), nil, func() { l.extend(t) })
+		l.over(t, mode, s, func() { l.extend(t) })
 	})
 }
 
-// over stores over the value of a cas; again begins anew if it is another by now.
-func (l *rule) over(t *task.Task, mode byte, cas string, tk *ticket.Ticket, again func()) {
-	l.bind(tk)
-	l.store(t, mode, cas, false, func(k wire.Kind, r *upstream.Result) {
-		switch {
-		case k == wire.Stored:
-			if tk != nil {
-				l.filled(t, tk)
-			}
+// over stores over what a look has found; again begins anew if it is another by now.
+func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
+	l.bind(nil)
+	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
+		if k == wire.Stored {
 			l.answerStore(t, k, r)
-		case tk != nil:
-			l.tooLate(t, tk, k)
-			l.say(t, wire.NotStored)
-		default:
+		} else {
 			l.again(t, again)
 		}
 	})
