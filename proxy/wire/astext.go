@@ -42,25 +42,12 @@ func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bo
 	switch r.Op {
 	case Get:
 		s.get(r, key, has)
-	case Set:
-		s.store("set ", r, key)
-	case Add:
-		s.store("add ", r, key)
-	case Replace:
-		s.store("replace ", r, key)
-	case Append:
-		s.store("append ", r, key)
-	case Prepend:
-		s.store("prepend ", r, key)
-	case Cas:
-		s.store("cas ", r, key)
+	case Set, Add, Replace, Append, Prepend, Cas:
+		s.store(r, key)
 	case Delete:
-		s.word("delete ", key)
-	case Incr:
-		s.word("incr ", key)
-		s.unsigned(r.Delta, 64, "1")
-	case Decr:
-		s.word("decr ", key)
+		s.command(r.Op, key)
+	case Incr, Decr:
+		s.command(r.Op, key)
 		s.unsigned(r.Delta, 64, "1")
 	default:
 		return dst, false
@@ -78,7 +65,12 @@ type speller struct {
 	ok        bool
 }
 
-func (s *speller) word(name string, key []byte) { s.line = append(append(s.line, name...), key...) }
+func (s *speller) command(op Op, key []byte) {
+	s.line = append(s.line, op.String()...)
+	s.word(key)
+}
+
+func (s *speller) word(word []byte) { s.line = append(append(s.line, ' '), word...) }
 
 // get spells an mg. With T it wants the server to have gat, or touch if nothing
 // of the item is asked for.
@@ -87,12 +79,12 @@ func (s *speller) get(r *Request, key []byte, has Features) {
 	cas := r.Letters.Has('c')
 	switch touches := r.Letters.Has('T'); {
 	case !touches && cas:
-		s.word("gets ", key)
+		s.command(Gets, key)
 	case !touches:
-		s.word("get ", key)
+		s.command(Get, key)
 	case !shown, r.Flags&Binary != 0 && !r.Letters.Has('v') && has&GetTouches == 0:
 		s.ok = has&Touching != 0
-		s.word("touch ", key)
+		s.command(Touch, key)
 		s.exptime(r.Exptime)
 	default:
 		s.ok = has&GetTouches != 0
@@ -101,12 +93,12 @@ func (s *speller) get(r *Request, key []byte, has Features) {
 			s.line = append(s.line, 's')
 		}
 		s.exptime(r.Exptime)
-		s.word(" ", key)
+		s.word(key)
 	}
 }
 
-func (s *speller) store(name string, r *Request, key []byte) {
-	s.word(name, key)
+func (s *speller) store(r *Request, key []byte) {
+	s.command(r.Op, key)
 	s.unsigned(r.ClientFlags, 32, "0")
 	s.exptime(r.Exptime)
 	s.line = strconv.AppendInt(append(s.line, ' '), int64(r.Body.Len()), 10)

@@ -219,17 +219,17 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		case 'O':
 			r.Opaque = value
 		case 'T':
-			fault = p.exptime(value, &r.Exptime, answerToken)
+			fault = p.number(value, signed, &r.Exptime, answerToken)
 		case 'N', 'R':
-			fault = p.exptime(value, new(Span), answerToken)
+			fault = p.number(value, signed, new(Span), answerToken)
 		case 'C':
-			fault = p.unsigned(value, &r.Unique, answerToken)
+			fault = p.number(value, unsigned, &r.Unique, answerToken)
 		case 'D':
-			fault = p.unsigned(value, &r.Delta, answerMetaDelta)
+			fault = p.number(value, unsigned, &r.Delta, answerMetaDelta)
 		case 'J':
-			fault = p.unsigned(value, new(Span), answerMetaInitial)
+			fault = p.number(value, unsigned, new(Span), answerMetaInitial)
 		case 'F':
-			if p.unsigned(value, &r.ClientFlags, answerFormat) != nil {
+			if p.number(value, unsigned, &r.ClientFlags, answerFormat) != nil {
 				faulty = true
 			}
 		case 'M':
@@ -251,18 +251,9 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	return nil
 }
 
-// exptime puts value into to if it is an exptime, else it returns fault.
-func (p *parser) exptime(value Span, to *Span, fault []byte) []byte {
-	if !signed(value.Of(p.buf)) {
-		return fault
-	}
-	*to = value
-	return nil
-}
-
-// unsigned is exptime for 64 bits without a sign.
-func (p *parser) unsigned(value Span, to *Span, fault []byte) []byte {
-	if !unsigned(value.Of(p.buf)) {
+// number puts value into to if it fits, else it returns fault.
+func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []byte) []byte {
+	if !fits(value.Of(p.buf)) {
 		return fault
 	}
 	*to = value

@@ -118,7 +118,17 @@ func (p *parser) store(op Op) (int, error) {
 	return p.body(size, p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
 }
 
+// arithmetic parses <key> <delta> [noreply].
 func (p *parser) arithmetic(op Op) (int, error) {
+	return p.keyAndNumber(op, &p.r.Delta, unsigned, answerDelta)
+}
+
+// touch parses <key> <exptime> [noreply].
+func (p *parser) touch() (int, error) {
+	return p.keyAndNumber(Touch, &p.r.Exptime, signed, answerExptime)
+}
+
+func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong []byte) (int, error) {
 	var tok [maxArgs]Span
 	_, ok := p.args(&tok, 3, 4)
 	if !ok {
@@ -127,27 +137,10 @@ func (p *parser) arithmetic(op Op) (int, error) {
 	if !p.oneKey(op, tok[1]) {
 		return p.bad(p.unlessQuiet(answerFormat))
 	}
-	if !unsigned(tok[2].Of(p.buf)) {
-		return p.bad(p.unlessQuiet(answerDelta))
+	if !fits(tok[2].Of(p.buf)) {
+		return p.bad(p.unlessQuiet(wrong))
 	}
-	p.r.Delta = tok[2]
-	p.dropBehind(tok[2])
-	return p.size, nil
-}
-
-func (p *parser) touch() (int, error) {
-	var tok [maxArgs]Span
-	_, ok := p.args(&tok, 3, 4)
-	if !ok {
-		return p.bad(answerError)
-	}
-	if !p.oneKey(Touch, tok[1]) {
-		return p.bad(p.unlessQuiet(answerFormat))
-	}
-	if !signed(tok[2].Of(p.buf)) {
-		return p.bad(p.unlessQuiet(answerExptime))
-	}
-	p.r.Exptime = tok[2]
+	*number = tok[2]
 	p.dropBehind(tok[2])
 	return p.size, nil
 }

@@ -171,15 +171,8 @@ func unsigned(b []byte) bool {
 // plainNumber reports whether b is a decimal number without sign, spaces or
 // leading zeros, of at most nine digits: every version reads it alike.
 func plainNumber(b []byte) bool {
-	if len(b) == 0 || len(b) > 9 || b[0] == '0' && len(b) > 1 {
-		return false
-	}
-	for _, c := range b {
-		if c-'0' > 9 {
-			return false
-		}
-	}
-	return true
+	end, _ := number(b, 0)
+	return end == len(b) && end > 0 && end <= 9 && (b[0] != '0' || end == 1)
 }
 
 // base64Values maps a byte to its six bits, or to 0x80 where it has none.
