@@ -36,8 +36,22 @@ type Clients struct {
 	framedReply   wire.Reply   // scratch: the answer that becomes a frame
 	batch         *Exchange    // the quiet gets that are being gathered; nil: none are
 	FreeExchanges *Exchange    // kept for reuse, linked by Next
-	freeShares    []*shares    // kept for reuse: of reads whose keys have several routes
-	freeBatches   []*batch     // kept for reuse: of quiet gets
+	freeShares    free[shares] // of reads whose keys have several routes
+	freeBatches   free[batch]  // of quiet gets
+}
+
+// free are values that are kept for reuse.
+type free[T any] []*T
+
+// take gives one as it was when it was kept, or a new one.
+func (f *free[T]) take() *T {
+	n := len(*f)
+	if n == 0 {
+		return new(T)
+	}
+	v := (*f)[n-1]
+	*f = (*f)[:n-1]
+	return v
 }
 
 // Handler serves what clients of one listener ask for.

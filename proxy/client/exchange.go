@@ -10,7 +10,6 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
-	"ringside/proxy/wire/frame"
 )
 
 // Exchange is one client command between its request and its answer, in its
@@ -28,7 +27,7 @@ type Exchange struct {
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
-	head      frame.Head    // what the answer to a binary client repeats of its frame
+	frames    framed        // of a binary client
 	endsGroup bool          // it is the last request of one read from the client
 	Settled   bool          // the answer is complete
 	ended     bool          // the END of a read went with its last VALUE
@@ -132,7 +131,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 
 // Quiet says that the client does not wait for an answer before it goes on.
 func (x *Exchange) Quiet() bool {
-	return x.Flags&wire.Quiet != 0 || x.Flags&wire.Binary != 0 && x.head.Quiet()
+	return x.Flags&wire.Quiet != 0 || x.Flags&wire.Binary != 0 && x.frames.head.Quiet()
 }
 
 // drop lets go of the bytes that x keeps for the client.
@@ -180,7 +179,7 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 	a := x.e.Servers.NewAttempt(x)
 	a.Op, a.Dialect, a.Flags = x.Op, x.dialect, x.Flags
 	if a.Flags&wire.Binary != 0 {
-		a.To = (*framed)(x)
+		a.To = &x.frames
 	}
 	x.Waiting++
 	return a
@@ -189,6 +188,13 @@ func (x *Exchange) Attempt() *upstream.Attempt {
 // of is what is kept of a's value, which waits for its turn.
 func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
+}
+
+// remove takes a off those that wait for their turn.
+func (st *streams) remove(a *upstream.Attempt) *heldPart {
+	b := st.of(a)
+	st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
+	return b
 }
 
 // begin notes that a is in the middle of a value.
@@ -212,9 +218,7 @@ func (x *Exchange) end(a *upstream.Attempt) {
 	}
 	st := x.Streaming
 	if st.Turn != a {
-		b := st.of(a)
-		b.Held.MoveTo(&x.e.Buffers, &st.Late)
-		st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
+		st.remove(a).Held.MoveTo(&x.e.Buffers, &st.Late)
 		return
 	}
 	st.Turn = nil
@@ -233,9 +237,7 @@ func (x *Exchange) end(a *upstream.Attempt) {
 func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 	st := x.Streaming
 	if st.Turn != a {
-		b := st.of(a)
-		b.Held.Drop(&x.e.Buffers)
-		st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
+		st.remove(a).Held.Drop(&x.e.Buffers)
 		x.hit(a.Share, -1)
 		return false
 	}

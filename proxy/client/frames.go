@@ -11,24 +11,11 @@ import (
 	"ringside/proxy/wire/frame"
 )
 
-// parseFrames is the part of Parse that differs: it serves the frames in the
-// engine's current input.
+// parseFrames serves the frames in the engine's current input, but for quiet gets
+// that are still being gathered: see endBatch.
 func (s *Session) parseFrames() {
-	s.serveFrames()
-	s.endBatch()
-}
-
-func (s *Session) serveFrames() {
 	e := s.e
-	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
-		if s.Swallow > 0 {
-			s.swallow()
-			continue
-		}
-		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
-			s.stall()
-			return
-		}
+	for s.hasInput() {
 		buf := e.Input.Bytes()
 		if e.batch != nil && s.batchOn(buf) {
 			continue
@@ -108,28 +95,21 @@ func (s *Session) shortFrame(buf []byte) {
 
 // beginFrame keeps what the answer to the frame being served repeats of it.
 func (x *Exchange) beginFrame() {
-	x.head = x.e.Frame.Head
-	if x.head.ReturnsKey() {
+	x.frames = framed{x, x.e.Frame.Head}
+	if x.frames.head.ReturnsKey() {
 		x.Miss = append(x.Miss, x.e.frameKey...)
 	}
 }
 
 // framed is an exchange of a binary client, as the receiver of its attempts.
-type framed Exchange
-
-func (f *framed) Client() uint64 { return (*Exchange)(f).Client() }
-
-func (f *framed) RouteOf(share int32) *stats.RouteCounters { return (*Exchange)(f).RouteOf(share) }
-
-func (f *framed) Done(c *upstream.Conn, a *upstream.Attempt) { (*Exchange)(f).Done(c, a) }
-
-func (f *framed) Failed(c *upstream.Conn, a *upstream.Attempt, why upstream.Failure) {
-	(*Exchange)(f).Failed(c, a, why)
+type framed struct {
+	*Exchange
+	head frame.Head // what the answer repeats of its frame
 }
 
 // Reply settles what one reply line or value, the bytes b, says about a.
 func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	x := (*Exchange)(f)
+	x := f.Exchange
 	switch {
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
 		x.Hit(a.Share)
@@ -153,7 +133,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	if q := x.dest(a); q != nil {
 		e := x.e
-		e.framed = x.head.AppendFrame(e.framed[:0], x.Op, r, b, x.Miss, statusOf(x.Outcome))
+		e.framed = x.frames.head.AppendFrame(e.framed[:0], x.Op, r, b, x.Miss, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 	}
 }
@@ -170,7 +150,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	err := error(nil)
 	switch x.Op {
 	case wire.Stats:
-		e.framed = x.head.AppendStats(e.framed, b, statusOf(x.Outcome))
+		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return
 	case wire.Quit: // to which no server has an answer
@@ -180,10 +160,10 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	}
 	switch {
 	case err != nil:
-		e.framed = x.head.AppendFailure(e.framed, b, frame.Internal)
+		e.framed = x.frames.head.AppendFailure(e.framed, b, frame.Internal)
 	case r.Kind == wire.End && x.Hits > 0:
 	default:
-		e.framed = x.head.AppendFrame(e.framed, x.Op, r, b, x.Miss, statusOf(x.Outcome))
+		e.framed = x.frames.head.AppendFrame(e.framed, x.Op, r, b, x.Miss, statusOf(x.Outcome))
 	}
 	q.Append(&e.Buffers, e.framed)
 }
@@ -201,7 +181,7 @@ func statusOf(o stats.Outcome) frame.Status {
 
 // forwardValue sends a value that is whole.
 func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	return x.sendValue(x.dest(a), x.head, x.Miss, a, r, b)
+	return x.sendValue(x.dest(a), x.frames.head, x.Miss, a, r, b)
 }
 
 // sendValue puts a value that is whole into q, as the answer to h with the key that it
@@ -228,15 +208,11 @@ func (x *Exchange) sendValue(q *link.Queue, h frame.Head, key []byte, a *upstrea
 	return len(b)
 }
 
-func (f *framed) Behind() bool { return (*Exchange)(f).Behind() }
-
-func (f *framed) TakeBack(a *upstream.Attempt) { (*Exchange)(f).TakeBack(a) }
-
 func (f *framed) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > wholeValue }
 
 // Begin forwards the beginning of a value.
 func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	x := (*Exchange)(f)
+	x := f.Exchange
 	x.begin(a)
 	x.Hit(a.Share)
 	x.Outcome = stats.Hit
@@ -246,7 +222,7 @@ func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	}
 	here := b[min(int(r.Body.Start), len(b)):min(int(r.Body.End), len(b))]
 	x.Streaming.bodyLeft = r.Body.Len() - len(here)
-	x.e.framed = x.head.AppendValue(x.e.framed[:0], r, b, x.Miss)
+	x.e.framed = f.head.AppendValue(x.e.framed[:0], r, b, x.Miss)
 	q.Append(&x.e.Buffers, x.e.framed)
 	q.Append(&x.e.Buffers, here)
 	return 0
@@ -254,7 +230,7 @@ func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 
 // More forwards more of a value, and leaves out the line ending behind it.
 func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
-	x := (*Exchange)(f)
+	x := f.Exchange
 	taken = x.sendMore(x.dest(a), &x.Streaming.bodyLeft, b)
 	if last {
 		x.end(a)

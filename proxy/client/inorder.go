@@ -181,8 +181,9 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 		s.endBatch()
 		x = e.NewExchange(s)
 		x.Miss, x.MissErrors = x.Miss[:0], missErrors
-		x.InOrder = &e.newBatch().order
-		e.batch = x
+		b := e.freeBatches.take()
+		b.places, b.used, b.order.batch = b.places[:0], 0, b
+		x.InOrder, e.batch = &b.order, x
 	} else {
 		s.requests++
 	}
@@ -191,20 +192,6 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 	b.Add(&e.Buffers)
 	x.Keys++
 	return x
-}
-
-// newBatch is for quiet gets of which the first is here.
-func (e *Clients) newBatch() *batch {
-	n := len(e.freeBatches)
-	if n == 0 {
-		b := new(batch)
-		b.order.batch = b
-		return b
-	}
-	b := e.freeBatches[n-1]
-	e.freeBatches = e.freeBatches[:n-1]
-	b.places, b.used = b.places[:0], 0
-	return b
 }
 
 // AsksLast says that a asks for the key of the last place, behind those that it asks

@@ -42,11 +42,7 @@ var (
 // "user password", as memcached -Y has it.
 func (s *Session) parseLogin() {
 	e := s.e
-	for s.unknown && e.Input.Len() > 0 && !s.Closed && !s.Quitting {
-		if s.Swallow > 0 {
-			s.swallow()
-			continue
-		}
+	for s.unknown && s.hasInput() {
 		buf := e.Input.Bytes()
 		n, err := loginLimits.Next(buf, &e.Req)
 		if err == wire.ErrShort {

@@ -182,7 +182,7 @@ func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *
 func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) {
 	switch {
 	case x.Flags&wire.Binary != 0:
-		(*framed)(x).Begin(c, a, r, b)
+		x.frames.Begin(c, a, r, b)
 		return
 	case x.InOrder != nil:
 		x.Begin(c, a, r, b)
@@ -231,7 +231,7 @@ func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	switch {
 	case x.Flags&wire.Binary != 0: // a BeginValue was before
-		return (*framed)(x).More(c, a, b, last)
+		return x.frames.More(c, a, b, last)
 	case x.InOrder != nil: // there was no room for it
 		return 0
 	}

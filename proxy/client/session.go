@@ -85,6 +85,7 @@ func (s *Session) Parse() {
 	switch {
 	case s.binary:
 		s.parseFrames()
+		s.endBatch()
 	case s.unknown:
 		s.parseLogin()
 	default:
@@ -105,15 +106,7 @@ func (s *Session) Parse() {
 // parseLines serves the text and meta requests in the engine's current input.
 func (s *Session) parseLines() {
 	e := s.e
-	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
-		if s.Swallow > 0 {
-			s.swallow()
-			continue
-		}
-		if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
-			s.stall()
-			break
-		}
+	for s.hasInput() {
 		buf := e.Input.Bytes()
 		if s.TryAt > 0 && len(buf) < s.TryAt && bytes.IndexByte(buf, '\n') < 0 {
 			break
@@ -134,12 +127,23 @@ func (s *Session) parseLines() {
 	}
 }
 
-// swallow discards what is here of a refused data block.
-func (s *Session) swallow() {
-	c := s.e.Input
-	n := int(min(s.Swallow, int64(c.Len())))
-	s.Swallow -= int64(n)
-	c.Start += n
+// hasInput says whether there is input to be served now, behind what is here of a
+// refused data block. It stalls s if a bound is reached.
+func (s *Session) hasInput() bool {
+	e := s.e
+	if s.Swallow > 0 {
+		n := min(s.Swallow, int64(e.Input.Len()))
+		s.Swallow -= n
+		e.Input.Start += int(n)
+	}
+	if e.Input.Len() == 0 || s.Closed || s.Quitting {
+		return false
+	}
+	if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
+		s.stall()
+		return false
+	}
+	return true
 }
 
 // fenced says that op waits until all before it, of which there is some, is answered.

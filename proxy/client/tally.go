@@ -49,8 +49,8 @@ func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 // before this one.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
-		x.several = x.e.newShares()
-		x.several.list = append(x.several.list, share{x.Route, before, x.Hits, x.trouble != "" && x.trouble != NoRoute})
+		x.several = x.e.freeShares.take()
+		x.several.list = append(x.several.list[:0], share{x.Route, before, x.Hits, x.trouble != "" && x.trouble != NoRoute})
 	}
 	list := x.several.list
 	i := slices.IndexFunc(list, func(s share) bool { return s.route == count })
@@ -69,18 +69,6 @@ func (x *Exchange) RouteOf(share int32) *stats.RouteCounters {
 		return x.several.list[share].route
 	}
 	return cmp.Or(x.Route, &x.e.Count.RouteCounters)
-}
-
-// newShares are for a read whose second route was just seen.
-func (e *Clients) newShares() *shares {
-	n := len(e.freeShares)
-	if n == 0 {
-		return new(shares)
-	}
-	s := e.freeShares[n-1]
-	e.freeShares = e.freeShares[:n-1]
-	s.list = s.list[:0]
-	return s
 }
 
 // ForgetRoute counts what was counted of a route that is no more for the loop, and so
