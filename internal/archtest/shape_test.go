@@ -41,15 +41,6 @@ const (
 	mostTangled = 10
 )
 
-// exceptions are the packages and structs that exceed a bound, and by how much.
-// The list may only shrink.
-var exceptions = map[string]int{
-	"internal/bench": 14, // measuring, and the report of what was measured
-}
-
-// allowed is the bound for a package or a struct.
-func allowed(name string, most int) int { return max(most, exceptions[name]) }
-
 // TestShape prints its measures with -v.
 func TestShape(t *testing.T) {
 	packages := list(t, systems[0])
@@ -63,22 +54,22 @@ func TestShape(t *testing.T) {
 			lines += countLines(t, filepath.Join(p.Dir, file))
 		}
 		room := matches("proxy/...", p.name())
-		if most := allowed(p.name(), mostRoomLines); room && lines > most {
-			t.Errorf("%s has %d lines without tests: %d are the most of a room", p.name(), lines, most)
+		if room && lines > mostRoomLines {
+			t.Errorf("%s has %d lines without tests: %d are the most of a room", p.name(), lines, mostRoomLines)
 		}
 		files, info, fset := check(t, p, exports)
 		largest, structs := "", structFields(files)
 		for name, fields := range structs {
-			if most := allowed(p.name()+"."+name, mostFields); fields > most {
-				t.Errorf("%s.%s has %d fields: %d are the most; give what belongs together a type of its own", p.name(), name, fields, most)
+			if fields > mostFields {
+				t.Errorf("%s.%s has %d fields: %d are the most; give what belongs together a type of its own", p.name(), name, fields, mostFields)
 			}
 			if fields > structs[largest] || fields == structs[largest] && name < largest {
 				largest = name
 			}
 		}
 		tangle := largestTangle(files, info, fset)
-		if most := allowed(p.name(), mostTangled); len(tangle) > most {
-			t.Errorf("%d files of %s use each other in a circle, %d may: %s", len(tangle), p.name(), most, strings.Join(tangle, " "))
+		if len(tangle) > mostTangled {
+			t.Errorf("%d files of %s use each other in a circle, %d may: %s", len(tangle), p.name(), mostTangled, strings.Join(tangle, " "))
 		}
 		t.Logf("%-24s %5d lines, tangle of %2d files, largest struct %s with %d fields", p.name(), lines, len(tangle), largest, structs[largest])
 	}

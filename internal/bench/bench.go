@@ -44,11 +44,14 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringside/internal/bench/proc"
 )
 
 // Config says what to measure, with what, and where.
@@ -160,6 +163,35 @@ func (b *bench) close() {
 	b.pool.stop()
 	b.starter.close()
 	_ = os.RemoveAll(b.dir) // a leftover in the temporary directory spoils no result
+}
+
+// newReport says what is measured on, and with what.
+func (b *bench) newReport() *Report {
+	r := &Report{
+		Date: time.Now().UTC(), Command: b.Command,
+		Machine: Machine{
+			Kernel: proc.Kernel(), CPU: proc.Model(), CPUs: runtime.NumCPU(),
+			ProxyCPU: b.ProxyCPU, LoadCPUs: b.LoadCPUs,
+			Softirq: "unknown: this kernel's configuration cannot be read",
+		},
+		Settings: Settings{
+			Rounds: b.Rounds, Window: b.Window, Warm: b.Warm, Tries: b.Tries, Disturbed: b.Disturbed,
+			GOGC: "not set (100)", Servers: serverCount, Server: b.server,
+		},
+		Memory: []Memory{},
+	}
+	if apart, known := proc.SoftirqApart(); apart {
+		r.Machine.Softirq = "apart: CPU per request lacks the network's interrupts"
+	} else if known {
+		r.Machine.Softirq = "within the process that they interrupt"
+	}
+	if value := os.Getenv("GOGC"); value != "" {
+		r.Settings.GOGC = value
+	}
+	for _, p := range b.peers {
+		r.Programs = append(r.Programs, Program{p.name, p.version, p.note})
+	}
+	return r
 }
 
 // finish fills in what is known when all is measured.

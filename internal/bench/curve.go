@@ -11,25 +11,6 @@ import (
 	"slices"
 )
 
-// Curve is how cost grows with one quantity.
-type Curve struct {
-	ID   string   `json:"id"`
-	Name string   `json:"name"`
-	Note string   `json:"note,omitempty"` // what a reader must know
-	X    string   `json:"x"`              // what varies
-	Rows []*Point `json:"rows"`
-
-	Growth string `json:"growth,omitempty"` // how cost may grow with X and be no cliff
-}
-
-// Point is one row of a curve: what was measured at one X.
-type Point struct {
-	X      float64  `json:"x"`
-	Label  string   `json:"label"`
-	Cliffs []string `json:"cliffs,omitempty"` // which figures of which peer jump here
-	Result
-}
-
 // Limits beyond which a row is a cliff, as factors to the row before it. Both
 // allow for what this kind of machine makes of equal runs.
 const (

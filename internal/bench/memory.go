@@ -9,17 +9,6 @@ import (
 	"fmt"
 )
 
-// Memory is what one proxy held under one load, in bytes.
-type Memory struct {
-	ID       string `json:"id"`
-	Name     string `json:"name"`
-	Peer     string `json:"peer"`
-	Anon     int64  `json:"anon"`      // RssAnon when the window ended
-	AnonPeak int64  `json:"anon_peak"` // the most seen in the window, read every 20 ms
-	Peak     int64  `json:"peak"`      // VmHWM: the most ever resident, files included
-	Failure  string `json:"failure,omitempty"`
-}
-
 func (b *bench) memory(ctx context.Context) ([]Memory, error) {
 	var all []Memory
 	for _, s := range memoryScenarios() {

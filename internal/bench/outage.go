@@ -28,17 +28,6 @@ const (
 	outageStep    = 100 * time.Millisecond // of the time line, from which an outage is judged
 )
 
-// Outage is what clients got while a server was gone.
-type Outage struct {
-	How       string  `json:"how"` // the server went
-	Peer      string  `json:"peer"`
-	Before    float64 `json:"before"`       // answers a second
-	During    float64 `json:"during"`       // the same while it was gone
-	Worst     float64 `json:"worst_second"` // the least in a second of that
-	BelowHalf float64 `json:"below_half_s"` // the longest time at less than half of Before, in seconds
-	Errors    int64   `json:"errors"`       // SERVER_ERROR, or a connection that was closed
-}
-
 // Outages lets one of three servers go in each of three ways, behind each proxy in
 // turn: Ringside with its defaults, and nutcracker with auto_eject_hosts. The rate of
 // clients that each wait for an answer before they ask again is counted for the time

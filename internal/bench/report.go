@@ -2,15 +2,13 @@
 
 package bench
 
-// The report: what was measured, on what, with what.
+// The report as data: what was measured, on what, with what. Who measures fills it in.
 
 import (
-	"os"
-	"runtime"
 	"slices"
 	"time"
 
-	"ringside/internal/bench/proc"
+	"ringside/internal/bench/load"
 )
 
 // Report is all of a measurement.
@@ -62,32 +60,204 @@ type Settings struct {
 	Server    string        `json:"server"`  // their version
 }
 
-func (b *bench) newReport() *Report {
-	r := &Report{
-		Date: time.Now().UTC(), Command: b.Command,
-		Machine: Machine{
-			Kernel: proc.Kernel(), CPU: proc.Model(), CPUs: runtime.NumCPU(),
-			ProxyCPU: b.ProxyCPU, LoadCPUs: b.LoadCPUs,
-			Softirq: "unknown: this kernel's configuration cannot be read",
-		},
-		Settings: Settings{
-			Rounds: b.Rounds, Window: b.Window, Warm: b.Warm, Tries: b.Tries, Disturbed: b.Disturbed,
-			GOGC: "not set (100)", Servers: serverCount, Server: b.server,
-		},
-		Memory: []Memory{},
+// Result is what a scenario showed.
+type Result struct {
+	ID    string        `json:"id"`
+	Name  string        `json:"name"`
+	Base  string        `json:"base"` // the peer that ratios are to
+	Work  load.Workload `json:"work"`
+	Peers []*Measured   `json:"peers"`
+}
+
+// Measured is what a scenario showed of one peer.
+type Measured struct {
+	Peer    string  `json:"peer"`
+	Failure string  `json:"failure,omitempty"` // why it has no more runs
+	CPU     Figure  `json:"cpu_us"`
+	Total   Figure  `json:"total_us"`                  // with the servers behind it
+	Direct  *Spread `json:"total_to_direct,omitempty"` // Total, as a ratio to that of clients that ask the servers themselves
+	Rate    Figure  `json:"rate"`
+	P50     Figure  `json:"p50_us"`
+	P99     Figure  `json:"p99_us"`
+	P999    Figure  `json:"p999_us"`
+	Runs    []Run   `json:"runs"`
+}
+
+// Figure is one quantity of one peer: the value, and round by round its ratio
+// to the peer that the scenario compares with.
+type Figure struct {
+	Value Spread  `json:"value"`
+	Ratio *Spread `json:"ratio,omitempty"`
+}
+
+// Spread sums up the rounds.
+type Spread struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	Max    float64 `json:"max"`
+	// Interval holds the true median with 95 % confidence whatever the
+	// distribution, by order statistics; it needs 6 rounds.
+	Interval *[2]float64 `json:"interval95,omitempty"`
+}
+
+// Run is one measurement of one peer.
+type Run struct {
+	Round    int         `json:"round"`
+	CPU      float64     `json:"cpu_us"`      // of the peer, microseconds a request
+	Servers  float64     `json:"servers_us"`  // CPU of the servers behind it, microseconds a request
+	CoreBusy float64     `json:"core_us"`     // its CPU's whole busy time, microseconds a request
+	Switches float64     `json:"switches"`    // how often it went to sleep, a request
+	Rate     float64     `json:"rate"`        // requests a second
+	P50      float64     `json:"p50_us"`      //
+	P99      float64     `json:"p99_us"`      //
+	P999     float64     `json:"p999_us"`     //
+	LoadCPU  float64     `json:"load_cpu_us"` // of the load, microseconds a request
+	Requests int64       `json:"requests"`
+	Apart    *load.Apart `json:"apart,omitempty"`    // latency of reads by whose keys they are
+	Good     []int64     `json:"good,omitempty"`     // beside clients that read nothing: by connection, answers without a miss or an error
+	GivenUp  int         `json:"given_up,omitempty"` // requests that had no answer when it ended
+	Seconds  float64     `json:"seconds"`
+	Tries    int         `json:"tries"` // how often it was made until it was undisturbed
+	Disturbance
+}
+
+// total is what a request costs on both sides of the peer's connections to servers.
+func (r Run) total() float64 { return r.CPU + r.Servers }
+
+// goods are the good answers of all connections.
+func (r *Run) goods() (sum int64) {
+	for _, n := range r.Good {
+		sum += n
 	}
-	if apart, known := proc.SoftirqApart(); apart {
-		r.Machine.Softirq = "apart: CPU per request lacks the network's interrupts"
-	} else if known {
-		r.Machine.Softirq = "within the process that they interrupt"
-	}
-	if value := os.Getenv("GOGC"); value != "" {
-		r.Settings.GOGC = value
-	}
-	for _, p := range b.peers {
-		r.Programs = append(r.Programs, Program{p.name, p.version, p.note})
-	}
-	return r
+	return sum
+}
+
+// Disturbance is what kept a run from having the machine for itself.
+type Disturbance struct {
+	Other     float64 `json:"other"`     // share of its CPUs that other work took
+	Steal     float64 `json:"steal"`     // share that the hypervisor took
+	Late      float64 `json:"late_us"`   // the worst delay of the load's clock
+	Disturbed bool    `json:"disturbed"` // beyond what the settings allow
+}
+
+// Memory is what one proxy held under one load, in bytes.
+type Memory struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Peer     string `json:"peer"`
+	Anon     int64  `json:"anon"`      // RssAnon when the window ended
+	AnonPeak int64  `json:"anon_peak"` // the most seen in the window, read every 20 ms
+	Peak     int64  `json:"peak"`      // VmHWM: the most ever resident, files included
+	Failure  string `json:"failure,omitempty"`
+}
+
+// Curve is how cost grows with one quantity.
+type Curve struct {
+	ID   string   `json:"id"`
+	Name string   `json:"name"`
+	Note string   `json:"note,omitempty"` // what a reader must know
+	X    string   `json:"x"`              // what varies
+	Rows []*Point `json:"rows"`
+
+	Growth string `json:"growth,omitempty"` // how cost may grow with X and be no cliff
+}
+
+// Point is one row of a curve: what was measured at one X.
+type Point struct {
+	X      float64  `json:"x"`
+	Label  string   `json:"label"`
+	Cliffs []string `json:"cliffs,omitempty"` // which figures of which peer jump here
+	Result
+}
+
+// Where tells where the time of one scenario goes.
+type Where struct {
+	ID      string        `json:"id"`
+	Name    string        `json:"name"`
+	Work    load.Workload `json:"work"`
+	Peers   []*Spent      `json:"peers"`
+	Profile string        `json:"profile,omitempty"` // the file of Ringside's top functions
+}
+
+// Spent is what one peer spent on a request.
+type Spent struct {
+	Peer       string  `json:"peer"`
+	CPU        float64 `json:"cpu_us"`      // microseconds a request
+	Kernel     float64 `json:"kernel"`      // share of the CPU time in the kernel, sampled at its ticks
+	Rate       float64 `json:"rate"`        // requests a second
+	Switches   float64 `json:"switches"`    // how often it went to sleep, a request
+	Other      float64 `json:"other"`       // share of the CPUs that other work took meanwhile
+	TracedRate float64 `json:"traced_rate"` // requests a second while calls were counted
+	Calls      []Calls `json:"calls"`       // most frequent first; none where they were not counted
+	Loop       *Loop   `json:"loop,omitempty"`
+	Failure    string  `json:"failure,omitempty"`
+}
+
+// Calls is how often a system call was made, a request.
+type Calls struct {
+	Name string  `json:"name"`
+	Each float64 `json:"each"`
+}
+
+// Loop is what Ringside's own counters say, a request.
+type Loop struct {
+	Wakeups float64 `json:"wakeups"`
+	Reads   float64 `json:"reads"`
+	Writes  float64 `json:"writes"`
+}
+
+// Soak is what a soak showed.
+type Soak struct {
+	Length  time.Duration `json:"length_ns"`
+	Leg     time.Duration `json:"leg_ns"`    // loads but one come and go once a leg, and one server is killed
+	Outage  time.Duration `json:"outage_ns"` // for so long
+	Kills   int           `json:"kills"`
+	Loads   []*Soaked     `json:"loads"`
+	Samples []Sample      `json:"samples"`
+	Growth  []Growth      `json:"growth"`
+	Notes   []string      `json:"notes,omitempty"`
+	Failed  []string      `json:"failed,omitempty"`
+}
+
+// Soaked is what one load of the mix was given, all its runs together.
+type Soaked struct {
+	Name    string `json:"name"`
+	Runs    int    `json:"runs"`
+	Replies int64  `json:"replies"`
+	Checked int64  `json:"checked_keys"` // found, and right to the last byte
+	Misses  int64  `json:"misses"`
+	Errors  int64  `json:"errors"` // SERVER_ERROR
+}
+
+// Sample is what Ringside held at one time.
+type Sample struct {
+	At          time.Duration `json:"at_ns"`
+	Rest        bool          `json:"rest"`           // between two legs: only the steady load runs
+	Anon        int64         `json:"anon"`           // RssAnon, bytes
+	Heap        int64         `json:"heap,omitempty"` // what is alive of Go's heap, bytes; at rest only
+	Goroutines  int           `json:"goroutines"`
+	Descriptors int           `json:"descriptors"`
+	Clients     int           `json:"clients"`
+}
+
+// Growth compares the first third of the samples with the last, by medians; a
+// quarter of all is left out before, in which pools fill.
+type Growth struct {
+	What  string  `json:"what"`
+	First float64 `json:"first"`
+	Last  float64 `json:"last"`
+	Bound float64 `json:"bound"` // the most that Last may be
+}
+
+// Outage is what clients got while a server was gone.
+type Outage struct {
+	How       string  `json:"how"` // the server went
+	Peer      string  `json:"peer"`
+	Before    float64 `json:"before"`       // answers a second
+	During    float64 `json:"during"`       // the same while it was gone
+	Worst     float64 `json:"worst_second"` // the least in a second of that
+	BelowHalf float64 `json:"below_half_s"` // the longest time at less than half of Before, in seconds
+	Errors    int64   `json:"errors"`       // SERVER_ERROR, or a connection that was closed
 }
 
 // nameMissing names the peers that could have taken part, and why they did not.

@@ -22,35 +22,6 @@ import (
 	"ringside/internal/bench/slow"
 )
 
-// Run is one measurement of one peer.
-type Run struct {
-	Round    int         `json:"round"`
-	CPU      float64     `json:"cpu_us"`      // of the peer, microseconds a request
-	Servers  float64     `json:"servers_us"`  // CPU of the servers behind it, microseconds a request
-	CoreBusy float64     `json:"core_us"`     // its CPU's whole busy time, microseconds a request
-	Switches float64     `json:"switches"`    // how often it went to sleep, a request
-	Rate     float64     `json:"rate"`        // requests a second
-	P50      float64     `json:"p50_us"`      //
-	P99      float64     `json:"p99_us"`      //
-	P999     float64     `json:"p999_us"`     //
-	LoadCPU  float64     `json:"load_cpu_us"` // of the load, microseconds a request
-	Requests int64       `json:"requests"`
-	Apart    *load.Apart `json:"apart,omitempty"`    // latency of reads by whose keys they are
-	Good     []int64     `json:"good,omitempty"`     // beside clients that read nothing: by connection, answers without a miss or an error
-	GivenUp  int         `json:"given_up,omitempty"` // requests that had no answer when it ended
-	Seconds  float64     `json:"seconds"`
-	Tries    int         `json:"tries"` // how often it was made until it was undisturbed
-	Disturbance
-}
-
-// Disturbance is what kept a run from having the machine for itself.
-type Disturbance struct {
-	Other     float64 `json:"other"`     // share of its CPUs that other work took
-	Steal     float64 `json:"steal"`     // share that the hypervisor took
-	Late      float64 `json:"late_us"`   // the worst delay of the load's clock
-	Disturbed bool    `json:"disturbed"` // beyond what the settings allow
-}
-
 // lateLimit is more than the load's turn on a CPU that it shares with three
 // servers makes it wait.
 const lateLimit = 25 * time.Millisecond
@@ -347,17 +318,6 @@ func (b *bench) figures(r load.Result) Run {
 	run.Late = r.Late
 	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(lateLimit.Microseconds())
 	return run
-}
-
-// total is what a request costs on both sides of the peer's connections to servers.
-func (r Run) total() float64 { return r.CPU + r.Servers }
-
-// goods are the good answers of all connections.
-func (r *Run) goods() (sum int64) {
-	for _, n := range r.Good {
-		sum += n
-	}
-	return sum
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }

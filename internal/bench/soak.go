@@ -17,49 +17,6 @@ import (
 	"ringside/internal/bench/proc"
 )
 
-// Soak is what a soak showed.
-type Soak struct {
-	Length  time.Duration `json:"length_ns"`
-	Leg     time.Duration `json:"leg_ns"`    // loads but one come and go once a leg, and one server is killed
-	Outage  time.Duration `json:"outage_ns"` // for so long
-	Kills   int           `json:"kills"`
-	Loads   []*Soaked     `json:"loads"`
-	Samples []Sample      `json:"samples"`
-	Growth  []Growth      `json:"growth"`
-	Notes   []string      `json:"notes,omitempty"`
-	Failed  []string      `json:"failed,omitempty"`
-}
-
-// Soaked is what one load of the mix was given, all its runs together.
-type Soaked struct {
-	Name    string `json:"name"`
-	Runs    int    `json:"runs"`
-	Replies int64  `json:"replies"`
-	Checked int64  `json:"checked_keys"` // found, and right to the last byte
-	Misses  int64  `json:"misses"`
-	Errors  int64  `json:"errors"` // SERVER_ERROR
-}
-
-// Sample is what Ringside held at one time.
-type Sample struct {
-	At          time.Duration `json:"at_ns"`
-	Rest        bool          `json:"rest"`           // between two legs: only the steady load runs
-	Anon        int64         `json:"anon"`           // RssAnon, bytes
-	Heap        int64         `json:"heap,omitempty"` // what is alive of Go's heap, bytes; at rest only
-	Goroutines  int           `json:"goroutines"`
-	Descriptors int           `json:"descriptors"`
-	Clients     int           `json:"clients"`
-}
-
-// Growth compares the first third of the samples with the last, by medians; a
-// quarter of all is left out before, in which pools fill.
-type Growth struct {
-	What  string  `json:"what"`
-	First float64 `json:"first"`
-	Last  float64 `json:"last"`
-	Bound float64 `json:"bound"` // the most that Last may be
-}
-
 // Bounds of growth: what comes from one collection to the next, not a leak over
 // millions of requests and thousands of connections.
 const (

@@ -7,49 +7,7 @@ package bench
 import (
 	"math"
 	"slices"
-
-	"ringside/internal/bench/load"
 )
-
-// Spread sums up the rounds.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-	// Interval holds the true median with 95 % confidence whatever the
-	// distribution, by order statistics; it needs 6 rounds.
-	Interval *[2]float64 `json:"interval95,omitempty"`
-}
-
-// Figure is one quantity of one peer: the value, and round by round its ratio
-// to the peer that the scenario compares with.
-type Figure struct {
-	Value Spread  `json:"value"`
-	Ratio *Spread `json:"ratio,omitempty"`
-}
-
-// Measured is what a scenario showed of one peer.
-type Measured struct {
-	Peer    string  `json:"peer"`
-	Failure string  `json:"failure,omitempty"` // why it has no more runs
-	CPU     Figure  `json:"cpu_us"`
-	Total   Figure  `json:"total_us"`                  // with the servers behind it
-	Direct  *Spread `json:"total_to_direct,omitempty"` // Total, as a ratio to that of clients that ask the servers themselves
-	Rate    Figure  `json:"rate"`
-	P50     Figure  `json:"p50_us"`
-	P99     Figure  `json:"p99_us"`
-	P999    Figure  `json:"p999_us"`
-	Runs    []Run   `json:"runs"`
-}
-
-// Result is what a scenario showed.
-type Result struct {
-	ID    string        `json:"id"`
-	Name  string        `json:"name"`
-	Base  string        `json:"base"` // the peer that ratios are to
-	Work  load.Workload `json:"work"`
-	Peers []*Measured   `json:"peers"`
-}
 
 // summarize fills in the figures from the runs.
 func (r *Result) summarize() {

@@ -15,45 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"time"
-
-	"ringside/internal/bench/load"
 )
-
-// Where tells where the time of one scenario goes.
-type Where struct {
-	ID      string        `json:"id"`
-	Name    string        `json:"name"`
-	Work    load.Workload `json:"work"`
-	Peers   []*Spent      `json:"peers"`
-	Profile string        `json:"profile,omitempty"` // the file of Ringside's top functions
-}
-
-// Spent is what one peer spent on a request.
-type Spent struct {
-	Peer       string  `json:"peer"`
-	CPU        float64 `json:"cpu_us"`      // microseconds a request
-	Kernel     float64 `json:"kernel"`      // share of the CPU time in the kernel, sampled at its ticks
-	Rate       float64 `json:"rate"`        // requests a second
-	Switches   float64 `json:"switches"`    // how often it went to sleep, a request
-	Other      float64 `json:"other"`       // share of the CPUs that other work took meanwhile
-	TracedRate float64 `json:"traced_rate"` // requests a second while calls were counted
-	Calls      []Calls `json:"calls"`       // most frequent first; none where they were not counted
-	Loop       *Loop   `json:"loop,omitempty"`
-	Failure    string  `json:"failure,omitempty"`
-}
-
-// Calls is how often a system call was made, a request.
-type Calls struct {
-	Name string  `json:"name"`
-	Each float64 `json:"each"`
-}
-
-// Loop is what Ringside's own counters say, a request.
-type Loop struct {
-	Wakeups float64 `json:"wakeups"`
-	Reads   float64 `json:"reads"`
-	Writes  float64 `json:"writes"`
-}
 
 // rareCall is where a system call is no longer listed: a thousandth of one a
 // request. What a connection costs when it comes and goes is mostly below it.
