@@ -57,10 +57,8 @@ func (a *Attempt) plainRead() bool {
 // unwanted says that nobody would miss the answers that are due on c, nor what is
 // asked there.
 func (c *Conn) unwanted() bool {
-	for a := c.Head; a != nil; a = a.Next {
-		if _, waits := a.client(); waits || a.asked || a.Internal || !a.plainRead() {
-			return false
-		}
-	}
-	return true
+	return c.find(func(a *Attempt) bool {
+		_, waits := a.client()
+		return waits || a.asked || a.Internal || !a.plainRead()
+	}) == nil
 }

@@ -237,14 +237,18 @@ func (c *Conn) close() {
 // Servers.Prompt is set: pipelines and reads of many keys feed one that long.
 const promptFactor = 4
 
+// find is the first in the queue that is so; nil if none is.
+func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
+	a := c.Head
+	for a != nil && !so(a) {
+		a = a.Next
+	}
+	return a
+}
+
 // hasWaiters says whether somebody waits for an answer on c, or c is new.
 func (c *Conn) hasWaiters() bool {
-	for a := c.Head; a != nil; a = a.Next {
-		if a.To != nil || a.Probe {
-			return true
-		}
-	}
-	return false
+	return c.find(func(a *Attempt) bool { return a.To != nil || a.Probe }) != nil
 }
 
 // Due is the number of requests that were sent and not answered.
@@ -478,6 +482,12 @@ func (c *Conn) pop() *Attempt {
 		c.Tail = nil
 	}
 	a.Next = nil
+	c.uncount(a)
+	return a
+}
+
+// uncount says that a is in the queue no more.
+func (c *Conn) uncount(a *Attempt) {
 	c.Length--
 	c.Server.e.Outstanding--
 	if a.Internal {
@@ -487,5 +497,4 @@ func (c *Conn) pop() *Attempt {
 			c.Server.e.LateDeletes--
 		}
 	}
-	return a
 }

@@ -176,11 +176,7 @@ func (c *Conn) dropUnsent() {
 			if c.Tail == a {
 				c.Tail = prev
 			}
-			c.Length--
-			if a.Internal {
-				c.Internal--
-			}
-			e.Outstanding--
+			c.uncount(a)
 			if i >= flushed {
 				c.holding--
 			}

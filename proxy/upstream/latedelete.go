@@ -105,19 +105,14 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 // mayArrive says whether the server's kernel may have all of an unguarded mutation.
 // What is still in this machine's kernel never gets there after an Abort.
 func (c *Conn) mayArrive() bool {
-	first := (*Attempt)(nil)
-	for a := c.Head; a != nil && first == nil; a = a.Next {
-		if a.Unguarded() {
-			first = a
-		}
-	}
-	switch {
+	switch first := c.find((*Attempt).Unguarded); {
 	case first == nil || c.Sock == nil:
 		return false
 	case c.Server.e.Now-c.lastOut < int64(ackTime):
 		return true
+	default:
+		return first.Start+uint64(first.Size)+uint64(c.Sock.Unsent()) <= c.Taken
 	}
-	return first.Start+uint64(first.Size)+uint64(c.Sock.Unsent()) <= c.Taken
 }
 
 // onLate is called when mutations on c have become unguarded. If the server has not
@@ -253,15 +248,8 @@ func (e *Servers) expireLingering() {
 // mutation of key leaves: the delete behind that is not answered.
 func (srv *Server) HasLateDelete(key []byte) bool {
 	in := func(c *Conn) bool {
-		if c.LateDeletes == 0 || c.Server != srv {
-			return false
-		}
-		for a := c.Head; a != nil; a = a.Next {
-			if a.LateDelete && divert.IsNameOf(a.Room(), key) {
-				return true
-			}
-		}
-		return false
+		return c.LateDeletes > 0 && c.Server == srv &&
+			c.find(func(a *Attempt) bool { return a.LateDelete && divert.IsNameOf(a.Room(), key) }) != nil
 	}
 	return srv.e.LateDeletes > 0 && (slices.ContainsFunc(srv.Conns, in) || slices.ContainsFunc(srv.e.Lingering, in))
 }

@@ -30,40 +30,26 @@ func (c *Conn) waits(tell func(client uint64, w stats.Wait)) {
 		if a.To != nil {
 			if id := a.To.Client() &^ Bulky; id != 0 && !told[id] {
 				told[id] = true
-				tell(id, stats.Wait{Phase: c.phase(a), Server: c.Server.Label(), For: time.Duration(c.Server.e.Now - a.sentAt), Why: c.why(a, before)})
+				phase, why := c.phase(a, before)
+				tell(id, stats.Wait{Phase: phase, Server: c.Server.Label(), For: time.Duration(c.Server.e.Now - a.sentAt), Why: why})
 			}
 		}
 	}
 }
 
-// phase is what a, which is in the queue, waits for now.
-func (c *Conn) phase(a *Attempt) string {
+// phase is what a waits for now, before which there are so many in the queue, and why.
+func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	switch {
 	case c.State != ConnUp:
-		return stats.Connect
+		return stats.Connect, "a connection to the server"
 	case a.Start+uint64(a.Size) > c.Taken && c.Full:
-		return stats.Send
+		return stats.Send, fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
 	case a != c.Head: // it may be held here meanwhile: see Conn.Flush
-		return stats.Queue
+		return stats.Queue, fmt.Sprintf("the server to answer %d requests before it", before)
 	case a.Begun || c.StreamLeft > 0:
-		return stats.Value
+		return stats.Value, "the rest of the server's answer"
 	}
-	return stats.Answer
-}
-
-// why says what phase means for a, before which there are so many in the queue.
-func (c *Conn) why(a *Attempt, before int) string {
-	switch c.phase(a) {
-	case stats.Connect:
-		return "a connection to the server"
-	case stats.Send:
-		return fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
-	case stats.Queue:
-		return fmt.Sprintf("the server to answer %d requests before it", before)
-	case stats.Value:
-		return "the rest of the server's answer"
-	}
-	return "the server's answer"
+	return stats.Answer, "the server's answer"
 }
 
 // Slowest is the phase that took longest of a, whose answer has just become whole.
