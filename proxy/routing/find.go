@@ -7,7 +7,6 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
-	"ringside/ring"
 )
 
 // Find works out who serves a key, by its hashed part and its hash.
@@ -56,39 +55,12 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 			}
 		}
 	}
-	if r := bp.without(out); r != nil {
+	if r, err := bp.Pool.Without(out); err == nil {
 		if i := r.At(part, h, 0); i >= 0 {
 			bp.pass(p, i)
 		}
 	}
 }
-
-// without is the ring without the servers that are out, made once for each set of
-// them; nil if the rule has none.
-func (bp *BoundPool) without(out []bool) ring.Ring {
-	set := make([]byte, len(out))
-	for i, o := range out {
-		if o {
-			set[i] = 1
-		}
-	}
-	if r, ok := bp.rebuilt[string(set)]; ok {
-		return r
-	}
-	r, err := bp.Pool.Without(out)
-	if err != nil {
-		r = nil
-	}
-	if bp.rebuilt == nil || len(bp.rebuilt) >= maxRebuilt {
-		bp.rebuilt = map[string]ring.Ring{}
-	}
-	bp.rebuilt[string(set)] = r
-	return r
-}
-
-// maxRebuilt bounds how many rings a pool keeps for sets of servers that are
-// out.
-const maxRebuilt = 64
 
 // plain says that srv serves its keys itself, under their own names.
 func (bp *BoundPool) plain(srv *upstream.Server) bool {

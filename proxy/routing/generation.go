@@ -97,11 +97,10 @@ type BoundPool struct {
 	Refusals []string // error lines of servers that a person has ordered away, by the same index; nil: there are none
 
 	// Of a pool whose keys move or that keeps copies; nil of others.
-	View          *health.View         // what the pool's keeper has decided
-	GutterServers []*upstream.Server   // the servers of its gutter
-	Walk          ring.Ring            // its ring, each server once
-	Gutter        ring.Ring            // the gutter's ring, each server once
-	rebuilt       map[string]ring.Ring // its ring without the servers that are out, by the set of these
+	View          *health.View       // what the pool's keeper has decided
+	GutterServers []*upstream.Server // the servers of its gutter
+	Walk          ring.Ring          // its ring, each server once
+	Gutter        ring.Ring          // the gutter's ring, each server once
 }
 
 // Member is a server of the pool or, behind them, of its gutter.

@@ -103,7 +103,8 @@ type Pool struct {
 	Failover     Failover
 
 	// Without is the rule of a client that rebuilds its ring without the
-	// servers that are out; nil if it walks Place.Ring on from the owner.
+	// servers that are out; nil if it walks Place.Ring on from the owner. It is
+	// asked for each key, by all loops at once: it keeps the rings.
 	Without func(out []bool) (ring.Ring, error)
 }
 
