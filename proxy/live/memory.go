@@ -88,12 +88,6 @@ const mostNamed = 12
 func parseStats(answers [][]byte, now time.Time) *Said {
 	s := &Said{At: now, Page: 1 << 20, evictedBy: map[int]float64{}, unreadBy: map[int]float64{}}
 	classes := map[int]*Class{}
-	class := func(n int) *Class {
-		if classes[n] == nil {
-			classes[n] = &Class{}
-		}
-		return classes[n]
-	}
 	for line := range bytes.Lines(bytes.Join(answers, nil)) {
 		word, rest, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
 		name, text, _ := strings.Cut(rest, " ")
@@ -112,48 +106,21 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 			if err != nil || n < 0 || n > 255 { // memcached has 64 at most
 				continue
 			}
-			c := class(n)
 			switch field {
-			case "chunk_size":
-				c.Chunk = v
-			case "total_pages":
-				c.Pages = v
-			case "chunks_per_page":
-				c.PerPage = v
-			case "used_chunks":
-				c.Used = v
-			case "free_chunks":
-				c.Free = v
-			case "mem_requested":
-				c.Asked = v
-			case "number":
-				c.Items = v
-			case "age":
-				c.Age = v
 			case "evicted":
 				s.evictedBy[n] = v
 			case "evicted_unfetched":
 				s.unreadBy[n] = v
+			default:
+				if classes[n] == nil {
+					classes[n] = &Class{}
+				}
+				if to := classes[n].called(field); to != nil {
+					*to = v
+				}
 			}
-			continue
-		}
-		switch name {
-		case "bytes":
-			s.Used = v
-		case "limit_maxbytes":
-			s.Limit = v
-		case "curr_items":
-			s.Items = v
-		case "evictions":
-			s.Evicted = v
-		case "evicted_unfetched":
-			s.Unread = v
-		case "get_hits":
-			s.Hits = v
-		case "get_misses":
-			s.Misses = v
-		case "uptime":
-			s.Uptime = v
+		} else if to := s.called(name); to != nil {
+			*to = v
 		}
 	}
 	for n, c := range classes {
@@ -166,6 +133,22 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 		s.Classes = append(s.Classes, *classes[n])
 	}
 	return s
+}
+
+// called is where goes what memcached calls name; nil: nowhere.
+func (s *Said) called(name string) *float64 {
+	return map[string]*float64{
+		"bytes": &s.Used, "limit_maxbytes": &s.Limit, "curr_items": &s.Items, "evictions": &s.Evicted, "evicted_unfetched": &s.Unread,
+		"get_hits": &s.Hits, "get_misses": &s.Misses, "uptime": &s.Uptime,
+	}[name]
+}
+
+// called is that of the items of one size.
+func (c *Class) called(name string) *float64 {
+	return map[string]*float64{
+		"chunk_size": &c.Chunk, "total_pages": &c.Pages, "chunks_per_page": &c.PerPage, "used_chunks": &c.Used, "free_chunks": &c.Free,
+		"mem_requested": &c.Asked, "number": &c.Items, "age": &c.Age,
+	}[name]
 }
 
 // rates fills in what the classes evict, from what the same process has said before;
