@@ -96,6 +96,11 @@ answer and a server that does not come back always do.`,
 		Args: wantArgs(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	f.add(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "the `address` for clients: host:port or unix:/path (default "+demoAddress+")")
@@ -130,7 +135,6 @@ answer and a server that does not come back always do.`,
 	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print until when their clients got errors (some six minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
 	jsonFlag(cmd, &f.asJSON, eachJSON)
-	return cmd
 }
 
 func (f *drillFlags) run(cmd *cobra.Command) error {
