@@ -411,17 +411,26 @@ func (m *metaRequest) storeMode() (how mode, failure string) {
 	return how, ""
 }
 
-func (c *conn) metaDelete() {
+// metaChange reads the key and the flags of an md or ma. It reports false, and has said
+// why, if they are wrong.
+func (c *conn) metaChange() (m metaRequest, ok bool) {
 	if !c.legalKey() {
-		return
+		return m, false
 	}
 	if len(c.tokens) > maxMetaTokens {
 		c.fail(metaTooMany)
-		return
+		return m, false
 	}
 	m, failure := c.readMeta(c.tokens[1], c.tokens[2:])
 	if failure != "" {
 		c.fail(metaFlags)
+	}
+	return m, failure == ""
+}
+
+func (c *conn) metaDelete() {
+	m, ok := c.metaChange()
+	if !ok {
 		return
 	}
 	mark := len(c.out)
@@ -459,16 +468,8 @@ func (c *conn) metaDelete() {
 }
 
 func (c *conn) metaArithmetic() {
-	if !c.legalKey() {
-		return
-	}
-	if len(c.tokens) > maxMetaTokens {
-		c.fail(metaTooMany)
-		return
-	}
-	m, failure := c.readMeta(c.tokens[1], c.tokens[2:])
-	if failure != "" {
-		c.fail(metaFlags)
+	m, ok := c.metaChange()
+	if !ok {
 		return
 	}
 	var decr bool
@@ -486,7 +487,7 @@ func (c *conn) metaArithmetic() {
 	defer s.unlock()
 	end, it, n := s.add(m.key, decr, m.delta, m.cas)
 	created := end == notFound && m.vivify
-	ok := true
+	ok = true
 	switch {
 	case end == notNumber:
 		c.fail(badNumber)
