@@ -143,7 +143,7 @@ func processName() string {
 // Nothing else changes until take is called, with whether it is to be taken: then
 // it serves as a says, and one at another address ends behind what it answers.
 func (r *instance) listenAdmin(a config.Admin) (take func(bool), err error) {
-	access := admin.Access{Pprof: admin.Pprof(a.Pprof), Control: admin.Control(a.Control), Faults: a.Faults, Page: admin.Page(a.Page)}
+	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
 	for _, name := range a.Names {
 		access.Names = append(access.Names, strings.ToLower(name))
 	}

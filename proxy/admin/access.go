@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// Page says who may look at the page. It shows keys.
-type Page string
+// Who says who may use a part of the admin interface.
+type Who string
 
-// The values of Page. The empty one is PageLoopback; any other is PageOff.
+// The values of Who. The empty one is Loopback; any other is Nobody.
 const (
-	PageLoopback Page = "loopback" // clients on this machine: over loopback, or a unix socket
-	PageOn       Page = "on"       // everybody who reaches the listener
-	PageOff      Page = "off"      // nobody
+	Loopback  Who = "loopback" // clients on this machine: over loopback, or a unix socket
+	Everybody Who = "on"       // who reaches the listener
+	Nobody    Who = "off"
 )
 
 // newToken is what a page of this process must show to change something.
@@ -43,11 +43,11 @@ func (s *Server) mayLook(r *http.Request) error {
 // may link to it.
 func (s *Server) mayVisit(r *http.Request) error {
 	switch who := s.access.Load().Page; {
-	case who == PageOn && !s.knownHost(r):
+	case who == Everybody && !s.knownHost(r):
 		return refuse(http.StatusMisdirectedRequest, unknownHost)
-	case who == PageOn, who == PageLoopback && s.local(r):
+	case who == Everybody, who == Loopback && s.local(r):
 		return nil
-	case who == PageLoopback:
+	case who == Loopback:
 		return refuse(http.StatusForbidden, "the page is for clients on loopback; admin.page in the configuration opens it")
 	}
 	return refuse(http.StatusNotFound, "the page is off: see admin.page in the configuration")

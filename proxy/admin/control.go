@@ -17,17 +17,6 @@ import (
 	"ringside/proxy/table"
 )
 
-// Control says who may use the control API.
-type Control string
-
-// The values of Control. The empty one is ControlLoopback; any other is
-// ControlOff.
-const (
-	ControlLoopback Control = "loopback" // clients on this machine: over loopback, or a unix socket
-	ControlOn       Control = "on"       // everybody who reaches the listener
-	ControlOff      Control = "off"      // nobody
-)
-
 // steering is the header that a request must have to change something.
 const steering = "Ringside-Control"
 
@@ -90,9 +79,9 @@ const maxBody = 4 << 10
 // mayControl returns nil if r may use the control API.
 func (s *Server) mayControl(r *http.Request) error {
 	switch who := s.access.Load().Control; {
-	case who == ControlOn, who == ControlLoopback && s.local(r):
+	case who == Everybody, who == Loopback && s.local(r):
 		return nil
-	case who == ControlLoopback:
+	case who == Loopback:
 		return refuse(http.StatusForbidden, "control is for clients on loopback; admin.control in the configuration opens it")
 	}
 	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")

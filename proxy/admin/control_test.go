@@ -141,20 +141,20 @@ func TestWhoMaySteer(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name   string
-		who    Control
+		who    Who
 		r      *http.Request
 		status int
 	}{
 		{"loopback", "", from("127.0.0.1:1", "localhost"), 200},
 		{"IPv6 loopback", "", from("[::1]:1", "[::1]:9151"), 200},
 		{"elsewhere", "", from("10.0.0.9:1", "localhost"), 403},
-		{"elsewhere, opened", ControlOn, from("10.0.0.9:1", "ringside.example"), 200},
-		{"off", ControlOff, from("127.0.0.1:1", "localhost"), 404},
+		{"elsewhere, opened", Everybody, from("10.0.0.9:1", "ringside.example"), 200},
+		{"off", Nobody, from("127.0.0.1:1", "localhost"), 404},
 		{"a wrong value", "om", from("127.0.0.1:1", "localhost"), 404},
 		{"a page that names its host 127.0.0.1", "", from("127.0.0.1:1", "evil.example"), 403},
-		{"without the header", ControlOn, from("127.0.0.1:1", "localhost", steering, ""), 403},
-		{"a browser", ControlOn, from("127.0.0.1:1", "localhost", "Origin", "http://localhost"), 403},
-		{"a browser, privately", ControlOn, from("127.0.0.1:1", "localhost", "Origin", "null"), 403},
+		{"without the header", Everybody, from("127.0.0.1:1", "localhost", steering, ""), 403},
+		{"a browser", Everybody, from("127.0.0.1:1", "localhost", "Origin", "http://localhost"), 403},
+		{"a browser, privately", Everybody, from("127.0.0.1:1", "localhost", "Origin", "null"), 403},
 	} {
 		p, h := steered(Options{Access: Access{Control: c.who}})
 		w := do(h, c.r)
@@ -353,7 +353,7 @@ func TestAllow(t *testing.T) {
 	if code := fault(); code != 201 {
 		t.Errorf("allowed: %d", code)
 	}
-	s.Allow(Access{Control: ControlOff, Faults: true})
+	s.Allow(Access{Control: Nobody, Faults: true})
 	if code := fault(); code != 404 {
 		t.Errorf("control is off: %d", code)
 	}

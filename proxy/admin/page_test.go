@@ -40,19 +40,19 @@ func TestPageGuard(t *testing.T) {
 		{Access{}, request{"/api/trace?pattern=a", here, "evil.example", ""}, 403},
 		{Access{}, request{"/api/trace?pattern=a", here, "127.0.0.1:9151", "cross-site"}, 403},
 		{Access{}, request{"/api/trace?pattern=a", there, "192.0.2.1:9151", ""}, 403},
-		{Access{Page: PageOn}, request{"/api/trace?pattern=a", there, "evil.example", ""}, 421},
-		{Access{Page: PageOff}, request{"/api/trace?pattern=a", here, "127.0.0.1:9151", ""}, 404},
+		{Access{Page: Everybody}, request{"/api/trace?pattern=a", there, "evil.example", ""}, 421},
+		{Access{Page: Nobody}, request{"/api/trace?pattern=a", here, "127.0.0.1:9151", ""}, 404},
 		{Access{Names: []string{"cache.example"}}, request{"/api/ring", here, "Cache.Example:9151", ""}, 200},
 		{Access{Names: []string{"cache.example"}}, request{"/api/ring", there, "cache.example", ""}, 403},
-		{Access{Page: PageOn}, request{"/api/ring", there, "192.0.2.1:9151", ""}, 200},
-		{Access{Page: PageOn}, request{"/api/ring", there, "evil.example", ""}, 421},
-		{Access{Page: PageOn, Names: []string{"cache.example"}}, request{"/api/ring", there, "cache.example", ""}, 200},
-		{Access{Page: PageOn}, request{"/api/ring", there, "192.0.2.1:9151", "cross-site"}, 403},
-		{Access{Page: PageOff}, request{"/api/ring", here, "127.0.0.1:9151", ""}, 404},
+		{Access{Page: Everybody}, request{"/api/ring", there, "192.0.2.1:9151", ""}, 200},
+		{Access{Page: Everybody}, request{"/api/ring", there, "evil.example", ""}, 421},
+		{Access{Page: Everybody, Names: []string{"cache.example"}}, request{"/api/ring", there, "cache.example", ""}, 200},
+		{Access{Page: Everybody}, request{"/api/ring", there, "192.0.2.1:9151", "cross-site"}, 403},
+		{Access{Page: Nobody}, request{"/api/ring", here, "127.0.0.1:9151", ""}, 404},
 		{Access{}, request{"/", here, "127.0.0.1:9151", "cross-site"}, 200}, // anybody may link to it
 		{Access{}, request{"/", here, "evil.example", ""}, 0},
 		{Access{}, request{"/", there, "192.0.2.1:9151", ""}, 0},
-		{Access{Page: PageOff}, request{"/", here, "127.0.0.1:9151", ""}, 0},
+		{Access{Page: Nobody}, request{"/", here, "127.0.0.1:9151", ""}, 0},
 	} {
 		h := New(running(), Options{Access: test.access}).Handler()
 		r := httptest.NewRequest("GET", test.path, nil)
@@ -108,7 +108,7 @@ func TestOrdersOfBrowsers(t *testing.T) {
 		}
 	}
 	// Where everybody may steer, a page that has made its own name point here may not.
-	open := New(running(), Options{Access: Access{Control: ControlOn}})
+	open := New(running(), Options{Access: Access{Control: Everybody}})
 	for host, want := range map[string]int{"192.0.2.1:9151": 200, "evil.example": 421} {
 		r := httptest.NewRequest("POST", "/control/servers/a/restore", nil)
 		r.RemoteAddr, r.Host = "192.0.2.7:9999", host

@@ -10,22 +10,11 @@ import (
 	"strings"
 )
 
-// Pprof says who may take Go profiles of the process. A profile shows memory
-// contents and costs CPU while it runs.
-type Pprof string
-
-// The values of Pprof. The empty one is PprofLoopback; any other is PprofOff.
-const (
-	PprofLoopback Pprof = "loopback" // clients on this machine: over loopback, or a unix socket
-	PprofOn       Pprof = "on"       // everybody who reaches the listener
-	PprofOff      Pprof = "off"      // nobody
-)
-
 // profiles serves /debug/pprof/.
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	switch who := s.access.Load().Pprof; {
-	case who == PprofOn, who == PprofLoopback && onThisMachine(r):
-	case who == PprofLoopback:
+	case who == Everybody, who == Loopback && onThisMachine(r):
+	case who == Loopback:
 		http.Error(w, "profiles are for clients on loopback; admin.pprof in the configuration opens them", http.StatusForbidden)
 		return
 	default:

@@ -57,10 +57,10 @@ type Options struct {
 
 // Access says who may do what. It may change while a Server serves: see Allow.
 type Access struct {
-	Pprof   Pprof    // who may take profiles; empty is PprofLoopback
-	Control Control  // who may use the control API; empty is ControlLoopback
+	Pprof   Who      // may take Go profiles: one shows memory, and costs CPU while it runs
+	Control Who      // may use the control API
 	Faults  bool     // faults may be set
-	Page    Page     // who may look at the page; empty is PageLoopback
+	Page    Who      // may look at the page: it shows keys
 	Names   []string // that the listener has, in small letters: a browser may use them
 }
 
@@ -134,7 +134,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 
 // Allow changes who may do what, from the next request on.
 func (s *Server) Allow(a Access) {
-	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, PprofLoopback), cmp.Or(a.Control, ControlLoopback), cmp.Or(a.Page, PageLoopback)
+	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, Loopback), cmp.Or(a.Control, Loopback), cmp.Or(a.Page, Loopback)
 	s.access.Store(&a)
 }
 
@@ -199,10 +199,10 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 		`<li><a href="healthz">healthz</a>: do the loops answer?` + "\n" +
 		`<li><a href="readyz">readyz</a>: may clients come here?` + "\n"
 	access := s.access.Load()
-	if who := access.Pprof; who == PprofLoopback || who == PprofOn {
+	if who := access.Pprof; who == Loopback || who == Everybody {
 		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(who) + ")\n"
 	}
-	if who := access.Control; who == ControlLoopback || who == ControlOn {
+	if who := access.Control; who == Loopback || who == Everybody {
 		page += `<li><a href="control/servers">control/servers</a>, <a href="control/clients">control/clients</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

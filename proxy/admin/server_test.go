@@ -46,7 +46,7 @@ func running() *proxy.Proxy {
 }
 
 func TestMethods(t *testing.T) {
-	h := New(running(), Options{Access: Access{Pprof: PprofOn}}).Handler()
+	h := New(running(), Options{Access: Access{Pprof: Everybody}}).Handler()
 	for _, path := range []string{"/", "/metrics", "/healthz", "/readyz", "/debug/pprof/", "/debug/pprof/cmdline"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			w := httptest.NewRecorder()
@@ -75,9 +75,9 @@ func TestMethods(t *testing.T) {
 
 func TestIndex(t *testing.T) {
 	for _, test := range []struct {
-		pprof Pprof
+		pprof Who
 		shown bool
-	}{{"", true}, {PprofLoopback, true}, {PprofOn, true}, {PprofOff, false}, {"of", false}} {
+	}{{"", true}, {Loopback, true}, {Everybody, true}, {Nobody, false}, {"of", false}} {
 		w := get(New(running(), Options{Access: Access{Pprof: test.pprof}}).Handler(), "/")
 		page := w.Body.String()
 		for _, want := range []string{`href="metrics"`, `href="healthz"`, `href="readyz"`, "1.2.3-&lt;b&gt;"} {
@@ -163,7 +163,7 @@ func TestHealthOfAHungLoop(t *testing.T) {
 
 func TestWhoMayProfile(t *testing.T) {
 	for _, test := range []struct {
-		pprof      Pprof
+		pprof      Who
 		peer, host string
 		code       int
 	}{
@@ -178,10 +178,10 @@ func TestWhoMayProfile(t *testing.T) {
 		{"", "10.0.0.9:4000", "127.0.0.1:9151", 403},
 		{"", "10.0.0.9:4000", "localhost", 403},
 		{"", "nonsense", "localhost", 403},
-		{PprofLoopback, "127.0.0.1:4000", "127.0.0.1:9151", 200},
-		{PprofLoopback, "10.0.0.9:4000", "127.0.0.1:9151", 403},
-		{PprofOn, "10.0.0.9:4000", "cache1:9151", 200},
-		{PprofOff, "127.0.0.1:4000", "127.0.0.1:9151", 404},
+		{Loopback, "127.0.0.1:4000", "127.0.0.1:9151", 200},
+		{Loopback, "10.0.0.9:4000", "127.0.0.1:9151", 403},
+		{Everybody, "10.0.0.9:4000", "cache1:9151", 200},
+		{Nobody, "127.0.0.1:4000", "127.0.0.1:9151", 404},
 		{"of", "127.0.0.1:4000", "127.0.0.1:9151", 404},
 	} {
 		h := New(running(), Options{Access: Access{Pprof: test.pprof}}).Handler()
