@@ -94,7 +94,7 @@ func (v *inventory) conns() (list []*upstream.Conn) {
 			}
 		}
 	}
-	undos, unheard := 0, 0
+	lateDeletes, unheard := 0, 0
 	for _, c := range v.e.Lingering {
 		v.want(!slices.Contains(list, c), "%s: a lingering connection serves", c.Server.Label())
 		v.want(c.Lingering && c.State == upstream.ConnUp && c.Length > 0, "%s: it lingers for nothing", c.Server.Label())
@@ -102,10 +102,10 @@ func (v *inventory) conns() (list []*upstream.Conn) {
 		list = append(list, c)
 	}
 	for _, c := range list {
-		undos += c.LateDeletes
+		lateDeletes += c.LateDeletes
 		unheard += c.Length
 	}
-	v.want(undos == v.e.LateDeletes, "%d undos, counted %d", undos, v.e.LateDeletes)
+	v.want(lateDeletes == v.e.LateDeletes, "%d late deletes, counted %d", lateDeletes, v.e.LateDeletes)
 	waiting := 0
 	for s := range v.e.Sessions {
 		if s.Head != nil {
@@ -177,7 +177,7 @@ func (v *inventory) exchange(x *client.Exchange, where string) {
 func (v *inventory) conn(c *upstream.Conn) {
 	name := c.Server.Label()
 	n, last := 0, (*upstream.Attempt)(nil)
-	earliest, pos, undos, internal := int64(link.Never), uint64(0), 0, 0
+	earliest, pos, lateDeletes, internal := int64(link.Never), uint64(0), 0, 0
 	for a := c.Head; a != nil; a = a.Next {
 		v.want(last == nil || a.Start == pos, "%s: a request begins at %d, the one before ends at %d", name, a.Start, pos)
 		pos = a.Start + uint64(a.Size)
@@ -187,7 +187,7 @@ func (v *inventory) conn(c *upstream.Conn) {
 			v.want(x.Session == nil || v.live[x], "%s: an attempt of an exchange that is in no client's order", name)
 		}
 		if a.LateDelete {
-			undos++
+			lateDeletes++
 		}
 		if a.Internal {
 			internal++
@@ -203,7 +203,7 @@ func (v *inventory) conn(c *upstream.Conn) {
 		}
 	}
 	v.want(n == c.Length, "%s: %d requests, counted %d", name, n, c.Length)
-	v.want(undos == c.LateDeletes, "%s: %d undos, counted %d", name, undos, c.LateDeletes)
+	v.want(lateDeletes == c.LateDeletes, "%s: %d lateDeletes, counted %d", name, lateDeletes, c.LateDeletes)
 	v.want(internal == c.Internal, "%s: %d requests of Ringside's own, counted %d", name, internal, c.Internal)
 	v.want(last == c.Tail, "%s: the tail is not the last request", name)
 	v.want(last == nil || pos == c.Given, "%s: the last request ends at %d, given %d", name, pos, c.Given)

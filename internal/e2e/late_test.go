@@ -97,7 +97,7 @@ func TestLateSets(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver string) {
 				l := startLate(t, driver, "", c.keys, c.size)
 				if got := l.stat(t, "undone"); got == "0" {
-					t.Error("no undo was sent")
+					t.Error("no late delete was sent")
 				}
 				l.settles(t)
 				l.gone(t)
@@ -105,7 +105,7 @@ func TestLateSets(t *testing.T) {
 					t.Error("no set ran late")
 				}
 				if got := l.stat(t, "undo_lost"); got != "0" {
-					t.Errorf("%s undos were lost", got)
+					t.Errorf("%s late deletes were lost", got)
 				}
 				client := dial(t, l.address)
 				eventually(t, "ringside serves on", func() bool { return client.set(l.keys[0], "new") == "STORED" })
@@ -133,7 +133,7 @@ func TestLateSetsFillTheWindow(t *testing.T) {
 	})
 }
 
-// A reload that drops the server does not drop the undo.
+// A reload that drops the server does not drop the late delete.
 func TestLateSetsAndReload(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "", 30, 1000)
@@ -151,14 +151,14 @@ func TestLateSetsAndReload(t *testing.T) {
 	})
 }
 
-// A stop waits for the undo, as for other things in flight.
+// A stop waits for the late delete, as for other things in flight.
 func TestLateSetsAndStop(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "limits: {drain: 50s}\n", 30, 1000)
 		l.signal(t, syscall.SIGTERM)
 		l.refuses(t)
 		if !l.running() {
-			t.Fatal("ringside ended with an undo on its way")
+			t.Fatal("ringside ended with a late delete on its way")
 		}
 		l.server.resume(t)
 		if status := l.wait(t); status != 0 {

@@ -214,7 +214,7 @@ func TestFailoverAblations(t *testing.T) {
 		{"no dual writes", ablations{dual: true}, nil},
 		{"WARM straight to IN", ablations{Ablation: health.Ablation{Settle: true}}, func(c *scenario) { c.cold, c.prunes = 1000, true }},
 		{"LEAVING straight to RETURN", ablations{Ablation: health.Ablation{Out: true}}, func(c *scenario) { c.faults = []string{"links"} }},
-		{"no undo behind late sets", ablations{undo: true}, func(c *scenario) {
+		{"no delete behind late sets", ablations{late: true}, func(c *scenario) {
 			c.sidecars, c.apps, c.faults, c.brief, c.count, c.cold = 6, 1, []string{"hang"}, true, 8, 2
 		}},
 		{"the same key for diverted data", ablations{sameKey: true}, nil},

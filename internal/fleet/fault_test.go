@@ -117,7 +117,7 @@ const viewKey = divert.Reserved + "_view__:main"
 type ablations struct {
 	health.Ablation
 	dual    bool // no dual writes: the second server does not delete
-	undo    bool // no undo behind late sets
+	late    bool // no delete behind late sets
 	sameKey bool // diverted keys don't tell outages apart
 	guard   guard.Ablation
 	spoiled spoiler
@@ -125,10 +125,10 @@ type ablations struct {
 
 func (a *ablations) any() bool { return *a != ablations{} }
 
-// removal is how clients delete: so that undos (delete) and second deletes (md)
+// removal is how clients delete: so that late deletes (delete) and second deletes (md)
 // can be told apart.
 func (a *ablations) removal() string {
-	if a.undo {
+	if a.late {
 		return "md %s\r\n"
 	}
 	return "delete %s\r\n"
@@ -149,7 +149,7 @@ func (a *ablations) answer(request []byte) []byte {
 			}
 		}
 		return []byte(answer + "\r\n")
-	case a.undo && bytes.HasPrefix(request, []byte("delete ")):
+	case a.late && bytes.HasPrefix(request, []byte("delete ")):
 		return []byte("DELETED\r\n")
 	}
 	return nil

@@ -100,7 +100,7 @@ type fleet struct {
 	won map[string]win // by key, where herds want it
 
 	// grace is how long after its writer was told that it failed a value may be
-	// read though it is older than another. The undo behind it is on its way, as
+	// read though it is older than another. The delete behind it is on its way, as
 	// long as it was itself: nothing can stop what is under way.
 	grace int64
 
@@ -354,7 +354,7 @@ func (f *fleet) finish() {
 		}
 		a.leave()
 	}
-	f.run(f.now + 70*second) // zombies, tombstones and late answers end
+	f.run(f.now + 70*second) // lingering connections, marks and late answers end
 	for _, s := range f.sidecars {
 		sum := s.snapshot()
 		if used := sum.Memory - sum.Kept; f.broken == "" && used > s.memory+pings {

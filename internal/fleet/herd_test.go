@@ -246,7 +246,7 @@ func (a *app) judgeAge(o *op, i int, w *fwrite) {
 			continue
 		case !o.strict && (c.w.removes || !c.w.kept) && f.herd.Stale > 0 && o.invoked <= c.acked+int64(f.herd.Stale+2*time.Second):
 			return
-		case w.read == 0 && !w.acked && f.now <= w.answered+f.grace: // its undo is on its way
+		case w.read == 0 && !w.acked && f.now <= w.answered+f.grace: // its late delete is on its way
 			return
 		}
 		safe := f.calmly(w.age(), w.answered) && f.calmly(w.answered, f.now)

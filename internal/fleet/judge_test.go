@@ -378,7 +378,7 @@ func (a *app) judgeValue(o *op, i int, value string) {
 	case f.herd != nil:
 		a.judgeAge(o, i, w)
 	case w.answered != 0 && w.answered < o.floors[i] && !w.acked && f.now <= w.answered+f.grace:
-		// Its undo is on its way behind it.
+		// Its late delete is on its way behind it.
 	case w.answered != 0 && w.answered < o.floors[i] && k.by == "a flush_all" && k.brought(value, o.floors[i], o.acks[i]):
 		// A repair has brought back what a flush_all was removing: one half of it had
 		// run, and the other not yet. That is known, and not prevented.

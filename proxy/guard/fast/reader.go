@@ -104,8 +104,8 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		if tags != nil {
 			stands, known = tags.uncover(r, b, &s), tags.Known
 		}
-		hollow := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
-		if stands && !hollow && (!s.Special() || p.fresh(c, a, &s)) {
+		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
+		if stands && !empty && (!s.Special() || p.fresh(c, a, &s)) {
 			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
 		}
 	} else if tags != nil {
