@@ -101,34 +101,34 @@ func (c *framer) frame() (f frame, first bool, casOf int) {
 		}
 		return loud
 	}
-	value := &client{choice: c.choice}
-	defer func() { c.rest = value.rest }()
-	switch value.n(16) {
+	draw := &client{choice: c.choice}
+	defer func() { c.rest = draw.rest }()
+	switch draw.n(16) {
 	case 0, 1, 2:
-		f.opcode = []byte{0x00, 0x09, 0x0c, 0x0d}[value.n(4)]
+		f.opcode = []byte{0x00, 0x09, 0x0c, 0x0d}[draw.n(4)]
 	case 3:
-		f.opcode, f.extras = []byte{0x1c, 0x1d, 0x1e, 0x23, 0x24}[value.n(5)], word([]uint32{0, 1000, 100000}[value.n(3)])
+		f.opcode, f.extras = []byte{0x1c, 0x1d, 0x1e, 0x23, 0x24}[draw.n(5)], word([]uint32{0, 1000, 100000}[draw.n(3)])
 	case 4, 5, 6:
-		f.opcode = [][2]byte{{0x01, 0x11}, {0x01, 0x11}, {0x02, 0x12}, {0x03, 0x13}}[value.n(4)][value.n(2)]
-		f.extras = word([]uint32{0, 5, 1<<32 - 1}[value.n(3)]) + word([]uint32{0, 1000, 0, 1<<32 - 1}[value.n(4)])
-		f.value = value.value()
-		casOf = []int{0, 0, 1, 2}[value.n(4)]
+		f.opcode = [][2]byte{{0x01, 0x11}, {0x01, 0x11}, {0x02, 0x12}, {0x03, 0x13}}[draw.n(4)][draw.n(2)]
+		f.extras = word([]uint32{0, 5, 1<<32 - 1}[draw.n(3)]) + word([]uint32{0, 1000, 0, 1<<32 - 1}[draw.n(4)])
+		f.value = draw.value()
+		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 	case 7, 8:
-		f.opcode = [][2]byte{{0x0e, 0x19}, {0x0f, 0x1a}}[value.n(2)][value.n(2)]
-		f.value = value.piece()
-		casOf = []int{0, 0, 1, 2}[value.n(4)]
+		f.opcode = [][2]byte{{0x0e, 0x19}, {0x0f, 0x1a}}[draw.n(2)][draw.n(2)]
+		f.value = draw.piece()
+		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 	case 9, 10: // no number of 64 bits: see value
-		f.opcode = [][2]byte{{0x05, 0x15}, {0x06, 0x16}}[value.n(2)][value.n(2)]
-		f.extras = long([]uint64{1, 9, 10, 1000}[value.n(4)]) + long([]uint64{10, 7, 1 << 62}[value.n(3)]) + word([]uint32{0, 1000, 1<<32 - 1}[value.n(3)])
-		casOf = []int{0, 0, 1, 2}[value.n(4)]
+		f.opcode = [][2]byte{{0x05, 0x15}, {0x06, 0x16}}[draw.n(2)][draw.n(2)]
+		f.extras = long([]uint64{1, 9, 10, 1000}[draw.n(4)]) + long([]uint64{10, 7, 1 << 62}[draw.n(3)]) + word([]uint32{0, 1000, 1<<32 - 1}[draw.n(3)])
+		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 		first = true
 	case 11:
 		f.opcode = pick(0x04, 0x14)
-		casOf = []int{0, 0, 1, 2}[value.n(4)]
+		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 	case 12:
-		f.opcode, f.key = []byte{0x0a, 0x0a, 0x1b, 0x7f, 0x20}[value.n(5)], ""
+		f.opcode, f.key = []byte{0x0a, 0x0a, 0x1b, 0x7f, 0x20}[draw.n(5)], ""
 	case 13:
-		f.opcode, f.key = 0x10, value.of("nothing", "reset", "detail", "detail off")
+		f.opcode, f.key = 0x10, draw.of("nothing", "reset", "detail", "detail off")
 		if f.key != "detail" && !c.flush { // a server that is out has not reset
 			f.key = "nothing"
 		}
