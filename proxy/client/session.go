@@ -106,7 +106,11 @@ func (s *Session) Parse() {
 // parseLines serves the text and meta requests in the engine's current input.
 func (s *Session) parseLines() {
 	e := s.e
-	for s.hasInput() {
+	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
+		// What hasInput says of nearly all is asked here: a call costs each request more.
+		if (s.Swallow > 0 || s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0) && !s.hasInput() {
+			break
+		}
 		buf := e.Input.Bytes()
 		if s.TryAt > 0 && len(buf) < s.TryAt && bytes.IndexByte(buf, '\n') < 0 {
 			break
