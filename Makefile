@@ -47,6 +47,7 @@ staticcheck:
 unit:
 	$(GO) test -race -timeout 20m ./...
 	$(GO) test -timeout 10m ./internal/fleet # without the race detector there is time for all seeds
+	$(GO) -C deploy/kubernetes test ./... # a module of its own, as deploy/deb
 
 # Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
 # against a memcached, and that which does it in frames, are slower and have thrice the time.

@@ -185,7 +185,11 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 	for _, o := range before {
 		switch {
 		case o.Match == r.Match && o.Prefix == r.Prefix:
-			d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
+			if r.Match == "" && r.Prefix == "" {
+				d.failAt(at, "%s: two have neither prefix nor match; one alone can take every other key", what)
+			} else {
+				d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
+			}
 			return
 		case o.Match == "" && r.Match == "" || o.pattern().Literal() != p.Literal():
 		default:

@@ -62,7 +62,6 @@
 package config
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -246,7 +245,7 @@ func Load(path string) (*File, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, err // with the path in it
 	}
 	return read(path, data, true)
 }

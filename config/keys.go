@@ -504,7 +504,7 @@ func guardValue() value[Guard] {
 		set("clients", "whether the set of a rebuild comes on the connection of its miss, or on any; auto goes by what is seen",
 			spoken(table.ByEvidence, table.ByConnection, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
-	brief := modes("true, false, hide, or a mapping of its settings",
+	brief := modes("on, off, hide, or a mapping of its settings",
 		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, Guard: table.Guard{Hide: true}}})
 	return either(brief, fresh(defaultGuard(), long))
 }
@@ -552,7 +552,7 @@ func nearValue() value[Near] {
 		set("memory", "bytes of values, and what keeps them, shared out to the loops; then the oldest goes", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
 		set("keys", "of which keys values are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
 	)
-	brief := modes("true, false, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
+	brief := modes("on, off, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
 	return either(brief, fresh(defaultNear(), long))
 }
 

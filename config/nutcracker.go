@@ -90,6 +90,10 @@ func (d *document) readTwemproxy(data []byte) []*twemproxyPool {
 		d.failAt(root, "a twemproxy file is a mapping of names to pools, not %s", root.is())
 		return nil
 	}
+	if slices.ContainsFunc(root.pairs, func(p pair) bool { return p.key.text == "listen" && p.value.kind != mapping }) {
+		d.failAt(root, "this is a file of Ringside already: ringside check says whether it is right")
+		return nil
+	}
 	usual := twemproxyPool{
 		hash: "fnv1a_64", distribution: "ketama",
 		timeout: -1, backlog: -1, clients: -1, redisDB: -1, serverConns: -1, retryTimeout: -1, failureLimit: -1,

@@ -57,7 +57,7 @@ func tagsValue() value[Tags] {
 		set("patterns", "tags that follow from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
 		set("prefix_tag", "all keys of the route have a tag that is called as its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
 	)
-	brief := modes("true, false, read, or a mapping of its settings",
+	brief := modes("on, off, read, or a mapping of its settings",
 		option[Tags]{"on", defaultTags()}, option[Tags]{"off", Tags{}}, option[Tags]{"read", readTags()})
 	return either(brief, fresh(defaultTags(), long))
 }

@@ -57,7 +57,10 @@ func text(what string) value[string] {
 
 // integer is a whole number within bounds.
 func integer(least, most int) value[int] {
-	want := fmt.Sprintf("a whole number between %d and %d", least, most)
+	return wholeNumber(fmt.Sprintf("a whole number between %d and %d", least, most), least, most)
+}
+
+func wholeNumber(want string, least, most int) value[int] {
 	return value[int]{
 		read: func(d *document, n *node, path string, to *int) {
 			v, err := strconv.Atoi(n.text)
@@ -192,7 +195,8 @@ func optional[V any](v value[V]) value[*V] {
 }
 
 // orOff is a number of which 0, written off, turns something off.
-func orOff(v value[int]) value[int] {
+func orOff(least, most int) value[int] {
+	v := wholeNumber(fmt.Sprintf("off, or a whole number between %d and %d", least, most), least, most)
 	read, plain := v.read, v.schema
 	v.read = func(d *document, n *node, path string, to *int) {
 		if n.kind == scalar && (n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")) {
@@ -218,7 +222,7 @@ func yesNo() value[bool] {
 		case n.kind == scalar && (n.tag == "!!bool" || n.text == "on" || n.text == "off"):
 			read(d, n, path, to)
 		default:
-			d.wrong(n, path, "true or false")
+			d.wrong(n, path, "on or off")
 		}
 	}
 	c.show = func(v bool) any { return v }

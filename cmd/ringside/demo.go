@@ -35,8 +35,11 @@ func newDemo() *cobra.Command {
 them. Nothing is written to disk, and nothing is left when it ends. Faults are
 allowed: ringside drill shows what they do.`,
 		Example: "  ringside demo\n  ringside demo --herd\n  ringside demo --tags",
-		Args:    wantArgs(cobra.NoArgs),
+		Args:    wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if herd && tags {
+				return &usageError{errors.New("--herd or --tags, one at a time")}
+			}
 			signals := catch()
 			level := slog.LevelWarn
 			if verbose {
@@ -80,7 +83,6 @@ allowed: ringside drill shows what they do.`,
 	cmd.Flags().StringVar(&adminAddr, "admin", demoAdmin, "the `address` of the admin interface; another port if it is taken")
 	cmd.Flags().BoolVar(&herd, "herd", false, "show what a guard saves: 50 clients that read one page, without and with it, for 8 s")
 	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, of whom one changes his name")
-	cmd.MarkFlagsMutuallyExclusive("herd", "tags")
 	jsonFlag(cmd, &asJSON, oneJSON)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens, not only what goes wrong")
 	return cmd

@@ -22,7 +22,7 @@ func newDistributions() *cobra.Command {
 its other names. Take the one that your clients use, so that every key stays
 where it is; for a new pool take ketama-points.`,
 		Example: "  ringside distributions | grep -i php",
-		Args:    wantArgs(cobra.NoArgs),
+		Args:    wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
 				return printDistributionsJSON(cmd.OutOrStdout())

@@ -93,7 +93,7 @@ answer and a server that does not come back always do.`,
   ringside drill --table                      how long clients get errors, by mode
   ringside drill --json --max-errors-ms 4000 --max-return 5s
   ringside drill --fault refuse,hang,partition --rate 20000 --before 2s --max-below-half 1s`,
-		Args: wantArgs(cobra.NoArgs),
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.addFlags(cmd)
@@ -140,6 +140,9 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 func (f *drillFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return &usageError{err}
+	}
+	if others := besides(cmd, "table", "json", "for", "before", "settle", "wait", "clients", "rate", "keys", "prefix"); f.table && len(others) > 0 {
+		return &usageError{fmt.Errorf("--table does not go with %s: it has faults and clusters of its own", strings.Join(others, ", "))}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -255,8 +258,8 @@ func (f *drillFlags) check() error {
 	if f.fault != "all" {
 		kinds = nil
 		for _, k := range strings.Split(f.fault, ",") {
-			if !slices.Contains(fault.Kinds(), fault.Kind(k)) {
-				return fmt.Errorf("--fault %s: it is one of %v, or all", k, fault.Kinds())
+			if err := fault.Kind(k).Check(); err != nil {
+				return fmt.Errorf("--fault %s: %w, or all", k, err)
 			}
 			kinds = append(kinds, fault.Kind(k))
 		}
@@ -350,7 +353,10 @@ func (f *drillFlags) pick(ctx context.Context) error {
 		}
 		names = append(names, s.Server)
 	}
-	return &usageError{fmt.Errorf("no server %q in a pool %q; there are %s", f.Server, f.Pool, strings.Join(names, ", "))}
+	if len(names) == 0 {
+		return noPool(f.Pool, list)
+	}
+	return &usageError{fmt.Errorf("no server %q; there are %s", f.Server, strings.Join(names, ", "))}
 }
 
 // onlyHere reports whether only this machine can reach an address.

@@ -20,7 +20,7 @@ func newImport() *cobra.Command {
 (nutcracker) configuration puts it. What has no equivalent is said in comments
 of the file and on standard error. With - the file is read from standard input.`,
 		Example: "  ringside import /etc/nutcracker/nutcracker.yml > ringside.yaml",
-		Args:    wantArgs(cobra.ExactArgs(1)),
+		Args:    wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := args[0]
 			var data []byte
@@ -32,7 +32,7 @@ of the file and on standard error. With - the file is read from standard input.`
 				data, err = os.ReadFile(name)
 			}
 			if err != nil {
-				return err
+				return &unreadError{err, "name a twemproxy file, or - for standard input"}
 			}
 			out, warnings, err := config.ImportNutcracker(name, data)
 			if err != nil {

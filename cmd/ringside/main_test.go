@@ -94,6 +94,31 @@ func TestCommands(t *testing.T) {
 		{"check --json -", goodFile + "    preconnect: on\n", 0, []string{`"pool":"main"`}, []string{`{"warning":"standard input:8:5: \"preconnect\" in pools.main has no effect`}},
 		{"demo --json --listen nonsense", "", 2, nil, []string{`{"error":"`, "nonsense"}},
 		{"demo --listen nonsense", "", 2, nil, []string{"nonsense"}},
+		{"serve --take-over=maybe", "", 2, nil, []string{"ringside: --take-over=maybe: want true or false\n"}},
+		{"clients --limit x", "", 2, nil, []string{"ringside: --limit=x: want a whole number\n"}},
+		{"top --once --for x", "", 2, nil, []string{"ringside: --for=x: want a time, such as 500ms or 3s\n"}},
+		{"server explode a --admin 127.0.0.1:1", "", 2, nil, []string{`unknown command "explode"`}},
+		{"bogus --admin 127.0.0.1:1", "", 2, nil, []string{`unknown command "bogus"`}},
+		{"health --admin 127.0.0.1:99999", "", 2, nil, []string{"--admin 127.0.0.1:99999: want host:port or unix:/path, with a port from 1 to 65535"}},
+		{"health --admin :0", "", 2, nil, []string{"--admin :0: want host:port"}},
+		{"health --admin unix:", "", 2, nil, []string{"--admin unix:: want host:port or unix:/path"}},
+		{"health --admin http://127.0.0.1:1", "", 2, nil, []string{"--admin http://127.0.0.1:1: want host:port"}},
+		{"distributions x", "", 2, nil, []string{`ringside: "x" is one word too many: ringside distributions` + "\n"}},
+		{"drill x", "", 2, nil, []string{`"x" is one word too many: ringside drill` + "\n"}},
+		{"server list x", "", 2, nil, []string{`"x" is one word too many: ringside server list` + "\n"}},
+		{"server drain", "", 2, nil, []string{"ringside: something is missing: ringside server drain NAME\n"}},
+		{"server drain a b", "", 2, nil, []string{`"b" is one word too many: ringside server drain NAME` + "\n"}},
+		{"tag invalidate", "", 2, nil, []string{"something is missing: ringside tag invalidate NAME…\n"}},
+		{"import", "", 2, nil, []string{"something is missing: ringside import nutcracker.yml\n"}},
+		{"import a b", "", 2, nil, []string{`"b" is one word too many: ringside import nutcracker.yml` + "\n"}},
+		{"import " + dir + "/none.yml", "", 2, nil, []string{"cannot read the configuration: open ", "none.yml: no such file or directory: name a twemproxy file"}},
+		{"import " + good, "", 2, nil, []string{"good.yaml:1:1: this is a file of Ringside already"}},
+		{"serve -c " + dir, "", 2, nil, []string{"ringside: cannot read the configuration: read " + dir + ": is a directory: name another"}},
+		{"trace", "", 2, nil, []string{"which keys? give 1 to 8 patterns, or --any"}},
+		{"trace k[z-a]", "", 2, nil, []string{`pattern "k[z-a]": z-a has nothing in it: a range begins with its least byte`}},
+		{"drill --fault melt", "", 2, nil, []string{"--fault melt: unknown kind of fault \"melt\": it is one of refuse, hang, delay, drop, reset, partition, or all"}},
+		{"drill --table --fault hang --rate 5 --to 127.0.0.1:1", "", 2, nil, []string{"--table does not go with --fault, --to: it has faults and clusters of its own"}},
+		{"demo --herd --tags", "", 2, nil, []string{"ringside: --herd or --tags, one at a time\n"}},
 	} {
 		t.Run(c.args, func(t *testing.T) {
 			var out, errs bytes.Buffer
@@ -114,6 +139,25 @@ func TestCommands(t *testing.T) {
 				t.Errorf("standard error has %q", errs.String())
 			}
 		})
+	}
+}
+
+// Words of no letters are words, too.
+func TestEmptyWords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.yaml")
+	os.WriteFile(path, []byte(goodFile), 0o644)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"route", "-c", path, ""}, 1, "no server will see this key: it is empty"},
+		{[]string{"server", "drain", ""}, 2, "which server?"},
+		{[]string{"serve", "-c", ""}, 2, "name your file with -c FILE"},
+	} {
+		if code, out, errs := typed(c.args...); code != c.code || !strings.Contains(out+errs, c.says) {
+			t.Errorf("%q: %d %q %q", c.args, code, out, errs)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -94,8 +95,9 @@ func splitAddress(flag, text string) (network, address string, err error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok && path != "" {
 		return "unix", path, nil
 	}
-	if _, _, err := net.SplitHostPort(text); err != nil {
-		return "", "", &usageError{fmt.Errorf("--%s %s: want host:port or unix:/path", flag, text)}
+	_, port, err := net.SplitHostPort(text)
+	if n, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || n == 0 {
+		return "", "", &usageError{fmt.Errorf("--%s %s: want host:port or unix:/path, with a port from 1 to 65535", flag, text)}
 	}
 	return "tcp", text, nil
 }
@@ -160,7 +162,7 @@ func newServerList() *cobra.Command {
 when. Exits 0 whatever they are.`,
 		Example: `  ringside server list
   ringside server list --pool sessions --json -c /etc/ringside/ringside.yaml`,
-		Args: wantArgs(cobra.NoArgs),
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := to.client()
 			if err != nil {
@@ -172,15 +174,11 @@ when. Exits 0 whatever they are.`,
 				return err
 			}
 			if pool != "" {
-				kept := list[:0]
-				for _, s := range list {
-					if s.Pool == pool {
-						kept = append(kept, s)
-					}
+				kept := slices.DeleteFunc(slices.Clone(list), func(s live.ServerState) bool { return s.Pool != pool })
+				if len(kept) == 0 {
+					return noPool(pool, list)
 				}
-				if list = kept; len(list) == 0 {
-					return &usageError{fmt.Errorf("no pool %q", pool)}
-				}
+				list = kept
 			}
 			return showServers(cmd.OutOrStdout(), list, asJSON)
 		},
@@ -190,6 +188,17 @@ when. Exits 0 whatever they are.`,
 	to.completePool(cmd)
 	jsonFlag(cmd, &asJSON, eachJSON)
 	return cmd
+}
+
+// noPool says which pools there are, of which one was meant.
+func noPool(pool string, list []live.ServerState) error {
+	var have []string
+	for i := range list {
+		if name := list[i].Pool; !slices.Contains(have, name) {
+			have = append(have, name)
+		}
+	}
+	return &usageError{fmt.Errorf("no pool %q; there are %s", pool, strings.Join(have, ", "))}
 }
 
 func newServerOrder(order, short, long string) *cobra.Command {
@@ -202,8 +211,11 @@ func newServerOrder(order, short, long string) *cobra.Command {
 		Long:  long,
 		Example: "  ringside server " + order + " cache3\n" +
 			"  ringside server " + order + " 10.0.0.3:11211 --pool sessions --admin 127.0.0.1:9151",
-		Args: wantArgs(cobra.ExactArgs(1)),
+		Args: wantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" { // no address of the control API
+				return &usageError{errors.New("which server?")}
+			}
 			c, err := to.client()
 			if err != nil {
 				return err

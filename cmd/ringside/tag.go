@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ show what each server has answered. Exits 1 if one of them has not done it: the
 others have, and it must be repeated.`,
 		Example: `  ringside tag invalidate user:7
   ringside tag invalidate user:7 posts --pool pages --json`,
-		Args: wantArgs(cobra.MinimumNArgs(1)),
+		Args: wantArgs(1, math.MaxInt),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := to.client()
 			if err != nil {

@@ -36,7 +36,7 @@ is done where TERM is linux.`,
 		Example: `  ringside top
   ringside top --trace 'home:*'
   ringside top --once --json --for 5s | jq .health`,
-		Args: wantArgs(cobra.NoArgs),
+		Args: wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON && !once || cmd.Flags().Changed("for") && !once {
 				return &usageError{fmt.Errorf("--json and --for go with --once")}

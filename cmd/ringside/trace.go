@@ -50,6 +50,8 @@ Ctrl-C.`,
 				args = []string{string(watch.Sample(sample))}
 			case cmd.Flags().Changed("sample"):
 				return &usageError{fmt.Errorf("--sample goes with --any")}
+			case len(args) == 0:
+				return &usageError{fmt.Errorf("which keys? give 1 to %d patterns, or --any", watch.MostPatterns)}
 			}
 			if err := watch.Check(watch.Patterns(args)); err != nil {
 				return &usageError{err}

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"ringside/config"
 	"ringside/internal/top"
@@ -127,6 +129,29 @@ func printErrorJSON(out io.Writer, err error) {
 	}
 }
 
+// wrongFlag says of a flag that can't be read what it may be. A command that there is
+// not has flags that there are not: then the command is what is wrong.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return unknownCommand(cmd, words[0])
+	}
+	if v := (*pflag.InvalidValueError)(nil); errors.As(err, &v) {
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "duration": "a time, such as 500ms or 3s"}[v.GetFlag().Value.Type()]
+		err = fmt.Errorf("--%s=%s: want %s", v.GetFlag().Name, v.GetValue(), want)
+	}
+	return &usageError{err}
+}
+
+// besides are the flags that were typed, without those named.
+func besides(cmd *cobra.Command, names ...string) (others []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			others = append(others, "--"+f.Name)
+		}
+	})
+	return others
+}
+
 func unknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q", name)
 	cmd.SuggestionsMinimumDistance = 2 // letters; with none, only the beginning of a command is near it
@@ -144,11 +169,15 @@ func noFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// wantArgs turns cobra's complaints about arguments into usage errors.
-func wantArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+// wantArgs takes so many words behind a command.
+func wantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{err}
+		form := cmd.Parent().CommandPath() + " " + cmd.Use
+		switch {
+		case len(args) < least:
+			return &usageError{fmt.Errorf("something is missing: %s", form)}
+		case len(args) > most:
+			return &usageError{fmt.Errorf("%q is one word too many: %s", args[most], form)}
 		}
 		return nil
 	}

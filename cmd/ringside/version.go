@@ -20,7 +20,7 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  ringside version",
-		Args:    wantArgs(cobra.NoArgs),
+		Args:    wantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
 				return newEncoder(cmd.OutOrStdout()).Encode(map[string]string{

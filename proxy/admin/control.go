@@ -69,7 +69,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
-		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/reload and /control/faults"))
+		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/tags/invalidate, /control/reload and /control/faults"))
 	})
 }
 
@@ -168,6 +168,23 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	return http.StatusOK, serversAnswer{list}, nil
 }
 
+// noPool says which pools there are, of which one was meant.
+func (s *Server) noPool(name string) error {
+	var have []string
+	for _, p := range s.proxy.Table().Pools {
+		have = append(have, p.Name)
+	}
+	return refuse(http.StatusNotFound, "no pool %.100q; there are %s", name, listed(have))
+}
+
+// listed is a list of names that an answer has room for.
+func listed(names []string) string {
+	if len(names) > 20 {
+		names = append(slices.Clone(names[:20]), "…")
+	}
+	return strings.Join(names, ", ")
+}
+
 // noBody refuses what would not be read.
 func noBody(r *http.Request) error {
 	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
@@ -216,13 +233,9 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 	case server == "":
 		return nil, table.Target{}, refuse(http.StatusBadRequest, "which server?")
 	case !known:
-		return nil, table.Target{}, refuse(http.StatusNotFound, "no pool %.100q", pool)
+		return nil, table.Target{}, s.noPool(pool)
 	case len(found) == 0:
-		shown := names
-		if len(shown) > 20 {
-			shown = append(slices.Clone(names[:20]), "…")
-		}
-		return nil, table.Target{}, refuse(http.StatusNotFound, "no server %.100q; there are %s", server, strings.Join(shown, ", "))
+		return nil, table.Target{}, refuse(http.StatusNotFound, "no server %.100q; there are %s", server, listed(names))
 	case len(found) > 1 && (onePool || slices.ContainsFunc(found, func(p place) bool {
 		return p.target.Network != found[0].target.Network || p.target.Address != found[0].target.Address
 	})):

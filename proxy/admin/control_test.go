@@ -58,14 +58,14 @@ func TestBadControlRequests(t *testing.T) {
 		status             int
 		says               string
 	}{
-		{"GET", "/control/", "", 404, "there is no such page"},
+		{"GET", "/control/", "", 404, "/control/tags/invalidate"},
 		{"GET", "/control/nothing", "", 404, "there is no such page"},
 		{"POST", "/control/servers", "", 405, "takes GET"},
 		{"DELETE", "/control/servers/a/drain", "", 405, "takes POST"},
 		{"PUT", "/control/faults", "{}", 405, "or"},
 		{"GET", "/control/faults/1", "", 405, "takes DELETE"},
 		{"POST", "/control/servers/nobody/drain?pool=first", "", 404, `no server "nobody"; there are a, 10.0.0.2:11211`},
-		{"POST", "/control/servers/a/drain?pool=third", "", 404, `no pool "third"`},
+		{"POST", "/control/servers/a/drain?pool=third", "", 404, `no pool "third"; there are first, second`},
 		{"POST", "/control/servers/a/drain", "", 409, "first, second"},
 		{"POST", "/control/servers/a/drain?pol=first", "", 400, `unknown parameter "pol"`},
 		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},

@@ -84,7 +84,7 @@ func (s *Server) poolOf(r *http.Request) (*table.Pool, error) {
 			return p, nil
 		}
 	}
-	return nil, refuse(http.StatusNotFound, "no pool %.100q", name)
+	return nil, s.noPool(name)
 }
 
 // hello is what a watcher is told first. Token lets a page change something: a page

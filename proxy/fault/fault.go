@@ -66,15 +66,24 @@ type Fault struct {
 	Since            time.Time     // given by Add
 }
 
+// Check says what is wrong with k: it may be no kind at all.
+func (k Kind) Check() error {
+	if slices.Contains(Kinds(), k) {
+		return nil
+	}
+	names := make([]string, 0, len(Kinds()))
+	for _, k := range Kinds() {
+		names = append(names, string(k))
+	}
+	return fmt.Errorf("unknown kind of fault %q: it is one of %s", k, strings.Join(names, ", "))
+}
+
 // check says what is wrong with f itself.
 func (f Fault) check() error {
+	if err := f.Kind.Check(); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(Kinds(), f.Kind):
-		names := make([]string, 0, len(Kinds()))
-		for _, k := range Kinds() {
-			names = append(names, string(k))
-		}
-		return fmt.Errorf("unknown kind of fault %q: it is one of %s", f.Kind, strings.Join(names, ", "))
 	case f.Kind == Delay && (f.Delay <= 0 || f.Delay > MaxDelay):
 		return fmt.Errorf("a delay is more than 0 and at most %v", MaxDelay)
 	case f.Kind != Delay && f.Delay != 0:

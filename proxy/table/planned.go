@@ -43,6 +43,8 @@ type PlannedServer struct {
 // that the key is given in base64, as meta commands can.
 func (p *Plan) Nowhere(l *Limits, encoded bool) string {
 	switch {
+	case p.Key == "":
+		return "no server will see this key: it is empty"
 	case len(p.Key) > l.Key:
 		return fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(p.Key), l.Key)
 	case !encoded && strings.ContainsFunc(p.Key, func(r rune) bool { return r <= ' ' || r == 0x7f }):

@@ -73,6 +73,9 @@ func (p Pattern) check() error {
 			if end < 1 || end == 1 && p[i+1] == '^' {
 				return errors.New("a [ without its ], or with nothing between them")
 			}
+			if empty := Pattern(strings.TrimPrefix(string(p[i+1:i+1+end]), "^")).emptyRange(); empty != "" {
+				return fmt.Errorf("%s has nothing in it: a range begins with its least byte", empty)
+			}
 			i += end + 1
 		case '\\':
 			if i++; i == len(p) {
@@ -158,6 +161,19 @@ func (p Pattern) one(i int, b byte) int {
 		return 0
 	}
 	return n
+}
+
+// emptyRange is a range of the set p that ends before it begins; "" if it has none.
+func (p Pattern) emptyRange() Pattern {
+	for i := 0; i+2 < len(p); i++ {
+		if p[i+1] == '-' {
+			if p[i] > p[i+2] {
+				return p[i : i+3]
+			}
+			i += 2
+		}
+	}
+	return ""
 }
 
 // has says whether b is in the set p.

@@ -39,7 +39,7 @@ func TestPattern(t *testing.T) {
 	if fits < 900 || fits > 1100 {
 		t.Errorf("one key in ten is %d of 10,000", fits)
 	}
-	for _, bad := range []Pattern{"", "*", "??*", "[a-z]", "a[", "a[]", "a[^]", `a\`, "[]", "[]0", "[]-1", "[]x", "[]1000001"} {
+	for _, bad := range []Pattern{"", "*", "??*", "[a-z]", "a[", "a[]", "a[^]", "a[z-a]", "a[^0z-a]", `a\`, "[]", "[]0", "[]-1", "[]x", "[]1000001"} {
 		if Check([]Pattern{bad}) == nil {
 			t.Errorf("%q is taken", bad)
 		}
