@@ -425,6 +425,18 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 			}
 		}
 	}
+	first := map[Address]*Server{}
+	for i := range p.Servers {
+		s := &p.Servers[i]
+		switch other := first[s.Address]; {
+		case other == nil:
+			first[s.Address] = s
+		case other.apart(c.Apart) != s.apart(c.Apart): // so few holders for some keys, for whom the counts below would be wrong
+			d.failAt(d.place(s), "pools.%s has %s as %s in %s %s, and as %s in %s %s: an address is one place, or some keys would have a copy too few",
+				p.Name, s.Address.Address, s.label(), c.Apart, s.apart(c.Apart), other.label(), c.Apart, other.apart(c.Apart))
+			return
+		}
+	}
 	if n := len(distinct(p.Servers, c.Apart)); c.Copies > n && c.Apart != replicate.Servers {
 		in := map[replicate.Apart]string{replicate.Hosts: "on", replicate.Zones: "in"}[c.Apart]
 		d.failAt(d.place(&c.Apart, &c.Copies, &r.Preset, r), "%d copies can't be %s different %ss: the servers of pools.%s are %s %s; lower replicas, add servers elsewhere, or set copies_on: server on the route where one machine is enough",

@@ -202,7 +202,7 @@ func (e *Engine) due(t link.Timer) {
 	case link.HedgeTimer:
 		e.FireHedges()
 	case link.ResyncTimer:
-		e.RunResyncs()
+		e.Tend()
 	case link.CounterTimer:
 		e.Counters.Flush()
 	case link.GuardTimer:

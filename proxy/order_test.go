@@ -182,8 +182,8 @@ func playOrder(t *testing.T, servers []*orderServer, d *dice) {
 		t.Fatalf("%s\nsent:\n%s\ngot:\n%s\nwant:\n%s", strings.Join(w.trace, "\n"), through, got, want)
 	}
 	for _, l := range w.loops {
-		if n := len(l.e.Lines); n != 0 || l.e.Repairing != 0 {
-			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.Repairing)
+		if n := len(l.e.Lines); n != 0 || l.e.Copying != 0 {
+			t.Fatalf("%s\n%d lines and %d repairs are left", strings.Join(w.trace, "\n"), n, l.e.Copying)
 		}
 	}
 }

@@ -65,6 +65,7 @@ func TestPlan(t *testing.T) {
 		{"around the end", table.Route{Pool: a, Copies: replicate.Policy{Copies: 2}}, "k3", []string{"a3", "a0"}, nil},
 		{"all", table.Route{Pool: a, Copies: replicate.Policy{Copies: replicate.All, Apart: replicate.Servers}}, "k2", []string{"a2", "a3", "a0", "a1"}, nil},
 		{"one address is one server", table.Route{Pool: twins, Copies: replicate.Policy{Copies: 2, Apart: replicate.Servers}}, "k0", []string{"t0", "t2"}, nil},
+		{"one address is one server, whatever hosts its names have", table.Route{Pool: twins, Copies: replicate.Policy{Copies: 2}}, "k0", []string{"t0", "t2"}, nil},
 		{"several pools", table.Route{Pool: a, Also: []*table.Pool{b}, Copies: replicate.Policy{Copies: 2}}, "k3", []string{"a3", "b0"}, nil},
 		{"rehash", table.Route{Pool: rehash}, "k1", nil, []string{"r2", "r0"}},
 		{"copies have no stand-in", table.Route{Pool: rehash, Copies: replicate.Policy{Copies: 2}}, "k1", []string{"r1", "r2"}, nil},

@@ -279,8 +279,8 @@ func TestRefill(t *testing.T) {
 	if n := len(tr.servers["s2"].dumps); n != 8 {
 		t.Errorf("%d listings of s2, want 8: four to copy what is missing, four to find that nothing is", n)
 	}
-	if tr.e.Count.Refilled != keys || len(tr.e.Lines) != 0 || tr.e.Repairing != 0 {
-		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.Count.Refilled, len(tr.e.Lines), tr.e.Repairing)
+	if tr.e.Count.Refilled != keys || len(tr.e.Lines) != 0 || tr.e.Copying != 0 {
+		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.Count.Refilled, len(tr.e.Lines), tr.e.Copying)
 	}
 }
 
@@ -373,7 +373,7 @@ func TestRefillInterrupted(t *testing.T) {
 			if got := len(tr.servers["s1"].items); got != 300 {
 				t.Errorf("s1 has %d keys, want 300", got)
 			}
-			tr.pass("quiet", func() bool { return tr.e.Repairing == 0 && len(tr.e.Lines) == 0 })
+			tr.pass("quiet", func() bool { return tr.e.Copying == 0 && len(tr.e.Lines) == 0 })
 		})
 	}
 }
@@ -468,7 +468,7 @@ func TestViewMadeAnew(t *testing.T) {
 	tr.becomes("s2", "IN")
 	while()
 	m := &tr.e.Ledgers["main"].Members[1]
-	m.Dirty.Add(1)
+	m.MissedWrite(1, []byte("key"), []byte("key"), false) // stays dirty when it is deleted there
 	before := tr.e.Pools[0].View
 	view := health.NewView(before.Len())
 	learn := func(n uint32) {
@@ -479,10 +479,10 @@ func TestViewMadeAnew(t *testing.T) {
 	}
 	tr.e.Pools[0].View = view
 	while()
-	if learn(before.N(1)); !m.Dirty.Has(1) {
+	if learn(before.N(1)); !m.Dirty(1) {
 		t.Error("it counts as flushed, and what it has missed is forgotten")
 	}
-	if learn(before.N(1) + 6); m.Dirty.Has(1) {
+	if learn(before.N(1) + 6); m.Dirty(1) {
 		t.Error("its flush is not noticed")
 	}
 }

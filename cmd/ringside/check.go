@@ -292,7 +292,7 @@ func summaryOf(r *table.Route, longest int) routeSummary {
 	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
 	switch c := &r.Copies; {
 	case c.Copies == replicate.All:
-		s.Copies = fmt.Sprint(len(r.Pool.Servers))
+		s.Copies = fmt.Sprint(addresses(r.Pool))
 		s.Lost = lostOfCopies(r)
 	case c.Copies > 1:
 		s.Copies = fmt.Sprint(c.Copies)
@@ -343,11 +343,20 @@ func tagsText(tags *table.Tags, longest int) string {
 		longest, max(0, longest-len(tags.Suffix)-16))
 }
 
+// addresses is how many servers a pool has, whatever names there are for them.
+func addresses(p *table.Pool) int {
+	all := map[string]bool{}
+	for i := range p.Servers {
+		all[p.Servers[i].Apart(replicate.Servers)] = true
+	}
+	return len(all)
+}
+
 // doubtsOf is what a route can't promise with so few servers, and which of its
 // settings take back what its class says.
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
-	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && len(r.Pool.Servers) == 2 {
+	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
 		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
 			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
 	}
@@ -366,7 +375,7 @@ func doubtsOf(r *table.Route) (list []string) {
 		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
 		{c.Copies != 0 && c.Copies != 1 && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
 		{c.Copies != 0 && c.Copies != 1 && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
-		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && len(r.Pool.Servers) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
+		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
 	} {
 		if x.is {
 			list = append(list, x.why)

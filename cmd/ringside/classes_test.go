@@ -111,6 +111,7 @@ func TestCheckSaysDoubts(t *testing.T) {
 		{"a, b", "", "replicas: 2", []string{two}},
 		{"a, b", ", failover: {consistency: strict}", "preset: sessions", nil},
 		{"a, b", "", "preset: cache", nil},
+		{"{address: a, name: x}, {address: a, name: y}, b", "", "preset: sessions", []string{two}}, // three names, two servers
 		{"a, b, c", "", "preset: sessions", nil},
 		{"a, b, c", "", "preset: counters", nil},
 		{"a, b, c", ", get_errors: miss", "preset: sessions", nil}, // the route has its own, by its preset

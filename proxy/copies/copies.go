@@ -27,7 +27,7 @@ type Copies struct {
 	Pools   []*routing.BoundPool // all of the table, in its order
 
 	Ledgers    map[string]*ledger // by the name of the pool
-	Repairing  int                // repairs at work, maxRepairs at most
+	Copying    int                // copies of keys at work, maxCopies at most
 	turn       uint64             // counts commands: reads that are spread go to the members by turns
 	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
 	holders    []copyOf           // scratch of homes: the holders that it yields
@@ -110,6 +110,7 @@ func (e *Copies) lead(t *task.Task) {
 	states := make([]replicate.Member, len(c.members))
 	served := false
 	for i := range c.members {
+		c.members[i].notice(e)
 		states[i] = c.stateOf(t, i, true)
 		switch states[i].State {
 		case replicate.Out, replicate.Gone, replicate.Suspect, replicate.Leaving:
@@ -470,31 +471,34 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	through := t.Route.Copies.ReadThrough
 	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of the deletes and repairs that follow
 	for i, m := range c.members {
-		doubt := s.Undo.Has(i) || s.Overwrite.Has(i)
-		switch missed := s.Dirty.Has(i); {
+		doubt, missed := s.Undo.Has(i) || s.Overwrite.Has(i), s.Dirty.Has(i)
+		if doubt || missed {
+			m.notice(e)
+		}
+		switch {
 		case doubt && c.spared && i == c.authority: // it is left as it is: see behind
 		case doubt && !c.isRepair:
-			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, overwrite: i != c.authority}, s.Dirty.Has(i))
+			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, overwrite: i != c.authority}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // what it has may be all that is left
-			m.inDoubt(e, StaleKey{Hash: t.Hash, Key: t.Key, Through: through, overwrite: true}, true)
+			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
 		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is yet to be copied
 			if through { // else its miss would be believed
-				m.Dirty.Remove(t.Hash)
+				m.clean(t.Hash)
 			}
 		case s.Clean.Has(i):
-			m.Clean(t.Hash)
+			m.Right(t.Hash)
 		}
 	}
 	if c.writes || c.isRepair {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 	}
 	if c.isRepair {
-		if e.Repairing == maxRepairs { // resyncs and stale keys may wait for the room
+		if e.Copying == background { // the ledger may wait for the room
 			e.At(link.ResyncTimer, e.Now)
 		}
-		e.Repairing--
+		e.Copying--
 		ok, to := s.Verdict == replicate.Answered, c.members[1]
 		if c.resync != nil {
 			c.resync.repaired(e, c, ok)
@@ -514,7 +518,7 @@ func (c *command) repair(t *task.Task, s *replicate.Settlement) {
 	}
 	for i, m := range c.members {
 		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Overwrite.Has(i) {
-			c.e.repair(t, t.Hash, c.members[s.Source], m, m.Dirty.Has(t.Hash))
+			c.e.repair(t, t.Hash, c.members[s.Source], m, m.Dirty(t.Hash))
 		}
 	}
 }

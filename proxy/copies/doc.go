@@ -21,6 +21,8 @@
 //   - A read never waits for a repair, and a write only for one of its own key. Repairs
 //     are limited in rate (repair) and number. Those that a read asks for are
 //     dropped and counted at the limit; those that the ledger asks for wait.
+//   - What is asked of the ledger changes nothing in it. It notices flushes before a
+//     command uses it or adds to it (notice), and acts when it is tended (Tend).
 //   - A reload of the same servers and the same placement changes nothing in the ledger.
 //
 // # What a member may be missing
@@ -35,24 +37,30 @@
 //	unidentified   it has a new connection, and may be         as incomplete                      it has said since when it runs (stats)
 //	               another process
 //
-// One stale key of a member passes through these states:
+// There is one entry for each key that a member may have wrong. It passes through these states:
 //
 //	a write was missed ─► toDelete ─ it answers ─► deleting ─► toCopy ─ another surely has it ─► copying ─► forgotten
 //	                         ▲                        │          ▲                                  │
 //	                         └── no answer ───────────┘          └── failed, five times at most ────┘
 //
-// Where a route doesn't ask others for what one misses (read_through: off), the key is
-// forgotten after the delete but stays dirty, for the miss would be believed.
+// A write in doubt, and a key that a late delete has taken, begin at toCopy. Where a route
+// doesn't ask others for what one misses (read_through: off), the key is known behind the
+// delete, and dirty, for the miss would be believed; likewise where repairs are off.
 //
 // # Where keys are repaired from
 //
-//	what                  found by                                     in
-//	one key, at once      a command that saw members differ            repair, in repair.go
-//	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go
-//	all keys of a member  a flush or a restart                         resync.copy, in resync.go
+// A member is given copies at one rate, the highest that a route sets for it, and one loop
+// makes so many at once. Who is nearer to a read goes first:
 //
-// All three end in copyKey, a command of its own by the rule replicate.Mend, and share
-// maxRepairs and the rate of the member.
+//	what                  found by                                     in                    waits
+//	one key, at once      a command that saw members differ            repair, in copier.go  not at all: a queue would hold what nobody
+//	                                                                                         may read again, and who does asks again
+//	keys that are stale   a write that was missed or is in doubt       copyLost, in stale.go as an entry, for room and for a source
+//	all keys of a member  a flush or a restart                         resync, in resync.go  behind those, as a listing: as entries its keys
+//	                                                                                         would need room for all that a server has
+//
+// All three ask hasRoom and end in copyKey, a command of its own by the rule
+// replicate.Mend.
 //
 // # What it does not do
 //

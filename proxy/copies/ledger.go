@@ -15,7 +15,6 @@ import (
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
-	"ringside/replicate"
 )
 
 // ledger is what one loop knows of how complete the members of a pool are. It stays
@@ -33,28 +32,17 @@ type account struct {
 	ledger *ledger
 	index  int // of the member in the pool
 
-	Dirty       *replicate.DirtyKeys // hashes of the keys that it has missed a write to
-	StaleKeys   map[uint64]*StaleKey // by hash: keys to be deleted at the member, or to be copied to it again
-	DeleteQueue []*StaleKey          // keys to be deleted, in the order of the writes; some entries are out of date
-	CopyQueue   []*StaleKey          // keys to be copied; some entries are out of date
-	deletesSent int                  // deletes of stale keys that have no answer yet
+	*Entries             // of the keys that it has wrong
+	heard      []hearing // flushes of its server, as they were known when notice was called last
+	Incomplete bool      // it has come back empty: a miss there decides nothing
+	Resync     *resync   // what fills it; nil: nothing does
+	until      int64     // when Incomplete ends by itself, where repairs are off
 
-	phase      uint32 // number of the phase that was seen last, see health
-	phaseSeen  bool   // phase is set
-	heard      []hearing
-	Incomplete bool    // it has come back empty: a miss there decides nothing
-	Resync     *resync // what fills it; nil: nothing does
-	until      int64   // when Incomplete ends by itself, where repairs are off
-	overflowed bool    // it has missed more writes than Dirty holds: it is not read before it has been flushed on its way back
-
-	tokens   float64 // repairs that it may be given now: a token bucket
+	tokens   float64 // copies that it may be given now: a token bucket
 	filledAt int64   // when tokens was counted
 }
 
-const (
-	DirtyKeys      = 16 << 10    // keys that are remembered for one member
-	incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
-)
+const incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
 
 // KeepLedger lets the pool bp keep the ledger that it had before a reload, if its
 // servers and its placement are the same. If they are not, keys have moved to servers
@@ -75,14 +63,14 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	old.stop()
 }
 
-// newLedger makes the ledger of a pool whose ledger was old; nil: it had none. Which
-// writes a server has missed is taken over, since what it has of them stays wrong.
+// newLedger makes the ledger of a pool whose ledger was old; nil: it had none. What a
+// server has wrong is taken over, since it stays wrong.
 func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), placement: bp.Pool.Place.Fingerprint, Members: make([]account, len(bp.Servers))}
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
-		m.Dirty = replicate.NewDirtyKeys(DirtyKeys)
+		m.Entries = &Entries{Keys: map[uint64]*Entry{}}
 		// When the process starts nobody can know what a server has, and it counts as
 		// complete. One whose release is known was in use for other keys, and never
 		// had those that the pool has now given it.
@@ -92,7 +80,7 @@ func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 			continue
 		}
 		if j := slices.Index(old.Servers, srv); j >= 0 {
-			m.Dirty, m.overflowed = old.Members[j].Dirty, old.Members[j].overflowed
+			m.Entries = old.Members[j].Entries
 		}
 	}
 	return w
@@ -137,53 +125,60 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 }
 
 // incomplete reports whether a member has come back empty and is not filled yet. Where
-// repairs are off nobody fills it, and it counts as complete after incompleteTime. The
-// question also notices a flush on the way back: between a flush and the first question
-// after it, a miss there would be believed. A view that has learned nothing yet, after a
-// start or a reload, says nothing: its numbers would seem to grow when it learns them.
+// repairs are off nobody fills it, and it counts as complete after incompleteTime.
 func (m *account) incomplete(e *Copies) bool {
-	view := m.ledger.bp.View
-	if n := view.N(m.index); view.Learned() && (m.phase != n || !m.phaseSeen) {
-		if m.phaseSeen && health.Emptied(n) > health.Emptied(m.phase) { // it was out meanwhile, and was flushed
-			m.markEmpty(e, true)
-		}
-		m.phase, m.phaseSeen = n, true
-	}
-	m.hear(e)
-	if m.Incomplete && m.ledger.rate == 0 && e.Now >= m.until {
-		m.Incomplete = false
-	}
-	return m.Incomplete
+	return m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
 
-// hearing is how often the server of a member was flushed by whoever else may: the keepers of
-// other pools that name it.
+// hearing is how often the server of a member was flushed, as a view tells it: that of the
+// member's pool, or of another pool that names the server.
 type hearing struct {
 	view   *health.View
 	member int
-	known  bool // the view has learned it
-	times  uint32
+	known  bool   // the view has learned n
+	n      uint32 // number of the phase, see health
 }
 
-// hear notes the flushes by others. What this ledger knows of the member's keys is kept: one
-// that refuses to be flushed counts as flushed in its pool, where its keys are renamed.
-func (m *account) hear(e *Copies) {
-	all := e.Keepers.Registrations[m.server()]
-	for i := range all {
-		view, member := all[i].Agent.View, all[i].Member
-		now := hearing{view: view, member: member, known: view.Learned()}
-		if view != m.ledger.bp.View || member != m.index {
-			now.times = health.Emptied(view.N(member))
-		}
-		if i == len(m.heard) {
-			m.heard = append(m.heard, now)
-		}
-		before := m.heard[i]
-		if m.heard[i] = now; before.view == view && before.member == member && before.known && before.times < now.times {
-			m.markEmpty(e, false)
+// notice looks whether the server was flushed, by the keepers of the member's pool or of
+// another. It is called before what the ledger says is used or added to: a miss behind a
+// flush decides nothing, and what the member misses behind it must not be forgotten with
+// what it missed before.
+//
+// A view that has learned nothing yet, after a start or a reload, says nothing: its
+// numbers would seem to grow when it learns them. Those of the member's own pool go on
+// with another view, which is of the same servers.
+func (m *account) notice(e *Copies) {
+	view := m.ledger.bp.View
+	if len(m.heard) == 0 {
+		m.heard = append(m.heard, hearing{})
+	}
+	if view.Learned() {
+		m.hear(e, 0, hearing{view, m.index, true, view.N(m.index)})
+	}
+	others := m.heard[:1]
+	for _, r := range e.Keepers.Registrations[m.server()] {
+		if v := r.Agent.View; v != view || r.Member != m.index {
+			now := hearing{v, r.Member, v.Learned(), v.N(r.Member)}
+			if len(others) == len(m.heard) {
+				m.heard = append(m.heard, now)
+			}
+			others = m.heard[:len(others)+1]
+			m.hear(e, len(others)-1, now)
 		}
 	}
-	m.heard = m.heard[:len(all)]
+	m.heard = others
+}
+
+// hear notes what the i-th view says. What is known of the member's keys is kept if it was
+// another pool's keeper that has flushed: a server that refuses to be flushed counts as
+// flushed in that pool, where its keys are renamed.
+func (m *account) hear(e *Copies, i int, now hearing) {
+	before := m.heard[i]
+	m.heard[i] = now
+	own := i == 0
+	if before.known && (own || before.view == now.view && before.member == now.member) && health.Emptied(before.n) < health.Emptied(now.n) {
+		m.markEmpty(e, own)
+	}
 }
 
 // markEmpty notes that a member is empty, because it was flushed or started anew. All
@@ -193,10 +188,7 @@ func (m *account) hear(e *Copies) {
 func (m *account) markEmpty(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
-		m.Dirty.Clear()
-		clear(m.StaleKeys)
-		m.DeleteQueue, m.CopyQueue = nil, nil
-		m.overflowed = false
+		*m.Entries = Entries{Keys: map[uint64]*Entry{}, deletesSent: m.deletesSent}
 	}
 	m.Incomplete, m.until = true, e.Now+int64(incompleteTime)
 	e.At(link.ResyncTimer, e.Now)
@@ -214,6 +206,53 @@ func (m *account) othersComplete() bool {
 		}
 	}
 	return true
+}
+
+// Tend looks after all members of all pools, at every turn of ResyncTimer. It sets the
+// timer again, at most lookTime from now, while there is a ledger.
+func (e *Copies) Tend() {
+	for _, bp := range e.Pools { // in the table's order
+		w := e.Ledgers[bp.Pool.Name]
+		if w == nil {
+			continue
+		}
+		for i := range w.Members {
+			w.Members[i].notice(e)
+		}
+		for i := range w.Members {
+			w.Members[i].tend(e)
+		}
+		e.At(link.ResyncTimer, e.Now+int64(lookTime))
+	}
+}
+
+// tend does for a member what its ledger says is to be done, in the order in which it
+// matters to reads: what is stale goes, single keys are copied, then the rest is. It tells the keepers
+// of this process as long as the member is not complete.
+func (m *account) tend(e *Copies) {
+	bp, srv := m.ledger.bp, m.server()
+	if m.Incomplete = m.incomplete(e); m.Incomplete || m.hasLess() {
+		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
+	}
+	if m.overflowed && m.othersComplete() {
+		bp.View.SayUnfit(m.index, m.heard[0].n)
+	}
+	if !srv.Down {
+		m.deleteStale(e)
+		m.copyLost(e)
+	}
+	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
+		e.Identify(srv.Conns[0]) // reads go to others first, so no command may ever ask for it
+	}
+	switch f := m.Resync; {
+	case f != nil && (!m.Incomplete || m.ledger.rate == 0):
+		m.stop()
+	case f == nil && m.Incomplete && m.ledger.rate > 0:
+		m.Resync = &resync{m: m, index: m.index, to: srv, wait: int64(retryFirst)}
+		fallthrough
+	case f != nil:
+		m.Resync.advance(e, bp)
+	}
 }
 
 // Identify asks a server since when it runs, on its new connection c: a process that
@@ -278,8 +317,8 @@ func (e *Copies) AddTo(into *stats.Snapshot) {
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {
 			m := &w.Members[i]
-			filling, missed := m.incomplete(e), m.Dirty.Len()
-			if !filling && missed == 0 && len(m.StaleKeys) == 0 {
+			filling := m.incomplete(e)
+			if !filling && len(m.Keys) == 0 {
 				continue
 			}
 			if into.Lacks == nil {
@@ -288,11 +327,11 @@ func (e *Copies) AddTo(into *stats.Snapshot) {
 			at := [2]string{pool, w.bp.Pool.Servers[i].Name}
 			is := into.Lacks[at]
 			is.Filling = is.Filling || filling
-			is.Missed += missed
+			is.Missed += m.dirty
 			if m.Resync != nil {
 				is.Copied += m.Resync.filled
 			}
-			is.Waiting += len(m.StaleKeys)
+			is.Waiting += m.waiting()
 			is.Flush = is.Flush || m.overflowed
 			into.Lacks[at] = is
 		}

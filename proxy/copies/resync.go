@@ -41,7 +41,6 @@ import (
 // list n times, and need not tell each other anything.
 const (
 	Window      = 8192             // keys that a pass remembers
-	maxResyncs  = maxRepairs / 2   // repairs of one resync at once: the others are for reads
 	lookTime    = time.Second      // between looks for members that are incomplete
 	dumpSilence = 10 * time.Second // a listing that brings nothing for so long is given up
 	retryFirst  = 100 * time.Millisecond
@@ -89,46 +88,6 @@ type pick struct {
 	hash uint64
 	key  string           // as servers know it
 	from *upstream.Server // that has listed it
-}
-
-// RunResyncs looks after all members of all pools, at every turn of ResyncTimer. It sets
-// the timer again, at most lookTime from now, while there is a ledger.
-func (e *Copies) RunResyncs() {
-	for _, bp := range e.Pools { // in the table's order
-		w := e.Ledgers[bp.Pool.Name]
-		if w == nil {
-			continue
-		}
-		for i := range w.Members {
-			e.lookAfter(&w.Members[i])
-		}
-		e.At(link.ResyncTimer, e.Now+int64(lookTime))
-	}
-}
-
-// lookAfter does for a member what its ledger says is to be done, and tells the keepers
-// of this process as long as the member is not complete.
-func (e *Copies) lookAfter(m *account) {
-	bp, srv := m.ledger.bp, m.server()
-	if m.incomplete(e) || m.hasLess() {
-		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
-	}
-	if m.overflowed && m.othersComplete() {
-		bp.View.SayUnfit(m.index, m.phase)
-	}
-	m.mendStale(e)
-	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
-		e.Identify(srv.Conns[0]) // reads go to others first, so no command may ever ask for it
-	}
-	switch f := m.Resync; {
-	case f != nil && (!m.Incomplete || m.ledger.rate == 0):
-		m.stop()
-	case f == nil && m.Incomplete && m.ledger.rate > 0:
-		m.Resync = &resync{m: m, index: m.index, to: srv, wait: int64(retryFirst)}
-		fallthrough
-	case f != nil:
-		m.Resync.advance(e, bp)
-	}
 }
 
 // stop ends the resync of a member, if there is one.
@@ -288,7 +247,7 @@ func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || divert.IsReserved(key) {
 		return
 	}
-	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.Dirty.Has(hash) {
+	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.Dirty(hash) {
 		return
 	}
 	f.Picks = append(f.Picks, pick{hash, string(key), d.srv})
@@ -323,23 +282,18 @@ func (f *resync) copy(e *Copies) {
 		f.picked = true
 	}
 	for len(f.Picks) > 0 {
-		if f.repairing >= maxResyncs || e.Repairing >= maxRepairs { // repaired goes on when one has ended
+		if !f.m.hasRoom(e, background) {
 			return
 		}
 		p := f.Picks[0]
-		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
-		switch {
-		case !ok || from.Dirty.Has(p.hash) || e.LineFull(task.KeyLine(p.hash)): // not now
-			f.failed++
-			f.Picks = f.Picks[1:]
-			continue
-		case !to.mayRepair(e, rt.Copies.RepairRate):
-			e.At(link.ResyncTimer, e.Now+to.untilRepair(e, rt.Copies.RepairRate))
-			return
-		}
 		f.Picks = f.Picks[1:]
+		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
+		if !ok || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not now
+			f.failed++
+			continue
+		}
 		f.repairing++
-		e.copyKey(rt, []byte(p.key), p.hash, from, to, to.Dirty.Has(p.hash), false, f)
+		e.copyKey(rt, []byte(p.key), p.hash, from, to, to.Dirty(p.hash), false, f)
 	}
 	if len(f.Picks) == 0 && f.repairing == 0 {
 		f.passed(e)

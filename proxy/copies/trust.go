@@ -38,7 +38,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 		out.State = replicate.Suspect
 	case phase == health.In && m.overflowed:
 		out.State = replicate.Returning
-	case phase == health.In && m.Dirty.Has(t.Hash):
+	case phase == health.In && m.Dirty(t.Hash):
 		out.State = replicate.Dirty
 	case phase == health.In && (m.incomplete(c.e) || m.Server.Unidentified):
 		out.State = replicate.Filling

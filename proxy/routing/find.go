@@ -97,8 +97,7 @@ type Holder struct {
 }
 
 // Holders appends the servers that keep key: one of each pool that the route names,
-// or several of its only one. The one that decides is first. No server comes twice,
-// though a pool may know it by two names: it would refuse the second half of an add.
+// or several of its only one. The one that decides is first.
 func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 	if len(rt.Also) > 0 {
 		for i := -1; i < len(rt.Also); i++ {
@@ -112,23 +111,8 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 		}
 		return list
 	}
-	part := rt.Pool.Place.Part.Of(key)
-	h := rt.Pool.Place.Hash(part)
-	servers := rt.Pool.Servers
-	same := func(a, b int) bool {
-		switch {
-		case rt.Servers[a] == rt.Servers[b]:
-			return true
-		case rt.Copies.Copies == replicate.All:
-		case rt.Copies.Apart == replicate.Hosts:
-			return servers[a].Host == servers[b].Host
-		case rt.Copies.Apart == replicate.Zones:
-			return servers[a].Zone == servers[b].Zone
-		}
-		return false
-	}
 	var room [replicate.Max]int
-	for _, i := range replicate.Members(room[:0], func(n int) int { return rt.Walk.At(part, h, n) }, rt.Copies.Copies, same) {
+	for _, i := range rt.Pool.Members(room[:0], rt.Walk, key, rt.Copies) {
 		list = append(list, Holder{rt.BoundPool, i, rt.Servers[i]})
 	}
 	return list

@@ -93,9 +93,8 @@ func (p *Pool) walk(part []byte, h uint64) (order []int) {
 	return order
 }
 
-// members are the servers that keep a copy of key, as the servers see it, the
-// one that decides first: the owner in each of several pools, or in one pool
-// the owner and those next on the ring that share nothing with the ones before.
+// members are the servers that keep a copy of key, as the servers see it, the one that
+// decides first: the owner in each of several pools, or some of one pool.
 func (r *Route) members(key []byte) (list []Member) {
 	if len(r.Also) > 0 {
 		for _, p := range append([]*Pool{r.Pool}, r.Also...) {
@@ -105,24 +104,23 @@ func (r *Route) members(key []byte) (list []Member) {
 		}
 		return list
 	}
-	copies := r.Copies.Copies
-	if copies == replicate.All {
-		copies = len(r.Pool.Servers)
-	}
-	part, h, _ := r.Pool.Place.Locate(key)
-	order := ring.Distinct(r.Pool.Place.Ring)
-	seen := map[string]bool{}
-	for n := 0; len(list) < copies && n < len(r.Pool.Servers); n++ {
-		i := order.At(part, h, n)
-		if i < 0 {
-			break
-		}
-		if what := r.Pool.Servers[i].Apart(r.Copies.Apart); !seen[what] {
-			seen[what] = true
-			list = append(list, Member{r.Pool, i})
-		}
+	for _, i := range r.Pool.Members(nil, ring.Distinct(r.Pool.Place.Ring), key, r.Copies) {
+		list = append(list, Member{r.Pool, i})
 	}
 	return list
+}
+
+// Members appends to dst the servers of p that keep a copy of key by the policy c: the
+// owner, and those next on walk, p's ring with each server once, that share nothing with the
+// ones before. An address is one holder, whatever names the pool has for it: it would
+// refuse the second half of an add.
+func (p *Pool) Members(dst []int, walk ring.Ring, key []byte, c replicate.Policy) []int {
+	part := p.Place.Part.Of(key)
+	h := p.Place.Hash(part)
+	return replicate.Members(dst, func(n int) int { return walk.At(part, h, n) }, c.Copies, func(a, b int) bool {
+		x, y := &p.Servers[a], &p.Servers[b]
+		return x.Apart(replicate.Servers) == y.Apart(replicate.Servers) || x.Apart(c.Apart) == y.Apart(c.Apart)
+	})
 }
 
 // rebuilds is how many rings Plan builds to tell who stands in.

@@ -1,58 +1,53 @@
 package copies
 
-// The repair of one key: the bounds that all repairs share, and the command that copies
-// a key from one holder to another.
+// The copier: what bounds the copies of keys from one holder to another, and the command
+// that makes one.
 
 import (
 	"time"
 
+	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/task"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 )
 
-const maxRepairs = 64 // repairs at work in one loop
+const (
+	maxCopies  = 64            // copies at work in one loop
+	background = maxCopies / 2 // of these, those that the ledger asks for: the others are for reads
+)
 
 // repair copies t's key from one holder to another in the background. overwrite: what
-// the second has goes even if the first has nothing. A repair that exceeds a bound is
-// dropped, not queued: the next command that sees the difference asks for it again.
+// the second has goes even if the first has nothing. There is no queue for it: the next
+// command that sees the difference asks again, if the key still matters to somebody.
 func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
-	rate := t.Route.Copies.RepairRate
-	if rate == 0 {
-		return
-	}
-	if e.LineFull(task.KeyLine(hash)) || e.Repairing >= maxRepairs || !to.mayRepair(e, rate) {
+	switch {
+	case t.Route.Copies.RepairRate == 0:
+	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
 		e.Count.RepairsDropped++
-		return
+	default:
+		e.Count.Repairs++
+		e.copyKey(t.Route, t.Key, hash, from, to, overwrite, false, nil)
 	}
-	e.Count.Repairs++
-	e.copyKey(t.Route, t.Key, hash, from, to, overwrite, false, nil)
 }
 
-// mayRepair takes a token for one repair of the member, if there is one. The bucket
-// holds what the rate brings in a tenth of a second.
-func (m *account) mayRepair(e *Copies, rate int) bool {
-	each := e.share(rate)
+// hasRoom reports whether one more copy to the member may begin now: the loop has fewer
+// than limit at work, and the member has a token. The bucket holds what the rate brings
+// in a tenth of a second. Where the ledger waits for room (limit is background), tend is
+// called again when there may be some.
+func (m *account) hasRoom(e *Copies, limit int) bool {
+	each := float64(m.ledger.rate) / float64(e.loopCount()) // the rate is meant for the process
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
 	m.filledAt = e.Now
-	if m.tokens < 1 {
+	switch {
+	case each == 0 || e.Copying >= limit: // finish calls tend
 		return false
+	case m.tokens < 1 && limit == background:
+		e.At(link.ResyncTimer, e.Now+max(int64((1-m.tokens)/each*1e9), int64(time.Millisecond)))
 	}
-	m.tokens--
-	return true
+	return m.tokens >= 1
 }
-
-// untilRepair is how many nanoseconds it takes until mayRepair reports true.
-func (m *account) untilRepair(e *Copies, rate int) int64 {
-	if rate == 0 {
-		return int64(lookTime)
-	}
-	return max(int64((1-m.tokens)/e.share(rate)*1e9), int64(time.Millisecond))
-}
-
-// share is this loop's part of a rate, which is meant for the process.
-func (e *Copies) share(rate int) float64 { return float64(rate) / float64(e.loopCount()) }
 
 // copyKey copies a key from one holder to another, as a command by the rule
 // replicate.Mend. It takes its turn among the writes on the key: if a delete came
@@ -69,7 +64,8 @@ func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to co
 	e.Wire.Next(t.Raw, &t.Req)
 	t.Rule = &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take)}
 	t.Count()
-	e.Repairing++
+	e.Copying++
+	to.tokens--
 	if e.Claim(t, task.KeyLine(t.Hash)) {
 		t.Run(0, nil)
 	}

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"fmt"
+	"testing"
+
+	"ringside/proxy/copies"
+)
+
+// TestEntriesAreBounded: a member misses writes to keys that are repaired meanwhile, again
+// and again, and loses others, while nothing is done about it. There is one entry for each
+// key, and no more than can be remembered.
+func TestEntriesAreBounded(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2")
+	s.line("route - main copies=2")
+	s.begin()
+	m := &s.e.Ledgers["main"].Members[0]
+	const kept = 100 // keys that stay
+	for i := range 10 * copies.DirtyKeys {
+		key := fmt.Appendf(nil, "key%d", i%kept)
+		m.MissedWrite(uint64(i%kept), key, key, true)
+		key = fmt.Appendf(nil, "passing%d", i)
+		m.MissedWrite(uint64(kept+i), key, key, true)
+		m.Right(uint64(kept + i))
+		m.Lost(&s.e.Copies, copies.Entry{Hash: uint64(1<<32 + i%kept), Key: []byte("copied"), Through: true}, false)
+	}
+	count := map[copies.State]int{}
+	for _, l := range m.Keys {
+		count[l.State]++
+	}
+	if len(m.Keys) != 2*kept || count[copies.ToDelete] != kept || count[copies.ToCopy] != kept {
+		t.Errorf("%d keys, by state %v, want %d of each", len(m.Keys), count, kept)
+	}
+	for i := range 2 * copies.DirtyKeys {
+		m.Lost(&s.e.Copies, copies.Entry{Hash: uint64(1<<32 + i), Key: []byte("copied"), Through: true}, false)
+	}
+	if n := len(m.Keys); n != copies.DirtyKeys || s.e.Count.RepairsDropped == 0 {
+		t.Errorf("%d keys, %d dropped, want %d and some", n, s.e.Count.RepairsDropped, copies.DirtyKeys)
+	}
+	for i := range 2 * copies.DirtyKeys {
+		m.MissedWrite(uint64(1<<33+i), []byte("more"), []byte("more"), true)
+	}
+	if n := len(m.Keys); n > 2*copies.DirtyKeys || !m.Dirty(1<<34) {
+		t.Errorf("%d keys, want %d at most; a key that it never heard of is dirty: %v", n, 2*copies.DirtyKeys, m.Dirty(1<<34))
+	}
+}
