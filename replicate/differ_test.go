@@ -144,6 +144,10 @@ func TestWhatDiffers(t *testing.T) {
 			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.members, test.answers, got, test.want)
 		}
 	}
+	// What one that has stopped has left behind on the only member in use is nothing that was there.
+	if got := play(Begin(Policy{}, Command{Op: Delete}, states(In, Out), 0), say("marked, stored, stored, deleted")); got != "look 0, bury 0; remark 0; drop 0 -> absent" {
+		t.Errorf("delete of a mark: %s", got)
+	}
 	// Another proxy may have written to the one that this one knows to be dirty.
 	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
 		t.Errorf("get of a dirty member alone: %s", got)

@@ -105,7 +105,8 @@
 // its own, but anybody may put a value or a fresh mark in its place; what is left
 // by who has stopped goes with its TTL.
 //
-// A delete leaves a mark at every member. When all stand there is no value
+// A delete leaves a mark at every member, also where only one is in use: a plain delete
+// would take a mark that is there already for the key. When all stand there is no value
 // anywhere, a copy that was claimed before has lost its claim and no claim can be
 // made: what is copied after that was fetched after it. Then a fresh mark takes the
 // place of each, so that whoever has taken one over meanwhile, with what was fetched

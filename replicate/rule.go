@@ -278,9 +278,9 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	}
 
 	switch {
-	case r.class == buries && r.takes.Len() > 1:
+	case r.class == buries:
 		r.bury(r.takes, 0)
-	case r.class == all || r.class == buries:
+	case r.class == all:
 		r.stage = spreading
 		r.askAll(r.takes, Forward)
 	default:

@@ -86,6 +86,7 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Debug}, three, "look 0, forward 0 -> hit of 0"},
 		{Command{Op: Flush}, three, "forward 0, forward 1, forward 2 -> ok of 0"},
 
+		{Command{Op: Delete}, states(In, Out), "look 0, bury 0; remark 0; drop 0 -> done"},
 		{Command{Op: Set}, states(Out, In, Returning), "forward 1, forward 2 -> stored of 1"},
 		{Command{Op: Set}, states(In, Suspect), "-> held"},
 		{Command{Op: Set}, states(Out, Out), "-> refused"},
@@ -110,13 +111,14 @@ func TestWhatGoesWhere(t *testing.T) {
 }
 
 // Every command behaves on one member as on one server: it goes there as it is,
-// and the answer is the client's.
+// and the answer is the client's. A delete could take a mark for what is there, so it
+// looks, as where there are more.
 func TestOneMemberIsOneServer(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
 			for _, members := range [][]Member{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
 				for _, o := range outcomes(c, Forward, false) {
-					if o.Kind == Marked || !c.If && (c.Op == Replace || c.Op == Add) { // these look first, or claim
+					if o.Kind == Marked || !c.If && (c.Op == Replace || c.Op == Add) || classOf(c) == buries { // these look first, or claim
 						continue
 					}
 					r := Begin(p, c, members, 3)
