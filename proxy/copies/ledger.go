@@ -317,6 +317,7 @@ func (e *Copies) AddTo(into *stats.Snapshot) {
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {
 			m := &w.Members[i]
+			m.notice(e)
 			filling := m.incomplete(e)
 			if !filling && len(m.Keys) == 0 {
 				continue
