@@ -132,7 +132,7 @@ func routeValue() value[Route] {
 		set("hedge", "a read without an answer for so long asks the next copy too", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
 		set("autocreate", "whether incr and decr make a counter that is missing: off, on, or how it begins", autocreateValue(), func(r *r) *Autocreate { return &r.Autocreate }),
 		set("buffer", "increments wait in Ringside, so that one request carries many; the numbers that clients get are then estimates", bufferValue(), func(r *r) **Buffer { return &r.Buffer }),
-		set("repair", "keys a second that are copied to one server that lacks them, or off", orOff(1, 1_000_000), func(r *r) *int { return &r.Copies.RepairRate }),
+		set("repair", "keys a second that are copied to one server that lacks them (of several routes the highest counts), or off", orOff(1, 1_000_000), func(r *r) *int { return &r.Copies.RepairRate }),
 		set("guard", "let one client at a time rebuild a value that is missing, and hold the others meanwhile; hide only hides what other Ringsides with a guard leave on the servers",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
 		set("tags", "let clients invalidate values in groups; read only understands what other Ringsides with tags store", tagsValue(), func(r *r) *Tags { return &r.Tags }),

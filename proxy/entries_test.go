@@ -45,3 +45,26 @@ func TestEntriesAreBounded(t *testing.T) {
 		t.Errorf("%d keys, want %d at most; a key that it never heard of is dirty: %v", n, 2*copies.DirtyKeys, m.Dirty(1<<34))
 	}
 }
+
+// TestEntriesStayDirty: a key is not read at a member that has missed a write to it until
+// it is right again, whatever becomes of it in between.
+func TestEntriesStayDirty(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2")
+	s.line("route - main copies=2")
+	s.begin()
+	m := &s.e.Ledgers["main"].Members[0]
+	key := []byte("key")
+	m.MissedWrite(1, key, key, false)
+	m.Lost(&s.e.Copies, copies.Entry{Hash: 1, Key: key, Through: true}, false)
+	if !m.Dirty(1) {
+		t.Error("a key that it has lost is not dirty any more")
+	}
+	m.MissedWrite(1, key, key, true)
+	if m.Right(1); m.Dirty(1) || len(m.Keys) != 0 {
+		t.Error("a key that is right is dirty still")
+	}
+	if m.Lost(&s.e.Copies, copies.Entry{Hash: 2, Key: key}, false); !m.Dirty(2) {
+		t.Error("a key whose miss would be believed is not dirty")
+	}
+}
