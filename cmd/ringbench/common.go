@@ -55,7 +55,7 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	c := &m.config
 	m.IntVar(&c.Rounds, "rounds", rounds, "rounds of every scenario")
 	m.DurationVar(&c.Window, "time", window, "measured time of a run")
-	m.DurationVar(&c.Warm, "warm", warm, "load before it; moderation finds its pace in the first two seconds")
+	m.DurationVar(&c.Warm, "warm", warm, "load before it")
 	m.IntVar(&c.Tries, "tries", tries, "how often a disturbed run is made in all")
 	m.Func("also", "Ringside once more, as NAME=BINARY or 'NAME=BINARY SETTINGS' with settings of its engine such as 'moderation: off'; may be repeated", func(text string) error {
 		name, binary, ok := strings.Cut(text, "=")

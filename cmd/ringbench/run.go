@@ -58,7 +58,7 @@ func whereCommand(ctx context.Context, args []string) error {
 	flags.nutcrackerFlag()
 	flags.StringVar(&flags.config.Scenarios, "scenarios", bench.UsualScenarios, "letters of the scenarios to run:\n"+bench.ScenarioList())
 	flags.DurationVar(&flags.config.Window, "time", 700*time.Millisecond, "measured time of a run")
-	flags.DurationVar(&flags.config.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
+	flags.DurationVar(&flags.config.Warm, "warm", 2*time.Second, "load before it")
 	var to bench.WhereTo
 	flags.StringVar(&to.Profiles, "profiles", "", "directory for CPU profiles of Ringside and their top functions; empty takes none")
 	flags.DurationVar(&to.Time, "profile-time", 3*time.Second, "how long each is taken, in whole seconds")

@@ -28,7 +28,6 @@ import (
 	"ringside/proxy/live"
 	"ringside/proxy/live/trace"
 	"ringside/proxy/loop"
-	"ringside/proxy/loop/pace"
 	"ringside/proxy/watch"
 )
 
@@ -239,8 +238,6 @@ func (r *instance) warn(f *config.File) {
 	}
 }
 
-var paces = map[string]pace.Kind{"auto": pace.Auto, "answers": pace.Answers, "sleep": pace.Sleep}
-
 func loopOptions(e config.Engine) loop.Options {
 	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
 	// The raw wait gives its processor back when the runtime asks for it by a
@@ -253,7 +250,7 @@ func loopOptions(e config.Engine) loop.Options {
 		o.Tune.GroupWait, o.Tune.GroupSize = c.MaxDelay, c.MaxBytes
 	}
 	if m := e.Moderation; m.On {
-		o.Moderation = pace.Settings{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
+		o.Moderation = m.Above
 	}
 	return o
 }

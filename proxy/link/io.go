@@ -54,7 +54,7 @@ type Tune struct {
 
 // DefaultTune is what engine.coalesce_server and engine.coalesce_client are by
 // default.
-var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
+var DefaultTune = Tune{HoldDue: 16, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
 // Moment is the time now. The thread may have stood still since the wakeup began, and
 // have read since then what a server has answered later.

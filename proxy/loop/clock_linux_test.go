@@ -4,11 +4,13 @@ package loop
 
 import (
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// TestClock: it is the kernel's, so one for all loops, and it counts a suspend.
+// TestClock: it is the kernel's, so one for all loops, and it counts a suspend, which
+// shows as a time of day that has moved beside the clock that stops.
 func TestClock(t *testing.T) {
 	boot := func() int64 {
 		var b unix.Timespec
@@ -17,11 +19,25 @@ func TestClock(t *testing.T) {
 		}
 		return b.Nano()
 	}
-	low := boot()
-	got := now()
-	if high := boot(); got < low || got > high {
-		t.Errorf("%d, the kernel says %d to %d", got, low, high)
+	check := func(when string) {
+		t.Helper()
+		low := boot() - int64(time.Millisecond) // what passed between looks at two clocks
+		got := now()
+		if high := boot(); got < low || got > high {
+			t.Errorf("%s: %d, the kernel says %d to %d", when, got, low, high)
+		}
 	}
+	check("at first")
+	const slept = int64(time.Hour)
+	clock.apart.Add(-slept)
+	clock.ahead.Add(-slept)
+	check("after a suspend")
+	before := now()
+	clock.apart.Add(slept)
+	if after := now(); after < before {
+		t.Errorf("the time of day was set, and the clock went back by %d", before-after)
+	}
+	check("after the time of day was set")
 	if n := testing.AllocsPerRun(100, func() { now() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -27,7 +27,6 @@ func init() {
 type epoll struct {
 	engine *proxy.Engine
 	opts   Options
-	base   time.Time // of the moderator's clock, which need not count a suspend and is cheaper
 
 	// Owned by run.
 	fd      int
@@ -42,7 +41,6 @@ type epoll struct {
 	vec     [64]unix.Iovec
 	busy    pace.Moderator
 	await   awaiting
-	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	faults  faults
 	spare   int   // a descriptor to give up for a client that gets none; -1: gone itself
 	kept    []int // descriptors that connections to servers had, for the next ones
@@ -90,7 +88,7 @@ const (
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, base: time.Now(), done: make(chan struct{}), busy: pace.Moderator{Settings: o.Moderation, Spent: threadTime},
+	d := &epoll{engine: e, opts: o, done: make(chan struct{}), busy: pace.Moderator{Above: max(o.Moderation, 0), Sleeps: threadSleeps},
 		fd: -1, timer: -1, wake: -1, spare: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
@@ -136,12 +134,10 @@ func (d *epoll) closeOwn() {
 	}
 }
 
-// run is the loop. It keeps its thread: moderation sets that thread's timer
-// slack, and a thread that never changes keeps its caches.
+// run is the loop. It keeps its thread: one that never changes keeps its caches.
 func (d *epoll) run() {
 	runtime.LockOSThread()
 	defer close(d.done)
-	fineTimers()
 	for {
 		n := d.wait()
 		d.begun = now()
@@ -172,15 +168,9 @@ func (d *epoll) run() {
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
 	waiting, clients := d.engine.Waiting()
-	p := d.busy.Next(int64(time.Since(d.base)), d.engine.Asked(), waiting, clients)
-	d.engine.Prompt = p.Prompt
-	if p.Nap {
-		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
-		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
-	}
-	d.awaitAnswers(p.Answers)
+	d.awaitAnswers(d.opts.Moderation == alwaysAwait || d.busy.Next(d.begun, d.engine.Asked(), waiting, clients))
 	forever := ^uintptr(0)
-	if p.Answers && d.engine.Unanswered() > 0 && d.sleep() {
+	if d.await.on && d.engine.Unanswered() > 0 && d.sleep() {
 		d.await.slept = true
 		forever = 0 // what woke it is there, with all that came meanwhile
 	}

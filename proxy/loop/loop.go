@@ -21,8 +21,7 @@
 //
 // What costs most is to be woken and to wake others. Under saturation a loop
 // therefore waits for company: until most of the answers that a server owes are
-// there, or for a moment; which of them pays, if any, is found out by trying
-// (package pace decides, await_linux.go waits).
+// there (package pace decides when, await_linux.go waits).
 //
 // # What it promises
 //
@@ -72,7 +71,6 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
-	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -82,10 +80,13 @@ type Options struct {
 	Loops        int    // engines side by side, epoll only; 0: 1
 	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         link.Tune
-	Moderation   pace.Settings             // what a busy epoll loop waits for; the portable driver does without
+	Moderation   int                       // requests to servers a second of an epoll loop from which on it may wait for answers; 0: never
 	Inherited    map[string][]net.Listener // open already, by network and address; Listen takes out those that it needs
 	Faults       *fault.Set                // what is wrong with servers on purpose; nil: nothing, ever
 }
+
+// alwaysAwait is an Options.Moderation for tests: wait whenever answers are due.
+const alwaysAwait = -1
 
 // Driver runs the engines of a proxy.
 type Driver struct {

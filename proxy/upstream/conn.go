@@ -213,10 +213,8 @@ func (c *Conn) Flush() {
 	if c.Out.Size == 0 || c.Full || c.held != nil && c.held.Start == c.Taken {
 		return
 	}
-	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // there no company comes
-		if d := c.Due(); d >= promptFactor*t.HoldDue || d >= t.HoldDue && !e.Prompt {
-			return
-		}
+	if t := e.Tune; t.HoldDue > 0 && c.Due() >= t.HoldDue && !c.answered && c.holding < t.HoldMax && !c.Lingering { // there no company comes
+		return
 	}
 	c.answered = false
 	c.holding = 0
@@ -232,10 +230,6 @@ func (c *Conn) close() {
 	c.disconnect(k)
 	c.failAll("", stats.Lost)
 }
-
-// promptFactor is how many times longer a queue must be to be held if
-// Servers.Prompt is set: pipelines and reads of many keys feed one that long.
-const promptFactor = 4
 
 // find is the first in the queue that is so; nil if none is.
 func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
