@@ -29,7 +29,7 @@ func defaultFailover() Failover {
 		InterimTTL: 10 * time.Minute,
 		Settings: health.Settings{
 			AfterFailures: 3,
-			EjectAfter:    health.EjectAfter{Refused: 500 * time.Millisecond, Silent: 3 * time.Second},
+			EjectAfter:    health.EjectAfter{Refused: 400 * time.Millisecond, Silent: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
 			GoodPings:     2,
@@ -64,7 +64,7 @@ func failoverValue() value[Failover] {
 		set("on_rejoin", "a server that comes back is flushed and serves (flush), asks its stand-in about misses for a while (warm), or stays out for a time first (hold)",
 			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long on_rejoin: hold keeps a server out", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
-		set("wait", "how long a write waits while Ringsides agree that its server is out, before it fails, or off; unless set the deadline with consistency: strict and with copies that must last (presets counters and sessions), else off",
+		set("wait", "how long a write may wait while Ringsides agree that its server is out, or off; one that would wait longer fails at once; unless set the deadline with consistency: strict and with copies that must last (presets counters and sessions), else off",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
 		set("interim_ttl", "at most, the expiry of what another server keeps for one that is out",
 			duration(time.Second, month), func(f *f) *time.Duration { return &f.InterimTTL }),

@@ -324,7 +324,7 @@ func TestEjectAfter(t *testing.T) {
 		defaults, pool, route string
 		refused, silent       time.Duration
 	}{
-		{"", "", "", 500 * time.Millisecond, 3 * time.Second},
+		{"", "", "", 400 * time.Millisecond, 3 * time.Second},
 		{"", "eject_after: 4s", "", 4 * time.Second, 4 * time.Second},
 		{"", "eject_after: 300ms", "", 300 * time.Millisecond, 300 * time.Millisecond},
 		{"", "eject_after: {refused: 1s, silent: 5s}", "", time.Second, 5 * time.Second},

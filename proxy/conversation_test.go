@@ -315,6 +315,9 @@ func (s *stage) line(line string) {
 			until = s.now + int64(d)
 		}
 		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
+	case "outby":
+		d, _ := time.ParseDuration(text)
+		s.members(a.name, func(v *health.View, i int) { v.SetOutBy(i, s.now+int64(d)) })
 	case "renamed":
 		n, _ := strconv.Atoi(text)
 		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })

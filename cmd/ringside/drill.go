@@ -132,7 +132,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: until trouble shows; 0: none")
 	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: until the server is taken for down; 0: none")
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
-	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print until when their clients got errors (some six minutes)")
+	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when the last error was answered (some four minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
 	jsonFlag(cmd, &f.asJSON, eachJSON)
 }

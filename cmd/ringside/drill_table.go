@@ -25,14 +25,13 @@ type tableMode struct {
 	copies     bool
 }
 
-// tableModes are what the table compares. Reads that can't be answered are errors in
-// all of them, so that they can be told from misses.
+// tableModes are what the table compares: the defaults, and what a setting changes. Where
+// keys stay with their server errors last as long as the fault, so that is no row. Reads
+// that can't be answered are errors in all of them, so that they can be told from misses.
 var tableModes = []tableMode{
-	{"`fail_fast`", "distribution: ketama", 3, false},
 	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
-	{"`rehash`, relaxed, `wait: 2s`", "distribution: ketama-points, failover: {wait: 2s}", 3, false},
+	{"`rehash`, relaxed, `wait: 500ms`", "distribution: ketama-points, failover: {wait: 500ms}", 3, false},
 	{"`rehash`, strict", "distribution: ketama-points, failover: {consistency: strict}", 3, false},
-	{"`rehash`, strict, `deadline: 4s`", "distribution: ketama-points, failover: {consistency: strict}, timeouts: {deadline: 4s}", 3, false},
 	{"`preset: sessions`, 2 servers", "distribution: ketama", 2, true},
 	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},
 }
@@ -45,7 +44,7 @@ var tableFaults = []struct {
 
 const (
 	tableRingsides = 2
-	tableTime      = 12 * time.Second // longer than any mode takes
+	tableTime      = 10 * time.Second // longer than any mode takes
 )
 
 // printTable runs each mode, with several Ringsides that all have the fault, and
@@ -68,7 +67,7 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 	if f.asJSON {
 		return f.tableJSON(ctx, o, newEncoder(out))
 	}
-	fmt.Fprintf(out, "Seconds from the fault until the last failed request, reads / writes (%d Ringsides, %d requests a second):\n\n|", tableRingsides, o.Rate)
+	fmt.Fprintf(out, "Seconds from the fault until the last answer that was an error, reads / writes (%d Ringsides, %d requests a second, one server of three gone, or of two):\n\n|", tableRingsides, o.Rate)
 	for _, c := range tableFaults {
 		fmt.Fprintf(out, " | %s", c.name)
 	}

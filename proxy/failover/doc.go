@@ -27,7 +27,8 @@
 //	phase of F   a read                           a mutation
 //	IN           F                                F
 //	 suspected   error (or a miss: get_errors)    error
-//	LEAVING      error (or a miss)                parked until the phase changes, for failover.wait; then error
+//	LEAVING      error (or a miss)                parked until the phase changes, if that is likely to be within
+//	                                              failover.wait (View.OutBy); else error at once
 //	OUT          key' at I                        key' at I
 //	RETURN       key' at I                        key' at I, then a delete at F
 //	WARM         F; on a miss key' at I           F, and a delete of key' at I; before it, what builds on a

@@ -72,7 +72,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
 	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
-	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits):
+	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits || w.OutBy(owner) > waits):
 		return unavailable("server " + name + " is not in use: " + w.Phase(owner).String())
 	case l.Role == health.Leaving:
 		e.Park(t, waits, w.Gen)

@@ -40,7 +40,7 @@
 // goes to OUT: some proxy may be there already. What comes back is always
 // flushed: it holds what was there before the outage, and who knows what late
 // requests have done to it. Any proxy may take any step that is ready, all write
-// the same; jitter of up to a quarter of a lease lets usually one be first.
+// the same; on the way back jitter of up to a quarter of a lease lets usually one be first.
 //
 // # WAIT and leases
 //
@@ -68,8 +68,8 @@
 //     over. Otherwise it stays suspect here; good pings end that.
 //   - A server that refuses every connection has no process any more, and nothing
 //     that a flush could cost. So it is believed to be gone sooner than one that is
-//     silent, and proxies vote about it at once. The WAITs stay what they are: what
-//     others may still believe doesn't depend on what is wrong with the server.
+//     silent, and proxies tell each other at once (vote.go). The WAITs stay what they are:
+//     what others may still believe doesn't depend on what is wrong with the server.
 //   - Where routes keep copies a silent server stays, for half a minute, while
 //     another one is not In or lacks copies: it may have the only copy of a key, and
 //     who leaves is flushed. Until then its keys are errors. One that refuses

@@ -2,7 +2,8 @@ package health
 
 // The steps from phase to phase. Every proxy looks at all servers and takes
 // whatever step is ready; it doesn't matter who does, and how many do: all
-// write the same number. A little jitter lets usually one be first.
+// write the same number. On the way back a little jitter lets usually one be first; on
+// the way out each acts at once, since clients get errors until then.
 
 import (
 	"errors"
@@ -179,15 +180,19 @@ func (k *Keeper) publish(i int, e entry, why string, now int64) {
 	}
 }
 
-// drive takes server i's next step once it has been ready for its jitter.
+// drive takes server i's next step: at once where its keys have nobody to serve them,
+// else once it has been ready for its jitter.
 func (k *Keeper) drive(i int, now int64) {
 	s := &k.servers[i]
 	s.until = 0
 	n, why := k.ahead(i, now)
 	if n != s.goTo {
 		s.goTo, s.goAt = n, 0
-		if n != 0 {
-			s.goAt = now + k.jitter(int64(k.set.Lease)/4)
+		if p := PhaseOf(n); n != 0 {
+			s.goAt = now
+			if p != Leaving && p != Out {
+				s.goAt += k.jitter(int64(k.set.Lease) / 4)
+			}
 		}
 	}
 	if n != 0 && now >= s.goAt {
@@ -440,20 +445,10 @@ func (k *Keeper) event(i int, from, to, why string) {
 	k.events = append(k.events, Event{Server: i, From: from, To: to, Why: why})
 }
 
-// draw returns the next random number (splitmix64, by Sebastiano Vigna, in the
-// public domain).
-func (k *Keeper) draw() uint64 {
-	k.random += 0x9e3779b97f4a7c15
-	z := k.random
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
 // jitter returns a time from 0 to below limit.
 func (k *Keeper) jitter(limit int64) int64 {
 	if limit <= 0 {
 		return 0
 	}
-	return int64(k.draw() % uint64(limit))
+	return k.random.Int64N(limit)
 }

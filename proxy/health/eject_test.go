@@ -7,14 +7,12 @@ import (
 	"time"
 )
 
-// A server that refuses is ejected after EjectAfter.Refused, as soon as votes allow: a
-// vote at once, another one after it, and the jitter, but now and then one vote more,
-// where proxies have not counted each other. One that is silent is ejected
-// after EjectAfter.Silent. The WAIT is the same.
+// A server that refuses is ejected after EjectAfter.Refused, at once: by then all proxies
+// have told each other. It is OUT for all of them a WAIT later. One that is silent is
+// ejected after EjectAfter.Silent. The WAIT is the same.
 func TestRefusedIsBelievedSooner(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		w := whole(t, 2, 3, Settings{Strict: strict})
-		late := 0
 		for range 10 {
 			w.nodes[0].down = true
 			began := w.now
@@ -24,26 +22,30 @@ func TestRefusedIsBelievedSooner(t *testing.T) {
 			for w.phase(0, 0) == In && w.phase(1, 0) == In {
 				w.run(w.now + 10*ms)
 			}
-			switch took := w.now - began; {
-			case took < 500*ms || took > 2600*ms:
+			if took := w.now - began; took < 400*ms || took > 500*ms {
 				t.Errorf("strict %t: LEAVING %d ms after it was killed", strict, took/ms)
-			case took > 1600*ms:
-				late++
 			}
 			wait := w.proxies[0].k.wait()
 			w.until(0, Out)
-			if took := w.now - began; took < 500*ms+wait {
+			if took := w.now - began; took < 400*ms+wait || took > 600*ms+wait {
 				t.Errorf("strict %t: OUT after %d ms, and a WAIT is %d", strict, took/ms, wait/ms)
 			}
 			w.nodes[0].restart()
 			w.settle(60 * sec)
 			w.run(w.now + sec + w.rand.Int64N(sec))
 		}
-		if late > 2 {
-			t.Errorf("strict %t: LEAVING came more than 1.6 s after it was killed %d times in 10", strict, late)
-		}
 		w.nodes[1].hung = true
 		w.stays(1, In, 3*sec)
+	}
+}
+
+// One proxy that is refused where others are not takes nobody out, however often; it
+// tells them once in a while only, so that it counts as one.
+func TestOneThatIsRefusedIsOne(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	for i := range 60 {
+		w.input(w.proxies[0], func() { w.proxies[0].k.ServerFailed(0, i%4 != 3, "failed", w.now) })
+		w.stays(0, In, 150*ms)
 	}
 }
 
@@ -171,20 +173,6 @@ func TestSilenceIsNoRefusal(t *testing.T) {
 	}
 }
 
-// Servers that come and go at a proxy don't keep its votes from being counted.
-func TestHasteDoesNotStopVotes(t *testing.T) {
-	w := whole(t, 1, 4, Settings{})
-	w.cutAll(0, true)
-	refused := false
-	for end := w.now + 20*sec; w.now < end && w.phase(0, 0) == In; w.run(w.now + 200*ms) {
-		refused = !refused
-		w.input(w.proxies[0], func() { w.proxies[0].k.ServerFailed(1, refused, "failed", w.now) })
-	}
-	if w.phase(0, 0) == In {
-		t.Errorf("a server that is cut off stays: %s", w.proxies[0].k.Verdict(0).Step)
-	}
-}
-
 // Where no server of the pool answers nobody can be asked what others see: nobody is
 // ejected, and each process is told so, but not before one alone would have been ejected.
 func TestWholePoolGone(t *testing.T) {
@@ -193,7 +181,7 @@ func TestWholePoolGone(t *testing.T) {
 		refuse bool
 		least  int64
 		most   int64
-	}{{"refuses", true, 500 * ms, 1600 * ms}, {"is silent", false, 3 * sec, 8 * sec}} {
+	}{{"refuses", true, 400 * ms, 1600 * ms}, {"is silent", false, 3 * sec, 8 * sec}} {
 		w := whole(t, 2, 3, Settings{})
 		gone := func() bool { return w.proxies[0].k.gone && w.proxies[1].k.gone }
 		began := w.now

@@ -16,18 +16,16 @@ package health
 // so that they refuse.
 
 import (
-	"bytes"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
+
+	"ringside/proxy/health/meta"
 )
 
 const (
 	settleTime  = int64(time.Second) // from a server's first answer to its flush
 	electedTime = 30                 // seconds that nobody else flushes
-	threads     = 4                  // of a server that doesn't tell; memcached's default
-	maxThreads  = 128
 )
 
 type flushStep uint8
@@ -74,7 +72,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 
 func (k *Keeper) tokenLine(i int) []byte {
 	key := fmt.Sprintf("%s:%d", k.keys.flush, k.servers[i].n)
-	return setLine(key, nil, fmt.Sprintf("ME T%d", electedTime))
+	return meta.Put(key, nil, 0, electedTime)
 }
 
 func (k *Keeper) askThreads(i int, now int64) {
@@ -89,7 +87,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	if a.n != s.n || a.round != f.round {
 		return // others were faster, or it failed again
 	}
-	line := firstLine(answer)
+	line := meta.FirstLine(answer)
 	switch a.kind {
 	case askElect:
 		if line != "HD" {
@@ -100,7 +98,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 		k.askThreads(i, now)
 	case askThreads:
 		f.step = flushFences
-		f.fences = threadsOf(answer)
+		f.fences = meta.Threads(answer)
 		for range f.fences {
 			k.lastConn++
 			k.sendOn(k.lastConn, true, ask{kind: askFence, server: i, about: i}, now, []byte("mn\r\n"))
@@ -128,13 +126,13 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	s.flush.step = flushFlush
 	k.lastConn++
 	conn := k.lastConn
-	r := record{hash: k.hash, incarnation: k.draw(), entries: k.entries(), others: k.withDeparted(nil)}
+	r := record{hash: k.hash, incarnation: k.random.Uint64(), entries: k.entries(), others: k.withDeparted(nil)}
 	put := func(kind askKind, last bool, line []byte) {
 		k.sendOn(conn, last, ask{kind: kind, server: i, about: i}, now, line)
 	}
 	put(askFlush, false, []byte("flush_all\r\n"))
 	put(askToken, false, k.tokenLine(i))
-	put(askRecord, false, setLine(k.keys.view, appendRecord(nil, r, k.members), "ME"))
+	put(askRecord, false, meta.Put(k.keys.view, appendRecord(nil, r, k.members), 0, 0))
 	put(askFlushed, true, []byte("mn\r\n"))
 }
 
@@ -172,15 +170,4 @@ func (k *Keeper) flushUnanswered(a ask, now int64) {
 func (k *Keeper) flushLater(i int, now int64) {
 	f := &k.servers[i].flush
 	*f = flushing{elected: f.elected, round: f.round + 1, retryAt: now + k.pingTime()}
-}
-
-// threadsOf reads num_threads from `stats settings`.
-func threadsOf(answer []byte) int {
-	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))
-	value, _, _ := bytes.Cut(rest, []byte("\r\n"))
-	n, err := strconv.Atoi(string(value))
-	if !ok || err != nil || n < 1 {
-		return threads
-	}
-	return min(n, maxThreads)
 }

@@ -4,6 +4,7 @@ package health
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -61,7 +62,7 @@ type Keeper struct {
 	set     Settings
 	hash    uint64 // of the membership
 	keys    keys
-	random  uint64 // state of the generator of jitter
+	random  *rand.Rand // of jitter
 	off     Ablation
 
 	servers []server
@@ -77,7 +78,6 @@ type Keeper struct {
 
 	next         int64
 	voteAt       int64 // when the next vote is due
-	hastyAt      int64 // when one may come before its time again
 	foreignUntil int64 // how long other membership lists that were seen count
 	copies       bool  // routes keep copies on its servers
 	parting      bool  // see Part
@@ -125,6 +125,7 @@ type suspicion struct {
 	down         bool // by a person at this proxy: stays suspect
 	restored     bool // by a person at this proxy: no hold
 	refused      refusal
+	saidAt       int64 // when this proxy told others of a refusal
 	soft         int   // pings in a row without an answer
 	good         int   // pings in a row with one
 	goodSince    int64 // first of those
@@ -132,7 +133,10 @@ type suspicion struct {
 
 // refusal is for how long a server has refused every connection. The zero one says
 // that the last thing heard of the server was something else.
-type refusal struct{ since, last int64 }
+type refusal struct {
+	since, last int64
+	said        []uint64 // by server: how many proxies have said there that they are refused, too
+}
 
 // contact is the last that this proxy has heard of the server: the lease on it,
 // and the view record there.
@@ -177,7 +181,7 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 		set:     s.withDefaults(),
 		hash:    membership(pool, members),
 		keys:    makeKeys(pool, members),
-		random:  seed,
+		random:  rand.New(rand.NewPCG(seed, 0)),
 		servers: make([]server, len(members)),
 		pending: make(map[uint64]ask),
 		gen:     1,
@@ -192,7 +196,7 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 func (s Settings) withDefaults() Settings {
 	s.AfterFailures = cmp.Or(s.AfterFailures, 3)
 	s.EjectAfter.Silent = cmp.Or(s.EjectAfter.Silent, 3*time.Second)
-	s.EjectAfter.Refused = cmp.Or(s.EjectAfter.Refused, min(500*time.Millisecond, s.EjectAfter.Silent))
+	s.EjectAfter.Refused = cmp.Or(s.EjectAfter.Refused, min(400*time.Millisecond, s.EjectAfter.Silent))
 	s.Ping = cmp.Or(s.Ping, 500*time.Millisecond)
 	s.Lease = cmp.Or(s.Lease, 2*time.Second)
 	s.Request = cmp.Or(s.Request, 500*time.Millisecond)
@@ -238,8 +242,8 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	case !refused:
 		s.refused = refusal{}
 	case s.refused.since == 0:
-		s.refused = refusal{now, now}
-		k.voteSoon(now)
+		s.refused = refusal{since: now, last: now, said: make([]uint64, len(k.servers))}
+		k.sayRefused(server, now)
 	default:
 		s.refused.last = now
 	}
@@ -309,7 +313,7 @@ func (k *Keeper) Part(is bool) {
 func (k *Keeper) Flushed(server int, now int64) {
 	k.servers[server].stranger = false
 	if !k.servers[server].writing {
-		k.write(server, record{incarnation: k.draw()}, now)
+		k.write(server, record{incarnation: k.random.Uint64()}, now)
 	}
 	k.step(now)
 }

@@ -316,21 +316,6 @@ func TestFlush(t *testing.T) {
 	}
 }
 
-func TestThreads(t *testing.T) {
-	for answer, want := range map[string]int{
-		"STAT num_threads 7\r\nSTAT num_threads_per_udp 1\r\nEND\r\n": 7,
-		"STAT num_threads 100000\r\nEND\r\n":                          maxThreads,
-		"STAT num_threads 0\r\nEND\r\n":                               threads,
-		"ERROR\r\n":                                                   threads,
-		"END\r\n":                                                     threads,
-		"":                                                            threads,
-	} {
-		if got := threadsOf([]byte(answer)); got != want {
-			t.Errorf("%q: %d", answer, got)
-		}
-	}
-}
-
 func TestServerThatRefusesTheFlush(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	w.nodes[0].refuse = true

@@ -42,6 +42,15 @@ func (k *Keeper) wait() int64 {
 	return w + w/10 + int64(100*time.Millisecond)
 }
 
+// outBy is by when server i, which is Leaving, is likely to be Out; 0 for others. For
+// the last look, and for processors that others have, it adds half a ping.
+func (k *Keeper) outBy(i int) int64 {
+	if s := &k.servers[i]; PhaseOf(s.n) == Leaving {
+		return max(s.since+k.wait(), s.until) + int64(k.set.Ping)/2
+	}
+	return 0
+}
+
 // recount finds until when this proxy has R leases.
 func (k *Keeper) recount() {
 	leases := k.scratch[:0]

@@ -7,9 +7,9 @@ package health
 import (
 	"bytes"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
+
+	"ringside/proxy/health/meta"
 )
 
 // ask is a request that was sent.
@@ -34,6 +34,7 @@ const (
 	askLive                     // ma: this proxy lives
 	askVote                     // ma: it suspects about
 	askDoubt                    // mg: how many suspect about
+	askRefused                  // ma or mg: how many does about refuse
 	askElect                    // ms: may this proxy flush about
 	askThreads                  // stats settings: how many threads has about
 	askFence                    // mn: on one of them
@@ -66,7 +67,7 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.rolled(a, answer, now)
 	case askRollWrite:
 		k.rollWritten(a, answer, now)
-	case askLive, askVote, askDoubt:
+	case askLive, askVote, askDoubt, askRefused:
 		k.counted(a, answer, now)
 	default:
 		k.flushAnswered(a, answer, now)
@@ -81,7 +82,7 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 		k.servers[a.server].writing = false
 	case askProcess:
 		k.servers[a.server].asking = false
-	case askRoll, askRollWrite, askLive, askVote, askDoubt:
+	case askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused:
 	default:
 		k.flushUnanswered(a, now)
 	}
@@ -96,7 +97,10 @@ func (k *Keeper) ping(now int64) {
 		}
 		s.pinging = true
 		s.pingAt = now + k.pingTime()
-		k.send(ask{kind: askPing, server: i, about: i}, now, fmt.Appendf(nil, "mg %s v c\r\n", k.keys.view))
+		if k.lookRefused(i, now) {
+			s.pingAt = now + k.pingTime()/4
+		}
+		k.send(ask{kind: askPing, server: i, about: i}, now, meta.Get(k.keys.view))
 	}
 }
 
@@ -110,7 +114,7 @@ func (k *Keeper) pingTime() int64 {
 func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 	i, s := a.server, &k.servers[a.server]
 	s.pinging = false
-	value, cas, ok := parseValue(answer)
+	value, cas, ok := meta.Value(answer)
 	switch {
 	case ok:
 		r, err := parseRecord(value, k.index, len(k.members))
@@ -127,7 +131,7 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		} else {
 			k.missing(i, cas, now)
 		}
-	case bytes.HasPrefix(answer, []byte("EN\r\n")):
+	case meta.None(answer):
 		k.isUp(i, now)
 		s.noMeta = false
 		k.missing(i, 0, now)
@@ -136,7 +140,7 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		s.noMeta = true
 		s.absent = 0
 	default:
-		k.unpinged(i, false, "ping: "+firstLine(answer), now)
+		k.unpinged(i, false, "ping: "+meta.FirstLine(answer), now)
 	}
 }
 
@@ -269,12 +273,8 @@ func (k *Keeper) write(i int, r record, now int64) {
 	r.hash = k.hash
 	r.entries, r.others = k.entries(), k.withDeparted(r.others)
 	value := appendRecord(nil, r, k.members)
-	how := "ME" // only if there is none
-	if r.cas != 0 {
-		how = "C" + strconv.FormatUint(r.cas, 10)
-	}
 	k.servers[i].writing = true
-	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, setLine(k.keys.view, value, how))
+	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, meta.Put(k.keys.view, value, r.cas, 0))
 }
 
 func (k *Keeper) entries() []entry {
@@ -288,7 +288,7 @@ func (k *Keeper) entries() []entry {
 func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	s.writing = false
-	switch line := firstLine(answer); {
+	switch line := meta.FirstLine(answer); {
 	case strings.HasPrefix(line, "HD"):
 		a.written.cas = 0
 		s.known = s.known && s.record.incarnation == a.written.incarnation
@@ -333,7 +333,7 @@ func (k *Keeper) create(i int, now int64) {
 	case !k.recognized(i):
 		k.identify(i, now)
 	case !s.writing:
-		k.write(i, record{cas: s.absentCas, incarnation: k.draw()}, now)
+		k.write(i, record{cas: s.absentCas, incarnation: k.random.Uint64()}, now)
 	}
 }
 
@@ -367,32 +367,4 @@ func (k *Keeper) lost(now int64) bool {
 		}
 	}
 	return k.strict() && absent >= k.majority()
-}
-
-// parseValue reads `VA <size> c<cas>`, the value and the line end behind it.
-func parseValue(answer []byte) (value []byte, cas uint64, ok bool) {
-	line, rest, _ := bytes.Cut(answer, []byte("\r\n"))
-	f := strings.Fields(string(line))
-	if len(f) < 2 || f[0] != "VA" {
-		return nil, 0, false
-	}
-	size, err := strconv.Atoi(f[1])
-	if err != nil || size < 0 || size+2 != len(rest) {
-		return nil, 0, false
-	}
-	if i := slices.IndexFunc(f, func(s string) bool { return s[0] == 'c' }); i > 0 {
-		if cas, err = strconv.ParseUint(f[i][1:], 10, 64); err != nil {
-			return nil, 0, false
-		}
-	}
-	return rest[:size], cas, true
-}
-
-func setLine(key string, value []byte, flags string) []byte {
-	return fmt.Appendf(nil, "ms %s %d %s\r\n%s\r\n", key, len(value), flags, value)
-}
-
-func firstLine(answer []byte) string {
-	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
-	return string(line[:min(len(line), 200)])
 }

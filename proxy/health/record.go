@@ -214,6 +214,7 @@ type keys struct {
 	live     string
 	roll     string
 	suspects []string // by server
+	refused  []string // by server
 	flush    string   // and the n behind it
 }
 
@@ -226,6 +227,7 @@ func makeKeys(pool string, members []Member) keys {
 	}
 	for _, m := range members {
 		k.suspects = append(k.suspects, makeKey("sus", pool, m.Name))
+		k.refused = append(k.refused, makeKey("ref", pool, m.Name))
 	}
 	return k
 }

@@ -6,10 +6,10 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"ringside/proxy/health/meta"
 	"ringside/proxy/health/roll"
 )
 
@@ -99,24 +99,23 @@ func (k *Keeper) callRoll(now int64) {
 }
 
 func (k *Keeper) askRoll(i int, now int64) {
-	k.send(ask{kind: askRoll, server: i, about: i}, now, []byte("mg "+k.keys.roll+" v c\r\n"))
+	k.send(ask{kind: askRoll, server: i, about: i}, now, meta.Get(k.keys.roll))
 }
 
 // rolled takes up the item of a server, and writes it with what this proxy knows.
 func (k *Keeper) rolled(a ask, answer []byte, now int64) {
-	how := "ME" // only if there is none
-	switch value, cas, ok := parseValue(answer); {
+	value, cas, ok := meta.Value(answer)
+	switch {
 	case ok:
 		k.roll.Hear(value, k.roll.self.ID)
-		how = "C" + strconv.FormatUint(cas, 10)
-	case !bytes.HasPrefix(answer, []byte("EN\r\n")):
+	case !meta.None(answer):
 		return
 	}
 	k.roll.heard = true
 	self := k.roll.self
 	self.Round, self.Suspects = uint64(now/int64(time.Second)), k.suspects()
-	if item, ok := k.roll.Item(self, k.draw()); ok {
-		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, setLine(k.keys.roll, item, "T600 "+how))
+	if item, ok := k.roll.Item(self, k.random.Uint64()); ok {
+		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, meta.Put(k.keys.roll, item, cas, roll.Life))
 	}
 }
 

@@ -123,11 +123,12 @@ func (n *node) store(f []string, value string, now int64) string {
 	return "HD\r\n"
 }
 
-// add is `ma <key> N60 J1 v`.
+// add is `ma <key> N<seconds> J1 v`.
 func (n *node) add(f []string, now int64) string {
 	it, ok := n.get(f[1], now)
 	if !ok {
-		n.set(f[1], "1", 60, now)
+		ttl, _ := strconv.ParseInt(f[2][1:], 10, 64)
+		n.set(f[1], "1", ttl, now)
 		return "VA 1\r\n1\r\n"
 	}
 	v, _ := strconv.Atoi(it.value)

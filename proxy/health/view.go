@@ -27,6 +27,7 @@ type published struct {
 	state           atomic.Uint64 // n in the high half; the low bits are marks
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
+	outBy           atomic.Int64  // while it is Leaving
 	asks, hits      atomic.Uint64 // reads while it was Warming, and those it could answer
 	incompleteUntil atomic.Int64  // copies: until when somebody has said that it lacks some
 	unfitAt         atomic.Uint32 // copies: the number, plus one, at which somebody has said that it can't be mended; 0: nobody has
@@ -80,6 +81,13 @@ func (v *View) Renamed(i int) uint32 { return v.members[i].renamed.Load() }
 // ValidUntil is until when, in nanoseconds on the keeper's clock, the answers of
 // member i are sure in consistency strict.
 func (v *View) ValidUntil(i int) int64 { return v.members[i].validUntil.Load() }
+
+// OutBy is by when member i, which is Leaving, is likely to be Out, and 0 for others. It
+// is no promise: who waits for it needs an end of his own.
+func (v *View) OutBy(i int) int64 { return v.members[i].outBy.Load() }
+
+// SetOutBy publishes OutBy.
+func (v *View) SetOutBy(i int, at int64) { v.members[i].outBy.Store(at) }
 
 // CountWarmRead counts a read of member i while it is Warming.
 func (v *View) CountWarmRead(i int, hit bool) {
@@ -174,6 +182,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	}
 	for i := range v.members {
 		d := k.Verdict(i)
+		v.SetOutBy(i, k.outBy(i))
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
 	}
 	v.SetGone(k.gone)

@@ -8,18 +8,24 @@ package health
 // proxies, and the other by the number of those that suspect the server. Counters are
 // made by whoever finds none and end after a minute; nobody needs to be counted out, and
 // no clock is compared.
+//
+// That takes two additions. Whom a server refuses says so at once besides, in a counter
+// that ends after refusedLife and to which nobody adds twice in that time. So what it says
+// is how many proxies were refused of late, and a look at it is enough.
 
 import (
-	"bytes"
-	"fmt"
-	"strconv"
+	"time"
 
+	"ringside/proxy/health/meta"
 	"ringside/proxy/health/tally"
 )
 
 const (
-	// A server is taken out if more than this share of the proxies suspects it.
-	ejectShare = 50 // percent
+	ejectShare = 50 // percent of the proxies; if more than these suspect a server it is taken out
+	countLife  = 60 // seconds that a counter lives
+
+	refusedLife  = 3                      // seconds until memcached forgets a count of refusals; it may take one for less, never for more
+	refusedPause = int64(4 * time.Second) // until a proxy that is refused says so again
 )
 
 // voteTime is the time between two additions of a proxy.
@@ -42,60 +48,68 @@ func (k *Keeper) vote(now int64) {
 		if v := &k.servers[i]; v.suspect || v.noMeta {
 			continue
 		}
-		k.send(ask{kind: askLive, server: i, about: i}, now, addLine(k.keys.live))
+		k.send(ask{kind: askLive, server: i, about: i}, now, meta.Add(k.keys.live, countLife))
 		for j := range k.servers {
 			switch s := &k.servers[j]; {
 			case j == i:
 			case s.suspect:
-				k.send(ask{kind: askVote, server: i, about: j}, now, addLine(k.keys.suspects[j]))
+				k.send(ask{kind: askVote, server: i, about: j}, now, meta.Add(k.keys.suspects[j], countLife))
 			case PhaseOf(s.n) == Out:
-				k.send(ask{kind: askDoubt, server: i, about: j}, now, fmt.Appendf(nil, "mg %s v\r\n", k.keys.suspects[j]))
+				k.send(ask{kind: askDoubt, server: i, about: j}, now, meta.Get(k.keys.suspects[j]))
 			}
 		}
 	}
 }
 
-// voteSoon lets the next vote be now, since a server has begun to refuse connections:
-// what others think of that is wanted before the next vote is due. Votes go on from
-// there in their rhythm. What counters have grown by in the piece of a rhythm before
-// it is left out, or there would seem to be fewer proxies. It is done once in some
-// votes at most, so that servers which come and go can't keep all from being counted.
-func (k *Keeper) voteSoon(now int64) {
-	if k.voteAt == 0 || now < k.hastyAt {
-		return
+// sayRefused tells the other servers that server i refuses this proxy.
+func (k *Keeper) sayRefused(i int, now int64) {
+	if s := &k.servers[i]; s.saidAt == 0 || now >= s.saidAt+refusedPause {
+		s.saidAt = now
+		k.askRefused(i, now, meta.Add(k.keys.refused[i], refusedLife))
 	}
-	k.voteAt = now
-	k.hastyAt = now + 4*k.voteTime()
-	for i := range k.servers {
-		s := &k.servers[i]
-		s.live.Forget()
-		for j := range s.sus {
-			s.sus[j].Forget()
+}
+
+// lookRefused asks the other servers who else is refused by server i, as long as that
+// may decide something. It reports whether it may.
+func (k *Keeper) lookRefused(i int, now int64) bool {
+	s := &k.servers[i]
+	pending := s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause
+	if pending {
+		k.askRefused(i, now, meta.Get(k.keys.refused[i]))
+	}
+	return pending
+}
+
+func (k *Keeper) askRefused(i int, now int64, line []byte) {
+	for j := range k.servers {
+		if v := &k.servers[j]; j != i && !v.suspect && !v.noMeta {
+			k.send(ask{kind: askRefused, server: j, about: i}, now, line)
 		}
 	}
 }
 
-// addLine adds one to a counter, or makes it with one, for a minute.
-func addLine(key string) []byte { return fmt.Appendf(nil, "ma %s N60 J1 v\r\n", key) }
-
 func (k *Keeper) counted(a ask, answer []byte, now int64) {
-	t := &k.servers[a.server].live
-	if a.kind != askLive {
-		v := &k.servers[a.server]
+	n, ok := meta.Count(answer)
+	if !ok {
+		return
+	}
+	v := &k.servers[a.server]
+	t := &v.live
+	switch {
+	case a.kind == askRefused:
+		if said := k.servers[a.about].refused.said; said != nil {
+			said[a.server] = n // 0 if there is none
+		}
+		return
+	case a.kind != askLive:
 		if v.sus == nil {
 			v.sus = make([]tally.Tally, len(k.servers))
 		}
 		t = &v.sus[a.about]
 	}
-	if bytes.HasPrefix(answer, []byte("EN\r\n")) {
+	if meta.None(answer) {
 		t.SeeNone(k.voteTime(), now)
-		return
-	}
-	value, _, ok := parseValue(answer)
-	if !ok {
-		return
-	}
-	if n, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 64); err == nil {
+	} else {
 		t.See(n, k.voteTime(), now)
 	}
 }
@@ -122,10 +136,18 @@ func (k *Keeper) opinions(i int, now int64) opinion {
 		if result == unasked {
 			result = unheard
 		}
-		if v.sus == nil || !v.sus[i].Fresh(k.voteTime(), now) || !v.live.Fresh(k.voteTime(), now) {
+		var said uint64
+		if s := &k.servers[i]; s.refused.said != nil {
+			said = s.refused.said[j]
+		}
+		counted := v.sus != nil && v.sus[i].Fresh(k.voteTime(), now)
+		if counted {
+			said = max(said, v.sus[i].Rate())
+		}
+		if said == 0 && !counted || !v.live.Fresh(k.voteTime(), now) {
 			continue
 		}
-		suspects += v.sus[i].Rate()
+		suspects += said
 		proxies += v.live.Rate()
 		result = reached
 	}

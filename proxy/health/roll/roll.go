@@ -28,6 +28,7 @@ const (
 	Homes     = 2   // servers that have the item
 	Tries     = 3   // in a round, where others are faster
 	Most      = 200 // entries of an item
+	Life      = 600 // seconds that an item lives that nobody writes
 	MostBytes = 64 << 10
 
 	usual      = 50 // entries up to which a round is the shortest

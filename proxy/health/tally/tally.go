@@ -51,6 +51,3 @@ func (t *Tally) Rate() uint64 {
 	}
 	return (2*sum + t.looks) / (2 * t.looks)
 }
-
-// Forget leaves out what the counter grows by until it is seen next.
-func (t *Tally) Forget() { t.seenAt = 0 }
