@@ -95,7 +95,7 @@ const on = {
   why(d) { S.why = d; mark('why'); },
   routes(d) { S.routes = d; $('guards').hidden = doc.querySelector('nav [href="#guards"]').hidden = !d; mark('guards'); },
   roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} Ringsides` : plain(d.me)); mark('roll'); },
-  event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
+  event(d) { const e = sentence(d); if (e) { S.events.unshift(e); if (S.events.length > 256) { const i = S.events.findLastIndex(x => x.minor); S.events.splice(i > 0 ? i : 256, 1); } mark('events', 'charts'); } },
 };
 function link(state, why) {
   if (state === 'lost' && S.link !== 'lost') S.lostAt = Date.now();
@@ -365,35 +365,18 @@ parts.charts = {box: 'traffic', draw() {
   }
 }};
 
-// ---- events
-const bare = why => why.replace(/^server .* is down: /, ''); // which one it is stands beside it
+// ---- events, in the words that ringside top has too
 function sentence(d) {
-  const s = d.server || '', w = bare(d.why || ''), e = (level, kind, txt, sub, markIt = true) => ({t: d.t, level, kind, txt, sub, mark: markIt});
-  switch (d.msg) {
-  case 'failover of a server': switch (d.from + '>' + d.to) {
-    case 'up>suspect': return e('bad', 'suspect', `${s} ${w.includes('refused') ? 'refuses connections' : 'does not answer'}`, w); case 'suspect>up': return e('good', 'up', `${s} answers again`, w, false);
-    case 'IN>LEAVING': return e('bad', 'leaving', `${s} leaves the ring`, w, false); case 'LEAVING>OUT': return e('bad', 'out', `${s} is out: its keys live elsewhere now`, w);
-    case 'OUT>RETURN': return e('warn', 'return', `${s} comes back`, w, false); case 'RETURN>WARM': return e('warn', 'warm', `${s} is emptied and takes writes`, w, false); case 'WARM>SETTLE': return e('warn', 'settle', `${s} is read from again`, w, false); case 'SETTLE>IN': return e('good', 'up', `${s} is back in full`, w); } return null;
-  case 'failover of a pool': return e(d.to === 'closed' ? 'good' : 'bad', d.to === 'closed' ? 'up' : 'suspect', `Pool ${d.pool}: ${d.to === 'closed' ? 'failing over again' : 'stops ejecting'}`, w, false);
-  case 'a person gives an order': return e('warn', 'drained', `A person orders: ${d.order} ${s}`, '', false);
-  case 'server connection lost with requests in flight': return e('bad', 'down', `${s} hung up with ${d.requests} requests in flight`, w, false);
-  case 'a server that came back empty is filled': return e('good', 'up', `${s} has its copies again`, `${count(d.keys)} keys`, false);
-  case "a server that came back empty can't be filled now": return e('warn', 'warm', `${s} can’t be filled now`, w, false);
-  case 'server down': return S.topo && S.topo.failover === 'fail_fast' ? e('bad', 'down', `${s} is down`, w) : null;
-  case 'server up': return S.topo && S.topo.failover === 'fail_fast' ? e('good', 'up', `${s} answers again`, d.out ? 'after ' + d.out : '', false) : null;
-  case 'pool': case 'listening': case 'admin interface': return null;
-  case 'ringside starts': return e('good', 'up', `Ringside ${d.version} starts`, d.file || '', false);
-  case 'slow command': return {...e('warn', 'warm', `${d.command} of ${d.keys > 1 ? plural(d.keys, 'key') : d.key} took ${flat(dur(1000 * d.ms))}`, [s, `most of it: ${d.phase}`, bare(d.error || '')].filter(x => x).join(', '), false), minor: true};
-  case 'what happens to keys is written': return e('good', 'up', `What happens to ${d.keys} is written`, d.file, false);
-  case 'a trace is not written any more: see to its file, and reload': return e('bad', 'down', `What happens to ${d.keys} is not written any more: see to its file, and reload`, d.error, false);
-  case 'a fault is set': return e('warn', 'warm', `A fault is set: ${d.kind} at ${s}`, d.for === '0s' ? '' : 'for ' + d.for, true);
-  }
-  if (/^the configuration was refused/.test(d.msg)) return e('bad', 'down', 'The new configuration was refused; the old one stays', (d.error || '').replace(/^\S*\//, ''));
-  if (/in force$/.test(d.msg)) return e('good', 'up', `Configuration ${d.generation} is in force`, (d.file || '').replace(/^.*\//, ''));
-  return e(d.level === 'INFO' ? 'good' : 'warn', 'warm', d.msg, w || bare(d.error || ''), false);
+  const e = d.told; if (!e.text || e.only && (!S.topo || e.only !== S.topo.failover)) return null;
+  return {t: d.t, level: e.tone, kind: e.kind, txt: e.text, sub: e.more || '', mark: e.mark, minor: e.minor};
+}
+// Slow commands come in crowds: those in a row are one line, and the list stays one of what happened.
+function crowds(l) {
+  const out = []; for (const e of l) { const last = out[out.length - 1]; if (e.minor && last && last.minor) last.n++; else out.push(e.minor ? {...e, n: 1} : e); }
+  return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} other slow command${e.n > 2 ? 's' : ''} before`} : e);
 }
 function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', {}, el('time', {}, clock(e.t)), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
-parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? l.map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
+parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
 
 // ---- memory by size of item
 doc.body.append(svg('svg', {width: 0, height: 0, style: 'position:absolute', 'aria-hidden': 'true'}, svg('defs', {}, svg('pattern', {id: 'hatch', width: 5, height: 5, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'}, svg('rect', {width: 5, height: 5, style: 'fill:var(--panel)'}), svg('line', {x1: 0, y1: 0, x2: 0, y2: 5, style: 'stroke:var(--hatch);stroke-width:1'})))));
