@@ -150,3 +150,34 @@ var paces = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * 
 
 // pace is how often the picture changes.
 func (v *View) pace() time.Duration { return paces[v.Pace] }
+
+// sentence adds what one must know first: in two lines where one is too short for it, and
+// there is room.
+func (d *drawing) sentence(level Style, text string, height int) {
+	lines := wrap(live.Clean(text), d.width-2)
+	if len(lines) > 2 || len(lines) == 2 && height < keysHeight {
+		most := 2
+		if height < keysHeight {
+			most = 1
+		}
+		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
+	}
+	for _, line := range lines {
+		d.add(level, " "+line)
+	}
+}
+
+// homes says where a hot key is now.
+func (d *drawing) homes(k *live.HotKey) string {
+	if k.Server == nil || *k.Server >= len(d.now.List) {
+		return "–"
+	}
+	owner := &d.now.List[*k.Server]
+	switch {
+	case k.Copies > 1:
+		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Copies-1)
+	case (owner.State == "out" || owner.State == live.Drained) && k.StandIn != nil && *k.StandIn < len(d.now.List):
+		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.StandIn].Name)
+	}
+	return live.Clean(owner.Name)
+}
