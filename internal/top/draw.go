@@ -71,7 +71,7 @@ func (v *View) Draw(width, height int) []Line {
 	}
 	d := drawing{width: width, View: v, now: now}
 	d.head()
-	d.add(level, " "+sentence)
+	d.sentence(level, sentence, height)
 	d.totals()
 	d.rule()
 	room := height - 1 - len(d.lines)
@@ -216,7 +216,10 @@ func (d *drawing) totals() {
 	if known {
 		text += "  evict " + live.Count(math.Round(evicted)) + "/s"
 	}
-	d.add(Plain, text+fmt.Sprintf("  clients %d", t.Clients))
+	if d.width >= wideWidth {
+		text += fmt.Sprintf("  clients %d", t.Clients)
+	}
+	d.add(Plain, text)
 }
 
 func (d *drawing) sparkWidth() int {
@@ -256,14 +259,15 @@ func (d *drawing) columns() []column {
 	all := []column{
 		{"S", 0, 1, true, false, func(s *live.NowServer) string { return signOf(s.State) }},
 		{"SERVER", 'n', 12, true, false, func(s *live.NowServer) string { return s.Name }},
-		{"STATE", 0, 9, true, false, func(s *live.NowServer) string { return s.State }},
+		{"STATE", 0, 7, true, false, func(s *live.NowServer) string { return s.State }},
 		{"SHARE", 0, 6, false, true, func(s *live.NowServer) string { return orDash(&s.Share, live.Percent) }},
 		{"FOR", 0, 6, false, true, func(s *live.NowServer) string {
 			return strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", "")
 		}},
 		{"REQ/s", 'r', 8, false, false, func(s *live.NowServer) string { return live.Count(s.Rate) }},
-		{"", 0, d.sparkWidth(), true, false, func(s *live.NowServer) string { return spark(d.rates[s.Name], d.sparkWidth()) }},
+		{"", 0, 8, true, false, func(s *live.NowServer) string { return spark(d.rates[s.Name], 8) }},
 		{"HIT", 'h', 6, false, false, func(s *live.NowServer) string { return orDash(s.Hit, live.Percent) }},
+		{"p50", 0, 6, false, true, func(s *live.NowServer) string { return orDash(s.P50, live.Micros) }},
 		{"p99", 'p', 6, false, false, func(s *live.NowServer) string { return orDash(s.P99, live.Micros) }},
 		{"Q", 'q', 3, false, false, func(s *live.NowServer) string { return fmt.Sprint(s.Queue) }},
 		{"CONN", 0, 4, false, true, func(s *live.NowServer) string { return fmt.Sprint(s.Conns) }},
@@ -501,21 +505,6 @@ func (d *drawing) hot(most int) int {
 		d.add(Plain, line)
 	}
 	return len(lines) + 1
-}
-
-// homes says where a hot key is now.
-func (d *drawing) homes(k *live.HotKey) string {
-	if k.Server == nil || *k.Server >= len(d.now.List) {
-		return "–"
-	}
-	owner := &d.now.List[*k.Server]
-	switch {
-	case k.Copies > 1:
-		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Copies-1)
-	case owner.State == "out" && k.StandIn != nil && *k.StandIn < len(d.now.List):
-		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.StandIn].Name)
-	}
-	return live.Clean(owner.Name)
 }
 
 func (d *drawing) keys() {

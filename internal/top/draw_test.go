@@ -28,6 +28,7 @@ func viewOf(t *testing.T, n int) *View {
 		}
 		s := &tick.S
 		s.State, s.Since, s.Why, s.Rate, s.Fail = append(s.State, state), append(s.Since, 1e12-19000), append(s.Why, ""), append(s.Rate, float64(1000*i)), append(s.Fail, 0)
+		s.Next = append(s.Next, "")
 		s.P50, s.P99, s.Queue, s.Conns = append(s.P50, &us), append(s.P99, &us), append(s.Queue, 7), append(s.Conns, 1)
 		m.Used, m.Held, m.Limit, m.Items = append(m.Used, &used), append(m.Held, &used), append(m.Limit, &limit), append(m.Items, &us)
 		m.Evicted, m.Unread, m.Hit = append(m.Evicted, &ev), append(m.Unread, &ev), append(m.Hit, &hit)
@@ -41,7 +42,7 @@ func viewOf(t *testing.T, n int) *View {
 		topic string
 		is    any
 	}{{"hello", map[string]any{"control": true}}, {"topo", topo}, {"tick", tick}, {"tick", tick}, {"mem", m}, {"slabs", slabs},
-		{"event", map[string]any{"t": 1e12, "level": "WARN", "msg": "server down", "server": "x\x1b[2J\u202e", "why": "connection refused"}}} {
+		{"event", map[string]any{"t": 1e12, "told": live.Told{Tone: live.Bad, Text: "x\x1b[2J\u202e is out", More: "connection refused"}}}} {
 		b, err := json.Marshal(one.is)
 		if err != nil {
 			t.Fatal(err)
@@ -53,8 +54,32 @@ func viewOf(t *testing.T, n int) *View {
 	return v
 }
 
+// What one must know stands on a screen of 80 columns: the whole sentence, and what is
+// thrown away. Slow commands in a row are one line.
+func TestNothingIsCut(t *testing.T) {
+	v := viewOf(t, 3)
+	v.Tick.Health = live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago. Its 31.2 % of the keys live with cache-0 and cache-2 until it is back."}
+	for n := range 5 {
+		b, _ := json.Marshal(map[string]any{"t": 1e12, "told": live.Told{Tone: live.Warn, Text: fmt.Sprintf("get of %d took 120 ms", n), Minor: true}})
+		if err := v.Take("event", b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	narrow, wide := textOf(v.Draw(80, 24)), textOf(v.Draw(120, 40))
+	for _, want := range []string{"cache-2 until it is back.", " EV/s", "· get of 4 took 120 ms, and 4 slow before", "✗ x"} {
+		if !strings.Contains(narrow, want) {
+			t.Errorf("80x24 has no %q:\n%s", want, narrow)
+		}
+	}
+	for _, want := range []string{" p50 ", " p99 ", " EV/s ", "ITEMS"} {
+		if !strings.Contains(wide, want) {
+			t.Errorf("120x40 has no %q:\n%s", want, wide)
+		}
+	}
+}
+
 func TestDraw(t *testing.T) {
-	if is := fmt.Sprint(viewOf(t, 3).Draw(80, 24)); !strings.Contains(is, `x\x1b[2J\xe2\x80\xae, connection refused`) {
+	if is := fmt.Sprint(viewOf(t, 3).Draw(80, 24)); !strings.Contains(is, `✗ x\x1b[2J\xe2\x80\xae is out: connection refused`) {
 		t.Errorf("the event is not there as it should be: %s", is)
 	}
 	for _, n := range []int{0, 1, 3, 200} {
@@ -94,7 +119,7 @@ func TestDraw(t *testing.T) {
 // Each part, an opened server and the help have all the room there is, and no more.
 func TestParts(t *testing.T) {
 	for _, n := range []int{0, 1, 3, 200} {
-		for part, want := range map[byte]string{'1': "SERVER", '2': "HOT KEY", '3': "MEMORY by item size", '4': "no keys are followed", '5': "server down", '6': "nothing to tell", '?': "1 servers  2 keys", 'o': "next       it is flushed"} {
+		for part, want := range map[byte]string{'1': "SERVER", '2': "HOT KEY", '3': "MEMORY by item size", '4': "no keys are followed", '5': "is out", '6': "nothing to tell", '?': "1 servers  2 keys", 'o': "next       it is flushed"} {
 			for _, size := range [][2]int{{60, 10}, {80, 24}, {120, 40}} {
 				v := viewOf(t, n)
 				switch part {
@@ -246,4 +271,12 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%q is %q, want %q", text, got, want)
 		}
 	}
+}
+
+// textOf are lines without their styles.
+func textOf(lines []Line) (text string) {
+	for _, l := range lines {
+		text += l.Text + "\n"
+	}
+	return text
 }

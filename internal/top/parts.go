@@ -82,7 +82,11 @@ func (d *drawing) server(s *live.NowServer) {
 		text += ": " + s.Why
 	}
 	d.add(style, text)
-	d.add(Plain, " next       "+nextOf[s.State])
+	next := nextOf[s.State]
+	if s.Next != "" { // the keeper knows more
+		next = strings.TrimPrefix(s.Next, "next: ")
+	}
+	d.add(Plain, " next       "+next)
 	d.add(Plain, fmt.Sprintf(" keys       %s of all; hit %s", orDash(&s.Share, live.Percent), orDash(s.Hit, live.Percent)))
 	d.add(Plain, fmt.Sprintf(" requests   %s/s %s  failed %s/s", live.Count(s.Rate), spark(d.rates[s.Name], d.sparkWidth()), live.Count(s.Fail)))
 	d.add(Plain, fmt.Sprintf(" answers    p50 %s  p99 %s  %d waiting, %d connections", orDash(s.P50, live.Micros), orDash(s.P99, live.Micros), s.Queue, s.Conns))
@@ -106,7 +110,20 @@ func (d *drawing) warning(w *live.Warning) {
 	d.add(Warn, " ⚠ "+w.Server+" "+w.Text+" "+w.Command)
 }
 
-func (d *drawing) event(e *event) { d.add(Dim, " "+e.t.Format(time.TimeOnly)+" "+e.text) }
+func (d *drawing) event(e *event) {
+	sign := map[string]string{live.Good: "●", live.Warn: "△", live.Bad: "✗"}[e.Tone]
+	if e.Minor {
+		sign = "·"
+	}
+	text := " " + e.t.Format(time.TimeOnly) + " " + sign + " " + e.Text
+	if e.crowd > 0 {
+		text += fmt.Sprintf(", and %d slow before", e.crowd)
+	}
+	if e.More != "" {
+		text += ": " + e.More
+	}
+	d.add(map[bool]Style{true: Bad, false: Dim}[e.Tone == live.Bad], text)
+}
 
 // help says what the keys are for.
 func (d *drawing) help() {
@@ -133,3 +150,34 @@ var paces = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * 
 
 // pace is how often the picture changes.
 func (v *View) pace() time.Duration { return paces[v.Pace] }
+
+// sentence adds what one must know first: in two lines where one is too short for it, and
+// there is room.
+func (d *drawing) sentence(level Style, text string, height int) {
+	lines := wrap(live.Clean(text), d.width-2)
+	if len(lines) > 2 || len(lines) == 2 && height < keysHeight {
+		most := 2
+		if height < keysHeight {
+			most = 1
+		}
+		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
+	}
+	for _, line := range lines {
+		d.add(level, " "+line)
+	}
+}
+
+// homes says where a hot key is now.
+func (d *drawing) homes(k *live.HotKey) string {
+	if k.Server == nil || *k.Server >= len(d.now.List) {
+		return "–"
+	}
+	owner := &d.now.List[*k.Server]
+	switch {
+	case k.Copies > 1:
+		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Copies-1)
+	case (owner.State == "out" || owner.State == live.Drained) && k.StandIn != nil && *k.StandIn < len(d.now.List):
+		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.StandIn].Name)
+	}
+	return live.Clean(owner.Name)
+}

@@ -4,7 +4,6 @@ package top
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -58,8 +57,9 @@ type Choice struct {
 }
 
 type event struct {
-	t    time.Time
-	text string
+	t time.Time
+	live.Told
+	crowd int // slow commands before it, in a row
 }
 
 // Take adds an event of the stream.
@@ -142,38 +142,22 @@ const mostEvents = 100
 
 func (v *View) takeEvent(data []byte) error {
 	var e struct {
-		T                                                         int64
-		Level, Msg, Pool, Server, From, To, Why, Order, Error, At string
-		Command, Key, Keys, File                                  any
-		MS                                                        float64
+		T    int64
+		Told live.Told
 	}
 	if err := json.Unmarshal(data, &e); err != nil {
 		return err
 	}
-	text := "· " + e.Msg
-	switch {
-	case e.Level == "WARN":
-		text = "! " + e.Msg
-	case e.Level == "ERROR":
-		text = "✗ " + e.Msg
+	if e.Told.Text == "" || e.Told.Only != "" && (v.Topo == nil || e.Told.Only != v.Topo.Failover) {
+		return nil
 	}
-	switch {
-	case e.Command != nil: // a slow one
-		text += fmt.Sprintf(": %v of %v, %s,", e.Command, e.Key, live.Micros(1000*e.MS))
-	case e.File != nil && e.Keys != nil:
-		text += fmt.Sprintf(": %v to %v", e.Keys, e.File)
+	one := event{t: time.UnixMilli(e.T).UTC(), Told: e.Told}
+	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor { // slow commands come in crowds: those in a row are one line
+		one.crowd = v.events[0].crowd + 1
+		v.events[0] = one
+		return nil
 	}
-	if e.From != "" {
-		text += ": " + strings.TrimSpace(e.Server) + " " + e.From + " → " + e.To
-	} else if e.Server != "" {
-		text += ": " + strings.TrimSpace(e.Order+" "+e.Server)
-	}
-	for _, more := range []string{e.Why, e.Error} {
-		if more != "" {
-			text += ", " + more
-		}
-	}
-	v.events = slices.Insert(v.events, 0, event{time.UnixMilli(e.T).UTC(), live.Clean(text)})
+	v.events = slices.Insert(v.events, 0, one)
 	v.events = v.events[:min(len(v.events), mostEvents)]
 	return nil
 }

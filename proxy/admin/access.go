@@ -43,7 +43,7 @@ func (s *Server) mayLook(r *http.Request) error {
 // may link to it.
 func (s *Server) mayVisit(r *http.Request) error {
 	switch who := s.access.Load().Page; {
-	case who == Everybody && !s.knownHost(r):
+	case who == Everybody && !s.knownHost(r), who == Loopback && onLoopback(r) && !s.knownHost(r):
 		return refuse(http.StatusMisdirectedRequest, unknownHost)
 	case who == Everybody, who == Loopback && s.local(r):
 		return nil

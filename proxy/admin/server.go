@@ -193,7 +193,7 @@ func (s *Server) withHeaders(h http.Handler) http.Handler {
 
 // index says what is here, to those who may not see the page. Its links are
 // relative: they work behind a path.
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	page := "<!DOCTYPE html>\n<title>Ringside</title>\n<h1>Ringside " + html.EscapeString(s.version) + "</h1>\n<ul>\n" +
 		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +
 		`<li><a href="healthz">healthz</a>: do the loops answer?` + "\n" +
@@ -207,5 +207,9 @@ func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")
-	io.WriteString(w, page+"</ul>\n")
+	page += "</ul>\n"
+	if err := s.mayVisit(r); err != nil {
+		page += "<p>Ringside's own page is not here: " + html.EscapeString(err.Error()) + "\n"
+	}
+	io.WriteString(w, page)
 }

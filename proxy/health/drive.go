@@ -22,7 +22,7 @@ const (
 // What a pool is as a whole.
 const (
 	poolKept     = "kept"
-	poolForeign  = "suspended: proxies have different membership lists"
+	poolForeign  = "suspended: Ringsides have different membership lists"
 	poolNoMeta   = "suspect only: " + serverNoMeta
 	serverNoMeta = "a server doesn't know meta commands"
 )
@@ -68,7 +68,7 @@ func (k *Keeper) judge(now int64) {
 		pool = poolNoMeta
 	case now < k.foreignUntil:
 		pool = poolForeign
-		cause = "a view record was written under another list, by another proxy or by this one before a reload"
+		cause = "a view record was written under another list, by another Ringside or by this one before a reload"
 	}
 	if pool != k.pool {
 		k.event(-1, k.pool, pool, cause)
@@ -219,7 +219,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 			return s.n + 2, "ablation"
 		}
 		if k.settled(i, "next: OUT", now) || k.off.EjectWait {
-			return s.n + 1, "all proxies know that it leaves"
+			return s.n + 1, "all Ringsides know that it leaves"
 		}
 	case Out:
 		if why, ok := k.returns(i, now); ok {
@@ -238,7 +238,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 		}
 	case Settling:
 		if k.settled(i, "next: IN", now) {
-			return s.n + 1, "all proxies read from it and delete at the interim server"
+			return s.n + 1, "all Ringsides read from it and delete at its stand-in"
 		}
 	}
 	return 0, ""
@@ -254,7 +254,7 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 	case until == 0:
 		s.step = next + ", waits for a server to take its record"
 	default:
-		s.step = next + ", waits until all proxies must have read the record"
+		s.step = next + ", waits until all Ringsides must have read the record"
 		s.until = until
 	}
 	return done
@@ -280,7 +280,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	case k.parting:
 		s.step = "stays: by a reload the keys of the pool move no more"
 	case k.pool == poolNoMeta:
-		s.step = "suspect for this proxy only: " + serverNoMeta
+		s.step = "suspect for this Ringside only: " + serverNoMeta
 	case unfit && k.onlyCopy(i, now):
 		s.step = "is to be emptied, when the other servers are complete"
 	case (unfit || s.stranger) && !(k.relieved(i) && k.reaches(i, now)):
@@ -296,15 +296,15 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
 		s.step, s.until = "stays: another server is not complete, so this one may have the only copy of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:
-		s.step = "stays: more than half of the servers are suspect, so it may be this proxy"
+		s.step = "stays: more than half of the servers are suspect, so it may be this Ringside that is cut off"
 	case !k.relieved(i):
 		s.step = "stays: no other server could take over"
 	case !k.reaches(i, now):
-		s.step = "stays: this proxy reaches too few of the others"
+		s.step = "stays: this Ringside reaches too few of the others"
 	case opinion == unheard, opinion == unasked:
-		s.step = "next: LEAVING, if most proxies suspect it too"
+		s.step = "next: LEAVING, if most Ringsides suspect it too"
 	case opinion == reached:
-		s.step = "stays: most proxies reach it"
+		s.step = "stays: most Ringsides reach it"
 	default:
 		s.step = "next: LEAVING"
 		return s.suspectWhy, true
@@ -371,11 +371,11 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held
 	case opinion == rejected:
-		s.step = "stays out: most proxies don't reach it"
+		s.step = "stays out: most Ringsides don't reach it"
 	case opinion == unheard:
-		s.step = "next: RETURN, when the other proxies have said whether they reach it"
+		s.step = "next: RETURN, when the other Ringsides have said whether they reach it"
 	case k.strict() && now >= k.quorum:
-		s.step = "stays out: this proxy reaches too few of the others"
+		s.step = "stays out: this Ringside reaches too few of the others"
 	default:
 		s.step = "next: RETURN"
 		return "it answers again", true
@@ -385,7 +385,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 
 var (
 	errAlone = errors.New("no other server could take over: bring one back first")
-	errFew   = errors.New("this proxy reaches too few of the other servers: give the order to another one")
+	errFew   = errors.New("this Ringside reaches too few of the other servers: give the order to another one")
 )
 
 // override carries out what a person wants.

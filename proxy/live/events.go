@@ -15,11 +15,19 @@ import (
 const mostEvents = 256
 
 // Events keeps the last log records, at Info and above, whatever the log itself
-// leaves out. The zero Events is empty.
+// leaves out. Where there is no more room the oldest of the message goes of which there
+// are most: a night of slow commands does not push out why a server left. The zero
+// Events is empty.
 type Events struct {
 	mu     sync.Mutex
-	list   [][]byte          // as JSON, the oldest first
+	list   []event           // the oldest first
 	follow map[*Sampler]bool // who is told of each
+}
+
+// event is one of them.
+type event struct {
+	msg  string
+	data []byte // all of it, as JSON
 }
 
 // Tee returns a handler that hands all records to next and keeps them in ev.
@@ -29,16 +37,26 @@ func (ev *Events) Tee(next slog.Handler) slog.Handler { return tee{ev, next, nil
 func (ev *Events) Last() [][]byte {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
-	return slices.Clone(ev.list)
+	list := make([][]byte, len(ev.list))
+	for i := range ev.list {
+		list[i] = ev.list[i].data
+	}
+	return list
 }
 
-func (ev *Events) add(b []byte) {
+func (ev *Events) add(msg string, b []byte) {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
 	if len(ev.list) == mostEvents {
-		ev.list = slices.Delete(ev.list, 0, 1)
+		of := map[string]int{}
+		for i := range ev.list {
+			of[ev.list[i].msg]++
+		}
+		most := slices.MaxFunc(ev.list, func(a, b event) int { return of[a.msg] - of[b.msg] }).msg
+		i := slices.IndexFunc(ev.list, func(e event) bool { return e.msg == most })
+		ev.list = slices.Delete(ev.list, i, i+1)
 	}
-	ev.list = append(ev.list, b)
+	ev.list = append(ev.list, event{msg, b})
 	for s := range ev.follow {
 		s.publish("", "event", b)
 	}
@@ -70,7 +88,7 @@ func (t tee) Enabled(ctx context.Context, l slog.Level) bool {
 
 func (t tee) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelInfo {
-		t.events.add(t.encode(r))
+		t.events.add(r.Message, t.encode(r))
 	}
 	if t.next.Enabled(ctx, r.Level) {
 		return t.next.Handle(ctx, r)
@@ -111,6 +129,7 @@ func (t tee) encode(r slog.Record) []byte {
 	if r.Time.IsZero() {
 		is["t"] = time.Now().UnixMilli()
 	}
+	is["told"] = tell(is)
 	b, _ := json.Marshal(is) // of such values nothing can fail
 	return b
 }

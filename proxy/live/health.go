@@ -48,12 +48,13 @@ func comingBack(state string) string {
 	return ""
 }
 
-// health makes the sentence from the states of a pool's servers, the worst first.
-func (t *Tick) health(p *table.Pool) Health {
-	w := wording{Tick: t, pool: p, shares: Shares(p)}
-	bad := w.which(func(s string) bool { return away(s) && s != Drained })
-	drained := w.which(func(s string) bool { return s == Drained })
-	back := w.which(func(s string) bool { return comingBack(s) != "" })
+// health makes the sentence from the states of the servers of p, one of so many pools:
+// the worst first, and what a person can do.
+func (t *Tick) health(p *table.Pool, pools int) Health {
+	w := wording{Tick: t, pool: p, pools: pools, shares: Shares(p)}
+	bad := w.which(func(i int, s string) bool { return away(s) && !w.byPerson(i) })
+	drained := w.which(func(i int, _ string) bool { return w.byPerson(i) })
+	back := w.which(func(_ int, s string) bool { return comingBack(s) != "" })
 	n := len(t.S.State)
 	var h Health
 	switch {
@@ -67,10 +68,10 @@ func (t *Tick) health(p *table.Pool) Health {
 	case len(back) > 0:
 		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
 	case len(drained) > 0:
-		h = Health{Warn, w.names(drained) + areOrIs(drained) + "drained",
-			fmt.Sprintf("By a person, %s ago.%s %s %s", w.since(drained[0]), w.alsoSuspect(drained), w.fate(drained, len(drained)), w.flow())}
+		h = Health{Warn, w.names(drained) + areOrIs(drained) + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
+			fmt.Sprintf("By a person, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), itOrThem(drained), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
 	case t.Outcomes.Fail >= 1:
-		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.all() + " up. " + w.flow()}
+		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.all() + " up. " + w.failing() + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:
 		h = Health{Good, w.ready(), "No client is connected."}
 	default:
@@ -89,12 +90,18 @@ func (t *Tick) health(p *table.Pool) Health {
 type wording struct {
 	*Tick
 	pool   *table.Pool
+	pools  int
 	shares []float64
 }
 
-func (w *wording) which(is func(state string) bool) (list []int) {
+// byPerson says that it is a person's order for which server i gets no requests.
+func (w *wording) byPerson(i int) bool {
+	return w.S.State[i] == Drained || w.S.State[i] == Down && i < len(w.S.Order) && w.S.Order[i] != ""
+}
+
+func (w *wording) which(is func(i int, state string) bool) (list []int) {
 	for i, s := range w.S.State {
-		if is(s) {
+		if is(i, s) {
 			list = append(list, i)
 		}
 	}
@@ -123,6 +130,13 @@ func areOrIs(list []int) string {
 		return " are "
 	}
 	return " is "
+}
+
+func itOrThem(list []int) string {
+	if len(list) > 1 {
+		return "them"
+	}
+	return "it"
 }
 
 func (w *wording) share(list []int) string {
@@ -180,16 +194,34 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	if said := unnamed(w.S.Why[i]); said != "" {
 		why = strings.ToUpper(said[:1]) + said[1:]
 	}
+	for _, j := range bad { // what has lasted longest
+		if w.S.Since[j] < w.S.Since[i] {
+			i = j
+		}
+	}
 	moved := !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "out" })
+	stays, kept := strings.CutPrefix(w.S.Next[bad[0]], "stays: ")
 	switch {
 	case moved:
-		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone))
+		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone, "until it is back; then it starts empty", "until they are back; then they start empty"))
 	case state == "leaving":
 		h.Text = fmt.Sprintf("%s. All Ringsides agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
+		return h
 	case w.pool.Failover.Mode == table.FailFast:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer(bad))
+	case kept:
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. Nobody takes over: %s.", why, w.since(i), w.share(bad), answer(bad), stays)
 	default:
 		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer(bad))
+	}
+	out, keptOut := strings.CutPrefix(w.S.Next[bad[0]], "stays out: ")
+	switch {
+	case keptOut:
+		h.Text += " It stays out: " + out + "."
+	case strings.Contains(w.S.Why[bad[0]], "refused"):
+		h.Text += " Start memcached there: all else goes by itself."
+	default:
+		h.Text += " See whether its machine runs and can be reached from here: all else goes by itself."
 	}
 	return h
 }
@@ -201,16 +233,17 @@ func answer(bad []int) string {
 	return "it answers"
 }
 
-// fate is what becomes of the keys of servers that are gone for longer.
-func (w *wording) fate(list []int, gone int) string {
-	its, until := "Its", "it is back; then it starts empty"
+// fate is what becomes of the keys of servers that are gone for longer, and what ends
+// that: of one, of several.
+func (w *wording) fate(list []int, gone int, until, untilAll string) string {
+	its := "Its"
 	if len(list) > 1 {
-		its, until = "Their", "they are back; then they start empty"
+		its, until = "Their", untilAll
 	}
 	if w.pool.Failover.Mode == table.FailFast {
 		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail.", its, w.share(list))
 	}
-	return fmt.Sprintf("%s %s of the keys live with %s until %s.", its, w.share(list), w.standIns(gone), until)
+	return fmt.Sprintf("%s %s of the keys live with %s %s.", its, w.share(list), w.standIns(gone), until)
 }
 
 // standIns are who has the keys of servers that are gone.
@@ -219,9 +252,23 @@ func (w *wording) standIns(gone int) string {
 	case w.pool.Failover.Mode == table.Gutter:
 		return "pool " + w.pool.Failover.Gutter.Name
 	case len(w.S.State) <= 3 && gone < len(w.S.State):
-		return w.names(w.which(func(s string) bool { return !away(s) }))
+		return w.names(w.which(func(_ int, s string) bool { return !away(s) }))
 	}
 	return "the next servers of the pool"
+}
+
+// failing names the server that most failures are of, if there is one.
+func (w *wording) failing() string {
+	sum := 0.0
+	for _, v := range w.S.Fail {
+		sum += v
+	}
+	for i, v := range w.S.Fail {
+		if v > sum/2 && len(w.S.Fail) > 1 {
+			return "Most of them are " + w.name(i) + "'s. "
+		}
+	}
+	return ""
 }
 
 func (w *wording) flow() string {
@@ -229,6 +276,9 @@ func (w *wording) flow() string {
 		return "No requests now."
 	}
 	text := Count(w.Requests()) + " requests/s"
+	if w.pools > 1 {
+		text += " to all pools"
+	}
 	if hit, ok := w.HitShare(); ok {
 		text += ", " + Percent(hit) + " of the keys asked for were there"
 	}

@@ -19,7 +19,11 @@ func poolOf(mode table.Mode) *table.Pool {
 }
 
 func TestHealth(t *testing.T) {
-	const flow = "100 requests/s, 75.0 % of the keys asked for were there, p99 1.5 ms."
+	const (
+		flow  = "100 requests/s, 75.0 % of the keys asked for were there, p99 1.5 ms."
+		start = "Start memcached there: all else goes by itself."
+		reach = "See whether its machine runs and can be reached from here: all else goes by itself."
+	)
 	for _, test := range []struct {
 		name   string
 		mode   table.Mode
@@ -33,34 +37,49 @@ func TestHealth(t *testing.T) {
 			Health{Good, "3 servers are ready", "No client is connected."}},
 		{"refused", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Refused = true },
 			Health{Warn, "All 3 servers serve", flow + " Nothing fails. The configuration read last was refused; the old one is in force."}},
+		{"fails at one", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = 3; k.S.Fail = []float64{0, 2, 1} },
+			Health{Warn, "3 requests/s fail", "All 3 servers are up. Most of them are b's. " + flow}},
 		{"suspect", table.Rehash, [3]string{Up, "suspect", Up}, nil,
-			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over."}},
+			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
+		{"suspect for so short", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Next[1] = "next: LEAVING, if it does not answer" },
+			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
+		{"suspect here", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Why[1], k.S.Next[1] = "no answer", "stays: most Ringsides reach it" },
+			Health{Bad, "b does not answer", "No answer, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. Nobody takes over: most Ringsides reach it. See whether its machine runs and can be reached from here: all else goes by itself."}},
+		{"two suspect", table.Rehash, [3]string{"suspect", "suspect", Up}, func(k *Tick) {
+			k.S.Since[1] = -20_000
+			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this Ringside that is cut off"
+		},
+			Health{Bad, "a and b are not serving", "Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. Nobody takes over: more than half of the servers are suspect, so it may be this Ringside that is cut off. " + start}},
 		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
-			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
+			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + start}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
-			Health{Bad, "b does not answer", "3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
+			Health{Bad, "b does not answer", "3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers. " + reach}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All Ringsides agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty."}},
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + start}},
+		{"kept out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) { k.S.Next[1] = "stays out: most Ringsides don't reach it" },
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. It stays out: most Ringsides don't reach it."}},
 		{"gutter", table.Gutter, [3]string{Up, "out", Up}, nil,
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with pool spare until it is back; then it starts empty."}},
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with pool spare until it is back; then it starts empty. " + start}},
 		{"two out", table.Rehash, [3]string{"out", "out", Up}, nil,
-			Health{Bad, "a and b are not serving", "Connection refused, 19 s ago. Their 66.7 % of the keys live with c until they are back; then they start empty."}},
+			Health{Bad, "a and b are not serving", "Connection refused, 19 s ago. Their 66.7 % of the keys live with c until they are back; then they start empty. " + start}},
 		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. a is drained, by a person."}},
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained, by a person."}},
 		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
 			Health{Warn, "b is coming back", "It answers again and is being emptied, so that nothing old is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By a person, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + flow}},
+			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
 		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {
 			k.S.Why[1] = "drained by a person, and suspect: server b (10.0.0.1:11211) is down: connection refused"
 		},
-			Health{Warn, "b is drained", "By a person, 19 s ago. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until it is back; then it starts empty. " + flow}},
+			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
 		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by a person, and suspect: connection refused" },
-			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. a is drained, by a person. It is suspect, too: connection refused."}},
+			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained, by a person. It is suspect, too: connection refused."}},
+		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by a person" },
+			Health{Warn, "b is taken down", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By a person, 19 s ago. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is drained", "By a person, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
 	} {
 		us := 1500.0
 		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}
@@ -69,14 +88,23 @@ func TestHealth(t *testing.T) {
 			if away(s) {
 				why = "server x (10.0.0.1:11211) is down: connection refused"
 			}
-			k.S.State, k.S.Since, k.S.Why = append(k.S.State, s), append(k.S.Since, 81_000), append(k.S.Why, why)
+			k.S.State, k.S.Since, k.S.Why, k.S.Next = append(k.S.State, s), append(k.S.Since, 81_000), append(k.S.Why, why), append(k.S.Next, "")
+			k.S.Fail = append(k.S.Fail, 0)
 		}
 		if test.change != nil {
 			test.change(k)
 		}
-		if got := k.health(poolOf(test.mode)); got != test.want {
+		if got := k.health(poolOf(test.mode), 1); got != test.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got, test.want)
 		}
+	}
+}
+
+// The figures are of the whole Ringside, whichever of its pools is looked at.
+func TestHealthOfSeveralPools(t *testing.T) {
+	k := &Tick{Ops: map[string]float64{"get": 100}, S: Columns{State: []string{Up, Up, Up}}}
+	if got, want := k.health(poolOf(table.Rehash), 2).Text, "100 requests/s to all pools. Nothing fails."; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

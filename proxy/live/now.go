@@ -52,6 +52,7 @@ type NowServer struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
+	Next    string    `json:"next,omitempty"` // what its keeper is about to do, or waits for
 	Rate    float64   `json:"rps"`
 	Fail    float64   `json:"fail"`
 	Hit     *float64  `json:"hit"` // what the server itself says; null before it has said it twice
@@ -160,7 +161,7 @@ func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *N
 	}
 	for i, server := range of.Servers[:min(len(of.Servers), len(t.S.State))] {
 		one := NowServer{
-			Name: server.Name, Address: server.Addr, Share: server.Share, State: t.S.State[i], Since: time.UnixMilli(t.S.Since[i]), Why: t.S.Why[i],
+			Name: server.Name, Address: server.Addr, Share: server.Share, State: t.S.State[i], Since: time.UnixMilli(t.S.Since[i]), Why: t.S.Why[i], Next: t.S.Next[i],
 			Rate: t.S.Rate[i], Fail: t.S.Fail[i], P50: t.S.P50[i], P99: t.S.P99[i], Queue: t.S.Queue[i], Conns: t.S.Conns[i],
 		}
 		if m != nil && len(m.Used) == len(of.Servers) {

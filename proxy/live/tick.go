@@ -140,7 +140,7 @@ func Between(before, after *Sample, pool *table.Pool) *Tick {
 			t.S.add(is, before, after, pool.Servers[len(t.S.State)])
 		}
 	}
-	t.Health = t.health(pool)
+	t.Health = t.health(pool, len(after.Table.Pools))
 	if r := RollOf(after.Sum, pool.Name); r != nil && r.Differ > 0 {
 		if t.Health.Level == Good {
 			t.Health.Level = Warn

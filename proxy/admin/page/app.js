@@ -75,7 +75,7 @@ const on = {
   topo(d) {
     if (S.topo && S.topo.gen !== d.gen) forget(); // other servers, other columns
     S.topo = d; S.slab = -1; S.hover = -1;
-    BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.kind === 'points' ? `${count(r.n)} points` : r.n ? `${r.n} ${r.kind}` : ''); mark('ring'); }).catch(() => {});
+    BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
     if (S.look) look($('key').value);
     setupServers(); mark('topo', 'ring');
   },
@@ -95,7 +95,7 @@ const on = {
   why(d) { S.why = d; mark('why'); },
   routes(d) { S.routes = d; $('guards').hidden = doc.querySelector('nav [href="#guards"]').hidden = !d; mark('guards'); },
   roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} Ringsides` : plain(d.me)); mark('roll'); },
-  event(d) { const e = sentence(d); if (e) { S.events.unshift(e); S.events.length = Math.min(S.events.length, 200); mark('events', 'charts'); } },
+  event(d) { const e = sentence(d); if (e) { S.events.unshift(e); if (S.events.length > 256) { const i = S.events.findLastIndex(x => x.minor); S.events.splice(i > 0 ? i : 256, 1); } mark('events', 'charts'); } },
 };
 function link(state, why) {
   if (state === 'lost' && S.link !== 'lost') S.lostAt = Date.now();
@@ -121,29 +121,30 @@ function spark(c, a, colour, fill = true) {
 const few = () => S.topo && S.topo.servers.length <= 8;
 const hue = i => few() ? C('s' + i % 8) : C('s0');
 
-// ---- states: a word, a shape and a colour, never a colour alone
+// ---- states: a word, which is that of ringside server list, a shape and a colour, never a colour alone
 const STATES = {
-  unknown: ['not asked yet', 'dim', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', false],
-  up: ['up', 'good', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['no answer', 'bad', 'M7 1.5 13 12.5H1z', false], down: ['down', 'bad', 'M3 3 11 11M11 3 3 11', false],
+  unknown: ['unknown', 'dim', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', false],
+  up: ['up', 'good', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['suspect', 'bad', 'M7 1.5 13 12.5H1z', false], down: ['down', 'bad', 'M3 3 11 11M11 3 3 11', false],
   leaving: ['leaving', 'bad', 'M2 7h9M8 4l3 3-3 3', false], out: ['out', 'bad', 'M3 3 11 11M11 3 3 11', false], drained: ['drained', 'dim', 'M7 1.8 12.2 7 7 12.2 1.8 7z', false],
-  return: ['returning', 'warn', 'M12 7H3M6 4 3 7l3 3', false], warm: ['warming', 'warn', 'M7 2a5 5 0 1 0 5 5', false], settle: ['settling', 'warn', 'M7 2a5 5 0 1 0 5 5', false],
+  return: ['return', 'warn', 'M12 7H3M6 4 3 7l3 3', false], warm: ['warm', 'warn', 'M7 2a5 5 0 1 0 5 5', false], settle: ['settle', 'warn', 'M7 2a5 5 0 1 0 5 5', false],
 };
 const stateOf = s => STATES[s] || [s, 'warn', 'M7 2a5 5 0 1 0 5 5', false];
 function glyph(n, s) { const p = n.firstChild; p.setAttribute('d', s[2]); p.setAttribute('fill', s[3] ? 'currentColor' : 'none'); }
 const mkGlyph = () => svg('svg', {viewBox: '0 0 14 14', 'aria-hidden': 'true'}, svg('path', {fill: 'none', stroke: 'currentColor', 'stroke-width': '1.8', 'stroke-linecap': 'round', 'stroke-linejoin': 'round'}));
 const away = st => st === 'out' || st === 'drained' || st === 'down' || st === 'suspect' || st === 'leaving';
+const moved = st => st === 'out' || st === 'drained'; // others may have its keys: before that they miss
 const back = st => st === 'return' || st === 'warm' || st === 'settle';
 const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' and ' + l[l.length - 1];
 
 // ---- health, in one sentence
 parts.topo = {draw() {
-  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); doc.title = 'Ringside · ' + t.pool;
+  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); text($('trafficwhat'), 'the last three minutes; dashed lines are events' + (t.pools.length > 1 ? '; of all pools' : '')); doc.title = 'Ringside · ' + t.pool;
   const p = $('pool'); if (p._list !== t.pools.join('\n')) { p._list = t.pools.join('\n'); p.replaceChildren(...t.pools.map(x => el('option', {}, x))); } p.value = t.pool;
   $('ringlegend').replaceChildren(...(few() ? t.servers.map((s, i) => { const dot = el('i'); dot.style.background = hue(i); return el('li', {}, dot, s.name); }) : [el('li', {}, el('span', {class: 'dim'}, 'Point at a server to see its arcs.'))]));
 }};
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
-  if (!S.late && k && !rateOf(k) && level === 'good') b = `${k.cl ? `${k.cl} client${k.cl > 1 ? 's are' : ' is'} connected and asks for nothing` : 'No client is connected'}. Point one at ${S.hello.listen[0]}, or try: ringside drill`;
+  if (!S.late && k && !rateOf(k) && level === 'good') b = `${k.cl ? `${k.cl} client${k.cl > 1 ? 's are' : ' is'} connected and asks for nothing` : 'No client is connected'}. Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
   if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
   box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
@@ -158,7 +159,7 @@ const FIGS = [
   ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => Math.log10((k.lat[2] || 50) / 50), 's3'],
   ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
   ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' answer' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
-  ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? `${flat(rate(sum(S.mem.unf)))} of them never read` : '', 'ev', 's1'],
+  ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? sum(S.mem.ev) ? `${flat(rate(sum(S.mem.unf)))} of them never read` : 'nothing is thrown away' : '', 'ev', 's1'],
   ['Clients', k => [count(k.cl), ''], k => `Ringside ${(100 * k.cpu).toFixed(0)}${NB}% of a core`, k => k.cl, 's7'],
 ];
 const sum = a => (a || []).reduce((x, y) => x + (y || 0), 0);
@@ -187,7 +188,7 @@ function paintRing(w, h, r) { // all that a look-up does not change: painted onc
   if (R.kind === 'points') {
     const P = R.points, N = P.length; p.of = Array.from({length: n}, () => []); p.from = i => turn(i ? P[i - 1] : P[N - 1] - 4294967296); p.stand = standIns();
     for (let i = 0; i < N; i++) p.of[R.owners[i]].push(i);
-    p.arc = (g, i, alpha) => { const o = R.owners[i], a = p.from(i), b = turn(P[i]); if (!away(st[o])) return p.band(g, a, b, p.ri, p.ro, p.tint(o), alpha); const s = p.stand(i); if (s >= 0) p.band(g, a, b, p.ri, p.mid, p.tint(s), alpha); p.band(g, a, b, p.mid + 1, p.ro, many ? C('bad') : p.hatch || (p.hatch = hatch(g, C('dim')))); };
+    p.arc = (g, i, alpha) => { const o = R.owners[i], a = p.from(i), b = turn(P[i]); if (!away(st[o])) return p.band(g, a, b, p.ri, p.ro, p.tint(o), alpha); const s = moved(st[o]) ? p.stand(i) : -1; if (s >= 0) p.band(g, a, b, p.ri, p.mid, p.tint(s), alpha); p.band(g, a, b, p.mid + 1, p.ro, many ? C('bad') : p.hatch || (p.hatch = hatch(g, C('dim')))); };
     for (let i = 0; i < N; i++) p.arc(g, i, strength(R.owners[i]));
     if (!many) { g.strokeStyle = C('panel'); g.lineWidth = .7; g.globalAlpha = .75; g.beginPath(); for (let i = 0; i < N; i++) { const a = turn(P[i]), x = Math.cos(a), y = Math.sin(a); g.moveTo(p.cx + x * p.ri, p.cy + y * p.ri); g.lineTo(p.cx + x * p.ro, p.cy + y * p.ro); } g.stroke(); g.globalAlpha = 1; }
   } else {
@@ -217,9 +218,15 @@ parts.ring = {box: 'ring', draw() {
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
   } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 30px ' + sans, C('ink')); line({points: `points of ${plural(t.servers.length, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
   drawStrip();
+  names(cv, L, S.tick ? S.tick.s.st : []);
 }};
+function names(cv, L, st) { // what the pictures show, for who can't see them
+  const t = S.topo, say = (n, s) => { if (n.getAttribute('aria-label') !== s) n.setAttribute('aria-label', s); }, most = 12, key = L && L.order && L.order.length ? plain(L.typed) : '';
+  say(cv, 'The ring: ' + t.servers.slice(0, most).map((x, i) => `${x.name} ${flat(share(x.share))} of the keys${st[i] && st[i] !== 'up' ? ', ' + stateOf(st[i])[0] : ''}`).join('; ') + (t.servers.length > most ? `; and ${t.servers.length - most} more` : ''));
+  say($('strip'), key ? `Who has ${key}, and who comes behind: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
+}
 const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
-const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' ? L.order.find(o => !away(st[o])) : undefined;
+const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' && (!away(st[L.order[0]]) || moved(st[L.order[0]])) ? L.order.find(o => !away(st[o])) : undefined;
 function drawStrip() { // the piece of the ring around the key, magnified
   const s = surface($('strip')); if (!s) return; const {g, w} = s, L = S.look, R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
   if (!L || !L.order.length) { // nothing asked: the shares, one after the other
@@ -259,7 +266,7 @@ parts.look = {draw() {
   else out.push(`. The ${L.hits || 'rule'}${L.point ? ' ' + L.point : ''} gives it to `, B(L.owner), '.');
   if (L.copies) out.push(` The route${L.match || L.prefix ? ' ' + plain(L.match || L.prefix) : ''} keeps ${L.copies.length} copies: `, B(L.copies[0].server), ' decides, ', ...L.copies.slice(1).flatMap((m, i) => [i ? ' and ' : '', B(m.server)]), L.copies.length > 2 ? ' have the others.' : ' has the other.');
   const others = (L.interim || []).map(m => (m.pool === t.pool ? '' : m.pool + '/') + m.server), state = st[o];
-  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' ? others[0] : 'nobody'), ' answers.'); }
+  if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'nobody'), ' answers.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
   else if (back(state) && others.length) out.push(' It is coming back: what it does not have yet is asked of ', B(others[0]), '.');
   else if (others.length) out.push(' If it is out, ', B(others[0]), ' stands in', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
   else if (!L.copies) out.push(' If it is out, nobody stands in: its keys miss.');
@@ -278,7 +285,7 @@ let rows = [], sort = {by: '', dir: 1}, order = [], filter = '', body, head;
 const VROW = 46;
 function setupServers() {
   const n = S.topo.servers.length, box = $('stable'); rows = [];
-  head = el('div', {class: 'srow shead', role: 'row'}, ...COLS.map(([name, by, cls]) => { const b = el('span', {class: cls + (by ? '' : ''), role: 'columnheader', 'aria-sort': 'none'}, by ? el('button', {type: 'button'}, name) : ''); if (by) b.firstChild.onclick = () => { sort = {by, dir: sort.by === by ? -sort.dir : by === 'name' || by === 'state' ? 1 : -1}; mark('servers'); }; b._by = by; return b; }));
+  head = el('div', {class: 'srow shead', role: 'row'}, ...COLS.map(([name, by, cls]) => { const b = el('span', {class: cls + (by ? '' : ''), role: 'columnheader', 'aria-sort': 'none'}, by ? el('button', {type: 'button'}, name) : ''); if (by) b.firstChild.onclick = () => { sort = {by, dir: sort.by === by ? -sort.dir : by === 'name' || by === 'state' ? 1 : -1}; mark('servers'); }; b._by = by; if (by === 'rps') b.title = 'Ringside’s own are among them: pings, records of who is in, looks at memory'; return b; }));
   body = el('div', {class: 'sbody' + (n > 12 ? ' many' : ''), role: 'rowgroup', tabIndex: n > 12 ? 0 : -1}); box.replaceChildren(head, body); if (n > 12) { body.append(el('div')); body.addEventListener('scroll', () => mark('servers'), {passive: true}); }
   $('sfilter').hidden = n <= 12; text($('serverswhat'), n > 12 ? '' : ''); $('sgrid').className = 'sgrid' + (n > 12 ? ' on' : ''); if (n > 12) $('sgrid').replaceChildren(...S.topo.servers.map((s, i) => { const x = el('i', {title: s.name}); x.onpointerenter = () => hover(i); x.onpointerleave = () => hover(-1); x.onclick = () => { $('sfilter').value = filter = s.name; mark('servers'); }; return x; }));
 }
@@ -288,7 +295,7 @@ function newRow() {
   r.st = el('b'); r.since = el('small'); r.name = el('b'); r.addr = el('small'); r.rps = el('span'); r.hit = el('span', {class: 'n a-hit', role: 'cell'}); r.p50 = el('span', {class: 'n wide', role: 'cell'}); r.p99 = el('span', {class: 'n a-p99', role: 'cell'}); r.q = el('span', {class: 'n wide', role: 'cell'}); r.cn = el('span', {class: 'n wide', role: 'cell'}); r.mem = el('span'); r.bar = el('i'); r.ev = el('span', {class: 'n wide', role: 'cell'}); r.items = el('span', {class: 'n wide', role: 'cell'}); r.c = c; r.gl = gl;
   r.dots = el('button', {class: 'dots', type: 'button', 'aria-haspopup': 'menu'}, '⋯'); r.dots.onclick = e => menu(r.i, e.currentTarget); r.dot = el('i');
   r.n = el('div', {class: 'srow', role: 'row'}, r.stbox = el('span', {class: 'state keep a-state', role: 'cell'}, gl, el('span', {class: 'two'}, r.st, r.since)), el('span', {class: 'two keep a-name', role: 'cell'}, r.name, r.addr), el('span', {class: 'spark n a-rps', role: 'cell'}, c, r.rps), r.hit, r.p50, r.p99, r.q, r.cn, el('span', {class: 'memcell a-mem', role: 'cell'}, r.mem, el('span', {class: 'bar'}, r.bar)), r.ev, r.items, el('span', {class: 'keep a-dots', role: 'cell'}, r.dots));
-  r.n.onpointerenter = () => hover(r.i); r.n.onpointerleave = () => hover(-1); return r;
+  r.n.onpointerenter = r.n.onfocus = () => hover(r.i); r.n.onpointerleave = () => hover(-1); r.dots.onfocus = () => hover(r.i); r.dots.onblur = () => hover(-1); return r;
 }
 parts.servers = {box: 'servers', draw() {
   const t = S.topo, k = S.tick, m = S.mem; if (!t || !k || !body) return; const n = t.servers.length, s = k.s;
@@ -317,7 +324,10 @@ function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
   const flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`, moves = S.topo.failover !== 'fail_fast', away_ = moves ? 'move to other servers and miss once each. Restore brings it back, emptied.' : 'miss, and writes to them fail, until it is restored. It keeps what it holds.';
-  menuBox.replaceChildren(
+  const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
+  if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
+  const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
+  menuBox.replaceChildren(about, list); list.append(
     S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, moves ? `It is emptied first, then takes back its ${share_} of the keys. Each of them misses once.` : `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.`, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
     item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
     ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this Ringside sees it. For 10 s nothing that it is asked is answered: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
@@ -365,35 +375,19 @@ parts.charts = {box: 'traffic', draw() {
   }
 }};
 
-// ---- events
 const bare = why => why.replace(/^server .* is down: /, ''); // which one it is stands beside it
+// ---- events, in the words that ringside top has too
 function sentence(d) {
-  const s = d.server || '', w = bare(d.why || ''), e = (level, kind, txt, sub, markIt = true) => ({t: d.t, level, kind, txt, sub, mark: markIt});
-  switch (d.msg) {
-  case 'failover of a server': switch (d.from + '>' + d.to) {
-    case 'up>suspect': return e('bad', 'suspect', `${s} ${w.includes('refused') ? 'refuses connections' : 'does not answer'}`, w); case 'suspect>up': return e('good', 'up', `${s} answers again`, w, false);
-    case 'IN>LEAVING': return e('bad', 'leaving', `${s} leaves the ring`, w, false); case 'LEAVING>OUT': return e('bad', 'out', `${s} is out: its keys live elsewhere now`, w);
-    case 'OUT>RETURN': return e('warn', 'return', `${s} comes back`, w, false); case 'RETURN>WARM': return e('warn', 'warm', `${s} is emptied and takes writes`, w, false); case 'WARM>SETTLE': return e('warn', 'settle', `${s} is read from again`, w, false); case 'SETTLE>IN': return e('good', 'up', `${s} is back in full`, w); } return null;
-  case 'failover of a pool': return e(d.to === 'closed' ? 'good' : 'bad', d.to === 'closed' ? 'up' : 'suspect', `Pool ${d.pool}: ${d.to === 'closed' ? 'failing over again' : 'stops ejecting'}`, w, false);
-  case 'a person gives an order': return e('warn', 'drained', `A person orders: ${d.order} ${s}`, '', false);
-  case 'server connection lost with requests in flight': return e('bad', 'down', `${s} hung up with ${d.requests} requests in flight`, w, false);
-  case 'a server that came back empty is filled': return e('good', 'up', `${s} has its copies again`, `${count(d.keys)} keys`, false);
-  case "a server that came back empty can't be filled now": return e('warn', 'warm', `${s} can’t be filled now`, w, false);
-  case 'server down': return S.topo && S.topo.failover === 'fail_fast' ? e('bad', 'down', `${s} is down`, w) : null;
-  case 'server up': return S.topo && S.topo.failover === 'fail_fast' ? e('good', 'up', `${s} answers again`, d.out ? 'after ' + d.out : '', false) : null;
-  case 'pool': case 'listening': case 'admin interface': return null;
-  case 'ringside starts': return e('good', 'up', `Ringside ${d.version} starts`, d.file || '', false);
-  case 'slow command': return {...e('warn', 'warm', `${d.command} of ${d.keys > 1 ? plural(d.keys, 'key') : d.key} took ${flat(dur(1000 * d.ms))}`, [s, `most of it: ${d.phase}`, bare(d.error || '')].filter(x => x).join(', '), false), minor: true};
-  case 'what happens to keys is written': return e('good', 'up', `What happens to ${d.keys} is written`, d.file, false);
-  case 'a trace is not written any more: see to its file, and reload': return e('bad', 'down', `What happens to ${d.keys} is not written any more: see to its file, and reload`, d.error, false);
-  case 'a fault is set': return e('warn', 'warm', `A fault is set: ${d.kind} at ${s}`, d.for === '0s' ? '' : 'for ' + d.for, true);
-  }
-  if (/^the configuration was refused/.test(d.msg)) return e('bad', 'down', 'The new configuration was refused; the old one stays', (d.error || '').replace(/^\S*\//, ''));
-  if (/in force$/.test(d.msg)) return e('good', 'up', `Configuration ${d.generation} is in force`, (d.file || '').replace(/^.*\//, ''));
-  return e(d.level === 'INFO' ? 'good' : 'warn', 'warm', d.msg, w || bare(d.error || ''), false);
+  const e = d.told; if (!e.text || e.only && (!S.topo || e.only !== S.topo.failover)) return null;
+  return {t: d.t, level: e.tone, kind: e.kind, txt: e.text, sub: e.more || '', mark: e.mark, minor: e.minor};
+}
+// Slow commands come in crowds: those in a row are one line, and the list stays one of what happened.
+function crowds(l) {
+  const out = []; for (const e of l) { const last = out[out.length - 1]; if (e.minor && last && last.minor) last.n++; else out.push(e.minor ? {...e, n: 1} : e); }
+  return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} other slow command${e.n > 2 ? 's' : ''} before`} : e);
 }
 function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', {}, el('time', {}, clock(e.t)), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
-parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? l.map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
+parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
 
 // ---- memory by size of item
 doc.body.append(svg('svg', {width: 0, height: 0, style: 'position:absolute', 'aria-hidden': 'true'}, svg('defs', {}, svg('pattern', {id: 'hatch', width: 5, height: 5, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'}, svg('rect', {width: 5, height: 5, style: 'fill:var(--panel)'}), svg('line', {x1: 0, y1: 0, x2: 0, y2: 5, style: 'stroke:var(--hatch);stroke-width:1'})))));
@@ -424,7 +418,7 @@ parts.slabs = {box: 'memory', draw() {
   const per = list.map(([i, s]) => [i, classes([s], d.page)]), peak = Math.max(...per.flatMap(p => p[1].map(c => c.held)), d.page), fig = $('slabbig'), tot = big.reduce((a, c) => [a[0] + c.held, a[1] + c.used, a[2] + c.over, a[3] + c.ev], [0, 0, 0, 0]), cap = fig.querySelector('figcaption');
   const told = S.mem ? S.mem.used.filter(x => x != null).length : t.servers.length, nServ = S.slab < 0 ? told < t.servers.length ? `${told} of ${t.servers.length} servers` : told > 1 ? `All ${told} servers` : 'The server' : t.servers[S.slab].name;
   cap.replaceChildren(el('b', {}, nServ), big.length ? `${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data` : 'nothing is stored yet', tot[3] >= .5 ? el('span', {class: 'st-bad'}, flat(rate(tot[3])) + ' evicted') : '');
-  const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item`);
+  const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item` + (big.length ? `. ${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data; most for items of up to ${big.toSorted((a, b) => b.held - a.held).slice(0, 3).map(c => sizeText(c.size)).join(', ')}${tot[3] >= .5 ? `; thrown away: ${big.filter(c => c.ev >= .5).map(c => `${flat(rate(c.ev))} of up to ${sizeText(c.size)}`).join(', ')}` : ''}` : ''));
   const box = $('slabsmall'), want = [[-1, all], ...per]; while (slabBtns.length < want.length) { const b = el('button', {type: 'button'}, el('figcaption'), svg('svg', {'aria-hidden': 'true'})); b.onclick = () => { S.slab = b._i; mark('slabs'); }; slabBtns.push(b); box.append(b); } slabBtns.forEach((b, j) => { b.hidden = j >= want.length; });
   want.forEach(([i, cl], j) => { const b = slabBtns[j]; b._i = i; b.setAttribute('aria-pressed', S.slab === i); const f = cl.reduce((a, c) => [a[0] + c.held, a[1] + c.used], [0, 0]), ev = cl.reduce((a, c) => a + c.ev, 0); b.firstChild.replaceChildren(el('b', {}, i < 0 ? 'Sum' : t.servers[i].name), `${flat(bytes(f[0]))}`, ev >= .5 ? el('span', {class: 'st-bad'}, '▾ ' + flat(rate(ev))) : ''); slabChart(b.lastChild, cl, sizes, i < 0 ? Math.max(...all.map(c => c.held), d.page) : peak, false); });
   const w = d.warnings, u = $('slabwarn'), g = (kind, lvl) => { const x = mkGlyph(); glyph(x, stateOf(kind)); x.setAttribute('class', 'st-' + lvl); return x; };
@@ -452,7 +446,7 @@ parts.hot = {box: 'keys', draw() {
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
-    const s = o == null ? null : t.servers[o], stand = s && away(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
+    const s = o == null ? null : t.servers[o], stand = s && moved(st[o]) && k.stand != null ? t.servers[k.stand] : null; chip.firstChild.style.background = s ? hue(stand ? k.stand : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
     text(chip.lastChild, !s ? '–' : stand ? `${brief(s.name)} → ${stand.name}` : k.copies > 1 ? `${s.name} +${k.copies - 1}` : s.name); chip.title = stand ? `${s.name} → ${stand.name}` : chip.lastChild.textContent;
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
@@ -466,11 +460,13 @@ parts.hot = {box: 'keys', draw() {
 const REASONS = ['evicted', 'expired', 'deleted', 'flushed', 'out', 'moved', 'invalidated', 'never', 'unsure'];
 const MEANS = {evicted: 'memcached needed the room', expired: 'the time was over', deleted: 'somebody deleted it', flushed: 'the server was flushed', out: 'the server was out, or is', moved: 'a reload gave it to another server', invalidated: 'a tag was invalidated', never: 'it was never set here', unsure: 'remembered for too short a time'};
 const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['–', ''] : dur(1000 * v), work = s => s == null ? ['–', ''] : [flat(s < 3600 ? dur(1e6 * s) : split((s / 3600).toFixed(1), 'h')), '/s'];
+const MOSTROUTES = 12; // in a table: those of which there is most
+const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
 parts.why = {box: 'why', draw() {
   const d = S.why; if (!d) return; const none = d.off ? 'Nobody looks: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
-  text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}`);
+  text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}${ofAll(rows)}`);
   text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
-  fill($('whys').tBodies[0], rows, none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
+  fill($('whys').tBodies[0], busiest(rows, r => r.miss), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
     const c = row.cells, bar = c[2].firstChild.firstChild, list = REASONS.filter(x => r.why[x]).sort((a, b) => r.why[b] - r.why[a]), key = JSON.stringify(r.why);
     if (c[0]._k !== r.name) { c[0]._k = r.name; c[0].replaceChildren(label(r.name, '(all other keys)')); }
     put(c[1], rate(r.miss)); put(c[3], r.p50_ms == null ? ['–', ''] : [`${flat(ms(r.p50_ms))}, p99 ${flat(ms(r.p99_ms))}`, '']);
@@ -488,24 +484,24 @@ parts.guards = {box: 'guards', draw() {
   const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.voided;
   const route = (c, r) => { if (c._k === r.route) return; c._k = r.route; c.replaceChildren(label(r.route, '(all other keys)')); };
   $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('nearbox').hidden = !d.near.length; $('copybox').hidden = !d.copies;
-  text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start`);
-  fill($('guard').tBodies[0], d.guards, '', cells(4), (g, row) => {
+  text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start${ofAll(d.guards)}`);
+  fill($('guard').tBodies[0], busiest(d.guards, g => g.told + g.saved + g.old), '', cells(4), (g, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.told)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
     row.title = `told to rebuild ${flat(r2(g.told))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
   });
-  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this Ringside${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not heard by all servers` : ''}`);
-  fill($('tags').tBodies[0], d.tags, '', cells(3), (t, row) => {
+  text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this Ringside${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not heard by all servers` : ''}${ofAll(d.tags)}`);
+  fill($('tags').tBodies[0], busiest(d.tags, x => x.hits), '', cells(3), (t, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.unordered));
     row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
   });
-  text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} that no server is asked for`);
-  fill($('near').tBodies[0], d.near, '', cells(4), (n, row) => {
+  text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} that no server is asked for${ofAll(d.near)}`);
+  fill($('near').tBodies[0], busiest(d.near, n => n.hits), '', cells(4), (n, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], n); put(c[1], r2(n.hits)); put(c[2], share(n.share)); put(c[3], ms(n.age_ms)); put(c[4], bytes(n.bytes));
     row.title = `given from what is kept here ${flat(r2(n.hits))}, a server was asked ${flat(r2(n.asked))}\n${plural(n.values, 'value')} kept now; how old they were when they were given, on average: ${flat(ms(n.age_ms))}`;
   });
   if (!d.copies) return; const w = d.copies;
   text($('copywhat'), `mended ${flat(r2(w.repaired))}, given to emptied servers ${flat(r2(w.refilled))}${w.dropped ? `, put off ${flat(r2(w.dropped))}` : ''}`);
-  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(); glyph(g, stateOf(l ? 'warm' : 'up')); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this Ringside knows.', l && ' ' + l.text + '.')); }));
+  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this Ringside knows.', l && ' ' + l.text + '.')); }));
 }};
 
 // ---- which Ringsides there are

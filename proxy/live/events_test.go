@@ -1,0 +1,70 @@
+package live
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+)
+
+// logged are the events of a log that write has written.
+func logged(t *testing.T, write func(*slog.Logger)) (list []Told) {
+	t.Helper()
+	events := &Events{}
+	write(slog.New(events.Tee(slog.DiscardHandler)))
+	for _, b := range events.Last() {
+		var is struct{ Told Told }
+		if err := json.Unmarshal(b, &is); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, is.Told)
+	}
+	return list
+}
+
+// An outage is still there to be read after a night in which commands were slow.
+func TestSlowCommandsPushNothingOut(t *testing.T) {
+	list := logged(t, func(log *slog.Logger) {
+		log.Warn("failover of a server", "pool", "main", "server", "b", "from", "LEAVING", "to", "OUT", "why", "all Ringsides know that it leaves")
+		for i := range 3 * mostEvents {
+			log.Info("slow command", "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
+		}
+	})
+	if len(list) != mostEvents || list[0].Text != "b is out: its keys live elsewhere now" || list[1].Text != "get of 513 took 120 ms" {
+		t.Errorf("%d events, the first %+v, %+v", len(list), list[0], list[1])
+	}
+}
+
+func TestTold(t *testing.T) {
+	for _, test := range []struct {
+		msg   string
+		attrs []any
+		want  Told
+	}{
+		{"failover of a server", []any{"server", "b", "from", "up", "to", "suspect", "why", "server b (10.0.0.1:11211) is down: connection refused"},
+			Told{Tone: Bad, Kind: "suspect", Text: "b refuses connections", More: "connection refused", Mark: true}},
+		{"failover of a server", []any{"server", "b\x1b[2J\u202e", "from", "up", "to", "suspect", "why", "no answer"},
+			Told{Tone: Bad, Kind: "suspect", Text: `b\x1b[2J\xe2\x80\xae does not answer`, More: "no answer", Mark: true}},
+		{"failover of a server", []any{"server", "b", "from", "no order", "to", "ordered drain", "why", "by order"}, Told{}},
+		{"failover of a pool", []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
+			Told{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
+		{"failover of a pool", []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
+			Told{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
+		{"a person gives an order", []any{"pool", "main", "server", "b", "order", "drain"},
+			Told{Tone: Warn, Kind: Drained, Text: "A person orders: drain b"}},
+		{"server down", []any{"server", "b", "why", "connection refused"},
+			Told{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
+		{"slow command", []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},
+			Told{Tone: Warn, Kind: "warm", Text: "get of 3 keys took 250 ms", More: "b (10.0.0.1:11211), most of it: queue, timeout", Minor: true}},
+		{"the configuration was refused; the old one stays in force", []any{"file", "/etc/r.yaml", "error", "/etc/r.yaml:3: no"},
+			Told{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
+		{"the configuration was read again and is in force", []any{"file", "/etc/r.yaml", "generation", 2},
+			Told{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
+		{"listening", []any{"address", "127.0.0.1:11211"}, Told{}},
+		{"something new", []any{"why", "it is so"}, Told{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
+	} {
+		if got := logged(t, func(log *slog.Logger) { log.Info(test.msg, test.attrs...) }); got[0] != test.want {
+			t.Errorf("%s %v:\n got %+v\nwant %+v", test.msg, test.attrs, got[0], test.want)
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package live
+
+// Log records as people read them: on the page and in ringside top.
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"ringside/proxy/table"
+)
+
+// Told is what is said of an event.
+type Told struct {
+	Tone  string `json:"tone"`            // a level
+	Kind  string `json:"kind"`            // the state of a server whose sign it bears
+	Text  string `json:"text"`            // empty: nobody need hear of it
+	More  string `json:"more,omitempty"`  // why
+	Mark  bool   `json:"mark,omitempty"`  // it stands in pictures of the time
+	Minor bool   `json:"minor,omitempty"` // one of many that are no news one by one
+	Only  string `json:"only,omitempty"`  // the failover of pools where it is news: elsewhere other events tell it
+}
+
+// steps are what happens to a server by failover: from>to.
+var steps = map[string]Told{
+	"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "%s does not answer", Mark: true},
+	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
+	"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "%s leaves the ring"},
+	"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "%s is out: its keys live elsewhere now", Mark: true},
+	"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "%s comes back"},
+	"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "%s is emptied and takes writes"},
+	"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "%s is read from again"},
+	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is back in full", Mark: true},
+}
+
+// tell says what the record is of which is has the attributes, beside msg and level.
+func tell(is map[string]any) Told {
+	word := func(key string) string {
+		if v, ok := is[key]; ok {
+			return Clean(fmt.Sprint(v))
+		}
+		return ""
+	}
+	server, why := word("server"), unnamed(word("why"))
+	switch msg := word("msg"); msg {
+	case "failover of a server":
+		t := steps[word("from")+">"+word("to")]
+		switch {
+		case t.Text == "":
+			return t // an order, which is told as such, or what is not known
+		case t.Kind == "suspect" && strings.Contains(why, "refused"):
+			t.Text = "%s refuses connections"
+		}
+		t.Text, t.More = fmt.Sprintf(t.Text, server), why
+		return t
+	case "failover of a pool":
+		t := Told{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
+		switch to := word("to"); to {
+		case "closed", "kept":
+			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"its servers are ejected again"
+		case "fail-open":
+			t.Text += "no server is ejected now"
+		default:
+			t.Text += to
+		}
+		return t
+	case "a person gives an order":
+		return Told{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
+	case "server connection lost with requests in flight":
+		return Told{Tone: Bad, Kind: Down, Text: server + " hung up with " + word("requests") + " requests in flight", More: why}
+	case "a server that came back empty is filled":
+		return Told{Tone: Good, Kind: Up, Text: server + " has its copies again", More: word("keys") + " keys"}
+	case "a server that came back empty can't be filled now":
+		return Told{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
+	case "server down":
+		return Told{Tone: Bad, Kind: Down, Text: server + " is down", More: why, Mark: true, Only: table.FailFast.String()}
+	case "server up":
+		t := Told{Tone: Good, Kind: Up, Text: server + " answers again", Only: table.FailFast.String()}
+		if out := word("out"); out != "" {
+			t.More = "after " + out
+		}
+		return t
+	case "pool", "listening", "admin interface":
+		return Told{}
+	case "ringside starts":
+		return Told{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
+	case "slow command":
+		return slowTold(word, server)
+	case "what happens to keys is written":
+		return Told{Tone: Good, Kind: Up, Text: "What happens to " + word("keys") + " is written", More: word("file"), Mark: true}
+	case "a trace is not written any more: see to its file, and reload":
+		return Told{Tone: Bad, Kind: Down, Text: "What happens to " + word("keys") + " is not written any more: see to its file, and reload", More: word("error")}
+	case "a fault is set":
+		t := Told{Tone: Warn, Kind: "warm", Text: "A fault is set: " + word("kind") + " at " + server, Mark: true}
+		if long := word("for"); long != "0s" {
+			t.More = "for " + long
+		}
+		return t
+	default:
+		return reloadTold(msg, word, why)
+	}
+}
+
+// slowTold is what is said of a command that took long.
+func slowTold(word func(string) string, server string) Told {
+	what := word("key")
+	if n := word("keys"); n != "1" && n != "" {
+		what = n + " keys"
+	}
+	more := []string{server, "most of it: " + word("phase"), word("error")}
+	if server == "" {
+		more = more[1:]
+	}
+	return Told{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
+}
+
+// reloadTold is what is said of a configuration that was read again, or of what has no
+// words of its own.
+func reloadTold(msg string, word func(string) string, why string) Told {
+	switch {
+	case strings.HasPrefix(msg, "the configuration was refused"):
+		first, rest, _ := strings.Cut(word("error"), " ")
+		return Told{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: filepath.Base(first) + " " + rest, Mark: true}
+	case strings.HasSuffix(msg, "in force"):
+		return Told{Tone: Good, Kind: Up, Text: "Configuration " + word("generation") + " is in force", More: filepath.Base(word("file")), Mark: true}
+	}
+	t := Told{Tone: Warn, Kind: "warm", Text: msg, More: why}
+	if t.More == "" {
+		t.More = word("error")
+	}
+	if word("level") == "INFO" {
+		t.Tone = Good
+	}
+	return t
+}
