@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
+	"ringside/proxy/copies"
 	"ringside/proxy/counters"
 	"ringside/proxy/guard"
 	"ringside/proxy/health/divert"
@@ -168,7 +169,9 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
 		// it has its answer
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
+		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
+			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
+		}
 	} else if rt.Guard != nil {
 		if !e.readGuarded(s, x, 0, rt, srv, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
@@ -188,7 +191,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 
 // look looks at what becomes of a, a request on key: its turn has come.
 func (e *Engine) look(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
-	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil)
+	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
 }
 
 // count is ask for a command that counts. On a route that makes what is missing it is
@@ -235,6 +238,41 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	if e.Watch.Left--; e.Watch.Left < 0 {
 		e.look(c.Tail, rt, key, 0)
 	}
+	return true
+}
+
+// readCopy sends a plain get of one key to the copy that is read first, srv unless the route
+// says otherwise. All else is for a task: it reports false then, and has done nothing.
+func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
+	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
+		return false
+	}
+	name := key[len(rt.Strip):]
+	hash := e.Loops.HashKey(name)
+	if s.Tasks > 0 && e.FollowsHash(s, hash) {
+		return false
+	}
+	c := e.ReadAt(s, rt, srv, name, hash)
+	if c == nil {
+		return false
+	}
+	e.endPart(c.Server) // else this would go into the middle of its line
+	a := x.Attempt()
+	copies.ReadAs(a, x, share, hash)
+	if e.Watch.Left--; e.Watch.Left < 0 {
+		e.look(a, rt, key, 0)
+	}
+	before := c.Tail
+	c.Begin(a, &rt.Timeouts)
+	if len(e.Req.Several) == 0 {
+		e.send(c, a, before, rt, raw, name)
+		return true
+	}
+	many := e.Req // of these keys this is one
+	e.EncodedKey = append(append(append(e.EncodedKey[:0], "get "...), key...), wire.CRLF...)
+	e.Wire.Next(e.EncodedKey, &e.Req)
+	e.send(c, a, before, rt, e.EncodedKey, name)
+	e.Req = many
 	return true
 }
 
@@ -428,6 +466,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if moved || rt.Guard != nil {
 			switch {
 			case !moved && e.readGuarded(s, x, share, rt, srv, key):
+			case rt.Direct && e.readCopy(s, x, share, rt, srv, raw, key):
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.Crowded)
 			default:

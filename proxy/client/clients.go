@@ -19,7 +19,7 @@ type Clients struct {
 	*link.IO
 	Servers *upstream.Servers // of the same loop
 	Limits  *table.Limits     // of the table in force
-	OnGone  func()            // called when a client is gone; set by the engine
+	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
 	Sessions   map[*Session]struct{} // that are connected
 	Wake       []*Session            // sessions that had to stop parsing and may go on

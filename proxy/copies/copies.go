@@ -8,12 +8,14 @@ import (
 	"cmp"
 	"container/heap"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -28,6 +30,8 @@ type Copies struct {
 
 	Ledgers    map[string]*ledger // by the name of the pool
 	Copying    int                // copies of keys at work, maxCopies at most
+	Doubtful   *atomic.Int32      // how many loops of the process have doubts; all share it
+	doubts     bool               // this loop knows, or has of late, of a write that a member has missed or may run late: see doubt
 	turn       uint64             // counts commands: reads that are spread go to the members by turns
 	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
 	holders    []copyOf           // scratch of homes: the holders that it yields
@@ -58,6 +62,9 @@ type command struct {
 	spared     bool   // the authority has not answered a set, and is left as it is: what it has decides
 	voidGuards []int  // asks that were not sent, because the cas that guards them came from a connection that has ended
 
+	first     *upstream.Result // what came of a get that asked a copy without a task, and is not to ask it again; nil: there was none
+	firstFrom table.Target     // that copy
+
 	isRepair bool    // there is no client
 	resync   *resync // that the repair is a part of; nil: of none
 }
@@ -86,6 +93,9 @@ func (e *Copies) Lead(t *task.Task) bool {
 
 func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
+	if before, ok := t.Rule.(*command); ok && !t.ClientDone {
+		c.first, c.firstFrom = before.first, before.firstFrom
+	}
 	command := task.CommandOf(t)
 	command.Bound = !e.Unbound
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
@@ -231,6 +241,9 @@ func (c *command) advance(t *task.Task) {
 	if !ok {
 		return
 	}
+	if s.Dirty|s.Undo|s.Overwrite != 0 {
+		c.e.doubt()
+	}
 	if !t.ClientDone {
 		c.settle(t, s)
 	}
@@ -257,7 +270,14 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			return
 		}
 	}
-	t.Ask(id, c.members[ask.Member].Server, c.line(t, &c.asks[id]))
+	srv, line := c.members[ask.Member].Server, c.line(t, &c.asks[id])
+	if c.first != nil && ask.Deed == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Member].Pool.View.Renamed(c.members[ask.Member].Index) == 0 {
+		c.first.Server = srv // this loop's
+		t.Knows(id, c.first)
+		c.first = nil
+		return
+	}
+	t.Ask(id, srv, line)
 }
 
 func (c *command) Told(t *task.Task, id int, r *upstream.Result) {

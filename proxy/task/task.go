@@ -48,7 +48,7 @@ type Task struct {
 	Deadline int64        // on the loop's clock
 
 	instead []byte      // what the client gets in place of the answer when all went well; nil: the answer
-	failed  []unsentAsk // asks that found no connection, of which the rule is told next
+	failed  []unsentAsk // asks that found no connection or have their answer, of which the rule is told next
 	Open    int         // asks that have not ended
 }
 
@@ -157,7 +157,7 @@ type Rule interface {
 	Told(t *Task, id int, r *upstream.Result)
 }
 
-// unsentAsk is an ask that found no connection.
+// unsentAsk is an ask that found no connection, or whose answer was there.
 type unsentAsk struct {
 	id int
 	upstream.Result
@@ -279,12 +279,12 @@ func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.Client
 
 // AskAs is Ask of Ringside's own (internal), or of the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
-	t.Open++
 	c, why, o := srv.Pick(t.Asker, internal)
 	if c == nil {
-		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
+		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
 		return
 	}
+	t.Open++
 	if t.step != nil {
 		t.step.asked = true
 	}
@@ -293,6 +293,12 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}
+}
+
+// Knows tells the rule r, next, as what has come of ask id, which was not sent.
+func (t *Task) Knows(id int, r *upstream.Result) {
+	t.Open++
+	t.failed = append(t.failed, unsentAsk{id, *r})
 }
 
 // Limits is what is left for an ask of the time that the command may take.
