@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
-	"ringside/proxy/copies"
+	"ringside/proxy/copies/direct"
 	"ringside/proxy/counters"
 	"ringside/proxy/guard"
 	"ringside/proxy/health/divert"
@@ -169,7 +169,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
 		// it has its answer
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
+		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 		}
 	} else if rt.Guard != nil {
@@ -241,9 +241,9 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	return true
 }
 
-// readCopy sends a plain get of one key to the copy that is read first, srv unless the route
-// says otherwise. All else is for a task: it reports false then, and has done nothing.
-func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
+// readCopy sends a text get of one key of several copies. All else is for a task: it reports
+// false then, and has done nothing.
+func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
 	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
 		return false
 	}
@@ -252,27 +252,15 @@ func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt
 	if s.Tasks > 0 && e.FollowsHash(s, hash) {
 		return false
 	}
-	c := e.ReadAt(s, rt, srv, name, hash)
+	c := e.ReadAt(s.ID, rt, srv, name, hash)
 	if c == nil {
 		return false
 	}
-	e.endPart(c.Server) // else this would go into the middle of its line
-	a := x.Attempt()
-	copies.ReadAs(a, x, share, hash)
+	e.endPart(c.Server)
+	direct.Ask(x, share, rt, c, &e.Copies, key, name, hash)
 	if e.Watch.Left--; e.Watch.Left < 0 {
-		e.look(a, rt, key, 0)
+		e.look(c.Tail, rt, key, 0)
 	}
-	before := c.Tail
-	c.Begin(a, &rt.Timeouts)
-	if len(e.Req.Several) == 0 {
-		e.send(c, a, before, rt, raw, name)
-		return true
-	}
-	many := e.Req // of these keys this is one
-	e.EncodedKey = append(append(append(e.EncodedKey[:0], "get "...), key...), wire.CRLF...)
-	e.Wire.Next(e.EncodedKey, &e.Req)
-	e.send(c, a, before, rt, e.EncodedKey, name)
-	e.Req = many
 	return true
 }
 
@@ -466,7 +454,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if moved || rt.Guard != nil {
 			switch {
 			case !moved && e.readGuarded(s, x, share, rt, srv, key):
-			case rt.Direct && e.readCopy(s, x, share, rt, srv, raw, key):
+			case rt.Direct && e.readCopy(s, x, share, rt, srv, key):
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.Crowded)
 			default:
@@ -586,49 +574,4 @@ func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c
 	before := c.Tail
 	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), nil)
 	c.BeginLine(a, before, command, key)
-}
-
-// refuse answers a storage command whose value is too large for Ringside. The
-// old value must go first, as it does in memcached: the client meant to
-// replace it.
-func (e *Engine) refuse(s *client.Session, raw []byte) {
-	r := &e.Req
-	s.Swallow = r.Swallow
-	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
-		e.local(s, r.Answer, stats.ClientFault)
-		return
-	}
-	lst := e.listener(s)
-	wrote := e.tags.Bare(lst, r.Key.Of(raw))
-	rt, srv, key := e.place(lst, wrote)
-	if why := unfitKey(rt, key); why != "" {
-		e.refuseKey(s, why)
-		return
-	}
-	x := e.NewExchange(s)
-	goesBy(x, rt)
-	e.near.Writes(x, rt, key)
-	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
-		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
-	} else if c := e.reach(x, 0, rt, srv); c != nil {
-		a := x.Attempt()
-		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
-		a.Flags = 0
-		c.EnqueueDelete(a, &rt.Timeouts, key[len(rt.Strip):], r.Flags&wire.Base64 != 0)
-	}
-	x.FinishOne()
-}
-
-// refuseTags refuses the request in e.Req, which names tags that it can't have.
-func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
-	r := &e.Req
-	if !r.Op.Stores() || r.Op == wire.Append || r.Op == wire.Prepend {
-		e.refuseKey(s, why.Error())
-		return
-	}
-	r.Answer = wire.AppendClientError(nil, why.Error()) // the client has meant to replace the old value, which must go
-	if r.Dialect == wire.Text {
-		r.Answer = e.quietly(r.Answer)
-	}
-	e.refuse(s, raw)
 }

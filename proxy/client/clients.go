@@ -118,8 +118,7 @@ func (e *Clients) WatchIdle() {
 	}
 }
 
-// sweepWait is between two looks at all clients: to look at each when its time
-// comes would cost more than a few milliseconds are worth.
+// sweepWait is between two looks at all clients: one at each when its time comes would cost more.
 const sweepWait = 10 * time.Millisecond
 
 // HoldList remembers clients whose answers wait for the rest of their group.
