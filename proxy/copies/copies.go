@@ -53,6 +53,11 @@ type command struct {
 	members []copyOf        // holders of the key, in the order that rule knows them by
 	asks    []copyAsk       // all that were made, by their number
 	next    []replicate.Ask // scratch of advance
+	room    struct {        // of these, as many as a command on two copies needs that meets nothing special
+		members [2]copyOf
+		asks    [2]copyAsk
+		next    [2]replicate.Ask
+	}
 
 	phases     uint64 // phaseNumbers when it began; strict: if they have changed the answer does not count
 	authority  int    // index in members; -1: there is none
@@ -93,6 +98,7 @@ func (e *Copies) Lead(t *task.Task) bool {
 
 func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
+	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
 	if before, ok := t.Rule.(*command); ok && !t.ClientDone {
 		c.first, c.firstFrom = before.first, before.firstFrom
 	}
@@ -115,9 +121,9 @@ func (e *Copies) lead(t *task.Task) {
 		t.Refuse("these flags are Ringside's own")
 		command = task.CommandOf(t)
 	}
-	c.members = e.copiesOf(nil, t.Route, t.Key)
+	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
 	c.phases = c.phaseNumbers() // before the states are read: another loop may publish new phases in between
-	states := make([]replicate.Member, len(c.members))
+	states := make([]replicate.Member, len(c.members), replicate.Max)
 	served := false
 	for i := range c.members {
 		c.members[i].notice(e)
@@ -443,13 +449,17 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 			return
 		}
 		a.hide()
-		identity := c.identity(t, a.Member)
-		t.Answer(&a.result, func(n uint64) uint64 {
-			if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
-				return wire.NoMatch
+		var token task.Token
+		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
+			identity := c.identity(t, a.Member)
+			token = func(n uint64) uint64 {
+				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
+					return wire.NoMatch
+				}
+				return replicate.Seal(n, identity)
 			}
-			return replicate.Seal(n, identity)
-		})
+		}
+		t.Answer(&a.result, token)
 	case replicate.Done:
 		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:

@@ -158,10 +158,10 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		t.Fail("too many commands wait on this key", stats.Crowded)
 		return false
 	}
-	l.queue = append(l.queue, t)
-	if l.next() == t {
+	if len(l.queue) == 0 && l.begins(t) { // most meet nobody: they need no room to wait in
 		return true
 	}
+	l.queue = append(l.queue, t)
 	if t.forSomebody() {
 		e.At(link.ParkedTimer, t.Deadline)
 	}
@@ -174,17 +174,25 @@ func (t *Task) forSomebody() bool { return t.x != nil || t.step != nil }
 
 // next gives the first that waits its turn, if it may begin; else it is nil.
 func (l *queue) next() *Task {
-	if l.alone != nil || len(l.queue) == 0 || l.reads > 0 && !l.queue[0].reads {
+	if len(l.queue) == 0 || !l.begins(l.queue[0]) {
 		return nil
 	}
 	t := l.queue[0]
 	l.queue = l.queue[1:]
-	if t.reads {
+	return t
+}
+
+// begins gives t its turn, if it may begin.
+func (l *queue) begins(t *Task) bool {
+	switch {
+	case l.alone != nil || l.reads > 0 && !t.reads:
+		return false
+	case t.reads:
 		l.reads++
-	} else {
+	default:
 		l.alone = t
 	}
-	return t
+	return true
 }
 
 // LineFull says whether no more can wait in a line.

@@ -177,7 +177,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw,
 		t.Raw = append(t.Raw, command...)
 		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
 	} else {
-		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
+		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, &e.Clients.Req)
 	}
 	e.Wire.Next(t.Raw, &t.Req)
 	t.Req.Flags |= e.Clients.Req.Flags & wire.Binary
@@ -312,8 +312,12 @@ type Edit struct {
 	With []byte
 }
 
-// WithKey is the task's request with another key, and with edits.
+// WithKey is the task's request with another key, and with edits. It may be the request
+// itself.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
+	if len(edits) == 0 && t.Req.Flags&wire.Base64 == 0 && bytes.Equal(key, t.Req.Key.Of(t.Raw)) {
+		return t.Raw[:len(t.Raw):len(t.Raw)]
+	}
 	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
 }
 
@@ -330,7 +334,11 @@ func (t *Task) Rewrite(edits ...Edit) {
 
 func (t *Task) edited(edits []Edit) []byte {
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
-	var line []byte
+	size := len(t.Raw)
+	for _, x := range edits {
+		size += len(x.With)
+	}
+	line := make([]byte, 0, size)
 	at := uint32(0)
 	for _, x := range edits {
 		line = append(append(line, t.Raw[at:x.At.Start]...), x.With...)
@@ -519,9 +527,14 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if arg, ok := wire.FlagArg(b, rep.MetaFlags, 'c'); ok {
 			at = arg
 		}
-		if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
-			edits = append(edits, Edit{at, strconv.AppendUint(nil, token(n), 10)})
+		if at.Len() > 0 {
+			if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
+				edits = append(edits, Edit{at, strconv.AppendUint(nil, token(n), 10)})
+			}
 		}
+	}
+	if len(edits) == 0 {
+		return b
 	}
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
 	var out []byte

@@ -97,21 +97,12 @@ func (p *Reader) goOn(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 	return 0
 }
 
-// end takes the read off those that others of its client's wait for.
-func (p *Reader) end(a *upstream.Attempt) {
-	s := p.Session
-	switch {
-	case s == nil || a.GoesOn:
-	case s.Tasks == 0 && len(s.Reads) == 1:
-		s.Reads = s.Reads[:0]
-	default:
-		e := s.Handler.(door).Copied()
-		key, _ := a.Named()
-		e.EndRead(s, e.Loops.HashKey(key))
-	}
-}
-
+// Done is told that the part a has all of its answer. What goes on ends when its task does.
 func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
+	if a.GoesOn {
+		p.exchange().FinishOne()
+		return
+	}
 	p.end(a)
 	p.exchange().Done(c, a)
 }
@@ -119,7 +110,23 @@ func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
 func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
 	if p.Session != nil {
 		p.goOn(c, a, &upstream.Result{Failure: f})
+	}
+	if !a.GoesOn {
 		p.end(a)
 	}
 	p.exchange().FinishOne()
+}
+
+// end takes the read off those that others of its client's wait for.
+func (p *Reader) end(a *upstream.Attempt) {
+	s := p.Session
+	switch {
+	case s == nil:
+	case s.Tasks == 0 && len(s.Reads) == 1:
+		s.Reads = s.Reads[:0]
+	default:
+		e := s.Handler.(door).Copied()
+		key, _ := a.Named()
+		e.EndRead(s, e.Loops.HashKey(key))
+	}
 }
