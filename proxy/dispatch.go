@@ -169,7 +169,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
 		// it has its answer
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, key) {
+		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
 		}
 	} else if rt.Guard != nil {
@@ -243,7 +243,7 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 
 // readCopy sends a text get of one key of several copies. All else is for a task: it reports
 // false then, and has done nothing.
-func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
+func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
 	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
 		return false
 	}
@@ -257,7 +257,7 @@ func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt
 		return false
 	}
 	e.endPart(c.Server)
-	direct.Ask(x, share, rt, c, &e.Copies, key, name, hash)
+	direct.Ask(x, share, rt, c, &e.Copies, raw, key, name, hash)
 	if e.Watch.Left--; e.Watch.Left < 0 {
 		e.look(c.Tail, rt, key, 0)
 	}
@@ -454,7 +454,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if moved || rt.Guard != nil {
 			switch {
 			case !moved && e.readGuarded(s, x, share, rt, srv, key):
-			case rt.Direct && e.readCopy(s, x, share, rt, srv, key):
+			case rt.Direct && e.readCopy(s, x, share, rt, srv, raw, key):
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.Crowded)
 			default:

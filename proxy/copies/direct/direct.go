@@ -40,12 +40,19 @@ type door interface {
 }
 
 // Ask asks on c for key, of x's text get and of that share; name, of that hash, is what servers
-// know it as.
-func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *copies.Copies, key, name []byte, hash uint64) {
+// know it as. raw is the request, in Clients.Req, unless that has many keys.
+func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *copies.Copies, raw, key, name []byte, hash uint64) {
 	a, before := x.Attempt(), c.Tail
 	a.To, a.Share = (*Reader)(x), share
 	x.Session.Reads = append(x.Session.Reads, hash)
 	c.Begin(a, &rt.Timeouts)
+	if r := &e.Clients.Req; r.NumKeys <= 1 {
+		a.Remember(r, raw, name)
+		if c.GiveGet(a, before, r, raw, rt.Strip) {
+			return
+		}
+		a.Reuse(a.Room()[:0])
+	}
 	e.Line = append(append(append(e.Line[:0], "get "...), key...), wire.CRLF...)
 	e.Wire.Next(e.Line, &e.Plain)
 	a.Remember(&e.Plain, e.Line, name)
