@@ -283,7 +283,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		c.first = nil
 		return
 	}
-	t.Ask(id, srv, line)
+	t.AskParsed(t.ClientDone, id, srv, line)
 }
 
 func (c *command) Told(t *task.Task, id int, r *upstream.Result) {

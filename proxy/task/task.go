@@ -279,6 +279,12 @@ func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.Client
 
 // AskAs is Ask of Ringside's own (internal), or of the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
+	t.Loop.Wire.Next(line, &t.Loop.Plain)
+	t.AskParsed(internal, id, srv, line)
+}
+
+// AskParsed is AskAs for a line that has been parsed into Servers.Plain.
+func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte) {
 	c, why, o := srv.Pick(t.Asker, internal)
 	if c == nil {
 		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
@@ -288,7 +294,7 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	if t.step != nil {
 		t.step.asked = true
 	}
-	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
+	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
 		c.Tail.Flags |= t.Req.Flags & wire.Binary

@@ -224,8 +224,13 @@ func (c *Conn) Reaches(v Via) bool {
 // behind what c has to send. It delivers the answer to the receiver to, tagged id,
 // or, after the time that t gives it, the failure.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
+	e.Wire.Next(line, &e.Plain)
+	e.AskParsed(c, to, id, t, line, internal)
+}
+
+// AskParsed is Ask for a line that has been parsed into e.Plain.
+func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
-	e.Wire.Next(line, r)
 	line = e.Wire.CutKey(line, r)
 	a := e.NewAttempt(&Collector{To: to, ID: id})
 	a.Op, a.Dialect, a.Flags = r.Op, r.Dialect, r.Flags
