@@ -46,24 +46,19 @@ func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e
 	a.To, a.Share = (*Reader)(x), share
 	x.Session.Reads = append(x.Session.Reads, hash)
 	c.Begin(a, &rt.Timeouts)
-	if r := &e.Clients.Req; r.NumKeys <= 1 {
-		a.Remember(r, raw, name)
-		if c.GiveGet(a, before, r, raw, rt.Strip) {
-			return
-		}
-		a.Reuse(a.Room()[:0])
+	r := &e.Clients.Req
+	if r.NumKeys > 1 {
+		e.Line = append(append(append(e.Line[:0], "get "...), key...), wire.CRLF...)
+		e.Wire.Next(e.Line, &e.Plain)
+		r, raw = &e.Plain, e.Line
 	}
-	e.Line = append(append(append(e.Line[:0], "get "...), key...), wire.CRLF...)
-	e.Wire.Next(e.Line, &e.Plain)
-	a.Remember(&e.Plain, e.Line, name)
-	if c.GiveGet(a, before, &e.Plain, e.Line, rt.Strip) {
-		return
+	a.Remember(r, raw, name)
+	if !c.GiveGet(a, before, r, raw, rt.Strip) {
+		a.Strip = rt.Strip
+		e.Line = append(append(append(e.Line[:0], "get "...), name...), wire.CRLF...)
+		c.Out.Append(&e.Buffers, e.Line)
+		c.Give(a, len(e.Line))
 	}
-	a.Strip = rt.Strip
-	start := int(e.Plain.Key.Start)
-	c.Out.Append(&e.Buffers, e.Line[:start])
-	c.Out.Append(&e.Buffers, e.Line[start+len(rt.Strip):])
-	c.Give(a, len(e.Line)-len(rt.Strip))
 }
 
 func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
