@@ -15,6 +15,7 @@ import (
 // engine and back in one wakeup each way.
 func BenchmarkEngine(b *testing.B) {
 	value := strings.Repeat("v", 100)
+	const copied = "route - main copies=2 through"
 	const tagRoute = "route - main tags=suffix,user:{id}:*>user:{id}+users"
 	tagged := withTags("HD c5\r\nHD c6\r\nVA 144 f1381192775 c7 kuser:1234:profile1\r\n[head 0 user:1234=5 users=6]") + value + "\r\n"
 	tenMatches := ""
@@ -47,6 +48,9 @@ func BenchmarkEngine(b *testing.B) {
 		{"matched/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "route - main match=*:alloptions;route - main"},
 		{"matched-middle/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", "route - main match=user:*:alloptions:*;route - main"},
 		{"matched10/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", tenMatches + "route - main"},
+		{"copies get/50x1", 50, 1, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", copied},
+		{"copies get/50x16", 50, 16, "get user:1234:profile1\r\n", "VALUE user:1234:profile1 0 100\r\n" + value + "\r\nEND\r\n", copied},
+		{"copies set/50x1", 50, 1, "set user:1234:profile1 0 0 100\r\n" + value + "\r\n", "STORED\r\n", copied},
 		{"tagged/50x1", 50, 1, "get user:1234:profile1\r\n", tagged, tagRoute},
 		{"tagged/20x16", 20, 16, "get user:1234:profile1\r\n", tagged, tagRoute},
 	} {
@@ -56,7 +60,11 @@ func BenchmarkEngine(b *testing.B) {
 			s.blank()
 			const perLine = (2000 - len("get\r\n")) / len(" user:1234:profile1") // see names.Line
 			joined := strings.HasPrefix(c.name, "joined")
-			s.pool([]string{"main", "servers=s1", "gets=" + map[bool]string{true: "joined"}[joined]})
+			all := []string{"s1"}
+			if c.routes == copied {
+				all = append(all, "s2")
+			}
+			s.pool([]string{"main", "servers=" + strings.Join(all, ","), "gets=" + map[bool]string{true: "joined"}[joined]})
 			for line := range strings.SplitSeq(c.routes, ";") {
 				if line != "" {
 					s.line(line)
@@ -80,11 +88,15 @@ func BenchmarkEngine(b *testing.B) {
 				}
 				answers = append(answers, "END\r\n"...)
 			}
-			s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
-			srv := s.actor("s1")
-			s.wakeup(func() {
-				s.e.Bytes(srv.link, []byte(map[bool]string{true: "VA 1 f0 c1 kx1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.answer, "VA ") && c.name[0] == 'g' || c.routes == tagRoute]))
-			})
+			from := []*actor{s.actor("s1")}
+			if c.routes == copied {
+				from = s.bothCopies(c.request, c.answer)
+			} else {
+				s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
+				s.wakeup(func() {
+					s.e.Bytes(from[0].link, []byte(map[bool]string{true: "VA 1 f0 c1 kx1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.answer, "VA ") && c.name[0] == 'g' || c.routes == tagRoute]))
+				})
+			}
 			drain := func() {
 				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
 					for _, x := range effects {
@@ -104,17 +116,42 @@ func BenchmarkEngine(b *testing.B) {
 				if strings.HasPrefix(c.name, "binary multiget") {
 					s.e.Watch.Left = 1 << 20 // one that is looked at is asked for alone, and has an end of its own
 				}
-				for _, a := range clients {
+				for i, a := range clients {
+					if len(from) > 1 { // sets of one key go one after the other
+						copy(request[len("set user:12"):], fmt.Sprintf("%02d", i))
+					}
 					s.e.Bytes(a.link, request)
 				}
 				drain()
 				s.e.Begin(s.now, wall(s.now))
-				s.e.Bytes(srv.link, answers)
+				for _, srv := range from {
+					s.e.Bytes(srv.link, answers)
+				}
 				drain()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.clients*c.depth), "ns/request")
 		})
 	}
+}
+
+// bothCopies connects the servers s1 and s2, which keep the copies that a request is for. It
+// returns those who answer such requests.
+func (s *stage) bothCopies(request, answer string) (from []*actor) {
+	c, both := s.actor("cfirst"), []*actor{s.actor("s1"), s.actor("s2")}
+	s.wakeup(func() { s.e.Bytes(c.link, []byte("set user:1234:profile1 0 0 1\r\nv\r\n")) })
+	for _, srv := range both {
+		s.line(srv.name + " runs 7")
+		s.line(srv.name + " < set user:1234:profile1 0 0 1\\r\\nv")
+		s.line(srv.name + " > STORED")
+	}
+	s.wakeup(func() { s.e.Bytes(c.link, []byte(request)) })
+	for _, srv := range both {
+		if srv.got.Len() > 0 {
+			from = append(from, srv)
+			s.wakeup(func() { s.e.Bytes(srv.link, []byte(answer)) })
+		}
+	}
+	return from
 }
 
 // TestTagsOneWrite holds that a get of a value with two known tags is one write to its

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"ringside/proxy/client"
+	"ringside/proxy/copies/direct"
 	"ringside/proxy/counters"
 	"ringside/proxy/guard"
 	"ringside/proxy/health/divert"
@@ -168,7 +169,9 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
 		// it has its answer
 	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
+		if !rt.Direct || !e.readCopy(s, x, 0, rt, srv, raw, key) {
+			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
+		}
 	} else if rt.Guard != nil {
 		if !e.readGuarded(s, x, 0, rt, srv, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, raw, r.Key.Of(raw), key))
@@ -188,7 +191,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 
 // look looks at what becomes of a, a request on key: its turn has come.
 func (e *Engine) look(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
-	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil)
+	e.Watch.Look(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
 }
 
 // count is ask for a command that counts. On a route that makes what is missing it is
@@ -232,6 +235,29 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	if !e.tags.Ask(x, share, rt, c, key) {
 		return false
 	}
+	if e.Watch.Left--; e.Watch.Left < 0 {
+		e.look(c.Tail, rt, key, 0)
+	}
+	return true
+}
+
+// readCopy sends a text get of one key of several copies. All else is for a task: it reports
+// false then, and has done nothing.
+func (e *Engine) readCopy(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
+	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
+		return false
+	}
+	name := key[len(rt.Strip):]
+	hash := e.Loops.HashKey(name)
+	if s.Tasks > 0 && e.FollowsHash(s, hash) {
+		return false
+	}
+	c := e.ReadAt(s.ID, rt, srv, name, hash)
+	if c == nil {
+		return false
+	}
+	e.endPart(c.Server)
+	direct.Ask(x, share, rt, c, &e.Copies, raw, key, name, hash)
 	if e.Watch.Left--; e.Watch.Left < 0 {
 		e.look(c.Tail, rt, key, 0)
 	}
@@ -428,6 +454,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if moved || rt.Guard != nil {
 			switch {
 			case !moved && e.readGuarded(s, x, share, rt, srv, key):
+			case rt.Direct && e.readCopy(s, x, share, rt, srv, raw, key):
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.Crowded)
 			default:
@@ -547,49 +574,4 @@ func (e *Engine) beginPart(x *client.Exchange, share int32, rt *routing.Route, c
 	before := c.Tail
 	c.Enqueue(a, &rt.Timeouts, e.Req.Needs(), nil)
 	c.BeginLine(a, before, command, key)
-}
-
-// refuse answers a storage command whose value is too large for Ringside. The
-// old value must go first, as it does in memcached: the client meant to
-// replace it.
-func (e *Engine) refuse(s *client.Session, raw []byte) {
-	r := &e.Req
-	s.Swallow = r.Swallow
-	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
-		e.local(s, r.Answer, stats.ClientFault)
-		return
-	}
-	lst := e.listener(s)
-	wrote := e.tags.Bare(lst, r.Key.Of(raw))
-	rt, srv, key := e.place(lst, wrote)
-	if why := unfitKey(rt, key); why != "" {
-		e.refuseKey(s, why)
-		return
-	}
-	x := e.NewExchange(s)
-	goesBy(x, rt)
-	e.near.Writes(x, rt, key)
-	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
-		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
-	} else if c := e.reach(x, 0, rt, srv); c != nil {
-		a := x.Attempt()
-		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
-		a.Flags = 0
-		c.EnqueueDelete(a, &rt.Timeouts, key[len(rt.Strip):], r.Flags&wire.Base64 != 0)
-	}
-	x.FinishOne()
-}
-
-// refuseTags refuses the request in e.Req, which names tags that it can't have.
-func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
-	r := &e.Req
-	if !r.Op.Stores() || r.Op == wire.Append || r.Op == wire.Prepend {
-		e.refuseKey(s, why.Error())
-		return
-	}
-	r.Answer = wire.AppendClientError(nil, why.Error()) // the client has meant to replace the old value, which must go
-	if r.Dialect == wire.Text {
-		r.Answer = e.quietly(r.Answer)
-	}
-	e.refuse(s, raw)
 }

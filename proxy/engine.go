@@ -71,7 +71,11 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.IO.Init(tune, &p.memory, p.Log)
 	e.Servers = upstream.Servers{IO: &e.IO, Observer: observer{e}, ByAddress: map[string]*upstream.Server{}}
-	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, OnGone: func() { p.clients.Add(-1) }, Sessions: map[*client.Session]struct{}{}}
+	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, Sessions: map[*client.Session]struct{}{}}
+	e.OnGone = func(s *client.Session) {
+		p.clients.Add(-1)
+		e.EndReads(s)
+	}
 	e.Tasks = task.Tasks{
 		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },
@@ -87,7 +91,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
-	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers}
+	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
 	e.near = serve.New(&e.Tasks, &e.Watch, p.Hash, e.admit)
 	e.TrimMore = func() {

@@ -232,6 +232,8 @@ func TestAllocations(t *testing.T) {
 		{"guarded gets", "gets a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
 		{"guarded large get", "get a1\r\n", "VA 65536 ka1 f0 c7 t-1\r\n" + strings.Repeat("v", 65536) + "\r\n"},
 		{"guarded multi-get", "get a1 b1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\nVA 100 kb1 f0 c7 t-1\r\n" + value + "\r\n"},
+		{"copies get", "get a1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\n"},
+		{"copies multi-get", "get a1 b1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\nVALUE b1 0 100\r\n" + value + "\r\nEND\r\n"},
 		{"get", "get a1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nEND\r\n"},
 		{"get miss", "get a1\r\n", "END\r\n"},
 		{"multi-get", "get a1 b1 c1\r\n", "VALUE a1 0 100\r\n" + value + "\r\nVALUE c1 0 100\r\n" + value + "\r\nEND\r\n"},
@@ -257,7 +259,10 @@ func TestAllocations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t)
-			s.pool([]string{"main", "servers=s1"})
+			copied := strings.HasPrefix(c.name, "copies")
+			if s.pool([]string{"main", map[bool]string{true: "servers=s1,s2", false: "servers=s1"}[copied]}); copied {
+				s.line("route - main copies=2 through")
+			}
 			if strings.HasPrefix(c.name, "guarded") {
 				s.line("route - main guard=stale:30s,early:4s")
 			}
@@ -269,6 +274,9 @@ func TestAllocations(t *testing.T) {
 			request, answer := []byte(c.request), []byte(c.answer)
 			s.wakeup(func() { s.e.Bytes(client.link, request) })
 			srv := s.actor("s1")
+			if copied {
+				s.line("s1 runs 7")
+			}
 			s.wakeup(func() { s.e.Bytes(srv.link, answer) })
 			sent := 0
 			step := func(l *link.Link, b []byte) {

@@ -48,6 +48,7 @@ type Proxy struct {
 	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
 	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
 	clients   atomic.Int64                       // connected, of all engines
+	doubtful  atomic.Int32                       // engines that know of writes which copies have missed: see package copies
 
 	lastClient atomic.Uint64 // number given to a client
 

@@ -539,7 +539,7 @@ func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
 		}
 	}
 	clear(tr.servers["s2"].items)
-	tr.client("get a:1.1")
+	tr.client("get a:2.1") // a miss, of which the ledger is asked
 	if !tr.e.Ledgers["also"].Members[1].Incomplete {
 		t.Error("the other pool takes s2 for whole")
 	}

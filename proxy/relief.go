@@ -1,6 +1,7 @@
 package proxy
 
-// What an engine does when limits.memory is reached: see link/memory.go.
+// What an engine refuses, and how it makes room when limits.memory is reached: see
+// link/memory.go.
 
 import (
 	"cmp"
@@ -9,6 +10,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/link"
+	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -127,4 +129,49 @@ func number(l *link.Link) uint64 {
 		return s.ID
 	}
 	return 0
+}
+
+// refuse answers a storage command whose value is too large for Ringside. The
+// old value must go first, as it does in memcached: the client meant to
+// replace it.
+func (e *Engine) refuse(s *client.Session, raw []byte) {
+	r := &e.Req
+	s.Swallow = r.Swallow
+	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
+		e.local(s, r.Answer, stats.ClientFault)
+		return
+	}
+	lst := e.listener(s)
+	wrote := e.tags.Bare(lst, r.Key.Of(raw))
+	rt, srv, key := e.place(lst, wrote)
+	if why := unfitKey(rt, key); why != "" {
+		e.refuseKey(s, why)
+		return
+	}
+	x := e.NewExchange(s)
+	goesBy(x, rt)
+	e.near.Writes(x, rt, key)
+	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
+		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
+	} else if c := e.reach(x, 0, rt, srv); c != nil {
+		a := x.Attempt()
+		a.To = &client.Instead{Exchange: x, Answer: append([]byte{}, r.Answer...)}
+		a.Flags = 0
+		c.EnqueueDelete(a, &rt.Timeouts, key[len(rt.Strip):], r.Flags&wire.Base64 != 0)
+	}
+	x.FinishOne()
+}
+
+// refuseTags refuses the request in e.Req, which names tags that it can't have.
+func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
+	r := &e.Req
+	if !r.Op.Stores() || r.Op == wire.Append || r.Op == wire.Prepend {
+		e.refuseKey(s, why.Error())
+		return
+	}
+	r.Answer = wire.AppendClientError(nil, why.Error()) // the client has meant to replace the old value, which must go
+	if r.Dialect == wire.Text {
+		r.Answer = e.quietly(r.Answer)
+	}
+	e.refuse(s, raw)
 }

@@ -108,6 +108,7 @@ var promises = []scenario{
 	{name: "copies, strict, flushed", sidecars: 2, servers: 3, strict: true, copies: twice, faults: anything, count: 3, exact: true},
 	{name: "copies, strict, two servers", sidecars: 2, servers: 2, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true, again: []uint64{331}},
 	{name: "copies, relaxed, one proxy", sidecars: 1, servers: 3, copies: twice, faults: alone, count: 3, exact: true},
+	{name: "copies, relaxed, one proxy of two engines", sidecars: 1, engines: 2, servers: 3, copies: twice, faults: alone, count: 3, exact: true},
 	{name: "copies, relaxed", sidecars: 2, servers: 3, copies: twice, faults: anything, count: 3, loose: true},
 
 	// What was broken before copies were guarded by marks.

@@ -19,7 +19,7 @@ type Clients struct {
 	*link.IO
 	Servers *upstream.Servers // of the same loop
 	Limits  *table.Limits     // of the table in force
-	OnGone  func()            // called when a client is gone; set by the engine
+	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
 	Sessions   map[*Session]struct{} // that are connected
 	Wake       []*Session            // sessions that had to stop parsing and may go on
@@ -118,8 +118,7 @@ func (e *Clients) WatchIdle() {
 	}
 }
 
-// sweepWait is between two looks at all clients: to look at each when its time
-// comes would cost more than a few milliseconds are worth.
+// sweepWait is between two looks at all clients: one at each when its time comes would cost more.
 const sweepWait = 10 * time.Millisecond
 
 // HoldList remembers clients whose answers wait for the rest of their group.

@@ -28,6 +28,7 @@ type Session struct {
 	Head, Tail *Exchange // its commands, in the order of asking; only Head writes to Out
 	InFlight   int       // exchanges in that list
 	Tasks      int       // parts of these that tasks answer
+	Reads      []uint64  // hashes of the keys of those that need no task, where others on the key do: see package task
 	Companion  Companion // what wants to know what it does besides; nil: nothing does
 
 	activity
@@ -303,7 +304,7 @@ func (s *Session) gone() {
 	if s.e.Debug {
 		s.e.Log.Debug("client gone", "client", s.Peer(), "received", s.BytesIn, "sent", s.BytesOut)
 	}
-	s.e.OnGone()
+	s.e.OnGone(s)
 }
 
 // abandon lets go of everything that the client waits for. Requests that are in the

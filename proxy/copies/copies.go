@@ -8,12 +8,14 @@ import (
 	"cmp"
 	"container/heap"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -28,6 +30,8 @@ type Copies struct {
 
 	Ledgers    map[string]*ledger // by the name of the pool
 	Copying    int                // copies of keys at work, maxCopies at most
+	Doubtful   *atomic.Int32      // how many loops of the process have doubts; all share it
+	doubts     bool               // this loop knows, or has of late, of a write that a member has missed or may run late: see doubt
 	turn       uint64             // counts commands: reads that are spread go to the members by turns
 	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
 	holders    []copyOf           // scratch of homes: the holders that it yields
@@ -49,6 +53,11 @@ type command struct {
 	members []copyOf        // holders of the key, in the order that rule knows them by
 	asks    []copyAsk       // all that were made, by their number
 	next    []replicate.Ask // scratch of advance
+	room    struct {        // of these, as many as a command on two copies needs that meets nothing special
+		members [2]copyOf
+		asks    [2]copyAsk
+		next    [2]replicate.Ask
+	}
 
 	phases     uint64 // phaseNumbers when it began; strict: if they have changed the answer does not count
 	authority  int    // index in members; -1: there is none
@@ -57,6 +66,9 @@ type command struct {
 	token      []byte // the client's cas token, as the authority knows it; nil: there is none
 	spared     bool   // the authority has not answered a set, and is left as it is: what it has decides
 	voidGuards []int  // asks that were not sent, because the cas that guards them came from a connection that has ended
+
+	first     *upstream.Result // what came of a get that asked a copy without a task, and is not to ask it again; nil: there was none
+	firstFrom table.Target     // that copy
 
 	isRepair bool    // there is no client
 	resync   *resync // that the repair is a part of; nil: of none
@@ -86,6 +98,10 @@ func (e *Copies) Lead(t *task.Task) bool {
 
 func (e *Copies) lead(t *task.Task) {
 	c := &command{e: e}
+	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
+	if before, ok := t.Rule.(*command); ok && !t.ClientDone {
+		c.first, c.firstFrom = before.first, before.firstFrom
+	}
 	command := task.CommandOf(t)
 	command.Bound = !e.Unbound
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
@@ -105,9 +121,9 @@ func (e *Copies) lead(t *task.Task) {
 		t.Refuse("these flags are Ringside's own")
 		command = task.CommandOf(t)
 	}
-	c.members = e.copiesOf(nil, t.Route, t.Key)
+	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
 	c.phases = c.phaseNumbers() // before the states are read: another loop may publish new phases in between
-	states := make([]replicate.Member, len(c.members))
+	states := make([]replicate.Member, len(c.members), replicate.Max)
 	served := false
 	for i := range c.members {
 		c.members[i].notice(e)
@@ -231,6 +247,9 @@ func (c *command) advance(t *task.Task) {
 	if !ok {
 		return
 	}
+	if s.Dirty|s.Undo|s.Overwrite != 0 {
+		c.e.doubt()
+	}
 	if !t.ClientDone {
 		c.settle(t, s)
 	}
@@ -257,7 +276,14 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			return
 		}
 	}
-	t.Ask(id, c.members[ask.Member].Server, c.line(t, &c.asks[id]))
+	srv, line := c.members[ask.Member].Server, c.line(t, &c.asks[id])
+	if c.first != nil && ask.Deed == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Member].Pool.View.Renamed(c.members[ask.Member].Index) == 0 {
+		c.first.Server = srv // this loop's
+		t.Knows(id, c.first)
+		c.first = nil
+		return
+	}
+	t.AskParsed(t.ClientDone, id, srv, line)
 }
 
 func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
@@ -423,13 +449,17 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 			return
 		}
 		a.hide()
-		identity := c.identity(t, a.Member)
-		t.Answer(&a.result, func(n uint64) uint64 {
-			if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
-				return wire.NoMatch
+		var token task.Token
+		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
+			identity := c.identity(t, a.Member)
+			token = func(n uint64) uint64 {
+				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
+					return wire.NoMatch
+				}
+				return replicate.Seal(n, identity)
 			}
-			return replicate.Seal(n, identity)
-		})
+		}
+		t.Answer(&a.result, token)
 	case replicate.Done:
 		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:

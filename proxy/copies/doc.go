@@ -7,13 +7,17 @@
 // (ledger.go). Each loop has ledgers of its own, of the keys that it leads. Whose key it is
 // to have a copy of, the routes say (holders.go).
 //
+// A get is none of these commands where the copy that is read first has a value: package
+// direct reads it, on the client's loop, at the copy that Copies.ReadAt names (read.go).
+//
 // # What it promises
 //
-//   - All commands on a key are led on one loop of the process, and those that change
-//     it one at a time, repairs included. So what a repair has read is still true when
+//   - All commands on a key are led on one loop of the process, but for gets that a value
+//     answers, and those that change it one at a time, repairs included. So what a repair has read is still true when
 //     it writes, unless another Ringside has written meanwhile.
 //   - A member that missed a write, or may have run one that nobody has acknowledged,
-//     does not decide a read of that key on this loop until it has been repaired.
+//     does not decide a read of that key until it has been repaired: on this loop, and on
+//     no other that is asked behind the answer to the write (Copies.doubt).
 //   - A member that has come back empty decides no miss until it is filled.
 //   - No ledger flushes a server. One that can only be emptied is taken out by the keepers,
 //     so that every Ringside knows, and each ledger of a server hears of every flush by

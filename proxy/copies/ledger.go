@@ -211,6 +211,7 @@ func (m *account) othersComplete() bool {
 // Tend looks after all members of all pools, at every turn of ResyncTimer. It sets the
 // timer again, at most lookTime from now, while there is a ledger.
 func (e *Copies) Tend() {
+	e.reassure()
 	for _, bp := range e.Pools { // in the table's order
 		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {

@@ -19,7 +19,12 @@ import (
 // other ones than the client's.
 func (c *command) line(t *task.Task, a *copyAsk) []byte {
 	line := c.spell(t, a)
-	t.Loop.Wire.Next(line, &t.Loop.Plain)
+	if len(t.Raw) > 0 && &line[0] == &t.Raw[0] { // the client's own, which is parsed
+		t.Loop.Plain = t.Req
+		t.Loop.Plain.Flags &^= wire.Binary
+	} else {
+		t.Loop.Wire.Next(line, &t.Loop.Plain)
+	}
 	a.op, a.dialect = t.Loop.Plain.Op, t.Loop.Plain.Dialect
 	return line
 }

@@ -229,6 +229,7 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 // copied again, or there would be a copy too few, unless repairs are off or too many keys
 // wait. It is not read before that if it is dirty, or if its miss would be believed.
 func (m *account) Lost(e *Copies, l Entry, dirty bool) {
+	e.doubt()
 	l = Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, undone: l.undone, overwrite: l.overwrite, failed: l.failed}
 	m.put(&l)
 	if dirty || !l.Through {

@@ -24,7 +24,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 	m := &c.members[i]
 	strict := m.Pool.Pool.Failover.Strict
 	out := replicate.Member{
-		Near:      t.Route.Prefer == m.Pool || t.Route.Prefer == nil && t.Route.Zone != "" && m.Pool.Pool.Servers[m.Index].Zone == t.Route.Zone,
+		Near:      t.Route.IsNear(m.Holder),
 		ChosenCAS: t.Req.Dialect == wire.Meta && m.Server.Speech(t.Asker)&wire.ChosenCAS != 0,
 	}
 	switch phase := m.Pool.View.Phase(m.Index); {

@@ -3,6 +3,8 @@ package routing
 // Who serves a key now, and who keeps its copies.
 
 import (
+	"slices"
+
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -116,6 +118,30 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 		list = append(list, Holder{rt.BoundPool, i, rt.Servers[i]})
 	}
 	return list
+}
+
+// IsNear says that of several copies reads by Nearest ask h first.
+func (rt *Route) IsNear(h Holder) bool {
+	return rt.Prefer == h.Pool || rt.Prefer == nil && rt.Zone != "" && h.Pool.Pool.Servers[h.Index].Zone == rt.Zone
+}
+
+// AllIn says that in all pools of the route nothing is special: see health.View.
+func (rt *Route) AllIn() bool {
+	for _, bp := range rt.Also {
+		if !bp.View.AllIn() {
+			return false
+		}
+	}
+	return rt.View.AllIn()
+}
+
+// readsDirectly says whether a get may ask one of several copies without a task. Where
+// everything has to be sure, one get may ask several copies, or the guard wants to know,
+// it may not.
+func (rt *Route) readsDirectly() bool {
+	strict := func(bp *BoundPool) bool { return bp.Pool.Failover.Strict }
+	return rt.Copies.Copies != 0 && rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil &&
+		!strict(rt.BoundPool) && !slices.ContainsFunc(rt.Also, strict)
 }
 
 // NeedsTask says that a command on a key of srv needs a task: the route keeps

@@ -56,6 +56,7 @@ type Route struct {
 	Also   []*BoundPool     // the pools that keep a copy each beside BoundPool; nil: all copies are in that
 	Prefer *BoundPool       // the pool whose copy is read first; nil: BoundPool's
 	Zone   string           // Ringside's own: copies there are nearest
+	Direct bool             // a get may ask one copy without a task
 
 	Guard *Guard // nil: it is not guarded
 	Tags  *Tags  // nil: its values have no tags
@@ -163,6 +164,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		if r.Strip {
 			made.Strip = r.Prefix
 		}
+		made.Direct = made.readsDirectly()
 		l.Routes = append(l.Routes, made)
 		l.InOrder = l.InOrder || r.Pool.InOrder
 		for _, bp := range append([]*BoundPool{made.BoundPool}, made.Also...) {

@@ -160,15 +160,18 @@ type Timeouts struct {
 }
 
 // Within is t for a request of a command that has left of its Deadline.
-func (t Timeouts) Within(left time.Duration) *Timeouts {
-	if gone := t.Deadline - max(left, time.Millisecond); gone > 0 {
-		t.Deadline -= gone
-		t.Request = min(t.Request, t.Deadline)
-		if t.Total > 0 {
-			t.Total -= gone
-		}
+func (t *Timeouts) Within(left time.Duration) *Timeouts {
+	gone := t.Deadline - max(left, time.Millisecond)
+	if gone <= 0 {
+		return t
 	}
-	return &t
+	less := *t
+	less.Deadline -= gone
+	less.Request = min(less.Request, less.Deadline)
+	if less.Total > 0 {
+		less.Total -= gone
+	}
+	return &less
 }
 
 // Backoff spaces attempts to connect to a server that refuses.

@@ -4,7 +4,7 @@
 // becomes a Task for one of these reasons:
 //
 //   - Its server is suspect, out or comes back, or keeps its keys under other names.
-//   - Its route keeps copies, lets increments wait, or makes counters that are missing.
+//   - Its route keeps copies and it is no text get that a value answers, or lets increments wait, or makes counters that are missing.
 //   - Its route has a guard or tags, and it is no text read that a value answers.
 //   - It is a read that waits for what another one brings (near).
 //   - Everything has to be sure (consistency strict).

@@ -13,6 +13,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -42,7 +43,11 @@ const maxLine = 1000
 const TooLong = "the commands before it on this key took too long"
 
 // ownLine is the line of t's client on t's key.
-func (t *Task) ownLine() Line { return Line{t.Asker, t.Hash} }
+func (t *Task) ownLine() Line { return ownLine(t.Asker, t.Hash) }
+
+// ownLine is the line of a client on a key. Its number is told apart from others' also
+// where it is upstream.Bulky by now.
+func ownLine(client, hash uint64) Line { return Line{client &^ upstream.Bulky, hash} }
 
 // KeyLine is the line of those who write a key, by its hash.
 func KeyLine(hash uint64) Line { return Line{0, hash} }
@@ -60,7 +65,72 @@ func (e *Tasks) Admit(t *Task) {
 // which is a task: not done, and not even on its way on the connection where the next
 // command would go.
 func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
-	return rt != nil && e.Lines[Line{s.ID, e.Loops.HashKey(key[len(rt.Strip):])}] != nil
+	return rt != nil && e.FollowsHash(s, e.Loops.HashKey(key[len(rt.Strip):]))
+}
+
+// FollowsHash is Follows for a key with that hash.
+func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
+	return e.Lines[ownLine(s.ID, hash)] != nil
+}
+
+// A read may need no task where the other commands on its key do: it is a request on its way,
+// and stands in no line. So that what its client sends behind it waits for it all the same if
+// that changes the key, Session.Reads has the hash of its key, and a line begins with the
+// reads on the key that are on their way.
+
+// line is the line of that name. If there is none it is made, with the reads of s on
+// the key that are on their way.
+func (e *Tasks) line(name Line, s *client.Session) *queue {
+	l := e.Lines[name]
+	if l == nil {
+		if e.Lines == nil {
+			e.Lines = map[Line]*queue{}
+		}
+		l = &queue{}
+		e.Lines[name] = l
+		if s != nil {
+			for _, hash := range s.Reads {
+				if hash == name.key {
+					l.reads++
+				}
+			}
+		}
+	}
+	return l
+}
+
+// GoOn leads t, with which a read of its client goes on that needed no task so far. It has the
+// place of that in the client's line.
+func (e *Tasks) GoOn(t *Task) {
+	s := t.x.Session
+	s.Tasks++
+	t.inLine = true
+	e.line(t.ownLine(), s)
+	e.readsLess(s, t.Hash)
+	e.lead(t)
+}
+
+// EndRead ends a read of s that needed no task, of the key with that hash.
+func (e *Tasks) EndRead(s *client.Session, hash uint64) {
+	e.readsLess(s, hash)
+	name := ownLine(s.ID, hash)
+	if l := e.Lines[name]; l != nil {
+		l.reads--
+		e.advance(name, l)
+	}
+}
+
+// readsLess forgets one of the reads of s that need no task.
+func (e *Tasks) readsLess(s *client.Session, hash uint64) {
+	i := slices.Index(s.Reads, hash)
+	s.Reads = slices.Delete(s.Reads, i, i+1)
+}
+
+// EndReads ends the reads of a client that is gone: those that stand behind them may begin.
+func (e *Tasks) EndReads(s *client.Session) {
+	for len(s.Reads) > 0 {
+		e.EndRead(s, s.Reads[0])
+	}
 }
 
 // ReleaseLine lets the client's next command on t's key begin, unless a stub of t's
@@ -75,14 +145,12 @@ func (e *Tasks) ReleaseLine(t *Task) {
 // Claim puts t into a line. It reports whether t may begin now; if not, t is led
 // when its turn comes, or has failed because the line is full.
 func (e *Tasks) Claim(t *Task, name Line) bool {
-	l := e.Lines[name]
+	var s *client.Session
+	if name.client != 0 {
+		s = t.x.Session
+	}
+	l := e.line(name, s)
 	switch {
-	case l == nil:
-		if e.Lines == nil {
-			e.Lines = map[Line]*queue{}
-		}
-		l = &queue{}
-		e.Lines[name] = l
 	case l.alone == t: // it has its turn: it was parked meanwhile, or is led again
 		return true
 	case e.LineFull(name):
@@ -90,10 +158,10 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 		t.Fail("too many commands wait on this key", stats.Crowded)
 		return false
 	}
-	l.queue = append(l.queue, t)
-	if l.next() == t {
+	if len(l.queue) == 0 && l.begins(t) { // most meet nobody: they need no room to wait in
 		return true
 	}
+	l.queue = append(l.queue, t)
 	if t.forSomebody() {
 		e.At(link.ParkedTimer, t.Deadline)
 	}
@@ -106,17 +174,25 @@ func (t *Task) forSomebody() bool { return t.x != nil || t.step != nil }
 
 // next gives the first that waits its turn, if it may begin; else it is nil.
 func (l *queue) next() *Task {
-	if l.alone != nil || len(l.queue) == 0 || l.reads > 0 && !l.queue[0].reads {
+	if len(l.queue) == 0 || !l.begins(l.queue[0]) {
 		return nil
 	}
 	t := l.queue[0]
 	l.queue = l.queue[1:]
-	if t.reads {
+	return t
+}
+
+// begins gives t its turn, if it may begin.
+func (l *queue) begins(t *Task) bool {
+	switch {
+	case l.alone != nil || l.reads > 0 && !t.reads:
+		return false
+	case t.reads:
 		l.reads++
-	} else {
+	default:
 		l.alone = t
 	}
-	return t
+	return true
 }
 
 // LineFull says whether no more can wait in a line.

@@ -48,7 +48,7 @@ type Task struct {
 	Deadline int64        // on the loop's clock
 
 	instead []byte      // what the client gets in place of the answer when all went well; nil: the answer
-	failed  []unsentAsk // asks that found no connection, of which the rule is told next
+	failed  []unsentAsk // asks that found no connection or have their answer, of which the rule is told next
 	Open    int         // asks that have not ended
 }
 
@@ -157,7 +157,7 @@ type Rule interface {
 	Told(t *Task, id int, r *upstream.Result)
 }
 
-// unsentAsk is an ask that found no connection.
+// unsentAsk is an ask that found no connection, or whose answer was there.
 type unsentAsk struct {
 	id int
 	upstream.Result
@@ -177,7 +177,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, raw,
 		t.Raw = append(t.Raw, command...)
 		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
 	} else {
-		t.Raw = wire.AppendPlain(nil, raw, &e.Clients.Req)
+		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, &e.Clients.Req)
 	}
 	e.Wire.Next(t.Raw, &t.Req)
 	t.Req.Flags |= e.Clients.Req.Flags & wire.Binary
@@ -279,20 +279,32 @@ func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.Client
 
 // AskAs is Ask of Ringside's own (internal), or of the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
-	t.Open++
+	t.Loop.Wire.Next(line, &t.Loop.Plain)
+	t.AskParsed(internal, id, srv, line)
+}
+
+// AskParsed is AskAs for a line that has been parsed into Servers.Plain.
+func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte) {
 	c, why, o := srv.Pick(t.Asker, internal)
 	if c == nil {
-		t.failed = append(t.failed, unsentAsk{id, upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}}})
+		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
 		return
 	}
+	t.Open++
 	if t.step != nil {
 		t.step.asked = true
 	}
-	t.Loop.Ask(c, t, id, t.Limits(), line, internal)
+	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}
+}
+
+// Knows tells the rule r, next, as what has come of ask id, which was not sent.
+func (t *Task) Knows(id int, r *upstream.Result) {
+	t.Open++
+	t.failed = append(t.failed, unsentAsk{id, *r})
 }
 
 // Limits is what is left for an ask of the time that the command may take.
@@ -306,8 +318,12 @@ type Edit struct {
 	With []byte
 }
 
-// WithKey is the task's request with another key, and with edits.
+// WithKey is the task's request with another key, and with edits. It may be the request
+// itself.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
+	if len(edits) == 0 && t.Req.Flags&wire.Base64 == 0 && bytes.Equal(key, t.Req.Key.Of(t.Raw)) {
+		return t.Raw[:len(t.Raw):len(t.Raw)]
+	}
 	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
 }
 
@@ -324,7 +340,11 @@ func (t *Task) Rewrite(edits ...Edit) {
 
 func (t *Task) edited(edits []Edit) []byte {
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
-	var line []byte
+	size := len(t.Raw)
+	for _, x := range edits {
+		size += len(x.With)
+	}
+	line := make([]byte, 0, size)
 	at := uint32(0)
 	for _, x := range edits {
 		line = append(append(line, t.Raw[at:x.At.Start]...), x.With...)
@@ -513,9 +533,14 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if arg, ok := wire.FlagArg(b, rep.MetaFlags, 'c'); ok {
 			at = arg
 		}
-		if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
-			edits = append(edits, Edit{at, strconv.AppendUint(nil, token(n), 10)})
+		if at.Len() > 0 {
+			if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
+				edits = append(edits, Edit{at, strconv.AppendUint(nil, token(n), 10)})
+			}
 		}
+	}
+	if len(edits) == 0 {
+		return b
 	}
 	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
 	var out []byte

@@ -29,6 +29,7 @@ type Attempt struct {
 	Probe      bool // it is the greeting, the first on each new connection
 	Begun      bool // its answer has begun, and is not whole
 	Streams    bool // its receiver is in the middle of a value
+	GoesOn     bool // its receiver lets a task go on with its answer, or without
 	Internal   bool // it is Ringside's own: the queue's bound for clients does not count it
 	expired    bool // it is over before the socket got a byte of it
 	LateDelete bool // it is the delete behind a mutation that may run late: see latedelete.go
@@ -223,8 +224,13 @@ func (c *Conn) Reaches(v Via) bool {
 // behind what c has to send. It delivers the answer to the receiver to, tagged id,
 // or, after the time that t gives it, the failure.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
+	e.Wire.Next(line, &e.Plain)
+	e.AskParsed(c, to, id, t, line, internal)
+}
+
+// AskParsed is Ask for a line that has been parsed into e.Plain.
+func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
-	e.Wire.Next(line, r)
 	line = e.Wire.CutKey(line, r)
 	a := e.NewAttempt(&Collector{To: to, ID: id})
 	a.Op, a.Dialect, a.Flags = r.Op, r.Dialect, r.Flags

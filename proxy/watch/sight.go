@@ -116,6 +116,7 @@ func (s *Sight) hear(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	switch {
 	case !isRead(a.Op) || r.Kind.Failed():
 		s.out = stats.OutcomeOf(r.Kind)
+	case s.goesOn && string(r.ClientFlags.Of(b)) == wire.MarkFlags: // of a copy that is being written
 	case s.goesOn && (r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')):
 	case a.Dialect == wire.Meta && (r.Kind == wire.Value || r.Kind == wire.Header):
 		m := &s.marks[0]
