@@ -86,3 +86,42 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 		t.Error("that is too few")
 	}
 }
+
+// TestGetBehindAMissedWrite: what one loop knows of a write that a copy has missed keeps gets
+// of other loops from that copy, from before the write is answered on.
+func TestGetBehindAMissedWrite(t *testing.T) {
+	s := newStage(t)
+	for _, line := range []string{"pool main servers=s1", "pool near servers=n1", "route - main also=near copies=2 prefer=near ack=one through"} {
+		s.line(line)
+	}
+	s.begin()
+	other := s.p.NewEngine(link.DefaultTune)
+	other.Post = func(f func(*Engine)) {
+		other.Begin(s.now, wall(s.now))
+		f(other)
+	}
+	other.Begin(s.now, wall(s.now))
+	key := "a1"
+	for s.p.Hash([]byte(key))%2 != 0 { // s.e leads it
+		key = string(key[0]+1) + "1"
+	}
+	for _, line := range []string{"c1 > set " + key + " 0 0 1\\r\\nA", "s1 runs 7", "n1 runs 8", "s1 < set " + key + " 0 0 1\\r\\nA", "n1 < set " + key + " 0 0 1\\r\\nA", "s1 > STORED", "n1 > STORED", "c1 < STORED"} {
+		s.line(line)
+	}
+	get := func() {
+		c := other.Accepted("tcp", "here", &actor{name: "c9"})
+		other.Bytes(c, []byte("get "+key+"\r\n"))
+	}
+	get()
+	if other.Unanswered() != 1 {
+		t.Fatal("a get of a key that all copies have asks none by itself")
+	}
+	for _, line := range []string{"n1 is SUSPECT", "c1 > set " + key + " 0 0 1\\r\\nB", "s1 < set " + key + " 0 0 1\\r\\nB", "s1 > STORED", "c1 < STORED", "n1 is IN"} {
+		s.line(line)
+	}
+	get()
+	if other.Unanswered() != 1 {
+		t.Error("the copy is asked that has missed the write")
+	}
+	s.line("s1 < get " + key)
+}
