@@ -62,7 +62,8 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 		fronts = append(fronts, startRingside(t, a.driver, front(seen, "timeouts: {connect: 1s, request: 500ms, deadline: 5s}")+
 			"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"))
 	}
-	total, faults, left, back, broken := map[string]int64{}, map[string]int{}, int64(0), int64(0), map[byte]int{}
+	total, faults, broken := map[string]int64{}, map[string]int{}, map[byte]int{}
+	var left, back, early int64
 	for round, done := 0, false; !done; round++ {
 		m := mix{prefix: fmt.Sprintf("%d.", round), kinds: "dvdalncra", alone: "vdr", think: 6 * time.Millisecond}
 		h := startClientele(t, fronts, m, random.Uint64())
@@ -85,6 +86,7 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 		}
 		left += h.leftOut.Load()
 		back += h.takenBack.Load()
+		early += h.early.Load()
 		for op, n := range h.done {
 			total[op] += n.Load()
 		}
@@ -94,7 +96,7 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 		}
 		done = total["delete"] >= *goal.deletes && total["append"] >= *goal.appends && (a.faults == nil || n >= *goal.faults)
 		if done || round%10 == 9 {
-			t.Logf("%d rounds: answered %v; faults %v; keys broken, by kind: %v; %d late reads left out, %d numbers read that were taken back without an answer", round+1, total, faults, kindsOf(broken), left, back)
+			t.Logf("%d rounds: answered %v; faults %v; keys broken, by kind: %v; %d late reads left out, %d keys with reads of what was not answered yet, %d numbers read that were taken back without an answer", round+1, total, faults, kindsOf(broken), left, early, back)
 		}
 		if t.Failed() && !lengthy() {
 			return
