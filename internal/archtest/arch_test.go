@@ -83,7 +83,7 @@ var house = []room{
 	{"recipes/meta", nil, []string{"github.com/bradfitz/gomemcache"}},
 	{"recipes/examples/seeds", []string{"recipes"}, []string{"github.com/bradfitz/gomemcache"}},
 	{"cmd/ringbench", []string{"internal/bench/..."}, nil},
-	{"cmd/ringside", []string{"ring", "replicate", "proxy/...", "config", "internal/memnode", "internal/drill", "internal/top", "internal/tracefile"}, []string{"github.com/spf13/cobra", "github.com/coreos/go-systemd/v22/daemon", "github.com/prometheus/...", "golang.org/x/sys"}},
+	{"cmd/ringside", []string{"ring", "replicate", "proxy/...", "config", "internal/memnode", "internal/drill", "internal/top", "internal/tracefile"}, []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/coreos/go-systemd/v22/daemon", "github.com/prometheus/...", "golang.org/x/sys"}},
 
 	// Data and tests.
 	{"deploy", nil, nil},
