@@ -111,7 +111,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
-	e.Copies.Unbound = p.GuardAblation.Rest
+	e.Copies.Unbound, e.Copies.Unasked = p.GuardAblation.Rest, p.GuardAblation.Former
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0

@@ -62,8 +62,8 @@ func TestReloadWithoutCopies(t *testing.T) {
 }
 
 // TestReloadOfPlacement reloads a pool of the same servers: with another
-// placement it gets another keeper, and its members lack what the others had of
-// their keys; with the same, both go on.
+// placement it gets another keeper, and when that has seen no other list for a while its
+// members lack what the others had of their keys; with the same, both go on.
 func TestReloadOfPlacement(t *testing.T) {
 	s := newStage(t)
 	setup := func(fingerprint string) {
@@ -88,6 +88,10 @@ func TestReloadOfPlacement(t *testing.T) {
 		s.begin()
 		if (keeper() == before) != next.same {
 			t.Errorf("placement %s: the keeper goes on: %v", next.fingerprint, !next.same)
+		}
+		for range 3 {
+			s.now += int64(time.Minute)
+			s.wakeup(func() { s.e.Copies.Tend() })
 		}
 		whole = s.e.Ledgers["main"]
 		for i := range whole.Members {

@@ -374,5 +374,39 @@ func (r *Rule) copyDone() {
 		} else {
 			r.settle(Unmet, -1)
 		}
+	case moving:
+		r.clean |= c.copied
+		switch {
+		case c.missed && !c.hit: // another has moved it
+			r.settle(Answered, -1)
+		case c.copied != r.takes&^(1<<r.lead) || r.away != 0:
+			r.abandon()
+		default:
+			if c.hit {
+				r.guard[r.lead] = c.fetched
+			}
+			r.leave()
+		}
 	}
+}
+
+// moveTold: the former holder has said whether it has the key, or has lost it. A mark there
+// is of a command that has ended, or has failed: nobody puts a value in its place.
+func (r *Rule) moveTold(k Kind) {
+	switch to := r.takes &^ (1 << r.lead); {
+	case r.stage == seeking && k == Hit && to == 0:
+		r.leave()
+	case r.stage == seeking && k == Hit:
+		r.copyRound(to)
+	case r.stage == seeking && (k == Miss || k == Marked), k == Deleted, k == NotFound:
+		r.stage = done
+		r.settle(Answered, -1)
+	default:
+		r.abandon()
+	}
+}
+
+func (r *Rule) leave() {
+	r.stage = leaving
+	r.askFrom(int(r.lead), Drop, r.guard[r.lead])
 }

@@ -121,6 +121,15 @@
 // the next member if the authority fails. That costs a gat a second look, and
 // the copy that it didn't reach an earlier end.
 //
+// # Former holders
+//
+// Where keys get other members, who held one before may have the only copy, or one that has
+// been replaced since. Move lets a key leave it: what it has is copied to the members as by
+// Mend, and then it loses that, by its cas. Nobody gives it anything any more. So who has
+// found all former holders empty may let a command decide by the members alone, or believe
+// that they have nothing, if it asks them behind that; and who copies from a former holder
+// meanwhile, which others may have found empty, claims before it fetches, as ever.
+//
 // # When a miss is believed
 //
 // At a complete member (In), with Policy.ReadThrough off and every member In

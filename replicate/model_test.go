@@ -82,6 +82,7 @@ func (s *scene) tell(i, ask int, o Outcome) {
 		}
 		s.acked[i] = c.acknowledged()
 	}
+	c.goOn()
 }
 
 // checker visits every interleaving.

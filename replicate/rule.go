@@ -188,6 +188,8 @@ const (
 	fetching
 	filling
 	checking
+	seeking // moves: has the former holder anything?
+	leaving // and loses it
 )
 
 // next is what follows a copying.
@@ -199,6 +201,7 @@ const (
 	closing              // the end: the followers that differed are repaired
 	refusing             // the answer of the member that refused an add
 	mending              // nothing: that was all
+	moving               // the former holder loses it
 )
 
 func classOf(c Command) class {
@@ -346,6 +349,23 @@ func Mend(member, source int, overwrite, take bool) Rule {
 	return r
 }
 
+// Move returns the rule by which a key leaves a former holder, source: the members of to
+// get what it has, guarded as by Mend, and then it loses that, unless there are some who
+// should get it and can't be asked: away. It settles as Answered,
+// without a reply, if the source has nothing any more, else as Unmet. A former holder gets
+// nothing new, so from then on it never has anything.
+//
+// Who has found each former holder empty may let a command decide: what a repair or
+// another proxy fetches there was fetched before, so it fails at what the command leaves.
+func Move(to, away Mask, source int, overwrite bool) Rule {
+	r := Rule{class: mends, lead: int8(source), stage: seeking}
+	r.takes, r.away = to|1<<source, away
+	r.answer, r.reply, r.from = -1, -1, -1
+	r.copy = copying{then: moving, overwrite: overwrite, keep: true, take: true, from: 1 << source}
+	r.guard[source] = uint8(r.ask(source, Look))
+	return r
+}
+
 // handingOver reports whether the next state of another member may make it the
 // authority. Another proxy may have seen that already.
 func (r *Rule) handingOver(settling, returning Mask) bool {
@@ -465,6 +485,8 @@ func (r *Rule) Told(ask int, o Outcome) {
 		r.followTold(ask, m, o)
 	case sweeping:
 		r.sweepTold(m, o.Kind)
+	case seeking, leaving:
+		r.moveTold(o.Kind)
 	case claiming, fetching, filling, checking:
 		if e.deed == Fetch {
 			r.foreseen[e.member] = o.Value

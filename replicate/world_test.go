@@ -66,6 +66,7 @@ type own struct {
 	read   uint32 // what its get has found
 	token  uint8
 	void   bool // the authority was started anew before it was answered
+	errand      // what it does before and after its rule
 	ablate ablation
 }
 

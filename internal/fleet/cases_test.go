@@ -6,11 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -65,10 +67,30 @@ var (
 	// One proxy that begins anew knows nothing of what the one before has done.
 	alone = []string{"cut", "hang", "kill", "lose", "flush", "slow", "pause"}
 
+	// Each changes weights, and something else.
+	reweighed = []string{"reweigh, kill", "reweigh, hang", "reweigh twice"}
+
 	drained = []string{"drain", "drain", "cut", "kill", "restart", "pause"}
 
 	twice  = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 1000}
+	thrice = replicate.Policy{Copies: 3, Apart: replicate.Servers, Read: replicate.Spread, ReadThrough: true, RepairRate: 1000}
 	spread = replicate.Policy{Copies: 2, Apart: replicate.Servers, Read: replicate.Spread, ReadThrough: true, RepairRate: 1000}
+)
+
+var (
+	readMostly = []ask{(*app).get, (*app).get, (*app).get, (*app).set}
+	pruning    = slices.Concat(slices.Repeat([]ask{(*app).get}, 10), slices.Repeat([]ask{(*app).set}, 3), []ask{(*app).remove})
+	logging    = []ask{(*app).append, (*app).look}
+
+	// slowly fills a server for some ten seconds.
+	slowly = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 10}
+)
+
+// A tardy server's packets come later than a repair takes, and in time for a
+// patient proxy.
+const (
+	tardy   = 150 * milli
+	patient = 500 * time.Millisecond
 )
 
 // promises are what is promised:
@@ -146,6 +168,20 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
 	{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
+	{name: "D6 weights", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
+		asks: readMostly, faults: []string{"reweigh"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "D6 weights, there and back", sidecars: 2, servers: 4, strict: true, copies: spread, errs: true,
+		asks: pruning, faults: reweighed, count: 3, exact: true, keeps: true, costly: true},
+	{name: "D6 weights, all commands", sidecars: 2, engines: 2, servers: 4, strict: true, copies: twice,
+		faults: reweighed, count: 3, exact: true, locks: true, costly: true},
+	{name: "D6 weights, logs", sidecars: 2, servers: 4, strict: true, copies: twice, late: tardy, request: patient, errs: true,
+		asks: logging, logs: 20, faults: reweighed, count: 3, exact: true, costly: true},
+	{name: "D6 weights, locks, one proxy far away", sidecars: 3, servers: 4, strict: true, copies: twice, far: 30 * milli,
+		asks: []ask{(*app).take, (*app).count}, faults: reweighed, count: 3, exact: true, locks: true, costly: true},
+	{name: "D6 weights, relaxed", sidecars: 2, servers: 4, copies: twice, errs: true,
+		asks: pruning, faults: reweighed, count: 3, keeps: true, costly: true},
+	{name: "D6 fewer copies", sidecars: 2, servers: 4, strict: true, copies: thrice, errs: true,
+		asks: pruning, faults: []string{"fewer"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "D6 stranger, copies", sidecars: 2, servers: 3, strict: true, copies: twice,
 		asks: readMostly, faults: []string{"stranger", "stranger, hang"}, count: 2, exact: true, costly: true},
 	{name: "D6 stranger", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
@@ -224,6 +260,9 @@ func TestFailoverAblations(t *testing.T) {
 		}},
 		{"whoever answers is taken for the server", ablations{Ablation: health.Ablation{Stranger: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true, ablate: c.ablate}
+		}},
+		{"former holders are not asked", ablations{guard: guard.Ablation{Former: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, faults: reweighed, count: 2, keeps: true, ablate: c.ablate}
 		}},
 		{"a server put back as it was", ablations{Ablation: health.Ablation{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}

@@ -11,8 +11,7 @@
 //	 │                                                                                   ▲
 //	 └──► judge: what may be answered, given all answers before         faults, plots, reloads by seed
 //
-// Promises (cases_test.go) are the cases that must hold; breaches (breach_test.go)
-// those that are known to be broken, which must be found. Herds (herds_test.go) are
+// Promises (cases_test.go) are the cases that must hold. Herds (herds_test.go) are
 // guarded routes: apps rebuild what they miss. Ablations leave one
 // part of the protocol out and must be found, too: so what holds, holds because
 // the simulation would see it broken.
@@ -20,7 +19,6 @@
 //	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               20 seeds of most promises, fewer of others
 //	RINGSIDE_SEEDS=1000 go test ./internal/fleet -run 'Test(Failover|Guard)$' -timeout 0    make soak
 //	RINGSIDE_SEED=17 go test ./internal/fleet -run 'TestFailover/strict,_warm$'         one seed, with its trace if it fails
-//	RINGSIDE_SEEDS=50 go test ./internal/fleet -run TestFailoverBreaches -v             which seeds find the breaches
 //
 // What it does not do: no sockets and no memcached (internal/e2e has those), one
 // pool, one value in flight for each client; values expire on guarded routes only.

@@ -107,7 +107,6 @@ type fleet struct {
 	traced bool
 	trace  []traceLine
 	broken string // what is wrong, once something is
-	harm   harm   // what that does to clients; "": it is worse than anything that is known
 	tally
 }
 
@@ -146,10 +145,7 @@ func (f *fleet) wrong(key, format string, args ...any) {
 
 // harmed ends the run: a promise is broken.
 func (f *fleet) harmed(h harm, key, format string, args ...any) {
-	if f.broken == "" {
-		f.harm = h
-	}
-	f.wrong(key, format, args...)
+	f.wrong(key, string(h)+": "+format, args...)
 }
 
 // event is something that happens at a time. Those of one time happen in the
@@ -312,7 +308,7 @@ func (f *fleet) whole() string {
 	}
 	for i, s := range f.sidecars {
 		for at, l := range sums[i].Lacks {
-			if (f.keeps || f.logs > 0) && l.Filling { // what one copy has alone may be lost by the next fault
+			if (f.keeps || f.logs > 0 || f.edition > 0) && l.Filling { // what one copy has alone may be lost by the next fault
 				return fmt.Sprintf("p%d: %v is not filled", s.id, at)
 			}
 		}

@@ -17,7 +17,8 @@ type layout struct {
 	edition   int   // counts reloads
 	since     int64 // when the last sidecar has it
 	gone      int   // the server that the configuration does not have; -1: it has all
-	reweighed bool  // every other key has its second copy on another server
+	reweighed bool  // a quarter of the keys have their second copy on another server, and a quarter all of them
+	fewer     bool  // keys have one copy less
 }
 
 // limits are far away.
@@ -31,7 +32,7 @@ const refusedFor = 150 * time.Millisecond
 func (f *fleet) reload(change func(l *layout)) {
 	change(&f.layout)
 	f.edition++
-	f.note("", "RELOAD without s%d, reweighed: %v", f.gone, f.reweighed)
+	f.note("", "RELOAD without s%d, reweighed: %v, fewer: %v", f.gone, f.reweighed, f.fewer)
 	for _, s := range f.sidecars {
 		at := f.now + f.upTo(500*milli)
 		f.since = max(f.since, at)
@@ -46,7 +47,7 @@ func (f *fleet) table() *table.Table {
 		p := &table.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
 			Timeouts:     table.Timeouts{Connect: 400 * time.Millisecond, Request: f.request, Deadline: 4 * f.request},
 			RetryBackoff: table.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
-			Place:        ring.Placement{Hash: hash, Ring: r}}
+			Place:        ring.Placement{Hash: hash, Ring: r, Fingerprint: fmt.Sprintf("%+v", r)}}
 		for i := range n {
 			if i != gone {
 				name := fmt.Sprintf("s%d", from+i)
@@ -80,6 +81,9 @@ func (f *fleet) table() *table.Table {
 		}
 	}
 	route := table.Route{Pool: p, Copies: f.copies}
+	if f.fewer {
+		route.Copies.Copies--
+	}
 	if f.herd != nil {
 		route.Guard = &f.herd.Guard
 	}
@@ -117,8 +121,15 @@ func (r around) At(_ []byte, h uint64, try int) int {
 	}
 	for i := range r.n {
 		step := i
-		if r.reweighed && h/uint64(r.n)%2 == 0 && (i == 1 || i == 2) {
-			step = 3 - i
+		switch h / uint64(r.n) % 4 {
+		case 0:
+			if r.reweighed && (i == 1 || i == 2) {
+				step = 3 - i
+			}
+		case 1:
+			if r.reweighed {
+				step = (i + 2) % r.n
+			}
 		}
 		at := int((h + uint64(step)) % uint64(r.n))
 		switch {

@@ -149,10 +149,47 @@ var plots = map[string]plot{
 	// While one is away, empty when it comes back, weights are changed.
 	"reweigh": func(f *fleet, i int) {
 		back := f.killFor(i, 4*second, 6*second)
-		f.after(2*second+f.upTo(second), func() { f.reload(func(l *layout) { l.reweighed = !l.reweighed }) })
+		f.after(2*second+f.upTo(second), func() { f.reload(reweigh) })
 		f.lasts(back)
 	},
+
+	// Weights are changed, and before all keys are where they are to be now one is started
+	// anew, empty, or hangs.
+	"reweigh, kill": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.upTo(moving)
+		f.after(at, func() { f.lasts(f.killFor(i, 200*milli, 5*second)) })
+		f.lasts(at + second)
+	},
+	"reweigh, hang": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.upTo(moving)
+		f.after(at, func() { f.lasts(f.hangFor(i, 200*milli, 3*second)) })
+		f.lasts(at + second)
+	},
+
+	// They are changed, and changed back when all is where it is to be.
+	"reweigh twice": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.between(2*moving, 3*moving)
+		f.after(at, func() { f.reload(reweigh) })
+		f.lasts(at + second)
+	},
+
+	// Keys get fewer copies, and more again.
+	"fewer": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.fewer = true })
+		at := f.between(moving, 2*moving)
+		f.after(at, func() { f.reload(func(l *layout) { l.fewer = false }) })
+		f.after(at+f.upTo(moving), func() { f.lasts(f.killFor(i, 200*milli, 5*second)) })
+		f.lasts(at + moving)
+	},
 }
+
+// moving is how long keys take until they are where a reload wants them, about.
+const moving = 9 * second
+
+func reweigh(l *layout) { l.reweighed = !l.reweighed }
 
 // lasts notes that there is trouble for so long.
 func (f *fleet) lasts(d int64) { f.trouble = max(f.trouble, f.now+d) }

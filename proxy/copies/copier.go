@@ -23,7 +23,7 @@ const (
 // command that sees the difference asks again, if the key still matters to somebody.
 func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
 	switch {
-	case t.Route.Copies.RepairRate == 0:
+	case t.Route.Copies.RepairRate == 0 || e.paused():
 	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
 		e.Count.RepairsDropped++
 	default:
@@ -55,6 +55,17 @@ func (m *account) hasRoom(e *Copies, limit int) bool {
 // and take say what may be replaced there: see replicate.Mend. f is the resync that the
 // copy is a part of, or nil.
 func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
+	c := &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
+	t := e.errand(rt, key, hash, c)
+	e.Copying++
+	to.tokens--
+	if e.Claim(t, task.KeyLine(t.Hash)) {
+		t.Run(0, nil)
+	}
+}
+
+// errand makes a task of c, which no client waits for.
+func (e *Copies) errand(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
 	if !wire.PlainKey(key) {
@@ -62,11 +73,7 @@ func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to co
 	}
 	t.Raw = t.Meta("mg", key, "", nil)
 	e.Wire.Next(t.Raw, &t.Req)
-	t.Rule = &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take)}
+	t.Rule = c
 	t.Count()
-	e.Copying++
-	to.tokens--
-	if e.Claim(t, task.KeyLine(t.Hash)) {
-		t.Run(0, nil)
-	}
+	return t
 }

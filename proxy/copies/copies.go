@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringside/proxy/copies/entries"
+	"ringside/proxy/copies/handover"
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -28,15 +30,21 @@ type Copies struct {
 	Keepers *failover.Keepers
 	Pools   []*routing.BoundPool // all of the table, in its order
 
-	Ledgers    map[string]*ledger // by the name of the pool
-	Copying    int                // copies of keys at work, maxCopies at most
-	Doubtful   *atomic.Int32      // how many loops of the process have doubts; all share it
-	doubts     bool               // this loop knows, or has of late, of a write that a member has missed or may run late: see doubt
-	turn       uint64             // counts commands: reads that are spread go to the members by turns
-	lastChosen uint64             // the last cas that was chosen for all copies of a value; it only grows
-	holders    []copyOf           // scratch of homes: the holders that it yields
-	Unbound    bool               // tests leave out what Command.Bound is for
-	Hedges     hedges             // commands that go on at a time, answered or not
+	Ledgers    map[string]*ledger    // by the name of the pool
+	Copying    int                   // copies of keys at work, maxCopies at most
+	Doubtful   *atomic.Int32         // how many loops of the process have doubts; all share it
+	doubts     bool                  // this loop knows, or has of late, of a write that a member has missed or may run late: see doubt
+	turn       uint64                // counts commands: reads that are spread go to the members by turns
+	lastChosen uint64                // the last cas that was chosen for all copies of a value; it only grows
+	holders    []copyOf              // scratch of homes: the holders that it yields
+	Unbound    bool                  // tests leave out what Command.Bound is for
+	Unasked    bool                  // tests ask no former holder before they decide
+	arranged   *handover.Arrangement // who holds which keys by the present table
+	handover   *handover.Handover    // nil: all keys are where the table wants them
+	stage      uint64                // changes when keys get other holders
+	left       map[uint64]struct{}   // hashes of keys that have left their former holders
+	moves      map[uint64]*move      // by hash, those that are at work or have failed
+	Hedges     hedges                // commands that go on at a time, answered or not
 }
 
 // loopCount is the number of loops, which share the rates of repairs.
@@ -70,7 +78,9 @@ type command struct {
 	first     *upstream.Result // what came of a get that asked a copy without a task, and is not to ask it again; nil: there was none
 	firstFrom table.Target     // that copy
 
+	stage    uint64  // of the handover, when it was made
 	isRepair bool    // there is no client
+	move     *move   // that the repair is a part of; nil: of none
 	resync   *resync // that the repair is a part of; nil: of none
 }
 
@@ -109,6 +119,9 @@ func (e *Copies) lead(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, "flag E chooses the cas, which is each copy's own on this route: leave it out"))
 		return
 	}
+	if e.handover != nil && !e.rebind(t) {
+		return
+	}
 	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
 		return // Lead is called again when the line of the key comes to t
 	}
@@ -120,6 +133,9 @@ func (e *Copies) lead(t *task.Task) {
 	if t.Op.Stores() && string(t.Req.ClientFlags.Of(t.Raw)) == wire.MarkFlags {
 		t.Refuse("these flags are Ringside's own")
 		command = task.CommandOf(t)
+	}
+	if c.writes && e.awaitHandover(t, false) {
+		return
 	}
 	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
 	c.phases = c.phaseNumbers() // before the states are read: another loop may publish new phases in between
@@ -228,7 +244,13 @@ func (e *Copies) FireHedges() {
 	}
 }
 
-func (c *command) Begin(t *task.Task) { c.advance(t) }
+func (c *command) Begin(t *task.Task) {
+	if c.isRepair && c.stage != c.e.stage { // its key may have other holders by now
+		c.finish(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1})
+		return
+	}
+	c.advance(t)
+}
 
 // advance sends what the rule wants asked now, answers the client once the rule has
 // settled, and finishes when the rule is over. An ask that can't be sent is told at
@@ -441,6 +463,11 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		}
 		return
 	}
+	if told && !c.writes && (s.Verdict == replicate.Absent || c.asks[s.Answer].kind == replicate.Miss) {
+		if c.rule.Over() && c.e.awaitHandover(t, true) || !c.rule.Over() && c.e.handover != nil {
+			return
+		}
+	}
 	switch s.Verdict {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
@@ -508,14 +535,14 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		switch {
 		case doubt && c.spared && i == c.authority: // it is left as it is: see behind
 		case doubt && !c.isRepair:
-			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, overwrite: i != c.authority}, s.Dirty.Has(i))
+			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // what it has may be all that is left
-			m.inDoubt(e, Entry{Hash: t.Hash, Key: t.Key, Through: through, overwrite: true}, true)
+			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:
 			m.MissedWrite(t.Hash, t.Key, c.keyAt(t, i), through)
 		case s.Clean.Has(i) && c.isRepair && s.Verdict != replicate.Answered: // it was deleted there, and is yet to be copied
 			if through { // else its miss would be believed
-				m.clean(t.Hash)
+				m.Clean(t.Hash)
 			}
 		case s.Clean.Has(i):
 			m.Right(t.Hash)
@@ -524,7 +551,10 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	if c.writes || c.isRepair {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 	}
-	if c.isRepair {
+	if c.move != nil {
+		c.move.failed = c.move.failed || s.Verdict != replicate.Answered
+		c.move.next()
+	} else if c.isRepair {
 		if e.Copying == background { // the ledger may wait for the room
 			e.At(link.ResyncTimer, e.Now)
 		}

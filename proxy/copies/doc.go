@@ -27,7 +27,9 @@
 //     dropped and counted at the limit; those that the ledger asks for wait.
 //   - What is asked of the ledger changes nothing in it. It notices flushes before a
 //     command uses it or adds to it (notice), and acts when it is tended (Tend).
-//   - A reload of the same servers and the same placement changes nothing in the ledger.
+//   - A reload changes nothing in the ledger of the same servers. Keys that it gives to other holders stay where
+//     they are until all Ringsides have it. From then on nothing is decided about a key, and no miss believed,
+//     before it has left its former holders (move.go, package handover).
 //
 // # What a member may be missing
 //
@@ -35,7 +37,7 @@
 //	dirty          it missed a write to this key               are asked of others                the key is deleted there, and copied again (stale.go)
 //	overflowed     it missed more writes than DirtyKeys        are asked of others, for all keys  it has been flushed on its way back; then it is incomplete
 //	incomplete     it was flushed on its way back, restarted,  count if they hit; a miss is       the keys of the others have been listed, and copied
-//	               or moved to by a reload                     asked of others                    to it (resync.go); after a minute if repairs are off
+//	               or given keys by a reload                   asked of others                    to it (resync.go); after a minute if repairs are off
 //	gone           no server of its pool answers this process  are asked of others, and writes    a server of the pool answers; then it is
 //	               (without strict)                            leave it out                       dirty for what was written
 //	unidentified   it has a new connection, and may be         as incomplete                      it has said since when it runs (stats)

@@ -30,8 +30,19 @@ func (e *Copies) copyAt(h routing.Holder) copyOf {
 	return copyOf{Holder: h, account: &w.Members[h.Index]}
 }
 
-// copiesOf appends the copies that a route keeps of key.
+// copiesOf appends the copies by which a route serves key. While a reload has not reached
+// all Ringsides they are those of before.
 func (e *Copies) copiesOf(list []copyOf, rt *routing.Route, key []byte) []copyOf {
+	if h := e.handover; h != nil && h.Serving != nil {
+		if before := e.byArrangement(list, h.Serving, rt, key); len(before) > len(list) {
+			return before
+		}
+	}
+	return e.present(list, rt, key)
+}
+
+// present appends the copies that a route is to keep of key.
+func (e *Copies) present(list []copyOf, rt *routing.Route, key []byte) []copyOf {
 	var room [replicate.Max]routing.Holder
 	for _, h := range rt.Holders(room[:0], key) {
 		list = append(list, e.copyAt(h))
@@ -66,11 +77,11 @@ func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	}
 }
 
-// shared finds a route on which both servers are holders of key.
+// shared finds a route on which to is a holder of key, and from is one or was.
 func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b copyOf, ok bool) {
 	for rt, members := range e.homes(key) {
 		found := 0
-		for _, m := range members {
+		for _, m := range append(e.formersOf(rt, key, members), members...) {
 			switch m.Server {
 			case from:
 				a = m
@@ -80,11 +91,23 @@ func (e *Copies) shared(key []byte, from, to *upstream.Server) (rt *routing.Rout
 				found++
 			}
 		}
-		if found == 2 {
+		if found == 2 && slices.ContainsFunc(members, func(m copyOf) bool { return m.Server == to }) {
 			return rt, a, b, true
 		}
 	}
 	return nil, a, b, false
+}
+
+// leaver finds a route on which srv was a holder of key and is none any more, and all such
+// servers.
+func (e *Copies) leaver(key []byte, srv *upstream.Server) (rt *routing.Route, formers []copyOf, ok bool) {
+	for rt, members := range e.homes(key) {
+		formers := e.formersOf(rt, key, members)
+		if slices.ContainsFunc(formers, func(m copyOf) bool { return m.Server == srv }) {
+			return rt, formers, true
+		}
+	}
+	return nil, nil, false
 }
 
 // sourcesOf are the servers that may have keys of a member of bp, the member's own server

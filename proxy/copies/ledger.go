@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
 	"ringside/proxy/health/process"
 	"ringside/proxy/link"
@@ -20,11 +21,10 @@ import (
 // ledger is what one loop knows of how complete the members of a pool are. It stays
 // over reloads, and its members have the order of the pool's servers.
 type ledger struct {
-	bp        *routing.BoundPool // the pool in the present table
-	Servers   []*upstream.Server // of bp, when the ledger was made
-	placement string             // fingerprint of the rule that says which keys each server has
-	rate      int                // keys a second that a member may be given; 0: repairs are off
-	Members   []account
+	bp      *routing.BoundPool // the pool in the present table
+	Servers []*upstream.Server // of bp, when the ledger was made
+	rate    int                // keys a second that a member may be given; 0: repairs are off
+	Members []account
 }
 
 // account is what the ledger says of one member. Times are on the loop's clock.
@@ -32,11 +32,12 @@ type account struct {
 	ledger *ledger
 	index  int // of the member in the pool
 
-	*Entries             // of the keys that it has wrong
-	heard      []hearing // flushes of its server, as they were known when notice was called last
-	Incomplete bool      // it has come back empty: a miss there decides nothing
-	Resync     *resync   // what fills it; nil: nothing does
-	until      int64     // when Incomplete ends by itself, where repairs are off
+	*entries.Table           // of the keys that it has wrong
+	heard          []hearing // flushes of its server, as they were known when notice was called last
+	Incomplete     bool      // it has come back empty: a miss there decides nothing
+	Resync         *resync   // what fills it; nil: nothing does
+	until          int64     // when Incomplete ends by itself, where repairs are off
+	left           bool      // in a handover: it has no keys any more that it is not to have
 
 	tokens   float64 // copies that it may be given now: a token bucket
 	filledAt int64   // when tokens was counted
@@ -45,19 +46,15 @@ type account struct {
 const incompleteTime = time.Minute // how long a member that nobody fills counts as incomplete
 
 // KeepLedger lets the pool bp keep the ledger that it had before a reload, if its
-// servers and its placement are the same. If they are not, keys have moved to servers
-// that never had them, and all members count as incomplete.
+// servers are the same.
 func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 	old := e.Ledgers[bp.Pool.Name]
-	if old != nil && old.placement == bp.Pool.Place.Fingerprint && slices.Equal(old.Servers, bp.Servers) {
+	if old != nil && slices.Equal(old.Servers, bp.Servers) {
 		old.bp = bp
 		return
 	}
 	if e.Ledgers == nil {
 		e.Ledgers = map[string]*ledger{}
-	}
-	if old != nil && !old.bp.View.AllIn() && e.Keepers.RunsKeepers {
-		e.Log.Warn("keys with copies have moved while a server is not in: what only their former servers had is lost", "pool", bp.Pool.Name)
 	}
 	e.Ledgers[bp.Pool.Name] = e.newLedger(bp, old)
 	old.stop()
@@ -66,11 +63,11 @@ func (e *Copies) KeepLedger(bp *routing.BoundPool) {
 // newLedger makes the ledger of a pool whose ledger was old; nil: it had none. What a
 // server has wrong is taken over, since it stays wrong.
 func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
-	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), placement: bp.Pool.Place.Fingerprint, Members: make([]account, len(bp.Servers))}
+	w := &ledger{bp: bp, Servers: slices.Clone(bp.Servers), Members: make([]account, len(bp.Servers))}
 	for i, srv := range bp.Servers {
 		m := &w.Members[i]
 		m.ledger, m.index = w, i
-		m.Entries = &Entries{Keys: map[uint64]*Entry{}}
+		m.Table = &entries.Table{Keys: map[uint64]*entries.Entry{}}
 		// When the process starts nobody can know what a server has, and it counts as
 		// complete. One whose release is known was in use for other keys, and never
 		// had those that the pool has now given it.
@@ -80,7 +77,7 @@ func (e *Copies) newLedger(bp *routing.BoundPool, old *ledger) *ledger {
 			continue
 		}
 		if j := slices.Index(old.Servers, srv); j >= 0 {
-			m.Entries = old.Members[j].Entries
+			m.Table, m.Incomplete = old.Members[j].Table, old.Members[j].Incomplete
 		}
 	}
 	return w
@@ -110,6 +107,7 @@ func (e *Copies) TakeCopies() {
 		w.rate = e.repairRate(w.bp)
 		e.At(link.ResyncTimer, e.Now)
 	}
+	e.takeArrangement()
 }
 
 // repairRate is the highest rate, in keys a second, that a route sets for members of bp.
@@ -188,7 +186,7 @@ func (m *account) hear(e *Copies, i int, now hearing) {
 func (m *account) markEmpty(e *Copies, flushed bool) {
 	m.stop()
 	if flushed {
-		*m.Entries = Entries{Keys: map[uint64]*Entry{}, deletesSent: m.deletesSent}
+		*m.Table = entries.Table{Keys: map[uint64]*entries.Entry{}, DeletesSent: m.DeletesSent}
 	}
 	m.Incomplete, m.until = true, e.Now+int64(incompleteTime)
 	e.At(link.ResyncTimer, e.Now)
@@ -201,7 +199,7 @@ func (m *account) markEmpty(e *Copies, flushed bool) {
 func (m *account) othersComplete() bool {
 	for i := range m.ledger.Members {
 		o := &m.ledger.Members[i]
-		if o.server().Down || o != m && (o.Incomplete || o.overflowed && i < m.index) {
+		if o.server().Down || o != m && (o.Incomplete || o.Overflowed && i < m.index) {
 			return false
 		}
 	}
@@ -212,6 +210,7 @@ func (m *account) othersComplete() bool {
 // timer again, at most lookTime from now, while there is a ledger.
 func (e *Copies) Tend() {
 	e.reassure()
+	e.proceed()
 	for _, bp := range e.Pools { // in the table's order
 		w := e.Ledgers[bp.Pool.Name]
 		if w == nil {
@@ -225,6 +224,7 @@ func (e *Copies) Tend() {
 		}
 		e.At(link.ResyncTimer, e.Now+int64(lookTime))
 	}
+	e.endHandover()
 }
 
 // tend does for a member what its ledger says is to be done, in the order in which it
@@ -232,24 +232,26 @@ func (e *Copies) Tend() {
 // of this process as long as the member is not complete.
 func (m *account) tend(e *Copies) {
 	bp, srv := m.ledger.bp, m.server()
-	if m.Incomplete = m.incomplete(e); m.Incomplete || m.hasLess() {
+	if m.Incomplete = m.incomplete(e); m.Incomplete || m.HasLess() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
-	if m.overflowed && m.othersComplete() {
+	if m.Overflowed && m.othersComplete() {
 		bp.View.SayUnfit(m.index, m.heard[0].n)
 	}
-	if !srv.Down {
+	if !srv.Down && !e.paused() {
 		m.deleteStale(e)
 		m.copyLost(e)
 	}
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
 		e.Identify(srv.Conns[0]) // reads go to others first, so no command may ever ask for it
 	}
+	leaves := !m.Incomplete && e.leaves(m)
 	switch f := m.Resync; {
-	case f != nil && (!m.Incomplete || m.ledger.rate == 0):
+	case f != nil && (f.leaving != leaves || !leaves && !m.Incomplete || m.ledger.rate == 0):
 		m.stop()
-	case f == nil && m.Incomplete && m.ledger.rate > 0:
-		m.Resync = &resync{m: m, index: m.index, to: srv, wait: int64(retryFirst)}
+	case e.paused():
+	case f == nil && (m.Incomplete || leaves) && m.ledger.rate > 0:
+		m.Resync = &resync{m: m, index: m.index, to: srv, leaving: leaves, wait: int64(retryFirst)}
 		fallthrough
 	case f != nil:
 		m.Resync.advance(e, bp)
@@ -319,7 +321,7 @@ func (e *Copies) AddTo(into *stats.Snapshot) {
 		for i := range w.Members {
 			m := &w.Members[i]
 			m.notice(e)
-			filling := m.incomplete(e)
+			filling := m.incomplete(e) || e.handover != nil
 			if !filling && len(m.Keys) == 0 {
 				continue
 			}
@@ -329,12 +331,12 @@ func (e *Copies) AddTo(into *stats.Snapshot) {
 			at := [2]string{pool, w.bp.Pool.Servers[i].Name}
 			is := into.Lacks[at]
 			is.Filling = is.Filling || filling
-			is.Missed += m.dirty
+			is.Missed += m.Missed()
 			if m.Resync != nil {
 				is.Copied += m.Resync.filled
 			}
-			is.Waiting += m.waiting()
-			is.Flush = is.Flush || m.overflowed
+			is.Waiting += m.Waiting()
+			is.Flush = is.Flush || m.Overflowed
 			into.Lacks[at] = is
 		}
 	}

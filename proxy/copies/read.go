@@ -22,7 +22,7 @@ func (e *Copies) Copied() *Copies { return e }
 // one. It says so before the write is answered (doubt), so who reads behind a write that was
 // acknowledged sees it.
 func (e *Copies) ReadAt(client uint64, rt *routing.Route, owner *upstream.Server, key []byte, hash uint64) *upstream.Conn {
-	if !rt.AllIn() || e.Doubtful.Load() > 0 && !(e.Loops.Owner(hash) == e.Tasks && e.clean(rt, key, hash)) {
+	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !(e.Loops.Owner(hash) == e.Tasks && e.clean(rt, key, hash)) {
 		return nil
 	}
 	srv := owner
@@ -83,7 +83,7 @@ func (e *Copies) reassure() {
 	}
 	for _, w := range e.Ledgers {
 		for i := range w.Members {
-			if m := &w.Members[i]; m.overflowed || len(m.Keys) > 0 {
+			if m := &w.Members[i]; m.Overflowed || len(m.Keys) > 0 {
 				return
 			}
 		}

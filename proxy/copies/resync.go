@@ -64,6 +64,8 @@ type resync struct {
 	index int                // of the member in bp
 	to    *upstream.Server   // the member's
 
+	leaving bool // in a handover: what it has and is not to have any more goes to whom it belongs to
+
 	sources []copyOf // servers whose keys are listed in this pass
 	listed  int      // how many of them have been
 	dump    *dump    // the listing at work; nil: none
@@ -130,6 +132,9 @@ func (f *resync) advance(e *Copies, bp *routing.BoundPool) {
 // pass begins a pass over the keys from the hash f.from on.
 func (f *resync) pass(e *Copies) {
 	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
+	if f.leaving {
+		f.sources = []copyOf{e.copyAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
+	}
 	f.Picks, f.picked, f.bound = f.Picks[:0], false, noBound
 	f.failed = 0
 }
@@ -142,7 +147,11 @@ func (f *resync) retry(e *Copies, why string) {
 	e.At(link.ResyncTimer, f.at)
 	if why != "" && why != f.why {
 		f.why = why
-		e.Log.Warn("a server that came back empty can't be filled now", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
+		what := "a server that came back empty can't be filled now"
+		if f.leaving {
+			what = "what a server is not to have any more can't go to other servers now"
+		}
+		e.Log.Warn(what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}
 }
 
@@ -162,7 +171,7 @@ type dump struct {
 func (f *resync) list(e *Copies, from copyOf) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
-	case phase == health.Out, phase == health.Returning, from.overflowed:
+	case phase == health.Out, phase == health.Returning, from.Overflowed:
 		f.listed++ // it is about to be flushed, so what it has is not copied
 		e.At(link.ResyncTimer, e.Now)
 		return
@@ -247,7 +256,14 @@ func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
 	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || divert.IsReserved(key) {
 		return
 	}
-	if _, from, _, ok := e.shared(key, d.srv, f.to); !ok || from.Dirty(hash) {
+	if f.leaving {
+		_, _, ok = e.leaver(key, f.to)
+	} else {
+		var from copyOf
+		_, from, _, ok = e.shared(key, d.srv, f.to)
+		ok = ok && !from.Dirty(hash)
+	}
+	if !ok {
 		return
 	}
 	f.Picks = append(f.Picks, pick{hash, string(key), d.srv})
@@ -282,13 +298,17 @@ func (f *resync) copy(e *Copies) {
 		f.picked = true
 	}
 	for len(f.Picks) > 0 {
-		if !f.m.hasRoom(e, background) {
+		if !f.m.hasRoom(e, background) || f.leaving && f.repairing >= background { // moved goes on
 			return
 		}
 		p := f.Picks[0]
 		f.Picks = f.Picks[1:]
+		if f.leaving {
+			f.give(e, p)
+			continue
+		}
 		rt, from, to, ok := e.shared([]byte(p.key), p.from, f.to)
-		if !ok || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not now
+		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // not now
 			f.failed++
 			continue
 		}
@@ -297,6 +317,31 @@ func (f *resync) copy(e *Copies) {
 	}
 	if len(f.Picks) == 0 && f.repairing == 0 {
 		f.passed(e)
+	}
+}
+
+// give lets a picked key leave the member.
+func (f *resync) give(e *Copies, p pick) {
+	rt, formers, ok := e.leaver([]byte(p.key), f.to)
+	switch {
+	case !ok:
+	case e.moves[p.hash] != nil && !e.moves[p.hash].over:
+		f.failed++
+	default:
+		f.repairing++
+		f.m.tokens--
+		e.move(rt, []byte(p.key), p.hash, formers, f)
+	}
+}
+
+// moved is told how one of f's moves has ended.
+func (f *resync) moved(e *Copies, ok bool) {
+	f.repairing--
+	e.At(link.ResyncTimer, e.Now)
+	if ok {
+		f.found++
+	} else {
+		f.failed++
 	}
 }
 
@@ -329,6 +374,9 @@ func (f *resync) passed(e *Copies) {
 	case f.gaps && f.found > 0:
 		f.from, f.found, f.gaps = 0, 0, false
 		f.pass(e)
+		e.At(link.ResyncTimer, e.Now)
+	case f.leaving:
+		m.left, m.Resync = true, nil
 		e.At(link.ResyncTimer, e.Now)
 	default:
 		m.Incomplete, m.Resync = false, nil

@@ -36,7 +36,7 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 		out.State = replicate.Suspect
 	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // it would take what is written now
 		out.State = replicate.Suspect
-	case phase == health.In && m.overflowed:
+	case phase == health.In && m.Overflowed:
 		out.State = replicate.Returning
 	case phase == health.In && m.Dirty(t.Hash):
 		out.State = replicate.Dirty

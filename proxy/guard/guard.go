@@ -321,6 +321,7 @@ type Ablation struct {
 	KeepStub bool // or at least a stub
 	Doubt    bool // a ticket that an ambiguous set has used is used up
 	Rest     bool // of several copies, the others get a set at once when the authority has it
+	Former   bool // of several copies, nobody asks who has kept the key before a reload
 	Stamp    bool // a set has the versions that tags have then, not at its miss
 	Order    bool // nobody looks whether a tag that a set names first is older than its miss
 }

@@ -79,6 +79,7 @@ type Keeper struct {
 	next         int64
 	voteAt       int64 // when the next vote is due
 	foreignUntil int64 // how long other membership lists that were seen count
+	began        int64 // when the first record was read
 	copies       bool  // routes keep copies on its servers
 	parting      bool  // see Part
 	asWhole

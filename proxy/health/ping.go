@@ -6,6 +6,7 @@ package health
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -197,11 +198,13 @@ func (k *Keeper) complain(i int, what string) {
 func (k *Keeper) read(i int, r record, sent, now int64) {
 	s := &k.servers[i]
 	s.absent = 0
-	if s.record.entries != nil && s.record.incarnation != r.incarnation {
-		k.unhold(i)
-	}
 	if s.record.incarnation != r.incarnation {
-		s.known = false
+		if s.known = false; s.record.entries != nil {
+			k.unhold(i)
+		}
+	}
+	if k.began = cmp.Or(k.began, now); r.hash != k.hash && (s.record.entries != nil || now < k.began+2*int64(k.set.Ping)) {
+		k.foreignUntil = now + foreignPings*int64(k.set.Ping)
 	}
 	s.record = r
 	s.goodSent = sent
@@ -216,19 +219,16 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 	k.recount()
 	k.hold(i, now)
-	if r.hash != k.hash {
-		k.foreignUntil = now + foreignPings*int64(k.set.Ping)
-	}
 	news := !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || r.hash != k.hash && now >= s.takeAt) {
-		s.takeAt = now + foreignPings/2*int64(k.set.Ping)
+		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}
 }
 
 // foreignPings is for how many pings a record of proxies with another
-// membership list suspends the guarantee. Each side writes its hash over the
-// other's twice as often, so both see each other as long as there are both, and
+// membership list suspends the guarantee, not of a server that was away. Each side writes its hash over the
+// other's four times as often, so both see each other as long as there are both, and
 // after a rolling change the last one's stays.
 const foreignPings = 20
 

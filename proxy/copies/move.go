@@ -1,0 +1,311 @@
+package copies
+
+// Keys go to other holders because a reload has changed weights, servers, or how many
+// copies there are: see package handover. Former holders are asked before anything is
+// decided, and lose what they have.
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"ringside/proxy/copies/handover"
+	"ringside/proxy/health"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/replicate"
+)
+
+const (
+	maxLeft   = 64 << 10                     // keys that are remembered to have left their former holders
+	moveAgain = int64(50 * time.Millisecond) // until a key is moved again that could not be
+)
+
+// byArrangement appends who holds a key of the present route rt by a, without those whom the
+// present table doesn't know.
+func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routing.Route, key []byte) []copyOf {
+	for _, h := range a.Holders(rt, key) {
+		for _, bp := range e.Pools {
+			if i := slices.Index(bp.Servers, h.Server); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
+				list = append(list, e.copyAt(routing.Holder{Pool: bp, Index: i, Server: h.Server}))
+			}
+		}
+	}
+	return list
+}
+
+// takeArrangement begins a handover if a reload has changed who holds which keys.
+func (e *Copies) takeArrangement() {
+	before := e.arranged
+	e.arranged = handover.Arrange(e.Listeners)
+	if before == nil || before.Print == "" || before.Print == e.arranged.Print {
+		return
+	}
+	h, tooMany := handover.New(before, e.handover, e.Now)
+	if e.handover = h; tooMany {
+		e.Log.Warn("keys with copies have moved so often that what only their first holders have is not looked for any more")
+	}
+	e.enter()
+	if e.Keepers.RunsKeepers {
+		e.Log.Info("keys with copies go to other servers, when all Ringsides have this configuration")
+	}
+}
+
+// proceed goes on to the next stage of the handover when it is time.
+func (e *Copies) proceed() {
+	h := e.handover
+	if h == nil || h.Moving() {
+		return
+	}
+	agreed, ping, deadline := true, time.Duration(0), time.Duration(0)
+	for _, bp := range e.Pools {
+		if e.Ledgers[bp.Pool.Name] != nil {
+			agreed = agreed && bp.View.Learned() && !bp.View.Foreign()
+			ping, deadline = max(ping, bp.Pool.Failover.Ping), max(deadline, bp.Pool.Timeouts.Deadline)
+		}
+	}
+	if !h.Proceed(e.Now, agreed, ping, deadline) {
+		return
+	}
+	e.enter()
+	if at := h.Ends(); at != 0 {
+		e.At(link.ResyncTimer, at)
+	}
+}
+
+// enter begins another stage: keys may have other holders and former holders in it.
+func (e *Copies) enter() {
+	e.stage++
+	e.left, e.moves = map[uint64]struct{}{}, map[uint64]*move{}
+	e.every(func(m *account) bool {
+		if m.left = false; e.handover.Moving() {
+			m.markEmpty(e, false)
+		}
+		return true
+	})
+}
+
+// every reports whether something is true of every member.
+func (e *Copies) every(is func(m *account) bool) bool {
+	for _, w := range e.Ledgers {
+		for i := range w.Members {
+			if !is(&w.Members[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// paused reports whether nothing may be given to holders that change.
+func (e *Copies) paused() bool { return e.handover.Ends() != 0 }
+
+// leaves reports whether the member may lose what it is not to have any more: all others
+// have been given it.
+func (e *Copies) leaves(m *account) bool {
+	return e.handover.Moving() && !m.left && e.every(func(o *account) bool { return !o.Incomplete })
+}
+
+// endHandover ends it when all have what they are to have, and nothing of others.
+func (e *Copies) endHandover() {
+	if !e.handover.Moving() || !e.every(func(m *account) bool { return m.left && !m.Incomplete }) {
+		return
+	}
+	e.handover = nil
+	e.enter()
+	if e.Keepers.RunsKeepers {
+		e.Log.Info("keys with copies are all where this configuration wants them")
+	}
+}
+
+// formersOf are the servers that may have a key of rt though they are none of its holders.
+func (e *Copies) formersOf(rt *routing.Route, key []byte, holders []copyOf) (list []copyOf) {
+	if e.handover == nil {
+		return nil
+	}
+	var room [replicate.Max]copyOf
+	for _, a := range e.handover.Formers {
+		for _, f := range e.byArrangement(room[:0], a, rt, key) {
+			same := func(m copyOf) bool { return m.Server == f.Server }
+			if !slices.ContainsFunc(holders, same) && !slices.ContainsFunc(list, same) && !e.keeps(f.Server, key) {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// keeps reports whether a route of the present table keeps the key on srv.
+func (e *Copies) keeps(srv *upstream.Server, key []byte) bool {
+	defer func(room []copyOf) { e.holders = room }(e.holders) // homes may be at work
+	e.holders = nil
+	for _, members := range e.homes(key) {
+		if slices.ContainsFunc(members, func(m copyOf) bool { return m.Server == srv }) {
+			return true
+		}
+	}
+	return false
+}
+
+// rebind gives t, which may have been parked since before a reload, the route of the present
+// table. It reports whether there is one.
+func (e *Copies) rebind(t *task.Task) bool {
+	if l := e.Listeners[t.Route.Listener]; l != nil {
+		if rt := l.Fitting(append([]byte(t.Route.Strip), t.Key...)); rt != nil && rt.Strip == t.Route.Strip && rt.Copies.Copies != 0 {
+			t.Route = rt
+			return true
+		}
+	}
+	t.Fail("the configuration has just changed", stats.Unavailable)
+	e.Unclaim(t, task.KeyLine(t.Hash))
+	return false
+}
+
+// awaitHandover parks t while a former holder of its key may have it, or the key's holders
+// change. It reports whether t waits, or has failed. A read, which comes here when it has
+// missed, fails if a former holder can't be asked, or misses where that isn't asked for.
+func (e *Copies) awaitHandover(t *task.Task, read bool) bool {
+	e.proceed()
+	if e.handover == nil || e.Unasked {
+		return false
+	}
+	holders := e.copiesOf(nil, t.Route, t.Key)
+	if e.paused() {
+		if now := e.present(nil, t.Route, t.Key); !slices.EqualFunc(holders, now, func(a, b copyOf) bool { return a.Server == b.Server }) {
+			stage := e.stage
+			return e.awaitMove(t, "other servers are about to keep its key", func() bool { e.proceed(); return e.stage != stage })
+		}
+	}
+	formers := e.formersOf(t.Route, t.Key, holders)
+	if _, left := e.left[t.Hash]; left || len(formers) == 0 {
+		return false
+	}
+	const why = "a server that has kept the key before a reload can't be asked for it"
+	m := e.moves[t.Hash]
+	if m != nil && m.over && e.Now < m.again && read {
+		if t.Route.Copies.ReadThrough {
+			t.Fail(why, stats.Unavailable)
+		}
+		return t.Route.Copies.ReadThrough
+	}
+	if m == nil || m.over && e.Now >= m.again {
+		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
+	}
+	return e.awaitMove(t, why, func() bool { return m.over && e.Now >= m.again })
+}
+
+// awaitMove parks t until there is more to be known.
+func (e *Copies) awaitMove(t *task.Task, why string, known func() bool) bool {
+	t.WaitReason = why
+	e.Park(t, t.Deadline, func() uint64 {
+		if known() {
+			return 1
+		}
+		return 0
+	})
+	if t.ClientDone { // too many wait
+		e.Unclaim(t, task.KeyLine(t.Hash))
+	}
+	return true
+}
+
+// move is a key on its way from its former holders.
+type move struct {
+	e       *Copies
+	stage   uint64 // in which it began
+	rt      *routing.Route
+	key     []byte
+	hash    uint64
+	formers []copyOf // that have not been asked yet
+	failed  bool     // one could not be asked, or a holder could not get what it had
+	over    bool
+	again   int64   // when the key may be moved once more
+	resync  *resync // that it is a part of; nil: of none
+}
+
+// move begins to move a key. It is no matter of the key's line: what it writes is guarded
+// at the servers, as all that another Ringside may be doing to the key.
+func (e *Copies) move(rt *routing.Route, key []byte, hash uint64, formers []copyOf, f *resync) *move {
+	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
+	e.moves[hash] = m
+	m.next()
+	return m
+}
+
+// next asks the next former holder.
+func (m *move) next() {
+	e := m.e
+	for len(m.formers) > 0 && e.stage == m.stage {
+		from := m.formers[0]
+		m.formers = m.formers[1:]
+		switch phase := from.Pool.View.Phase(from.Index); {
+		case phase == health.Out || phase == health.Returning: // it is flushed before it is read
+		case !from.reachable(e, m.key):
+			m.failed = true
+		default:
+			m.ask(from)
+			return
+		}
+	}
+	m.over = true
+	switch {
+	case e.stage != m.stage:
+	case m.failed:
+		m.again = e.Now + moveAgain
+	default:
+		delete(e.moves, m.hash)
+		if len(e.left) >= maxLeft {
+			clear(e.left)
+		}
+		e.left[m.hash] = struct{}{}
+	}
+	if m.resync != nil {
+		m.resync.moved(e, !m.failed && e.stage == m.stage)
+	}
+	e.Soon(link.ParkedTimer)
+}
+
+// reachable reports whether the server of a holder can be asked, as others would.
+func (m *copyOf) reachable(e *Copies, key []byte) bool {
+	view := m.Pool.View
+	phase := view.Phase(m.Index)
+	return !m.Server.Down && !view.Suspected(m.Index) && m.leased(e.Now) && !m.Server.HasLateDelete(key) &&
+		(phase == health.In || phase == health.Warming || phase == health.Settling)
+}
+
+// ask lets the key leave one former holder. What that has from before a write that it missed
+// goes without a copy.
+func (m *move) ask(from copyOf) {
+	e := m.e
+	c := &command{e: e, isRepair: true, move: m, members: []copyOf{from}, stage: e.stage}
+	var to, away replicate.Mask
+	dirty := false
+	for _, h := range e.copiesOf(nil, m.rt, m.key) {
+		if len(c.members) == replicate.Max { // who is left is filled by its resync
+			break
+		}
+		bit := replicate.Mask(1) << len(c.members)
+		switch phase := h.Pool.View.Phase(h.Index); {
+		case phase == health.Out || phase == health.Returning:
+			continue
+		case h.reachable(e, m.key) && !h.Overflowed:
+			to |= bit
+			dirty = dirty || h.Dirty(m.hash)
+		default:
+			away |= bit
+		}
+		c.members = append(c.members, h)
+	}
+	if from.Overflowed || from.Dirty(m.hash) {
+		to, away = 0, 0
+	} else if to == 0 {
+		m.failed = true
+		m.next()
+		return
+	}
+	c.rule = replicate.Move(to, away, 0, dirty)
+	e.errand(m.rt, m.key, m.hash, c).Run(0, nil)
+}
