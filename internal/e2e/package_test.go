@@ -37,7 +37,27 @@ func TestDebianPackage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at(".", need(t, "dpkg"), "--force-not-root", "--force-bad-path", "--log="+filepath.Join(root, "log"), "--root="+root, "--install", file)
+	dpkg := func(words ...string) {
+		t.Helper()
+		at(".", append([]string{need(t, "dpkg"), "--force-not-root", "--force-bad-path", "--log=" + filepath.Join(root, "log"), "--root=" + root}, words...)...)
+	}
+	installed := func() string {
+		return at(".", need(t, "dpkg-query"), "--admindir="+filepath.Join(root, "var/lib/dpkg"), "--show", "--showformat=${Version} ${db:Status-Status}", "ringside")
+	}
+	// An older one of the same, with a configuration, of which an upgrade changes nothing.
+	older := strings.TrimSpace(at("../..", "bin/makedeb", "-version", "0~1", "-arch", strings.TrimSpace(at(".", "dpkg", "--print-architecture")), "-to", root))
+	dpkg("--install", older)
+	if is := installed(); is != "0~1 installed" {
+		t.Errorf("the older package is %q", is)
+	}
+	mine := filepath.Join(root, "etc/ringside/ringside.yaml")
+	if err := os.WriteFile(mine, []byte("mine\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--install", file)
+	if is := installed(); is == "0~1 installed" || !strings.HasSuffix(is, " installed") {
+		t.Errorf("after an upgrade dpkg says %q", is)
+	}
 
 	binary := filepath.Join(root, "usr/bin/ringside")
 	if said := at(".", binary, "version"); !strings.HasPrefix(said, "ringside ") || strings.Contains(said, "(devel)") {
@@ -56,9 +76,27 @@ func TestDebianPackage(t *testing.T) {
 	if !strings.Contains(string(unit), "\nExecStart=/usr/bin/ringside serve -c /etc/ringside/ringside.yaml\n") {
 		t.Error("the unit starts what the package does not have")
 	}
-	at(".", "dpkg", "--force-not-root", "--force-bad-path", "--log="+filepath.Join(root, "log"), "--root="+root, "--purge", "ringside")
-	if _, err := os.Stat(binary); !os.IsNotExist(err) {
-		t.Errorf("the binary is there after a purge: %v", err)
+	for _, end := range []string{"--remove", "--purge"} {
+		dpkg(end, "ringside")
+		if _, err := os.Stat(binary); !os.IsNotExist(err) {
+			t.Errorf("the binary is there after %s: %v", end, err)
+		}
+		if text, err := os.ReadFile(mine); string(text) != "mine\n" {
+			t.Errorf("after %s the configuration, which is no part of the package, has %q: %v", end, text, err)
+		}
+		if end == "--remove" {
+			dpkg("--install", file)
+		}
+	}
+	if err := os.Remove(mine); err != nil {
+		t.Fatal(err)
+	}
+	dpkg("--install", file)
+	dpkg("--purge", "ringside")
+	for _, name := range []string{"etc/ringside", "usr/share/doc/ringside", "usr/share/ringside", "lib/systemd/system/ringside.service"} {
+		if _, err := os.Stat(filepath.Join(root, name)); !os.IsNotExist(err) {
+			t.Errorf("%s is there after a purge: %v", name, err)
+		}
 	}
 }
 
