@@ -60,6 +60,9 @@ func TestPage(t *testing.T) {
 	b.until(t, `document.querySelectorAll("#slabbig svg g").length > 0`)
 	b.until(t, `document.querySelectorAll("#stable .memcell").length === 3`)
 	b.shot(t, "desktop-light")
+	if low := eval[float64](t, b, "document.querySelector('.deck').getBoundingClientRect().bottom"); low > 900 {
+		t.Errorf("ring, servers, traffic and what happened lately end at %v: below the first screen", low)
+	}
 
 	// The ring is drawn by the servers' shares.
 	parts, shares := eval[[]float64](t, b, ringParts), shares(t, r)

@@ -197,7 +197,7 @@ func (d *drawing) head() {
 	if gone > 0 {
 		right += fmt.Sprintf(", %d not up", gone)
 	}
-	if r := d.now.Roll; r != nil && d.width >= wideWidth {
+	if r := d.now.Roll; r != nil && r.Of > 1 && d.width >= wideWidth {
 		right = fmt.Sprintf("%s, 1 of %d Ringsides   ", r.Me, r.Of) + right
 	}
 	d.sides(Bold, " Ringside  "+d.Topo.Pool+" "+d.Topo.Distribution, right+"   "+time.UnixMilli(d.now.T).UTC().Format(time.TimeOnly))

@@ -52,6 +52,8 @@ func TestTold(t *testing.T) {
 			Told{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
 		{"a person gives an order", []any{"pool", "main", "server", "b", "order", "drain"},
 			Told{Tone: Warn, Kind: Drained, Text: "A person orders: drain b"}},
+		{"server connection lost with requests in flight", []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
+			Told{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
 		{"server down", []any{"server", "b", "why", "connection refused"},
 			Told{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
 		{"slow command", []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},

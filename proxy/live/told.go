@@ -67,9 +67,9 @@ func tell(is map[string]any) Told {
 	case "a person gives an order":
 		return Told{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
 	case "server connection lost with requests in flight":
-		return Told{Tone: Bad, Kind: Down, Text: server + " hung up with " + word("requests") + " requests in flight", More: why}
+		return Told{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
 	case "a server that came back empty is filled":
-		return Told{Tone: Good, Kind: Up, Text: server + " has its copies again", More: word("keys") + " keys"}
+		return Told{Tone: Good, Kind: Up, Text: server + " has its copies again", More: plural(word("keys"), "key")}
 	case "a server that came back empty can't be filled now":
 		return Told{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
 	case "server down":
@@ -99,6 +99,14 @@ func tell(is map[string]any) Told {
 	default:
 		return reloadTold(msg, word, why)
 	}
+}
+
+// plural is a number of things.
+func plural(n, of string) string {
+	if n != "1" {
+		of += "s"
+	}
+	return n + " " + of
 }
 
 // slowTold is what is said of a command that took long.

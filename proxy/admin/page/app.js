@@ -295,7 +295,7 @@ function newRow() {
   r.st = el('b'); r.since = el('small'); r.name = el('b'); r.addr = el('small'); r.rps = el('span'); r.hit = el('span', {class: 'n a-hit', role: 'cell'}); r.p50 = el('span', {class: 'n wide', role: 'cell'}); r.p99 = el('span', {class: 'n a-p99', role: 'cell'}); r.q = el('span', {class: 'n wide', role: 'cell'}); r.cn = el('span', {class: 'n wide', role: 'cell'}); r.mem = el('span'); r.bar = el('i'); r.ev = el('span', {class: 'n wide', role: 'cell'}); r.items = el('span', {class: 'n wide', role: 'cell'}); r.c = c; r.gl = gl;
   r.dots = el('button', {class: 'dots', type: 'button', 'aria-haspopup': 'menu'}, '⋯'); r.dots.onclick = e => menu(r.i, e.currentTarget); r.dot = el('i');
   r.n = el('div', {class: 'srow', role: 'row'}, r.stbox = el('span', {class: 'state keep a-state', role: 'cell'}, gl, el('span', {class: 'two'}, r.st, r.since)), el('span', {class: 'two keep a-name', role: 'cell'}, r.name, r.addr), el('span', {class: 'spark n a-rps', role: 'cell'}, c, r.rps), r.hit, r.p50, r.p99, r.q, r.cn, el('span', {class: 'memcell a-mem', role: 'cell'}, r.mem, el('span', {class: 'bar'}, r.bar)), r.ev, r.items, el('span', {class: 'keep a-dots', role: 'cell'}, r.dots));
-  r.n.onpointerenter = r.n.onfocus = () => hover(r.i); r.n.onpointerleave = () => hover(-1); r.dots.onfocus = () => hover(r.i); r.dots.onblur = () => hover(-1); return r;
+  r.n.onpointerenter = () => hover(r.i); r.n.onpointerleave = r.dots.onblur = () => hover(-1); r.dots.onfocus = () => { if (r.dots.matches(':focus-visible')) hover(r.i); }; return r;
 }
 parts.servers = {box: 'servers', draw() {
   const t = S.topo, k = S.tick, m = S.mem; if (!t || !k || !body) return; const n = t.servers.length, s = k.s;
