@@ -282,7 +282,7 @@ func (c *command) advance(t *task.Task) {
 
 // send sends one ask. It does not send one that is guarded by a cas whose connection
 // has ended since: the server may be a new process, in which the same number belongs
-// to another item.
+// to another item. Nor does it fetch from who does not lend.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := ask.Number
 	c.asks = append(c.asks[:id], copyAsk{Ask: ask, at: c.e.Now})
@@ -298,7 +298,12 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			return
 		}
 	}
-	srv, line := c.members[ask.Member].Server, c.line(t, &c.asks[id])
+	srv := c.members[ask.Member].Server
+	if ask.Deed == replicate.Fetch && !c.members[ask.Member].lends(t.Loop.Moment()) {
+		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "what the server said is not sure any more", Outcome: stats.Unavailable, Unsent: true}})
+		return
+	}
+	line := c.line(t, &c.asks[id])
 	if c.first != nil && ask.Deed == replicate.Forward && srv.Target == c.firstFrom && c.members[ask.Member].Pool.View.Renamed(c.members[ask.Member].Index) == 0 {
 		c.first.Server = srv // this loop's
 		t.Knows(id, c.first)

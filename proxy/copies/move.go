@@ -270,10 +270,7 @@ func (m *move) next() {
 
 // reachable reports whether the server of a holder can be asked, as others would.
 func (m *copyOf) reachable(e *Copies, key []byte) bool {
-	view := m.Pool.View
-	phase := view.Phase(m.Index)
-	return !m.Server.Down && !view.Suspected(m.Index) && m.leased(e.Now) && !m.Server.HasLateDelete(key) &&
-		(phase == health.In || phase == health.Warming || phase == health.Settling)
+	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.lends(e.Now)
 }
 
 // ask lets the key leave one former holder. What that has from before a write that it missed

@@ -98,6 +98,17 @@ func (m *copyOf) leased(now int64) bool {
 	return !m.Pool.Pool.Failover.Strict || now < m.Pool.View.ValidUntil(m.Index)
 }
 
+// lends reports whether what the member has may be copied to others: nobody has done without
+// it yet. A copy claims first, and asks the member behind that, so a delete that does without
+// it comes behind the claim, and takes that. The lease is looked at before the phase: see sure.
+func (m *copyOf) lends(now int64) bool {
+	if !m.leased(now) {
+		return false
+	}
+	phase := m.Pool.View.Phase(m.Index)
+	return phase == health.In || phase == health.Warming || phase == health.Settling
+}
+
 // outlook changes when a phase does, when a lease on a member ends or comes back, and
 // when what lies behind a late set of t's key has run there. A command that is parked is
 // led again then.
