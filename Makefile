@@ -25,7 +25,7 @@ deb: build
 # that waits longest comes first. That, and test binaries without the debugger's tables,
 # makes it under a minute on two cores.
 quick:
-	$(GO) test -short -p 4 -ldflags=-w ./proxy/loop $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/drill -e /internal/e2e)
+	$(GO) test -short -p 4 -ldflags=-w ./proxy/loop $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/instance -e /internal/demo -e /internal/drill -e /internal/e2e)
 
 # Each step is bounded: the slowest part, the race tests, by its own timeout.
 test: deps format vet staticcheck unit fuzz cost

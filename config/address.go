@@ -195,10 +195,8 @@ func printable(s string) bool {
 // get wrong, and control characters break logs and metrics.
 func serverName() value[string] { return visible("a name", maxName) }
 
-// prefixText is the beginning of keys.
 func prefixText() value[string] { return visible("the beginning of keys", maxName) }
 
-// zoneText is the name of a zone.
 func zoneText() value[string] { return visible("the name of a zone", maxName) }
 
 // visible is text that may be part of a key.

@@ -314,7 +314,6 @@ func show(v any) string {
 	return fmt.Sprint(v)
 }
 
-// checkGuard looks at the guard of one route.
 func (d *document) checkGuard(f *File, r *Route) {
 	g := &r.Guard
 	if !g.On {

@@ -177,10 +177,12 @@ type CoalesceClient struct {
 	MaxBytes int
 }
 
-// Moderation makes a loop wait for answers under high load.
+// Moderation makes a loop wait under high load.
 type Moderation struct {
 	On    bool
 	Above int // requests to servers in a second, of one loop
+	Sleep time.Duration
+	Pace  string // "auto", "answers" or "sleep"
 }
 
 // Log is what is logged, and how.
@@ -214,9 +216,9 @@ func defaultFile() File {
 			Driver:         "auto",
 			Loops:          1,
 			Wait:           "raw",
-			CoalesceServer: CoalesceServer{On: true, MinDue: 16, MaxHeld: 16},
+			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
 			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
-			Moderation:     Moderation{On: true, Above: 20_000},
+			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
 		},
 		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
 	}

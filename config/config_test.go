@@ -263,9 +263,9 @@ log: {level: debug, format: json, slow: off}
 	}
 	want := Engine{
 		Driver: "portable", Loops: 2, Wait: "syscall",
-		CoalesceServer: CoalesceServer{On: false, MinDue: 16, MaxHeld: 16},
+		CoalesceServer: CoalesceServer{On: false, MinDue: 4, MaxHeld: 16},
 		CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 1 << 10},
-		Moderation:     Moderation{On: false, Above: 20000},
+		Moderation:     Moderation{On: false, Above: 20000, Sleep: 200 * time.Microsecond, Pace: "auto"},
 	}
 	if f.Engine != want {
 		t.Errorf("got %+v, want %+v", f.Engine, want)

@@ -192,7 +192,6 @@ func bufferValue() value[*Buffer] {
 	}
 }
 
-// replicas is how many copies there are.
 func replicas() value[int] {
 	some := integer(1, maxCopies)
 	return depends(value[int]{
@@ -317,7 +316,6 @@ func distinct(servers []Server, a replicate.Apart) map[string]bool {
 	return all
 }
 
-// checkCopies looks at the copies of one route.
 func (d *document) checkCopies(f *File, r *Route) {
 	c := &r.Copies
 	d.checkPools(f, r)

@@ -66,7 +66,6 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	}
 }
 
-// must makes a key required.
 func must[T any](k key[T]) key[T] {
 	k.required = true
 	return k
@@ -277,19 +276,17 @@ func listenerValue() value[Listener] {
 
 func adminValue() value[Admin] {
 	brief := address("where the admin interface listens", listenAddress)
+	who := words("loopback", "on", "off")
 	return fresh(defaultFile().Admin, either(
 		through(brief, func(a *Admin) *Address { return &a.Address }),
 		group(defaultFile().Admin,
 			must(set("address", "host:port, [ipv6]:port, :port for every address, or unix:/path", brief, func(a *Admin) *Address { return &a.Address })),
 			set("pprof", "who may take Go profiles: clients on loopback, everybody (on), nobody (off)",
-				words("loopback", "on", "off"),
-				func(a *Admin) *string { return &a.Pprof }),
+				who, func(a *Admin) *string { return &a.Pprof }),
 			set("control", "who may drain servers and set faults: clients on loopback, everybody (on), nobody (off)",
-				words("loopback", "on", "off"),
-				func(a *Admin) *string { return &a.Control }),
+				who, func(a *Admin) *string { return &a.Control }),
 			set("page", "who may look at the page, which shows keys: clients on loopback, everybody (on), nobody (off)",
-				words("loopback", "on", "off"),
-				func(a *Admin) *string { return &a.Page }),
+				who, func(a *Admin) *string { return &a.Page }),
 			set("hot", "watch which keys are asked for most: of about a thousand requests a second, in each loop",
 				yesNo(), func(a *Admin) *bool { return &a.Hot }),
 			set("misses", "remember in 2 MiB what was last done to keys, to say why they miss and what it costs to make them anew",
@@ -346,7 +343,7 @@ func engineValue() value[Engine] {
 		set("coalesce_server", "hold requests to a busy server so that one send carries several; off, on, or its thresholds",
 			switched(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
 				group(usual.CoalesceServer,
-					set("min_due", "answers due from the server from which on its requests are held",
+					set("min_due", "answers due from the server from which on its requests are held; four times as many while moderation is on and does not sleep",
 						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
 					set("max_held", "requests held at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
 				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
@@ -357,11 +354,14 @@ func engineValue() value[Engine] {
 						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
 					set("max_bytes", "bytes that wait at most, also of an answer that is not whole", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
 				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
-		set("moderation", "while many clients wait for answers, wait for these (2ms at most), so that one wakeup serves more; off, on, or its threshold",
+		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or its thresholds",
 			switched(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
 				group(usual.Moderation,
 					set("above", "requests to servers in a second, of one loop, from which on it may wait",
 						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
+					set("sleep", "how long it sleeps where that pays", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
+					set("pace", "what it waits for: answers that servers owe (2ms at most), the end of a sleep, or what trying shows to serve most for its CPU time (auto), nothing included",
+						words("auto", "answers", "sleep"), func(m *Moderation) *string { return &m.Pace }),
 				)), func(e *Engine) *Moderation { return &e.Moderation }),
 	)
 }

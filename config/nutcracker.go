@@ -371,7 +371,6 @@ const (
 	maxConnections = 1024
 )
 
-// writeImport writes the Ringside file.
 func writeImport(pools []*twemproxyPool, left []string) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

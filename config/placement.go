@@ -188,7 +188,6 @@ func knownPresets() string {
 	return "known: " + strings.Join(names, ", ")
 }
 
-// place builds the pool's placement.
 func (p *Pool) place() (ring.Placement, error) {
 	servers, err := p.placementServers()
 	if err != nil {

@@ -53,8 +53,6 @@ const (
 	DeadRebuilds                 // it builds the whole ring again from the live servers: BuildPlacementWithout
 )
 
-func (r DeadRule) String() string { return [...]string{"stays", "walks", "rebuilds"}[r] }
-
 // Preset is one client's placement. Every preset takes hash_tag, hash_stop and
 // hash_strip_prefix, which act before its rule.
 type Preset struct {

@@ -198,7 +198,7 @@ func TestBuildPlacementWithout(t *testing.T) {
 			}
 		}
 		if (nowhere > 100) != (p.Dead == DeadStays) {
-			t.Errorf("%s: its client %s, and %d of 2000 keys have no server", p.Name, p.Dead, nowhere)
+			t.Errorf("%s: its client has rule %d, and %d of 2000 keys have no server", p.Name, p.Dead, nowhere)
 		}
 		none, err := BuildPlacementWithout(p.Name, servers, needed(p), []bool{true, true, true, true, true})
 		if err != nil {

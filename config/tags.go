@@ -81,7 +81,6 @@ func patternValue() value[TagPattern] {
 	return v
 }
 
-// suffixText is a suffix, or off.
 func suffixText() value[string] {
 	v := visible("what stands between a key and its tags, or off", maxName)
 	read := v.read
@@ -96,7 +95,6 @@ func suffixText() value[string] {
 	return v
 }
 
-// checkTags looks at the tags of one route.
 func (d *document) checkTags(f *File, r *Route) {
 	t := &r.Tags
 	if !t.On {

@@ -209,7 +209,6 @@ func orOff(least, most int) value[int] {
 	return v
 }
 
-// yesNo is yes or no.
 func yesNo() value[bool] {
 	c := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
 	read := c.read

@@ -19,18 +19,18 @@ var (
 	LibmemcachedSpy = Rule{Label: spy, Count: floatLibmemcached, Spread: fourOfMD5}
 
 	// Node is node-memcached (hashring), which rounds in float64.
-	Node = Rule{Label: shortText, Count: double(40), Spread: fourOfMD5}
+	Node = Rule{Label: shortText, Count: double, Spread: fourOfMD5}
 	// NodeLong is Node with compatibility null.
-	NodeLong = Rule{Label: long, Count: double(40), Spread: fourOfMD5}
+	NodeLong = Rule{Label: long, Count: double, Spread: fourOfMD5}
 	// NodeHashRing is Node with compatibility "hash_ring".
-	NodeHashRing = Rule{Label: long, Count: double(40), Spread: threeOfMD5}
+	NodeHashRing = Rule{Label: long, Count: double, Spread: threeOfMD5}
 	// NodeSHA1 is Node with algorithm "sha1".
-	NodeSHA1 = Rule{Label: shortText, Count: double(40), Spread: fourOfSHA1}
+	NodeSHA1 = Rule{Label: shortText, Count: double, Spread: fourOfSHA1}
 
 	// Libketama is the original in C, and go-ketama.
 	Libketama = Rule{Label: long, Count: floatLibketama, Spread: fourOfMD5}
 	// Goketama is rckclmbr/goketama with Memory set.
-	Goketama = Rule{Label: long, Count: double(40), Spread: fourOfMD5}
+	Goketama = Rule{Label: long, Count: double, Spread: fourOfMD5}
 	// GoketamaUnweighted is goketama with Memory 0.
 	GoketamaUnweighted = Rule{Label: long, Count: fixed(100), Spread: one(ring.MD5)}
 	// UhashringKetama is Python's HashRing(hash_fn="ketama").

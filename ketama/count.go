@@ -42,10 +42,8 @@ func floatLibketama(w, total, n int) int {
 }
 
 // double computes in float64: 7 equal servers get 39 labels each.
-func double(labels int) Count {
-	return func(w, total, n int) int {
-		return int(math.Floor(float64(w) / float64(total) * float64(labels) * float64(n)))
-	}
+func double(w, total, n int) int {
+	return int(math.Floor(float64(w) / float64(total) * 40 * float64(n)))
 }
 
 // integer divides last.

@@ -66,7 +66,7 @@ func TestCounts(t *testing.T) {
 		}
 		return short
 	}
-	f32, f64 := sizes(floatLibmemcached), sizes(double(40))
+	f32, f64 := sizes(floatLibmemcached), sizes(double)
 	for _, n := range []int{25, 47, 50, 55, 61, 71, 94, 100} {
 		if !slices.Contains(f32, n) {
 			t.Errorf("libmemcached: %d equal servers get 40 labels, want 39", n)

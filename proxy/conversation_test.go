@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"ringside/proxy/health"
+	stages "ringside/proxy/health/barrier"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -25,8 +26,8 @@ import (
 // TestConversations plays testdata/conversations/*.txt. A line of a file is
 // one of
 //
-//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of poolOption; s1@b is s1 by another name
-//	limits in_flight=2 …                           limits; see limitOption
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of stage.pool; s1@b is s1 by another name
+//	limits in_flight=2 …                           limits; see stage.limits
 //	users NAME:PASSWORD …   who may use the listener
 //	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
@@ -50,11 +51,13 @@ import (
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 unleased     their leases on it have run out; leased: they have one again
 //	s1 foreign      its pool's record was written under another list of servers
+//	s1 gone         no server of its pool has answered for long; back: one does again
 //	s1 renamed 4    it refused to be flushed: its keys have this number before them
 //	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
 //	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
+//	marks met other 2, taken add 1   so many marks of copies were counted until now, by event and user; none: nothing was
 //	opaques         the file says the opaques of Ringside's own meta commands, and servers answer them; without it, both is left out
 //	reload          the pool, limits and route lines after this make the next table, up to the next other line
 //
@@ -245,6 +248,10 @@ func (s *stage) line(line string) {
 		}
 		return
 	}
+	if word == "marks" {
+		s.countsMarks(rest)
+		return
+	}
 	if word == "stands" { // so long the thread stands still in each wakeup, before it reads
 		d, err := time.ParseDuration(rest)
 		if err != nil {
@@ -306,6 +313,8 @@ func (s *stage) line(line string) {
 		s.becomes(a.name, text)
 	case "foreign":
 		s.members(a.name, func(v *health.View, i int) { v.Differ(true) })
+	case "gone", "back":
+		s.members(a.name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
 	case "leased", "unleased":
 		until := int64(0)
 		if verb == "leased" {
@@ -323,7 +332,8 @@ func (s *stage) line(line string) {
 		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
 	case "runs":
 		s.hears(a, false, "stats")
-		s.says(a, ">", "STAT pid "+text+"\\r\\nSTAT uptime 100\\r\\nSTAT time 1"+text+"000\\r\\nEND")
+		began, _ := strconv.Atoi("1" + text + "000")
+		s.says(a, ">", fmt.Sprintf(`STAT pid %s\r\nSTAT uptime 0\r\nSTAT time %d\r\nEND`, text, began-100))
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
@@ -400,6 +410,8 @@ func (s *stage) pool(f []string) {
 			p.Failover.Strict = value == "true"
 		case "wait":
 			p.Failover.Wait = d
+		case "rejoin": // warm
+			p.Failover.OnRejoin = health.Warm
 		case "get_errors":
 			p.GetErrors = value == "error"
 		case "ordered":
@@ -443,6 +455,15 @@ func (s *stage) becomes(server, phase string) {
 			w.View.Set(i, n, suspect, w.View.Renamed(i), link.Never)
 		}
 		w.View.Done(w.View.Gen()+1, true)
+	}
+}
+
+// arrives does what keepers do when all Ringsides have the table.
+func (s *stage) arrives() {
+	for _, w := range s.p.published.Load().Agents {
+		b := stages.New(len(w.Members))
+		w.View.Handover.Tell(&b, 0, s.now)
+		w.View.Handover.Publish(&b)
 	}
 }
 

@@ -4,8 +4,8 @@
 // (package loop) tells it what came and what time it is, and carries out what
 // it wants done. The same input gives the same output.
 //
-//	client bytes ► Session ► wire.Next ► route ► hash once ► Attempt ► Conn's queue ► server bytes
-//	client bytes ◄ Session ◄ finish    ◄ Exchange ◄ pair by order    ◄ wire.NextReply ◄ server bytes
+//	client bytes ► Session ► Limits.Next ► route ► hash once ► Attempt ► Conn's queue ► server bytes
+//	client bytes ◄ Session ◄ finish      ◄ Exchange ◄ pair by order    ◄ NextReplyOf ◄ server bytes
 //
 // An Engine is made of rooms, each a package with a doc of its own. Each knows
 // only those before it, and is told by an interface what it can't know; this

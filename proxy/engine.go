@@ -88,10 +88,10 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		}
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part,
+		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part, StartedAnew: e.Copies.StartedAnew,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
-	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful}
+	e.Copies = copies.Copies{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful, Moving: &p.moving}
 	e.Counters = counters.Counters{Tasks: &e.Tasks}
 	e.near = serve.New(&e.Tasks, &e.Watch, p.Hash, e.admit)
 	e.TrimMore = func() {
@@ -111,7 +111,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
-	e.Copies.Unbound, e.Copies.Unasked = p.GuardAblation.Rest, p.GuardAblation.Former
+	e.Copies.Unbound, e.Copies.Unasked, e.Copies.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0
@@ -203,8 +203,8 @@ func (e *Engine) due(t link.Timer) {
 		e.RunKeepers()
 	case link.ParkedTimer:
 		e.Unpark()
-	case link.HedgeTimer:
-		e.FireHedges()
+	case link.TaskTimer:
+		e.FireTimers()
 	case link.ResyncTimer:
 		e.Tend()
 	case link.CounterTimer:
@@ -273,7 +273,7 @@ func (o observer) Up(*upstream.Server) {
 	}
 }
 
-func (o observer) Connected(c *upstream.Conn) { o.e.Identify(c) }
+func (o observer) Connected(c *upstream.Conn) { o.e.Keepers.Connected(c) }
 
 func (o observer) LateDeleted(srv *upstream.Server, key []byte) { o.e.LateDeleted(srv, key) }
 

@@ -28,7 +28,7 @@ c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
 	}
 	// It is said again when there has been a memcached in between.
 	s.play("foreign", "wait "+wait+"\ns1 < version\ns1 > VERSION 1.6.18\n")
-	if want, got := uint64(4), s.e.Count.Doubts; got != want {
+	if want, got := uint64(4), s.e.Count.Desyncs; got != want {
 		t.Errorf("%d tries counted, want %d", got, want)
 	}
 	s.play("foreign", `s1 dies

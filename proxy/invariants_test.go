@@ -36,6 +36,7 @@ func faults(e *Engine) []string {
 		v.want(x.Waiting == n, "an exchange waits for %d attempts, %d are there", x.Waiting, n)
 		if x.Session == nil {
 			v.exchange(x, "orphan")
+			v.want(x.Next == nil, "an orphan has a next, and keeps what became of that")
 		}
 	}
 	v.free()

@@ -28,7 +28,7 @@ func planned(name string, hosts ...string) *table.Pool {
 	return p
 }
 
-func named(list []table.Member) (names []string) {
+func named(list []table.PoolServer) (names []string) {
 	for _, m := range list {
 		names = append(names, m.Target().Name)
 	}
@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 		if got := named(p.Interim); !slices.Equal(got, c.interim) {
 			t.Errorf("%s: %v stand in, want %v", c.name, got, c.interim)
 		}
-		if len(p.Copies) > 0 && p.Copies[0] != (table.Member{Pool: p.Pool, Server: p.Owner}) {
+		if len(p.Copies) > 0 && p.Copies[0] != (table.PoolServer{Pool: p.Pool, Server: p.Owner}) {
 			t.Errorf("%s: %v decides, %d owns", c.name, p.Copies[0].Target().Name, p.Owner)
 		}
 	}

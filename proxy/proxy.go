@@ -48,6 +48,7 @@ type Proxy struct {
 	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
 	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
 	clients   atomic.Int64                       // connected, of all engines
+	moving    atomic.Int32                       // engines whose keys of several copies get other holders: see package copies/handover
 	doubtful  atomic.Int32                       // engines that know of writes which copies have missed: see package copies
 
 	lastClient atomic.Uint64 // number given to a client
@@ -180,7 +181,7 @@ func sorted[T any](l *learned, m map[string]T) (list []T) {
 
 // InvalidateTags invalidates tags on all servers that may keep values with them, or on
 // those of one pool. It says what each of them has answered. The error says that
-// nothing was asked.
+// nothing was asked. Whoever calls it has checked the names (table.CheckTagNames).
 func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, error) {
 	list, err := p.Table().TagsOf(names)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
+	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 )
 
@@ -237,7 +238,11 @@ func (tr *troupe) lacks(name string) bool {
 }
 
 func (tr *troupe) whole(names ...string) func() bool {
-	return func() bool { return !slices.ContainsFunc(names, tr.lacks) }
+	return func() bool {
+		is := &stats.Snapshot{}
+		tr.e.Snapshot(is)
+		return !is.Moving && !slices.ContainsFunc(names, tr.lacks)
+	}
 }
 
 // notice makes Ringside see that servers were started anew.
@@ -429,6 +434,7 @@ func TestRefillNewServers(t *testing.T) {
 			}
 		}
 		tr.play()
+		tr.arrives()
 		tr.pass("whole", tr.whole("s1", "s2", "s3"))
 		for name, m := range tr.servers {
 			if len(m.items) != 50 {

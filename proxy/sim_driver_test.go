@@ -193,9 +193,9 @@ func (c *simConn) stray() {
 		return
 	}
 	c.w.log("%s answers what nobody asked", c.srv.name)
-	doubts := c.w.e.Count.Doubts
+	doubts := c.w.e.Count.Desyncs
 	c.w.e.Bytes(c.link, []byte("VALUE c1k1 0 3\r\nxyz\r\nEND\r\n"))
-	if c.w.e.Count.Doubts != doubts+1 {
+	if c.w.e.Count.Desyncs != doubts+1 {
 		c.w.fatalf("%s: an answer that nobody waits for did not end the connection", c.srv.name)
 	}
 }

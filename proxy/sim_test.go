@@ -489,8 +489,8 @@ func (w *world) settle() {
 	if got := int(n.OutputClosed + n.MemoryClosed); w.aborted != got || w.cut > int(n.CutOff) { // one that is cut may go before
 		w.fatalf("%d clients were aborted, %d counted; %d were cut, %d counted", w.aborted, got, w.cut, n.CutOff)
 	}
-	if !w.storm && (w.aborted+w.cut > 0 || n.Doubts > 0) {
-		w.fatalf("in fair weather %d clients were aborted, %d cut and %d server connections aborted", w.aborted, w.cut, n.Doubts)
+	if !w.storm && (w.aborted+w.cut > 0 || n.Desyncs > 0) {
+		w.fatalf("in fair weather %d clients were aborted, %d cut and %d server connections aborted", w.aborted, w.cut, n.Desyncs)
 	}
 }
 

@@ -544,7 +544,7 @@ func (w *sizing) end() {
 	if n := len(w.e.Sessions); n != 0 {
 		w.fail("%d sessions are left", n)
 	}
-	if w.e.Count.Doubts > 0 {
-		w.fail("%d server connections were aborted", w.e.Count.Doubts)
+	if w.e.Count.Desyncs > 0 {
+		w.fail("%d server connections were aborted", w.e.Count.Desyncs)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"ringside/proxy/failover"
 	"ringside/proxy/link"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 )
@@ -248,6 +250,28 @@ func (s *stage) send(a *actor) {
 			return
 		}
 		a.got.Next(len(upstream.AskVersion))
-		s.e.Bytes(a.link, []byte("VERSION "+cmp.Or(a.version, s.release, "1.6.18")+"\r\n"))
+		answer := "VERSION " + cmp.Or(a.version, s.release, "1.6.18") + "\r\n"
+		in := s.e.Registrations[a.link.End.(*upstream.Conn).Server]
+		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // where the file says who answers
+		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.got.Bytes(), asked) && len(in) > 0 && !copies {
+			a.got.Next(len(asked))
+			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
+		}
+		s.e.Bytes(a.link, []byte(answer))
+	}
+}
+
+// countsMarks compares what was counted of marks of copies.
+func (s *stage) countsMarks(want string) {
+	var got []string
+	for event, users := range s.e.Count.Marks {
+		for user, n := range users {
+			if n > 0 {
+				got = append(got, fmt.Sprintf("%v %v %d", stats.MarkEvent(event), stats.MarkUser(user), n))
+			}
+		}
+	}
+	if got := cmp.Or(strings.Join(got, ", "), "none"); got != want {
+		s.fatalf("marks %s, want %s", got, want)
 	}
 }

@@ -59,7 +59,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("closed_in_value", sum.CutOff)
 		r.Count("refused_memory", sum.NoMemory)
 		r.Count("counters_made", sum.CountersMade)
-		r.Count("aborted_in_doubt", sum.Doubts)
+		r.Count("aborted_in_doubt", sum.Desyncs)
 		sum.Requests.Report(r)
 		for op := range wire.NumOps {
 			r.Latency("latency:"+op.String()+":", &sum.Latency[op])

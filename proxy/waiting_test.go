@@ -37,7 +37,7 @@ func (s *stage) ask(c, srv *actor, request, answer string) {
 func BenchmarkParked(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		park := func() (*stage, *actor) {
-			s := crowd("servers=s1,s2 failover=rehash deadline=1h request=1h")
+			s := crowd("servers=s1,s2 failover=rehash wait=1h deadline=1h request=1h")
 			s.begin()
 			c := s.actor("c1")
 			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x2\r\n")) })
@@ -99,9 +99,9 @@ func BenchmarkHedged(b *testing.B) {
 				}
 				b.StartTimer()
 				for fired := 0; fired < n; fired++ {
-					s.now = s.e.Hedges[0].At
+					s.now = s.e.Later[0].At
 					s.e.Begin(s.now, wall(s.now))
-					s.e.FireHedges()
+					s.e.FireTimers()
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/hedge")

@@ -164,14 +164,12 @@ func (c *DistributedCounter) Flush(ctx context.Context) error {
 // Run flushes four times in an interval until the context ends, and returns the
 // errors of the last flush, if it failed.
 func (c *DistributedCounter) Run(ctx context.Context) error {
-	tick := time.NewTicker(c.o.Every / 4)
-	defer tick.Stop()
 	var last error
-	for {
+	for tick := time.Tick(c.o.Every / 4); ; {
 		select {
 		case <-ctx.Done():
 			return errors.Join(ctx.Err(), last)
-		case <-tick.C:
+		case <-tick:
 			last = c.Flush(ctx)
 		}
 	}

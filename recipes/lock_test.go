@@ -313,6 +313,21 @@ func TestPeriodsWithSkew(t *testing.T) {
 	}
 }
 
+// Run writes the row without being asked, until its context ends.
+func TestDistributedCounterRuns(t *testing.T) {
+	s := newStage(t)
+	c := must(recipes.NewDistributedCounter(s.Store, "site", recipes.DistributedOptions{ID: "a", IDs: []string{"a"}, Every: time.Second}))
+	c.Add(5)
+	s.sleep(time.Second)
+	run, end := context.WithCancel(ctx)
+	s.after = func(string, string) error { end(); return nil }
+	wantErr(t, "run", c.Run(run), context.Canceled)
+	s.after = nil
+	if sum, rows, err := c.Total(ctx); sum != 5 || rows != 1 || err != nil {
+		t.Errorf("%d in %d rows, %v", sum, rows, err)
+	}
+}
+
 func TestDistributedCounter(t *testing.T) {
 	s := newStage(t)
 	ids := []string{"web1", "web2", "web3"}

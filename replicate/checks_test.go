@@ -3,9 +3,10 @@ package replicate
 // What no history of a rule may have in it.
 
 // checkDrops: what a follower had is removed only where it refused what was to come in its
-// place. That its source has nothing is no reason: it may be the last copy.
+// place. That its source has nothing is no reason: it may be the last copy. What a store
+// has replaced, or left stale, goes all the same.
 func (x *explorer) checkDrops(r *Rule) {
-	if r.class != leads || r.copy.then != closing {
+	if r.class != leads || r.copy.then != closing || r.binds() {
 		return
 	}
 	var refused Mask
@@ -26,7 +27,7 @@ func (x *explorer) checkDrops(r *Rule) {
 func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 	told := s.Verdict == Absent || s.Verdict == Answered && s.Answer >= 0 && r.absent(r.asks[s.Answer].kind)
 	switch {
-	case !r.through || !told, r.class == buries, r.class == grants, x.c.Op == Debug, x.c.Vivify, x.c.Win:
+	case !r.through || !told, x.c.Op == Delete && !x.c.If, r.class == grants, x.c.Op == Debug, x.c.Vivify, x.c.Win:
 		return
 	}
 	said, fetched := r.nothing()

@@ -101,6 +101,6 @@ const (
 // Outcome is what became of an ask.
 type Outcome struct {
 	Kind  Kind
-	Value uint64 // of Number; to Look and Review: the item's size; to Preview: its size or number behind the command; to Fetch: its number for incr and decr, else 1 if it is what the command stores, or nothing where that has expired
+	Value uint64 // of Number; to Look and Review: the item's size; to Weigh: 1 if its cas is the client's token; to Preview: its size or number behind the command; to Fetch: its number for incr and decr, else 1 if it is what the command stores, or nothing where that has expired
 	Late  bool   // so long after others that something may have come between
 }

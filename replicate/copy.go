@@ -9,7 +9,7 @@ package replicate
 type copying struct {
 	then      next
 	overwrite bool // what is there already goes
-	keep      bool // unless the source has nothing: then it may be the last copy, and a delete comes here by itself. What a store has replaced goes all the same
+	keep      bool // with overwrite: it stays if the source has nothing, for it may be the last copy, and a delete comes here by itself. What a store has replaced goes all the same
 	take      bool // a mark of somebody else is taken over, after a while
 	hit       bool // a source has it
 	missed    bool // a source hasn't
@@ -45,15 +45,16 @@ type levelling struct {
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
-	r.copy = copying{then: then, overwrite: overwrite, keep: then == closing && r.deed() != Put, take: then == asking || then == closing, from: sources}
+	keep := then == closing && r.deed() != Put || then == starting && r.through && r.in == 0
+	r.copy = copying{then: then, overwrite: overwrite, keep: keep, take: then == asking || then == closing, from: sources}
 	r.copyRound(targets)
 }
 
 // maxRounds is how often something is tried while others write the same key.
 const maxRounds = 3
 
-// countRounds is maxRounds of what makes a counter alike. (Who explores all that can
-// happen takes fewer.)
+// countRounds is maxRounds for making a counter alike. (Tests that explore all that can
+// happen set fewer.)
 var countRounds uint8 = 250
 
 func (r *Rule) copyRound(targets Mask) {
@@ -75,11 +76,11 @@ func (r *Rule) copyRound(targets Mask) {
 	r.askAll(targets, first)
 }
 
-// levels reports whether followers are made like the authority by numbers. One that is
-// there shows that it has all that the authority had counted then, if it is only
-// written once more, and nothing has come between: what another proxy knew of it is
-// void. That takes one look and one write, as a step does; to copy what is fetched
-// behind the look takes longer, and would lose against the steps of a proxy that
+// levels reports whether followers are made like the authority by their numbers. A
+// follower that has the authority's number has all that the authority had counted then. It
+// is only written once more, if nothing has come between: what another proxy has looked at
+// there is void then. That takes one look and one write, as a step does; to copy what is
+// fetched behind the look takes longer, and would lose against the steps of a proxy that
 // counts without a pause.
 func (r *Rule) levels() bool { return r.counts() && r.copy.then == closing }
 
@@ -217,7 +218,7 @@ func (r *Rule) drop() {
 		gone = c.made
 	}
 	switch kept := c.guarded &^ gone; {
-	case !c.missed:
+	case !c.missed || c.keep && c.then == starting: // a source that is not filled may lack what another proxy has written
 		c.bad |= kept
 	case c.then == closing:
 		r.fix |= kept

@@ -16,6 +16,7 @@ const (
 	Remove              // md k
 	Fetch               // value, flags, remaining TTL and cas: mg k v f t s c. Changes nothing
 	Look                // mg k s f c: Hit, Marked or Miss. Changes nothing
+	Weigh               // as Look, and how the client's token compares: Exists if it is above the cas that is there, as nothing is stored then
 	Preview             // as Look, and what the command would make of it: the size behind an append, the number behind an incr
 	Review              // as Look, but Exists if the item is not as ask Guard, right before it, has left it
 	Check               // as Look, but Exists if the item has another cas than ask Guard has shown; behind a set, which shows none, another value than the client's
@@ -24,7 +25,7 @@ const (
 	Swap                // ms k 0 C<token> F<M> T<T> c: the client's md C, as a Bury
 	Remark              // ms k 0 C F<M> T<T> c: a fresh mark in the place of the one that ask Guard met, or left itself
 	Fill                // what ask From fetched, if nothing has changed since ask Guard: ms k C F T
-	Store               // the client's value likewise, and its answer: ms k C F T c
+	Store               // the client's value likewise, and its answer: ms k C F T c; or its md I: md k I C
 	Drop                // md k C: removes what ask Guard has seen or left, if nothing has changed since
 	Wait                // no request: some time for whoever is at work
 	NumDeeds
@@ -34,11 +35,14 @@ const (
 // it replaces.
 func (d Deed) Mutates() bool {
 	switch d {
-	case Fetch, Look, Preview, Review, Check, Claim, Remark, Wait:
+	case Fetch, Look, Weigh, Preview, Review, Check, Claim, Remark, Wait:
 		return false
 	}
 	return true
 }
+
+// LeavesMark reports whether d, where it is Stored, leaves a mark that is the command's own.
+func (d Deed) LeavesMark() bool { return d >= Claim && d <= Remark }
 
 // Ask is one request to one member. Asks are numbered from 0 in the order in
 // which Next gives them. If one has a number that there was before, those from that

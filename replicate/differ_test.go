@@ -148,9 +148,36 @@ func TestWhatDiffers(t *testing.T) {
 	if got := play(Begin(Policy{}, Command{Op: Delete}, states(In, Out), 0), say("marked, stored, stored, deleted")); got != "look 0, bury 0; remark 0; drop 0 -> absent" {
 		t.Errorf("delete of a mark: %s", got)
 	}
+	// Where a delete has left a stale item, who could not be told has what is wrong.
+	if got := play(Begin(Policy{}, Command{Op: Delete, Stale: true}, two, 0), say("hit, hit, unsent")); got != "look 0; look 1, bury 1 -> unmet dirty 010 repair 010" {
+		t.Errorf("md I that one has missed: %s", got)
+	}
 	// Another proxy may have written to the one that this one knows to be dirty.
 	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
 		t.Errorf("get of a dirty member alone: %s", got)
+	}
+	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Warming), 0), say("miss")); got != "forward 1 -> unmet" {
+		t.Errorf("get of a dirty member and one that is not filled: %s", got)
+	}
+	for _, test := range []struct {
+		c       Op
+		answers string
+		want    string
+	}{
+		{Gets, "miss", "forward 0 -> unmet"},
+		{Gat, "miss", "forward 0 -> unmet"},
+		{Incr, "not found", "forward 0 -> unmet"},
+		{Append, "not stored, miss", "forward 0, review 0 -> unmet"},
+		{Replace, "miss", "look 0 -> unmet"},
+		{Cas, "not found", "forward 0 -> unmet"},
+		{Add, "", "-> unmet"},
+	} {
+		if got := play(Begin(through, Command{Op: test.c}, states(Filling, Dirty), 0), say(test.answers)); got != test.want {
+			t.Errorf("%d of one that is not filled and a dirty member:\n got %s\nwant %s", test.c, got, test.want)
+		}
+	}
+	if got := play(Begin(through, Command{Op: Incr}, states(Dirty, Filling), 0), say("hit, miss")); got != "look 0; fetch 1 -> unmet" {
+		t.Errorf("incr at a dirty member, and one that is not filled: %s", got)
 	}
 	// Who can't be asked and may have the key keeps a miss from being believed.
 	for _, test := range []struct {

@@ -40,7 +40,7 @@ func raw[T any](v *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(v)), u
 
 // bytes are all of r that says something: the asks come last in it.
 func (r *Rule) bytes() []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Offsetof(r.ledger)+unsafe.Offsetof(r.asks)+uintptr(r.n)*unsafe.Sizeof(asked{}))
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Offsetof(r.askList)+unsafe.Offsetof(r.asks)+uintptr(r.n)*unsafe.Sizeof(asked{}))
 }
 
 // repaired is what is still to be known of the asks by which an authority was

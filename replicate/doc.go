@@ -14,6 +14,9 @@
 //   - uses the cas that an ask has brought only while the connection stands that
 //     has brought it: a server that was started anew gives the same numbers again.
 //     An ask with such a Guard is not sent, and told as Exists;
+//   - sends a Fetch only while nobody may have done without the member (In, Warming
+//     or Settling, and in consistency strict with a lease on it), else tells Unsent: a
+//     delete that left it out would come back with what it has;
 //   - says Late of an answer that comes so long after the others that somebody may
 //     have come between;
 //   - opens a client's cas for the Authority, and seals one for the member whose
@@ -35,7 +38,9 @@
 //
 // A dirty authority is repaired from another before it decides anything. If
 // nobody is left who knows better, it loses the key: a miss, not an old value;
-// but an add leaves there what is there, which may be another's lock.
+// but an add leaves there what is there, which may be another's lock. With ReadThrough it
+// loses nothing, for what it has may have been written by another proxy since, and be the
+// only copy: the command ends with an error, until a set or a delete makes the key known.
 //
 // # What goes where
 //
@@ -45,7 +50,7 @@
 //	gets                  mg c                    authority               others only to confirm a miss      authority's; sealed for it
 //	gat gats              mg T, mg T c            authority               rest: touch                        authority's
 //	                      mg N, mg R              authority               nobody: one may win                authority's
-//	set                   ms, ms MS               all                     -                                  authority's
+//	set                   ms, ms MS               all                     where one was late: looked again   authority's
 //	add                   ms ME                   claim at each, the      the value in the place of the      NOT_STORED of the first that refuses
 //	                                              authority first, until  claim: authority, then rest        or has lost its claim, else STORED
 //	                                              one refuses
@@ -54,7 +59,8 @@
 //	append prepend        ms MA, ms MP            authority, and look;    STORED: rest the same, guarded     authority's
 //	                                              rest: look
 //	cas                   ms C (S, R, E)          authority               STORED: the rest are copied to     authority's
-//	                      ms C I                  authority               STORED: rest delete                authority's
+//	                      ms C I                  authority: look         the token fits, or is above: as ms C.   authority's
+//	                                                                      Older: as md I
 //	                      ms C (A, P), ms MA N    authority               STORED: rest append, without C, N  authority's
 //	incr decr             ma, ma MD               authority; rest: look   authority: fetch; rest the same,   authority's
 //	                                                                      guarded
@@ -62,8 +68,9 @@
 //	delete                md                      a mark at all, each     a fresh mark for each; one is not  DELETED if any that is read had it
 //	                                              behind a look           there: all again; drop all
 //	                      md C                    authority: the mark     HD: rest a mark, then as delete    authority's
-//	                      md I                    all                     -                                  DELETED if any that is read says so
-//	                      md I C                  authority               DELETED: rest delete               authority's
+//	                      md I                    authority: look; rest a  it is by the cas that was seen; then  authority's; DELETED if any that is read had it
+//	                                              mark, then authority    rest as delete. Nothing or a mark there: all that
+//	                      md I C                  authority               DELETED: as md I                   authority's
 //	                      me                      authority, behind a look  nobody                           authority's
 //	flush_all                                     all                     -                                  OK if all say so
 //	stats, version, mn, verbosity…                are not about a key and have no rule
@@ -71,25 +78,26 @@
 // What adds to a value is done by the rest only onto what the authority had before:
 // each is looked at while the authority is asked (Preview), and nothing may come
 // between that look and the deed. So no follower ever has what the authority never
-// had, not for a moment, and not if it does the deed late. A count may find the number that it
-// looks for although the rest have more or less: another proxy's counts up and down since have been
-// done there already. So the authority's number is fetched between the look and the deed, and where
-// it is another by then, the rest count as different.
+// had, not for a moment, and not if it does the deed late. A count may find the number
+// that it looks for although the rest have more or less: another proxy's counts up and
+// down since have been done there already. So the authority's number is fetched between
+// the look and the deed, and where it is another by then, the rest count as different.
 //
 // Whoever in the rest differs afterwards (another number or size, no such key, an
-// error where the authority had none) gets a
-// guarded copy of the authority's value with its flags and TTL: its cas there,
-// Fetch from the authority, Fill there if nothing has happened in between, else
-// the same again, three times at most, and of a counter as long as others count: see
-// levels. What it has goes only for a copy, never
-// because the authority has lost its own: then it may be the last. But what a cas or a
-// replace has replaced goes. The rest get its value by such a copy, not at once: a delete by another
-// proxy could be done everywhere before, and they would be left with it. It is told done
-// only if it is its own value that was fetched: for a moment no other has it, and what is
-// there then may be newer, or have been brought back from the rest. A member that
-// refuses to store a value that others have stored loses the key. The same copy in
-// the other direction, and then the command once more, is made when the authority
-// says that it has no such key and another has it.
+// error where the authority had none) gets a guarded copy of the authority's value
+// with its flags and TTL: its cas there, Fetch from the authority, Fill there if nothing
+// has happened in between, else the same again, three times at most, and of a counter as
+// long as others count: see levels. What it has goes only for a copy, never because the
+// authority has lost its own: then it may be the last. A member that refuses to store a
+// value that others have stored loses the key. The same copy in the other direction, and
+// then the command once more, is made when the authority says that it has no such key and
+// another has it.
+//
+// The value of a cas or a replace comes to the rest by such a copy, too, and what it
+// replaces goes there in any case. If all got it at once, another proxy's delete could come
+// everywhere before, and the rest would be left with it. For a moment only the authority has
+// it, and what it has a moment later may be newer, or have been brought back from the rest.
+// So the command is told done only if what was fetched is its own value.
 //
 // # Marks
 //
@@ -123,12 +131,13 @@
 //
 // # Former holders
 //
-// Where keys get other members, who held one before may have the only copy, or one that has
-// been replaced since. Move lets a key leave it: what it has is copied to the members as by
-// Mend, and then it loses that, by its cas. Nobody gives it anything any more. So who has
-// found all former holders empty may let a command decide by the members alone, or believe
-// that they have nothing, if it asks them behind that; and who copies from a former holder
-// meanwhile, which others may have found empty, claims before it fetches, as ever.
+// Where keys get other members, a former holder may have the only copy of a key, or one
+// that has been replaced since. Move lets the key leave it: what it has is copied to the
+// members as by Mend, and then it loses that, by its cas. Nobody gives it anything any more.
+// So whoever has found all former holders empty, and asks the members behind that, may let
+// a command decide by the members alone, or believe that they have nothing. Whoever copies
+// from a former holder meanwhile claims before it fetches, as ever: others may have found
+// that holder empty.
 //
 // # When a miss is believed
 //
@@ -144,8 +153,10 @@
 // while another could know; where all say miss, or the only others are Out or
 // have lost the key, it is a miss. A mark says nothing: with ReadThrough a read that met
 // one is an error while another member is dirty, for the mark may stand where there was what
-// made that one dirty. With Fastest all are asked anyway, and a miss
-// waits for all.
+// made that one dirty; and so is a miss of those alone that are not filled, for another proxy
+// may have written to the dirty one since. With Fastest all are asked anyway, and a miss
+// waits for all. With ReadThrough a count or an append that makes what is missing (N)
+// asks the others before, for an authority that has evicted the key would make it anew.
 //
 // # When a write is acknowledged
 //
@@ -171,7 +182,7 @@
 //
 // A member's cas counts the writes of one process, so the number alone means
 // nothing at another member, nor at the same one when it was started anew. The
-// token that a client gets is therefore sealed (Seal, Open) for an identity that
+// token that a client gets is therefore sealed (package castoken) for an identity that
 // is made of
 //
 //   - the network and the address of the member that answered,
@@ -184,9 +195,9 @@
 // and in later releases; until the item changes, or another member becomes the
 // authority, or the one that gave it is started anew or comes back from an
 // outage. Then it fits nothing: EXISTS, also if nobody has changed the value. It
-// never fits what it was not given for, but by one chance in 2^52. A proxy that has not heard yet since when
-// the authority's process runs holds what has or wants a token until it has. A
-// server that doesn't tell counts as one process for ever.
+// never fits what it was not given for, but by one chance in 2^52. A proxy that has not
+// heard yet since when the authority's process runs holds what has or wants a token until
+// it has. A server that doesn't tell counts as one process for ever.
 //
 // # Limits
 //

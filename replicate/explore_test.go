@@ -49,7 +49,7 @@ func history(r *Rule) string {
 	return b.String()
 }
 
-var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
+var deedNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "weigh", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
 var kindNames = []string{"?", "hit", "miss", "marked", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty", "gone"}
 
@@ -155,6 +155,7 @@ func positive(c Command, k Kind) bool {
 // the write (or what the authority has).
 func holds(r *Rule, member int) bool {
 	has, nothing, joined := false, false, false
+	removes := r.c.Op == Delete || r.spoils()
 	for _, e := range r.asks[:r.n] {
 		if e.deed == Fetch {
 			nothing = e.kind == Miss
@@ -170,7 +171,7 @@ func holds(r *Rule, member int) bool {
 		case Count:
 			has = e.kind == Number && Mask(1)<<member&r.differ == 0
 		case Remove:
-			has = r.c.Op == Delete && (e.kind == Deleted || e.kind == NotFound) || r.c.Stale && (e.kind == Deleted || e.kind == NotFound)
+			has = r.c.Op == Delete && (e.kind == Deleted || e.kind == NotFound)
 		case Look:
 			switch copied := r.copy.rounds > 0 && !joined; {
 			case copied && r.copy.overwrite:
@@ -181,11 +182,11 @@ func holds(r *Rule, member int) bool {
 		case Bury, Swap:
 			has = false
 		case Remark: // a delete's own still stood
-			has = r.c.Op == Delete && e.kind == Stored
+			has = removes && e.kind == Stored
 		case Fill:
 			has = e.kind == Stored
 		case Drop:
-			has = has && r.c.Op == Delete || (nothing || r.class == buries || r.c.Op == Delete) && e.kind == Deleted
+			has = has && removes || (nothing || removes) && e.kind == Deleted
 		}
 		joined = e.deed == Join || e.deed == Forward
 	}
@@ -212,7 +213,7 @@ func (x *explorer) check(r *Rule) {
 		again := r.marked && len(kinds) <= 1+maxLooks
 		for _, k := range kinds[:max(len(kinds)-1, 0)] {
 			again = again || (k == Miss || k == NotFound || k == NotStored) && len(kinds) <= 1+maxLooks ||
-				r.c.Op == Replace && k == Exists || k == Marked || k == ClientError && r.counts()
+				(r.c.Op == Replace || r.c.Op == Delete) && k == Exists || (r.c.Op == Delete && k == Deleted || r.spoils()) && len(kinds) <= 1+maxLooks+maxRounds || k == Marked || k == ClientError && r.counts()
 		}
 		if len(kinds) > 1 && !again {
 			x.fail(r, "member %d got the client's command %d times", m, len(kinds))

@@ -18,6 +18,10 @@ func (r *Rule) prepare() {
 		r.start()
 		return
 	}
+	if r.through { // another proxy may have written it since, and that would be the only copy
+		r.abandon()
+		return
+	}
 	r.stage = emptying
 	r.ask(int(r.lead), Remove)
 }
@@ -39,9 +43,11 @@ func (r *Rule) abandon() {
 
 func (r *Rule) start() {
 	switch {
+	case r.class == grants && r.through && r.in == 0 && r.stale&^(1<<r.lead) != 0: // another proxy's lock may be there, and nobody else is filled
+		r.abandon()
 	case r.class == grants:
 		r.grant(-1)
-	case r.c.Vivify && r.warm.Has(int(r.lead)) && r.others() != 0:
+	case r.c.Vivify && (r.warm.Has(int(r.lead)) || r.through && !r.c.Win) && r.others() != 0:
 		r.peeked = true
 		r.stage = peeking
 		r.ask(int(r.lead), Fetch)
@@ -50,22 +56,19 @@ func (r *Rule) start() {
 	}
 }
 
-// forward asks the authority. What would not show that it has met a mark is looked
-// behind, in the same write; who must not change one looks before.
+// forward asks the authority. Where the answer would not show that the command has met a
+// mark, a look goes with it, in the same write. What must not change a mark, a replace or
+// what leaves the item stale, looks first.
 func (r *Rule) forward() {
 	r.stage, r.looked, r.again = leading, 0, 0
-	switch r.c.Op {
-	case Replace:
-		if !r.c.If {
-			r.main = uint8(r.ask(int(r.lead), Look))
-			return
-		}
-	case Delete:
-		if !r.c.Stale && r.takes.Len() > 1 {
-			r.main = uint8(r.ask(int(r.lead), Swap))
-			return
-		}
-	case Debug:
+	switch {
+	case !r.c.If && (r.c.Op == Replace || r.c.Op == Delete), r.spoils() && r.rest() != 0:
+		r.see()
+		return
+	case r.c.Op == Delete && !r.c.Stale && r.takes.Len() > 1:
+		r.main = uint8(r.ask(int(r.lead), Swap))
+		return
+	case r.c.Op == Debug:
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 	}
 	r.main = uint8(r.ask(int(r.lead), Forward))
@@ -91,6 +94,16 @@ func (r *Rule) rest() Mask { return r.takes &^ (1 << r.lead) &^ r.dirty &^ r.dea
 // others are who may know what the authority doesn't.
 func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.deaf }
 
+// see looks what a replace, or what leaves the item stale, is to be done to.
+func (r *Rule) see() {
+	r.stage = leading
+	d := Look
+	if r.spoils() {
+		d = Weigh
+	}
+	r.main = uint8(r.ask(int(r.lead), d))
+}
+
 func (r *Rule) leadTold(ask int, o Outcome) {
 	if r.stage == remarking {
 		r.elsewhere()
@@ -104,7 +117,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.number = o.Value
 	}
 	if failed := r.asks[r.main].kind.failed(); r.open > 0 && !(failed && (r.joins() || r.counts())) {
-		return // but nobody waits for followers in vain
+		return // if the authority has failed, what followers would make of it is not waited for
 	}
 	m := Mask(1) << r.lead
 	main, look := r.asks[r.main], Hit
@@ -113,7 +126,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	}
 	k := main.kind
 	switch {
-	case main.deed == Look:
+	case main.deed == Look || main.deed == Weigh:
 		r.leadSeen(k, m)
 		return
 	case look == Marked || k == Marked && !r.extends():
@@ -126,7 +139,7 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		r.rounds++ // it may have been a mark then, and nothing was changed
 		r.forward()
 		return
-	case k == Marked || look == Miss && k == ClientError && r.counts(): // and not any more
+	case k == Marked || look == Miss && k == ClientError && r.counts(): // it was a mark then, and is none any more
 		r.marked = true
 		r.elsewhere()
 		return
@@ -140,6 +153,12 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	case main.deed == Swap && k == Stored:
 		r.hits, r.guard[r.lead] = m, r.main
 		r.bury(r.takes&^m, m)
+	case r.c.Op == Delete && k == Deleted && main.deed == Forward && r.takes&^m != 0: // the token has fitted
+		r.hits = m
+		r.see()
+	case r.succeeded(k) && r.held != 0: // it is stale, and the rest have marks
+		r.hits, r.took = r.hits|m, m
+		r.verify()
 	case r.succeeded(k):
 		r.took |= m
 		if r.deed() == Extend {
@@ -147,14 +166,24 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 		}
 		r.follow()
 	case main.deed == Store && k != ClientError && k != ServerError && !k.failed(): // somebody came before
-		if r.rounds++; r.rounds >= maxRounds {
+		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
 			r.settle(Unmet, -1)
-			r.stage = done
+			r.giveBack()
 			return
 		}
-		r.forward()
+		if r.c.Op == Delete {
+			r.see()
+		} else {
+			r.forward()
+		}
 	case k.failed():
 		r.leadFailed(m, k)
+	case r.held != 0 && r.absent(k): // and was there, as it is not with the rest any more
+		r.settle(Unmet, -1)
+		r.giveBack()
+	case r.held != 0:
+		r.settle(Answered, int(r.reply))
+		r.giveBack()
 	case r.confirm && r.looks == 0 && r.c.Op != Debug && !r.c.Vivify && r.absent(k):
 		r.look()
 	case r.known && r.absent(k):
@@ -165,11 +194,39 @@ func (r *Rule) leadTold(ask int, o Outcome) {
 	}
 }
 
-// leadSeen: a replace has looked what it replaces.
+// giveBack ends a command that the authority has not carried out. If it is one that
+// leaves the item stale the rest have marks, and get what the authority has.
+func (r *Rule) giveBack() {
+	if r.stage = done; r.held != 0 {
+		r.without |= r.held
+		r.from = r.lead
+		r.unearth()
+	}
+}
+
+// leadSeen: a replace, or what leaves the item stale, has looked at what is there. Where a
+// delete of that kind finds nothing, what others may have goes as by any delete.
+//
+// Where it finds something, that becomes stale when all others have their marks. It is
+// not looked at again, as they are: it need not be. Who gives it another value behind that
+// has looked at it before he has fetched what others had, and that are the marks; and if it
+// is lost the others have nothing to bring back. What is stored under a token is not
+// stale if that fits, so it goes as a cas then, and as one that is refused if it is none of
+// an older item.
 func (r *Rule) leadSeen(k Kind, m Mask) {
-	switch {
+	switch rest := r.takes &^ m &^ r.dirty; {
+	case r.held == 0 && (k == Exists || k == Hit && r.spoils() && (r.number == 1 || rest == 0)):
+		r.main = uint8(r.ask(int(r.lead), Forward))
+	case k == Hit && (r.c.Op == Delete || r.spoils()) && rest != 0:
+		r.guard[r.lead] = r.main
+		r.bury(rest, 0)
+	case r.spoils() && r.held != 0: // it was stored, and is not there any more, or is as after a restart
+		r.settle(Unmet, -1)
+		r.giveBack()
 	case k == Hit:
 		r.main = uint8(r.askFrom(int(r.lead), Store, r.main))
+	case r.c.Op == Delete && (k == Miss || k == Marked):
+		r.bury(r.takes&^r.dirty, 0)
 	case k == Marked:
 		r.met()
 	case k == Miss && r.confirm && (r.looks == 0 || r.known):
@@ -177,8 +234,13 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Miss:
 		r.stage = done
 		r.settle(Absent, -1)
+	case r.c.Op == Delete && r.c.If: // the token has fitted, and the rest don't know
+		r.dirty |= rest &^ r.held
+		r.settle(Unmet, -1)
+		r.giveBack()
 	default:
-		r.abandon()
+		r.settle(Unmet, -1)
+		r.giveBack()
 	}
 }
 
@@ -190,9 +252,9 @@ func (r *Rule) extends() bool {
 	return r.c.Op == Touch || r.c.Op == Gat || r.c.Op == Gats
 }
 
-// met: the authority has a mark, which says nothing. One that the command has
-// changed gets a fresh one in its place, never none: whoever has made it begins
-// again then.
+// met: the authority has a mark, which says nothing. If the command has changed the mark,
+// a fresh one takes its place, and it is never only removed: whoever has made it then
+// begins again.
 func (r *Rule) met() {
 	r.marked = true
 	if r.looked > 0 && r.c.Op != Debug && !r.counts() {
@@ -284,7 +346,8 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 			r.from = r.lead
 		}
 	}
-	r.abandon()
+	r.settle(Unmet, -1)
+	r.giveBack()
 }
 
 func (r *Rule) peekTold(k Kind) {
@@ -337,10 +400,14 @@ func (r *Rule) lookTold(ask int) {
 
 // nowhere: nobody who answers has the key. An authority that is incomplete, or has
 // a mark, can't decide alone that there is none; where misses are asked of all, none
-// can.
+// can. What a stale member has then counts as it does for a read: see readNothing.
 func (r *Rule) nowhere() {
+	unasked := r.silent
+	if r.through && r.in == 0 {
+		unasked |= r.stale &^ (1 << r.lead)
+	}
 	switch {
-	case r.silent != 0 && (r.through || r.marked || r.warm.Has(int(r.lead))):
+	case unasked != 0 && (r.through || r.marked || r.warm.Has(int(r.lead))):
 		r.abandon()
 	case r.peeked:
 		r.forward()
@@ -362,17 +429,17 @@ func (r *Rule) deed() Deed {
 		return Count
 	case Touch, Gat, Gats:
 		return Extend
-	case Delete:
-		return Remove
-	}
-	if r.c.Stale {
-		return Remove // a copy would look fresh
 	}
 	return Put
 }
 
 // binds reports whether the rest get what the authority has stored by a guarded copy.
-func (r *Rule) binds() bool { return r.c.Bound && r.deed() == Put }
+func (r *Rule) binds() bool { return r.c.Bound && r.deed() == Put || r.spoils() }
+
+// spoils reports whether the command stores a value, and leaves it stale if its token is
+// that of an older one. No copy is made of a stale item, which would look fresh, nor is it
+// looked at: the first client that does is to rebuild it. The rest only lose what they have.
+func (r *Rule) spoils() bool { return r.c.Stale && r.c.Op == Cas }
 
 func (r *Rule) follow() {
 	d := r.deed()
@@ -403,8 +470,8 @@ func (r *Rule) follow() {
 
 // step lets a follower do what the authority has done, if that makes the same of
 // it, and if nothing comes between: so it never has what the authority never had,
-// even if it does it late. Another proxy's step may only have to come first, so it
-// is looked at twice.
+// even if it does it late. It may differ only because another proxy's step has yet to
+// come, so it is looked at twice.
 //
 // That a counter comes to the same number does not say that only this count is
 // missing: one up and one down by another proxy are none. So behind the look the authority
@@ -464,14 +531,11 @@ func (r *Rule) followTold(ask int, m Mask, o Outcome) {
 		}
 	case k == Stored && (d == Put || d == Join),
 		k == Number && d == Count && o.Value == r.number,
-		(k == Touched || k == Hit) && d == Extend,
-		(k == Deleted || k == NotFound) && d == Remove:
+		(k == Touched || k == Hit) && d == Extend:
 		r.took |= m
 		r.clean |= m & r.stale
 	case d == Put:
 		r.refuse |= m
-	case d == Remove:
-		r.dirty |= m
 	default:
 		r.differ |= m
 	}

@@ -30,6 +30,13 @@ func returning(c Command, value uint32) client {
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), own: own{value: value}}
 }
 
+// spoiling is an ms with I, under a token that is that of an older item, and stores it stale.
+func spoiling(s *scene) client {
+	c := command(Command{Op: Cas, If: true, Stale: true, Bound: true}, fresh)
+	c.token = s.w.items[0].cas - 1
+	return c
+}
+
 func mending1(to, from int) client { return client{rule: Mend(to, from, false, false)} }
 
 func (s *scene) play(cs ...client) {
@@ -50,7 +57,7 @@ func (s *scene) advance(i, n int) {
 
 func (s *scene) has(m int, value uint32) bool {
 	it := s.w.items[m]
-	return it.has && !it.mark && it.value == value
+	return it.has && !it.mark && !it.stale && it.value == value
 }
 
 // undeleted: an acknowledged delete is undone at some member.
@@ -182,6 +189,7 @@ func both(s *scene) { s.w.put(0, old); s.w.put(1, old) }
 
 var (
 	del     = Command{Op: Delete}
+	stale   = Command{Op: Delete, Stale: true}
 	adding  = Command{Op: Add}
 	append1 = Command{Op: Append}
 )
@@ -196,6 +204,55 @@ var markings = []marking{
 	{"delete of what one has, a repair", func(s *scene) { s.w.put(1, old); s.play(command(del, 0), mending1(0, 1), mending1(0, 1)) }, undeleted},
 	{"delete, replace, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Replace}, fresh), mending1(0, 1)) }, undeleted},
 	{"delete, incr, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Incr}, 1), mending1(0, 1)) }, undeleted},
+	{"stale delete, two repairs", func(s *scene) { both(s); s.play(command(stale, 0), mending1(0, 1), mending1(1, 0)) }, undeleted},
+	{"stale delete, a repair, late", func(s *scene) { both(s); s.play(command(stale, 0), mending1(0, 1)); s.lates = 1 }, undeleted},
+	{"stale delete, a repair, a restart", func(s *scene) { both(s); s.play(command(stale, 0), mending1(0, 1)); s.restarts = 1 }, undeleted},
+	{"stale delete, a repair of the other, a restart", func(s *scene) { both(s); s.play(command(stale, 0), mending1(1, 0)); s.restarts = 1 }, undeleted},
+	{"stale delete, a repair, a mark goes early", func(s *scene) { both(s); s.play(command(stale, 0), mending1(0, 1)); s.expires = 1 }, undeleted},
+	{"stale delete of what one has, a repair", func(s *scene) { s.w.put(1, old); s.play(command(stale, 0), mending1(0, 1), mending1(0, 1)) }, undeleted},
+	{"stale delete, a repair over what is there", func(s *scene) { both(s); s.play(command(stale, 0), client{rule: Mend(0, 1, true, false)}) }, undeleted},
+	{"stale delete, repairs over what is there", func(s *scene) {
+		both(s)
+		s.play(command(stale, 0), client{rule: Mend(0, 1, true, true)}, client{rule: Mend(1, 0, true, true)})
+	}, undeleted},
+	{"stale delete by token, a repair over what is there", func(s *scene) {
+		both(s)
+		s.play(command(Command{Op: Delete, If: true, Stale: true}, 0), client{rule: Mend(0, 1, true, false)})
+		s.clients[0].token = s.w.items[0].cas
+	}, undeleted},
+	{"stale delete, a repair over what is there, a restart", func(s *scene) {
+		both(s)
+		s.play(command(stale, 0), client{rule: Mend(0, 1, true, false)})
+		s.restarts = 1
+	}, undeleted},
+	{"stale delete, a repair over what is there, a proxy stops", func(s *scene) {
+		both(s)
+		s.play(command(stale, 0), client{rule: Mend(0, 1, true, true)})
+		s.crashes = 1
+	}, undeleted},
+	{"stale cas, two repairs", func(s *scene) { both(s); s.play(spoiling(s), mending1(0, 1), mending1(1, 0)) }, undeleted},
+	{"stale cas, a repair, a mark goes early", func(s *scene) { both(s); s.play(spoiling(s), mending1(0, 1)); s.expires = 1 }, undeleted},
+	{"stale cas, a repair over what is there, a restart", func(s *scene) {
+		both(s)
+		s.play(spoiling(s), client{rule: Mend(0, 1, true, false)})
+		s.restarts = 1
+	}, undeleted},
+	{"stale cas, a repair over what is there, a proxy stops", func(s *scene) {
+		both(s)
+		s.play(spoiling(s), client{rule: Mend(0, 1, true, true)})
+		s.crashes = 1
+	}, undeleted},
+	{"stale cas, repairs over what is there", func(s *scene) {
+		both(s)
+		s.play(spoiling(s), client{rule: Mend(0, 1, true, true)}, client{rule: Mend(1, 0, true, true)})
+	}, undeleted},
+	{"stale cas, where there is nothing but a mark", func(s *scene) { s.w.mark(0); s.play(spoiling(s)) }, func(s *scene) string {
+		if s.acked[0] {
+			return "stored in the place of nothing"
+		}
+		return ""
+	}},
+	{"delete, a repair over what is there", func(s *scene) { both(s); s.play(command(del, 0), client{rule: Mend(0, 1, true, false)}) }, undeleted},
 	{"delete by token, a repair", func(s *scene) {
 		both(s)
 		s.play(command(Command{Op: Delete, If: true}, 0), mending1(0, 1), mending1(1, 0))

@@ -76,8 +76,8 @@ func (s *scene) tell(i, ask int, o Outcome) {
 	c := &s.clients[i]
 	_, before := c.rule.Settled()
 	c.rule.Told(ask, o)
-	if _, after := c.rule.Settled(); after && !before {
-		if r := &c.rule; r.class == leads && r.n > 0 && c.life[r.main] != s.w.life[r.lead] && c.ablate != unsure {
+	if settled, after := c.rule.Settled(); after && !before {
+		if r := &c.rule; r.class == leads && settled.Answer >= 0 && c.life[r.main] != s.w.life[r.lead] && c.ablate != unsure {
 			c.void = true
 		}
 		s.acked[i] = c.acknowledged()

@@ -32,6 +32,9 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 	o := func(kinds ...Kind) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
+			if k == Hit && (d == Weigh && !few || d == Fetch && c.Stale && c.Op == Cas) { // it fits; the command's own
+				all = append(all, Outcome{Kind: k, Value: 1})
+			}
 			all = append(all, Outcome{Kind: k, Value: 7})
 			if k == Hit && (d == Preview || d == Fetch && c.Op == Incr) {
 				all = append(all, Outcome{Kind: k, Value: 8})
@@ -101,6 +104,10 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		if few {
 			all = o(Hit, Miss)
 		}
+	case Weigh:
+		if all = o(Hit, Miss, Exists); !few {
+			all = append(all, o(Marked)...)
+		}
 	case Review:
 		all = o(Hit, Marked)
 		if !few {
@@ -116,6 +123,9 @@ func outcomes(c Command, d Deed, few bool) []Outcome {
 		all = o(Stored, Exists)
 	case Store:
 		all = o(Stored, Exists)
+		if c.Op == Delete {
+			all = o(Deleted, Exists)
+		}
 		if !few {
 			all = append(all, o(ClientError)...)
 		}

@@ -79,8 +79,9 @@ func (r *Rule) readTold(ask int) {
 // error, but not where misses are asked of all: there the member that gave the
 // error, or can't be asked, may be the only one that has it. A miss at an
 // incomplete member, and a mark, count only if nobody is left to ask. A stale member is
-// one of those that can't be asked where another has a mark: it was known as wrong by
-// what stood there before, which is gone, and what it has may be all that is left.
+// one of those that can't be asked where another has a mark, or none is complete: it was
+// known as wrong by what stood there before, which is gone, and what it has may be all that
+// is left, by another proxy's write.
 func (r *Rule) readNothing() {
 	missed, failed, shown := -1, r.away != 0, -1
 	complete := false
@@ -99,6 +100,7 @@ func (r *Rule) readNothing() {
 			}
 		}
 	}
+	failed = failed || r.through && !complete && r.stale != 0
 	switch {
 	case missed >= 0 && (!failed || complete && !r.through):
 		r.settle(Answered, missed)

@@ -69,7 +69,7 @@ type Rule struct {
 	differ Mask // followers that are to be copied from the authority
 	refuse Mask // followers that would not store the value
 
-	ledger
+	askList
 }
 
 // said is what the client is told, from the moment that this is known.
@@ -82,10 +82,10 @@ type said struct {
 // standing are the members by what they are good for.
 type standing struct {
 	in    Mask // have all that they should have
-	warm  Mask // are readable, but a miss there decides nothing: Warming or Settling
+	warm  Mask // are readable, but a miss there decides nothing: Warming, Settling or Filling
 	stale Mask // are dirty for this key
-	away  Mask // can't be asked: Leaving or Suspect
-	gone  Mask // are skipped, and miss what is written
+	away  Mask // can't be asked: Leaving or Suspect; Gone counts as that for a Flush
+	gone  Mask // are skipped, and miss what is written: Gone
 	takes Mask // take writes
 	deaf  Mask // were asked to lead and have failed
 }
@@ -129,8 +129,8 @@ type turns struct {
 	silent Mask  // when looking: have not said whether they have it
 }
 
-// ledger holds every ask of the command, in the order they were made.
-type ledger struct {
+// askList is every ask of the command, in the order in which they were made.
+type askList struct {
 	n     uint8 // asks made
 	given uint8 // of these, handed out
 	open  uint8 // unanswered, handed out or not
@@ -160,7 +160,7 @@ const (
 	buries              // all members get a mark, and then lose it
 	grants              // one after the other in the key's order, and all must agree
 	leads               // the authority, then the rest follow
-	mends               // one copy from another
+	mends               // no command: one copy from another, or a key leaves a former holder
 )
 
 // stage says what the unanswered asks are for.
@@ -219,11 +219,8 @@ func classOf(c Command) class {
 		}
 		return all
 	case Delete:
-		switch {
-		case c.If:
+		if c.If || c.Stale {
 			return leads
-		case c.Stale:
-			return all
 		}
 		return buries
 	case Flush:
@@ -293,8 +290,8 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 }
 
 // sortOut says what the members are good for: near are in Ringside's own zone, settling
-// and returning in these states. calm: all that are not skipped are In. count are those of whom a
-// write asks whether enough have taken it.
+// and returning in these states. calm: all that are not skipped are In. count is of how
+// many a write asks whether enough have taken it.
 func (r *Rule) sortOut(members []Member) (near, settling, returning Mask, calm bool, count int) {
 	calm = true
 	for i, m := range members {
@@ -351,12 +348,9 @@ func Mend(member, source int, overwrite, take bool) Rule {
 
 // Move returns the rule by which a key leaves a former holder, source: the members of to
 // get what it has, guarded as by Mend, and then it loses that, unless there are some who
-// should get it and can't be asked: away. It settles as Answered,
-// without a reply, if the source has nothing any more, else as Unmet. A former holder gets
-// nothing new, so from then on it never has anything.
-//
-// Who has found each former holder empty may let a command decide: what a repair or
-// another proxy fetches there was fetched before, so it fails at what the command leaves.
+// should get it and can't be asked: away. It settles as Answered, without a reply, if the
+// source has nothing any more, else as Unmet. Why that is enough is in the doc of the
+// package: Former holders.
 func Move(to, away Mask, source int, overwrite bool) Rule {
 	r := Rule{class: mends, lead: int8(source), stage: seeking}
 	r.takes, r.away = to|1<<source, away
@@ -392,7 +386,7 @@ func changesValue(c Command) bool {
 	case Set, Add, Replace, Append, Prepend, Cas, Incr, Decr:
 		return true
 	}
-	return c.Op == Delete && c.Stale
+	return false
 }
 
 // need is how many of count members must take a write. What only moves an

@@ -77,12 +77,13 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Replace}, three, "look 0; store 0; put 1, put 2 -> stored of 0"},
 		{Command{Op: Append}, three, "forward 0, review 0, preview 1, preview 2; join 1, join 2 -> stored of 0"},
 		{Command{Op: Cas}, three, "forward 0; put 1, put 2 -> stored of 0"},
-		{Command{Op: Cas, Stale: true}, three, "forward 0; remove 1, remove 2 -> stored of 0"},
+		{Command{Op: Cas, If: true, Stale: true}, three, "weigh 0; look 1, bury 1, look 2, bury 2; forward 0; remark 1, remark 2; drop 1, drop 2 -> stored of 0"},
 		{Command{Op: Incr}, three, "forward 0, preview 1, preview 2; fetch 0; count 1, count 2 -> number of 0"},
 		{Command{Op: Touch}, three, "forward 0, look 0; extend 1, extend 2 -> touched of 0"},
 		{Command{Op: Delete}, three, "look 0, bury 0, look 1, bury 1, look 2, bury 2; remark 0, remark 1, remark 2; drop 0, drop 1, drop 2 -> done"},
 		{Command{Op: Delete, If: true}, three, "swap 0; look 1, bury 1, look 2, bury 2; remark 0, remark 1, remark 2; drop 0, drop 1, drop 2 -> done"},
-		{Command{Op: Delete, Stale: true}, three, "forward 0, forward 1, forward 2 -> deleted of 0"},
+		{Command{Op: Delete, Stale: true}, three, "look 0; look 1, bury 1, look 2, bury 2; store 0; remark 1, remark 2; drop 1, drop 2 -> done"},
+		{Command{Op: Delete, If: true, Stale: true}, three, "forward 0; look 0; look 1, bury 1, look 2, bury 2; store 0; remark 1, remark 2; drop 1, drop 2 -> done"},
 		{Command{Op: Debug}, three, "look 0, forward 0 -> hit of 0"},
 		{Command{Op: Flush}, three, "forward 0, forward 1, forward 2 -> ok of 0"},
 
@@ -118,7 +119,7 @@ func TestOneMemberIsOneServer(t *testing.T) {
 		for _, p := range policies(c) {
 			for _, members := range [][]Member{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
 				for _, o := range outcomes(c, Forward, false) {
-					if o.Kind == Marked || !c.If && (c.Op == Replace || c.Op == Add) || classOf(c) == buries { // these look first, or claim
+					if o.Kind == Marked || !c.If && (c.Op == Replace || c.Op == Add || c.Op == Delete) { // these look first, or claim
 						continue
 					}
 					r := Begin(p, c, members, 3)
@@ -409,6 +410,30 @@ func TestAMarkAndAStaleMember(t *testing.T) {
 		})
 		if got != test.want {
 			t.Errorf("%v %v:\n got %s\nwant %s", test.members, test.answers, got, test.want)
+		}
+	}
+}
+
+// TestWhatOnlyAStaleMemberHas: where nobody else is filled that may be another proxy's,
+// written since. So it is not removed to make room for a command that then finds nothing,
+// and who deletes it is not told that there was nothing.
+func TestWhatOnlyAStaleMemberHas(t *testing.T) {
+	through, dropped := Policy{ReadThrough: true}, "look 0, bury 0; remark 0; drop 0 "
+	for _, test := range []struct {
+		policy Policy
+		op     Op
+		second State
+		want   string
+	}{
+		{through, Incr, Out, "-> unmet"},
+		{through, Append, Out, "-> unmet"},
+		{Policy{}, Incr, Out, "remove 0; forward 0 -> number of 0 clean 001"},
+		{through, Delete, Out, dropped + "-> unmet clean 001"},
+		{Policy{}, Delete, Out, dropped + "-> absent clean 001"},
+	} {
+		got := play(Begin(test.policy, Command{Op: test.op}, states(Dirty, test.second), 0), good(Command{Op: test.op}))
+		if got != test.want {
+			t.Errorf("%v, second %v:\n got %s\nwant %s", test.op, test.second, got, test.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ package replicate
 // digit behind. A mark that was appended to has digits, and is still a mark.
 type item struct {
 	has, mark bool
+	stale     bool // an md I has left it so: no copy is made of it
 	value     uint32
 	cas       uint8
 }
@@ -136,9 +137,18 @@ func (w *world) execute(c *client, i int) Outcome {
 				value = 1
 			}
 		}
+		if it.stale {
+			return Outcome{Kind: Miss}
+		}
 		return Outcome{Kind: it.seen(), Value: value}
-	case Look, Review:
+	case Look, Weigh, Review:
 		c.cas[i] = it.cas
+		if e.deed == Weigh && it.seen() == Hit && c.token > it.cas {
+			return Outcome{Kind: Exists}
+		}
+		if e.deed == Weigh && c.token == it.cas {
+			return Outcome{Kind: it.seen(), Value: 1}
+		}
 		if e.deed == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
 			return Outcome{Kind: Exists}
 		}
@@ -213,6 +223,11 @@ func (w *world) execute(c *client, i int) Outcome {
 			w.mark(m)
 		case Fill:
 			w.put(m, c.fetched[e.from])
+		case Store:
+			if c.rule.c.Op == Delete {
+				return w.spoil(m)
+			}
+			w.put(m, c.value)
 		default:
 			w.put(m, c.value)
 		}
@@ -247,6 +262,10 @@ func (w *world) execute(c *client, i int) Outcome {
 		switch {
 		case !it.has:
 			return Outcome{Kind: NotFound}
+		case it.cas > c.token && c.rule.c.Stale:
+			w.put(m, c.value)
+			w.items[m].stale = true
+			return stored()
 		case it.cas != c.token:
 			return Outcome{Kind: Exists}
 		}
@@ -262,7 +281,13 @@ func (w *world) execute(c *client, i int) Outcome {
 		}
 		return Outcome{Kind: Touched}
 	case Delete:
-		return w.remove(m)
+		switch {
+		case !c.rule.c.Stale || !it.has:
+			return w.remove(m)
+		case c.rule.c.If && it.cas != c.token:
+			return Outcome{Kind: Exists}
+		}
+		return w.spoil(m)
 	}
 	panic("no such deed")
 }
@@ -272,6 +297,13 @@ func (w *world) remove(m int) Outcome {
 		return Outcome{Kind: NotFound}
 	}
 	w.items[m] = item{}
+	return Outcome{Kind: Deleted}
+}
+
+// spoil leaves the item stale, as md I does.
+func (w *world) spoil(m int) Outcome {
+	w.put(m, w.items[m].value)
+	w.items[m].stale = true
 	return Outcome{Kind: Deleted}
 }
 

@@ -1,6 +1,6 @@
 package replicate
 
-// Commands that all members take alike (set, delete) or must all allow (add).
+// Commands that all members take alike (set, flush_all, delete) or must all allow (add).
 
 // bury begins a round of a delete: every member gets a mark in the place of what
 // it has, and when all have theirs a fresh one in the place of that. If each was still
@@ -10,7 +10,7 @@ package replicate
 // whatever is copied from then on was fetched after it. If one mark was not there, all
 // again: who has disturbed it may have brought back what was fetched before. The others
 // stand meanwhile, and an add needs the leave of all: what a later round buries is not a
-// lock that somebody has got since. held have theirs already.
+// lock that somebody has got since. The members in held have their marks already.
 func (r *Rule) bury(m, held Mask) {
 	r.rounds++
 	r.held, r.intact = held, 0
@@ -21,6 +21,9 @@ func (r *Rule) bury(m, held Mask) {
 		r.guard[i] = uint8(r.ask(i, Bury))
 	}
 }
+
+// Rounds is how many rounds of marks a delete has begun.
+func (r *Rule) Rounds() int { return int(r.rounds) }
 
 func (r *Rule) buryTold(e asked, m Mask) {
 	switch k := e.kind; {
@@ -40,11 +43,26 @@ func (r *Rule) buryTold(e asked, m Mask) {
 		return
 	}
 	disturbed := r.held &^ r.intact &^ r.dirty
+	lead := Mask(1) << r.lead
+	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the authority keeps the item, stale
 	switch {
 	case r.stage == unearthing:
 		r.buried()
+	case r.stage == burying && stale && (r.held|lead).Len() >= int(r.need):
+		r.stage = leading
+		if r.spoils() {
+			r.main = uint8(r.ask(int(r.lead), Forward))
+		} else {
+			r.main = uint8(r.askFrom(int(r.lead), Store, r.guard[r.lead]))
+		}
+	case r.stage == burying && stale:
+		r.settle(Unmet, -1)
+		r.giveBack()
 	case r.stage == burying && r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need):
 		r.verify()
+	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury() && stale:
+		r.took = 0
+		r.see()
 	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury():
 		r.bury(r.held&^r.dirty, 0)
 	case r.stage == verifying:
@@ -56,7 +74,7 @@ func (r *Rule) buryTold(e asked, m Mask) {
 }
 
 // roomToBury reports whether there are asks for another round of a delete.
-func (r *Rule) roomToBury() bool { return int(r.n)+4*r.held.Len() <= maxAsks }
+func (r *Rule) roomToBury() bool { return int(r.n)+2+4*r.held.Len() <= maxAsks }
 
 // verify puts fresh marks in the place of those that still stand, now that all do.
 func (r *Rule) verify() {
@@ -68,18 +86,19 @@ func (r *Rule) verify() {
 }
 
 // unearth removes the marks, also those of a delete that will not be
-// acknowledged.
+// acknowledged. One that somebody has disturbed is not there any more.
 func (r *Rule) unearth() {
 	r.stage = unearthing
 	if r.intact != 0 {
 		r.held = r.intact
 	}
-	if r.held == 0 {
-		r.buried()
-		return
-	}
 	for m := r.held; m != 0; m &= m - 1 {
-		r.askFrom(m.first(), Drop, r.guard[m.first()])
+		if i := m.first(); r.asks[r.guard[i]].kind == Stored {
+			r.askFrom(i, Drop, r.guard[i])
+		}
+	}
+	if r.open == 0 {
+		r.buried()
 	}
 }
 
@@ -93,8 +112,12 @@ func (r *Rule) buried() {
 			r.dirty = 0 // nobody has it
 		}
 		r.settle(Unmet, -1)
+	case r.spoils():
+		r.settle(Answered, int(r.reply))
 	case r.hits&(r.in|r.warm) != 0: // what nobody reads was not there
 		r.settle(Done, -1)
+	case r.through && r.in == 0 && r.hits&r.stale != 0: // unless it is another proxy's, written since
+		r.settle(Unmet, -1)
 	default:
 		r.settle(Absent, -1)
 	}
@@ -106,8 +129,8 @@ func (r *Rule) spreadTold(ask int, m Mask) {
 	switch {
 	case r.accepts(k):
 		r.took |= m
-		if r.stale&m != 0 && !r.c.Stale && r.c.Op != Flush {
-			r.clean |= m
+		if r.c.Op != Flush {
+			r.clean |= r.stale & m
 		}
 	case k == InDoubt:
 		r.dirty |= m
@@ -125,21 +148,17 @@ func (r *Rule) spreadTold(ask int, m Mask) {
 
 // accepts reports whether k means that a command for all members has been done.
 func (r *Rule) accepts(k Kind) bool {
-	switch r.c.Op {
-	case Set:
+	if r.c.Op == Set {
 		return k == Stored
-	case Delete:
-		return k == Deleted || k == NotFound
-	default:
-		return k == OK
 	}
+	return k == OK
 }
 
 func (r *Rule) spreadSettle() {
 	if r.settled {
 		return
 	}
-	waiting, shown, deleted, lead := 0, -1, -1, -1
+	waiting, shown, lead := 0, -1, -1
 	for i, e := range r.asks[:r.n] {
 		if int8(e.member) == r.lead {
 			lead = i
@@ -147,8 +166,6 @@ func (r *Rule) spreadSettle() {
 		switch {
 		case e.kind == pending:
 			waiting++
-		case e.kind == Deleted && deleted < 0 && (r.in | r.warm).Has(int(e.member)):
-			deleted = i // of what others may read: what nobody reads was not there
 		case e.kind.refused() && shown < 0:
 			shown = i
 		}
@@ -163,13 +180,6 @@ func (r *Rule) spreadSettle() {
 	case k == pending || r.took.Len() < int(r.need):
 	case r.tardy != 0 && waiting == 0 && r.took&^r.tardy != 0: // see review
 		r.reply = int8(lead)
-	case r.c.Op != Delete:
-		r.settle(Answered, lead)
-	case deleted >= 0:
-		r.settle(Answered, deleted)
-	case waiting > 0: // NOT_FOUND is said when all have
-	case r.asks[lead].kind == Deleted:
-		r.settle(Absent, -1)
 	default:
 		r.settle(Answered, lead)
 	}
@@ -184,9 +194,6 @@ func (r *Rule) spreadEnd() {
 	}
 	r.stage = done
 	if r.c.Op != Set {
-		if r.took == 0 && r.c.Op == Delete {
-			r.dirty = 0
-		}
 		return
 	}
 	var gone, refused Mask
@@ -221,9 +228,9 @@ func (r *Rule) review() {
 	}
 }
 
-// reviewTold: where there is nothing no repair is at work either, and the next one
-// copies what all have now; it was deleted, evicted, or has expired. Whoever has left
-// a mark gets some time.
+// reviewTold: a member that has nothing has no mark of a repair either, and the next repair
+// copies what all have now; the value was deleted, evicted, or has expired. Whoever has
+// left a mark gets some time.
 func (r *Rule) reviewTold(ask int, m Mask) {
 	switch e := r.asks[ask]; {
 	case e.kind == Hit:
@@ -354,9 +361,9 @@ func (r *Rule) grantTold(m Mask) {
 	}
 }
 
-// storeFirst: all have granted it. The authority gets it before the others: where
-// its claim is gone, nobody has read what is then refused. Who doesn't vote and could
-// not be asked misses it.
+// storeFirst: all have given leave. The authority gets the value before the others: if
+// its claim is gone and it refuses, nobody has read the value. A member that doesn't vote
+// and could not be asked misses it.
 func (r *Rule) storeFirst() {
 	if (r.held | r.hits).Len() < int(r.need) {
 		r.settle(Unmet, -1)
@@ -381,8 +388,8 @@ func (r *Rule) store(i int) int {
 	return ask
 }
 
-// storeTold: the claims are removed where they still stand and the value by its
-// own cas where the add is not acknowledged: so that takes nobody else's.
+// storeTold: if the add is not acknowledged, the claims that still stand are removed, and
+// the value where it was stored. Each goes by its own cas, so nobody else's is taken.
 func (r *Rule) storeTold(ask int) {
 	if ask == int(r.main) && r.asks[ask].kind == Stored {
 		r.storeRest()

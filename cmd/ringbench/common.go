@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"ringside/internal/bench"
+	"ringside/internal/bench/peers"
+	"ringside/internal/bench/report"
 )
 
 // measuring holds the flags of a command that measures.
@@ -55,7 +57,7 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	c := &m.config
 	m.IntVar(&c.Rounds, "rounds", rounds, "rounds of every scenario")
 	m.DurationVar(&c.Window, "time", window, "measured time of a run")
-	m.DurationVar(&c.Warm, "warm", warm, "load before it")
+	m.DurationVar(&c.Warm, "warm", warm, "load before it; moderation finds its pace in the first two seconds")
 	m.IntVar(&c.Tries, "tries", tries, "how often a disturbed run is made in all")
 	m.Func("also", "Ringside once more, as NAME=BINARY or 'NAME=BINARY SETTINGS' with settings of its engine such as 'moderation: off'; may be repeated", func(text string) error {
 		name, binary, ok := strings.Cut(text, "=")
@@ -63,7 +65,7 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 		if !ok || name == "" || binary == "" {
 			return fmt.Errorf("%q is not NAME=BINARY", text)
 		}
-		c.Also = append(c.Also, bench.Variant{Name: name, Binary: binary, Engine: engine})
+		c.Also = append(c.Also, peers.Variant{Name: name, Binary: binary, Engine: engine})
 		return nil
 	})
 	m.Float64Var(&c.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
@@ -71,7 +73,7 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 
 // run parses the flags, measures, prints and saves the report, and fails if
 // something in it did.
-func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*bench.Report, error)) error {
+func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*report.Report, error)) error {
 	if err := parse(m.FlagSet, args); err != nil {
 		return err
 	}

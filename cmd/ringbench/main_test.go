@@ -22,7 +22,7 @@ import (
 	"testing"
 	"time"
 
-	"ringside/internal/bench"
+	"ringside/internal/bench/report"
 )
 
 // TestMain lets the test binary be what the commands start: the load, what is slow, and
@@ -108,41 +108,41 @@ func noChildren(t *testing.T) {
 	}
 }
 
-func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
+func runShort(t *testing.T, ctx context.Context, args ...string) (report.Report, string, error) {
 	t.Helper()
 	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
 }
 
 // measureShort runs a command that measures.
-func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (bench.Report, string, error) {
+func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (report.Report, string, error) {
 	t.Helper()
-	return report(t, ctx, append([]string{name, "-q", "-time", "100ms", "-warm", "20ms"}, args...)...)
+	return reported(t, ctx, append([]string{name, "-q", "-time", "100ms", "-warm", "20ms"}, args...)...)
 }
 
-func soakShort(t *testing.T, args ...string) (bench.Report, string, error) {
+func soakShort(t *testing.T, args ...string) (report.Report, string, error) {
 	t.Helper()
-	return report(t, t.Context(), append([]string{"soak", "-q"}, args...)...)
+	return reported(t, t.Context(), append([]string{"soak", "-q"}, args...)...)
 }
 
-// report runs a command and reads what it reports.
-func report(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
+// reported runs a command and reads what it reports.
+func reported(t *testing.T, ctx context.Context, args ...string) (report.Report, string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	failed := command(ctx, append(args, "-json", dir+"/out.json", "-md", dir+"/out.md"))
 	noChildren(t)
-	var report bench.Report
+	var is report.Report
 	text, err := os.ReadFile(dir + "/out.json")
 	if err != nil {
-		return report, "", failed
+		return is, "", failed
 	}
-	if err := json.Unmarshal(text, &report); err != nil {
+	if err := json.Unmarshal(text, &is); err != nil {
 		t.Fatal(err)
 	}
 	markdown, err := os.ReadFile(dir + "/out.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return report, string(markdown), failed
+	return is, string(markdown), failed
 }
 
 func TestRunMeasuresThePeers(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 func TestClients(t *testing.T) {
 	d, flags := demoForTests(t)
 	to := flags[2:] // --admin and its value
-	served, err := net.Dial("tcp", d.driver.Addrs()[0].String())
+	served, err := net.Dial("tcp", d.Address())
 	if err != nil {
 		t.Fatal(err)
 	}

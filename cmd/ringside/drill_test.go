@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/internal/demo"
+	"ringside/internal/instance"
 )
 
 // typed runs a command and returns what it prints.
@@ -30,23 +32,17 @@ func typed(args ...string) (code int, out, errs string) {
 }
 
 // demoForTests is a demo that ends with the test, and how commands find it.
-func demoForTests(t *testing.T) (d *demo, flags []string) {
+func demoForTests(t *testing.T) (d *demo.Cluster, flags []string) {
 	t.Helper()
-	d, err := startDemo("127.0.0.1:0", "127.0.0.1:0", slog.New(slog.DiscardHandler))
+	d, err := demo.Start("127.0.0.1:0", "127.0.0.1:0", "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		d.instance.stop(ended(), 0)
-		d.close()
+		d.End()
+		d.Close()
 	})
-	return d, strings.Fields(d.flags())
-}
-
-func ended() <-chan os.Signal {
-	c := make(chan os.Signal)
-	close(c)
-	return c
+	return d, strings.Fields(d.Flags())
 }
 
 func TestServer(t *testing.T) {
@@ -72,7 +68,7 @@ func TestServer(t *testing.T) {
 		{"drain demo1", 0, "by order"},
 		{"list", 0, "by order"},
 		{"restore demo1 --json", 0, `"server":"demo1"`},
-		{"restore " + d.nodes[1].Addr().String(), 0, "up"},
+		{"restore " + d.Servers()[1], 0, "up"},
 		{"explode demo1", 2, `unknown command "explode"`},
 	} {
 		args := append([]string{"server"}, strings.Fields(c.args)...)
@@ -184,6 +180,9 @@ func TestServerDrainCopies(t *testing.T) {
 	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 copies on two may be left with one copy") {
 		t.Fatalf("drain: exit %d, %s", code, errs)
 	}
+	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 2 || !strings.Contains(errs, "one may have the only copy of keys of pool main") {
+		t.Fatalf("drain of the other: exit %d, %s", code, errs)
+	}
 	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 copies again\n") {
 		t.Fatalf("restore: exit %d, %s", code, errs)
 	}
@@ -237,16 +236,6 @@ func TestDrillThroughSeveral(t *testing.T) {
 	}
 }
 
-func TestDrillTable(t *testing.T) {
-	modes := tableModes
-	defer func() { tableModes = modes }()
-	tableModes = []tableMode{{"quick", "distribution: ketama-points, failover: {eject_after: 100ms, ping: 100ms, lease: 1s}", 3, false}}
-	code, out, errs := typed("drill", "--table", "--for", "4s", "--rate", "300", "--clients", "8", "--keys", "64")
-	if code != 0 || !strings.Contains(out, "| | kill | hang | black hole |") || !strings.Contains(out, "| quick | ") {
-		t.Errorf("exit %d\n%s%s", code, out, errs)
-	}
-}
-
 func TestDrillRefuses(t *testing.T) {
 	_, flags := demoForTests(t)
 	for _, c := range []struct {
@@ -287,12 +276,11 @@ func startFile(t *testing.T, text string) (path string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, logging := newLogger(f.Log, io.Discard)
-	r, err := start(f, fileWatch{path: path}, log, logging, nil)
+	r, err := instance.Start(f, "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.stop(ended(), 0) })
+	t.Cleanup(func() { r.End() })
 	return path
 }
 
@@ -305,7 +293,7 @@ func free(t *testing.T) string {
 	if runtime.GOOS == "linux" { // elsewhere loopback is that one address
 		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	}
-	a, err := freeAddress(net.JoinHostPort(host, "0"))
+	a, err := demo.FreeAddress(net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -408,13 +396,4 @@ func drillOnMemcached(t *testing.T, name, file string, args []string, kinds int)
 			t.Errorf("%d kinds:\n%s", len(seen), out)
 		}
 	})
-}
-
-// TestDemoTags holds what the demo of tags says.
-func TestDemoTags(t *testing.T) {
-	d, _ := demoForTests(t)
-	var out strings.Builder
-	if err := showTags(d.driver.Addrs()[0].String(), &out, true); err != nil || out.String() != `{"stored":1000,"after_a_user_has_changed":900,"after_all_were_dropped":0}`+"\n" {
-		t.Errorf("%v: %s", err, out.String())
-	}
 }

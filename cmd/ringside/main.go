@@ -2,53 +2,27 @@
 // look like one.
 package main
 
-// The command line: one root, a file for each command.
+// The root of the command line. Each package below it has commands of one kind.
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
-	"ringside/internal/top"
+	"ringside/internal/cli"
+	"ringside/internal/demo"
+	"ringside/internal/drill"
+	"ringside/internal/inspect"
+	"ringside/internal/instance"
+	"ringside/internal/remote"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 // run is main with its surroundings handed in.
 func run(args []string, in io.Reader, out, errs io.Writer) int {
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errs)
-	err := root.Execute()
-	if err == nil {
-		return 0
-	}
-	fromFile := isConfig(err) || errors.As(err, new(*refusedError))
-	unread := errors.As(err, new(*unreadError))
-	wrong := errors.As(err, new(*usageError))
-	switch {
-	case slices.Contains(args, "--json"): // also where the command line could not be read
-		printErrorJSON(errs, err)
-	case wrong:
-		fmt.Fprintf(errs, "%s\nTry 'ringside --help'.\n", paint(errs, top.Bad, fmt.Sprintf("ringside: %v", err)))
-	case fromFile:
-		fmt.Fprintln(errs, paint(errs, top.Bad, err.Error())) // file:line:column first, as editors want it
-	default:
-		fmt.Fprintln(errs, paint(errs, top.Bad, fmt.Sprintf("ringside: %v", err)))
-	}
-	switch {
-	case wrong || fromFile || unread:
-		return exitUsage
-	case errors.As(err, new(*notUpError)):
-		return exitNotUp
-	}
-	return exitFailed
+	return cli.Run(newRoot(), args, in, out, errs)
 }
 
 func newRoot() *cobra.Command {
@@ -67,18 +41,12 @@ client put it.
   ringside clients                     who is connected, and what each waits for
   ringside top                         what it does, second by second
   ringside drill                       break one on purpose and see what clients see`,
-		Version:       versionText(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return unknownCommand(cmd, args[0])
-			}
-			return cmd.Help()
-		},
+		Version: versionText(),
+		Args:    cobra.ArbitraryArgs,
+		RunE:    cli.Group,
 	}
-	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(newServe(), newReload(), newHealth(), newCheck(), newRoute(), newDistributions(), newImport(), newServer(), newTag(), newClients(), newTop(), newTrace(), newDrill(), newDemo(), newVersion())
+	root.AddCommand(instance.Command(versionText()), drill.Command(versionText()), demo.Command(versionText()), newVersion())
+	root.AddCommand(inspect.Commands()...)
+	root.AddCommand(remote.Commands()...)
 	return root
 }

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
 )
 
 // version is set by the build (-ldflags "-X main.version=…"); else it is what
@@ -20,17 +22,17 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  ringside version",
-		Args:    wantArgs(0, 0),
+		Args:    cli.WantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
-				return newEncoder(cmd.OutOrStdout()).Encode(map[string]string{
+				return cli.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
 					"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "ringside %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}
-	jsonFlag(cmd, &asJSON, oneJSON)
+	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
 	return cmd
 }
 

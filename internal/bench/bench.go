@@ -51,20 +51,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"ringside/internal/bench/peers"
 	"ringside/internal/bench/proc"
+	"ringside/internal/bench/report"
 )
 
 // Config says what to measure, with what, and where.
 type Config struct {
-	Command        string // as the report shall say it
-	Self           string // the ringbench binary, started as the load
-	Ringside       string // a path; empty leaves it out
-	Nutcracker     string
-	Also           []Variant // more of Ringside
-	Haproxy        string    // left out when it does not exist
-	Memcached      string
-	NoFloor        bool   // leave the load directly on a server out
-	MemcachedProxy string // a memcached built with its proxy; empty leaves it out
+	Command string // as the report shall say it
+	Self    string // the ringbench binary, started as the load
+	peers.Binaries
+	NoFloor bool // leave the load directly on a server out
 
 	Scenarios string        // the letters to run
 	Rounds    int           // of every scenario
@@ -78,25 +75,17 @@ type Config struct {
 	Log       *slog.Logger
 }
 
-// Variant is Ringside once more: another build, or other settings, to tell what
-// a change bought.
-type Variant struct {
-	Name   string
-	Binary string
-	Engine string // settings of the configuration's engine, in YAML's flow style; empty is none
-}
-
 // serverCount is how many memcached stand behind a proxy.
 const serverCount = 3
 
 type bench struct {
 	Config
-	peers     []*peer // that are here, in the order of the report
-	starter   *starter
+	peers     []*peers.Peer // that are here, in the order of the report
+	starter   *peers.Starter
 	dir       string
-	server    string // the version of memcached
-	pool      pool   // behind the proxies
-	allCPUs   []int  // that may be used
+	server    string     // the version of memcached
+	pool      peers.Pool // behind the proxies
+	allCPUs   []int      // that may be used
 	proxyCPUs []int
 	loops     int           // of Ringside
 	timeout   time.Duration // of Ringside's requests; 0 is its default
@@ -105,80 +94,92 @@ type bench struct {
 
 // Measure measures all of it. A peer whose replies are wrong does not stop the others: the
 // report says so, and so does its Failures.
-func Measure(ctx context.Context, c Config) (*Report, error) {
-	scenarios, err := pickScenarios(c.Scenarios)
-	if err != nil {
-		return nil, err
-	}
-	b, err := c.open(ctx)
+func Measure(ctx context.Context, c Config) (*report.Report, error) {
+	b, scenarios, r, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	report := b.newReport()
-	report.nameMissing()
-	if report.Placement, err = b.comparePlacement(ctx); err != nil {
-		return nil, err
-	}
 	for _, s := range scenarios {
 		result, err := b.scenario(ctx, s)
 		if err != nil {
 			return nil, err
 		}
-		report.Scenarios = append(report.Scenarios, result)
+		r.Scenarios = append(r.Scenarios, result)
 	}
 	if c.Memory {
-		if report.Memory, err = b.memory(ctx); err != nil {
+		if r.Memory, err = b.memory(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return b.finish(report), nil
+	return b.finish(r), nil
+}
+
+// begin opens what the scenarios that were asked for are run with, and begins their report.
+func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *report.Report, err error) {
+	if scenarios, err = pickScenarios(c.Scenarios); err != nil {
+		return nil, nil, nil, err
+	}
+	if b, err = c.open(ctx); err != nil {
+		return nil, nil, nil, err
+	}
+	r = b.newReport()
+	r.NameMissing()
+	if r.Placement, err = b.comparePlacement(ctx); err != nil {
+		b.close()
+	}
+	return b, scenarios, r, err
 }
 
 // open finds the peers of these names, or all, and starts the servers.
 func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
-	b := &bench{Config: c, loops: 1, timeout: replyTimeout}
+	b := &bench{Config: c, loops: 1, timeout: peers.ReplyTimeout}
 	if err := b.pickCPUs(); err != nil {
 		return nil, err
 	}
 	var err error
-	if b.peers, b.server, err = findPeers(c, names); err != nil {
+	if b.peers, b.server, err = peers.FindPeers(c.Binaries, names); err != nil {
 		return nil, err
 	}
-	if err := raiseDescriptors(); err != nil {
+	if err := peers.RaiseDescriptors(); err != nil {
 		return nil, err
 	}
 	if b.dir, err = os.MkdirTemp("", "ringbench"); err != nil {
 		return nil, err
 	}
-	b.starter = newStarter()
-	if b.pool, err = b.startPool(ctx, serverCount, 1); err != nil {
+	b.starter = peers.NewStarter(b.dir)
+	if b.pool, err = b.startPool(ctx, serverCount, 1, b.LoadCPUs); err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
 }
 
+// startPool starts so many servers, each on so many ports.
+func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int) (peers.Pool, error) {
+	return b.starter.StartPool(ctx, b.Memcached, processes, ports, cpus)
+}
+
 func (b *bench) close() {
-	b.pool.stop()
-	b.starter.close()
+	b.pool.Stop()
+	b.starter.Close()
 	_ = os.RemoveAll(b.dir) // a leftover in the temporary directory spoils no result
 }
 
 // newReport says what is measured on, and with what.
-func (b *bench) newReport() *Report {
-	r := &Report{
+func (b *bench) newReport() *report.Report {
+	r := &report.Report{
 		Date: time.Now().UTC(), Command: b.Command,
-		Machine: Machine{
+		Machine: report.Machine{
 			Kernel: proc.Kernel(), CPU: proc.Model(), CPUs: runtime.NumCPU(),
 			ProxyCPU: b.ProxyCPU, LoadCPUs: b.LoadCPUs,
 			Softirq: "unknown: this kernel's configuration cannot be read",
 		},
-		Settings: Settings{
+		Settings: report.Settings{
 			Rounds: b.Rounds, Window: b.Window, Warm: b.Warm, Tries: b.Tries, Disturbed: b.Disturbed,
 			GOGC: "not set (100)", Servers: serverCount, Server: b.server,
 		},
-		Memory: []Memory{},
+		Memory: []report.Memory{},
 	}
 	if apart, known := proc.SoftirqApart(); apart {
 		r.Machine.Softirq = "apart: CPU per request lacks the network's interrupts"
@@ -189,13 +190,13 @@ func (b *bench) newReport() *Report {
 		r.Settings.GOGC = value
 	}
 	for _, p := range b.peers {
-		r.Programs = append(r.Programs, Program{p.name, p.version, p.note})
+		r.Programs = append(r.Programs, report.Program{Name: p.Name, Version: p.Version, Note: p.Note})
 	}
 	return r
 }
 
 // finish fills in what is known when all is measured.
-func (b *bench) finish(r *Report) *Report {
+func (b *bench) finish(r *report.Report) *report.Report {
 	r.Repeated = b.repeated
 	r.Seconds = time.Since(r.Date).Seconds()
 	return r
@@ -237,20 +238,20 @@ func (b *bench) pickCPUs() error {
 // comparePlacement fills through nutcracker and reads through Ringside, and then
 // from the servers: with equal placement every key is found.
 func (b *bench) comparePlacement(ctx context.Context) (string, error) {
-	peers := make(map[string]*peer)
+	named := make(map[string]*peers.Peer)
 	for _, p := range b.peers {
-		peers[p.name] = p
+		named[p.Name] = p
 	}
-	if peers["ringside"] == nil {
+	if named["ringside"] == nil {
 		return "not compared: Ringside is not here", nil
 	}
 	s := scenario{ID: "placement", Name: "placement", Work: text(10, 1)}
 	s.Work.Reads, s.Work.KeySize = 100, 24 // keys that no other scenario writes
-	if _, err := b.once(ctx, peers["nutcracker"], s, time.Second/5); err != nil {
+	if _, err := b.once(ctx, named["nutcracker"], s, time.Second/5); err != nil {
 		return "", err
 	}
 	s.filled = true
-	_, err := b.once(ctx, peers["ringside"], s, time.Second/5)
+	_, err := b.once(ctx, named["ringside"], s, time.Second/5)
 	if err == nil { // and so does the load, which asks the servers
 		_, err = b.load(ctx, nil, s, time.Second/5)
 	}

@@ -7,22 +7,11 @@ package bench
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-)
 
-// Limits beyond which a row is a cliff, as factors to the row before it. Both
-// allow for what this kind of machine makes of equal runs.
-const (
-	// cliffCost is for CPU per request, and for throughput downwards.
-	cliffCost = 1.6
-	// cliffTail is for p99 in terms of p50, which is known less well.
-	cliffTail = 4
+	"ringside/internal/bench/peers"
+	"ringside/internal/bench/report"
 )
-
-// cliffAgain is how often a row that looks like a cliff is measured again before
-// it is called one.
-const cliffAgain = 2
 
 // curve says how one is measured.
 type curve struct {
@@ -44,20 +33,12 @@ type point struct {
 
 	// prepare replaces the pool and may change the scenario by it; nil keeps the
 	// three servers.
-	prepare func(context.Context, *bench, *scenario) (pool, error)
-}
-
-// allowed is the factor by which cost may grow from x to y for the work's sake.
-func (c *curve) allowed(x, y float64) float64 {
-	if c.share == 0 {
-		return 1
-	}
-	return max(1, (1+y/c.share)/(1+x/c.share))
+	prepare func(context.Context, *bench, *scenario) (peers.Pool, error)
 }
 
 // Curves measures the curves whose ids are named, or all: Ringside, and its
 // variants, beside nutcracker where nutcracker can.
-func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
+func Curves(ctx context.Context, c Config, ids []string) (*report.Report, error) {
 	names := []string{"ringside", "nutcracker"}
 	for _, v := range c.Also {
 		names = append(names, v.Name)
@@ -73,8 +54,8 @@ func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
 			return nil, fmt.Errorf("no curve %q: use %s", id, curveNames())
 		}
 	}
-	report := b.newReport()
-	if report.Placement, err = b.comparePlacement(ctx); err != nil {
+	r := b.newReport()
+	if r.Placement, err = b.comparePlacement(ctx); err != nil {
 		return nil, err
 	}
 	for _, c := range all {
@@ -85,13 +66,13 @@ func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
 		if err != nil {
 			return nil, err
 		}
-		report.Curves = append(report.Curves, curve)
+		r.Curves = append(r.Curves, curve)
 	}
-	return b.finish(report), nil
+	return b.finish(r), nil
 }
 
-func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
-	out := &Curve{ID: c.id, Name: c.name, Note: c.note, X: c.x}
+func (b *bench) curve(ctx context.Context, c curve) (*report.Curve, error) {
+	out := &report.Curve{ID: c.id, Name: c.name, Note: c.note, X: c.x}
 	if c.share > 0 {
 		out.Growth = fmt.Sprintf("The work of a request grows with 1 + x/%.0f, and cost may grow as much.", c.share)
 	}
@@ -100,15 +81,15 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Rows = append(out.Rows, &Point{X: p.x, Label: p.label, Result: *result})
+		out.Rows = append(out.Rows, &report.Point{X: p.x, Label: p.label, Result: *result})
 	}
 	// A cliff must still be one when it and the row before it are measured again,
 	// later, together.
-	for again := range cliffAgain + 1 {
+	for again := range report.CliffAgain + 1 {
 		for i := 1; i < len(out.Rows); i++ {
-			out.Rows[i].Cliffs = c.cliffs(out.Rows[i-1], out.Rows[i])
+			out.Rows[i].Cliffs = report.Cliffs(out.Rows[i-1], out.Rows[i], c.share)
 		}
-		if again == cliffAgain {
+		if again == report.CliffAgain {
 			break
 		}
 		for i, row := range out.Rows {
@@ -119,7 +100,7 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 			if err != nil {
 				return nil, err
 			}
-			row.add(more)
+			row.Add(more)
 			b.repeated += b.Rounds
 		}
 	}
@@ -127,7 +108,7 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 }
 
 // point measures one row.
-func (b *bench) point(ctx context.Context, c curve, p point) (*Result, error) {
+func (b *bench) point(ctx context.Context, c curve, p point) (*report.Result, error) {
 	s := p.work
 	s.ID, s.Name, s.Base, s.only = c.id+" "+p.label, c.name, "nutcracker", c.only
 	if p.loops > 0 {
@@ -141,58 +122,11 @@ func (b *bench) point(ctx context.Context, c curve, p point) (*Result, error) {
 		if err != nil {
 			return nil, fmt.Errorf("curve %s: %w", s.ID, err)
 		}
-		defer prepared.stop()
+		defer prepared.Stop()
 		b.pool = prepared
 	}
 	return b.scenario(ctx, s)
 }
-
-// add joins the runs of a later measurement of the same.
-func (r *Result) add(later *Result) {
-	rounds := 0
-	for _, m := range r.Peers {
-		for _, run := range m.Runs {
-			rounds = max(rounds, run.Round)
-		}
-	}
-	for i, m := range later.Peers {
-		for _, run := range m.Runs {
-			run.Round += rounds
-			r.Peers[i].Runs = append(r.Peers[i].Runs, run)
-		}
-		if m.Failure != "" {
-			r.Peers[i].Failure = m.Failure
-		}
-	}
-	r.summarize()
-}
-
-// cliffs names the figures that are worse in row than the work explains.
-func (c *curve) cliffs(before, row *Point) []string {
-	var found []string
-	allowed := c.allowed(before.X, row.X)
-	for i, m := range row.Peers {
-		was := before.Peers[i]
-		if len(m.Runs) == 0 || len(was.Runs) == 0 {
-			continue
-		}
-		for _, f := range []struct {
-			name      string
-			got, most float64
-		}{
-			{"CPU", m.CPU.Value.Median / was.CPU.Value.Median, cliffCost * allowed},
-			{"throughput", was.Rate.Value.Median / m.Rate.Value.Median, cliffCost * allowed},
-			{"p99", tailOf(m) / tailOf(was), cliffTail},
-		} {
-			if f.got > f.most && !math.IsNaN(f.got) {
-				found = append(found, fmt.Sprintf("%s %s × %.1f", m.Peer, f.name, f.got))
-			}
-		}
-	}
-	return found
-}
-
-func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
 
 // cpusFor returns where a proxy with so many loops runs: as many CPUs, as far as
 // the load leaves them.

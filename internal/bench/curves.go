@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
+	"ringside/internal/bench/peers"
 )
 
 // curves returns all of them; cpus says where so many loops would run.
@@ -90,11 +91,11 @@ func serverPoints() []point {
 	points := vary([]int{1, 2, 5, 10, 20, 50, 100, 200}, func(*load.Workload, int) {})
 	for i := range points {
 		n := int(points[i].x)
-		points[i].prepare = func(ctx context.Context, b *bench, _ *scenario) (pool, error) {
+		points[i].prepare = func(ctx context.Context, b *bench, _ *scenario) (peers.Pool, error) {
 			processes := min(n, manyServers)
-			p, err := b.startPool(ctx, processes, (n+processes-1)/processes)
+			p, err := b.startPool(ctx, processes, (n+processes-1)/processes, b.LoadCPUs)
 			if err == nil {
-				p.addrs = p.addrs[:n]
+				p.Addrs = p.Addrs[:n]
 			}
 			return p, err
 		}
@@ -130,7 +131,7 @@ func downPoints(keys int) []point {
 	})
 	for i := range points {
 		dead := int(points[i].x) * downServers / 100
-		points[i].prepare = func(ctx context.Context, b *bench, s *scenario) (pool, error) {
+		points[i].prepare = func(ctx context.Context, b *bench, s *scenario) (peers.Pool, error) {
 			return b.killed(ctx, s, dead)
 		}
 	}
@@ -140,28 +141,28 @@ func downPoints(keys int) []point {
 // killed starts a pool, writes the scenario's keys through the first peer, and
 // kills the first servers. The scenario then knows its keys and checks which of
 // them miss.
-func (b *bench) killed(ctx context.Context, s *scenario, dead int) (pool, error) {
-	p, err := b.startPool(ctx, downServers, 1)
+func (b *bench) killed(ctx context.Context, s *scenario, dead int) (peers.Pool, error) {
+	p, err := b.startPool(ctx, downServers, 1, b.LoadCPUs)
 	if err != nil {
-		return pool{}, err
+		return peers.Pool{}, err
 	}
 	b.pool = p
 	fill := *s
 	fill.Work.Keys, fill.Work.Reads = 1, 100
 	if _, err := b.once(ctx, b.peers[0], fill, 10*time.Millisecond); err != nil {
-		p.stop()
-		return pool{}, fmt.Errorf("write the keys: %w", err)
+		p.Stop()
+		return peers.Pool{}, fmt.Errorf("write the keys: %w", err)
 	}
 	held := 0
-	for i, server := range p.processes {
-		items, err := items(server.addr())
+	for i, server := range p.Processes {
+		items, err := items(server.Addr())
 		if err != nil {
-			p.stop()
-			return pool{}, err
+			p.Stop()
+			return peers.Pool{}, err
 		}
 		if i < dead {
 			held += items
-			server.stop()
+			server.Stop()
 		}
 	}
 	s.filled, s.Work.Lossy = true, true

@@ -7,27 +7,29 @@ package bench
 import (
 	"context"
 	"fmt"
+
+	"ringside/internal/bench/report"
 )
 
-func (b *bench) memory(ctx context.Context) ([]Memory, error) {
-	var all []Memory
+func (b *bench) memory(ctx context.Context) ([]report.Memory, error) {
+	var all []report.Memory
 	for _, s := range memoryScenarios() {
 		for _, p := range b.peers {
-			if !p.proxy {
+			if !p.Proxy {
 				continue
 			}
-			m := Memory{ID: s.ID, Name: s.Name, Peer: p.name}
+			m := report.Memory{ID: s.ID, Name: s.Name, Peer: p.Name}
 			got, err := b.once(ctx, p, s, b.Window)
 			switch {
 			case ctx.Err() != nil:
 				return nil, ctx.Err()
 			case err != nil:
-				b.Log.Error("failed", "memory", s.ID, "peer", p.name, "error", err)
+				b.Log.Error("failed", "memory", s.ID, "peer", p.Name, "error", err)
 				m.Failure = err.Error()
 			default:
 				held := got.Processes[0]
 				m.Anon, m.AnonPeak, m.Peak = held.Memory.Anon, held.AnonPeak, held.Memory.Peak
-				b.Log.Info("held", "memory", s.ID, "peer", p.name, "anon", megabytes(m.Anon), "peak", megabytes(m.Peak))
+				b.Log.Info("held", "memory", s.ID, "peer", p.Name, "anon", megabytes(m.Anon), "peak", megabytes(m.Peak))
 			}
 			all = append(all, m)
 		}

@@ -20,6 +20,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringside/internal/bench/peers"
+	"ringside/internal/bench/report"
 )
 
 const (
@@ -32,7 +35,7 @@ const (
 // turn: Ringside with its defaults, and nutcracker with auto_eject_hosts. The rate of
 // clients that each wait for an answer before they ask again is counted for the time
 // before, and for as long while the server is gone.
-func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error) {
+func Outages(ctx context.Context, c Config, each time.Duration) (*report.Report, error) {
 	if each < 2*time.Second {
 		return nil, fmt.Errorf("an outage of %v shows nothing: use at least 2s", each)
 	}
@@ -43,13 +46,13 @@ func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error)
 	defer b.close()
 	b.timeout = 0
 	for _, p := range b.peers {
-		if p.name == "nutcracker" {
-			p.configure, p.note = ejectingArgs, "-v 4, auto_eject_hosts, failure limit 3, timeout 400 ms, retry after 2 s"
+		if p.Name == "nutcracker" {
+			p.Configure, p.Note = ejectingArgs, "-v 4, auto_eject_hosts, failure limit 3, timeout 400 ms, retry after 2 s"
 		} else {
-			p.note = "least configuration"
+			p.Note = "least configuration"
 		}
 	}
-	report := b.newReport()
+	r := b.newReport()
 	for _, how := range []string{"SIGKILL", "SIGSTOP", "black hole"} {
 		for _, p := range b.peers {
 			o, err := b.outage(ctx, p, how, each)
@@ -57,63 +60,63 @@ func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error)
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", p.name, how, err)
+				return nil, fmt.Errorf("%s, %s: %w", p.Name, how, err)
 			}
-			report.Outages = append(report.Outages, o)
-			b.Log.Info("outage", "how", how, "peer", p.name, "before", o.Before, "below_half", o.BelowHalf, "worst_second", o.Worst)
+			r.Outages = append(r.Outages, o)
+			b.Log.Info("outage", "how", how, "peer", p.Name, "before", o.Before, "below_half", o.BelowHalf, "worst_second", o.Worst)
 		}
 	}
-	return b.finish(report), nil
+	return b.finish(r), nil
 }
 
 // ejectingArgs are nutcracker's as an operator sets it who wants it to survive a
 // server.
-func ejectingArgs(at place) ([]string, error) {
-	args, err := nutcrackerArgs(at)
+func ejectingArgs(at peers.Place) ([]string, error) {
+	args, err := peers.NutcrackerArgs(at)
 	if err != nil {
 		return nil, err
 	}
-	file := filepath.Join(at.dir, "nutcracker.yml")
+	file := filepath.Join(at.Dir, "nutcracker.yml")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	changed := strings.NewReplacer("auto_eject_hosts: false", "auto_eject_hosts: true\n  server_failure_limit: 3\n  server_retry_timeout: 2000",
-		fmt.Sprintf("timeout: %d", replyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
+		fmt.Sprintf("timeout: %d", peers.ReplyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
 // outage measures one peer with servers of its own, of which the last goes.
-func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Duration) (*Outage, error) {
+func (b *bench) outage(ctx context.Context, p *peers.Peer, how string, each time.Duration) (*report.Outage, error) {
 	own := *b
 	var err error
-	if own.pool, err = b.startPool(ctx, serverCount, 1); err != nil {
+	if own.pool, err = b.startPool(ctx, serverCount, 1, b.LoadCPUs); err != nil {
 		return nil, err
 	}
-	defer own.pool.stop()
+	defer own.pool.Stop()
 	target, err := own.start(ctx, p, scenario{})
 	if err != nil {
 		return nil, err
 	}
-	defer target.stop()
+	defer target.Stop()
 	ctx, stop := context.WithCancel(ctx)
 	var answers, troubles atomic.Int64
 	var clients sync.WaitGroup
 	for i := range outageClients {
-		clients.Go(func() { askOn(ctx, target.addr(), i, &answers, &troubles) })
+		clients.Go(func() { askOn(ctx, target.Addr(), i, &answers, &troubles) })
 	}
 	defer clients.Wait()
 	defer stop()
 	time.Sleep(time.Second) // by then most keys are written
 	before := watch(each, &answers)
-	end, err := vanish(own.pool.processes[serverCount-1], how)
+	end, err := vanish(own.pool.Processes[serverCount-1], how)
 	if err != nil {
 		return nil, err
 	}
 	troubled := troubles.Load()
 	during := watch(each, &answers)
-	o := &Outage{How: how, Peer: p.name, Errors: troubles.Load() - troubled}
-	o.judge(before, during)
+	o := &report.Outage{How: how, Peer: p.Name, Errors: troubles.Load() - troubled}
+	judge(o, before, during)
 	return o, end()
 }
 
@@ -132,7 +135,7 @@ func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 }
 
 // judge fills in what the numbers of answers say that came in each outageStep.
-func (o *Outage) judge(before, during []int64) {
+func judge(o *report.Outage, before, during []int64) {
 	rate := func(steps []int64) float64 {
 		sum := int64(0)
 		for _, n := range steps {
@@ -199,17 +202,17 @@ func askFrom(ctx context.Context, addr string, client int, answers, troubles *at
 }
 
 // vanish takes a server away until end is called.
-func vanish(server *child, how string) (end func() error, err error) {
+func vanish(server *peers.Child, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
 	case "SIGSTOP":
-		return func() error { return server.cmd.Process.Signal(syscall.SIGCONT) }, server.cmd.Process.Signal(syscall.SIGSTOP)
+		return func() error { return server.Cmd.Process.Signal(syscall.SIGCONT) }, server.Cmd.Process.Signal(syscall.SIGSTOP)
 	case "SIGKILL":
-		server.stop()
+		server.Stop()
 		return nothing, nil
 	}
-	server.stop()
-	return fillQueue(server.port)
+	server.Stop()
+	return fillQueue(server.Port)
 }
 
 // fillQueue listens on a port with a queue that is full: who connects hears nothing.

@@ -19,35 +19,29 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
+	"ringside/internal/bench/peers"
+	"ringside/internal/bench/report"
 	"ringside/internal/bench/slow"
 )
 
-// lateLimit is more than the load's turn on a CPU that it shares with three
-// servers makes it wait.
-const lateLimit = 25 * time.Millisecond
-
-// replyTimeout is when a reply counts as lost: long, for a machine that is busy
-// with other work is no fault of the proxy's.
-const replyTimeout = 30 * time.Second
-
 // scenario runs all rounds of a scenario.
-func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
-	result := &Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
+func (b *bench) scenario(ctx context.Context, s scenario) (*report.Result, error) {
+	result := &report.Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
 	type entry struct {
-		*peer
+		*peers.Peer
 		scenario
 	}
 	var entries []entry // each is measured as the peer of the result at the same place
-	enter := func(p *peer, s scenario, behind string) {
+	enter := func(p *peers.Peer, s scenario, behind string) {
 		entries = append(entries, entry{p, s})
-		result.Peers = append(result.Peers, &Measured{Peer: p.name + behind})
+		result.Peers = append(result.Peers, &report.Measured{Peer: p.Name + behind})
 	}
 	for _, p := range b.peers {
-		if s.fits(p) && (!b.NoFloor || p.name != "memcached" || s.Base == p.name) {
+		if s.fits(p) && (!b.NoFloor || p.Name != "memcached" || s.Base == p.Name) {
 			usual := s
 			if s.slow != nil {
 				usual = s.calm()
-				enter(p, s, oneSlow)
+				enter(p, s, report.OneSlow)
 			}
 			ways := []look{{}}
 			if s.looked {
@@ -58,13 +52,13 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 				enter(p, usual, way.behind)
 			}
 		}
-		if s.Work.Visit > 0 && p.sockets {
+		if s.Work.Visit > 0 && p.Sockets {
 			also := s
 			also.socket = true
-			enter(p, also, overSocket)
+			enter(p, also, report.OverSocket)
 		}
 		for _, behind := range []string{inText, unguarded, notNear} {
-			if s.Base == p.name+behind {
+			if s.Base == p.Name+behind {
 				plain := s
 				plain.Work.Binary, plain.routes = false, ""
 				enter(p, plain, behind)
@@ -78,7 +72,7 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			if measured.Failure != "" {
 				continue
 			}
-			run, err := b.undisturbed(ctx, e.peer, e.scenario)
+			run, err := b.undisturbed(ctx, e.Peer, e.scenario)
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
@@ -91,24 +85,24 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 			measured.Runs = append(measured.Runs, run)
 			b.Log.Info("ran", "scenario", s.ID, "round", round+1, "peer", measured.Peer, "cpu_us", fmt.Sprintf("%.2f", run.CPU),
 				"rate", fmt.Sprintf("%.0f", run.Rate), "p50_us", fmt.Sprintf("%.0f", run.P50), "p99_us", fmt.Sprintf("%.0f", run.P99),
-				"other", percent(run.Other), "steal", percent(run.Steal), "tries", run.Tries)
+				"other", report.Percent(run.Other), "steal", report.Percent(run.Steal), "tries", run.Tries)
 		}
 	}
-	result.summarize()
+	result.Summarize()
 	return result, nil
 }
 
 // undisturbed repeats a run until nothing disturbed it, within the bound, and
 // returns the least disturbed.
-func (b *bench) undisturbed(ctx context.Context, p *peer, s scenario) (Run, error) {
-	var best Run
+func (b *bench) undisturbed(ctx context.Context, p *peers.Peer, s scenario) (report.Run, error) {
+	var best report.Run
 	for try := 1; ; try++ {
 		got, err := b.once(ctx, p, s, b.Window)
 		if err != nil {
-			return Run{}, err
+			return report.Run{}, err
 		}
 		run := b.figures(got)
-		if try == 1 || run.badness() < best.badness() {
+		if try == 1 || badness(run.Disturbance) < badness(best.Disturbance) {
 			best = run
 		}
 		best.Tries = try
@@ -119,17 +113,17 @@ func (b *bench) undisturbed(ctx context.Context, p *peer, s scenario) (Run, erro
 	}
 }
 
-func (d Disturbance) badness() float64 { return d.Other + d.Steal + d.Late/1e6 }
+func badness(d report.Disturbance) float64 { return d.Other + d.Steal + d.Late/1e6 }
 
 // once starts the peer, puts the scenario's load on it and ends it. The first
 // process of the result is the peer, the others are the servers behind it.
-func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Duration) (load.Result, error) {
-	if p.direct {
+func (b *bench) once(ctx context.Context, p *peers.Peer, s scenario, window time.Duration) (load.Result, error) {
+	if p.Direct {
 		own, err := b.aside(ctx)
 		if err != nil {
 			return load.Result{}, err
 		}
-		defer own.pool.stop()
+		defer own.pool.Stop()
 		b = own
 	}
 	if s.slow != nil {
@@ -140,7 +134,7 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 		defer stop()
 		b = before
 	}
-	if p.direct {
+	if p.Direct {
 		result, err := b.load(ctx, nil, s, window)
 		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // it is none, and costs nothing
 		return result, err
@@ -149,13 +143,13 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 	if err != nil {
 		return load.Result{}, err
 	}
-	defer target.stop()
+	defer target.Stop()
 	if s.hoard {
 		return b.besideHoard(ctx, target, s, window)
 	}
-	seen, err := target.lookedAt(ctx, s.asks)
+	seen, err := target.LookedAt(ctx, s.asks)
 	if err != nil {
-		return load.Result{}, target.blame(err)
+		return load.Result{}, target.Blame(err)
 	}
 	result, err := b.load(ctx, target, s, window)
 	err = errors.Join(err, seen())
@@ -163,31 +157,31 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario, window time.Durat
 		err = s.check(result)
 	}
 	if err != nil {
-		return result, target.blame(err)
+		return result, target.Blame(err)
 	}
 	return result, nil
 }
 
 // besideHoard is once for a scenario with clients that read nothing: they ask when
 // the keys of the others are written, and what they cost at first counts.
-func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) besideHoard(ctx context.Context, target *peers.Child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
 	if result, err := b.load(ctx, target, fill, 10*time.Millisecond); err != nil {
-		return result, target.blame(err)
+		return result, target.Blame(err)
 	}
-	h, err := startHoard(ctx, netip.MustParseAddrPort(target.addr()))
+	h, err := startHoard(ctx, netip.MustParseAddrPort(target.Addr()))
 	if err != nil {
-		return load.Result{}, target.blame(err)
+		return load.Result{}, target.Blame(err)
 	}
 	s.filled, s.cut = true, true
 	cold := *b
 	cold.Warm = 0
 	result, err := cold.load(ctx, target, s, hoardTimes*window)
 	if err = errors.Join(err, h.end()); err != nil {
-		return result, target.blame(err)
+		return result, target.Blame(err)
 	}
-	b.Log.Info("hoarded", "peer", target.name, "came_back", h.back)
+	b.Log.Info("hoarded", "peer", target.Name, "came_back", h.back)
 	return result, nil
 }
 
@@ -195,53 +189,51 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 // would be woken for less than behind a network, and than behind a proxy: a client that
 // waits for each answer (b) then costs them a third.
 func (b *bench) aside(ctx context.Context) (*bench, error) {
-	there := *b
-	there.LoadCPUs = b.proxyCPUs
 	own := *b
 	var err error
-	own.pool, err = there.startPool(ctx, serverCount, 1)
+	own.pool, err = b.startPool(ctx, serverCount, 1, b.proxyCPUs)
 	return &own, err
 }
 
 // slowed is b with s before its first server, until stop is called.
 func (b *bench) slowed(ctx context.Context, s slow.Server) (before *bench, stop func(), err error) {
-	ports, err := freePorts(1)
+	ports, err := peers.FreePorts(1)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := b.spawn(ctx, "slow", b.Self, []string{"slow", "-listen", fmt.Sprintf("127.0.0.1:%d", ports[0]), "-to", b.pool.addrs[0],
+	c, err := b.starter.Spawn(ctx, "slow", b.Self, []string{"slow", "-listen", fmt.Sprintf("127.0.0.1:%d", ports[0]), "-to", b.pool.Addrs[0],
 		"-share", fmt.Sprint(s.Share), "-delay", s.Delay.String()}, ports[0], b.LoadCPUs)
 	if err != nil {
 		return nil, nil, err
 	}
 	own := *b
-	own.pool.addrs = slices.Clone(b.pool.addrs)
-	own.pool.addrs[0] = c.addr()
-	return &own, c.stop, nil
+	own.pool.Addrs = slices.Clone(b.pool.Addrs)
+	own.pool.Addrs[0] = c.Addr()
+	return &own, c.Stop, nil
 }
 
 // load runs ringbench's load on the load's CPUs against target, or if that is nil
 // against the servers, and watches it and the servers that live.
-func (b *bench) load(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
+func (b *bench) load(ctx context.Context, target *peers.Child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
 	var pids, to []string
 	if target != nil {
-		pids = append(pids, strconv.Itoa(target.pid()))
-		if target.socket != "" {
-			to = append(to, "-addr", "unix:"+target.socket)
+		pids = append(pids, strconv.Itoa(target.PID()))
+		if target.Socket != "" {
+			to = append(to, "-addr", "unix:"+target.Socket)
 		} else {
-			to = append(to, "-addr", target.addr())
+			to = append(to, "-addr", target.Addr())
 		}
 	}
 	if target == nil || s.slow != nil {
-		to = append(to, "-servers", strings.Join(b.pool.addrs, ","))
+		to = append(to, "-servers", strings.Join(b.pool.Addrs, ","))
 	}
 	if s.slow != nil {
-		to = append(to, "-apart", b.pool.addrs[0])
+		to = append(to, "-apart", b.pool.Addrs[0])
 	}
-	for _, server := range b.pool.processes {
-		if server.alive() {
-			pids = append(pids, strconv.Itoa(server.pid()))
+	for _, server := range b.pool.Processes {
+		if server.Alive() {
+			pids = append(pids, strconv.Itoa(server.PID()))
 		}
 	}
 	// The window, and generously what comes before and after it.
@@ -251,10 +243,10 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys), "-quiet", strconv.Itoa(w.Quiet),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
 		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-binary=%t", w.Binary), fmt.Sprintf("-sliding=%t", w.Sliding), fmt.Sprintf("-idle=%t", w.Idle), fmt.Sprintf("-nofill=%t", s.filled), fmt.Sprintf("-lossy=%t", w.Lossy), fmt.Sprintf("-cut=%t", s.cut),
-		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String()}, to...)...)
+		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", peers.ReplyTimeout.String()}, to...)...)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
-	if err := b.starter.start(cmd, b.LoadCPUs); err != nil {
+	if err := b.starter.Start(cmd, b.LoadCPUs); err != nil {
 		return load.Result{}, fmt.Errorf("start the load: %w", err)
 	}
 	if err := cmd.Wait(); err != nil {
@@ -271,14 +263,14 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 }
 
 // figures turns what the load saw into a run, and says whether it was disturbed.
-func (b *bench) figures(r load.Result) Run {
+func (b *bench) figures(r load.Result) report.Run {
 	each := func(d time.Duration) float64 {
 		if r.Requests == 0 {
 			return 0
 		}
 		return float64(d) / 1e3 / float64(r.Requests)
 	}
-	run := Run{
+	run := report.Run{
 		CPU:      each(r.Processes[0].CPU),
 		Switches: float64(r.Processes[0].Switches) / float64(max(1, r.Requests)),
 		Rate:     r.Rate,
@@ -296,7 +288,7 @@ func (b *bench) figures(r load.Result) Run {
 		run.Servers += each(p.CPU)
 	}
 	if r.Good != nil {
-		run.Rate = float64(run.goods()) / r.Seconds
+		run.Rate = float64(run.Goods()) / r.Seconds
 	}
 	ours := r.CPU
 	for _, p := range r.Processes {
@@ -316,8 +308,12 @@ func (b *bench) figures(r load.Result) Run {
 	run.Other = max(0, float64(busy-ours)/float64(wall))
 	run.Steal = float64(steal) / float64(wall)
 	run.Late = r.Late
-	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(lateLimit.Microseconds())
+	run.Disturbed = run.Other > b.Disturbed || run.Steal > b.Disturbed/2 || run.Late > float64(report.LateLimit.Microseconds())
 	return run
 }
 
-func percent(share float64) string { return fmt.Sprintf("%.1f%%", 100*share) }
+// start starts a peer on the proxy's CPUs, before the pool, and waits until it listens.
+func (b *bench) start(ctx context.Context, p *peers.Peer, s scenario) (*peers.Child, error) {
+	at := peers.Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
+	return b.starter.StartPeer(ctx, p, at, s.socket, b.proxyCPUs)
+}

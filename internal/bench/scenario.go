@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ringside/internal/bench/load"
+	"ringside/internal/bench/peers"
 	"ringside/internal/bench/slow"
 )
 
@@ -64,14 +65,6 @@ const (
 	unguarded = ", no guard"
 	notNear   = ", not near"
 )
-
-// overSocket is behind the name of a peer that runs a scenario once more, asked over a
-// unix socket.
-const overSocket = ", unix socket"
-
-// oneSlow is behind the name of a peer whose first server is slow now and then; without
-// it that server is behind the same forwarder, which holds nothing back.
-const oneSlow = ", one slow"
 
 // look is a way in which Ringside is looked at while it works.
 type look struct {
@@ -159,16 +152,16 @@ func pickScenarios(letters string) ([]scenario, error) {
 }
 
 // fits reports whether p can serve the scenario's load, and whether that says something.
-func (s scenario) fits(p *peer) bool {
+func (s scenario) fits(p *peers.Peer) bool {
 	switch {
-	case s.Work.Quiet > 0 && !p.speaksMeta, s.Work.Binary && !p.speaksBinary:
+	case s.Work.Quiet > 0 && !p.SpeaksMeta, s.Work.Binary && !p.SpeaksBinary:
 		return false
 	case s.only != "":
-		return s.only == p.name || s.floor && p.name == "memcached"
-	case p.direct: // j keeps another number of copies
+		return s.only == p.Name || s.floor && p.Name == "memcached"
+	case p.Direct: // j keeps another number of copies
 		return strings.HasPrefix(s.Base, "nutcracker") && s.routes == "" && !s.hoard && !s.Work.Lossy
 	}
-	return !s.hoard || p.name != "memcached"
+	return !s.hoard || p.Name != "memcached"
 }
 
 // calm is the scenario with a first server that holds nothing back.

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"ringside/internal/bench/load"
+	"ringside/internal/bench/peers"
 	"ringside/internal/bench/proc"
+	"ringside/internal/bench/report"
 )
 
 // Bounds of growth: what comes from one collection to the next, not a leak over
@@ -50,9 +52,9 @@ func soakLoads() []scenario {
 
 type soak struct {
 	*bench
-	target  *child
-	servers []*child
-	out     *Soak
+	target  *peers.Child
+	servers []*peers.Child
+	out     *report.Soak
 	began   time.Time
 	ticks   <-chan time.Time
 	ended   chan ended
@@ -71,7 +73,7 @@ type ended struct {
 // RunSoak puts mixed load on Ringside for so long. In every leg one of two
 // servers is killed and comes back empty; the first is never touched. Ringside
 // has its default timeouts here.
-func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, error) {
+func RunSoak(ctx context.Context, c Config, length time.Duration) (*report.Report, error) {
 	if length < soakLeastLength {
 		return nil, fmt.Errorf("a soak of %v shows nothing: use at least %v", length, soakLeastLength)
 	}
@@ -83,24 +85,24 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, erro
 	if len(b.peers) == 0 {
 		return nil, errors.New("there is nothing to soak: name Ringside's binary")
 	}
-	b.timeout, b.peers[0].note = 0, "least configuration, ketama"
-	s := &soak{bench: b, servers: b.pool.processes, ended: make(chan ended)}
+	b.timeout, b.peers[0].Note = 0, "least configuration, ketama"
+	s := &soak{bench: b, servers: b.pool.Processes, ended: make(chan ended)}
 	ctx, stop := context.WithCancel(ctx)
 	defer func() { // with the loads that still run
 		stop()
 		s.loads.Wait()
 	}()
-	b.pool.processes = nil // they come and go: the loads must not watch them
-	defer func() { pool{processes: s.servers}.stop() }()
+	b.pool.Processes = nil // they come and go: the loads must not watch them
+	defer func() { peers.Pool{Processes: s.servers}.Stop() }()
 	if s.target, err = b.start(ctx, b.peers[0], scenario{}); err != nil {
 		return nil, err
 	}
-	defer s.target.stop()
+	defer s.target.Stop()
 
 	leg := min(30*time.Second, max(soakLeastLength/8, length/20))
-	s.out = &Soak{Length: length, Leg: leg, Outage: min(3*time.Second, leg/4)}
-	report := b.newReport()
-	report.Soak = s.out
+	s.out = &report.Soak{Length: length, Leg: leg, Outage: min(3*time.Second, leg/4)}
+	r := b.newReport()
+	r.Soak = s.out
 	ticker := time.NewTicker(min(soakSampleInterval, leg/3))
 	defer ticker.Stop()
 	s.began, s.ticks = time.Now(), ticker.C
@@ -111,13 +113,13 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, erro
 		s.out.Failed = append(s.out.Failed, err.Error())
 	}
 	s.judge()
-	return b.finish(report), nil
+	return b.finish(r), nil
 }
 
 func (s *soak) run(ctx context.Context) error {
 	mix := soakLoads()
 	for _, l := range mix {
-		s.out.Loads = append(s.out.Loads, &Soaked{Name: l.ID})
+		s.out.Loads = append(s.out.Loads, &report.Soaked{Name: l.ID})
 	}
 	s.launch(ctx, mix[0], s.out.Length)
 	for leg := 0; time.Since(s.began) < s.out.Length-s.out.Leg/2; leg++ {
@@ -130,12 +132,12 @@ func (s *soak) run(ctx context.Context) error {
 		if err := s.wait(ctx, began.Add(s.out.Leg/3)); err != nil {
 			return err
 		}
-		s.servers[victim].stop()
+		s.servers[victim].Stop()
 		s.out.Kills++
 		if err := s.wait(ctx, began.Add(s.out.Leg/3+s.out.Outage)); err != nil {
 			return err
 		}
-		again, err := s.startMemcached(ctx, s.servers[victim].name, []int{s.servers[victim].port})
+		again, err := s.starter.StartMemcached(ctx, s.Memcached, s.servers[victim].Name, []int{s.servers[victim].Port}, s.LoadCPUs)
 		if err != nil {
 			return err
 		}
@@ -191,11 +193,11 @@ func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	}
 	const patience = 10 * time.Second
 	for began := time.Now(); ; {
-		m, err := readMetrics(ctx, s.target)
+		m, err := peers.ReadMetrics(ctx, s.target)
 		if err != nil {
 			return err
 		}
-		open := int(m.sum("ringside_client_connections"))
+		open := int(m.Sum("ringside_client_connections"))
 		if open <= clients {
 			return nil
 		}
@@ -218,9 +220,9 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 	case e := <-s.ended:
 		s.running--
 		if e.err != nil {
-			return false, fmt.Errorf("load %q: %w", e.name, s.target.blame(e.err))
+			return false, fmt.Errorf("load %q: %w", e.name, s.target.Blame(e.err))
 		}
-		i := slices.IndexFunc(s.out.Loads, func(l *Soaked) bool { return l.Name == e.name })
+		i := slices.IndexFunc(s.out.Loads, func(l *report.Soaked) bool { return l.Name == e.name })
 		l, r := s.out.Loads[i], e.result
 		l.Runs++
 		l.Replies += r.Replies
@@ -228,8 +230,8 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 		l.Misses += r.Lost.Misses
 		l.Errors += r.Lost.Errors
 		return false, nil
-	case <-s.target.ended:
-		return false, s.target.blame(errors.New("it ended"))
+	case <-s.target.Ended:
+		return false, s.target.Blame(errors.New("it ended"))
 	case <-ctx.Done():
 		return false, ctx.Err()
 	}
@@ -238,28 +240,28 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 func (s *soak) sample(ctx context.Context, rest bool) error {
 	if rest {
 		// So that what is alive is all that is there. The profile is of no use.
-		if _, err := fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
+		if _, err := peers.Fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}
 	}
-	m, err := readMetrics(ctx, s.target)
+	m, err := peers.ReadMetrics(ctx, s.target)
 	if err != nil {
 		return err
 	}
-	memory, err := proc.ReadMemory(s.target.pid())
+	memory, err := proc.ReadMemory(s.target.PID())
 	if err != nil {
 		return err
 	}
-	descriptors, err := proc.Descriptors(s.target.pid())
+	descriptors, err := proc.Descriptors(s.target.PID())
 	if err != nil {
 		return err
 	}
-	x := Sample{
+	x := report.Sample{
 		At: time.Since(s.began), Rest: rest, Anon: memory.Anon, Descriptors: descriptors,
-		Goroutines: int(m.sum("go_goroutines")), Clients: int(m.sum("ringside_client_connections")),
+		Goroutines: int(m.Sum("go_goroutines")), Clients: int(m.Sum("ringside_client_connections")),
 	}
 	if rest {
-		x.Heap = int64(m.sum("go_memstats_heap_alloc_bytes"))
+		x.Heap = int64(m.Sum("go_memstats_heap_alloc_bytes"))
 	}
 	s.out.Samples = append(s.out.Samples, x)
 	s.progress(x)
@@ -267,7 +269,7 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 }
 
 // progress says how far the soak is, now and then.
-func (s *soak) progress(x Sample) {
+func (s *soak) progress(x report.Sample) {
 	if x.At-s.said < s.out.Length/soakProgressShare {
 		return
 	}
@@ -288,18 +290,18 @@ func (s *soak) allThere(ctx context.Context) error {
 	for range 3 {
 		got, err := s.load(ctx, s.target, after, time.Second)
 		if err != nil {
-			return s.target.blame(err)
+			return s.target.Blame(err)
 		}
 		if lost = got.Lost; lost.Misses == 0 && lost.Errors == 0 {
 			return nil
 		}
 	}
-	return s.target.blame(fmt.Errorf("with every server up again %d keys missed and %d requests failed", lost.Misses, lost.Errors))
+	return s.target.Blame(fmt.Errorf("with every server up again %d keys missed and %d requests failed", lost.Misses, lost.Errors))
 }
 
 // account reads what Ringside itself says about the soak.
 func (s *soak) account(ctx context.Context) error {
-	m, err := readMetrics(ctx, s.target)
+	m, err := peers.ReadMetrics(ctx, s.target)
 	if err != nil {
 		return err
 	}
@@ -308,33 +310,33 @@ func (s *soak) account(ctx context.Context) error {
 			s.out.Failed = append(s.out.Failed, fmt.Sprintf("%g %s", n, what))
 		}
 	}
-	fail(m.sum("ringside_pairing_doubts_total"), "replies could not be paired with a request")
-	fail(m.sum("ringside_client_connections_closed_total"), "clients were closed by Ringside")
-	fail(m.sum("ringside_client_connections_refused_total"), "clients were refused")
-	fail(m.sum("ringside_values_refused_total"), "values were refused")
-	untouched := fmt.Sprintf("address=%q", s.servers[0].addr())
-	late := m.sum("ringside_server_requests_timed_out_total", untouched)
+	fail(m.Sum("ringside_pairing_doubts_total"), "replies could not be paired with a request")
+	fail(m.Sum("ringside_client_connections_closed_total"), "clients were closed by Ringside")
+	fail(m.Sum("ringside_client_connections_refused_total"), "clients were refused")
+	fail(m.Sum("ringside_values_refused_total"), "values were refused")
+	untouched := fmt.Sprintf("address=%q", s.servers[0].Addr())
+	late := m.Sum("ringside_server_requests_timed_out_total", untouched)
 	if late == 0 { // a server that is late is taken for down, and then more fails there
-		fail(m.sum("ringside_server_requests_failed_total", untouched), "requests failed on the server that was never killed")
+		fail(m.Sum("ringside_server_requests_failed_total", untouched), "requests failed on the server that was never killed")
 	} else {
 		s.out.Notes = append(s.out.Notes, fmt.Sprintf("%g requests were not answered in time by the server that was never killed: other work on the machine, or a fault", late))
 	}
 	s.out.Notes = append(s.out.Notes, fmt.Sprintf("Ringside counted %g requests that servers did not answer, %g of them for time, and %g that it did not send because the server was down",
-		m.sum("ringside_server_requests_failed_total"), m.sum("ringside_server_requests_timed_out_total"), m.sum("ringside_server_requests_refused_total")))
+		m.Sum("ringside_server_requests_failed_total"), m.Sum("ringside_server_requests_timed_out_total"), m.Sum("ringside_server_requests_refused_total")))
 	return nil
 }
 
 // judge compares what Ringside held early and late.
 func (s *soak) judge() {
-	anon := func(x Sample) float64 { return float64(x.Anon) }
+	anon := func(x report.Sample) float64 { return float64(x.Anon) }
 	s.growth("RssAnon at rest, bytes", true, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
 	s.growth("RssAnon under load, bytes", false, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })
-	s.growth("live heap at rest, bytes", true, func(x Sample) float64 { return float64(x.Heap) }, func(first float64) float64 { return first*soakAnonShare + soakHeapBytes })
-	s.growth("goroutines at rest", true, func(x Sample) float64 { return float64(x.Goroutines) }, func(first float64) float64 { return first + soakGoroutines })
-	s.growth("descriptors at rest", true, func(x Sample) float64 { return float64(x.Descriptors) }, func(first float64) float64 { return first + soakDescriptors })
+	s.growth("live heap at rest, bytes", true, func(x report.Sample) float64 { return float64(x.Heap) }, func(first float64) float64 { return first*soakAnonShare + soakHeapBytes })
+	s.growth("goroutines at rest", true, func(x report.Sample) float64 { return float64(x.Goroutines) }, func(first float64) float64 { return first + soakGoroutines })
+	s.growth("descriptors at rest", true, func(x report.Sample) float64 { return float64(x.Descriptors) }, func(first float64) float64 { return first + soakDescriptors })
 }
 
-func (s *soak) growth(what string, rest bool, of func(Sample) float64, bound func(first float64) float64) {
+func (s *soak) growth(what string, rest bool, of func(report.Sample) float64, bound func(first float64) float64) {
 	var values []float64
 	for _, x := range s.out.Samples {
 		if x.Rest == rest {
@@ -346,7 +348,7 @@ func (s *soak) growth(what string, rest bool, of func(Sample) float64, bound fun
 	if third == 0 {
 		return // it ended early, and that has been said
 	}
-	g := Growth{What: what, First: spread(slices.Clone(values[:third])).Median, Last: spread(slices.Clone(values[len(values)-third:])).Median}
+	g := report.Growth{What: what, First: report.SpreadOf(slices.Clone(values[:third])).Median, Last: report.SpreadOf(slices.Clone(values[len(values)-third:])).Median}
 	g.Bound = bound(g.First)
 	s.out.Growth = append(s.out.Growth, g)
 	if g.Last > g.Bound {

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 
+	"ringside/internal/bench/report"
 	"ringside/internal/bench/slow"
 )
 
@@ -18,13 +19,13 @@ const tailConns = 500
 
 // Tails measures scenarios a and h, paced at so many requests a second, with the first
 // of three servers as s says and with one that holds nothing back, in turns.
-func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*Report, error) {
-	b, err := c.open(ctx, "ringside", "nutcracker", direct)
+func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*report.Report, error) {
+	b, err := c.open(ctx, "ringside", "nutcracker", report.Direct)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	report := b.newReport()
+	r := b.newReport()
 	for _, id := range []string{"a", "h"} {
 		picked, err := pickScenarios(id)
 		if err != nil {
@@ -36,12 +37,12 @@ func Tails(ctx context.Context, c Config, s slow.Server, rate float64) (*Report,
 			usual.Name = fmt.Sprintf("%d connections, paced at %.0f a second", tailConns, rate)
 		}
 		usual.Name += fmt.Sprintf("; of the answers of one of three servers %g %% come %v late", 100*s.Share, s.Delay)
-		usual.Base, usual.slow = "nutcracker"+oneSlow, &s
+		usual.Base, usual.slow = "nutcracker"+report.OneSlow, &s
 		result, err := b.scenario(ctx, usual)
 		if err != nil {
 			return nil, err
 		}
-		report.Tails = append(report.Tails, result)
+		r.Tails = append(r.Tails, result)
 	}
-	return b.finish(report), nil
+	return b.finish(r), nil
 }

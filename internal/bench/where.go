@@ -15,11 +15,10 @@ import (
 	"slices"
 	"strconv"
 	"time"
-)
 
-// rareCall is where a system call is no longer listed: a thousandth of one a
-// request. What a connection costs when it comes and goes is mostly below it.
-const rareCall = 0.001
+	"ringside/internal/bench/peers"
+	"ringside/internal/bench/report"
+)
 
 // WhereTo says where and how long Ringside is profiled.
 type WhereTo struct {
@@ -31,32 +30,23 @@ type WhereTo struct {
 // peer serves three loads in one process: one to write the keys; one that is
 // measured, with Ringside's counters read before and after; one while system
 // calls are counted. Ringside serves a fourth, profiled.
-func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
-	scenarios, err := pickScenarios(c.Scenarios)
-	if err != nil {
-		return nil, err
-	}
+func FindWhere(ctx context.Context, c Config, to WhereTo) (*report.Report, error) {
 	if to.Profiles != "" {
 		if err := os.MkdirAll(to.Profiles, 0o777); err != nil {
 			return nil, err
 		}
 	}
-	b, err := c.open(ctx)
+	b, scenarios, r, err := c.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	report := b.newReport()
-	report.nameMissing()
-	if report.Placement, err = b.comparePlacement(ctx); err != nil {
-		return nil, err
-	}
-	var how *tracer
-	how, report.Tracer = b.findTracer()
+	var how *peers.Tracer
+	how, r.Tracer = b.starter.FindTracer(b.LoadCPUs)
 	for _, s := range scenarios {
-		w := &Where{ID: s.ID, Name: s.Name, Work: s.Work}
+		w := &report.Where{ID: s.ID, Name: s.Name, Work: s.Work}
 		for _, p := range b.peers {
-			if !s.fits(p) || p.direct {
+			if !s.fits(p) || p.Direct {
 				continue
 			}
 			spent, err := b.spent(ctx, p, s, how, to, w)
@@ -64,39 +54,39 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 				return nil, ctx.Err()
 			}
 			if err != nil {
-				b.Log.Error("failed", "scenario", s.ID, "peer", p.name, "error", err)
+				b.Log.Error("failed", "scenario", s.ID, "peer", p.Name, "error", err)
 				spent.Failure = err.Error()
 			}
 			w.Peers = append(w.Peers, spent)
 		}
-		report.Where = append(report.Where, w)
+		r.Where = append(r.Where, w)
 	}
-	return b.finish(report), nil
+	return b.finish(r), nil
 }
 
 // spent measures one peer in one scenario; what it knew when an error came is
 // returned too.
-func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to WhereTo, w *Where) (*Spent, error) {
-	out := &Spent{Peer: p.name}
+func (b *bench) spent(ctx context.Context, p *peers.Peer, s scenario, how *peers.Tracer, to WhereTo, w *report.Where) (*report.Spent, error) {
+	out := &report.Spent{Peer: p.Name}
 	target, err := b.start(ctx, p, s)
 	if err != nil {
 		return out, err
 	}
-	defer target.stop()
+	defer target.Stop()
 	if _, err := b.load(ctx, target, s, 10*time.Millisecond); err != nil {
-		return out, target.blame(err)
+		return out, target.Blame(err)
 	}
 	s.filled = true
-	ringside := p.name == "ringside"
-	var before, after metrics
+	ringside := p.Name == "ringside"
+	var before, after peers.Metrics
 	if ringside {
-		if before, err = readMetrics(ctx, target); err != nil {
+		if before, err = peers.ReadMetrics(ctx, target); err != nil {
 			return out, err
 		}
 	}
 	got, err := b.load(ctx, target, s, b.Window)
 	if err != nil {
-		return out, target.blame(err)
+		return out, target.Blame(err)
 	}
 	run := b.figures(got)
 	out.CPU, out.Rate, out.Switches, out.Other = run.CPU, run.Rate, run.Switches, run.Other
@@ -104,23 +94,23 @@ func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to 
 		out.Kernel = float64(used.Kernel) / float64(used.User+used.Kernel)
 	}
 	if ringside {
-		if after, err = readMetrics(ctx, target); err != nil {
+		if after, err = peers.ReadMetrics(ctx, target); err != nil {
 			return out, err
 		}
-		each := func(name string) float64 { return (after.sum(name) - before.sum(name)) / float64(got.Replies) }
-		out.Loop = &Loop{each("ringside_loop_wakeups_total"), each("ringside_loop_reads_total"), each("ringside_loop_writes_total")}
+		each := func(name string) float64 { return (after.Sum(name) - before.Sum(name)) / float64(got.Replies) }
+		out.Loop = &report.Loop{Wakeups: each("ringside_loop_wakeups_total"), Reads: each("ringside_loop_reads_total"), Writes: each("ringside_loop_writes_total")}
 	}
 	if how != nil {
-		counts, err := b.trace(how, target.pid(), func() error {
+		counts, err := how.Trace(target.PID(), func() error {
 			got, err = b.load(ctx, target, s, b.Window)
 			return err
 		})
 		if err != nil {
-			return out, target.blame(err)
+			return out, target.Blame(err)
 		}
 		out.TracedRate, out.Calls = got.Rate, perRequest(counts, got.Replies)
 	}
-	b.Log.Info("spent", "scenario", s.ID, "peer", p.name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", percent(out.Kernel), "other", percent(run.Other))
+	b.Log.Info("spent", "scenario", s.ID, "peer", p.Name, "cpu_us", fmt.Sprintf("%.2f", out.CPU), "kernel", report.Percent(out.Kernel), "other", report.Percent(run.Other))
 	if ringside && to.Profiles != "" {
 		w.Profile, err = b.profile(ctx, target, s, to)
 	}
@@ -128,26 +118,26 @@ func (b *bench) spent(ctx context.Context, p *peer, s scenario, how *tracer, to 
 }
 
 // perRequest divides the counts and leaves out what is rare.
-func perRequest(counts map[string]int64, requests int64) []Calls {
-	calls := []Calls{}
+func perRequest(counts map[string]int64, requests int64) []report.Calls {
+	calls := []report.Calls{}
 	for name, n := range counts {
-		if each := float64(n) / float64(requests); each >= rareCall {
-			calls = append(calls, Calls{name, each})
+		if each := float64(n) / float64(requests); each >= report.RareCall {
+			calls = append(calls, report.Calls{Name: name, Each: each})
 		}
 	}
-	slices.SortFunc(calls, func(x, y Calls) int { return cmp.Or(cmp.Compare(y.Each, x.Each), cmp.Compare(x.Name, y.Name)) })
+	slices.SortFunc(calls, func(x, y report.Calls) int { return cmp.Or(cmp.Compare(y.Each, x.Each), cmp.Compare(x.Name, y.Name)) })
 	return calls
 }
 
 // profile takes a CPU profile under the scenario's load and returns the file of
 // its top functions.
-func (b *bench) profile(ctx context.Context, target *child, s scenario, to WhereTo) (string, error) {
+func (b *bench) profile(ctx context.Context, target *peers.Child, s scenario, to WhereTo) (string, error) {
 	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
 	taken := make(chan error, 1)
 	seconds := max(1, int(to.Time.Seconds()))
 	go func() {
 		time.Sleep(b.Warm) // connecting and the first requests are not the scenario
-		body, err := fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
+		body, err := peers.Fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
 		if err == nil {
 			err = os.WriteFile(raw, body, 0o666)
 		}
@@ -155,7 +145,7 @@ func (b *bench) profile(ctx context.Context, target *child, s scenario, to Where
 	}()
 	_, err := b.load(ctx, target, s, time.Duration(seconds)*time.Second+b.Warm)
 	if err != nil {
-		err = target.blame(err)
+		err = target.Blame(err)
 	}
 	if err := errors.Join(err, <-taken); err != nil {
 		return "", err

@@ -30,7 +30,6 @@ func (c *client) close() {
 	}
 }
 
-// send sends a request.
 func (c *client) send(request string) error {
 	if c.conn == nil {
 		conn, err := net.DialTimeout(c.network, c.address, patience)

@@ -59,11 +59,7 @@ func (k *counter) change(t *traffic, c *client) error {
 	default:
 		k.acked = n
 	}
-	t.tally.count(began, how, example)
-	if how == good || how == miss {
-		return nil
-	}
-	return fmt.Errorf("%s", example)
+	return t.tally.changed(began, how, example)
 }
 
 func (k *counter) look(t *traffic, c *client) {

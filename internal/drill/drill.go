@@ -285,12 +285,8 @@ func (t *traffic) client(ctx context.Context, n int) {
 	step := time.Second * time.Duration(t.Clients) / time.Duration(t.Rate)
 	next := time.Now().Add(time.Duration(dice.Int64N(int64(step) + 1)))
 	for {
-		wait := time.NewTimer(time.Until(next))
-		select {
-		case <-ctx.Done():
-			wait.Stop()
+		if sleep(ctx, time.Until(next)) != nil {
 			return
-		case <-wait.C:
 		}
 		if next = next.Add(step); time.Until(next) < 0 { // what was held up is not made up for
 			next = time.Now()
@@ -329,31 +325,10 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.trouble(), before.Requests, before.Example)
 	}
 	t.tally.begin()
-	// These two are not given up half-way, or nobody would know whether there is
-	// a fault. If this process dies, it ends nevertheless.
-	setting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer done()
-	var lifts []func() error
-	lift := func() (err error) {
-		for _, l := range lifts {
-			err = errors.Join(err, l())
-		}
-		return err
-	}
 	began := time.Now() // before the fault is there: what it breaks at once comes after it is set, but not after that is known
-	server := ""
-	for _, c := range t.Control {
-		set, err := c.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
-			Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
-		if err != nil {
-			return nil, errors.Join(err, lift())
-		}
-		server = set.Server
-		lifts = append(lifts, func() error {
-			lifting, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			defer done()
-			return c.Lift(lifting, set.ID)
-		})
+	server, lift, err := t.setFault(ctx, f)
+	if err != nil {
+		return nil, err
 	}
 	t.tally.setFault(began)
 	during, err := t.watch(ctx, began.Add(t.For), func(watched) bool {
@@ -372,7 +347,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	after, err := t.watch(ctx, lifted.Add(t.Return), func(w watched) bool {
 		t.showProgress(f, "after", time.Since(lifted), t.Return)
 		quiet := lifted
-		if last := t.tally.lastFailure(); last.After(quiet) {
+		if _, _, last := t.tally.counted(); last.After(quiet) {
 			quiet = last
 		}
 		return w.up && time.Since(quiet) >= t.Settle
@@ -387,7 +362,36 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	return r, nil
 }
 
-// showProgress says how far the drill is.
+// setFault sets a fault at each of the Ringsides that are to have it, and returns what lifts
+// it again and the server's name. Neither is given up half-way, or nobody would know whether
+// there is a fault. If this process dies, it ends nevertheless.
+func (t *traffic) setFault(ctx context.Context, f Fault) (server string, lift func() error, err error) {
+	ctx = context.WithoutCancel(ctx)
+	setting, done := context.WithTimeout(ctx, patience)
+	defer done()
+	var lifts []func() error
+	lift = func() (err error) {
+		for _, l := range lifts {
+			err = errors.Join(err, l())
+		}
+		return err
+	}
+	for _, c := range t.Control {
+		set, err := c.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
+			Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
+		if err != nil {
+			return "", nil, errors.Join(err, lift())
+		}
+		server = set.Server
+		lifts = append(lifts, func() error {
+			lifting, done := context.WithTimeout(ctx, patience)
+			defer done()
+			return c.Lift(lifting, set.ID)
+		})
+	}
+	return server, lift, nil
+}
+
 func (t *traffic) showProgress(f Fault, stage string, gone, of time.Duration) {
 	if t.Progress != nil {
 		r, _, _ := t.tally.counted()
@@ -439,12 +443,10 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	}
 }

@@ -64,11 +64,7 @@ func (k *journal) change(t *traffic, c *client) error {
 	if !again && how != good && how != miss {
 		k.doubtful[k.last] = true
 	}
-	t.tally.count(began, how, example)
-	if how == good || how == miss {
-		return nil
-	}
-	return fmt.Errorf("%s", example)
+	return t.tally.changed(began, how, example)
 }
 
 func (k *journal) head(n uint64) string { return k.name + " " + strconv.FormatUint(n, 10) }

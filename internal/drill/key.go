@@ -4,6 +4,7 @@ package drill
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,27 +67,22 @@ func (k *key) change(t *traffic, c *client) error {
 	n := k.sent
 	k.mu.Unlock()
 	began := time.Now()
-	line, want, or := "", "STORED", ""
+	v := k.value(n)
+	line, acks := fmt.Sprintf("set %s 0 %d %d\r\n%s", k.name, lifetime, len(v), v), []string{"STORED"}
 	if deletes(n) {
-		line, want, or = "delete "+k.name, "DELETED", "NOT_FOUND"
-	} else {
-		v := k.value(n)
-		line = fmt.Sprintf("set %s 0 %d %d\r\n%s", k.name, lifetime, len(v), v)
+		line, acks = "delete "+k.name, []string{"DELETED", "NOT_FOUND"}
 	}
 	answer, err := c.ask(line)
 	switch {
 	case err != nil:
-		t.tally.count(began, unanswered, err.Error())
-		return err
-	case answer == want || or != "" && answer == or:
-		k.mu.Lock()
-		k.acked = n
-		k.mu.Unlock()
-		t.tally.count(began, good, "")
-		return nil
+		return t.tally.changed(began, unanswered, err.Error())
+	case !slices.Contains(acks, answer):
+		return t.tally.changed(began, refused, answer)
 	}
-	t.tally.count(began, refused, answer)
-	return fmt.Errorf("%s", answer)
+	k.mu.Lock()
+	k.acked = n
+	k.mu.Unlock()
+	return t.tally.changed(began, good, "")
 }
 
 // look reads k and judges what comes.

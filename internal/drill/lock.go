@@ -37,7 +37,6 @@ type held struct {
 	key string
 }
 
-// take tries to get k for a client.
 func (k *lock) take(t *traffic, c *client, who string) (got *held) {
 	k.mu.Lock()
 	key := k.now()
@@ -71,7 +70,6 @@ func (k *lock) take(t *traffic, c *client, who string) (got *held) {
 	return nil
 }
 
-// give gives a lock back.
 func (h *held) give(t *traffic, c *client, who string) {
 	h.mu.Lock()
 	if h.holder == who {

@@ -4,6 +4,7 @@ package drill
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -74,7 +75,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(t)/time.Microsecond) / 1e3)
 }
 
-// trouble is how many requests did not get what they should, misses apart.
+// trouble is how many requests did not get what they should; misses are not among them.
 func (r *Result) trouble() int { return r.Errors + r.Refused + r.forbidden() }
 
 // forbidden is how many answers there were that must not be.
@@ -138,12 +139,6 @@ func (t *tally) counted() (r *Result, first, last time.Time) {
 	return &is, t.first, t.last
 }
 
-func (t *tally) lastFailure() time.Time {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.last
-}
-
 func (t *tally) count(began time.Time, how ending, example string) {
 	now := time.Now()
 	t.mu.Lock()
@@ -169,30 +164,25 @@ func (t *tally) count(began time.Time, how ending, example string) {
 			r.LastBadSet = gone
 		}
 	}
-	switch how {
-	case broken, unanswered:
-		r.Errors++
-		if example == errStuck.Error() {
-			r.Stuck++
-		}
-	case miss:
-		r.Misses++
-	case refused:
-		r.Refused++
-	case staleRead:
-		r.Stale++
-	case repeated:
-		r.Repeated++
-	case torn:
-		r.Torn++
-	case twice:
-		r.Twice++
-	case wrongValue:
-		r.Wrong++
+	if (how == broken || how == unanswered) && example == errStuck.Error() {
+		r.Stuck++
 	}
+	counts := [...]*int{good: new(int), broken: &r.Errors, unanswered: &r.Errors, miss: &r.Misses, refused: &r.Refused,
+		staleRead: &r.Stale, repeated: &r.Repeated, torn: &r.Torn, twice: &r.Twice, wrongValue: &r.Wrong}
+	*counts[how]++
 	if how >= staleRead && how != twice || r.Example == "" {
 		r.Example = example
 	}
+}
+
+// changed counts a change to a key, and returns what its client got instead of an
+// acknowledgement; nil where the key is to be put back, which a miss is.
+func (t *tally) changed(began time.Time, how ending, example string) error {
+	t.count(began, how, example)
+	if how == good || how == miss {
+		return nil
+	}
+	return errors.New(example)
 }
 
 // rates compares how many requests ended in each step of a fault of that length with

@@ -32,12 +32,15 @@ type assault struct {
 	driver string
 	fronts int
 	faults []string // to draw from; nil: packets are late, and that is all
+	moves  bool     // they change weights: a short assault makes all, in turn
 }
 
 var assaults = []assault{
-	{"late packets", "epoll", 2, nil},
-	{"faults", "portable", 2, []string{"kill", "hang", "black hole", "kill, hang"}},
-	{"faults, three ringsides", "epoll", 3, []string{"kill", "hang", "black hole", "kill, hang"}},
+	{"late packets", "epoll", 2, nil, false},
+	{"faults", "portable", 2, []string{"kill", "hang", "black hole", "kill, hang"}, false},
+	{"faults, three ringsides", "epoll", 3, []string{"kill", "hang", "black hole", "kill, hang"}, false},
+	{"weights", "epoll", 2, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true},
+	{"weights, three ringsides", "portable", 3, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true},
 }
 
 func TestAttacksOnCopies(t *testing.T) {
@@ -55,26 +58,39 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 	servers := startMemcacheds(t, 3)
 	last := len(servers) - 1
 	late := startForwarder(t, servers[last].address, true, random.Uint64())
+	seen := slices.Clone(servers)
+	seen[last] = &memcached{address: late}
+	pool := []string{"timeouts: {connect: 1s, request: 500ms, deadline: 5s}"}
+	if a.moves { // a handover takes some 26 pings
+		pool = []string{"timeouts: {connect: 1s, request: 500ms, deadline: 1s}", "failover: {ping: 125ms}"}
+	}
+	settings := func(weights ...int) string {
+		return weighed(seen, weights, pool...) +
+			"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"
+	}
+	weights := []int{1, 1, 1}
 	var fronts []*ringside
 	for range a.fronts {
-		seen := slices.Clone(servers)
-		seen[last] = &memcached{address: late}
-		fronts = append(fronts, startRingside(t, a.driver, front(seen, "timeouts: {connect: 1s, request: 500ms, deadline: 5s}")+
-			"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n"))
+		fronts = append(fronts, startRingside(t, a.driver, settings(weights...)))
 	}
 	total, faults, broken := map[string]int64{}, map[string]int{}, map[byte]int{}
 	var left, back, early int64
 	for round, done := 0, false; !done; round++ {
 		m := mix{prefix: fmt.Sprintf("%d.", round), kinds: "dvdalncra", alone: "vdr", think: 6 * time.Millisecond}
 		h := startClientele(t, fronts, m, random.Uint64())
+		h.settings, h.weights = settings, weights
 		if a.faults == nil {
 			h.more(t, 3000)
 		}
 		for i := range 4 {
-			if a.faults == nil || !lengthy() && i == 2 {
+			if a.faults == nil || !lengthy() && i == 2 && !a.moves {
 				break
 			}
-			faults[h.harm(t, a.faults[random.IntN(len(a.faults))], servers, late, random)]++
+			kind := a.faults[random.IntN(len(a.faults))]
+			if a.moves && !lengthy() {
+				kind = a.faults[i]
+			}
+			faults[h.harm(t, kind, servers, late, random)]++
 		}
 		h.halt()
 		if h.trouble != nil {
@@ -84,6 +100,7 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 			broken[b.kind]++
 			h.report(t, a, round, b)
 		}
+		weights = h.weights
 		left += h.leftOut.Load()
 		back += h.takenBack.Load()
 		early += h.early.Load()
@@ -169,12 +186,90 @@ func (h *clientele) harm(t *testing.T, kind string, servers []*memcached, late s
 	case "kill, hang":
 		kill(a)
 		hang(b)
+	case "weights, kill", "weights, hang":
+		h.reweigh(t, random, h.otherWeights(random))
+		within(random, handoverTime)
+		if kind == "weights, kill" {
+			kill(a)
+		} else {
+			hang(a)
+		}
+		h.moved(t)
+	case "weights, there and back":
+		before := h.weights
+		h.reweigh(t, random, h.otherWeights(random))
+		if random.IntN(2) == 0 {
+			h.moved(t)
+		} else { // before all keys are where they are to be
+			within(random, handoverTime)
+		}
+		h.reweigh(t, random, before)
+		h.moved(t)
+	case "weights thrice": // each before the one before is through
+		for range 3 {
+			h.reweigh(t, random, h.otherWeights(random))
+			within(random, handoverTime)
+		}
+		h.moved(t)
 	}
 	h.mu.Lock()
 	h.harms = append(h.harms, fmt.Sprintf("%v to %v: %s, servers %s and %s", time.Duration(began), time.Duration(h.now()), kind, servers[a].address, servers[b].address))
 	h.mu.Unlock()
 	h.twofold(t, servers)
 	return kind
+}
+
+// handoverTime is how long keys take until they are where a reload wants them, about.
+const handoverTime = 5 * time.Second
+
+// weighed is front for servers with weights.
+func weighed(servers []*memcached, weights []int, more ...string) string {
+	text := front(servers, more...)
+	for i, weight := range weights {
+		at := fmt.Sprintf("      - %q\n", listenText(servers[i].address))
+		text = strings.Replace(text, at, fmt.Sprintf("      - {address: %q, weight: %d}\n", listenText(servers[i].address), weight), 1)
+	}
+	return text
+}
+
+// otherWeights draws weights that the servers don't have now.
+func (h *clientele) otherWeights(random *rand.Rand) []int {
+	all := [][]int{{1, 1, 1}, {10, 1, 1}, {1, 10, 1}, {1, 1, 10}}
+	all = slices.DeleteFunc(all, func(w []int) bool { return slices.Equal(w, h.weights) })
+	return all[random.IntN(len(all))]
+}
+
+// reweigh gives the servers weights, at one front after the other.
+func (h *clientele) reweigh(t *testing.T, random *rand.Rand, weights []int) {
+	t.Helper()
+	h.weights = weights
+	h.mu.Lock()
+	h.harms = append(h.harms, fmt.Sprintf("%v: weights %v", time.Duration(h.now()), weights))
+	h.mu.Unlock()
+	for _, i := range random.Perm(len(h.fronts)) {
+		r := h.fronts[i]
+		before := r.metric(t, reloadsDone)
+		r.reload(t, h.settings(weights...))
+		r.reloaded(t, reloadsDone, before)
+		within(random, handoverTime/4)
+	}
+}
+
+// within lets a part of a time pass.
+func within(random *rand.Rand, limit time.Duration) {
+	time.Sleep(time.Duration(random.Int64N(int64(limit))))
+}
+
+// moved waits until all keys are where the fronts want them: then nobody looks at other
+// servers any more.
+func (h *clientele) moved(t *testing.T) {
+	t.Helper()
+	eventually(t, "keys are where the reload wants them", func() bool {
+		return !slices.ContainsFunc(h.fronts, func(r *ringside) bool {
+			log := r.out.String()
+			return strings.LastIndex(log, "keys with copies are all where") < strings.LastIndex(log, "keys with copies go to other servers")
+		})
+	})
 }
 
 // late lets a server go on, and notes until when it does what was asked of it before.
@@ -196,7 +291,8 @@ func asJSON(t *testing.T, v any) string {
 }
 
 // twofold waits until all servers are in and no live key has one copy alone: only
-// then may one of them lose its memory. What two copies say is the checker's business.
+// then may one of them lose its memory. Nor may a server have a key that is none of its
+// own: it would come to light again. What two copies say is the checker's business.
 func (h *clientele) twofold(t *testing.T, servers []*memcached) {
 	t.Helper()
 	conns := make([]*conn, len(servers))
@@ -215,7 +311,7 @@ func (h *clientele) twofold(t *testing.T, servers []*memcached) {
 					copies++
 				}
 			}
-			return copies != 1 || k.left.Load() <= 0
+			return copies != 1 && copies <= 2 || k.left.Load() <= 0
 		})
 		calm := !slices.ContainsFunc(h.fronts, func(r *ringside) bool { return !r.calm() })
 		switch {

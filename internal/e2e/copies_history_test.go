@@ -76,6 +76,9 @@ type track struct {
 type clientele struct {
 	fronts []*ringside
 	mix
+	settings func(weights ...int) string // of the fronts
+	weights  []int                       // that servers have now
+
 	start time.Time
 	stop  chan struct{}
 	once  sync.Once // closes stop
@@ -86,7 +89,7 @@ type clientele struct {
 	all      []*track
 	lately   [][2]int64 // the moments after a hanging server went on
 	harms    []string   // faults, for people
-	unmended []*track   // keys that had one copy alone when all was well again
+	unmended []*track   // keys that had one copy alone, or three, when all was well again
 	trouble  error
 
 	acknowledged, refused, leftOut, takenBack, early atomic.Int64
@@ -454,7 +457,7 @@ func (h *clientele) breaches() (found []breach) {
 		}
 	}
 	for _, k := range h.unmended {
-		found = append(found, breach{k.kind, k.key + ": has one copy alone, and nobody mends that\n"})
+		found = append(found, breach{k.kind, k.key + ": has one copy alone, or one too many, and nobody mends that\n"})
 	}
 	return found
 }

@@ -157,22 +157,46 @@ func checkHistory(key string, history []porcupine.Operation) error {
 	slices.SortFunc(history, compareReturns)
 	// Around the first answer that can't be is what matters.
 	first := sort.Search(len(history), func(n int) bool {
-		return porcupine.CheckOperationsTimeout(keyModel, history[:n+1], patience) != porcupine.Ok
+		return porcupine.CheckOperationsTimeout(keyModel, asOf(history, n), patience) != porcupine.Ok
 	})
-	printAround(&b, history, first)
+	printAround(&b, history, first, nil)
 	return fmt.Errorf("%s", b.String())
+}
+
+// asOf is what was known of a history when its operation n had its answer. What was under
+// way by then may have happened.
+func asOf(history []porcupine.Operation, n int) []porcupine.Operation {
+	is := slices.Clone(history[:n+1])
+	for _, o := range history[n+1:] {
+		if in := o.Input.(asked); o.Call < history[n].Return && in.op != "get" && in.op != "gat" && in.op != "touch" {
+			o.Return, o.Output = history[n].Return, told{}
+			is = append(is, o)
+		}
+	}
+	return is
 }
 
 func compareReturns(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) }
 
-// printAround prints what was done to a key about the first answer that can't be.
-func printAround(b *strings.Builder, history []porcupine.Operation, first int) {
+// printAround prints what was done to a key about the first answer that can't be, and
+// about what that is against, if it is one operation.
+func printAround(b *strings.Builder, history []porcupine.Operation, first int, against *porcupine.Operation) {
+	other := -1
+	if against != nil {
+		other = slices.IndexFunc(history, func(o porcupine.Operation) bool {
+			return o.Call == against.Call && o.Return == against.Return && o.ClientId == against.ClientId
+		})
+	}
+	near := func(i, at int) bool { return at >= 0 && i >= at-30 && i <= at+10 }
 	for i, o := range history {
-		if o.Return != never && (i < first-30 || i > first+10) {
+		if o.Return != never && !near(i, first) && !near(i, other) {
 			continue
 		}
-		if i == first {
+		switch i {
+		case first:
 			fmt.Fprint(b, "  here, at the latest:\n")
+		case other:
+			fmt.Fprint(b, "  against this:\n")
 		}
 		end := time.Duration(o.Return).String()
 		if o.Return == never {

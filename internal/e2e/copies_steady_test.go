@@ -19,6 +19,7 @@ type steady struct {
 	history []porcupine.Operation
 	there   int64                          // from when on the key was there
 	asks    map[string]porcupine.Operation // appends, prepends and adds, by what they bring
+	against *porcupine.Operation           // what the breach that was found last contradicts; nil: nothing single
 }
 
 // checkLog, checkNumber and checkCounter hold a history against what these keys promise: once
@@ -41,7 +42,7 @@ func checkCounter(key string, history []porcupine.Operation) error {
 }
 
 func checkSteady(key string, history []porcupine.Operation, breach func(s *steady, o porcupine.Operation) string) error {
-	s := &steady{slices.Clone(history), never, map[string]porcupine.Operation{}}
+	s := &steady{history: slices.Clone(history), there: never, asks: map[string]porcupine.Operation{}}
 	slices.SortStableFunc(s.history, compareReturns)
 	for _, o := range s.history {
 		in, out := o.Input.(asked), o.Output.(told)
@@ -69,7 +70,7 @@ func checkSteady(key string, history []porcupine.Operation, breach func(s *stead
 		if why != "" {
 			var b strings.Builder
 			fmt.Fprintf(&b, "%s: %d operations: %s\n", key, len(history), why)
-			printAround(&b, s.history, i)
+			printAround(&b, s.history, i, s.against)
 			return fmt.Errorf("%s", b.String())
 		}
 	}
@@ -88,6 +89,7 @@ func (s *steady) missing(o porcupine.Operation) bool {
 func (s *steady) addedTwice(o porcupine.Operation) string {
 	for _, p := range s.history {
 		if p.Input.(asked).op == "add" && p.Output.(told).answer == "STORED" && p.Call < o.Call {
+			s.against = &p
 			return "two adds have stored it"
 		}
 	}
@@ -128,6 +130,7 @@ func (s *steady) logBreach(o porcupine.Operation) string {
 	}
 	for value, p := range s.asks {
 		if p.Input.(asked).op != "add" && p.Output.(told).answer == "STORED" && p.Return < o.Call && !seen[value] {
+			s.against = &p
 			return fmt.Sprintf("the append of %q was acknowledged and is not there", value)
 		}
 	}
@@ -201,14 +204,16 @@ func (s *steady) numberBreach(o porcupine.Operation) string {
 		if q.op == "get" {
 			before, err = strconv.Atoi(p.Output.(told).value)
 		}
+		s.against = &p
 		switch {
 		case err != nil || p.Call == o.Call && p.Return == o.Return:
-		case q.op == "incr" && in.op == "incr" && before == n:
+		case q.op == "incr" && in.op == "incr" && before == n && p.Return <= o.Return: // the later one is wrong, by what came in between
 			return fmt.Sprintf("two increments have come to %d", n)
 		case p.Return < o.Call && (before > n || before == n && in.op == "incr"):
 			return fmt.Sprintf("it was %d before", before)
 		}
 	}
+	s.against = nil
 	if n > most {
 		return fmt.Sprintf("at most %d have been asked for", most-firstNumber['n'])
 	}
@@ -278,6 +283,31 @@ func TestNumbersThatAreTakenBack(t *testing.T) {
 	} {
 		if got := checkNumber("k", acknowledgedNumbers(historyOf(history))) == nil; got != right {
 			t.Errorf("%s: right is %v, want %v", history, got, right)
+		}
+	}
+}
+
+// What is printed is the first answer that can't be, and what it contradicts, however long
+// before.
+func TestBreachOfSteadyKeysSaysWhatItIsAgainst(t *testing.T) {
+	t.Parallel()
+	counts := ""
+	for n := 12; n < 100; n++ {
+		counts += fmt.Sprintf("; incr -> %d", n)
+	}
+	for history, want := range map[string][]string{
+		"add 10 -> STORED; incr -> 11; get -> END; add 10 -> STORED; incr -> 11":    {"the key is gone"},
+		"add 10 -> STORED; incr -> 11" + counts + "; get -> VALUE 99; incr -> 11":   {"two increments", "against this:\n", "2ns          3ns client  0 by 0  incr -> 11", "182ns        183ns client  0 by 0  incr -> 11"},
+		"add 10 -> STORED; incr -> 11" + counts + "; incr -> 100; add 10 -> STORED": {"two adds", "against this:\n", "0s          1ns"},
+	} {
+		err := checkNumber("k", historyOf(history))
+		if err == nil {
+			t.Fatalf("%s: right", history)
+		}
+		for _, part := range want {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q is not said of %s:\n%v", part, history, err)
+			}
 		}
 	}
 }

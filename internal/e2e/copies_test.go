@@ -188,11 +188,12 @@ var commands = map[string][]string{
 	"ms modes": {"ms K 1 MR\r\nx", "ms K 1 MA\r\nx", "ms K 1 ME F5 T100\r\nb", "ms K 1 ME\r\nx", "ms K 1 MA\r\nc", "ms K 1 MP T50 F9\r\na", "mg K f v",
 		"ms K 1 MR F6\r\nz", "mg K f v", "md K", "ms K 1 MA N100\r\nx", "mg K v"},
 	"ms C":     {"ms K 1 C7\r\nx", "ms K 1\r\na", "mg K c v", "ms K 1 CCAS F3 T100\r\nb", "ms K 1 CCAS\r\nc", "mg K f v c", "ms K 1 CCAS MA\r\nc", "mg K v"},
+	"ms C I":   {"ms K 1 C7 I\r\nx", "ms K 1\r\na", "mg K c v", "ms K 1 CCAS I k F3 T100\r\nb", "mg K f v c", "ms K 0 CCAS I c\r\n", "mg K v s", "md K", "ms K 1 CCAS I\r\nc"},
 	"mg":       {"mg K", "mg K v", "set K 5 0 1\r\na", "mg K", "mg K v k s f Oab", "mg K T100 v", "mg K T0", "mg nosuchK v q", "mg K v q"},
 	"mg N":     {"mg K N30 v", "get K", "mg K v", "set K 5 0 1\r\na", "mg K N30 v", "get K", "delete K", "mg K N30 v", "gat 100 K", "touch K 100", "mg K v", "add K 5 0 1\r\nb", "delete K", "get K"},
 	"mg C":     {"mg K C77 v", "set K 5 0 1\r\na", "mg K C77 v", "mg K C77 v k Oq", "get K"},
 	"ma":       {"ma K", "ma K N100 J10", "ma K N100 J10", "ma K v D5", "ma K MD D3 v", "ma K v", "ma K q", "mg K v", "ms K 1\r\nx", "ma K v"},
-	"md":       {"md K", "ms K 1\r\na", "md K q", "md K", "ms K 1\r\na", "mg K c", "md K C999999999", "md K CCAS", "mg K v"},
+	"md":       {"md K", "md K I T30 k Oq", "ms K 1\r\na", "md K q", "md K", "ms K 1\r\na", "mg K c", "md K C999999999", "md K CCAS", "mg K v"},
 	"meta b64": {"ms S0sgSw== 3 b F5 T100\r\nabc", "mg S0sgSw== b k v f", "ma S0sgSw== b N0 v", "md S0sgSw== b", "mg S0sgSw== b v"},
 }
 

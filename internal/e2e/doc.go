@@ -11,11 +11,9 @@
 // A missing program is a failure that names the package to install; nothing is
 // skipped. `make deps` installs what is needed.
 //
-// The clients are php-memcached, php-memcache, pymemcache, pylibmc,
-// python-memcache, Cache::Memcached, Cache::Memcached::Fast, spymemcached,
-// gomemcache and the npm package memcached. What one of them cannot do stands
-// in its entry in clients_test.go. Debian's ruby-dalli (3.0.6) speaks only the
-// binary protocol, which Ringside does not serve, so it is not among them.
+// The clients and what each of them cannot do stand in clients_test.go, their programs
+// in testdata/clients. A browser (headless Chromium) looks at the page, and a terminal of
+// its own at ringside top.
 //
 // No test asserts on time: waits end when the thing waited for happens, and
 // fail after a bound that is far beyond it.

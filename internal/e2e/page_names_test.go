@@ -42,8 +42,9 @@ func TestPageOfLongNames(t *testing.T) {
 	p.do(t, "document.getElementById('key').focus()")
 	p.keys(t, "user:17"+keyEnter)
 	p.says(t, "#reason", server)
-	for _, width := range []int{1440, 1000, 390, 320} {
+	for _, width := range []int{1440, 1280, 1000, 390, 320} {
 		fits(width)
+		p.until(t, "document.querySelector('#stable .a-dots button').getBoundingClientRect().right < 4 + document.getElementById('stable').getBoundingClientRect().right")
 	}
 	p.shot(t, "long-names-320")
 	p.size(t, 1440, 900)

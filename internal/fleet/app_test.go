@@ -258,7 +258,7 @@ func (a *app) choose() *op {
 	case draw < 20:
 		return &op{kind: "line", text: fmt.Appendf(nil, "mg %s v\r\n", k.name), keys: []*fkey{k}}
 	case draw < 21:
-		return &op{kind: "values", text: fmt.Appendf(nil, "gat 0 %s\r\n", k.name), keys: []*fkey{k}}
+		return a.gatOf(k)
 	case draw < 23:
 		return &op{kind: "values", text: fmt.Appendf(nil, "gets %s\r\n", k.name), keys: []*fkey{k}}
 	}

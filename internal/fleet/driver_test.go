@@ -89,6 +89,10 @@ func (s *sidecar) reload() {
 	if s.dead {
 		return
 	}
+	if later := s.snapshot().Unsettled; later > 0 { // as internal/instance waits
+		s.f.after(int64(later), s.reload)
+		return
+	}
 	s.count()
 	s.take()
 	for _, d := range s.drivers {

@@ -218,8 +218,8 @@ func (f *fleet) run(until int64) {
 	f.now = max(f.now, until)
 }
 
-// simulate plays one run to its end.
-func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
+// newFleet makes a fleet that has not begun.
+func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.engines = cmp.Or(c.engines, 1)
 	c.apps = cmp.Or(c.apps, 3)
 	c.cold = cmp.Or(c.cold, 90)
@@ -227,13 +227,8 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
 	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1)), won: map[string]win{}}
-	defer func() {
-		if r := recover(); r != nil {
-			f.wrong("", "panic: %v\n%s", r, debug.Stack())
-		}
-	}()
 	f.layout = layout{gone: -1}
-	f.grace = 10 * milli
+	f.grace = 10*milli + c.far
 	if slices.Contains(c.faults, "slow") {
 		f.grace += 2 * slowed
 	}
@@ -261,18 +256,29 @@ func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
 			f.apps = append(f.apps, f.newApp(s, j))
 		}
 	}
+	return f
+}
+
+// simulate plays one run to its end.
+func simulate(c scenario, seed uint64, traced bool) (f *fleet) {
+	f = newFleet(c, seed, traced)
+	defer func() {
+		if r := recover(); r != nil {
+			f.wrong("", "panic: %v\n%s", r, debug.Stack())
+		}
+	}()
 	f.settle("at the start", 30*second)
 	f.run(f.now + second)
-	for range c.count {
+	for range f.count {
 		f.fault()
-		if c.apart == 0 {
+		if f.apart == 0 {
 			for f.now < f.trouble+second && f.broken == "" { // by then everybody has noticed
 				f.run(f.trouble + second)
 			}
 			f.settle("after a fault", settleLimit)
 			f.run(f.now + f.upTo(second))
 		} else {
-			f.run(f.now + f.upTo(2*c.apart))
+			f.run(f.now + f.upTo(2*f.apart))
 		}
 	}
 	f.run(max(f.now, f.trouble))

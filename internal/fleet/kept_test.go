@@ -14,17 +14,23 @@ type ask func(a *app) *op
 
 func (a *app) anyValue() *fkey { return a.f.values[a.f.rand.IntN(len(a.f.values))] }
 
-func (a *app) get() *op {
-	k := a.anyValue()
+func (a *app) get() *op { return a.getOf(a.anyValue()) }
+
+func (a *app) getOf(k *fkey) *op {
 	return &op{kind: "values", text: fmt.Appendf(nil, "get %s\r\n", k.name), keys: []*fkey{k}}
+}
+
+func (a *app) gatOf(k *fkey) *op {
+	return &op{kind: "values", text: fmt.Appendf(nil, "gat 0 %s\r\n", k.name), keys: []*fkey{k}}
 }
 
 func (a *app) set() *op { return a.store(a.anyValue(), "set") }
 
 func (a *app) add() *op { return a.store(a.anyValue(), "add") }
 
-func (a *app) remove() *op {
-	k := a.anyValue()
+func (a *app) remove() *op { return a.removeOf(a.anyValue()) }
+
+func (a *app) removeOf(k *fkey) *op {
 	return &op{kind: "line", w: a.f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, "delete %s\r\n", k.name)}
 }
 

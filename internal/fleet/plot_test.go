@@ -84,6 +84,27 @@ var plots = map[string]plot{
 		}
 	},
 
+	// A proxy stops in the midst of an unlock, until the unlock's marks are gone and others
+	// have had the lock.
+	"unlock, pause": func(f *fleet, i int) {
+		s := f.sidecars[i%len(f.sidecars)]
+		limit := f.now + second
+		var seek func()
+		seek = func() {
+			unlocks := slices.ContainsFunc(f.apps, func(a *app) bool { return a.s == s && a.op != nil && a.op.kind == "unlock" })
+			switch {
+			case unlocks:
+				f.note("", "FAULT pause: p%d", s.id)
+				s.pause()
+				f.after(f.between(5*second, 6*second), s.resume)
+			case f.now < limit:
+				f.after(f.upTo(milli), seek)
+			}
+		}
+		seek()
+		f.lasts(8 * second)
+	},
+
 	// A server drops half of what clients have there.
 	"evict": func(f *fleet, i int) {
 		f.evict(i)
@@ -93,6 +114,27 @@ var plots = map[string]plot{
 		f.evict(i)
 		f.after(f.upTo(50*milli), func() { f.lasts(f.hangFor(f.other(i), 500*milli, 900*milli)) })
 		f.lasts(second)
+	},
+
+	// A person takes a server out, and back. Right before that some read there what another
+	// has dropped, and right behind it others delete that, and wait.
+	"evict, drain": func(f *fleet, i int) {
+		leaves, s := f.nodes[(i+1)%f.servers], f.sidecars[0]
+		f.evict(i)
+		f.evict(i)
+		ask := func(from int, of func(a *app, k *fkey) *op) {
+			for j, k := range f.values {
+				a := f.apps[from+j]
+				a.todo = append(a.todo, func() *op { return of(a, k) })
+			}
+		}
+		ask(0, (*app).getOf)
+		f.after(20*milli, func() {
+			s.order(leaves, health.Drain)
+			ask(len(f.values), (*app).removeOf)
+		})
+		f.after(3*second, func() { s.order(leaves, health.Restore) })
+		f.lasts(3 * second)
 	},
 
 	// One is started anew at once, and counts its cas from one.
@@ -128,13 +170,14 @@ var plots = map[string]plot{
 
 	// Another server is at the address of one that ends, which has run for long and has
 	// values of its own under the same keys.
-	"stranger": func(f *fleet, i int) { f.strangerAt(i) },
+	"stranger": func(f *fleet, i int) { f.strangerAt(i, 50*milli, 300*milli) },
 	"strangers": func(f *fleet, i int) {
-		f.strangerAt(i)
-		f.strangerAt(f.other(i))
+		f.strangerAt(i, 50*milli, 300*milli)
+		f.strangerAt(f.other(i), 50*milli, 300*milli)
 	},
+	"stranger at once": func(f *fleet, i int) { f.strangerAt(i, milli, 10*milli) }, // no connection is refused
 	"stranger, hang": func(f *fleet, i int) {
-		f.strangerAt(i)
+		f.strangerAt(i, 50*milli, 300*milli)
 		f.after(f.upTo(second), func() { f.lasts(f.hangFor(f.other(i), 250*milli, 5*second)) })
 	},
 
@@ -219,8 +262,8 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 
 // strangerAt lets another server come up at the address of one that ends. It has
 // values of its own, and may have the view record of a pool of the same name.
-func (f *fleet) strangerAt(i int) {
-	back := f.killFor(i, 50*milli, 300*milli)
+func (f *fleet) strangerAt(i int, least, most int64) {
+	back := f.killFor(i, least, most)
 	record := f.nodes[f.other(i)].record()
 	f.after(back, func() {
 		n := f.nodes[i]

@@ -120,11 +120,8 @@ func (c *conn) legalKey() bool {
 	if !c.takes(2, maxTokens) {
 		return false
 	}
-	if len(c.tokens[1]) > maxKey {
-		c.fail(badFormat)
-		return false
-	}
-	return true
+	_, ok := c.key()
+	return ok
 }
 
 // flag begins the answer to a flag.
@@ -155,7 +152,7 @@ func (c *conn) flagKey(key []byte, inBase64 bool) {
 	c.out = append(c.out, " b"...)
 }
 
-// flagOpaque answers O; a too long one is an error.
+// flagOpaque answers O, and reports false if it is too long to be answered.
 func (c *conn) flagOpaque(flag []byte) bool {
 	if len(flag) > maxOpaque {
 		return false
@@ -164,7 +161,8 @@ func (c *conn) flagOpaque(flag []byte) bool {
 	return true
 }
 
-// echo answers with a code and only what the client sent: its opaque and its key.
+// echo answers with a code and only what the client sent: its opaque and its key. It reports
+// false if the opaque is too long; then the caller takes back what was written.
 func (c *conn) echo(code string, m *metaRequest) bool {
 	c.out = append(c.out, code...)
 	for _, flag := range m.flags {
@@ -247,7 +245,8 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	return it.value, true
 }
 
-// hit answers the flags of an mg that found or made its item, and says who may refill it.
+// hit answers the flags of an mg that found or made its item, W among them for the one
+// client that is to refill it. It reports false where echo does.
 func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 	now := c.node.store.now
 	wins := false
@@ -364,11 +363,11 @@ func (c *conn) storeMeta(m *metaRequest, how mode, value []byte) {
 		c.fail(badChunk)
 		return
 	}
-	end, cas := s.write(how, string(m.key), it, m.cas, m.late)
-	if end == stored && m.quiet {
+	result, cas := s.write(how, string(m.key), it, m.cas, m.late)
+	if result == stored && m.quiet {
 		return
 	}
-	c.out = append(c.out, metaOutcomes[end]...)
+	c.out = append(c.out, metaOutcomes[result]...)
 	for _, flag := range m.flags {
 		switch flag[0] {
 		case 'O':
@@ -485,11 +484,11 @@ func (c *conn) metaArithmetic() {
 	s := c.node.store
 	s.lock()
 	defer s.unlock()
-	end, it, n := s.add(m.key, decr, m.delta, m.cas)
-	created := end == notFound && m.vivify
+	result, it, n := s.add(m.key, decr, m.delta, m.cas)
+	created := result == notFound && m.vivify
 	ok = true
 	switch {
-	case end == notNumber:
+	case result == notNumber:
 		c.fail(badNumber)
 		return
 	case created:
@@ -497,24 +496,24 @@ func (c *conn) metaArithmetic() {
 		it = &item{value: strconv.AppendUint(nil, n, 10)}
 		s.put(string(m.key), it)
 		ok = c.number(it, n, &m, true)
-	case end == stored:
+	case result == stored:
 		ok = c.number(it, n, &m, false)
 	default:
-		if end == notFound {
+		if result == notFound {
 			s.countNumberMiss(decr)
 		}
-		ok = c.echo(metaOutcomes[end], &m)
+		ok = c.echo(metaOutcomes[result], &m)
 	}
 	switch {
 	case !ok:
 		c.out = c.out[:mark]
 		c.fail(metaOpaque)
-	case m.quiet && end == stored: // 1.6.18 shows it when the item was created
+	case m.quiet && result == stored: // 1.6.18 shows it when the item was created
 		c.out = c.out[:mark]
 	}
 }
 
-// number answers the flags of an ma that has a number.
+// number answers the flags of an ma that has a number, and reports false where echo does.
 func (c *conn) number(it *item, n uint64, m *metaRequest, created bool) bool {
 	digits := strconv.AppendUint(nil, n, 10)
 	if m.value {

@@ -116,12 +116,12 @@ type Node struct {
 	running  sync.WaitGroup // the accept loop and one goroutine for each connection
 	closed   chan struct{}
 
-	mu     sync.Mutex
-	conns  map[*conn]net.Conn
-	paused chan struct{} // nil: running; else closed by Resume
-	lastID int           // of connections, for stats conns
-	total  uint64        // connections accepted and served since the start
-	turned uint64        // connections turned away
+	mu       sync.Mutex
+	conns    map[*conn]net.Conn
+	paused   chan struct{} // nil: running; else closed by Resume
+	lastID   int           // of connections, for stats conns
+	total    uint64        // connections accepted and served since the start
+	rejected uint64        // connections that were one too many
 }
 
 // Start listens and serves until Close. The error says which option or address is wrong.
@@ -242,7 +242,7 @@ func (n *Node) serve(socket net.Conn) bool {
 	default:
 	}
 	if len(n.conns) >= n.options.MaxConns {
-		n.turned++
+		n.rejected++
 		return false
 	}
 	n.total++

@@ -104,7 +104,7 @@ func (c *conn) stat(name string, value any) {
 func (c *conn) statsGeneral() {
 	n := c.node
 	n.mu.Lock()
-	open, total, turned := len(n.conns), n.total, n.turned
+	open, total, rejected := len(n.conns), n.total, n.rejected
 	n.mu.Unlock()
 	s := n.store
 	s.lock()
@@ -119,7 +119,7 @@ func (c *conn) statsGeneral() {
 	c.stat("max_connections", n.options.MaxConns)
 	c.stat("curr_connections", open)
 	c.stat("total_connections", total)
-	c.stat("rejected_connections", turned)
+	c.stat("rejected_connections", rejected)
 	c.stat("cmd_get", k.cmdGet)
 	c.stat("cmd_set", k.cmdSet)
 	c.stat("cmd_flush", k.cmdFlush)

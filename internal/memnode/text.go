@@ -156,13 +156,22 @@ func (c *conn) set(m mode) error {
 		return nil
 	}
 	it.value = value
-	end, _ := s.write(m, string(key), it, cas, false)
-	c.reply(textOutcomes[end])
+	result, _ := s.write(m, string(key), it, cas, false)
+	c.reply(textOutcomes[result])
 	return nil
 }
 
 var textOutcomes = [...]string{
 	stored: "STORED", notStored: "NOT_STORED", exists: "EXISTS", notFound: "NOT_FOUND", notNumber: badNumber,
+}
+
+// key is the key of a command that has one. If it is too long, key answers so.
+func (c *conn) key() (key []byte, ok bool) {
+	if key = c.tokens[1]; len(key) > maxKey {
+		c.reply(badFormat)
+		return nil, false
+	}
+	return key, true
 }
 
 func (c *conn) delete() {
@@ -177,9 +186,8 @@ func (c *conn) delete() {
 			return
 		}
 	}
-	key := c.tokens[1]
-	if len(key) > maxKey {
-		c.reply(badFormat)
+	key, ok := c.key()
+	if !ok {
 		return
 	}
 	s := c.node.store
@@ -201,9 +209,8 @@ func (c *conn) arithmetic(decr bool) {
 		return
 	}
 	c.readNoreply()
-	key := c.tokens[1]
-	if len(key) > maxKey {
-		c.reply(badFormat)
+	key, ok := c.key()
+	if !ok {
 		return
 	}
 	delta, ok := parseUint64(c.tokens[2])
@@ -213,13 +220,13 @@ func (c *conn) arithmetic(decr bool) {
 	}
 	s := c.node.store
 	s.lock()
-	end, _, n := s.add(key, decr, delta, 0)
-	if end == notFound {
+	result, _, n := s.add(key, decr, delta, 0)
+	if result == notFound {
 		s.countNumberMiss(decr)
 	}
 	s.unlock()
-	if end != stored {
-		c.reply(textOutcomes[end])
+	if result != stored {
+		c.reply(textOutcomes[result])
 		return
 	}
 	if !c.noreply {
@@ -233,9 +240,8 @@ func (c *conn) touch() {
 		return
 	}
 	c.readNoreply()
-	key := c.tokens[1]
-	if len(key) > maxKey {
-		c.reply(badFormat)
+	key, ok := c.key()
+	if !ok {
 		return
 	}
 	exptime, ok := parseInt32(c.tokens[2])

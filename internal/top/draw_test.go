@@ -66,7 +66,7 @@ func TestNothingIsCut(t *testing.T) {
 		}
 	}
 	narrow, wide := textOf(v.Draw(80, 24)), textOf(v.Draw(120, 40))
-	for _, want := range []string{"cache-2 until it is back.", " EV/s", "· get of 4 took 120 ms, and 4 slow before", "✗ x"} {
+	for _, want := range []string{"cache-2 until it is back.", " EV/s", "· get of 4 took 120 ms, and 4 such before", "✗ x"} {
 		if !strings.Contains(narrow, want) {
 			t.Errorf("80x24 has no %q:\n%s", want, narrow)
 		}

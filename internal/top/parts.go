@@ -117,7 +117,7 @@ func (d *drawing) event(e *event) {
 	}
 	text := " " + e.t.Format(time.TimeOnly) + " " + sign + " " + e.Text
 	if e.crowd > 0 {
-		text += fmt.Sprintf(", and %d slow before", e.crowd)
+		text += fmt.Sprintf(", and %d such before", e.crowd)
 	}
 	if e.More != "" {
 		text += ": " + e.More

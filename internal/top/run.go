@@ -361,7 +361,7 @@ func (s *screen) answer(ctx context.Context, k string) {
 		return
 	}
 	s.view.Message = order + " " + s.view.Selected + ": done"
-	if _, err := s.Client.Order(ctx, s.view.Topo.Pool, s.view.Selected, order); err != nil {
+	if _, err := s.Client.Order(ctx, s.view.Topo.Pool, s.view.Selected, order, false); err != nil {
 		s.view.Message = live.Clean(err.Error())
 	}
 }

@@ -59,7 +59,7 @@ type Choice struct {
 type event struct {
 	t time.Time
 	live.Told
-	crowd int // slow commands before it, in a row
+	crowd int // of its kind before it, in a row
 }
 
 // Take adds an event of the stream.
@@ -75,8 +75,7 @@ func (v *View) Take(topic string, data []byte) error {
 		if v.Topo != nil {
 			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses, v.Routes, v.Roll = nil, nil, nil, nil, nil, nil, nil
 		}
-		v.Topo = nil
-		return json.Unmarshal(data, &v.Topo)
+		return anew(data, &v.Topo)
 	case "history":
 		var h struct{ List [][2]json.RawMessage }
 		if err := json.Unmarshal(data, &h); err != nil {
@@ -103,23 +102,17 @@ func (v *View) Take(topic string, data []byte) error {
 	case "late":
 		return json.Unmarshal(data, &v.Late)
 	case "mem":
-		v.Memory = nil
-		return json.Unmarshal(data, &v.Memory)
+		return anew(data, &v.Memory)
 	case "slabs":
-		v.Slabs = nil
-		return json.Unmarshal(data, &v.Slabs)
+		return anew(data, &v.Slabs)
 	case "hot":
-		v.Hot = nil
-		return json.Unmarshal(data, &v.Hot)
+		return anew(data, &v.Hot)
 	case "why":
-		v.Misses = nil
-		return json.Unmarshal(data, &v.Misses)
+		return anew(data, &v.Misses)
 	case "routes":
-		v.Routes = nil
-		return json.Unmarshal(data, &v.Routes)
+		return anew(data, &v.Routes)
 	case "roll":
-		v.Roll = nil
-		return json.Unmarshal(data, &v.Roll)
+		return anew(data, &v.Roll)
 	case "trace":
 		is := &trace.Traced{}
 		if err := json.Unmarshal(data, is); err != nil || v.Traced == nil {
@@ -131,6 +124,12 @@ func (v *View) Take(topic string, data []byte) error {
 		return v.takeEvent(data)
 	}
 	return nil
+}
+
+// anew reads data into to, in which nothing stays of before.
+func anew[T any](data []byte, to *T) error {
+	*to = *new(T)
+	return json.Unmarshal(data, to)
 }
 
 func (v *View) note(server string, rate float64) {
@@ -152,7 +151,7 @@ func (v *View) takeEvent(data []byte) error {
 		return nil
 	}
 	one := event{t: time.UnixMilli(e.T).UTC(), Told: e.Told}
-	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor { // slow commands come in crowds: those in a row are one line
+	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor && v.events[0].Kind == e.Told.Kind { // they come in crowds: those in a row are one line
 		one.crowd = v.events[0].crowd + 1
 		v.events[0] = one
 		return nil

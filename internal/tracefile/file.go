@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -34,8 +35,8 @@ func (f *file) open() error {
 		return err
 	}
 	is, err := to.Stat()
-	if err == nil && !is.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file: name another one", f.path)
+	if err == nil {
+		err = f.regular(is)
 	}
 	if err != nil {
 		to.Close()
@@ -43,6 +44,24 @@ func (f *file) open() error {
 	}
 	f.f, f.is, f.size = to, is, is.Size()
 	return nil
+}
+
+// regular says what is wrong with what stands at the path.
+func (f *file) regular(is fs.FileInfo) error {
+	if !is.Mode().IsRegular() {
+		return fmt.Errorf("%s is no regular file: name another one", f.path)
+	}
+	return nil
+}
+
+// look says why open would fail, as far as that shows without making the file.
+func (f *file) look() error {
+	is, err := os.Stat(f.path)
+	if err == nil {
+		return f.regular(is)
+	}
+	_, err = os.Stat(filepath.Dir(f.path))
+	return err
 }
 
 // write appends lines, each of which stays whole.

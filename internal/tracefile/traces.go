@@ -10,30 +10,29 @@ import (
 	"sync/atomic"
 	"time"
 
+	"ringside/config"
 	"ringside/proxy/live"
 	"ringside/proxy/live/trace"
 	"ringside/proxy/watch"
 )
 
-// Settings is one trace.
-type Settings struct {
-	Patterns []watch.Pattern // which must be good
-	Path     string
-	Max      int64 // bytes of a file
-	Keep     int   // files beside the one that is written
-}
-
-func (s *Settings) same(o *Settings) bool {
-	return slices.Equal(s.Patterns, o.Patterns) && s.Path == o.Path && s.Max == o.Max && s.Keep == o.Keep
+func same(a, b *config.Trace) bool {
+	return slices.Equal(a.Keys, b.Keys) && a.File == b.File && a.Max == b.Max && a.Keep == b.Keep
 }
 
 // keys are the patterns for people.
-func (s *Settings) keys() string {
-	var b strings.Builder
-	for _, p := range s.Patterns {
-		fmt.Fprintf(&b, " %s", string(p))
+func keys(t *config.Trace) string { return live.Clean(strings.Join(t.Keys, " ")) }
+
+// Look says why Open would fail for t, as far as that shows without making a file.
+func Look(t *config.Trace) error {
+	if err := (&file{path: t.File}).look(); err != nil {
+		return unwritable(t, err)
 	}
-	return live.Clean(strings.TrimSpace(b.String()))
+	return nil
+}
+
+func unwritable(t *config.Trace, err error) error {
+	return fmt.Errorf("cannot write the trace of %s: %w; see that its directory is there and that Ringside may write to it", keys(t), err)
 }
 
 // Traces are those that are being written.
@@ -48,17 +47,17 @@ func New(tracer *trace.Tracer, log *slog.Logger) *Traces { return &Traces{tracer
 
 // writing is a trace that is being written.
 type writing struct {
-	Settings
+	config.Trace
 	to       *file
 	follower *trace.Follower // nil: not yet
 	ended    chan struct{}   // closed when nothing is written any more
 	failed   atomic.Bool
 }
 
-// Open opens the files of list. Nothing else changes until take is called, with whether they
+// Open opens the files of list, whose patterns must be good. Nothing else changes until take is called, with whether they
 // are to be written: then those that were written before and are not in list end, and those
 // that are there unchanged go on.
-func (t *Traces) Open(list []Settings) (take func(bool), err error) {
+func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 	var now, opened []*writing
 	give := func() {
 		for _, w := range opened {
@@ -67,16 +66,16 @@ func (t *Traces) Open(list []Settings) (take func(bool), err error) {
 	}
 	for i := range list {
 		s := &list[i]
-		if at := slices.IndexFunc(t.list, func(w *writing) bool { return w.same(s) && !w.failed.Load() }); at >= 0 {
+		if at := slices.IndexFunc(t.list, func(w *writing) bool { return same(&w.Trace, s) && !w.failed.Load() }); at >= 0 {
 			now = append(now, t.list[at])
 			continue
 		}
-		to, err := openFile(s.Path, s.Max, s.Keep)
+		to, err := openFile(s.File, s.Max, s.Keep)
 		if err != nil {
 			give()
-			return nil, fmt.Errorf("cannot write the trace of %s: %w; see that its directory is there and that Ringside may write to it", s.keys(), err)
+			return nil, unwritable(s, err)
 		}
-		w := &writing{Settings: *s, to: to, ended: make(chan struct{})}
+		w := &writing{Trace: *s, to: to, ended: make(chan struct{})}
 		now, opened = append(now, w), append(opened, w)
 	}
 	return func(yes bool) {
@@ -90,8 +89,8 @@ func (t *Traces) Open(list []Settings) (take func(bool), err error) {
 			}
 		}
 		for _, w := range opened {
-			w.follower = t.tracer.Record(w.Patterns)
-			t.log.Info("what happens to keys is written", "keys", w.keys(), "file", w.Path)
+			w.follower = t.tracer.Record(watch.Patterns(w.Keys))
+			t.log.Info("what happens to keys is written", "keys", keys(&w.Trace), "file", w.File)
 			go w.run(t.log)
 		}
 		t.list = now
@@ -134,7 +133,7 @@ func (w *writing) put(is *trace.Traced, log *slog.Logger) bool {
 	err := w.to.write(lines)
 	if err != nil {
 		w.failed.Store(true)
-		log.Error("a trace is not written any more: see to its file, and reload", "keys", w.keys(), "file", w.Path, "error", err)
+		log.Error("a trace is not written any more: see to its file, and reload", "keys", keys(&w.Trace), "file", w.File, "error", err)
 	}
 	return err == nil
 }

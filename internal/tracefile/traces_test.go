@@ -10,10 +10,10 @@ import (
 	"syscall"
 	"testing"
 
+	"ringside/config"
 	"ringside/proxy"
 	"ringside/proxy/live/trace"
 	"ringside/proxy/table"
-	"ringside/proxy/watch"
 )
 
 // A trace takes keep + 1 times max at most; lines stay whole, and none is lost before the
@@ -100,8 +100,8 @@ func TestMovedAway(t *testing.T) {
 }
 
 // settings is a trace of home:* at a path.
-func settings(path string) []Settings {
-	return []Settings{{Patterns: []watch.Pattern{"home:*", "page:?"}, Path: path, Max: 1 << 20, Keep: 1}}
+func settings(path string) []config.Trace {
+	return []config.Trace{{Keys: []string{"home:*", "page:?"}, File: path, Max: 1 << 20, Keep: 1}}
 }
 
 // What can't be written is said at once, with what to do, and changes nothing.
@@ -129,7 +129,7 @@ func TestFullDiskAndReload(t *testing.T) {
 	var said bytes.Buffer
 	path := filepath.Join(t.TempDir(), "keys.trace")
 	traces := New(trace.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.NewTextHandler(&said, nil)))
-	load := func(list []Settings) {
+	load := func(list []config.Trace) {
 		t.Helper()
 		take, err := traces.Open(list)
 		if err != nil {

@@ -1,6 +1,11 @@
 // Package twin holds a Ringside against one memcached: both get the same random
 // streams of commands, and what they answer must be the same, byte for byte.
 //
+// There are three kinds of streams. FuzzTwin sends text and meta commands, FuzzFrames the
+// binary protocol, and FuzzGuarded several clients' commands one after the other through
+// Ringsides with a guard, of which memcached knows nothing. The seeds of each run with the
+// tests; `make fuzz` looks further.
+//
 // It holds only tests. The Ringside runs in the test's process, so that the
 // fuzzer sees which way a stream takes through it; the memcacheds are real ones.
 // A stream is made of the fuzzer's bytes: each is a choice. It comes in rounds,
@@ -28,5 +33,9 @@
 // What memcached itself answers now one way and now another is not asked. It
 // pads a number that becomes shorter, unless an answer that waits to be sent still
 // holds the item, so arithmetic begins a round. It finds a number, or a minus, in
-// the memory behind an item that is empty, all space or near 2^64. Up to 1.6.39 an ma that creates its item says so under q.
+// the memory behind an item that is empty, all space or near 2^64. Up to 1.6.39 an ma
+// that creates its item says so under q.
+//
+// Nothing expires while a stream runs (what has expired already is stored, too), and no
+// server dies in one: packages fleet and e2e have that.
 package twin

@@ -36,6 +36,24 @@ type frame struct {
 
 const headSize = 24
 
+// Opcodes, by the names of memcached's protocol_binary.h; a Q at the end is the quiet form.
+const (
+	opGet, opSet, opAdd, opReplace, opDelete       = 0x00, 0x01, 0x02, 0x03, 0x04
+	opIncrement, opDecrement, opQuit, opFlush      = 0x05, 0x06, 0x07, 0x08
+	opGetQ, opNoop, opVersion, opGetK, opGetKQ     = 0x09, 0x0a, 0x0b, 0x0c, 0x0d
+	opAppend, opPrepend, opStat                    = 0x0e, 0x0f, 0x10
+	opSetQ, opAddQ, opReplaceQ, opDeleteQ          = 0x11, 0x12, 0x13, 0x14
+	opIncrementQ, opDecrementQ, opQuitQ            = 0x15, 0x16, 0x17
+	opAppendQ, opPrependQ, opVerbosity             = 0x19, 0x1a, 0x1b
+	opTouch, opGAT, opGATQ, opSASLList, opSASLAuth = 0x1c, 0x1d, 0x1e, 0x20, 0x21
+	opGATK, opGATKQ, opUnknown                     = 0x23, 0x24, 0x7f
+)
+
+const (
+	notFound         = 0x01
+	temporaryFailure = 0x86
+)
+
 // bytes is f as a request with cas.
 func (f *frame) bytes(cas uint64) []byte {
 	b := append([]byte{0x80, f.opcode}, byte(len(f.key)>>8), byte(len(f.key)), byte(len(f.extras)), 0, 0, 0)
@@ -105,37 +123,37 @@ func (c *framer) frame() (f frame, first bool, casOf int) {
 	defer func() { c.rest = draw.rest }()
 	switch draw.n(16) {
 	case 0, 1, 2:
-		f.opcode = []byte{0x00, 0x09, 0x0c, 0x0d}[draw.n(4)]
+		f.opcode = []byte{opGet, opGetQ, opGetK, opGetKQ}[draw.n(4)]
 	case 3:
-		f.opcode, f.extras = []byte{0x1c, 0x1d, 0x1e, 0x23, 0x24}[draw.n(5)], word([]uint32{0, 1000, 100000}[draw.n(3)])
+		f.opcode, f.extras = []byte{opTouch, opGAT, opGATQ, opGATK, opGATKQ}[draw.n(5)], word([]uint32{0, 1000, 100000}[draw.n(3)])
 	case 4, 5, 6:
-		f.opcode = [][2]byte{{0x01, 0x11}, {0x01, 0x11}, {0x02, 0x12}, {0x03, 0x13}}[draw.n(4)][draw.n(2)]
+		f.opcode = [][2]byte{{opSet, opSetQ}, {opSet, opSetQ}, {opAdd, opAddQ}, {opReplace, opReplaceQ}}[draw.n(4)][draw.n(2)]
 		f.extras = word([]uint32{0, 5, 1<<32 - 1}[draw.n(3)]) + word([]uint32{0, 1000, 0, 1<<32 - 1}[draw.n(4)])
 		f.value = draw.value()
 		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 	case 7, 8:
-		f.opcode = [][2]byte{{0x0e, 0x19}, {0x0f, 0x1a}}[draw.n(2)][draw.n(2)]
+		f.opcode = [][2]byte{{opAppend, opAppendQ}, {opPrepend, opPrependQ}}[draw.n(2)][draw.n(2)]
 		f.value = draw.piece()
 		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 	case 9, 10: // no number of 64 bits: see value
-		f.opcode = [][2]byte{{0x05, 0x15}, {0x06, 0x16}}[draw.n(2)][draw.n(2)]
+		f.opcode = [][2]byte{{opIncrement, opIncrementQ}, {opDecrement, opDecrementQ}}[draw.n(2)][draw.n(2)]
 		f.extras = long([]uint64{1, 9, 10, 1000}[draw.n(4)]) + long([]uint64{10, 7, 1 << 62}[draw.n(3)]) + word([]uint32{0, 1000, 1<<32 - 1}[draw.n(3)])
 		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 		first = true
 	case 11:
-		f.opcode = pick(0x04, 0x14)
+		f.opcode = pick(opDelete, opDeleteQ)
 		casOf = []int{0, 0, 1, 2}[draw.n(4)]
 	case 12:
-		f.opcode, f.key = []byte{0x0a, 0x0a, 0x1b, 0x7f, 0x20}[draw.n(5)], ""
+		f.opcode, f.key = []byte{opNoop, opNoop, opVerbosity, opUnknown, opSASLList}[draw.n(5)], ""
 	case 13:
-		f.opcode, f.key = 0x10, draw.of("nothing", "reset", "detail", "detail off")
+		f.opcode, f.key = opStat, draw.of("nothing", "reset", "detail", "detail off")
 		if f.key != "detail" && !c.flush { // a server that is out has not reset
 			f.key = "nothing"
 		}
 	case 14:
-		f.opcode, f.key = 0x0b, ""
+		f.opcode, f.key = opVersion, ""
 	default:
-		f.opcode = pick(0x00, 0x09)
+		f.opcode = pick(opGet, opGetQ)
 	}
 	return f, first, casOf
 }
@@ -163,7 +181,7 @@ func runFrames(t *testing.T, data []byte) {
 		prefix: fmt.Sprintf("b%s%x:", v.name[:2], crc32.ChecksumIEEE(data)),
 	}
 	if v.out == 0 {
-		s.round([]sentFrame{{frame: frame{opcode: 0x08}}})
+		s.round([]sentFrame{{frame: frame{opcode: opFlush}}})
 	}
 	var next *sentFrame
 	for rounds := 0; len(s.client.rest) > 0 && rounds < 100; rounds++ {
@@ -196,6 +214,21 @@ type sentFrame struct {
 	casOf int
 }
 
+// lostAnswer is what f is answered where the server of its key is out, nil if nothing is.
+func (f *frame) lostAnswer() *frame {
+	miss := &frame{opcode: f.opcode, opaque: f.opaque, status: notFound, value: "Not found"}
+	switch f.opcode {
+	case opGet, opTouch, opGAT:
+	case opGetK, opGATK:
+		miss.value, miss.key = "", f.key
+	case opGetQ, opGetKQ, opGATQ, opGATKQ:
+		return nil
+	default:
+		return &frame{opcode: f.opcode, opaque: f.opaque, status: temporaryFailure, value: "*"}
+	}
+	return miss
+}
+
 // round sends frames with a noop behind them, and compares the answers.
 func (s *frames) round(round []sentFrame) {
 	s.t.Helper()
@@ -203,7 +236,7 @@ func (s *frames) round(round []sentFrame) {
 	keys := map[uint32]string{}
 	var want []*frame
 	lost := map[uint32]*frame{}
-	for _, f := range append(round, sentFrame{frame: frame{opcode: 0x0a}}) {
+	for _, f := range append(round, sentFrame{frame: frame{opcode: opNoop}}) {
 		s.opaque++
 		f.opaque = s.opaque
 		keys[f.opaque] = f.key
@@ -216,21 +249,11 @@ func (s *frames) round(round []sentFrame) {
 		}
 		s.sent = append(s.sent, f.String())
 		proxy.Write(f.bytes(cas[1]))
-		if !s.v.isLost(f.key) || f.opcode == 0x10 {
+		if !s.v.isLost(f.key) || f.opcode == opStat {
 			plain.Write(f.bytes(cas[0]))
 			continue
 		}
-		gone := &frame{opcode: f.opcode, opaque: f.opaque, status: 1, value: "Not found"}
-		switch f.opcode {
-		case 0x0c, 0x23:
-			gone.value, gone.key = "", f.key
-		case 0x09, 0x0d, 0x1e, 0x24:
-			gone = nil
-		case 0x00, 0x1c, 0x1d:
-		default:
-			gone.status, gone.value = 0x86, "*"
-		}
-		lost[f.opaque] = gone
+		lost[f.opaque] = f.lostAnswer()
 	}
 	last := s.opaque
 	var got [2][]*frame
@@ -276,8 +299,8 @@ func (s *frames) round(round []sentFrame) {
 // end is the last round: something malformed perhaps, and quit.
 func (s *frames) end() {
 	s.t.Helper()
-	quit := (&frame{opcode: []byte{0x07, 0x17}[s.client.n(2)], opaque: 77}).bytes(0)
-	noop := (&frame{opcode: 0x0a, opaque: 78}).bytes(0)
+	quit := (&frame{opcode: []byte{opQuit, opQuitQ}[s.client.n(2)], opaque: 77}).bytes(0)
+	noop := (&frame{opcode: opNoop, opaque: 78}).bytes(0)
 	bad := quit
 	malformed := func(opcode byte, key, extras, body int) []byte {
 		b := (&frame{opcode: opcode, opaque: 99}).bytes(0)
@@ -288,10 +311,10 @@ func (s *frames) end() {
 	}
 	if s.client.one(2) {
 		all := [][]byte{
-			malformed(0x00, 10, 0, 5), malformed(0x01, 3, 8, 4), malformed(0x01, 3, 4, 10), malformed(0x00, 0, 0, 0),
-			malformed(0x00, 251, 0, 251), malformed(0x0a, 1, 0, 1), malformed(0x00, 1, 4, 5), malformed(0x04, 0, 0, 0),
-			malformed(0x05, 3, 4, 7), malformed(0x1c, 3, 0, 3), malformed(0x10, 3, 4, 7), malformed(0x08, 0, 2, 2),
-			malformed(0x01, 65535, 8, 70000), malformed(0x07, 1, 0, 1), malformed(0x7f, 251, 0, 251), malformed(0x21, 0, 0, 0), malformed(0x20, 2, 0, 2),
+			malformed(opGet, 10, 0, 5), malformed(opSet, 3, 8, 4), malformed(opSet, 3, 4, 10), malformed(opGet, 0, 0, 0),
+			malformed(opGet, 251, 0, 251), malformed(opNoop, 1, 0, 1), malformed(opGet, 1, 4, 5), malformed(opDelete, 0, 0, 0),
+			malformed(opIncrement, 3, 4, 7), malformed(opTouch, 3, 0, 3), malformed(opStat, 3, 4, 7), malformed(opFlush, 0, 2, 2),
+			malformed(opSet, 65535, 8, 70000), malformed(opQuit, 1, 0, 1), malformed(opUnknown, 251, 0, 251), malformed(opSASLAuth, 0, 0, 0), malformed(opSASLList, 2, 0, 2),
 			append([]byte("\x80"), make([]byte, 23)...), append([]byte("get a\r\n"), make([]byte, 24)...),
 		}
 		bad = all[s.client.n(len(all))]
@@ -335,7 +358,7 @@ func (s *frames) compare(want, got []*frame) {
 			g = got[i].String()
 		}
 		if i < len(want) {
-			if want[i].status == 0x86 && i < len(got) {
+			if want[i].status == temporaryFailure && i < len(got) {
 				want[i].value = got[i].value
 			}
 			w = want[i].String()

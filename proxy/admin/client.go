@@ -119,22 +119,27 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 }
 
 // Order gives an order (drain, down, restore) for a server, and returns how it
-// is then. pool may be empty if only one has the server.
-func (c *Client) Order(ctx context.Context, pool, server, order string) ([]live.ServerState, error) {
-	path := "/control/servers/" + url.PathEscape(server) + "/" + url.PathEscape(order)
+// is then. pool may be empty if only one has the server. With force the last copy of keys
+// goes, too.
+func (c *Client) Order(ctx context.Context, pool, server, order string, force bool) ([]live.ServerState, error) {
+	query := url.Values{}
 	if pool != "" {
-		path += "?pool=" + url.QueryEscape(pool)
+		query.Set("pool", pool)
+	}
+	if force {
+		query.Set("force", "true")
 	}
 	var a serversAnswer
-	err := c.ask(ctx, "POST", path, nil, &a)
+	err := c.ask(ctx, "POST", "/control/servers/"+url.PathEscape(server)+"/"+url.PathEscape(order)+"?"+query.Encode(), nil, &a)
 	return a.Servers, err
 }
 
 // Reload makes Ringside read its configuration again, and returns when all its
-// loops go by it. A large table takes seconds to build.
+// loops go by it. A large table takes seconds to build, and it waits while keys are about to
+// go to other servers by the last one.
 func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	var done Reloaded
-	err := c.patient(time.Minute).ask(ctx, "POST", "/control/reload", nil, &done)
+	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload", nil, &done)
 	return done, err
 }
 
@@ -176,7 +181,7 @@ func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
 // InvalidateTags invalidates tags, and returns what each server has answered.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
 	var a struct{ Servers []Invalidated }
-	err := c.patient(2*time.Minute).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
+	err := c.patient(steerLife).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
 	return a.Servers, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"ringside/proxy/health"
 	"ringside/proxy/live"
@@ -30,7 +31,6 @@ func refuse(status int, format string, args ...any) error {
 	return &refused{status, fmt.Errorf(format, args...)}
 }
 
-// control adds the control API to mux.
 func (s *Server) control(mux *http.ServeMux) {
 	type route struct {
 		method, path string
@@ -57,6 +57,9 @@ func (s *Server) control(mux *http.ServeMux) {
 			err := s.maySteer(r)
 			if err == nil {
 				r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+				if r.Method == "POST" {
+					http.NewResponseController(w).SetWriteDeadline(time.Now().Add(steerLife))
+				}
 				status, answer, err = rt.do(r)
 			}
 			tell(w, status, answer, err)
@@ -75,6 +78,10 @@ func (s *Server) control(mux *http.ServeMux) {
 
 // maxBody bounds a request's body.
 const maxBody = 4 << 10
+
+// steerLife is how long the answer to an order may take: as long as a client waits. A reload
+// waits while keys are about to go to other servers, for some pings and deadlines.
+const steerLife = 2 * time.Minute
 
 // mayControl returns nil if r may use the control API.
 func (s *Server) mayControl(r *http.Request) error {
@@ -136,36 +143,49 @@ func (s *Server) servers() ([]live.ServerState, error) {
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {
-	var o health.Override
-	switch name := r.PathValue("order"); name {
-	case health.Drain.String():
-		o = health.Drain
-	case health.Down.String():
-		o = health.Down
-	case health.Restore.String():
-		o = health.Restore
-	default:
+	orders, name := []health.Override{health.Drain, health.Down, health.Restore}, r.PathValue("order")
+	i := slices.IndexFunc(orders, func(o health.Override) bool { return o.String() == name })
+	if i < 0 {
 		return 0, nil, refuse(http.StatusNotFound, "%.100q is no order: it is drain, down or restore", name)
 	}
-	if err := onlyQuery(r, "pool"); err != nil {
+	o := orders[i]
+	if err := addressOnly(r, "pool", "force"); err != nil {
 		return 0, nil, err
 	}
-	if err := noBody(r); err != nil {
-		return 0, nil, err
+	force := r.URL.Query().Get("force")
+	if force != "" && force != "true" {
+		return 0, nil, refuse(http.StatusBadRequest, "force is true, or not there")
 	}
 	pool, t, err := s.find(r.URL.Query().Get("pool"), r.PathValue("server"), true)
 	if err != nil {
 		return 0, nil, err
 	}
+	if o != health.Restore && force == "" {
+		switch is, err := s.server(pool, t); {
+		case err != nil:
+			return 0, nil, err
+		case len(is) > 0 && keepsLastCopy(&is[0]):
+			return 0, nil, refuse(http.StatusConflict, "%s may have the only copy of keys of pool %s that is in use, for other servers are not up, or lack copies: see ringside server list; wait until they have theirs, or lose these keys: ringside server %s --force, or force=true",
+				t.Name, pool.Name, o)
+		}
+	}
 	if err := s.proxy.Override(pool.Name, t.Name, o); err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
+	list, err := s.server(pool, t)
+	return http.StatusOK, serversAnswer{list}, err
+}
+
+// server describes the server of that name in a pool.
+func (s *Server) server(pool *table.Pool, t table.Target) ([]live.ServerState, error) {
 	list, err := s.servers()
-	if err != nil {
-		return 0, nil, err
-	}
-	list = slices.DeleteFunc(list, func(is live.ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name })
-	return http.StatusOK, serversAnswer{list}, nil
+	return slices.DeleteFunc(list, func(is live.ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name }), err
+}
+
+// keepsLastCopy says whether a server serves, and without it the last copy of a key that is
+// in use may be gone.
+func keepsLastCopy(is *live.ServerState) bool {
+	return is.State == live.Up && is.Copies != nil && is.Copies.Left == 0
 }
 
 // noPool says which pools there are, of which one was meant.
@@ -185,8 +205,11 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// noBody refuses what would not be read.
-func noBody(r *http.Request) error {
+// addressOnly refuses what would not be read: a body, and what onlyQuery does.
+func addressOnly(r *http.Request, known ...string) error {
+	if err := onlyQuery(r, known...); err != nil {
+		return err
+	}
 	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
 		return refuse(http.StatusBadRequest, "this has no body: the address says it all")
 	}
@@ -250,16 +273,15 @@ type Reloaded struct {
 	Generation uint64   `json:"generation"` // of the table that is in force now
 	Changes    []string `json:"changes"`    // that are in force, a sentence each
 	NextStart  []string `json:"next_start"` // what the file says and this process doesn't do: it takes another start
+
+	Moves bool `json:"keys_move,omitempty"` // keys of several copies go to other servers, when all Ringsides have the file
 }
 
 // ErrStopping is what Options.ReadAgain returns once the process ends.
 var ErrStopping = errors.New("this Ringside is stopping")
 
 func (s *Server) postReload(r *http.Request) (int, any, error) {
-	if err := onlyQuery(r); err != nil {
-		return 0, nil, err
-	}
-	if err := noBody(r); err != nil {
+	if err := addressOnly(r); err != nil {
 		return 0, nil, err
 	}
 	if s.options.ReadAgain == nil {
@@ -281,10 +303,7 @@ type handOverAnswer struct {
 }
 
 func (s *Server) postHandOver(r *http.Request) (int, any, error) {
-	if err := onlyQuery(r); err != nil {
-		return 0, nil, err
-	}
-	if err := noBody(r); err != nil {
+	if err := addressOnly(r); err != nil {
 		return 0, nil, err
 	}
 	if s.options.HandOver == nil {
@@ -318,6 +337,12 @@ func (s *Server) postInvalidate(r *http.Request) (int, any, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&what); err != nil || len(what.Names) == 0 {
 		return 0, nil, refuse(http.StatusBadRequest, `the body must be {"names": ["NAME"]}, and may have a "pool"`)
+	}
+	if err := table.CheckTagNames(what.Names); err != nil {
+		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
+	}
+	if _, err := s.pool(what.Pool); err != nil {
+		return 0, nil, err
 	}
 	answers, err := s.proxy.InvalidateTags(what.Names, what.Pool)
 	if err != nil {

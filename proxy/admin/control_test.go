@@ -67,6 +67,7 @@ func TestBadControlRequests(t *testing.T) {
 		{"POST", "/control/servers/nobody/drain?pool=first", "", 404, `no server "nobody"; there are a, 10.0.0.2:11211`},
 		{"POST", "/control/servers/a/drain?pool=third", "", 404, `no pool "third"; there are first, second`},
 		{"POST", "/control/servers/a/drain", "", 409, "first, second"},
+		{"POST", "/control/servers/a/drain?pool=first&force=1", "", 400, "force is true, or not there"},
 		{"POST", "/control/servers/a/drain?pol=first", "", 400, `unknown parameter "pol"`},
 		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},
 		{"POST", "/control/servers/a/drain?pool=first", "{}", 400, "no body"},
@@ -96,6 +97,11 @@ func TestBadControlRequests(t *testing.T) {
 		{"POST", "/control/faults", `{"server":"a","kind":"hang","for":"-1s"}`, 400, "until it is lifted"},
 		{"POST", "/control/faults", `{"server":"10.0.0.2:11211","kind":"hang"}`, 409, "first, second"},
 		{"POST", "/control/faults", `{"server":"` + strings.Repeat("x", 5000) + `"}`, 413, "larger than 4096 bytes"},
+		{"POST", "/control/tags/invalidate", `{"names":[]}`, 400, `the body must be {"names": ["NAME"]}`},
+		{"POST", "/control/tags/invalidate", `{"names":["user:7", "a b"]}`, 400, `"a b": the name of a tag has a comma, blank or control character`},
+		{"POST", "/control/tags/invalidate", `{"names":[""]}`, 400, `"": a tag has no name`},
+		{"POST", "/control/tags/invalidate", `{"names":["user:7"]}`, 409, "no route has tags"},
+		{"POST", "/control/tags/invalidate", `{"names":["user:7"],"pool":"third"}`, 404, `no pool "third"; there are first, second`},
 		{"DELETE", "/control/faults/7", "", 404, `no fault "7"`},
 		{"DELETE", "/control/faults/x", "", 404, `no fault "x"`},
 	} {
@@ -219,11 +225,11 @@ func TestClient(t *testing.T) {
 			if err != nil || clients.All != 1 || len(clients.Clients) != 1 || clients.Clients[0].Requests != 1 || clients.Clients[0].In != 8 || clients.Clients[0].Listener != "l" {
 				t.Fatalf("%+v, %v", clients, err)
 			}
-			list, err = c.Order(ctx, "", "unix:/run/m.sock", "drain")
+			list, err = c.Order(ctx, "", "unix:/run/m.sock", "drain", false)
 			if err != nil || len(list) != 1 || list[0].Server != "sock" || list[0].Pool != "second" || list[0].State != live.Drained || list[0].Order != "drain" {
 				t.Fatalf("%+v, %v", list, err)
 			}
-			if list, err = c.Order(ctx, "second", "a", "down"); err != nil || list[0].State != live.Down || list[0].Why != "taken down by a person" {
+			if list, err = c.Order(ctx, "second", "a", "down", false); err != nil || list[0].State != live.Down || list[0].Why != "taken down by a person" {
 				t.Fatalf("%+v, %v", list, err)
 			}
 			got := scrape(t, s.Handler())
@@ -240,7 +246,7 @@ func TestClient(t *testing.T) {
 				t.Error("an order that nobody has given is shown")
 			}
 			for _, name := range []string{"sock", "a"} {
-				if list, err = c.Order(ctx, "second", name, "restore"); err != nil || list[0].Order != "" {
+				if list, err = c.Order(ctx, "second", name, "restore", false); err != nil || list[0].Order != "" {
 					t.Fatalf("%+v, %v", list, err)
 				}
 			}
@@ -337,6 +343,17 @@ func TestReload(t *testing.T) {
 		if w := do(h, r); w.Code < 400 {
 			t.Errorf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
 		}
+	}
+}
+
+// A reload that comes while keys are about to go to other servers waits, so its answer may
+// come later than that to other questions.
+func TestAReloadMayTakeLong(t *testing.T) {
+	_, h := steered(Options{ReadAgain: func() (Reloaded, error) { return Reloaded{}, nil }})
+	w := &deadlineWriter{ResponseWriter: httptest.NewRecorder(), start: time.Now()}
+	h.ServeHTTP(w, request("POST", "/control/reload", ""))
+	if given := w.until.Sub(w.start); given < steerLife {
+		t.Errorf("its answer may take %v, and the client waits for %v", given, steerLife)
 	}
 }
 

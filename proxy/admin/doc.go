@@ -58,7 +58,7 @@
 //
 //	GET    /control/servers                       every server of every pool, and how it is
 //	GET    /control/clients[?sort=held&limit=50]  the clients that come first, and what each waits for
-//	POST   /control/servers/NAME/drain|down|restore[?pool=POOL]
+//	POST   /control/servers/NAME/drain|down|restore[?pool=POOL][&force=true]
 //	POST   /control/reload                        reads the configuration again, and says what it has changed
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/hand-over                     where the next process gets the listening sockets
@@ -70,7 +70,8 @@
 //
 // Client speaks it. NAME is the name of a server or its address (a slash in it
 // is written %2F); one that several pools have needs a pool, or is refused. An
-// order is in force when it is answered, and so is a fault. Faults and
+// order is in force when it is answered, and so is a fault. One that may take the last copy of
+// keys that is in use is refused with 409, unless force says otherwise. Faults and
 // their kinds are explained in package fault; a fault is one of an address,
 // whatever pools name it.
 //

@@ -22,7 +22,6 @@ import (
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// page adds the page to mux.
 func (s *Server) page(mux *http.ServeMux) {
 	s.api(mux)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
@@ -53,21 +52,28 @@ const (
 
 // api adds what is behind the page to mux.
 func (s *Server) api(mux *http.ServeMux) {
-	for path, do := range map[string]func(http.ResponseWriter, *http.Request, *table.Pool) error{
-		"/api/stream": s.getStream,
-		"/api/trace":  s.getTrace,
-		"/api/now":    s.getNow,
-		"/api/ring":   s.getRing,
-		"/api/route":  s.getRoute,
+	for _, one := range []struct {
+		path  string
+		do    func(http.ResponseWriter, *http.Request, *table.Pool) error
+		known []string // parameters
+	}{
+		{"/api/stream", s.getStream, []string{"pool"}},
+		{"/api/trace", s.getTrace, []string{"pattern", "for"}},
+		{"/api/now", s.getNow, []string{"pool", "for"}},
+		{"/api/ring", s.getRing, []string{"pool", "gen"}},
+		{"/api/route", s.getRoute, []string{"pool", "key", "key64"}},
 	} {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+		mux.HandleFunc("GET "+one.path, func(w http.ResponseWriter, r *http.Request) {
 			err := s.mayLook(r)
 			var pool *table.Pool
 			if err == nil {
-				pool, err = s.poolOf(r)
+				pool, err = s.pool(r.URL.Query().Get("pool"))
 			}
 			if err == nil {
-				err = do(w, r, pool)
+				err = onlyQuery(r, one.known...)
+			}
+			if err == nil {
+				err = one.do(w, r, pool)
 			}
 			if err != nil {
 				tell(w, 0, nil, err)
@@ -76,10 +82,9 @@ func (s *Server) api(mux *http.ServeMux) {
 	}
 }
 
-// poolOf is the pool that r is about: the first, unless it says which.
-func (s *Server) poolOf(r *http.Request) (*table.Pool, error) {
-	name, pools := r.URL.Query().Get("pool"), s.proxy.Table().Pools
-	for _, p := range pools {
+// pool is the pool of that name; the first, if name is empty.
+func (s *Server) pool(name string) (*table.Pool, error) {
+	for _, p := range s.proxy.Table().Pools {
 		if name == "" || p.Name == name {
 			return p, nil
 		}
@@ -102,9 +107,6 @@ type hello struct {
 }
 
 func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
-	if err := onlyQuery(r, "pool"); err != nil {
-		return err
-	}
 	p := s.proxy
 	watcher, err := s.sampler.Watch(p.Table(), pool)
 	if err != nil {
@@ -126,9 +128,6 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 
 // getTrace tells what happens to keys, until a person has seen enough.
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool) error {
-	if err := onlyQuery(r, "pattern", "for"); err != nil {
-		return err
-	}
 	patterns := watch.Patterns(r.URL.Query()["pattern"])
 	if err := watch.Check(patterns); err != nil {
 		return refuse(http.StatusBadRequest, "%w", err)
@@ -200,9 +199,6 @@ func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready 
 }
 
 func (s *Server) getNow(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
-	if err := onlyQuery(r, "pool", "for"); err != nil {
-		return err
-	}
 	window, err := timeOf(r, 2*time.Second, 100*time.Millisecond, mostWindow)
 	if err != nil {
 		return err
@@ -217,9 +213,6 @@ func (s *Server) getNow(w http.ResponseWriter, r *http.Request, pool *table.Pool
 }
 
 func (s *Server) getRing(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
-	if err := onlyQuery(r, "pool", "gen"); err != nil {
-		return err
-	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Write(live.RingBytes(pool))
 	return nil
@@ -228,9 +221,6 @@ func (s *Server) getRing(w http.ResponseWriter, r *http.Request, pool *table.Poo
 // getRoute says where a key goes on the first listener whose route leads it to the
 // pool that was named; on the first of all, unless there is one.
 func (s *Server) getRoute(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
-	if err := onlyQuery(r, "pool", "key", "key64"); err != nil {
-		return err
-	}
 	q := r.URL.Query()
 	key := []byte(q.Get("key"))
 	if q.Has("key64") {

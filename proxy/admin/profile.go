@@ -10,7 +10,6 @@ import (
 	"strings"
 )
 
-// profiles serves /debug/pprof/.
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	switch who := s.access.Load().Pprof; {
 	case who == Everybody, who == Loopback && onThisMachine(r):
@@ -53,7 +52,6 @@ func onThisMachine(r *http.Request) bool {
 	return err == nil && host.Unmap().IsLoopback()
 }
 
-// onLoopback reports whether r comes over loopback.
 func onLoopback(r *http.Request) bool {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	return err == nil && peer.Addr().Unmap().IsLoopback()

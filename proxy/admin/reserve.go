@@ -52,7 +52,6 @@ func (r *reserve) give() bool {
 	return true
 }
 
-// close closes all.
 func (r *reserve) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

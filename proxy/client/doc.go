@@ -3,8 +3,8 @@
 // Clients are all clients of one loop. A Session is one of them: its input, its
 // output, and the list of its exchanges. An Exchange is one command in flight.
 //
-//	Session.Parse ► wire.Next ► Handler.Serve ► Exchange ► Attempts (package upstream), or a task
-//	Session.Out   ◄ finish    ◄ Exchange      ◄ Reply, Done, Failed
+//	Session.Parse ► Limits.Next ► Handler.Serve ► Exchange ► Attempts (package upstream), or a task
+//	Session.Out   ◄ finish      ◄ Exchange      ◄ Reply, Done, Failed
 //
 // # What it promises
 //

@@ -315,6 +315,7 @@ func (s *Session) abandon() {
 	}
 	for x := s.Head; x != nil; {
 		next := x.Next
+		x.Next = nil // it may live on for long, and would keep from the collector what became of the next
 		x.orphan()
 		x = next
 	}

@@ -23,7 +23,7 @@ const (
 // command that sees the difference asks again, if the key still matters to somebody.
 func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
 	switch {
-	case t.Route.Copies.RepairRate == 0 || e.paused():
+	case t.Route.Copies.RepairRate == 0 || e.pauses():
 	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
 		e.Count.RepairsDropped++
 	default:
@@ -37,7 +37,8 @@ func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bo
 // in a tenth of a second. Where the ledger waits for room (limit is background), tend is
 // called again when there may be some.
 func (m *account) hasRoom(e *Copies, limit int) bool {
-	each := float64(m.ledger.rate) / float64(e.loopCount()) // the rate is meant for the process
+	loops, _ := e.Loops.Count(e.Tasks)
+	each := float64(m.ledger.rate) / float64(loops) // the rate is meant for the process
 	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
 	m.filledAt = e.Now
 	switch {
@@ -56,7 +57,7 @@ func (m *account) hasRoom(e *Copies, limit int) bool {
 // copy is a part of, or nil.
 func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to copyOf, overwrite, take bool, f *resync) {
 	c := &command{e: e, members: []copyOf{from, to}, isRepair: true, resync: f, rule: replicate.Mend(1, 0, overwrite, take), stage: e.stage}
-	t := e.errand(rt, key, hash, c)
+	t := e.ownTask(rt, key, hash, c)
 	e.Copying++
 	to.tokens--
 	if e.Claim(t, task.KeyLine(t.Hash)) {
@@ -64,8 +65,8 @@ func (e *Copies) copyKey(rt *routing.Route, key []byte, hash uint64, from, to co
 	}
 }
 
-// errand makes a task of c, which no client waits for.
-func (e *Copies) errand(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
+// ownTask makes a task of c, which no client waits for.
+func (e *Copies) ownTask(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
 	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
 	if !wire.PlainKey(key) {

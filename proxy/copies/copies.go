@@ -6,10 +6,8 @@ package copies
 import (
 	"bytes"
 	"cmp"
-	"container/heap"
 	"strconv"
 	"sync/atomic"
-	"time"
 
 	"ringside/proxy/copies/entries"
 	"ringside/proxy/copies/handover"
@@ -19,9 +17,11 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
+	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
+	"ringside/replicate/castoken"
 )
 
 // Copies is what one loop does for keys of which routes keep several copies.
@@ -33,24 +33,19 @@ type Copies struct {
 	Ledgers    map[string]*ledger    // by the name of the pool
 	Copying    int                   // copies of keys at work, maxCopies at most
 	Doubtful   *atomic.Int32         // how many loops of the process have doubts; all share it
+	Moving     *atomic.Int32         // how many loops have a handover; all share it
 	doubts     bool                  // this loop knows, or has of late, of a write that a member has missed or may run late: see doubt
-	turn       uint64                // counts commands: reads that are spread go to the members by turns
+	turn       uint64                // counts commands: where reads are spread the members take turns
 	lastChosen uint64                // the last cas that was chosen for all copies of a value; it only grows
 	holders    []copyOf              // scratch of homes: the holders that it yields
 	Unbound    bool                  // tests leave out what Command.Bound is for
 	Unasked    bool                  // tests ask no former holder before they decide
+	Unpaused   bool                  // tests leave out the pause of a handover
 	arranged   *handover.Arrangement // who holds which keys by the present table
 	handover   *handover.Handover    // nil: all keys are where the table wants them
-	stage      uint64                // changes when keys get other holders
+	stage      uint64                // of the handover; another number when keys may have other holders
 	left       map[uint64]struct{}   // hashes of keys that have left their former holders
 	moves      map[uint64]*move      // by hash, those that are at work or have failed
-	Hedges     hedges                // commands that go on at a time, answered or not
-}
-
-// loopCount is the number of loops, which share the rates of repairs.
-func (e *Copies) loopCount() int {
-	n, _ := e.Loops.Count(e.Tasks)
-	return n
 }
 
 // command is a command on a key of several copies, or a repair of one: the task.Rule
@@ -67,13 +62,14 @@ type command struct {
 		next    [2]replicate.Ask
 	}
 
-	phases     uint64 // phaseNumbers when it began; strict: if they have changed the answer does not count
-	authority  int    // index in members; -1: there is none
-	writes     bool   // it changes the key, so it has the key's line
-	chosen     uint64 // the cas that all copies are given, where their servers let it be chosen
-	token      []byte // the client's cas token, as the authority knows it; nil: there is none
-	spared     bool   // the authority has not answered a set, and is left as it is: what it has decides
-	voidGuards []int  // asks that were not sent, because the cas that guards them came from a connection that has ended
+	phases     uint64         // phaseNumbers when it began; strict: if they have changed the answer does not count
+	authority  int            // index in members; -1: there is none
+	gone       replicate.Mask // members that it has left out, and that miss it
+	writes     bool           // it changes the key, so it has the key's line
+	chosen     uint64         // the cas that all copies are given, where their servers let it be chosen
+	token      []byte         // the client's cas token, as the authority knows it; nil: there is none
+	spared     bool           // the authority has not answered a set, and nothing is sent behind it there: see behind
+	voidGuards []int          // asks that were not sent, because the cas that guards them came from a connection that has ended
 
 	first     *upstream.Result // what came of a get that asked a copy without a task, and is not to ask it again; nil: there was none
 	firstFrom table.Target     // that copy
@@ -130,11 +126,11 @@ func (e *Copies) lead(t *task.Task) {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
 	}
-	if t.Op.Stores() && string(t.Req.ClientFlags.Of(t.Raw)) == wire.MarkFlags {
+	if t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.MarkFlags) {
 		t.Refuse("these flags are Ringside's own")
 		command = task.CommandOf(t)
 	}
-	if c.writes && e.awaitHandover(t, false) {
+	if !command.Reads() && e.awaitHandover(t, false) {
 		return
 	}
 	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
@@ -154,6 +150,9 @@ func (e *Copies) lead(t *task.Task) {
 		if !served { // nobody is left to serve the key: then a server that is only suspected is asked
 			states[i] = c.stateOf(t, i, false)
 		}
+		if states[i].State == replicate.Gone {
+			c.gone |= 1 << i
+		}
 	}
 	if i := c.unidentified(t, states); i >= 0 {
 		c.awaitIdentity(t, i)
@@ -161,7 +160,7 @@ func (e *Copies) lead(t *task.Task) {
 	}
 	c.authority = replicate.Authority(states)
 	if token, has := t.Token(); has && c.authority >= 0 {
-		c.token = strconv.AppendUint(nil, replicate.Open(token, c.identity(t, c.authority)), 10)
+		c.token = strconv.AppendUint(nil, castoken.Open(token, c.identity(t, c.authority)), 10)
 	}
 	e.lastChosen = max(e.lastChosen+1, uint64(e.Now)>>10)
 	c.chosen = e.lastChosen
@@ -174,74 +173,30 @@ func (e *Copies) lead(t *task.Task) {
 	t.Rule = c
 	t.Run(0, nil)
 	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
-		e.scheduleHedge(hedge{t, c, noWait, e.Now + int64(policy.Hedge)})
+		c.hedge(t, e.Now+int64(policy.Hedge))
 	}
 }
 
-// hedge is a command that goes on at a time: a read that then asks one more member
-// (a hedged request), or a command that has met a mark and gives its owner some time.
-type hedge struct {
-	t   *task.Task
-	c   *command
-	ask int   // number of the ask that is the Wait for a mark; noWait: it is a hedged read
-	At  int64 // on the loop's clock
-}
+// lateAfter is when an answer is late: a write may have come between it and those of other
+// members.
+const lateAfter = deed.MarkWait / 2
 
-const (
-	noWait    = -1
-	lateAfter = 10 * time.Millisecond // an answer that takes longer is late: a write may have come between it and those of other members
-	markWait  = 2 * lateAfter         // time for the owner of a mark to end what it is doing
-)
-
-func (e *Copies) scheduleHedge(h hedge) {
-	heap.Push(&e.Hedges, h)
-	e.At(link.HedgeTimer, e.Hedges[0].At)
-}
-
-// hedges is a heap by time, the next one first.
-type hedges []hedge
-
-func (h hedges) Len() int { return len(h) }
-
-func (h hedges) Less(i, j int) bool { return h[i].At < h[j].At }
-
-func (h hedges) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-
-func (h *hedges) Push(x any) { *h = append(*h, x.(hedge)) }
-
-func (h *hedges) Pop() any {
-	last := len(*h) - 1
-	x := (*h)[last]
-	(*h)[last] = hedge{} // else the array keeps the task alive
-	*h = (*h)[:last]
-	return x
-}
-
-// FireHedges lets the commands go on whose time has come. A read of whose answer bytes
-// have come within the last hedge time waits longer: another answer would come after
-// it, and cost the same bytes once more.
-func (e *Copies) FireHedges() {
-	for len(e.Hedges) > 0 && e.Hedges[0].At <= e.Now {
-		h := heap.Pop(&e.Hedges).(hedge)
-		switch {
-		case h.ask != noWait:
-			h.t.Open--
-			h.c.rule.Told(h.ask, replicate.Outcome{Kind: replicate.OK})
-		case h.t.ClientDone || h.c.rule.Over():
-			continue
-		default:
-			if h.At = e.LastOf(h.t) + int64(h.t.Route.Copies.Hedge); h.At > e.Now {
-				heap.Push(&e.Hedges, h)
-				continue
-			}
-			h.c.rule.Hedge()
+// hedge lets a read that has no answer by then ask one more member (a hedged request). One
+// of whose answer bytes have come within the last hedge time waits longer: another answer
+// would come after it, and cost the same bytes once more.
+func (c *command) hedge(t *task.Task, at int64) {
+	c.e.After(at, func() {
+		if t.ClientDone || c.rule.Over() {
+			return
 		}
-		h.c.advance(h.t)
-		h.t.CatchUp()
-	}
-	if len(e.Hedges) > 0 {
-		e.At(link.HedgeTimer, e.Hedges[0].At)
-	}
+		if at := c.e.LastOf(t) + int64(t.Route.Copies.Hedge); at > c.e.Now {
+			c.hedge(t, at)
+			return
+		}
+		c.rule.Hedge()
+		c.advance(t)
+		t.CatchUp()
+	})
 }
 
 func (c *command) Begin(t *task.Task) {
@@ -282,14 +237,21 @@ func (c *command) advance(t *task.Task) {
 
 // send sends one ask. It does not send one that is guarded by a cas whose connection
 // has ended since: the server may be a new process, in which the same number belongs
-// to another item. Nor does it fetch from who does not lend.
+// to another item. Nor does it fetch from who does not lend, nor let a delete begin again
+// behind its deadline: the marks of its first round may be gone by then, so that somebody
+// has got the lock that was deleted, which a second round would take.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := ask.Number
 	c.asks = append(c.asks[:id], copyAsk{Ask: ask, at: c.e.Now})
 	switch ask.Deed {
 	case replicate.Wait:
 		t.Open++
-		c.e.scheduleHedge(hedge{t, c, id, c.e.Now + int64(markWait)})
+		c.e.After(c.e.Now+int64(deed.MarkWait), func() {
+			t.Open--
+			c.rule.Told(id, replicate.Outcome{Kind: replicate.OK})
+			c.advance(t)
+			t.CatchUp()
+		})
 		return
 	case replicate.Join, replicate.Count, replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
 		if c.asks[ask.Guard].result.Void() {
@@ -297,9 +259,14 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			c.voidGuards = append(c.voidGuards, id)
 			return
 		}
+	case replicate.Look, replicate.Bury:
+		if t.Op == wire.Delete && !t.ClientDone && t.Loop.Moment() >= t.Deadline {
+			t.Knows(id, &upstream.Result{Server: c.members[ask.Member].Server, Failure: upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut, Unsent: true}})
+			return
+		}
 	}
 	srv := c.members[ask.Member].Server
-	if ask.Deed == replicate.Fetch && !c.members[ask.Member].lends(t.Loop.Moment()) {
+	if ask.Deed == replicate.Fetch && (!c.members[ask.Member].lends(t.Loop.Moment()) || ask.Member == c.authority && c.handedOver(t)) {
 		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "what the server said is not sure any more", Outcome: stats.Unavailable, Unsent: true}})
 		return
 	}
@@ -317,7 +284,7 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	a := &c.asks[id]
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
-	c.countMarks(a)
+	c.countMarks(t, a)
 	a.result = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(lateAfter)
 	c.rule.Told(id, o)
@@ -327,25 +294,26 @@ func (c *command) Told(t *task.Task, id int, r *upstream.Result) {
 	c.advance(t)
 }
 
-// countMarks counts, for the metrics, what the answer to a says of marks.
-func (c *command) countMarks(a *copyAsk) {
-	marks := &c.e.Count.Marks
-	switch a.Deed {
-	case replicate.Claim, replicate.Bury, replicate.Swap:
-		if a.kind == replicate.Stored {
-			marks.Made++
-		}
-	case replicate.Remark, replicate.Drop:
-		if a.kind == replicate.Exists || a.kind == replicate.NotFound {
-			marks.Disturbed++
-		}
-	case replicate.Fill:
-		if d := c.asks[a.Guard].Deed; d == replicate.Claim && (a.kind == replicate.Exists || a.kind == replicate.NotFound) {
-			marks.Disturbed++
-		}
+// countMarks counts, for the metrics, what the answer to a says of marks. One is disturbed
+// that the command has left itself, and that is gone when it is to be ended.
+func (c *command) countMarks(t *task.Task, a *copyAsk) {
+	by := [wire.NumOps]stats.MarkUser{wire.Delete: stats.MarkDelete, wire.Add: stats.MarkAdd}[t.Op]
+	if c.isRepair {
+		by = stats.MarkRepair
 	}
-	if a.kind == replicate.Marked {
-		marks.Met++
+	marks, guard := &c.e.Count.Marks, &c.asks[a.Guard]
+	gone := a.kind == replicate.Exists || a.kind == replicate.NotFound
+	switch {
+	case a.kind == replicate.Marked:
+		marks[stats.MarkMet][by]++
+	case a.kind == replicate.Stored && a.Deed.LeavesMark() && a.Deed != replicate.Remark:
+		marks[stats.MarkMade][by]++
+	case a.kind == replicate.Stored && a.Deed == replicate.Remark && !guard.Deed.LeavesMark():
+		marks[stats.MarkReplaced][by]++
+	case a.kind == replicate.Stored && a.Deed == replicate.Fill && guard.kind == replicate.Marked:
+		marks[stats.MarkTaken][by]++
+	case gone && guard.Deed.LeavesMark() && (a.Deed >= replicate.Remark && a.Deed <= replicate.Drop):
+		marks[stats.MarkDisturbed][by]++
 	}
 }
 
@@ -375,24 +343,12 @@ func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 // outcome is what the answer r to a means for the rule.
 func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o replicate.Outcome) {
 	rep := &r.Reply
-	switch {
-	case rep.Kind == wire.NoReply && r.Unsent:
-		o.Kind = replicate.Unsent
-		return
-	case rep.Kind == wire.NoReply:
-		o.Kind = replicate.InDoubt
+	if o.Kind = deed.Kind(a.Deed, r); rep.Kind == wire.NoReply {
 		return
 	}
 	number := func(at wire.Span) {
 		o.Kind = replicate.Number
 		o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(at.Of(r.Bytes))), 10, 64)
-	}
-	flag := func(letter byte) string {
-		at, _ := wire.FlagArg(r.Bytes, rep.MetaFlags, letter)
-		return string(at.Of(r.Bytes))
-	}
-	if o.Kind = kinds[rep.Kind]; o.Kind == 0 {
-		o.Kind = replicate.ClientError
 	}
 	switch {
 	case a.op == wire.Incr || a.op == wire.Decr:
@@ -402,24 +358,30 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 			number(rep.Line)
 		}
 	case a.op > wire.Gats:
-	case o.Kind == replicate.Hit && (string(rep.ClientFlags.Of(r.Bytes)) == wire.MarkFlags || flag('f') == wire.MarkFlags):
-		o.Kind = replicate.Marked
 	case a.Deed == replicate.Extend && o.Kind == replicate.Hit:
 		o.Kind = replicate.Touched
 	case a.Deed == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Deed == replicate.Fetch && (task.Expiring(r.Bytes, rep) || stub(rep, flag('f'))):
+	case a.Deed == replicate.Fetch && o.Kind == replicate.Hit && stub(r):
 		o.Kind = replicate.Miss
 	case a.Deed == replicate.Check && c.ofSet(t, a.Guard): // its cas is not known
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.Void() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
-	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (flag('c') != c.arg(t, a.Guard, 'c') || c.asks[a.Guard].result.Void()):
+	case (a.Deed == replicate.Check || a.Deed == replicate.Review) && o.Kind == replicate.Hit && (deed.Arg(r, 'c') != deed.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.Void()):
 		o.Kind = replicate.Exists
 	}
 	switch a.Deed {
+	case replicate.Weigh:
+		token, _ := strconv.ParseUint(string(c.token), 10, 64)
+		there, _ := strconv.ParseUint(deed.Arg(r, 'c'), 10, 64)
+		if o.Kind == replicate.Hit && token > there {
+			o.Kind = replicate.Exists
+		} else if token == there {
+			o.Value = 1
+		}
 	case replicate.Look, replicate.Review, replicate.Preview:
-		o.Value, _ = strconv.ParseUint(flag('s'), 10, 64)
+		o.Value, _ = strconv.ParseUint(deed.Arg(r, 's'), 10, 64)
 		if a.Deed == replicate.Preview {
 			o.Value = after(t, r.Bytes, rep, o.Value)
 		}
@@ -435,15 +397,8 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 
 // stub says that a server's answer shows what the guard, or a client's mg N, leaves
 // there while a value is rebuilt. No other server is to have that.
-func stub(rep *wire.Reply, flags string) bool {
-	return rep.Body.Len() == 0 && flags == "0" && (rep.Letters.Has('W') || rep.Letters.Has('Z'))
-}
-
-// kinds are what replies mean, whatever was asked.
-var kinds = [wire.NumKinds]replicate.Kind{
-	wire.Value: replicate.Hit, wire.Header: replicate.Hit, wire.Item: replicate.Hit, wire.End: replicate.Miss, wire.Miss: replicate.Miss,
-	wire.Stored: replicate.Stored, wire.NotStored: replicate.NotStored, wire.Exists: replicate.Exists, wire.NotFound: replicate.NotFound,
-	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
+func stub(r *upstream.Result) bool {
+	return r.Reply.Body.Len() == 0 && deed.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
 // replyTo is what the client is answered for an outcome of an ask that was not in its
@@ -480,7 +435,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 			t.AnswerKind(k)
 			return
 		}
-		a.hide()
+		deed.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
 		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
 			identity := c.identity(t, a.Member)
@@ -488,7 +443,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 				if t.Op == wire.Get && a.Member != c.authority { // a binary client's read of another member: its cas would decide nothing at the authority
 					return wire.NoMatch
 				}
-				return replicate.Seal(n, identity)
+				return castoken.Seal(n, identity)
 			}
 		}
 		t.Answer(&a.result, token)
@@ -532,6 +487,14 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	}
 	through := t.Route.Copies.ReadThrough
 	t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline) // of the deletes and repairs that follow
+	if n := c.rule.Rounds(); n > 0 && t.Op == wire.Delete {
+		e.Count.DeleteRounds[min(n, stats.MaxDeleteRounds)-1]++
+	}
+	handed := c.rule.Asked() && c.handedOver(t)
+	if handed { // it becomes like who decides now, which is before it; what others have missed they have missed
+		behind := ^(replicate.Mask(1)<<c.authority - 1)
+		s = replicate.Settlement{Verdict: replicate.Unmet, Dirty: s.Dirty & behind, Undo: s.Undo & behind, Overwrite: s.Overwrite&behind | 1<<c.authority, Source: -1}
+	}
 	for i, m := range c.members {
 		doubt, missed := s.Undo.Has(i) || s.Overwrite.Has(i), s.Dirty.Has(i)
 		if doubt || missed {
@@ -540,7 +503,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		switch {
 		case doubt && c.spared && i == c.authority: // it is left as it is: see behind
 		case doubt && !c.isRepair:
-			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority}, s.Dirty.Has(i))
+			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: i != c.authority || handed}, s.Dirty.Has(i))
 		case missed && s.Verdict == replicate.Unmet && m.ledger.rate > 0: // what it has may be all that is left
 			m.inDoubt(e, entries.Entry{Hash: t.Hash, Key: t.Key, Through: through, Overwrite: true}, true)
 		case missed:

@@ -12,24 +12,26 @@
 //
 // # What it promises
 //
-//   - All commands on a key are led on one loop of the process, but for gets that a value
-//     answers, and those that change it one at a time, repairs included. So what a repair has read is still true when
-//     it writes, unless another Ringside has written meanwhile.
+//   - One loop of the process leads all commands on a key, but for gets that a value
+//     answers. Of those that change the key, repairs included, one is at work at a time. So
+//     what a repair has read is still true when it writes, unless another Ringside has
+//     written meanwhile.
 //   - A member that missed a write, or may have run one that nobody has acknowledged,
-//     does not decide a read of that key until it has been repaired: on this loop, and on
-//     no other that is asked behind the answer to the write (Copies.doubt).
+//     does not decide a read of that key until it has been repaired: on the loop that leads
+//     the key, and on no other that is asked behind the answer to the write (Copies.doubt).
 //   - A member that has come back empty decides no miss until it is filled.
 //   - No ledger flushes a server. One that can only be emptied is taken out by the keepers,
-//     so that every Ringside knows, and each ledger of a server hears of every flush by
-//     them, also for another pool that names the server.
+//     so that every Ringside knows; and whatever pool's keepers flush a server, each ledger
+//     that has the server hears of it.
 //   - A read never waits for a repair, and a write only for one of its own key. Repairs
 //     are limited in rate (repair) and number. Those that a read asks for are
 //     dropped and counted at the limit; those that the ledger asks for wait.
 //   - What is asked of the ledger changes nothing in it. It notices flushes before a
 //     command uses it or adds to it (notice), and acts when it is tended (Tend).
-//   - A reload changes nothing in the ledger of the same servers. Keys that it gives to other holders stay where
-//     they are until all Ringsides have it. From then on nothing is decided about a key, and no miss believed,
-//     before it has left its former holders (move.go, package handover).
+//   - A reload changes nothing in the ledger of the same servers. Keys that it gives to
+//     other holders stay where they are until all Ringsides have it. From then on nothing is
+//     decided about a key, and no miss believed, before it has left its former holders
+//     (move.go, package handover).
 //
 // # What a member may be missing
 //
@@ -45,12 +47,12 @@
 //
 // There is one entry for each key that a member may have wrong. It passes through these states:
 //
-//	a write was missed ─► toDelete ─ it answers ─► deleting ─► toCopy ─ another surely has it ─► copying ─► forgotten
+//	a write was missed ─► ToDelete ─ it answers ─► Deleting ─► ToCopy ─ another surely has it ─► Copying ─► forgotten
 //	                         ▲                        │          ▲                                  │
 //	                         └── no answer ───────────┘          └── failed, five times at most ────┘
 //
-// A write in doubt, and a key that a late delete has taken, begin at toCopy. Where a route
-// doesn't ask others for what one misses (read_through: off), the key is known behind the
+// A write in doubt, and a key that a late delete has taken, begin at ToCopy. Where a route
+// doesn't ask others for what one misses (read_through: off), the key is Known behind the
 // delete, and dirty, for the miss would be believed; likewise where repairs are off.
 //
 // # Where keys are repaired from
@@ -72,7 +74,8 @@
 //
 //   - It does not agree with other Ringsides about what is missing. Each repairs what it
 //     knows of. Only the process's own keepers hear that a member is incomplete
-//     (health.View.SayIncomplete), so that they don't let the last copies be flushed.
+//     (health.View.SayIncomplete), so that they don't let the last copies be flushed. They
+//     tell others in the roll call, who refuse a person's order by it, and eject as ever.
 //   - It does not remember anything over a restart of the process: all members
 //     count as complete then.
 //   - It does not compare values. Copies that differ without a missed write, because two

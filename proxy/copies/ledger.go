@@ -9,11 +9,9 @@ import (
 
 	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
-	"ringside/proxy/health/process"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
-	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -32,12 +30,12 @@ type account struct {
 	ledger *ledger
 	index  int // of the member in the pool
 
-	*entries.Table           // of the keys that it has wrong
-	heard          []hearing // flushes of its server, as they were known when notice was called last
-	Incomplete     bool      // it has come back empty: a miss there decides nothing
-	Resync         *resync   // what fills it; nil: nothing does
-	until          int64     // when Incomplete ends by itself, where repairs are off
-	left           bool      // in a handover: it has no keys any more that it is not to have
+	*entries.Table              // of the keys that it has wrong
+	numbers        []lastNumber // of its server, by the views that have one, as notice saw them last
+	Incomplete     bool         // it has come back empty: a miss there decides nothing
+	Resync         *resync      // what fills it; nil: nothing does
+	until          int64        // when Incomplete ends by itself, where repairs are off
+	left           bool         // in a handover: it has no keys any more that it is not to have
 
 	tokens   float64 // copies that it may be given now: a token bucket
 	filledAt int64   // when tokens was counted
@@ -128,13 +126,13 @@ func (m *account) incomplete(e *Copies) bool {
 	return m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
 
-// hearing is how often the server of a member was flushed, as a view tells it: that of the
-// member's pool, or of another pool that names the server.
-type hearing struct {
+// lastNumber is the number of a member's server, which says how often that was flushed, as a
+// view has it: that of the member's pool, or of another pool that names the server.
+type lastNumber struct {
 	view   *health.View
 	member int
 	known  bool   // the view has learned n
-	n      uint32 // number of the phase, see health
+	n      uint32 // see health.View.N
 }
 
 // notice looks whether the server was flushed, by the keepers of the member's pool or of
@@ -147,32 +145,33 @@ type hearing struct {
 // with another view, which is of the same servers.
 func (m *account) notice(e *Copies) {
 	view := m.ledger.bp.View
-	if len(m.heard) == 0 {
-		m.heard = append(m.heard, hearing{})
+	if len(m.numbers) == 0 {
+		m.numbers = append(m.numbers, lastNumber{})
 	}
 	if view.Learned() {
-		m.hear(e, 0, hearing{view, m.index, true, view.N(m.index)})
+		m.compare(e, 0, lastNumber{view, m.index, true, view.N(m.index)})
 	}
-	others := m.heard[:1]
+	numbers := m.numbers[:1]
 	for _, r := range e.Keepers.Registrations[m.server()] {
 		if v := r.Agent.View; v != view || r.Member != m.index {
-			now := hearing{v, r.Member, v.Learned(), v.N(r.Member)}
-			if len(others) == len(m.heard) {
-				m.heard = append(m.heard, now)
+			now := lastNumber{v, r.Member, v.Learned(), v.N(r.Member)}
+			if len(numbers) == len(m.numbers) {
+				m.numbers = append(m.numbers, now)
 			}
-			others = m.heard[:len(others)+1]
-			m.hear(e, len(others)-1, now)
+			numbers = m.numbers[:len(numbers)+1]
+			m.compare(e, len(numbers)-1, now)
 		}
 	}
-	m.heard = others
+	m.numbers = numbers
 }
 
-// hear notes what the i-th view says. What is known of the member's keys is kept if it was
-// another pool's keeper that has flushed: a server that refuses to be flushed counts as
-// flushed in that pool, where its keys are renamed.
-func (m *account) hear(e *Copies, i int, now hearing) {
-	before := m.heard[i]
-	m.heard[i] = now
+// compare takes what the i-th view says now, and notes if there was a flush since the last
+// time. If the keeper of another pool has flushed, what is known of the member's keys is
+// kept: a server that refuses to be flushed counts as flushed in that pool, where its keys
+// are renamed.
+func (m *account) compare(e *Copies, i int, now lastNumber) {
+	before := m.numbers[i]
+	m.numbers[i] = now
 	own := i == 0
 	if before.known && (own || before.view == now.view && before.member == now.member) && health.Emptied(before.n) < health.Emptied(now.n) {
 		m.markEmpty(e, own)
@@ -228,28 +227,28 @@ func (e *Copies) Tend() {
 }
 
 // tend does for a member what its ledger says is to be done, in the order in which it
-// matters to reads: what is stale goes, single keys are copied, then the rest is. It tells the keepers
-// of this process as long as the member is not complete.
+// matters to reads: what is stale is deleted, single keys are copied, then all others. As
+// long as the member is not complete it tells the keepers of this process.
 func (m *account) tend(e *Copies) {
 	bp, srv := m.ledger.bp, m.server()
 	if m.Incomplete = m.incomplete(e); m.Incomplete || m.HasLess() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
 	if m.Overflowed && m.othersComplete() {
-		bp.View.SayUnfit(m.index, m.heard[0].n)
+		bp.View.SayUnfit(m.index, m.numbers[0].n)
 	}
-	if !srv.Down && !e.paused() {
+	if !srv.Down && !e.handover.Pauses() {
 		m.deleteStale(e)
 		m.copyLost(e)
 	}
 	if srv.Unidentified && !srv.Down || srv.StartedAt == 0 && srv.Conns[0].State == upstream.ConnUp {
-		e.Identify(srv.Conns[0]) // reads go to others first, so no command may ever ask for it
+		e.Keepers.Identify(srv) // reads go to others first, so no command may ever ask for it
 	}
 	leaves := !m.Incomplete && e.leaves(m)
 	switch f := m.Resync; {
 	case f != nil && (f.leaving != leaves || !leaves && !m.Incomplete || m.ledger.rate == 0):
 		m.stop()
-	case e.paused():
+	case e.handover.Pauses():
 	case f == nil && (m.Incomplete || leaves) && m.ledger.rate > 0:
 		m.Resync = &resync{m: m, index: m.index, to: srv, leaving: leaves, wait: int64(retryFirst)}
 		fallthrough
@@ -258,55 +257,9 @@ func (m *account) tend(e *Copies) {
 	}
 }
 
-// Identify asks a server since when it runs, on its new connection c: a process that
-// was started anew has lost what the one before it had. It does nothing if the server
-// is being asked already, or keeps no copies.
-func (e *Copies) Identify(c *upstream.Conn) {
-	srv := c.Server
-	if srv.Identifying || !slices.Contains(srv.Conns, c) {
-		return
-	}
-	for _, m := range e.Keepers.Registrations[srv] {
-		if m.Copies {
-			limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
-			srv.Identifying = true
-			m.Agent.View.SayIncomplete(m.Member, e.Now+2*int64(lookTime)) // until it is known
-			e.Ask(c, &identification{e, srv}, 0, &limit, []byte("stats\r\n"), true)
-			srv.Unidentified = srv.StartedAt != 0
-			return
-		}
-	}
-}
-
-// identification is the stats command that asks a server since when it runs.
-type identification struct {
-	e   *Copies
-	srv *upstream.Server
-}
-
-// startUnknown is the StartedAt of a server whose stats don't tell. It counts as one
-// process for ever.
-const startUnknown = -1
-
-func (d *identification) Client() uint64 { return 0 }
-
-func (d *identification) Answered(_ int, r *upstream.Result) {
-	e, srv := d.e, d.srv
-	srv.Identifying = false
-	p, ok := process.Parse(r.Bytes)
-	before := process.Process{PID: srv.Pid, Started: srv.StartedAt}
-	switch {
-	case r.Bytes == nil || !ok && before.Started > 0:
-		return
-	case !ok:
-		srv.StartedAt, srv.Unidentified = startUnknown, false
-		return
-	}
-	srv.Unidentified = false
-	srv.StartedAt, srv.Pid = p.Started, p.PID
-	if before.Started <= 0 || p.Is(before) {
-		return
-	}
+// StartedAnew notes that another process answers at srv, which has lost what the one before
+// it had.
+func (e *Copies) StartedAnew(srv *upstream.Server) {
 	for _, m := range e.Keepers.Registrations[srv] {
 		if w := e.Ledgers[m.Pool]; w != nil && m.Member < len(w.Members) {
 			w.Members[m.Member].markEmpty(e, false)
@@ -317,6 +270,8 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 // AddTo adds to the statistics what members lack, as this loop knows it. Each loop's
 // ledger is of other keys, so the numbers add up.
 func (e *Copies) AddTo(into *stats.Snapshot) {
+	e.proceed() // a loop to which nothing comes is told by Tend alone
+	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled())
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {
 			m := &w.Members[i]

@@ -11,6 +11,7 @@ import (
 
 	"ringside/proxy/copies/handover"
 	"ringside/proxy/health"
+	"ringside/proxy/health/barrier"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -24,8 +25,8 @@ const (
 	moveAgain = int64(50 * time.Millisecond) // until a key is moved again that could not be
 )
 
-// byArrangement appends who holds a key of the present route rt by a, without those whom the
-// present table doesn't know.
+// byArrangement appends who holds a key of rt, a route of the present table, by the
+// arrangement a. Servers that the present table doesn't know are left out.
 func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routing.Route, key []byte) []copyOf {
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
@@ -41,10 +42,20 @@ func (e *Copies) byArrangement(list []copyOf, a *handover.Arrangement, rt *routi
 func (e *Copies) takeArrangement() {
 	before := e.arranged
 	e.arranged = handover.Arrange(e.Listeners)
+	deadline := time.Duration(0)
+	for _, bp := range e.Pools {
+		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
+	}
+	for _, w := range e.Ledgers {
+		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline)
+	}
 	if before == nil || before.Print == "" || before.Print == e.arranged.Print {
 		return
 	}
-	h, tooMany := handover.New(before, e.handover, e.Now)
+	if e.handover == nil {
+		e.Moving.Add(1)
+	}
+	h, tooMany := handover.New(before, e.handover)
 	if e.handover = h; tooMany {
 		e.Log.Warn("keys with copies have moved so often that what only their first holders have is not looked for any more")
 	}
@@ -54,26 +65,41 @@ func (e *Copies) takeArrangement() {
 	}
 }
 
-// proceed goes on to the next stage of the handover when it is time.
+// stages are where all Ringsides are with the present arrangement, pool by pool.
+func (e *Copies) stages() (list []barrier.Stage) {
+	for _, w := range e.Ledgers {
+		list = append(list, w.bp.View.Handover.Standing().Stage(e.arranged.Hash()))
+	}
+	return list
+}
+
+// proceed goes on to the next stage of the handover when all Ringsides do.
 func (e *Copies) proceed() {
 	h := e.handover
-	if h == nil || h.Moving() {
+	if h == nil || h.Moving() || !h.Proceed(e.stages()) {
 		return
 	}
-	agreed, ping, deadline := true, time.Duration(0), time.Duration(0)
-	for _, bp := range e.Pools {
-		if e.Ledgers[bp.Pool.Name] != nil {
-			agreed = agreed && bp.View.Learned() && !bp.View.Foreign()
-			ping, deadline = max(ping, bp.Pool.Failover.Ping), max(deadline, bp.Pool.Timeouts.Deadline)
-		}
-	}
-	if !h.Proceed(e.Now, agreed, ping, deadline) {
-		return
+	if e.Unpaused {
+		h.Serving = nil
 	}
 	e.enter()
-	if at := h.Ends(); at != 0 {
-		e.At(link.ResyncTimer, at)
+}
+
+// pauses reports whether nothing may be given to holders that change.
+func (e *Copies) pauses() bool {
+	e.proceed()
+	return e.handover.Pauses()
+}
+
+// unsettled is when to look again whether another table may come: see barrier.Standing.Open. 0:
+// it may.
+func (e *Copies) unsettled() time.Duration {
+	for _, w := range e.Ledgers {
+		if !w.bp.View.Handover.Standing().Open() {
+			return w.bp.Pool.Failover.Ping
+		}
 	}
+	return 0
 }
 
 // enter begins another stage: keys may have other holders and former holders in it.
@@ -100,9 +126,6 @@ func (e *Copies) every(is func(m *account) bool) bool {
 	return true
 }
 
-// paused reports whether nothing may be given to holders that change.
-func (e *Copies) paused() bool { return e.handover.Ends() != 0 }
-
 // leaves reports whether the member may lose what it is not to have any more: all others
 // have been given it.
 func (e *Copies) leaves(m *account) bool {
@@ -116,7 +139,7 @@ func (e *Copies) endHandover() {
 	}
 	e.handover = nil
 	e.enter()
-	if e.Keepers.RunsKeepers {
+	if e.Moving.Add(-1) == 0 { // the other loops, which have other keys, are done too
 		e.Log.Info("keys with copies are all where this configuration wants them")
 	}
 }
@@ -165,18 +188,19 @@ func (e *Copies) rebind(t *task.Task) bool {
 }
 
 // awaitHandover parks t while a former holder of its key may have it, or the key's holders
-// change. It reports whether t waits, or has failed. A read, which comes here when it has
-// missed, fails if a former holder can't be asked, or misses where that isn't asked for.
+// change. It reports whether t waits, or has failed. A read comes here when it has missed. If
+// a former holder can't be asked it fails where the route asks all copies for what one misses
+// (read_through), and misses elsewhere.
 func (e *Copies) awaitHandover(t *task.Task, read bool) bool {
 	e.proceed()
 	if e.handover == nil || e.Unasked {
 		return false
 	}
 	holders := e.copiesOf(nil, t.Route, t.Key)
-	if e.paused() {
+	if e.handover.Pauses() {
 		if now := e.present(nil, t.Route, t.Key); !slices.EqualFunc(holders, now, func(a, b copyOf) bool { return a.Server == b.Server }) {
 			stage := e.stage
-			return e.awaitMove(t, "other servers are about to keep its key", func() bool { e.proceed(); return e.stage != stage })
+			return e.await(t, "other servers are about to keep its key", func() bool { e.proceed(); return e.stage != stage })
 		}
 	}
 	formers := e.formersOf(t.Route, t.Key, holders)
@@ -194,11 +218,11 @@ func (e *Copies) awaitHandover(t *task.Task, read bool) bool {
 	if m == nil || m.over && e.Now >= m.again {
 		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
 	}
-	return e.awaitMove(t, why, func() bool { return m.over && e.Now >= m.again })
+	return e.await(t, why, func() bool { return m.over && e.Now >= m.again })
 }
 
-// awaitMove parks t until there is more to be known.
-func (e *Copies) awaitMove(t *task.Task, why string, known func() bool) bool {
+// await parks t until there is more to be known. It reports true.
+func (e *Copies) await(t *task.Task, why string, known func() bool) bool {
 	t.WaitReason = why
 	e.Park(t, t.Deadline, func() uint64 {
 		if known() {
@@ -206,9 +230,6 @@ func (e *Copies) awaitMove(t *task.Task, why string, known func() bool) bool {
 		}
 		return 0
 	})
-	if t.ClientDone { // too many wait
-		e.Unclaim(t, task.KeyLine(t.Hash))
-	}
 	return true
 }
 
@@ -226,8 +247,8 @@ type move struct {
 	resync  *resync // that it is a part of; nil: of none
 }
 
-// move begins to move a key. It is no matter of the key's line: what it writes is guarded
-// at the servers, as all that another Ringside may be doing to the key.
+// move begins to move a key. It stands in no line of the key: what it writes is guarded at
+// the servers, as against what another Ringside may be doing to the key.
 func (e *Copies) move(rt *routing.Route, key []byte, hash uint64, formers []copyOf, f *resync) *move {
 	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
 	e.moves[hash] = m
@@ -273,8 +294,8 @@ func (m *copyOf) reachable(e *Copies, key []byte) bool {
 	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.lends(e.Now)
 }
 
-// ask lets the key leave one former holder. What that has from before a write that it missed
-// goes without a copy.
+// ask lets the key leave one former holder. Where that has missed a write, what it has goes
+// without a copy.
 func (m *move) ask(from copyOf) {
 	e := m.e
 	c := &command{e: e, isRepair: true, move: m, members: []copyOf{from}, stage: e.stage}
@@ -304,5 +325,5 @@ func (m *move) ask(from copyOf) {
 		return
 	}
 	c.rule = replicate.Move(to, away, 0, dirty)
-	e.errand(m.rt, m.key, m.hash, c).Run(0, nil)
+	e.ownTask(m.rt, m.key, m.hash, c).Run(0, nil)
 }

@@ -92,8 +92,8 @@ func (e *Copies) reassure() {
 	e.Doubtful.Add(-1)
 }
 
-// GoesOn is what leads a task that goes on with a get: r is what the copy at from has
-// answered, or why it has not, and is not asked again.
-func GoesOn(r *upstream.Result, from table.Target) task.Rule {
+// TakesOver is the rule of a task that takes over from a get: r is what the copy at from
+// has answered, or why it has not, and the copy is not asked again.
+func TakesOver(r *upstream.Result, from table.Target) task.Rule {
 	return &command{first: r, firstFrom: from}
 }

@@ -5,12 +5,12 @@ package copies
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"time"
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/task"
+	"ringside/proxy/task/deed"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 )
@@ -43,19 +43,23 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		}
 		return " T" + string(r.Exptime.Of(t.Raw))
 	}
-	mark := " F" + wire.MarkFlags + " T" + strconv.Itoa(markTime(t)) + " c"
-	guard := func() string { return " C" + c.arg(t, a.Guard, 'c') }
+	guard := deed.Guard(&c.asks[a.Guard].result)
 	switch a.Deed {
 	case replicate.Forward:
 		return c.forward(t, a, key, chosen)
 	case replicate.Store:
-		if r.Dialect == wire.Text {
+		switch {
+		case t.Op == wire.Delete && c.token != nil: // which has fitted before
+			return t.WithKey(key, task.Edit{At: t.TokenSpan(), With: []byte(guard[len(" C"):])})
+		case t.Op == wire.Delete:
+			return t.WithKey(key, a.show(t, 0, guard))
+		case r.Dialect == wire.Text:
 			a.respelled = true
-			return t.Meta("ms", key, guard()+" F"+string(r.ClientFlags.Of(t.Raw))+exptime()+" c", t.Body())
+			return t.Meta("ms", key, guard+" F"+string(r.ClientFlags.Of(t.Raw))+exptime()+" c", t.Body())
 		}
 		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
 		at.Start--
-		return t.WithKey(key, task.Edit{At: at, With: []byte(guard()[1:])}, c.also(t, a, "c", chosen))
+		return t.WithKey(key, task.Edit{At: at, With: []byte(guard[1:])}, a.show(t, 'c', chosen))
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {
@@ -67,9 +71,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		if t.Op == wire.Prepend {
 			mode = " MP"
 		}
-		return t.Meta("ms", key, mode+guard()+chosen, t.Body())
+		return t.Meta("ms", key, mode+guard+chosen, t.Body())
 	case replicate.Count:
-		flags := " v" + guard() + chosen
+		flags := " v" + guard + chosen
 		if t.Op == wire.Decr {
 			flags += " MD"
 		}
@@ -79,46 +83,20 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		return t.Meta("ma", key, flags+exptime(), nil)
 	case replicate.Extend:
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
-	case replicate.Remove:
-		return t.Meta("md", key, "", nil)
-	case replicate.Fetch:
-		return t.Meta("mg", key, " v f t s c", nil)
+	case replicate.Swap:
+		return deed.Spell(t, replicate.Remark, key, " C"+string(c.token), markTime(t))
+	case replicate.Fill:
+		return deed.Fill(t, key, guard, &c.asks[a.From].result, a.Chosen)
 	case replicate.Preview:
 		if t.Op == wire.Incr || t.Op == wire.Decr {
 			return t.Meta("mg", key, " s f c v", nil)
 		}
-		return t.Meta("mg", key, " s f c", nil)
-	case replicate.Look, replicate.Review, replicate.Check:
-		if a.Deed == replicate.Check && c.ofSet(t, a.Guard) {
+	case replicate.Check:
+		if c.ofSet(t, a.Guard) {
 			return t.Meta("mg", key, " v f", nil)
 		}
-		return t.Meta("mg", key, " s f c", nil)
-	case replicate.Claim:
-		return t.Meta("ms", key, " ME"+mark, []byte{})
-	case replicate.Bury:
-		return t.Meta("ms", key, mark, []byte{})
-	case replicate.Swap:
-		return t.Meta("ms", key, " C"+string(c.token)+mark, []byte{})
-	case replicate.Remark:
-		return t.Meta("ms", key, guard()+mark, []byte{})
-	case replicate.Drop:
-		return t.Meta("md", key, guard(), nil)
 	}
-	return c.fill(t, a, key, guard())
-}
-
-// fill stores what another member had, if the cas of guard is still there.
-func (c *command) fill(t *task.Task, a *copyAsk, key []byte, guard string) []byte {
-	ttl := c.arg(t, a.From, 't')
-	if ttl == "-1" {
-		ttl = "0"
-	}
-	from := &c.asks[a.From].result
-	flags := guard + " F" + c.arg(t, a.From, 'f') + " T" + ttl
-	if a.Chosen {
-		flags += " E" + c.arg(t, a.From, 'c')
-	}
-	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
+	return deed.Spell(t, a.Deed, key, guard, markTime(t))
 }
 
 // forward is the client's own request with the key and the cas of the member, and with
@@ -136,13 +114,13 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	switch {
 	case r.Dialect == wire.Text:
 	case t.Op == wire.Incr || t.Op == wire.Decr:
-		edits = append(edits, c.also(t, a, "v", chosen))
+		edits = append(edits, a.show(t, 'v', chosen))
 	case t.Op == wire.Append || t.Op == wire.Prepend:
-		edits = append(edits, c.also(t, a, "c", chosen))
+		edits = append(edits, a.show(t, 'c', chosen))
 	case t.Op <= wire.Gats:
-		edits = append(edits, c.also(t, a, "f", chosen))
+		edits = append(edits, a.show(t, 'f', chosen))
 	case chosen != "":
-		edits = append(edits, c.also(t, a, "", chosen))
+		edits = append(edits, a.show(t, 0, chosen))
 	}
 	return t.WithKey(key, edits...)
 }
@@ -175,53 +153,14 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 	return n - min(n, delta)
 }
 
-// also is the edit that adds flags to the client's meta request: the flag letter, if the
-// client has not asked for it (hide takes it out of the answer), and more.
-func (c *command) also(t *task.Task, a *copyAsk, letter, more string) task.Edit {
-	if letter != "" && !t.Req.Letters.Has(letter[0]) {
-		a.added = letter[0]
-		more += " " + letter
-	}
-	end := t.Req.Line.End
-	return task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(more)}
+// show is deed.Show for an ask, whose answer settle shows without what was added.
+func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) {
+	edit, a.added = deed.Show(t, letter, more)
+	return edit
 }
 
 // markTime is the TTL of a mark in seconds. It is longer than the deadline of a command,
 // so whoever has made the mark has ended before it expires.
 func markTime(t *task.Task) int {
 	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
-}
-
-// arg is the argument of a meta flag in the answer to an ask; "0" if it is not there.
-func (c *command) arg(t *task.Task, ask int, letter byte) string {
-	got := &c.asks[ask].result
-	at, ok := wire.FlagArg(got.Bytes, got.Reply.MetaFlags, letter)
-	if !ok {
-		return "0"
-	}
-	return string(at.Of(got.Bytes))
-}
-
-// hide takes the flag that Ringside has added out of the answer.
-func (a *copyAsk) hide() {
-	r := &a.result
-	rep := &r.Reply
-	if a.added == 0 {
-		return
-	}
-	if a.added == 'v' {
-		if rep.Kind == wire.Value {
-			flags := rep.MetaFlags.Of(r.Bytes)
-			line := append([]byte("HD"), bytes.TrimRight(append([]byte(" "), flags...), " \r\n")...)
-			r.SetAnswer(a.op, a.dialect, append(line, wire.CRLF...))
-		}
-		return
-	}
-	if at, ok := wire.FlagArg(r.Bytes, rep.MetaFlags, a.added); ok {
-		from := at.Start - 1
-		if r.Bytes[from-1] == ' ' {
-			from--
-		}
-		r.SetAnswer(a.op, a.dialect, append(slices.Clone(r.Bytes[:from]), r.Bytes[at.End:]...))
-	}
 }

@@ -1,7 +1,7 @@
 package copies
 
-// What is done about single keys that a member has wrong. As soon as it answers again what it still has is
-// deleted, and then the key is copied to it.
+// What is done about single keys that a member has wrong. As soon as it answers again, what
+// it still has of a key is deleted, and then the key is copied to it.
 
 import (
 	"bytes"
@@ -23,7 +23,9 @@ const (
 	maxCopying = 5  // attempts to copy a key; after that it is left to the reads that miss it
 )
 
-// deleteStale deletes at the member what it may. A key waits while a command has its line.
+// deleteStale deletes at the member what it may. A key waits while a command has its line,
+// and while no other member is in and filled: another Ringside may have written the key
+// since, and that would be the only copy.
 func (m *account) deleteStale(e *Copies) {
 	limit, list := m.ledger.bp.Pool.Timeouts, &m.Lists[entries.ToDelete]
 	for range list.Len() { // one that fails at once is at the end of the list again
@@ -31,7 +33,7 @@ func (m *account) deleteStale(e *Copies) {
 			return
 		}
 		l := list.Front().Value.(*entries.Entry)
-		if e.Lines[task.KeyLine(l.Hash)] != nil {
+		if e.Lines[task.KeyLine(l.Hash)] != nil || !m.standsAside(e, l.Key) {
 			list.MoveToBack(l.In)
 			continue
 		}
@@ -43,6 +45,28 @@ func (m *account) deleteStale(e *Copies) {
 		}
 		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.CRLF...), true)
 	}
+}
+
+// standsAside says whether the key can do without what the member has of it.
+func (m *account) standsAside(e *Copies, key []byte) bool {
+	others := false
+	for _, members := range e.homes(key) {
+		for _, o := range members {
+			if o.Server == m.server() {
+				continue
+			}
+			if others = true; o.filled(e) {
+				return true
+			}
+		}
+	}
+	return !others
+}
+
+// filled says whether the member is in, as far as this process knows, and lacks nothing that it
+// has not written down.
+func (m *copyOf) filled(e *Copies) bool {
+	return m.Pool.View.Phase(m.Index) == health.In && !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.incomplete(e)
 }
 
 // deletion is the delete of a stale key.
@@ -80,7 +104,7 @@ func (d *deletion) Answered(_ int, r *upstream.Result) {
 // wait. It is not read before that if it is dirty, or if its miss would be believed.
 func (m *account) Lost(e *Copies, l entries.Entry, dirty bool) {
 	e.doubt()
-	l = entries.Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, Undone: l.Undone, Overwrite: l.Overwrite, Failed: l.Failed}
+	l = entries.Entry{Hash: l.Hash, Key: bytes.Clone(l.Key), Through: l.Through, LateDeleted: l.LateDeleted, Overwrite: l.Overwrite, Failed: l.Failed}
 	m.Put(&l)
 	if dirty || !l.Through {
 		m.SetDirty(&l, true)
@@ -97,8 +121,8 @@ func (m *account) Lost(e *Copies, l entries.Entry, dirty bool) {
 	}
 }
 
-// inDoubt notes that the member may have run a write, or may yet, that nobody has
-// acknowledged. It is made like the others when it answers. dirty: it is not read before
+// inDoubt notes that the member may have run a write that nobody has acknowledged, or may
+// run it yet. It is made like the others when it answers. dirty: it is not read before
 // that.
 func (m *account) inDoubt(e *Copies, l entries.Entry, dirty bool) {
 	if before := m.Keys[l.Hash]; before == nil || before.State != entries.ToDelete { // else it surely has a stale value, which is deleted first
@@ -129,7 +153,7 @@ func (e *Copies) LateDeleted(srv *upstream.Server, there []byte) {
 		if rt.Copies.ReadThrough && !srv.HasLateDelete(key) { // what it has from now on is another Ringside's, and may be the only copy
 			m.Clean(hash)
 		}
-		m.Lost(e, entries.Entry{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, Undone: true, Overwrite: at > 0}, false)
+		m.Lost(e, entries.Entry{Hash: hash, Key: key, Through: rt.Copies.ReadThrough, LateDeleted: true, Overwrite: at > 0}, false)
 	}
 }
 
@@ -157,9 +181,9 @@ func (m *account) copyLost(e *Copies) {
 }
 
 // sourceOf finds the route on which the member keeps l's key, and another member that
-// surely has what is to be copied. later: there may be one later. Without that and
-// without a route there will be none: the key is not the member's any more, or all others
-// have lost it too, or are in doubt as well and come behind this one.
+// surely has what is to be copied. later: there may be one later. If there is neither a
+// route nor a later, there will be none: the key is not the member's any more, or all others
+// have lost it too, or are in doubt as well and come behind this one in the key's order.
 func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from, to copyOf, later bool) {
 	for home, members := range e.homes(l.Key) {
 		at := slices.IndexFunc(members, func(o copyOf) bool { return o.account == m })
@@ -174,7 +198,7 @@ func (m *account) sourceOf(e *Copies, l *entries.Entry) (rt *routing.Route, from
 			case o.Server == m.server() || theirs != nil && theirs.State == entries.ToCopy && !theirs.Overwrite: // it has nothing
 			case l.Overwrite && inDoubt && i > at:
 				doubted++
-			case theirs != nil && !l.Overwrite || o.Pool.View.Phase(o.Index) != health.In || o.Server.Down || o.Pool.View.Suspected(o.Index) || o.incomplete(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
+			case theirs != nil && !l.Overwrite || !o.filled(e) || o.Dirty(l.Hash) && !(l.Overwrite && inDoubt) || o.Server.HasLateDelete(l.Key):
 				later = true
 			default:
 				return home, o, members[at], false

@@ -9,6 +9,7 @@ import (
 	"ringside/proxy/task"
 	"ringside/proxy/wire"
 	"ringside/replicate"
+	"ringside/replicate/castoken"
 )
 
 // stateOf is what is known of member i for this key. With suspicion a server that a
@@ -60,12 +61,8 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 
 // generation changes when the phase of any server of the members' pools does.
 func (c *command) generation() (sum uint64) {
-	var last *health.View
-	for _, m := range c.members {
-		if m.Pool.View != last {
-			last = m.Pool.View
-			sum += last.Gen()
-		}
+	for i := range c.members {
+		sum += c.members[i].Pool.View.Gen()
 	}
 	return sum
 }
@@ -151,12 +148,31 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	return !strict || c.phases == c.phaseNumbers()
 }
 
+// handedOver reports whether another member than the authority of t's command, a write that
+// the authority decides, may decide about the key by now, here or at another Ringside. It
+// was on its way back when the command began. SETTLE lasts two pings in relaxed mode, and a
+// command on a slow server may take longer.
+func (c *command) handedOver(t *task.Task) bool {
+	if !c.writes || c.isRepair || c.authority < 0 || t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Delete {
+		return false // all decide those
+	}
+	for i := range c.members[:c.authority] {
+		m := &c.members[i]
+		switch phase := m.Pool.View.Phase(m.Index); {
+		case m.Overflowed || m.Pool.View.Gone() || c.gone.Has(i): // it has been left out, and may answer again since
+		case phase == health.In || phase == health.Settling:
+			return true
+		}
+	}
+	return false
+}
+
 // identity is what cas tokens of t's key at member i are sealed for: see package
 // replicate.
 func (c *command) identity(t *task.Task, i int) uint64 {
 	m := &c.members[i]
 	target := &m.Server.Target
-	return replicate.Identity(target.Network+" "+target.Address, t.Key,
+	return castoken.Identity(target.Network+" "+target.Address, t.Key,
 		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
 }
 
@@ -186,13 +202,9 @@ func (c *command) unidentified(t *task.Task, states []replicate.Member) int {
 // awaitIdentity parks t until the server of member i has said since when it runs, or is
 // down, or a phase changes.
 func (c *command) awaitIdentity(t *task.Task, i int) {
-	srv := c.members[i].Server
-	t.WaitReason = "server " + srv.Label() + " has not said yet since when it runs, which cas tokens depend on"
-	c.e.Identify(srv.Conns[0])
-	t.Loop.Park(t, t.Deadline, func() uint64 {
-		if srv.StartedAt != 0 && !srv.Unidentified || srv.Down {
-			return 1
-		}
-		return c.outlook(t) << 1
+	srv, was := c.members[i].Server, c.outlook(t)
+	c.e.Keepers.Identify(srv)
+	c.e.await(t, "server "+srv.Label()+" has not said yet since when it runs, which cas tokens depend on", func() bool {
+		return srv.StartedAt != 0 && !srv.Unidentified || srv.Down || c.outlook(t) != was
 	})
 }

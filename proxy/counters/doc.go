@@ -2,7 +2,7 @@
 //
 // A route may say autocreate: then incr and decr of a key that is not there make it,
 // as ma does with N and J, so that the first view of a page needs no add and no race
-// between those who see it first. The command is made of steps (task.Step), each of
+// between those who see it first. The command is made of steps (Task.Step), each of
 // which goes where the phases of the key's servers or its copies want it:
 //
 //	count   the client's own command                 it is there: that was all

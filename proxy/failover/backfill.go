@@ -4,29 +4,32 @@ package failover
 // server while it fills up (phase WARM).
 
 import (
-	"bytes"
-	"strconv"
-
 	"ringside/proxy/task"
+	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
-	"ringside/proxy/wire"
+	"ringside/replicate"
 )
 
-// backfill copies one key from its interim server to its own. A stub at the
-// own server, which a delete removes and a write replaces, guards the copy:
-// what is stored there meanwhile stays, what is deleted stays deleted.
+// backfill copies one key from its interim server to its own, as every key is copied: by
+// replicate.Mend. The mark that it leaves at the own server, which a delete removes and a
+// write replaces, guards the copy: what is stored there meanwhile stays, what is deleted
+// stays deleted.
 //
-//	own      mg k s c N1       a stub, or there is something already
-//	interim  mg key' v f t
-//	own      ms k C<stub> F T  or md k C<stub> if there is nothing to bring
+//	own      ms k 0 ME F<M> T1 c    a mark, or there is something already: mg k s f c
+//	interim  mg key' v f t s c
+//	own      ms k C F T             or md k C if there is nothing to bring
 type backfill struct {
-	t       *task.Task
-	l       *single
-	then    func(fillOutcome) // goes on; nil: nobody waits, and so the backfill waits for no other one
-	stub    string            // cas of the stub
-	outcome fillOutcome       // what the interim server has said
-	line    []byte            // of fillStub
-	looks   int               // at another one's stub, or again after a write has come between
+	t    *task.Task
+	l    *single
+	then func(fillOutcome) // goes on; nil: nobody waits, and so the backfill waits for no other one
+	rule replicate.Rule    // of its members 0 is First and 1 is Interim
+	asks []fillAsk         // by their number
+}
+
+// fillAsk is an ask of a backfill, and its answer.
+type fillAsk struct {
+	replicate.Ask
+	result upstream.Result
 }
 
 // fillOutcome is what has come of a backfill.
@@ -38,126 +41,80 @@ const (
 	fillNowhere                    // nobody has it
 )
 
-// maxLooks is how often a backfill looks whether another one of the same key has come
-// to its end, at a round trip each, before it takes the other one for dead.
-const maxLooks = 50
-
-// The steps of a backfill.
-const (
-	fillStub  = iota // make a stub at the key's own server
-	fillFetch        // fetch the value from the interim server
-	fillStore        // put it in the place of the stub, or take the stub away
-)
-
-// backfillTime is how long a stub that was left alone hides, in seconds: less
-// than the phase SETTLE takes, so that none is left when reads are plain again.
-const backfillTime = "1"
+// backfillTime is how long a mark that was left alone hides, in seconds: less than the
+// phase SETTLE takes, so that none is left when reads are plain again.
+const backfillTime = 1
 
 // backfill begins one for t's key. then is told what came of it; nil: nobody waits.
 func (l *single) backfill(t *task.Task, then func(fillOutcome)) {
-	f := &backfill{t: t, l: l, then: then}
+	f := &backfill{t: t, l: l, then: then, rule: replicate.Mend(0, 1, false, then != nil)}
 	t.Backfilling = true
-	f.line = t.Meta("mg", l.Keys[0], " s c N"+backfillTime, nil)
-	f.ask(fillStub, 0, f.line)
+	f.advance()
 }
 
-// ask sends a step's line to First (0) or Interim (1). Where that can't be done the
-// backfill ends.
-func (f *backfill) ask(step, at int, line []byte) {
-	internal := f.then == nil || step == fillStore // nobody waits, or a stub must not stay
-	c, _, _ := f.t.Route.Member(f.l.Place(at).Server).Pick(f.t.Asker, internal)
-	switch {
-	case c == nil && step == fillFetch: // the stub is taken away: an incr or append would build on it
-		f.ask(fillStore, 0, f.t.Meta("md", f.l.Keys[0], " C"+f.stub, nil))
-		return
-	case c == nil:
-		f.end(fillUnsure)
+// advance sends what the rule wants asked now, and ends the backfill when that is over.
+// An ask that can't be sent is told at once, which may make the rule want others.
+func (f *backfill) advance() {
+	for next := f.rule.Next(nil); len(next) > 0; next = f.rule.Next(nil) {
+		for _, a := range next {
+			f.asks = append(f.asks, fillAsk{Ask: a})
+			f.send(a)
+		}
+	}
+	if !f.rule.Over() {
 		return
 	}
-	f.t.Loop.Ask(c, f, step, f.t.Limits(), line, internal)
-	if step == fillStub { // a stub that is made late would show in any phase
-		c.Tail.LeavesValue = true
-	}
-}
-
-func (f *backfill) Client() uint64 { return f.t.Asker }
-
-func (f *backfill) Answered(step int, r *upstream.Result) {
-	t, l, rep := f.t, f.l, &r.Reply
-	switch step {
-	case fillStub:
-		if !rep.Kind.Answered() {
-			f.end(fillUnsure)
-			return
-		}
-		at, _ := wire.FlagArg(r.Bytes, rep.MetaFlags, 'c')
-		f.stub = string(at.Of(r.Bytes))
-		switch size, _ := wire.FlagArg(r.Bytes, rep.MetaFlags, 's'); {
-		case rep.Letters.Has('W'):
-		case !rep.Letters.Has('Z') || string(size.Of(r.Bytes)) != "0":
-			f.end(fillThere)
-			return
-		case f.then == nil: // it is another backfill's stub
-			f.end(fillUnsure)
-			return
-		case f.looks < maxLooks:
-			f.again()
-			return
+	what := fillUnsure
+	if s, _ := f.rule.Settled(); s.Verdict == replicate.Answered {
+		switch f.asks[len(f.asks)-1].Deed {
+		case replicate.Look, replicate.Fill:
+			what = fillThere
 		default:
-			f.ask(fillStore, 0, t.Meta("md", l.Keys[0], " C"+f.stub, nil))
-			return
-		}
-		f.ask(fillFetch, 1, t.Meta("mg", l.Keys[1], " v f t", nil))
-	case fillFetch:
-		switch {
-		case !rep.Kind.Answered():
-		case rep.Kind != wire.Value || task.Expiring(r.Bytes, rep):
-			f.outcome = fillNowhere
-		default:
-			f.outcome = fillThere
-		}
-		if f.outcome != fillThere {
-			f.ask(fillStore, 0, t.Meta("md", l.Keys[0], " C"+f.stub, nil))
-			return
-		}
-		flags := " C" + f.stub
-		if at, has := wire.FlagArg(r.Bytes, rep.MetaFlags, 'f'); has {
-			flags += " F" + string(at.Of(r.Bytes))
-		}
-		if at, has := wire.FlagArg(r.Bytes, rep.MetaFlags, 't'); has {
-			if ttl, err := strconv.Atoi(string(at.Of(r.Bytes))); err == nil && ttl > 0 {
-				flags += " T" + strconv.Itoa(ttl)
-			}
-		}
-		f.ask(fillStore, 0, t.Meta("ms", l.Keys[0], flags, bytes.Clone(rep.Body.Of(r.Bytes))))
-	default:
-		switch {
-		case f.outcome == fillUnsure || r.Bytes == nil:
-			f.end(fillUnsure)
-		case bytes.HasPrefix(r.Bytes, []byte("HD")): // to md releases before 1.6.18 answer HD and a space
-			f.end(f.outcome)
-		default: // the stub is not there any more: somebody has written
-			f.again()
+			what = fillNowhere
 		}
 	}
-}
-
-func (f *backfill) end(what fillOutcome) {
 	f.t.Backfilling = false
 	if f.then != nil {
 		f.then(what)
-	} else if f.t.ClientDone { // the client's next command on the key has waited, not to meet the stub
+	} else if f.t.ClientDone { // the client's next command on the key has waited, not to meet the mark
 		f.t.Loop.ReleaseLine(f.t)
 	}
 }
 
-// again begins from the front.
-func (f *backfill) again() {
-	f.looks++
-	f.outcome = fillUnsure
-	if f.looks > maxLooks || f.then == nil || f.t.Loop.Now >= f.t.Deadline {
-		f.end(fillUnsure)
+func (f *backfill) send(a replicate.Ask) {
+	t, e := f.t, f.t.Loop
+	guarded := a.Deed == replicate.Fill || a.Deed == replicate.Drop
+	switch {
+	case a.Deed == replicate.Wait:
+		e.After(e.Now+int64(deed.MarkWait), func() { f.told(a.Number, replicate.OK) })
+		return
+	case guarded && f.asks[a.Guard].result.Void(): // the same cas may be another item's by now
+		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Exists})
 		return
 	}
-	f.ask(fillStub, 0, f.line)
+	internal := f.then == nil || guarded // nobody waits, or a mark must not stay
+	c, _, _ := t.Route.Member(f.l.Place(a.Member).Server).Pick(t.Asker, internal)
+	if c == nil {
+		f.rule.Told(a.Number, replicate.Outcome{Kind: replicate.Unsent})
+		return
+	}
+	key, guard := f.l.Keys[a.Member], deed.Guard(&f.asks[a.Guard].result)
+	line := deed.Spell(t, a.Deed, key, guard, backfillTime)
+	if a.Deed == replicate.Fill {
+		line = deed.Fill(t, key, guard, &f.asks[a.From].result, false)
+	}
+	e.Ask(c, f, a.Number, t.Limits(), line, internal)
+	c.Tail.LeavesValue = a.Deed == replicate.Claim // a mark that is made late would show in any phase
+}
+
+func (f *backfill) Client() uint64 { return f.t.Asker }
+
+func (f *backfill) Answered(id int, r *upstream.Result) {
+	f.asks[id].result = f.t.Keep(r)
+	f.told(id, deed.Kind(f.asks[id].Deed, r))
+}
+
+func (f *backfill) told(id int, k replicate.Kind) {
+	f.rule.Told(id, replicate.Outcome{Kind: k})
+	f.advance()
 }

@@ -11,6 +11,8 @@
 // Ringsides. It is a state machine without a clock or a socket: an Agent hosts it.
 // One loop of the process lets all keepers work; the other loops tell it what they
 // see (Notify) and read what is decided in the agent's View, as atomic words.
+// Each loop asks itself who answers on a new connection (identify.go): it is answered
+// there before a keeper hears that another process is at the server's address.
 //
 //	any loop: a server goes down ─► Notify ─► the keepers' loop: Keeper.ServerFailed
 //	the keepers' loop: KeeperTimer ─► RunKeepers ─► Tick ─► requests ─► Ask ─► Keeper.Answered
@@ -31,8 +33,8 @@
 //	                                              failover.wait (View.OutBy); else error at once
 //	OUT          key' at I                        key' at I
 //	RETURN       key' at I                        key' at I, then a delete at F
-//	WARM         F; on a miss key' at I           F, and a delete of key' at I; before it, what builds on a
-//	                                              value (incr, append, replace, cas, touch …) brings it from I
+//	WARM         F; on a miss or a mark key' at I  F, and a delete of key' at I; before it, what builds on a
+//	                                              value (add, incr, append, replace, cas, touch …) brings it from I
 //	SETTLE       F                                F, and a delete of key' at I
 //
 // With mode fail_fast and copies, keys of one copy fail while their server is out.
@@ -42,9 +44,12 @@
 //
 // # Backfill
 //
-// While a server is WARM a value that only I has is brought back, guarded by a
-// stub, before a command that builds on it, and with on_rejoin: warm also behind a
-// read: backfill.go has the requests.
+// While a server is WARM a value that only I has is brought back before a command that
+// builds on it, or on that there is none, and with on_rejoin: warm also behind a read.
+// It is copied as copies are: guarded by a mark (package replicate), which is known by its
+// flags in WARM and SETTLE. A client's own empty item (mg N) is one of its values.
+//
+// A gat there that meets the mark of a Ringside which has just died lengthens its life.
 //
 // # What it promises
 //

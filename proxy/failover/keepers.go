@@ -62,6 +62,7 @@ type Keepers struct {
 	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that lets them work
 	Overrides     func(w *Agent)                      // gives a new keeper the orders of people
 	Gone          func(srv *upstream.Server)          // is told of servers that leave
+	StartedAnew   func(srv *upstream.Server)          // is told where another process answers, which knows nothing of what there was
 	Parted        func()                              // publishes the table without a keeper that has no more to do
 }
 
@@ -78,7 +79,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool)
 		same := before != nil && slices.Equal(before.Members, w.Members)
-		switch needed := pool.Watched(t); {
+		switch needed := pool.NeedsKeeper(t); {
 		case !needed && (!same || before.View.AllIn()):
 			continue
 		case same && (!needed || before.print == w.print && before.failover == w.failover):
@@ -145,6 +146,7 @@ func (w *Agent) depart(before *Agent) {
 	if before == nil {
 		return
 	}
+	w.Keeper.Resume(before.View)
 	listed := func(name string) bool {
 		return slices.ContainsFunc(w.Members, func(m table.Target) bool { return m.Name == name })
 	}

@@ -12,8 +12,10 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
+	"ringside/proxy/task/deed"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
+	"ringside/replicate"
 )
 
 // SingleCopy leads the commands on keys of one copy.
@@ -128,13 +130,14 @@ type single struct {
 	Spot
 	read bool // it changes nothing
 
-	checked bool             // of an add: the interim server has nothing; of others: what it has was brought
-	again   bool             // the answer was no number: it is tried once more
+	checked bool             // what the interim server has was brought
+	again   bool             // it may have met a mark, and is tried once more
 	removed bool             // of a delete: the interim server had the key, and reads still find it there
-	stub    bool             // a read has found an empty value: it is being asked whether that is a stub
+	marked  bool             // of a delete or an me: what it took, or shows, at the key's own server was a mark
+	added   byte             // the meta flag that the main ask of a read has besides the client's; 0: none
 	from    int              // where the main ask goes: 0 First, 1 Interim
 	waiting int              // asks that have not ended, of those that the answer needs
-	line    []byte           // of the main ask of a write
+	line    []byte           // of the main ask
 	inTurn  bool             // second is asked when the first ask has succeeded
 	second  int              // mainAsk or sideAsk
 	main    upstream.Result  // the answer that the client gets
@@ -146,7 +149,7 @@ const (
 	mainAsk    = iota
 	sideAsk    // the delete at the other server
 	interimAsk // a read of the interim server, behind a miss at the key's own
-	checkAsk   // has the interim server an item, which an add must not hide
+	lookAsk    // in front of a delete or an me at the key's own server
 	undoAsk    // a delete of what the main ask has stored and nobody may see
 )
 
@@ -159,17 +162,16 @@ func (l *single) Begin(t *task.Task) {
 	if l.Role == health.Returning {
 		l.from = 1
 	}
-	if l.Role == health.Warming && t.Op == wire.Add && !l.checked {
-		t.Ask(checkAsk, t.Route.Member(l.Interim.Server), t.Meta("mg", l.Keys[1], " s", nil))
-		return
-	}
-	if l.Role == health.Warming && task.NeedsValue(t.Op) && !l.checked {
+	if l.Role == health.Warming && task.NeedsValue(t) && !l.checked {
 		l.checked = true
 		t.Open++ // the backfill counts as an ask: the task goes on meanwhile
 		l.backfill(t, func(what fillOutcome) {
 			t.Open--
+			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // what nobody has
 			switch {
-			case what == fillThere, what == fillNowhere && task.CommandOf(t).Vivify && l.Sure(t): // it makes what nobody has
+			case what == fillThere && t.Op == wire.Add:
+				t.AnswerKind(wire.NotStored)
+			case what == fillThere, what == fillNowhere && makes && l.Sure(t):
 				l.Begin(t)
 			case what == fillUnsure || !l.Sure(t):
 				t.Fail("what server "+t.Route.Member(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
@@ -185,12 +187,12 @@ func (l *single) Begin(t *task.Task) {
 		t.AnswerKind(wire.Exists)
 		return
 	}
+	l.line, l.waiting = line, 2
 	if l.read || !l.InTransition() {
 		l.waiting = 1
-		t.Ask(mainAsk, t.Route.Member(l.Place(l.from).Server), line)
+		l.sendHalf(t, mainAsk)
 		return
 	}
-	l.line, l.waiting = line, 2
 	at := [2]int{sideAsk, mainAsk} // at Interim, at First
 	if l.from == 1 {
 		at = [2]int{mainAsk, sideAsk}
@@ -207,10 +209,15 @@ func (l *single) Begin(t *task.Task) {
 //
 // A write that leaves First without the key goes to Interim first, and to First when
 // that is done. In the other order a backfill of another Ringside could make its
-// stub at First behind the delete there, and fetch from Interim before the write.
+// mark at First behind the delete there, and fetch from Interim before the write.
 func (l *single) sendHalf(t *task.Task, id int) {
 	if id == mainAsk {
-		t.Ask(mainAsk, t.Route.Member(l.Place(l.from).Server), l.line)
+		srv := t.Route.Member(l.Place(l.from).Server)
+		if (t.Op == wire.Delete || t.Op == wire.Debug) && l.mayMeetMark() {
+			l.waiting++
+			t.Ask(lookAsk, srv, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
+		}
+		t.Ask(mainAsk, srv, l.line)
 		return
 	}
 	other := 1 - l.from
@@ -232,6 +239,11 @@ func (l *single) request(t *task.Task, at int) (line []byte, ok bool) {
 	if place.Diverted {
 		edits = append(edits, t.ShortLived(t.Route.Pool.Failover.InterimTTL)...)
 	}
+	if at == 0 && l.mayMeetMark() && t.Op <= wire.Gats && t.Req.Dialect == wire.Meta {
+		var edit task.Edit
+		edit, l.added = deed.Show(t, 'f', "")
+		edits = append(edits, edit)
+	}
 	return t.WithKey(l.Keys[at], edits...), true
 }
 
@@ -240,17 +252,7 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
 		return
-	case id == checkAsk && r.Bytes == nil:
-		t.Fail(r.Why, r.Outcome)
-		return
-	case id == checkAsk && string(r.Bytes) == wire.AnswerMiss:
-		l.checked = true
-		l.Begin(t)
-		return
-	case id == checkAsk:
-		t.AnswerKind(wire.NotStored)
-		return
-	case id == mainAsk && l.read && (l.Role == health.Warming || l.Role == health.Settling):
+	case id == mainAsk && l.read && l.mayMeetMark():
 		if l.checkMiss(t, r) {
 			return
 		}
@@ -259,7 +261,9 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		kept := *r
 		l.failed = &kept
 	}
-	if id != sideAsk {
+	if id == lookAsk {
+		l.marked = deed.Marked(r)
+	} else if id != sideAsk {
 		l.main = t.Keep(r)
 	} else if _, bound := t.Token(); t.Op == wire.Delete && l.Role == health.Warming && !bound {
 		l.removed = r.Reply.Kind == wire.Deleted
@@ -275,46 +279,42 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	}
 	switch {
 	case l.waiting > 0:
-	case l.Role == health.Warming && !l.again && (t.Op == wire.Incr || t.Op == wire.Decr) && l.main.Reply.Kind == wire.ClientError:
-		l.again, l.checked = true, false // perhaps it met the stub of another Ringside's backfill
+	case l.Role == health.Warming && !l.again && l.refused(t):
+		l.again, l.checked = true, false // perhaps it met the mark of another Ringside's backfill
 		l.Begin(t)
 	default:
 		l.end(t)
 	}
 }
 
-// checkMiss handles the answer of a server that is WARM or in SETTLE to a read. It
-// returns true if it has sent a follow-up: to the server itself, whether an empty
-// value is the stub of a backfill, or to the interim server for what is missing.
-func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
-	missed := !l.stub && (task.Missed(r) || t.IsStub(r))
-	if l.stub {
-		l.stub = false
-		switch rep := &r.Reply; {
-		case rep.Kind == wire.NoReply:
-			return false
-		case rep.Kind == wire.Value && task.Filled(t, rep):
-			line, _ := l.request(t, 0)
-			t.Ask(mainAsk, r.Server, line)
-			return true
-		case rep.Kind == wire.Value && (rep.Body.Len() > 0 || !rep.Letters.Has('Z')):
-			*r = l.main // the value is stale, or it is empty and no stub
-			return false
-		}
-		missed = true
+// refused says whether the key's own server has refused what t builds on it, as it
+// does where there is a mark.
+func (l *single) refused(t *task.Task) bool {
+	switch k := l.main.Reply.Kind; t.Op {
+	case wire.Incr, wire.Decr:
+		return k == wire.ClientError
+	case wire.Add:
+		return k == wire.NotStored
 	}
-	switch {
-	case missed:
+	return false
+}
+
+// mayMeetMark says whether the key may have the mark of a backfill at its own server.
+func (l *single) mayMeetMark() bool { return l.Role == health.Warming || l.Role == health.Settling }
+
+// checkMiss handles the answer of a server that is WARM or in SETTLE to a read: a mark is
+// nothing, and has no right to fill to give. It returns true if it has sent a follow-up,
+// to the interim server for what is missing.
+func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
+	marked := deed.Marked(r) || l.marked
+	missed := marked || task.Missed(r)
+	deed.Hide(r, t.Op, t.Req.Dialect, l.added)
+	if missed {
 		line := []byte(wire.AnswerEnd)
 		if t.Req.Dialect == wire.Meta {
 			line = wire.AppendAnswer(nil, t.Raw, &t.Req, wire.Miss)
 		}
 		*r = *t.Result(r.Server, line)
-	case task.MayBeStub(t, &r.Reply):
-		l.stub = true
-		l.main = t.Keep(r)
-		t.Ask(mainAsk, r.Server, t.Meta("mg", l.Keys[0], " v s", nil))
-		return true
 	}
 	if l.Role == health.Settling {
 		return false
@@ -323,7 +323,7 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 		l.View.CountWarmRead(l.First.Server, !missed)
 	}
 	line, ok := l.request(t, 1)
-	if !missed || !ok {
+	if !missed || !ok || marked && task.CommandOf(t).Vivify {
 		return false
 	}
 	l.from = 1
@@ -344,6 +344,8 @@ func (l *single) end(t *task.Task) {
 		t.Fail("what the server said is not sure any more", stats.Unavailable)
 	case l.failed == nil && sure && l.removed && l.main.Reply.Kind == wire.NotFound:
 		t.AnswerKind(wire.Deleted)
+	case l.failed == nil && sure && l.marked && !l.removed && l.main.Reply.Kind == wire.Deleted:
+		t.AnswerKind(wire.NotFound)
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:

@@ -139,23 +139,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 		l.Learned.Count(stats.GuardOff)
 		l.Guard = item.Hiding(l.Guard)
 	}
-	if old || passes(t) {
-		l.rewrite(t)
-		if !old && compares(t) {
-			l.byToken(t)
-			return true
-		}
-		t.Rule = nil
-		return failover.SingleCopy{}.Lead(t)
-	}
-	if why := unfit(t); why != "" {
-		t.Reject(wire.AppendClientError(nil, why))
-		return true
-	}
-	l.rewrite(t)
-	t.Rule = l
-	t.Run(0, nil)
-	return true
+	return l.lead(t, old) || failover.SingleCopy{}.Lead(t)
 }
 
 // locate finds where t's key is served now, and by what name: see Spot.Locate.
@@ -170,14 +154,20 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 
 // leadCopied is Lead for a key of several copies.
 func (l *rule) leadCopied(t *task.Task) bool {
-	if l.name, l.copies = t.Key, copied.Of(t.Route, t.Key); l.copies == nil {
-		return false
-	}
+	l.name, l.copies = t.Key, copied.Of(t.Route, t.Key)
+	return l.copies != nil && l.lead(t, false)
+}
+
+// lead serves t, whose key is found. It reports false if t is as on a route without a guard,
+// which it is where the server is an old one, that can't have any.
+func (l *rule) lead(t *task.Task, old bool) bool {
 	switch why := unfit(t); {
-	case passes(t) && compares(t):
+	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // what is there stays, for it is all that it may change
+		t.Reject(wire.AppendClientError(nil, ownFlags))
+	case !old && passes(t) && compares(t):
 		l.rewrite(t)
 		l.byToken(t)
-	case passes(t):
+	case old || passes(t):
 		l.rewrite(t)
 		t.Rule = nil
 		return false
@@ -278,7 +268,6 @@ type offReason struct {
 	via upstream.Via // of the answer that has shown it; none: a connection says so itself
 }
 
-// turnOff turns the guard off for srv.
 func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	before := g.off[srv]
 	g.off[srv] = is
@@ -322,6 +311,7 @@ type Ablation struct {
 	Doubt    bool // a ticket that an ambiguous set has used is used up
 	Rest     bool // of several copies, the others get a set at once when the authority has it
 	Former   bool // of several copies, nobody asks who has kept the key before a reload
+	Pause    bool // and nobody pauses before keys leave those who have kept them
 	Stamp    bool // a set has the versions that tags have then, not at its miss
 	Order    bool // nobody looks whether a tag that a set names first is older than its miss
 }

@@ -125,7 +125,6 @@ func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	t.Answer(r, nil)
 }
 
-// undo deletes what was stored.
 func (l *rule) undo(t *task.Task) {
 	if l.wrote && t.Op.Stores() && l.copies == nil {
 		l.then = append(l.then, nil)
@@ -225,12 +224,9 @@ func (g *Guard) giveBackAt(at ticket.Spot, cas string, via upstream.Via, stub bo
 		n, _ := strconv.ParseUint(cas, 10, 64)
 		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
 	}
-	c, _, _ := at.Server.Pick(0, true)
-	if c == nil || !c.Reaches(via) {
-		return
+	if c, _, _ := at.Server.Pick(0, true); c != nil && c.Reaches(via) {
+		giveBackOn(c, at.Name, cas, stub)
 	}
-	limit := ownTimeouts
-	g.Servers.Ask(c, nobody{}, 0, &limit, []byte(giveBackLine(at.Name, cas, stub)), true)
 }
 
 // ownTimeouts are those of the guard's own asks, of which nobody waits for the answer.
@@ -239,17 +235,17 @@ var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Dea
 // GiveBack gives back, on c, what a read of key has won whose client is gone.
 func GiveBack(c *upstream.Conn, key string, s *item.Seen) {
 	if s.Wins() && string(s.Cas) != "0" {
-		limit := ownTimeouts
-		c.Server.Loop().Ask(c, nobody{}, 0, &limit, []byte(giveBackLine(key, string(s.Cas), s.Stub())), true)
+		giveBackOn(c, key, string(s.Cas), s.Stub())
 	}
 }
 
-// giveBackLine asks to take away a stub, or to mark an item as to be rebuilt, of that cas.
-func giveBackLine(key, cas string, stub bool) string {
+// giveBackOn asks to take away a stub, or to mark an item as to be rebuilt, of that cas.
+func giveBackOn(c *upstream.Conn, key, cas string, stub bool) {
+	flags := " I C" + cas
 	if stub {
-		return item.Spelled("md ", key, " C"+cas)
+		flags = " C" + cas
 	}
-	return item.Spelled("md ", key, " I C"+cas)
+	c.Server.Loop().Ask(c, nobody{}, 0, &ownTimeouts, []byte(item.Spelled("md ", key, flags)), true)
 }
 
 // nobody waits for the answers to the guard's own asks.
@@ -273,7 +269,7 @@ func (l *rule) rewrite(t *task.Task) {
 		switch {
 		case t.Req.ClientFlags.Len() == 0 && t.Req.Dialect == wire.Meta:
 			edits = append(edits, appendToLine(t, " F"+item.EmptyFlags))
-		case string(flags) == "0":
+		case wire.ClientFlags(flags) == 0:
 			edits = append(edits, task.Edit{At: t.Req.ClientFlags, With: []byte(item.EmptyFlags)})
 		}
 	}

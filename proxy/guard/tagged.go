@@ -344,7 +344,6 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		if open--; open > 0 {
 			return
 		}
-		flags, _ := strconv.ParseUint(string(t.Req.ClientFlags.Of(t.Raw)), 10, 32)
 		switch c := l.conn(t); {
 		case tg.trouble != nil:
 			l.broken(t, tg.trouble)
@@ -364,7 +363,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 			then(false)
 			return
 		}
-		tg.head = stamp.AppendHead(nil, uint32(flags), versions)
+		tg.head = stamp.AppendHead(nil, wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)), versions)
 		then(true)
 	}
 	note := func(cas uint64, r *upstream.Result) {

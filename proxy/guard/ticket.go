@@ -24,7 +24,6 @@ func (l *rule) here(t *task.Task) ticket.Spot {
 	return s
 }
 
-// grant gives t's client a ticket.
 func (g *Guard) grant(t *task.Task, l *rule, tk ticket.Ticket) {
 	if l.Hide || l.party == nil {
 		return

@@ -17,15 +17,23 @@ import (
 	"ringside/proxy/wire"
 )
 
+const ownFlags = "these flags are Ringside's own"
+
+// takesOwn says that t would store with flags by which Ringside knows what it has made.
+func (l *rule) takesOwn(t *task.Task) bool {
+	if !t.Op.Stores() || l.Hide {
+		return false
+	}
+	flags := t.Req.ClientFlags.Of(t.Raw)
+	return wire.SameFlags(flags, item.MarkFlags) || l.tags != nil && wire.SameFlags(flags, stamp.Flags)
+}
+
 func (l *rule) write(t *task.Task) {
-	if (t.Op.Stores() || t.Removal()) && !l.Hide {
-		flags := string(t.Req.ClientFlags.Of(t.Raw))
-		if own := flags == item.MarkFlags || l.tags != nil && flags == stamp.Flags; own && t.Op.Stores() {
-			l.remove(t, func(bool) {
-				l.end(t, func() { t.Reject(wire.AppendClientError(nil, "these flags are Ringside's own")) })
-			})
-			return
-		}
+	if l.takesOwn(t) {
+		l.remove(t, func(bool) {
+			l.end(t, func() { t.Reject(wire.AppendClientError(nil, ownFlags)) })
+		})
+		return
 	}
 	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // nobody may find it without its tags
 		l.remove(t, func(bool) { l.refused(t) })

@@ -12,7 +12,7 @@
 //
 //	phase       reads                              mutations
 //	0  IN       the server                         the server
-//	1  LEAVING  miss                               wait, then fail
+//	1  LEAVING  miss                               wait if OUT is near (View.OutBy), else fail
 //	2  OUT      the interim server, key'           the interim server, key'
 //	3  RETURN   the interim server, key'           the interim server, key', and delete on the server
 //	4  WARM     the server, on a miss the interim  the server, and delete key' on the interim
@@ -69,7 +69,8 @@
 //   - A server that refuses every connection has no process any more, and nothing
 //     that a flush could cost. So it is believed to be gone sooner than one that is
 //     silent, and proxies tell each other at once (vote.go). The WAITs stay what they are:
-//     what others may still believe doesn't depend on what is wrong with the server.
+//     what others may still believe doesn't depend on what is wrong with the server. But
+//     who knows that one is leaving pings all four times as often, to learn of each step.
 //   - Where routes keep copies a silent server stays, for half a minute, while
 //     another one is not In or lacks copies: it may have the only copy of a key, and
 //     who leaves is flushed. Until then its keys are errors. One that refuses
@@ -97,6 +98,9 @@
 //   - Records are merged by the names of servers. What a record says of unknown
 //     servers stays in it. A record of another membership list suspends the
 //     guarantee of Strict for twenty pings; it never causes misses.
+//   - Keys that have several copies go to other servers when a reload has reached all. The
+//     stage in which that is stands in the record beside the list, as one number, and all
+//     take each step together, by the same WAIT: package barrier.
 //   - A server without meta commands can't hold a record: then nobody ejects, and
 //     the guarantee is suspended too. It shows by an ERROR to a ping. One whose
 //     release has none is not sent the ping: the engine asks its version instead,

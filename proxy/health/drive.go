@@ -9,14 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"ringside/proxy/health/tally"
 )
 
 const (
 	onlyTime = int64(30 * time.Second) // the longest time that a silent server stays that may have the only copy of a key
 	tellTime = int64(2 * time.Second)  // from a server's return until somebody must have said what it lacks
 	warmTime = int64(60 * time.Second) // the longest time that a server is WARM under OnRejoin Warm
-	warmAsks = 100                     // reads that say how warm it is
-	warmHits = 90                      // percent of them it must answer itself
 )
 
 // What a pool is as a whole.
@@ -33,6 +33,7 @@ func (k *Keeper) step(now int64) {
 	for i := range k.servers {
 		k.drive(i, now)
 	}
+	k.handOver(now)
 	k.vote(now)
 	k.callRoll(now)
 	k.ping(now)
@@ -64,7 +65,7 @@ func (k *Keeper) schedule(now int64) {
 func (k *Keeper) judge(now int64) {
 	pool, cause := poolKept, ""
 	switch {
-	case k.anyNoMeta():
+	case k.any(func(i int) bool { return k.servers[i].noMeta }):
 		pool = poolNoMeta
 	case now < k.foreignUntil:
 		pool = poolForeign
@@ -103,7 +104,7 @@ func (k *Keeper) judgeGone(now int64) {
 	gone := true
 	for i := range k.servers {
 		if s := &k.servers[i]; k.group(i) == 0 {
-			gone = gone && s.suspect && now >= k.ripe(i, now)
+			gone = gone && s.suspect && now >= k.ejectAt(i, now)
 		}
 	}
 	if gone == k.gone {
@@ -118,9 +119,10 @@ func (k *Keeper) judgeGone(now int64) {
 	}
 }
 
-func (k *Keeper) anyNoMeta() bool {
+// any reports whether something is true of any server.
+func (k *Keeper) any(is func(i int) bool) bool {
 	for i := range k.servers {
-		if k.servers[i].noMeta {
+		if is(i) {
 			return true
 		}
 	}
@@ -155,7 +157,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	}
 	s.why, s.since = why, now
 	s.goTo, s.goAt, s.until = 0, 0, 0
-	s.flush, s.warm = flushing{}, warming{}
+	s.flush, s.warm = flushing{}, tally.Warmth{}
 	s.held = nil
 	s.stranger = s.stranger && k.present(i) // it is emptied on its way back
 	if p := PhaseOf(e.n); p != In && p != Out {
@@ -175,8 +177,24 @@ func overrideEvent(e entry) string {
 // publish is become for what this proxy itself decides.
 func (k *Keeper) publish(i int, e entry, why string, now int64) {
 	k.become(i, e, why, now)
+	k.tellAll(now)
+}
+
+// tellAll lets all servers have what is new.
+func (k *Keeper) tellAll(now int64) {
 	for j := range k.servers {
 		k.servers[j].pingAt = min(k.servers[j].pingAt, now) // the answers bring the cas to write with
+	}
+}
+
+// handOver takes the next step of a handover, if it is time.
+func (k *Keeper) handOver(now int64) {
+	stood := func() bool {
+		done, _ := k.stood(-1, k.barrier.Since, k.barrier.Held, now)
+		return done
+	}
+	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, stood, k.set.Ping) {
+		k.tellAll(now)
 	}
 }
 
@@ -272,7 +290,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	if !s.suspect && !unfit {
 		return "", false
 	}
-	ripe := k.ripe(i, now)
+	ejectAt := k.ejectAt(i, now)
 	opinion := k.opinions(i, now)
 	switch {
 	case k.pool == poolNoMeta && (unfit || s.stranger):
@@ -291,8 +309,8 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	case s.stranger:
 		s.step = "next: LEAVING"
 		return s.suspectWhy, true
-	case now < ripe:
-		s.step, s.until = "next: LEAVING, if it does not answer", ripe
+	case now < ejectAt:
+		s.step, s.until = "next: LEAVING, if it does not answer", ejectAt
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
 		s.step, s.until = "stays: another server is not complete, so this one may have the only copy of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:
@@ -312,10 +330,10 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	return "", false
 }
 
-// ripe is from when on the suspicion of server i has lasted long enough. That it
+// ejectAt is from when on the suspicion of server i has lasted long enough. That it
 // refuses connections must have been seen at the end of the time, too: it may have
 // been started again.
-func (k *Keeper) ripe(i int, now int64) int64 {
+func (k *Keeper) ejectAt(i int, now int64) int64 {
 	s := &k.servers[i]
 	silent := s.suspectSince + int64(k.set.EjectAfter.Silent)
 	refused := s.refused.since + int64(k.set.EjectAfter.Refused)
@@ -335,25 +353,20 @@ func (k *Keeper) onlyCopy(i int, now int64) bool {
 	if !k.copies || k.off.OnlyCopy || k.servers[i].refused.since != 0 {
 		return false
 	}
-	for j := range k.servers {
+	return k.any(func(j int) bool {
 		o := &k.servers[j]
 		returned := o.n >= phases && now < o.since+tellTime
-		if j != i && k.group(j) == k.group(i) && (PhaseOf(o.n) != In || o.incomplete || returned || o.refused.since != 0) {
-			return true
-		}
-	}
-	return false
+		return j != i && k.group(j) == k.group(i) && (PhaseOf(o.n) != In || o.incomplete || returned || o.refused.since != 0)
+	})
 }
 
 // relieved says whether there is an interim server for the keys of server i.
 func (k *Keeper) relieved(i int) bool {
 	gutter := k.members[len(k.members)-1].Gutter
-	for j := range k.servers {
-		if s := &k.servers[j]; j != i && k.members[j].Gutter == gutter && PhaseOf(s.n) == In && !s.suspect {
-			return true
-		}
-	}
-	return false
+	return k.any(func(j int) bool {
+		s := &k.servers[j]
+		return j != i && k.members[j].Gutter == gutter && PhaseOf(s.n) == In && !s.suspect
+	})
 }
 
 // returns says whether server i, which is OUT, is to come back.
@@ -391,8 +404,7 @@ var (
 // override carries out what a person wants.
 func (k *Keeper) override(i int, o Override, now int64) error {
 	s := &k.servers[i]
-	s.down = o == Down
-	if s.down {
+	if s.down = o == Down; s.down {
 		k.isSuspect(i, "by order", now)
 	}
 	if o != Restore && k.present(i) {
@@ -413,28 +425,10 @@ func (k *Keeper) override(i int, o Override, now int64) error {
 	return nil
 }
 
-// warming follows the reads at a WARM server.
-type warming struct {
-	asks, hits uint64 // at the last look
-	at         int64  // 0: there was none
-	enough     bool
-}
-
-func (w *warming) count(asks, hits uint64, now int64) {
-	switch {
-	case w.at == 0:
-	case asks-w.asks < warmAsks:
-		return
-	case (hits-w.hits)*100 >= (asks-w.asks)*warmHits:
-		w.enough = true
-	}
-	w.asks, w.hits, w.at = asks, hits, now
-}
-
 func (k *Keeper) isWarm(i int, now int64) bool {
 	s := &k.servers[i]
 	end := s.since + warmTime
-	if k.set.OnRejoin != Warm || s.warm.enough || now >= end {
+	if k.set.OnRejoin != Warm || s.warm.Enough || now >= end {
 		return true
 	}
 	s.step, s.until = "next: SETTLE, when it answers most reads itself", end

@@ -3,6 +3,7 @@ package health
 // How soon a server is ejected that refuses connections, and one that is silent.
 
 import (
+	"cmp"
 	"testing"
 	"time"
 )
@@ -238,4 +239,33 @@ func TestPartingTakesNobodyOut(t *testing.T) {
 	w.until(0, In)
 	w.cutAll(1, false)
 	w.settle(60 * sec)
+}
+
+// Who hears last that a server leaves, since it has no clients that ask there, hears so
+// within half a ping of the first: until then its clients get errors.
+func TestAllHearThatItLeaves(t *testing.T) {
+	w := whole(t, 3, 3, Settings{})
+	for range 20 {
+		w.nodes[0].down = true
+		w.input(w.proxies[0], func() { w.proxies[0].k.ServerFailed(0, true, "refused", w.now) })
+		var first int64
+		for ready := 0; ready < 3; ready = 0 {
+			w.run(w.now + ms)
+			for p := range w.proxies {
+				if w.phase(p, 0) == Out {
+					ready++
+					first = cmp.Or(first, w.now)
+				}
+			}
+			if ready == 3 {
+				break
+			}
+		}
+		if took := w.now - first; took > 250*ms {
+			t.Errorf("OUT for all %d ms after it was for one", took/ms)
+		}
+		w.nodes[0].restart()
+		w.settle(60 * sec)
+		w.run(w.now + sec + w.rand.Int64N(sec))
+	}
 }

@@ -71,7 +71,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 }
 
 func (k *Keeper) tokenLine(i int) []byte {
-	key := fmt.Sprintf("%s:%d", k.keys.flush, k.servers[i].n)
+	key := fmt.Sprintf("%s:%d", k.keys.Flush, k.servers[i].n)
 	return meta.Put(key, nil, 0, electedTime)
 }
 
@@ -132,7 +132,7 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	}
 	put(askFlush, false, []byte("flush_all\r\n"))
 	put(askToken, false, k.tokenLine(i))
-	put(askRecord, false, meta.Put(k.keys.view, appendRecord(nil, r, k.members), 0, 0))
+	put(askRecord, false, meta.Put(k.keys.View, appendRecord(nil, r, k.members), 0, 0))
 	put(askFlushed, true, []byte("mn\r\n"))
 }
 

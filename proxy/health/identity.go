@@ -5,17 +5,7 @@ package health
 // which was there before the one that this proxy knew was lost, and has values of
 // its own. Addresses are used again.
 
-import (
-	"fmt"
-	"time"
-
-	"ringside/proxy/health/process"
-)
-
-// processSlack is how much longer than it has run a process may say that it has:
-// memcached counts seconds from two, and a process may have begun while the one
-// before it was asked for the last time.
-const processSlack = int64(5 * time.Second)
+import "ringside/proxy/health/process"
 
 // identity is which process answers, in what state it was recognized.
 type identity struct {
@@ -58,10 +48,8 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	if before == (process.Process{}) || p.Is(before) || k.off.Stranger {
 		return
 	}
-	ran := p.Uptime * int64(time.Second)
-	s.stranger = k.present(a.server) && !k.parting && ran > now-heard+processSlack
-	if s.stranger {
+	if s.stranger = k.present(a.server) && !k.parting && p.Stranger(now-heard); s.stranger {
 		s.suspect = false // for another reason than now
-		k.isSuspect(a.server, fmt.Sprintf("another memcached answers at its address, which has run for %v", time.Duration(ran)), now)
+		k.isSuspect(a.server, p.Answers(), now)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"ringside/proxy/health/barrier"
+	"ringside/proxy/health/meta"
 	"ringside/proxy/health/tally"
 )
 
@@ -61,7 +63,7 @@ type Keeper struct {
 	index   map[string]int // of members by name
 	set     Settings
 	hash    uint64 // of the membership
-	keys    keys
+	keys    meta.Keys
 	random  *rand.Rand // of jitter
 	off     Ablation
 
@@ -89,9 +91,10 @@ type Keeper struct {
 
 // asWhole is what the keeper makes of the pool as a whole.
 type asWhole struct {
-	pool string  // what it is: poolKept, or why it isn't
-	open [2]bool // fail-open, of the pool's own servers and of its gutter
-	gone bool    // none of the pool's own servers has answered for as long as it takes to eject one
+	barrier barrier.Barrier // of a handover
+	pool    string          // what it is: poolKept, or why it isn't
+	open    [2]bool         // fail-open, of the pool's own servers and of its gutter
+	gone    bool            // none of the pool's own servers has answered for as long as it takes to eject one
 }
 
 // server is what the keeper knows of one server.
@@ -109,7 +112,7 @@ type server struct {
 	contact
 	identity
 	flush flushing
-	warm  warming
+	warm  tally.Warmth
 
 	incomplete bool // copies: it came back empty, and was not filled yet
 	unfit      bool // copies: it has missed more than is remembered, and must be emptied
@@ -181,16 +184,17 @@ func New(pool string, members []Member, s Settings, seed uint64) *Keeper {
 		index:   make(map[string]int, len(members)),
 		set:     s.withDefaults(),
 		hash:    membership(pool, members),
-		keys:    makeKeys(pool, members),
 		random:  rand.New(rand.NewPCG(seed, 0)),
 		servers: make([]server, len(members)),
 		pending: make(map[uint64]ask),
 		gen:     1,
-		asWhole: asWhole{pool: poolKept},
+		asWhole: asWhole{pool: poolKept, barrier: barrier.New(len(members))},
 	}
+	names := make([]string, len(members))
 	for i, m := range members {
-		k.index[m.Name] = i
+		k.index[m.Name], names[i] = i, m.Name
 	}
+	k.keys = meta.MakeKeys(pool, names)
 	return k
 }
 
@@ -204,6 +208,9 @@ func (s Settings) withDefaults() Settings {
 	s.GoodPings = cmp.Or(s.GoodPings, 2)
 	return s
 }
+
+// Resume goes on with a handover where the keeper was that the pool had before a reload.
+func (k *Keeper) Resume(before *View) { k.barrier.Standing = *before.Handover.Standing() }
 
 // Departed says that a reload has taken a server out of the list, or back into it,
 // whose number was n when it went, and of what keys carry. Nobody writes there any
@@ -294,7 +301,7 @@ func (k *Keeper) Unasked(id uint64, now int64) {
 // many there were and how many it could answer itself.
 func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
-		s.warm.count(asks, hits, now)
+		s.warm.Count(asks, hits, now)
 	}
 	k.step(now)
 }

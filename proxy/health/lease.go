@@ -112,20 +112,24 @@ func (k *Keeper) present(i int) bool {
 //
 // A proxy that does not keep the guarantee waits for no server that it can't reach.
 func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
-	s := &k.servers[i]
-	wait := k.wait()
-	holders := 0
-	done, until = true, s.since+wait
+	return k.stood(i, k.servers[i].since, k.servers[i].held, now)
+}
+
+// stood is waited for whatever a record says since a time, of server i or, if that is -1, of
+// none. held is since when each server has had it in its record.
+func (k *Keeper) stood(i int, since int64, held []int64, now int64) (done bool, until int64) {
+	wait, holders := k.wait(), 0
+	done, until = true, since+wait
 	for j := range k.servers {
 		q := &k.servers[j]
-		due := s.held[j] + wait
+		due := held[j] + wait
 		switch {
-		case s.held[j] != 0 && q.goodSent >= due:
+		case held[j] != 0 && q.goodSent >= due:
 			holders++
 		case !k.present(j), !k.strict() && (q.suspect || q.noMeta) && j != i:
 		default:
 			done = false
-			if s.held[j] == 0 {
+			if held[j] == 0 {
 				due = math.MaxInt64
 			} else if now >= due && q.good > 0 {
 				q.pingAt = min(q.pingAt, now) // the last look
@@ -133,7 +137,7 @@ func (k *Keeper) waited(i int, now int64) (done bool, until int64) {
 			until = max(until, due)
 		}
 	}
-	if k.strict() && holders <= k.view()-k.majority() || now < s.since+wait {
+	if k.strict() && holders <= k.view()-k.majority() || now < since+wait {
 		done = false
 	}
 	if until == math.MaxInt64 || until <= now {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 
+	"ringside/proxy/health/barrier"
 	"ringside/proxy/health/meta"
 )
 
@@ -89,19 +90,25 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 	}
 }
 
-// ping sends the pings that are due.
+// ping sends the pings that are due. While a server is about to leave, or leaves, and
+// while a handover pauses, all are asked four times as often: others may publish the next step
+// at any moment, and clients here get errors until this proxy has read that.
 func (k *Keeper) ping(now int64) {
+	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
 	for i := range k.servers {
 		s := &k.servers[i]
+		if hurry {
+			s.pingAt = min(s.pingAt, now+k.pingTime()/4)
+		}
 		if s.pinging || now < s.pingAt {
 			continue
 		}
 		s.pinging = true
 		s.pingAt = now + k.pingTime()
-		if k.lookRefused(i, now) {
-			s.pingAt = now + k.pingTime()/4
+		if k.refuses(i, now) {
+			k.askRefused(i, now, meta.Get(k.keys.Refused[i]))
 		}
-		k.send(ask{kind: askPing, server: i, about: i}, now, meta.Get(k.keys.view))
+		k.send(ask{kind: askPing, server: i, about: i}, now, meta.Get(k.keys.View))
 	}
 }
 
@@ -218,8 +225,11 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		}
 	}
 	k.recount()
+	if k.barrier.Read(r.stage, r.hash, r.hash == k.hash, now) {
+		k.tellAll(now)
+	}
 	k.hold(i, now)
-	news := !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
+	news := r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || r.hash != k.hash && now >= s.takeAt) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
@@ -244,6 +254,7 @@ func covers(entries []entry, servers []server) bool {
 
 // hold notes which numbers a server's record has by now.
 func (k *Keeper) hold(i int, now int64) {
+	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
 	for j := range k.servers {
 		s := &k.servers[j]
 		if s.held == nil {
@@ -260,6 +271,7 @@ func (k *Keeper) hold(i int, now int64) {
 // unhold notes that a server's record was lost: whatever waits for it to be
 // known starts again.
 func (k *Keeper) unhold(i int) {
+	k.barrier.Held[i] = 0
 	for j := range k.servers {
 		if s := &k.servers[j]; s.held != nil {
 			s.held[i] = 0
@@ -270,11 +282,11 @@ func (k *Keeper) unhold(i int) {
 // write sends all that this proxy knows to a server, over the record r that it
 // has read there.
 func (k *Keeper) write(i int, r record, now int64) {
-	r.hash = k.hash
+	r.hash, r.stage = k.hash, k.barrier.N
 	r.entries, r.others = k.entries(), k.withDeparted(r.others)
 	value := appendRecord(nil, r, k.members)
 	k.servers[i].writing = true
-	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, meta.Put(k.keys.view, value, r.cas, 0))
+	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, meta.Put(k.keys.View, value, r.cas, 0))
 }
 
 func (k *Keeper) entries() []entry {
@@ -295,7 +307,7 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 		s.record = a.written
 		s.absent = 0
 		k.hold(a.server, now)
-		if now >= s.lease || !covers(s.record.entries, k.servers) {
+		if now >= s.lease || !covers(s.record.entries, k.servers) || s.record.stage != k.barrier.N {
 			s.pingAt = now // for a lease, or for the cas to write again
 		}
 	case line == "EX", line == "NF", line == "NS":

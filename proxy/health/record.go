@@ -3,7 +3,7 @@ package health
 // The view record: what all proxies know of a pool, as one item on each of its
 // servers.
 //
-//	rs1 <membership> <incarnation> <server>=<n>[,<renamed>[,<overrides>]] …
+//	rs1 <membership>[,<stage>] <incarnation> <server>=<n>[,<renamed>[,<overrides>]] …
 //
 // Numbers are in base 36. Only servers are named of which there is something to
 // say. Any two records can be merged, in any order and as often as one likes,
@@ -20,7 +20,7 @@ import (
 	"slices"
 	"strconv"
 
-	"ringside/proxy/health/divert"
+	"ringside/proxy/health/meta"
 	"ringside/proxy/health/roll"
 )
 
@@ -56,6 +56,7 @@ func (e entry) overridden(o Override) entry {
 type record struct {
 	cas         uint64
 	hash        uint64  // of the membership of whoever wrote it last
+	stage       uint32  // of a handover to that membership: see package barrier
 	incarnation uint64  // drawn when the item was created and kept by all who change it: another one tells that the item was lost in between
 	entries     []entry // by server; nil: there is none that could be read
 	others      []byte  // what it says of servers that this proxy doesn't know, kept as it is
@@ -80,8 +81,16 @@ func parseRecord(value []byte, index map[string]int, servers int) (record, error
 	}
 	var r record
 	var err error
-	if r.hash, err = number(fields[1], 64); err != nil {
+	hash, stage, staged := bytes.Cut(fields[1], []byte{','})
+	if r.hash, err = number(hash, 64); err != nil {
 		return record{}, err
+	}
+	if staged {
+		n, err := number(stage, 32)
+		if err != nil {
+			return record{}, err
+		}
+		r.stage = uint32(n)
 	}
 	if r.incarnation, err = number(fields[2], 64); err != nil {
 		return record{}, err
@@ -153,6 +162,9 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 func appendRecord(dst []byte, r record, members []Member) []byte {
 	dst = append(dst, recordMagic...)
 	dst = appendNumber(append(dst, ' '), r.hash)
+	if r.stage != 0 {
+		dst = appendNumber(append(dst, ','), uint64(r.stage))
+	}
 	dst = appendNumber(append(dst, ' '), r.incarnation)
 	for i, e := range r.entries {
 		if e != (entry{}) {
@@ -163,7 +175,7 @@ func appendRecord(dst []byte, r record, members []Member) []byte {
 }
 
 func appendEntry(dst []byte, name string, e entry) []byte {
-	dst = appendName(append(dst, ' '), name)
+	dst = meta.AppendName(append(dst, ' '), name)
 	dst = appendNumber(append(dst, '='), uint64(e.n))
 	if e.renamed != 0 || e.overrides != 0 {
 		dst = appendNumber(append(dst, ','), uint64(e.renamed))
@@ -184,9 +196,6 @@ func number(b []byte, bits int) (uint64, error) {
 	return v, nil
 }
 
-// appendName writes a name so that it can stand in a record and in a key.
-func appendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
-
 func unescape(b []byte) (string, error) {
 	name, ok := roll.Unescape(b)
 	if !ok {
@@ -203,46 +212,4 @@ func membership(pool string, members []Member) uint64 {
 		fmt.Fprintf(h, "%q%q%t", m.Name, m.Address, m.Gutter)
 	}
 	return h.Sum64()
-}
-
-// keyLimit is the longest key that memcached takes.
-const keyLimit = 250
-
-// keys are the names of what the keeper stores on the servers of a pool.
-type keys struct {
-	view     string
-	live     string
-	roll     string
-	suspects []string // by server
-	refused  []string // by server
-	flush    string   // and the n behind it
-}
-
-func makeKeys(pool string, members []Member) keys {
-	k := keys{
-		view:  makeKey("view__", pool),
-		live:  makeKey("live", pool),
-		roll:  makeKey("roll", pool),
-		flush: makeKey("fl", pool),
-	}
-	for _, m := range members {
-		k.suspects = append(k.suspects, makeKey("sus", pool, m.Name))
-		k.refused = append(k.refused, makeKey("ref", pool, m.Name))
-	}
-	return k
-}
-
-// makeKey joins names to a key. If that gets too long they are hashed; a few
-// bytes are kept free for a number behind it.
-func makeKey(kind string, names ...string) string {
-	key := []byte(divert.Reserved + "_" + kind)
-	for _, name := range names {
-		key = appendName(append(key, ':'), name)
-	}
-	if len(key) <= keyLimit-10 {
-		return string(key)
-	}
-	h := fnv.New64a()
-	h.Write(key)
-	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
 }

@@ -41,8 +41,7 @@ type Roll struct {
 
 // Roll says what is known by now.
 func (k *Keeper) Roll() Roll {
-	r := Roll{Self: k.roll.self, Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.homes()) > 0}
-	r.Self.Suspects = k.suspects()
+	r := Roll{Self: k.describe(), Others: k.roll.Here(), Bad: k.roll.Bad, Where: len(k.homes()) > 0}
 	r.All = 1 + len(r.Others)
 	if r.All >= roll.Most { // the others are a sample
 		for i := range k.servers {
@@ -52,15 +51,18 @@ func (k *Keeper) Roll() Roll {
 	return r
 }
 
-// suspects are the names of the servers that this proxy suspects.
-func (k *Keeper) suspects() string {
-	var names []string
-	for i := range k.servers {
-		if k.servers[i].suspect {
-			names = append(names, k.members[i].Name)
+// describe is what this proxy says of itself now, with the servers that it suspects, and that lack copies.
+func (k *Keeper) describe() (e roll.Entry) {
+	e = k.roll.self
+	for i, s := range k.servers {
+		if name := k.members[i].Name; s.suspect {
+			e.Suspects = strings.TrimSpace(e.Suspects + " " + name)
+		}
+		if name := k.members[i].Name; s.incomplete {
+			e.Lacks = strings.TrimSpace(e.Lacks + " " + name)
 		}
 	}
-	return strings.Join(names, " ")
+	return e
 }
 
 // homes are the servers that have the item: the same for all whose lists have them.
@@ -99,7 +101,7 @@ func (k *Keeper) callRoll(now int64) {
 }
 
 func (k *Keeper) askRoll(i int, now int64) {
-	k.send(ask{kind: askRoll, server: i, about: i}, now, meta.Get(k.keys.roll))
+	k.send(ask{kind: askRoll, server: i, about: i}, now, meta.Get(k.keys.Roll))
 }
 
 // rolled takes up the item of a server, and writes it with what this proxy knows.
@@ -112,10 +114,10 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 		return
 	}
 	k.roll.heard = true
-	self := k.roll.self
-	self.Round, self.Suspects = uint64(now/int64(time.Second)), k.suspects()
+	self := k.describe()
+	self.Round = uint64(now / int64(time.Second))
 	if item, ok := k.roll.Item(self, k.random.Uint64()); ok {
-		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, meta.Put(k.keys.roll, item, cas, roll.Life))
+		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, meta.Put(k.keys.Roll, item, cas, roll.Life))
 	}
 }
 

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"ringside/proxy/health/roll"
@@ -14,7 +15,7 @@ var rollTime = int64(roll.Pause(0))
 // called is whom proxy p has heard, and what differs of them from config 7.
 func (w *world) called(p int) (text string) {
 	for _, e := range w.proxies[p].k.Roll().Others {
-		text += fmt.Sprintf("%s %d %s;", e.Name, e.Config, e.Suspects)
+		text += fmt.Sprintf("%s %d %s;", e.Name, e.Config, e.Suspects+strings.Repeat(" lacks ", min(1, len(e.Lacks)))+e.Lacks)
 	}
 	return text
 }
@@ -69,6 +70,10 @@ func TestRollCall(t *testing.T) {
 	if took := w.now - began; took > 2*rollTime {
 		t.Errorf("a change was heard after %v ms", took/ms)
 	}
+	w.proxies[0].k.servers[1].incomplete = true // no other proxy could know: it may have been started since
+	w.hears(1, "p0 7  lacks c1;p2 7 ;")
+	w.proxies[0].k.servers[1].incomplete = false
+	w.hears(1, "p0 7 ;p2 7 ;")
 	for i, n := range w.nodes {
 		if _, ok := n.items[rollKey]; ok {
 			n.set(rollKey, "\x00garbage", 0, w.now)

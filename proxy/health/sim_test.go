@@ -432,9 +432,9 @@ func (w *world) fault() {
 		w.nodes[i].late = nil
 		w.at(until, w.nodes[i].restart)
 	case "lose": // its record
-		delete(w.nodes[i].items, p.k.keys.view)
+		delete(w.nodes[i].items, p.k.keys.View)
 	case "garble": // its record
-		w.nodes[i].set(p.k.keys.view, "rs2 something else", 0, w.now)
+		w.nodes[i].set(p.k.keys.View, "rs2 something else", 0, w.now)
 	case "restart": // a proxy
 		p.dead = true
 		w.at(until, func() { w.start(p) })

@@ -5,6 +5,7 @@ package health
 import (
 	"sync/atomic"
 
+	"ringside/proxy/health/barrier"
 	"ringside/proxy/health/roll"
 )
 
@@ -12,14 +13,15 @@ import (
 // goroutine that lets the keeper work writes it, everybody reads it. A member's
 // index is that in the list New was given.
 type View struct {
-	learned atomic.Bool   // it is known who is out
-	gen     atomic.Uint64 // the keeper's Gen, of what is published
-	allIn   atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
-	foreign atomic.Bool   // other Ringsides have another list of members
-	copies  atomic.Bool   // routes keep copies on its members
-	gone    atomic.Bool   // none of the pool's own servers answers
-	self    atomic.Pointer[roll.Entry]
-	members []published
+	learned  atomic.Bool   // it is known who is out
+	gen      atomic.Uint64 // the keeper's Gen, of what is published
+	allIn    atomic.Bool   // every member is in, nobody suspects it, and its keys have their own names
+	foreign  atomic.Bool   // other Ringsides have another list of members
+	copies   atomic.Bool   // routes keep copies on its members
+	gone     atomic.Bool   // none of the pool's own servers answers
+	self     atomic.Pointer[roll.Entry]
+	Handover barrier.Board // what loops and the keeper tell each other of a handover
+	members  []published
 }
 
 // published is what is published of one member.
@@ -138,6 +140,9 @@ func (v *View) Tell(k *Keeper, now int64) {
 	if self := v.self.Load(); self != nil {
 		k.introduce(*self, now)
 	}
+	if v.Handover.Tell(&k.barrier, k.hash, now) {
+		k.next = now
+	}
 	k.copies = v.copies.Load()
 	for i := range k.servers {
 		k.servers[i].incomplete = v.Incomplete(i, now)
@@ -185,6 +190,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		v.SetOutBy(i, k.outBy(i))
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
 	}
+	v.Handover.Publish(&k.barrier)
 	v.SetGone(k.gone)
 	v.Differ(k.pool == poolForeign)
 	v.Done(k.Gen(), learned)

@@ -48,14 +48,14 @@ func (k *Keeper) vote(now int64) {
 		if v := &k.servers[i]; v.suspect || v.noMeta {
 			continue
 		}
-		k.send(ask{kind: askLive, server: i, about: i}, now, meta.Add(k.keys.live, countLife))
+		k.send(ask{kind: askLive, server: i, about: i}, now, meta.Add(k.keys.Live, countLife))
 		for j := range k.servers {
 			switch s := &k.servers[j]; {
 			case j == i:
 			case s.suspect:
-				k.send(ask{kind: askVote, server: i, about: j}, now, meta.Add(k.keys.suspects[j], countLife))
+				k.send(ask{kind: askVote, server: i, about: j}, now, meta.Add(k.keys.Suspects[j], countLife))
 			case PhaseOf(s.n) == Out:
-				k.send(ask{kind: askDoubt, server: i, about: j}, now, meta.Get(k.keys.suspects[j]))
+				k.send(ask{kind: askDoubt, server: i, about: j}, now, meta.Get(k.keys.Suspects[j]))
 			}
 		}
 	}
@@ -65,19 +65,15 @@ func (k *Keeper) vote(now int64) {
 func (k *Keeper) sayRefused(i int, now int64) {
 	if s := &k.servers[i]; s.saidAt == 0 || now >= s.saidAt+refusedPause {
 		s.saidAt = now
-		k.askRefused(i, now, meta.Add(k.keys.refused[i], refusedLife))
+		k.askRefused(i, now, meta.Add(k.keys.Refused[i], refusedLife))
 	}
 }
 
-// lookRefused asks the other servers who else is refused by server i, as long as that
-// may decide something. It reports whether it may.
-func (k *Keeper) lookRefused(i int, now int64) bool {
+// refuses says whether server i refuses this proxy, and who else is refused may decide
+// something.
+func (k *Keeper) refuses(i int, now int64) bool {
 	s := &k.servers[i]
-	pending := s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause
-	if pending {
-		k.askRefused(i, now, meta.Get(k.keys.refused[i]))
-	}
-	return pending
+	return s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause
 }
 
 func (k *Keeper) askRefused(i int, now int64, line []byte) {

@@ -54,7 +54,7 @@ type Tune struct {
 
 // DefaultTune is what engine.coalesce_server and engine.coalesce_client are by
 // default.
-var DefaultTune = Tune{HoldDue: 16, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
+var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
 // Moment is the time now. The thread may have stood still since the wakeup began, and
 // have read since then what a server has answered later.
@@ -89,7 +89,7 @@ const (
 	IdleTimer                 // clients that say nothing
 	KeeperTimer               // keepers that have something to do
 	ParkedTimer               // commands that wait for a phase
-	HedgeTimer                // reads that ask one more copy
+	TaskTimer                 // commands that go on at a time, such as reads that ask one more copy
 	ResyncTimer               // copies that something is missing from
 	CounterTimer              // increments that wait
 	GuardTimer                // held reads, and what is asked for them

@@ -63,27 +63,32 @@ func (t *Tick) health(p *table.Pool, pools int) Health {
 	case len(bad) > 0:
 		h = w.trouble(bad, len(bad)+len(drained))
 		if len(drained) > 0 {
-			h.Text += " " + w.names(drained) + areOrIs(drained) + "drained, by a person." + w.alsoSuspect(drained)
+			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained, by a person." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0:
 		h = Health{Warn, w.name(back[0]) + " is coming back", comingBack(t.S.State[back[0]])}
 	case len(drained) > 0:
-		h = Health{Warn, w.names(drained) + areOrIs(drained) + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
-			fmt.Sprintf("By a person, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), itOrThem(drained), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
+		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
+			fmt.Sprintf("By a person, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
 	case t.Outcomes.Fail >= 1:
-		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.all() + " up. " + w.failing() + w.flow()}
+		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.servers("The server is", "All %d servers are") + " up. " + w.failing() + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:
-		h = Health{Good, w.ready(), "No client is connected."}
+		h = Health{Good, w.servers("The server is ready", "%d servers are ready"), "No client is connected."}
 	default:
-		h = Health{Good, w.serve(), w.flow() + " Nothing fails."}
+		h = Health{Good, w.servers("The server serves", "All %d servers serve"), w.flow() + " Nothing fails."}
 	}
 	if t.Refused {
-		if h.Level == Good {
-			h.Level = Warn
-		}
-		h.Text += " The configuration read last was refused; the old one is in force."
+		h.warn("The configuration read last was refused; the old one is in force.")
 	}
 	return h
+}
+
+// warn adds a sentence to what was found, which is not all good then.
+func (h *Health) warn(text string) {
+	if h.Level == Good {
+		h.Level = Warn
+	}
+	h.Text += " " + text
 }
 
 // wording is a tick with what is needed to speak of it.
@@ -125,18 +130,12 @@ func (w *wording) names(list []int) string {
 	return names[0]
 }
 
-func areOrIs(list []int) string {
+// oneOrAll is what is said of a single server, or of several.
+func oneOrAll(list []int, one, all string) string {
 	if len(list) > 1 {
-		return " are "
+		return all
 	}
-	return " is "
-}
-
-func itOrThem(list []int) string {
-	if len(list) > 1 {
-		return "them"
-	}
-	return "it"
+	return one
 }
 
 func (w *wording) share(list []int) string {
@@ -201,6 +200,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	}
 	moved := !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "out" })
 	stays, kept := strings.CutPrefix(w.S.Next[bad[0]], "stays: ")
+	answer := oneOrAll(bad, "it answers", "they answer")
 	switch {
 	case moved:
 		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone, "until it is back; then it starts empty", "until they are back; then they start empty"))
@@ -208,11 +208,11 @@ func (w *wording) trouble(bad []int, gone int) Health {
 		h.Text = fmt.Sprintf("%s. All Ringsides agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
 		return h
 	case w.pool.Failover.Mode == table.FailFast:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer(bad))
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer)
 	case kept:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. Nobody takes over: %s.", why, w.since(i), w.share(bad), answer(bad), stays)
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. Nobody takes over: %s.", why, w.since(i), w.share(bad), answer, stays)
 	default:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer(bad))
+		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer)
 	}
 	out, keptOut := strings.CutPrefix(w.S.Next[bad[0]], "stays out: ")
 	switch {
@@ -226,20 +226,10 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	return h
 }
 
-func answer(bad []int) string {
-	if len(bad) > 1 {
-		return "they answer"
-	}
-	return "it answers"
-}
-
 // fate is what becomes of the keys of servers that are gone for longer, and what ends
 // that: of one, of several.
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
-	its := "Its"
-	if len(list) > 1 {
-		its, until = "Their", untilAll
-	}
+	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if w.pool.Failover.Mode == table.FailFast {
 		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail.", its, w.share(list))
 	}
@@ -288,27 +278,12 @@ func (w *wording) flow() string {
 	return text + "."
 }
 
-func (w *wording) all() string {
-	switch n := len(w.S.State); n {
-	case 1:
-		return "The server is"
-	default:
-		return fmt.Sprintf("All %d servers are", n)
-	}
-}
-
-func (w *wording) serve() string {
+// servers says one thing of the only server, or another of all, by their number.
+func (w *wording) servers(one, all string) string {
 	if n := len(w.S.State); n > 1 {
-		return fmt.Sprintf("All %d servers serve", n)
+		return fmt.Sprintf(all, n)
 	}
-	return "The server serves"
-}
-
-func (w *wording) ready() string {
-	if n := len(w.S.State); n > 1 {
-		return fmt.Sprintf("%d servers are ready", n)
-	}
-	return "The server is ready"
+	return one
 }
 
 // Shares are the servers' parts of all hashes; equal ones where the rule does not

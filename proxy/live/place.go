@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 
+	"ringside/proxy/live/routes"
 	"ringside/proxy/table"
-	"ringside/replicate"
 	"ringside/ring"
 )
 
@@ -51,11 +51,8 @@ func TopoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
-			one := TopoRoute{r.Prefix, r.Match, max(1, r.Copies.Copies)}
-			if r.Copies.Copies == replicate.All {
-				one.Copies = len(pool.Servers)
-			}
-			if r.Pool == pool && !seen[one] {
+			one := TopoRoute{r.Prefix, r.Match, routes.CopiesOf(&r, pool)}
+			if one.Copies > 0 && !seen[one] {
 				seen[one] = true
 				is.Routes = append(is.Routes, one)
 			}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime/metrics"
 	"slices"
 	"sync"
@@ -313,27 +314,15 @@ func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 		w.end()
 		return w, nil
 	}
-	var list bytes.Buffer
-	list.WriteString(`{"list":[`)
-	for i, b := range s.history[pool.Name] {
-		if i > 0 {
-			list.WriteByte(',')
-		}
-		list.WriteString(`["tick",`)
-		list.Write(b)
-		list.WriteByte(']')
+	var list [][]byte
+	for _, b := range s.history[pool.Name] {
+		list = append(list, fmt.Appendf(nil, `["tick",%s]`, b))
 	}
-	for i, b := range events {
-		if i > 0 || len(s.history[pool.Name]) > 0 {
-			list.WriteByte(',')
-		}
-		list.WriteString(`["event",`)
-		list.Write(b)
-		list.WriteByte(']')
+	for _, b := range events {
+		list = append(list, fmt.Appendf(nil, `["event",%s]`, b))
 	}
-	list.WriteString("]}")
 	w.put(message{"topo", topo})
-	w.put(message{"history", list.Bytes()})
+	w.put(message{"history", fmt.Appendf(nil, `{"list":[%s]}`, bytes.Join(list, []byte{','}))})
 	for _, topic := range kept {
 		if m := s.latest[pool.Name+" "+topic]; m.data != nil {
 			w.put(m)

@@ -9,9 +9,10 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/health/roll"
+	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
-	"ringside/replicate"
 )
 
 // ServerState is one server of one pool as it is now.
@@ -30,18 +31,11 @@ type ServerState struct {
 	Waiting   int    `json:"waiting"` // requests without an answer
 
 	// Copies is there where routes keep several copies of a key in the pool.
-	Copies *Copies `json:"copies,omitempty"`
+	Copies *routes.Copies `json:"copies,omitempty"`
 
 	// Failover is what the pool's keeper says of the server. Absent where keys
 	// never move.
 	Failover *Failover `json:"failover,omitempty"`
-}
-
-// Copies is what a server has to do with copies.
-type Copies struct {
-	Of      int  `json:"of"`      // how many there are of a key; the fewest, if routes differ
-	Repair  bool `json:"repair"`  // copies that are missing are made in the background
-	Filling bool `json:"filling"` // it came back empty, and lacks some that it should have
 }
 
 // Failover is what a pool's keeper says of one server.
@@ -85,10 +79,9 @@ func ListenerAddress(network, at string) string {
 // States describes the servers of the table in force, by what the loops of p have
 // counted.
 func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
-	now := time.Now()
+	now, t := time.Now(), p.Table()
 	list := []ServerState{}
-	for _, pool := range p.Table().Pools {
-		copies := copiesIn(p.Table(), pool)
+	for _, pool := range t.Pools {
 		for _, t := range pool.Servers {
 			is := ServerState{Pool: pool.Name, Server: t.Name, Address: Address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
 			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
@@ -111,41 +104,42 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			if m := sum.Member(pool.Name, t.Name); m != nil {
 				is.keeperSays(m, now)
 			}
-			if copies != nil {
-				c := *copies
-				c.Filling = sum.Lacks[[2]string{pool.Name, t.Name}].Filling
-				is.Copies = &c
-			}
 			list = append(list, is)
 		}
 	}
+	addCopies(list, t, func(is *ServerState) bool { return sum.Lacks[[2]string{is.Pool, is.Server}].Filling }, func(is *ServerState) bool {
+		i := slices.IndexFunc(sum.Rolls, func(r stats.Roll) bool { return r.Pool == is.Pool })
+		return i >= 0 && slices.ContainsFunc(sum.Rolls[i].Others, func(e roll.Entry) bool { return e.SaysLacks(is.Server) })
+	})
 	return list
 }
 
-// copiesIn says how many copies routes keep of a key in a pool; nil if none does.
-func copiesIn(t *table.Table, pool *table.Pool) (c *Copies) {
-	for _, l := range t.Listeners {
-		for _, r := range l.Routes {
-			n := r.Copies.Copies
-			switch {
-			case r.Pool != pool && !slices.Contains(r.Also, pool):
-				continue
-			case len(r.Also) > 0:
-				n = 1 + len(r.Also)
-			case n == replicate.All:
-				n = len(pool.Servers)
-			}
-			if n < 2 {
-				continue
-			}
-			if c == nil {
-				c = &Copies{Of: n}
-			}
-			c.Of = min(c.Of, n)
-			c.Repair = c.Repair || r.Copies.RepairRate > 0
+// addCopies says of all servers of t, in their order, what they have to do with copies.
+// Another Ringside may know that one is being filled though this one does not: it has been
+// started since.
+func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
+	lacks := func(is *ServerState) bool { return is.State != Up || filling(is) || others(is) }
+	lacking := map[string]int{}
+	for i := range list {
+		if lacks(&list[i]) {
+			lacking[list[i].Pool]++
 		}
 	}
-	return c
+	for _, pool := range t.Pools {
+		for range pool.Servers {
+			is := &list[0]
+			list = list[1:]
+			is.Copies = routes.CopiesIn(t, pool, func(p *table.Pool) int {
+				if p == pool && lacks(is) {
+					return lacking[p.Name] - 1
+				}
+				return lacking[p.Name]
+			})
+			if is.Copies != nil {
+				is.Copies.Filling = filling(is)
+			}
+		}
+	}
 }
 
 // keeperSays fills in what a keeper says of the server.

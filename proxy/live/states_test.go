@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/live/routes"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/replicate"
 )
 
 // A server that a person has ordered away says so, whatever the keeper last did with it.
@@ -28,6 +31,48 @@ func TestDrainedAndSuspect(t *testing.T) {
 		is.keeperSays(&stats.MemberSnapshot{Phase: health.Out, Override: order, Suspect: true, Why: "connection refused", Since: time.Second, InPhase: time.Minute}, now)
 		if is.State != Drained || is.Why != want || is.Since != now.Add(-time.Minute) {
 			t.Errorf("%s: it is %s since %v because %q, want %q for a minute", order, is.State, is.Since.Sub(now), is.Why, want)
+		}
+	}
+}
+
+// How many copies are left without a server goes by the others that may have them, in all
+// pools of a route.
+func TestCopiesLeft(t *testing.T) {
+	east, west := &table.Pool{Name: "east"}, &table.Pool{Name: "west"}
+	for _, p := range []*table.Pool{east, west} {
+		p.Servers = []table.Target{{Name: "a"}, {Name: "b"}}
+	}
+	inEast := func(n int) table.Route { return table.Route{Pool: east, Copies: replicate.Policy{Copies: n}} }
+	spread := table.Route{Pool: west, Also: []*table.Pool{east}}
+	for _, c := range []struct {
+		what     string
+		routes   []table.Route
+		b, other string // how b of the pool is, and b of the other
+		fills    string // a server that is being filled
+		heard    string // one of which another Ringside says so
+		want     routes.Copies
+	}{
+		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", routes.Copies{Of: 2, Left: 1}},
+		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", routes.Copies{Of: 2}},
+		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", routes.Copies{Of: 2}},
+		{"being filled, as another Ringside says", []table.Route{inEast(2)}, Up, Up, "", "east b", routes.Copies{Of: 2}},
+		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", routes.Copies{Of: 2, Left: 1, Filling: true}},
+		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", routes.Copies{Of: 3, Left: 1}},
+		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1}},
+		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", routes.Copies{Of: 2}},
+		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", routes.Copies{Of: 2}},
+		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1}},
+		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", routes.Copies{Of: 2}},
+	} {
+		list := []ServerState{
+			{Pool: "east", Server: "a", State: Up}, {Pool: "east", Server: "b", State: c.b},
+			{Pool: "west", Server: "a", State: Up}, {Pool: "west", Server: "b", State: c.other},
+		}
+		addCopies(list, &table.Table{Pools: []*table.Pool{east, west}, Listeners: []table.Listener{{Routes: c.routes}}},
+			func(is *ServerState) bool { return is.Pool+" "+is.Server == c.fills },
+			func(is *ServerState) bool { return is.Pool+" "+is.Server == c.heard })
+		if got := list[0].Copies; got == nil || *got != c.want {
+			t.Errorf("%s: %+v, want %+v", c.what, got, c.want)
 		}
 	}
 }

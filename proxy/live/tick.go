@@ -142,10 +142,7 @@ func Between(before, after *Sample, pool *table.Pool) *Tick {
 	}
 	t.Health = t.health(pool, len(after.Table.Pools))
 	if r := RollOf(after.Sum, pool.Name); r != nil && r.Differ > 0 {
-		if t.Health.Level == Good {
-			t.Health.Level = Warn
-		}
-		t.Health.Text += " " + r.differing()
+		t.Health.warn(r.differing())
 	}
 	return t
 }

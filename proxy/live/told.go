@@ -72,6 +72,12 @@ func tell(is map[string]any) Told {
 		return Told{Tone: Good, Kind: Up, Text: server + " has its copies again", More: plural(word("keys"), "key")}
 	case "a server that came back empty can't be filled now":
 		return Told{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
+	case "tag invalidated":
+		t := Told{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
+		if n := word("such_since"); n != "1" {
+			t.More = n + " invalidations since the last one that was told"
+		}
+		return t
 	case "server down":
 		return Told{Tone: Bad, Kind: Down, Text: server + " is down", More: why, Mark: true, Only: table.FailFast.String()}
 	case "server up":
@@ -101,7 +107,6 @@ func tell(is map[string]any) Told {
 	}
 }
 
-// plural is a number of things.
 func plural(n, of string) string {
 	if n != "1" {
 		of += "s"

@@ -35,7 +35,6 @@ const (
 	readsDue   = 16               // connections looked at in a wakeup
 )
 
-// open makes the set.
 func (a *awaiting) open(always ...int) error {
 	var err error
 	if a.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -134,7 +133,7 @@ func (d *epoll) readDue() {
 	looked := min(len(list), len(still))
 	for _, s := range list[:looked] {
 		if s.round != d.round && s.state == sockOpen && s.events&unix.EPOLLIN != 0 {
-			d.read(s, unix.EPOLLIN)
+			d.read(s)
 		}
 		if s.due = s.state == sockOpen && s.owes(); s.due {
 			still[n] = s

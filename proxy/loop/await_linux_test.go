@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"ringside/proxy/link"
+	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -17,7 +18,7 @@ import (
 func awaits(t *testing.T, request time.Duration, servers ...string) (dial func() (net.Conn, *bufio.Reader)) {
 	tab := tableOf(servers...)
 	tab.Pools[0].Timeouts = table.Timeouts{Connect: patient.Connect, Request: request, Deadline: request}
-	addr := start(t, Options{Driver: "epoll", Tune: link.DefaultTune, Moderation: alwaysAwait}, tab)
+	addr := start(t, Options{Driver: "epoll", Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Pace: pace.Answers}}, tab)
 	return func() (net.Conn, *bufio.Reader) {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {

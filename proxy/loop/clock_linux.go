@@ -10,11 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadSleeps is how often this thread has gone to sleep.
-func threadSleeps() int64 {
-	var u unix.Rusage
-	unix.Getrusage(unix.RUSAGE_THREAD, &u)
-	return int64(u.Nvcsw)
+// threadTime is the CPU time of this thread, in nanoseconds.
+func threadTime() int64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t) != nil {
+		return 0
+	}
+	return t.Nano()
 }
 
 // now is the time since the machine was started, in nanoseconds, the time that

@@ -41,6 +41,7 @@ type epoll struct {
 	vec     [64]unix.Iovec
 	busy    pace.Moderator
 	await   awaiting
+	nap     unix.Timespec // here, not on the stack: a raw call gets its address
 	faults  faults
 	spare   int   // a descriptor to give up for a client that gets none; -1: gone itself
 	kept    []int // descriptors that connections to servers had, for the next ones
@@ -66,7 +67,8 @@ type sock struct {
 	state sockState
 	low   int    // SO_RCVLOWAT; 0: never set
 	due   bool   // in awaiting.due
-	round uint32 // when it was read last, of epoll.round
+	inRow uint8  // of a listener: at how many wakeups in a row it was ready, inRowMost at most
+	round uint32 // when it was read last, or gave clients, of epoll.round
 
 	filter *filter // of a server connection that has a fault
 	held   bool    // a fault is against connecting
@@ -83,12 +85,13 @@ const (
 )
 
 const (
-	acceptsPerEvent = 64 // then the clients that are there already have their turn
+	acceptsPerEvent = 64 // at most: then the clients that are there already have their turn
+	inRowMost       = 12 // then acceptsPerEvent are taken
 	readsPerEvent   = 4  // likewise
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
-	d := &epoll{engine: e, opts: o, done: make(chan struct{}), busy: pace.Moderator{Above: max(o.Moderation, 0), Sleeps: threadSleeps},
+	d := &epoll{engine: e, opts: o, done: make(chan struct{}), busy: pace.Moderator{Settings: o.Moderation, Spent: threadTime},
 		fd: -1, timer: -1, wake: -1, spare: -1, await: awaiting{fd: -1}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
@@ -134,12 +137,15 @@ func (d *epoll) closeOwn() {
 	}
 }
 
-// run is the loop. It keeps its thread: one that never changes keeps its caches.
+// run is the loop. It keeps its thread: moderation sets that thread's timer
+// slack, and a thread that never changes keeps its caches.
 func (d *epoll) run() {
 	runtime.LockOSThread()
 	defer close(d.done)
+	fineTimers()
 	for {
 		n := d.wait()
+		posted := d.takePosted() // before Begin takes up a table: who posts behind a new one finds it taken up
 		d.begun = now()
 		d.engine.Begin(d.begun, time.Now().Unix())
 		d.round++
@@ -150,8 +156,11 @@ func (d *epoll) run() {
 			d.await.slept = false
 			d.readDue()
 		}
-		if d.havePosted.Load() && d.runPosted() {
+		if len(posted) > 0 && d.runPosted(posted) {
 			return
+		}
+		if d.havePosted.Load() { // what its poster wrote to wake may have been read here
+			unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		}
 		for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
 			for _, x := range effects {
@@ -168,9 +177,15 @@ func (d *epoll) run() {
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
 	waiting, clients := d.engine.Waiting()
-	d.awaitAnswers(d.opts.Moderation == alwaysAwait || d.busy.Next(d.begun, d.engine.Asked(), waiting, clients))
+	p := d.busy.Next(d.begun, d.engine.Asked(), waiting, clients)
+	d.engine.Prompt = p.Prompt
+	if p.Nap {
+		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
+		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
+	}
+	d.awaitAnswers(p.Answers)
 	forever := ^uintptr(0)
-	if d.await.on && d.engine.Unanswered() > 0 && d.sleep() {
+	if p.Answers && d.engine.Unanswered() > 0 && d.sleep() {
 		d.await.slept = true
 		forever = 0 // what woke it is there, with all that came meanwhile
 	}
@@ -234,13 +249,13 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 		d.write(s)
 	}
 	if ev.Events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) != 0 && s.state == sockOpen {
-		d.read(s, ev.Events)
+		d.read(s)
 	}
 }
 
 // read gives the engine what has come on s, and takes the socket for empty when it
 // brings less than there was room for: that saves a call that says so.
-func (d *epoll) read(s *sock, events uint32) {
+func (d *epoll) read(s *sock) {
 	s.round = d.round
 	if s.filter != nil {
 		d.readFiltered(s)
@@ -367,7 +382,6 @@ func (d *epoll) effect(x link.Effect) {
 	}
 }
 
-// add puts an open descriptor in the epoll set.
 func (d *epoll) add(s *sock, events uint32) error {
 	for len(d.socks) <= s.fd {
 		d.socks = append(d.socks, nil)
@@ -385,7 +399,6 @@ func (d *epoll) add(s *sock, events uint32) error {
 	return nil
 }
 
-// watch changes the events that s waits for.
 func (d *epoll) watch(s *sock, events uint32) {
 	if s.events == events || s.state == sockClosed {
 		return
@@ -439,7 +452,6 @@ func (s *sock) Unsent() int {
 	return n + unacked(s.fd)
 }
 
-// post runs f on the loop.
 func (d *epoll) post(f func(e *proxy.Engine)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -452,14 +464,21 @@ func (d *epoll) post(f func(e *proxy.Engine)) {
 	}
 }
 
-// runPosted runs what was posted. It reports whether the loop is to end. Who
-// posts may not have written to wake yet: that is read when it is ready.
-func (d *epoll) runPosted() bool {
+// takePosted is what was posted so far.
+func (d *epoll) takePosted() []func(e *proxy.Engine) {
+	if !d.havePosted.Load() {
+		return nil
+	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.havePosted.Store(false)
 	list := d.posted
 	d.posted = nil
-	d.mu.Unlock()
+	return list
+}
+
+// runPosted reports whether the loop is to end.
+func (d *epoll) runPosted(list []func(e *proxy.Engine)) bool {
 	for _, f := range list {
 		f(d.engine)
 	}

@@ -125,3 +125,71 @@ func TestClientOfAListener(t *testing.T) {
 		t.Errorf("%d wakeups while nothing happens: the loop spins", n)
 	}
 }
+
+// TestAccept: a wakeup takes one client, and what it has asked for; more, where the
+// listener was ready at wakeup after wakeup.
+func TestAccept(t *testing.T) {
+	tab := tableOf("127.0.0.1:1")
+	p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
+	run, err := New(p, Options{Driver: "epoll", Tune: link.DefaultTune})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.close()
+	commit, err := run.Listen(tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	d := run.engine[0].(*epoll)
+	const clients = 70
+	conns := make([]net.Conn, clients)
+	took := make(chan []uint64)
+	d.post(func(e *proxy.Engine) { // nobody else accepts meanwhile
+		defer close(took)
+		var listener *sock
+		for _, s := range d.socks {
+			if s != nil && s.listen != nil {
+				listener = s
+			}
+		}
+		for i := range conns {
+			c, err := net.Dial("tcp", run.Addrs()[0].String())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			conns[i] = c
+			fmt.Fprint(c, "mn\r\n")
+		}
+		var n []uint64
+		d.round++
+		for before := e.Count; e.Count.Accepted < clients; before = e.Count {
+			d.round++
+			d.accept(listener)
+			if got := e.Count.Reads - before.Reads; got != e.Count.Accepted-before.Accepted {
+				t.Errorf("%d clients taken, %d read", e.Count.Accepted-before.Accepted, got)
+			}
+			n = append(n, e.Count.Accepted-before.Accepted)
+		}
+		d.round++ // a wakeup without
+		d.round++
+		d.accept(listener)
+		if listener.inRow != 1 {
+			t.Errorf("behind a wakeup in which nobody came it is as if %d had been in a row", listener.inRow)
+		}
+		took <- n
+	})
+	if got := fmt.Sprint(<-took); got != "[1 1 2 2 4 4 8 8 16 16 8]" {
+		t.Errorf("wakeups took %s clients", got)
+	}
+	for _, c := range conns {
+		if c == nil {
+			continue
+		}
+		defer c.Close()
+		if answer, err := bufio.NewReader(c).ReadString('\n'); answer != "MN\r\n" {
+			t.Errorf("a client that asked before it was accepted got %q, %v", answer, err)
+		}
+	}
+}

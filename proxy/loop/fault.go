@@ -83,7 +83,6 @@ func (fs *faults) opened(p port) bool {
 	return state == (fault.State{}) || fs.attach(p).change(now(), state)
 }
 
-// attach puts a filter on p.
 func (fs *faults) attach(p port) *filter {
 	f := &filter{faults: fs, port: p, link: p.link()}
 	*p.filter() = f

@@ -48,7 +48,6 @@ func (p epollPort) want(read, write bool) {
 	p.watch(p.s, events)
 }
 
-// refault takes up the faults as they are now.
 func (d *epoll) refault() {
 	d.faults.review(func(yield func(port, bool) bool) {
 		for _, s := range slices.Clone(d.socks) {

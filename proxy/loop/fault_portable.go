@@ -40,16 +40,8 @@ func (p streamPort) end(err error) {
 }
 
 // want lets the reader go on if there is room. The writer reports by itself.
-func (p streamPort) want(read, _ bool) {
-	if p.s.paused = !read; read {
-		select {
-		case p.s.resume <- struct{}{}:
-		default:
-		}
-	}
-}
+func (p streamPort) want(read, _ bool) { p.s.pause(!read) }
 
-// refault takes up the faults as they are now.
 func (d *portable) refault() {
 	d.faults.review(func(yield func(port, bool) bool) {
 		for s := range d.socks {

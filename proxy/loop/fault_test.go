@@ -408,8 +408,8 @@ func TestFaultStorm(t *testing.T) {
 		}
 		counted := make(chan *stats.Snapshot, 1)
 		p.Collect(func(s *stats.Snapshot) { counted <- s })
-		if s := <-counted; s.Doubts != 0 || hits == 0 {
-			t.Errorf("%d doubts, %d hits", s.Doubts, hits)
+		if s := <-counted; s.Desyncs != 0 || hits == 0 {
+			t.Errorf("%d doubts, %d hits", s.Desyncs, hits)
 		}
 	})
 }

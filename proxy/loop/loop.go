@@ -21,7 +21,8 @@
 //
 // What costs most is to be woken and to wake others. Under saturation a loop
 // therefore waits for company: until most of the answers that a server owes are
-// there (package pace decides when, await_linux.go waits).
+// there, or for a moment; which of them pays, if any, is found out by trying
+// (package pace decides, await_linux.go waits).
 //
 // # What it promises
 //
@@ -71,6 +72,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
+	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 )
 
@@ -80,19 +82,15 @@ type Options struct {
 	Loops        int    // engines side by side, epoll only; 0: 1
 	OrdinaryWait bool   // wait by an ordinary system call (GODEBUG=asyncpreemptoff=1 needs it)
 	Tune         link.Tune
-	Moderation   int                       // requests to servers a second of an epoll loop from which on it may wait for answers; 0: never
+	Moderation   pace.Settings             // what a busy epoll loop waits for; the portable driver does without
 	Inherited    map[string][]net.Listener // open already, by network and address; Listen takes out those that it needs
 	Faults       *fault.Set                // what is wrong with servers on purpose; nil: nothing, ever
 }
 
-// alwaysAwait is an Options.Moderation for tests: wait whenever answers are due.
-const alwaysAwait = -1
-
 // Driver runs the engines of a proxy.
 type Driver struct {
-	proxy *proxy.Proxy
-	opts  Options
-	name  string
+	opts Options
+	name string
 
 	mu     sync.Mutex
 	open   map[string]*listener // listening, by network and address
@@ -119,24 +117,15 @@ func New(p *proxy.Proxy, o Options) (*Driver, error) {
 		o.Loops = 1
 	}
 	p.PID = os.Getpid()
-	d := &Driver{proxy: p, opts: o, name: "epoll", open: map[string]*listener{}}
+	d := &Driver{opts: o, name: "epoll", open: map[string]*listener{}}
 	start := newEpoll
-	switch o.Driver {
-	case "epoll":
-		if start == nil {
-			return nil, fmt.Errorf("engine.driver: epoll is not available on %s; use portable or auto", runtime.GOOS)
-		}
-	case "auto", "":
-		if start == nil {
-			start = newPortable
-		}
-	case "portable":
-		start = newPortable
-	default:
+	switch {
+	case !slices.Contains([]string{"epoll", "portable", "auto", ""}, o.Driver):
 		return nil, fmt.Errorf("engine.driver: %q is not auto, epoll or portable", o.Driver)
-	}
-	if o.Driver == "portable" || newEpoll == nil {
-		d.name = "portable"
+	case o.Driver == "epoll" && start == nil:
+		return nil, fmt.Errorf("engine.driver: epoll is not available on %s; use portable or auto", runtime.GOOS)
+	case o.Driver == "portable" || start == nil:
+		start, d.name = newPortable, "portable"
 		d.opts.Loops = 1 // one engine behind one mutex: more would only wait for it
 	}
 	for range d.opts.Loops {
@@ -209,8 +198,7 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		defer d.mu.Unlock()
 		for key, s := range d.open {
 			if !want[key] {
-				d.forget(s)
-				delete(d.open, key)
+				d.forget(key, s)
 			}
 		}
 		for _, s := range fresh {
@@ -254,8 +242,7 @@ func (d *Driver) Leave() {
 				u.SetUnlinkOnClose(false)
 			}
 		}
-		d.forget(s)
-		delete(d.open, key)
+		d.forget(key, s)
 	}
 }
 
@@ -278,8 +265,7 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, s := range d.open {
-		d.forget(s)
-		delete(d.open, key)
+		d.forget(key, s)
 	}
 	defer d.close()
 	for _, e := range d.engine {
@@ -312,11 +298,12 @@ func (d *Driver) Shutdown(ctx context.Context) error {
 
 var errUnfinished = errors.New("not all requests were answered in time")
 
-func (d *Driver) forget(s *listener) {
+func (d *Driver) forget(key string, s *listener) {
 	for _, e := range d.engine {
 		e.forget(s)
 	}
 	s.close()
+	delete(d.open, key)
 }
 
 func (d *Driver) close() {

@@ -17,6 +17,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/link"
+	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
 	"ringside/ring"
 )
@@ -87,7 +88,7 @@ func tableOf(servers ...string) *table.Table {
 	}
 }
 
-// each runs f against every driver, and where it waits for answers.
+// each runs f against every driver, and at every pace.
 func each(t *testing.T, f func(t *testing.T, o Options)) {
 	drivers := []string{"portable"}
 	if runtime.GOOS == "linux" {
@@ -96,9 +97,11 @@ func each(t *testing.T, f func(t *testing.T, o Options)) {
 	for _, d := range drivers {
 		t.Run(d, func(t *testing.T) { f(t, Options{Driver: d, Tune: link.DefaultTune}) })
 	}
-	t.Run(drivers[len(drivers)-1]+" answers", func(t *testing.T) { // the portable driver takes it too, and does without
-		f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: alwaysAwait})
-	})
+	for name, kind := range map[string]pace.Kind{"answers": pace.Answers, "sleep": pace.Sleep} { // the portable driver takes it too, and does without
+		t.Run(drivers[len(drivers)-1]+" "+name, func(t *testing.T) {
+			f(t, Options{Driver: drivers[len(drivers)-1], Tune: link.DefaultTune, Moderation: pace.Settings{Above: 1, Sleep: 200 * time.Microsecond, Pace: kind}})
+		})
+	}
 }
 
 // eachAtOnce is each for a test that mostly waits: all run at the same time.

@@ -28,7 +28,6 @@ type portable struct {
 	stopped bool // written under mu and posting
 	socks   map[*stream]struct{}
 	running sync.WaitGroup
-	opts    Options
 	faults  faults
 
 	posting sync.Mutex // never waits for mu: who posts may hold that
@@ -72,7 +71,7 @@ func (s *stream) Unsent() int {
 }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
-	d := &portable{engine: e, socks: map[*stream]struct{}{}, opts: o}
+	d := &portable{engine: e, socks: map[*stream]struct{}{}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
 	}}
@@ -85,6 +84,11 @@ func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 func (d *portable) with(f func(e *proxy.Engine)) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.wakeup(f)
+}
+
+// wakeup is with for who holds mu.
+func (d *portable) wakeup(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
 	}
@@ -111,18 +115,24 @@ func (d *portable) post(f func(e *proxy.Engine)) {
 	}
 	d.posted = append(d.posted, f)
 	if len(d.posted) == 1 {
-		go d.with(d.runPosted)
+		go d.runPosted()
 	}
 }
 
-func (d *portable) runPosted(e *proxy.Engine) {
+// runPosted takes what was posted before the wakeup takes up a table: who posts behind a
+// new one finds it taken up.
+func (d *portable) runPosted() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.posting.Lock()
 	list := d.posted
 	d.posted = nil
 	d.posting.Unlock()
-	for _, f := range list {
-		f(e)
-	}
+	d.wakeup(func(e *proxy.Engine) {
+		for _, f := range list {
+			f(e)
+		}
+	})
 }
 
 func (d *portable) effect(x link.Effect) {
@@ -143,10 +153,14 @@ func (d *portable) effect(x link.Effect) {
 			t.SetLinger(0)
 		}
 		d.drop(s)
-	case link.Pause:
-		s.paused = true
-	case link.Resume:
-		s.paused = false
+	case link.Pause, link.Resume:
+		s.pause(x.Kind == link.Pause)
+	}
+}
+
+// pause stops the reader behind what it reads now, or lets it go on.
+func (s *stream) pause(yes bool) {
+	if s.paused = yes; !yes {
 		select {
 		case s.resume <- struct{}{}:
 		default:

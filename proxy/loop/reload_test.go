@@ -139,3 +139,38 @@ func TestListenSetsModes(t *testing.T) {
 		has(path, 0o606)
 	})
 }
+
+// TestPostedBehindATable: what is posted behind a new table runs when that is taken up,
+// also if the loop was awake by then.
+func TestPostedBehindATable(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		tables := []*table.Table{tableOf("127.0.0.1:1"), tableOf("127.0.0.1:1")}
+		p := proxy.NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
+		d, err := New(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Shutdown(context.Background()) })
+		e, end := p.Engines()[0], make(chan struct{})
+		defer close(end)
+		go func() { // keeps it awake
+			for {
+				ran := make(chan struct{})
+				e.Post(func(*proxy.Engine) { close(ran) })
+				select {
+				case <-end:
+					return
+				case <-ran:
+				}
+			}
+		}()
+		for i := range 300 {
+			next, is := tables[i%2], make(chan *table.Limits)
+			p.Swap(next)
+			e.Post(func(e *proxy.Engine) { is <- e.Limits })
+			if <-is != &next.Limits {
+				t.Fatalf("the table of before is in force, behind swap %d", i)
+			}
+		}
+	})
+}

@@ -15,9 +15,10 @@
 //	the route                                  a key goes
 //	keeps one copy, its owner is IN            to its owner: no task is needed
 //	keeps one copy, its owner is not IN, is    where Find says; package failover leads the command
-//	suspect, or was renamed
+//	suspect, or has its keys under new names
 //	lets increments wait                       as above, and every command is a task: packages counters and failover
-//	keeps several copies                       to its holders; package copies leads the command
+//	keeps several copies                       to its holders; package copies leads the command, or copies/direct
+//	                                           asks one of them for a value
 //	in consistency strict                      as above, and every command is a task
 //	its server is ordered away by a person     nowhere: Refusal says why
 //

@@ -114,7 +114,7 @@ func (rt *Route) Holders(list []Holder, key []byte) []Holder {
 		return list
 	}
 	var room [replicate.Max]int
-	for _, i := range rt.Pool.Members(room[:0], rt.Walk, key, rt.Copies) {
+	for _, i := range rt.Pool.Holders(room[:0], rt.Walk, key, rt.Copies) {
 		list = append(list, Holder{rt.BoundPool, i, rt.Servers[i]})
 	}
 	return list

@@ -5,6 +5,8 @@ package stats
 
 import (
 	"math/bits"
+	"reflect"
+	"time"
 
 	"ringside/proxy/table"
 	"ringside/proxy/wire"
@@ -74,23 +76,57 @@ type Buffered struct {
 	Lost       [NumLost]uint64 // sums of increments, by why
 }
 
-// Marks counts what became of the marks of copies.
-type Marks struct {
-	Made      uint64 // by commands and repairs of this process
-	Met       uint64 // found in the place of a value: somebody is at work there, or has died at it
-	Disturbed uint64 // that were gone when they were to be ended: all began again, or was given up
+// MarkEvent is what became of a mark of copies.
+type MarkEvent uint8
+
+// The events.
+const (
+	MarkMade      MarkEvent = iota // by a command or a repair of this process
+	MarkLeft                       // sent behind a set that has timed out; nobody hears whether it has replaced something
+	MarkMet                        // found in the place of a value: somebody is at work there, or has died at it
+	MarkTaken                      // met, and a value put in its place: its owner was given time
+	MarkReplaced                   // met and changed by what did not see it: a fresh one is in its place
+	MarkDisturbed                  // gone when it was to be ended: all began again, or was given up
+	NumMarkEvents
+)
+
+func (m MarkEvent) String() string {
+	return [NumMarkEvents]string{"made", "left", "met", "taken", "replaced", "disturbed"}[m]
 }
+
+// MarkUser is what has to do with a mark.
+type MarkUser uint8
+
+// The users.
+const (
+	MarkOther MarkUser = iota // any other command
+	MarkDelete
+	MarkAdd
+	MarkRepair // a repair, a resync, a move to another server
+	NumMarkUsers
+)
+
+func (u MarkUser) String() string {
+	return [NumMarkUsers]string{"other", "delete", "add", "repair"}[u]
+}
+
+// Marks counts what became of the marks of copies.
+type Marks [NumMarkEvents][NumMarkUsers]uint64
+
+// MaxDeleteRounds is how many rounds of marks a delete makes at most.
+const MaxDeleteRounds = 3
 
 // Counters is what one engine has counted since it started.
 type Counters struct {
 	RouteCounters                        // of commands that belong to no route, and of routes that are no more
 	Latency       [wire.NumOps]Histogram // from the request to its answer, by command
 
-	Repairs, RepairsDropped uint64 // of copies, key by key; those that were not made, because too many were to be made
+	Repairs, RepairsDropped uint64 // copies of single keys: begun; given up, because there were too many or they failed again and again
 	Marks                   Marks
-	Refilled                uint64 // keys that were copied to servers that had come back empty
+	DeleteRounds            [MaxDeleteRounds]uint64 // deletes on copies by how many rounds they took, less one
+	Refilled                uint64                  // keys that were copied to servers that had come back empty
 
-	Wakeups, Reads, Writes uint64 // of the driver: reads that brought bytes, writes that took some
+	Wakeups, Reads, Writes uint64 // of the driver; only reads that brought bytes, and writes that took some
 
 	Accepted            uint64 // clients
 	Refused             uint64 // clients over limits.clients
@@ -104,7 +140,7 @@ type Counters struct {
 	Buffer Buffered
 
 	NoMemory uint64 // data blocks refused by limits.memory
-	Doubts   uint64 // server connections aborted because nobody could tell any more whose answer came
+	Desyncs  uint64 // server connections aborted because nobody could tell any more whose answer came
 }
 
 // Closed counts the clients that Ringside closed, by reason.
@@ -129,13 +165,10 @@ type ServerCounters struct {
 	LateDeletesLost uint64 // of the late deletes: those that were not answered
 	Overridden      uint64 // not handed on: a person has drained it or taken it down
 
-	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight, and without; outages
+	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight; without any; outages
 	BytesIn, BytesOut                 uint64    // from the server, to the server
 	Latency                           Histogram // of answered requests
 }
-
-// Observe counts an answer that took ns nanoseconds.
-func (c *ServerCounters) Observe(ns int64) { c.Latency.Observe(ns) }
 
 // Histogram counts durations in buckets whose bounds double, each doubling
 // cut in four: 19 % wide at most, from 1 µs to 17 s.
@@ -187,14 +220,9 @@ func (h *Histogram) Count() (n uint64) {
 }
 
 // Add counts what o has counted too.
-func (h *Histogram) Add(o *Histogram) {
-	h.Sum += o.Sum
-	for i, n := range o.Buckets {
-		h.Buckets[i] += n
-	}
-}
+func (h *Histogram) Add(o *Histogram) { sumUp(h, o) }
 
-// Snapshot is a copy of what the engines of a process have counted, added up.
+// Snapshot is what the engines of a process have counted, added up.
 type Snapshot struct {
 	Counters                            // with those of all routes
 	Servers  map[string]*ServerSnapshot // by network and address
@@ -206,13 +234,16 @@ type Snapshot struct {
 	Clients  int                // connected
 	InFlight int                // commands without an answer
 
+	Moving    bool          // keys of several copies go to other servers by the last table, or will
+	Unsettled time.Duration // no other table may come yet, for the sake of keys that the last has given to other servers: look again then
+
 	BufferKeys    int    // counters of which increments wait, or may
 	BufferPending uint64 // their sum
 
-	Parked int   // of them: writes that wait for a server's next phase
-	Lines  int   // keys of several copies that are being written or repaired
+	Parked int   // commands that are parked: see package task
+	Lines  int   // lines in which commands follow each other on a key: see there, too
 	Memory int64 // bytes of buffers in use
-	Kept   int64 // of that, for reuse
+	Kept   int64 // bytes of Memory that are kept for reuse
 }
 
 // Lack is what is missing on a server that keeps copies, as far as this process knows.
@@ -240,60 +271,37 @@ type ServerSnapshot struct {
 }
 
 // Add counts what o has counted too.
-func (into *Counters) Add(o *Counters) {
-	into.RouteCounters.Add(&o.RouteCounters)
-	for op := range o.Latency {
-		into.Latency[op].Add(&o.Latency[op])
-	}
-	into.Repairs += o.Repairs
-	into.RepairsDropped += o.RepairsDropped
-	into.Marks.Made += o.Marks.Made
-	into.Marks.Met += o.Marks.Met
-	into.Marks.Disturbed += o.Marks.Disturbed
-	into.Refilled += o.Refilled
-	into.Wakeups += o.Wakeups
-	into.Reads += o.Reads
-	into.Writes += o.Writes
-	into.Accepted += o.Accepted
-	into.Refused += o.Refused
-	into.TooLate += o.TooLate
-	into.Unaccepted += o.Unaccepted
-	into.ClientIn += o.ClientIn
-	into.ClientOut += o.ClientOut
-	into.IdleClosed += o.IdleClosed
-	into.UnfinishedClosed += o.UnfinishedClosed
-	into.LoginsFailed += o.LoginsFailed
-	into.LoginsLate += o.LoginsLate
-	into.OutputClosed += o.OutputClosed
-	into.MemoryClosed += o.MemoryClosed
-	into.CutOff += o.CutOff
-	into.NoMemory += o.NoMemory
-	into.CountersMade += o.CountersMade
-	into.Buffer.Increments += o.Buffer.Increments
-	into.Buffer.Flushes += o.Buffer.Flushes
-	into.Buffer.Flushed += o.Buffer.Flushed
-	for i, n := range o.Buffer.Lost {
-		into.Buffer.Lost[i] += n
-	}
-	into.Doubts += o.Doubts
-}
+func (into *Counters) Add(o *Counters) { sumUp(into, o) }
 
 // Add counts what o has counted too.
-func (into *ServerCounters) Add(o *ServerCounters) {
-	into.Requests += o.Requests
-	into.Failed += o.Failed
-	into.TimedOut += o.TimedOut
-	into.Refused += o.Refused
-	into.Crowded += o.Crowded
-	into.Shed += o.Shed
-	into.LateDeletes += o.LateDeletes
-	into.LateDeletesLost += o.LateDeletesLost
-	into.Overridden += o.Overridden
-	into.Dials += o.Dials
-	into.Lost += o.Lost
-	into.ClosedIdle += o.ClosedIdle
-	into.WentDown += o.WentDown
-	into.BytesIn += o.BytesIn
-	into.BytesOut += o.BytesOut
-	into.Latency.Add(&o.Latency)
+func (into *ServerCounters) Add(o *ServerCounters) { sumUp(into, o) }
+
+// sumUp adds every number of o to that of into, which points to the same type: so none that
+// is new can be left out. What a pointer leads to is added up by who owns it. It takes some
+// 20 µs for all of an engine.
+func sumUp(into, o any) { addNumbers(reflect.ValueOf(into).Elem(), reflect.ValueOf(o).Elem()) }
+
+func addNumbers(into, o reflect.Value) {
+	switch into.Kind() {
+	case reflect.Uint64:
+		into.SetUint(into.Uint() + o.Uint())
+	case reflect.Struct:
+		for i := range into.NumField() {
+			addNumbers(into.Field(i), o.Field(i))
+		}
+	case reflect.Array:
+		if into.Type().Elem().Kind() != reflect.Uint64 {
+			for i := range into.Len() {
+				addNumbers(into.Index(i), o.Index(i))
+			}
+			return
+		}
+		sums := into.Slice(0, into.Len()).Interface().([]uint64) // histograms are nearly all there is to add
+		for i, n := range o.Slice(0, o.Len()).Interface().([]uint64) {
+			sums[i] += n
+		}
+	case reflect.Pointer:
+	default:
+		panic("stats: counters are uint64, and nothing adds up a " + into.Type().String())
+	}
 }

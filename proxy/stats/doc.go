@@ -2,8 +2,12 @@
 //
 //	engine's goroutine                   any goroutine           answered to
 //	Counters, RouteCounters, ─ AddTo ─► Snapshot, one of all ─► stats proxy, routes, servers (Report)
-//	ServerCounters                       loops                   /metrics (package admin)
+//	ServerCounters                       loops                   /metrics (package admin/metrics)
+//	clients as they are now  ─────────► ClientList ────────────► stats conns, the admin interface
 //	answers of servers to stats ─────► Merge… ─────────────────► stats, stats items, stats slabs …
+//
+// Guard, Tags and Near, which all loops write, are what routes of these kinds have counted
+// and learned: atomic numbers, or under a lock that no hit takes.
 //
 // Counters are plain numbers which only their loop writes. Nobody else reads
 // them: each room adds its own to a Snapshot on the goroutine of its loop,
@@ -56,5 +60,6 @@
 // # What it does not do
 //
 // It asks nobody: package proxy asks servers and loops (proxy/stats.go,
-// proxy/stats_own.go), and keeps no history. What a metric is called is in package admin.
+// proxy/stats_own.go). It keeps no history. What a metric is called is in package
+// admin/metrics.
 package stats

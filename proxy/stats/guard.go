@@ -26,7 +26,7 @@ const (
 	GuardGivenBack                   // a client went away that was to rebuild
 	GuardRearmed                     // one that was to rebuild did not come back within a lease
 	GuardPoll                        // a server was asked for those who wait
-	GuardAmbiguous                   // of a set it was not sure whose it is
+	GuardAmbiguous                   // it was not sure which client's miss a set belongs to
 	GuardForgotten                   // there was no room to remember a miss
 	GuardBarren                      // a get was not held because nobody fills its key
 	GuardLook                        // a server was asked what only the guard needs
@@ -74,7 +74,7 @@ func (g *Guard) Snapshot() GuardSnapshot {
 }
 
 // TookTooLong learns from a set that was refused when its miss was age old: rebuilds
-// take longer than the lease.
+// take longer than the lease, which becomes twice that age, and no more than most.
 func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,7 +82,7 @@ func (g *Guard) TookTooLong(age, most time.Duration, now int64) {
 	g.fadedAt = now
 }
 
-// Lease is how long a rebuild may take.
+// Lease is how long a rebuild may take: as learned, but not less than least.
 func (g *Guard) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }
@@ -123,11 +123,11 @@ func (g *Guard) Usual() time.Duration {
 	return g.usual
 }
 
-// Waited counts a get that was held.
-func (g *Guard) Waited(d int64) {
+// Waited counts a get that was held for ns nanoseconds.
+func (g *Guard) Waited(ns int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.waited.Observe(d)
+	g.waited.Observe(ns)
 }
 
 // Ended learns that a win has come to its end, filled or not: where less than half

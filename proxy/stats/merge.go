@@ -245,14 +245,17 @@ func sameEverywhere(values []string, servers int) (string, bool) {
 	return same(values, servers)
 }
 
-// total adds integers up; other values are common or left out.
-func total(values []string, servers int) (string, bool) {
+// ofIntegers makes one integer of those of servers; other values are common or left out.
+func ofIntegers(values []string, servers int, one func([]uint64) uint64) (string, bool) {
 	list, ok := numbers(values)
 	if !ok {
 		return common(values, servers)
 	}
-	return Decimal(sum(list)), true
+	return Decimal(one(list)), true
 }
+
+// total adds integers up.
+func total(values []string, servers int) (string, bool) { return ofIntegers(values, servers, sum) }
 
 // sum stops at the largest number.
 func sum(list []uint64) (total uint64) {
@@ -267,23 +270,14 @@ func sum(list []uint64) (total uint64) {
 
 // least is the least of the integers.
 func least(values []string, servers int) (string, bool) {
-	list, ok := numbers(values)
-	if !ok {
-		return common(values, servers)
-	}
-	return Decimal(slices.Min(list)), true
+	return ofIntegers(values, servers, slices.Min[[]uint64])
 }
 
 // leastNotZero is the least integer but 0, which says that there is nothing to tell.
 func leastNotZero(values []string, servers int) (string, bool) {
-	list, ok := numbers(values)
-	if !ok {
-		return common(values, servers)
-	}
-	if list = slices.DeleteFunc(list, func(n uint64) bool { return n == 0 }); len(list) == 0 {
-		return "0", true
-	}
-	return Decimal(slices.Min(list)), true
+	return ofIntegers(values, servers, func(list []uint64) uint64 {
+		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // 0-1 is the largest
+	})
 }
 
 // most is the largest number, as its server wrote it.
@@ -317,14 +311,12 @@ func seconds(values []string, servers int) (string, bool) {
 // buckets is the power of two in the buckets of all hash tables, given the
 // power of each.
 func buckets(values []string, servers int) (string, bool) {
-	list, ok := numbers(values)
-	if !ok {
-		return common(values, servers)
-	}
-	for i, power := range list {
-		list[i] = 1 << min(power, 63)
-	}
-	return strconv.Itoa(bits.Len64(sum(list)) - 1), true
+	return ofIntegers(values, servers, func(list []uint64) uint64 {
+		for i, power := range list {
+			list[i] = 1 << min(power, 63)
+		}
+		return uint64(bits.Len64(sum(list)) - 1)
+	})
 }
 
 // lowest is the lowest version of memcached, as its server wrote it.

@@ -28,22 +28,22 @@ type Plan struct {
 	// Copies are the servers that keep a copy, the one that decides first; nil if
 	// only the owner does. Nobody stands in for a server that keeps one, so Interim
 	// is empty then.
-	Copies []Member
+	Copies []PoolServer
 
 	// Interim are those who stand in for the owner when it is out: the first one,
 	// the second if that is out too, and so on. Of a pool that builds its ring again
 	// only the next few are named.
-	Interim []Member
+	Interim []PoolServer
 }
 
-// Member is a server of a pool.
-type Member struct {
+// PoolServer is a server of a pool.
+type PoolServer struct {
 	Pool   *Pool
 	Server int // index in Pool.Servers
 }
 
 // Target is the server.
-func (m Member) Target() *Target { return &m.Pool.Servers[m.Server] }
+func (m PoolServer) Target() *Target { return &m.Pool.Servers[m.Server] }
 
 // Plan works out where key, decoded, goes on the listener l.
 func (l *Listener) Plan(key []byte) Plan {
@@ -70,7 +70,7 @@ func (l *Listener) Plan(key []byte) Plan {
 	walk := r.Pool.walk(part, h)
 	p.Successors = walk[min(1, len(walk)):]
 	if r.Copies.Copies == replicate.All || r.Copies.Copies > 1 {
-		p.Copies = r.members(key)
+		p.Copies = r.holders(key)
 	} else if owner >= 0 {
 		p.Interim = r.Pool.interim(key, owner, p.Successors)
 	}
@@ -93,28 +93,28 @@ func (p *Pool) walk(part []byte, h uint64) (order []int) {
 	return order
 }
 
-// members are the servers that keep a copy of key, as the servers see it, the one that
-// decides first: the owner in each of several pools, or some of one pool.
-func (r *Route) members(key []byte) (list []Member) {
+// holders are the servers that keep a copy of key, which is as servers know it. The one
+// that decides is first: they are the owner in each of several pools, or some of one pool.
+func (r *Route) holders(key []byte) (list []PoolServer) {
 	if len(r.Also) > 0 {
 		for _, p := range append([]*Pool{r.Pool}, r.Also...) {
 			if _, _, i := p.Place.Locate(key); i >= 0 {
-				list = append(list, Member{p, i})
+				list = append(list, PoolServer{p, i})
 			}
 		}
 		return list
 	}
-	for _, i := range r.Pool.Members(nil, ring.Distinct(r.Pool.Place.Ring), key, r.Copies) {
-		list = append(list, Member{r.Pool, i})
+	for _, i := range r.Pool.Holders(nil, ring.Distinct(r.Pool.Place.Ring), key, r.Copies) {
+		list = append(list, PoolServer{r.Pool, i})
 	}
 	return list
 }
 
-// Members appends to dst the servers of p that keep a copy of key by the policy c: the
+// Holders appends to dst the servers of p that keep a copy of key by the policy c: the
 // owner, and those next on walk, p's ring with each server once, that share nothing with the
 // ones before. An address is one holder, whatever names the pool has for it: it would
 // refuse the second half of an add.
-func (p *Pool) Members(dst []int, walk ring.Ring, key []byte, c replicate.Policy) []int {
+func (p *Pool) Holders(dst []int, walk ring.Ring, key []byte, c replicate.Policy) []int {
 	part := p.Place.Part.Of(key)
 	h := p.Place.Hash(part)
 	return replicate.Members(dst, func(n int) int { return walk.At(part, h, n) }, c.Copies, func(a, b int) bool {
@@ -127,17 +127,17 @@ func (p *Pool) Members(dst []int, walk ring.Ring, key []byte, c replicate.Policy
 const rebuilds = 3
 
 // interim is who stands in for the owner of key.
-func (p *Pool) interim(key []byte, owner int, successors []int) (list []Member) {
+func (p *Pool) interim(key []byte, owner int, successors []int) (list []PoolServer) {
 	switch {
 	case p.Failover.Mode == Gutter:
 		g := p.Failover.Gutter
 		part, h, _ := g.Place.Locate(key)
 		for _, i := range g.walk(part, h) {
-			list = append(list, Member{g, i})
+			list = append(list, PoolServer{g, i})
 		}
 	case p.Failover.Mode == Rehash && p.Without == nil:
 		for _, i := range successors {
-			list = append(list, Member{p, i})
+			list = append(list, PoolServer{p, i})
 		}
 	case p.Failover.Mode == Rehash:
 		part, h, _ := p.Place.Locate(key)
@@ -151,7 +151,7 @@ func (p *Pool) interim(key []byte, owner int, successors []int) (list []Member) 
 			if owner = live.At(part, h, 0); owner < 0 {
 				break
 			}
-			list = append(list, Member{p, owner})
+			list = append(list, PoolServer{p, owner})
 		}
 	}
 	return list

@@ -85,7 +85,7 @@ func (p *Plan) SuccessorNames() []string {
 	return names
 }
 
-func plannedServers(list []Member) (all []PlannedServer) {
+func plannedServers(list []PoolServer) (all []PlannedServer) {
 	for _, m := range list {
 		t := m.Target()
 		all = append(all, PlannedServer{m.Pool.Name, t.Name, t.Address, t.Host, t.Zone})

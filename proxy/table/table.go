@@ -20,8 +20,8 @@ type Table struct {
 
 	TagCommand string        // a delete of this with the name of a tag behind it invalidates that; empty: no route has tags
 	LogSlow    time.Duration // commands that take so long are logged; 0: none
-	NoHotKeys  bool          // it is not watched which keys are asked for most
-	Misses     bool          // it is watched why keys miss
+	NoHotKeys  bool          // nobody wants to know which keys are asked for most
+	Misses     bool          // somebody wants to know why keys miss
 }
 
 // Has says whether a pool of t has a server of that name.
@@ -113,7 +113,7 @@ type Failover struct {
 	Mode       Mode
 	Gutter     *Pool         // of mode Gutter
 	InterimTTL time.Duration // at most, of what another server keeps for one that is out
-	Wait       time.Duration // of a write for a server's next phase, of the command's Deadline
+	Wait       time.Duration // that a write may wait, within its Deadline, while its server is being taken out; 0: it fails at once
 	health.Settings
 }
 
@@ -139,7 +139,7 @@ type Target struct {
 	Zone    string // what replicate.Zones keeps apart; empty: none
 }
 
-// Apart is what two copies of a key must not have in common when a says so.
+// Apart is what two copies of a key must not have in common by the choice a.
 func (t *Target) Apart(a replicate.Apart) string {
 	switch a {
 	case replicate.Hosts:
@@ -159,7 +159,7 @@ type Timeouts struct {
 	Total    time.Duration // of a client's command, to the last byte of its answer; 0: there is no such bound
 }
 
-// Within is t for a request of a command that has left of its Deadline.
+// Within is t for one request of a command of whose Deadline so much is left.
 func (t *Timeouts) Within(left time.Duration) *Timeouts {
 	gone := t.Deadline - max(left, time.Millisecond)
 	if gone <= 0 {
@@ -198,8 +198,9 @@ type Limits struct {
 	Drain      time.Duration // for what is in flight then
 }
 
-// Watched says whether a pool needs a keeper: its keys move, or it keeps copies.
-func (p *Pool) Watched(t *Table) bool {
+// NeedsKeeper says whether p, a pool of t, needs a keeper: its keys move, or it keeps
+// copies.
+func (p *Pool) NeedsKeeper(t *Table) bool {
 	return p.Failover.Mode != FailFast || p.Copied(t)
 }
 

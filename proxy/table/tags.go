@@ -16,7 +16,17 @@ type Tags struct {
 	Read   bool   // heads are understood, and none is written
 }
 
-// TagsOf are the tags of these names in t.
+// CheckTagNames says which of names no tag can have, and why.
+func CheckTagNames(names []string) error {
+	for _, name := range names {
+		if err := stamp.CheckName([]byte(name)); err != nil {
+			return fmt.Errorf("%.100q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// TagsOf are the tags of these names in t. The names have been checked (CheckTagNames).
 func (t *Table) TagsOf(names []string) (list []stamp.Tag, err error) {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
@@ -24,9 +34,6 @@ func (t *Table) TagsOf(names []string) (list []stamp.Tag, err error) {
 				continue
 			}
 			for _, name := range names {
-				if err := stamp.CheckName([]byte(name)); err != nil {
-					return nil, fmt.Errorf("%.100q: %w", name, err)
-				}
 				list = stamp.Add(list, r.Tags.Tag([]byte(name)))
 			}
 			return list, nil

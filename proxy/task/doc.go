@@ -39,6 +39,10 @@
 //     deadline.
 //   - A task has one answer, though its client may be on another loop, or gone.
 //
+// A get of a key of several copies that is no task, or not yet, stands in no line.
+// Session.Reads has its key instead, for those who wait for it, and TakeOver leads the task
+// that takes over from it.
+//
 // Tasks are made where requests are rare or are several anyway, so they may
 // allocate. Their bytes count against limits.memory.
 //

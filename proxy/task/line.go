@@ -99,9 +99,9 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 	return l
 }
 
-// GoOn leads t, with which a read of its client goes on that needed no task so far. It has the
-// place of that in the client's line.
-func (e *Tasks) GoOn(t *Task) {
+// TakeOver leads t, which takes over from a read of its client that needed no task so far.
+// It has the place of that in the client's line.
+func (e *Tasks) TakeOver(t *Task) {
 	s := t.x.Session
 	s.Tasks++
 	t.inLine = true
@@ -133,7 +133,7 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// ReleaseLine lets the client's next command on t's key begin, unless a stub of t's
+// ReleaseLine lets the client's next command on t's key begin, unless a mark of t's
 // backfill may still be in its way.
 func (e *Tasks) ReleaseLine(t *Task) {
 	if t.inLine && !t.Backfilling {

@@ -82,7 +82,7 @@ func (t *Task) TokenSpan() wire.Span {
 // ShortLived are the edits that let the item live no longer than limit.
 func (t *Task) ShortLived(limit time.Duration) []Edit {
 	most := int64(limit / time.Second)
-	cap := func(at wire.Span) Edit {
+	capped := func(at wire.Span) Edit {
 		n, err := strconv.ParseInt(string(at.Of(t.Raw)), 10, 64)
 		if err != nil {
 			n = math.MaxInt32
@@ -91,13 +91,13 @@ func (t *Task) ShortLived(limit time.Duration) []Edit {
 	}
 	switch {
 	case t.Req.Exptime.Len() > 0 && t.Op != wire.FlushAll:
-		return []Edit{cap(t.Req.Exptime)}
+		return []Edit{capped(t.Req.Exptime)}
 	case t.Req.Dialect == wire.Meta && t.Op.Stores():
 		end := t.Req.Line.End
 		return []Edit{{wire.Span{Start: end, End: end}, strconv.AppendInt([]byte(" T"), most, 10)}}
 	}
 	if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N'); ok && t.Req.Dialect == wire.Meta {
-		return []Edit{cap(at)}
+		return []Edit{capped(at)}
 	}
 	return nil
 }
@@ -111,43 +111,19 @@ func (t *Task) Body() []byte {
 	return b
 }
 
-// NeedsValue says whether a command builds on the value that is there. At a server
-// that has come back empty it would find nothing, though the interim server has one.
-func NeedsValue(op wire.Op) bool {
-	switch op {
-	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
+// NeedsValue says whether a command builds on the value that is there, or on that there is
+// none. At a server that has come back empty it would find nothing, though the interim server has one.
+func NeedsValue(t *Task) bool {
+	switch t.Op {
+	case wire.Add, wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
 		return true
 	}
-	return false
+	return t.Op == wire.Delete && CommandOf(t).Stale
 }
 
 // Missed says whether an answer is a miss.
 func Missed(r *upstream.Result) bool {
 	return r.Reply.Kind == wire.End || r.Reply.Kind == wire.Miss || r.Reply.Kind == wire.NotFound
-}
-
-// IsStub says whether an answer to t's request is a stub, an empty item that guards a
-// copy, and shows that it is one.
-func (t *Task) IsStub(r *upstream.Result) bool {
-	rep := &r.Reply
-	return t.Req.Dialect == wire.Meta && rep.Kind == wire.Value && rep.Body.Len() == 0 &&
-		rep.Letters.Has('Z') && !CommandOf(t).Vivify
-}
-
-// MayBeStub says whether what a read has found may be a stub: the answer alone does
-// not tell a stub from an empty value.
-func MayBeStub(t *Task, rep *wire.Reply) bool {
-	if t.Req.Dialect == wire.Text {
-		return rep.Kind == wire.Value && rep.Body.Len() == 0
-	}
-	return rep.Kind == wire.Header && rep.Letters.Has('Z') && !CommandOf(t).Vivify
-}
-
-// Filled says whether the value that rep shows, where a read may have found a stub,
-// has come since: then the read is asked anew. A stale value that another client is
-// renewing looks like a stub to a meta read, however often it is asked.
-func Filled(t *Task, rep *wire.Reply) bool {
-	return rep.Body.Len() > 0 && !(t.Req.Dialect == wire.Meta && t.Op == wire.Get && rep.Letters.Has('Z'))
 }
 
 // Expiring says whether an item is not worth a copy: it lives less than 2 s more, or

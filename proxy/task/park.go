@@ -9,7 +9,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// parkedTask is a task that waits for another phase of a server, or for who is out.
+// parkedTask is a task that waits until servers have other phases, or until it is known
+// who is out.
 type parkedTask struct {
 	t      *Task
 	phases func() uint64 // another number when what it waits for may be there
@@ -17,10 +18,12 @@ type parkedTask struct {
 	until  int64         // it does not wait longer: nanoseconds on the loop's clock
 }
 
-// Park keeps t until phases changes, or the moment until has come.
+// Park keeps t until phases changes, or the moment until has come. If too many wait
+// already t fails, and gives up the line of its key, where others may stand behind it.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being left", stats.Crowded)
+		e.Unclaim(t, KeyLine(t.Hash))
 		return
 	}
 	e.Parked = append(e.Parked, parkedTask{t, phases, phases(), until})

@@ -86,6 +86,7 @@ type Tasks struct {
 	Lines    map[Line]*queue // who waits for whom
 	Runnable []*Task         // tasks whose turn in a line has come
 	Parked   []parkedTask    // commands that wait for a server's next phase
+	Later    timers          // what goes on at a time
 }
 
 // Leader serves tasks of one kind.

@@ -29,7 +29,7 @@ type Attempt struct {
 	Probe      bool // it is the greeting, the first on each new connection
 	Begun      bool // its answer has begun, and is not whole
 	Streams    bool // its receiver is in the middle of a value
-	GoesOn     bool // its receiver lets a task go on with its answer, or without
+	TakenOver  bool // a task has taken over from its receiver, with its answer or without
 	Internal   bool // it is Ringside's own: the queue's bound for clients does not count it
 	expired    bool // it is over before the socket got a byte of it
 	LateDelete bool // it is the delete behind a mutation that may run late: see latedelete.go

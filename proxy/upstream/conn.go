@@ -91,7 +91,7 @@ func (c *Conn) InternalFull() bool { return c.Internal >= maxInternal }
 // caller then appends the request's bytes to c.Out and calls Give.
 func (c *Conn) Begin(a *Attempt, t *table.Timeouts) {
 	e := c.Server.e
-	c.enlist(a)
+	c.push(a)
 	a.limits = t
 	wait := t.Deadline
 	if c.State == ConnUp {
@@ -131,6 +131,7 @@ func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	if b > 0 {
 		a.Op, command = wire.Set, "ms "
 		end = " 0 F" + wire.MarkFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
+		e.Count.Marks[stats.MarkLeft][stats.MarkOther]++
 	}
 	if encoded || b > 0 {
 		a.Dialect = wire.Meta
@@ -147,8 +148,8 @@ func (c *Conn) giveBehind(a *Attempt, key []byte, encoded bool, b Behind) {
 	c.Give(a, len(e.Line))
 }
 
-// enlist puts a at the end of the queue.
-func (c *Conn) enlist(a *Attempt) {
+// push puts a at the end of the queue.
+func (c *Conn) push(a *Attempt) {
 	a.sentAt = c.Server.e.Now
 	a.Start = c.Given
 	if c.Tail == nil {
@@ -213,8 +214,10 @@ func (c *Conn) Flush() {
 	if c.Out.Size == 0 || c.Full || c.held != nil && c.held.Start == c.Taken {
 		return
 	}
-	if t := e.Tune; t.HoldDue > 0 && c.Due() >= t.HoldDue && !c.answered && c.holding < t.HoldMax && !c.Lingering { // there no company comes
-		return
+	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // there no company comes
+		if d := c.Due(); d >= promptFactor*t.HoldDue || d >= t.HoldDue && !e.Prompt {
+			return
+		}
 	}
 	c.answered = false
 	c.holding = 0
@@ -231,11 +234,14 @@ func (c *Conn) close() {
 	c.failAll("", stats.Lost)
 }
 
+// promptFactor is how many times longer a queue must be to be held if
+// Servers.Prompt is set: pipelines and reads of many keys feed one that long.
+const promptFactor = 4
+
 // find is the first in the queue that is so; nil if none is.
 func (c *Conn) find(so func(a *Attempt) bool) *Attempt {
 	a := c.Head
-	for a != nil && !so(a) {
-		a = a.Next
+	for ; a != nil && !so(a); a = a.Next {
 	}
 	return a
 }
@@ -303,26 +309,38 @@ func (c *Conn) Up() {
 	if e.Debug {
 		e.Log.Debug("connected to a server", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}
-	c.greet(e.Now + int64(c.Server.Greeting))
+	e.Observer.Connected(c)
+	a := e.NewAttempt(nil)
+	a.Op, a.Probe = wire.Version, true
+	c.putFirst(a, int64(c.Server.Greeting), AskVersion)
 	for a := c.Head; a != nil; a = a.Next {
 		if !a.Probe {
 			a.Deadline = min(a.Deadline, e.Now+int64(a.limits.Request))
 		}
 		c.armDeadline(a.Deadline)
 	}
-	e.Observer.Connected(c)
 	e.Mark(&c.Link)
 }
 
-// greet puts the question for the server's version before all that waits.
-func (c *Conn) greet(until int64) {
+// AskFirst is Servers.Ask before all that waits for c, which has just come up.
+func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	e := c.Server.e
-	a := e.NewAttempt(nil)
-	a.Op, a.Probe, a.Size = wire.Version, true, len(AskVersion)
+	e.Wire.Next(line, &e.Plain)
+	a := e.NewAttempt(&Collector{To: to})
+	a.Op, a.Dialect, a.asked, a.limits = e.Plain.Op, e.Plain.Dialect, true, t
+	c.Server.Count.Requests++
+	e.Requests++
+	c.putFirst(a, int64(t.Request), line)
+}
+
+// putFirst puts a, the request line, which may take so long, before all that waits.
+func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
+	e := c.Server.e
+	a.Size = len(line)
 	c.MarkInternal(a)
-	a.sentAt, a.Deadline = e.Now, until
+	a.sentAt, a.Deadline = e.Now, e.Now+wait
 	var q link.Queue
-	q.Append(&e.Buffers, AskVersion)
+	q.Append(&e.Buffers, line)
 	c.Out.MoveTo(&e.Buffers, &q)
 	c.Out = q
 	a.Next = c.Head

@@ -31,16 +31,10 @@ func (e *Servers) Expire() {
 func (srv *Server) expire() {
 	e := srv.e
 	for _, c := range srv.Conns {
-		if c.Deadline <= e.Now {
-			c.expire()
-		}
-		e.At(link.RequestTimer, c.Deadline)
+		c.look()
 	}
 	for _, c := range srv.Dedicated {
-		if c.Deadline <= e.Now {
-			c.expire()
-		}
-		e.At(link.RequestTimer, c.Deadline)
+		c.look()
 	}
 	switch c := srv.Conns[0]; {
 	case srv.Draining() || c.State != ConnIdle || !srv.Down && (srv.RedialAt == 0 || !srv.wantsConn()):
@@ -49,6 +43,14 @@ func (srv *Server) expire() {
 	default:
 		c.dial()
 	}
+}
+
+// look expires c if it is time, and sees that it is looked at again.
+func (c *Conn) look() {
+	if c.Deadline <= c.Server.e.Now {
+		c.expire()
+	}
+	c.Server.e.At(link.RequestTimer, c.Deadline)
 }
 
 // expire gives up the dial of c, or fails its requests that have waited too long,
@@ -77,22 +79,20 @@ func (c *Conn) expire() {
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
 			return
 		default:
+			silent := c.lastIn <= a.sentAt || c.stalls(a) // else it is busy with a large answer, not gone
 			if a.Start >= c.Taken {
 				unsent = true
 				a.expired = true
-			} else {
-				silent := c.lastIn <= a.sentAt || c.stalls(a) // else it is busy with a large answer, not gone
-				if silent && !c.Lingering {
-					srv.timeouts++
-				}
-				if a.LeavesValue {
-					unguarded, stuck = true, stuck || silent
-				}
+			} else if silent && !c.Lingering {
+				srv.timeouts++
 			}
 			if c.Lingering {
 				c.forgetWaiter(a)
 			}
 			c.failOne(a, "server "+srv.Label()+" "+c.overdue(a), stats.TimedOut)
+			if a.Unguarded() && !a.expired {
+				unguarded, stuck = true, stuck || silent
+			}
 		}
 	}
 	if unsent {

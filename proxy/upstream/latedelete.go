@@ -94,7 +94,7 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	key, _ := a.Named()
 	u.Reuse(append(u.Room(), key...))
 	a.LeavesValue = false
-	c.enlist(u)
+	c.push(u)
 	c.giveBehind(u, key, a.Flags&wire.Base64 != 0, a.behind)
 	c.answered = true // it is not held for company
 	c.LateDeletes++
@@ -102,10 +102,11 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 	c.Server.Count.LateDeletes++
 }
 
-// mayArrive says whether the server's kernel may have all of an unguarded mutation.
-// What is still in this machine's kernel never gets there after an Abort.
+// mayArrive says whether the server's kernel may have all of a mutation that is unguarded,
+// or would be when c ends. What is still in this machine's kernel never gets there after
+// an Abort.
 func (c *Conn) mayArrive() bool {
-	switch first := c.find((*Attempt).Unguarded); {
+	switch first := c.find(func(a *Attempt) bool { return a.LeavesValue && a.behind != Nothing }); {
 	case first == nil || c.Sock == nil:
 		return false
 	case c.Server.e.Now-c.lastOut < int64(ackTime):
@@ -160,6 +161,7 @@ func (c *Conn) linger(why string) {
 	srv := c.Server
 	e := srv.e
 	fresh := srv.newConn()
+	fresh.lastIn = c.lastIn
 	srv.Conns[slices.Index(srv.Conns, c)] = fresh
 	if srv.wantsConn() {
 		e.Mark(&fresh.Link)

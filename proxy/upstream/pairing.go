@@ -16,7 +16,7 @@ import (
 // or lets it go on with the line of before, which was last in the queue.
 func (c *Conn) BeginLine(a, before *Attempt, command []byte, key int) {
 	gets := len(command) > len("get")
-	if a.Op > wire.Gets || !c.goOn(a, before, gets, key) {
+	if a.Op > wire.Gets || !c.joinLine(a, before, gets, key) {
 		a.Line.Begin(gets)
 		c.Out.Append(&c.Server.e.Buffers, command)
 		c.Give(a, len(command))
@@ -39,14 +39,14 @@ func (c *Conn) EndLine(a *Attempt) {
 	}
 }
 
-// goOn lets a, of which nothing is given yet, continue the line of before, if a key of so
+// joinLine lets a, of which nothing is given yet, continue the line of before, if a key of so
 // many bytes can go there: see names.Line.
-func (c *Conn) goOn(a, before *Attempt, gets bool, key int) bool {
+func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 	const end = len("\r\n")
 	if !c.Server.joinGets || before == nil || before.Start < c.Taken || !before.Fits(gets, key) || !c.Out.Unappend(end) {
 		return false
 	}
-	a.GoOn(&before.Line)
+	a.Continue(&before.Line)
 	before.Size -= end
 	a.Start -= uint64(end)
 	c.Given -= uint64(end)
@@ -103,7 +103,7 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 	from, to := 0, int(r.Key.Start)
 	a.Strip = strip
 	gets := r.Op == wire.Gets
-	if c.goOn(a, before, gets, r.Key.Len()-len(strip)) {
+	if c.joinLine(a, before, gets, r.Key.Len()-len(strip)) {
 		from = to - len(" ")
 	} else {
 		a.Line.Begin(gets)

@@ -14,12 +14,16 @@ package upstream
 // When the server has told its release, or if that is known already, End looks
 // at what is held. What the server does not understand becomes text where text
 // has the same meaning (package wire: AppendAsText); else it is answered with a
-// CLIENT_ERROR that names the server and what it calls itself. So a server that
+// CLIENT_ERROR that names the server and what it calls itself. A server that answers
+// the question late and with an error, on a connection that lives on for what may still
+// run, counts as the oldest: what is held there would wait for an answer that no
+// longer comes. So a server that
 // knows no ms never takes a data block for commands, whoever is replaced by whom
 // at a reconnect.
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -79,9 +83,14 @@ func (c *Conn) learnRelease(line []byte) {
 		srv.e.Log.Info("a server has become another version", "server", srv.Target.Name, "address", srv.Target.Address, "was", srv.Version, "is", said)
 	}
 	srv.Release, srv.Version = wire.ReleaseOf(line), said
-	c.Speech = srv.Release.Features()
+	c.speaks(srv.Release.Features())
+}
+
+// speaks notes what the server understands. What is held for that goes out in End.
+func (c *Conn) speaks(f wire.Features) {
+	c.Speech = f
 	if c.held != nil {
-		srv.e.ToTranslate = append(srv.e.ToTranslate, c)
+		c.Server.e.ToTranslate = append(c.Server.e.ToTranslate, c)
 	}
 }
 
@@ -145,7 +154,7 @@ func (c *Conn) translateHeld() {
 			line.Drop(&e.Buffers)
 			refused = append(refused, a)
 		} else {
-			c.enlist(a)
+			c.push(a)
 			a.sentAt, a.Size = sentAt, 0
 			n := line.Size
 			line.MoveTo(&e.Buffers, &c.Out)
@@ -205,7 +214,7 @@ type textForm struct {
 // it.
 func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.Server.e, c.Server
-	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), srv.Version, wire.TooOld)
+	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), cmp.Or(srv.Version, "unknown"), wire.TooOld)
 	srv.Count.Failed++
 	if a.Internal {
 		c.Internal--

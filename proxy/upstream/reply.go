@@ -101,7 +101,7 @@ func endFollows(r *wire.Reply, rest []byte) bool {
 // tries are counted.
 func (c *Conn) desync(what string, buf []byte) {
 	e := c.Server.e
-	e.Count.Doubts++
+	e.Count.Desyncs++
 	greets := !c.greeted && !c.Lingering
 	if !greets || c.Server.Why != c.Server.whyDown("it "+what) {
 		e.Log.Error("aborted a server connection: it "+what, "server", c.Server.Target.Name, "address", c.Server.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
@@ -141,6 +141,8 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 		taken = a.To.Reply(c, a, r, b)
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
+	case a.Op == wire.Version && c.Speech == 0: // it has said no, and nobody asks again on this connection
+		c.speaks(wire.Oldest.Features())
 	}
 	if r.Kind != wire.Value || a.Values && (last || !a.Many) {
 		c.Server.e.Observer.Fate(c, a, r)
@@ -164,7 +166,7 @@ func (c *Conn) flows(a *Attempt) {
 func (c *Conn) finished(a *Attempt) {
 	e := c.Server.e
 	c.pop()
-	c.Server.Count.Observe(e.Now - a.sentAt)
+	c.Server.Count.Latency.Observe(e.Now - a.sentAt)
 	if c.meanAnswers++; c.meanAnswers == meanOf {
 		c.meanBytes, c.meanAnswers = c.meanBytes/2, c.meanAnswers/2
 	}

@@ -68,7 +68,7 @@ type outage struct {
 }
 
 // process tells a server that was started anew, which has lost all it had, from
-// the one before. It is asked of servers that keep copies, on each new connection.
+// the one before. It is asked where keys move or have copies, on each new connection.
 // Every Ringside gets the same numbers of the same process.
 type process struct {
 	StartedAt, Pid int64 // since when it runs, in seconds by its own clock; its number
@@ -215,6 +215,20 @@ func (srv *Server) goDown(why string, refused bool) {
 	}
 	srv.e.Observer.Down(srv, why, refused)
 }
+
+// Reject takes the server for down, for the reason why, by what it has said of itself.
+func (srv *Server) Reject(why string) { srv.goDown(why, false) }
+
+// Heard is when its connections have last brought anything.
+func (srv *Server) Heard() (at int64) {
+	for _, c := range srv.Conns {
+		at = max(at, c.lastIn)
+	}
+	return at
+}
+
+// Keeps says whether c is one of the connections that clients' requests go by.
+func (srv *Server) Keeps(c *Conn) bool { return slices.Contains(srv.Conns, c) }
 
 func (srv *Server) whyDown(why string) string {
 	return fmt.Sprintf("server %s is down: %s", srv.Label(), why)

@@ -15,6 +15,10 @@ type Servers struct {
 	*link.IO
 	Observer Observer
 
+	// Prompt holds requests only where a queue is so long that they came in
+	// batches; without it they are held from Tune.HoldDue on. The driver sets it.
+	Prompt bool
+
 	ByAddress   map[string]*Server // by network and address, over generations of the table
 	List        []*Server          // the same, in the order of the table
 	Closing     []*Conn            // connections of servers that no table names any more

@@ -179,11 +179,11 @@ func (p *parser) command(word Span) (int, error) {
 	case "cas":
 		return p.store(Cas)
 	case "incr":
-		return p.arithmetic(Incr)
+		return p.keyAndNumber(Incr, &p.r.Delta, unsigned, answerDelta)
 	case "decr":
-		return p.arithmetic(Decr)
+		return p.keyAndNumber(Decr, &p.r.Delta, unsigned, answerDelta)
 	case "touch":
-		return p.touch()
+		return p.keyAndNumber(Touch, &p.r.Exptime, signed, answerExptime)
 	case "delete":
 		return p.delete()
 	case "flush_all":

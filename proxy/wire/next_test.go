@@ -431,3 +431,15 @@ func BenchmarkNext(b *testing.B) {
 		})
 	}
 }
+
+// What memcached keeps of client flags is the low 32 bits, however they are spelled.
+func TestClientFlags(t *testing.T) {
+	for flags, want := range map[string]bool{
+		"1381191169": true, "01381191169": true, "+0001381191169": true, "5676158465": true, "-18446744072328360447": true,
+		"\v+1381191169\t7": true, "1381191168": false, "2913776127": false, "0": false, "": false,
+	} {
+		if SameFlags([]byte(flags), MarkFlags) != want {
+			t.Errorf("flags %q: %d", flags, ClientFlags([]byte(flags)))
+		}
+	}
+}

@@ -297,7 +297,7 @@ func TestParseVersion(t *testing.T) {
 		}
 	}
 	v := Release{1, 6, 18}
-	if !v.AtLeast(1, 6, 18) || !v.AtLeast(1, 5, 99) || v.AtLeast(1, 6, 19) || v.AtLeast(2, 0, 0) || v.AtLeast(1, 7, 0) {
+	if v.Older(Release{1, 6, 18}) || v.Older(Release{1, 5, 99}) || !v.Older(Release{1, 6, 19}) || !v.Older(Release{2, 0, 0}) || !v.Older(Release{1, 7, 0}) {
 		t.Error("order of versions")
 	}
 	for r, want := range map[Release]Features{

@@ -118,16 +118,8 @@ func (p *parser) store(op Op) (int, error) {
 	return p.body(size, p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
 }
 
-// arithmetic parses <key> <delta> [noreply].
-func (p *parser) arithmetic(op Op) (int, error) {
-	return p.keyAndNumber(op, &p.r.Delta, unsigned, answerDelta)
-}
-
-// touch parses <key> <exptime> [noreply].
-func (p *parser) touch() (int, error) {
-	return p.keyAndNumber(Touch, &p.r.Exptime, signed, answerExptime)
-}
-
+// keyAndNumber parses <key> <delta> [noreply] of incr and decr, <key> <exptime> [noreply] of
+// touch.
 func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong []byte) (int, error) {
 	var tok [maxArgs]Span
 	_, ok := p.args(&tok, 3, 4)

@@ -168,6 +168,21 @@ func unsigned(b []byte) bool {
 	return ok && (int64(u) >= 0 || bytes.IndexByte(b, '-') < 0)
 }
 
+// ClientFlags is what memcached keeps of client flags as a client writes them: the low 32
+// bits, and not how they were spelled.
+func ClientFlags(b []byte) uint32 {
+	u, negative, _ := magnitude(b)
+	if negative {
+		u = -u
+	}
+	return uint32(u)
+}
+
+// SameFlags says whether memcached keeps the same of client flags and of others.
+func SameFlags(flags []byte, others string) bool {
+	return ClientFlags(flags) == ClientFlags([]byte(others))
+}
+
 // plainNumber reports whether b is a decimal number without sign, spaces or
 // leading zeros, of at most nine digits: every version reads it alike.
 func plainNumber(b []byte) bool {

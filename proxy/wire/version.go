@@ -15,11 +15,6 @@ type Release struct{ Major, Minor, Patch int }
 // One that calls itself older counts as it, too.
 var Oldest = Release{1, 4, 0}
 
-// AtLeast reports whether v is major.minor.patch or later.
-func (v Release) AtLeast(major, minor, patch int) bool {
-	return !v.Older(Release{major, minor, patch})
-}
-
 // Features are what not every release since Oldest understands. A command that
 // a server does not understand is not just refused by it: the data block of an
 // ms, for one, is then executed as commands.

@@ -143,13 +143,13 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	if bytes.Equal(line, last) {
 		if wanted := c.wanted(r); reads && c.found < wanted {
 			if c.lost != nil {
-				c.settle(r)
+				c.noteLosses(r)
 				return true, nil
 			}
 			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", wanted-c.found, wanted, c.data.key(r.first))
 		}
 		if reads && c.lost != nil {
-			c.settle(r)
+			c.noteLosses(r)
 		}
 		return true, nil
 	}
@@ -160,7 +160,7 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 			return false, nil // one key's; the batch goes on to its mn
 		}
 		if reads {
-			c.settle(r)
+			c.noteLosses(r)
 		}
 		return true, nil
 	}
@@ -188,8 +188,8 @@ func (c *checker) wanted(r *request) int {
 	return n
 }
 
-// settle notes which keys of a read were answered and which were not.
-func (c *checker) settle(r *request) {
+// noteLosses notes, of a read that is answered, which keys were and which were not.
+func (c *checker) noteLosses(r *request) {
 	for place := range r.n {
 		i := (r.first + place) % c.data.count
 		if c.seen[place/64]&(1<<(place%64)) != 0 {

@@ -24,8 +24,8 @@ func metaHit(d *data, i int) string {
 }
 
 // feed gives the checker replies in pieces of the given size, as the loop does,
-// and returns how many requests were settled.
-func feed(c *checker, replies string, piece int) (settled int, err error) {
+// and returns how many requests were answered.
+func feed(c *checker, replies string, piece int) (answered int, err error) {
 	var rest []byte
 	for at := 0; at < len(replies); at += piece {
 		b := append(rest, replies[at:min(at+piece, len(replies))]...)
@@ -33,17 +33,17 @@ func feed(c *checker, replies string, piece int) (settled int, err error) {
 			n, whole, err := c.consume(b)
 			b = b[n:]
 			if err != nil {
-				return settled, err
+				return answered, err
 			}
 			if !whole {
 				break
 			}
 			c.pop()
-			settled++
+			answered++
 		}
 		rest = bytes.Clone(b)
 	}
-	return settled, nil
+	return answered, nil
 }
 
 func TestCheckerTakesRightRepliesInEverySplit(t *testing.T) {
@@ -58,8 +58,8 @@ func TestCheckerTakesRightRepliesInEverySplit(t *testing.T) {
 		c.push(request{kind: set, first: 2, n: 1})
 		c.push(request{kind: get, first: 4, n: 1})
 		c.push(request{kind: fence})
-		if settled, err := feed(&c, replies, piece); settled != 4 || err != nil {
-			t.Fatalf("in pieces of %d bytes: %d settled, %v", piece, settled, err)
+		if answered, err := feed(&c, replies, piece); answered != 4 || err != nil {
+			t.Fatalf("in pieces of %d bytes: %d answered, %v", piece, answered, err)
 		}
 	}
 }
@@ -74,8 +74,8 @@ func TestCheckerTakesQuietBatches(t *testing.T) {
 		c.push(request{kind: quietGets, first: 8, n: 3})
 		c.push(request{kind: quietSets, first: 1, n: 3})
 		c.push(request{kind: quietFence})
-		if settled, err := feed(&c, replies, piece); settled != 3 || err != nil {
-			t.Fatalf("in pieces of %d bytes: %d settled, %v", piece, settled, err)
+		if answered, err := feed(&c, replies, piece); answered != 3 || err != nil {
+			t.Fatalf("in pieces of %d bytes: %d answered, %v", piece, answered, err)
 		}
 	}
 }
@@ -107,8 +107,8 @@ func TestLossyCheckerCountsWhatIsMissing(t *testing.T) {
 			for _, r := range row.due {
 				c.push(r)
 			}
-			if settled, err := feed(&c, row.replies, piece); settled != len(row.due) || err != nil || lost.sum() != row.want {
-				t.Fatalf("%s, in pieces of %d bytes: %d settled, lost %+v, error %v", row.name, piece, settled, lost.sum(), err)
+			if answered, err := feed(&c, row.replies, piece); answered != len(row.due) || err != nil || lost.sum() != row.want {
+				t.Fatalf("%s, in pieces of %d bytes: %d answered, lost %+v, error %v", row.name, piece, answered, lost.sum(), err)
 			}
 		}
 	}

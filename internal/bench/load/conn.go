@@ -12,17 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client is one of the load's clients: a connection, or one to each server.
+// client is one of the load's clients. Its lanes are its connections: one, or one to each
+// server where the load places keys itself.
 type client struct {
-	id     int
-	lanes  []conn
-	due    int   // replies that are due, on all lanes
-	left   int   // how many make what it has asked for whole: parts of a multi-get, requests of a visit
-	start  int64 // when that began
-	hits   int   // keys found in it
-	bad    bool  // a miss or an error was counted in it
-	served int64 // requests that were answered
-	good   int64 // those of them in the window, without a miss or an error
+	id         int
+	lanes      []conn
+	due        int   // replies that are due, on all lanes
+	unanswered int   // replies that its request still lacks: parts of a multi-get, requests of a visit; 0 of any other
+	start      int64 // when that began
+	hits       int   // keys found in it
+	bad        bool  // a miss or an error was counted in it
+	served     int64 // requests that were answered
+	good       int64 // those of them in the window, without a miss or an error
 }
 
 type conn struct {

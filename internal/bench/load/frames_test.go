@@ -38,8 +38,8 @@ func TestCheckerTakesFrames(t *testing.T) {
 		c.push(request{kind: set, first: 2, n: 1})
 		c.push(request{kind: quietGets, first: 9, n: 3})
 		c.push(request{kind: quietFence})
-		if settled, err := feed(&c, replies, piece); settled != 4 || err != nil {
-			t.Fatalf("in pieces of %d bytes: %d settled, %v", piece, settled, err)
+		if answered, err := feed(&c, replies, piece); answered != 4 || err != nil {
+			t.Fatalf("in pieces of %d bytes: %d answered, %v", piece, answered, err)
 		}
 	}
 	miss := []byte(answer(opGet, 4, "", "", "Not found"))

@@ -30,6 +30,10 @@
 // when it is split by server, and so is a quiet meta batch with its mn. Of clients that
 // come and go a request is a visit: connect, ask so many times, close. It is done with
 // the last answer, and its latency counts from before the connect.
+//
+// It neither starts what it measures nor judges the figures: package bench does. It asks
+// for nothing twice. It has one core: where that is too little to load the target, CPU and
+// Late of the result show it.
 package load
 
 // What to send, how long, and what came out.

@@ -44,11 +44,11 @@ type loop struct {
 	window window
 
 	epoll, ticker int
-	aim
-	clients []client
-	conns   []conn // theirs, one after the other
-	buf     []byte
-	began   time.Time // zero of the loop's nanoseconds
+	aim           // where requests go
+	clients       []client
+	conns         []conn // theirs, one after the other
+	buf           []byte
+	began         time.Time // zero of the loop's nanoseconds
 
 	phase    phase
 	due      int    // requests whose replies are due, on all connections
@@ -56,7 +56,7 @@ type loop struct {
 	random   uint64 // splitmix state
 	phaseEnd int64  // when warming or measuring ends
 	checked  int64  // keys read and found right
-	replies  int64  // requests settled in all phases
+	replies  int64  // requests answered in all phases
 
 	// An open loop's clock, and the connections that may send: one entry for
 	// each request that a connection may have in flight.
@@ -188,8 +188,8 @@ func (l *loop) lane(k *client, key int) (*conn, error) {
 	return c, l.watch(c)
 }
 
-// leave ends a visit.
-func (k *client) leave() {
+// disconnect closes all connections of k: of a client that comes and goes, the end of a visit.
+func (k *client) disconnect() {
 	for i := range k.lanes {
 		if c := &k.lanes[i]; c.fd >= 0 {
 			unix.Close(c.fd)
@@ -200,7 +200,7 @@ func (k *client) leave() {
 
 func (l *loop) close() {
 	for i := range l.clients {
-		l.clients[i].leave()
+		l.clients[i].disconnect()
 	}
 	for _, fd := range []int{l.epoll, l.ticker} {
 		if fd >= 0 {
@@ -324,7 +324,7 @@ func (l *loop) read(k *client, c *conn) error {
 		case n == 0:
 			return fmt.Errorf("the other side closed with %d replies due", c.check.size)
 		}
-		if err := l.take(k, c, l.buf[:kept+n]); err != nil {
+		if err := l.receive(k, c, l.buf[:kept+n]); err != nil {
 			return err
 		}
 		if kept+n < len(l.buf) {
@@ -333,8 +333,8 @@ func (l *loop) read(k *client, c *conn) error {
 	}
 }
 
-// take checks what came and settles the requests it answers.
-func (l *loop) take(k *client, c *conn, b []byte) error {
+// receive checks what came and counts the requests that it answers.
+func (l *loop) receive(k *client, c *conn, b []byte) error {
 	now := l.clock()
 	for {
 		n, whole, err := c.check.consume(b)
@@ -352,14 +352,14 @@ func (l *loop) take(k *client, c *conn, b []byte) error {
 		r := c.check.pop()
 		k.due--
 		l.due--
-		l.settle(k, r, now)
+		l.answered(k, r, now)
 	}
 }
 
-// settle counts what k has asked for, if r was all that lacked.
-func (l *loop) settle(k *client, r request, now int64) {
-	if k.left > 0 {
-		if k.left--; k.left > 0 {
+// answered counts what k has asked for, if r was the last part of it.
+func (l *loop) answered(k *client, r request, now int64) {
+	if k.unanswered > 0 {
+		if k.unanswered--; k.unanswered > 0 {
 			return
 		}
 		r.start = k.start
@@ -435,9 +435,9 @@ func (l *loop) next(k *client, start int64) (bool, error) {
 		if l.work.Idle && k.served > 0 {
 			return false, nil
 		}
-		if l.work.Visit > 0 && k.left == 0 {
-			k.leave()
-			k.left, k.start = l.work.Visit, start
+		if l.work.Visit > 0 && k.unanswered == 0 {
+			k.disconnect()
+			k.unanswered, k.start = l.work.Visit, start
 		}
 		random := splitmix(&l.random)
 		first := int(random >> 32 * uint64(l.work.Count) >> 32)
@@ -457,7 +457,7 @@ func (l *loop) ask(k *client, first int, start int64) error {
 			c, any := &k.lanes[i], false
 			if c.out, any = l.data.appendPart(c.out, first, l.work.Keys, l.owner, uint8(i)); any {
 				l.push(k, c, request{get, first, l.work.Keys, start})
-				k.left++
+				k.unanswered++
 			}
 		}
 		return nil

@@ -24,7 +24,7 @@ type Target struct {
 	Apart   string   // one of Servers: reads of its keys are told apart
 }
 
-// aim is a Target as the loop has it.
+// aim is a Target with its addresses parsed and the owner of each key worked out.
 type aim struct {
 	lanes []at            // what each client connects to
 	owner []uint8         // by key: which of the servers has it; nil: none are known

@@ -59,7 +59,7 @@ func (w *window) tick(now, rings int64, measuring bool) {
 	}
 }
 
-// record counts a settled request; apart says that it is one of the server that is told
+// record counts a request that was answered; apart says that it is one of the server that is told
 // apart. Its latency counts only if it began in the window: the readings at the window's
 // edge hold up what is due then.
 func (w *window) record(r request, hits int, apart bool, now int64) {
@@ -109,6 +109,8 @@ func (w *window) end() error {
 	return w.read(1)
 }
 
+// read adds to each count what the system has now, times sign: at the beginning -1, at the
+// end 1, so that the difference stays. CPU times are read next to the window, on either side.
 func (w *window) read(sign int64) error {
 	cpu := func() error {
 		own, err := proc.CPU(os.Getpid())

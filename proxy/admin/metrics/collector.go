@@ -34,7 +34,7 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
 		out.server(s.Servers[at])
 	}
-	out.set(doubts, float64(s.Doubts))
+	out.set(doubts, float64(s.Desyncs))
 	out.hot(p)
 	out.misses(p)
 	out.failover(s)
@@ -284,9 +284,14 @@ func (out *output) failover(s *stats.Snapshot) {
 	}
 	out.count(copiesRepaired, s.Repairs, "done")
 	out.count(copiesRepaired, s.RepairsDropped, "dropped")
-	out.count(copiesMarks, s.Marks.Made, "made")
-	out.count(copiesMarks, s.Marks.Met, "met")
-	out.count(copiesMarks, s.Marks.Disturbed, "disturbed")
+	for event := range stats.NumMarkEvents {
+		for user := range stats.NumMarkUsers {
+			out.count(copiesMarks, s.Marks[event][user], event.String(), user.String())
+		}
+	}
+	for i, n := range s.DeleteRounds {
+		out.count(deleteRounds, n, strconv.Itoa(i+1))
+	}
 }
 
 // rolls shows how many Ringsides serve each pool whose roll is called, and how many of them

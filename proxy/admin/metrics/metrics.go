@@ -23,27 +23,32 @@ type metric struct {
 // all is every metric that the constructors below have made.
 var all []*metric
 
-func counter(name, help string, labels ...string) *metric {
-	return describe("counter", name, help, labels)
-}
+var counter, gauge, histogram = of("counter"), of("gauge"), of("histogram")
 
-func gauge(name, help string, labels ...string) *metric {
-	return describe("gauge", name, help, labels)
-}
-
-func histogram(name, help string, labels ...string) *metric {
-	return describe("histogram", name, help, labels)
-}
-
-func describe(kind, name, help string, labels []string) *metric {
-	m := &metric{name: "ringside_" + name, help: help, kind: kind, labels: labels, at: len(all)}
-	for i := range labels {
-		m.sorted = append(m.sorted, i)
+func of(kind string) func(name, help string, labels ...string) *metric {
+	return func(name, help string, labels ...string) *metric {
+		m := &metric{name: "ringside_" + name, help: help, kind: kind, labels: labels, at: len(all)}
+		for i := range labels {
+			m.sorted = append(m.sorted, i)
+		}
+		slices.SortFunc(m.sorted, func(i, j int) int { return cmp.Compare(labels[i], labels[j]) })
+		all = append(all, m)
+		return m
 	}
-	slices.SortFunc(m.sorted, func(i, j int) int { return cmp.Compare(labels[i], labels[j]) })
-	all = append(all, m)
-	return m
 }
+
+// labels are those that several metrics have; each may have more.
+type labels []string
+
+var perServer, perMember, perPool, perRoute = labels{"server", "address"}, labels{"pool", "server"}, labels{"pool"}, labels{"route"}
+
+func (l labels) counter(name, help string, more ...string) *metric {
+	return counter(name, help, append(l, more...)...)
+}
+func (l labels) gauge(name, help string, more ...string) *metric {
+	return gauge(name, help, append(l, more...)...)
+}
+func (l labels) histogram(name, help string) *metric { return histogram(name, help, l...) }
 
 // Names are those of all metrics, also of those that have nothing to show yet.
 func Names() (names []string) {
@@ -128,58 +133,44 @@ var (
 
 // Each server, by name and address.
 var (
-	serverUp = gauge("server_up",
-		"1 while no loop holds the server for down, else 0; absent until it has answered or failed to.",
-		"server", "address")
-	serverConnections = gauge("server_connections",
-		"Connections to the server open now.",
-		"server", "address")
-	serverZombies = gauge("server_zombie_connections",
-		"Further connections to the server that get no requests and stay open for late answers.",
-		"server", "address")
-	serverQueue = gauge("server_queue_depth",
-		"Requests to the server without an answer, those not sent yet included.",
-		"server", "address")
-	serverRequests = counter("server_requests_total",
-		"Requests handed to a connection of the server.",
-		"server", "address")
-	serverFailed = counter("server_requests_failed_total",
-		"Requests handed to a connection of the server that got no answer.",
-		"server", "address")
-	serverTimedOut = counter("server_requests_timed_out_total",
-		"The part of the failed requests that was not answered in time.",
-		"server", "address")
-	serverUndone = counter("server_mutations_undone_total",
-		"The part of the failed requests that the server may still do, and behind which their keys are deleted.",
-		"server", "address")
-	serverUndoLost = counter("server_mutations_undo_lost_total",
-		"The part of those whose delete was not answered: an old value may be left.",
-		"server", "address")
-	serverRefused = counter("server_requests_refused_total",
+	serverUp = perServer.gauge("server_up",
+		"1 while no loop holds the server for down, else 0; absent until it has answered or failed to.")
+	serverConnections = perServer.gauge("server_connections",
+		"Connections to the server open now.")
+	serverZombies = perServer.gauge("server_zombie_connections",
+		"Further connections to the server that get no requests and stay open for late answers.")
+	serverQueue = perServer.gauge("server_queue_depth",
+		"Requests to the server without an answer, those not sent yet included.")
+	serverRequests = perServer.counter("server_requests_total",
+		"Requests handed to a connection of the server.")
+	serverFailed = perServer.counter("server_requests_failed_total",
+		"Requests handed to a connection of the server that got no answer.")
+	serverTimedOut = perServer.counter("server_requests_timed_out_total",
+		"The part of the failed requests that was not answered in time.")
+	serverUndone = perServer.counter("server_mutations_undone_total",
+		"The part of the failed requests that the server may still do, and behind which their keys are deleted.")
+	serverUndoLost = perServer.counter("server_mutations_undo_lost_total",
+		"The part of those whose delete was not answered: an old value may be left.")
+	serverRefused = perServer.counter("server_requests_refused_total",
 		"Requests not handed to a connection of the server, by reason: down, queue_full, memory (limits.memory; also those "+
 			"that it was not sent in time), ordered (a person has drained it or taken it down).",
-		"server", "address", "reason")
-	serverDuration = histogram("server_request_duration_seconds",
-		"Time from handing a request to a connection of the server to its whole answer.",
-		"server", "address")
-	serverDials = counter("server_dials_total",
-		"Attempts to connect to the server.",
-		"server", "address")
-	serverClosed = counter("server_connections_closed_total",
+		"reason")
+	serverDuration = perServer.histogram("server_request_duration_seconds",
+		"Time from handing a request to a connection of the server to its whole answer.")
+	serverDials = perServer.counter("server_dials_total",
+		"Attempts to connect to the server.")
+	serverClosed = perServer.counter("server_connections_closed_total",
 		"Connections that the server ended, by reason: lost (with requests in flight), idle (without).",
-		"server", "address", "reason")
-	serverOutages = counter("server_outages_total",
-		"Times that a loop began to hold the server for down.",
-		"server", "address")
-	serverReceived = counter("server_received_bytes_total",
-		"Bytes read from the server.",
-		"server", "address")
-	serverSent = counter("server_sent_bytes_total",
-		"Bytes written to the server.",
-		"server", "address")
-	serverVersion = gauge("server_version_info",
+		"reason")
+	serverOutages = perServer.counter("server_outages_total",
+		"Times that a loop began to hold the server for down.")
+	serverReceived = perServer.counter("server_received_bytes_total",
+		"Bytes read from the server.")
+	serverSent = perServer.counter("server_sent_bytes_total",
+		"Bytes written to the server.")
+	serverVersion = perServer.gauge("server_version_info",
 		"1, with the version that the server told last; absent until it has told one.",
-		"server", "address", "version")
+		"version")
 	serverOrdered = gauge("server_ordered_away",
 		"1 while a person keeps the server of this pool from getting requests, by order (drain, down), else absent.",
 		"pool", "server", "address", "order")
@@ -187,36 +178,29 @@ var (
 
 // Each pool whose keys move, or that keeps copies, and each server of it.
 var (
-	failoverPhase = gauge("failover_phase",
-		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.",
-		"pool", "server")
-	failoverSuspect = gauge("failover_suspect",
-		"1 while this Ringside gets no answers from the server, so that its keys miss and their writes fail, else 0.",
-		"pool", "server")
-	failoverOutages = counter("failover_outages_total",
-		"Times that the server was taken out of the pool, by whatever Ringside, since the view record began.",
-		"pool", "server")
+	failoverPhase = perMember.gauge("failover_phase",
+		"What the pool does with the server's keys: 0 IN, 1 LEAVING, 2 OUT, 3 RETURN, 4 WARM, 5 SETTLE; of pools whose keys move, or that keep copies.")
+	failoverSuspect = perMember.gauge("failover_suspect",
+		"1 while this Ringside gets no answers from the server, so that its keys miss and their writes fail, else 0.")
+	failoverOutages = perMember.counter("failover_outages_total",
+		"Times that the server was taken out of the pool, by whatever Ringside, since the view record began.")
 	failoverChanges = counter("failover_changes_total",
 		"What this Ringside has seen become of the server, by what it became: up, suspect, a phase; with an empty server, of the pool.",
 		"pool", "server", "to")
-	failoverLease = gauge("failover_lease_seconds",
-		"How long the last good ping of the server still counts; negative: it has run out.",
-		"pool", "server")
-	rollAll = gauge("roll_ringsides",
-		"Ringsides that serve the pool, by the roll call, this one included; of pools whose keys move, or that keep copies. Absent where there is no roll call.",
-		"pool")
-	rollDiffer = gauge("roll_differing",
-		"The part of them that has other pools or routes than most; of more than 200, of a sample. Which they are is on the page and in ringside top.",
-		"pool")
-	rollBad = counter("roll_unreadable_total",
-		"What stood in the roll and could not be read: items, and entries of them.",
-		"pool")
+	failoverLease = perMember.gauge("failover_lease_seconds",
+		"How long the last good ping of the server still counts; negative: it has run out.")
+	rollAll = perPool.gauge("roll_ringsides",
+		"Ringsides that serve the pool, by the roll call, this one included; of pools whose keys move, or that keep copies. Absent where there is no roll call.")
+	rollDiffer = perPool.gauge("roll_differing",
+		"The part of them that has other pools or routes than most; of more than 200, of a sample. Which they are is on the page and in ringside top.")
+	rollBad = perPool.counter("roll_unreadable_total",
+		"What stood in the roll and could not be read: items, and entries of them.")
 )
 
 // Hot keys, why keys miss, and copies.
 var (
 	copiesRepaired = counter("copies_repaired_total",
-		"Copies of single keys made again, by result: done (begun), dropped (over the route's repair rate, or the key was just deleted).",
+		"Copies of single keys made again, by result: done (begun), dropped (over the repair rate, too many at once, or failed again and again).",
 		"result")
 	hotKey = gauge("hot_key_ratio",
 		"Part of all requests that the key at this rank has lately, of those that are asked for most. "+
@@ -230,20 +214,21 @@ var (
 	missReasons = counter("misses_judged_total",
 		"Misses of remembered keys on the route, by why: unsure (remembered for too short), never (set here, as far back as is known), expired, deleted, evicted, flushed, out (its server was, or is), moved (by a reload), invalidated (a tag was).",
 		"route", "reason")
-	missFills = counter("origin_fills_total",
-		"Sets on the route that followed a miss of their key within a minute, of remembered keys.",
-		"route")
-	missSeconds = counter("origin_seconds_total",
-		"Sum of the times from those misses to their sets: what the application needs to make the values.",
-		"route")
+	missFills = perRoute.counter("origin_fills_total",
+		"Sets on the route that followed a miss of their key within a minute, of remembered keys.")
+	missSeconds = perRoute.counter("origin_seconds_total",
+		"Sum of the times from those misses to their sets: what the application needs to make the values.")
 	missQuantile = gauge("origin_seconds",
 		"Time from a miss to its set, of the last 128 on the route.",
 		"route", "percentile")
 	missChosen = gauge("misses_remembered_ratio",
 		"Part of the keys that are remembered to say why they miss: all, or fewer where there are many.")
 	copiesMarks = counter("marks_total",
-		"Marks of copies, which say that somebody is at work on a key, by event: made, met (in the place of a value: another Ringside is at work there, or has died at it), disturbed (gone when it was to be ended).",
-		"event")
+		"Marks of copies, which say that somebody is at work on a key, by event: made, left (sent behind a set that has timed out; nobody hears whether it has replaced something), met (in the place of a value: another Ringside is at work there, or has died at it), taken (met, and a value was put in its place), replaced (met by an append or touch that could not see it: a fresh one is in its place), disturbed (gone when it was to be ended: begun again, or given up); and by what does it: delete, add, repair, other.",
+		"event", "by")
+	deleteRounds = counter("delete_rounds_total",
+		"Deletes of keys with several copies that have made marks, by how many rounds of marks they took: more than 1 where others have disturbed these; 3 is the most, and counts those that were given up, too.",
+		"rounds")
 )
 
 // Replies that were nobody's, and the servers of the table in force.

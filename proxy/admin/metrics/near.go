@@ -11,12 +11,10 @@ var (
 	nearAge = counter("near_age_seconds_total",
 		"Sum of how old the values were that were given out, since their server was asked; by the hits it is how old they are on average.",
 		"listener", "route", "pool")
-	nearBytes = gauge("near_bytes",
-		"Memory that values kept in Ringside take now.",
-		"route")
-	nearValues = gauge("near_values",
-		"Values kept in Ringside now.",
-		"route")
+	nearBytes = perRoute.gauge("near_bytes",
+		"Memory that values kept in Ringside take now.")
+	nearValues = perRoute.gauge("near_values",
+		"Values kept in Ringside now.")
 )
 
 func (out *output) near(c *stats.NearCounts, at []string) {

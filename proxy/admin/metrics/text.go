@@ -34,7 +34,6 @@ func (out *output) count(m *metric, n uint64, labels ...string) {
 	out.samples[m.at] = out.number(out.samples[m.at], m, "", n, labels)
 }
 
-// number appends a whole line.
 func (out *output) number(b []byte, m *metric, suffix string, n uint64, labels []string) []byte {
 	b = append(out.series(b, m, suffix, labels), ' ')
 	return append(strconv.AppendUint(b, n, 10), '\n')
@@ -55,7 +54,6 @@ func (out *output) series(b []byte, m *metric, suffix string, labels []string) [
 	return b
 }
 
-// label appends the value of a label.
 func (out *output) label(b []byte, value string) []byte {
 	if !utf8.ValidString(value) && out.wrong == nil {
 		out.wrong = fmt.Errorf("the label %q is not UTF-8", value)

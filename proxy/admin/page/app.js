@@ -280,7 +280,7 @@ $('ringcanvas').addEventListener('pointerleave', () => hover(-1));
 function hover(o) { if (o === S.hover) return; S.hover = o; mark('ring'); }
 
 // ---- servers
-const COLS = [['State', 'state', 'keep a-state'], ['Server', 'name', 'keep a-name'], ['Requests', 'rps', 'n a-rps'], ['Hits', 'hit', 'n a-hit'], ['p50', 'p50', 'n wide'], ['p99', 'p99', 'n a-p99'], ['Queue', 'q', 'n wide'], ['Conns', 'cn', 'n wide'], ['Memory', 'mem', 'a-mem'], ['Evicted', 'ev', 'n wide'], ['Items', 'items', 'n wide'], ['', '', 'keep a-dots']];
+const COLS = [['State', 'state', 'keep a-state'], ['Server', 'name', 'keep a-name'], ['Requests', 'rps', 'n a-rps'], ['Hits', 'hit', 'n a-hit'], ['p50', 'p50', 'n wide more'], ['p99', 'p99', 'n a-p99'], ['Queue', 'q', 'n wide'], ['Conns', 'cn', 'n wide'], ['Memory', 'mem', 'a-mem'], ['Evicted', 'ev', 'n wide more'], ['Items', 'items', 'n wide more'], ['', '', 'keep a-dots']];
 let rows = [], sort = {by: '', dir: 1}, order = [], filter = '', body, head;
 const VROW = 46;
 function setupServers() {
@@ -292,7 +292,7 @@ function setupServers() {
 $('sfilter').addEventListener('input', e => { filter = e.target.value; mark('servers'); });
 function newRow() {
   const gl = mkGlyph(), c = el('canvas', {'aria-hidden': 'true'}), r = {i: -1};
-  r.st = el('b'); r.since = el('small'); r.name = el('b'); r.addr = el('small'); r.rps = el('span'); r.hit = el('span', {class: 'n a-hit', role: 'cell'}); r.p50 = el('span', {class: 'n wide', role: 'cell'}); r.p99 = el('span', {class: 'n a-p99', role: 'cell'}); r.q = el('span', {class: 'n wide', role: 'cell'}); r.cn = el('span', {class: 'n wide', role: 'cell'}); r.mem = el('span'); r.bar = el('i'); r.ev = el('span', {class: 'n wide', role: 'cell'}); r.items = el('span', {class: 'n wide', role: 'cell'}); r.c = c; r.gl = gl;
+  r.st = el('b'); r.since = el('small'); r.name = el('b'); r.addr = el('small'); r.rps = el('span'); r.hit = el('span', {class: 'n a-hit', role: 'cell'}); r.p50 = el('span', {class: 'n wide more', role: 'cell'}); r.p99 = el('span', {class: 'n a-p99', role: 'cell'}); r.q = el('span', {class: 'n wide', role: 'cell'}); r.cn = el('span', {class: 'n wide', role: 'cell'}); r.mem = el('span'); r.bar = el('i'); r.ev = el('span', {class: 'n wide more', role: 'cell'}); r.items = el('span', {class: 'n wide more', role: 'cell'}); r.c = c; r.gl = gl;
   r.dots = el('button', {class: 'dots', type: 'button', 'aria-haspopup': 'menu'}, '⋯'); r.dots.onclick = e => menu(r.i, e.currentTarget); r.dot = el('i');
   r.n = el('div', {class: 'srow', role: 'row'}, r.stbox = el('span', {class: 'state keep a-state', role: 'cell'}, gl, el('span', {class: 'two'}, r.st, r.since)), el('span', {class: 'two keep a-name', role: 'cell'}, r.name, r.addr), el('span', {class: 'spark n a-rps', role: 'cell'}, c, r.rps), r.hit, r.p50, r.p99, r.q, r.cn, el('span', {class: 'memcell a-mem', role: 'cell'}, r.mem, el('span', {class: 'bar'}, r.bar)), r.ev, r.items, el('span', {class: 'keep a-dots', role: 'cell'}, r.dots));
   r.n.onpointerenter = () => hover(r.i); r.n.onpointerleave = r.dots.onblur = () => hover(-1); r.dots.onfocus = () => { if (r.dots.matches(':focus-visible')) hover(r.i); }; return r;
@@ -323,12 +323,15 @@ const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
-  const flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`, moves = S.topo.failover !== 'fail_fast', away_ = moves ? 'move to other servers and miss once each. Restore brings it back, emptied.' : 'miss, and writes to them fail, until it is restored. It keeps what it holds.';
+  const kept = S.topo.routes.filter(r => r.copies > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
+  const one = moves ? 'move to other servers and miss once each' : 'miss, and writes to them fail, until it is restored', empties = moves || kept;
+  const away_ = `${kept ? 'are served by their other copies' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
+  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other copies serve them meanwhile.' : kept ? 'Each that has no other copy misses once.' : 'Each of them misses once.'}`;
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
   menuBox.replaceChildren(about, list); list.append(
-    S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, moves ? `It is emptied first, then takes back its ${share_} of the keys. Each of them misses once.` : `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.`, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
+    S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, back, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
     item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
     ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this Ringside sees it. For 10 s nothing that it is asked is answered: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
     item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
@@ -381,10 +384,10 @@ function sentence(d) {
   const e = d.told; if (!e.text || e.only && (!S.topo || e.only !== S.topo.failover)) return null;
   return {t: d.t, level: e.tone, kind: e.kind, txt: e.text, sub: e.more || '', mark: e.mark, minor: e.minor};
 }
-// Slow commands come in crowds: those in a row are one line, and the list stays one of what happened.
+// Slow commands and invalidated tags come in crowds: those in a row are one line, and the list stays one of what happened.
 function crowds(l) {
-  const out = []; for (const e of l) { const last = out[out.length - 1]; if (e.minor && last && last.minor) last.n++; else out.push(e.minor ? {...e, n: 1} : e); }
-  return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} other slow command${e.n > 2 ? 's' : ''} before`} : e);
+  const out = []; for (const e of l) { const last = out[out.length - 1]; if (e.minor && last && last.minor && last.kind === e.kind) last.n++; else out.push(e.minor ? {...e, n: 1} : e); }
+  return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} such before`} : e);
 }
 function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', {}, el('time', {}, clock(e.t)), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
 parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};

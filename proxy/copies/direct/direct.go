@@ -1,23 +1,27 @@
 // Package direct reads keys of several copies as ordinary exchanges, which is all that is
 // needed where the copy that is read first has a value.
 //
-// A plain text get, or one key of a get of many, asks that copy (Copies.ReadAt) as a get of
-// a key with one copy does, and shares its line: there is no task, and no other loop. What
-// comes decides how it goes on:
+// A plain text get, or one key of a get of many, asks the copy that Copies.ReadAt names, as
+// a get of a key with one copy asks its server: there is no task, no other loop, and gets
+// share lines. What comes decides how it goes on:
 //
 //	a value                               the client gets it
-//	a mark, a miss, an error, no answer   a task goes on with that: its rule asks the other copies, and this one not again
+//	a mark, a miss, an error, no answer   a task takes over with that: its rule asks the other copies, and this one not again
 //	any of these, the client is gone      nothing
 //	the route has no copies any more      a value is the answer, all else an error
 //
 // In the order of its client's commands it stands where it was sent: what changes the key
-// waits for it, and the task that goes on has its place (task.Tasks.GoOn).
+// waits for it, and a task that takes over has its place (Tasks.TakeOver).
 //
-// Values come whole, also large ones: if the server fails in the middle of one, another copy has
-// it.
+// Large values are not forwarded piece by piece: if the server fails in the middle of one,
+// another copy has it.
+//
+// # What it does not do
+//
+// It leaves to tasks all reads that want more than a value (gets, gat, meta, the binary
+// protocol), and all gets where consistency is strict, where gets are hedged or guarded, and
+// while a server of the route is not simply in use or a write may be missing on one.
 package direct
-
-// All of it.
 
 import (
 	"bytes"
@@ -66,17 +70,22 @@ func (p *Reader) exchange() *client.Exchange { return (*client.Exchange)(p) }
 func (p *Reader) Client() uint64 { return p.exchange().Client() }
 
 func (p *Reader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	if r.Kind == wire.Value && string(r.ClientFlags.Of(b)) != wire.MarkFlags {
+	switch value := r.Kind == wire.Value; {
+	case a.TakenOver: // behind a mark, of which this is the END
+		return 0
+	case value && string(r.ClientFlags.Of(b)) != wire.MarkFlags, !value && found(a):
 		return p.exchange().Reply(c, a, r, b)
-	}
-	if p.Session == nil {
+	case p.Session == nil:
 		return 0
 	}
-	return p.goOn(c, a, &upstream.Result{Bytes: b, Reply: *r})
+	return p.takeOver(c, a, &upstream.Result{Bytes: b, Reply: *r})
 }
 
-// goOn lets a task go on with what has come, or has not: r.
-func (p *Reader) goOn(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
+// found says that a has had a VALUE, whose END comes by itself: it is not there yet.
+func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
+
+// takeOver makes a task that takes over, with what has come, or why nothing has: r.
+func (p *Reader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
 	x, d := p.exchange(), p.Session.Handler.(door)
 	e := d.Copied()
 	key, _ := a.Named()
@@ -93,15 +102,16 @@ func (p *Reader) goOn(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result)
 	t := e.NewTask(x, a.Share, rt, line, whole, whole)
 	e.Clients.Req = req
 	t.WaitReason = r.Why // of what a deadline that has passed is told
-	t.Rule = copies.GoesOn(r, c.Server.Target)
-	a.GoesOn = true
-	e.GoOn(t)
+	t.Rule = copies.TakesOver(r, c.Server.Target)
+	a.TakenOver = true
+	e.TakeOver(t)
 	return 0
 }
 
-// Done is told that the part a has all of its answer. What goes on ends when its task does.
+// Done is told that the part a has all of its answer. If a task has taken over, the part
+// ends with that.
 func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
-	if a.GoesOn {
+	if a.TakenOver {
 		p.exchange().FinishOne()
 		return
 	}
@@ -110,10 +120,10 @@ func (p *Reader) Done(c *upstream.Conn, a *upstream.Attempt) {
 }
 
 func (p *Reader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
-	if p.Session != nil {
-		p.goOn(c, a, &upstream.Result{Failure: f})
+	if p.Session != nil && !a.TakenOver && !found(a) {
+		p.takeOver(c, a, &upstream.Result{Failure: f})
 	}
-	if !a.GoesOn {
+	if !a.TakenOver {
 		p.end(a)
 	}
 	p.exchange().FinishOne()

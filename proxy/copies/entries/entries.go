@@ -1,6 +1,11 @@
 // Package entries remembers, for one member of a pool, which keys it has wrong: it missed a
-// write to one, or may have run one that nobody has acknowledged. The doc of package copies
-// has the states that such a key passes through.
+// write to one, or may have run one that nobody has acknowledged.
+//
+// There is one entry for a key, in the list of its state: the doc of package copies has the
+// states that it passes through. At most DirtyKeys entries are dirty. If more would be, the
+// member has Overflowed: it counts as dirty for all keys, and no more missed writes are remembered.
+//
+// It asks no server and knows no time. Package copies does what a state wants done.
 package entries
 
 import (
@@ -17,11 +22,11 @@ type Entry struct {
 	State State
 	In    *list.Element // of the list of its state
 
-	dirty     bool // the member missed a write to it, so it is not read there
-	Through   bool // the route asks other members for what this one misses (read_through)
-	Undone    bool // a late delete has taken it: a repair that was at work may have written before that
-	Overwrite bool // the member may have a value that the authority never had: a copy replaces it
-	Failed    int  // attempts to copy it
+	dirty       bool // the member missed a write to it, so it is not read there
+	Through     bool // the route asks other members for what this one misses (read_through)
+	LateDeleted bool // a late delete has taken it: a repair that was at work may have written before that
+	Overwrite   bool // the member may have a value that the authority never had: a copy replaces it
+	Failed      int  // attempts to copy it
 }
 
 // State is what is to be done about a key.
@@ -71,13 +76,16 @@ func (m *Table) Becomes(l *Entry, s State) {
 	l.State, l.In = s, m.Lists[s].PushBack(l)
 }
 
-// Rest notes that nothing is to be done about the key of l any more.
+// Rest notes that nothing is to be done about the key of l any more. It is known on only if
+// it is dirty.
 func (m *Table) Rest(l *Entry) {
 	if m.Becomes(l, Known); !l.dirty {
 		m.Forget(l)
 	}
 }
 
+// SetDirty notes whether the member may have missed a write to the key of l. Where too many
+// are dirty already the whole member is: Overflowed.
 func (m *Table) SetDirty(l *Entry, dirty bool) {
 	switch {
 	case l.dirty == dirty:
@@ -136,14 +144,14 @@ func (m *Table) MissedWrite(hash uint64, key, there []byte, through bool) {
 	l.There, l.Through = bytes.Clone(there), through
 }
 
-// HasLess reports whether the member has less of a key than was acknowledged, so that no other
-// may be flushed that may have it. Of a write that nobody has acknowledged it may have too
-// much or too little, and not less than before: that is no reason, and would keep a server
-// that hangs, whose writes are all in doubt, from being taken out. It is one where the
-// member is dirty as well, or where what was sent behind the write has taken what it had.
+// HasLess reports whether the member has less of a key than was acknowledged: then no other
+// member may be flushed, which may have it. A member that is only in doubt may have run a
+// write that nobody has acknowledged, and has no less than before. That is no reason, and
+// would keep a server that hangs, whose writes are all in doubt, from being taken out. But
+// it has less if it is dirty as well, or if a late delete has taken what it had.
 func (m *Table) HasLess() bool {
 	for _, l := range m.Keys {
-		if l.State != Known && (!l.Overwrite || l.Undone || l.dirty) {
+		if l.State != Known && (!l.Overwrite || l.LateDeleted || l.dirty) {
 			return true
 		}
 	}
@@ -155,7 +163,7 @@ func (m *Table) HasLess() bool {
 func (m *Table) Right(hash uint64) {
 	switch l := m.Keys[hash]; {
 	case l == nil:
-	case !l.Undone || l.State != ToCopy:
+	case !l.LateDeleted || l.State != ToCopy:
 		m.Forget(l)
 	case l.Through:
 		m.SetDirty(l, false)

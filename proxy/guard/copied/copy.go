@@ -58,12 +58,13 @@ func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte)
 	}
 }
 
-// Spot is where what has answered keeps the key.
+// Spot is where what has answered keeps the key. While a reload goes round the Ringsides
+// that may be a server which is to keep it no more.
 func (c *Copy) Spot(rt *routing.Route, key []byte) ticket.Spot {
 	name := key
-	for _, h := range rt.Holders(nil, key) {
-		if n := uint64(h.Pool.View.Renamed(h.Index)); h.Server == c.Server && n != 0 {
-			name = divert.AppendKey(nil, n, key)
+	for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+		if i := slices.Index(bp.Servers, c.Server); i >= 0 && bp.View.Renamed(i) != 0 {
+			name = divert.AppendKey(nil, uint64(bp.View.Renamed(i)), key)
 		}
 	}
 	return ticket.Spot{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}

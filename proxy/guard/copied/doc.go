@@ -36,5 +36,5 @@
 //
 // # What it does not do
 //
-// It asks nobody: package guard does, by task.Step.
+// It asks nobody: package guard does, by Task.Step.
 package copied

@@ -105,7 +105,7 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 			stands, known = tags.uncover(r, b, &s), tags.Known
 		}
 		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
-		if stands && !empty && (!s.Special() || p.fresh(c, a, &s)) {
+		if stands && !empty && (!s.Special() || p.fresh(a, &s)) {
 			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
 		}
 	} else if tags != nil {
@@ -140,7 +140,7 @@ func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *item.Seen) bool {
 }
 
 // fresh says that a value that somebody else refreshes is not old yet.
-func (p *Reader) fresh(c *upstream.Conn, a *upstream.Attempt, s *item.Seen) bool {
+func (p *Reader) fresh(a *upstream.Attempt, s *item.Seen) bool {
 	if s.Wins() || s.Soft() || s.Mark() || s.Stub() || p.Session == nil {
 		return false
 	}

@@ -4,10 +4,55 @@ package meta
 import (
 	"bytes"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
+
+	"ringside/proxy/health/divert"
+	"ringside/proxy/health/roll"
 )
+
+// keyLimit is the longest key that memcached takes.
+const keyLimit = 250
+
+// AppendName writes a name so that it can stand in a record and in a key.
+func AppendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
+
+// Keys are the names of what a keeper stores on the servers of a pool.
+type Keys struct {
+	View     string
+	Live     string
+	Roll     string
+	Suspects []string // by server
+	Refused  []string // by server
+	Flush    string   // and the n behind it
+}
+
+// MakeKeys are those of a pool with these servers.
+func MakeKeys(pool string, servers []string) Keys {
+	k := Keys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
+	for _, name := range servers {
+		k.Suspects = append(k.Suspects, makeKey("sus", pool, name))
+		k.Refused = append(k.Refused, makeKey("ref", pool, name))
+	}
+	return k
+}
+
+// makeKey joins names to a key. If that gets too long they are hashed; a few
+// bytes are kept free for a number behind it.
+func makeKey(kind string, names ...string) string {
+	key := []byte(divert.Reserved + "_" + kind)
+	for _, name := range names {
+		key = AppendName(append(key, ':'), name)
+	}
+	if len(key) <= keyLimit-10 {
+		return string(key)
+	}
+	h := fnv.New64a()
+	h.Write(key)
+	return fmt.Sprintf("%s_%s:%016x", divert.Reserved, kind, h.Sum64())
+}
 
 // Get asks for an item with its cas.
 func Get(key string) []byte { return fmt.Appendf(nil, "mg %s v c\r\n", key) }

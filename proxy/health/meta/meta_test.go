@@ -1,6 +1,11 @@
 package meta
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"ringside/proxy/health/divert"
+)
 
 func TestPut(t *testing.T) {
 	for want, got := range map[string][]byte{
@@ -46,5 +51,23 @@ func TestThreads(t *testing.T) {
 		if got := Threads([]byte(answer)); got != want {
 			t.Errorf("%q: %d", answer, got)
 		}
+	}
+}
+
+func TestKeysFitIntoMemcached(t *testing.T) {
+	servers := []string{strings.Repeat("n", 300), "a b", strings.Repeat("n", 299)}
+	for _, pool := range []string{"p", "a pool\r\n", strings.Repeat("p", 300)} {
+		k := MakeKeys(pool, servers)
+		for _, key := range append([]string{k.View, k.Live, k.Flush + ":4294967295"}, k.Suspects...) {
+			if len(key) > 250 || !strings.HasPrefix(key, divert.Reserved) || strings.ContainsAny(key, " \r\n") {
+				t.Errorf("key %q", key)
+			}
+		}
+		if k.Suspects[0] == k.Suspects[2] {
+			t.Error("two servers share a counter")
+		}
+	}
+	if k := MakeKeys("p", nil); k.View != "__rs_view__:p" {
+		t.Errorf("the record is at %s", k.View)
 	}
 }

@@ -2,8 +2,10 @@
 package process
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Process is a memcached process, by what it says of itself.
@@ -39,4 +41,18 @@ func Parse(answer []byte) (p Process, ok bool) {
 // that may step.
 func (p Process) Is(q Process) bool {
 	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
+}
+
+// slack is how much longer than it has run a process may say that it has: memcached
+// counts seconds from two, and a process may have begun while the one before it was asked
+// for the last time.
+const slack = int64(5 * time.Second)
+
+// Stranger says whether p, which is not the process that was heard of last, so many
+// nanoseconds ago, has run before that: then it has values of its own.
+func (p Process) Stranger(ago int64) bool { return p.Uptime*int64(time.Second) > ago+slack }
+
+// Answers says for people that p, a stranger, is there.
+func (p Process) Answers() string {
+	return fmt.Sprintf("another memcached answers at its address, which has run for %v", time.Duration(p.Uptime)*time.Second)
 }

@@ -4,11 +4,12 @@
 // People look at one Ringside of many, and ask whether it is like the rest: a file that has
 // not arrived, a binary left behind, a server that only one of them suspects. So each says of
 // itself, in some 60 bytes, its name, its version, one number of its pools and routes
-// (table.Print), and whom it suspects.
+// (Table.Print), whom it suspects, and who lacks copies: one that was started while a server is
+// being filled does not know that by itself.
 //
 // # The item
 //
-//	__rs_roll:POOL   rc1 <id>=<name>,<version>,<config>,<round>[,<suspects>] …
+//	__rs_roll:POOL   rc1 <id>=<name>,<version>,<config>,<round>[,<suspects>[,<lacks>]] …
 //
 // It stands beside the view record: on two servers of the pool, those whose names come first
 // in an order by hash, among the servers that are in, answer, and know meta commands. Two, so

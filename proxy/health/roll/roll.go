@@ -19,6 +19,7 @@ type Entry struct {
 	Version  string
 	Config   uint64 // of its pools and routes
 	Suspects string // names of the servers that it suspects, with blanks between; cut where it is too long
+	Lacks    string // names of the servers that have not all the copies that they should, likewise
 	Round    uint64 // grows with each round
 	Silent   int    // for how many rounds of the reader it has not grown; not in the item
 }
@@ -34,7 +35,7 @@ const (
 	usual      = 50 // entries up to which a round is the shortest
 	mostName   = 64
 	mostText   = 24 // of a version
-	mostNames  = 96 // of suspects
+	mostNames  = 96 // of suspects, and of servers that lack copies
 	silent     = 3  // rounds after which one is gone
 	remembered = 10 // rounds that one is remembered who is gone
 )
@@ -147,10 +148,19 @@ func (e *Entry) append(b []byte) []byte {
 	b = appendText(append(b, ','), e.Version, mostText)
 	b = strconv.AppendUint(append(b, ','), e.Config, 36)
 	b = strconv.AppendUint(append(b, ','), e.Round, 36)
-	if e.Suspects != "" {
+	if e.Suspects != "" || e.Lacks != "" {
 		b = appendText(append(b, ','), e.Suspects, mostNames)
 	}
+	if e.Lacks != "" {
+		b = appendText(append(b, ','), e.Lacks, mostNames)
+	}
 	return b
+}
+
+// SaysLacks reports whether e says that a server lacks copies, or may, where there was no
+// room for all that do.
+func (e *Entry) SaysLacks(server string) bool {
+	return len(e.Lacks) >= mostNames || slices.Contains(strings.Fields(e.Lacks), server)
 }
 
 // AppendText writes a text so that it can stand in an item and in a key: what is no letter,
@@ -171,7 +181,7 @@ func AppendText(b []byte, text, signs string) []byte {
 func parse(f []byte) (e Entry, ok bool) {
 	id, rest, ok := bytes.Cut(f, []byte{'='})
 	parts := bytes.Split(rest, []byte{','})
-	if !ok || len(parts) < 4 || len(parts) > 5 {
+	if !ok || len(parts) < 4 || len(parts) > 6 {
 		return e, false
 	}
 	good := true
@@ -186,8 +196,11 @@ func parse(f []byte) (e Entry, ok bool) {
 		return t
 	}
 	e = Entry{ID: number(id), Name: text(parts[0], mostName), Version: text(parts[1], mostText), Config: number(parts[2]), Round: number(parts[3])}
-	if len(parts) == 5 {
+	if len(parts) > 4 {
 		e.Suspects = text(parts[4], mostNames)
+	}
+	if len(parts) > 5 {
+		e.Lacks = text(parts[5], mostNames)
 	}
 	return e, good
 }

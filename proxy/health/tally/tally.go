@@ -1,5 +1,5 @@
-// Package tally follows a counter that every proxy adds one to, in the same rhythm: by how much
-// it grows is how many they are.
+// Package tally follows counts: one that every proxy adds one to in the same rhythm, so that by
+// how much it grows is how many they are; and of the reads of a server, how warm it is.
 package tally
 
 // Tally follows one counter on one server.

@@ -86,7 +86,6 @@ type LackLine struct {
 	Waiting int    `json:"waiting"`
 }
 
-// lacking says in words what a server lacks.
 func lacking(l *stats.Lack) string {
 	var list []string
 	if l.Filling {

@@ -105,7 +105,6 @@ func (t *Tracer) add(patterns []watch.Pattern, person bool) *Follower {
 	return f
 }
 
-// followed are the patterns of all followers.
 func (t *Tracer) followed() (all []watch.Pattern) {
 	for f := range t.followers {
 		all = append(all, f.patterns...)

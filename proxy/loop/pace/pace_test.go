@@ -5,95 +5,96 @@ import (
 	"time"
 )
 
-// load is what a test puts on a moderator.
-type load struct {
-	rate    float64                                 // requests a second
-	waiting func(waits bool, now time.Duration) int // of 50 clients
-	sleeps  func(waits bool) float64                // of the loop, for each request
-}
+// served is a load in a test: what requests a second come at a pace, and what
+// CPU time each costs.
+type served func(p Pace) (rate, cost float64)
 
-// play runs a moderator for ten seconds of model time. It returns which share of the
-// last seven it waited.
-func play(above int, l load) float64 {
-	var slept float64
-	m := &Moderator{Above: above, Sleeps: func() int64 { return int64(slept) }}
-	const clients, step = 50, 50 * time.Microsecond
-	waits, yes, all := false, 0.0, 0.0
-	for now := time.Duration(0); now < 10*time.Second; now += step {
-		slept += l.rate * step.Seconds() * l.sleeps(waits)
-		waits = m.Next(int64(time.Hour+now), uint64(l.rate*now.Seconds()), l.waiting(waits, now), clients)
-		if now > 3*time.Second {
-			all++
-			if waits {
-				yes++
-			}
+// clients are those of a test's load.
+const clients = 50
+
+// play runs a moderator for ten seconds of model time against a load. For 3 ms
+// of every 83 it is stalled, and what came meanwhile is served in the next 3.
+// It returns which share of the last seven seconds each pace had.
+func play(m *Moderator, load served, waiting int) (share map[string]float64) {
+	var came, served, spent float64
+	m.Spent = func() int64 { return int64(spent) }
+	share = map[string]float64{}
+	looks := 0.0
+	for now := int64(time.Hour); now < int64(time.Hour+10*time.Second); now += int64(50 * time.Microsecond) {
+		p := m.Next(now, uint64(served), waiting, clients)
+		rate, cost := load(p)
+		came += rate * 50e-6
+		before := served
+		switch at := now / int64(time.Millisecond) % 83; {
+		case at < 3:
+		case at < 6:
+			served += (came - served) / float64(6-at) / 20
+		default:
+			served = came
+		}
+		spent += (served - before) * cost
+		if now > int64(time.Hour+3*time.Second) {
+			looks++
+			share[p.name()]++
 		}
 	}
-	return yes / all
+	for name := range share {
+		share[name] /= looks
+	}
+	return share
+}
+
+func (p Pace) name() string {
+	switch {
+	case p.Answers:
+		return "answers"
+	case p.Nap:
+		return "sleep"
+	}
+	return "plain"
+}
+
+// by is a load with these rates and costs at the plain pace, at that of
+// answers and at that of sleeping.
+func by(rates, costs [3]float64) served {
+	return func(p Pace) (float64, float64) {
+		i := map[string]int{"plain": 0, "answers": 1, "sleep": 2}[p.name()]
+		return rates[i], costs[i]
+	}
 }
 
 func TestModerator(t *testing.T) {
-	always := func(n int) func(bool, time.Duration) int { return func(bool, time.Duration) int { return n } }
-	sleeps := func(plain, waiting float64) func(bool) float64 {
-		return func(waits bool) float64 {
-			if waits {
-				return waiting
-			}
-			return plain
-		}
-	}
-	fewer := sleeps(0.10, 0.03)
+	settings := Settings{Above: 20_000, Sleep: 200 * time.Microsecond}
 	for _, c := range []struct {
-		name        string
-		above       int
-		load        load
-		least, most float64
+		name    string
+		load    served
+		waiting int // clients
+		want    string
+		least   float64
 	}{
-		{"clients that wait", 20_000, load{60e3, always(15), fewer}, 0.9, 1},
-		{"clients that wait, and the loop sleeps as often", 20_000, load{60e3, always(15), sleeps(0.03, 0.03)}, 0, 0.1},
-		{"clients that wait for a loop that never sleeps", 20_000, load{60e3, always(15), sleeps(0, 0)}, 0, 0.1},
-		{"a steady load", 20_000, load{40e3, always(7), fewer}, 0, 0},
-		{"clients that wait, few requests", 20_000, load{10e3, always(50), fewer}, 0, 0},
-		{"switched off", 0, load{60e3, always(50), fewer}, 0, 0},
-		{"a steady load in which many wait because the loop does", 20_000, load{40e3, func(waits bool, now time.Duration) int {
-			if waits || now < 200*time.Millisecond {
-				return 30
-			}
-			return 5
-		}, fewer}, 0, 0},
-		{"a steady load that stumbles for 10 ms in each second", 20_000, load{40e3, func(_ bool, now time.Duration) int {
-			if now%time.Second < 10*time.Millisecond {
-				return 50
-			}
-			return 5
-		}, fewer}, 0, 0},
+		{"many clients: sleeping serves most", by([3]float64{60e3, 62e3, 90e3}, [3]float64{9000, 8000, 6000}), 3, "sleep", 0.6},
+		{"few clients: sleeping starves the loop", by([3]float64{60e3, 66e3, 50e3}, [3]float64{9000, 7000, 7000}), 15, "answers", 0.6},
+		{"the cheaper of two that serve as much", by([3]float64{60e3, 66e3, 67e3}, [3]float64{9000, 6000, 8000}), 15, "answers", 0.6},
+		{"cheap, but slower than plain", by([3]float64{60e3, 50e3, 66e3}, [3]float64{9000, 3000, 8000}), 15, "sleep", 0.6},
+		{"a steady load", by([3]float64{40e3, 40e3, 40e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 0.95},
+		{"a load that any wait slows", by([3]float64{40e3, 30e3, 20e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 0.95},
+		{"clients that wait: the cheaper pace that serves as much", by([3]float64{60e3, 60e3, 50e3}, [3]float64{9000, 7000, 5000}), 15, "answers", 0.6},
+		{"clients that wait, and any other pace costs more", by([3]float64{60e3, 60e3, 60e3}, [3]float64{9000, 9500, 9600}), 15, "plain", 0.95},
+		{"clients that wait, and any wait slows them", by([3]float64{60e3, 50e3, 40e3}, [3]float64{9000, 4000, 4000}), 15, "plain", 0.95},
+		{"a low load", by([3]float64{10e3, 20e3, 20e3}, [3]float64{9000, 5000, 5000}), 7, "plain", 1},
 	} {
-		if got := play(c.above, c.load); got < c.least || got > c.most {
-			t.Errorf("%s: it waited %.2f of the time, want %.2f to %.2f", c.name, got, c.least, c.most)
+		if got := play(&Moderator{Settings: settings}, c.load, c.waiting); got[c.want] < c.least {
+			t.Errorf("%s: %v of the time, want %v %v", c.name, got, c.want, c.least)
 		}
 	}
-}
-
-// TestLoadFalls: it ends to wait with the load.
-func TestLoadFalls(t *testing.T) {
-	var requests uint64
-	waited := false
-	var slept int64
-	m := &Moderator{Above: 20_000, Sleeps: func() int64 { return slept }}
-	for ms := range 1200 {
-		if ms < 500 {
-			requests += 60
-		}
-		if !waited {
-			slept += 6
-		}
-		waits := m.Next(int64(time.Hour)+int64(ms)*int64(time.Millisecond), requests, 40, 50)
-		waited = waited || waits
-		if ms > 700 && waits {
-			t.Fatalf("it waits %d ms after the load has ended", ms-500)
-		}
+	if got := play(&Moderator{}, by([3]float64{1e6, 2e6, 3e6}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+		t.Errorf("switched off: %v", got)
 	}
-	if !waited {
-		t.Error("it never waited")
+	settings.Pace = Answers
+	if got := play(&Moderator{Settings: settings}, by([3]float64{60e3, 30e3, 90e3}, [3]float64{9000, 9000, 1}), 7); got["answers"] != 1 {
+		t.Errorf("set to wait for answers: %v", got)
+	}
+	if got := play(&Moderator{Settings: settings}, by([3]float64{10e3, 10e3, 10e3}, [3]float64{1, 1, 1}), 7); got["plain"] != 1 {
+		t.Errorf("set to wait for answers, at a low load: %v", got)
 	}
 }

@@ -5,6 +5,7 @@ package stamp
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -43,9 +44,11 @@ type part struct {
 }
 
 // template is a tag of a pattern: texts, and the numbers of names between them.
-type template []struct {
+type template []slot
+
+type slot struct {
 	text string
-	name int // -1: none follows
+	name int // behind it; -1: none
 }
 
 const (
@@ -82,7 +85,7 @@ func ParsePattern(match string, tags []string) (*Pattern, error) {
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("%q has a brace that is not of a {name}", match)
-		case number(p.names, name) >= 0:
+		case slices.Contains(p.names, name):
 			return nil, fmt.Errorf("%q has {%s} twice", match, name)
 		case len(p.names) == maxNames:
 			return nil, fmt.Errorf("%q has more than %d names", match, maxNames)
@@ -112,15 +115,6 @@ func cutName(s string) (name, rest string, ok bool) {
 	return name[1:], rest, true
 }
 
-func number(names []string, name string) int {
-	for i, n := range names {
-		if n == name {
-			return i
-		}
-	}
-	return -1
-}
-
 // template reads a tag.
 func (p *Pattern) template(tag string) (t template, err error) {
 	if err := CheckName([]byte(tag)); err != nil {
@@ -129,31 +123,25 @@ func (p *Pattern) template(tag string) (t template, err error) {
 	for rest := tag; rest != ""; {
 		i := strings.IndexAny(rest, "{}")
 		if i < 0 {
-			return append(t, struct {
-				text string
-				name int
-			}{rest, -1}), nil
+			return append(t, slot{rest, -1}), nil
 		}
 		name, behind, ok := cutName(rest[i:])
-		at := number(p.names, name)
+		at := slices.Index(p.names, name)
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("the tag %q has a brace that is not of a {name}", tag)
 		case at < 0:
 			return nil, fmt.Errorf("the tag %q uses {%s}, which its match does not have", tag, name)
 		}
-		t = append(t, struct {
-			text string
-			name int
-		}{rest[:i], at})
+		t = append(t, slot{rest[:i], at})
 		rest = behind
 	}
 	return t, nil
 }
 
-// match says whether the parts match key from at on.
-func (p *Pattern) match(key []byte, parts []part, f *found, at int) bool {
-	for i, names := 0, len(p.names)-count(parts); i < len(parts); i++ {
+// match says whether the parts match key from at on; so many names are before them.
+func match(key []byte, parts []part, f *found, names, at int) bool {
+	for i := 0; i < len(parts); i++ {
 		switch parts[i].kind {
 		case '*':
 			if i == len(parts)-1 {
@@ -164,7 +152,7 @@ func (p *Pattern) match(key []byte, parts []part, f *found, at int) bool {
 				if n < 0 {
 					return false
 				}
-				if from += n; p.match(key, parts[i+1:], f, from) {
+				if from += n; match(key, parts[i+1:], f, names, from) {
 					return true
 				}
 			}
@@ -194,19 +182,9 @@ func (p *Pattern) match(key []byte, parts []part, f *found, at int) bool {
 	return at == len(key)
 }
 
-// count is how many names there are in parts.
-func count(parts []part) (n int) {
-	for _, x := range parts {
-		if x.kind == '{' {
-			n++
-		}
-	}
-	return n
-}
-
 func (p *Pattern) appendTags(n Namespace, dst []Tag, key []byte) []Tag {
 	var f found
-	if !p.match(key, p.parts, &f, 0) {
+	if !match(key, p.parts, &f, 0, 0) {
 		return dst
 	}
 	for _, t := range p.tags {

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 )
 
@@ -93,10 +94,8 @@ func (n Namespace) AppendList(dst []Tag, list []byte) ([]Tag, error) {
 
 // Add adds t to list, once.
 func Add(list []Tag, t Tag) []Tag {
-	for _, o := range list {
-		if o == t {
-			return list
-		}
+	if slices.Contains(list, t) {
+		return list
 	}
 	return append(list, t)
 }

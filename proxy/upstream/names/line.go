@@ -54,8 +54,9 @@ func (l *Line) Fits(gets bool, key int) bool {
 // Begin makes l a line of its own.
 func (l *Line) Begin(gets bool) { l.gets = gets }
 
-// GoOn lets l continue before, whose line's end is gone: Ends says where it is now.
-func (l *Line) GoOn(before *Line) {
+// Continue lets l go on with the line of before, whose line's end is gone: Ends says where
+// it is now.
+func (l *Line) Continue(before *Line) {
 	before.Joined = true
 	l.length, l.gets = before.length-int32(len(wire.CRLF)), before.gets
 }

@@ -106,7 +106,7 @@ func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalida
 	if !b.Wants(h) {
 		return
 	}
-	why, _ := b.Table.Missed(now, h, at, invalidated)
+	why := b.Table.Missed(now, h, at, invalidated)
 	weight := 1 / b.Chosen()
 	b.mu.Lock()
 	defer b.mu.Unlock()

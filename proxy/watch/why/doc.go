@@ -3,7 +3,7 @@
 //
 //	Never        it was not set here, as long as the Table reaches back: Since
 //	Expired      its time was over
-//	Deleted      somebody deleted it; the Table says when
+//	Deleted      somebody deleted it
 //	Flushed      its server was flushed
 //	Out          its server was out, and came back empty; or another stands in for it
 //	Moved        a reload gave it to another server

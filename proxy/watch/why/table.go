@@ -152,13 +152,13 @@ func (t *Table) Touched(now int64, hash uint64, ttl uint32) {
 	}
 }
 
-// Missed says why a read of key has found nothing there, and of a key that was deleted
-// how long ago. invalidated: it has found a value, of which a tag was invalidated.
-func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) (why Reason, ago int64) {
+// Missed says why a read of key has found nothing there. invalidated: it has found a value, of
+// which a tag was invalidated.
+func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.hears(now, hash) {
-		return Unsure, 0
+		return Unsure
 	}
 	e := t.entry(hash)
 	if e.missed == 0 || now-e.missed > longest {
@@ -171,7 +171,7 @@ func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) (why 
 	case invalidated:
 		e.why = Invalidated
 	case e.state == deleted:
-		e.why, ago = Deleted, now-e.at
+		e.why = Deleted
 	case e.state == stored:
 		e.why = t.lost(now, e, is)
 	case hash > t.whole:
@@ -179,7 +179,7 @@ func (t *Table) Missed(now int64, hash uint64, is Place, invalidated bool) (why 
 	default:
 		e.why = Never
 	}
-	return e.why, ago
+	return e.why
 }
 
 // Judged is what Missed has said of key last, if nothing was done to it since; else Unsure.

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package main
-
-// No limit of open files is known here.
-
-// openFiles is how many descriptors the process may have, where that is limited.
-func openFiles() (n uint64, known bool) { return 0, false }

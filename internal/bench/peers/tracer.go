@@ -1,0 +1,223 @@
+//go:build linux
+
+package peers
+
+// Counting the system calls of a running process: with perf, which hardly
+// slows it, or with strace, which does.
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Tracer is a program that counts the system calls of a process.
+type Tracer struct {
+	name string
+	note string
+	// start begins to count and returns when it counts; the process of the
+	// command then waits for an interrupt to print into file.
+	start func(t *Tracer, pid int, file string) (*exec.Cmd, error)
+	parse func(text string) (map[string]int64, error)
+
+	*Starter
+	cpus []int // where it runs
+}
+
+var tracers = []Tracer{
+	{name: "perf", note: "perf stat on the kernel's tracepoints of system calls", start: startPerf, parse: parsePerf},
+	{name: "strace", note: "strace -c -f, which makes every call slow: batches are larger than without it, and calls per request fewer", start: startStrace, parse: parseStrace},
+}
+
+// FindTracer returns the first that works here, tried on this process, or
+// nil and what is missing.
+func (s *Starter) FindTracer(cpus []int) (*Tracer, string) {
+	var missing []string
+	for _, t := range tracers {
+		t.Starter, t.cpus = s, cpus
+		_, err := t.Trace(os.Getpid(), func() error { return nil })
+		if err == nil {
+			return &t, t.note
+		}
+		missing = append(missing, fmt.Sprintf("%s: %v", t.name, err))
+	}
+	return nil, "not counted, for want of perf or strace: " + strings.Join(missing, "; ")
+}
+
+// Trace counts the system calls of process pid while work runs.
+func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
+	if _, err := exec.LookPath(t.name); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(t.dir, t.name+".counts")
+	cmd, err := t.start(t, pid, file)
+	if err != nil {
+		return nil, err
+	}
+	worked := work()
+	// An interrupt is how both are told to print what they counted.
+	err = errors.Join(worked, cmd.Process.Signal(syscall.SIGINT))
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the interrupt is its error; the file tells whether it counted
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(time.Minute):
+		err = errors.Join(err, fmt.Errorf("%s does not end", t.name), cmd.Process.Kill())
+		<-ended
+	}
+	if err != nil {
+		return nil, err
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s counted nothing: %w", t.name, err)
+	}
+	return t.parse(string(text))
+}
+
+// perfCalls are the system calls that proxies and Go's runtime make while they
+// serve; each is a tracepoint of its own, whose removal takes the kernel some
+// milliseconds a thread. The others are counted together.
+var perfCalls = []string{
+	"read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg",
+	"epoll_wait", "epoll_pwait", "epoll_pwait2", "epoll_ctl", "accept4", "close", "fcntl", "setsockopt", "getsockopt",
+	"futex", "nanosleep", "clock_nanosleep", "timerfd_settime", "tgkill", "getpid", "rt_sigreturn", "sched_yield", "madvise",
+}
+
+const (
+	perfCall = "syscalls:sys_enter_"
+	perfAll  = "raw_syscalls:sys_enter"
+)
+
+// startPerf has perf say through a pipe that it counts.
+func startPerf(t *Tracer, pid int, file string) (*exec.Cmd, error) {
+	controlRead, controlWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer controlRead.Close()
+	defer controlWrite.Close()
+	ackRead, ackWrite, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer ackRead.Close()
+	defer ackWrite.Close()
+	events := perfAll + "," + perfCall + strings.Join(perfCalls, ","+perfCall)
+	cmd := exec.Command("perf", "stat", "-x", ";", "-o", file, "-p", strconv.Itoa(pid), "-D", "-1", "--control", "fd:3,4", "-e", events)
+	cmd.ExtraFiles = []*os.File{controlRead, ackWrite}
+	var said lastWords
+	cmd.Stderr = &said
+	if err := t.Starter.Start(cmd, t.cpus); err != nil {
+		return nil, err
+	}
+	ackWrite.Close() // so that the end of perf is the end of the pipe
+	if _, err := io.WriteString(controlWrite, "enable\n"); err != nil {
+		return nil, abandon(cmd, err, &said)
+	}
+	if err := ackRead.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return nil, abandon(cmd, err, &said)
+	}
+	if _, err := ackRead.Read(make([]byte, 16)); err != nil {
+		return nil, abandon(cmd, err, &said)
+	}
+	return cmd, nil
+}
+
+// parsePerf reads lines such as "1234;;syscalls:sys_enter_read;1000;100.00;;".
+func parsePerf(text string) (map[string]int64, error) {
+	counts := make(map[string]int64)
+	others := int64(0)
+	for line := range strings.Lines(text) {
+		fields := strings.Split(line, ";")
+		if len(fields) < 3 {
+			continue // a comment
+		}
+		n, err := strconv.ParseInt(fields[0], 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("perf did not count %s: %s", fields[2], fields[0])
+		}
+		if name, ok := strings.CutPrefix(fields[2], perfCall); ok && n > 0 {
+			counts[name] = n
+			others -= n
+		} else if fields[2] == perfAll {
+			others += n
+		}
+	}
+	if others > 0 {
+		counts["others"] = others
+	}
+	if len(counts) == 0 {
+		return nil, errors.New("perf saw no system call")
+	}
+	return counts, nil
+}
+
+// startStrace has strace say on its standard error that it is attached.
+func startStrace(t *Tracer, pid int, file string) (*exec.Cmd, error) {
+	cmd := exec.Command("strace", "-c", "-f", "-U", "calls,name", "-o", file, "-p", strconv.Itoa(pid))
+	said := &attached{seen: make(chan struct{})}
+	cmd.Stderr = said
+	if err := t.Starter.Start(cmd, t.cpus); err != nil {
+		return nil, err
+	}
+	select {
+	case <-said.seen:
+		return cmd, nil
+	case <-time.After(10 * time.Second):
+		return nil, abandon(cmd, errors.New("it does not attach"), &said.lastWords)
+	}
+}
+
+// attached is closed when strace has said that it is attached.
+type attached struct {
+	lastWords
+	once sync.Once
+	seen chan struct{}
+}
+
+func (a *attached) Write(p []byte) (int, error) {
+	n, err := a.lastWords.Write(p)
+	if bytes.Contains(p, []byte("attached")) {
+		a.once.Do(func() { close(a.seen) })
+	}
+	return n, err
+}
+
+// parseStrace reads lines such as "   1234 read" between two lines of dashes.
+func parseStrace(text string) (map[string]int64, error) {
+	counts := make(map[string]int64)
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 2 || fields[1] == "total" {
+			continue
+		}
+		if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil {
+			counts[fields[1]] = n
+		}
+	}
+	if len(counts) == 0 {
+		return nil, errors.New("strace saw no system call")
+	}
+	return counts, nil
+}
+
+// abandon ends a tracer that did not begin.
+func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
+	_ = cmd.Process.Kill() // it may have ended by itself
+	_ = cmd.Wait()
+	return fmt.Errorf("%w; %s", err, said)
+}

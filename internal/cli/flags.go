@@ -1,0 +1,194 @@
+package cli
+
+// What the command line says: flags, words, and the configuration that they name.
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"ringside/config"
+	"ringside/internal/top"
+	"ringside/proxy/table"
+)
+
+// JSONFlag adds --json to a command. Errors are JSON then too: see Run.
+func JSONFlag(cmd *cobra.Command, asJSON *bool, what string) {
+	cmd.Flags().BoolVar(asJSON, "json", false, what)
+}
+
+const (
+	OneJSON  = "print one JSON object"
+	EachJSON = "print one JSON object a line"
+)
+
+// Counted is "1 what", or "n whats".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Remarks are what is said on standard error beside an answer.
+type Remarks struct {
+	to     io.Writer
+	asJSON bool
+}
+
+// RemarksOf are those of a command.
+func RemarksOf(cmd *cobra.Command, asJSON bool) Remarks { return Remarks{cmd.ErrOrStderr(), asJSON} }
+
+// Warn says what is right, but hardly what is wanted.
+func (r Remarks) Warn(text string) {
+	r.say("warning", Paint(r.to, top.Warn, "warning:")+" "+text, text)
+}
+
+// Note says what comes of something meanwhile.
+func (r Remarks) Note(text string) { r.say("note", text, text) }
+
+func (r Remarks) say(kind, line, text string) {
+	if r.asJSON {
+		NewEncoder(r.to).Encode(map[string]string{kind: text})
+		return
+	}
+	fmt.Fprintln(r.to, line)
+}
+
+// NewEncoder writes JSON as people want to read it.
+func NewEncoder(out io.Writer) *json.Encoder {
+	e := json.NewEncoder(out)
+	e.SetEscapeHTML(false)
+	return e
+}
+
+// PrintEach prints a JSON object a line.
+func PrintEach[T any](out io.Writer, list []T) error {
+	e := NewEncoder(out)
+	for i := range list {
+		if err := e.Encode(&list[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrongFlag says of a flag that can't be read what it may be. A command that there is
+// not has flags that there are not: then the command is what is wrong.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+		return unknownCommand(cmd, words[0])
+	}
+	if v := (*pflag.InvalidValueError)(nil); errors.As(err, &v) {
+		want := map[string]string{"bool": "true or false", "int": "a whole number", "duration": "a time, such as 500ms or 3s"}[v.GetFlag().Value.Type()]
+		err = fmt.Errorf("--%s=%s: want %s", v.GetFlag().Name, v.GetValue(), want)
+	}
+	return Usage(err)
+}
+
+// Besides are the flags that were typed, without those named.
+func Besides(cmd *cobra.Command, names ...string) (others []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			others = append(others, "--"+f.Name)
+		}
+	})
+	return others
+}
+
+// Group is the RunE of a command that has others below it, with whatever arguments.
+func Group(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	return cmd.Help()
+}
+
+func unknownCommand(cmd *cobra.Command, name string) error {
+	err := fmt.Errorf("unknown command %q", name)
+	cmd.SuggestionsMinimumDistance = 2 // letters; with none, only the beginning of a command is near it
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		err = fmt.Errorf("%w; did you mean %q?", err, near[0])
+	}
+	return Usage(err)
+}
+
+// NoFile refuses arguments of a command that takes its file by -c.
+func NoFile(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage(fmt.Errorf("%q is one word too many; a configuration file goes behind -c: ringside %s -c %s", args[0], cmd.Name(), args[0]))
+	}
+	return nil
+}
+
+// WantArgs takes so many words behind a command.
+func WantArgs(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		form := cmd.Parent().CommandPath() + " " + cmd.Use
+		switch {
+		case len(args) < least:
+			return Usage(fmt.Errorf("something is missing: %s", form))
+		case len(args) > most:
+			return Usage(fmt.Errorf("%q is one word too many: %s", args[most], form))
+		}
+		return nil
+	}
+}
+
+// OrFile takes a configuration file as the only argument, instead of behind -c.
+func OrFile(path *string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) > 1:
+			return Usage(fmt.Errorf("%q is one word too many; one configuration file at a time", args[1]))
+		case len(args) == 1 && cmd.Flags().Changed("config"):
+			return Usage(fmt.Errorf("two configuration files: %s and %s", *path, args[0]))
+		case len(args) == 1:
+			*path = args[0]
+		}
+		return nil
+	}
+}
+
+// ReadConfig reads the configuration at path; - is standard input.
+func ReadConfig(cmd *cobra.Command, path string) (*config.File, error) {
+	if path != "-" {
+		return loadConfig(path)
+	}
+	text, err := io.ReadAll(cmd.InOrStdin())
+	if err != nil {
+		return nil, fmt.Errorf("read standard input: %w", err)
+	}
+	return config.Parse("standard input", text)
+}
+
+// ReadTable reads the configuration at path, and builds what it describes.
+func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, error) {
+	f, err := ReadConfig(cmd, path)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := f.Build()
+	return f, t, err
+}
+
+// loadConfig reads the configuration file at path. One that can't be read is as
+// wrong as one with a mistake.
+func loadConfig(path string) (*config.File, error) {
+	f, err := config.Load(path)
+	if err != nil && !isConfig(err) {
+		return nil, unread(err)
+	}
+	return f, err
+}
+
+// ConfigFlag adds -c to a command.
+func ConfigFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVarP(path, "config", "c", "ringside.yaml", "the configuration `file`; - is standard input")
+	cmd.MarkFlagFilename("config", "yaml", "yml")
+}

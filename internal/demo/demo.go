@@ -1,0 +1,237 @@
+// Package demo runs whole clusters in this process, to try.
+package demo
+
+// ringside demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/cli"
+	"ringside/internal/instance"
+	"ringside/internal/memnode"
+)
+
+const demoMemory = 32 << 20 // of each server
+
+// Command makes the command of a Ringside of this version.
+func Command(version string) *cobra.Command {
+	var listen, adminAddr string
+	var verbose, herd, tags, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a whole cluster in this process, to try",
+		Long: `Run three small memcached servers in this process and Ringside in front of
+them. Nothing is written to disk, and nothing is left when it ends. Faults are
+allowed: ringside drill shows what they do.`,
+		Example: "  ringside demo\n  ringside demo --herd\n  ringside demo --tags",
+		Args:    cli.WantArgs(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if herd && tags {
+				return cli.Usage(errors.New("--herd or --tags, one at a time"))
+			}
+			signals := instance.Catch()
+			level := slog.LevelWarn
+			if verbose {
+				level = slog.LevelInfo
+			}
+			logging := config.Log{Level: level}
+			if asJSON {
+				logging.Format = "json"
+			}
+			log, _ := instance.NewLogger(logging, cmd.ErrOrStderr())
+			d, err := Start(listen, adminAddr, version, log)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			if herd || tags {
+				show := showHerds
+				if tags {
+					show = showTags
+				}
+				shown := make(chan error, 1)
+				go func() { shown <- show(d.Address(), cmd.OutOrStdout(), asJSON) }()
+				select {
+				case err = <-shown:
+				case <-signals:
+				}
+				return errors.Join(err, d.Stop(signals, 0))
+			}
+			if asJSON {
+				err = cli.NewEncoder(cmd.OutOrStdout()).Encode(d.greeting())
+			} else {
+				d.hello(cmd.OutOrStdout())
+			}
+			if err != nil {
+				return errors.Join(err, d.Stop(signals, 0))
+			}
+			return d.Serve(signals)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", cli.DefaultAddress, "the `address` for clients; another port if it is taken")
+	cmd.Flags().StringVar(&adminAddr, "admin", cli.DefaultAdmin, "the `address` of the admin interface; another port if it is taken")
+	cmd.Flags().BoolVar(&herd, "herd", false, "show what a guard saves: 50 clients that read one page, without and with it, for 8 s")
+	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, of whom one changes his name")
+	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log what happens, not only what goes wrong")
+	return cmd
+}
+
+// Cluster is a cluster in this process.
+type Cluster struct {
+	*instance.Instance
+	nodes []*memnode.Node
+}
+
+// Start runs three servers and a Ringside before them.
+func Start(listen, adminAddr, version string, log *slog.Logger) (*Cluster, error) {
+	d := &Cluster{}
+	if err := d.start(listen, adminAddr, version, log); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) error {
+	listen, err := FreeAddress(listen)
+	if err != nil {
+		return err
+	}
+	adminAddr, err = FreeAddress(adminAddr)
+	if err != nil {
+		return err
+	}
+	servers, err := d.StartNodes(3)
+	if err != nil {
+		return err
+	}
+	d.Instance, err = StartText(listen, adminAddr, "pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", version, log)
+	return err
+}
+
+// StartNodes runs n servers, and returns them as a configuration lists them.
+func (d *Cluster) StartNodes(n int) (list string, err error) {
+	var servers []string
+	for i := range n {
+		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
+		if err != nil {
+			return "", fmt.Errorf("demo server %d: %w", i+1, err)
+		}
+		d.nodes = append(d.nodes, n)
+		servers = append(servers, fmt.Sprintf("{name: demo%d, address: %q}", i+1, n.Addr()))
+	}
+	return strings.Join(servers, ", "), nil
+}
+
+// StartText serves a configuration, in which faults are allowed.
+func StartText(listen, adminAddr, text, version string, log *slog.Logger) (*instance.Instance, error) {
+	f, err := config.Parse("demo", []byte(fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\n%s\n", listen, adminAddr, text)))
+	if err != nil {
+		return nil, err
+	}
+	return instance.Start(f, version, log)
+}
+
+// FreeAddress returns address, or one with another port if that is taken.
+func FreeAddress(address string) (string, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		host, _, bad := net.SplitHostPort(address)
+		if bad != nil {
+			return "", cli.Usage(bad)
+		}
+		if l, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+			return "", err
+		}
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// Close ends its servers.
+func (d *Cluster) Close() {
+	for _, n := range d.nodes {
+		n.Close()
+	}
+}
+
+// Flags are what other commands must be told to find d; nothing where it is at
+// home.
+func (d *Cluster) Flags() (s string) {
+	if a := d.Address(); a != cli.DefaultAddress {
+		s += " --to " + a
+	}
+	if a := d.AdminAddress(); a != cli.DefaultAdmin {
+		s += " --admin " + a
+	}
+	return s
+}
+
+// calledAs is what a person types to run this program again.
+func calledAs() string {
+	name := os.Args[0]
+	switch {
+	case strings.Contains(name, "/go-build"):
+		return "go run ./cmd/ringside"
+	case strings.HasPrefix(name, "/") && filepath.Base(name) == "ringside":
+		if found, err := exec.LookPath("ringside"); err == nil && found == name {
+			return "ringside"
+		}
+	}
+	return name
+}
+
+// Servers are the addresses of its servers.
+func (d *Cluster) Servers() (list []string) {
+	for _, n := range d.nodes {
+		list = append(list, n.Addr().String())
+	}
+	return list
+}
+
+// greeting is where everything of a demo is.
+type greeting struct {
+	Clients string   `json:"clients"` // connect here
+	Admin   string   `json:"admin"`
+	Servers []string `json:"servers"`
+	Drill   string   `json:"drill"` // a command that shows what clients see when a server hangs
+}
+
+func (d *Cluster) greeting() greeting {
+	g := greeting{Clients: d.Address(), Admin: d.AdminAddress(), Drill: calledAs() + " drill --fault hang" + d.Flags(), Servers: d.Servers()}
+	return g
+}
+
+func (d *Cluster) hello(out io.Writer) {
+	is := d.greeting()
+	host, port, _ := net.SplitHostPort(is.Clients)
+	fmt.Fprintf(out, `Ringside serves three memcached servers (%s) as one.
+
+  clients   %s
+  page      http://%s/ (numbers for machines: /metrics)
+
+Try, in a second bash:
+
+  (printf 'set hello 0 0 5\r\nworld\r\nget hello\r\nquit\r\n' >&3; cat <&3) 3<>/dev/tcp/%s/%s
+  (printf 'stats servers\r\nquit\r\n' >&3; cat <&3) 3<>/dev/tcp/%s/%s
+
+And see what clients see when a server hangs (or every kind of trouble, without
+--fault):
+
+  %s
+
+Ctrl-C ends it; nothing is left behind.
+`, strings.Join(is.Servers, ", "), is.Clients, is.Admin, host, port, host, port, is.Drill)
+}

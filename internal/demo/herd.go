@@ -1,0 +1,141 @@
+package demo
+
+// ringside demo --herd: what a guard saves, seen by clients that know only get and set.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"ringside/internal/cli"
+)
+
+const (
+	herdClients = 50
+	herdExpiry  = 2 * time.Second
+	herdRebuild = 300 * time.Millisecond // what it takes to make the page anew
+	herdTime    = 8 * time.Second
+
+	herdPlain   = "plain:"   // prefixes of keys without and with a guard
+	herdGuarded = "guarded:" // see herdRoute
+)
+
+// herdRoute is the route of a demo that shows a herd.
+const herdRoute = "  - {prefix: \"" + herdGuarded + "\", pool: main, guard: {wait: 1s}}\n"
+
+// herd is so many clients that read one page.
+type herd struct {
+	key      string
+	rebuilds atomic.Int64
+	at       atomic.Int64 // clients that rebuild now
+	most     atomic.Int64
+	gets     atomic.Int64
+}
+
+// herdCounts are what came of a herd.
+type herdCounts struct {
+	Rebuilds int64 `json:"pages_made"`
+	AtOnce   int64 `json:"at_the_same_time"` // that were made, at most
+	Gets     int64 `json:"pages_read"`
+}
+
+func (h *herd) counts() herdCounts {
+	return herdCounts{h.rebuilds.Load(), h.most.Load(), h.gets.Load()}
+}
+
+// showHerds runs two herds at once, without a guard and with one, and prints what came
+// of it.
+func showHerds(address string, out io.Writer, asJSON bool) error {
+	text := out
+	if asJSON {
+		text = io.Discard
+	}
+	fmt.Fprintf(text, "%d clients read one page for %v; it expires after %v, and to make it anew takes %v.\nThe same %d again read another one, on a route with a guard.\n\n",
+		herdClients, herdTime, herdExpiry, herdRebuild, herdClients)
+	plain, guarded := &herd{key: herdPlain + "page"}, &herd{key: herdGuarded + "page"}
+	until := time.Now().Add(herdTime)
+	failed := make(chan error, 2*herdClients)
+	var all sync.WaitGroup
+	for range herdClients {
+		for _, h := range []*herd{plain, guarded} {
+			all.Go(func() {
+				if err := h.read(address, until); err != nil {
+					failed <- err
+				}
+			})
+		}
+	}
+	all.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+	}
+	if asJSON {
+		return cli.NewEncoder(out).Encode(map[string]herdCounts{"without_guard": plain.counts(), "with_guard": guarded.counts()})
+	}
+	fmt.Fprintf(out, "                 without a guard   with one\n")
+	without, with := plain.counts(), guarded.counts()
+	for _, row := range []struct {
+		name          string
+		without, with int64
+	}{
+		{"pages made anew", without.Rebuilds, with.Rebuilds},
+		{"at the same time", without.AtOnce, with.AtOnce},
+		{"pages read", without.Gets, with.Gets},
+	} {
+		fmt.Fprintf(out, "%-16s %15d %10d\n", row.name, row.without, row.with)
+	}
+	fmt.Fprintf(out, "\nThe configuration of the guard:\n\n  routes:\n  %s", herdRoute)
+	return nil
+}
+
+// read is one client: it gets the page, and makes it anew where it finds none.
+func (h *herd) read(address string, until time.Time) error {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	answers := bufio.NewReader(c)
+	line := func() (string, error) {
+		s, err := answers.ReadString('\n')
+		return strings.TrimSpace(s), err
+	}
+	for time.Now().Before(until) {
+		fmt.Fprintf(c, "get %s\r\n", h.key)
+		head, err := line()
+		if err != nil {
+			return err
+		}
+		h.gets.Add(1)
+		switch {
+		case strings.HasPrefix(head, "VALUE "):
+			for range 2 { // the page, END
+				if _, err := line(); err != nil {
+					return err
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		case head == "END":
+			now := h.at.Add(1)
+			for most := h.most.Load(); now > most && !h.most.CompareAndSwap(most, now); most = h.most.Load() {
+			}
+			h.rebuilds.Add(1)
+			time.Sleep(herdRebuild)
+			h.at.Add(-1)
+			fmt.Fprintf(c, "set %s 0 %d 4\r\npage\r\n", h.key, herdExpiry/time.Second)
+			if head, err = line(); err != nil || head != "STORED" {
+				return fmt.Errorf("a set was answered %q, %v", head, err)
+			}
+		default:
+			return fmt.Errorf("a get was answered %q", head)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,375 @@
+package drill
+
+// ringside drill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/cli"
+	"ringside/internal/top"
+	"ringside/proxy/admin"
+	"ringside/proxy/fault"
+	"ringside/proxy/live"
+)
+
+// drillFlags are those of ringside drill.
+type drillFlags struct {
+	cli.Admin
+	version     string
+	to, through string
+	fault       string
+	yes, asJSON bool
+	table       bool
+	maxFailed   int // milliseconds
+	delay       time.Duration
+	percent     int
+	moves       bool // the server's keys move when it is gone
+	Options
+	Limits
+}
+
+// How long a fault lasts: long enough to see all that happens.
+const (
+	failFastTime = 3 * time.Second
+	moveTime     = 8 * time.Second
+)
+
+// Command makes the command of a Ringside of this version.
+func Command(version string) *cobra.Command {
+	f := drillFlags{version: version}
+	cmd := &cobra.Command{
+		Use:   "drill",
+		Short: "Break a server on purpose and see what clients see",
+		Long: `Send checked traffic through a running Ringside, let it break its connections to
+one of its servers for a while, and report what clients saw. The Ringside must
+have admin.allow_faults: true; ringside demo has. The servers themselves are not
+touched: only this Ringside treats one of them as if it
+
+  refuse     had ended: connections are refused
+  hang       had stopped: nothing moves, and goes on afterwards
+  delay      answered later, by --delay
+  drop       lost --percent of the segments, which TCP then sends again
+  reset      broke each connection in the middle of an answer
+  partition  were cut off: what is sent is lost
+
+With --through the traffic goes through other Ringsides of the same servers too, each
+client through all of them in turn: what they see of a server that only the first one
+can't reach, and what one of them reads of what another one wrote.
+
+Some keys are set and deleted, some are counters, some are appended to, and some are
+locks. Where keys have one copy, a server that is gone takes its locks with it: then a
+second client gets one. With -c drill knows whether the keys that begin with --prefix
+have copies; locks held twice are a failure there.
+
+Clients of that Ringside suffer too. The traffic's keys begin with --prefix, are
+never those of somebody else, and are deleted at the end.
+
+Of each fault it reports the requests, and how many of them failed: errors,
+misses of keys that should be there, refused writes; when a client or the
+server's state first showed trouble (noticed), when its keys were elsewhere or,
+where keys never move, it was held for down (ejected), how long after the end of
+the fault all was well again (returned), the slowest request, for how long at a
+time there were fewer than half of the answers of before (each client waits for
+one before it asks again), and stale reads (older than what was acknowledged),
+wrong values, counters that came to a number twice, journals without an
+acknowledged append or with one twice, and locks held twice. What that comes to
+stands below it in words. Times count from errors and refused writes, not from
+misses. It exits 1 when a limit is exceeded; wrong values, clients without any
+answer and a server that does not come back always do.`,
+		Example: `  ringside drill                              every fault in turn, on ringside demo
+  ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
+  ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml
+  ringside drill --table                      how long clients get errors, by mode
+  ringside drill --json --max-errors-ms 4000 --max-return 5s
+  ringside drill --fault refuse,hang,partition --rate 20000 --before 2s --max-below-half 1s`,
+		Args: cli.WantArgs(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.addFlags(cmd)
+	return cmd
+}
+
+func (f *drillFlags) addFlags(cmd *cobra.Command) {
+	f.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.to, "to", "", "the `address` for clients: host:port or unix:/path (default "+cli.DefaultAddress+")")
+	flags.StringVar(&f.through, "through", "", "`addresses` of other Ringsides to send through as well, with commas")
+	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
+	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
+	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
+	f.CompletePool(cmd)
+	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return f.Complete(cmd, func(s *live.ServerState) string { return s.Server })
+	})
+	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
+	flags.DurationVar(&f.delay, "delay", time.Second, "of the fault delay")
+	flags.IntVar(&f.percent, "percent", 20, "of the fault drop")
+	flags.DurationVar(&f.Before, "before", 500*time.Millisecond, "traffic before each fault, which must be in order")
+	flags.DurationVar(&f.Settle, "settle", time.Second, "time without a failure after which all is well")
+	flags.DurationVar(&f.Options.Return, "wait", 30*time.Second, "how long the server may take to come back")
+	flags.IntVar(&f.Clients, "clients", 16, "connections")
+	flags.IntVar(&f.Rate, "rate", 1000, "requests a second at most, of all clients")
+	flags.IntVar(&f.Keys, "keys", 256, "keys")
+	flags.StringVar(&f.Prefix, "prefix", "drill:", "what every key begins with")
+	flags.IntVar(&f.Limits.Stale, "max-stale", 0, "limit: stale reads of a fault; -1: none")
+	flags.IntVar(&f.Limits.Errors, "max-errors", -1, "limit: errors of a fault")
+	flags.IntVar(&f.Limits.Misses, "max-misses", -1, "limit: misses of a fault")
+	flags.IntVar(&f.Limits.Refused, "max-refused", -1, "limit: refused writes of a fault")
+	flags.IntVar(&f.Limits.Twice, "max-locks-twice", -1, "limit: locks held twice in a fault; -1: none (default 0 where -c says that the keys have copies)")
+	flags.IntVar(&f.maxFailed, "max-errors-ms", 0, "limit: milliseconds from the first to the last failed request; 0: none")
+	flags.DurationVar(&f.Limits.BelowHalf, "max-below-half", 0, "limit: how long clients get less than half of the answers of before; 0: none")
+	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: until trouble shows; 0: none")
+	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: until the server is taken for down; 0: none")
+	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: from the end of the fault until all is well; 0: none")
+	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when the last error was answered (some six minutes)")
+	flags.BoolVar(&f.yes, "yes", false, "do it though that Ringside is not on this machine only")
+	cli.JSONFlag(cmd, &f.asJSON, cli.EachJSON)
+}
+
+func (f *drillFlags) run(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return cli.Usage(err)
+	}
+	if others := cli.Besides(cmd, "table", "json", "for", "before", "settle", "wait", "clients", "rate", "keys", "prefix"); f.table && len(others) > 0 {
+		return cli.Usage(fmt.Errorf("--table does not go with %s: it has faults and clusters of its own", strings.Join(others, ", ")))
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if f.table {
+		return f.printTable(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	file, err := f.Load()
+	if err != nil {
+		return err
+	}
+	if file != nil && !cmd.Flags().Changed("max-locks-twice") && file.Copied(f.Prefix) {
+		f.Limits.Twice = 0
+	}
+	release, err := f.aim(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f.drill(ctx, cmd)
+}
+
+// aim settles which Ringsides and which server are meant, and for how long.
+func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func(), err error) {
+	o := &f.Options
+	network, address, err := f.Endpoint(file)
+	if err != nil {
+		return nil, err
+	}
+	if o.Through, err = f.clients(file); err != nil {
+		return nil, err
+	}
+	for _, at := range append([]Address{{Network: network, Address: address}}, o.Through...) {
+		if !f.yes && !onlyHere(at.Network, at.Address) {
+			return nil, cli.Usage(fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address))
+		}
+	}
+	control := admin.NewClient(network, address)
+	o.Control = []*admin.Client{control}
+	if err := f.pick(ctx); err != nil {
+		control.Close()
+		return nil, cli.AsUsage(err)
+	}
+	if o.For == 0 {
+		if o.For = failFastTime; f.moves {
+			o.For = moveTime
+		}
+	}
+	return control.Close, nil
+}
+
+// drill does the drills and prints what came of them.
+func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
+	errs := cmd.ErrOrStderr()
+	done := f.showProgress(errs)
+	var results []*Result
+	out, exceeded := cmd.OutOrStdout(), 0
+	err := Run(ctx, f.Options, func(r *Result) {
+		if f.Judge(r) {
+			exceeded++
+		}
+		results = append(results, r)
+		done()
+		if f.asJSON {
+			cli.NewEncoder(out).Encode(r)
+		} else {
+			fmt.Fprintf(errs, "%s on %s: done\n", r.Fault, r.Server)
+		}
+	})
+	done()
+	if !f.asJSON && len(results) > 0 {
+		err = errors.Join(err, Print(out, results, func(good bool, line string) string {
+			style := top.Good
+			if !good {
+				style = top.Bad
+			}
+			return cli.Paint(out, style, line)
+		}))
+	}
+	switch {
+	case errors.Is(err, context.Canceled) && cmd.Context().Err() == nil:
+		return errors.New("ended by a signal; the fault is lifted")
+	case err != nil:
+		return cli.AsUsage(err)
+	case exceeded > 0:
+		return fmt.Errorf("%d of %d faults exceeded a limit", exceeded, len(results))
+	}
+	return nil
+}
+
+// check reads and bounds what the flags say.
+func (f *drillFlags) check() error {
+	o := &f.Options
+	f.Limits.Failed = time.Duration(f.maxFailed) * time.Millisecond
+	switch {
+	case o.Clients < 1 || o.Clients > MaxClients:
+		return fmt.Errorf("--clients is from 1 to %d", MaxClients)
+	case o.Rate < 1 || o.Rate > MaxRate:
+		return fmt.Errorf("--rate is from 1 to %d", MaxRate)
+	case o.Keys < o.Clients || o.Keys > MaxKeys:
+		return fmt.Errorf("--keys is from --clients (%d) to %d", o.Clients, MaxKeys)
+	case o.For < 0 || o.For > MaxFor:
+		return fmt.Errorf("--for is at most %v; 0 lets the pool decide", MaxFor)
+	case o.Before <= 0 || o.Settle <= 0 || o.Return <= 0:
+		return errors.New("--before, --settle and --wait are more than 0")
+	case f.delay <= 0 || f.delay > fault.MaxDelay:
+		return fmt.Errorf("--delay is more than 0 and at most %v", fault.MaxDelay)
+	case f.percent < 1 || f.percent > 100:
+		return errors.New("--percent is from 1 to 100")
+	case len(o.Prefix) > 100 || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return errors.New("--prefix has at most 100 bytes, and no spaces")
+	}
+	kinds := fault.Kinds()
+	if f.fault != "all" {
+		kinds = nil
+		for _, k := range strings.Split(f.fault, ",") {
+			if err := fault.Kind(k).Check(); err != nil {
+				return fmt.Errorf("--fault %s: %w, or all", k, err)
+			}
+			kinds = append(kinds, fault.Kind(k))
+		}
+	}
+	for _, k := range kinds {
+		one := Fault{Kind: k}
+		switch k {
+		case fault.Delay:
+			one.Delay = f.delay
+		case fault.Drop:
+			one.Percent = f.percent
+		}
+		o.Faults = append(o.Faults, one)
+	}
+	return nil
+}
+
+// clients is where clients connect; file may be nil.
+func (f *drillFlags) clients(file *config.File) ([]Address, error) {
+	at := Address{Network: "tcp", Address: cli.DefaultAddress}
+	switch {
+	case f.to != "":
+		network, address, err := cli.SplitAddress("to", f.to)
+		if err != nil {
+			return nil, err
+		}
+		at = Address{Network: network, Address: address}
+	case file != nil:
+		l := file.Listen[0].Address
+		at = Address{Network: l.Network, Address: l.Address}
+	}
+	all := []Address{at}
+	if f.through == "" {
+		return all, nil
+	}
+	for _, text := range strings.Split(f.through, ",") {
+		network, address, err := cli.SplitAddress("through", text)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(all, func(a Address) bool { return a.Address == address }) {
+			return nil, cli.Usage(fmt.Errorf("--through %s: it is asked already; name other Ringsides of the same servers", text))
+		}
+		all = append(all, Address{Network: network, Address: address})
+	}
+	return all, nil
+}
+
+// showProgress shows on a terminal how far the drill is, on one line; done takes that
+// away.
+func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
+	if f.asJSON || !cli.OnTerminal(errs) {
+		return func() {}
+	}
+	var last time.Time
+	f.Progress = func(p Progress) {
+		if now := time.Now(); now.Sub(last) >= 200*time.Millisecond {
+			last = now
+			fmt.Fprintf(errs, "\r\x1b[K%s", progressLine(p))
+		}
+	}
+	return func() { fmt.Fprint(errs, "\r\x1b[K") }
+}
+
+func progressLine(p Progress) string {
+	line := fmt.Sprintf("%s: %s %.1fs of %v, %d requests, %d failed", p.Fault,
+		map[string]string{"before": "before it", "during": "since", "after": "over for"}[p.Stage], p.Gone.Seconds(), p.Of, p.Requests, p.Bad)
+	if p.Wrong > 0 {
+		line += fmt.Sprintf(", %d WRONG", p.Wrong)
+	}
+	return line
+}
+
+// pick settles which server is meant.
+func (f *drillFlags) pick(ctx context.Context) error {
+	list, err := f.Control[0].Servers(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range list {
+		if f.Pool != "" && s.Pool != f.Pool {
+			continue
+		}
+		if f.Server == "" {
+			f.Server, f.Pool = s.Server, s.Pool
+		}
+		if s.Server == f.Server || s.Address == f.Server {
+			f.moves = s.Failover != nil
+			return nil
+		}
+		names = append(names, s.Server)
+	}
+	if len(names) == 0 {
+		return cli.NoPool(f.Pool, list)
+	}
+	return cli.Usage(fmt.Errorf("no server %q; there are %s", f.Server, strings.Join(names, ", ")))
+}
+
+// onlyHere reports whether only this machine can reach an address.
+func onlyHere(network, address string) bool {
+	if network == "unix" {
+		return true
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}

@@ -1,0 +1,186 @@
+package drill
+
+// ringside drill --table: until when clients get errors, mode by mode.
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"ringside/internal/cli"
+	"ringside/internal/demo"
+	"ringside/proxy/admin"
+	"ringside/proxy/fault"
+	"ringside/proxy/live"
+)
+
+// tableMode is a row of the table: a pool.
+type tableMode struct {
+	name, pool string
+	servers    int
+	copies     bool
+}
+
+// tableModes are what the table compares: the defaults, and what a setting changes. Where
+// keys stay with their server errors last as long as the fault, so that is no row. Reads
+// that can't be answered are errors in all of them, so that they can be told from misses.
+var tableModes = []tableMode{
+	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
+	{"`rehash`, relaxed, `wait: 500ms`", "distribution: ketama-points, failover: {wait: 500ms}", 3, false},
+	{"`rehash`, strict", "distribution: ketama-points, failover: {consistency: strict}", 3, false},
+	{"`preset: sessions`, 2 servers", "distribution: ketama", 2, true},
+	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},
+}
+
+// tableFaults are its columns.
+var tableFaults = []struct {
+	name string
+	kind fault.Kind
+}{{"kill", fault.Refuse}, {"hang", fault.Hang}, {"black hole", fault.Partition}}
+
+const (
+	tableRingsides = 2
+	tableTime      = 10 * time.Second // longer than any mode takes
+
+	// Ringsides that have just started don't know yet how many they are, and take nobody
+	// out before they have counted twice: up to a lease.
+	tableCounts = 3 * time.Second
+)
+
+// printTable runs each mode, with several Ringsides that all have the fault, and
+// prints when the last read and the last write failed: as a table, or an object for each mode
+// and fault.
+func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error {
+	o := f.Options
+	o.Faults = nil
+	for _, c := range tableFaults {
+		o.Faults = append(o.Faults, Fault{Kind: c.kind})
+	}
+	if o.For == 0 {
+		o.For = tableTime
+	}
+	show := func(line string) {}
+	f.Progress = nil
+	if done := f.showProgress(errs); f.Progress != nil {
+		show = func(line string) { done(); fmt.Fprintln(errs, line) }
+		o.Progress = f.Progress
+	}
+	text := out
+	if f.asJSON {
+		text, errs = io.Discard, io.Discard
+	}
+	fmt.Fprintf(text, "Seconds from the fault until the last answer that was an error, reads / writes (%d Ringsides, %d requests a second, one server of three gone, or of two):\n\n|", tableRingsides, o.Rate)
+	for _, c := range tableFaults {
+		fmt.Fprintf(text, " | %s", c.name)
+	}
+	fmt.Fprintf(text, " |\n|---%s|\n", strings.Repeat("|---", len(tableFaults)))
+	bad := 0
+	for _, m := range tableModes {
+		show(m.name)
+		fmt.Fprintf(text, "| %s |", m.name)
+		err := f.drillMode(ctx, o, m, func(r *Result) {
+			if tableLimits.Judge(r) {
+				bad++
+				fmt.Fprintf(errs, "%s: %s: %v\n", m.name, r.Words(), r.Exceeded)
+			}
+			fmt.Fprintf(text, " %s / %s |", seconds(r.LastBadGet, o.For), seconds(r.LastBadSet, o.For))
+			if f.asJSON {
+				cli.NewEncoder(out).Encode(struct {
+					Mode string `json:"mode"`
+					*Result
+				}{strings.ReplaceAll(m.name, "`", ""), r})
+			}
+		})
+		fmt.Fprintln(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%d faults did what must not be", bad)
+	}
+	return nil
+}
+
+// tableLimits let all be but what must never be.
+var tableLimits = Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+
+// seconds is a time of the table.
+func seconds(t Time, lasts time.Duration) string {
+	switch d := time.Duration(t); {
+	case t == Never:
+		return "none"
+	case d > lasts-500*time.Millisecond:
+		return "as long as it lasts"
+	default:
+		return fmt.Sprintf("%.1f", d.Seconds())
+	}
+}
+
+// drillMode drills a cluster of its own.
+func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each func(*Result)) error {
+	d := &demo.Cluster{}
+	defer d.Close()
+	list, err := d.StartNodes(m.servers)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("pools: {main: {%s, get_errors: error, servers: [%s]}}", m.pool, list)
+	if m.copies {
+		text += "\nroutes: [{pool: main, preset: sessions, copies_on: server}]"
+	}
+	for range tableRingsides {
+		listen, err := demo.FreeAddress("127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		adminAddr, err := demo.FreeAddress("127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		r, err := demo.StartText(listen, adminAddr, text, f.version, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		defer r.End()
+		control := admin.NewClient("tcp", adminAddr)
+		defer control.Close()
+		o.Through = append(o.Through, Address{Network: "tcp", Address: listen})
+		o.Control = append(o.Control, control)
+	}
+	o.Server, o.Pool = "demo1", "main"
+	if err := awaitUp(ctx, o.Control); err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(tableCounts):
+	}
+	return Run(ctx, o, each)
+}
+
+// awaitUp waits until all Ringsides have all servers up, and leases of them.
+func awaitUp(ctx context.Context, all []*admin.Client) error {
+	for _, c := range all {
+		for up := false; !up; {
+			list, err := c.Servers(ctx)
+			if err != nil {
+				return err
+			}
+			up = true
+			for _, s := range list {
+				up = up && s.State == live.Up && (s.Failover == nil || s.Failover.LeaseMS > 0)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,36 @@
+package e2e
+
+// What the page says before an order, where keys have several copies.
+
+import "testing"
+
+// TestPageOfCopies drains a server of keys with copies by the page, which says what becomes
+// of them, and does not let the other go, too.
+func TestPageOfCopies(t *testing.T) {
+	for _, c := range []struct{ what, routes, says string }{
+		{"some", "routes: [{prefix: 's:', pool: main, replicas: 2, copies_on: server}, {pool: main}]", "are served by their other copies, where they have some; the others m"},
+		{"all", "routes: [{pool: main, replicas: 2, copies_on: server}]", "are served by their other copies. Restore brings it back, emptied."},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			servers := startMemcacheds(t, 2)
+			r := startRingside(t, "epoll", pageFront(servers[0].address, servers[1].address)+c.routes+"\n")
+			b := startBrowser(t, 1440, 900)
+			b.open(t, "http://"+r.admin+"/")
+			drain := func(name string) {
+				b.says(t, "#stable .sbody", name)
+				b.do(t, "[...document.querySelectorAll('#stable .srow')].find(x => x.querySelector('.dots') && x.querySelector('.a-name').textContent.startsWith('"+name+"')).querySelector('.dots').focus()")
+				b.keys(t, keyEnter)
+				b.until(t, "!document.getElementById('menu').hidden")
+				b.keys(t, keyEnter)
+				b.says(t, "#ask h2", "Drain "+name+"?")
+				b.says(t, "#ask p", c.says)
+				b.keys(t, keyTab+keyEnter)
+			}
+			b.says(t, "#health h1", "2 servers are ready")
+			drain("s0")
+			b.says(t, "#health h1", "s0 is drained")
+			drain("s1")
+			b.says(t, "#ask p", "s1 may have the only copy of keys of pool main")
+		})
+	}
+}

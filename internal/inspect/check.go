@@ -1,0 +1,490 @@
+package inspect
+
+// ringside check
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/cli"
+	"ringside/internal/top"
+	"ringside/internal/tracefile"
+	"ringside/proxy/table"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+func newCheck() *cobra.Command {
+	var path string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration and print who gets how much",
+		Long: `Check a configuration file. All mistakes are printed, each with its line and
+column; the exit code is then 2. A correct file prints its pools with the
+share of all hashes that each server owns, what happens when a server is gone,
+and for each route its class, how many copies it keeps, and what is lost when one
+server dies.`,
+		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
+		Args:    cli.OrFile(&path),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, t, err := cli.ReadTable(cmd, path)
+			if err != nil {
+				return err
+			}
+			say := cli.RemarksOf(cmd, asJSON)
+			for _, w := range f.Warnings {
+				say.Warn(w)
+			}
+			for i := range f.Traces { // no mistake of the file: it may be meant for another machine
+				if err := tracefile.Look(&f.Traces[i]); err != nil {
+					say.Warn("ringside serve here " + err.Error())
+				}
+			}
+			if asJSON {
+				return printCheckJSON(cmd.OutOrStdout(), f, t)
+			}
+			return printCheck(cmd.OutOrStdout(), path, f, t)
+		},
+	}
+	cli.ConfigFlag(cmd, &path)
+	cli.JSONFlag(cmd, &asJSON, "print one JSON object a pool")
+	return cmd
+}
+
+// share is one server's part of a pool.
+type share struct {
+	Name    string  `json:"name"`
+	Address string  `json:"address"`
+	Weight  int     `json:"weight"`
+	Share   float64 `json:"share"` // of all hashes, 0 to 1
+}
+
+func sharesOf(p *table.Pool) (list []share, known bool) {
+	s, known := p.Place.Ring.(ring.Sharer)
+	var part []float64
+	if known {
+		part = s.Shares()
+	}
+	for i, srv := range p.Servers {
+		one := share{Name: srv.Name, Address: srv.Address, Weight: srv.Weight}
+		if known {
+			one.Share = part[i]
+		}
+		list = append(list, one)
+	}
+	return list, known
+}
+
+func printCheck(out io.Writer, path string, f *config.File, t *table.Table) error {
+	fmt.Fprintln(out, cli.Paint(out, top.Good, path+" is correct"))
+	for i := range t.Pools {
+		if err := printPool(out, f, t, i); err != nil {
+			return err
+		}
+	}
+	for _, l := range t.Listeners {
+		fmt.Fprintf(out, "\nlistener %s\n", l.Address)
+		for i := range l.Routes {
+			printRoute(out, &l.Routes[i], t.Limits.Key)
+		}
+		if !slices.ContainsFunc(l.Routes, func(r table.Route) bool { return r.Prefix == "" && strings.Trim(r.Match, "*") == "" }) {
+			fmt.Fprintln(out, "  all other keys: no route takes them, so what asks for one gets an error; a route without a prefix would")
+		}
+	}
+	return nil
+}
+
+// printPool prints the i-th pool of f, which is t.
+func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
+	p := t.Pools[i]
+	list, known := sharesOf(p)
+	fmt.Fprintf(out, "\npool %s: %s, %s\n", p.Name, p.Distribution, cli.Counted(len(list), "server"))
+	o := failoverOf(f, i)
+	if o.Gutter != "" {
+		o.Mode += " " + o.Gutter
+	}
+	fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
+	if p.Failover.Mode == table.FailFast && o.Consistency != "" {
+		fmt.Fprint(out, ", but servers are ejected for the sake of the copies")
+	}
+	fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
+	if p.DenyFlush {
+		fmt.Fprintln(out, "  flush_all: denied")
+	}
+	if o.Consistency != "" {
+		fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
+	for _, s := range list {
+		part := "-"
+		if known {
+			part = fmt.Sprintf("%.2f%%", 100*s.Share)
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%d\t%s\n", s.Name, s.Address, s.Weight, part)
+	}
+	return w.Flush()
+}
+
+// printRoute prints what a route does with its keys, which may have so many bytes.
+func printRoute(out io.Writer, r *table.Route, longest int) {
+	how := ""
+	if r.Strip {
+		how = " (the servers don't see it)"
+	}
+	switch {
+	case r.Match != "":
+		fmt.Fprintf(out, "  keys that match %q: %s\n", r.Match, destination(r))
+	case r.Prefix == "":
+		fmt.Fprintf(out, "  all other keys: %s\n", destination(r))
+	default:
+		fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(r))
+	}
+	s := SummaryOf(r, longest)
+	fmt.Fprintf(out, "    class %s, copies %s, consistency %s", s.Class, s.Copies, s.Consistency)
+	if s.Autocreate != "" {
+		fmt.Fprintf(out, "; %s", s.Autocreate)
+	}
+	if s.Buffer != "" {
+		fmt.Fprintf(out, "\n    %s", s.Buffer)
+	}
+	fmt.Fprintf(out, "\n    when one server dies: %s\n", s.Lost)
+	for _, more := range []string{s.Guard, s.Tags, s.Near} {
+		if more != "" {
+			fmt.Fprintf(out, "    %s\n", more)
+		}
+	}
+	for _, why := range s.Doubts {
+		fmt.Fprintf(out, "    but %s\n", why)
+	}
+}
+
+// destination says where a route leads, and what copies it keeps.
+func destination(r *table.Route) string {
+	c, text := &r.Copies, "pool "+r.Pool.Name
+	switch {
+	case len(r.Also) > 0:
+		text = "a copy in each of the pools " + strings.Join(poolNames(r), ", ")
+		if r.Prefer != nil {
+			text += " (" + r.Prefer.Name + " read first)"
+		}
+	case c.Copies == replicate.All:
+		text += ", a copy on every server"
+	case c.Copies > 1:
+		text += fmt.Sprintf(", %d copies", c.Copies)
+		if c.Apart != replicate.Servers {
+			text += fmt.Sprintf(" on different %ss", c.Apart)
+		}
+	default:
+		return text
+	}
+	text += fmt.Sprintf(", read %s", c.Read)
+	if c.Read == replicate.Nearest && !hasZone(r) {
+		text += fmt.Sprintf(" (which is first here: no server is in zone %s)", r.Zone)
+	}
+	text += fmt.Sprintf(", ack %s", c.Ack)
+	if !c.ReadThrough && c.Read != replicate.Fastest {
+		text += ", a miss at one is a miss"
+	}
+	if c.Hedge > 0 {
+		text += fmt.Sprintf(", hedged after %v", c.Hedge)
+	}
+	if c.RepairRate == 0 {
+		text += ", no repair"
+	}
+	return text
+}
+
+func poolNames(r *table.Route) []string {
+	names := []string{r.Pool.Name}
+	for _, p := range r.Also {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// hasZone says whether a read can be nearer than others.
+func hasZone(r *table.Route) bool {
+	for _, p := range append([]*table.Pool{r.Pool}, r.Also...) {
+		if slices.ContainsFunc(p.Servers, func(t table.Target) bool { return t.Zone == r.Zone }) {
+			return true
+		}
+	}
+	return false
+}
+
+// failover is what a pool does when a server is gone.
+type failover struct {
+	Mode           string `json:"mode"`
+	Why            string `json:"why"`
+	AtReturn       string `json:"at_return"` // what a server goes through that was gone
+	Gutter         string `json:"gutter,omitempty"`
+	Consistency    string `json:"consistency,omitempty"` // where servers are ejected
+	ConsistencyWhy string `json:"consistency_why,omitempty"`
+	Lease          string `json:"lease,omitempty"`
+	Ping           string `json:"ping,omitempty"`
+	EjectAfter     string `json:"eject_after,omitempty"`
+	OnRejoin       string `json:"on_rejoin,omitempty"`
+}
+
+func failoverOf(f *config.File, i int) failover {
+	p := &f.Pools[i].Failover
+	o := failover{Mode: p.Mode.String(), Why: p.WhyMode, AtReturn: f.AtReturn(f.Pools[i].Name)}
+	if p.Mode == table.Gutter {
+		o.Gutter = p.Gutter
+	}
+	if f.Ejects(f.Pools[i].Name) {
+		o.Consistency, o.ConsistencyWhy = map[bool]string{true: "strict", false: "relaxed"}[p.Strict], p.WhyConsistency
+		o.Lease, o.Ping, o.EjectAfter, o.OnRejoin = p.Lease.String(), p.Ping.String(), p.EjectAfter.String(), p.OnRejoin.String()
+	}
+	return o
+}
+
+// routeSummary is what a route does for its data.
+type routeSummary struct {
+	Listener    string `json:"listener"`
+	Prefix      string `json:"prefix,omitempty"`
+	Match       string `json:"match,omitempty"` // in place of prefix
+	Class       string `json:"class"`
+	Copies      string `json:"copies"`
+	Consistency string `json:"consistency"`
+	Autocreate  string `json:"autocreate,omitempty"` // what becomes of a missing counter
+	Buffer      string `json:"buffer,omitempty"`     // how long increments wait
+	Near        string `json:"near,omitempty"`       // what is kept here
+	Guard       string `json:"guard,omitempty"`      // who rebuilds a missing value, and what the others get
+	Tags        string `json:"tags,omitempty"`       // whether its values have tags
+	Lost        string `json:"lost"`                 // when one server dies
+
+	Doubts []string `json:"doubts,omitempty"` // what its servers can't do, and where its settings contradict its class
+}
+
+// classes are the presets, in the words of the articles.
+var classes = map[string]string{
+	"":         "none (a preset says it: cache, counters or sessions)",
+	"cache":    "cache (may be lost)",
+	"counters": "counters (would rather not be lost)",
+	"sessions": "sessions (must not be lost)",
+}
+
+// SummaryOf says what r does for its data; keys may have so many bytes.
+func SummaryOf(r *table.Route, longest int) routeSummary {
+	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Copies: "1", Consistency: "relaxed"}
+	if r.Pool.Failover.Strict {
+		s.Consistency = "strict"
+	}
+	if a := r.Autocreate; a != nil {
+		s.Autocreate = fmt.Sprintf("a counter that is missing begins at %d", a.Initial)
+		if a.TTL > 0 {
+			s.Autocreate += fmt.Sprintf(" and lives %v", a.TTL)
+		}
+	}
+	if n := r.Near; n != nil {
+		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		if n.All {
+			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this Ringside is seen that much later", n.TTL)
+		}
+	}
+	if b := r.Buffer; b != nil {
+		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this Ringside loses what came in that time", b.Every)
+	}
+	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
+	switch c := &r.Copies; {
+	case c.Copies == replicate.All:
+		s.Copies = fmt.Sprint(addresses(r.Pool))
+		s.Lost = lostOfCopies(r)
+	case c.Copies > 1:
+		s.Copies = fmt.Sprint(c.Copies)
+		s.Lost = lostOfCopies(r)
+	default:
+		s.Lost = lostOfOne(r)
+	}
+	s.Doubts = doubtsOf(r)
+	return s
+}
+
+// guardText says what becomes of gets of a missing value, but for the client that rebuilds it.
+func guardText(g *table.Guard) string {
+	switch {
+	case g == nil:
+		return ""
+	case g.Hide:
+		return "guard: only hides what other Ringsides with a guard leave on the servers"
+	}
+	text := "guard: one client at a time rebuilds a value, the others"
+	if g.Stale > 0 {
+		text += fmt.Sprintf(" get the old one for %v, or", g.Stale)
+	}
+	if g.Wait == 0 {
+		return text + " miss"
+	}
+	over := "a miss"
+	if g.LateFails {
+		over = "an error"
+	}
+	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
+}
+
+// tagsText says also how long keys may be, which have at most so many bytes with what
+// stands behind them.
+func tagsText(tags *table.Tags, longest int) string {
+	switch {
+	case tags == nil:
+		return ""
+	case tags.Read:
+		return "tags: only understands what other Ringsides with tags store"
+	}
+	text := "tags: a value is gone once one of its tags is invalidated"
+	if tags.Suffix == "" {
+		return text
+	}
+	return text + fmt.Sprintf("; a key and the tags behind it have at most %d bytes together, so with one name of 16 bytes the longest key has %d",
+		longest, max(0, longest-len(tags.Suffix)-16))
+}
+
+// addresses is how many servers a pool has, whatever names there are for them.
+func addresses(p *table.Pool) int {
+	all := map[string]bool{}
+	for i := range p.Servers {
+		all[p.Servers[i].Apart(replicate.Servers)] = true
+	}
+	return len(all)
+}
+
+// doubtsOf is what a route can't promise with so few servers, and which of its
+// settings take back what its class says.
+func doubtsOf(r *table.Route) (list []string) {
+	c := &r.Copies
+	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
+		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
+			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
+	}
+	if len(r.Also) > 0 && !r.Pool.Failover.Strict {
+		list = append(list, "consistency: relaxed goes on with the other pool where no server of one answers: Ringsides that do not agree about that read old values, count twice and grant a lock twice")
+	}
+	if r.Class == "" || r.Class == "cache" {
+		return list
+	}
+	errs := readsFail(r)
+	for _, x := range []struct {
+		is  bool
+		why string
+	}{
+		{c.Copies == 0 || c.Copies == 1, "replicas: 1 keeps one copy: what its server holds is lost with it"},
+		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
+		{c.Copies != 0 && c.Copies != 1 && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
+		{c.Copies != 0 && c.Copies != 1 && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
+		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
+	} {
+		if x.is {
+			list = append(list, x.why)
+		}
+	}
+	return list
+}
+
+// readsFail says whether a read whose server can't answer is an error there, no miss.
+func readsFail(r *table.Route) bool {
+	if r.GetErrors != nil {
+		return *r.GetErrors
+	}
+	return r.Pool.GetErrors
+}
+
+// lostOfOne says what is lost with a server where there is one copy of each key.
+func lostOfOne(r *table.Route) string {
+	part := "its part of the keys"
+	if list, known := sharesOf(r.Pool); known {
+		most := 0.0
+		for _, s := range list {
+			most = max(most, s.Share)
+		}
+		part = fmt.Sprintf("its part of the keys, up to %.0f%%", 100*most)
+	}
+	if r.Autocreate != nil {
+		part += "; counters begin again"
+	}
+	without := "they miss and can't be written"
+	if readsFail(r) {
+		without = "they can't be read or written"
+	}
+	if r.Pool.Failover.Mode == table.FailFast {
+		return part + ", and until it is back " + without
+	}
+	return part + "; until it is out " + without + ", then others keep them"
+}
+
+// lostOfCopies says what is lost with a server where there are several.
+func lostOfCopies(r *table.Route) string {
+	if r.Copies.Ack != replicate.AckAll {
+		return fmt.Sprintf("no key; but writes that it had acknowledged before the others had them, with ack %s", r.Copies.Ack)
+	}
+	return "nothing that was acknowledged; writes of its keys wait until it is out"
+}
+
+// summariesIn is the routes that lead to p.
+func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			if r := &l.Routes[i]; r.Pool == p || slices.Contains(r.Also, p) {
+				s := SummaryOf(r, t.Limits.Key)
+				s.Listener = l.Address
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// replicated is a route that keeps copies.
+type replicated struct {
+	Listener    string   `json:"listener"`
+	Prefix      string   `json:"prefix"`
+	Match       string   `json:"match,omitempty"` // in place of prefix
+	Pools       []string `json:"pools"`           // the one that decides first
+	Copies      int      `json:"copies"`          // -1: on every server
+	CopiesOn    string   `json:"copies_on"`
+	Read        string   `json:"read"`
+	Ack         string   `json:"ack"`
+	ReadThrough bool     `json:"read_through"`
+	Hedge       string   `json:"hedge"`
+	Repair      int      `json:"repair"` // keys a second to one server; 0: none
+}
+
+// replicatedIn is the routes that keep copies in p.
+func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			r := &l.Routes[i]
+			if c := &r.Copies; c.Copies != 0 && (r.Pool == p || slices.Contains(r.Also, p)) {
+				list = append(list, replicated{l.Address, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
+			}
+		}
+	}
+	return list
+}
+
+func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
+	enc := cli.NewEncoder(out)
+	for i, p := range t.Pools {
+		list, _ := sharesOf(p)
+		if err := enc.Encode(struct {
+			Pool         string         `json:"pool"`
+			Distribution string         `json:"distribution"`
+			Servers      []share        `json:"servers"`
+			Failover     failover       `json:"failover"`
+			Replicated   []replicated   `json:"replicated,omitempty"`
+			Routes       []routeSummary `json:"routes,omitempty"`
+			DenyFlush    bool           `json:"deny_flush,omitempty"`
+		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p), summariesIn(t, p), p.DenyFlush}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

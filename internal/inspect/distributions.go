@@ -1,0 +1,54 @@
+package inspect
+
+// ringside distributions
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/cli"
+)
+
+func newDistributions() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "distributions",
+		Short: "List the rules that give keys to servers, and who uses each",
+		Long: `List what a pool's distribution may be: the rule, the clients that use it, and
+its other names. Take the one that your clients use, so that every key stays
+where it is; for a new pool take ketama-points.`,
+		Example: "  ringside distributions | grep -i php",
+		Args:    cli.WantArgs(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				var list []distribution
+				for _, p := range config.Presets() {
+					list = append(list, distribution{p.Name, p.For, p.Aliases})
+				}
+				return cli.PrintEach(cmd.OutOrStdout(), list)
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			for _, p := range config.Presets() {
+				also := ""
+				if len(p.Aliases) > 0 {
+					also = " (also " + strings.Join(p.Aliases, ", ") + ")"
+				}
+				fmt.Fprintf(w, "%s\t%s%s\n", p.Name, p.For, also)
+			}
+			return w.Flush()
+		},
+	}
+	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	return cmd
+}
+
+// distribution is a rule as JSON.
+type distribution struct {
+	Name    string   `json:"name"`
+	For     string   `json:"for"`
+	Aliases []string `json:"aliases,omitempty"`
+}

@@ -1,0 +1,188 @@
+package inspect
+
+// ringside route
+
+import (
+	"bufio"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
+	"ringside/proxy/table"
+)
+
+func newRoute() *cobra.Command {
+	var path, listener string
+	var asJSON, encoded bool
+	cmd := &cobra.Command{
+		Use:   "route KEY… | -",
+		Short: "Print where keys go",
+		Long: `Print where keys go: the pool, the hash and what it hits, the owner, and whom
+the distribution's client would ask next if the owner were dead; the servers
+that keep copies, the one that decides first; and who stands in, in this order,
+when the owner is out. With - the keys are read from standard input, one a line.
+No server is asked.`,
+		Example: `  ringside route user:17 user:18
+  lru_keys | ringside route - --json`,
+		Args: someKeys,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, t, err := cli.ReadTable(cmd, path)
+			if err != nil {
+				return err
+			}
+			l, err := pickListener(t, listener)
+			if err != nil {
+				return err
+			}
+			out := bufio.NewWriter(cmd.OutOrStdout())
+			show := printPlan
+			if asJSON {
+				show = printPlanJSON
+			}
+			lost := 0
+			err = eachKey(args, cmd.InOrStdin(), func(key string) error {
+				if encoded {
+					b, err := base64.StdEncoding.DecodeString(key)
+					if err != nil {
+						return cli.Usage(fmt.Errorf("%q is not base64: %w", key, err))
+					}
+					key = string(b)
+				}
+				p := l.Plan([]byte(key))
+				why := p.Nowhere(&t.Limits, encoded)
+				if why != "" {
+					lost++
+				}
+				return show(out, p, why)
+			})
+			if err = errors.Join(err, out.Flush()); err == nil && lost > 0 {
+				err = fmt.Errorf("keys that go nowhere: %d", lost)
+			}
+			return err
+		},
+	}
+	cli.ConfigFlag(cmd, &path)
+	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are in base64, as meta commands with flag b have them")
+	cmd.Flags().StringVar(&listener, "listener", "", "the `address` whose routes count, where listeners differ (default: the first)")
+	return cmd
+}
+
+func someKeys(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cli.Usage(errors.New("which keys? give them behind route, or - to read them from standard input"))
+	}
+	return nil
+}
+
+func pickListener(t *table.Table, address string) (*table.Listener, error) {
+	var have []string
+	for i := range t.Listeners {
+		if l := &t.Listeners[i]; address == "" || l.Address == strings.TrimPrefix(address, "unix:") {
+			return l, nil
+		}
+		have = append(have, t.Listeners[i].Address)
+	}
+	return nil, cli.Usage(fmt.Errorf("no listener %q; the file has %s", address, strings.Join(have, ", ")))
+}
+
+// eachKey calls f for the keys of the command line, or for the lines of in.
+func eachKey(args []string, in io.Reader, f func(key string) error) error {
+	if slices.Contains(args, "-") && len(args) > 1 {
+		return cli.Usage(errors.New("- stands for the keys on standard input: give it alone"))
+	}
+	if args[0] != "-" {
+		for _, key := range args {
+			if err := f(key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if key := strings.TrimSuffix(lines.Text(), "\r"); key != "" {
+			if err := f(key); err != nil {
+				return err
+			}
+		}
+	}
+	return lines.Err()
+}
+
+// printPlan prints where a key goes, or why it goes nowhere.
+func printPlan(out io.Writer, p table.Plan, why string) error {
+	if why != "" {
+		_, err := fmt.Fprintf(out, "%s: %s\n", p.Key, why)
+		return err
+	}
+	fmt.Fprintf(out, "%s\n  pool        %s", p.Key, p.Pool.Name)
+	if p.Match != "" {
+		fmt.Fprintf(out, ", by the match %q", p.Match)
+	} else if p.Prefix != "" {
+		fmt.Fprintf(out, ", by the prefix %q", p.Prefix)
+	}
+	fmt.Fprintln(out)
+	if p.Hashed != p.Key {
+		fmt.Fprintf(out, "  hashed      %s\n", p.Hashed)
+	}
+	fmt.Fprintf(out, "  hash        %08x\n", p.Hash)
+	if p.Hit.Kind != "" {
+		fmt.Fprintf(out, "  hits        %s\n", p.Hit)
+	}
+	owner := "nobody"
+	if p.Owner >= 0 {
+		s := p.Pool.Servers[p.Owner]
+		owner = s.Name
+		if s.Name != s.Address {
+			owner += " (" + s.Address + ")"
+		}
+	}
+	fmt.Fprintf(out, "  owner       %s\n", owner)
+	if len(p.Successors) > 0 {
+		fmt.Fprintf(out, "  successors  %s\n", strings.Join(p.SuccessorNames(), ", "))
+	}
+	for i, m := range p.Copies {
+		fmt.Fprintf(out, "  %-10s  %s\n", [...]string{"copies", ""}[min(i, 1)], holderText(m))
+	}
+	if len(p.Interim) > 0 {
+		fmt.Fprintf(out, "  interim     %s%s\n", strings.Join(serverNames(p.Interim), ", "), gutterText(p))
+	}
+	return nil
+}
+
+// holderText is a server that keeps a copy, and what others don't share with
+// it.
+func holderText(m table.PoolServer) string {
+	t := m.Target()
+	text := fmt.Sprintf("%s on host %s", t.Name, t.Host)
+	if t.Zone != "" {
+		text += ", zone " + t.Zone
+	}
+	return text + ", pool " + m.Pool.Name
+}
+
+func serverNames(list []table.PoolServer) (names []string) {
+	for _, m := range list {
+		names = append(names, m.Target().Name)
+	}
+	return names
+}
+
+func gutterText(p table.Plan) string {
+	if p.Pool.Failover.Mode != table.Gutter {
+		return ""
+	}
+	return " of pool " + p.Pool.Failover.Gutter.Name
+}
+
+func printPlanJSON(out io.Writer, p table.Plan, why string) error {
+	return cli.NewEncoder(out).Encode(p.Told(why))
+}

@@ -1,0 +1,67 @@
+package instance
+
+// Bounds that are reached: what is logged, and how often.
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+)
+
+func TestBoundLog(t *testing.T) {
+	var out bytes.Buffer
+	b := boundLog{slog.New(slog.NewTextHandler(&out, nil)), map[string]*saidBound{}}
+	start := time.Now()
+	at := func(seconds int, is stats.Bounds) string {
+		out.Reset()
+		b.look(is, start.Add(time.Duration(seconds)*time.Second))
+		return out.String()
+	}
+	if got := at(0, stats.Bounds{}); got != "" {
+		t.Errorf("nothing was reached: %s", got)
+	}
+	if got := at(1, stats.Bounds{Clients: 500}); !strings.Contains(got, "limits.clients is reached\" count=500\n") {
+		t.Errorf("the first is said at once: %s", got)
+	}
+	for i := 2; i < 11; i++ {
+		if got := at(i, stats.Bounds{Clients: uint64(500 + i)}); got != "" {
+			t.Errorf("after %d s: %s", i, got)
+		}
+	}
+	if got := at(11, stats.Bounds{Clients: 510}); !strings.Contains(got, "count=10\n") || strings.Count(got, "\n") != 1 {
+		t.Errorf("ten seconds on, those since are said: %s", got)
+	}
+	if got := at(30, stats.Bounds{Clients: 510}); got != "" {
+		t.Errorf("it was not reached again: %s", got)
+	}
+	got := at(60, stats.Bounds{Clients: 510, Descriptors: 1, Output: 2, Unfinished: 5, Memory: 3, Values: 4, Servers: map[string]stats.ServerBounds{
+		"a": {Queue: 1}, "b": {Queue: 7, Shed: 1}, "c": {Queue: 7}}})
+	for _, want := range []string{"raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients\" count=1\n", "limits.output_hard is reached\" count=2\n",
+		"limits.unfinished is reached\" count=5\n", "closed: limits.memory is reached\" count=3\n", "values were refused: limits.memory is reached\" count=4\n",
+		"the queue of a server is full\" count=15 most_at=b\n", "requests to servers were refused: limits.memory is reached\" count=1 most_at=b\n"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("it lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Count(got, "\n") != 7 {
+		t.Errorf("seven bounds, a line each:\n%s", got)
+	}
+}
+
+func TestFilesBeside(t *testing.T) {
+	server := func(n int) table.Target {
+		return table.Target{Network: "tcp", Address: fmt.Sprint("10.0.0.", n, ":11211")}
+	}
+	one := &table.Pool{Connections: 1, Servers: []table.Target{server(1), server(2)}}
+	two := &table.Pool{Connections: 4, Servers: []table.Target{server(2)}}
+	all := &table.Table{Pools: []*table.Pool{one, two}, Listeners: make([]table.Listener, 2)}
+	if got, want := filesBeside(all, 3), 32+32+3*(8+64)+2*2*3+3*(2+5); got != want {
+		t.Errorf("%d, want %d", got, want)
+	}
+}

@@ -1,0 +1,55 @@
+package instance
+
+// Descriptors: clients must not use up those that servers and the admin interface
+// need, nor wait in the kernel for one that never comes free.
+
+import (
+	"fmt"
+	"log/slog"
+
+	"ringside/proxy/table"
+)
+
+// What needs descriptors beside clients.
+const (
+	filesOfProcess = 32 // standard streams, the runtime's own, files that are read
+	filesOfAdmin   = 32 // scrapes, health checks and commands at once
+	filesOfLoop    = 8  // of each: what it waits with, and a spare one
+	filesOfBurst   = 64 // of each loop: clients over the limit, between being accepted and being refused
+)
+
+// filesBeside is how many descriptors a table needs beside its clients.
+func filesBeside(t *table.Table, loops int) int {
+	connections := map[string]int{} // by address: pools that share a server share its connections
+	for _, p := range t.Pools {
+		for _, s := range p.Servers {
+			at := s.Network + " " + s.Address
+			connections[at] = max(connections[at], p.Connections)
+		}
+	}
+	n := filesOfProcess + filesOfAdmin + loops*(filesOfLoop+filesOfBurst) + len(t.Listeners)*2*loops
+	for _, c := range connections {
+		n += loops * (c + 1) // one more waits for a late answer
+	}
+	return n
+}
+
+// fitClients lowers limits.clients of t to what the process may open.
+func fitClients(t *table.Table, loops int, log *slog.Logger) error {
+	files, known := openFiles()
+	if !known {
+		return nil
+	}
+	beside := filesBeside(t, loops)
+	if files >= uint64(beside+t.Limits.Clients) {
+		return nil
+	}
+	fit := int(files) - beside
+	if fit < 1 {
+		return fmt.Errorf("the process may open %d files, and needs %d beside its clients: raise the limit (ulimit -n, LimitNOFILE)", files, beside)
+	}
+	log.Warn("limits.clients is lowered to what the process may open: raise the limit of open files (ulimit -n, LimitNOFILE)",
+		"clients", fit, "limits.clients", t.Limits.Clients, "open_files", files, "reserved", beside)
+	t.Limits.Clients = fit
+	return nil
+}

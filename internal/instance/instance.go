@@ -1,0 +1,541 @@
+// Package instance is one running Ringside, from start to end: its engines, listeners and admin
+// interface, the file that it reads again, and the process that takes its place.
+package instance
+
+// A running Ringside: engines, listeners, admin interface, reload, the end.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+
+	"ringside/config"
+	"ringside/internal/inspect"
+	"ringside/internal/tracefile"
+	"ringside/proxy"
+	"ringside/proxy/admin"
+	"ringside/proxy/fault"
+	"ringside/proxy/live"
+	"ringside/proxy/live/trace"
+	"ringside/proxy/loop"
+	"ringside/proxy/loop/pace"
+)
+
+// Instance is one running Ringside.
+type Instance struct {
+	log     *slog.Logger
+	logging *logSettings
+	watch   fileWatch    // of the configuration; without a path it has no file
+	started *config.File // what the process was started with
+	file    *config.File // what is in force
+	proxy   *proxy.Proxy
+	driver  *loop.Driver
+	faults  *fault.Set
+	events  *live.Events  // what the page shows of the log
+	admin   *admin.Server // nil: none
+	tracer  *trace.Tracer
+	traces  *tracefile.Traces
+
+	adminAddr     net.Addr
+	adminListener net.Listener   // guarded by mu, and so is adminAt
+	adminAt       config.Address // as the file says it
+	taken         *takeover      // the sockets of another Ringside; nil: none
+
+	files    uint64 // that the process could open when limits.clients was fitted
+	stopping atomic.Bool
+	asked    chan chan<- reloadAnswer // who wants the file to be read again; served by serve
+	askers   []chan<- reloadAnswer    // of these, who waits until it may be
+	handed   chan func()              // told when another process has the sockets; called when it may have them alone
+	ended    chan struct{}            // closed when serve takes no more of both
+
+	mu     sync.Mutex
+	reload live.Reload
+}
+
+// reloadAnswer is what came of a reload.
+type reloadAnswer struct {
+	done admin.Reloaded
+	err  error
+}
+
+// start builds and opens everything f describes, which was read from w.
+func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
+	table, err := f.Build()
+	if err != nil {
+		return nil, err
+	}
+	events := &live.Events{}
+	log = slog.New(events.Tee(log.Handler()))
+	if err := fitClients(table, f.Engine.Loops, log); err != nil {
+		return nil, err
+	}
+	limitMemory(f)
+	files, _ := openFiles()
+	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
+		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+	r.proxy = proxy.NewProxy(table, version, log)
+	r.proxy.Name = processName()
+	r.tracer = trace.New(r.proxy)
+	r.traces = tracefile.New(r.tracer, log)
+	options := loopOptions(f.Engine)
+	options.Faults = r.faults
+	if taken != nil {
+		options.Inherited = taken.listeners
+	}
+	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
+		// Each loop keeps its processor while it waits; one more is for the
+		// collector and everything else.
+		runtime.GOMAXPROCS(max(2, options.Loops+1))
+	}
+	if r.driver, err = loop.New(r.proxy, options); err != nil {
+		return nil, err
+	}
+	stop := func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		r.driver.Shutdown(ctx)
+	}
+	openAdmin, err := r.listenAdmin(f.Admin)
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	openTraces, err := r.traces.Open(f.Traces)
+	if err != nil {
+		openAdmin(false)
+		stop()
+		return nil, err
+	}
+	commit, err := r.driver.Listen(table)
+	if err != nil {
+		openTraces(false)
+		openAdmin(false)
+		stop()
+		return nil, err
+	}
+	openAdmin(true)
+	commit()
+	openTraces(true)
+	r.announce()
+	return r, nil
+}
+
+// Start serves what f says, without a file that could be read again.
+func Start(f *config.File, version string, log *slog.Logger) (*Instance, error) {
+	return start(f, fileWatch{}, version, log, nil, nil)
+}
+
+// Address is where clients of the first listener connect.
+func (r *Instance) Address() string { return r.driver.Addrs()[0].String() }
+
+// AdminAddress is where the admin interface is, which there must be.
+func (r *Instance) AdminAddress() string { return r.adminAddr.String() }
+
+// processName is what other Ringsides call this process: the machine, and its number there.
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%.40s/%d", host, os.Getpid())
+}
+
+// listenAdmin opens the admin interface that a describes, if it is not open yet.
+// Nothing else changes until take is called, with whether it is to be taken: then
+// it serves as a says, and one at another address ends behind what it answers.
+func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
+	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
+	for _, name := range a.Names {
+		access.Names = append(access.Names, strings.ToLower(name))
+	}
+	var l net.Listener
+	same := r.admin != nil && a.Address == r.file.Admin.Address
+	if !same && a.Address.Network != "" {
+		if l = r.taken.listener(adminSocket(a.Address)); l == nil {
+			l, err = net.Listen(a.Address.Network, a.Address.Address)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen for admin on %s: %w", a.Address.Address, err)
+		}
+	}
+	return func(yes bool) {
+		switch {
+		case !yes && l != nil:
+			l.Close()
+		case !yes:
+		case same:
+			r.admin.Allow(access)
+		default:
+			if old := r.admin; old != nil {
+				go shutdown(old)
+			}
+			if r.admin, r.adminAddr = nil, nil; l != nil {
+				r.serveAdmin(l, access)
+				r.mu.Lock()
+				r.adminListener, r.adminAt = l, a.Address
+				r.mu.Unlock()
+			}
+		}
+		if yes && !a.Faults {
+			r.faults.LiftAll()
+		}
+	}, nil
+}
+
+func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
+	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
+	if r.watch.path != "" {
+		o.ReadAgain = r.readAgain
+		o.HandOver = r.handOver
+	}
+	s := admin.New(r.proxy, o)
+	r.admin, r.adminAddr = s, l.Addr()
+	go func() {
+		if err := s.Serve(l); err != nil {
+			r.log.Error("admin interface ended", "error", err)
+		}
+	}()
+}
+
+// shutdown ends an admin interface behind what it answers.
+func shutdown(s *admin.Server) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.Shutdown(ctx)
+}
+
+// announce says what has been started.
+func (r *Instance) announce() {
+	servers := 0
+	for _, p := range r.file.Pools {
+		servers += len(p.Servers)
+	}
+	r.log.Info("ringside starts", "version", r.proxy.Version, "file", r.watch.path, "driver", r.driver.Name(), "loops", len(r.proxy.Engines()), "pools", len(r.file.Pools), "servers", servers)
+	r.warn(r.file)
+	for i := range r.file.Pools {
+		p := &r.file.Pools[i]
+		r.log.Info("pool", "name", p.Name, "failover", p.Failover.Mode.String(), "because", p.Failover.WhyMode, "at_return", r.file.AtReturn(p.Name))
+	}
+	for _, l := range r.proxy.Table().Listeners {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.Class != "" || rt.Autocreate != nil {
+				s := inspect.SummaryOf(rt, r.proxy.Table().Limits.Key)
+				r.log.Info("route", "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
+					"copies", s.Copies, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
+			}
+		}
+	}
+	for _, a := range r.driver.Addrs() {
+		r.log.Info("listening", "address", a.String())
+	}
+	if r.adminAddr != nil {
+		r.log.Info("admin interface", "address", r.adminAddr.String())
+	}
+}
+
+// warn says what is right in f, but hardly what is wanted.
+func (r *Instance) warn(f *config.File) {
+	for _, w := range f.Warnings {
+		r.log.Warn("the configuration is taken as it is", "but", w)
+	}
+}
+
+var paces = map[string]pace.Kind{"auto": pace.Auto, "answers": pace.Answers, "sleep": pace.Sleep}
+
+func loopOptions(e config.Engine) loop.Options {
+	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
+	// The raw wait gives its processor back when the runtime asks for it by a
+	// signal; without those signals it would keep it.
+	o.OrdinaryWait = e.Wait == "syscall" || strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1")
+	if c := e.CoalesceServer; c.On {
+		o.Tune.HoldDue, o.Tune.HoldMax = c.MinDue, c.MaxHeld
+	}
+	if c := e.CoalesceClient; c.On {
+		o.Tune.GroupWait, o.Tune.GroupSize = c.MaxDelay, c.MaxBytes
+	}
+	if m := e.Moderation; m.On {
+		o.Moderation = pace.Settings{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
+	}
+	return o
+}
+
+func (r *Instance) ready() error {
+	if r.stopping.Load() {
+		return errors.New("stopping")
+	}
+	return nil
+}
+
+func (r *Instance) reloaded() live.Reload {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reload
+}
+
+// readAgain lets serve read the configuration again, and waits for it.
+func (r *Instance) readAgain() (admin.Reloaded, error) {
+	answer := make(chan reloadAnswer, 1)
+	select {
+	case r.asked <- answer:
+	case <-r.ended:
+		return admin.Reloaded{}, admin.ErrStopping
+	}
+	select {
+	case a := <-answer:
+		return a.done, a.err
+	case <-r.ended:
+		return admin.Reloaded{}, admin.ErrStopping
+	}
+}
+
+// reread reads the configuration again for all who have asked for that. If it may not be
+// read yet, it says when to try once more. again: it has said so before.
+func (r *Instance) reread(again bool) (later <-chan time.Time) {
+	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
+		r.watch.reading()
+		if !again {
+			r.log.Info("the configuration is read again a little later: keys with copies are about to go to other servers by the last one")
+		}
+		return time.After(is.Unsettled)
+	}
+	var a reloadAnswer
+	a.done, a.err = r.again()
+	for _, to := range r.askers {
+		to <- a
+	}
+	r.askers = nil
+	return nil
+}
+
+// again reads the configuration again and puts it in force, whole or not at
+// all. It returns when all loops go by it.
+func (r *Instance) again() (admin.Reloaded, error) {
+	r.tellReloading()
+	defer r.tellReady()
+	f, moves, err := r.swap()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reload.At, r.reload.Err = time.Now(), err
+	if err != nil {
+		r.reload.Failed++
+		r.log.Error("the configuration was refused; the old one stays in force", "file", r.watch.path, "error", err)
+		return admin.Reloaded{}, err
+	}
+	r.reload.Succeeded++
+	r.reload.Generation++
+	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f), Moves: moves}
+	r.log.Info("the configuration was read again and is in force", "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
+	r.warn(f)
+	if len(done.NextStart) > 0 {
+		r.log.Warn("these changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
+	}
+	r.file = f
+	return done, nil
+}
+
+// swap puts the file in force. moves: keys of several copies go to other servers by it.
+func (r *Instance) swap() (f *config.File, moves bool, err error) {
+	r.watch.reading()
+	f, err = config.Load(r.watch.path)
+	if err != nil {
+		return nil, false, err
+	}
+	table, err := f.Build()
+	if err != nil {
+		return nil, false, err
+	}
+	if err := fitClients(table, r.started.Engine.Loops, r.log); err != nil {
+		return nil, false, err
+	}
+	takeAdmin, err := r.listenAdmin(f.Admin)
+	if err != nil {
+		return nil, false, err
+	}
+	takeTraces, err := r.traces.Open(f.Traces)
+	if err != nil {
+		takeAdmin(false)
+		return nil, false, err
+	}
+	commit, err := r.driver.Listen(table)
+	if err != nil {
+		takeTraces(false)
+		takeAdmin(false)
+		return nil, false, err
+	}
+	limitMemory(f)
+	r.logging.set(f.Log)
+	r.proxy.Swap(table)
+	commit()
+	takeAdmin(true)
+	takeTraces(true)
+	is, err := r.proxy.Snapshot() // each loop takes up the table before it answers
+	if err != nil {
+		r.log.Warn("the configuration is in force, but not all loops go by it yet", "error", err)
+		return f, false, nil
+	}
+	return f, is.Moving, nil
+}
+
+// refit fits limits.clients again when somebody has changed how many files the
+// process may open (prlimit).
+func (r *Instance) refit() {
+	files, known := openFiles()
+	if !known || files == r.files {
+		return
+	}
+	r.files = files
+	table, err := r.file.Build()
+	if err == nil {
+		err = fitClients(table, r.started.Engine.Loops, r.log)
+	}
+	if err != nil {
+		r.log.Error("limits.clients stays as it was, though the limit of open files has changed", "open_files", files, "error", err)
+		return
+	}
+	r.log.Info("the limit of open files has changed", "open_files", files, "clients", table.Limits.Clients)
+	r.proxy.Swap(table)
+}
+
+// limitMemory makes the collector work harder before garbage makes the process
+// larger than the example file says a container needs. An operator's GOMEMLIMIT
+// counts instead.
+func limitMemory(f *config.File) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(f.Limits.Memory + f.Limits.Memory/4 + beside)
+	}
+}
+
+// beside is what the runtime may take beside limits.memory and a quarter of it:
+// half of what the example file grants, for the program itself is resident too.
+const beside = 32 << 20
+
+// Serve runs until a signal ends it. A first SIGTERM or SIGINT lets clients
+// have what they have asked for; a second one ends at once.
+func (r *Instance) Serve(signals <-chan os.Signal) error {
+	r.tellReady()
+	looks := time.NewTicker(lookEvery)
+	defer looks.Stop()
+	looking := true
+	bounds := boundLog{r.log, map[string]*saidBound{}}
+	counts := time.NewTicker(boundsEvery)
+	defer counts.Stop()
+	var later <-chan time.Time // the file is to be read again then
+	for {
+		if on := r.file.Watch && r.watch.path != ""; on != looking {
+			if looking = on; on {
+				looks.Reset(lookEvery)
+			} else {
+				looks.Stop()
+			}
+		}
+		select {
+		case answer := <-r.asked:
+			r.askers = append(r.askers, answer)
+			later = r.reread(later != nil)
+		case <-later:
+			later = r.reread(true)
+		case <-looks.C:
+			if r.watch.changed() {
+				later = r.reread(later != nil)
+			}
+		case done := <-r.handed:
+			close(r.ended)
+			r.driver.Leave()
+			if l, ok := r.adminListener.(*net.UnixListener); ok {
+				l.SetUnlinkOnClose(false)
+			}
+			shutdown(r.admin)
+			r.admin = nil
+			done()
+			return r.drainClients(signals)
+		case now := <-counts.C:
+			r.refit()
+			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
+				bounds.look(is, now)
+			}
+		case s := <-signals:
+			switch {
+			case s != syscall.SIGHUP:
+				close(r.ended)
+				r.log.Info("stopping", "signal", s.String(), "linger", r.file.Limits.Linger.String(), "at_most", (r.file.Limits.Linger + r.file.Limits.Drain).String())
+				return r.Stop(signals, r.file.Limits.Linger)
+			case r.watch.path == "":
+				r.log.Warn("nothing to read again: there is no configuration file")
+			default:
+				later = r.reread(later != nil)
+			}
+		}
+	}
+}
+
+// End ends it at once.
+func (r *Instance) End() {
+	now := make(chan os.Signal)
+	close(now)
+	r.Stop(now, 0)
+}
+
+// oneStop is how long signals count as one: timeout(1), for one, tells the process
+// and then its whole group, which it is in.
+const oneStop = 500 * time.Millisecond
+
+// Stop says at /readyz that clients should go elsewhere, takes new ones for linger
+// still, because balancers hear of it late, and then lets all have what they have
+// asked for.
+func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
+	r.stopping.Store(true)
+	r.tellSupervisor(daemon.SdNotifyStopping, fmt.Sprintf("STATUS=stopping: clients have their answers, at most %s", linger+r.file.Limits.Drain))
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var hurried atomic.Bool
+	began := time.Now()
+	go func() {
+		for s := range signals {
+			if s != syscall.SIGHUP && time.Since(began) > oneStop {
+				hurried.Store(true)
+				cancel()
+				return
+			}
+		}
+	}()
+	select {
+	case <-time.After(linger):
+	case <-ctx.Done():
+	}
+	ctx, done := context.WithTimeout(ctx, r.file.Limits.Drain)
+	defer done()
+	err := r.driver.Shutdown(ctx)
+	r.traces.Close()
+	if r.admin != nil {
+		shutdown(r.admin)
+	}
+	switch {
+	case hurried.Load():
+		return errors.New("ended at once by a second signal")
+	case err != nil:
+		r.log.Warn("stopped before all was answered", "error", err)
+	default:
+		r.log.Info("stopped")
+	}
+	return nil
+}
+
+// Catch returns the signals that serve wants.
+func Catch() <-chan os.Signal {
+	c := make(chan os.Signal, 4)
+	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	return c
+}

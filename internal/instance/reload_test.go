@@ -1,0 +1,373 @@
+package instance
+
+// Reading the configuration again, by each way there is.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/cli"
+	"ringside/internal/remote"
+)
+
+// journal is a log that is read while it is written.
+type journal struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.b.String()
+}
+
+// served is a Ringside that serves a file of its own until the test ends.
+type served struct {
+	*Instance
+	t       *testing.T
+	path    string
+	admin   string // its address
+	journal journal
+	signals chan os.Signal
+	hurried bool // it has got a signal already
+}
+
+func serveFile(t *testing.T, path, text string) *served {
+	t.Helper()
+	s := &served{t: t, path: path, signals: make(chan os.Signal, 1)}
+	s.write(text)
+	w := fileWatch{path: path}
+	w.reading()
+	f, err := config.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, logging := NewLogger(f.Log, &s.journal)
+	if s.Instance, err = start(f, w, "", log, logging, nil); err != nil {
+		t.Fatal(err)
+	}
+	s.admin = s.AdminAddress()
+	done := make(chan error)
+	go func() { done <- s.Serve(s.signals) }()
+	t.Cleanup(func() {
+		s.signals <- syscall.SIGTERM
+		if err := <-done; (err != nil) != s.hurried {
+			t.Errorf("serve: %v", err)
+		}
+		if t.Failed() {
+			t.Log(s.journal.String())
+		}
+	})
+	return s
+}
+
+func (s *served) write(text string) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path, []byte(text), 0o644); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// reloads runs ringside reload and returns what it prints on both outputs.
+func (s *served) reloads(code int, more ...string) (out, errs string) {
+	s.t.Helper()
+	got, out, errs := typed(append([]string{"reload", "--admin", s.admin}, more...)...)
+	if got != code {
+		s.t.Errorf("exit code %d, want %d: %s%s", got, code, out, errs)
+	}
+	return out, errs
+}
+
+// typed runs a command that asks a running Ringside, and returns what it prints.
+func typed(args ...string) (code int, out, errs string) {
+	root := &cobra.Command{Use: "ringside"}
+	root.AddCommand(remote.Commands()...)
+	var o, e bytes.Buffer
+	code = cli.Run(root, args, nil, &o, &e)
+	return code, o.String(), e.String()
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	t.Fatalf("waited in vain: %s", what)
+}
+
+func wants(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("it lacks %q:\n%s", part, text)
+		}
+	}
+}
+
+const reloadable = `listen: ["127.0.0.1:0"%s]
+admin: {address: "127.0.0.1:0"}
+pools:
+  main:
+    distribution: ketama
+    servers: [{address: "127.0.0.1:9", name: a}, {address: "127.0.0.2:9", name: b%s}]
+%s`
+
+func TestReloadCommand(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, ", unix:"+socket, "", ""))
+
+	out, _ := s.reloads(0)
+	wants(t, out, "is in force (generation 2)", "it changes nothing")
+
+	// The answer comes when the change is in force.
+	s.write(fmt.Sprintf(reloadable, "", `, weight: 3}, {address: "127.0.0.3:9", name: c`, "limits: {clients: 17}\nengine: {loops: 2}\n"))
+	out, _ = s.reloads(0)
+	wants(t, out, "generation 3", "  -listener unix:"+socket+"\n", "  pool main: server b: weight 1 to 3\n", "  pool main: +server c (127.0.0.3:9)\n",
+		"  limits.clients 10000 to 17\n", "  at the next start: engine.loops 1 to 2\n")
+	if c, err := net.Dial("unix", socket); err == nil {
+		c.Close()
+		t.Error("the listener that was removed accepts")
+	}
+	wants(t, s.journal.String(), "+server c (127.0.0.3:9)", "engine.loops 1 to 2")
+
+	// What waits for the next start is compared with what runs.
+	out, _ = s.reloads(0, "--json")
+	var done struct {
+		Changes   []string
+		NextStart []string `json:"next_start"`
+	}
+	if err := json.Unmarshal([]byte(out), &done); err != nil || len(done.Changes) != 0 || len(done.NextStart) != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+
+	s.write("listen: :1\npools: {main: {distribution: ketma, servers: [a]}}\n")
+	_, errs := s.reloads(2)
+	if want := s.path + `:2:30: `; !strings.HasPrefix(errs, want) {
+		t.Errorf("it says %q, want it to begin with %q", errs, want)
+	}
+	if len(s.proxy.Table().Pools[0].Servers) != 3 {
+		t.Error("a refused file has changed the pool")
+	}
+	s.admin = "127.0.0.1:1"
+	_, errs = s.reloads(1)
+	wants(t, errs, "no answer from the admin interface")
+}
+
+// log and admin need no start.
+func TestReloadOfLogAndAdmin(t *testing.T) {
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))
+	s.write(fmt.Sprintf(reloadable, "", "", "log: {level: warn, format: json}\n"))
+	eventually(t, "the servers are down", func() bool { return strings.Count(s.journal.String(), "server down") == 2 })
+	before := s.journal.String()
+	s.reloads(0)
+	s.write("nothing")
+	s.reloads(2)
+	after := strings.TrimPrefix(s.journal.String(), before)
+	if !strings.HasPrefix(after, `{"time":`) || strings.Contains(after, "INFO") || !strings.Contains(after, `"level":"ERROR"`) {
+		t.Errorf("logged behind the reload:\n%s", after)
+	}
+
+	// It moves while it answers who has asked for that.
+	socket := filepath.Join(t.TempDir(), "admin")
+	moved := strings.Replace(fmt.Sprintf(reloadable, "", "", ""), `{address: "127.0.0.1:0"}`, `{address: "unix:`+socket+`", allow_faults: true, pprof: off}`, 1)
+	s.write(moved)
+	old := s.admin
+	out, _ := s.reloads(0)
+	wants(t, out, "admin.address 127.0.0.1:0 to unix:"+socket, "admin.allow_faults false to true", "admin.pprof loopback to off")
+	eventually(t, "the old address is closed", func() bool {
+		c, err := net.Dial("tcp", old)
+		if err == nil {
+			c.Close()
+		}
+		return err != nil
+	})
+	s.admin = "unix:" + socket
+	client := s.client()
+	defer client.CloseIdleConnections()
+	fault := func() int {
+		r, _ := http.NewRequest("POST", "http://localhost/control/faults", strings.NewReader(`{"server":"a","kind":"hang"}`))
+		r.Header.Set("Ringside-Control", "1")
+		r.Header.Set("Content-Type", "application/json")
+		w, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Body.Close()
+		return w.StatusCode
+	}
+	if code := fault(); code != http.StatusCreated {
+		t.Errorf("a fault that is allowed now: %d", code)
+	}
+	s.write(strings.Replace(moved, "allow_faults: true", "allow_faults: false", 1))
+	s.reloads(0)
+	if code := fault(); code != http.StatusForbidden || len(s.faults.List()) > 0 {
+		t.Errorf("a fault that is allowed no more: %d; left over: %v", code, s.faults.List())
+	}
+
+	// An address that is taken is refused as a whole.
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	s.write(strings.Replace(moved, "unix:"+socket, taken.Addr().String(), 1))
+	_, errs := s.reloads(2)
+	wants(t, errs, "cannot listen for admin on "+taken.Addr().String())
+}
+
+func (s *served) client() *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+		return net.Dial("unix", strings.TrimPrefix(s.admin, "unix:"))
+	}}}
+}
+
+// watch: on sees a file that is written, one that is moved in its place, and
+// Kubernetes' way: the link of the directory is swapped.
+func TestWatch(t *testing.T) {
+	dir := t.TempDir()
+	version := func(n int, text string) string {
+		name := fmt.Sprintf("..v%d", n)
+		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name, "ringside.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	swap := func(name string) {
+		if err := os.Symlink(name, filepath.Join(dir, "..tmp")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(filepath.Join(dir, "..tmp"), filepath.Join(dir, "..data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(clients int, watch string) string {
+		return fmt.Sprintf(reloadable, "", "", fmt.Sprintf("watch: %s\nlimits: {clients: %d}\n", watch, clients))
+	}
+	swap(version(1, text(101, "on")))
+	path := filepath.Join(dir, "ringside.yaml")
+	if err := os.Symlink("..data/ringside.yaml", path); err != nil {
+		t.Fatal(err)
+	}
+	s := serveFile(t, path, text(101, "on"))
+	inForce := func(clients int) {
+		t.Helper()
+		eventually(t, fmt.Sprint(clients, " clients"), func() bool { return s.proxy.Table().Limits.Clients == clients })
+	}
+	swap(version(2, text(102, "on")))
+	inForce(102)
+	s.write(text(103, "on"))
+	inForce(103)
+	if err := os.WriteFile(path+".new", []byte(text(104, "on")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	inForce(104)
+
+	// A wrong file is refused once, and what comes behind it is read.
+	s.write("nothing")
+	eventually(t, "a wrong file is refused", func() bool { return s.reloaded().Failed == 1 })
+	s.write(text(105, "off"))
+	inForce(105)
+	eventually(t, "one is refused and four are taken", func() bool { n := s.reloaded(); return n.Failed == 1 && n.Succeeded == 4 })
+}
+
+// A file that is still being written is left alone.
+func TestFileWatchSettles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	w := fileWatch{path: path}
+	w.reading()
+	for i := range 5 {
+		if err := os.WriteFile(path, bytes.Repeat([]byte("x"), i+1), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if w.changed() {
+			t.Errorf("read in the middle of writing, at look %d", i)
+		}
+	}
+	if !w.changed() {
+		t.Error("what has settled is not seen")
+	}
+	w.reading()
+	if w.changed() {
+		t.Error("what was read is seen again")
+	}
+	os.Remove(path)
+	for range 2 {
+		if w.changed() {
+			t.Error("no file is read")
+		}
+	}
+}
+
+// TestReloadMovesKeys: reload says that keys with copies go to other servers, until they
+// are there, and waits where others may be between two lists.
+func TestReloadMovesKeys(t *testing.T) {
+	var at []any
+	for i := range 3 {
+		socket := filepath.Join(t.TempDir(), "s")
+		cmd := exec.Command("memcached", "-s", socket, "-u", "root", "-m", "64")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+		eventually(t, fmt.Sprint("server ", i, " listens"), func() bool {
+			c, err := net.Dial("unix", socket)
+			if err == nil {
+				c.Close()
+			}
+			return err == nil
+		})
+		at = append(at, "unix:"+socket)
+	}
+	text := func(weight int) string {
+		return fmt.Sprintf("listen: [\"127.0.0.1:0\"]\nadmin: {address: \"127.0.0.1:0\"}\npools: {main: {distribution: ketama, timeouts: {deadline: 1s}, failover: {ping: 50ms, lease: 500ms}, servers: [{address: \"%[1]s\", weight: %[4]d}, \"%[2]s\", \"%[3]s\"]}}\nroutes: [{pool: main, replicas: 2, copies_on: server}]\n",
+			append(at[:3:3], weight)...)
+	}
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text(1))
+	const moves = "keys with copies go to other servers when all Ringsides have this configuration"
+	for weight := 2; weight < 5; weight++ {
+		s.write(text(weight))
+		out, _ := s.reloads(0)
+		wants(t, out, moves)
+	}
+	eventually(t, "a reload waits", func() bool {
+		s.reloads(0)
+		return strings.Contains(s.journal.String(), "the configuration is read again a little later")
+	})
+	eventually(t, "all keys are where they are to be", func() bool {
+		out, _ := s.reloads(0)
+		return !strings.Contains(out, moves)
+	})
+	if log := s.journal.String(); strings.Count(log, "keys with copies are all where") != 1 {
+		t.Error(log)
+	}
+}

@@ -1,0 +1,95 @@
+package remote
+
+// ringside clients: who is connected, and what for
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
+	"ringside/proxy/admin"
+)
+
+func newClients() *cobra.Command {
+	var to cli.Admin
+	var sort string
+	var limit int
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "clients",
+		Short: "List the clients of a running Ringside, and what they wait for",
+		Long: `List the clients of a running Ringside, by its admin interface: the address of
+each, for how long it has been connected, its requests, the bytes from it and to
+it, its commands without an answer, the bytes that Ringside holds for it, and what
+it waits for: a server, or its own next bytes, or for itself to take its answers.
+
+Those that Ringside holds most for come first: they are whom limits.memory
+closes. It needs admin.control, which is for this machine unless the
+configuration opens it.`,
+		Example: `  ringside clients
+  ringside clients --sort requests --limit 10 -c /etc/ringside/ringside.yaml`,
+		Args: cli.NoFile,
+		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			sort := strings.ReplaceAll(sort, "-", "_")
+			switch {
+			case !slices.Contains(admin.ClientOrders(), sort):
+				return cli.Usage(fmt.Errorf("--sort %s: it is one of %s", sort, strings.Join(admin.ClientOrders(), ", ")))
+			case limit < 1 || limit > admin.MaxClients:
+				return cli.Usage(fmt.Errorf("--limit is from 1 to %d", admin.MaxClients))
+			}
+			list, err := c.Clients(cmd.Context(), sort, limit)
+			if err != nil {
+				return cli.AsUsage(err)
+			}
+			return showClients(cmd.OutOrStdout(), list, asJSON)
+		}),
+	}
+	to.Add(cmd)
+	cmd.Flags().StringVar(&sort, "sort", "held", "by what: "+strings.Join(admin.ClientOrders(), ", "))
+	cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(admin.ClientOrders(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().IntVar(&limit, "limit", admin.DefaultClients, "how many at most")
+	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	return cmd
+}
+
+func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
+	if asJSON {
+		return cli.PrintEach(out, list.Clients)
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "ADDRESS\tLISTENER\tAGE\tREQUESTS\tIN\tOUT\tIN FLIGHT\tHELD\tWAITS FOR")
+	for _, c := range list.Clients {
+		waits := "-"
+		if c.Waits != nil {
+			waits = c.Waits.Text()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%v\t%d\t%s\t%s\t%d\t%s\t%s\n", c.Address, c.Listener, (time.Duration(c.AgeMS) * time.Millisecond).Round(time.Second),
+			c.Requests, bytesText(c.In), bytesText(c.Out), c.InFlight, bytesText(uint64(c.Held)), waits)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if more := list.All - len(list.Clients); more > 0 {
+		fmt.Fprintf(out, "and %d more: --limit\n", more)
+	}
+	return nil
+}
+
+// bytesText is n bytes in a unit that keeps it short.
+func bytesText(n uint64) string {
+	const unit = 1024
+	if n < 10*unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, i := float64(n)/unit, 0
+	for ; size >= 10*unit && i < 2; i++ {
+		size /= unit
+	}
+	return fmt.Sprintf("%.0f %ciB", size, "KMG"[i])
+}

@@ -1,0 +1,184 @@
+package remote
+
+// ringside server: what a person orders of the servers of a running Ringside
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
+	"ringside/internal/top"
+	"ringside/proxy/admin"
+	"ringside/proxy/health"
+	"ringside/proxy/live"
+)
+
+func newServer() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "Drain servers of a running Ringside, take them down, restore them",
+		Long: `Look after the servers of a running Ringside, by its admin interface.
+
+Orders last until they are taken back by restore: they live through a reload, and
+where the mode is not fail_fast through a restart. They need admin.control, which
+is for this machine unless the configuration opens it.`,
+		Example: `  ringside server list
+  ringside server drain cache3
+  ringside server restore cache3`,
+		Args: cobra.ArbitraryArgs,
+		RunE: cli.Group,
+	}
+	cmd.AddCommand(newServerList(),
+		newServerOrder("drain", "Send a server no new requests", `Send a server no new requests. Those in flight finish, and then its connections
+are closed.
+
+In mode fail_fast reads of its keys miss (or get an error, with get_errors: error),
+writes are refused with an error that names the server, and what it holds is what
+it has when it is restored. Else other servers take its keys, and it comes back
+empty.
+
+Where keys have several copies the others serve them, and drain says how many are
+left. While other servers are not up or lack copies it may have the last one that is in
+use: then drain refuses, unless it is told --force.`),
+		newServerOrder("down", "Send a server nothing, and fail what is in flight", `Send a server no requests any more, as drain does, but at once: requests in
+flight fail and its connections are reset. It refuses where drain does.`),
+		newServerOrder("restore", "Let a server have requests again", `Let a server have requests again that was drained or taken down. Where keys have
+several copies it comes back empty and is filled from the others: then restore waits
+until it is, and says so. If it does not answer, restore says what it waits for, and
+ends after half a minute; the order stays in force.`))
+	return cmd
+}
+
+func newServerList() *cobra.Command {
+	var to cli.Admin
+	var pool string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the servers and how they are",
+		Long: `List the servers of every pool: up, down and why, drained by a person, and since
+when. Exits 0 whatever they are.`,
+		Example: `  ringside server list
+  ringside server list --pool sessions --json -c /etc/ringside/ringside.yaml`,
+		Args: cli.WantArgs(0, 0),
+		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			list, err := c.Servers(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if pool != "" {
+				kept := slices.DeleteFunc(slices.Clone(list), func(s live.ServerState) bool { return s.Pool != pool })
+				if len(kept) == 0 {
+					return cli.NoPool(pool, list)
+				}
+				list = kept
+			}
+			return showServers(cmd.OutOrStdout(), list, asJSON)
+		}),
+	}
+	to.Add(cmd)
+	cmd.Flags().StringVar(&pool, "pool", "", "only the servers of this `pool`")
+	to.CompletePool(cmd)
+	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	return cmd
+}
+
+func newServerOrder(order, short, long string) *cobra.Command {
+	var to cli.Admin
+	var pool string
+	var asJSON, noWait, force bool
+	cmd := &cobra.Command{
+		Use:   order + " NAME",
+		Short: short,
+		Long:  long,
+		Example: "  ringside server " + order + " cache3\n" +
+			"  ringside server " + order + " 10.0.0.3:11211 --pool sessions --admin 127.0.0.1:9151",
+		Args: cli.WantArgs(1, 1),
+		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
+			if args[0] == "" { // no address of the control API
+				return cli.Usage(errors.New("which server?"))
+			}
+			list, err := c.Order(cmd.Context(), pool, args[0], order, force)
+			if err != nil {
+				return cli.AsUsage(err)
+			}
+			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || len(list) != 1 || list[0].Copies == nil {
+				return err
+			}
+			if order != health.Restore.String() {
+				warnOfCopies(cli.RemarksOf(cmd, asJSON), &list[0])
+				return nil
+			}
+			if noWait {
+				return nil
+			}
+			return waitForCopies(cmd.Context(), c, cli.RemarksOf(cmd, asJSON), &list[0])
+		}),
+	}
+	to.Add(cmd)
+	if order == health.Restore.String() {
+		cmd.Flags().BoolVar(&noWait, "no-wait", false, "don't wait until the server has its copies again")
+	} else {
+		cmd.Flags().BoolVar(&force, "force", false, "do it though the server may have the only copy of keys")
+	}
+	cmd.Flags().StringVar(&pool, "pool", "", "the `pool`, where several have a server of that name")
+	to.CompletePool(cmd)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return to.Complete(cmd, func(s *live.ServerState) string {
+			if pool != "" && s.Pool != pool {
+				return ""
+			}
+			return s.Server
+		})
+	}
+	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	return cmd
+}
+
+func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
+	if asJSON {
+		return cli.PrintEach(out, list)
+	}
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
+	for _, s := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
+			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, filling(&s), "-"))
+	}
+	w.Flush()
+	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
+		style := top.Bold
+		if i > 0 {
+			style = standsOut(&list[i-1])
+		}
+		if _, err := fmt.Fprintln(out, cli.Paint(out, style, line)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// standsOut is how a server is shown.
+func standsOut(s *live.ServerState) top.Style {
+	switch {
+	case s.State == live.Unknown:
+		return top.Plain
+	case s.State == live.Drained || s.State == live.Up && filling(s) != "":
+		return top.Warn
+	case s.State == live.Up:
+		return top.Good
+	}
+	return top.Bad
+}

@@ -1,0 +1,120 @@
+package remote
+
+// What an order means for keys that have several copies.
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"ringside/internal/cli"
+	"ringside/proxy/admin"
+	"ringside/proxy/health"
+	"ringside/proxy/live"
+)
+
+// filling says that a server lacks copies; empty if it doesn't.
+func filling(s *live.ServerState) string {
+	if s.Copies != nil && s.Copies.Filling {
+		return "is being filled: some keys have a copy less"
+	}
+	return ""
+}
+
+// warnOfCopies says how many copies are left of keys that have one on a server which
+// is to be out.
+func warnOfCopies(say cli.Remarks, out *live.ServerState) {
+	left := out.Copies.Left
+	copies := fmt.Sprintf("%d copies", left)
+	switch {
+	case left == 0:
+		copies = "no copy that is in use"
+	case left == 1:
+		copies = "one copy"
+	}
+	say.Warn(fmt.Sprintf("keys of pool %s that have one of their %d copies on %s may be left with %s, until it is restored and filled",
+		out.Pool, out.Copies.Of, out.Server, copies))
+}
+
+// lookTime is the time between two looks at a server that is waited for.
+var lookTime = 100 * time.Millisecond
+
+// A server that serves again is waited for, as it is filled at its own pace. One that doesn't
+// get on may never, so it is said what it waits for after so many looks, and it is not waited
+// for after so many more.
+const (
+	looksUntilSaid = 20
+	looksUntilOver = 300
+)
+
+// waitForCopies waits until a server that was restored has its copies again.
+func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *live.ServerState) error {
+	if !back.Copies.Repair {
+		say.Note(back.Server + " comes back empty, and repair is off: a key has its copy there again when it is written")
+		return nil
+	}
+	if back.Failover == nil || back.Failover.Phase != health.In.String() { // else nobody has taken it out
+		say.Note(back.Server + " comes back empty and is filled from the others; until then some keys have a copy less")
+	}
+	stuck, before := 0, [2]string{}
+	for {
+		list, err := c.Servers(ctx)
+		if err != nil {
+			return err
+		}
+		found := false
+		for i := range list {
+			s := &list[i]
+			if s.Pool != back.Pool || s.Server != back.Server {
+				continue
+			}
+			found = true
+			waits, step := waitsFor(s)
+			if stuck++; waits == "" || step != before {
+				stuck, before = 0, step
+			}
+			switch {
+			case stuck == looksUntilSaid:
+				say.Note(waits)
+			case stuck == looksUntilOver:
+				return fmt.Errorf("%s. The order is in force: it is filled once it serves, see ringside server list", waits)
+			case s.Order != "":
+				return fmt.Errorf("%s is not filled: a person has ordered %s", s.Server, s.Order)
+			case s.Copies == nil:
+				say.Note(s.Server + " has nothing to wait for: by a reload no route keeps copies in pool " + s.Pool + " any more")
+				return nil
+			case s.State == live.Up && filling(s) == "":
+				if s.Copies.Left < s.Copies.Of-1 {
+					say.Note(s.Server + " is filled; but other servers are not up, or lack copies, and keys that have one there have a copy less")
+					return nil
+				}
+				say.Note(fmt.Sprintf("%s is filled: its keys have %d copies again", s.Server, s.Copies.Of))
+				return nil
+			}
+		}
+		if !found {
+			return fmt.Errorf("there is no server %q in pool %s any more", back.Server, back.Pool)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(lookTime):
+		}
+	}
+}
+
+// waitsFor says what a server that doesn't serve waits for; empty if it serves, or waits
+// for a time that will come. step is how far it has got.
+func waitsFor(s *live.ServerState) (text string, step [2]string) {
+	if s.State == live.Up || s.Failover == nil || s.Failover.NextMS > 0 {
+		return "", step
+	}
+	text = s.Server + " is " + s.State
+	if s.Why != "" {
+		text += ": " + s.Why
+	}
+	if s.Failover.Next != "" {
+		text += "; " + s.Failover.Next
+	}
+	return text, [2]string{s.State, s.Failover.Next}
+}

@@ -1,0 +1,73 @@
+package remote
+
+// How long a restore waits.
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
+	"ringside/proxy/admin"
+	"ringside/proxy/live"
+	"ringside/proxy/live/routes"
+)
+
+// TestRestoreEnds has restore wait for servers that don't get on: it says what they wait
+// for and ends, though one that is being filled may take as long as it likes.
+func TestRestoreEnds(t *testing.T) {
+	before := lookTime
+	lookTime = time.Millisecond
+	defer func() { lookTime = before }()
+	is := func(state, why, next string, filling bool) live.ServerState {
+		return live.ServerState{Pool: "main", Server: "two", State: state, Why: why, Failover: &live.Failover{Next: next},
+			Copies: &routes.Copies{Of: 2, Left: 1, Repair: true, Filling: filling}}
+	}
+	for _, c := range []struct {
+		what  string
+		looks []live.ServerState // one after the other, the last for ever
+		err   string
+		says  string
+	}{
+		{"suspect, and nobody has ordered it away", []live.ServerState{is("suspect", "connection refused", "stays: no other server could take over", false)},
+			"two is suspect: connection refused; stays: no other server could take over. The order is in force", "two is suspect: connection refused; stays"},
+		{"drained, and dead meanwhile", []live.ServerState{is("out", "connection refused", "next: RETURN, when it answers", false)},
+			"two is out: connection refused; next: RETURN, when it answers. The order is in force", "next: RETURN, when it answers\n"},
+		{"filled for long", append(many(is("out", "", "next: RETURN", false), 5), append(many(is(live.Up, "", "", true), 2*looksUntilOver), is(live.Up, "", "", false))...),
+			"", "two is filled: its keys have 2 copies again\n"},
+		{"a reload took the copies away meanwhile", []live.ServerState{is(live.Up, "", "", true), {Pool: "main", Server: "two", State: live.Up}},
+			"", "by a reload no route keeps copies in pool main any more\n"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			n := 0
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				json.NewEncoder(w).Encode(map[string]any{"servers": c.looks[n : n+1]})
+				n = min(n+1, len(c.looks)-1)
+			}))
+			defer s.Close()
+			client := admin.NewClient("tcp", s.Listener.Addr().String())
+			defer client.Close()
+			cmd, said := &cobra.Command{}, &strings.Builder{}
+			cmd.SetErr(said)
+			err := waitForCopies(t.Context(), client, cli.RemarksOf(cmd, false), &c.looks[0])
+			if (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
+				t.Errorf("%v, want %q", err, c.err)
+			}
+			if !strings.Contains(said.String(), c.says) {
+				t.Errorf("says %q, want %q", said, c.says)
+			}
+		})
+	}
+}
+
+func many(s live.ServerState, n int) (list []live.ServerState) {
+	for range n {
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,112 @@
+package remote
+
+// ringside top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
+	"ringside/internal/top"
+	"ringside/proxy/admin"
+	"ringside/proxy/live"
+	"ringside/proxy/watch"
+)
+
+// topFlags are those of ringside top.
+type topFlags struct {
+	cli.Admin
+	pool                string
+	once, asJSON, ascii bool
+	patterns            []string
+	window              time.Duration
+}
+
+func newTop() *cobra.Command {
+	var f topFlags
+	cmd := &cobra.Command{
+		Use:   "top",
+		Short: "Show what a running Ringside does, second by second",
+		Long: `Show what a running Ringside does, second by second: whether the pool is well, in
+a sentence; its servers, their traffic and memory; what has happened. 1 to 6 give
+one part all the room; the arrows choose a server, Enter opens it, d drains it, u
+restores it, both ask first; r h p q m e n sort; / finds; t follows keys, as
+ringside trace does; + and - change the pace; ? says all of that; x ends.
+
+With --once it prints one screen and ends, with --json too an object for scripts.
+Then it exits 0 if all is well, 1 if nobody could be asked, 3 if a server is not
+up. NO_COLOR leaves the colours out, --ascii all characters but those of ASCII, as
+is done where TERM is linux.`,
+		Example: `  ringside top
+  ringside top --trace 'home:*'
+  ringside top --once --json --for 5s | jq .health`,
+		Args: cli.WantArgs(0, 0),
+		RunE: f.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+			if err := f.check(cmd.Flags().Changed("for")); err != nil {
+				return cli.Usage(err)
+			}
+			f.ascii = f.ascii || os.Getenv("TERM") == "linux"
+			if f.once {
+				return f.printOnce(cmd.Context(), c, cmd.OutOrStdout())
+			}
+			return cli.AsUsage(top.Run(cmd.Context(), top.Options{Client: c, Pool: f.pool, In: os.Stdin, Out: os.Stdout, Colours: cli.WantsColours(), ASCII: f.ascii, Trace: f.patterns}))
+		}),
+	}
+	f.Add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.pool, "pool", "", "the `pool` (default: the first)")
+	flags.BoolVar(&f.once, "once", false, "print one screen and end")
+	cli.JSONFlag(cmd, &f.asJSON, cli.OneJSON)
+	flags.BoolVar(&f.ascii, "ascii", false, "draw with the characters of ASCII alone")
+	flags.StringArrayVar(&f.patterns, "trace", nil, "follow the keys that fit the `pattern`; may be repeated")
+	flags.DurationVar(&f.window, "for", 2*time.Second, "how long is counted with --once")
+	return cmd
+}
+
+// check says what is wrong with the flags; windowed, that --for is among them.
+func (f *topFlags) check(windowed bool) error {
+	if (f.asJSON || windowed) && !f.once {
+		return errors.New("--json and --for go with --once")
+	}
+	if len(f.patterns) > 0 {
+		if err := watch.Check(watch.Patterns(f.patterns)); err != nil {
+			return err
+		}
+		if f.once {
+			return errors.New("--trace does not go with --once: see ringside trace")
+		}
+	}
+	if f.window < 100*time.Millisecond || f.window > time.Minute {
+		return fmt.Errorf("--for %v: want a time from 100ms to 1m", f.window)
+	}
+	return nil
+}
+
+// printOnce prints one screen, or the object that it is drawn from. The error may also be
+// that a server is not up.
+func (f *topFlags) printOnce(ctx context.Context, c *admin.Client, out io.Writer) error {
+	now, err := c.Now(ctx, f.pool, f.window)
+	if err != nil {
+		return cli.AsUsage(err)
+	}
+	if f.asJSON {
+		err = cli.NewEncoder(out).Encode(now)
+	} else {
+		err = top.Print(out, now, cli.Colours(out), f.ascii)
+	}
+	if err != nil {
+		return err
+	}
+	for _, s := range now.List {
+		if s.State != live.Up && s.State != live.Unknown {
+			return cli.NotUp(errors.New(now.Health.Title))
+		}
+	}
+	return nil
+}
