@@ -346,7 +346,7 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 	r, strip := &e.Req, rt.Strip
 	a.Remember(r, raw, key)
 	if r.Op > wire.Gets {
-		a.LeavesValue, a.Values = upstream.LeavesValue(r), r.Op <= wire.Gats
+		a.LeavesValue, a.Values = task.LeavesValue(r), r.Op <= wire.Gats
 		if tell := rt.Count.Misses; tell != nil {
 			a.TTL = tell.TTL(e.Now, r.Exptime.Of(raw))
 		}

@@ -26,7 +26,7 @@
 // # Members and the authority
 //
 // A key's members come in an order that the configuration fixes and health
-// never changes (Members). The authority is the first that is In for anybody,
+// never changes (package table: Holders). The authority is the first that is In for anybody,
 // even if this proxy can't reach it or knows that it missed a write; if none is,
 // the first that is Warming. All proxies agree on it, so there is one at a time
 // as long as a member passes through its states with a wait between them:

@@ -132,3 +132,20 @@ func Expiring(b []byte, rep *wire.Reply) bool {
 	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')
 	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
 }
+
+// LeavesValue says whether r, run late, can put a value in the place of a newer
+// one or of none. A cas with an old token cannot; incr, append and their like
+// build on what is there and only count, late or not; touch and delete leave
+// no value. What creates an item on a miss (N) can, and so can a cas that
+// stores with an old token too (I).
+func LeavesValue(r *wire.Request) bool {
+	switch r.Op {
+	case wire.Set, wire.Add, wire.Replace:
+		return true
+	case wire.Cas:
+		return r.Letters.Has('I')
+	case wire.Append, wire.Prepend, wire.Incr, wire.Decr:
+		return r.Letters.Has('N')
+	}
+	return false
+}

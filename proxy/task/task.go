@@ -296,7 +296,7 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 		t.step.asked = true
 	}
 	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
-	c.Tail.LeavesValue = upstream.LeavesValue(&t.Loop.Plain) && !t.counts()
+	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain) && !t.counts()
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}

@@ -52,7 +52,7 @@ type Attempt struct {
 // more: see latedelete.go.
 type late struct {
 	behind      Behind // what goes behind it
-	LeavesValue bool   // it is a mutation that can leave a value then
+	LeavesValue bool   // it is a mutation that can leave a value then: see package task
 }
 
 // timing is how long an attempt may take, see Conn.postpone, and has taken.

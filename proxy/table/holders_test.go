@@ -1,10 +1,12 @@
-package replicate
+package table
 
-// Where copies may be.
+// Who may keep a copy beside whom.
 
 import (
 	"fmt"
 	"testing"
+
+	"ringside/replicate"
 )
 
 func TestMembers(t *testing.T) {
@@ -20,10 +22,10 @@ func TestMembers(t *testing.T) {
 		{hosts, 3, []int{4, 5, 0, 1}, "[4 0]"},
 		{hosts, 1, []int{3, 2}, "[3]"},
 		{hosts, 3, []int{2, 2, 2, 3}, "[2 3]"},
-		{alone, All, []int{1, 0, 2}, "[1 0 2]"},
+		{alone, replicate.All, []int{1, 0, 2}, "[1 0 2]"},
 		{alone, 99, []int{0, 1, 2, 3, 4, 5}, "[0 1 2 3 4 5]"},
 	} {
-		got := Members(nil, func(i int) int {
+		got := members(nil, func(i int) int {
 			if i < len(test.order) {
 				return test.order[i]
 			}
@@ -33,13 +35,13 @@ func TestMembers(t *testing.T) {
 			t.Errorf("apart %s, %d of %v: %v, not %s", test.apart, test.n, test.order, got, test.want)
 		}
 	}
-	many := Members(nil, func(i int) int { return i }, All, func(a, b int) bool { return false })
-	if len(many) != Max {
+	many := members(nil, func(i int) int { return i }, replicate.All, func(a, b int) bool { return false })
+	if len(many) != replicate.Max {
 		t.Errorf("of an endless pool %d members", len(many))
 	}
-	room := make([]int, 0, Max)
+	room := make([]int, 0, replicate.Max)
 	order, same := func(i int) int { return i }, func(a, b int) bool { return a/2 == b/2 }
-	if n := testing.AllocsPerRun(100, func() { Members(room[:0], order, 3, same) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { members(room[:0], order, 3, same) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
