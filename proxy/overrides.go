@@ -40,7 +40,7 @@ type OverrideSince struct {
 
 // Override makes o what is wanted of the servers of a pool of the current table that
 // have this name, and waits until every engine obeys. The error says that there is
-// no such server, or that a loop did not answer within a second.
+// no such server, that the keeper can't obey, or that nobody knows (ErrUnsure).
 //
 // Overrides are kept by these two names and so outlive a reload; one whose server a
 // table does not have waits for a table that has it.
@@ -84,7 +84,10 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 }
 
 var (
-	errLoopLate = errors.New("the order is given, but a loop did not answer within 1s")
+	// ErrUnsure is the error of what may be done by now, or later, or never.
+	ErrUnsure = errors.New("it may be done or not")
+
+	errLoopLate = fmt.Errorf("a loop did not answer within 1s: %w", ErrUnsure)
 
 	// errReplaced says that a reload has given a pool another keeper, or none.
 	errReplaced = errors.New("the keeper is no longer in use")

@@ -61,6 +61,10 @@ type Proxy struct {
 
 	engines atomic.Pointer[[]*Engine] // a slice that never changes: every command on copies reads it
 	mu      sync.Mutex                // held by those who change engines or overrides
+
+	// Ordering is held by who looks whether an order may be given, and gives it: between
+	// the two nobody else's order may change what was seen.
+	Ordering sync.Mutex
 }
 
 // NewProxy makes a proxy that serves t.
@@ -206,7 +210,7 @@ func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, erro
 		p.Log.Info("a person invalidates tags", "tags", names, "servers", len(answers), "failed", len(bad))
 		return answers, nil
 	case <-time.After(invalidationPatience):
-		return nil, errors.New("the servers have not answered: it may be done or not")
+		return nil, fmt.Errorf("the servers have not answered: %w", ErrUnsure)
 	}
 }
 

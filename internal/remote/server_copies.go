@@ -32,8 +32,12 @@ func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	case left == 1:
 		copies = "one copy"
 	}
-	say.Warn(fmt.Sprintf("keys of pool %s that have one of their %d copies on %s may be left with %s, until it is restored and filled",
-		out.Pool, out.Copies.Of, out.Server, copies))
+	text := fmt.Sprintf("keys of pool %s that have one of their %d copies on %s may be left with %s, until it is restored and filled",
+		out.Pool, out.Copies.Of, out.Server, copies)
+	if why := out.Copies.Lacking; why != "" {
+		text += ": " + why
+	}
+	say.Warn(text)
 }
 
 // lookTime is the time between two looks at a server that is waited for.

@@ -235,9 +235,22 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		if inner := (*url.Error)(nil); errors.As(err, &inner) {
 			err = inner.Err
 		}
-		return nil, fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err)
+		reached := true
+		if failed := (*net.OpError)(nil); errors.As(err, &failed) {
+			reached = failed.Op != "dial"
+		}
+		return nil, cut(method, reached, fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err))
 	}
 	return w, nil
+}
+
+// cut is the error of a request whose answer has not come, or not whole: if it was to change
+// something, and its Ringside may have got it, nobody knows whether it did.
+func cut(method string, reached bool, err error) error {
+	if method == "GET" || !reached {
+		return err
+	}
+	return SayUnsure(err)
 }
 
 // strange is an answer that no Ringside gives.
@@ -263,7 +276,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 	defer w.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
 	if err != nil {
-		return fmt.Errorf("the admin interface at %s: %w", c.address, err)
+		return cut(method, true, fmt.Errorf("the admin interface at %s: %w", c.address, err))
 	}
 	if w.StatusCode >= 300 {
 		return c.refused(w, answer)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
 	"ringside/proxy/table"
@@ -26,6 +27,9 @@ type refused struct {
 	status int
 	error
 }
+
+// Unwrap is why.
+func (r *refused) Unwrap() error { return r.error }
 
 func refuse(status int, format string, args ...any) error {
 	return &refused{status, fmt.Errorf(format, args...)}
@@ -105,9 +109,18 @@ func (s *Server) maySteer(r *http.Request) error {
 	return s.checkOrigin(r)
 }
 
+// SayUnsure is the answer to an order of which nobody knows whether it is carried out. It
+// must not read as if it were refused: who believes that gives the next one.
+func SayUnsure(why error) error {
+	return refuse(http.StatusGatewayTimeout, "nobody knows whether this is carried out: look before you ask again (ringside server list, the log): %w", why)
+}
+
 // tell writes answer as JSON, or err.
 func tell(w http.ResponseWriter, status int, answer any, err error) {
 	if err != nil {
+		if errors.Is(err, proxy.ErrUnsure) {
+			err = SayUnsure(err)
+		}
 		status = http.StatusInternalServerError
 		if r := (*refused)(nil); errors.As(err, &r) {
 			status = r.status
@@ -153,26 +166,34 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 		return 0, nil, err
 	}
 	force := r.URL.Query().Get("force")
-	if force != "" && force != "true" {
+	switch {
+	case force != "" && force != "true":
 		return 0, nil, refuse(http.StatusBadRequest, "force is true, or not there")
+	case force != "" && o == health.Restore:
+		return 0, nil, refuse(http.StatusBadRequest, "force is for drain and down: %s takes nothing away that it could spare", o)
 	}
 	pool, t, err := s.find(r.URL.Query().Get("pool"), r.PathValue("server"), true)
 	if err != nil {
 		return 0, nil, err
 	}
+	s.proxy.Ordering.Lock()
+	defer s.proxy.Ordering.Unlock()
 	if o != health.Restore && force == "" {
 		switch is, err := s.server(pool, t); {
 		case err != nil:
 			return 0, nil, err
 		case len(is) > 0 && keepsLastCopy(&is[0]):
-			return 0, nil, refuse(http.StatusConflict, "%s may have the only copy of keys of pool %s that is in use, for other servers are not up, or lack copies: see ringside server list; wait until they have theirs, or lose these keys: ringside server %s --force, or force=true",
-				t.Name, pool.Name, o)
+			return 0, nil, refuse(http.StatusConflict, "%s may have the only copy of keys of pool %s that is in use, for %s: wait until they have theirs, or lose these keys: ringside server %s --force, or force=true",
+				t.Name, pool.Name, cmp.Or(is[0].Copies.Lacking, "no other server has one"), o)
 		}
 	}
 	if err := s.proxy.Override(pool.Name, t.Name, o); err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
 	list, err := s.server(pool, t)
+	if err != nil {
+		err = refuse(http.StatusGatewayTimeout, "the order to %s %s is given, and nobody says how the server is now: see ringside server list: %w", o, t.Name, err)
+	}
 	return http.StatusOK, serversAnswer{list}, err
 }
 

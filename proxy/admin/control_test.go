@@ -68,6 +68,7 @@ func TestBadControlRequests(t *testing.T) {
 		{"POST", "/control/servers/a/drain?pool=third", "", 404, `no pool "third"; there are first, second`},
 		{"POST", "/control/servers/a/drain", "", 409, "first, second"},
 		{"POST", "/control/servers/a/drain?pool=first&force=1", "", 400, "force is true, or not there"},
+		{"POST", "/control/servers/a/restore?pool=first&force=true", "", 400, "force is for drain and down"},
 		{"POST", "/control/servers/a/drain?pol=first", "", 400, `unknown parameter "pol"`},
 		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},
 		{"POST", "/control/servers/a/drain?pool=first", "{}", 400, "no body"},
@@ -279,7 +280,7 @@ func TestStatesAreThoseSinceTheStart(t *testing.T) {
 	moves := pool("moves")
 	moves.Failover.Mode = table.Rehash
 	p := newProxy(moves)
-	l := newLoopAt(p, int64(30*24*time.Hour))
+	l := newLoopAt(p, int64(30*24*time.Hour), nil)
 	const later = 5 * time.Second
 	l.now += int64(later)
 	l.wakeup(func() {})

@@ -71,12 +71,13 @@
 // Client speaks it. NAME is the name of a server or its address (a slash in it
 // is written %2F); one that several pools have needs a pool, or is refused. An
 // order is in force when it is answered, and so is a fault. One that may take the last copy of
-// keys that is in use is refused with 409, unless force says otherwise. Faults and
-// their kinds are explained in package fault; a fault is one of an address,
-// whatever pools name it.
+// keys that is in use is refused with 409, unless force says otherwise; nobody else's order
+// is given between that look and the order. Faults and their kinds are explained in package
+// fault; a fault is one of an address, whatever pools name it.
 //
 // Answers are JSON. A request that is refused gets 4xx and {"error": …} with a
-// sentence, and changes nothing.
+// sentence, and changes nothing. 504 says that nobody knows whether something was
+// changed, by SayUnsure, or how the server is behind an order that was given.
 //
 //   - Who may steer is who may take profiles, by a setting of its own: clients
 //     on this machine unless Options.Control says otherwise. That includes

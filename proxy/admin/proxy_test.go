@@ -5,6 +5,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -80,22 +81,28 @@ type loop struct {
 	e      *proxy.Engine
 	now    int64
 	answer map[string]string // by request line; a server says nothing to others
+	items  map[string]string // what servers keep for keepers, by address and key; nil: they have no meta commands
 	dead   map[string]bool   // addresses that refuse connections
 	sent   map[*link.Link]*strings.Builder
 }
 
 func newProxy(pools ...*table.Pool) *proxy.Proxy {
-	return proxy.NewProxy(tableOf(pools...), `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
+	return newProxyOf(tableOf(pools...))
 }
 
-func newLoop(p *proxy.Proxy) *loop { return newLoopAt(p, 0) }
+func newProxyOf(t *table.Table) *proxy.Proxy {
+	return proxy.NewProxy(t, `1.2.3-<b>"test"`, slog.New(slog.DiscardHandler))
+}
+
+func newLoop(p *proxy.Proxy) *loop { return newLoopAt(p, 0, nil) }
 
 // newLoopAt makes a loop whose clock, which began with the machine, is at now.
-func newLoopAt(p *proxy.Proxy, now int64) *loop {
+func newLoopAt(p *proxy.Proxy, now int64, items map[string]string) *loop {
 	l := &loop{
 		now:    now,
 		e:      p.NewEngine(link.Tune{}),
 		answer: map[string]string{"version": "VERSION 1.6.18\r\n", "stats": "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"},
+		items:  items,
 		dead:   map[string]bool{},
 		sent:   map[*link.Link]*strings.Builder{},
 	}
@@ -149,7 +156,12 @@ func (l *loop) wakeup(f func()) {
 					continue
 				}
 				for line := range strings.Lines(got.String()) {
-					if reply := l.answer[strings.TrimSpace(line)]; reply != "" {
+					reply := l.answer[strings.TrimSpace(line)]
+					if l.items != nil && reply == "" {
+						_, addr := sock.Server().Target()
+						reply = l.meta(addr, strings.TrimSpace(line))
+					}
+					if reply != "" {
 						next = append(next, func() { l.e.Bytes(sock, []byte(reply)) })
 					}
 				}
@@ -159,6 +171,41 @@ func (l *loop) wakeup(f func()) {
 			f()
 		}
 	}
+}
+
+// meta is what a server says to a keeper: it keeps what is written, and adds nothing up.
+func (l *loop) meta(addr, line string) string {
+	f := strings.Fields(line)
+	switch {
+	case line == "mn":
+		return "MN\r\n"
+	case len(f) < 2 || l.items[addr] != "": // a value
+		if key := l.items[addr]; key != "" {
+			l.items[key] = line
+			delete(l.items, addr)
+		}
+		return ""
+	}
+	opaque := ""
+	for _, flag := range f[2:] {
+		if flag[0] == 'O' {
+			opaque = " " + flag
+		}
+	}
+	key := addr + " " + f[1]
+	switch f[0] {
+	case "ms":
+		l.items[addr] = key
+		return "HD" + opaque + "\r\n"
+	case "ma":
+		return "VA 1" + opaque + "\r\n1\r\n"
+	case "mg":
+		if v, ok := l.items[key]; ok {
+			return fmt.Sprintf("VA %d c1%s\r\n%s\r\n", len(v), opaque, v)
+		}
+		return "EN" + opaque + "\r\n"
+	}
+	return ""
 }
 
 // client connects.

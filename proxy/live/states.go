@@ -118,28 +118,52 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 // Another Ringside may know that one is being filled though this one does not: it has been
 // started since.
 func addCopies(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
-	lacks := func(is *ServerState) bool { return is.State != Up || filling(is) || others(is) }
-	lacking := map[string]int{}
+	lacking := map[string][]*ServerState{}
 	for i := range list {
-		if lacks(&list[i]) {
-			lacking[list[i].Pool]++
+		if is := &list[i]; is.State != Up || filling(is) || others(is) {
+			lacking[is.Pool] = append(lacking[is.Pool], is)
 		}
 	}
 	for _, pool := range t.Pools {
 		for range pool.Servers {
 			is := &list[0]
 			list = list[1:]
-			is.Copies = routes.CopiesIn(t, pool, func(p *table.Pool) int {
-				if p == pool && lacks(is) {
-					return lacking[p.Name] - 1
+			is.Copies = routes.CopiesIn(t, pool, func(p *table.Pool) (n int, how []string) {
+				for _, other := range lacking[p.Name] {
+					if other == is {
+						continue
+					}
+					if n++; n <= mostReasons {
+						how = append(how, other.lack(p != pool, filling(other)))
+					}
 				}
-				return lacking[p.Name]
+				return n, how
 			})
 			if is.Copies != nil {
 				is.Copies.Filling = filling(is)
 			}
 		}
 	}
+}
+
+// mostReasons is how many servers of a pool that lack copies are told by name.
+const mostReasons = 4
+
+// lack says why is is not relied on for copies; elsewhere: for those of another pool.
+func (is *ServerState) lack(elsewhere, filling bool) string {
+	name := is.Server
+	if elsewhere {
+		name += " of pool " + is.Pool
+	}
+	switch {
+	case is.State != Up && is.Why != "":
+		return name + " is " + is.State + ": " + is.Why
+	case is.State != Up:
+		return name + " is " + is.State
+	case filling:
+		return name + " is being filled"
+	}
+	return name + " lacks copies, as another Ringside says"
 }
 
 // keeperSays fills in what a keeper says of the server.

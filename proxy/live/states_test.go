@@ -53,16 +53,16 @@ func TestCopiesLeft(t *testing.T) {
 		want     routes.Copies
 	}{
 		{"all up", []table.Route{inEast(3), inEast(2), inEast(0)}, Up, Up, "", "", routes.Copies{Of: 2, Left: 1}},
-		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", routes.Copies{Of: 2}},
-		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", routes.Copies{Of: 2}},
-		{"being filled, as another Ringside says", []table.Route{inEast(2)}, Up, Up, "", "east b", routes.Copies{Of: 2}},
+		{"the other server of the pool down", []table.Route{inEast(2)}, Down, Up, "", "", routes.Copies{Of: 2, Lacking: "b is down"}},
+		{"being filled", []table.Route{inEast(2)}, Up, Up, "east b", "", routes.Copies{Of: 2, Lacking: "b is being filled"}},
+		{"being filled, as another Ringside says", []table.Route{inEast(2)}, Up, Up, "", "east b", routes.Copies{Of: 2, Lacking: "b lacks copies, as another Ringside says"}},
 		{"itself being filled", []table.Route{inEast(2)}, Up, Up, "east a", "", routes.Copies{Of: 2, Left: 1, Filling: true}},
-		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", routes.Copies{Of: 3, Left: 1}},
+		{"one of three down", []table.Route{inEast(3)}, Down, Up, "", "", routes.Copies{Of: 3, Left: 1, Lacking: "b is down"}},
 		{"one in each pool, another of this one down", []table.Route{spread}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1}},
-		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", routes.Copies{Of: 2}},
-		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", routes.Copies{Of: 2}},
-		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1}},
-		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", routes.Copies{Of: 2}},
+		{"one in each pool, one of the other down", []table.Route{spread}, Up, Down, "", "", routes.Copies{Of: 2, Lacking: "b of pool west is down"}},
+		{"one in each pool, one of the other being filled", []table.Route{spread}, Up, Up, "west b", "", routes.Copies{Of: 2, Lacking: "b of pool west is being filled"}},
+		{"both kinds, another of this one down", []table.Route{spread, inEast(3)}, Down, Up, "", "", routes.Copies{Of: 2, Left: 1, Lacking: "b is down"}},
+		{"both kinds, one of the other down", []table.Route{inEast(3), spread}, Up, Down, "", "", routes.Copies{Of: 2, Lacking: "b of pool west is down"}},
 	} {
 		list := []ServerState{
 			{Pool: "east", Server: "a", State: Up}, {Pool: "east", Server: "b", State: c.b},

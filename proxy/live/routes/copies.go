@@ -4,6 +4,7 @@ package routes
 
 import (
 	"slices"
+	"strings"
 
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -15,13 +16,16 @@ type Copies struct {
 	Left    int  `json:"left"`    // of those that are in use, how many are left, at least, of a key that has one on the server, if that is taken out
 	Repair  bool `json:"repair"`  // copies that are missing are made in the background
 	Filling bool `json:"filling"` // it came back empty, and lacks some that it should have
+
+	Lacking string `json:"lacking,omitempty"` // why Left is not one less than Of: other servers, and how they are
 }
 
 // CopiesIn says what routes keep of a key in a pool, and what is left without one of its
 // servers; nil if none keeps several copies there. lacking is how many servers of a pool,
-// but for that one, are not up or lack copies. In each of several pools the key may be on
-// any server, so one that lacks copies leaves none there.
-func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) int) (c *Copies) {
+// but for that one, are not up or lack copies, and how some of them are. In each of several
+// pools the key may be on any server, so one that lacks copies leaves none there.
+func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *Copies) {
+	var reasons []string
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
 			r := &l.Routes[i]
@@ -30,14 +34,17 @@ func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) int) (
 				continue
 			}
 			left := n - 1
-			if len(r.Also) == 0 {
-				left -= lacking(pool)
-			} else {
-				for _, p := range append([]*table.Pool{r.Pool}, r.Also...) {
-					if p != pool && lacking(p) > 0 {
-						left--
-					}
+			pools := []*table.Pool{pool}
+			if len(r.Also) > 0 {
+				pools = slices.DeleteFunc(append([]*table.Pool{r.Pool}, r.Also...), func(p *table.Pool) bool { return p == pool })
+			}
+			for _, p := range pools {
+				lack, how := lacking(p)
+				if len(r.Also) > 0 {
+					lack = min(lack, 1)
 				}
+				left -= lack
+				reasons = append(reasons, how...)
 			}
 			if c == nil {
 				c = &Copies{Of: n, Left: left}
@@ -45,6 +52,10 @@ func CopiesIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) int) (
 			c.Of, c.Left = min(c.Of, n), max(0, min(c.Left, left))
 			c.Repair = c.Repair || r.Copies.RepairRate > 0
 		}
+	}
+	if c != nil {
+		slices.Sort(reasons)
+		c.Lacking = strings.Join(slices.Compact(reasons), "; ")
 	}
 	return c
 }

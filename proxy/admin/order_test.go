@@ -1,0 +1,187 @@
+package admin
+
+// What becomes of orders: two at once, and those of which nobody knows.
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	"ringside/proxy/live"
+	"ringside/proxy/table"
+	"ringside/replicate"
+)
+
+// copied is a proxy whose servers one, two and three keep two copies of each key, and are up.
+func copied(t *testing.T) (*proxy.Proxy, *loop) {
+	t.Helper()
+	main := pool("main")
+	main.Servers = nil
+	for _, name := range []string{"one", "two", "three"} {
+		main.Servers = append(main.Servers, table.Target{Name: name, Network: "tcp", Address: name + ":11211", Weight: 1})
+	}
+	main.Place = place(3)
+	main.Failover.Mode, main.Failover.Settings = table.Rehash, health.Settings{Ping: 100 * time.Millisecond, Lease: time.Second, Request: time.Second}
+	tab := tableOf(main)
+	tab.Listeners[0].Routes[0].Copies = replicate.Policy{Copies: 2}
+	p := newProxyOf(tab)
+	l := newLoopAt(p, 0, map[string]string{})
+	for range 5000 {
+		l.wakeup(func() {})
+	}
+	return p, l
+}
+
+// Two who drain at once, each server the other's last copy, can't both have looked before one
+// of them has done it: the second is told why not.
+func TestDrainsAtOnce(t *testing.T) {
+	p, l := copied(t)
+	h := New(p, Options{}).Handler()
+	l.run(t)
+	post, mu, held, met := l.e.Post, sync.Mutex{}, []func(*proxy.Engine){}, false
+	release := func() {
+		for _, f := range held {
+			post(f)
+		}
+		held, met = nil, true
+	}
+	l.e.Post = func(f func(*proxy.Engine)) { // the first look waits for the second, if that comes
+		mu.Lock()
+		defer mu.Unlock()
+		if held = append(held, f); met || len(held) == 2 {
+			release()
+			return
+		}
+		time.AfterFunc(200*time.Millisecond, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			release()
+		})
+	}
+	answers := make(chan *httptest.ResponseRecorder, 2)
+	for _, name := range []string{"one", "two"} {
+		go func() { answers <- do(h, request("POST", "/control/servers/"+name+"/drain", "")) }()
+	}
+	a, b := <-answers, <-answers
+	if a.Code > b.Code {
+		a, b = b, a
+	}
+	var said serversAnswer
+	if err := json.Unmarshal(a.Body.Bytes(), &said); a.Code != 200 || err != nil || len(said.Servers) != 1 || said.Servers[0].Order != "drain" || said.Servers[0].Copies.Left != 1 {
+		t.Errorf("one is drained: %d %s", a.Code, a.Body)
+	}
+	if why := said.Servers[0].Server + " is leaving: by order"; b.Code != 409 || !strings.Contains(b.Body.String(), why) {
+		t.Errorf("the other is refused, for %q: %d %s", why, b.Code, b.Body)
+	}
+}
+
+// An order whose loop does not answer in time may be carried out: so it says, and by the same
+// words through the client.
+func TestOrderNobodyKnows(t *testing.T) {
+	p, l := copied(t)
+	h := New(p, Options{}).Handler()
+	l.run(t)
+	post, late := l.e.Post, make(chan func(*proxy.Engine), 10)
+	n := 0
+	l.e.Post = func(f func(*proxy.Engine)) { // the look is answered, the order is late
+		if n++; n == 2 {
+			late <- f
+			return
+		}
+		post(f)
+	}
+	w := do(h, request("POST", "/control/servers/one/drain", ""))
+	if w.Code != 504 || !strings.Contains(w.Body.String(), "nobody knows whether this is carried out") || strings.Contains(w.Body.String(), "is given") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	l.e.Post = post
+	post(<-late)
+	if w := do(h, request("POST", "/control/servers/two/drain", "")); w.Code != 409 || !strings.Contains(w.Body.String(), "one is leaving: by order") {
+		t.Errorf("once it is carried out it counts: %d %s", w.Code, w.Body)
+	}
+}
+
+// An order that is given, and whose server nobody can describe then, is no failed order.
+func TestOrderGiven(t *testing.T) {
+	p, l := copied(t)
+	h := New(p, Options{}).Handler()
+	l.run(t)
+	post, n := l.e.Post, 0
+	l.e.Post = func(f func(*proxy.Engine)) {
+		if n++; n < 3 {
+			post(f)
+		}
+	}
+	if w := do(h, request("POST", "/control/servers/one/drain", "")); w.Code != 504 || !strings.Contains(w.Body.String(), "the order to drain one is given") {
+		t.Errorf("%d %s", w.Code, w.Body)
+	}
+	l.e.Post = post
+	list, err := New(p, Options{}).servers()
+	if err != nil || list[0].Order != health.Drain.String() || list[0].State == live.Up {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A tag may be invalidated though no server has answered in time; a tag that no route has is
+// refused.
+func TestUnsureIsNotRefused(t *testing.T) {
+	for _, c := range []struct {
+		err    error
+		status int
+	}{
+		{refuse(http.StatusConflict, "%w", proxy.ErrUnsure), 504},
+		{refuse(http.StatusConflict, "no route has tags"), 409},
+	} {
+		w := httptest.NewRecorder()
+		if tell(w, 0, nil, c.err); w.Code != c.status || strings.Contains(w.Body.String(), "nobody knows") != (c.status == 504) {
+			t.Errorf("%v: %d %s", c.err, w.Code, w.Body)
+		}
+	}
+}
+
+// Who gives an order, and hears no answer or half of one, is not told that it failed; who
+// reached nobody, or asked only, is.
+func TestClientHearsNothing(t *testing.T) {
+	unsure := func(err error) bool {
+		return err != nil && strings.Contains(err.Error(), "nobody knows whether this is carried out") && strings.Contains(err.Error(), "the admin interface at ")
+	}
+	for what, answer := range map[string]string{"nothing": "", "half": "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				http.ReadRequest(bufio.NewReader(c))
+				io.WriteString(c, answer)
+				c.Close()
+			}
+		}()
+		c := NewClient("tcp", l.Addr().String())
+		if _, err := c.Order(t.Context(), "", "one", "drain", false); !unsure(err) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := c.Servers(t.Context()); err == nil || unsure(err) {
+			t.Errorf("%s, to a question: %v", what, err)
+		}
+		l.Close()
+		c.Close()
+		if _, err := c.Order(t.Context(), "", "one", "drain", false); err == nil || unsure(err) || errors.As(err, new(*refused)) {
+			t.Errorf("nobody listens: %v", err)
+		}
+	}
+}
