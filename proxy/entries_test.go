@@ -68,3 +68,26 @@ func TestEntriesStayDirty(t *testing.T) {
 		t.Error("a key whose miss would be believed is not dirty")
 	}
 }
+
+// TestOverflowedDecides: a member that has missed more writes than are remembered is dirty for
+// all keys, and still the one that decides: other Ringsides know nothing of what it missed, and
+// count there. So it gets the value of another one, and counts on.
+func TestOverflowedDecides(t *testing.T) {
+	s := newStage(t)
+	s.line("pool main servers=s1,s2")
+	s.line("route - main copies=2 through repair=0")
+	s.begin()
+	s.line("s1 runs 7")
+	s.line("s2 runs 8")
+	s.e.Ledgers["main"].Members[1].Overflowed = true
+	for _, line := range []string{
+		`c1 > incr a2 1`,
+		`s2 < mg a2 s f c`, `s2 > HD s1 f0 c4`,
+		`s1 < mg a2 v f t s c`, `s1 > VA 1 f0 t-1 s1 c9\r\n5`,
+		`s2 < ms a2 1 C4 F0 T0\r\n5`, `s2 > HD`,
+		`s1 < mg a2 s f c`, `s1 > HD s1 f0 c9`,
+		`s2 < incr a2 1`, `s2 > 6`,
+	} {
+		s.line(line)
+	}
+}

@@ -37,8 +37,6 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Member 
 		out.State = replicate.Suspect
 	case suspicion && phase != health.Out && phase != health.Leaving && m.Server.HasLateDelete(t.Key): // it would take what is written now
 		out.State = replicate.Suspect
-	case phase == health.In && m.Overflowed:
-		out.State = replicate.Returning
 	case phase == health.In && m.Dirty(t.Hash):
 		out.State = replicate.Dirty
 	case phase == health.In && (m.incomplete(c.e) || m.Server.Unidentified):
@@ -159,7 +157,7 @@ func (c *command) handedOver(t *task.Task) bool {
 	for i := range c.members[:c.authority] {
 		m := &c.members[i]
 		switch phase := m.Pool.View.Phase(m.Index); {
-		case m.Overflowed || m.Pool.View.Gone() || c.gone.Has(i): // it has been left out, and may answer again since
+		case m.Pool.View.Gone() || c.gone.Has(i): // it has been left out, and may answer again since
 		case phase == health.In || phase == health.Settling:
 			return true
 		}
