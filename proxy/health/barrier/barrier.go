@@ -132,8 +132,13 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 }
 
 // Step goes on to the next stage if it is time, and reports whether it has. agreed: no other
-// list was seen of late. stood reports whether the number has stood for a WAIT.
+// list was seen of late. stood reports whether the number has stood for a WAIT. A process that
+// keeps no copies takes no step, for it doesn't know how long commands on them last; it goes
+// where others are.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, ping time.Duration) bool {
+	if b.Arrangement == 0 {
+		return false
+	}
 	if b.Since == 0 { // a keeper that was made anew goes on with N, and has yet to see who has another list
 		b.Since = now
 	}
