@@ -69,7 +69,7 @@ type command struct {
 	chosen     uint64         // the cas that all copies are given, where their servers let it be chosen
 	token      []byte         // the client's cas token, as the authority knows it; nil: there is none
 	spared     bool           // the authority has not answered a set, and nothing is sent behind it there: see behind
-	voidGuards []int          // asks that were not sent, because the cas that guards them came from a connection that has ended
+	voidGuards []int          // asks that were not sent, because the cas that guards them may be another process's
 
 	first     *upstream.Result // what came of a get that asked a copy without a task, and is not to ask it again; nil: there was none
 	firstFrom table.Target     // that copy
@@ -235,13 +235,14 @@ func (c *command) advance(t *task.Task) {
 	}
 }
 
-// send sends one ask. It does not send one that is guarded by a cas whose connection
-// has ended since: the server may be a new process, in which the same number belongs
-// to another item. Nor does it fetch from who does not lend, nor let a delete begin again
+// send sends one ask. It does not send one that is guarded by a cas on a connection that may
+// lead to another process than has told it, in which the same number belongs to another item.
+// Nor does it fetch from who does not lend, nor let a delete begin again
 // behind its deadline: the marks of its first round may be gone by then, so that somebody
 // has got the lock that was deleted, which a second round would take.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := ask.Number
+	var guard *upstream.Via
 	c.asks = append(c.asks[:id], copyAsk{Ask: ask, at: c.e.Now})
 	switch ask.Deed {
 	case replicate.Wait:
@@ -254,10 +255,9 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		})
 		return
 	case replicate.Join, replicate.Count, replicate.Check, replicate.Remark, replicate.Fill, replicate.Store, replicate.Drop:
-		if c.asks[ask.Guard].result.Void() {
-			c.asks[id].kind = replicate.Exists
-			c.voidGuards = append(c.voidGuards, id)
-			return
+		guard = &c.asks[ask.Guard].result.Via
+		if c.ofSet(t, ask.Guard) && !guard.Void() { // values are compared, and whether that is so still
+			guard = nil
 		}
 	case replicate.Look, replicate.Bury:
 		if t.Op == wire.Delete && !t.ClientDone && t.Loop.Moment() >= t.Deadline {
@@ -277,7 +277,10 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		c.first = nil
 		return
 	}
-	t.AskParsed(t.ClientDone, id, srv, line)
+	if !t.AskParsed(t.ClientDone, id, srv, line, guard) {
+		c.asks[id].kind = replicate.Exists
+		c.voidGuards = append(c.voidGuards, id)
+	}
 }
 
 func (c *command) Told(t *task.Task, id int, r *upstream.Result) {

@@ -281,15 +281,20 @@ func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.Client
 // AskAs is Ask of Ringside's own (internal), or of the client's.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
-	t.AskParsed(internal, id, srv, line)
+	t.AskParsed(internal, id, srv, line, nil)
 }
 
-// AskParsed is AskAs for a line that has been parsed into Servers.Plain.
-func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte) {
+// AskParsed is AskAs for a line that has been parsed into Servers.Plain. Where it is about what
+// an answer has told it must reach the process which that came from: seen is its way, or nil.
+// It reports false, and has not sent the line, if that is not so.
+func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.Via) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
-	if c == nil {
+	switch {
+	case c == nil:
 		t.Knows(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
-		return
+		return true
+	case seen != nil && !c.Reaches(*seen):
+		return false
 	}
 	t.Open++
 	if t.step != nil {
@@ -300,6 +305,7 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule goes by the cas that an old server does not tell
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}
+	return true
 }
 
 // Knows tells the rule r, next, as what has come of ask id, which was not sent.
