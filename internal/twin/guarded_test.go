@@ -188,7 +188,7 @@ func (c *choice) guarded(prefix string) operation {
 	key := prefix + c.of("a", "b", "c")
 	value := c.of("", "", "7", "100", "v", "some text")
 	store := func(word string) string {
-		return fmt.Sprintf("%s %s %s %s %d\r\n%s\r\n", word, key, c.of("0", "0", "5"), c.of("0", "1000"), len(value), value)
+		return fmt.Sprintf("%s %s %s %s %d\r\n%s\r\n", word, key, c.of("0", "0", "5", "+5"), c.of("0", "1000", "+1000"), len(value), value)
 	}
 	meta := func(flags string) string {
 		return fmt.Sprintf("ms %s %d%s\r\n%s\r\n", key, len(value), flags, value)

@@ -168,17 +168,17 @@ func (c *client) command() command {
 		if !strings.HasSuffix(word, "pend") && c.one(2) {
 			v = c.value()
 		}
-		line := fmt.Sprintf("%s %s %s %s %d", word, key, c.of("0", "5", "4294967295"), c.of("0", "1000", "0", "-1"), len(v))
+		line := fmt.Sprintf("%s %s %s %s %d", word, key, c.of("0", "5", "4294967295", "+7"), c.of("0", "1000", "+1000", "-1"), len(v))
 		return text(key, line, c.noreply(), v+"\r\n")
 	case 7:
 		v := c.value()
 		return text(key, fmt.Sprintf("cas %s 3 0 %d %s", key, len(v), c.of(casMark, casMark, never)), c.noreply(), v+"\r\n")
 	case 8:
-		cmd := text(key, c.of("incr ", "decr ")+key+" "+c.of("1", "9", "10", "1000"), c.of("", " noreply"), "")
+		cmd := text(key, c.of("incr ", "decr ")+key+" "+c.of("1", "9", "10", "+1000"), c.of("", " noreply"), "")
 		cmd.first = true
 		return cmd
 	case 9:
-		return text(key, "touch "+key+" "+c.of("0", "1000", "-1"), c.of("", " noreply"), "")
+		return text(key, "touch "+key+" "+c.of("0", "1000", "+1000", "-1"), c.of("", " noreply"), "")
 	case 10:
 		return text(key, "delete "+key, c.of("", " noreply", " 0"), "")
 	case 11, 12, 13:

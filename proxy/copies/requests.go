@@ -41,7 +41,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		if r.Exptime.Len() == 0 {
 			return ""
 		}
-		return " T" + string(r.Exptime.Of(t.Raw))
+		return " T" + t.Exptime()
 	}
 	guard := deed.Guard(&c.asks[a.Guard].result)
 	switch a.Deed {
@@ -55,7 +55,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			return t.WithKey(key, a.show(t, 0, guard))
 		case r.Dialect == wire.Text:
 			a.respelled = true
-			return t.Meta("ms", key, guard+" F"+string(r.ClientFlags.Of(t.Raw))+exptime()+" c", t.Body())
+			return t.Meta("ms", key, guard+" F"+t.ClientFlags()+exptime()+" c", t.Body())
 		}
 		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
 		at.Start--
@@ -63,7 +63,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	case replicate.Put:
 		flags := exptime() + chosen
 		if r.ClientFlags.Len() > 0 {
-			flags += " F" + string(r.ClientFlags.Of(t.Raw))
+			flags += " F" + t.ClientFlags()
 		}
 		return t.Meta("ms", key, flags, t.Body())
 	case replicate.Join:
@@ -78,7 +78,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			flags += " MD"
 		}
 		if r.Delta.Len() > 0 {
-			flags += " D" + string(r.Delta.Of(t.Raw))
+			flags += " D" + strconv.FormatUint(t.Delta(), 10)
 		}
 		return t.Meta("ma", key, flags+exptime(), nil)
 	case replicate.Extend:
@@ -132,8 +132,7 @@ func (c *command) ofSet(t *task.Task, ask int) bool {
 
 // expired says that what t stores is gone at once, by an exptime that has passed.
 func (c *command) expired(t *task.Task) bool {
-	n, err := strconv.ParseInt(string(t.Req.Exptime.Of(t.Raw)), 10, 64)
-	return err == nil && divert.CapTTL(n, 1, c.e.Wall) < 0
+	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
 }
 
 // after is what t's command makes of an item: its size after an append, its number after
@@ -143,14 +142,10 @@ func after(t *task.Task, seen []byte, rep *wire.Reply, size uint64) uint64 {
 		return size + uint64(len(t.Body()))
 	}
 	n, _ := strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(seen))), 10, 64)
-	delta := uint64(1)
-	if t.Req.Delta.Len() > 0 {
-		delta, _ = strconv.ParseUint(string(t.Req.Delta.Of(t.Raw)), 10, 64)
-	}
 	if t.Op == wire.Incr {
-		return n + delta
+		return n + t.Delta()
 	}
-	return n - min(n, delta)
+	return n - min(n, t.Delta())
 }
 
 // show is deed.Show for an ask, whose answer settle shows without what was added.

@@ -167,7 +167,7 @@ func (s *sum) add(e *Counters, t *task.Task) {
 	if s.pending == 0 {
 		s.since = e.Now
 	}
-	s.pending += delta(t)
+	s.pending += t.Delta()
 	s.counted++
 	e.Count.Buffer.Increments++
 	if e.Draining || s.pending >= most {

@@ -94,7 +94,7 @@ func (c *creation) create(t *task.Task) {
 		end := t.Req.Line.End
 		line = t.WithKey(t.Key, task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(flags)})
 	} else {
-		flags += " v D" + string(t.Req.Delta.Of(t.Raw))
+		flags += " v D" + strconv.FormatUint(t.Delta(), 10)
 		if t.Op == wire.Decr {
 			flags += " MD"
 		}
@@ -127,16 +127,7 @@ func (c *creation) first(t *task.Task) uint64 {
 	if t.Op == wire.Decr {
 		return c.Initial
 	}
-	return c.Initial + delta(t)
-}
-
-// delta is by how much t counts.
-func delta(t *task.Task) uint64 {
-	if t.Req.Delta.Len() == 0 {
-		return 1
-	}
-	n, _ := strconv.ParseUint(string(t.Req.Delta.Of(t.Raw)), 10, 64)
-	return n
+	return c.Initial + t.Delta()
 }
 
 // add is create for a server that does not know ma.

@@ -62,7 +62,7 @@ func (l *rule) countOver(t *task.Task) {
 			flags := " C" + string(s.Cas)
 			line := t.WithKey(l.name, appendToLine(t, flags))
 			if t.Req.Dialect == wire.Text {
-				flags += " v D" + string(t.Req.Delta.Of(t.Raw))
+				flags += " v D" + strconv.FormatUint(t.Delta(), 10)
 				if t.Op == wire.Decr {
 					flags += " MD"
 				}
@@ -93,14 +93,10 @@ func (l *rule) recount(t *task.Task, s *item.Seen, again func()) {
 		})
 		return
 	}
-	delta := uint64(1)
-	if at := t.Req.Delta; at.Len() > 0 {
-		delta, _ = strconv.ParseUint(string(at.Of(t.Raw)), 10, 64)
-	}
 	if t.Op == wire.Incr {
-		n += delta
+		n += t.Delta()
 	} else {
-		n -= min(n, delta)
+		n -= min(n, t.Delta())
 	}
 	number := strconv.AppendUint(nil, n, 10)
 	l.change(t, s, number, func() {

@@ -301,7 +301,7 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 func (l *rule) retouch(t *task.Task, tag task.Token) {
 	line := t.WithKey(l.name, appendToLine(t, l.more(t, nil)))
 	if t.Req.Dialect == wire.Text {
-		line = t.Meta("mg", l.name, " f v c T"+string(t.Req.Exptime.Of(t.Raw)), nil)
+		line = t.Meta("mg", l.name, " f v c T"+t.Exptime(), nil)
 	}
 	l.inspect(t, l.at, line, func(r *upstream.Result) {
 		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {

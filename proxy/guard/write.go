@@ -148,11 +148,11 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	if l.tags != nil && l.tags.head != nil {
 		flags += " F" + stamp.Flags
 		body = slices.Concat(l.tags.head, body)
-	} else if f := t.Req.ClientFlags.Of(t.Raw); string(f) != "0" {
-		flags += " F" + string(f)
+	} else if f := t.ClientFlags(); f != "0" {
+		flags += " F" + f
 	}
-	if e := t.Req.Exptime.Of(t.Raw); string(e) != "0" {
-		flags += " T" + string(e)
+	if e := t.Exptime(); e != "0" {
+		flags += " T" + e
 	}
 	if flags += " M" + string(mode); token {
 		flags += " c"

@@ -6,6 +6,7 @@ package task
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"ringside/proxy/health/divert"
@@ -66,7 +67,7 @@ func (t *Task) Token() (n uint64, ok bool) {
 	if at.Len() == 0 {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(at.Of(t.Raw)), 10, 64)
+	n, err := strconv.ParseUint(strings.TrimPrefix(string(at.Of(t.Raw)), "+"), 10, 64)
 	return n, err == nil
 }
 
@@ -100,6 +101,24 @@ func (t *Task) ShortLived(limit time.Duration) []Edit {
 		return []Edit{capped(at)}
 	}
 	return nil
+}
+
+// ClientFlags are the client flags of t's request as every meta command takes them.
+func (t *Task) ClientFlags() string {
+	return strconv.FormatUint(uint64(wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw))), 10)
+}
+
+// Exptime is the exptime of t's request, likewise.
+func (t *Task) Exptime() string {
+	return strconv.FormatInt(wire.Signed(t.Req.Exptime.Of(t.Raw)), 10)
+}
+
+// Delta is by how much t counts.
+func (t *Task) Delta() uint64 {
+	if t.Req.Delta.Len() == 0 {
+		return 1
+	}
+	return wire.Unsigned(t.Req.Delta.Of(t.Raw))
 }
 
 // Body is the data block of t's request.

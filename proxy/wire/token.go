@@ -170,13 +170,20 @@ func unsigned(b []byte) bool {
 
 // ClientFlags is what memcached keeps of client flags as a client writes them: the low 32
 // bits, and not how they were spelled.
-func ClientFlags(b []byte) uint32 {
+func ClientFlags(b []byte) uint32 { return uint32(Unsigned(b)) }
+
+// Unsigned is the number of client flags or a delta as memcached reads it. Commands of text
+// take a sign there; not all releases take one in a flag of a meta command.
+func Unsigned(b []byte) uint64 {
 	u, negative, _ := magnitude(b)
 	if negative {
 		u = -u
 	}
-	return uint32(u)
+	return u
 }
+
+// Signed is the number of an exptime, likewise.
+func Signed(b []byte) int64 { return int64(Unsigned(b)) }
 
 // SameFlags says whether memcached keeps the same of client flags and of others.
 func SameFlags(flags []byte, others string) bool {
