@@ -126,7 +126,7 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	s.flush.step = flushFlush
 	k.lastConn++
 	conn := k.lastConn
-	r := record{hash: k.hash, incarnation: k.random.Uint64(), entries: k.entries(), others: k.withDeparted(nil)}
+	r := k.known(record{incarnation: k.random.Uint64()})
 	put := func(kind askKind, last bool, line []byte) {
 		k.sendOn(conn, last, ask{kind: kind, server: i, about: i}, now, line)
 	}

@@ -282,19 +282,20 @@ func (k *Keeper) unhold(i int) {
 // write sends all that this proxy knows to a server, over the record r that it
 // has read there.
 func (k *Keeper) write(i int, r record, now int64) {
-	r.hash, r.stage = k.hash, k.barrier.N
-	r.entries, r.others = k.entries(), k.withDeparted(r.others)
+	r = k.known(r)
 	value := appendRecord(nil, r, k.members)
 	k.servers[i].writing = true
 	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, meta.Put(k.keys.View, value, r.cas, 0))
 }
 
-func (k *Keeper) entries() []entry {
-	all := make([]entry, len(k.servers))
+// known is all that this proxy knows, to be written in the place of r.
+func (k *Keeper) known(r record) record {
+	r.hash, r.stage, r.others = k.hash, k.barrier.N, k.withDeparted(r.others)
+	r.entries = make([]entry, len(k.servers))
 	for j := range k.servers {
-		all[j] = k.servers[j].entry
+		r.entries[j] = k.servers[j].entry
 	}
-	return all
+	return r
 }
 
 func (k *Keeper) wrote(a ask, answer []byte, now int64) {
