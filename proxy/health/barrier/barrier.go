@@ -133,28 +133,27 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 
 // Step goes on to the next stage if it is time, and reports whether it has. agreed: no other
 // list was seen of late. stood reports whether the number has stood for a WAIT. A process that
-// keeps no copies takes no step, for it doesn't know how long commands on them last; it goes
-// where others are.
+// keeps no copies goes on where others do, for it doesn't know how long commands on them last;
+// but it lets all wait again, for nobody else may have seen the other list.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, stood func() bool, ping time.Duration) bool {
-	if b.Arrangement == 0 {
-		return false
-	}
 	if b.Since == 0 { // a keeper that was made anew goes on with N, and has yet to see who has another list
 		b.Since = now
 	}
 	next := b.N + 1
-	switch Of(b.N) {
-	case Waiting:
+	switch stage := Of(b.N); {
+	case b.Arrangement == 0 && (stage != Pausing || agreed):
+		return false
+	case stage == Waiting:
 		if !agreed || now < b.Since+waitPings*int64(ping) {
 			return false
 		}
-	case Pausing:
+	case stage == Pausing:
 		if !agreed {
 			next = b.again()
 		} else if !stood() {
 			next = 0
 		}
-	case Decided:
+	case stage == Decided:
 		if now < b.Since+b.deadline || !stood() {
 			next = 0
 		}
