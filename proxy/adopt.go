@@ -49,7 +49,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
 	for _, bp := range e.gen.pools { // in the table's order: ledgers compare registrations by their places
-		e.tie(bp, cur.Agents[bp.Pool], cur.Print, bound)
+		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
 	e.bindListeners(bound)
 	e.Counters.Rebind()
@@ -95,8 +95,8 @@ func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.B
 	return bound
 }
 
-// tie ties a pool to its keeper, w, and to its gutter. print is the table's.
-func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, bound map[*table.Pool]*routing.BoundPool) {
+// tie ties a pool to its keeper, w, and to its gutter.
+func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.Pool]*routing.BoundPool) {
 	if w == nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, print uint64, bou
 	}
 	if e.RunsKeepers {
 		if p := e.Shared; p.Name != "" {
-			w.View.Introduce(roll.Entry{ID: p.Seed, Name: p.Name, Version: p.Version, Config: print})
+			w.View.Introduce(roll.Entry{ID: p.Seed, Name: p.Name, Version: p.Version, Config: e.gen.Print, Copies: e.gen.Copies[bp.Pool]})
 		}
 		e.Agents = append(e.Agents, w)
 		if w.Began == 0 {

@@ -99,3 +99,69 @@ func TestRollCall(t *testing.T) {
 	})
 	b.says(t, "#which", "1 of 4 Ringsides")
 }
+
+// Two Ringsides that keep copies of the same pool at other servers each tell of the other, until
+// a reload has mended it.
+func TestRollCallOfCopies(t *testing.T) {
+	servers := startMemcacheds(t, 4)
+	file := func(replicas int, which ...int) string {
+		var addresses []string
+		for _, i := range which {
+			addresses = append(addresses, servers[i].address)
+		}
+		return pageFront(addresses...) + fmt.Sprintf("routes:\n  - {pool: main, copies_on: server, replicas: %d}\n", replicas)
+	}
+	usual := file(2, 0, 1, 2)
+	zoned := strings.Replace(usual, "copies_on: server", "copies_on: zone", 1)
+	for i := range 3 {
+		zoned = strings.Replace(zoned, "name: "+serverName(i)+"}", fmt.Sprintf("name: %s, zone: z%d}", serverName(i), i), 1)
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []*ringside{startRingside(t, "auto", usual), startRingside(t, "portable", usual)}
+	apart := func(r *ringside) bool {
+		out, _ := exec.Command(binary, "top", "--admin", r.admin, "--once", "--json", "--for", "100ms").Output()
+		var now struct {
+			Roll   struct{ Of, Apart int }
+			Health struct{ Level, Text string }
+		}
+		json.Unmarshal(out, &now) // what it can't ask is asked again
+		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps copies at other servers than this Ringside") &&
+			r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 1
+	}
+	alike := func(r *ringside) bool {
+		return r.metric(t, `ringside_roll_ringsides{pool="main"}`) == 2 && r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 0
+	}
+	within := func(what string, is func(*ringside) bool) {
+		t.Helper()
+		began := time.Now()
+		for _, r := range all {
+			eventually(t, what, func() bool { return is(r) })
+		}
+		took := time.Since(began)
+		if t.Logf("%s: after %v", what, took); took > 15*time.Second {
+			t.Errorf("%s: after %v", what, took)
+		}
+	}
+	within("both are alike", alike)
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+all[0].admin+"/")
+	b.do(t, "document.getElementById('ringsides').scrollIntoView()") // what nobody sees is not drawn
+	for _, c := range []struct{ what, file string }{
+		{"another list", file(2, 0, 1, 3)},
+		{"another number of copies", file(3, 0, 1, 2)},
+		{"another weight", strings.Replace(usual, "name: s1}", "name: s1, weight: 3}", 1)},
+		{"another choice of servers", zoned},
+	} {
+		all[1].reload(t, c.file)
+		within(c.what, apart)
+		b.says(t, "#health p", "keeps copies at other servers than this Ringside")
+		b.says(t, "#roll", "copies at other servers")
+		all[1].reload(t, usual)
+		within(c.what+", mended", alike)
+	}
+	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
+	x.shows(t, "all Ringsides keep copies at the same servers")
+}

@@ -70,12 +70,20 @@ func (d *drawing) roll(most int) {
 		return
 	}
 	list := slices.Clone(r.List)
-	rank := func(l live.RollRow) int { return -2*len(l.Other) - l.Silent }
+	rank := func(l live.RollRow) int {
+		if l.Apart {
+			return -100 - l.Silent
+		}
+		return -2*len(l.Other) - l.Silent
+	}
 	slices.SortStableFunc(list, func(a, b live.RollRow) int { return rank(a) - rank(b) })
 	for _, l := range list[:min(most, len(list))] {
 		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(live.Clean(l.Name), 24, true), pad(live.Clean(l.Version), 10, true), l.Config)
 		if l.Other != "" {
 			style, text = Warn, text+", another "+l.Other+" than most"
+		}
+		if l.Apart {
+			style, text = Warn, text+", keeps copies at other servers"
 		}
 		if l.Suspects != "" {
 			style, text = Warn, text+", suspects "+l.Suspects

@@ -70,12 +70,13 @@ type Keepers struct {
 type Published struct {
 	*table.Table
 	Print  uint64                 // of the table: Table.Print
+	Copies map[*table.Pool]uint64 // Table.PrintCopies of the pools that have a keeper
 	Agents map[*table.Pool]*Agent // of the pools that have a keeper
 }
 
 // Publish makes the keepers of t, or takes them over from old.
 func Publish(t *table.Table, old *Published, seed uint64, without health.Ablation) *Published {
-	l := &Published{Table: t, Print: t.Print(), Agents: map[*table.Pool]*Agent{}}
+	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool)
 		same := before != nil && slices.Equal(before.Members, w.Members)
@@ -90,7 +91,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without health.Ablatio
 		default:
 			w.start(pool, before, seed, without)
 		}
-		l.Agents[pool] = w
+		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	return l
 }

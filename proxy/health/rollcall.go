@@ -20,6 +20,7 @@ type rollCall struct {
 	at    int64      // when the next round is due
 	heard bool       // in this round somebody has answered
 	tries int
+	apart string // one who keeps copies at other servers, as was told last
 }
 
 // introduce says what this proxy is. What is new is told at once.
@@ -114,6 +115,13 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 		return
 	}
 	k.roll.heard = true
+	if apart := k.roll.Apart(k.roll.self.Copies); (apart == "") != (k.roll.apart == "") {
+		if k.roll.apart = apart; apart != "" {
+			k.event(-1, "alike", "apart", apart+" keeps copies at other servers than this Ringside")
+		} else {
+			k.event(-1, "apart", "alike", "all Ringsides keep copies at the same servers")
+		}
+	}
 	self := k.describe()
 	self.Round = uint64(now / int64(time.Second))
 	if item, ok := k.roll.Item(self, k.random.Uint64()); ok {

@@ -20,10 +20,12 @@ func (w *world) called(p int) (text string) {
 	return text
 }
 
-func (w *world) introduce(p int, config uint64) {
+func (w *world) introduce(p int, config uint64) { w.introduceCopies(p, config, 0) }
+
+func (w *world) introduceCopies(p int, config, copies uint64) {
 	x := w.proxies[p]
 	w.input(x, func() {
-		x.k.introduce(roll.Entry{ID: uint64(p + 1), Name: fmt.Sprint("p", p), Version: "v", Config: config}, w.now)
+		x.k.introduce(roll.Entry{ID: uint64(p + 1), Name: fmt.Sprint("p", p), Version: "v", Config: config, Copies: copies}, w.now)
 		x.k.Tick(w.now)
 	})
 }
@@ -106,6 +108,39 @@ func TestRollCall(t *testing.T) {
 		w.cut[1][i] = false
 	}
 	w.hears(0, "p1 8 ;")
+}
+
+// Who keeps copies at other servers is told within two rounds to all, once, and so is the
+// end of it, also where he ends.
+func TestRollCallOfCopies(t *testing.T) {
+	w := whole(t, 3, 3, Settings{})
+	expect := func(what string, want int) {
+		t.Helper()
+		log := strings.Join(w.log, "\n")
+		for p := range 2 {
+			of := fmt.Sprintf("p%d server -1: ", p)
+			if told := strings.Count(log, of+"alike -> apart") - strings.Count(log, of+"apart -> alike"); told != want {
+				t.Errorf("%s: p%d tells %d times that copies are elsewhere, want %d", what, p, told, want)
+			}
+		}
+	}
+	for p := range 3 {
+		w.introduceCopies(p, 7, 70)
+	}
+	w.run(w.now + 2*rollTime)
+	expect("all alike", 0)
+	w.introduceCopies(2, 8, 80)
+	w.run(w.now + 4*rollTime)
+	expect("one with other copies", 1)
+	w.introduceCopies(2, 8, 70)
+	w.run(w.now + 2*rollTime)
+	expect("mended", 0)
+	w.introduceCopies(2, 8, 0)
+	w.run(w.now + 2*rollTime)
+	expect("one that keeps none", 1)
+	w.proxies[2].dead = true
+	w.run(w.now + 8*rollTime)
+	expect("who has ended", 0)
 }
 
 // Where servers know no meta commands nobody is called.

@@ -16,6 +16,7 @@ type Roll struct {
 	Me     string    `json:"me"`     // what others call this Ringside
 	Of     int       `json:"of"`     // how many there are
 	Differ int       `json:"differ"` // listed ones with another configuration than most
+	Apart  int       `json:"apart"`  // listed ones that keep copies at other servers than this one
 	Bad    int       `json:"bad"`    // entries that could not be read, so far
 	List   []RollRow `json:"list"`   // this one first; of very many a sample
 }
@@ -28,6 +29,7 @@ type RollRow struct {
 	Suspects string `json:"suspects"`        // servers that it suspects
 	Silent   int    `json:"silent"`          // rounds for which it has not been heard
 	Other    string `json:"other,omitempty"` // what it has that most have not: configuration, version
+	Apart    bool   `json:"apart,omitempty"` // it keeps copies at other servers than this Ringside
 }
 
 const mostRows = 200
@@ -42,7 +44,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	from := &sum.Rolls[i]
 	is := &Roll{Me: from.Self.Name, Of: from.All, Bad: from.Bad, List: []RollRow{}}
 	for i, e := range slices.Insert(slices.Clone(from.Others), 0, from.Self) {
-		row := RollRow{e.Name, e.Version, fmt.Sprintf("%016x", e.Config), e.Suspects, e.Silent, ""}
+		row := RollRow{Name: e.Name, Version: e.Version, Config: fmt.Sprintf("%016x", e.Config), Suspects: e.Suspects, Silent: e.Silent, Apart: e.Copies != from.Self.Copies}
 		if i == 0 {
 			row.Silent = 0
 		}
@@ -51,7 +53,11 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	is.List = is.List[:min(len(is.List), mostRows)]
 	config, version := most(is.List, func(r *RollRow) string { return r.Config }), most(is.List, func(r *RollRow) string { return r.Version })
 	for i := range is.List {
-		switch r := &is.List[i]; {
+		r := &is.List[i]
+		if r.Apart {
+			is.Apart++
+		}
+		switch {
 		case r.Config != config:
 			r.Other = "configuration"
 			is.Differ++
@@ -67,32 +73,38 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	default:
 		is.Text = fmt.Sprintf("This is one of %d Ringsides.", is.Of)
 	}
-	if is.Differ > 0 {
-		is.Text += " " + is.differing()
+	for _, text := range is.trouble() {
+		is.Text += " " + text
 	}
 	return is
 }
 
-// differing says in a sentence who runs another configuration than most.
-func (is *Roll) differing() string {
-	var names []string
-	for i := range is.List {
-		if r := &is.List[i]; r.Other == "configuration" {
-			names = append(names, r.Name)
-		}
+// trouble says in sentences who keeps copies elsewhere than this Ringside, and who runs another
+// configuration than most.
+func (is *Roll) trouble() (text []string) {
+	if is.Apart > 0 {
+		text = append(text, is.those(is.Apart, func(r *RollRow) bool { return r.Apart }, "keep")+
+			" copies at other servers than this Ringside, so what one writes another may not find: give them the same file.")
 	}
-	runs := " runs"
-	if len(names) > 1 {
-		runs = " run"
+	if is.Differ > 0 {
+		text = append(text, is.those(is.Differ, func(r *RollRow) bool { return r.Other == "configuration" }, "run")+" other pools or routes than most.")
 	}
-	who := names[0]
+	return text
+}
+
+// those are the n Ringsides of which something is true, and what they do.
+func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
+	i := 0
+	for !are(&is.List[i]) {
+		i++
+	}
 	switch {
-	case who == is.Me && len(names) == 1:
-		who = "This Ringside"
-	case len(names) > 1:
-		who = fmt.Sprintf("%s and %d more", who, len(names)-1)
+	case n > 1:
+		return fmt.Sprintf("%s and %d more %s", is.List[i].Name, n-1, do)
+	case i == 0:
+		return "This Ringside " + do + "s"
 	}
-	return who + runs + " other pools or routes than most."
+	return is.List[i].Name + " " + do + "s"
 }
 
 // most is what most have; of two, what the first has.

@@ -141,8 +141,10 @@ func Between(before, after *Sample, pool *table.Pool) *Tick {
 		}
 	}
 	t.Health = t.health(pool, len(after.Table.Pools))
-	if r := RollOf(after.Sum, pool.Name); r != nil && r.Differ > 0 {
-		t.Health.warn(r.differing())
+	if r := RollOf(after.Sum, pool.Name); r != nil {
+		for _, text := range r.trouble() {
+			t.Health.warn(text)
+		}
 	}
 	return t
 }

@@ -58,6 +58,11 @@ func tell(is map[string]any) Told {
 		switch to := word("to"); to {
 		case "closed", "kept":
 			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"its servers are ejected again"
+		case "apart", "alike":
+			if t.Text = why; to == "alike" {
+				t.Tone, t.Kind = Good, Up
+			}
+			t.More = "pool " + word("pool")
 		case "fail-open":
 			t.Text += "no server is ejected now"
 		default:

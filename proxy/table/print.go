@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"slices"
+	"strings"
+
+	"ringside/replicate"
 )
 
 // Print is a number of t's pools and routes: two Ringsides with the same one lead every key
@@ -29,6 +33,48 @@ func (t *Table) Print() uint64 {
 	}
 	fmt.Fprintf(h, "%q", t.TagCommand)
 	return h.Sum64()
+}
+
+// PrintCopies is a number of where p's servers stand among those that hold copies of keys:
+// two Ringsides with the same one keep each copy at the same servers. 0: no route keeps
+// several copies of a key there.
+func (t *Table) PrintCopies(p *Pool) uint64 {
+	var lines []string // in any order, for listeners are a Ringside's own
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			r := &l.Routes[i]
+			pools := append([]*Pool{r.Pool}, r.Also...)
+			if !r.KeepsCopies() || !slices.Contains(pools, p) {
+				continue
+			}
+			line := fmt.Sprintf("route %q %v %d %v", r.Label(), r.Strip, r.Copies.Copies, r.Copies.Apart)
+			for _, p := range pools {
+				line += fmt.Sprintf(" %q", p.Name)
+				lines = append(lines, p.printServers(r.Copies.Apart))
+			}
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) == 0 {
+		return 0
+	}
+	slices.Sort(lines)
+	h := fnv.New64a()
+	for _, line := range slices.Compact(lines) {
+		fmt.Fprintln(h, line)
+	}
+	return max(h.Sum64(), 1)
+}
+
+// printServers is which servers hold which keys, of several copies that are kept apart so.
+func (p *Pool) printServers(apart replicate.Apart) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "pool %q %q", p.Name, p.Place.Fingerprint)
+	for i := range p.Servers {
+		s := &p.Servers[i]
+		fmt.Fprintf(&b, " %q %q %d %q", s.Name, s.Network+" "+s.Address, s.Weight, s.Apart(apart))
+	}
+	return b.String()
 }
 
 func (r *Route) print(h io.Writer) {

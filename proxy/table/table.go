@@ -204,11 +204,16 @@ func (p *Pool) NeedsKeeper(t *Table) bool {
 	return p.Failover.Mode != FailFast || p.Copied(t)
 }
 
+// KeepsCopies says that the route keeps several copies of each key.
+func (r *Route) KeepsCopies() bool {
+	return r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0
+}
+
 // Copied says whether a route of t keeps copies in p.
 func (p *Pool) Copied(t *Table) bool {
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
-			if (r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0) && (r.Pool == p || slices.Contains(r.Also, p)) {
+			if r.KeepsCopies() && (r.Pool == p || slices.Contains(r.Also, p)) {
 				return true
 			}
 		}

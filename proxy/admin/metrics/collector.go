@@ -302,6 +302,7 @@ func (out *output) rolls(s *stats.Snapshot) {
 		if is := live.RollOf(s, pool); is != nil {
 			out.set(rollAll, float64(is.Of), pool)
 			out.set(rollDiffer, float64(is.Differ), pool)
+			out.set(rollApart, float64(is.Apart), pool)
 			out.count(rollBad, uint64(is.Bad), pool)
 		}
 	}

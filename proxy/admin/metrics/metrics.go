@@ -193,6 +193,8 @@ var (
 		"Ringsides that serve the pool, by the roll call, this one included; of pools whose keys move, or that keep copies. Absent where there is no roll call.")
 	rollDiffer = perPool.gauge("roll_differing",
 		"The part of them that has other pools or routes than most; of more than 200, of a sample. Which they are is on the page and in ringside top.")
+	rollApart = perPool.gauge("roll_copies_apart",
+		"The part of them that keeps the copies of keys at other servers than this one: another list, weights, number of copies or copies_on. Alert on more than 0.")
 	rollBad = perPool.counter("roll_unreadable_total",
 		"What stood in the roll and could not be read: items, and entries of them.")
 )

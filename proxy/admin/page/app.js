@@ -512,8 +512,8 @@ parts.roll = {box: 'ringsides', draw() {
   const d = S.roll; if (!d) return; const T = s => plain(s);
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
-    const c = row.cells; row.className = r.other ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
-    text(c[4], (r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+    const c = row.cells; row.className = r.other || r.apart ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
+    text(c[4], (r.apart ? 'copies at other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
   });
 }};
 

@@ -5,11 +5,13 @@
 // not arrived, a binary left behind, a server that only one of them suspects. So each says of
 // itself, in some 60 bytes, its name, its version, one number of its pools and routes
 // (Table.Print), whom it suspects, and who lacks copies: one that was started while a server is
-// being filled does not know that by itself.
+// being filled does not know that by itself. Where keys have several copies it says one number
+// more, of where it keeps them (Table.PrintCopies): who differs in that writes copies which
+// others don't look for, and leaves those behind that they read.
 //
 // # The item
 //
-//	__rs_roll:POOL   rc1 <id>=<name>,<version>,<config>,<round>[,<suspects>[,<lacks>]] …
+//	__rs_roll:POOL   rc1 <id>=<name>,<version>,<config>,<round>[,<suspects>[,<lacks>[,<copies>]]] …
 //
 // It stands beside the view record: on two servers of the pool, those whose names come first
 // in an order by hash, among the servers that are in, answer, and know meta commands. Two, so

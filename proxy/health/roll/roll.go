@@ -18,6 +18,7 @@ type Entry struct {
 	Name     string // for people
 	Version  string
 	Config   uint64 // of its pools and routes
+	Copies   uint64 // of where it keeps the copies of keys; 0: it keeps one of each
 	Suspects string // names of the servers that it suspects, with blanks between; cut where it is too long
 	Lacks    string // names of the servers that have not all the copies that they should, likewise
 	Round    uint64 // grows with each round
@@ -116,6 +117,17 @@ func (c *Call) Here() (list []Entry) {
 	return list
 }
 
+// Apart is one of those who keep copies at other servers than who says copies; empty: there
+// is none.
+func (c *Call) Apart(copies uint64) string {
+	for _, e := range c.Here() {
+		if e.Copies != copies {
+			return cmp.Or(e.Name, "another Ringside")
+		}
+	}
+	return ""
+}
+
 const magic = "rc1"
 
 // Item is what to write: self and all who are here. false: nothing, since there are others
@@ -148,11 +160,14 @@ func (e *Entry) append(b []byte) []byte {
 	b = appendText(append(b, ','), e.Version, mostText)
 	b = strconv.AppendUint(append(b, ','), e.Config, 36)
 	b = strconv.AppendUint(append(b, ','), e.Round, 36)
-	if e.Suspects != "" || e.Lacks != "" {
+	if e.Suspects != "" || e.Lacks != "" || e.Copies != 0 {
 		b = appendText(append(b, ','), e.Suspects, mostNames)
 	}
-	if e.Lacks != "" {
+	if e.Lacks != "" || e.Copies != 0 {
 		b = appendText(append(b, ','), e.Lacks, mostNames)
+	}
+	if e.Copies != 0 {
+		b = strconv.AppendUint(append(b, ','), e.Copies, 36)
 	}
 	return b
 }
@@ -181,7 +196,7 @@ func AppendText(b []byte, text, signs string) []byte {
 func parse(f []byte) (e Entry, ok bool) {
 	id, rest, ok := bytes.Cut(f, []byte{'='})
 	parts := bytes.Split(rest, []byte{','})
-	if !ok || len(parts) < 4 || len(parts) > 6 {
+	if !ok || len(parts) < 4 || len(parts) > 7 {
 		return e, false
 	}
 	good := true
@@ -201,6 +216,9 @@ func parse(f []byte) (e Entry, ok bool) {
 	}
 	if len(parts) > 5 {
 		e.Lacks = text(parts[5], mostNames)
+	}
+	if len(parts) > 6 {
+		e.Copies = number(parts[6])
 	}
 	return e, good
 }

@@ -18,7 +18,7 @@ func item(t *testing.T, c *Call, self Entry, chance uint64) []byte {
 // An item says what was put in, whatever bytes names have; an entry takes some 60 bytes.
 func TestItem(t *testing.T) {
 	var a, b Call
-	e := Entry{ID: 1 << 63, Name: "web-7=x,\x00\xff %41<b>", Version: "v1.2.3", Config: 1<<64 - 1, Suspects: "s1 s2", Lacks: "s3", Round: 7}
+	e := Entry{ID: 1 << 63, Name: "web-7=x,\x00\xff %41<b>", Version: "v1.2.3", Config: 1<<64 - 1, Suspects: "s1 s2", Lacks: "s3", Copies: 1<<64 - 1, Round: 7}
 	b.Hear(item(t, &a, e, 0), 5)
 	if got := b.Here(); len(got) != 1 || got[0] != e || b.Bad != 0 {
 		t.Errorf("heard %+v, %d bad", got, b.Bad)
@@ -42,7 +42,7 @@ func TestGarbage(t *testing.T) {
 		here, bad int
 	}{
 		{"", 0, 1}, {"rs1 " + good, 0, 1}, {"rc1", 0, 0}, {"rc1 " + good, 1, 0}, {"rc1 " + good + " ", 1, 1}, {"rc1  " + good, 1, 1},
-		{"rc1 " + good + " x", 1, 1}, {"rc1 =a,v,2,3", 0, 1}, {"rc1 1=a,v,2", 0, 1}, {"rc1 1=a,v,2,3,s,t,u", 0, 1}, {"rc1 1=a,v,-2,3", 0, 1},
+		{"rc1 " + good + " x", 1, 1}, {"rc1 =a,v,2,3", 0, 1}, {"rc1 1=a,v,2", 0, 1}, {"rc1 1=a,v,2,3,s,t,u,v", 0, 1}, {"rc1 1=a,v,2,3,s,t,-", 0, 1}, {"rc1 1=a,v,2,3,,,u", 1, 0}, {"rc1 1=a,v,-2,3", 0, 1},
 		{"rc1 1=%4,v,2,3", 0, 1}, {"rc1 1=%zz,v,2,3", 0, 1}, {"rc1 1=" + strings.Repeat("n", mostName+1) + ",v,2,3", 0, 1}, {"rc1 1=,,2,3", 1, 0},
 		{"rc1 zzzzzzzzzzzzzzzzzzzz=a,v,2,3", 0, 1}, {"rc1 " + good + strings.Repeat(" ", MostBytes), 0, 1}, {"rc1 9=me,v,2,99", 0, 0},
 	} {
