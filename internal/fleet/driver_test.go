@@ -160,15 +160,15 @@ func (s *sidecar) resume() {
 	}
 }
 
-// order tells a keeper what a person wants. It may refuse.
-func (s *sidecar) order(n *node, o health.Override) {
+// order tells a keeper of a pool what a person wants. It may refuse.
+func (s *sidecar) order(pool string, n *node, o health.Override) {
 	if s.dead {
 		return
 	}
 	d := s.drivers[0]
 	d.input(func() {
 		d.waited = true
-		if err := s.p.Override("main", n.name, o); err != nil {
+		if err := s.p.Override(pool, n.name, o); err != nil {
 			s.f.note("", "p%d refuses to %v server %s: %v", s.id, o, n.name, err)
 		}
 		d.waited = false

@@ -78,10 +78,10 @@ func (f *fleet) fault() {
 		if f.one(2) {
 			order = health.Down
 		}
-		s.order(n, order)
+		s.order("main", n, order)
 		f.at(until, func() {
 			for _, o := range f.sidecars { // who was told last may have died
-				o.order(n, health.Restore)
+				o.order("main", n, health.Restore)
 			}
 		})
 	case "restart": // a proxy

@@ -39,7 +39,8 @@ type scenario struct {
 	engines  int // of each; 0: one
 	apps     int // clients of each; 0: three
 	servers  int
-	gutter   int // servers of a pool that stands in; its keys have no other use
+	gutter   int  // servers of a pool that stands in; its keys have no other use
+	beside   bool // another pool, whose keys nobody asks for, has the same servers
 
 	mode    table.Mode
 	strict  bool
@@ -304,7 +305,7 @@ func (f *fleet) settle(when string, limit int64) {
 
 // whole says why not everything is as it should be when nothing is broken.
 func (f *fleet) whole() string {
-	top := make([]uint32, len(f.nodes))
+	top := make([]uint32, 2*len(f.nodes)) // there may be two pools
 	sums := make([]*stats.Snapshot, len(f.sidecars))
 	for i, s := range f.sidecars {
 		sums[i] = s.snapshot()

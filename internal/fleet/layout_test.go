@@ -69,6 +69,12 @@ func (f *fleet) table() *table.Table {
 		p.Failover.Gutter = g
 		t.Pools = append(t.Pools, g)
 	}
+	if f.beside {
+		b := pool("beside", 0, f.servers, f.gone)
+		b.Failover = p.Failover
+		b.Failover.Mode = table.Rehash
+		t.Pools = append(t.Pools, b)
+	}
 	if f.rebuilt {
 		p.Without = func(out []bool) (ring.Ring, error) {
 			r := around{n: len(out), live: []int{}}

@@ -130,11 +130,26 @@ var plots = map[string]plot{
 		}
 		ask(0, (*app).getOf)
 		f.after(20*milli, func() {
-			s.order(leaves, health.Drain)
+			s.order("main", leaves, health.Drain)
 			ask(len(f.values), (*app).removeOf)
 		})
-		f.after(3*second, func() { s.order(leaves, health.Restore) })
+		f.after(3*second, func() { s.order("main", leaves, health.Restore) })
 		f.lasts(3 * second)
+	},
+
+	// A person takes a server out of the other pool, and back. It is flushed, and perhaps
+	// another hangs before it is filled.
+	"drain beside": func(f *fleet, i int) { f.lasts(f.drainBeside(i)) },
+	"drain beside, hang": func(f *fleet, i int) {
+		back := f.drainBeside(i)
+		f.after(back+f.upTo(5*second), func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
+		f.lasts(back + 5*second)
+	},
+	"drain, hang beside": func(f *fleet, i int) {
+		f.sidecars[0].order("main", f.nodes[i], health.Drain)
+		f.after(2*second, func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
+		f.after(8*second, func() { f.sidecars[0].order("main", f.nodes[i], health.Restore) })
+		f.lasts(8 * second)
 	},
 
 	// One is started anew at once, and counts its cas from one.
@@ -258,6 +273,15 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 		f.after(long, n.start)
 	}
 	return long
+}
+
+// drainBeside takes a server out of the other pool. It is the time after which it is
+// ordered back.
+func (f *fleet) drainBeside(i int) (back int64) {
+	back = f.between(2*second, 3*second)
+	f.sidecars[0].order("beside", f.nodes[i], health.Drain)
+	f.after(back, func() { f.sidecars[0].order("beside", f.nodes[i], health.Restore) })
+	return back
 }
 
 // strangerAt lets another server come up at the address of one that ends. It has

@@ -22,7 +22,8 @@
 //   - A member that has come back empty decides no miss until it is filled.
 //   - No ledger flushes a server. One that can only be emptied is taken out by the keepers,
 //     so that every Ringside knows; and whatever pool's keepers flush a server, each ledger
-//     that has the server hears of it.
+//     that has the server hears of it, and they hear of each whether the server may have
+//     the only copy of a key.
 //   - A read never waits for a repair, and a write only for one of its own key. Repairs
 //     are limited in rate (repair) and number. Those that a read asks for are
 //     dropped and counted at the limit; those that the ledger asks for wait.

@@ -35,6 +35,7 @@ type account struct {
 	Incomplete     bool         // it has come back empty: a miss there decides nothing
 	Resync         *resync      // what fills it; nil: nothing does
 	until          int64        // when Incomplete ends by itself, where repairs are off
+	doomed         bool         // the keepers of another pool are about to flush its server
 	left           bool         // in a handover: it has no keys any more that it is not to have
 
 	tokens   float64 // copies that it may be given now: a token bucket
@@ -120,10 +121,11 @@ func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
 	return rate
 }
 
-// incomplete reports whether a member has come back empty and is not filled yet. Where
-// repairs are off nobody fills it, and it counts as complete after incompleteTime.
+// incomplete reports whether a member has come back empty and is not filled yet, or may be
+// flushed at any time. Where repairs are off nobody fills it, and it counts as complete after
+// incompleteTime.
 func (m *account) incomplete(e *Copies) bool {
-	return m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
+	return m.doomed || m.Incomplete && (m.ledger.rate > 0 || e.Now < m.until)
 }
 
 // lastNumber is the number of a member's server, which says how often that was flushed, as a
@@ -152,9 +154,11 @@ func (m *account) notice(e *Copies) {
 		m.compare(e, 0, lastNumber{view, m.index, true, view.N(m.index)})
 	}
 	numbers := m.numbers[:1]
+	m.doomed = false
 	for _, r := range e.Keepers.Registrations[m.server()] {
 		if v := r.Agent.View; v != view || r.Member != m.index {
 			now := lastNumber{v, r.Member, v.Learned(), v.N(r.Member)}
+			m.doomed = m.doomed || health.PhaseOf(now.n) == health.Returning
 			if len(numbers) == len(m.numbers) {
 				m.numbers = append(m.numbers, now)
 			}
@@ -231,9 +235,10 @@ func (e *Copies) Tend() {
 // long as the member is not complete it tells the keepers of this process.
 func (m *account) tend(e *Copies) {
 	bp, srv := m.ledger.bp, m.server()
-	if m.Incomplete = m.incomplete(e); m.Incomplete || m.HasLess() {
+	if m.Incomplete = m.incomplete(e); m.lacks() {
 		bp.View.SayIncomplete(m.index, e.Now+2*int64(lookTime))
 	}
+	m.defend(e)
 	if m.Overflowed && m.othersComplete() {
 		bp.View.SayUnfit(m.index, m.numbers[0].n)
 	}
@@ -248,12 +253,35 @@ func (m *account) tend(e *Copies) {
 	switch f := m.Resync; {
 	case f != nil && (f.leaving != leaves || !leaves && !m.Incomplete || m.ledger.rate == 0):
 		m.stop()
-	case e.handover.Pauses():
+	case e.handover.Pauses() || m.doomed:
 	case f == nil && (m.Incomplete || leaves) && m.ledger.rate > 0:
 		m.Resync = &resync{m: m, index: m.index, to: srv, leaving: leaves, wait: int64(retryFirst)}
 		fallthrough
 	case f != nil:
 		m.Resync.advance(e, bp)
+	}
+}
+
+// lacks reports whether the member has less than it is to have.
+func (m *account) lacks() bool { return m.Incomplete || m.HasLess() }
+
+// defend tells the keepers of other pools that have the server of a member whether that may
+// have the only copy of a key: they would flush it, and don't see what this pool's servers lack.
+func (m *account) defend(e *Copies) {
+	view := m.ledger.bp.View
+	if p := view.Phase(m.index); p == health.Leaving || p == health.Out || p == health.Returning {
+		return
+	}
+	for i := range m.ledger.Members {
+		if o := &m.ledger.Members[i]; o == m || view.Phase(i) == health.In && !o.lacks() {
+			continue
+		}
+		for _, r := range e.Keepers.Registrations[m.server()] {
+			if r.Agent.View != view {
+				r.Agent.View.SayNeeded(r.Member, e.Now+2*int64(lookTime))
+			}
+		}
+		return
 	}
 }
 

@@ -350,7 +350,12 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 // onlyCopy says whether server i, which is silent and so may have all that it had,
 // may have the only copy of a key. Who is taken out is flushed on its way back.
 func (k *Keeper) onlyCopy(i int, now int64) bool {
-	if !k.copies || k.off.OnlyCopy || k.servers[i].refused.since != 0 {
+	switch {
+	case k.off.OnlyCopy || k.servers[i].refused.since != 0:
+		return false
+	case k.servers[i].needed:
+		return true
+	case !k.copies:
 		return false
 	}
 	return k.any(func(j int) bool {

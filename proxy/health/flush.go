@@ -60,6 +60,8 @@ func (k *Keeper) driveFlush(i int, now int64) {
 		s.step = "next: WARM, is being flushed"
 	case s.suspect || s.good == 0:
 		s.step = "next: flush, when it answers"
+	case s.needed && now < s.since+onlyTime:
+		s.step, s.until = "next: flush, when the servers of another pool are complete, which may have the only copy of a key here", s.since+onlyTime
 	case now < settled:
 		s.step, s.until = "next: flush, when what is on its way has arrived", settled
 	case f.elected:

@@ -115,6 +115,7 @@ type server struct {
 	warm  tally.Warmth
 
 	incomplete bool // copies: it came back empty, and was not filled yet
+	needed     bool // copies: another pool that has it may have the only copy of a key there
 	unfit      bool // copies: it has missed more than is remembered, and must be emptied
 	live       tally.Tally
 	sus        []tally.Tally // by suspect; nil until somebody is one

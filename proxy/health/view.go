@@ -32,6 +32,7 @@ type published struct {
 	outBy           atomic.Int64  // while it is Leaving
 	asks, hits      atomic.Uint64 // reads while it was Warming, and those it could answer
 	incompleteUntil atomic.Int64  // copies: until when somebody has said that it lacks some
+	neededUntil     atomic.Int64  // copies: until when another pool has said that it may have the only copy of a key
 	unfitAt         atomic.Uint32 // copies: the number, plus one, at which somebody has said that it can't be mended; 0: nobody has
 }
 
@@ -125,6 +126,12 @@ func (v *View) SayIncomplete(i int, until int64) {
 // Incomplete reports whether member i lacks copies.
 func (v *View) Incomplete(i int, now int64) bool { return now < v.members[i].incompleteUntil.Load() }
 
+// SayNeeded says, as SayIncomplete does, that member i may have the only copy of a key of another
+// pool, which has it too.
+func (v *View) SayNeeded(i int, until int64) {
+	v.members[i].neededUntil.Store(max(until, v.members[i].neededUntil.Load()))
+}
+
 // SayUnfit says that member i, at number n, has missed more writes than anybody remembers,
 // and can only be emptied: it leaves, and is flushed on its way back.
 func (v *View) SayUnfit(i int, n uint32) { v.members[i].unfitAt.Store(n + 1) }
@@ -146,6 +153,7 @@ func (v *View) Tell(k *Keeper, now int64) {
 	k.copies = v.copies.Load()
 	for i := range k.servers {
 		k.servers[i].incomplete = v.Incomplete(i, now)
+		k.servers[i].needed = now < v.members[i].neededUntil.Load()
 		k.servers[i].unfit = v.Unfit(i)
 	}
 }
