@@ -115,9 +115,9 @@ func parseEntry(f []byte) (name string, e entry, err error) {
 	if i <= 0 {
 		return "", entry{}, fmt.Errorf("%w: %q", errRecord, f)
 	}
-	name, err = unescape(f[:i])
-	if err != nil {
-		return "", entry{}, err
+	name, ok := roll.Unescape(f[:i])
+	if !ok {
+		return "", entry{}, fmt.Errorf("%w: name %q", errRecord, f[:i])
 	}
 	parts := bytes.Split(f[i+1:], []byte{','})
 	if len(parts) > 3 {
@@ -194,14 +194,6 @@ func number(b []byte, bits int) (uint64, error) {
 		return 0, fmt.Errorf("%w: %q is no number", errRecord, b)
 	}
 	return v, nil
-}
-
-func unescape(b []byte) (string, error) {
-	name, ok := roll.Unescape(b)
-	if !ok {
-		return "", fmt.Errorf("%w: name %q", errRecord, b)
-	}
-	return name, nil
 }
 
 // membership is the hash by which proxies see whether they have the same list.
