@@ -422,7 +422,7 @@ func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 			l.unanswered(t, r)
 		case task.Missed(r):
 			l.miss(t, ticket.Ticket{Void: true})
-		case t.Req.Dialect == wire.Text && string(rep.ClientFlags.Of(r.Bytes)) == item.EmptyFlags:
+		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == item.EmptyFlags:
 			at := rep.ClientFlags
 			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])
 			t.Answer(t.Result(l.server(t), b), tag)

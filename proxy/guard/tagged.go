@@ -442,13 +442,19 @@ func (l *rule) compare(t *task.Task) {
 	})
 }
 
-// change stores body behind its head over a value with tags that a look has found.
+// change stores body, behind its head if it has tags, over a value that a look has found.
 func (l *rule) change(t *task.Task, s *item.Seen, body []byte, then, again func()) {
-	flags := " C" + string(s.Cas) + " F" + stamp.Flags
+	var flags string
+	if string(s.Cas) != "0" { // of a server without cas, which would refuse it
+		flags = " C" + string(s.Cas)
+	}
+	if l.tags != nil && l.tags.head != nil {
+		flags, body = flags+" F"+stamp.Flags, slices.Concat(l.tags.head, body)
+	}
 	if left := s.Left(); left < math.MaxInt64 {
 		flags += " T" + strconv.FormatInt(left, 10)
 	}
-	l.ask(t, t.Meta("ms", l.name, flags, slices.Concat(l.tags.head, body)), func(r *upstream.Result) {
+	l.ask(t, t.Meta("ms", l.name, flags, body), func(r *upstream.Result) {
 		switch {
 		case !l.answered(t, r):
 		case r.Reply.Kind == wire.Stored:

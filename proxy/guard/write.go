@@ -460,12 +460,21 @@ func (l *rule) extend(t *task.Task) {
 			l.say(t, wire.NotStored)
 			return
 		}
-		if l.tags != nil && l.tags.head != nil && mode == 'P' { // the head stays in front
-			body := slices.Concat(t.Body(), l.tags.body)
+		headed := l.tags != nil && l.tags.head != nil
+		change := func(body []byte) {
 			l.change(t, s, body, func() { l.say(t, wire.Stored) }, func() { l.extend(t) })
-			return
 		}
-		l.over(t, mode, s, func() { l.extend(t) })
+		switch {
+		case s.Plain(): // with bytes it would have flags that nobody gave it
+			if headed {
+				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
+			}
+			change(t.Body())
+		case headed && mode == 'P': // the head stays in front
+			change(slices.Concat(t.Body(), l.tags.body))
+		default:
+			l.over(t, mode, s, func() { l.extend(t) })
+		}
 	})
 }
 

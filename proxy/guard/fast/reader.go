@@ -95,7 +95,7 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	if tags == nil && r.Kind == wire.Value && !item.Marked(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
 		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
-			return p.exchange().Value(a, r, b, s.Shown(), nil)
+			return p.exchange().Value(a, r, b, s.Flags, nil)
 		}
 	}
 	if r.Kind == wire.Value {

@@ -9,7 +9,7 @@
 //	           what mg shows                              to clients                  made by
 //	absent     EN                                         nothing
 //	value      VA, none of W, Z, X                        the value                   a set
-//	empty      VA 0, flags EmptyFlags                     an empty value, flags 0     a set of no bytes with flags 0
+//	empty      VA 0, flags EmptyFlags                     an empty value, flags 0     a set of no bytes with flags 0, or EmptyFlags
 //	due        VA with W or Z, flags of a client          the value, as long as the   memcached: its TTL is below R
 //	                                                      route serves old ones
 //	soft       VA with X                                  nothing, but an old value   md I: a delete on a route with stale

@@ -75,10 +75,14 @@ func (s *Seen) Stub() bool {
 // Nothing says that there is nothing to all commands but those that know the guard.
 func (s *Seen) Nothing() bool { return s.Absent() || s.Mark() || s.Stub() || s.Soft() || s.Fallen }
 
-// Shown are the client flags that the client has given it. An empty value that was
-// appended to is empty no more and has the flags still.
+// Plain says that it is an empty value whose client gave it no flags.
+func (s *Seen) Plain() bool { return s.Size == 0 && string(s.Flags) == EmptyFlags }
+
+// Shown are the client flags that the client has given it. They are EmptyFlags of a value
+// that has bytes only if the client has said so: who appends to a plain one stores it
+// anew.
 func (s *Seen) Shown() []byte {
-	if string(s.Flags) == EmptyFlags {
+	if s.Plain() {
 		return noFlags
 	}
 	return s.Flags

@@ -66,6 +66,15 @@ func ReadHead(value []byte) (h Head, ok bool) {
 // Flags are the client's.
 func (h Head) Flags() uint32 { return binary.BigEndian.Uint32(h[3:]) }
 
+// WithFlags is h with other client flags.
+func (h Head) WithFlags(flags uint32) Head {
+	versions := make([]Version, h.Len())
+	for i := range versions {
+		versions[i] = h.At(i)
+	}
+	return AppendHead(nil, flags, versions)
+}
+
 // Len is how many tags there are.
 func (h Head) Len() int { return int(h[7]) }
 
