@@ -361,7 +361,8 @@ func addresses(p *table.Pool) int {
 // settings take back what its class says.
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
-	if several := c.Copies == replicate.All || c.Copies > 1; several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
+	several := c.Copies == replicate.All || c.Copies > 1
+	if several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
 		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
 			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")
 	}
@@ -376,11 +377,11 @@ func doubtsOf(r *table.Route) (list []string) {
 		is  bool
 		why string
 	}{
-		{c.Copies == 0 || c.Copies == 1, "replicas: 1 keeps one copy: what its server holds is lost with it"},
+		{!several, "replicas: 1 keeps one copy: what its server holds is lost with it"},
 		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
-		{c.Copies != 0 && c.Copies != 1 && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
-		{c.Copies != 0 && c.Copies != 1 && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
-		{c.Copies != 0 && c.Copies != 1 && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
+		{several && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false believes a miss of one copy, which an eviction or a restart may have emptied"},
+		{several && c.RepairRate == 0, "repair: off leaves a server that comes back without its copies"},
+		{several && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets a Ringside that is cut off from the others, or has stood still, go on by what it knew: it may read old values, count twice and grant a lock twice"},
 	} {
 		if x.is {
 			list = append(list, x.why)

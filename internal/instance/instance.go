@@ -32,6 +32,7 @@ import (
 	"ringside/proxy/live/trace"
 	"ringside/proxy/loop"
 	"ringside/proxy/loop/pace"
+	"ringside/proxy/table"
 )
 
 // Instance is one running Ringside.
@@ -73,20 +74,20 @@ type reloadAnswer struct {
 
 // start builds and opens everything f describes, which was read from w.
 func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
-	table, err := f.Build()
+	t, err := f.Build()
 	if err != nil {
 		return nil, err
 	}
 	events := &live.Events{}
 	log = slog.New(events.Tee(log.Handler()))
-	if err := fitClients(table, f.Engine.Loops, log); err != nil {
+	if err := fitClients(t, f.Engine.Loops, log); err != nil {
 		return nil, err
 	}
 	limitMemory(f)
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
-	r.proxy = proxy.NewProxy(table, version, log)
+	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
 	r.tracer = trace.New(r.proxy)
 	r.traces = tracefile.New(r.tracer, log)
@@ -103,34 +104,41 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	if r.driver, err = loop.New(r.proxy, options); err != nil {
 		return nil, err
 	}
-	stop := func() {
+	take, err := r.open(f, t)
+	if err != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		r.driver.Shutdown(ctx)
-	}
-	openAdmin, err := r.listenAdmin(f.Admin)
-	if err != nil {
-		stop()
 		return nil, err
 	}
-	openTraces, err := r.traces.Open(f.Traces)
-	if err != nil {
-		openAdmin(false)
-		stop()
-		return nil, err
-	}
-	commit, err := r.driver.Listen(table)
-	if err != nil {
-		openTraces(false)
-		openAdmin(false)
-		stop()
-		return nil, err
-	}
-	openAdmin(true)
-	commit()
-	openTraces(true)
+	take()
 	r.announce()
 	return r, nil
+}
+
+// open opens what f, whose table is t, listens on and writes to, unless it is open. take
+// puts that in the place of what there was; before, and on an error, nothing else changes.
+func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error) {
+	takeAdmin, err := r.listenAdmin(f.Admin)
+	if err != nil {
+		return nil, err
+	}
+	takeTraces, err := r.traces.Open(f.Traces)
+	if err != nil {
+		takeAdmin(false)
+		return nil, err
+	}
+	commit, err := r.driver.Listen(t)
+	if err != nil {
+		takeTraces(false)
+		takeAdmin(false)
+		return nil, err
+	}
+	return func() {
+		commit()
+		takeAdmin(true)
+		takeTraces(true)
+	}, nil
 }
 
 // Start serves what f says, without a file that could be read again.
@@ -353,34 +361,21 @@ func (r *Instance) swap() (f *config.File, moves bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	table, err := f.Build()
+	t, err := f.Build()
 	if err != nil {
 		return nil, false, err
 	}
-	if err := fitClients(table, r.started.Engine.Loops, r.log); err != nil {
+	if err := fitClients(t, r.started.Engine.Loops, r.log); err != nil {
 		return nil, false, err
 	}
-	takeAdmin, err := r.listenAdmin(f.Admin)
+	take, err := r.open(f, t)
 	if err != nil {
-		return nil, false, err
-	}
-	takeTraces, err := r.traces.Open(f.Traces)
-	if err != nil {
-		takeAdmin(false)
-		return nil, false, err
-	}
-	commit, err := r.driver.Listen(table)
-	if err != nil {
-		takeTraces(false)
-		takeAdmin(false)
 		return nil, false, err
 	}
 	limitMemory(f)
 	r.logging.set(f.Log)
-	r.proxy.Swap(table)
-	commit()
-	takeAdmin(true)
-	takeTraces(true)
+	r.proxy.Swap(t)
+	take()
 	is, err := r.proxy.Snapshot() // each loop takes up the table before it answers
 	if err != nil {
 		r.log.Warn("the configuration is in force, but not all loops go by it yet", "error", err)
@@ -397,16 +392,16 @@ func (r *Instance) refit() {
 		return
 	}
 	r.files = files
-	table, err := r.file.Build()
+	t, err := r.file.Build()
 	if err == nil {
-		err = fitClients(table, r.started.Engine.Loops, r.log)
+		err = fitClients(t, r.started.Engine.Loops, r.log)
 	}
 	if err != nil {
 		r.log.Error("limits.clients stays as it was, though the limit of open files has changed", "open_files", files, "error", err)
 		return
 	}
-	r.log.Info("the limit of open files has changed", "open_files", files, "clients", table.Limits.Clients)
-	r.proxy.Swap(table)
+	r.log.Info("the limit of open files has changed", "open_files", files, "clients", t.Limits.Clients)
+	r.proxy.Swap(t)
 }
 
 // limitMemory makes the collector work harder before garbage makes the process

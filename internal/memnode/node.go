@@ -119,8 +119,7 @@ type Node struct {
 	mu       sync.Mutex
 	conns    map[*conn]net.Conn
 	paused   chan struct{} // nil: running; else closed by Resume
-	lastID   int           // of connections, for stats conns
-	total    uint64        // connections accepted and served since the start
+	total    int           // connections accepted and served since the start; they are numbered by it
 	rejected uint64        // connections that were one too many
 }
 
@@ -246,9 +245,8 @@ func (n *Node) serve(socket net.Conn) bool {
 		return false
 	}
 	n.total++
-	n.lastID++
 	c := newConn(n, socket)
-	c.id = n.lastID
+	c.id = n.total
 	n.conns[c] = socket
 	n.running.Go(func() {
 		c.run()

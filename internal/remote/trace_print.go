@@ -46,8 +46,7 @@ func newTracing(to io.Writer, compact, asJSON bool) *tracing {
 	t := &tracing{out: bufio.NewWriter(to), compact: compact, stories: trace.NewStories(mostStories, mostStory)}
 	switch {
 	case asJSON:
-		t.encode = json.NewEncoder(t.out)
-		t.encode.SetEscapeHTML(false)
+		t.encode = cli.NewEncoder(t.out)
 	case compact && cli.OnTerminal(to):
 		t.terminal = to.(*os.File)
 	}

@@ -237,7 +237,7 @@ type listing struct {
 
 func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if r.Kind == wire.Listed {
-		l.d.listed(a, r.Key.Of(b))
+		l.d.listed(r.Key.Of(b))
 		return 0
 	}
 	return l.Collector.Reply(c, a, r, b)
@@ -245,7 +245,7 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 
 // listed takes one key of the listing, where it is escaped like in a URL. A key that the
 // source itself has missed a write to is not taken.
-func (d *dump) listed(a *upstream.Attempt, escaped []byte) {
+func (d *dump) listed(escaped []byte) {
 	e, f := d.e, d.f
 	if f.dump != d {
 		return

@@ -289,7 +289,6 @@ type Watcher struct {
 	s       *Sampler
 	pool    string
 	waiting []message
-	skipped int
 	over    bool
 }
 
@@ -356,9 +355,7 @@ func (w *Watcher) put(m message) {
 	switch {
 	case at >= 0:
 		w.waiting[at] = m
-		w.skipped++
 	case len(w.waiting) >= mostWaiting:
-		w.skipped++
 	default:
 		w.waiting = append(w.waiting, m)
 	}
@@ -387,13 +384,6 @@ func (w *Watcher) Take(dst []byte) []byte {
 		dst = AppendEvent(dst, m.topic, m.data)
 	}
 	return dst
-}
-
-// Skipped is how many events w has not been sent because it was slow.
-func (w *Watcher) Skipped() int {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	return w.skipped
 }
 
 // AppendEvent appends an event of a stream. data is JSON in one line.

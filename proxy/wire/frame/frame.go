@@ -356,7 +356,7 @@ func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
 	case wire.Incr, wire.Decr:
 		s.count()
 	default:
-		s.store(buf)
+		s.store()
 	}
 	s.line = append(s.line, "\r\n"...)
 	end := len(s.line)
@@ -476,7 +476,7 @@ func (s *speller) count() {
 	}
 }
 
-func (s *speller) store(buf []byte) {
+func (s *speller) store() {
 	s.word("ms")
 	size := s.frame.Value.Len()
 	if s.frame.tooBig {
