@@ -182,6 +182,8 @@ var promises = []scenario{
 		asks: []ask{(*app).take, (*app).count}, faults: reweighed, count: 3, exact: true, locks: true, costly: true, again: []uint64{106}},
 	{name: "D6 weights, relaxed", sidecars: 2, servers: 4, copies: twice, errs: true,
 		asks: pruning, faults: reweighed, count: 3, keeps: true, costly: true, again: []uint64{76}},
+	{name: "D6 taken out, and another hangs", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
+		asks: readMostly, faults: []string{"take out, hang"}, count: 1, keeps: true, costly: true},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
 		asks: readMostly, faults: []string{"drain beside, hang", "drain, hang beside"}, count: 2, exact: true, keeps: true, costly: true},
 	{name: "D8 two pools on the same servers, locks", sidecars: 3, servers: 3, strict: true, copies: twice, beside: true,

@@ -204,6 +204,15 @@ var plots = map[string]plot{
 		f.lasts(back + second)
 	},
 
+	// A server is taken out of the configuration. Before all keys are where they are to be
+	// now, another hangs.
+	"take out, hang": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		at := f.upTo(moving)
+		f.after(at, func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
+		f.lasts(at + second)
+	},
+
 	// While one is away, empty when it comes back, weights are changed.
 	"reweigh": func(f *fleet, i int) {
 		back := f.killFor(i, 4*second, 6*second)
