@@ -186,8 +186,6 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"take out, hang"}, count: 1, keeps: true, costly: true},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
 		asks: readMostly, faults: []string{"drain beside, hang", "drain, hang beside"}, count: 2, exact: true, keeps: true, costly: true},
-	{name: "D8 two pools on the same servers, locks", sidecars: 3, servers: 3, strict: true, copies: twice, beside: true,
-		asks: []ask{(*app).take, (*app).count}, pace: 6 * milli, faults: []string{"drain beside"}, count: 3, exact: true, locks: true, costly: true},
 	{name: "D6 fewer copies", sidecars: 2, servers: 4, strict: true, copies: thrice, errs: true,
 		asks: pruning, faults: []string{"fewer"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "D6 stranger, copies", sidecars: 2, servers: 3, strict: true, copies: twice,

@@ -139,7 +139,6 @@ var plots = map[string]plot{
 
 	// A person takes a server out of the other pool, and back. It is flushed, and perhaps
 	// another hangs before it is filled.
-	"drain beside": func(f *fleet, i int) { f.lasts(f.drainBeside(i)) },
 	"drain beside, hang": func(f *fleet, i int) {
 		back := f.drainBeside(i)
 		f.after(back+f.upTo(5*second), func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
