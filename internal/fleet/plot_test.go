@@ -139,7 +139,6 @@ var plots = map[string]plot{
 
 	// A person takes a server out of the other pool, and back. It is flushed, and perhaps
 	// another hangs before it is filled.
-	"drain beside": func(f *fleet, i int) { f.lasts(f.drainBeside(i)) },
 	"drain beside, hang": func(f *fleet, i int) {
 		back := f.drainBeside(i)
 		f.after(back+f.upTo(5*second), func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
@@ -202,6 +201,15 @@ var plots = map[string]plot{
 		back := 2*second + f.upTo(3*second)
 		f.after(back, func() { f.reload(func(l *layout) { l.gone = -1 }) })
 		f.lasts(back + second)
+	},
+
+	// A server is taken out of the configuration. Before all keys are where they are to be
+	// now, another hangs.
+	"take out, hang": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		at := f.upTo(moving)
+		f.after(at, func() { f.lasts(f.hangFor(f.other(i), 2*second, 4*second)) })
+		f.lasts(at + second)
 	},
 
 	// While one is away, empty when it comes back, weights are changed.

@@ -348,7 +348,8 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 }
 
 // onlyCopy says whether server i, which is silent and so may have all that it had,
-// may have the only copy of a key. Who is taken out is flushed on its way back.
+// may have the only copy of a key. Who is taken out is flushed on its way back. While a
+// reload that takes a server out goes round, keys of that have one copy less.
 func (k *Keeper) onlyCopy(i int, now int64) bool {
 	switch {
 	case k.off.OnlyCopy || k.servers[i].refused.since != 0:
@@ -357,6 +358,8 @@ func (k *Keeper) onlyCopy(i int, now int64) bool {
 		return true
 	case !k.copies:
 		return false
+	case k.pool == poolForeign, len(k.departed) > 0 && !k.barrier.Settled:
+		return true
 	}
 	return k.any(func(j int) bool {
 		o := &k.servers[j]
