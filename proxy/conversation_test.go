@@ -56,6 +56,7 @@ import (
 //	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
 //	s1 dies         the connection to s1 ends; s1 breaks: it is reset
 //	wait 500ms      the clock moves
+//	handover pauses   all Ringsides have the table, and are in that stage; or is done
 //	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
 //	marks met other 2, taken add 1   so many marks of copies were counted until now, by event and user; none: nothing was
 //	opaques         the file says the opaques of Ringside's own meta commands, and servers answer them; without it, both is left out
@@ -246,6 +247,10 @@ func (s *stage) line(line string) {
 		if err := s.p.Override(f[0], f[1], o); err != nil {
 			s.fatalf("%v", err)
 		}
+		return
+	}
+	if word == "handover" {
+		s.comes(map[string]stages.Stage{"pauses": stages.Pausing, "is done": stages.Done}[rest])
 		return
 	}
 	if word == "marks" {
@@ -458,11 +463,12 @@ func (s *stage) becomes(server, phase string) {
 	}
 }
 
-// arrives does what keepers do when all Ringsides have the table.
-func (s *stage) arrives() {
+// comes does what keepers do when all Ringsides have the table and are in that stage.
+func (s *stage) comes(to stages.Stage) {
 	for _, w := range s.p.published.Load().Agents {
 		b := stages.New(len(w.Members))
 		w.View.Handover.Tell(&b, 0, s.now)
+		b.N = uint32(to)
 		w.View.Handover.Publish(&b)
 	}
 }

@@ -434,7 +434,7 @@ func TestRefillNewServers(t *testing.T) {
 			}
 		}
 		tr.play()
-		tr.arrives()
+		tr.line("handover is done")
 		tr.pass("whole", tr.whole("s1", "s2", "s3"))
 		for name, m := range tr.servers {
 			if len(m.items) != 50 {

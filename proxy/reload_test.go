@@ -89,7 +89,7 @@ func TestReloadOfPlacement(t *testing.T) {
 		if (keeper() == before) != next.same {
 			t.Errorf("placement %s: the keeper goes on: %v", next.fingerprint, !next.same)
 		}
-		s.arrives()
+		s.line("handover is done")
 		for range 3 {
 			s.now += int64(time.Minute)
 			s.wakeup(func() { s.e.Copies.Tend() })

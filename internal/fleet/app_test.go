@@ -234,7 +234,7 @@ func (a *app) choose() *op {
 			w := f.newWrite(k)
 			return &op{kind: "line", w: w, token: t, keys: []*fkey{k}, text: fmt.Appendf(nil, "cas %s 0 0 %d %s\r\n%s\r\n", k.name, len(w.value), t.n, w.value)}
 		}
-		return &op{kind: "values", text: fmt.Appendf(nil, "gets %s\r\n", k.name), keys: []*fkey{k}}
+		return a.getsOf(k)
 	case draw < 13:
 		return &op{kind: "line", w: f.newRemoval(k), keys: []*fkey{k}, text: fmt.Appendf(nil, f.ablate.removal(), k.name)}
 	case draw < 14:
@@ -260,7 +260,7 @@ func (a *app) choose() *op {
 	case draw < 21:
 		return a.gatOf(k)
 	case draw < 23:
-		return &op{kind: "values", text: fmt.Appendf(nil, "gets %s\r\n", k.name), keys: []*fkey{k}}
+		return a.getsOf(k)
 	}
 	return &op{kind: "values", text: fmt.Appendf(nil, "get %s\r\n", k.name), keys: []*fkey{k}}
 }

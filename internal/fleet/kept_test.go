@@ -24,6 +24,10 @@ func (a *app) gatOf(k *fkey) *op {
 	return &op{kind: "values", text: fmt.Appendf(nil, "gat 0 %s\r\n", k.name), keys: []*fkey{k}}
 }
 
+func (a *app) getsOf(k *fkey) *op {
+	return &op{kind: "values", text: fmt.Appendf(nil, "gets %s\r\n", k.name), keys: []*fkey{k}}
+}
+
 func (a *app) set() *op { return a.store(a.anyValue(), "set") }
 
 func (a *app) add() *op { return a.store(a.anyValue(), "add") }

@@ -17,7 +17,7 @@ type layout struct {
 	edition   int   // counts reloads
 	since     int64 // when the last sidecar has it
 	gone      int   // the server that the configuration does not have; -1: it has all
-	reweighed bool  // a quarter of the keys have their second copy on another server, and a quarter all of them
+	reweighed bool  // a quarter of the keys have their first copy on another server, a quarter the second, and a quarter all of them
 	fewer     bool  // keys have one copy less
 }
 
@@ -135,6 +135,10 @@ func (r around) At(_ []byte, h uint64, try int) int {
 		case 1:
 			if r.reweighed {
 				step = (i + 2) % r.n
+			}
+		case 2:
+			if r.reweighed {
+				step = (i + 1) % r.n
 			}
 		}
 		at := int((h + uint64(step)) % uint64(r.n))

@@ -46,3 +46,57 @@ func TestPause(t *testing.T) {
 		t.Errorf("%s; then %d hits, %d copies", f.broken, f.hits, len(k.fills))
 	}
 }
+
+// A read that began in the pause and ends behind it has asked a holder of before, which has
+// lost the key by then. It does not give it back: another proxy that has asked that holder for
+// the key doesn't look there once more, and deletes the key elsewhere alone.
+func TestReadOverPause(t *testing.T) {
+	for name, read := range map[string]func(*app, *fkey) *op{"get": (*app).getOf, "gets": (*app).getsOf} {
+		t.Run(name, func(t *testing.T) {
+			for seed := range uint64(8) {
+				readOverPause(t, seed, read)
+			}
+		})
+	}
+}
+
+func readOverPause(t *testing.T, seed uint64, read func(*app, *fkey) *op) {
+	f := newFleet(scenario{sidecars: 2, apps: 1, servers: 4, strict: true, copies: twice, mode: table.Rehash, request: patient, exact: true}, seed, false)
+	f.quiet = true
+	near, far, k := f.apps[1], f.apps[0], f.values[0]
+	for _, k = range f.values {
+		if hash([]byte(k.name))/4%4 == 2 { // its first holder is to lose it, and its second is the first then
+			break
+		}
+	}
+	ask := func(a *app, o *op) {
+		a.todo = append(a.todo, func() *op { return o })
+		a.next()
+	}
+	f.settle("at the start", 30*second)
+	ask(near, near.store(k, "set"))
+	f.run(f.now + second)
+	f.paths[0][hash([]byte(k.name))%4].slow = 100 * milli
+	f.reload(reweigh)
+	for since, end := f.now, f.now+60*second; f.now < since+second && f.now < end; f.run(f.now + 10*milli) {
+		if f.sidecars[1].snapshot().Unsettled == 0 { // or all have been let wait again
+			since = f.now
+		}
+	}
+	for stored, end := k.acked, f.now+60*second; (k.acked == stored || f.now < k.acked+50*milli) && f.now < end; f.run(f.now + milli) {
+		if near.op == nil && k.acked == stored { // it waits for the end of the pause
+			ask(near, near.store(k, "set"))
+		}
+		if far.op == nil {
+			ask(far, read(far, k))
+		}
+	}
+	f.run(f.now + second)
+	ask(near, near.removeOf(k))
+	f.run(f.now + second)
+	ask(far, far.getOf(k))
+	f.run(f.now + second)
+	if f.broken != "" {
+		t.Errorf("seed %d: %s", seed, f.broken)
+	}
+}

@@ -23,7 +23,7 @@ const (
 // command that sees the difference asks again, if the key still matters to somebody.
 func (e *Copies) repair(t *task.Task, hash uint64, from, to copyOf, overwrite bool) {
 	switch {
-	case t.Route.Copies.RepairRate == 0 || e.pauses():
+	case t.Route.Copies.RepairRate == 0:
 	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
 		e.Count.RepairsDropped++
 	default:

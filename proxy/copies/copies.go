@@ -130,9 +130,10 @@ func (e *Copies) lead(t *task.Task) {
 		t.Refuse("these flags are Ringside's own")
 		command = task.CommandOf(t)
 	}
-	if !command.Reads() && e.awaitHandover(t, false) {
+	if e.proceed(); !command.Reads() && e.awaitHandover(t, false) {
 		return
 	}
+	c.stage = e.stage
 	c.members = e.copiesOf(c.room.members[:0], t.Route, t.Key)
 	c.phases = c.phaseNumbers() // before the states are read: another loop may publish new phases in between
 	states := make([]replicate.Member, len(c.members), replicate.Max)
@@ -166,7 +167,10 @@ func (e *Copies) lead(t *task.Task) {
 	c.chosen = e.lastChosen
 	e.turn++
 	policy := t.Route.Copies
-	if t.Route.Prefer != nil && policy.Read == replicate.First {
+	switch {
+	case command.Op == replicate.Gets && e.handover.Pauses(): // else it would give the authority what another has
+		command.Op, policy.Read = replicate.Get, replicate.First
+	case t.Route.Prefer != nil && policy.Read == replicate.First:
 		policy.Read = replicate.Nearest // stateOf sets Near for the preferred pool
 	}
 	c.rule = replicate.Begin(policy, command, states, e.turn)
@@ -544,7 +548,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 // repair asks for repairs of the members that the command has found or left different.
 // Those in doubt are repaired from the ledger, when they answer again.
 func (c *command) repair(t *task.Task, s *replicate.Settlement) {
-	if s.Source < 0 {
+	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // they may not be its holders any more
 		return
 	}
 	for i, m := range c.members {

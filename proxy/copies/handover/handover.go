@@ -9,8 +9,9 @@
 //	pausing   the table of before  may be read where it is, and nothing of it is written, touched or copied
 //	moving    the new table        leaves its former holders before anything is decided
 //
-// So no Ringside writes by the new table while another one does by that of before. A table
-// that comes while others may be in another stage waits for them.
+// So no Ringside writes by the new table while another one does by that of before. A read that
+// has begun in the pause repairs nothing, whenever it ends: a key that it has seen missing may
+// have left. A table that comes while others may be in another stage waits for them.
 //
 // # What it does not promise
 //
