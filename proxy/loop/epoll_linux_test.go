@@ -61,6 +61,23 @@ func aClient[V any](t *testing.T, d *epoll, look func(e *proxy.Engine, s *sock) 
 	panic("unreachable")
 }
 
+// epollOf is the only loop of a driver that serves a table with that server, until the test ends.
+func epollOf(t *testing.T, server string) (*Driver, *epoll) {
+	t.Helper()
+	tab := tableOf(server)
+	run, err := New(proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler)), Options{Driver: "epoll", Tune: link.DefaultTune})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(run.close)
+	commit, err := run.Listen(tab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit()
+	return run, run.engine[0].(*epoll)
+}
+
 // TestClientOfAListener: the sockets of clients have the options that are set for all, and
 // one that sends no more while it waits for an answer does not keep the loop awake.
 func TestClientOfAListener(t *testing.T) {
@@ -84,19 +101,7 @@ func TestClientOfAListener(t *testing.T) {
 			}
 		}
 	}()
-	tab := tableOf(server.Addr().String())
-	p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
-	run, err := New(p, Options{Driver: "epoll", Tune: link.DefaultTune})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.close()
-	commit, err := run.Listen(tab)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit()
-	d := run.engine[0].(*epoll)
+	run, d := epollOf(t, server.Addr().String())
 	c, err := net.Dial("tcp", run.Addrs()[0].String())
 	if err != nil {
 		t.Fatal(err)
@@ -129,19 +134,7 @@ func TestClientOfAListener(t *testing.T) {
 // TestAccept: a wakeup takes one client, and what it has asked for; more, where the
 // listener was ready at wakeup after wakeup.
 func TestAccept(t *testing.T) {
-	tab := tableOf("127.0.0.1:1")
-	p := proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler))
-	run, err := New(p, Options{Driver: "epoll", Tune: link.DefaultTune})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer run.close()
-	commit, err := run.Listen(tab)
-	if err != nil {
-		t.Fatal(err)
-	}
-	commit()
-	d := run.engine[0].(*epoll)
+	run, d := epollOf(t, "127.0.0.1:1")
 	const clients = 70
 	conns := make([]net.Conn, clients)
 	took := make(chan []uint64)
