@@ -24,7 +24,7 @@ import (
 // seeds is how many worlds are played: the first of them in a quick run.
 func seeds() uint64 {
 	if testing.Short() {
-		return 25
+		return 50
 	}
 	return 200
 }

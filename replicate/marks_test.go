@@ -377,13 +377,13 @@ func TestMarks(t *testing.T) {
 }
 
 // manyStates is how many a scene is given: all, in a soak; else so many, and all but the
-// largest four have fewer; and an eighth of that in a quick run.
+// largest four have fewer; and a quarter of that in a quick run.
 func manyStates(usual int) int {
 	switch {
 	case everyVector():
 		return 0
 	case testing.Short():
-		return usual / 8
+		return usual / 4
 	}
 	return usual
 }

@@ -26,7 +26,7 @@ var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation
 func hurried() bool { return raced || testing.Short() }
 
 // quickSeeds is how many seeds each case gets in a quick run.
-const quickSeeds = 1
+const quickSeeds = 2
 
 // seedRange is how many seeds a case gets: 20, fewer in a hurry, and as many as
 // RINGSIDE_SEEDS in the environment says. Those that are costly get a quarter, herds a
