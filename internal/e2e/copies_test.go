@@ -385,14 +385,21 @@ func TestCopiesOfModes(t *testing.T) {
 func TestCopiesOfLongKeys(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
-		r := startRingside(t, driver, front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 2s}")+"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n")
+		r := startRingside(t, driver, front(servers, "timeouts: {connect: 2s, request: 2s, deadline: 6s}")+"routes:\n  - {pool: main, preset: sessions, copies_on: server}\n")
 		client := dial(t, r.address)
 		for round, out := range []bool{false, true} {
 			if out {
 				servers[1].kill()
 				r.logged(t, "to=OUT")
 			}
-			eventually(t, "sessions are served", func() bool { return client.answer("ms ready 1\r\nx") == "HD\n" })
+			eventually(t, "sessions are served by all", func() bool {
+				for i := range 30 {
+					if client.answer(fmt.Sprintf("ms ready%d 1\r\nx", i)) != "HD\n" {
+						return false
+					}
+				}
+				return true
+			})
 			for i := range 30 {
 				key := base64.StdEncoding.EncodeToString([]byte(fmt.Sprintf("%0186d", 1000*round+i)))
 				client.ask("mg "+key+" b v", "EN")

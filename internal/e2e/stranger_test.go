@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,3 +111,43 @@ func TestStranger(t *testing.T) {
 // processLead is for how long the stranger has run at least when the server was heard
 // of for the last time.
 const processLead = 8 * time.Second
+
+// A server that comes back with the memory it had says that it has run for long. Once it is
+// emptied and serves again, no loop takes it for a stranger, also one that has asked it
+// nothing meanwhile.
+func TestStrangerThatServes(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		servers := startLasting(t, 3)
+		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 300ms, consistency: strict}", testTimeouts))
+		clients := make([]*conn, 12) // of either loop some
+		for i := range clients {
+			clients[i] = dial(t, r.address)
+		}
+		keys := names("key", 30)
+		store := func(c *conn) {
+			for _, key := range keys {
+				eventually(t, "a server takes "+key, func() bool { return c.set(key, "old") == "STORED" })
+			}
+		}
+		time.Sleep(processLead) // so that it says that it has run for longer than anybody missed it
+		for _, c := range clients {
+			store(c)
+		}
+
+		servers[1].leave(t)
+		eventually(t, "it is out", func() bool { return r.phase(servers[1].address) == "OUT" })
+		servers[1].comeBack(t)
+		eventually(t, "it is in", func() bool { return r.phase(servers[1].address) == "IN" })
+		for i, c := range clients {
+			for _, key := range keys {
+				if answer := c.set(key, "new"); answer != "STORED" {
+					t.Errorf("client %d sets %s: %s", i, key, answer)
+				}
+			}
+		}
+		_, log, _ := strings.Cut(r.out.String(), "to=RETURN")
+		if strings.Contains(log, "another memcached") {
+			t.Errorf("taken for a stranger behind its return:\n%s", log)
+		}
+	})
+}

@@ -3,6 +3,7 @@ package failover
 // Which process answers on a new connection, as each loop finds out for itself.
 
 import (
+	"slices"
 	"time"
 
 	"ringside/proxy/health/process"
@@ -87,7 +88,8 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 		return
 	}
 	e.StartedAnew(srv)
-	if p.Stranger(e.Now - d.heard) {
+	unknown := func(m Registration) bool { return !m.Agent.View.Recognized(m.Member, p) }
+	if p.Stranger(e.Now-d.heard) && slices.ContainsFunc(e.Registrations[srv], unknown) {
 		srv.Reject(p.Answers())
 	}
 }

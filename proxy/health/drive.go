@@ -159,7 +159,9 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	s.goTo, s.goAt, s.until = 0, 0, 0
 	s.flush, s.warm = flushing{}, tally.Warmth{}
 	s.held = nil
-	s.stranger = s.stranger && k.present(i) // it is emptied on its way back
+	here := k.present(i)
+	s.stranger = s.stranger && here // it is emptied on its way back
+	s.known = s.known && here       // who comes back with its memory has the record that was seen last
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
@@ -319,9 +321,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "stays: no other server could take over"
 	case !k.reaches(i, now):
 		s.step = "stays: this Ringside reaches too few of the others"
-	case opinion == unheard, opinion == unasked:
+	case opinion == tally.Unheard, opinion == tally.Unasked:
 		s.step = "next: LEAVING, if most Ringsides suspect it too"
-	case opinion == reached:
+	case opinion == tally.Reached:
 		s.step = "stays: most Ringsides reach it"
 	default:
 		s.step = "next: LEAVING"
@@ -391,9 +393,9 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held
-	case opinion == rejected:
+	case opinion == tally.Rejected:
 		s.step = "stays out: most Ringsides don't reach it"
-	case opinion == unheard:
+	case opinion == tally.Unheard:
 		s.step = "next: RETURN, when the other Ringsides have said whether they reach it"
 	case k.strict() && now >= k.quorum:
 		s.step = "stays out: this Ringside reaches too few of the others"

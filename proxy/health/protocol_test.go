@@ -70,7 +70,7 @@ func TestSimulation(t *testing.T) {
 // see a stale hit each time: so each part is needed, and the simulation would
 // see it missing.
 func TestAblations(t *testing.T) {
-	const seeds = 40
+	const seeds = 60
 	for _, c := range []struct {
 		name   string
 		faults []string

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"ringside/proxy/health/barrier"
+	"ringside/proxy/health/process"
 	"ringside/proxy/health/roll"
 )
 
@@ -30,6 +31,7 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	outBy           atomic.Int64  // while it is Leaving
+	process         process.Cell  // that the keeper has recognized last
 	asks, hits      atomic.Uint64 // reads while it was Warming, and those it could answer
 	incompleteUntil atomic.Int64  // copies: until when somebody has said that it lacks some
 	neededUntil     atomic.Int64  // copies: until when another pool has said that it may have the only copy of a key
@@ -91,6 +93,10 @@ func (v *View) OutBy(i int) int64 { return v.members[i].outBy.Load() }
 
 // SetOutBy publishes OutBy.
 func (v *View) SetOutBy(i int, at int64) { v.members[i].outBy.Store(at) }
+
+// Recognized reports whether the keeper knows that p answers for member i, and that it has
+// no values of its own, or is emptied before anybody reads from it.
+func (v *View) Recognized(i int, p process.Process) bool { return v.members[i].process.Is(p) }
 
 // CountWarmRead counts a read of member i while it is Warming.
 func (v *View) CountWarmRead(i int, hit bool) {
@@ -197,6 +203,9 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		d := k.Verdict(i)
 		v.SetOutBy(i, k.outBy(i))
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
+		if s := &k.servers[i]; s.known && !s.stranger {
+			v.members[i].process.Store(s.process)
+		}
 	}
 	v.Handover.Publish(&k.barrier)
 	v.SetGone(k.gone)

@@ -21,9 +21,7 @@ import (
 )
 
 const (
-	ejectShare = 50 // percent of the proxies; if more than these suspect a server it is taken out
-	countLife  = 60 // seconds that a counter lives
-
+	countLife    = 60                     // seconds that a counter lives
 	refusedLife  = 3                      // seconds until memcached forgets a count of refusals; it may take one for less, never for more
 	refusedPause = int64(4 * time.Second) // until a proxy that is refused says so again
 )
@@ -110,45 +108,23 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	}
 }
 
-// opinion is what proxies think of a server.
-type opinion uint8
-
-const (
-	unheard  opinion = iota // some server answers, but hasn't counted yet
-	unasked                 // no other server answers that could count
-	reached                 // most proxies reach it
-	rejected                // most proxies suspect it
-)
-
 // opinions adds up what the other servers have counted of server i.
-func (k *Keeper) opinions(i int, now int64) opinion {
-	var suspects, proxies uint64
-	result := unasked
+func (k *Keeper) opinions(i int, now int64) tally.Opinion {
+	var poll tally.Poll
 	for j := range k.servers {
 		v := &k.servers[j]
 		if j == i || v.suspect || v.noMeta || v.good == 0 {
 			continue
 		}
-		if result == unasked {
-			result = unheard
+		var suspects *tally.Tally
+		if v.sus != nil {
+			suspects = &v.sus[i]
 		}
-		var said uint64
-		if s := &k.servers[i]; s.refused.said != nil {
-			said = s.refused.said[j]
+		var refused uint64
+		if said := k.servers[i].refused.said; said != nil {
+			refused = said[j]
 		}
-		counted := v.sus != nil && v.sus[i].Fresh(k.voteTime(), now)
-		if counted {
-			said = max(said, v.sus[i].Rate())
-		}
-		if said == 0 && !counted || !v.live.Fresh(k.voteTime(), now) {
-			continue
-		}
-		suspects += said
-		proxies += v.live.Rate()
-		result = reached
+		poll.Count(&v.live, suspects, refused, k.voteTime(), now)
 	}
-	if result == reached && suspects*100 > proxies*ejectShare {
-		result = rejected
-	}
-	return result
+	return poll.Opinion()
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,6 +42,17 @@ func Parse(answer []byte) (p Process, ok bool) {
 // that may step.
 func (p Process) Is(q Process) bool {
 	return p.PID == q.PID && p.Started-q.Started <= 2 && q.Started-p.Started <= 2
+}
+
+// Cell is a process that one goroutine knows and others ask about. The zero one is none.
+type Cell struct{ pid, started atomic.Int64 }
+
+// Store says which it is.
+func (c *Cell) Store(p Process) { c.pid.Store(p.PID); c.started.Store(p.Started) }
+
+// Is says whether it is p.
+func (c *Cell) Is(p Process) bool {
+	return p.Is(Process{PID: c.pid.Load(), Started: c.started.Load()})
 }
 
 // slack is how much longer than it has run a process may say that it has: memcached
