@@ -462,18 +462,25 @@ func (h *clientele) breaches() (found []breach) {
 	return found
 }
 
-// withoutEarlyReads leaves out what was read of a write that had no answer yet. Where one
-// server does it late, a read that the other has answered shows it, and the next may not.
+// withoutEarlyReads leaves out what was read of a write or a delete that had no answer yet.
+// Where one server does it late, a read that the other has answered shows it, and the next
+// may not.
 func withoutEarlyReads(history []porcupine.Operation) []porcupine.Operation {
 	written := map[string]int64{}
+	var deletes []porcupine.Operation
 	for _, o := range history {
-		if in := o.Input.(asked); in.value != "" && o.Output.(told).value == "" {
+		if in := o.Input.(asked); in.op == "delete" {
+			deletes = append(deletes, o)
+		} else if in.value != "" && o.Output.(told).value == "" {
 			written[in.value] = o.Return
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(history), func(o porcupine.Operation) bool {
-		value := o.Output.(told).value
-		return value != "" && o.Return < written[value]
+		in, out := o.Input.(asked), o.Output.(told)
+		if (in.op == "get" || in.op == "gat") && out.answer == "END" {
+			return slices.ContainsFunc(deletes, func(d porcupine.Operation) bool { return d.Call < o.Return && o.Return < d.Return })
+		}
+		return out.value != "" && o.Return < written[out.value]
 	})
 }
 

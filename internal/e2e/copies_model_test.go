@@ -266,3 +266,22 @@ func TestModelOfCopies(t *testing.T) {
 		}
 	}
 }
+
+// What shows a delete that is under way is left out, what shows what it has taken is not.
+func TestModelOfEarlyReads(t *testing.T) {
+	t.Parallel()
+	for end, right := range map[int64]bool{6: true, 12: false} {
+		history := []porcupine.Operation{
+			{ClientId: 0, Input: asked{op: "set", value: "a"}, Output: told{answer: "STORED"}, Call: 0, Return: 1},
+			{ClientId: 0, Input: asked{op: "delete"}, Output: told{answer: "DELETED"}, Call: 2, Return: 10},
+			{ClientId: 1, Input: asked{op: "get"}, Output: told{answer: "END"}, Call: 3, Return: 4},
+			{ClientId: 1, Input: asked{op: "get"}, Output: told{answer: "VALUE", value: "a"}, Call: end - 1, Return: end},
+		}
+		if checkHistory("k", history) == nil {
+			t.Errorf("get answered at %d: the whole history is right", end)
+		}
+		if err := checkHistory("k", withoutEarlyReads(history)); (err == nil) != right {
+			t.Errorf("get answered at %d: want %v: %v", end, right, err)
+		}
+	}
+}
