@@ -448,11 +448,12 @@ func TestEveryOutcomeOfOne(t *testing.T) {
 	exploreAll(t, 1, false, -1, func(Command) bool { return true })
 }
 
-// What takes several rounds has too many vectors: one fault.
+// What takes several rounds has too many vectors: one fault, in a quick run of some
+// commands.
 func TestEveryOutcomeOfTwo(t *testing.T) {
 	short := func(c Command) bool { k := classOf(c); return k == reads || k == all || k == alone }
 	exploreAll(t, 2, false, -1, short)
-	exploreAll(t, 2, true, 1, func(c Command) bool { return !short(c) })
+	exploreAll(t, 2, true, 1, func(c Command) bool { return !short(c) && (!testing.Short() || c.Op != Append && c.Op != Cas && c.Op != Incr) })
 }
 
 // Reads and what goes to all members alike: every vector.
