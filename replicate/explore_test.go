@@ -453,7 +453,9 @@ func TestEveryOutcomeOfOne(t *testing.T) {
 func TestEveryOutcomeOfTwo(t *testing.T) {
 	short := func(c Command) bool { k := classOf(c); return k == reads || k == all || k == alone }
 	exploreAll(t, 2, false, -1, short)
-	exploreAll(t, 2, true, 1, func(c Command) bool { return !short(c) && (!testing.Short() || c.Op != Append && c.Op != Cas && c.Op != Incr) })
+	exploreAll(t, 2, true, 1, func(c Command) bool {
+		return !short(c) && (!testing.Short() || c.Op != Append && c.Op != Cas && c.Op != Incr)
+	})
 }
 
 // Reads and what goes to all members alike: every vector.

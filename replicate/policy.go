@@ -19,6 +19,9 @@ type Policy struct {
 	RepairRate  int           // keys a second that are copied to one member; 0: no repair
 }
 
+// Several says that it keeps more than one.
+func (p *Policy) Several() bool { return p.Copies == All || p.Copies > 1 }
+
 // Apart says what two copies of a key must not share.
 type Apart uint8
 

@@ -361,7 +361,7 @@ func addresses(p *table.Pool) int {
 // settings take back what its class says.
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
-	several := c.Copies == replicate.All || c.Copies > 1
+	several := c.Several()
 	if several && !r.Pool.Failover.Strict && addresses(r.Pool) == 2 {
 		list = append(list, "two servers have no majority: where one Ringside reaches only the one and another only the other, both go on, a read may be old, "+
 			"a counter give a number twice and a lock be held twice, which a third server ends; and while one is out or being filled, the other has the only copy")

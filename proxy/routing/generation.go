@@ -140,7 +140,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		if r.Total != nil {
 			made.Timeouts.Total = *r.Total
 		}
-		if r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0 {
+		if r.KeepsCopies() {
 			made.Copies = r.Copies
 			made.Copies.Copies = cmp.Or(made.Copies.Copies, 1)
 		}

@@ -3,7 +3,6 @@ package table
 // Where a key goes, worked out without asking anybody.
 
 import (
-	"ringside/replicate"
 	"ringside/ring"
 )
 
@@ -69,7 +68,7 @@ func (l *Listener) Plan(key []byte) Plan {
 	}
 	walk := r.Pool.walk(part, h)
 	p.Successors = walk[min(1, len(walk)):]
-	if r.Copies.Copies == replicate.All || r.Copies.Copies > 1 {
+	if r.Copies.Several() {
 		p.Copies = r.holders(key)
 	} else if owner >= 0 {
 		p.Interim = r.Pool.interim(key, owner, p.Successors)

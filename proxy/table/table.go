@@ -206,7 +206,7 @@ func (p *Pool) NeedsKeeper(t *Table) bool {
 
 // KeepsCopies says that the route keeps several copies of each key.
 func (r *Route) KeepsCopies() bool {
-	return r.Copies.Copies != 0 && r.Copies.Copies != 1 || len(r.Also) > 0
+	return r.Copies.Several() || len(r.Also) > 0
 }
 
 // Copied says whether a route of t keeps copies in p.
