@@ -17,18 +17,17 @@ import (
 // known. The keeper, who asks, too, may hear later that there is another process: of a
 // connection that has ended while nothing was asked nobody tells it.
 func (e *Keepers) Connected(c *upstream.Conn) {
-	srv := c.Server
-	if first := c == srv.Conns[0]; e.asksWho(c) && !(first && srv.Identifying) {
-		srv.Identifying = srv.Identifying || first
-		c.AskFirst(&identification{e, srv, srv.Heard(), first}, whoAsks(srv), asksProcess)
+	if srv := c.Server; e.asksWho(c) && srv.Identifying != c {
+		srv.Identifying = c
+		c.AskFirst(&identification{e, c, srv.Heard()}, whoAsks(srv), asksProcess)
 	}
 }
 
 // Identify asks srv who it is, unless that is being asked already.
 func (e *Keepers) Identify(srv *upstream.Server) {
-	if c := srv.Conns[0]; !srv.Identifying && c.State != upstream.ConnDialing && e.asksWho(c) {
-		srv.Identifying = true
-		e.Ask(c, &identification{e, srv, srv.Heard(), true}, 0, whoAsks(srv), asksProcess, true)
+	if c := srv.Conns[0]; srv.Identifying != c && c.State != upstream.ConnDialing && e.asksWho(c) {
+		srv.Identifying = c
+		e.Ask(c, &identification{e, c, srv.Heard()}, 0, whoAsks(srv), asksProcess, true)
 		srv.Unidentified = srv.StartedAt != 0
 	}
 }
@@ -59,9 +58,8 @@ const unsureTime = 2 * time.Second
 // identification is the stats command that asks a server which process it is.
 type identification struct {
 	e     *Keepers
-	srv   *upstream.Server
-	heard int64 // when the server was last heard of before the connection
-	first bool  // srv.Identifying is set for it
+	c     *upstream.Conn // that it is asked on
+	heard int64          // when the server was last heard of before the connection
 }
 
 // startUnknown is the StartedAt of a server whose stats don't tell. It counts as one
@@ -71,8 +69,10 @@ const startUnknown = -1
 func (d *identification) Client() uint64 { return 0 }
 
 func (d *identification) Answered(_ int, r *upstream.Result) {
-	e, srv := d.e, d.srv
-	srv.Identifying = srv.Identifying && !d.first
+	e, srv := d.e, d.c.Server
+	if srv.Identifying == d.c {
+		srv.Identifying = nil
+	}
 	p, ok := process.Parse(r.Bytes)
 	before := process.Process{PID: srv.Pid, Started: srv.StartedAt}
 	switch {

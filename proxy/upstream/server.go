@@ -73,7 +73,7 @@ type outage struct {
 type process struct {
 	StartedAt, Pid int64 // since when it runs, in seconds by its own clock; its number
 	Unidentified   bool  // there is a new connection, on which it has not said them yet
-	Identifying    bool  // it is being asked
+	Identifying    *Conn // on which it is being asked
 }
 
 // defaultDownAfter is how many requests in a row without an answer make a server
