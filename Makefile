@@ -19,13 +19,13 @@ deb: build
 	$(GO) -C deploy/deb build -o ../../bin/makedeb .
 	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
 
-# Everything but the built binary with real clients, the commands and the benches. Of what
-# plays by seeds, and of what visits all states, -short has the first: see testing.Short in
-# the tests. More packages run at once than there are processors, for many wait: the one
-# that waits longest comes first. That, test binaries without the debugger's tables, and no
-# vet, which make test has, make it under a minute on two cores.
+# Everything but the built binary with real clients, the commands, the benches and the
+# examples. Of what plays by seeds, and of what visits all states, -short has the first: see
+# testing.Short in the tests. More packages run at once than there are processors, for many
+# wait: the one that waits longest comes first. That, test binaries without the debugger's
+# tables, and no vet, which make test has, make it under a minute on two cores.
 quick:
-	$(GO) test -short -vet=off -p 4 -ldflags=-w ./proxy/loop $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/instance -e /internal/demo -e /internal/drill -e /internal/e2e)
+	$(GO) test -short -vet=off -p 4 -ldflags=-w ./proxy/loop $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/instance -e /internal/demo -e /internal/drill -e /internal/e2e -e /examples/)
 
 # Each step is bounded: the slowest part, the race tests, by its own timeout.
 test: deps format vet staticcheck unit fuzz cost
