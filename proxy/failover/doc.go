@@ -49,7 +49,10 @@
 // It is copied as copies are: guarded by a mark (package replicate), which is known by its
 // flags in WARM and SETTLE. A client's own empty item (mg N) is one of its values.
 //
-// A gat there that meets the mark of a Ringside which has just died lengthens its life.
+// A gat there that meets the mark of a Ringside which has just died lengthens its life. An
+// incr in SETTLE that meets the mark of a Ringside still in WARM is told that the value is no
+// number, where NOT_FOUND would be the truth (the simulation "relaxed" has it at seed 693),
+// and an append there would go to the mark, and be lost with it. Not mended yet.
 //
 // # What it promises
 //
