@@ -3,6 +3,8 @@ package health
 import (
 	"strings"
 	"testing"
+
+	"ringside/proxy/health/process"
 )
 
 // replaced runs a pool in which server 0 refuses connections for a moment, until
@@ -76,6 +78,30 @@ func TestLostRecordIsNoStranger(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.nodes[1].began }, nil)
 	if !kept || w.flushes != 0 {
 		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
+	}
+}
+
+// One that comes back with its memory has the record that was seen last. It is emptied once,
+// and all loops may know that it is the one who was.
+func TestMemoryThatComesBackIsEmptiedOnce(t *testing.T) {
+	w := newWorld(t, scenario{proxies: 2, pool: 3, set: Settings{Strict: true}})
+	for _, n := range w.nodes {
+		n.began = w.now - 100*sec
+	}
+	w.settle(20 * sec)
+	w.nodes[0].down = true
+	w.until(0, Out)
+	w.nodes[0].down = false
+	w.nodes[0].began = w.now - 50*sec
+	w.settle(60 * sec)
+	if w.flushes != 1 || w.logged("another memcached") {
+		t.Errorf("%d flushes: %s", w.flushes, strings.Join(w.log, "\n"))
+	}
+	v := NewView(3)
+	v.Publish(w.proxies[0].k, true)
+	is := process.Process{PID: 1, Started: w.nodes[0].began/sec - 2}
+	if !v.Recognized(0, is) || v.Recognized(0, process.Process{PID: 2, Started: is.Started}) {
+		t.Errorf("recognized is %+v", w.proxies[0].k.servers[0].process)
 	}
 }
 
