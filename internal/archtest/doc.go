@@ -1,7 +1,6 @@
-// Package archtest holds the plan of the house. It has only tests:
+// Package archtest checks the structure of the code. It has only tests:
 //
 //	arch_test.go    which package may import which, as ARCHITECTURE.md says it; every package and file says what it is for
-//	shape_test.go   how large packages, files and structs may be, and how entangled the files of a package
 //	docs_test.go    what ARCHITECTURE.md, README.md, CONTRIBUTING.md and comments name is there
 //	errors_test.go  docs/errors.md has every error text that clients can get
 //	links_test.go   links in papers lead somewhere
