@@ -1,0 +1,81 @@
+// Package testenv tells tests how much to run and how disturbed their machine is.
+//
+// Tests run in three tiers. `make check` runs go test -short and finishes in
+// seconds. `make test` is what CI runs. `make full` sets RINGSIDE_FULL and runs
+// everything: all simulation seeds, both drivers for every end-to-end test, all
+// client languages.
+package testenv
+
+// The tiers of tests, and rounds that a busy machine may disturb.
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// Full reports whether everything is to be run: the environment variable
+// RINGSIDE_FULL is set, as in `make full`. A test without a smaller selection
+// ignores it.
+func Full() bool { return os.Getenv("RINGSIDE_FULL") != "" }
+
+// Hang is the upper bound of a wait for a condition. It only detects hangs: it
+// is far longer than any such wait takes on a busy machine.
+const Hang = 2 * time.Minute
+
+// Starvation measures how late a goroutine of this process wakes up. Another
+// process, such as the proxy under test, is starved by about as much.
+type Starvation struct {
+	stop chan struct{}
+	late chan time.Duration
+}
+
+// MeasureStarvation starts to measure. The caller must call Stop.
+func MeasureStarvation() *Starvation {
+	s := &Starvation{stop: make(chan struct{}), late: make(chan time.Duration)}
+	go func() {
+		const nap = 10 * time.Millisecond
+		var late time.Duration
+		for {
+			before := time.Now()
+			select {
+			case <-s.stop:
+				s.late <- late
+				return
+			case <-time.After(nap):
+				late = max(late, time.Since(before)-nap)
+			}
+		}
+	}()
+	return s
+}
+
+// Stop ends the measurement and returns the longest delay of a wake-up.
+func (s *Starvation) Stop() time.Duration {
+	close(s.stop)
+	return <-s.late
+}
+
+// Undisturbed is for a test that must use the real clock. It runs round and
+// fails the test if round returns an error while the machine was undisturbed:
+// no wake-up was later than tolerance. A disturbed round is repeated, at most
+// rounds times in all. If every round was disturbed and returned an error, the
+// test logs "undecided" with the last error and does not fail, because the
+// error may be the machine's. The summary of `make test` lists such tests.
+func Undisturbed(t testing.TB, rounds int, tolerance time.Duration, round func() error) {
+	t.Helper()
+	var err error
+	for n := 1; n <= rounds; n++ {
+		s := MeasureStarvation()
+		err = round()
+		late := s.Stop()
+		switch {
+		case err == nil:
+			return
+		case late <= tolerance:
+			t.Fatal(err)
+		}
+		t.Logf("round %d of %d: a goroutine woke %v late (%v are tolerated), so its error does not count: %v", n, rounds, late, tolerance, err)
+	}
+	t.Logf("undecided: all %d rounds were disturbed; the last error: %v", rounds, err)
+}
