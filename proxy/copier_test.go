@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What bounds the copies of keys from one holder to another.
 
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/copies/entries"
 )
 
@@ -16,19 +17,19 @@ func TestRoomForReads(t *testing.T) {
 	const keys, most = 100, 32
 	tr := newTroupe(t, "pool main servers=s1,s2 connections=2\nroute - main copies=2 ack=one repair=1000000 through\n")
 	tr.notice()
-	tr.becomes("s2", "SUSPECT")
+	tr.SetPhase("s2", "SUSPECT")
 	for i := range keys {
 		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
 	}
 	tr.servers["s1"].mute = "mg" // so no copy ends
-	tr.becomes("s2", "IN")
-	tr.pass("copied", func() bool { return tr.e.Copying > 0 })
-	if tr.e.Copying != most {
-		t.Errorf("the ledger has %d copies at work, want %d", tr.e.Copying, most)
+	tr.SetPhase("s2", "IN")
+	tr.pass("copied", func() bool { return tr.Engine.Copying > 0 })
+	if tr.Engine.Copying != most {
+		t.Errorf("the ledger has %d copies at work, want %d", tr.Engine.Copying, most)
 	}
 	tr.servers["s1"].items["new.2"] = copyItem{value: "y"}
-	if tr.client("get new.2"); tr.e.Copying != most+1 {
-		t.Errorf("%d copies at work behind a read that has found that members differ, want %d", tr.e.Copying, most+1)
+	if tr.client("get new.2"); tr.Engine.Copying != most+1 {
+		t.Errorf("%d copies at work behind a read that has found that members differ, want %d", tr.Engine.Copying, most+1)
 	}
 	tr.servers["s1"].mute = ""
 	tr.play()
@@ -40,18 +41,18 @@ func TestRoomForReads(t *testing.T) {
 // TestTheLedgerLooksAtSome: of keys that can't be copied yet one wakeup looks at as many as
 // may be copied at once, and the next one at others.
 func TestTheLedgerLooksAtSome(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.line("route - main copies=2 through")
-	s.begin()
-	s.becomes("s1", "SUSPECT")
-	m := &s.e.Ledgers["main"].Members[1]
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2 through")
+	s.Begin()
+	s.SetPhase("s1", "SUSPECT")
+	m := &s.Engine.Ledgers["main"].Members[1]
 	first := ""
-	s.wakeup(func() {
+	s.Wakeup(func() {
 		for i := range 200 {
-			m.Lost(&s.e.Copies, entries.Entry{Hash: uint64(i), Key: fmt.Appendf(nil, "%d.1", i), Through: true}, false)
+			m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(i), Key: fmt.Appendf(nil, "%d.1", i), Through: true}, false)
 		}
-		s.e.Copies.Tend()
+		s.Engine.Copies.Tend()
 		first = string(m.Lists[entries.ToCopy].Front().Value.(*entries.Entry).Key)
 	})
 	if first != "64.1" {

@@ -1,9 +1,10 @@
-package proxy
+package proxy_test
 
 import (
 	"fmt"
 	"testing"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/copies/entries"
 )
 
@@ -11,11 +12,11 @@ import (
 // and again, and loses others, while nothing is done about it. There is one entry for each
 // key, and no more than can be remembered.
 func TestEntriesAreBounded(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.line("route - main copies=2")
-	s.begin()
-	m := &s.e.Ledgers["main"].Members[0]
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2")
+	s.Begin()
+	m := &s.Engine.Ledgers["main"].Members[0]
 	const kept = 100 // keys that stay
 	for i := range 10 * entries.DirtyKeys {
 		key := fmt.Appendf(nil, "key%d", i%kept)
@@ -23,7 +24,7 @@ func TestEntriesAreBounded(t *testing.T) {
 		key = fmt.Appendf(nil, "passing%d", i)
 		m.MissedWrite(uint64(kept+i), key, key, true)
 		m.Right(uint64(kept + i))
-		m.Lost(&s.e.Copies, entries.Entry{Hash: uint64(1<<32 + i%kept), Key: []byte("copied"), Through: true}, false)
+		m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(1<<32 + i%kept), Key: []byte("copied"), Through: true}, false)
 	}
 	count := map[entries.State]int{}
 	for _, l := range m.Keys {
@@ -33,10 +34,10 @@ func TestEntriesAreBounded(t *testing.T) {
 		t.Errorf("%d keys, by state %v, want %d of each", len(m.Keys), count, kept)
 	}
 	for i := range 2 * entries.DirtyKeys {
-		m.Lost(&s.e.Copies, entries.Entry{Hash: uint64(1<<32 + i), Key: []byte("copied"), Through: true}, false)
+		m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(1<<32 + i), Key: []byte("copied"), Through: true}, false)
 	}
-	if n := len(m.Keys); n != entries.DirtyKeys || s.e.Count.RepairsDropped == 0 {
-		t.Errorf("%d keys, %d dropped, want %d and some", n, s.e.Count.RepairsDropped, entries.DirtyKeys)
+	if n := len(m.Keys); n != entries.DirtyKeys || s.Engine.Count.RepairsDropped == 0 {
+		t.Errorf("%d keys, %d dropped, want %d and some", n, s.Engine.Count.RepairsDropped, entries.DirtyKeys)
 	}
 	for i := range 2 * entries.DirtyKeys {
 		m.MissedWrite(uint64(1<<33+i), []byte("more"), []byte("more"), true)
@@ -49,14 +50,14 @@ func TestEntriesAreBounded(t *testing.T) {
 // TestEntriesStayDirty: a key is not read at a member that has missed a write to it until
 // it is right again, whatever becomes of it in between.
 func TestEntriesStayDirty(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.line("route - main copies=2")
-	s.begin()
-	m := &s.e.Ledgers["main"].Members[0]
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2")
+	s.Begin()
+	m := &s.Engine.Ledgers["main"].Members[0]
 	key := []byte("key")
 	m.MissedWrite(1, key, key, false)
-	m.Lost(&s.e.Copies, entries.Entry{Hash: 1, Key: key, Through: true}, false)
+	m.Lost(&s.Engine.Copies, entries.Entry{Hash: 1, Key: key, Through: true}, false)
 	if !m.Dirty(1) {
 		t.Error("a key that it has lost is not dirty any more")
 	}
@@ -64,7 +65,7 @@ func TestEntriesStayDirty(t *testing.T) {
 	if m.Right(1); m.Dirty(1) || len(m.Keys) != 0 {
 		t.Error("a key that is right is dirty still")
 	}
-	if m.Lost(&s.e.Copies, entries.Entry{Hash: 2, Key: key}, false); !m.Dirty(2) {
+	if m.Lost(&s.Engine.Copies, entries.Entry{Hash: 2, Key: key}, false); !m.Dirty(2) {
 		t.Error("a key whose miss would be believed is not dirty")
 	}
 }
@@ -73,13 +74,13 @@ func TestEntriesStayDirty(t *testing.T) {
 // all keys, and still the one that decides: other Ringsides know nothing of what it missed, and
 // count there. So it gets the value of another one, and counts on.
 func TestOverflowedDecides(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.line("route - main copies=2 through repair=0")
-	s.begin()
-	s.line("s1 runs 7")
-	s.line("s2 runs 8")
-	s.e.Ledgers["main"].Members[1].Overflowed = true
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2 through repair=0")
+	s.Begin()
+	s.Line("s1 runs 7")
+	s.Line("s2 runs 8")
+	s.Engine.Ledgers["main"].Members[1].Overflowed = true
 	for _, line := range []string{
 		`c1 > incr a2 1`,
 		`s2 < mg a2 s f c`, `s2 > HD s1 f0 c4`,
@@ -88,6 +89,6 @@ func TestOverflowedDecides(t *testing.T) {
 		`s1 < mg a2 s f c`, `s1 > HD s1 f0 c9`,
 		`s2 < incr a2 1`, `s2 > 6`,
 	} {
-		s.line(line)
+		s.Line(line)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What the log says of a server that is no memcached.
 
@@ -6,13 +6,15 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"ringside/proxy/conversation"
 )
 
 func TestForeignServerIsLoggedOnce(t *testing.T) {
 	var logs bytes.Buffer
-	s := newStage(t)
-	s.logs = &logs
-	s.play("foreign", `pool main servers=s1 get_errors=error
+	s := conversation.New(t)
+	s.Logs = &logs
+	s.Play("foreign", `pool main servers=s1 get_errors=error
 s1 silent
 c1 > get a1
 s1 < version
@@ -23,15 +25,15 @@ c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
 `)
 	wait := "100ms"
 	for _, next := range []string{"200ms", "400ms", "800ms"} {
-		s.play("foreign", "wait "+wait+"\ns1 < version\ns1 > HTTP/1.1 400 Bad Request\ns1 aborted\n")
+		s.Play("foreign", "wait "+wait+"\ns1 < version\ns1 > HTTP/1.1 400 Bad Request\ns1 aborted\n")
 		wait = next
 	}
 	// It is said again when there has been a memcached in between.
-	s.play("foreign", "wait "+wait+"\ns1 < version\ns1 > VERSION 1.6.18\n")
-	if want, got := uint64(4), s.e.Count.Desyncs; got != want {
+	s.Play("foreign", "wait "+wait+"\ns1 < version\ns1 > VERSION 1.6.18\n")
+	if want, got := uint64(4), s.Engine.Count.Desyncs; got != want {
 		t.Errorf("%d tries counted, want %d", got, want)
 	}
-	s.play("foreign", `s1 dies
+	s.Play("foreign", `s1 dies
 s1 silent
 c1 > get a1
 s1 < version

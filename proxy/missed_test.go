@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 import (
 	"strings"
@@ -16,24 +16,24 @@ func TestMissedBehindTheFlush(t *testing.T) {
 	for _, begun := range []string{"RETURN", "WARM"} {
 		tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one repair=0\n")
 		later := func() {
-			end := tr.now + int64(5*time.Second)
-			tr.pass("later", func() bool { return tr.now >= end })
+			end := tr.Now + int64(5*time.Second)
+			tr.pass("later", func() bool { return tr.Now >= end })
 		}
 		tr.notice()
-		tr.becomes("s2", "OUT")
+		tr.SetPhase("s2", "OUT")
 		later()
-		tr.becomes("s2", begun)
+		tr.SetPhase("s2", begun)
 		tr.servers["s2"].items["1.1"] = copyItem{value: "older"} // another Ringside's, which this one now replaces
 		tr.servers["s2"].mute = "set"
 		if got := tr.client("set 1.1 0 0 1\r\nx"); got != "STORED\r\n" {
 			t.Fatalf("%s: got %q", begun, got)
 		}
-		tr.becomes("s2", "WARM")
+		tr.SetPhase("s2", "WARM")
 		tr.servers["s2"].mute = ""
 		tr.hangUp("s2")
 		later()
-		tr.becomes("s2", "IN")
-		tr.becomes("s1", "SUSPECT")
+		tr.SetPhase("s2", "IN")
+		tr.SetPhase("s1", "SUSPECT")
 		if got := tr.client("get 1.1"); strings.Contains(got, "older") {
 			t.Errorf("%s: got %q", begun, got)
 		}
@@ -43,7 +43,7 @@ func TestMissedBehindTheFlush(t *testing.T) {
 // TestMarksAreCounted: what becomes of marks is counted by what they are for.
 func TestMarksAreCounted(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=0\n")
-	marks := &tr.e.Count.Marks
+	marks := &tr.Engine.Count.Marks
 	for _, c := range []struct {
 		request string
 		event   stats.MarkEvent
@@ -69,7 +69,7 @@ func TestMarksAreCounted(t *testing.T) {
 	if marks[stats.MarkMet][stats.MarkOther] == 0 {
 		t.Error("marks were met, and not counted")
 	}
-	if got, want := tr.e.Count.DeleteRounds, [stats.MaxDeleteRounds]uint64{1}; got != want {
+	if got, want := tr.Engine.Count.DeleteRounds, [stats.MaxDeleteRounds]uint64{1}; got != want {
 		t.Errorf("deletes by rounds: %v, want %v", got, want)
 	}
 }
@@ -80,16 +80,16 @@ func TestMarksAreCounted(t *testing.T) {
 func TestLateDeleteBehindTheFlush(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 repair=0\n")
 	later := func(d time.Duration) {
-		end := tr.now + int64(d)
-		tr.pass("later", func() bool { return tr.now >= end })
+		end := tr.Now + int64(d)
+		tr.pass("later", func() bool { return tr.Now >= end })
 	}
 	tr.notice()
 	tr.servers["s1"].items["1.2"] = copyItem{value: "x"}
-	tr.becomes("s2", "OUT")
+	tr.SetPhase("s2", "OUT")
 	later(5 * time.Second)
-	tr.becomes("s2", "WARM")
-	tr.wakeup(func() { tr.e.LateDeleted(tr.e.ByAddress["tcp s2"], []byte("1.2")) })
-	tr.becomes("s2", "IN")
+	tr.SetPhase("s2", "WARM")
+	tr.Wakeup(func() { tr.Engine.LateDeleted(tr.Engine.ByAddress["tcp s2"], []byte("1.2")) })
+	tr.SetPhase("s2", "IN")
 	later(2 * time.Minute)
 	if got := tr.client("get 1.2"); !strings.HasPrefix(got, "VALUE 1.2 0 1\r\nx") {
 		t.Errorf("got %q", got)

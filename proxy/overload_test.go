@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // A server that answers, but has more to do than it can, is not taken for gone.
 
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
 )
@@ -16,22 +17,22 @@ import (
 func TestOverloadIsNoFailedPing(t *testing.T) {
 	for _, queue := range []string{"queue=1", "queue=1000"} {
 		t.Run(queue, func(t *testing.T) {
-			s := newStage(t)
-			s.pool([]string{"main", "servers=s1", "failover=rehash", queue})
-			s.table.Pools[0].Failover.Request = 500 * time.Millisecond
-			s.begin()
-			w := s.p.published.Load().Agents[s.table.Pools[0]]
-			s.e.Agents = append(s.e.Agents, w)
-			s.e.Soon(link.KeeperTimer)
+			s := conversation.New(t)
+			s.Pool([]string{"main", "servers=s1", "failover=rehash", queue})
+			s.Table.Pools[0].Failover.Request = 500 * time.Millisecond
+			s.Begin()
+			w := s.Proxy.Agents()[s.Table.Pools[0]]
+			s.Engine.Agents = append(s.Engine.Agents, w)
+			s.Engine.Soon(link.KeeperTimer)
 			w.View.Done(1, true)
-			c, srv := s.actor("c1"), s.actor("s1")
+			c, srv := s.Endpoint("c1"), s.Endpoint("s1")
 			for range 300 {
-				s.wakeup(func() { s.e.Bytes(c.link, []byte(strings.Repeat("get x1\r\n", 2))) })
-				for end := s.now + int64(100*time.Millisecond); s.now < end; {
-					s.now = min(end, max(s.e.Next(), s.now+int64(time.Millisecond)))
-					s.wakeup(func() {})
+				s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(strings.Repeat("get x1\r\n", 2))) })
+				for end := s.Now + int64(100*time.Millisecond); s.Now < end; {
+					s.Now = min(end, max(s.Engine.Next(), s.Now+int64(time.Millisecond)))
+					s.Wakeup(func() {})
 				}
-				line, _ := srv.got.ReadString('\n')
+				line, _ := srv.Got.ReadString('\n')
 				answer := "EN\r\n"
 				switch {
 				case line == "":
@@ -39,15 +40,17 @@ func TestOverloadIsNoFailedPing(t *testing.T) {
 				case strings.HasPrefix(line, "get "):
 					answer = "END\r\n"
 				case strings.HasPrefix(line, "ms "):
-					srv.got.ReadString('\n') // its data block
+					srv.Got.ReadString('\n') // its data block
 					answer = "HD\r\n"
 				case strings.HasPrefix(line, "ma "):
 					answer = "VA 1\r\n2\r\n"
 				}
-				s.wakeup(func() { s.e.Bytes(srv.link, seal(srv.link.End.(*upstream.Conn), []byte(answer))) })
+				s.Wakeup(func() {
+					s.Engine.Bytes(srv.Link, conversation.AddOpaques(srv.Link.End.(*upstream.Conn), []byte(answer)))
+				})
 			}
-			if srv.state != "" {
-				t.Fatalf("the connection is %s", srv.state)
+			if srv.State != "" {
+				t.Fatalf("the connection is %s", srv.State)
 			}
 			for _, ev := range w.Keeper.Events() {
 				t.Errorf("the keeper: %v", ev)

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Who keeps copies of a key, and who stands in for its owner.
 

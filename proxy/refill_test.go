@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Refills of many keys, against small memcacheds that answer by themselves.
 
@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/copies"
 	"ringside/proxy/copies/entries"
 	"ringside/proxy/health"
@@ -37,21 +38,21 @@ type copyItem struct {
 	flags string // empty: 0
 }
 
-// troupe is a stage whose servers answer by themselves.
+// troupe is a harness whose servers answer by themselves.
 type troupe struct {
-	*stage
+	*conversation.Harness
 	servers map[string]*copyServer
 	most    int // picks of one member at a time
 }
 
 func newTroupe(t *testing.T, script string) *troupe {
-	tr := &troupe{stage: newStage(t), servers: map[string]*copyServer{}}
-	tr.quiet = true
+	tr := &troupe{Harness: conversation.New(t), servers: map[string]*copyServer{}}
+	tr.Quiet = true
 	for line := range strings.Lines(script) {
-		tr.line(strings.TrimSpace(line))
+		tr.Line(strings.TrimSpace(line))
 	}
-	tr.begin()
-	for _, srv := range tr.e.List {
+	tr.Begin()
+	for _, srv := range tr.Engine.List {
 		tr.servers[srv.Target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
 	}
 	tr.play()
@@ -63,31 +64,31 @@ func (tr *troupe) play() {
 	for busy := true; busy; {
 		busy = false
 		var names []string
-		for name := range tr.actors {
+		for name := range tr.Endpoints {
 			names = append(names, name)
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			a, m := tr.actors[name], tr.servers[strings.TrimRight(name, "'")]
+			a, m := tr.Endpoints[name], tr.servers[strings.TrimRight(name, "'")]
 			if m == nil {
 				continue
 			}
-			if a.link == nil { // what it has not read is lost
-				a.got.Reset()
+			if a.Link == nil { // what it has not read is lost
+				a.Got.Reset()
 			}
-			for a.link != nil {
-				answer, n := m.answer(a.got.Bytes())
+			for a.Link != nil {
+				answer, n := m.answer(a.Got.Bytes())
 				if n == 0 {
 					break
 				}
 				busy = true
-				a.got.Next(n)
+				a.Got.Next(n)
 				if answer != "" {
-					tr.wakeup(func() { tr.e.Bytes(a.link, seal(a.link.End.(*upstream.Conn), []byte(answer))) })
+					tr.Wakeup(func() { tr.Engine.Bytes(a.Link, conversation.AddOpaques(a.Link.End.(*upstream.Conn), []byte(answer))) })
 				}
 			}
 		}
-		for _, w := range tr.e.Ledgers {
+		for _, w := range tr.Engine.Ledgers {
 			for i := range w.Members {
 				if f := w.Members[i].Resync; f != nil {
 					tr.most = max(tr.most, len(f.Picks))
@@ -193,41 +194,41 @@ func (tr *troupe) restart(name string) {
 }
 
 func (tr *troupe) hangUp(name string) {
-	for actor, a := range tr.actors {
-		if l := a.link; l != nil && strings.TrimRight(actor, "'") == name {
-			a.link = nil
-			a.got.Reset()
-			tr.wakeup(func() { tr.e.Closed(l, nil) })
+	for actor, a := range tr.Endpoints {
+		if l := a.Link; l != nil && strings.TrimRight(actor, "'") == name {
+			a.Link = nil
+			a.Got.Reset()
+			tr.Wakeup(func() { tr.Engine.Closed(l, nil) })
 		}
 	}
 }
 
 // client sends a command to Ringside and returns what comes back.
 func (tr *troupe) client(text string) string {
-	c := tr.actor("c1")
-	tr.wakeup(func() { tr.e.Bytes(c.link, []byte(text+"\r\n")) })
+	c := tr.Endpoint("c1")
+	tr.Wakeup(func() { tr.Engine.Bytes(c.Link, []byte(text+"\r\n")) })
 	tr.play()
-	defer c.got.Reset()
-	return c.got.String()
+	defer c.Got.Reset()
+	return c.Got.String()
 }
 
 // pass lets time pass until ok, and says how much; it fails after an hour.
 func (tr *troupe) pass(what string, ok func() bool) time.Duration {
-	tr.t.Helper()
-	begin := tr.now
+	tr.T.Helper()
+	begin := tr.Now
 	for !ok() {
-		if tr.now-begin > int64(time.Hour) {
-			tr.t.Fatalf("an hour later: not %s", what)
+		if tr.Now-begin > int64(time.Hour) {
+			tr.T.Fatalf("an hour later: not %s", what)
 		}
-		tr.now = max(tr.e.Next(), tr.now+int64(time.Millisecond))
-		tr.wakeup(func() {})
+		tr.Now = max(tr.Engine.Next(), tr.Now+int64(time.Millisecond))
+		tr.Wakeup(func() {})
 		tr.play()
 	}
-	return time.Duration(tr.now - begin)
+	return time.Duration(tr.Now - begin)
 }
 
 func (tr *troupe) lacks(name string) bool {
-	for _, w := range tr.e.Ledgers {
+	for _, w := range tr.Engine.Ledgers {
 		for i, srv := range w.Servers {
 			if srv.Target.Name == name && (w.Members[i].Incomplete || srv.Unidentified) {
 				return true
@@ -240,7 +241,7 @@ func (tr *troupe) lacks(name string) bool {
 func (tr *troupe) whole(names ...string) func() bool {
 	return func() bool {
 		is := &stats.Snapshot{}
-		tr.e.Snapshot(is)
+		tr.Engine.Snapshot(is)
 		return !is.Moving && !slices.ContainsFunc(names, tr.lacks)
 	}
 }
@@ -285,15 +286,15 @@ func TestRefill(t *testing.T) {
 	if n := len(tr.servers["s2"].dumps); n != 8 {
 		t.Errorf("%d listings of s2, want 8: four to copy what is missing, four to find that nothing is", n)
 	}
-	if tr.e.Count.Refilled != keys || len(tr.e.Lines) != 0 || tr.e.Copying != 0 {
-		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.e.Count.Refilled, len(tr.e.Lines), tr.e.Copying)
+	if tr.Engine.Count.Refilled != keys || len(tr.Engine.Lines) != 0 || tr.Engine.Copying != 0 {
+		t.Errorf("%d keys counted, %d keys in use, %d repairs at work", tr.Engine.Count.Refilled, len(tr.Engine.Lines), tr.Engine.Copying)
 	}
 }
 
 // TestRefillByHash: a server whose listings are complete is listed once.
 func TestRefillByHash(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2\n")
-	tr.release = "1.6.31"
+	tr.Release = "1.6.31"
 	tr.notice()
 	tr.client("set a1 0 0 1\r\nx")
 	tr.restart("s1")
@@ -333,39 +334,39 @@ func TestRefillInterrupted(t *testing.T) {
 		"the target is started again":  func(tr *troupe) { tr.restart("s1"); tr.notice() },
 		"the target hangs": func(tr *troupe) {
 			tr.servers["s1"].mute = "m"
-			tr.pass("noticed", func() bool { return tr.e.List[0].Down })
+			tr.pass("noticed", func() bool { return tr.Engine.List[0].Down })
 			tr.servers["s1"].mute = ""
 			tr.hangUp("s1")
 		},
 		"the target is away": func(tr *troupe) {
-			tr.actor("s1").mode = "refuses"
+			tr.Endpoint("s1").Mode = "refuses"
 			tr.hangUp("s1")
 			tr.notice()
-			tr.pass("waited", func() bool { return tr.now > int64(2*time.Hour) })
-			tr.actor("s1").mode = ""
+			tr.pass("waited", func() bool { return tr.Now > int64(2*time.Hour) })
+			tr.Endpoint("s1").Mode = ""
 		},
 		"the source is away": func(tr *troupe) {
-			tr.actor("s2").mode = "refuses"
+			tr.Endpoint("s2").Mode = "refuses"
 			tr.hangUp("s2")
 			tr.notice()
-			start := tr.now
-			tr.pass("waited", func() bool { return tr.now > start+int64(time.Minute) })
+			start := tr.Now
+			tr.pass("waited", func() bool { return tr.Now > start+int64(time.Minute) })
 			if !tr.lacks("s1") {
-				tr.t.Error("s1 is taken to be whole, though s2 could not be asked")
+				tr.T.Error("s1 is taken to be whole, though s2 could not be asked")
 			}
-			tr.actor("s2").mode = ""
+			tr.Endpoint("s2").Mode = ""
 		},
 		"a reload": func(tr *troupe) {
-			tr.line("reload")
+			tr.Line("reload")
 			for line := range strings.Lines(twoOfThree) {
-				tr.line(strings.TrimSpace(line))
+				tr.Line(strings.TrimSpace(line))
 			}
-			tr.begin()
+			tr.Begin()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tr := newTroupe(t, twoOfThree)
-			tr.now = int64(time.Hour)
+			tr.Now = int64(time.Hour)
 			tr.notice()
 			for i := range 300 {
 				tr.servers["s2"].items[fmt.Sprintf("%d.1", i)] = copyItem{value: "x"}
@@ -379,7 +380,7 @@ func TestRefillInterrupted(t *testing.T) {
 			if got := len(tr.servers["s1"].items); got != 300 {
 				t.Errorf("s1 has %d keys, want 300", got)
 			}
-			tr.pass("quiet", func() bool { return tr.e.Copying == 0 && len(tr.e.Lines) == 0 })
+			tr.pass("quiet", func() bool { return tr.Engine.Copying == 0 && len(tr.Engine.Lines) == 0 })
 		})
 	}
 }
@@ -423,18 +424,18 @@ func TestRefillNewServers(t *testing.T) {
 		t.Fatalf("s1 has %d keys of one copy, want 25", n)
 	}
 	for _, script := range []string{"pool main servers=s1,s2\nroute - main copies=2", "pool main servers=s1,s2,s3\nroute - main copies=3"} {
-		tr.line("reload")
+		tr.Line("reload")
 		for line := range strings.Lines(script) {
-			tr.line(strings.TrimSpace(line))
+			tr.Line(strings.TrimSpace(line))
 		}
-		tr.begin()
-		for _, srv := range tr.e.List {
+		tr.Begin()
+		for _, srv := range tr.Engine.List {
 			if tr.servers[srv.Target.Name] == nil {
 				tr.servers[srv.Target.Name] = &copyServer{pid: 1, items: map[string]copyItem{}}
 			}
 		}
 		tr.play()
-		tr.line("handover is done")
+		tr.Line("handover is done")
 		tr.pass("whole", tr.whole("s1", "s2", "s3"))
 		for name, m := range tr.servers {
 			if len(m.items) != 50 {
@@ -467,16 +468,16 @@ func TestViewMadeAnew(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
 	while := func() {
 		t.Helper()
-		end := tr.now + int64(5*time.Second)
-		tr.pass("later", func() bool { return tr.now >= end })
+		end := tr.Now + int64(5*time.Second)
+		tr.pass("later", func() bool { return tr.Now >= end })
 	}
 	tr.notice()
-	tr.becomes("s2", "OUT")
-	tr.becomes("s2", "IN")
+	tr.SetPhase("s2", "OUT")
+	tr.SetPhase("s2", "IN")
 	while()
-	m := &tr.e.Ledgers["main"].Members[1]
+	m := &tr.Engine.Ledgers["main"].Members[1]
 	m.MissedWrite(1, []byte("key"), []byte("key"), false) // stays dirty when it is deleted there
-	before := tr.e.Pools[0].View
+	before := tr.Engine.Pools[0].View
 	view := health.NewView(before.Len())
 	learn := func(n uint32) {
 		view.Set(0, before.N(0), false, 0, link.Never)
@@ -484,7 +485,7 @@ func TestViewMadeAnew(t *testing.T) {
 		view.Done(uint64(n), true)
 		while()
 	}
-	tr.e.Pools[0].View = view
+	tr.Engine.Pools[0].View = view
 	while()
 	if learn(before.N(1)); !m.Dirty(1) {
 		t.Error("it counts as flushed, and what it has missed is forgotten")
@@ -501,14 +502,14 @@ func TestOverfull(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\nroute - main copies=2 ack=one\n")
 	tr.notice()
 	tr.client("set old1 0 0 1\r\nx")
-	tr.becomes("s2", "SUSPECT")
+	tr.SetPhase("s2", "SUSPECT")
 	for i := range entries.DirtyKeys + 1 {
 		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
 	}
-	view := tr.e.Pools[0].View
+	view := tr.Engine.Pools[0].View
 	tr.servers["s2"].items["7.1"] = copyItem{value: "older"}
-	tr.e.Ledgers["main"].Members[0].Incomplete = true
-	tr.becomes("s2", "IN")
+	tr.Engine.Ledgers["main"].Members[0].Incomplete = true
+	tr.SetPhase("s2", "IN")
 	if got := tr.client("get 7.1"); got != "VALUE 7.1 0 1\r\nx\r\nEND\r\n" {
 		t.Errorf("got %q", got)
 	}
@@ -517,12 +518,12 @@ func TestOverfull(t *testing.T) {
 	if n := len(tr.servers["s2"].items); n == 0 {
 		t.Error("s2 was emptied, and only this process knows")
 	}
-	tr.becomes("s2", "OUT")
+	tr.SetPhase("s2", "OUT")
 	if view.Unfit(1) {
 		t.Error("it is to leave once more")
 	}
 	clear(tr.servers["s2"].items)
-	tr.becomes("s2", "IN")
+	tr.SetPhase("s2", "IN")
 	tr.pass("s2 lacks all", func() bool { return tr.lacks("s2") })
 	tr.pass("whole", tr.whole("s2"))
 	if a, b := len(tr.servers["s2"].items), len(tr.servers["s1"].items); a != b || b != entries.DirtyKeys+2 {
@@ -539,7 +540,7 @@ func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
 	tr := newTroupe(t, "pool main servers=s1,s2\npool also servers=s1,s2\nroute a: also copies=2\nroute - main copies=2\n")
 	tr.notice()
 	tr.client("set a:1.1 0 0 1\r\nx")
-	for _, w := range tr.p.published.Load().Agents {
+	for _, w := range tr.Proxy.Agents() {
 		if w.Pool == "main" {
 			w.View.Set(1, 6, false, 0, link.Never)
 			w.View.Done(w.View.Gen()+1, true)
@@ -547,7 +548,7 @@ func TestFlushedOnTheWayBackToAnotherPool(t *testing.T) {
 	}
 	clear(tr.servers["s2"].items)
 	tr.client("get a:2.1") // a miss, of which the ledger is asked
-	if !tr.e.Ledgers["also"].Members[1].Incomplete {
+	if !tr.Engine.Ledgers["also"].Members[1].Incomplete {
 		t.Error("the other pool takes s2 for whole")
 	}
 	tr.pass("whole", tr.whole("s2"))

@@ -1,4 +1,8 @@
-package proxy
+package proxy_test
+
+import (
+	"ringside/proxy/conversation"
+)
 
 import "testing"
 
@@ -19,13 +23,13 @@ func TestTagsOtherLists(t *testing.T) {
 		{"strict", " strict=true", "SERVER_ERROR tag x: pool main: Ringsides have different lists of servers, and it is not sure that it has reached all of them; repeat until DELETED, the others have it", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t)
-			s.play(c.name, "pool main servers=s1,s2 failover=rehash"+c.pool+"\nroute a: main tags=suffix\n"+once+"c1 < DELETED\n")
-			if n := s.p.Invalidations(); n.Foreign != 0 || n.Bad != 0 {
+			s := conversation.New(t)
+			s.Play(c.name, "pool main servers=s1,s2 failover=rehash"+c.pool+"\nroute a: main tags=suffix\n"+once+"c1 < DELETED\n")
+			if n := s.Proxy.Invalidations(); n.Foreign != 0 || n.Bad != 0 {
 				t.Fatalf("with one list: %d foreign, %d bad", n.Foreign, n.Bad)
 			}
-			s.play(c.name, "s1 foreign\n"+once+"c1 < "+c.answer+"\n")
-			if n := s.p.Invalidations(); n.Foreign != 1 || n.Bad != c.bad || n.Taken.Count() != 2 {
+			s.Play(c.name, "s1 foreign\n"+once+"c1 < "+c.answer+"\n")
+			if n := s.Proxy.Invalidations(); n.Foreign != 1 || n.Bad != c.bad || n.Taken.Count() != 2 {
 				t.Fatalf("with two lists: %d foreign, %d bad, of %d", n.Foreign, n.Bad, n.Taken.Count())
 			}
 		})

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Tasks whose client is at another loop than the one that leads them.
 
@@ -8,7 +8,9 @@ import (
 	"sync"
 	"testing"
 
+	"ringside/proxy"
 	"ringside/proxy/client"
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 )
 
@@ -16,14 +18,14 @@ import (
 // the client's loop while the loop that led the task takes up a table with
 // another name for the server. The race detector watches.
 func TestTellNamesWhoAnswered(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2 get_errors=error")
-	s.begin()
-	home := s.p.NewEngine(link.DefaultTune)
-	var posted []func(*Engine)
-	home.Post = func(f func(*Engine)) { posted = append(posted, f) }
-	home.Begin(s.now, wall(s.now))
-	from := home.Accepted("tcp", "here", &actor{name: "c1"})
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2 get_errors=error")
+	s.Begin()
+	home := s.Proxy.NewEngine(link.DefaultTune)
+	var posted []func(*proxy.Engine)
+	home.Post = func(f func(*proxy.Engine)) { posted = append(posted, f) }
+	home.Begin(s.Now, conversation.Wall(s.Now))
+	from := home.Accepted("tcp", "here", &conversation.Endpoint{Name: "c1"})
 
 	raw := []byte("get a1\r\n")
 	home.Wire.Next(raw, &home.Req)
@@ -31,22 +33,22 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 	x := home.NewExchange(from.End.(*client.Session))
 	led := home.NewTask(x, 0, rt, raw, []byte("a1"), []byte("a1"))
 	x.FinishOne()
-	led.Loop, led.Route = &s.e.Tasks, s.e.Listeners["tcp here"].Route([]byte("a1"))
-	led.Answer(led.Result(s.e.ByAddress["tcp s1"], []byte("SERVER_ERROR busy\r\n")), nil)
+	led.Loop, led.Route = &s.Engine.Tasks, s.Engine.Listeners["tcp here"].Route([]byte("a1"))
+	led.Answer(led.Result(s.Engine.ByAddress["tcp s1"], []byte("SERVER_ERROR busy\r\n")), nil)
 	if len(posted) != 1 {
 		t.Fatalf("%d functions were posted to the client's loop, want 1", len(posted))
 	}
 	tell := posted[0]
 
-	s.blank()
-	s.pool([]string{"main", "servers=s1,s2"})
-	s.pools["main"].Servers[0].Name = "renamed"
-	next := s.listen()
+	s.Blank()
+	s.Pool([]string{"main", "servers=s1,s2"})
+	s.Pools["main"].Servers[0].Name = "renamed"
+	next := s.Listen()
 	var reload sync.WaitGroup
-	reload.Go(func() { s.p.Swap(next) })
+	reload.Go(func() { s.Proxy.Swap(next) })
 	tell(home)
 	reload.Wait()
-	if name := s.e.ByAddress["tcp s1"].Target.Name; name != "renamed" {
+	if name := s.Engine.ByAddress["tcp s1"].Target.Name; name != "renamed" {
 		t.Fatalf("the loop that led the task knows the server as %s", name)
 	}
 	var got string
@@ -61,10 +63,10 @@ func TestTellNamesWhoAnswered(t *testing.T) {
 // TestTasksCountWhatTheyHold holds what tasks count against limits.memory against the
 // bytes that they take, where each asks two servers.
 func TestTasksCountWhatTheyHold(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2,s3")
-	s.line("route - main copies=2")
-	s.begin()
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2,s3")
+	s.Line("route - main copies=2")
+	s.Begin()
 	line := "c1 > get"
 	for i := range 1000 {
 		line += fmt.Sprintf(" k%d", i)
@@ -75,12 +77,12 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	s.line(line)
-	held, before := s.e.Buffers.Held, resident()
+	s.Line(line)
+	held, before := s.Engine.Buffers.Held, resident()
 	for range 3 {
-		s.line(line)
+		s.Line(line)
 	}
-	held, took := s.e.Buffers.Held-held, resident()-before
+	held, took := s.Engine.Buffers.Held-held, resident()-before
 	t.Logf("%d bytes for each key, and %d are counted", took/3000, held/3000)
 	if took > held {
 		t.Error("that is too few")
@@ -90,26 +92,26 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 // TestGetBehindAMissedWrite: what one loop knows of a write that a copy has missed keeps gets
 // of other loops from that copy, from before the write is answered on.
 func TestGetBehindAMissedWrite(t *testing.T) {
-	s := newStage(t)
+	s := conversation.New(t)
 	for _, line := range []string{"pool main servers=s1", "pool near servers=n1", "route - main also=near copies=2 prefer=near ack=one through"} {
-		s.line(line)
+		s.Line(line)
 	}
-	s.begin()
-	other := s.p.NewEngine(link.DefaultTune)
-	other.Post = func(f func(*Engine)) {
-		other.Begin(s.now, wall(s.now))
+	s.Begin()
+	other := s.Proxy.NewEngine(link.DefaultTune)
+	other.Post = func(f func(*proxy.Engine)) {
+		other.Begin(s.Now, conversation.Wall(s.Now))
 		f(other)
 	}
-	other.Begin(s.now, wall(s.now))
+	other.Begin(s.Now, conversation.Wall(s.Now))
 	key := "a1"
-	for s.p.Hash([]byte(key))%2 != 0 { // s.e leads it
+	for s.Proxy.Hash([]byte(key))%2 != 0 { // s.e leads it
 		key = string(key[0]+1) + "1"
 	}
 	for _, line := range []string{"c1 > set " + key + " 0 0 1\\r\\nA", "s1 runs 7", "n1 runs 8", "s1 < set " + key + " 0 0 1\\r\\nA", "n1 < set " + key + " 0 0 1\\r\\nA", "s1 > STORED", "n1 > STORED", "c1 < STORED"} {
-		s.line(line)
+		s.Line(line)
 	}
 	get := func() {
-		c := other.Accepted("tcp", "here", &actor{name: "c9"})
+		c := other.Accepted("tcp", "here", &conversation.Endpoint{Name: "c9"})
 		other.Bytes(c, []byte("get "+key+"\r\n"))
 	}
 	get()
@@ -117,11 +119,11 @@ func TestGetBehindAMissedWrite(t *testing.T) {
 		t.Fatal("a get of a key that all copies have asks none by itself")
 	}
 	for _, line := range []string{"n1 is SUSPECT", "c1 > set " + key + " 0 0 1\\r\\nB", "s1 < set " + key + " 0 0 1\\r\\nB", "s1 > STORED", "c1 < STORED", "n1 is IN"} {
-		s.line(line)
+		s.Line(line)
 	}
 	get()
 	if other.Unanswered() != 1 {
 		t.Error("the copy is asked that has missed the write")
 	}
-	s.line("s1 < get " + key)
+	s.Line("s1 < get " + key)
 }

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What is seen of keys: each request once, with what has become of it.
 
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/watch"
 )
 
@@ -15,7 +16,7 @@ import (
 func TestWatched(t *testing.T) {
 	value := strings.Repeat("v", 100)
 	for _, c := range []struct {
-		name, more       string // a line of the stage
+		name, more       string // a line of the conversation
 		request, answers string
 		want             string // key: requests, reads, hits, bytes
 	}{
@@ -35,25 +36,25 @@ func TestWatched(t *testing.T) {
 		{"prefix", "", "get user:a1 user:b1 x1\r\n", "VALUE user:b1 0 3\r\nabc\r\nEND\r\n", "user:a1 1 1 0 0, user:b1 1 1 1 3, x1 1 1 0 0; user: 2 2 1 3,  1 1 0 0"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t)
-			s.pool([]string{"main", "servers=s1"})
+			s := conversation.New(t)
+			s.Pool([]string{"main", "servers=s1"})
 			if c.more != "" {
-				s.line(c.more)
+				s.Line(c.more)
 			}
-			s.begin()
-			s.e.Watch.Left = 0
-			client := s.actor("c1")
-			s.wakeup(func() { s.e.Bytes(client.link, []byte(c.request)) })
-			srv := s.actor("s1")
-			if srv.link == nil {
-				t.Fatalf("no server was asked; the client has got %q", client.got.String())
+			s.Begin()
+			s.Engine.Watch.Left = 0
+			client := s.Endpoint("c1")
+			s.Wakeup(func() { s.Engine.Bytes(client.Link, []byte(c.request)) })
+			srv := s.Endpoint("s1")
+			if srv.Link == nil {
+				t.Fatalf("no server was asked; the client has got %q", client.Got.String())
 			}
 			for _, b := range []string{c.answers[:len(c.answers)/2], c.answers[len(c.answers)/2:]} {
-				s.wakeup(func() { s.e.Bytes(srv.link, []byte(b)) })
+				s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte(b)) })
 			}
 			var is watch.Report
-			s.e.Watch.AddTo(&is, s.now)
-			if client.got.Len() == 0 {
+			s.Engine.Watch.AddTo(&is, s.Now)
+			if client.Got.Len() == 0 {
 				t.Fatal("the client has got nothing")
 			}
 			got := rows(is.Keys)
@@ -77,24 +78,24 @@ func rows(list []watch.Row) string {
 
 // TestWatchedTasks is TestWatched for commands of several requests: each counts once.
 func TestWatchedTasks(t *testing.T) {
-	s := newStage(t)
-	s.pool([]string{"main", "servers=s1,s2"})
-	s.line("route - main copies=2")
-	s.begin()
-	s.e.Watch.Left = 0
-	client := s.actor("c1")
-	s.wakeup(func() { s.e.Bytes(client.link, []byte("set a1 0 0 3\r\nabc\r\n")) })
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1,s2"})
+	s.Line("route - main copies=2")
+	s.Begin()
+	s.Engine.Watch.Left = 0
+	client := s.Endpoint("c1")
+	s.Wakeup(func() { s.Engine.Bytes(client.Link, []byte("set a1 0 0 3\r\nabc\r\n")) })
 	for range 4 {
 		for _, name := range []string{"s1", "s2"} {
-			if a := s.actors[name]; a != nil && a.got.Len() > 0 && a.link != nil {
-				t.Logf("%s got %q", name, a.got.String())
-				a.got.Reset()
-				s.wakeup(func() { s.e.Bytes(a.link, []byte("HD\r\n")) })
+			if a := s.Endpoints[name]; a != nil && a.Got.Len() > 0 && a.Link != nil {
+				t.Logf("%s got %q", name, a.Got.String())
+				a.Got.Reset()
+				s.Wakeup(func() { s.Engine.Bytes(a.Link, []byte("HD\r\n")) })
 			}
 		}
 	}
 	var is watch.Report
-	s.e.Watch.AddTo(&is, s.now)
+	s.Engine.Watch.AddTo(&is, s.Now)
 	if got := rows(is.Keys); got != "a1 1 0 0 19" && got != "a1 1 0 0 20" {
 		t.Errorf("seen: %q", got)
 	}

@@ -1,4 +1,4 @@
-package proxy
+package conversation
 
 // Frames of the binary protocol in conversations.
 
@@ -9,23 +9,24 @@ import (
 	"strings"
 )
 
-var frameNames = []string{
+// FrameNames are the names of requests of the binary protocol, by opcode.
+var FrameNames = []string{
 	"get", "set", "add", "replace", "delete", "incr", "decr", "quit", "flush", "getq", "noop", "version", "getk", "getkq", "append", "prepend",
 	"stat", "setq", "addq", "replaceq", "deleteq", "incrq", "decrq", "quitq", "flushq", "appendq", "prependq", "verbosity", "touch", "gat", "gatq",
 	"rget", "mechs", "auth", "step", "gatk", "gatkq",
 }
 
-// frame is a request, or an answer if it is one:
+// Frame is a request, or an answer if it is one:
 //
 //	NAME [#OPAQUE] [k=KEY] [v=VALUE] [cas=N] [status=N] [xx=N,N] [x=N,N]
 //
 // xx are extras of 64 bits, x are those behind them, of 32. Go escapes count, and
 // no space may be in a word.
-func (s *stage) frame(text string, answer bool) []byte {
+func (s *Harness) Frame(text string, answer bool) []byte {
 	words := strings.Fields(text)
-	opcode := slices.Index(frameNames, words[0])
+	opcode := slices.Index(FrameNames, words[0])
 	if opcode < 0 {
-		s.fatalf("what is %q?", words[0])
+		s.Fatalf("what is %q?", words[0])
 	}
 	var extras []byte
 	var key, value string
@@ -54,7 +55,7 @@ func (s *stage) frame(text string, answer bool) []byte {
 				}
 			}
 		default:
-			s.fatalf("what is %q?", word)
+			s.Fatalf("what is %q?", word)
 		}
 	}
 	magic := byte(0x80)

@@ -1,4 +1,4 @@
-package proxy
+package stats_test
 
 // The merging of statistics: recorded answers of real servers in, one list
 // out.
@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of TestMergeStats anew")
 
-var merges = map[string]mergeFunc{
+var merges = map[string]func(dst []byte, answers [][]byte, a stats.About) []byte{
 	"general":   stats.MergeGeneral,
 	"settings":  stats.MergeSettings,
 	"items":     stats.MergeItems,

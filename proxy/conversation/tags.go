@@ -1,4 +1,4 @@
-package proxy
+package conversation
 
 // What conversations say of tags: [tag NAME] and [bucket NAME] are keys, [head FLAGS
 // NAME=VERSION …] is the head of a value.
@@ -15,14 +15,14 @@ import (
 
 // tagOption reads the options of a route with tags: prefix,suffix,read and
 // MATCH>TAG+TAG, with commas between them.
-func tagOption(s *stage, r *table.Route, options string) {
+func tagOption(s *Harness, r *table.Route, options string) {
 	tags := &table.Tags{Rule: stamp.Rule{Namespace: stamp.In("")}}
 	for option := range strings.SplitSeq(options, ",") {
 		switch match, list, ok := strings.Cut(option, ">"); {
 		case ok:
 			p, err := stamp.ParsePattern(match, strings.Split(list, "+"))
 			if err != nil {
-				s.fatalf("%v", err)
+				s.Fatalf("%v", err)
 			}
 			tags.Patterns = append(tags.Patterns, p)
 		case option == "prefix":
@@ -32,7 +32,7 @@ func tagOption(s *stage, r *table.Route, options string) {
 		case option == "read":
 			tags.Read = true
 		default:
-			s.fatalf("what is %q?", option)
+			s.Fatalf("what is %q?", option)
 		}
 	}
 	if r.Tags = tags; r.Guard == nil {
@@ -42,8 +42,8 @@ func tagOption(s *stage, r *table.Route, options string) {
 
 var tagWord = regexp.MustCompile(`\[(tag|bucket|head) ([^\]]*)\]`)
 
-// withTags writes what text says of tags in bytes.
-func withTags(text string) string {
+// WithTags writes what text says of tags in bytes.
+func WithTags(text string) string {
 	return tagWord.ReplaceAllStringFunc(text, func(word string) string {
 		m := tagWord.FindStringSubmatch(word)
 		tag := stamp.In("").Tag([]byte(m[2]))

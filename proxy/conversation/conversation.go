@@ -1,7 +1,18 @@
-package proxy
+// Package conversation tests the engine by conversations: text files that say what
+// clients and servers send and what they must receive. There are no sockets, and the
+// file moves the clock. Only tests use it.
+//
+// A package keeps the conversations about its own code in testdata/conversations and
+// runs them with one test:
+//
+//	func TestConversations(t *testing.T) { conversation.Run(t, "testdata/conversations") }
+//
+// That test must be in an external test package (package x_test), because this package
+// imports the engine and with it nearly every package below proxy. Tests that need more
+// than a file can say use a Harness.
+package conversation
 
-// Conversations: the engine tested as a story in a text file, without sockets
-// and with a clock that the file moves.
+// The lines of a conversation.
 
 import (
 	"bufio"
@@ -15,6 +26,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
 	"ringside/proxy/health"
 	stages "ringside/proxy/health/barrier"
 	"ringside/proxy/link"
@@ -23,11 +35,11 @@ import (
 	"ringside/ring"
 )
 
-// TestConversations plays testdata/conversations/*.txt. A line of a file is
-// one of
+// Run plays all conversations in a directory, *.txt, each as a subtest. A line of a
+// file is one of
 //
-//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of stage.pool; s1@b is s1 by another name
-//	limits in_flight=2 …                           limits; see stage.limits
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 by another name
+//	limits in_flight=2 …                           limits; see Harness.SetLimits
 //	users NAME:PASSWORD …   who may use the listener
 //	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
 //	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
@@ -35,7 +47,7 @@ import (
 //	s1 < TEXT       server s1 has got this line next
 //	s1 > TEXT       server s1 answers
 //	c1 < TEXT       client c1 has got this line next
-//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see stage.frame;
+//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see Harness.Frame;
 //	                several, with + between them, come in one read
 //	c1 <f FRAME     client c1 has got this frame next
 //	c1 <            nothing is left that c1 has got and the file has not said
@@ -65,10 +77,10 @@ import (
 // A key belongs to the server that its last character numbers, from 1, and
 // then to the next ones. The greeting that Ringside sends on each new
 // connection is answered by itself; keepers don't work.
-func TestConversations(t *testing.T) {
-	files, _ := filepath.Glob("testdata/conversations/*.txt")
+func Run(t *testing.T, dir string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
 	if len(files) == 0 {
-		t.Fatal("no conversations")
+		t.Fatalf("no conversations in %s", dir)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
@@ -76,17 +88,20 @@ func TestConversations(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			newStage(t).play(file, string(b))
+			New(t).Play(file, string(b))
 		})
 	}
 }
 
-// byDigit is the placement of conversations.
-type byDigit int
+// ByDigit is the placement of conversations over so many servers. The last character of
+// a key is the number of its server, from 1; the following servers come after it.
+type ByDigit int
 
-func (n byDigit) Len() int { return int(n) }
+// Len returns the number of servers.
+func (n ByDigit) Len() int { return int(n) }
 
-func (n byDigit) At(key []byte, _ uint64, try int) int {
+// At returns the server that is number try for a key, or -1.
+func (n ByDigit) At(key []byte, _ uint64, try int) int {
 	if len(key) == 0 || try >= int(n) {
 		return -1
 	}
@@ -97,80 +112,98 @@ func (n byDigit) At(key []byte, _ uint64, try int) int {
 	return (i + try) % int(n)
 }
 
-type stage struct {
-	t      *testing.T
-	e      *Engine
-	p      *Proxy
-	now    int64
-	actors map[string]*actor
-	table  *table.Table
-	pools  map[string]*table.Pool
-	routes []table.Route
-	users  *table.Users
-	ready  bool
-	quiet  bool      // log nothing
-	logs   io.Writer // where the log goes; nil: to the test
-	shown  bool      // the file says the opaques of Ringside's own
-	at     string
-
-	release string // of the servers, unless 1.6.18
-
-	ended func(a *actor) // is told whose connection the engine has ended; nil: nobody is
-	keeps bool           // keepers work
+// Hash is the hash of keys in conversations. It is the same in each run.
+func Hash(key []byte) (h uint64) {
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h >> 7
 }
 
-func newStage(t *testing.T) *stage {
-	s := &stage{t: t, now: int64(time.Hour), actors: map[string]*actor{}}
-	s.blank()
+// Harness is the engine under test with its clients and servers. New makes one; Play and
+// Line run a conversation on it. Its fields may be set before Begin puts the
+// configuration in force.
+type Harness struct {
+	T         *testing.T
+	Engine    *proxy.Engine // nil until Begin
+	Proxy     *proxy.Proxy  // nil until Begin
+	Now       int64         // the driver's clock, in nanoseconds
+	Endpoints map[string]*Endpoint
+	Table     *table.Table
+	Pools     map[string]*table.Pool // of Table, by name
+	Routes    []table.Route          // of Table's only listener
+	At        string                 // the line that runs, with its file, for errors
+	Release   string                 // of servers; empty: 1.6.18
+	Quiet     bool                   // log nothing
+	Logs      io.Writer              // where the log goes; nil: to the test
+
+	ShowOpaques bool              // the file says the opaques of Ringside's own meta commands
+	RunKeepers  bool              // keepers work; else phases change by SetPhase only
+	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of a; may be nil
+
+	users *table.Users
+	ready bool // Begin was called since the table last changed
+}
+
+// New makes a Harness without pools and routes.
+func New(t *testing.T) *Harness {
+	s := &Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*Endpoint{}}
+	s.Blank()
 	return s
 }
 
-func testLimits() table.Limits {
+// Limits returns the limits of a table in conversations.
+func Limits() table.Limits {
 	return table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
 		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000, Tags: 16, TagKeys: 100}
 }
 
-func (s *stage) blank() {
-	s.table = &table.Table{Limits: testLimits()}
-	s.pools, s.routes = map[string]*table.Pool{}, nil
+// Blank begins another table: one without pools and routes.
+func (s *Harness) Blank() {
+	s.Table = &table.Table{Limits: Limits()}
+	s.Pools, s.Routes = map[string]*table.Pool{}, nil
 }
 
-func (s *stage) fatalf(format string, args ...any) {
-	s.t.Helper()
-	s.t.Fatalf("%s: %s", s.at, fmt.Sprintf(format, args...))
+// Fatalf ends the test. It says which line of the conversation has failed.
+func (s *Harness) Fatalf(format string, args ...any) {
+	s.T.Helper()
+	s.T.Fatalf("%s: %s", s.At, fmt.Sprintf(format, args...))
 }
 
-func (s *stage) play(file, script string) {
+// Play runs a script, the text of a file. At its end nothing may be left that an endpoint
+// has received.
+func (s *Harness) Play(file, script string) {
 	lines := bufio.NewScanner(strings.NewReader(script))
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
 		line := lines.Text()
-		s.at = fmt.Sprintf("%s:%d: %s", filepath.Base(file), n, line)
+		s.At = fmt.Sprintf("%s:%d: %s", filepath.Base(file), n, line)
 		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		s.line(line)
+		s.Line(line)
 	}
-	s.at = file + ": at the end"
-	for _, a := range s.actors {
-		if a.got.Len() > 0 {
-			s.fatalf("%s has got %q, which the file does not say", a.name, a.got.String())
+	s.At = file + ": at the end"
+	for _, a := range s.Endpoints {
+		if a.Got.Len() > 0 {
+			s.Fatalf("%s has got %q, which the file does not say", a.Name, a.Got.String())
 		}
 	}
 }
 
-func (s *stage) line(line string) {
+// Line runs one line of a conversation: see Run.
+func (s *Harness) Line(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "pool":
-		s.pool(strings.Fields(rest))
+		s.Pool(strings.Fields(rest))
 		return
 	case "limits":
-		s.limits(strings.Fields(rest))
+		s.SetLimits(strings.Fields(rest))
 		return
 	case "route":
 		f := strings.Fields(rest)
-		r := table.Route{Prefix: strings.Trim(f[0], "-"), Pool: s.pools[f[1]]}
+		r := table.Route{Prefix: strings.Trim(f[0], "-"), Pool: s.Pools[f[1]]}
 		for _, option := range f[2:] {
 			switch name, value, _ := strings.Cut(option, "="); name {
 			case "strip":
@@ -197,9 +230,9 @@ func (s *stage) line(line string) {
 			case "through":
 				r.Copies.ReadThrough = true
 			case "also": // a pool that has another copy
-				r.Also = append(r.Also, s.pools[value])
+				r.Also = append(r.Also, s.Pools[value])
 			case "prefer": // of these pools, the one that reads ask first
-				r.Prefer = s.pools[value]
+				r.Prefer = s.Pools[value]
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
 			case "total":
@@ -216,36 +249,36 @@ func (s *stage) line(line string) {
 			case "ack":
 				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
 			default:
-				s.fatalf("what is %q?", option)
+				s.Fatalf("what is %q?", option)
 			}
 		}
-		s.routes = append(s.routes, r)
+		s.Routes = append(s.Routes, r)
 		return
 	case "users":
 		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
 		if err != nil {
-			s.fatalf("%v", err)
+			s.Fatalf("%v", err)
 		}
 		s.users = users
 		return
 	case "opaques":
-		s.shown = true
+		s.ShowOpaques = true
 		return
 	case "reload":
-		s.blank()
+		s.Blank()
 		s.ready = false
 		return
 	}
 	if version, ok := strings.CutPrefix(rest, "greets "); ok { // perhaps before anything connects to it
-		s.actor(word).version = version
+		s.Endpoint(word).version = version
 		return
 	}
-	s.begin()
+	s.Begin()
 	if word == "order" {
 		f := strings.Fields(rest)
 		o := map[string]health.Override{"restore": health.Restore, "drain": health.Drain, "down": health.Down}[f[2]]
-		if err := s.p.Override(f[0], f[1], o); err != nil {
-			s.fatalf("%v", err)
+		if err := s.Proxy.Override(f[0], f[1], o); err != nil {
+			s.Fatalf("%v", err)
 		}
 		return
 	}
@@ -260,24 +293,24 @@ func (s *stage) line(line string) {
 	if word == "stands" { // so long the thread stands still in each wakeup, before it reads
 		d, err := time.ParseDuration(rest)
 		if err != nil {
-			s.fatalf("%v", err)
+			s.Fatalf("%v", err)
 		}
-		s.e.Clock = func() int64 { return s.e.Now + int64(d) }
+		s.Engine.Clock = func() int64 { return s.Engine.Now + int64(d) }
 		return
 	}
 	if word == "wait" {
 		d, err := time.ParseDuration(rest)
 		if err != nil {
-			s.fatalf("%v", err)
+			s.Fatalf("%v", err)
 		}
-		for end := s.now + int64(d); s.now < end; {
-			s.now = min(end, max(s.e.Next(), s.now+int64(time.Millisecond)))
-			s.wakeup(func() {})
+		for end := s.Now + int64(d); s.Now < end; {
+			s.Now = min(end, max(s.Engine.Next(), s.Now+int64(time.Millisecond)))
+			s.Wakeup(func() {})
 		}
 		return
 	}
 	verb, text, _ := strings.Cut(rest, " ")
-	a := s.actor(word)
+	a := s.Endpoint(word)
 	switch verb {
 	case ">", ">*":
 		s.says(a, verb, text)
@@ -286,55 +319,55 @@ func (s *stage) line(line string) {
 	case ">f":
 		var b []byte
 		for _, frame := range strings.Split(text, " + ") {
-			b = append(b, s.frame(frame, false)...)
+			b = append(b, s.Frame(frame, false)...)
 		}
-		s.wakeup(func() { s.e.Bytes(a.link, b) })
+		s.Wakeup(func() { s.Engine.Bytes(a.Link, b) })
 	case "<f":
-		s.hasGot(a, string(s.frame(text, true)))
+		s.hasGot(a, string(s.Frame(text, true)))
 	case "<*":
 		n, text := s.times(text)
 		want := strings.Repeat(text, n)
-		if got := string(a.got.Next(len(want))); got != want {
-			s.fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.name, len(got), got, len(want), want)
+		if got := string(a.Got.Next(len(want))); got != want {
+			s.Fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.Name, len(got), got, len(want), want)
 		}
 	case "closes":
-		s.wakeup(func() { s.e.Closed(a.link, nil) })
+		s.Wakeup(func() { s.Engine.Closed(a.Link, nil) })
 	case "resets":
-		s.wakeup(func() { s.e.Closed(a.link, errors.New("connection reset by peer")) })
+		s.Wakeup(func() { s.Engine.Closed(a.Link, errors.New("connection reset by peer")) })
 	case "dies", "breaks":
 		var err error
 		if verb == "breaks" {
 			err = errors.New("connection reset by peer")
 		}
-		l := a.link
-		a.link = nil
-		s.wakeup(func() { s.e.Closed(l, err) })
+		l := a.Link
+		a.Link = nil
+		s.Wakeup(func() { s.Engine.Closed(l, err) })
 	case "full":
-		a.full = true
+		a.Full = true
 	case "drains":
-		a.full = false
-		s.wakeup(func() { s.send(a) })
+		a.Full = false
+		s.Wakeup(func() { s.Send(a) })
 	case "is":
-		s.becomes(a.name, text)
+		s.SetPhase(a.Name, text)
 	case "foreign":
-		s.members(a.name, func(v *health.View, i int) { v.Differ(true) })
+		s.members(a.Name, func(v *health.View, i int) { v.Differ(true) })
 	case "gone", "back":
-		s.members(a.name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
+		s.members(a.Name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
 	case "leased", "unleased":
 		until := int64(0)
 		if verb == "leased" {
 			until = link.Never
 		}
 		if d, err := time.ParseDuration(text); err == nil {
-			until = s.now + int64(d)
+			until = s.Now + int64(d)
 		}
-		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
+		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "outby":
 		d, _ := time.ParseDuration(text)
-		s.members(a.name, func(v *health.View, i int) { v.SetOutBy(i, s.now+int64(d)) })
+		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+int64(d)) })
 	case "renamed":
 		n, _ := strconv.Atoi(text)
-		s.members(a.name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
+		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
 	case "runs":
 		s.hears(a, false, "stats")
 		began, _ := strconv.Atoi("1" + text + "000")
@@ -342,24 +375,24 @@ func (s *stage) line(line string) {
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
-		a.mode = verb
+		a.Mode = verb
 	case "accepts":
-		a.mode = ""
+		a.Mode = ""
 	case "closed", "aborted":
-		if a.state != verb {
-			s.fatalf("%s is %q", a.name, a.state)
+		if a.State != verb {
+			s.Fatalf("%s is %q", a.Name, a.State)
 		}
 	case "paused", "reading":
-		if a.paused != (verb == "paused") {
-			s.fatalf("paused: %v", a.paused)
+		if a.Paused != (verb == "paused") {
+			s.Fatalf("paused: %v", a.Paused)
 		}
 	default:
-		s.fatalf("what is %q?", verb)
+		s.Fatalf("what is %q?", verb)
 	}
 }
 
 // guardOption reads the options of a guarded route: wait=1s,stale=5s,…
-func guardOption(s *stage, options string) *table.Guard {
+func guardOption(s *Harness, options string) *table.Guard {
 	g := &table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
 	for _, option := range strings.FieldsFunc(options, func(c rune) bool { return c == ',' }) {
 		name, value, _ := strings.Cut(option, ":")
@@ -386,13 +419,14 @@ func guardOption(s *stage, options string) *table.Guard {
 		case "clients":
 			g.Clients = map[string]table.GuardClients{"auto": table.ByEvidence, "connection": table.ByConnection, "pooled": table.Pooled}[value]
 		default:
-			s.fatalf("what is %q?", option)
+			s.Fatalf("what is %q?", option)
 		}
 	}
 	return g
 }
 
-func (s *stage) pool(f []string) {
+// Pool adds a pool to the table: its name, then options.
+func (s *Harness) Pool(f []string) {
 	p := &table.Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
 		Timeouts:     table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
 		RetryBackoff: table.Backoff{First: 100 * time.Millisecond, Max: time.Second}}
@@ -410,7 +444,7 @@ func (s *stage) pool(f []string) {
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
 			p.Failover.InterimTTL = 10 * time.Minute
 		case "gutter":
-			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.pools[value]
+			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.Pools[value]
 		case "strict":
 			p.Failover.Strict = value == "true"
 		case "wait":
@@ -438,17 +472,17 @@ func (s *stage) pool(f []string) {
 		case "total":
 			p.Timeouts.Total = d
 		default:
-			s.fatalf("what is %q?", option)
+			s.Fatalf("what is %q?", option)
 		}
 	}
-	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(len(p.Servers))}
-	s.pools[p.Name] = p
-	s.table.Pools = append(s.table.Pools, p)
+	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(p.Servers))}
+	s.Pools[p.Name] = p
+	s.Table.Pools = append(s.Table.Pools, p)
 }
 
-// becomes does what a keeper does when it has decided.
-func (s *stage) becomes(server, phase string) {
-	for _, w := range s.p.published.Load().Agents {
+// SetPhase does what the keepers of a server's pools do when they decide its phase.
+func (s *Harness) SetPhase(server, phase string) {
+	for _, w := range s.Proxy.Agents() {
 		for i := range w.Members {
 			n, suspect := w.View.N(i), w.View.Suspected(i)
 			if w.Members[i].Name == server {
@@ -464,18 +498,18 @@ func (s *stage) becomes(server, phase string) {
 }
 
 // comes does what keepers do when all Ringsides have the table and are in that stage.
-func (s *stage) comes(to stages.Stage) {
-	for _, w := range s.p.published.Load().Agents {
+func (s *Harness) comes(to stages.Stage) {
+	for _, w := range s.Proxy.Agents() {
 		b := stages.New(len(w.Members))
-		w.View.Handover.Tell(&b, 0, s.now)
+		w.View.Handover.Tell(&b, 0, s.Now)
 		b.N = uint32(to)
 		w.View.Handover.Publish(&b)
 	}
 }
 
 // members calls f for what all pools know of a server.
-func (s *stage) members(server string, f func(v *health.View, i int)) {
-	for _, w := range s.p.published.Load().Agents {
+func (s *Harness) members(server string, f func(v *health.View, i int)) {
+	for _, w := range s.Proxy.Agents() {
 		for i := range w.Members {
 			if w.Members[i].Name == server {
 				f(w.View, i)
@@ -484,8 +518,9 @@ func (s *stage) members(server string, f func(v *health.View, i int)) {
 	}
 }
 
-func (s *stage) limits(f []string) {
-	l := &s.table.Limits
+// SetLimits changes limits of the table.
+func (s *Harness) SetLimits(f []string) {
+	l := &s.Table.Limits
 	for _, option := range f {
 		name, value, _ := strings.Cut(option, "=")
 		n, _ := strconv.Atoi(value)
@@ -510,15 +545,15 @@ func (s *stage) limits(f []string) {
 		case "unfinished":
 			l.Unfinished = d
 		default:
-			s.fatalf("what is %q?", option)
+			s.Fatalf("what is %q?", option)
 		}
 	}
 }
 
-func (s *stage) unquote(text string) string {
+func (s *Harness) unquote(text string) string {
 	text, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
 	if err != nil {
-		s.fatalf("%v", err)
+		s.Fatalf("%v", err)
 	}
-	return withTags(text)
+	return WithTags(text)
 }
