@@ -1,4 +1,4 @@
-package proxy_test
+package copies_test
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package proxy_test
+package task_test
 
 // Tasks whose client is at another loop than the one that leads them.
 

@@ -1,4 +1,4 @@
-package proxy_test
+package watch_test
 
 // What is seen of keys: each request once, with what has become of it.
 

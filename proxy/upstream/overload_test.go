@@ -1,4 +1,4 @@
-package proxy_test
+package upstream_test
 
 // A server that answers, but has more to do than it can, is not taken for gone.
 

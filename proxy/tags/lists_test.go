@@ -1,4 +1,4 @@
-package proxy_test
+package tags_test
 
 import (
 	"ringside/proxy/conversation"

@@ -1,4 +1,4 @@
-package proxy_test
+package client_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package proxy_test
+package upstream_test
 
 // Ringside in front of a memcached of before the meta commands.
 

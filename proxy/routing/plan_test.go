@@ -1,4 +1,4 @@
-package proxy_test
+package routing_test
 
 // Who keeps copies of a key, and who stands in for its owner.
 

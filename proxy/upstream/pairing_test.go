@@ -1,4 +1,4 @@
-package proxy_test
+package upstream_test
 
 // What an answer must name, where a conversation would be too long for it; and the
 // opaques that conversations leave out.

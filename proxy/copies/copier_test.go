@@ -1,4 +1,4 @@
-package proxy_test
+package copies_test
 
 // What bounds the copies of keys from one holder to another.
 

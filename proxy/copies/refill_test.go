@@ -1,4 +1,4 @@
-package proxy_test
+package copies_test
 
 // Refills of many keys, against small memcacheds that answer by themselves.
 

@@ -1,4 +1,4 @@
-package proxy_test
+package upstream_test
 
 // What the log says of a server that is no memcached.
 
