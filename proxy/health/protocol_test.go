@@ -44,7 +44,7 @@ func TestSimulation(t *testing.T) {
 			hits, stale, ejected, flushes := 0, 0, 0, 0
 			seeds := c.seeds * *more
 			if testing.Short() {
-				seeds = (seeds + 2) / 3
+				seeds = (seeds + 9) / 10
 			}
 			for seed := range seeds {
 				s := c.scenario
