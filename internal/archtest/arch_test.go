@@ -149,9 +149,15 @@ func (p listed) name() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
 
+// read keeps what list has read, by system.
+var read = map[string][]listed{}
+
 // list reads all packages of the module as they are on one system.
 func list(t *testing.T, system string) []listed {
 	t.Helper()
+	if all := read[system]; all != nil {
+		return all
+	}
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Doc,Imports,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles", module+"/...")
 	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
 	var trouble bytes.Buffer
@@ -173,6 +179,7 @@ func list(t *testing.T, system string) []listed {
 	if len(all) == 0 {
 		t.Fatal("go list found no packages")
 	}
+	read[system] = all
 	return all
 }
 
