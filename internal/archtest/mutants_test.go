@@ -53,7 +53,7 @@ var mutants = []mutant{
 	{"proxy/loop", "fault.go", "*p.held() && !state.Hang", "*p.held() && state.Hang"},
 	{"proxy/loop/pace", "pace.go", "if m.rate*100 < rate*(100+m.gain) {", "if m.rate*100 > rate*(100+m.gain) {"},
 	{"proxy/near", "store.go", "s.io.Now-v.Asked >= s.life()", "s.io.Now-v.Asked < s.life()"},
-	{"proxy/routing", "find.go", "i != owner && phase != health.In", "i != owner && phase == health.In"},
+	{"proxy/routing", "generation.go", "string(key[:len(r.Prefix)]) == r.Prefix", "string(key[:len(r.Prefix)]) != r.Prefix"},
 	{"proxy/stats", "merge.go", `if st.name == "active_slabs" {`, `if st.name != "active_slabs" {`},
 	{"proxy/table", "plan.go", "want.Literal() > most", "want.Literal() < most"},
 	{"proxy/tags", "invalidate.go", "if n.open--; n.open > 0 {", "if n.open--; n.open > 1 {"},

@@ -226,7 +226,7 @@ var promises = []scenario{
 // TestFailover plays fleets through everything that can happen to them.
 func TestFailover(t *testing.T) {
 	from, to := seedRange(t)
-	for _, c := range quickly(promises, 5) {
+	for _, c := range quickly(promises, 8) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if c.costly {

@@ -122,7 +122,7 @@ var (
 // TestGuard plays them.
 func TestGuard(t *testing.T) {
 	from, to := seedRange(t)
-	list := quickly(herds, 10)
+	list := quickly(herds, 12)
 	if raced {
 		list = list[:5]
 	}
