@@ -30,7 +30,7 @@ var mutants = []mutant{
 	{"ketama", "ketama.go", "len(points) == 0 && len(servers) > 0", "len(points) == 0 && len(servers) > 1"},
 	{"modulo", "modulo.go", "if r.Repeat {", "if !r.Repeat {"},
 	{"proxy", "dispatch.go", "if r.Flags&wire.TooLarge != 0 {", "if r.Flags&wire.TooLarge == 0 {"},
-	{"proxy/admin", "control.go", `if r.Method == "GET" || r.Method == "HEAD" {`, `if r.Method == "HEAD" {`},
+	{"proxy/admin", "control.go", "return o.String() == name", "return o.String() != name"},
 	{"proxy/admin/metrics", "text.go", "if len(labels) == 0 {", "if len(labels) != 0 {"},
 	{"proxy/client", "inorder.go", "out != nil && !o.IsTurn(i)", "out != nil && o.IsTurn(i)"},
 	{"proxy/copies", "stale.go", "|| !m.standsAside(e, l.Key)", "|| m.standsAside(e, l.Key)"},
@@ -68,7 +68,7 @@ var mutants = []mutant{
 	{"recipes", "lock.go", "!l.s.now().Before(x.until)", "l.s.now().Before(x.until)"},
 	{"recipes/meta", "meta.go", "if len(replies) != len(keys) {", "if len(replies) == len(keys) {"},
 	{"replicate", "rule.go", "if r.verdict == Unmet {", "if r.verdict != Unmet {"},
-	{"replicate/castoken", "castoken.go", "const sealed = 1<<52 - 1", "const sealed = 1<<51 - 1"},
+	{"replicate/castoken", "castoken.go", "h = (h ^ h>>30)", "h = (h ^ h>>31)"},
 	{"ring", "circle.go", "if c.seek == AtOrBefore {", "if c.seek != AtOrBefore {"},
 }
 
