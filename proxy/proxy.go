@@ -80,6 +80,10 @@ func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 // Table is the generation that new requests get.
 func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 
+// Agents returns the keepers of the pools of the current table that have one. The
+// caller must not change the map.
+func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Load().Agents }
+
 // Swap makes t the generation that new requests get. Each engine takes it up
 // at its next wakeup, which begins now; requests in flight finish on the one
 // they began with.
@@ -359,7 +363,7 @@ func (p *Proxy) Traced() ([]watch.Trace, error) {
 // Decided is another number whenever a keeper has decided something, a phase or
 // a suspicion: then Snapshot has other Members.
 func (p *Proxy) Decided() (sum uint64) {
-	for _, w := range p.published.Load().Agents {
+	for _, w := range p.Agents() {
 		sum += w.View.Gen()
 	}
 	return sum

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation's driver: sockets that take and give any part of the bytes.
 

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation's servers: small memcacheds that answer when the scheduler
 // lets them.
