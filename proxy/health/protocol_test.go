@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // more searches longer: go test ./proxy/health -run Simulation -more 50
@@ -43,7 +45,7 @@ func TestSimulation(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			hits, stale, ejected, flushes := 0, 0, 0, 0
 			seeds := c.seeds * *more
-			if testing.Short() {
+			if !testenv.Full() {
 				seeds = (seeds + 2) / 3
 			}
 			for seed := range seeds {
