@@ -9,10 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,21 +31,15 @@ type object = map[string]any
 // thrown, broken its policy, or asked anybody but a Ringside on 127.0.0.0/8.
 func startBrowser(t *testing.T, width, height int) *browser {
 	t.Helper()
-	address := freeAddress(t, "127.0.0.1")
-	_, port, _ := net.SplitHostPort(address)
 	dir := t.TempDir()
-	driver := start(t, need(t, "chromedriver"), "--port="+port)
+	driver := start(t, need(t, "chromedriver"), "--port=0")
+	port := regexp.MustCompile(`started successfully on port (\d+)`)
+	driver.logged(t, port.String())
 	b := &browser{client: http.Client{Timeout: 4 * patience}}
-	eventually(t, "chromedriver listens", func() bool {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil || !driver.running()
-	})
-	b.session = "http://" + address
+	b.session = "http://127.0.0.1:" + port.FindStringSubmatch(driver.out.String())[1]
 	var is struct{ SessionID string }
 	b.ask(t, "POST", "/session", object{"capabilities": object{"alwaysMatch": object{
+		"timeouts":          object{"script": patience.Milliseconds(), "pageLoad": patience.Milliseconds()},
 		"goog:loggingPrefs": object{"browser": "ALL"},
 		"goog:chromeOptions": object{"binary": need(t, "chromium"), "args": []string{
 			"--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + dir, "--no-proxy-server", "--no-first-run",

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // traffic is some clients, each with keys of its own, that set and get them
@@ -120,6 +121,7 @@ func (f *traffic) client(c net.Conn, id int, may tolerance) error {
 			request = fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, len(value), value)
 		}
 		first = true
+		c.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(c, request); err != nil {
 			if may.closing {
 				return nil
