@@ -26,7 +26,7 @@ import (
 // seeds is how many worlds are played: the first of them in a quick run.
 func seeds() uint64 {
 	if testing.Short() {
-		return 50
+		return 5
 	}
 	return 200
 }

@@ -383,13 +383,13 @@ func TestMarks(t *testing.T) {
 }
 
 // manyStates is how many a scene is given: all, in a soak; else so many, and all but the
-// largest four have fewer; and a quarter of that in a quick run.
+// largest four have fewer; and 5,000 at most with -short, which is enough for each ablation.
 func manyStates(usual int) int {
 	switch {
 	case everyVector():
 		return 0
 	case testing.Short():
-		return usual / 4
+		return min(usual, 5000)
 	}
 	return usual
 }
