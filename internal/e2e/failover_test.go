@@ -280,7 +280,7 @@ func someKinds(t *testing.T, kinds []kind, test func(t *testing.T, driver string
 	t.Helper()
 	t.Parallel()
 	for i, k := range kinds {
-		k.driver = drivers()[i%len(drivers())]
+		k.driver = allDrivers()[i%len(allDrivers())]
 		t.Run(k.String()+"/"+k.driver, func(t *testing.T) {
 			t.Parallel()
 			test(t, k.driver, k)

@@ -16,10 +16,12 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
-// patience bounds every wait; only a failing test waits that long.
-const patience = 2 * time.Minute
+// patience bounds every wait. Only a failing test waits that long.
+const patience = testenv.Hang
 
 // eventually waits until done holds.
 func eventually(t *testing.T, what string, done func() bool) {

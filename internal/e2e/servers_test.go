@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // memcached is a real one. It keeps its address over kill and restart.
@@ -109,19 +111,41 @@ func (p *process) ready(address string) error {
 	return fmt.Errorf("%s did not answer at %s:\n%s", p.name, address, p.out.String())
 }
 
-// drivers are the ways ringside can move bytes on this system.
-func drivers() []string {
+// allDrivers are the ways ringside can move bytes on this system, its default first.
+func allDrivers() []string {
 	if runtime.GOOS == "linux" {
 		return []string{"epoll", "portable"}
 	}
 	return []string{"portable"}
 }
 
-// eachDriver runs a test once with every driver.
+// drivers are those that a test of this tier runs with: all in the full tier, otherwise
+// the system's default.
+func drivers() []string {
+	if testenv.Full() {
+		return allDrivers()
+	}
+	return allDrivers()[:1]
+}
+
+// eachDriver runs a test once with every driver of this tier. Use it unless the test
+// covers code that differs by driver.
 func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
 	t.Helper()
+	withDrivers(t, drivers(), test)
+}
+
+// bothDrivers runs a test with every driver in every tier. It is for the few tests that
+// cover what a driver does: partial reads and writes, full buffers, closed connections.
+func bothDrivers(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	withDrivers(t, allDrivers(), test)
+}
+
+func withDrivers(t *testing.T, drivers []string, test func(t *testing.T, driver string)) {
+	t.Helper()
 	t.Parallel()
-	for _, driver := range drivers() {
+	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			test(t, driver)
@@ -258,9 +282,9 @@ func (r *ringside) serve(t *testing.T, listeners []string, command ...string) er
 	return nil
 }
 
-// unhurriedDefaults: other tests run at the same time, and a server that is slow then
-// is none that hangs. Pools with timeouts of their own override these.
-const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
+// unhurriedDefaults are timeouts that a server on a busy machine does not exceed. Pools
+// with timeouts of their own override them.
+const unhurriedDefaults = "defaults: {timeouts: {connect: 1m, request: 1m, deadline: 1m}}\n"
 
 // write puts a configuration in place, as an editor would: all at once.
 func (r *ringside) write(t *testing.T, config string) {
