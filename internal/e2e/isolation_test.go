@@ -265,7 +265,7 @@ func TestKeysInBase64(t *testing.T) {
 }
 
 // everything sends all of a program and returns all that comes back.
-func everything(t *testing.T, address, program string) string {
+func everything(t testing.TB, address, program string) string {
 	c := dial(t, address)
 	go io.WriteString(c, program)
 	return c.closed()
@@ -308,7 +308,7 @@ func TestServerThatLies(t *testing.T) {
 
 // startLiar runs a server that says its version, and answers what it is asked
 // with a lie when it has all lines of it but mn, which no server gets.
-func startLiar(t *testing.T, asked, lie string) (address string) {
+func startLiar(t testing.TB, asked, lie string) (address string) {
 	lines := strings.Count(strings.TrimSuffix(asked, "\r\nmn"), "\r\n") + 1
 	l, err := net.Listen("tcp", ownHost()+":0")
 	if err != nil {

@@ -22,7 +22,7 @@ type cluster struct {
 func valueOf(key string) string { return "value of " + key }
 
 // startCluster fills three servers with 300 keys through ringside.
-func startCluster(t *testing.T, driver string, more ...string) *cluster {
+func startCluster(t testing.TB, driver string, more ...string) *cluster {
 	t.Helper()
 	c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300)}
 	c.ringside = startRingside(t, driver, front(c.servers, more...))
@@ -53,7 +53,7 @@ func (c *cluster) others(i int) []string {
 }
 
 // serves checks that all keys of a list have their values, alone and together.
-func (c *cluster) serves(t *testing.T, keys []string) {
+func (c *cluster) serves(t testing.TB, keys []string) {
 	t.Helper()
 	client := dial(t, c.address)
 	for _, key := range keys {
@@ -66,7 +66,7 @@ func (c *cluster) serves(t *testing.T, keys []string) {
 }
 
 // blames checks that an error line says which server it was.
-func (c *cluster) blames(t *testing.T, line string, server int) {
+func (c *cluster) blames(t testing.TB, line string, server int) {
 	t.Helper()
 	if !strings.HasPrefix(line, "SERVER_ERROR ") || !strings.Contains(line, c.servers[server].address) {
 		t.Fatalf("got %q, want SERVER_ERROR with %s in it", line, c.servers[server].address)
@@ -74,7 +74,7 @@ func (c *cluster) blames(t *testing.T, line string, server int) {
 }
 
 // readsFail checks what reads of keys on a server get that can't answer.
-func (c *cluster) readsFail(t *testing.T, getErrors string, server int) {
+func (c *cluster) readsFail(t testing.TB, getErrors string, server int) {
 	t.Helper()
 	client := dial(t, c.address)
 	for _, key := range c.of(server)[:3] {
@@ -106,7 +106,7 @@ func (c *cluster) readsFail(t *testing.T, getErrors string, server int) {
 
 // writesFail checks that every mutation of a key there is refused with the
 // server's name, and that the connection goes on.
-func (c *cluster) writesFail(t *testing.T, server int) {
+func (c *cluster) writesFail(t testing.TB, server int) {
 	t.Helper()
 	client := dial(t, c.address)
 	key := c.of(server)[0]
@@ -122,7 +122,7 @@ func (c *cluster) writesFail(t *testing.T, server int) {
 }
 
 // returns waits until keys of a restarted or resumed server are served.
-func (c *cluster) returns(t *testing.T, server int) {
+func (c *cluster) returns(t testing.TB, server int) {
 	t.Helper()
 	client := dial(t, c.address)
 	key := c.of(server)[0]

@@ -12,7 +12,7 @@ import (
 )
 
 // metric reads one number from /metrics; name may carry labels.
-func (r *ringside) metric(t *testing.T, name string) float64 {
+func (r *ringside) metric(t testing.TB, name string) float64 {
 	t.Helper()
 	_, page := r.page(t, "/metrics")
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(page)
@@ -32,7 +32,7 @@ const (
 )
 
 // reloaded waits until a number of reloads has counted up from before.
-func (r *ringside) reloaded(t *testing.T, name string, before float64) {
+func (r *ringside) reloaded(t testing.TB, name string, before float64) {
 	t.Helper()
 	eventually(t, name+" counts the reload", func() bool { return r.metric(t, name) > before })
 }

@@ -30,20 +30,20 @@ type memcached struct {
 }
 
 // startMemcached runs one on loopback.
-func startMemcached(t *testing.T, args ...string) *memcached {
+func startMemcached(t testing.TB, args ...string) *memcached {
 	t.Helper()
 	return startMemcachedAt(t, ownHost(), args...)
 }
 
 // startMemcachedAt runs one on a host's address, or on a unix socket when host
 // is a path.
-func startMemcachedAt(t *testing.T, host string, args ...string) *memcached {
+func startMemcachedAt(t testing.TB, host string, args ...string) *memcached {
 	t.Helper()
 	return startRelease(t, "memcached", host, args...)
 }
 
 // startRelease runs the memcached at a path.
-func startRelease(t *testing.T, binary, host string, args ...string) *memcached {
+func startRelease(t testing.TB, binary, host string, args ...string) *memcached {
 	t.Helper()
 	for try := 0; ; try++ {
 		address := host
@@ -60,7 +60,7 @@ func startRelease(t *testing.T, binary, host string, args ...string) *memcached 
 }
 
 // startMemcacheds runs n of them.
-func startMemcacheds(t *testing.T, n int) []*memcached {
+func startMemcacheds(t testing.TB, n int) []*memcached {
 	t.Helper()
 	all := make([]*memcached, n)
 	for i := range all {
@@ -70,7 +70,7 @@ func startMemcacheds(t *testing.T, n int) []*memcached {
 }
 
 // up starts the process and waits for it to answer.
-func (m *memcached) up(t *testing.T) error {
+func (m *memcached) up(t testing.TB) error {
 	args := append([]string{"-u", "root", "-U", "0", "-m", "256", "-I", "4m", "-t", "2"}, m.args...)
 	if strings.HasPrefix(m.address, "/") {
 		args = append(args, "-s", m.address)
@@ -83,7 +83,7 @@ func (m *memcached) up(t *testing.T) error {
 }
 
 // restart starts it again where it was.
-func (m *memcached) restart(t *testing.T) {
+func (m *memcached) restart(t testing.TB) {
 	t.Helper()
 	if err := m.up(t); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,12 @@ func TestMain(m *testing.M) {
 // build makes the binary, once, and buildPlain one without the race detector,
 // which takes memory of its own.
 var (
-	build      = sync.OnceValues(func() (string, error) { return compile(raceDetector) })
+	build = sync.OnceValues(func() (string, error) {
+		if !raceDetector {
+			return buildPlain()
+		}
+		return compile(true)
+	})
 	buildPlain = sync.OnceValues(func() (string, error) { return compile(false) })
 )
 
@@ -230,7 +235,7 @@ func listenText(address string) string {
 }
 
 // startRingside runs ringside with one TCP listener.
-func startRingside(t *testing.T, driver, config string) *ringside {
+func startRingside(t testing.TB, driver, config string) *ringside {
 	t.Helper()
 	for try := 0; ; try++ {
 		address := freeAddress(t, ownHost())
@@ -245,7 +250,7 @@ func startRingside(t *testing.T, driver, config string) *ringside {
 
 // tryRingside runs ringside with a whole configuration but for the driver and
 // the admin address, and waits until all listeners answer.
-func tryRingside(t *testing.T, driver string, listeners []string, config string) (*ringside, error) {
+func tryRingside(t testing.TB, driver string, listeners []string, config string) (*ringside, error) {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
@@ -254,7 +259,7 @@ func tryRingside(t *testing.T, driver string, listeners []string, config string)
 	return runRingside(t, driver, listeners, config, binary)
 }
 
-func runRingside(t *testing.T, driver string, listeners []string, config, binary string) (*ringside, error) {
+func runRingside(t testing.TB, driver string, listeners []string, config, binary string) (*ringside, error) {
 	t.Helper()
 	r := &ringside{address: listeners[0], admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
 	r.write(t, config)
@@ -263,13 +268,14 @@ func runRingside(t *testing.T, driver string, listeners []string, config, binary
 
 // serve starts r by a command that ends with the binary, and waits until all
 // listeners answer.
-func (r *ringside) serve(t *testing.T, listeners []string, command ...string) error {
+func (r *ringside) serve(t testing.TB, listeners []string, command ...string) error {
 	t.Helper()
 	r.process = start(t, command[0], append(command[1:], "serve", "-c", r.file)...)
 	p := r.process
 	t.Cleanup(func() {
 		for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
 			if strings.Contains(p.out.String(), sign) {
+				certain(t)
 				t.Errorf("ringside wrote %q:\n%s", sign, p.out.String())
 			}
 		}
@@ -287,7 +293,7 @@ func (r *ringside) serve(t *testing.T, listeners []string, command ...string) er
 const unhurriedDefaults = "defaults: {timeouts: {connect: 1m, request: 1m, deadline: 1m}}\n"
 
 // write puts a configuration in place, as an editor would: all at once.
-func (r *ringside) write(t *testing.T, config string) {
+func (r *ringside) write(t testing.TB, config string) {
 	t.Helper()
 	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", unhurriedDefaults, r.admin)
 	if !strings.Contains(config, "\nengine:") {
@@ -302,30 +308,35 @@ func (r *ringside) write(t *testing.T, config string) {
 }
 
 // reload makes it read a configuration with one TCP listener.
-func (r *ringside) reload(t *testing.T, config string) {
+func (r *ringside) reload(t testing.TB, config string) {
 	t.Helper()
 	r.write(t, fmt.Sprintf("listen: %s\n%s", r.address, config))
 	r.signal(t, syscall.SIGHUP)
 }
 
-// page fetches a page of the admin interface.
-func (r *ringside) page(t *testing.T, path string) (int, string) {
+// page fetches a page of the admin interface. It repeats a request that failed because
+// a loop did not report in time: a starved one may take longer than ringside waits.
+func (r *ringside) page(t testing.TB, path string) (status int, text string) {
 	t.Helper()
 	client := http.Client{Timeout: patience}
-	answer, err := client.Get("http://" + r.admin + path)
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(patience); ; {
+		answer, err := client.Get("http://" + r.admin + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), "did not report") || time.Now().After(end) {
+			return answer.StatusCode, string(body)
+		}
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body)
 }
 
 // owners says which server holds each key, by asking the servers.
-func owners(t *testing.T, servers []*memcached, keys []string) map[string]int {
+func owners(t testing.TB, servers []*memcached, keys []string) map[string]int {
 	t.Helper()
 	at := map[string]int{}
 	for i, s := range servers {

@@ -70,7 +70,7 @@ func TestTagsHistoryMutant(t *testing.T) {
 }
 
 // play runs all clients, and what happens to the servers meanwhile.
-func (h *tagHistory) play(t *testing.T) {
+func (h *tagHistory) play(t testing.TB) {
 	t.Helper()
 	var all, chaos sync.WaitGroup
 	for i := range historyClients {
@@ -85,7 +85,7 @@ func (h *tagHistory) play(t *testing.T) {
 }
 
 // client reads and rebuilds values, and invalidates tags.
-func (h *tagHistory) client(t *testing.T, random *rand.Rand) {
+func (h *tagHistory) client(t testing.TB, random *rand.Rand) {
 	connect := func() *conn { return dial(t, h.addresses[random.IntN(len(h.addresses))]) }
 	c := connect()
 	for range h.rounds {
@@ -157,7 +157,7 @@ func (h *tagHistory) use(c *conn, random *rand.Rand, k int) {
 const troubleEvery = 100
 
 // trouble kills servers, flushes them, and evicts tags, until done.
-func (h *tagHistory) trouble(t *testing.T, done *atomic.Bool) {
+func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 	random := rand.New(rand.NewPCG(13, 1000))
 	for i := int64(0); !done.Load(); {
 		if h.begun.Load() < (i+1)*troubleEvery {
