@@ -204,7 +204,7 @@ var tokens = regexp.MustCompile(`(?m)( c)(\d+)|^(VALUE \S+ \d+ \d+) (\d+)$`)
 // ringside, and compares after each request what was said and what the servers
 // have.
 func TestCopiesOfCommands(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		for _, loops := range []string{"", ", loops: 2"} {
 			plain := startMemcached(t)
 			servers := startMemcacheds(t, 3)

@@ -70,6 +70,7 @@ func countAll(t testing.TB, fronts []*ringside, key string, clients, each int, s
 // TestFirstViews has 1,000 clients see a page first, all at once, also through two
 // Ringsides that write one counter of two copies at the same moment.
 func TestFirstViews(t *testing.T) {
+	t.Parallel()
 	const copies = ", replicas: 2, copies_on: server"
 	for _, c := range []struct {
 		name, route string
@@ -113,6 +114,7 @@ func (c *conn) within(key string, counted, unsure int) {
 // while clients of two Ringsides count from its first view on. What was acknowledged
 // was counted, and nothing was counted twice.
 func TestCountersThroughAKill(t *testing.T) {
+	t.Parallel()
 	for _, consistency := range []string{"strict", "relaxed"} {
 		t.Run(consistency, func(t *testing.T) { countThroughAKill(t, consistency) })
 	}
@@ -156,6 +158,7 @@ func countThroughAKill(t testing.TB, consistency string) {
 // them arrive, also those that a Ringside has when it is told to end; and of one that
 // is killed what came in the last interval is lost, and nothing is counted twice.
 func TestBufferedCounters(t *testing.T) {
+	t.Parallel()
 	server := startMemcached(t)
 	config := front([]*memcached{server}) + "engine: {loops: 2}\nroutes: [{pool: main, autocreate: on, buffer: {every: 500ms}}]\n"
 	var fronts []*ringside

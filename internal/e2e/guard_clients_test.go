@@ -159,6 +159,9 @@ func (c *crowd) add(t testing.TB, said string) {
 // TestGuardOfClients lets clients of four languages, which know only get and set, read
 // one page: with a guard one of them makes it at a time, without one all do.
 func TestGuardOfClients(t *testing.T) {
+	if *herdClients == 0 {
+		t.Parallel()
+	}
 	h := usualHerd()
 	for _, ringsides := range h.ringsides {
 		config := front(startMemcacheds(t, 2), unhurriedPool) + `routes:
@@ -198,6 +201,7 @@ func TestGuardOfClients(t *testing.T) {
 // TestGuardDjango lets threads of a Django application ask get_or_set for a missing
 // key, which gets, makes the value and adds it: one add is stored.
 func TestGuardDjango(t *testing.T) {
+	t.Parallel()
 	r := startRingside(t, "auto", guarded(startMemcacheds(t, 2), "{wait: off}"))
 	p := exec.CommandContext(t.Context(), "/usr/bin/python3", filepath.Join("testdata", "herd", "getorset.py"), r.address, "k", "20")
 	out, err := p.CombinedOutput()

@@ -21,6 +21,7 @@ func guardedCopies(servers []*memcached, settings, more string) string {
 // TestGuardCopiesLateSets deletes keys while clients rebuild them, through another
 // Ringside: what they have read before is never read again, at whichever copy.
 func TestGuardCopiesLateSets(t *testing.T) {
+	t.Parallel()
 	for _, read := range []string{"first", "spread"} {
 		t.Run(read, func(t *testing.T) {
 			t.Parallel()

@@ -64,6 +64,7 @@ func (o *origin) rebuild(key string) string {
 // TestGuardHerd lets many clients meet one missing key, through one Ringside and
 // through four: one of them rebuilds it.
 func TestGuardHerd(t *testing.T) {
+	t.Parallel()
 	for _, ringsides := range []int{1, 4} {
 		t.Run(fmt.Sprint(ringsides), func(t *testing.T) {
 			t.Parallel()
@@ -138,6 +139,7 @@ func TestGuardWinnerDies(t *testing.T) {
 // TestGuardLateSets deletes keys while clients rebuild them, through another
 // Ringside: what they have read before is never stored.
 func TestGuardLateSets(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"", "stale: 1h, ", "clients: pooled, "} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -219,6 +221,7 @@ func TestGuardStale(t *testing.T) {
 // checks get a key, delete it and set it: a set that comes after a delete of what its
 // client has missed before is not stored.
 func TestGuardClients(t *testing.T) {
+	t.Parallel()
 	unordered, _ := split(clients)
 	unordered = slices.DeleteFunc(unordered, func(c client) bool { return c.name == "python-memcache" || c.name == "bmemcached" })
 	runClients(t, startRingside(t, "auto", guarded(startMemcacheds(t, 3), "{wait: off}")).address, unordered)

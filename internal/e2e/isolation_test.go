@@ -274,6 +274,7 @@ func everything(t testing.TB, address, program string) string {
 // TestServerThatLies: a server that answers one client with what is another's
 // loses its connection, whatever it says it is.
 func TestServerThatLies(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ ask, lie string }{
 		"get":    {"get a", "VALUE b 0 1\r\nB\r\nEND"},
 		"many":   {"get a b", "VALUE b 0 1\r\nB\r\nVALUE a 0 1\r\nA\r\nEND"},

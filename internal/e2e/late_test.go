@@ -100,6 +100,7 @@ func (l *late) undone() error {
 }
 
 func TestLateSets(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ keys, size int }{{1, 4}, {1, 50_000}, {50, 1000}, {50, 50_000}} {
 		t.Run(fmt.Sprintf("%dx%d", c.keys, c.size), func(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver string) {
@@ -134,7 +135,7 @@ func (l *late) stat(t testing.TB, name string) string {
 // More than all buffers on the way hold: what has arrived is undone, and what
 // has not never arrives or is undone too.
 func TestLateSetsFillTheWindow(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "", 300, 100_000)
 		l.settles(t)
 		l.gone(t)

@@ -132,6 +132,7 @@ var storms = []storm{
 // Whatever clients and servers do, what is resident stays within what the
 // example file says, and Ringside serves on.
 func TestMemoryBound(t *testing.T) {
+	t.Parallel()
 	for _, driver := range drivers() {
 		for _, storm := range storms {
 			t.Run(storm.name+"/"+driver, func(t *testing.T) { storm.play(t, driver) })

@@ -137,9 +137,10 @@ func (c *cluster) returns(t testing.TB, server int) {
 }
 
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	for _, getErrors := range []string{"miss", "error"} {
 		t.Run(getErrors, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver string) {
+			bothDrivers(t, func(t *testing.T, driver string) {
 				c := startCluster(t, driver, "get_errors: "+getErrors)
 				before := dial(t, c.address)
 				before.store(c.others(1)[0], valueOf(c.others(1)[0]))
@@ -184,9 +185,10 @@ func TestServerRestartsWhileIdle(t *testing.T) {
 }
 
 func TestServerHangs(t *testing.T) {
+	t.Parallel()
 	for _, getErrors := range []string{"miss", "error"} {
 		t.Run(getErrors, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver string) {
+			bothDrivers(t, func(t *testing.T, driver string) {
 				c := startCluster(t, driver, "get_errors: "+getErrors, "timeouts: {connect: 2s, request: 2s, deadline: 4s}")
 				c.servers[1].pause(t)
 				c.readsFail(t, getErrors, 1)

@@ -42,6 +42,7 @@ const historyRoute = `guard: {wait: off, sets: after_miss}, tags: {patterns: [{m
 // TestTagsHistory holds that no value is read which was made before an invalidation of
 // one of its tags that was acknowledged before the value was asked for.
 func TestTagsHistory(t *testing.T) {
+	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 120}
 	for range 4 {
 		h.addresses = append(h.addresses, startRingside(t, "auto", tagRoute(h.servers, historyRoute)).address)
@@ -58,6 +59,7 @@ func TestTagsHistory(t *testing.T) {
 // TestTagsHistoryMutant leaves out that the versions of a value are those of its miss,
 // and must read what is too old.
 func TestTagsHistoryMutant(t *testing.T) {
+	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 60}
 	for range 4 {
 		h.addresses = append(h.addresses, serveInside(t, tagRoute(h.servers, historyRoute), guard.Ablation{Stamp: true, Order: true}))

@@ -37,6 +37,7 @@ func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
 
 // TestTagsMutants leaves out what keeps a late rebuild from being read as fresh.
 func TestTagsMutants(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		name, read string
 		without    guard.Ablation
