@@ -8,7 +8,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -80,29 +79,40 @@ func (b *browser) judge(t *testing.T) {
 	}
 }
 
-// ask asks the driver.
+// ask sends a request to the driver and reads its answer into to. The driver waits a
+// minute for a browser to start, which may be too short: then it is asked again.
 func (b *browser) ask(t *testing.T, method, path string, body, to any) {
 	t.Helper()
-	var send io.Reader
+	var text []byte
 	if body != nil {
-		text, err := json.Marshal(body)
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var status int
+	var answer struct{ Value json.RawMessage }
+	for end := time.Now().Add(2 * patience); ; {
+		r, err := http.NewRequest(method, b.session+path, bytes.NewReader(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		send = bytes.NewReader(text)
+		w, err := b.client.Do(r)
+		if err != nil {
+			t.Fatalf("the browser: %v", err)
+		}
+		err = json.NewDecoder(w.Body).Decode(&answer)
+		w.Body.Close()
+		if err != nil {
+			t.Fatalf("the browser answers %s %s: %v", method, path, err)
+		}
+		status = w.StatusCode
+		if path != "/session" || !bytes.Contains(answer.Value, []byte("session not created")) || time.Now().After(end) {
+			break
+		}
 	}
-	r, err := http.NewRequest(method, b.session+path, send)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := b.client.Do(r)
-	if err != nil {
-		t.Fatalf("the browser: %v", err)
-	}
-	defer w.Body.Close()
-	var answer struct{ Value json.RawMessage }
-	if err := json.NewDecoder(w.Body).Decode(&answer); err != nil || w.StatusCode != 200 {
-		t.Fatalf("the browser answers %s %s: %d %s %v", method, path, w.StatusCode, answer.Value, err)
+	if status != 200 {
+		t.Fatalf("the browser answers %s %s: %d %s", method, path, status, answer.Value)
 	}
 	if to != nil {
 		if err := json.Unmarshal(answer.Value, to); err != nil {

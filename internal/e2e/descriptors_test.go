@@ -15,7 +15,7 @@ import (
 // More clients than descriptors: those that fit are served, the others are told
 // so, and the admin interface answers all the time.
 func TestFewDescriptors(t *testing.T) {
-	bothDrivers(t, func(t *testing.T, driver string) {
+	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 2)
 		binary, err := build()
 		if err != nil {

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // outing is a pool that is to lose servers, and a load on it.
@@ -277,10 +279,14 @@ func eachKind(t *testing.T, kinds []kind, test func(t testing.TB, driver string,
 	}
 }
 
-// someKinds is eachKind with one driver for each kind, in turn: for tests that have
-// little to do with drivers.
+// someKinds is eachKind with one driver for each kind, in turn, unless this is the full
+// tier: for tests that have little to do with drivers.
 func someKinds(t *testing.T, kinds []kind, test func(t testing.TB, driver string, k kind)) {
 	t.Helper()
+	if testenv.Full() {
+		eachKind(t, kinds, test)
+		return
+	}
 	t.Parallel()
 	for i, k := range kinds {
 		k.driver = allDrivers()[i%len(allDrivers())]

@@ -111,7 +111,7 @@ func TestLimitQueue(t *testing.T) {
 }
 
 func TestLimitIdle(t *testing.T) {
-	bothDrivers(t, func(t *testing.T, driver string) {
+	eachDriver(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {idle: 500ms}\n")
 		client := dial(t, r.address)
 		client.store("a", "1")

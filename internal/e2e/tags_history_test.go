@@ -64,11 +64,13 @@ func TestTagsHistoryMutant(t *testing.T) {
 	for range 4 {
 		h.addresses = append(h.addresses, serveInside(t, tagRoute(h.servers, historyRoute), guard.Ablation{Stamp: true, Order: true}))
 	}
-	if h.play(t); len(h.stale) == 0 {
-		t.Error("no value was too old: nothing shows what the rule is for")
-	} else {
-		t.Logf("%d values were too old: %s", len(h.stale), h.stale[0])
+	// Clients that hardly meet read nothing that is too old: they play once more.
+	for end := time.Now().Add(patience); len(h.stale) == 0; {
+		if h.play(t); time.Now().After(end) {
+			t.Fatal("no value was too old: nothing shows what the rule is for")
+		}
 	}
+	t.Logf("%d values were too old: %s", len(h.stale), h.stale[0])
 }
 
 // play runs all clients, and what happens to the servers meanwhile.
@@ -161,7 +163,7 @@ const troubleEvery = 100
 // trouble kills servers, flushes them, and evicts tags, until done.
 func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 	random := rand.New(rand.NewPCG(13, 1000))
-	for i := int64(0); !done.Load(); {
+	for i := h.begun.Load() / troubleEvery; !done.Load(); {
 		if h.begun.Load() < (i+1)*troubleEvery {
 			time.Sleep(time.Millisecond)
 			continue

@@ -80,12 +80,12 @@ func TestTagsByPeople(t *testing.T) {
 			t.Errorf("%s is %d, want %d", metric, got, want)
 		}
 	}
-	servers[1].pause(t)
+	servers[1].kill()
 	eventually(t, "an invalidation says which server has it not", func() bool {
 		out, err := invalidate("a")
 		return err != nil && strings.Contains(out, "no ") && strings.Contains(out, servers[1].address)
 	})
-	servers[1].resume(t)
+	servers[1].restart(t)
 	eventually(t, "repeated when the server is back it succeeds", func() bool {
 		_, err := invalidate("a")
 		return err == nil
