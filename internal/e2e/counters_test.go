@@ -80,7 +80,7 @@ func TestFirstViews(t *testing.T) {
 			config := front(startMemcacheds(t, 3)) + fmt.Sprintf("routes: [{pool: main, autocreate: {initial: 5, ttl: 1h}%s}]\n", c.route)
 			var fronts []*ringside
 			for range c.ringsides {
-				fronts = append(fronts, startRingside(t, "epoll", config))
+				fronts = append(fronts, startRingside(t, "auto", config))
 			}
 			for page := range 3 {
 				key := fmt.Sprint("page", page)
@@ -124,7 +124,7 @@ func countThroughAKill(t testing.TB, consistency string) {
 	servers := startMemcacheds(t, 3)
 	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: {refused: 50ms, silent: 1m}, wait: 50s, consistency: "+consistency+"}") +
 		"routes: [{pool: main, autocreate: on, replicas: 2, copies_on: server}]\n"
-	fronts := []*ringside{startRingside(t, "epoll", config), startRingside(t, "epoll", config)}
+	fronts := []*ringside{startRingside(t, "auto", config), startRingside(t, "auto", config)}
 	const key = "views"
 	first := fronts[0].members(t, servers, key)[key][0]
 	watcher := dial(t, fronts[1].address)
@@ -163,7 +163,7 @@ func TestBufferedCounters(t *testing.T) {
 	config := front([]*memcached{server}) + "engine: {loops: 2}\nroutes: [{pool: main, autocreate: on, buffer: {every: 500ms}}]\n"
 	var fronts []*ringside
 	for range 4 {
-		fronts = append(fronts, startRingside(t, "epoll", config))
+		fronts = append(fronts, startRingside(t, "auto", config))
 	}
 	behind := dial(t, server.address)
 	arrives := func(key string, want int) {

@@ -30,7 +30,7 @@ func TestHotKeys(t *testing.T) {
 	for _, s := range servers {
 		addresses = append(addresses, s.address)
 	}
-	r := startRingside(t, "epoll", pageFront(addresses...))
+	r := startRingside(t, "auto", pageFront(addresses...))
 	const harm = "q:\xff<b>\u202e" // markup, no UTF-8, and a mark that turns text round
 	hotLoad(t, r.address, "home:top", harm)
 
@@ -104,7 +104,7 @@ func TestHotKeys(t *testing.T) {
 func TestHotSoon(t *testing.T) {
 	t.Parallel()
 	servers := startMemcacheds(t, 3)
-	r := startRingside(t, "epoll", pageFront(servers[0].address, servers[1].address, servers[2].address))
+	r := startRingside(t, "auto", pageFront(servers[0].address, servers[1].address, servers[2].address))
 	turn := briskLoad(t, r.address, "news:0")
 	b := startBrowser(t, 1440, 900)
 	b.open(t, "http://"+r.admin+"/")

@@ -17,7 +17,7 @@ import (
 func TestWhyKeysMiss(t *testing.T) {
 	t.Parallel()
 	servers := []*memcached{startMemcached(t, "-m", "8")}
-	r := startRingside(t, "epoll", front(servers))
+	r := startRingside(t, "auto", front(servers))
 	c := dial(t, r.address)
 	value := strings.Repeat("v", 10_000)
 	const many = 50

@@ -3,6 +3,7 @@ package e2e
 // The two servers of these tests: Debian's memcached, and ringside.
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -118,6 +119,9 @@ func allDrivers() []string {
 	}
 	return []string{"portable"}
 }
+
+// defaultDriver is the driver of tests that don't choose one.
+var defaultDriver = cmp.Or(os.Getenv("RINGSIDE_E2E_DRIVER"), "auto")
 
 // drivers are those that a test of this tier runs with: all in the full tier, otherwise
 // the system's default.
@@ -295,9 +299,16 @@ const unhurriedDefaults = "defaults: {timeouts: {connect: 1m, request: 1m, deadl
 // write puts a configuration in place, as an editor would: all at once.
 func (r *ringside) write(t testing.TB, config string) {
 	t.Helper()
+	driver, more, _ := strings.Cut(r.driver, ",") // more: further settings of the engine
+	if driver == "auto" {
+		driver = defaultDriver
+	}
+	if more != "" {
+		driver += "," + more
+	}
 	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", unhurriedDefaults, r.admin)
 	if !strings.Contains(config, "\nengine:") {
-		config += fmt.Sprintf("engine: {driver: %s}\n", r.driver)
+		config += fmt.Sprintf("engine: {driver: %s}\n", driver)
 	}
 	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
