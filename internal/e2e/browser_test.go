@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -79,40 +80,29 @@ func (b *browser) judge(t *testing.T) {
 	}
 }
 
-// ask sends a request to the driver and reads its answer into to. The driver waits a
-// minute for a browser to start, which may be too short: then it is asked again.
+// ask asks the driver.
 func (b *browser) ask(t *testing.T, method, path string, body, to any) {
 	t.Helper()
-	var text []byte
+	var send io.Reader
 	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
 			t.Fatal(err)
 		}
+		send = bytes.NewReader(text)
 	}
-	var status int
+	r, err := http.NewRequest(method, b.session+path, send)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := b.client.Do(r)
+	if err != nil {
+		t.Fatalf("the browser: %v", err)
+	}
+	defer w.Body.Close()
 	var answer struct{ Value json.RawMessage }
-	for end := time.Now().Add(2 * patience); ; {
-		r, err := http.NewRequest(method, b.session+path, bytes.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
-		w, err := b.client.Do(r)
-		if err != nil {
-			t.Fatalf("the browser: %v", err)
-		}
-		err = json.NewDecoder(w.Body).Decode(&answer)
-		w.Body.Close()
-		if err != nil {
-			t.Fatalf("the browser answers %s %s: %v", method, path, err)
-		}
-		status = w.StatusCode
-		if path != "/session" || !bytes.Contains(answer.Value, []byte("session not created")) || time.Now().After(end) {
-			break
-		}
-	}
-	if status != 200 {
-		t.Fatalf("the browser answers %s %s: %d %s", method, path, status, answer.Value)
+	if err := json.NewDecoder(w.Body).Decode(&answer); err != nil || w.StatusCode != 200 {
+		t.Fatalf("the browser answers %s %s: %d %s %v", method, path, w.StatusCode, answer.Value, err)
 	}
 	if to != nil {
 		if err := json.Unmarshal(answer.Value, to); err != nil {
