@@ -122,7 +122,7 @@ func TestCountersThroughAKill(t *testing.T) {
 
 func countThroughAKill(t testing.TB, consistency string) {
 	servers := startMemcacheds(t, 3)
-	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: {refused: 50ms, silent: 1m}, wait: 50s, consistency: "+consistency+"}") +
+	config := front(servers, "failover: {mode: rehash, lease: 1s, ping: 250ms, eject_after: {refused: 50ms, silent: 1m}, wait: 4s, consistency: "+consistency+"}", unhurriedReturn) +
 		"routes: [{pool: main, autocreate: on, replicas: 2, copies_on: server}]\n"
 	fronts := []*ringside{startRingside(t, "auto", config), startRingside(t, "auto", config)}
 	const key = "views"

@@ -56,7 +56,7 @@ func TestBackToFailFast(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
 		in := func(mode string) string {
-			return front(servers, "failover: {mode: "+mode+"}")
+			return front(servers, "failover: {mode: "+mode+"}", unhurriedReturn)
 		}
 		r := startRingside(t, driver, in("rehash, ping: 100ms, eject_after: {refused: 300ms, silent: 1m}"))
 		client := dial(t, r.address)

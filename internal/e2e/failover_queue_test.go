@@ -15,7 +15,7 @@ import (
 func short(driver string) kind {
 	k := moving[0]
 	k.driver, k.more = driver, []string{"queue: 3"}
-	k.timeouts, k.eject = "timeouts: {connect: 1m, request: 1m, deadline: 1m}", "eject_after: {refused: 500ms, silent: 1m}"
+	k.timeouts, k.eject = unhurriedReturn, "eject_after: {refused: 500ms, silent: 1m}"
 	return k
 }
 

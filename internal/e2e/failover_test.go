@@ -54,6 +54,10 @@ const (
 	testTolerance = 150 * time.Millisecond // what a round may be starved: the shortest of these
 )
 
+// unhurriedReturn are timeouts of a pool whose servers leave and come back: each phase
+// may take as long as a request, so longer ones would make the test slow.
+const unhurriedReturn = "timeouts: {connect: 5s, request: 5s, deadline: 5s}"
+
 // config is the configuration of a pool of this kind.
 func (k kind) config(servers []*memcached) string {
 	var b strings.Builder
@@ -379,7 +383,7 @@ func TestFailoverReturn(t *testing.T) {
 // busy machine exceeds, nothing at all happens to the keys of the others.
 func TestFailoverShare(t *testing.T) {
 	k := moving[0]
-	k.timeouts, k.eject = "timeouts: {connect: 1m, request: 1m, deadline: 1m}", "eject_after: {refused: 500ms, silent: 1m}"
+	k.timeouts, k.eject = unhurriedReturn, "eject_after: {refused: 500ms, silent: 1m}"
 	someKinds(t, []kind{k}, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 2, k, startMemcacheds(t, 3))
 		const gone = 1

@@ -15,7 +15,7 @@ import (
 
 // patientGuard are settings of a guard under which no client waits or rebuilds for too
 // long, however busy the machine is.
-const patientGuard = "wait: 50s, lease: 1h, lease_max: 1h"
+const patientGuard = "wait: 19s, lease: 1h, lease_max: 1h"
 
 // guarded is a front whose only route has a guard with these settings.
 func guarded(servers []*memcached, settings string) string {

@@ -294,7 +294,7 @@ func (r *ringside) serve(t testing.TB, listeners []string, command ...string) er
 
 // unhurriedDefaults are timeouts that a server on a busy machine does not exceed. Pools
 // with timeouts of their own override them.
-const unhurriedDefaults = "defaults: {timeouts: {connect: 1m, request: 1m, deadline: 1m}}\n"
+const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
 
 // write puts a configuration in place, as an editor would: all at once.
 func (r *ringside) write(t testing.TB, config string) {

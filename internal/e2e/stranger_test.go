@@ -76,7 +76,7 @@ func meetStranger(t testing.TB, driver string) {
 	entrance := &door{address: net.JoinHostPort(ownHost(), "0")}
 	entrance.open(t, servers[0].address)
 	seen := append([]*memcached{{address: entrance.address}}, servers[1:]...)
-	config := front(seen, "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 1m, consistency: strict}")
+	config := front(seen, "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 30s, consistency: strict}", unhurriedReturn)
 	r := startRingside(t, driver, config)
 	client := dial(t, r.address)
 	other := dial(t, stranger.address)
@@ -124,7 +124,7 @@ const processLead = 8 * time.Second
 func TestStrangerThatServes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
-		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: {refused: 300ms, silent: 1m}, consistency: strict}"))
+		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: {refused: 300ms, silent: 1m}, consistency: strict}", unhurriedReturn))
 		clients := make([]*conn, 12) // of either loop some
 		for i := range clients {
 			clients[i] = dial(t, r.address)
