@@ -25,7 +25,7 @@ func (r *ringside) answers(t *testing.T, path string) (body string) {
 }
 
 // metric reads one number from /metrics; name may carry labels.
-func (r *ringside) metric(t *testing.T, name string) float64 {
+func (r *ringside) metric(t testing.TB, name string) float64 {
 	t.Helper()
 	page := r.answers(t, "/metrics")
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(page)
@@ -45,7 +45,7 @@ const (
 )
 
 // reloaded waits until a number of reloads has counted up from before.
-func (r *ringside) reloaded(t *testing.T, name string, before float64) {
+func (r *ringside) reloaded(t testing.TB, name string, before float64) {
 	t.Helper()
 	eventually(t, name+" counts the reload", func() bool { return r.metric(t, name) > before })
 }

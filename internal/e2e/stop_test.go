@@ -13,7 +13,7 @@ import (
 )
 
 // refuses waits until nobody can connect any more.
-func (r *ringside) refuses(t *testing.T) {
+func (r *ringside) refuses(t testing.TB) {
 	t.Helper()
 	eventually(t, "ringside stops accepting", func() bool {
 		c, err := dialError(r.address)
@@ -72,7 +72,7 @@ func TestStopUnderTraffic(t *testing.T) {
 
 // stopWaiting sends SIGTERM to a ringside that has a request in flight which
 // its server will never answer; drain is the file's bound on finishing.
-func stopWaiting(t *testing.T, driver, drain string) *ringside {
+func stopWaiting(t testing.TB, driver, drain string) *ringside {
 	servers := startMemcacheds(t, 1)
 	r := startRingside(t, driver, front(servers, "timeouts: {request: 10m, deadline: 10m}")+"limits: {drain: "+drain+"}\n")
 	client := dial(t, r.address)
