@@ -52,7 +52,8 @@ func TestHotKeys(t *testing.T) {
 		}
 	}
 	ask := func() {
-		if err := json.Unmarshal([]byte(tool(t, binary, "top", "--admin", r.admin, "--once", "--json", "--for", "500ms")), &is); err != nil {
+		text, _ := r.top(t, "--json", "--for", "500ms")
+		if err := json.Unmarshal([]byte(text), &is); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -74,7 +75,7 @@ func TestHotKeys(t *testing.T) {
 		t.Errorf("home:top is said to be at server %v of %+v; ringside route says %s", first.Server, is.Servers, route.Owner)
 	}
 	eventually(t, "the terminal shows both keys", func() bool {
-		screen := tool(t, binary, "top", "--admin", r.admin, "--once", "--for", "500ms")
+		screen, _ := r.top(t, "--for", "500ms")
 		return strings.Contains(screen, "home:top") && strings.Contains(screen, `q:\xff<b>\xe2\x80\xae`)
 	})
 	_, metrics := r.page(t, "/metrics")

@@ -14,7 +14,7 @@ import (
 
 // answers waits until a page of the admin interface is there, and returns it: it is
 // refused while a loop of a starved Ringside has not answered for a second.
-func (r *ringside) answers(t *testing.T, path string) (body string) {
+func (r *ringside) answers(t testing.TB, path string) (body string) {
 	t.Helper()
 	eventually(t, path+" answers", func() (ok bool) {
 		status, text := r.page(t, path)
