@@ -4,6 +4,7 @@ package counters
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"time"
 
@@ -65,13 +66,13 @@ func Counts(r *wire.Request) bool {
 type creation struct {
 	table.Autocreate
 	then func(r *upstream.Result, token task.Token)
-	why  string // the server's error of the last try
+	why  string // the server's error of the last try; empty: it was not tried before its deadline
 }
 
 // Begin lets the client's command count.
 func (c *creation) Begin(t *task.Task) {
 	if t.Loop.Now >= t.Deadline {
-		c.then(&upstream.Result{Failure: upstream.Failure{Why: c.why, Outcome: stats.TimedOut}}, nil)
+		c.then(&upstream.Result{Failure: upstream.Failure{Why: cmp.Or(c.why, task.TooLong), Outcome: stats.TimedOut}}, nil)
 		return
 	}
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {

@@ -485,6 +485,9 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
+		if line == nil { // else it would pass for a step without an answer
+			line = wire.EndLine
+		}
 		t.endStep(t.Result(nil, line), nil)
 		return
 	}
