@@ -111,8 +111,13 @@ func (c *creation) create(t *task.Task) {
 		case rep.Kind == wire.ClientError && t.Rule != nil: // it met a value that came meanwhile, or the stub of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
+		case task.Missed(r) && t.Rule != nil: // of several copies one has gone while it was made
+			c.why = "the counter comes and goes"
+			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case !rep.Kind.Answered():
 			c.then(r, token)
+		case task.Missed(r):
+			c.then(t.Result(r.Server, wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)), nil)
 		default:
 			t.Loop.Count.CountersMade++
 			if t.Req.Dialect == wire.Text {
