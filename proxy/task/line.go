@@ -334,7 +334,7 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 	}
 	t.ClientDone = true
 	t.Loop.Concluding(t)
-	brought := len(t.Raw) // which is gone when the client's loop looks
+	brought := len(t.Raw)        // which is gone when the client's loop looks
 	backfilling := t.Backfilling // which is not the client's loop's to see
 	end := func(e *Tasks) {
 		if !backfilling {
