@@ -106,7 +106,7 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
 		s.Requested()
-		s.Out.Append(&e.Buffers, answer)
+		s.Out.Append(&e.Buffers, e.CheckLocal(s, answer))
 		s.Whole = true
 		return
 	}

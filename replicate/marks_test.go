@@ -7,6 +7,8 @@ package replicate
 import (
 	"fmt"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 const (
@@ -368,7 +370,11 @@ func (m *marking) explore(t *testing.T, without ablation, limit int) (what strin
 
 func TestMarks(t *testing.T) {
 	for _, m := range markings {
-		what, n := m.explore(t, everything, manyStates(200000))
+		usual := 50000
+		if testenv.Full() {
+			usual = 200000
+		}
+		what, n := m.explore(t, everything, manyStates(usual))
 		if what != "" {
 			t.Errorf("%s: %s", m.name, what)
 		}

@@ -114,7 +114,7 @@ var house = []room{
 	{"internal/fleet", nil, nil},
 	{"internal/e2e", nil, nil},
 	{"internal/twin", nil, nil},
-	{"recipes/internal/rig", nil, []string{"github.com/bradfitz/gomemcache"}},
+	{"recipes/internal/rig", []string{"internal/testenv"}, []string{"github.com/bradfitz/gomemcache"}},
 }
 
 // sockets are what the engine must never see.

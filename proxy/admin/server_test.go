@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 )
 
@@ -224,7 +225,7 @@ func TestUnixSocket(t *testing.T) {
 func TestLongProfile(t *testing.T) {
 	t.Parallel()
 	s := New(running(), Options{})
-	s.http.ReadTimeout = 100 * time.Millisecond
+	s.http.ReadTimeout = 500 * time.Millisecond
 	inner, handled := s.http.Handler, make(chan *deadlineWriter, 1)
 	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := &deadlineWriter{ResponseWriter: w, start: time.Now()}
@@ -233,7 +234,7 @@ func TestLongProfile(t *testing.T) {
 		handled <- d
 	})
 	addr := serve(t, s, "tcp", "127.0.0.1:0")
-	for range 100 { // until a request is read in its time
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); { // until a request is read in its time
 		res, err := http.Get("http://" + addr.String() + "/debug/pprof/profile?seconds=1")
 		if err != nil {
 			continue

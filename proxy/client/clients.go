@@ -21,6 +21,11 @@ type Clients struct {
 	Limits  *table.Limits     // of the table in force
 	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
+	// OnReplyFault is called when a command would end without a reply or with two, which
+	// is a bug: see reply.go. If it is nil a test binary panics.
+	OnReplyFault func(what string)
+	faultLogAt   int64 // on the loop's clock: not before this is the next one logged
+
 	Sessions   map[*Session]struct{} // that are connected
 	Wake       []*Session            // sessions that had to stop parsing and may go on
 	Held       HoldList              // sessions whose answers wait for the rest of their group

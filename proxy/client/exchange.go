@@ -42,6 +42,7 @@ type Exchange struct {
 	Rest      []byte      // a read of keys that are to be asked for when the client has taken more; empty: all are
 	Streaming *streams    // large values on their way in pieces; nil: there has been none
 	trouble   string      // why a part could not be answered; empty: all could
+	replies   uint32      // replies given to the client, and values of a text read: see checkReplies
 	Miss      []byte      // of an mg: the line that says so; of a binary client the key that its answer carries
 	ErrLine   []byte      // a server's error line, which stands where END would; empty: there is none
 	InOrder   *inOrder    // keeps the values until they can go in the order of the keys; nil: they go as they come
@@ -151,7 +152,8 @@ func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 		x.emitFrames(a, b)
 		return
 	}
-	if q := x.dest(a); q != nil {
+	if q := x.dest(a); q != nil && len(b) > 0 {
+		x.replies++
 		q.Append(&x.e.Buffers, b)
 	}
 }
@@ -258,6 +260,10 @@ const NoRoute = "no route for this key: add one without a prefix"
 // Fail notes that a part of x, on keys of that share, got no answer, and why. NoRoute
 // counts before all else: nothing but the configuration can end it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
+	if why == "" { // else it would pass for a part that was answered
+		x.e.replyFault(x.Session, x.Op, unexplained)
+		why = unexplained
+	}
 	if x.several != nil && share != NoShare {
 		x.several.list[share].failed = true
 	}
@@ -297,6 +303,7 @@ func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
 	if x.InOrder != nil {
 		if x.InOrder.batch != nil { // each of its gets has its answer
+			x.checkBatch()
 			x.observeBatch()
 			return
 		}
@@ -318,6 +325,9 @@ func (x *Exchange) finish() {
 		if x.Hits > 0 {
 			x.Outcome = stats.Hit
 		}
+	}
+	if x.replies != 1 || x.ended || x.Flags&wire.Quiet != 0 {
+		x.checkReplies()
 	}
 	x.observe()
 }

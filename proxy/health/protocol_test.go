@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // more searches longer: go test ./proxy/health -run Simulation -more 50
@@ -43,8 +45,11 @@ func TestSimulation(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			hits, stale, ejected, flushes := 0, 0, 0, 0
 			seeds := c.seeds * *more
-			if testing.Short() {
+			switch {
+			case testing.Short():
 				seeds = (seeds + 9) / 10
+			case !testenv.Full():
+				seeds = (seeds + 2) / 3
 			}
 			for seed := range seeds {
 				s := c.scenario

@@ -141,6 +141,8 @@ type Counters struct {
 
 	NoMemory uint64 // data blocks refused by limits.memory
 	Desyncs  uint64 // server connections aborted because nobody could tell any more whose answer came
+
+	ReplyFaults uint64 // commands that would have ended without a reply, or got more than one: bugs
 }
 
 // Closed counts the clients that Ringside closed, by reason.

@@ -201,7 +201,7 @@ func (c *Conn) Flush() {
 	}
 	if c.Server.Draining() && !c.hasWaiters() && !c.Lingering {
 		if c.LateDeletes > 0 {
-			c.linger("")
+			c.linger("server " + c.Server.Label() + ": too many connections wait for late answers")
 		} else {
 			c.close()
 		}
@@ -231,7 +231,7 @@ func (c *Conn) close() {
 		k = link.Abort
 	}
 	c.disconnect(k)
-	c.failAll("", stats.Lost)
+	c.failAll("server "+c.Server.Label()+": no client waits for the answer", stats.Lost)
 }
 
 // promptFactor is how many times longer a queue must be to be held if

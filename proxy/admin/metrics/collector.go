@@ -35,6 +35,7 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 		out.server(s.Servers[at])
 	}
 	out.set(doubts, float64(s.Desyncs))
+	out.count(replyFaults, s.ReplyFaults)
 	out.hot(p)
 	out.misses(p)
 	out.failover(s)

@@ -233,8 +233,10 @@ var (
 		"rounds")
 )
 
-// Replies that were nobody's, and the servers of the table in force.
+// Replies that were nobody's or missing, and the servers of the table in force.
 var (
+	replyFaults = counter("reply_faults_total",
+		"Commands that would have ended without a reply, and got SERVER_ERROR instead, or that got more than one reply; anything but 0 is a bug in Ringside.")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",
