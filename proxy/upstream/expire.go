@@ -152,7 +152,11 @@ func (c *Conn) overdue(a *Attempt) string {
 	case a.Begun:
 		return fmt.Sprintf("did not end its answer within %v", a.limits.Total)
 	}
-	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-a.sentAt))
+	since := a.sentAt
+	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // before, it waited in Ringside
+		since = a.takenAt
+	}
+	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-since))
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the
