@@ -426,7 +426,12 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
 	}
-	now := s.Window(len(r.Several))
+	now := len(r.Several)
+	if !again { // else it is a piece that was cut to size
+		now = s.Window(now)
+	}
+	s.UseTurn(now - 1)
+	x.AddWork(now - 1)
 	if now < len(r.Several) {
 		x.KeepRest(bytes.TrimRight(command, " "), raw[r.Several[now].Start-1:r.Line.End])
 	}

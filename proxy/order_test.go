@@ -149,6 +149,8 @@ type orderLink struct {
 
 func (l *orderLink) Peer() string { return l.name }
 
+func (l *orderLink) Ready() bool { return false }
+
 func (l *orderLink) Unsent() int { return 0 }
 
 func (w *orderWorld) note(format string, args ...any) {

@@ -16,6 +16,7 @@ import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
 	"ringside/proxy/near"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -48,6 +49,7 @@ type Proxy struct {
 	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
 	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
 	clients   atomic.Int64                       // connected, of all engines
+	logLimit  link.LogLimit                      // of all engines
 	moving    atomic.Int32                       // engines whose keys of several copies get other holders: see package copies/handover
 	doubtful  atomic.Int32                       // engines that know of writes which copies have missed: see package copies
 

@@ -46,6 +46,8 @@ type simClient struct {
 
 func (c *simClient) Peer() string { return fmt.Sprintf("c%d", c.id) }
 
+func (c *simClient) Ready() bool { panic("of a client") }
+
 func (c *simClient) Unsent() int { panic("of a client") }
 
 // want is one command that was asked, or a group of quiet ones with the mn

@@ -48,6 +48,8 @@ type simConn struct {
 
 func (c *simConn) Peer() string { return c.srv.name }
 
+func (c *simConn) Ready() bool { return false }
+
 func (c *simConn) Unsent() int { return c.unsent }
 
 // process lets the server answer one whole command; false if there is none.

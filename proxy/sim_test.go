@@ -296,15 +296,20 @@ func (w *world) wait() {
 // wakeup is one round of a driver.
 func (w *world) wakeup(f func()) {
 	w.ops++
-	w.e.Begin(w.now, conversation.Wall(w.now))
-	f()
-	rounds := 0
-	for effects := w.e.End(); len(effects) > 0; effects = w.e.End() {
-		for _, x := range effects {
-			w.effect(x)
+	for f != nil || w.e.HasBacklog() {
+		w.e.Begin(w.now, conversation.Wall(w.now))
+		if f != nil {
+			f()
+			f = nil
 		}
-		if rounds++; rounds > 1000 {
-			w.fatalf("the effects of one wakeup have no end: %v", effects)
+		rounds := 0
+		for effects := w.e.End(); len(effects) > 0; effects = w.e.End() {
+			for _, x := range effects {
+				w.effect(x)
+			}
+			if rounds++; rounds > 1000 {
+				w.fatalf("the effects of one wakeup have no end: %v", effects)
+			}
 		}
 	}
 	if bad := faults(w.e); len(bad) > 0 {

@@ -38,6 +38,8 @@ type bee struct {
 
 func (b *bee) Peer() string { return b.name }
 
+func (b *bee) Ready() bool { return false }
+
 func (b *bee) Unsent() int { return 0 }
 
 // newHive starts loops. A server by the name dead refuses connections.

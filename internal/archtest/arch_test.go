@@ -79,7 +79,7 @@ var house = []room{
 	{"proxy/live", []string{"proxy/live/routes", "ring", "proxy", "proxy/watch", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/health/roll", "proxy/table", "proxy/stats"}, nil},
 	{"proxy/admin/page", nil, nil},
 	{"proxy/admin/metrics", []string{"proxy", "proxy/live", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats"}, nil},
-	{"proxy/admin", []string{"proxy", "proxy/admin/page", "proxy/admin/metrics", "proxy/live", "proxy/live/trace", "proxy/watch", "proxy/fault", "proxy/health", "proxy/table", "proxy/stats"}, []string{"github.com/prometheus/..."}},
+	{"proxy/admin", []string{"proxy", "proxy/link", "proxy/admin/page", "proxy/admin/metrics", "proxy/live", "proxy/live/trace", "proxy/watch", "proxy/fault", "proxy/health", "proxy/table", "proxy/stats"}, []string{"github.com/prometheus/..."}},
 	{"config", []string{"proxy/watch", "proxy/health/divert", "ring", "ketama", "modulo", "replicate", "proxy/health", "proxy/table", "proxy/tags/stamp"}, []string{"gopkg.in/yaml.v3", "github.com/zeebo/xxh3"}},
 	{"internal/memnode", nil, []string{"github.com/hashicorp/golang-lru/v2"}},
 	{"internal/tracefile", []string{"config", "proxy/live", "proxy/live/trace", "proxy/watch"}, nil},

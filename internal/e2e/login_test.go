@@ -63,9 +63,8 @@ print(good.get("k"))
 			t.Errorf("python-binary-memcached with passwords: %q, want %q", out, want)
 		}
 		failure := regexp.MustCompile(`a client gave a wrong user or password.* client=127\.0\.0\.1:\d+`)
-		eventually(t, "each wrong password, at least one of each protocol, is logged and counted", func() bool {
-			lines := failure.FindAllString(r.out.String(), -1)
-			return len(lines) >= 2 && len(lines) == int(r.metric(t, "ringside_client_logins_failed_total"))
+		eventually(t, "each wrong password, at least one of each protocol, is counted, and logged once in a while", func() bool {
+			return failure.MatchString(r.out.String()) && r.metric(t, "ringside_client_logins_failed_total") >= 2
 		})
 		if strings.Contains(r.out.String(), "hidden") {
 			t.Error("the log has a password")

@@ -44,10 +44,15 @@ func (s *Session) parseFrames() {
 			s.loginFrame(buf)
 			continue
 		}
+		s.turn.keys--
+		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
 		if n+maxSpelled >= link.BigSpan { // spelled it may be handed over
 			s.endBatch()
 			s.serveLarge(buf, n)
+			if s.Tail != nil {
+				s.Tail.AddWork(n / keyBytes)
+			}
 			continue
 		}
 		e.Input.Start += n // what Serve sees is not in the input

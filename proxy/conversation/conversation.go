@@ -59,6 +59,8 @@ import (
 //	s1 silent       s1 connects and does not answer the greeting
 //	s1 greets 1.4.25  so s1 answers it on new connections, instead of 1.6.18
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
+//	s1 ready        an answer of s1 has come, and the driver has not looked; unready: it has
+//	stands 600ms    the thread stops for so long in each wakeup, before it reads and before it writes
 //	s1' > TEXT      the older of two connections to s1; s1'' is older still
 //	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
 //	s1 unleased     their leases on it have run out; leased: they have one again
@@ -372,6 +374,8 @@ func (s *Harness) Line(line string) {
 		s.hears(a, false, "stats")
 		began, _ := strconv.Atoi("1" + text + "000")
 		s.says(a, ">", fmt.Sprintf(`STAT pid %s\r\nSTAT uptime 0\r\nSTAT time %d\r\nEND`, text, began-100))
+	case "ready", "unready":
+		a.ready = verb == "ready"
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
@@ -461,6 +465,8 @@ func (s *Harness) Pool(f []string) {
 			p.DenyFlush = value == "deny"
 		case "connections":
 			p.Connections = n
+		case "after_failures":
+			p.Failover.AfterFailures, _ = strconv.Atoi(value)
 		case "preconnect":
 			p.Preconnect = value == "true"
 		case "queue":

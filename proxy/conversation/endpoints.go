@@ -35,6 +35,7 @@ type Endpoint struct {
 	Paused bool
 	greet  bool // the greeting has not been read yet
 	unsent int  // bytes that have not arrived, though the socket took them
+	ready  bool // it has answered, and the driver has not looked
 
 	version   string     // of a server, unless the Harness's
 	OldServer *OldServer // it answers by itself
@@ -45,6 +46,9 @@ func (a *Endpoint) Peer() string { return a.Name }
 
 // Unsent is of link.Sock.
 func (a *Endpoint) Unsent() int { return a.unsent }
+
+// Ready is link.Sock's.
+func (a *Endpoint) Ready() bool { return a.ready }
 
 // Begin puts what the file has described so far in force.
 func (s *Harness) Begin() {
@@ -168,6 +172,15 @@ func Wall(now int64) int64 { return 1_800_000_000 + now/int64(time.Second) }
 func (s *Harness) Wakeup(f func()) {
 	s.Engine.Begin(s.Now, Wall(s.Now))
 	f()
+	s.End()
+	for s.Engine.HasBacklog() {
+		s.Engine.Begin(s.Now, Wall(s.Now))
+		s.End()
+	}
+}
+
+// End carries out what the engine wants done.
+func (s *Harness) End() {
 	for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
 		for _, x := range effects {
 			s.effect(x)

@@ -134,6 +134,7 @@ type Counters struct {
 	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	LoginsFailed        uint64 // wrong users or passwords
+	LoginsClosed        uint64 // clients closed that gave too many of these
 	Closed
 	CountersMade uint64 // that were missing, by autocreate
 

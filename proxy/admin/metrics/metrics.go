@@ -97,8 +97,10 @@ var (
 		"reason")
 	clientsClosed = counter("client_connections_closed_total",
 		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
-			"login (it did not say in time who it is), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
+			"login (it did not say in time who it is, or gave three wrong passwords), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
 		"reason")
+	adminConnectionsClosed = counter("admin_connections_closed_total",
+		"Connections to the admin interface that were closed, or served health probes only, because 256 were open.")
 	loginsFailed = counter("client_logins_failed_total",
 		"Wrong users or passwords that clients gave: auth_file.")
 	clientReceived = counter("client_received_bytes_total",
