@@ -304,6 +304,8 @@ func (f *fleet) newCaller(s *sidecar, j int) *caller {
 
 func (c *caller) Peer() string { return fmt.Sprintf("c%d", c.id) }
 
+func (c *caller) Ready() bool { panic("of a client") }
+
 func (c *caller) Unsent() int { panic("of a client") }
 
 func (c *caller) think() { c.f.after(c.f.upTo(40*milli), c.next) }
