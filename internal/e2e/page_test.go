@@ -280,6 +280,7 @@ routes:
 	b.open(t, "http://"+r.admin+"/")
 	b.says(t, "#health h1", "3 servers of 2 pools are ready")
 	b.until(t, `document.getElementById("pool").value === "main" && document.title === "Ringside"`)
+	b.says(t, "#ringwhat", "points")
 	servers[2].signal(t, syscall.SIGKILL)
 	const state = "Pool sessions: session-b refuses connections"
 	b.says(t, "#health h1", state)
@@ -294,6 +295,7 @@ routes:
 	b.until(t, `document.getElementById("show").hidden`)
 	b.open(t, "http://"+r.admin+"/")
 	b.says(t, "#stable", "session-b") // it opens there
+	b.says(t, "#ringwhat", "points")
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
