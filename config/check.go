@@ -53,6 +53,9 @@ func (d *document) check(root *node, s *settings) {
 	}
 	d.checkOneTruth(f)
 	d.checkLimits(f)
+	if len(d.errs) == 0 { // else a pool may have a mode that nobody wants
+		d.checkShared(f)
+	}
 }
 
 func (d *document) checkListeners(f *File) {

@@ -398,6 +398,33 @@ func (d *document) checkEjection(p *Pool) {
 	}
 }
 
+// checkShared refuses a server of two pools where one of them ejects it. Each such pool goes
+// through the phases of failover by itself, so it would flush the server, when that returns,
+// after the other pool has begun to serve from it again: an add that was STORED would be STORED
+// once more. A pool and its gutter are not meant: what is there for another pool is known as such.
+func (d *document) checkShared(f *File) {
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		for j := range f.Pools {
+			q := &f.Pools[j]
+			if i == j || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
+				continue
+			}
+			if i > j && f.Ejects(p.Name) { // the pair is told once
+				continue
+			}
+			addresses := f.viewAddresses(q)
+			for k := range p.Servers {
+				if s := &p.Servers[k]; s.Address.Network != "" && addresses[s.apart(replicate.Servers)] {
+					d.failAt(d.where[&s.Address], "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
+						"or for both mode fail_fast and no copies", p.Name, q.Name, s.label(), q.Name, p.Name)
+					break
+				}
+			}
+		}
+	}
+}
+
 // checkGutter looks at the pool that stands in for p.
 func (d *document) checkGutter(f *File, p *Pool) {
 	mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })

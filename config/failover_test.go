@@ -82,17 +82,44 @@ listen: :1
 pools:
   main: {distribution: dalli, servers: [a, b, c], failover: {mode: gutter, gutter: spare}}
   spare: {distribution: dalli, servers: [d, e]}
-  beside: {distribution: dalli, servers: [a, f]}
   alone: {distribution: dalli, servers: [f, g]}
 routes: [{pool: main}]
 `)
 	for pool, want := range map[string]string{
 		"main": "a server that returns is flushed before it serves again", "alone": "a server that returns serves what it had: nothing of it is flushed",
-		"spare":  "a server that returns is flushed before it serves again, because pool main uses it too and ejects it",
-		"beside": "a server that returns is flushed before it serves again, because pool main uses it too and ejects it",
+		"spare": "a server that returns is flushed before it serves again, because pool main uses it too and ejects it",
 	} {
 		if got := f.AtReturn(pool); got != want {
 			t.Errorf("%s: %s; want %s", pool, got, want)
+		}
+	}
+}
+
+// Two pools of a file share no server that one of them ejects: they would go through the phases of
+// failover at different times, and what one has stored the other would flush.
+func TestSharedServers(t *testing.T) {
+	const rehash, failFast = "failover: {mode: rehash}", "failover: {mode: fail_fast}"
+	pool := func(name, failover, servers string) string {
+		return "  " + name + ": {distribution: ketama, servers: [" + servers + "], " + failover + "}\n"
+	}
+	for _, test := range []struct {
+		name, pools, routes string
+		want                string // part of the only error; empty: there is none
+	}{
+		{"both fail fast", pool("p", failFast, "a, b, c") + pool("q", failFast, "a, b, c"), "{pool: p}", ""},
+		{"one ejects", pool("p", failFast, "a, b, c") + pool("q", rehash, "c, d, e"), "{pool: p}", "pools.p and pools.q share the server c:11211, and q ejects it"},
+		{"the other order", pool("p", rehash, "a, b, c") + pool("q", failFast, "c, d, e"), "{pool: p}", "pools.q and pools.p share the server c:11211, and p ejects it"},
+		{"both eject", pool("p", rehash, "a, b, c") + pool("q", rehash, "a, b, c"), "{pool: p}", "pools.p and pools.q share the server a:11211, and q ejects it"},
+		{"copies in one", pool("p", failFast, "a, b, c") + pool("q", failFast, "a, b, c"), "{prefix: x, pool: q, replicas: 2}, {pool: p}", "pools.p and pools.q share the server a:11211, and q ejects it"},
+		{"by another spelling", pool("p", failFast, "a, b, c") + pool("q", rehash, "d, e, \"c:11211\""), "{pool: p}", "share the server c:11211, and q ejects it"},
+		{"its gutter", pool("p", "failover: {mode: gutter, gutter: q}", "a, b, c") + pool("q", failFast, "d, e"), "{pool: p}", ""},
+		{"a gutter of another", pool("p", "failover: {mode: gutter, gutter: q}", "a, b, c") + pool("q", failFast, "d, e") + pool("r", failFast, "e, f"), "{pool: p}",
+			"pools.r and pools.p share the server e:11211, and p ejects it"},
+		{"no server", pool("p", rehash, "a, b, c") + pool("q", rehash, "d, e, f"), "{pool: p}", ""},
+	} {
+		_, err := Parse("f.yaml", []byte("listen: :1\npools:\n"+test.pools+"routes: ["+test.routes+"]\n"))
+		if text := fmt.Sprint(err); (err == nil) != (test.want == "") || test.want != "" && (!strings.Contains(text, test.want) || strings.Count(text, "share the server") != 1) {
+			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 		}
 	}
 }

@@ -4,9 +4,12 @@ package proxy
 
 import (
 	"bytes"
+	"slices"
+	"strconv"
 
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
+	"ringside/proxy/watch/why"
 	"ringside/proxy/wire"
 )
 
@@ -40,7 +43,7 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 			done(nil, "it has not answered what it was asked before")
 			return
 		}
-		q := &statsErrand{answers: make([][]byte, len(what)), missing: len(what), done: done}
+		q := &statsErrand{e: e, server: srv, what: what, answers: make([][]byte, len(what)), missing: len(what), done: done}
 		limit := table.Timeouts{Connect: srv.Connect, Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
 		for i, name := range what {
 			line := append([]byte("stats "), name...)
@@ -63,6 +66,9 @@ func (p *Proxy) EndStats() {
 
 // statsErrand gathers the answers of one server: an upstream.Asker.
 type statsErrand struct {
+	e       *Engine
+	server  *upstream.Server
+	what    []string
 	answers [][]byte
 	missing int
 	why     string // of the first that did not come
@@ -87,5 +93,42 @@ func (q *statsErrand) Answered(id int, r *upstream.Result) {
 	if q.why != "" {
 		q.answers = nil
 	}
+	if i := slices.Index(q.what, ""); i >= 0 && q.answers != nil {
+		q.e.counted(q.server, q.answers[i])
+	}
 	q.done(q.answers, q.why)
+}
+
+// counted tells the book of misses what a server says in its general stats.
+func (e *Engine) counted(srv *upstream.Server, answer []byte) {
+	b := e.Shared.book.Load()
+	if b == nil {
+		return
+	}
+	var is why.Counters
+	found := 0
+	for line := range bytes.Lines(answer) {
+		for name, to := range map[string]*uint64{"STAT evictions ": &is.Evictions, "STAT cmd_flush ": &is.Flushes} {
+			text, ok := bytes.CutPrefix(line, []byte(name))
+			if !ok {
+				continue
+			}
+			if n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64); err == nil {
+				*to = n
+				found++
+			}
+		}
+	}
+	if found == 2 {
+		b.Table.Counted(e.Now, srv.Number, is)
+	}
+}
+
+// Doubtful returns the addresses of servers that should be asked for their stats because
+// values are missing there and no cause is known. The answer reaches the book by AskStats.
+func (p *Proxy) Doubtful() []string {
+	if b := p.book.Load(); b != nil {
+		return b.Doubtful()
+	}
+	return nil
 }

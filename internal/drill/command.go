@@ -88,7 +88,8 @@ wrong values, counters that came to a number twice, journals without an
 acknowledged append or with one twice, and locks held twice. What that comes to
 stands below it in words. Times count from errors and refused writes, not from
 misses. It exits 1 when a limit is exceeded; wrong values, clients without any
-answer and a server that does not come back always do.`,
+answer, a server that does not come back, and another server that fails meanwhile
+always do. It does not begin while another server of the pool is not up.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
   ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml
@@ -214,8 +215,8 @@ func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 		}
 	})
 	done()
-	if !f.asJSON && len(results) > 0 {
-		err = errors.Join(err, Print(out, results, func(good bool, line string) string {
+	if !f.asJSON && (len(results) > 0 || err != nil) {
+		err = errors.Join(err, Print(out, results, f.Limits, len(f.Faults), func(good bool, line string) string {
 			style := top.Good
 			if !good {
 				style = top.Bad

@@ -54,6 +54,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -120,9 +121,11 @@ const (
 )
 
 const (
-	patience = 10 * time.Second      // for an answer; Ringside promises one much sooner
-	look     = 10 * time.Millisecond // between two looks at the servers
-	lifetime = 3600                  // seconds that a key lives at most
+	patience = 10 * time.Second       // for an answer; Ringside promises one much sooner
+	look     = 10 * time.Millisecond  // between two looks at the servers
+	retry    = 200 * time.Millisecond // between two tries of what failed before a fault
+	tries    = 10                     // of it
+	lifetime = 3600                   // seconds that a key lives at most
 )
 
 // ErrNotAllowed is the error of Run where the proxy does not allow faults.
@@ -139,7 +142,7 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 			return ErrNotAllowed
 		}
 	}
-	if _, err := o.server(ctx); err != nil {
+	if _, _, err := o.servers(ctx); err != nil {
 		return err
 	}
 	t, err := startTraffic(ctx, &o)
@@ -157,29 +160,44 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 	return nil
 }
 
-// server is the server of the drill as it is now: at the first of the Ringsides where
-// it is not up, for clients of that one are still in trouble.
-func (o *Options) server(ctx context.Context) (s live.ServerState, err error) {
+// servers is the server of the drill as it is now, at the first of the Ringsides where it is
+// not up, and the other servers that are not up at some Ringside: what clients see may then be
+// their fault.
+func (o *Options) servers(ctx context.Context) (s live.ServerState, others []live.ServerState, err error) {
+	found := false
 	for _, c := range o.Control {
-		if s, err = o.serverAt(ctx, c); err != nil || s.State != live.Up {
-			break
+		list, err := c.Servers(ctx)
+		if err != nil {
+			return s, nil, err
+		}
+		i := slices.IndexFunc(list, o.isServer)
+		if i < 0 {
+			return s, nil, fmt.Errorf("there is no server %q any more", o.Server)
+		}
+		if !found || s.State == live.Up {
+			s, found = list[i], true
+		}
+		for _, other := range list {
+			if other.Address != list[i].Address && other.State != live.Up && other.State != live.Unknown {
+				others = append(others, other)
+			}
 		}
 	}
-	return s, err
+	return s, others, nil
 }
 
-// serverAt is what one Ringside says of the server.
-func (o *Options) serverAt(ctx context.Context, c *admin.Client) (live.ServerState, error) {
-	list, err := c.Servers(ctx)
-	for _, s := range list {
-		if (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server) {
-			return s, nil
-		}
+// isServer says whether s is the server of the drill.
+func (o *Options) isServer(s live.ServerState) bool {
+	return (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server)
+}
+
+// describe names a server that is not up, and says why.
+func describe(s *live.ServerState) string {
+	text := fmt.Sprintf("server %s of pool %s is %s", s.Server, s.Pool, s.State)
+	if s.Why != "" {
+		text += ": " + s.Why
 	}
-	if err == nil {
-		err = fmt.Errorf("there is no server %q any more", o.Server)
-	}
-	return live.ServerState{}, err
+	return text
 }
 
 // traffic is the clients and their keys.
@@ -233,7 +251,14 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		c := client{network: at.Network, address: at.Address}
 		defer c.close()
 		for _, k := range t.keys {
-			if err := k.change(t, &c); err != nil {
+			err := k.change(t, &c)
+			for i := 1; err != nil && i < tries; i++ { // a busy machine may miss a timeout
+				if err := sleep(ctx, retry); err != nil {
+					return nil, err
+				}
+				err = k.change(t, &c)
+			}
+			if err != nil {
 				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), err)
 			}
 		}
@@ -313,16 +338,12 @@ func (t *traffic) client(ctx context.Context, n int) {
 
 // drill applies one fault and watches.
 func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
-	t.tally.begin()
-	t.showProgress(f, "before", 0, t.Before)
-	if err := sleep(ctx, t.Before); err != nil {
-		return nil, err
+	before, known, err := t.before(ctx, f)
+	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine a request may fail now and then
+		before, known, err = t.before(ctx, f)
 	}
-	before, _, _ := t.tally.counted()
-	if is, err := t.server(ctx); err != nil {
+	if err != nil {
 		return nil, err
-	} else if is.State != live.Up || before.trouble() > 0 {
-		return nil, fmt.Errorf("there is trouble before the fault: server %s is %s; %d of %d requests failed %s", is.Server, is.State, before.trouble(), before.Requests, before.Example)
 	}
 	t.tally.begin()
 	began := time.Now() // before the fault is there: what it breaks at once comes after it is set, but not after that is known
@@ -358,8 +379,40 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	r, first, last := t.tally.counted()
 	r.Fault, r.Server = f.String(), server
 	r.times(began, lifted, first, last, during, after)
+	r.other(known, during.others, after.others)
+	r.Unseen = during.unseen + after.unseen
 	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), over.Sub(began))
 	return r, nil
+}
+
+// errTrouble is the error of a drill that does not begin because not all is in order.
+var errTrouble = errors.New("there is trouble before the fault")
+
+// before counts what traffic gets without a fault. It returns the other servers that are not up,
+// which may only be drained ones and those of other pools: the fault would take what is left.
+func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerState, error) {
+	t.tally.begin()
+	t.showProgress(f, "before", 0, t.Before)
+	if err := sleep(ctx, t.Before); err != nil {
+		return nil, nil, err
+	}
+	r, _, _ := t.tally.counted()
+	is, others, err := t.servers(ctx)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", errTrouble, err)
+	}
+	if r.forbidden() > 0 { // another try would hide it
+		return nil, nil, fmt.Errorf("%v: %d answers that must not be %s", errTrouble, r.forbidden(), r.Example)
+	}
+	for _, o := range others {
+		if o.Pool == is.Pool && o.State != live.Drained {
+			return nil, nil, fmt.Errorf("%w: %s; the drill would break a second one", errTrouble, describe(&o))
+		}
+	}
+	if is.State != live.Up || r.trouble() > 0 {
+		return nil, nil, fmt.Errorf("%w: server %s is %s; %d of %d requests failed %s", errTrouble, is.Server, is.State, r.trouble(), r.Requests, r.Example)
+	}
+	return r, others, nil
 }
 
 // setFault sets a fault at each of the Ringsides that are to have it, and returns what lifts
@@ -384,9 +437,17 @@ func (t *traffic) setFault(ctx context.Context, f Fault) (server string, lift fu
 		}
 		server = set.Server
 		lifts = append(lifts, func() error {
-			lifting, done := context.WithTimeout(ctx, patience)
-			defer done()
-			return c.Lift(lifting, set.ID)
+			var err error
+			for range tries {
+				lifting, done := context.WithTimeout(ctx, patience)
+				err = c.Lift(lifting, set.ID)
+				done()
+				if s := (*admin.StatusError)(nil); err == nil || errors.As(err, &s) && s.Status == 404 {
+					return nil
+				}
+				time.Sleep(retry)
+			}
+			return err
 		})
 	}
 	return server, lift, nil
@@ -405,18 +466,22 @@ type watched struct {
 	ejected       time.Time // first seen with its keys elsewhere, or without anybody to serve them; zero: never
 	up            bool      // when it was looked at last
 	met           bool      // the condition to stop
+
+	others []live.ServerState // further servers, as they were first seen not up
+	unseen int                // looks that the control API did not answer
 }
 
 // watch looks at the server until the end, or until done says so.
 func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) bool) (watched, error) {
 	w := watched{}
 	for {
-		is, err := t.server(ctx)
-		if err != nil {
-			return w, err
-		}
+		is, others, err := t.servers(ctx)
 		now := time.Now()
-		switch up := is.State == live.Up; {
+		switch up := err == nil && is.State == live.Up; {
+		case ctx.Err() != nil:
+			return w, ctx.Err()
+		case err != nil: // the next look may be answered: a drill under load ends with a verdict
+			w.unseen++
 		case up && !w.up:
 			w.good = now
 			w.up = true
@@ -426,7 +491,12 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 			}
 			w.up = false
 		}
-		if gone := is.State != live.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
+		for _, o := range others {
+			if !slices.ContainsFunc(w.others, func(s live.ServerState) bool { return s.Pool == o.Pool && s.Server == o.Server }) {
+				w.others = append(w.others, o)
+			}
+		}
+		if gone := err == nil && is.State != live.Up && (is.Failover == nil || is.Failover.Phase == "OUT"); gone && w.ejected.IsZero() {
 			w.ejected = now
 		}
 		if done != nil && done(w) {

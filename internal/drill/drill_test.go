@@ -27,6 +27,8 @@ import (
 // liar is a cache with a control API. While a fault is set it lies as it was told.
 type liar struct {
 	lie     string // stale, wrong, miss, refuse, silent, cut, down, repeat, torn, doubled, twice; none
+	other   string // when a second server is down: before, during the fault; never
+	deaf    int    // so many questions about servers get no answer while there is a fault
 	allowed bool
 
 	mu     sync.Mutex
@@ -58,7 +60,18 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"allowed":%v,"faults":[]}`, l.allowed)
 		return
 	}
-	json.NewEncoder(w).Encode(map[string]any{"servers": []live.ServerState{{Pool: "p", Server: "s1", State: state}}})
+	if l.broken && l.deaf > 0 {
+		l.deaf--
+		w.WriteHeader(http.StatusServiceUnavailable)
+		io.WriteString(w, `{"error":"a loop did not answer within a second"}`)
+		return
+	}
+	second := live.Up
+	if l.other == "before" || l.other == "during" && l.broken {
+		second = live.Down
+	}
+	json.NewEncoder(w).Encode(map[string]any{"servers": []live.ServerState{{Pool: "p", Server: "s1", Address: "a:1", State: state},
+		{Pool: "q", Server: "again", Address: "a:1", State: state}, {Pool: "p", Server: "s2", Address: "a:2", State: second, Why: "connection refused"}}})
 }
 
 func (l *liar) serve(c net.Conn) {
@@ -254,6 +267,63 @@ func TestTroubleBefore(t *testing.T) {
 	}
 }
 
+// A second server of the pool that is down before the fault ends the drill, one that goes down
+// meanwhile is named and is never good enough.
+func TestOtherServers(t *testing.T) {
+	l := &liar{other: "before"}
+	o := l.start(t)
+	if err := Run(t.Context(), o, nil); err == nil || !strings.Contains(err.Error(), "server s2 of pool p is down: connection refused") || l.lifted != 0 {
+		t.Errorf("before: %v", err)
+	}
+	l = &liar{other: "during"}
+	o = l.start(t)
+	var r *Result
+	if err := Run(t.Context(), o, func(is *Result) { r = is }); err != nil {
+		t.Fatal(err)
+	}
+	none := Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+	if bad := none.Judge(r); !bad || !strings.Contains(r.Words(), "server s2 of pool p is down: connection refused") ||
+		len(r.Exceeded) != 1 || !strings.Contains(r.Exceeded[0], "another server failed meanwhile: server s2") {
+		t.Errorf("during: %s, %q", r.Words(), r.Exceeded)
+	}
+	if words, good := Verdict([]*Result{r}, none, 1); good || !strings.HasPrefix(words, "NOT GOOD") {
+		t.Error(words)
+	}
+}
+
+// A control API that does not answer now and then, as under load, ends no drill.
+func TestUnseen(t *testing.T) {
+	l := &liar{deaf: 1}
+	o := l.start(t)
+	var r *Result
+	if err := Run(t.Context(), o, func(is *Result) { r = is }); err != nil || r.Unseen != 1 || !strings.Contains(r.Words(), "1 looks at the servers' state were not answered") {
+		t.Errorf("%v; %+v", err, r)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	none := Limits{Stale: 0, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
+	limited := none
+	limited.Errors = 900
+	for _, c := range []struct {
+		r       Result
+		l       Limits
+		planned int
+		want    string
+		good    bool
+	}{
+		{Result{Requests: 7993}, none, 1, "good: no request failed; nobody read", true},
+		{Result{Requests: 7993, Errors: 700, Refused: 45}, none, 1, "745 of 7993 requests failed, and no limit says whether that is good", true},
+		{Result{Requests: 7993, Errors: 700, Refused: 45}, limited, 1, "good: within the limits", true},
+		{Result{Requests: 7993}, none, 3, "NONE: 2 of 3 faults could not be tried", false},
+		{Result{Exceeded: []string{"x"}}, none, 3, "NOT GOOD: 1 of 1 fault", false},
+	} {
+		if words, good := Verdict([]*Result{&c.r}, c.l, c.planned); !strings.HasPrefix(words, c.want) || good != c.good {
+			t.Errorf("%+v: %q, %v", c.r, words, good)
+		}
+	}
+}
+
 // Who ends the drill ends the fault.
 func TestCancelled(t *testing.T) {
 	l := &liar{}
@@ -369,7 +439,7 @@ func TestRates(t *testing.T) {
 func TestShow(t *testing.T) {
 	r := &Result{Fault: "hang", Server: "s1", Requests: 7, Notice: Time(1500 * time.Microsecond), Eject: Never, Return: Time(12345 * time.Millisecond), Exceeded: []string{"too bad"}, Example: "SERVER_ERROR x"}
 	var out bytes.Buffer
-	Print(&out, []*Result{r}, func(good bool, line string) string { return fmt.Sprintf("%t<%s>", good, line) })
+	Print(&out, []*Result{r}, Limits{}, 1, func(good bool, line string) string { return fmt.Sprintf("%t<%s>", good, line) })
 	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "false<hang: EXCEEDED: too bad>", "hang: SERVER_ERROR x", "false<verdict: NOT GOOD: 1 of 1 fault did more than the limits allow>"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	"ringside/proxy/live"
 )
 
 // Result is what clients saw of one fault, from its beginning until the server
@@ -45,7 +47,32 @@ type Result struct {
 	Slowest Time   `json:"slowest_ms"`        // the longest that a request took
 	Example string `json:"example,omitempty"` // an error that a client got; a stale or wrong read, if there was one
 
+	Others []string `json:"other_servers,omitempty"` // that were not up before or during the drill, and why
+	failed []string // of the others, those that were up before
+	Unseen int      `json:"unseen,omitempty"` // looks at the servers' state that the control API did not answer
+
 	Exceeded []string `json:"exceeded,omitempty"` // limits
+}
+
+// other notes the other servers that were not up: known before the fault, seen while it lasted
+// and after it.
+func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
+	noted := map[[2]string]bool{}
+	note := func(s *live.ServerState, to *[]string) {
+		if name := [2]string{s.Pool, s.Server}; !noted[name] {
+			noted[name] = true
+			*to = append(*to, describe(s))
+		}
+	}
+	for i := range known {
+		note(&known[i], &r.Others)
+	}
+	for _, list := range seen {
+		for i := range list {
+			note(&list[i], &r.failed)
+		}
+	}
+	r.Others = append(r.Others, r.failed...)
 }
 
 // Time is a duration that may never have come to its end.
@@ -269,6 +296,9 @@ func (l Limits) Judge(r *Result) bool {
 	if r.Return == Never {
 		r.Exceeded = append(r.Exceeded, "the server did not come back")
 	}
+	for _, other := range r.failed {
+		r.Exceeded = append(r.Exceeded, "another server failed meanwhile: "+other)
+	}
 	return len(r.Exceeded) > 0
 }
 
@@ -295,26 +325,49 @@ func (r *Result) Words() string {
 	} else {
 		fmt.Fprintf(&b, "; all was well %v after the fault", r.Return)
 	}
+	for _, other := range r.Others {
+		b.WriteString("; " + other)
+	}
+	if r.Unseen > 0 {
+		fmt.Fprintf(&b, "; %d looks at the servers' state were not answered", r.Unseen)
+	}
 	return b.String()
 }
 
-// Verdict says in a sentence what came of all, and whether that is good.
-func Verdict(results []*Result) (words string, good bool) {
-	bad, twice := 0, 0
+// failures says whether there is a limit on how many requests fail, or for how long.
+func (l Limits) failures() bool {
+	return l.Errors >= 0 || l.Refused >= 0 || l.Failed > 0
+}
+
+// Verdict says in a sentence what came of all, and whether that is good. planned is how many
+// faults there should have been.
+func Verdict(results []*Result, l Limits, planned int) (words string, good bool) {
+	bad, twice, failed, requests := 0, 0, 0, 0
 	for _, r := range results {
 		if len(r.Exceeded) > 0 {
 			bad++
 		}
 		twice += r.Twice
+		failed += r.Errors + r.Refused
+		requests += r.Requests
 	}
 	faults := fmt.Sprintf("%d faults", len(results))
 	if len(results) == 1 {
 		faults = "1 fault"
 	}
-	if bad > 0 {
+	switch {
+	case bad > 0:
 		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults), false
+	case len(results) < planned:
+		return fmt.Sprintf("NONE: %d of %d faults could not be tried", planned-len(results), planned), false
+	case failed == 0:
+		words = "good: no request failed"
+	case l.failures():
+		words = "good: within the limits"
+	default:
+		words = fmt.Sprintf("%d of %d requests failed, and no limit says whether that is good (--max-errors, --max-refused, --max-errors-ms)", failed, requests)
 	}
-	words = "good: within the limits, and nobody read anything that was never written, through " + faults
+	words += "; nobody read anything that was never written, through " + faults
 	if twice > 0 {
 		words += fmt.Sprintf("; %d locks were got by a second client, as the server that is gone takes locks of which it has the only copy with it", twice)
 	}
@@ -322,8 +375,8 @@ func Verdict(results []*Result) (words string, good bool) {
 }
 
 // Print writes results as a table, and what they mean below it. mark makes a verdict
-// stand out, by whether it is good.
-func Print(out io.Writer, results []*Result, mark func(good bool, line string) string) error {
+// stand out, by whether it is good. planned is how many faults there should have been.
+func Print(out io.Writer, results []*Result, l Limits, planned int, mark func(good bool, line string) string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tbelow half\tstale\twrong\tcounters\tappends\tlocks\t")
 	for _, r := range results {
@@ -342,7 +395,7 @@ func Print(out io.Writer, results []*Result, mark func(good bool, line string) s
 			fmt.Fprintln(out, mark(false, fmt.Sprintf("%s: EXCEEDED: %s", r.Fault, strings.Join(r.Exceeded, "; "))))
 		}
 	}
-	words, good := Verdict(results)
+	words, good := Verdict(results, l, planned)
 	_, err := fmt.Fprintln(out, mark(good, "verdict: "+words))
 	return err
 }

@@ -164,3 +164,8 @@ func TestBoardAndAlerts(t *testing.T) {
 	down := "count(count by (address) (ringside_server_up == 0))"
 	eventually(t, down+" is 1", func() bool { is := value(down); return len(is) == 1 && is[0].Value[1] == "1" })
 }
+
+// Alerts about an outage fire while it lasts, and have resolved a minute after it.
+func TestAlertRules(t *testing.T) {
+	tool(t, need(t, "promtool"), "test", "rules", "../../deploy/prometheus/ringside.rules.test.yml")
+}

@@ -5,14 +5,17 @@ package e2e
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -258,6 +261,56 @@ func shares(t *testing.T, r *ringside) (list []float64) {
 }
 
 // Many servers: a strip of all, rows that come as one scrolls, a filter.
+// The page opens on the pool that is not well; seen from another pool, the status line, the tab
+// and the pool menu still say which one it is. The command line agrees.
+func TestPageOfSeveralPools(t *testing.T) {
+	servers := []*memcached{startMemcached(t), startMemcached(t), startMemcached(t)}
+	r := startRingside(t, "epoll", fmt.Sprintf(`pools:
+  main:
+    distribution: ketama-points
+    servers: [%q]
+  sessions:
+    distribution: ketama-points
+    servers: [{address: %q, name: session-a}, {address: %q, name: session-b}]
+routes:
+  - {prefix: "s:", pool: sessions}
+  - {pool: main}
+`, servers[0].address, servers[1].address, servers[2].address))
+	b := startBrowser(t, 1280, 800)
+	b.open(t, "http://"+r.admin+"/")
+	b.says(t, "#health h1", "3 servers of 2 pools are ready")
+	b.until(t, `document.getElementById("pool").value === "main" && document.title === "Ringside"`)
+	b.says(t, "#ringwhat", "points")
+	servers[2].signal(t, syscall.SIGKILL)
+	const state = "Pool sessions: session-b refuses connections"
+	b.says(t, "#health h1", state)
+	b.says(t, "#health p", "Start memcached there")
+	b.says(t, "#show", "Show pool sessions")
+	b.until(t, `document.title.includes("`+state+`")`)
+	b.until(t, `document.getElementById("pool").options[1].textContent.startsWith("✗ ")`)
+	b.until(t, `document.getElementById("icon").href.includes("d55e00")`)
+	b.shot(t, "several-pools")
+	b.do(t, `document.getElementById("show").click()`)
+	b.says(t, "#stable", "session-b")
+	b.until(t, `document.getElementById("show").hidden`)
+	b.open(t, "http://"+r.admin+"/")
+	b.says(t, "#stable", "session-b") // it opens there
+	b.says(t, "#ringwhat", "points")
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pool := range []string{"", "main", "sessions"} {
+		out, err := exec.Command(binary, "top", "--once", "--for", "100ms", "--pool", pool, "--admin", r.admin).Output()
+		if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.HasPrefix(string(out), state) {
+			t.Errorf("top --once --pool %q: %v\n%s", pool, err, out)
+		}
+	}
+	if out := tool(t, binary, "server", "list", "--admin", r.admin); !strings.Contains(out, "✗ "+state+". ") {
+		t.Errorf("server list says nothing of it:\n%s", out)
+	}
+}
+
 func TestPageOfManyServers(t *testing.T) {
 	t.Parallel()
 	var addresses []string

@@ -65,12 +65,13 @@ func newServerList() *cobra.Command {
 		Use:   "list",
 		Short: "List the servers and how they are",
 		Long: `List the servers of every pool: up, down and why, drained by a person, and since
-when. Exits 0 whatever they are.`,
+when. The last line says how all pools are and what to do. Exits 0 whatever they are:
+ringside top --once exits 3 if all is not well.`,
 		Example: `  ringside server list
   ringside server list --pool sessions --json -c /etc/ringside/ringside.yaml`,
 		Args: cli.WantArgs(0, 0),
 		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-			list, err := c.Servers(cmd.Context())
+			list, is, err := c.ServersAndHealth(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -81,7 +82,10 @@ when. Exits 0 whatever they are.`,
 				}
 				list = kept
 			}
-			return showServers(cmd.OutOrStdout(), list, asJSON)
+			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || is == nil || asJSON {
+				return err
+			}
+			return top.PrintHealth(cmd.OutOrStdout(), &is.Health, cli.Colours(cmd.OutOrStdout()))
 		}),
 	}
 	to.Add(cmd)

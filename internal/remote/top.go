@@ -33,15 +33,16 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show what a running Ringside does, second by second",
-		Long: `Show what a running Ringside does, second by second: whether the pool is well, in
-a sentence; its servers, their traffic and memory; what has happened. 1 to 6 give
+		Long: `Show what a running Ringside does, second by second: whether all pools are well, in
+a sentence; the servers of one pool, their traffic and memory; what has happened. 1 to 6 give
 one part all the room; the arrows choose a server, Enter opens it, d drains it, u
 restores it, both ask first; r h p q m e n sort; / finds; t follows keys, as
 ringside trace does; + and - change the pace; ? says all of that; x ends.
 
 With --once it prints one screen and ends, with --json too an object for scripts.
-Then it exits 0 if all is well, 1 if nobody could be asked, 3 if a server is not
-up. NO_COLOR leaves the colours out, --ascii all characters but those of ASCII, as
+Then it exits 0 if all pools are well, 1 if nobody could be asked, 3 if not: a server
+of any pool is not up, requests fail, or the state needs a look for another reason,
+which the first line says. NO_COLOR leaves the colours out, --ascii all characters but those of ASCII, as
 is done where TERM is linux.`,
 		Example: `  ringside top
   ringside top --trace 'home:*'
@@ -60,7 +61,7 @@ is done where TERM is linux.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.pool, "pool", "", "the `pool` (default: the first)")
+	flags.StringVar(&f.pool, "pool", "", "the `pool` whose servers are shown (default: the one that is worst off)")
 	flags.BoolVar(&f.once, "once", false, "print one screen and end")
 	cli.JSONFlag(cmd, &f.asJSON, cli.OneJSON)
 	flags.BoolVar(&f.ascii, "ascii", false, "draw with the characters of ASCII alone")
@@ -103,10 +104,8 @@ func (f *topFlags) printOnce(ctx context.Context, c *admin.Client, out io.Writer
 	if err != nil {
 		return err
 	}
-	for _, s := range now.List {
-		if s.State != live.Up && s.State != live.Unknown {
-			return cli.NotUp(errors.New(now.Health.Title))
-		}
+	if now.Health.Level != live.Good {
+		return cli.NotUp(errors.New(now.Health.Title))
 	}
 	return nil
 }

@@ -40,6 +40,9 @@ type Line struct {
 
 var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
 
+// levelSigns tell the levels apart without colours.
+var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
+
 // The sizes from which more is shown.
 const (
 	leastWidth, leastHeight = 60, 10
@@ -60,8 +63,7 @@ func (v *View) Draw(width, height int) []Line {
 	case now != nil:
 		title, text, level = now.Health.Title, now.Health.Text, levels[now.Health.Level]
 	}
-	sign := map[Style]string{Good: "●", Warn: "△", Bad: "✗"}[level]
-	sentence := strings.TrimSpace(sign + " " + title + ". " + text)
+	sentence := strings.TrimSpace(levelSigns[level] + " " + title + ". " + text)
 	if width < leastWidth || height < leastHeight || now == nil {
 		var lines []Line
 		for _, part := range wrap(live.Clean(sentence), width) {
@@ -132,7 +134,16 @@ func (d *drawing) all(height int) {
 // Print writes one screen without colours: as wide and as high as it needs to be.
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
-	d.lines = []Line{{fmt.Sprintf("%s: %s. %s", now.Pool, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
+	name := ""
+	if len(now.Pools) < 2 { // else the title names the pool that it is about
+		name = now.Pool + ": "
+	}
+	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
+	if len(now.Pools) > 1 {
+		for _, p := range now.Pools {
+			d.add(levels[p.Level], fmt.Sprintf(" %s pool %s: %s", levelSigns[levels[p.Level]], p.Pool, p.Title))
+		}
+	}
 	d.totals()
 	d.servers(len(now.List))
 	if now.Hot != nil && len(now.Hot.Keys) > 0 {
@@ -160,6 +171,16 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 		}
 	}
 	return nil
+}
+
+// PrintHealth writes the state of all pools as a line.
+func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
+	text := live.Clean(strings.TrimSpace(levelSigns[levels[h.Level]] + " " + h.Title + ". " + h.Text))
+	if colours {
+		text = levels[h.Level].Paint(text)
+	}
+	_, err := fmt.Fprintln(to, text)
+	return err
 }
 
 // drawing is a screen that is being made.
@@ -200,7 +221,11 @@ func (d *drawing) head() {
 	if r := d.now.Roll; r != nil && r.Of > 1 && d.width >= wideWidth {
 		right = fmt.Sprintf("%s, 1 of %d Ringsides   ", r.Me, r.Of) + right
 	}
-	d.sides(Bold, " Ringside  "+d.Topo.Pool+" "+d.Topo.Distribution, right+"   "+time.UnixMilli(d.now.T).UTC().Format(time.TimeOnly))
+	name := d.Topo.Pool
+	if len(d.now.Pools) > 1 {
+		name += fmt.Sprintf(" (1 of %d pools)", len(d.now.Pools))
+	}
+	d.sides(Bold, " Ringside  "+name+" "+d.Topo.Distribution, right+"   "+time.UnixMilli(d.now.T).UTC().Format(time.TimeOnly))
 }
 
 func (d *drawing) totals() {

@@ -18,7 +18,7 @@ func viewOf(t *testing.T, n int) *View {
 	us, hit, used, limit, ev := 38_000.0, .846, 12e6, 16e6, 94.4
 	topo := live.Topo{Pool: "main", Distribution: "ketama-points"}
 	tick := live.Tick{T: 1e12, Ops: map[string]float64{"get": 3000, "set": 509}, Keys: [3]float64{846, 154}, Latency: [3]*float64{&us, &us, &us},
-		Clients: 14, Health: live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago."}}
+		Clients: 14, Overall: live.Overall{Health: live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago."}}}
 	var m live.Memory
 	for i := range n {
 		topo.Servers = append(topo.Servers, live.TopoServer{Name: fmt.Sprint("cache-", i), Addr: "10.0.0.1:11211", Share: 1 / float64(n)})
@@ -112,6 +112,25 @@ func TestDraw(t *testing.T) {
 					t.Errorf("%d servers at %dx%d: %q is there: %v\n%s", n, width, height, want, !is, text)
 				}
 			}
+		}
+	}
+}
+
+// With several pools the first line is the state of the worst one, and --once lists all.
+func TestSeveralPools(t *testing.T) {
+	v := viewOf(t, 3)
+	v.Tick.Overall = live.Overall{Health: live.Health{Level: live.Bad, Title: "Pool sessions: s1 refuses connections", Text: "For 19 s."}, Worst: "sessions",
+		Pools: []live.PoolHealth{{Pool: "main", Level: live.Good, Title: "All 3 servers serve"}, {Pool: "sessions", Level: live.Bad, Title: "s1 refuses connections"}}}
+	if text := textOf(v.Draw(120, 40)); !strings.Contains(text, "✗ Pool sessions: s1 refuses connections. For 19 s.") || !strings.Contains(text, "main (1 of 2 pools)") {
+		t.Error(text)
+	}
+	var once strings.Builder
+	if err := Print(&once, v.Now(), false, false); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Pool sessions: s1 refuses connections. For 19 s.\n", " ● pool main: All 3 servers serve\n", " ✗ pool sessions: s1 refuses connections\n"} {
+		if !strings.Contains(once.String(), want) {
+			t.Errorf("no %q in:\n%s", want, once.String())
 		}
 	}
 }

@@ -54,9 +54,16 @@ func (c *Client) patient(d time.Duration) *Client {
 
 // Servers returns the servers of every pool.
 func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
-	var a serversAnswer
+	list, _, err := c.ServersAndHealth(ctx)
+	return list, err
+}
+
+// ServersAndHealth returns the servers of every pool, and the state of all pools: nil if the
+// Ringside is of a release that does not send it.
+func (c *Client) ServersAndHealth(ctx context.Context) ([]live.ServerState, *live.Overall, error) {
+	var a allServers
 	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
-	return a.Servers, err
+	return a.Servers, a.Overall, err
 }
 
 // Clients returns the clients that come first in an order, one of ClientOrders.
@@ -67,7 +74,7 @@ func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAn
 }
 
 // Now returns what a pool's servers and the whole proxy do, counted over so long;
-// of the first pool, if none is named.
+// of the pool that is worst off, if none is named.
 func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
 	var is live.Now
 	err := c.patient(window+10*time.Second).ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)

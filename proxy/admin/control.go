@@ -136,14 +136,23 @@ func tell(w http.ResponseWriter, status int, answer any, err error) {
 	e.Encode(answer)
 }
 
-// serversAnswer is what GET /control/servers says.
+// serversAnswer is what POST /control/servers/… says.
 type serversAnswer struct {
 	Servers []live.ServerState `json:"servers"`
 }
 
+// allServers is what GET /control/servers says.
+type allServers struct {
+	Servers []live.ServerState `json:"servers"`
+	*live.Overall
+}
+
 func (s *Server) getServers(*http.Request) (int, any, error) {
-	list, err := s.servers()
-	return http.StatusOK, serversAnswer{list}, err
+	list, is, err := s.sampler.Servers()
+	if err != nil {
+		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	return http.StatusOK, allServers{list, is}, nil
 }
 
 // servers describes the servers of the table in force.
@@ -362,7 +371,7 @@ func (s *Server) postInvalidate(r *http.Request) (int, any, error) {
 	if err := table.CheckTagNames(what.Names); err != nil {
 		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
 	}
-	if _, err := s.pool(what.Pool); err != nil {
+	if _, err := s.pool(what.Pool, false); err != nil {
 		return 0, nil, err
 	}
 	answers, err := s.proxy.InvalidateTags(what.Names, what.Pool)

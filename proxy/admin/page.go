@@ -56,18 +56,19 @@ func (s *Server) api(mux *http.ServeMux) {
 		path  string
 		do    func(http.ResponseWriter, *http.Request, *table.Pool) error
 		known []string // parameters
+		worst bool     // without a pool's name it is about the pool that is worst off, not about the first
 	}{
-		{"/api/stream", s.getStream, []string{"pool"}},
-		{"/api/trace", s.getTrace, []string{"pattern", "for"}},
-		{"/api/now", s.getNow, []string{"pool", "for"}},
-		{"/api/ring", s.getRing, []string{"pool", "gen"}},
-		{"/api/route", s.getRoute, []string{"pool", "key", "key64"}},
+		{"/api/stream", s.getStream, []string{"pool"}, true},
+		{"/api/trace", s.getTrace, []string{"pattern", "for"}, false},
+		{"/api/now", s.getNow, []string{"pool", "for"}, true},
+		{"/api/ring", s.getRing, []string{"pool", "gen"}, false},
+		{"/api/route", s.getRoute, []string{"pool", "key", "key64"}, false},
 	} {
 		mux.HandleFunc("GET "+one.path, func(w http.ResponseWriter, r *http.Request) {
 			err := s.mayLook(r)
 			var pool *table.Pool
 			if err == nil {
-				pool, err = s.pool(r.URL.Query().Get("pool"))
+				pool, err = s.pool(r.URL.Query().Get("pool"), one.worst)
 			}
 			if err == nil {
 				err = onlyQuery(r, one.known...)
@@ -82,8 +83,18 @@ func (s *Server) api(mux *http.ServeMux) {
 	}
 }
 
-// pool is the pool of that name; the first, if name is empty.
-func (s *Server) pool(name string) (*table.Pool, error) {
+// pool is the pool of that name. If name is empty, it is the pool that is worst off, or the
+// first pool.
+func (s *Server) pool(name string, worst bool) (*table.Pool, error) {
+	if name == "" && worst && len(s.proxy.Table().Pools) > 1 {
+		if _, is, err := s.sampler.Servers(); err == nil { // else a loop hangs, and the first pool does as well
+			for _, p := range s.proxy.Table().Pools {
+				if p.Name == is.Worst {
+					return p, nil
+				}
+			}
+		}
+	}
 	for _, p := range s.proxy.Table().Pools {
 		if name == "" || p.Name == name {
 			return p, nil

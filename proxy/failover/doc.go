@@ -35,7 +35,7 @@
 //	RETURN       key' at I                        key' at I, then a delete at F
 //	WARM         F; on a miss or a mark key' at I  F, and a delete of key' at I; before it, what builds on a
 //	                                              value (add, incr, append, replace, cas, touch …) brings it from I
-//	SETTLE       F                                F, and a delete of key' at I
+//	SETTLE       F                                F, and a delete of key' at I; behind what may have met a mark, a look
 //
 // With mode fail_fast and copies, keys of one copy fail while their server is out.
 // Where a client's rule rebuilds its ring without a dead server, only the dead
@@ -49,10 +49,13 @@
 // It is copied as copies are: guarded by a mark (package replicate), which is known by its
 // flags in WARM and SETTLE. A client's own empty item (mg N) is one of its values.
 //
-// A gat there that meets the mark of a Ringside which has just died lengthens its life. An
-// incr in SETTLE that meets the mark of a Ringside still in WARM is told that the value is no
-// number, where NOT_FOUND would be the truth (the simulation "relaxed" has it at seed 693),
-// and an append there would go to the mark, and be lost with it. Not mended yet.
+// In SETTLE incr, append and touch may meet the mark of a Ringside that is in WARM still. A look
+// on the same connection behind them shows it. An incr waits 20 ms for the mark's owner to bring the
+// value, and is tried again; else the mark is removed, by its cas, and the command is tried
+// again. The owner sees that and begins again.
+//
+// Not mended: a gat that meets the mark of a Ringside which has just died lengthens its life,
+// and a replace in SETTLE that meets a mark is STORED though there may be no value.
 //
 // # What it promises
 //

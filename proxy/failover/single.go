@@ -133,7 +133,9 @@ type single struct {
 	checked bool             // what the interim server has was brought
 	again   bool             // it may have met a mark, and is tried once more
 	removed bool             // of a delete: the interim server had the key, and reads still find it there
-	marked  bool             // of a delete or an me: what it took, or shows, at the key's own server was a mark
+	marked  bool             // what a delete or an me took or shows at the key's own server was a mark; or there is one behind another command
+	look    upstream.Result  // what has shown that
+	met     int              // how often a command in SETTLE has met a mark
 	added   byte             // the meta flag that the main ask of a read has besides the client's; 0: none
 	from    int              // where the main ask goes: 0 First, 1 Interim
 	waiting int              // asks that have not ended, of those that the answer needs
@@ -149,8 +151,9 @@ const (
 	mainAsk    = iota
 	sideAsk    // the delete at the other server
 	interimAsk // a read of the interim server, behind a miss at the key's own
-	lookAsk    // in front of a delete or an me at the key's own server
+	lookAsk    // in front of a delete or an me at the key's own server, behind what may build on a mark
 	undoAsk    // a delete of what the main ask has stored and nobody may see
+	dropAsk    // removes a mark that the main ask has met
 )
 
 // Begin sends the main ask, after what has to be known before it.
@@ -218,6 +221,10 @@ func (l *single) sendHalf(t *task.Task, id int) {
 			t.Ask(lookAsk, srv, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
 		}
 		t.Ask(mainAsk, srv, l.line)
+		if l.mayBuildOnMark(t) {
+			l.waiting++
+			t.Ask(lookAsk, srv, deed.Spell(t, replicate.Look, l.Keys[0], "", 0))
+		}
 		return
 	}
 	other := 1 - l.from
@@ -252,6 +259,9 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
 		return
+	case id == dropAsk: // whatever came of it: the mark is gone, or another's now
+		l.Begin(t)
+		return
 	case id == mainAsk && l.read && l.mayMeetMark():
 		if l.checkMiss(t, r) {
 			return
@@ -262,7 +272,9 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 		l.failed = &kept
 	}
 	if id == lookAsk {
-		l.marked = deed.Marked(r)
+		if l.marked = deed.Marked(r); l.marked {
+			l.look = t.Keep(r)
+		}
 	} else if id != sideAsk {
 		l.main = t.Keep(r)
 	} else if _, bound := t.Token(); t.Op == wire.Delete && l.Role == health.Warming && !bound {
@@ -282,8 +294,48 @@ func (l *single) Told(t *task.Task, id int, r *upstream.Result) {
 	case l.Role == health.Warming && !l.again && l.refused(t):
 		l.again, l.checked = true, false // perhaps it met the mark of another Ringside's backfill
 		l.Begin(t)
+	case l.failed == nil && l.marked && l.mayBuildOnMark(t) && l.main.Reply.Kind != wire.NotStored && !task.Missed(&l.main):
+		l.meetMark(t)
 	default:
 		l.end(t)
+	}
+}
+
+// mayBuildOnMark says whether t may meet the mark of a Ringside that is still in WARM, and take
+// it for a value: incr says that it is no number, append is done to it and lost with it, touch
+// makes it live longer. What t did there is known by a look behind it. In WARM a backfill comes
+// first instead.
+func (l *single) mayBuildOnMark(t *task.Task) bool {
+	switch t.Op {
+	case wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Touch:
+		return l.Role == health.Settling
+	}
+	return false
+}
+
+// mostMet is how often a command may meet a mark before it fails.
+const mostMet = 5
+
+// meetMark tries t again, which has been done to a mark. What has no effect on that waits first
+// for its owner to end. Else the mark is removed: its owner sees that and begins again.
+func (l *single) meetMark(t *task.Task) {
+	if l.met++; l.met > mostMet {
+		t.Fail("another Ringside brings the key back all the time", stats.Unavailable)
+		return
+	}
+	l.marked = false
+	switch {
+	case l.met == 1 && (t.Op == wire.Incr || t.Op == wire.Decr):
+		t.Open++ // the wait counts as an ask: the task goes on meanwhile
+		t.Loop.After(t.Loop.Now+int64(deed.MarkWait), func() {
+			t.Open--
+			l.Begin(t)
+			t.CatchUp()
+		})
+	case l.look.Void(): // the same cas may be another item's by now
+		l.Begin(t)
+	default:
+		t.Ask(dropAsk, t.Route.Member(l.First.Server), deed.Spell(t, replicate.Drop, l.Keys[0], deed.Guard(&l.look), 0))
 	}
 }
 

@@ -20,7 +20,8 @@
 // # What it costs
 //
 //   - Nobody watches: a Snapshot every five seconds (a copy of some 30 KB a loop and
-//     1 KB a server, made between two wakeups). No server is asked for anything.
+//     1 KB a server, made between two wakeups). No server is asked for anything, but for
+//     its stats, every five seconds at most, where values are missing without a known cause.
 //
 //   - Somebody watches: a Snapshot a second, JSON made once for all; and each
 //     server is asked for stats, stats slabs and stats items every five seconds, on
@@ -41,6 +42,9 @@
 //	return, warm, settle           a server comes back
 //	drained                        a person wants it so
 //	none of these                  good, unless requests fail
+//
+// Overall is computed once for all pools: the sentence of the worst pool, and the level of
+// each. The page, ringside top and its exit status, and ringside server list show it.
 package live
 
 // The package's manual.

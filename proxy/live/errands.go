@@ -3,12 +3,14 @@ package live
 // The servers of the watched pools are asked for their memory, one after the other.
 
 import (
+	"slices"
 	"time"
 
 	"ringside/proxy/table"
 )
 
-// runErrands asks while somebody watches, until Close.
+// runErrands asks while somebody watches, and servers where values are missing without a
+// known cause, until Close.
 func (s *Sampler) runErrands() {
 	asked := false
 	for {
@@ -16,10 +18,10 @@ func (s *Sampler) runErrands() {
 		watched := s.pools()
 		t := s.p.Table()
 		var targets []table.Target
-		seen := map[string]bool{}
+		seen, doubtful := map[string]bool{}, s.p.Doubtful()
 		for _, pool := range t.Pools {
 			for _, server := range pool.Servers {
-				if at := at(server); watched[pool.Name] && !seen[at] {
+				if at := at(server); (watched[pool.Name] || slices.Contains(doubtful, at)) && !seen[at] {
 					seen[at] = true
 					targets = append(targets, server)
 				}

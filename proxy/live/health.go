@@ -48,12 +48,13 @@ func comingBack(state string) string {
 	return ""
 }
 
-// health makes the sentence from the states of the servers of p, one of so many pools:
-// the worst first, and what a person can do.
-func (t *Tick) health(p *table.Pool, pools int) Health {
+// health describes the state of the servers of p, the worst first, and says what an operator
+// can do. pools is how many pools there are. failing says that a server of some pool fails
+// requests: then only its pools are not well, else all are if requests fail.
+func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	w := wording{Tick: t, pool: p, pools: pools, shares: Shares(p)}
-	bad := w.which(func(i int, s string) bool { return away(s) && !w.byPerson(i) })
-	drained := w.which(func(i int, _ string) bool { return w.byPerson(i) })
+	bad := w.which(func(i int, s string) bool { return away(s) && !w.S.byOperator(i) })
+	drained := w.which(func(i int, _ string) bool { return w.S.byOperator(i) })
 	back := w.which(func(_ int, s string) bool { return comingBack(s) != "" })
 	n := len(t.S.State)
 	var h Health
@@ -70,15 +71,12 @@ func (t *Tick) health(p *table.Pool, pools int) Health {
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
 			fmt.Sprintf("By a person, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
-	case t.Outcomes.Fail >= 1:
+	case t.Outcomes.Fail >= 1 && (pools == 1 || !failing || w.failed() > 0):
 		h = Health{Warn, Count(t.Outcomes.Fail) + " requests/s fail", w.servers("The server is", "All %d servers are") + " up. " + w.failing() + w.flow()}
 	case t.Requests() == 0 && t.Clients == 0:
 		h = Health{Good, w.servers("The server is ready", "%d servers are ready"), "No client is connected."}
 	default:
-		h = Health{Good, w.servers("The server serves", "All %d servers serve"), w.flow() + " Nothing fails."}
-	}
-	if t.Refused {
-		h.warn("The configuration read last was refused; the old one is in force.")
+		h = Health{Good, w.servers("The server serves", "All %d servers serve"), w.flow() + w.failures()}
 	}
 	return h
 }
@@ -97,11 +95,6 @@ type wording struct {
 	pool   *table.Pool
 	pools  int
 	shares []float64
-}
-
-// byPerson says that it is a person's order for which server i gets no requests.
-func (w *wording) byPerson(i int) bool {
-	return w.S.State[i] == Drained || w.S.State[i] == Down && i < len(w.S.Order) && w.S.Order[i] != ""
 }
 
 func (w *wording) which(is func(i int, state string) bool) (list []int) {
@@ -247,18 +240,40 @@ func (w *wording) standIns(gone int) string {
 	return "the next servers of the pool"
 }
 
-// failing names the server that most failures are of, if there is one.
-func (w *wording) failing() string {
-	sum := 0.0
+// failed is how many requests a second the pool's servers fail.
+func (w *wording) failed() (sum float64) {
 	for _, v := range w.S.Fail {
 		sum += v
 	}
+	return sum
+}
+
+// failing names the server that most failures are of, if there is one, and their cause.
+func (w *wording) failing() string {
 	for i, v := range w.S.Fail {
-		if v > sum/2 && len(w.S.Fail) > 1 {
-			return "Most of them are " + w.name(i) + "'s. "
+		if v <= w.failed()/2 {
+			continue
+		}
+		cause := ""
+		if i < len(w.S.Cause) && w.S.Cause[i] != "" {
+			cause = ": " + w.S.Cause[i]
+		}
+		if len(w.S.Fail) > 1 {
+			return "Most of them are " + w.name(i) + "'s" + cause + ". "
+		}
+		if cause != "" {
+			return strings.ToUpper(cause[2:3]) + cause[3:] + ". "
 		}
 	}
 	return ""
+}
+
+// failures says how many requests fail where that is no trouble yet.
+func (w *wording) failures() string {
+	if w.Outcomes.Fail > 0 {
+		return " " + Count(w.Outcomes.Fail) + " requests/s fail."
+	}
+	return " Nothing fails."
 }
 
 func (w *wording) flow() string {

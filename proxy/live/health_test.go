@@ -1,10 +1,16 @@
 package live
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/proxy/wire"
 	"ringside/ring"
 )
 
@@ -35,10 +41,12 @@ func TestHealth(t *testing.T) {
 		{"fails", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = 3 }, Health{Warn, "3 requests/s fail", "All 3 servers are up. " + flow}},
 		{"nobody", table.Rehash, [3]string{Up, Unknown, Up}, func(k *Tick) { k.Ops = nil; k.Clients = 0 },
 			Health{Good, "3 servers are ready", "No client is connected."}},
-		{"refused", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Refused = true },
-			Health{Warn, "All 3 servers serve", flow + " Nothing fails. The configuration read last was refused; the old one is in force."}},
+		{"fails a little", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = .4 }, Health{Good, "All 3 servers serve", flow + " 0.4 requests/s fail."}},
 		{"fails at one", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = 3; k.S.Fail = []float64{0, 2, 1} },
 			Health{Warn, "3 requests/s fail", "All 3 servers are up. Most of them are b's. " + flow}},
+		{"fails at one for a reason", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
+			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 3, []float64{0, 2, 1}, []string{"", "its queue is full", ""}
+		}, Health{Warn, "3 requests/s fail", "All 3 servers are up. Most of them are b's: its queue is full. " + flow}},
 		{"suspect", table.Rehash, [3]string{Up, "suspect", Up}, nil,
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
 		{"suspect for so short", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Next[1] = "next: LEAVING, if it does not answer" },
@@ -94,8 +102,80 @@ func TestHealth(t *testing.T) {
 		if test.change != nil {
 			test.change(k)
 		}
-		if got := k.health(poolOf(test.mode), 1); got != test.want {
+		if got := healthOf(k, poolOf(test.mode)); got != test.want {
 			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got, test.want)
+		}
+	}
+}
+
+// healthOf is the health of the only pool.
+func healthOf(k *Tick, p *table.Pool) Health {
+	pools := []*table.Pool{p}
+	return overall(pools, []*Tick{k}, []Health{k.health(p, 1, false)}).Health
+}
+
+// All pools count, whichever of them is watched: the worst one gives the sentence, which names
+// it, and each pool has its level.
+func TestOverall(t *testing.T) {
+	const flow = "100 requests/s to all pools."
+	type server struct {
+		state, why, order string
+		fail              float64
+	}
+	up, dead := server{state: Up}, server{Down, "server x is down: connection refused", "", 5}
+	for _, test := range []struct {
+		name          string
+		main, session [2]server
+		fail          float64
+		want          Health
+		worst         string
+		levels        [2]string
+	}{
+		{"well", [2]server{up, up}, [2]server{up, up}, 0, Health{Good, "All 4 servers of 2 pools serve", flow + " Nothing fails."}, "main", [2]string{Good, Good}},
+		{"one dead in the second", [2]server{up, up}, [2]server{up, dead}, 30,
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself."}, "sessions", [2]string{Good, Bad}},
+		{"drained here, dead there", [2]server{{Drained, "", "drain", 0}, up}, [2]server{up, dead}, 30,
+			Health{Bad, "Pool sessions: sessions-1 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself. Also pool main: main-0 is drained."}, "sessions", [2]string{Warn, Bad}},
+		{"out here, suspect there", [2]server{{"out", "connection refused", "", 0}, up}, [2]server{{"suspect", "connection refused", "", 0}, up}, 0,
+			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Start memcached there: all else goes by itself. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
+		{"fails in the second", [2]server{up, up}, [2]server{up, {Up, "", "", 3}}, 3,
+			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: no answer in time; check its load and the network. " + flow}, "sessions", [2]string{Good, Warn}},
+		{"fails somewhere", [2]server{up, up}, [2]server{up, up}, 3,
+			Health{Warn, "Pool main: 3 requests/s fail", "All 2 servers are up. " + flow + " Also pool sessions: 3 requests/s fail."}, "main", [2]string{Warn, Warn}},
+	} {
+		sample := func(failed float64) *Sample {
+			s := &Sample{At: time.UnixMilli(100_000), Sum: &stats.Snapshot{Servers: map[string]*stats.ServerSnapshot{}}, Table: &table.Table{}}
+			s.Sum.Requests[wire.Get][stats.TimedOut] = uint64(test.fail * failed)
+			s.Sum.Requests[wire.Get][stats.Okay] = uint64((100 - test.fail) * failed)
+			for name, list := range map[string][2]server{"main": test.main, "sessions": test.session} {
+				p := &table.Pool{Name: name, Place: ring.Placement{Ring: ring.NewJump([]int{0, 1})}, Failover: table.Failover{Mode: table.FailFast}}
+				for i, is := range list {
+					at := fmt.Sprint(name, "-", i)
+					p.Servers = append(p.Servers, table.Target{Name: at, Network: "tcp", Address: at})
+					s.Servers = append(s.Servers, ServerState{Pool: name, Server: at, State: is.state, Why: is.why, Order: is.order, Since: time.UnixMilli(81_000)})
+					n := &stats.ServerSnapshot{}
+					n.Failed, n.TimedOut = uint64(is.fail*failed), uint64(is.fail*failed)
+					s.Sum.Servers["tcp "+at] = n
+				}
+				s.Table.Pools = append(s.Table.Pools, p)
+			}
+			if s.Table.Pools[0].Name != "main" {
+				slices.Reverse(s.Table.Pools)
+				s.Servers = append(s.Servers[2:], s.Servers[:2]...)
+			}
+			return s
+		}
+		before, after := sample(0), sample(1)
+		before.At = before.At.Add(-time.Second)
+		for _, watched := range []string{"main", "sessions"} {
+			is := Between(before, after, watched)
+			if is.Health != test.want || is.Worst != test.worst || len(is.Pools) != 2 || is.Pools[0].Level != test.levels[0] || is.Pools[1].Level != test.levels[1] {
+				t.Errorf("%s, seen from %s:\n got %+v\nwant %+v of %s, %v", test.name, watched, is.Overall, test.want, test.worst, test.levels)
+			}
+		}
+		after.Refused = true
+		if is := Between(before, after, "main"); is.Health.Level == Good || !strings.HasSuffix(is.Health.Text, "The configuration read last was refused; the old one is in force.") {
+			t.Errorf("%s, and the configuration refused: %+v", test.name, is.Health)
 		}
 	}
 }
@@ -103,7 +183,7 @@ func TestHealth(t *testing.T) {
 // The figures are of the whole Ringside, whichever of its pools is looked at.
 func TestHealthOfSeveralPools(t *testing.T) {
 	k := &Tick{Ops: map[string]float64{"get": 100}, S: Columns{State: []string{Up, Up, Up}}}
-	if got, want := k.health(poolOf(table.Rehash), 2).Text, "100 requests/s to all pools. Nothing fails."; got != want {
+	if got, want := k.health(poolOf(table.Rehash), 2, false).Text, "100 requests/s to all pools. Nothing fails."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

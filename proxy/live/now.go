@@ -5,6 +5,7 @@ package live
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"ringside/proxy/live/routes"
@@ -13,19 +14,19 @@ import (
 
 // Now is what a pool's servers and the whole proxy do now.
 type Now struct {
-	T      int64          `json:"t"`    // Unix milliseconds
-	Span   int64          `json:"span"` // milliseconds over which was counted
-	Pool   string         `json:"pool"`
-	Health Health         `json:"health"`
-	Total  Total          `json:"total"`
-	List   []NowServer    `json:"servers"`
-	Asked  bool           `json:"asked"` // the servers were asked for their memory: who has said nothing does not answer
-	Slabs  []Class        `json:"slabs"` // of all servers; null if they have not said
-	Warn   []Warning      `json:"warnings"`
-	Hot    *Hot           `json:"hot"` // null before it is told, as what follows
-	Misses *Misses        `json:"why"`
-	Routes *routes.Routes `json:"routes"` // null, too, if no route has a guard, tags or copies
-	Roll   *Roll          `json:"roll"`   // null, too, where nobody is called
+	T       int64          `json:"t"`    // Unix milliseconds
+	Span    int64          `json:"span"` // milliseconds over which was counted
+	Pool    string         `json:"pool"`
+	Overall                // of all pools
+	Total   Total          `json:"total"`
+	List    []NowServer    `json:"servers"`
+	Asked   bool           `json:"asked"` // the servers were asked for their memory: who has said nothing does not answer
+	Slabs   []Class        `json:"slabs"` // of all servers; null if they have not said
+	Warn    []Warning      `json:"warnings"`
+	Hot     *Hot           `json:"hot"` // null before it is told, as what follows
+	Misses  *Misses        `json:"why"`
+	Routes  *routes.Routes `json:"routes"` // null, too, if no route has a guard, tags or copies
+	Roll    *Roll          `json:"roll"`   // null, too, where nobody is called
 }
 
 // Total is the whole proxy.
@@ -89,10 +90,14 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
+	tick := Between(before, after, pool.Name)
 	for _, p := range after.Table.Pools { // a reload may have come between
 		if p.Name == pool.Name {
 			pool = p
 		}
+	}
+	if tick == nil {
+		return nil, fmt.Errorf("pool %s was removed by a reload", pool.Name)
 	}
 	var m *Memory
 	var sl *Slabs
@@ -112,7 +117,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	is := NowOf(Between(before, after, pool), TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses)
+	is := NowOf(tick, TopoOf(after.Table, pool, after.Gen), m, sl, HotOf(seen, after.Table, pool), misses)
 	is.Routes = routes.Of(before.Routes, after.Routes, after.Table, pool)
 	is.Roll = RollOf(after.Sum, pool.Name)
 	return is, nil
@@ -149,7 +154,7 @@ func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 // NowOf puts together what the events of a stream tell; m and sl are nil if the
 // servers have not told, and hot and misses if they are not told yet.
 func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
-	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Health: t.Health, Warn: []Warning{}, List: []NowServer{}, Total: Total{
+	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Overall: t.Overall, Warn: []Warning{}, List: []NowServer{}, Total: Total{
 		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
 		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
 	}}

@@ -63,8 +63,8 @@ type Sampler struct {
 	history  map[string][][]byte // ticks as JSON by pool, the oldest first
 	latest   map[string]message  // by pool and topic: what who comes is shown at once
 
-	last    *Sample          // only run uses it, and routes
-	routes  []*routes.Counts // of the last seconds, the oldest first; never empty once there is a sample
+	last    *Sample          // only run writes it
+	routes  []*routes.Counts // of the last seconds, the oldest first; never empty once there is a sample; only run uses it
 	saidNow map[string]*Said // by network and address; only the errands use both
 	saidOld map[string]*Said
 }
@@ -123,7 +123,7 @@ func (s *Sampler) run() {
 		case err != nil: // a loop hangs: the watchers keep what they have, and are told
 			s.late(err)
 		case s.last == nil:
-			s.last = now
+			s.keep(now)
 			s.tellRoutes(now)
 		case now.At.Sub(s.last.At) >= Every/4:
 			keep := now.At.Sub(kept) >= historyGap-Every/2
@@ -134,7 +134,7 @@ func (s *Sampler) run() {
 			s.tellHot(now.Table)
 			s.tellMisses(s.last, now)
 			s.tellRoutes(now)
-			s.last = now
+			s.keep(now)
 		}
 		pause := historyGap
 		if len(s.pools()) > 0 {
@@ -147,6 +147,13 @@ func (s *Sampler) run() {
 			return
 		}
 	}
+}
+
+// keep makes now the last sample.
+func (s *Sampler) keep(now *Sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = now
 }
 
 // Sample takes a sample now.
@@ -176,11 +183,15 @@ func held() uint64 {
 // for those who come later.
 func (s *Sampler) tick(now *Sample, keep bool) {
 	watched := s.pools()
-	for _, pool := range now.Table.Pools {
+	if !keep && len(watched) == 0 {
+		return
+	}
+	ticks := Ticks(s.last, now)
+	for i, pool := range now.Table.Pools {
 		if !keep && !watched[pool.Name] {
 			continue
 		}
-		b, err := json.Marshal(Between(s.last, now, pool))
+		b, err := json.Marshal(ticks[i])
 		if err != nil {
 			s.p.Log.Error("a tick can't be told", "error", err) // a bug: NaN
 			continue

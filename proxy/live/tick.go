@@ -42,7 +42,7 @@ type Tick struct {
 	Memory   uint64             `json:"rss"` // bytes
 	Gen      uint64             `json:"gen"`
 	Refused  bool               `json:"cfg"` // the configuration read last was refused
-	Health   Health             `json:"health"`
+	Overall                     // of all pools
 	S        Columns            `json:"s"`
 }
 
@@ -62,11 +62,12 @@ type Columns struct {
 	Phase []string   `json:"ph"`    // what the keeper says; empty where keys never move
 	Since []int64    `json:"since"` // the state holds, in Unix milliseconds
 	Why   []string   `json:"why"`
-	Order []string   `json:"ord"`  // a person's: drain, down
-	Next  []string   `json:"next"` // what happens next, for people
-	Rate  []float64  `json:"rps"`  // requests to it
-	Fail  []float64  `json:"fail"` // requests that it did not answer, or was not given
-	P50   []*float64 `json:"p50"`  // microseconds
+	Order []string   `json:"ord"`   // a person's: drain, down
+	Next  []string   `json:"next"`  // what happens next, for people
+	Rate  []float64  `json:"rps"`   // requests to it
+	Fail  []float64  `json:"fail"`  // requests that it did not answer, or was not given
+	Cause []string   `json:"cause"` // why most of these failed; empty: none did
+	P50   []*float64 `json:"p50"`   // microseconds
 	P99   []*float64 `json:"p99"`
 	Queue []int      `json:"q"`
 	Conns []int      `json:"cn"`
@@ -104,10 +105,14 @@ func (o *Outcomes) of(out stats.Outcome) *float64 {
 	return &o.Refused
 }
 
-// Between is what happened between two samples, with the servers of pool, which
-// are those of the later one's table.
-func Between(before, after *Sample, pool *table.Pool) *Tick {
-	seconds := after.At.Sub(before.At).Seconds()
+// span is how many seconds two samples are apart. Over very short times rates mean nothing.
+func span(before, after *Sample) float64 {
+	return max(after.At.Sub(before.At), Every/4).Seconds()
+}
+
+// between is what the whole proxy did between two samples.
+func between(before, after *Sample) *Tick {
+	seconds := span(before, after)
 	rate := func(now, then uint64) float64 { return round(float64(stats.Since(now, then)) / seconds) }
 	t := &Tick{
 		T: after.At.UnixMilli(), Span: after.At.Sub(before.At).Milliseconds(), Ops: map[string]float64{},
@@ -135,23 +140,12 @@ func Between(before, after *Sample, pool *table.Pool) *Tick {
 	}
 	t.Keys = [3]float64{rate(after.Sum.KeysHit, before.Sum.KeysHit), rate(after.Sum.KeysMissed, before.Sum.KeysMissed), rate(after.Sum.KeysFailed, before.Sum.KeysFailed)}
 	t.Latency = [3]*float64{quantile(&all, .5), quantile(&all, .9), quantile(&all, .99)}
-	for i := range after.Servers {
-		if is := &after.Servers[i]; is.Pool == pool.Name {
-			t.S.add(is, before, after, pool.Servers[len(t.S.State)])
-		}
-	}
-	t.Health = t.health(pool, len(after.Table.Pools))
-	if r := RollOf(after.Sum, pool.Name); r != nil {
-		for _, text := range r.trouble() {
-			t.Health.warn(text)
-		}
-	}
 	return t
 }
 
 // add appends a server's row.
 func (c *Columns) add(is *ServerState, before, after *Sample, target table.Target) {
-	seconds := after.At.Sub(before.At).Seconds()
+	seconds := span(before, after)
 	phase, next := "", ""
 	if is.Failover != nil {
 		phase, next = is.Failover.Phase, is.Failover.Next
@@ -164,9 +158,7 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	if s := before.Sum.Servers[at]; s != nil {
 		then = *s
 	}
-	failed := func(s *stats.ServerSnapshot) uint64 {
-		return s.Failed + s.Refused + s.Crowded + s.Shed + s.Overridden
-	}
+	failed, cause := failures(&now.ServerCounters, &then.ServerCounters)
 	lat := now.Latency.Since(&then.Latency)
 	c.State = append(c.State, is.State)
 	c.Phase = append(c.Phase, phase)
@@ -175,11 +167,39 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.Order = append(c.Order, is.Order)
 	c.Next = append(c.Next, next)
 	c.Rate = append(c.Rate, round(float64(stats.Since(now.Requests, then.Requests))/seconds))
-	c.Fail = append(c.Fail, round(float64(stats.Since(failed(&now), failed(&then)))/seconds))
+	c.Fail = append(c.Fail, round(float64(failed)/seconds))
+	c.Cause = append(c.Cause, cause)
 	c.P50 = append(c.P50, quantile(&lat, .5))
 	c.P99 = append(c.P99, quantile(&lat, .99))
 	c.Queue = append(c.Queue, now.Waiting)
 	c.Conns = append(c.Conns, now.Conns)
+}
+
+// failures returns how many requests to a server failed, and why most of them did.
+func failures(now, then *stats.ServerCounters) (sum uint64, cause string) {
+	var most uint64
+	for _, one := range []struct {
+		now, then uint64
+		cause     string
+	}{
+		{now.TimedOut, then.TimedOut, "no answer in time; check its load and the network"},
+		{now.Failed - now.TimedOut, then.Failed - then.TimedOut, "lost connections; check its log and what is between"},
+		{now.Refused, then.Refused, "it is down; check that memcached runs there"},
+		{now.Crowded, then.Crowded, "its queue is full; see the pool's queue"},
+		{now.Shed, then.Shed, "limits.memory is reached"},
+		{now.Overridden, then.Overridden, "an operator drained it; ringside server restore ends that"},
+	} {
+		n := stats.Since(one.now, one.then)
+		if sum += n; n > most {
+			most, cause = n, one.cause
+		}
+	}
+	return sum, cause
+}
+
+// byOperator says that an operator's override keeps requests from server i.
+func (c *Columns) byOperator(i int) bool {
+	return c.State[i] == Drained || c.State[i] == Down && i < len(c.Order) && c.Order[i] != ""
 }
 
 // round leaves a tenth: more is no news, and bytes.

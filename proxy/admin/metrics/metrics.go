@@ -216,7 +216,7 @@ var (
 	hotLooks = gauge("hot_key_one_in",
 		"Of so many requests one is looked at to find the hot keys.")
 	missReasons = counter("misses_judged_total",
-		"Misses of remembered keys on the route, by why: unsure (remembered for too short), never (set here, as far back as is known), expired, deleted, evicted, flushed, out (its server was, or is), moved (by a reload), invalidated (a tag was).",
+		"Misses of remembered keys on the route, by why: unsure (no cause is known, or remembered for too short), never (set here, as far back as is known), expired, deleted, evicted (and the server's counter of evictions moved), flushed, out (its server was, or is), moved (by a reload), invalidated (a tag was).",
 		"route", "reason")
 	missFills = perRoute.counter("origin_fills_total",
 		"Sets on the route that followed a miss of their key within a minute, of remembered keys.")

@@ -54,7 +54,7 @@ const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textCon
 
 // ---- what has come so far
 const CAP = 190; // ticks: three minutes at one a second
-const S = {topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
+const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
 function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, routes: null, roll: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
 forget();
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
@@ -73,6 +73,7 @@ const on = {
   hello(d) { forget(); S.hello = d; mark('about'); }, // what follows is the whole picture again
   late(d) { S.late = d; mark('health'); },
   topo(d) {
+    S.want = d.pool; // a stream that begins again stays with it
     if (S.topo && S.topo.gen !== d.gen) forget(); // other servers, other columns
     S.topo = d; S.slab = -1; S.hover = -1;
     BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
@@ -138,15 +139,27 @@ const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' a
 
 // ---- health, in one sentence
 parts.topo = {draw() {
-  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); text($('trafficwhat'), 'the last three minutes; dashed lines are events' + (t.pools.length > 1 ? '; of all pools' : '')); doc.title = 'Ringside · ' + t.pool;
-  const p = $('pool'); if (p._list !== t.pools.join('\n')) { p._list = t.pools.join('\n'); p.replaceChildren(...t.pools.map(x => el('option', {}, x))); } p.value = t.pool;
+  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); text($('trafficwhat'), 'the last three minutes; dashed lines are events' + (t.pools.length > 1 ? '; of all pools' : ''));
+  const p = $('pool'); if (p._list !== t.pools.join('\n')) { p._list = t.pools.join('\n'); p.replaceChildren(...t.pools.map(x => el('option', {value: x}, x))); } p.value = t.pool; markPools();
   $('ringlegend').replaceChildren(...(few() ? t.servers.map((s, i) => { const dot = el('i'); dot.style.background = hue(i); return el('li', {}, dot, s.name); }) : [el('li', {}, el('span', {class: 'dim'}, 'Point at a server to see its arcs.'))]));
 }};
+const SIGNS = {good: '', warn: '\u25b3 ', bad: '\u2717 ', lost: '? ', wait: ''}; // before a name, where there is no room for a picture
+function markPools() { // the menu marks each pool that is not well
+  const k = S.tick; if (!k || !k.pools) return; const of = new Map(k.pools.map(p => [p.pool, p]));
+  for (const o of $('pool').options) { const p = of.get(o.value), l = p ? p.level : 'good'; text(o, SIGNS[l] + o.value); o.title = p ? p.title : ''; o.className = 'st-' + l; }
+}
+const ICONS = {good: '', wait: '', warn: '#e69f00', bad: '#d55e00', lost: '#888'};
+function dressTab(level, title) { // the title and the icon of the browser's tab
+  const want = `${SIGNS[level]}${level === 'good' || level === 'wait' ? '' : title + ' · '}Ringside`; if (doc.title !== want) doc.title = want;
+  const icon = $('icon'); if (icon._level === level) return; icon._level = level; icon._plain = icon._plain || icon.href; const c = encodeURIComponent(ICONS[level]);
+  icon.href = c ? `data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Ccircle cx='8' cy='8' r='5.5' fill='none' stroke='%231f6fbf' stroke-width='3'/%3E%3Ccircle cx='11' cy='5' r='5' fill='${c}'/%3E%3C/svg%3E` : icon._plain;
+}
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
   if (!S.late && k && !rateOf(k) && level === 'good') b = `${k.cl ? `${k.cl} client${k.cl > 1 ? 's are' : ' is'} connected and asks for nothing` : 'No client is connected'}. Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
   if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
-  box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
+  const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
+  dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
 }};
 const rateOf = k => Object.values(k.ops).reduce((a, b) => a + b, 0);
@@ -461,7 +474,7 @@ parts.hot = {box: 'keys', draw() {
 
 // ---- why keys miss, and what the values cost
 const REASONS = ['evicted', 'expired', 'deleted', 'flushed', 'out', 'moved', 'invalidated', 'never', 'unsure'];
-const MEANS = {evicted: 'memcached needed the room', expired: 'the time was over', deleted: 'somebody deleted it', flushed: 'the server was flushed', out: 'the server was out, or is', moved: 'a reload gave it to another server', invalidated: 'a tag was invalidated', never: 'it was never set here', unsure: 'remembered for too short a time'};
+const MEANS = {evicted: 'memcached needed the room: its counter of evictions moved', expired: 'the time was over', deleted: 'somebody deleted it', flushed: 'the server was flushed', out: 'the server was out, or is', moved: 'a reload gave it to another server', invalidated: 'a tag was invalidated', never: 'it was never set here', unsure: 'no cause is known: remembered for too short a time, or removed past Ringside'};
 const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['–', ''] : dur(1000 * v), work = s => s == null ? ['–', ''] : [flat(s < 3600 ? dur(1e6 * s) : split((s / 3600).toFixed(1), 'h')), '/s'];
 const MOSTROUTES = 12; // in a table: those of which there is most
 const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
@@ -561,7 +574,8 @@ function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark'
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
-$('pool').onchange = () => { S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
+$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
+$('show').onclick = () => { $('pool').value = S.tick.worst; $('pool').onchange(); };
 addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
 for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace', 'ringsides']) watcher.observe($(id));
@@ -571,7 +585,7 @@ setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
 // ---- Ringside itself
 function backend() {
   let token = '', es, again, following;
-  const at = (p, more = {}) => { const q = new URLSearchParams(more), pool = $('pool').value; if (pool) q.set('pool', pool); return `${p}?${q}`; };
+  const at = (p, more = {}) => { const q = new URLSearchParams(more), pool = S.topo ? S.topo.pool : S.want; if (pool) q.set('pool', pool); return `${p}?${q}`; };
   const get = async p => { const r = await fetch(p); if (!r.ok) throw Error((await r.json()).error); return r; };
   const post = async (p, body) => { const r = await fetch(p, {method: 'POST', headers: {'Ringside-Control': token, ...(body ? {'Content-Type': 'application/json'} : {})}, body: body && JSON.stringify(body)}); if (!r.ok) throw Error((await r.json()).error); };
   return {

@@ -51,6 +51,25 @@ func (b *Book) Number(address string) uint16 {
 	return n
 }
 
+// Doubtful returns the addresses of the servers that should be asked for their counters: see
+// Table.Doubtful.
+func (b *Book) Doubtful() (addresses []string) {
+	list := b.Table.Doubtful()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for address, n := range b.numbers {
+		if slices.Contains(list, n) {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
+// Counted notes what the server at an address tells of itself.
+func (b *Book) Counted(now int64, address string, is Counters) {
+	b.Table.Counted(now, b.Number(address), is)
+}
+
 // Route is the account of the route with a label.
 func (b *Book) Route(label string) *Account {
 	b.mu.Lock()

@@ -8,10 +8,16 @@
 //	Out          its server was out, and came back empty; or another stands in for it
 //	Moved        a reload gave it to another server
 //	Invalidated  one of its tags was: the caller knows that
-//	Evicted      none of these: memcached needed the room
+//	Evicted      none of these, and the server's counter of evictions has moved since
+//	Unsure       none of these: no cause is known
 //
 // Where several fit, it is the one that came first. What goes past Ringside is not
-// seen: a key that another client sets directly is Never, one that it deletes Evicted.
+// seen: a key that another client sets directly is Never, one that it deletes Unsure, or
+// Evicted where the server evicts. A flush past Ringside is seen by the server's counter.
+//
+// A server is asked for its counters when values are missing there without a known cause, at
+// most every five seconds: see Doubtful. So the first such misses are Unsure, until it has
+// answered twice.
 //
 // # Where it listens
 //

@@ -15,7 +15,7 @@ type Reason uint8
 
 // The reasons.
 const (
-	Unsure Reason = iota // the key is chosen since a short time only
+	Unsure Reason = iota // no cause is known, or the key is chosen since a short time only
 	Never
 	Expired
 	Deleted
@@ -72,7 +72,20 @@ type entry struct {
 }
 
 // server is what has happened to a server that takes its values; 0: it has not.
-type server struct{ flushed, out int64 }
+type server struct {
+	flushed, out int64
+	evicted      int64 // when its counter of evictions was last seen to have moved
+	flushedBy    int64 // when its counter of flushes was last seen to have moved, by another client
+
+	counted  int64    // when it last told its counters
+	counters Counters // what it told
+	asked    int64    // when somebody was last told to ask for them
+	doubt    int64    // when a miss at it last had no known cause
+}
+
+// Counters are what a server tells of itself: memcached's evictions and cmd_flush, since it
+// started.
+type Counters struct{ Evictions, Flushes uint64 }
 
 // Table remembers keys. It may be used by several goroutines.
 type Table struct {
@@ -194,9 +207,12 @@ func (t *Table) Judged(hash uint64) Reason {
 	return Unsure
 }
 
-// lost is why the value in e is not where it was looked for: the reason that came first.
+// lost is why the value in e is not where it was looked for: the reason that came first. If
+// nothing is known that removed it, memcached evicted it, but only if the server's counter of
+// evictions has moved since it was stored. Else the cause is not known: a flush that only the
+// server knows of, or a clock of the server that is late.
 func (t *Table) lost(now int64, e *entry, is Place) Reason {
-	why, first := Evicted, int64(math.MaxInt64)
+	why, first := Unsure, int64(math.MaxInt64)
 	came := func(r Reason, at int64) {
 		if at < first {
 			why, first = r, at
@@ -211,6 +227,9 @@ func (t *Table) lost(now int64, e *entry, is Place) Reason {
 	if srv.flushed >= e.at && srv.flushed <= now {
 		came(Flushed, srv.flushed)
 	}
+	if srv.flushedBy >= e.at {
+		came(Flushed, srv.flushedBy)
+	}
 	if srv.out >= e.at {
 		came(Out, srv.out)
 	}
@@ -220,7 +239,48 @@ func (t *Table) lost(now int64, e *entry, is Place) Reason {
 	case e.Served != is.Served:
 		came(Out, now)
 	}
+	if why == Unsure {
+		srv.doubt = now
+		if srv.evicted >= e.at {
+			why = Evicted
+		}
+	}
 	return why
+}
+
+// countGap is how often a server is asked for its counters at most.
+const countGap = 5 * int64(time.Second)
+
+// Doubtful returns the numbers of the servers at which values are missing without a known
+// cause since they were last asked: they should be asked for their counters. It names a server
+// once in countGap.
+func (t *Table) Doubtful() (list []uint16) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := range t.servers {
+		if s := &t.servers[n]; s.doubt > s.asked && (s.asked == 0 || s.doubt-s.asked >= countGap) {
+			s.asked = s.doubt
+			list = append(list, uint16(n))
+		}
+	}
+	return list
+}
+
+// Counted notes what a server tells of itself. Counters that go back are those of another
+// process, from which nothing follows.
+func (t *Table) Counted(now int64, number uint16, is Counters) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.server(number)
+	if s.counted != 0 {
+		if is.Evictions > s.counters.Evictions {
+			s.evicted = now
+		}
+		if is.Flushes > s.counters.Flushes && s.flushed < s.counted {
+			s.flushedBy = now
+		}
+	}
+	s.counted, s.counters = now, is
 }
 
 // Flush notes that all values of a server are gone at that time, which may be to come.

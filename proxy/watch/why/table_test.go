@@ -61,6 +61,10 @@ func TestReasons(t *testing.T) {
 				}
 			}
 			now += 5 * second
+			for n := range uint16(moved) {
+				w.Counted(1, n, Counters{})
+				w.Counted(now, n, Counters{Evictions: 1})
+			}
 			w.Flush(now, 1)
 			w.Out(now, 2)
 			for k := range c.keys {
@@ -119,6 +123,44 @@ func TestFilled(t *testing.T) {
 	if why := w.Missed(605*second, 7, at, false); why != Deleted {
 		t.Errorf("deleted 4 s ago: %s", why)
 	}
+}
+
+// TestEvicted holds that a value is evicted only if the server's counter has moved since it was
+// stored, and that servers with misses nobody can explain are asked for their counters.
+func TestEvicted(t *testing.T) {
+	w, at, key := New(1), Place{3, 3}, spread(1)
+	miss := func(now int64, want Reason, asked bool) {
+		t.Helper()
+		if got := w.Missed(now, key, at, false); got != want {
+			t.Errorf("after %d s: %s, want %s", now/second, got, want)
+		}
+		if list := w.Doubtful(); (len(list) == 1 && list[0] == 3) != asked {
+			t.Errorf("after %d s: to be asked are %v", now/second, list)
+		}
+	}
+	w.Stored(second, key, at, 0)
+	miss(2*second, Unsure, true)
+	w.Counted(2*second, 3, Counters{Evictions: 7, Flushes: 1})
+	miss(3*second, Unsure, false)
+	miss(8*second, Unsure, true)
+	w.Counted(8*second, 3, Counters{Evictions: 7, Flushes: 1})
+	miss(9*second, Unsure, false)
+	w.Counted(20*second, 3, Counters{Evictions: 8, Flushes: 1})
+	miss(21*second, Evicted, true)
+	w.Stored(22*second, key, at, 0)
+	miss(23*second, Unsure, false) // nothing was evicted since
+	w.Counted(30*second, 3, Counters{Evictions: 8, Flushes: 2})
+	miss(31*second, Flushed, false) // by another client
+	w.Stored(32*second, key, at, 0)
+	w.Flush(33*second, 3)
+	w.Stored(34*second, key, at, 0)
+	w.Counted(40*second, 3, Counters{Evictions: 8, Flushes: 3}) // that one
+	miss(41*second, Unsure, true)
+	w.Counted(50*second, 3, Counters{}) // another process
+	miss(51*second, Unsure, true)
+	w.Stored(60*second, key, at, 10)
+	miss(68*second, Unsure, true) // the server's clock is ahead
+	miss(69*second, Expired, false)
 }
 
 // TestBounds holds that a Table never uses more than half of its places, goes on

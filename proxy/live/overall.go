@@ -1,0 +1,171 @@
+package live
+
+// The state of all pools. The status line, the pool menu, ringside top and its exit status,
+// and ringside server list all show this one computation.
+
+import (
+	"fmt"
+	"slices"
+
+	"ringside/proxy/table"
+)
+
+// Overall is the state of all pools.
+type Overall struct {
+	Health Health       `json:"health"` // of the worst pool, which it names if there are several
+	Worst  string       `json:"worst"`  // name of that pool; the first pool if all are equally well
+	Pools  []PoolHealth `json:"pools"`  // in the order of the configuration
+}
+
+// PoolHealth is the state of one pool.
+type PoolHealth struct {
+	Pool  string `json:"pool"`
+	Level string `json:"level"`
+	Title string `json:"title"`
+}
+
+// Severities, from none to worst. A server that is out comes before one that is suspect
+// because other servers have its keys already.
+const (
+	healthy = iota
+	warned
+	keysMoved
+	keysFail
+)
+
+// severity says how bad it is that a pool with these servers has this health.
+func severity(h *Health, c *Columns) int {
+	switch {
+	case h.Level == Good:
+		return healthy
+	case h.Level == Warn:
+		return warned
+	}
+	for i, s := range c.State {
+		if away(s) && s != "out" && !c.byOperator(i) {
+			return keysFail
+		}
+	}
+	return keysMoved
+}
+
+// mostAlso is how many further pools that are not well the text names.
+const mostAlso = 3
+
+// overall sums up the health of the pools. ticks has the columns of each pool, in the order
+// of pools, and list the health of each.
+func overall(pools []*table.Pool, ticks []*Tick, list []Health) Overall {
+	is := Overall{Pools: make([]PoolHealth, len(pools))}
+	worst, worstSeverity := 0, healthy
+	for i, h := range list {
+		is.Pools[i] = PoolHealth{pools[i].Name, h.Level, h.Title}
+		if s := severity(&h, &ticks[i].S); s > worstSeverity {
+			worst, worstSeverity = i, s
+		}
+	}
+	if len(pools) == 0 {
+		is.Health = Health{Bad, "There is no pool", "Nothing can be stored."}
+		return is
+	}
+	is.Worst, is.Health = pools[worst].Name, list[worst]
+	if len(pools) == 1 {
+		return is
+	}
+	if worstSeverity == healthy {
+		is.Health = ticks[worst].healthyPools(pools)
+		return is
+	}
+	is.Health.Title = "Pool " + is.Worst + ": " + is.Health.Title
+	more := 0
+	for i, h := range list {
+		if i == worst || h.Level == Good {
+			continue
+		}
+		if more++; more <= mostAlso {
+			is.Health.Text += fmt.Sprintf(" Also pool %s: %s.", pools[i].Name, h.Title)
+		}
+	}
+	if more > mostAlso {
+		is.Health.Text += fmt.Sprintf(" %d more pools are not well.", more-mostAlso)
+	}
+	return is
+}
+
+// healthyPools is the sentence about several pools without any trouble.
+func (t *Tick) healthyPools(pools []*table.Pool) Health {
+	servers := map[string]bool{}
+	for _, p := range pools {
+		for _, s := range p.Servers {
+			servers[s.Network+" "+s.Address] = true
+		}
+	}
+	w := wording{Tick: t, pools: len(pools)}
+	if t.Requests() == 0 && t.Clients == 0 {
+		return Health{Good, fmt.Sprintf("%d servers of %d pools are ready", len(servers), len(pools)), "No client is connected."}
+	}
+	return Health{Good, fmt.Sprintf("All %d servers of %d pools serve", len(servers), len(pools)), w.flow() + w.failures()}
+}
+
+// Ticks returns what happened between two samples: a tick for each pool of the later one's
+// table, in its order. All ticks have the same Overall.
+func Ticks(before, after *Sample) []*Tick {
+	pools := after.Table.Pools
+	all := between(before, after)
+	ticks, health := make([]*Tick, len(pools)), make([]Health, len(pools))
+	rest := after.Servers
+	failing := false // a server is known at which requests fail
+	for i, pool := range pools {
+		t := *all
+		for _, target := range pool.Servers {
+			t.S.add(&rest[0], before, after, target)
+			rest = rest[1:]
+		}
+		ticks[i] = &t
+		failing = failing || slices.ContainsFunc(t.S.Fail, func(f float64) bool { return f > 0 })
+	}
+	for i, pool := range pools {
+		health[i] = ticks[i].health(pool, len(pools), failing)
+		if r := RollOf(after.Sum, pool.Name); r != nil {
+			for _, text := range r.trouble() {
+				health[i].warn(text)
+			}
+		}
+	}
+	is := overall(pools, ticks, health)
+	if after.Refused {
+		is.Health.warn("The configuration read last was refused; the old one is in force.")
+	}
+	for _, t := range ticks {
+		t.Overall = is
+	}
+	return ticks
+}
+
+// Between returns the tick of one pool of the later sample's table; nil if the table does not
+// have the pool.
+func Between(before, after *Sample, pool string) *Tick {
+	i := slices.IndexFunc(after.Table.Pools, func(p *table.Pool) bool { return p.Name == pool })
+	if i < 0 {
+		return nil
+	}
+	return Ticks(before, after)[i]
+}
+
+// Servers returns the servers of all pools, and the state of the pools, as they are now.
+func (s *Sampler) Servers() ([]ServerState, *Overall, error) {
+	now, err := s.Sample()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	before := s.last
+	s.mu.Unlock()
+	if before == nil {
+		before = now
+	}
+	is := overall(nil, nil, nil)
+	if ticks := Ticks(before, now); len(ticks) > 0 {
+		is = ticks[0].Overall
+	}
+	return now.Servers, &is, nil
+}
