@@ -32,7 +32,7 @@ func TestManyNames(t *testing.T) {
 		s.Line("c1 > get b1") // so that the line begins within a chunk
 		var request, answer strings.Builder
 		request.WriteString("get")
-		for i := range 5000 {
+		for i := range 1000 { // fewer than the keys of a turn, after which the rest would wait
 			fmt.Fprintf(&request, " k%d:1", i)
 			if i%3 > 0 {
 				fmt.Fprintf(&answer, "VALUE k%d:1 0 1\r\nx\r\n", i)
@@ -54,7 +54,7 @@ func TestManyNames(t *testing.T) {
 		if got := srv.State == "aborted"; got != lie {
 			t.Errorf("the server lies: %v; its connection is aborted: %v", lie, got)
 		}
-		if got, want := strings.Count(c.Got.String(), "VALUE "), 3333; got != want {
+		if got, want := strings.Count(c.Got.String(), "VALUE "), 666; got != want {
 			t.Errorf("the client has got %d values, want %d", got, want)
 		}
 		c.Got.Reset()
