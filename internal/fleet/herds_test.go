@@ -52,7 +52,7 @@ var herds = []scenario{
 	calmHerd("guard, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 400 * milli, lives: 3, dies: true}, wanting...),
 	calmHerd("guard, early, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale, g.Early = 3*time.Second, 2*time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...),
 	calmHerd("guard, writers", herd{Guard: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...),
-	calmHerd("guard, writers, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3*time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
+	calmHerd("guard, writers, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
 	calmHerd("guard, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...),
 	calmHerd("guard, soft deletes, others append and touch", forgiving, appending...),
 	calmHerd("guard, pooled", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),

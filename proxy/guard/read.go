@@ -415,13 +415,15 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
 	l.Learned.Count(stats.GuardStale)
 	l.watch(t, r, s)
-	s.Cas = nil
+	s.Cas, l.outdated = nil, true
 	l.serve(t, r, s)
 }
 
 // show gives the client the value r in its own dialect.
 func (l *rule) show(t *task.Task, r *upstream.Result, s *item.Seen, tag task.Token) {
-	l.knows(t, misses.Found)
+	if !l.outdated {
+		l.knows(t, misses.Found)
+	}
 	b := []byte(nil)
 	if t.Req.Dialect == wire.Meta {
 		b = l.asMeta(t, r, s)

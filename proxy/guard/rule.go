@@ -40,13 +40,14 @@ type rule struct {
 	tags   *tagged      // nil: the route has none
 	copies *copied.Copy // nil: the key has one
 
-	then   []func(r *upstream.Result) // what goes on when ask i has ended
-	tries  int
-	own    bool // a read has asked in the client's own words
-	sealed bool // what it stores is not to be refreshed
-	wrote  bool // a server has done something: in strict it may have to be undone
-	waited bool // it was parked, or has waited for another set, before it was decided on
-	final  bool // its wait is over: an old value is served now
+	then     []func(r *upstream.Result) // what goes on when ask i has ended
+	tries    int
+	own      bool // a read has asked in the client's own words
+	sealed   bool // what it stores is not to be refreshed
+	wrote    bool // a server has done something: in strict it may have to be undone
+	waited   bool // it was parked, or has waited for another set, before it was decided on
+	final    bool // its wait is over: an old value is served now
+	outdated bool // it is served an old value
 
 	bound *misses.Bound // the set that it has sent bound to a miss; nil: none
 }
