@@ -481,9 +481,16 @@ type Guard struct {
 	table.Guard
 }
 
-// defaultGuard is guard: true.
+// What a get is held for unless the file says so, and what is left of the deadline for
+// its answer then.
+const (
+	usualWait   = 3 * time.Second
+	waitReserve = 200 * time.Millisecond
+)
+
+// defaultGuard is guard: true, but for the wait: see decideWait.
 func defaultGuard() Guard {
-	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}}
+	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
 }
 
 func guardValue() value[Guard] {
@@ -491,7 +498,7 @@ func guardValue() value[Guard] {
 	long := group(defaultGuard(),
 		set("lease", "how long one rebuild may take before another client may start", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
 		set("lease_max", "what the lease grows to, where rebuilds of the route are seen to take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
-		set("wait", "how long a get may be held while another client rebuilds", duration(0, time.Hour), func(g *g) *time.Duration { return &g.Wait }),
+		set("wait", "how long a get may be held while another client rebuilds; unless set 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
 		set("early", "how long before its expiry a value is rebuilt; auto is twice what slow rebuilds of the route take", earlyValue(), func(g *g) *early { return (*early)(&g.Guard) }),
 		set("stale", "how long the old value is served after its expiry or delete, to all but the client that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
 		set("multiget", "whether the keys of a multi-get are held too", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),

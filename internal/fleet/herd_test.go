@@ -151,8 +151,10 @@ func (a *app) tend(o *op, line string, failed bool) {
 			a.work = nil
 		}
 		f.over(o.rebuild)
-	case o.wants && !failed && a.work != nil: // whatever it has found, it reads the origin again before it sets
+	case o.wants && !failed && line == "END" && a.work != nil: // nobody has it still
 		a.work.read = f.now
+	case o.wants && !failed && a.work != nil: // it has found a value, and does not set another
+		a.giveUp()
 	case o.wants && !failed && line == "END":
 		late := f.now-o.invoked >= int64(f.herd.Wait)*9/10 || !a.s.holds()
 		if late && f.herd.yields {
