@@ -161,4 +161,3 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x.FinishOne()
 }
-

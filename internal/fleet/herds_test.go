@@ -56,6 +56,10 @@ var herds = []scenario{
 	calmHerd("guard, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...),
 	calmHerd("guard, soft deletes, others append and touch", forgiving, appending...),
 	calmHerd("guard, pooled", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),
+	calmHerd("guard, pooled, without protection against late sets", herd{Guard: guardOf(func(g *table.Guard) { g.Clients = table.Pooled }), takes: 400 * milli, lives: 2, shares: true, writers: true, unbound: true}, writing...),
+	calmHerd("guard, old values after a wait", herd{Guard: guardOf(func(g *table.Guard) {
+		g.Stale, g.Late, g.Wait = 3*time.Second, table.LateStale, 200*time.Millisecond
+	}), takes: 400 * milli, lives: 3, dies: true}, wanting...),
 	calmHerd("guard, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...),
 	calmHerd("guard, pooled, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Stale = true, 3*time.Second }), takes: 400 * milli, lives: 3, shares: true}, wanting...),
 	calmHerd("guard, pooled, after misses only", herd{Guard: guardOf(func(g *table.Guard) {
@@ -108,7 +112,7 @@ var (
 	forgiving = herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Stale = time.Second, 3*time.Second }), takes: 300 * milli, lives: 2, dies: true}
 	yielding  = herd{Guard: brisk.Guard, takes: 300 * milli, lives: 2, yields: true}
 	slowest   = herd{Guard: brisk.Guard, takes: 2 * second, lives: 100, equal: true}
-	pooled    = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, OnlyAfterMiss: true}, takes: 150 * milli, lives: 2, shares: true}
+	pooled    = herd{Guard: table.Guard{Lease: 3 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, OnlyAfterMiss: true}, takes: 150 * milli, lives: 2, shares: true}
 )
 
 var (
