@@ -133,7 +133,7 @@ func TestGuardWinnerDies(t *testing.T) {
 // TestGuardLateSets deletes keys while clients rebuild them, through another
 // Ringside: what they have read before is never stored.
 func TestGuardLateSets(t *testing.T) {
-	for _, settings := range []string{"true", "{stale: 30s}", "{clients: pooled}"} {
+	for _, settings := range []string{"true", "{stale: 30s}", "{clients: shared}", "{clients: pooled, sets: after_miss}"} {
 		t.Run(settings, func(t *testing.T) {
 			t.Parallel()
 			servers := startMemcacheds(t, 2)
@@ -142,12 +142,15 @@ func TestGuardLateSets(t *testing.T) {
 			for i := range 1000 {
 				key := fmt.Sprint("k", i)
 				if i%2 == 1 { // there is an old value
+					b.misses(key)
 					b.store(key, "old")
 					b.ask("delete "+key, "DELETED")
 				}
 				a.misses(key)
 				b.question("delete " + key)
-				a.store(key, "late")
+				if answer := a.set(key, "late"); answer == "STORED" {
+					t.Fatalf("%s: a set that came after a delete is answered STORED", key)
+				}
 				if got, _ := b.get(key); got[key] == "late" {
 					t.Fatalf("%s: a set that came after a delete was stored", key)
 				}
