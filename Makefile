@@ -1,10 +1,11 @@
-# What a developer does here. Tests come in three tiers: `make quick` while a change
-# is made, `make test` is what CI runs, `make soak` before a release.
+# What a developer runs. Tests come in tiers: `make check` while changing code, `make test` is
+# what CI runs, `make full` runs everything and is due before an issue is closed, `make soak`
+# before a release.
 
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb quick test deps format vet staticcheck unit fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
+.PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
 
 # What ringside version says: the tag and the commit, "-dirty" with changes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -19,16 +20,22 @@ deb: build
 	$(GO) -C deploy/deb build -o ../../bin/makedeb .
 	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
 
-# Everything but the built binary with real clients, the commands, the benches and the
-# examples. Of what plays by seeds, and of what visits all states, -short has the first: see
-# testing.Short in the tests. More packages run at once than there are processors, for many
-# wait: the one that waits longest comes first. That, test binaries without the debugger's
-# tables, and no vet, which make test has, make it under a minute on two cores.
-quick:
-	$(GO) test -short -vet=off -p 4 -ldflags=-w ./proxy/loop $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/instance -e /internal/demo -e /internal/drill -e /internal/e2e -e /examples/)
+# Seconds, and only Go is needed: the format, vet, the structure, the conversations, the unit
+# tests, and the first seeds of the simulation. Left out are packages and tests that start
+# servers, clients or the built binary. Test binaries without the debugger's tables link faster.
+CHECKED = $$($(GO) list ./... | grep -v -e /cmd/ -e /internal/bench -e /internal/instance -e /internal/demo -e /internal/drill -e /internal/e2e -e /internal/memnode -e /internal/twin -e /internal/remote -e '/proxy/loop$$' -e /recipes)
+check: format vet
+	$(GO) test -short -vet=off -p 4 -ldflags=-w -skip 'Memcached$$|^TestNutcracker|^FuzzOrder$$|^TestImageIsBuilt' $(CHECKED)
 
-# Each step is bounded: the slowest part, the race tests, by its own timeout.
-test: deps format vet staticcheck unit fuzz cost
+# What CI runs. Each step is bounded by a timeout of its own; the end lists how long each took,
+# and the slowest tests.
+test:
+	@MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck unit race modules
+
+# Everything: all seeds, both drivers, all client languages, the race detector on every package,
+# searching fuzzers, mutants, and the engine's instructions.
+full:
+	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race modules fuzz cost
 
 # The real servers and clients that tests talk to.
 deps:
@@ -44,10 +51,24 @@ vet:
 staticcheck:
 	$(GO) tool staticcheck ./...
 
+# RACE are the packages in which a data race is possible; a test of internal/archtest keeps the list.
+RACE = $(shell cat .ci/race-packages)
 unit:
-	$(GO) test -race -timeout 20m ./...
-	$(GO) test -timeout 10m ./internal/fleet # without the race detector there is time for all seeds
-	$(GO) -C deploy/kubernetes test ./... # a module of its own, as deploy/deb
+	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,ringside,' .ci/race-packages)")
+
+race:
+	.ci/gotest race -vet=off -race -timeout 20m $(RACE)
+
+# Modules of their own.
+modules:
+	$(GO) -C deploy/kubernetes test ./...
+
+# The simulations run in one goroutine, and have time for all seeds without the race detector.
+full-unit:
+	.ci/gotest unit -vet=off -timeout 60m ./internal/fleet ./replicate
+
+full-race:
+	.ci/gotest race -vet=off -race -timeout 60m $$($(GO) list ./... | grep -vx -e ringside/internal/fleet -e ringside/replicate)
 
 # Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
 # against a memcached, and that which does it in frames, are slower and have thrice the time.

@@ -305,7 +305,7 @@ func limitsValue() value[table.Limits] {
 		set("key", "bytes of a key; memcached itself takes 250", size(1, 250), func(l *l) *int { return &l.Key }),
 		set("line", "bytes of a command line; a multi-get is one line", size(2048, 64<<20), func(l *l) *int { return &l.Line }),
 		set("value", "bytes of a value; the servers decide below it", size(1, 1<<30), func(l *l) *int { return &l.Value }),
-		set("requests_per_client", "requests of one client without an answer, at which its input waits",
+		set("requests_per_client", "keys of one client without an answer, at which its input waits; each 4 KiB of a request count as one more",
 			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
 		set("waiting", "gets that guarded routes hold at once; the next one is a miss", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
 		set("tickets", "misses of guarded routes whose sets are awaited; then the oldest is forgotten, and its set is an ordinary one",

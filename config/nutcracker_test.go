@@ -31,11 +31,11 @@ func nutcrackerTakes(t *testing.T, text string) bool {
 	return err == nil
 }
 
-// TestImport holds what becomes of the files in testdata/nutcracker: the file,
+// TestNutcrackerImport holds what becomes of the files in testdata/nutcracker: the file,
 // a line of dashes, what is imported and warned of, or the errors. Files named
 // refused- are right for nutcracker but not for Ringside; those named lenient-
 // the other way round.
-func TestImport(t *testing.T) {
+func TestNutcrackerImport(t *testing.T) {
 	files, err := filepath.Glob("testdata/nutcracker/*.txt")
 	if err != nil || len(files) < 10 {
 		t.Fatalf("found %d files, %v", len(files), err)
@@ -85,9 +85,9 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportKeepsPlacement writes the pools of the vectors that were recorded
+// TestNutcrackerPlacement writes the pools of the vectors that were recorded
 // from a real twemproxy as its files, and compares owners after the import.
-func TestImportKeepsPlacement(t *testing.T) {
+func TestNutcrackerPlacement(t *testing.T) {
 	file := readVectors(t, "testdata/vectors.json.gz")
 	pools := 0
 	for _, v := range file.Vectors {
@@ -157,7 +157,7 @@ func nutcrackerFile(t *testing.T, v vector) string {
 
 // Labels that no vector has: a server may be spelled in several ways, and its
 // name given or not, without changing what twemproxy hashes.
-func TestImportKeepsLabels(t *testing.T) {
+func TestNutcrackerLabels(t *testing.T) {
 	pool := func(servers ...string) string {
 		return "pool:\n  listen: 127.0.0.1:22121\n  servers:\n   - \"" + strings.Join(servers, "\"\n   - \"") + "\"\n"
 	}

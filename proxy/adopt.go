@@ -34,6 +34,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.gen = &generation{Published: cur}
 	e.Limits, e.MemoryLimit = &t.Limits, t.Limits.Memory
+	e.SetShare()
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.LogSlow(t.LogSlow)
 	e.Watch.Switch(!t.NoHotKeys)
@@ -65,6 +66,8 @@ func (e *Engine) adopt(cur *failover.Published) {
 	for s := range e.Sessions { // clients of a listener that is no more are closed
 		if lst := e.listener(s); lst != nil && e.Listeners[lst.Name] != lst {
 			s.Quit()
+		} else if lst != nil {
+			s.SetUsers(lst.Users)
 		}
 	}
 	e.Soon(link.IdleTimer)

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What the engine alone costs, without a socket: ns and allocations a request.
 
@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 )
 
@@ -17,12 +18,12 @@ func BenchmarkEngine(b *testing.B) {
 	value := strings.Repeat("v", 100)
 	const copied = "route - main copies=2 through"
 	const tagRoute = "route - main tags=suffix,user:{id}:*>user:{id}+users"
-	tagged := withTags("HD c5\r\nHD c6\r\nVA 144 f1381192775 c7 kuser:1234:profile1\r\n[head 0 user:1234=5 users=6]") + value + "\r\n"
+	tagged := conversation.WithTags("HD c5\r\nHD c6\r\nVA 144 f1381192775 c7 kuser:1234:profile1\r\n[head 0 user:1234=5 users=6]") + value + "\r\n"
 	tenMatches := ""
 	for i := range 10 {
 		tenMatches += fmt.Sprintf("route - main match=*:options%d;", i)
 	}
-	frame := func(text string) string { return string(new(stage).frame(text, false)) }
+	frame := func(text string) string { return string(new(conversation.Harness).Frame(text, false)) }
 	for _, c := range []struct {
 		name            string
 		clients, depth  int
@@ -55,26 +56,26 @@ func BenchmarkEngine(b *testing.B) {
 		{"tagged/20x16", 20, 16, "get user:1234:profile1\r\n", tagged, tagRoute},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			s := &stage{now: int64(time.Hour), actors: map[string]*actor{}}
-			s.t = &testing.T{}
-			s.blank()
+			s := &conversation.Harness{Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}}
+			s.T = &testing.T{}
+			s.Blank()
 			const perLine = (2000 - len("get\r\n")) / len(" user:1234:profile1") // see names.Line
 			joined := strings.HasPrefix(c.name, "joined")
 			all := []string{"s1"}
 			if c.routes == copied {
 				all = append(all, "s2")
 			}
-			s.pool([]string{"main", "servers=" + strings.Join(all, ","), "gets=" + map[bool]string{true: "joined"}[joined]})
+			s.Pool([]string{"main", "servers=" + strings.Join(all, ","), "gets=" + map[bool]string{true: "joined"}[joined]})
 			for line := range strings.SplitSeq(c.routes, ";") {
 				if line != "" {
-					s.line(line)
+					s.Line(line)
 				}
 			}
-			s.quiet = true
-			s.begin()
-			var clients []*actor
+			s.Quiet = true
+			s.Begin()
+			var clients []*conversation.Endpoint
 			for i := range c.clients {
-				clients = append(clients, s.actor(fmt.Sprintf("c%d", i)))
+				clients = append(clients, s.Endpoint(fmt.Sprintf("c%d", i)))
 			}
 			request := []byte(strings.Repeat(c.request, c.depth))
 			answers := []byte(strings.Repeat(c.answer, c.depth*c.clients))
@@ -88,44 +89,44 @@ func BenchmarkEngine(b *testing.B) {
 				}
 				answers = append(answers, "END\r\n"...)
 			}
-			from := []*actor{s.actor("s1")}
+			from := []*conversation.Endpoint{s.Endpoint("s1")}
 			if c.routes == copied {
-				from = s.bothCopies(c.request, c.answer)
+				from = bothCopies(s, c.request, c.answer)
 			} else {
-				s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
-				s.wakeup(func() {
-					s.e.Bytes(from[0].link, []byte(map[bool]string{true: "VA 1 f0 c1 kx1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.answer, "VA ") && c.name[0] == 'g' || c.routes == tagRoute]))
+				s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("cfirst").Link, []byte("get x1\r\n")) })
+				s.Wakeup(func() {
+					s.Engine.Bytes(from[0].Link, []byte(map[bool]string{true: "VA 1 f0 c1 kx1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.answer, "VA ") && c.name[0] == 'g' || c.routes == tagRoute]))
 				})
 			}
 			drain := func() {
-				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+				for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
 					for _, x := range effects {
 						if x.Kind == link.Write {
-							s.e.Wrote(x.Link, x.Link.Out.Size, false)
+							s.Engine.Wrote(x.Link, x.Link.Out.Size, false)
 						}
 					}
 				}
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				s.now += int64(time.Microsecond)
+				s.Now += int64(time.Microsecond)
 				if c.name == "binary multiget20/50x1" {
-					s.e.Watch.Left = 1 << 20 // one that is looked at goes alone, and would need an answer of its own
+					s.Engine.Watch.Left = 1 << 20 // one that is looked at goes alone, and would need an answer of its own
 				}
-				s.e.Begin(s.now, wall(s.now))
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
 				if strings.HasPrefix(c.name, "binary multiget") {
-					s.e.Watch.Left = 1 << 20 // one that is looked at is asked for alone, and has an end of its own
+					s.Engine.Watch.Left = 1 << 20 // one that is looked at is asked for alone, and has an end of its own
 				}
 				for i, a := range clients {
 					if len(from) > 1 { // sets of one key go one after the other
 						copy(request[len("set user:12"):], fmt.Sprintf("%02d", i))
 					}
-					s.e.Bytes(a.link, request)
+					s.Engine.Bytes(a.Link, request)
 				}
 				drain()
-				s.e.Begin(s.now, wall(s.now))
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
 				for _, srv := range from {
-					s.e.Bytes(srv.link, answers)
+					s.Engine.Bytes(srv.Link, answers)
 				}
 				drain()
 			}
@@ -136,19 +137,19 @@ func BenchmarkEngine(b *testing.B) {
 
 // bothCopies connects the servers s1 and s2, which keep the copies that a request is for. It
 // returns those who answer such requests.
-func (s *stage) bothCopies(request, answer string) (from []*actor) {
-	c, both := s.actor("cfirst"), []*actor{s.actor("s1"), s.actor("s2")}
-	s.wakeup(func() { s.e.Bytes(c.link, []byte("set user:1234:profile1 0 0 1\r\nv\r\n")) })
+func bothCopies(s *conversation.Harness, request, answer string) (from []*conversation.Endpoint) {
+	c, both := s.Endpoint("cfirst"), []*conversation.Endpoint{s.Endpoint("s1"), s.Endpoint("s2")}
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("set user:1234:profile1 0 0 1\r\nv\r\n")) })
 	for _, srv := range both {
-		s.line(srv.name + " runs 7")
-		s.line(srv.name + " < set user:1234:profile1 0 0 1\\r\\nv")
-		s.line(srv.name + " > STORED")
+		s.Line(srv.Name + " runs 7")
+		s.Line(srv.Name + " < set user:1234:profile1 0 0 1\\r\\nv")
+		s.Line(srv.Name + " > STORED")
 	}
-	s.wakeup(func() { s.e.Bytes(c.link, []byte(request)) })
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
 	for _, srv := range both {
-		if srv.got.Len() > 0 {
+		if srv.Got.Len() > 0 {
 			from = append(from, srv)
-			s.wakeup(func() { s.e.Bytes(srv.link, []byte(answer)) })
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte(answer)) })
 		}
 	}
 	return from
@@ -157,29 +158,29 @@ func (s *stage) bothCopies(request, answer string) (from []*actor) {
 // TestTagsOneWrite holds that a get of a value with two known tags is one write to its
 // server and one read: its answers are taken as they come, and end it.
 func TestTagsOneWrite(t *testing.T) {
-	s := &stage{t: t, now: int64(time.Hour), actors: map[string]*actor{}, quiet: true}
-	s.blank()
-	s.pool([]string{"main", "servers=s1"})
-	s.line("route - main tags=suffix,user:{id}:*>user:{id}+users")
-	s.begin()
-	c := s.actor("c1")
-	s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
-	srv := s.actor("s1")
-	s.wakeup(func() { s.e.Bytes(srv.link, []byte("VA 1 f0 c1 kx1\r\nx\r\n")) })
-	writes := func(to *actor, from *actor, bytes string) (n int) {
-		s.now += int64(time.Microsecond)
-		s.e.Begin(s.now, wall(s.now))
-		s.e.Bytes(from.link, []byte(bytes))
-		for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+	s := &conversation.Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}, Quiet: true}
+	s.Blank()
+	s.Pool([]string{"main", "servers=s1"})
+	s.Line("route - main tags=suffix,user:{id}:*>user:{id}+users")
+	s.Begin()
+	c := s.Endpoint("c1")
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get x1\r\n")) })
+	srv := s.Endpoint("s1")
+	s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("VA 1 f0 c1 kx1\r\nx\r\n")) })
+	writes := func(to *conversation.Endpoint, from *conversation.Endpoint, bytes string) (n int) {
+		s.Now += int64(time.Microsecond)
+		s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+		s.Engine.Bytes(from.Link, []byte(bytes))
+		for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
 			for _, x := range effects {
 				if x.Kind != link.Write {
 					continue
 				}
-				if x.Link != to.link {
+				if x.Link != to.Link {
 					t.Errorf("something else is written")
 				}
 				n++
-				s.e.Wrote(x.Link, x.Link.Out.Size, false)
+				s.Engine.Wrote(x.Link, x.Link.Out.Size, false)
 			}
 		}
 		return n
@@ -188,7 +189,7 @@ func TestTagsOneWrite(t *testing.T) {
 		if n := writes(srv, c, "get user:1:a1\r\n"); n != 1 {
 			t.Errorf("%d writes to the server, want one", n)
 		}
-		answer := withTags("HD c5\r\nHD c6\r\nVA 45 f1381192775 c7 kuser:1:a1\r\n[head 0 user:1=5 users=6]v\r\n")
+		answer := conversation.WithTags("HD c5\r\nHD c6\r\nVA 45 f1381192775 c7 kuser:1:a1\r\n[head 0 user:1=5 users=6]v\r\n")
 		if n := writes(c, srv, answer); n != 1 {
 			t.Errorf("%d writes to the client behind one read, want one", n)
 		}

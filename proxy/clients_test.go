@@ -1,10 +1,11 @@
-package proxy
+package proxy_test
 
 // What clients are said to wait for, over loops.
 
 import (
 	"testing"
 
+	"ringside/proxy"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 )
@@ -23,12 +24,12 @@ func TestClients(t *testing.T) {
 	first, second, half, line := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.1:2000"), h.client(1, "192.0.2.1:3000"), h.client(0, "192.0.2.1:4000")
 	h.ask(0, first, "get answered1", "END\r\n")
 	send := func(loop int, b *bee, text string) {
-		h.on(loop, func(e *Engine) { e.Bytes(b.link, []byte(text)) })
+		h.on(loop, func(e *proxy.Engine) { e.Bytes(b.link, []byte(text)) })
 	}
 	send(0, first, "get j1\r\n")
 	send(0, line, "get k1\r\nget l1\r\nget h")
 	send(1, half, "set k 0 0 5000\r\nxxxxx")
-	h.on(1, func(e *Engine) { // its socket has taken some of an answer, and no more
+	h.on(1, func(e *proxy.Engine) { // its socket has taken some of an answer, and no more
 		second.link.Out.Append(&e.Buffers, make([]byte, 100))
 		e.Wrote(second.link, 10, true)
 		for s := range e.Sessions {

@@ -106,7 +106,7 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // nothing to wait for
 		e.Count.Requests[e.Req.Op][o]++
 		s.Requested()
-		s.Out.Append(&e.Buffers, answer)
+		s.Out.Append(&e.Buffers, e.CheckLocal(s, answer))
 		s.Whole = true
 		return
 	}
@@ -426,7 +426,12 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	if r.Op == wire.Get { // it may be a bget, which not every server knows
 		command = plainGet
 	}
-	now := s.Window(len(r.Several))
+	now := len(r.Several)
+	if !again { // else it is a piece that was cut to size
+		now = s.Window(now)
+	}
+	s.UseTurn(now - 1)
+	x.AddWork(now - 1)
 	if now < len(r.Several) {
 		x.KeepRest(bytes.TrimRight(command, " "), raw[r.Several[now].Start-1:r.Line.End])
 	}

@@ -69,7 +69,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e := &Engine{
 		Shared: p,
 	}
-	e.IO.Init(tune, &p.memory, p.Log)
+	e.IO.Init(tune, &p.memory, p.Log, &p.logLimit)
 	e.Servers = upstream.Servers{IO: &e.IO, Observer: observer{e}, ByAddress: map[string]*upstream.Server{}}
 	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, Sessions: map[*client.Session]struct{}{}}
 	e.OnGone = func(s *client.Session) {
@@ -127,6 +127,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 func (e *Engine) Begin(now, wall int64) {
 	e.Now, e.Wall = now, wall
 	e.Count.Wakeups++
+	e.BeginRound()
 	if cur := e.Shared.published.Load(); e.gen == nil || e.gen.Published != cur {
 		e.adopt(cur)
 	}
@@ -213,12 +214,17 @@ func (e *Engine) due(t link.Timer) {
 		e.guards.Tick()
 	case link.NearTimer:
 		e.near.Sweep()
+	case link.LogTimer:
+		e.FlushLog()
 	}
 }
 
 // Next is when End must be called again even if nothing happens, on the
-// clock of Begin; far in the future if never.
+// clock of Begin; far in the future if never, and now while clients wait for their turn.
 func (e *Engine) Next() int64 {
+	if e.HasBacklog() {
+		return e.Now
+	}
 	return min(e.First, e.Held.Due())
 }
 
@@ -234,7 +240,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 || e.Counters.Owing() { // a connection that is closed now would lose them
+	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() { // a connection that is closed now would lose them
 		return false
 	}
 	for s := range e.Sessions {

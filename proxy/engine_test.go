@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What conversations do not reach: parts of the engine, every cut of a stream,
 // and that the hot path allocates nothing.
@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
 	"ringside/proxy/client"
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 )
 
@@ -37,58 +39,58 @@ func TestHoldListStaysSmall(t *testing.T) {
 // TestMemoryOfWholeBodies: values that come with their command in one read are
 // held against limits.memory too, though nobody had to wait for them.
 func TestMemoryOfWholeBodies(t *testing.T) {
-	s := newStage(t)
-	s.pool([]string{"main", "servers=s1"})
-	s.limits([]string{"memory=1000000"})
-	s.begin()
-	s.actor("s1").mode = "hangs"
-	c := s.actor("c1")
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=1000000"})
+	s.Begin()
+	s.Endpoint("s1").Mode = "hangs"
+	c := s.Endpoint("c1")
 	set := []byte("set a1 0 0 60000 noreply\r\n" + strings.Repeat("x", 60000) + "\r\n")
 	for range 100 {
-		s.wakeup(func() { s.e.Bytes(c.link, set) })
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, set) })
 	}
-	if held := s.e.Buffers.Held; held > 1_200_000 {
+	if held := s.Engine.Buffers.Held; held > 1_200_000 {
 		t.Errorf("%d bytes are held", held)
 	}
-	if c.state != "" {
-		t.Errorf("the client is %s", c.state)
+	if c.State != "" {
+		t.Errorf("the client is %s", c.State)
 	}
 }
 
 // TestMemoryOfQueues: what a server does not take counts, however small the
 // values are, and is refused so that other servers go on.
 func TestMemoryOfQueues(t *testing.T) {
-	s := newStage(t)
-	s.pool([]string{"main", "servers=s1,s2"})
-	s.limits([]string{"memory=1000000"})
-	s.begin()
-	s.actor("s1").mode = "hangs"
-	c, other := s.actor("c1"), s.actor("c2")
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1,s2"})
+	s.SetLimits([]string{"memory=1000000"})
+	s.Begin()
+	s.Endpoint("s1").Mode = "hangs"
+	c, other := s.Endpoint("c1"), s.Endpoint("c2")
 	set := []byte("set a1 0 0 2000\r\n" + strings.Repeat("x", 2000) + "\r\n")
 	const sets = 2000
 	for range sets {
-		s.wakeup(func() { s.e.Bytes(c.link, set) })
-		if c.state != "" {
-			t.Fatalf("the client is %s", c.state)
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, set) })
+		if c.State != "" {
+			t.Fatalf("the client is %s", c.State)
 		}
 	}
-	if held := s.p.memory.Load(); held > 1_000_000 || held != s.e.Buffers.Held {
-		t.Errorf("%d bytes are held, and %d booked", s.e.Buffers.Held, held)
+	if held := s.Proxy.HeldMemory(); held > 1_000_000 || held != s.Engine.Buffers.Held {
+		t.Errorf("%d bytes are held, and %d booked", s.Engine.Buffers.Held, held)
 	}
 	for what, n := range map[string]int{
 		"SERVER_ERROR out of memory: limits.memory is reached, and server s1 does not take what is sent to it\r\n": 1000,
 		"STORED\r\n": 0,
 	} {
-		if got := strings.Count(c.got.String(), what); got < n || n == 0 && got > 0 {
+		if got := strings.Count(c.Got.String(), what); got < n || n == 0 && got > 0 {
 			t.Errorf("the client has got %d times %q", got, what)
 		}
 	}
-	s.wakeup(func() { s.e.Bytes(other.link, []byte("set a2 0 0 1\r\nx\r\n")) })
-	s.wakeup(func() { s.e.Bytes(s.actor("s2").link, []byte("STORED\r\n")) })
-	if got := other.got.String(); got != "STORED\r\n" {
+	s.Wakeup(func() { s.Engine.Bytes(other.Link, []byte("set a2 0 0 1\r\nx\r\n")) })
+	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s2").Link, []byte("STORED\r\n")) })
+	if got := other.Got.String(); got != "STORED\r\n" {
 		t.Errorf("another client has got %q", got)
 	}
-	if s.e.Count.NoMemory+s.e.ByAddress["tcp s1"].Count.Shed < sets/2 {
+	if s.Engine.Count.NoMemory+s.Engine.ByAddress["tcp s1"].Count.Shed < sets/2 {
 		t.Error("what was refused is not counted")
 	}
 }
@@ -96,28 +98,28 @@ func TestMemoryOfQueues(t *testing.T) {
 // TestMemoryThatNobodyCanGive: when nothing that is held can be given up, no
 // more is taken, until there is room again.
 func TestMemoryThatNobodyCanGive(t *testing.T) {
-	s := newStage(t)
-	s.pool([]string{"main", "servers=s1", "get_errors=error"})
-	s.limits([]string{"memory=1000000"})
-	s.begin()
-	c := s.actor("c1")
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1", "get_errors=error"})
+	s.SetLimits([]string{"memory=1000000"})
+	s.Begin()
+	c := s.Endpoint("c1")
 	ask := func(request, want string) {
 		t.Helper()
-		s.now += int64(reliefWait)
-		s.wakeup(func() { s.e.Bytes(c.link, []byte(request)) })
-		if got := c.got.String(); got != want {
+		s.Now += int64(proxy.ReliefWait)
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
+		if got := c.Got.String(); got != want {
 			t.Errorf("%q: got %q, want %q", request, got, want)
 		}
-		c.got.Reset()
+		c.Got.Reset()
 	}
-	s.wakeup(func() { s.e.Buffers.Hold(2_000_000) })
+	s.Wakeup(func() { s.Engine.Buffers.Hold(2_000_000) })
 	ask("get a1\r\n", "SERVER_ERROR out of memory: limits.memory is reached\r\n")
 	ask("add a1 0 0 1\r\nx\r\n", "SERVER_ERROR out of memory storing object\r\n")
 	ask("mn\r\n", "MN\r\n")
-	s.wakeup(func() { s.e.Buffers.Hold(-2_000_000) })
+	s.Wakeup(func() { s.Engine.Buffers.Hold(-2_000_000) })
 	ask("get a1\r\n", "")
-	s.wakeup(func() { s.e.Bytes(s.actor("s1").link, []byte("END\r\n")) })
-	if got := c.got.String(); got != "END\r\n" {
+	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte("END\r\n")) })
+	if got := c.Got.String(); got != "END\r\n" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -127,7 +129,7 @@ func TestMemoryThatNobodyCanGive(t *testing.T) {
 func TestSplit(t *testing.T) {
 	frames := func(answers bool, texts ...string) (all string) {
 		for _, text := range texts {
-			all += string(newStage(t).frame(text, answers))
+			all += string(conversation.New(t).Frame(text, answers))
 		}
 		return all
 	}
@@ -148,25 +150,25 @@ func TestSplit(t *testing.T) {
 		},
 	} {
 		play := func(cutRequest, cutAnswer int) string {
-			s := newStage(t)
-			s.pool([]string{"main", "servers=s1"})
-			s.begin()
-			s.e.Tune.HoldDue = 0 // all is sent before the answers come
-			client := s.actor("c1")
+			s := conversation.New(t)
+			s.Pool([]string{"main", "servers=s1"})
+			s.Begin()
+			s.Engine.Tune.HoldDue = 0 // all is sent before the answers come
+			client := s.Endpoint("c1")
 			for _, part := range []string{c.requests[:cutRequest], c.requests[cutRequest:]} {
 				if part != "" {
-					s.wakeup(func() { s.e.Bytes(client.link, []byte(part)) })
+					s.Wakeup(func() { s.Engine.Bytes(client.Link, []byte(part)) })
 				}
 			}
-			srv := s.actor("s1")
+			srv := s.Endpoint("s1")
 			for _, part := range []string{c.answers[:cutAnswer], c.answers[cutAnswer:]} {
 				if part != "" {
-					s.wakeup(func() { s.e.Bytes(srv.link, []byte(part)) })
+					s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte(part)) })
 				}
 			}
-			s.now += int64(10 * time.Millisecond)
-			s.wakeup(func() {})
-			return client.got.String()
+			s.Now += int64(10 * time.Millisecond)
+			s.Wakeup(func() {})
+			return client.Got.String()
 		}
 		if got := play(len(c.requests), len(c.answers)); got != c.want {
 			t.Fatalf("%s, whole: got %q, want %q", c.name, got, c.want)
@@ -195,27 +197,27 @@ func TestHugeFrames(t *testing.T) {
 		{"touch #1 k=a1 x=5", "touch #1 cas=7 x=5", "HD f5 c7\r\n"},
 		{"get #1 k=a1", "get #1 status=4 v=Invalid\\x20arguments", ""},
 	} {
-		s := newStage(t)
-		s.pool([]string{"main", "servers=s1"})
-		s.begin()
-		client := s.actor("c1")
-		b := s.frame(c.frame, false)
+		s := conversation.New(t)
+		s.Pool([]string{"main", "servers=s1"})
+		s.Begin()
+		client := s.Endpoint("c1")
+		b := s.Frame(c.frame, false)
 		binary.BigEndian.PutUint32(b[8:], 1<<32-1)
-		s.wakeup(func() { s.e.Bytes(client.link, b) })
+		s.Wakeup(func() { s.Engine.Bytes(client.Link, b) })
 		if c.says != "" {
-			s.wakeup(func() { s.e.Bytes(s.actor("s1").link, []byte(c.says)) })
+			s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte(c.says)) })
 		}
-		if got, want := client.got.String(), string(s.frame(c.answer, true)); got != want {
+		if got, want := client.Got.String(), string(s.Frame(c.answer, true)); got != want {
 			t.Errorf("%s: got %q, want %q", c.frame, got, want)
 		}
 		more := make([]byte, 64<<10)
 		for range 100 {
-			if client.state == "" {
-				s.wakeup(func() { s.e.Bytes(client.link, more) })
+			if client.State == "" {
+				s.Wakeup(func() { s.Engine.Bytes(client.Link, more) })
 			}
 		}
-		if s.e.Buffers.Held > 1<<20 {
-			t.Errorf("%s: %d bytes are held", c.frame, s.e.Buffers.Held)
+		if s.Engine.Buffers.Held > 1<<20 {
+			t.Errorf("%s: %d bytes are held", c.frame, s.Engine.Buffers.Held)
 		}
 	}
 }
@@ -223,10 +225,10 @@ func TestHugeFrames(t *testing.T) {
 // TestAllocations holds the hot path to no allocation at all.
 func TestAllocations(t *testing.T) {
 	value := strings.Repeat("v", 100)
-	frame := func(text string) string { return string(newStage(t).frame(text, false)) }
+	frame := func(text string) string { return string(conversation.New(t).Frame(text, false)) }
 	for _, c := range []struct{ name, request, answer string }{
-		{"tagged get", "get a1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\n"},
-		{"tagged multi-get", "get a1 b1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\nVA 128 kb1 f1381192775 c7\r\n" + withTags("[head 7 x1=5]") + value + "\r\n"},
+		{"tagged get", "get a1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + conversation.WithTags("[head 7 x1=5]") + value + "\r\n"},
+		{"tagged multi-get", "get a1 b1\r\n", "HD c5\r\nVA 128 ka1 f1381192775 c7\r\n" + conversation.WithTags("[head 7 x1=5]") + value + "\r\nVA 128 kb1 f1381192775 c7\r\n" + conversation.WithTags("[head 7 x1=5]") + value + "\r\n"},
 		{"guarded get", "get a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
 		{"guarded get, refreshed", "get a1\r\n", "VA 100 ka1 f0 c7 t90 Z\r\n" + value + "\r\n"},
 		{"guarded gets", "gets a1\r\n", "VA 100 ka1 f0 c7 t-1\r\n" + value + "\r\n"},
@@ -258,51 +260,51 @@ func TestAllocations(t *testing.T) {
 		{"large set", "set a1 0 0 65536\r\n" + strings.Repeat("v", 65536) + "\r\n", "STORED\r\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t)
+			s := conversation.New(t)
 			copied := strings.HasPrefix(c.name, "copies")
-			if s.pool([]string{"main", map[bool]string{true: "servers=s1,s2", false: "servers=s1"}[copied]}); copied {
-				s.line("route - main copies=2 through")
+			if s.Pool([]string{"main", map[bool]string{true: "servers=s1,s2", false: "servers=s1"}[copied]}); copied {
+				s.Line("route - main copies=2 through")
 			}
 			if strings.HasPrefix(c.name, "guarded") {
-				s.line("route - main guard=stale:30s,early:4s")
+				s.Line("route - main guard=stale:30s,early:4s")
 			}
 			if strings.HasPrefix(c.name, "tagged") {
-				s.line("route - main tags=suffix,a{n}>x{n},b{n}>x{n}")
+				s.Line("route - main tags=suffix,a{n}>x{n},b{n}>x{n}")
 			}
-			s.begin()
-			client := s.actor("c1")
+			s.Begin()
+			client := s.Endpoint("c1")
 			request, answer := []byte(c.request), []byte(c.answer)
-			s.wakeup(func() { s.e.Bytes(client.link, request) })
-			srv := s.actor("s1")
+			s.Wakeup(func() { s.Engine.Bytes(client.Link, request) })
+			srv := s.Endpoint("s1")
 			if copied {
-				s.line("s1 runs 7")
+				s.Line("s1 runs 7")
 			}
-			s.wakeup(func() { s.e.Bytes(srv.link, answer) })
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, answer) })
 			sent := 0
 			step := func(l *link.Link, b []byte) {
-				s.e.Begin(s.now, wall(s.now))
-				s.e.Bytes(l, b)
-				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+				s.Engine.Bytes(l, b)
+				for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
 					for _, x := range effects {
 						if x.Kind == link.Write {
 							sent += x.Link.Out.Size
-							s.e.Wrote(x.Link, x.Link.Out.Size, false)
+							s.Engine.Wrote(x.Link, x.Link.Out.Size, false)
 						}
 					}
 				}
-				s.now += int64(time.Millisecond)
+				s.Now += int64(time.Millisecond)
 			}
 			for _, looks := range []bool{false, true} {
 				if looks && c.name == "binary quiet gets" {
 					continue // the first would go alone
 				}
 				allocs := testing.AllocsPerRun(200, func() {
-					s.e.Watch.Left = 1 << 20
+					s.Engine.Watch.Left = 1 << 20
 					if looks {
-						s.e.Watch.Left = 0
+						s.Engine.Watch.Left = 0
 					}
-					step(client.link, request)
-					step(srv.link, answer)
+					step(client.Link, request)
+					step(srv.Link, answer)
 				})
 				if allocs != 0 {
 					t.Errorf("%v allocations a request, want 0; it is looked at: %v", allocs, looks)

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Why keys miss and how long their values take, as the engine tells it, on a clock that the
 // test moves.
@@ -12,46 +12,47 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/watch/why"
 )
 
-// model answers as memcached does, on the stage's clock.
+// model answers as memcached does, on the harness's clock.
 type model struct {
-	s     *stage
+	s     *conversation.Harness
 	items map[string]map[string]int64 // by server and key: when its time is over; 0: never
 }
 
 func newModel(t *testing.T, more ...string) *model {
-	m := &model{s: newStage(t), items: map[string]map[string]int64{"s1": {}, "s2": {}, "s3": {}}}
-	m.s.quiet = true
-	m.s.pool([]string{"main", "servers=s1,s2,s3"})
+	m := &model{s: conversation.New(t), items: map[string]map[string]int64{"s1": {}, "s2": {}, "s3": {}}}
+	m.s.Quiet = true
+	m.s.Pool([]string{"main", "servers=s1,s2,s3"})
 	for _, line := range more {
-		m.s.line(line)
+		m.s.Line(line)
 	}
-	m.s.table.Misses = true
-	m.s.begin()
-	m.s.e.Watch.Left = math.MaxInt
+	m.s.Table.Misses = true
+	m.s.Begin()
+	m.s.Engine.Watch.Left = math.MaxInt
 	return m
 }
 
 // ask sends a request, and returns what the client gets.
 func (m *model) ask(request string) string {
-	c := m.s.actor("c1")
-	m.s.wakeup(func() { m.s.e.Bytes(c.link, []byte(request)) })
+	c := m.s.Endpoint("c1")
+	m.s.Wakeup(func() { m.s.Engine.Bytes(c.Link, []byte(request)) })
 	for again := true; again; {
 		again = false
 		for name := range m.items {
-			a := m.s.actors[name]
-			if a == nil || a.link == nil || a.got.Len() == 0 {
+			a := m.s.Endpoints[name]
+			if a == nil || a.Link == nil || a.Got.Len() == 0 {
 				continue
 			}
 			again = true
-			answer := m.answer(name, string(a.got.Next(a.got.Len())))
-			m.s.wakeup(func() { m.s.e.Bytes(a.link, []byte(answer)) })
+			answer := m.answer(name, string(a.Got.Next(a.Got.Len())))
+			m.s.Wakeup(func() { m.s.Engine.Bytes(a.Link, []byte(answer)) })
 		}
 	}
-	got := c.got.String()
-	c.got.Reset()
+	got := c.Got.String()
+	c.Got.Reset()
 	return got
 }
 
@@ -60,11 +61,11 @@ func (m *model) answer(server, text string) (answer string) {
 	items := m.items[server]
 	live := func(key string) bool {
 		until, ok := items[key]
-		return ok && (until == 0 || m.s.now < until)
+		return ok && (until == 0 || m.s.Now < until)
 	}
 	until := func(ttl string) int64 {
 		if n, _ := strconv.Atoi(ttl); n > 0 {
-			return m.s.now + int64(n)*int64(time.Second)
+			return m.s.Now + int64(n)*int64(time.Second)
 		}
 		return 0
 	}
@@ -94,16 +95,16 @@ func (m *model) answer(server, text string) (answer string) {
 			clear(items)
 			answer += "OK\r\n"
 		default:
-			m.s.fatalf("the model knows no %q", lines[i])
+			m.s.Fatalf("the model knows no %q", lines[i])
 		}
 	}
 	return answer
 }
 
 func (m *model) judged() *why.Report {
-	is, err := m.s.p.Judged()
+	is, err := m.s.Proxy.Judged()
 	if err != nil {
-		m.s.t.Fatal(err)
+		m.s.T.Fatal(err)
 	}
 	return is
 }
@@ -130,7 +131,7 @@ func TestWhyKeysMiss(t *testing.T) {
 		truth := map[string]why.Reason{}
 		var order []string
 		for i := range 300 {
-			m.s.now += int64(10 * time.Millisecond)
+			m.s.Now += int64(10 * time.Millisecond)
 			key := fmt.Sprintf("k:%d:%d:%d", round, i, 1+r.IntN(3)) // the last digit says which server's it is
 			order = append(order, key)
 			is := []why.Reason{why.Never, why.Expired, why.Deleted, why.Evicted}[r.IntN(4)]
@@ -148,29 +149,29 @@ func TestWhyKeysMiss(t *testing.T) {
 			}
 		}
 		gone := why.Evicted
-		switch m.s.now += int64(6 * time.Second); round % 4 { // what was stored for 5 s is over
+		switch m.s.Now += int64(6 * time.Second); round % 4 { // what was stored for 5 s is over
 		case 1:
 			gone = why.Flushed
 			m.ask("flush_all\r\n")
 		case 2:
 			gone = why.Out
-			m.s.line("s1 refuses")
-			m.s.line("s1 dies")
+			m.s.Line("s1 refuses")
+			m.s.Line("s1 dies")
 			m.ask("get a" + its + "\r\n")
 			clear(m.items["s1"])
-			m.s.line("s1 accepts")
-			m.s.line("wait 3s")
-			if m.ask("get a" + its + "\r\n"); m.s.actors["s1"].link == nil {
+			m.s.Line("s1 accepts")
+			m.s.Line("wait 3s")
+			if m.ask("get a" + its + "\r\n"); m.s.Endpoints["s1"].Link == nil {
 				t.Fatal("s1 is not asked again")
 			}
 			last = m.judged()
 		case 3: // each key has another server
 			gone = why.Moved
 			its = []string{"3", "2", "1"}[round/4%3]
-			m.s.line("reload")
-			m.s.pool([]string{"main", map[string]string{"3": "servers=s2,s3,s1", "2": "servers=s3,s1,s2", "1": "servers=s1,s2,s3"}[its]})
-			m.s.table.Misses = true
-			m.s.begin()
+			m.s.Line("reload")
+			m.s.Pool([]string{"main", map[string]string{"3": "servers=s2,s3,s1", "2": "servers=s3,s1,s2", "1": "servers=s1,s2,s3"}[its]})
+			m.s.Table.Misses = true
+			m.s.Begin()
 		}
 		for _, key := range order {
 			if truth[key] == why.Deleted && gone != why.Flushed && gone != why.Moved && (gone != why.Out || !strings.HasSuffix(key, its)) {
@@ -180,7 +181,7 @@ func TestWhyKeysMiss(t *testing.T) {
 			}
 		}
 		for _, key := range order {
-			m.s.now += int64(10 * time.Millisecond)
+			m.s.Now += int64(10 * time.Millisecond)
 			want := truth[key]
 			if want == why.Evicted {
 				if want = gone; gone == why.Out && !strings.HasSuffix(key, its) {
@@ -221,20 +222,20 @@ func TestMissesOfMany(t *testing.T) {
 
 // TestInvalidated holds that a value whose tag was invalidated is no other miss.
 func TestInvalidated(t *testing.T) {
-	s := newStage(t)
+	s := conversation.New(t)
 	for _, line := range []string{"pool main servers=s1,s2", "route - main tags=suffix,post:{id}>post:{id}+posts"} {
-		s.line(line)
+		s.Line(line)
 	}
-	s.table.Misses = true
+	s.Table.Misses = true
 	for _, line := range []string{
 		"c1 > get post:1",
 		`s1 > HD c25\r\nHD c64\r\nVA 45 kpost:1 f1381192775 c71\r\n[head 5 post:1=25 posts=63]A`,
 		`s1 > HD\r\nHD s45 f1381192775 c80 t9 W X`,
 		"c1 < END",
 	} {
-		s.line(line)
+		s.Line(line)
 	}
-	is, _ := s.p.Judged()
+	is, _ := s.Proxy.Judged()
 	sum := uint64(0)
 	for _, l := range is.Routes {
 		sum += l.Reasons[why.Invalidated]
@@ -249,19 +250,19 @@ func TestInvalidated(t *testing.T) {
 func TestWorth(t *testing.T) {
 	m := newModel(t, "route a:fast: main", "route a:usual: main", "route a:slow: main")
 	origins := map[string]time.Duration{"a:fast:": 10 * time.Millisecond, "a:usual:": 100 * time.Millisecond, "a:slow:": time.Second}
-	start := m.s.now
+	start := m.s.Now
 	for i := range 200 {
 		for _, route := range []string{"a:fast:", "a:usual:", "a:slow:"} {
 			key := fmt.Sprintf("%s%d:%d", route, i, 1+i%3)
 			if got := m.ask("get " + key + "\r\n"); got != "END\r\n" {
 				t.Fatalf("get %s: %q", key, got)
 			}
-			m.s.now += int64(origins[route])
+			m.s.Now += int64(origins[route])
 			m.ask("set " + key + " 0 0 1\r\nx\r\n")
 		}
 	}
 	is := m.judged()
-	seconds := float64(m.s.now-start) / 1e9
+	seconds := float64(m.s.Now-start) / 1e9
 	near := func(what string, got, want float64) {
 		if math.Abs(got/want-1) > .1 {
 			t.Errorf("%s: %.4f, in truth %.4f", what, got, want)

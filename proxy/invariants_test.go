@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What must be true of an engine between two wakeups, whatever has happened.
 
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"ringside/proxy"
 	"ringside/proxy/client"
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
@@ -14,7 +15,7 @@ import (
 
 // inventory walks all that an engine holds and says what is wrong with it.
 type inventory struct {
-	e      *Engine
+	e      *proxy.Engine
 	owner  map[*link.Chunk]string
 	bytes  int64 // of what was found
 	asks   map[*client.Exchange]int
@@ -23,7 +24,7 @@ type inventory struct {
 }
 
 // faults returns what is wrong with e between two wakeups.
-func faults(e *Engine) []string {
+func faults(e *proxy.Engine) []string {
 	v := &inventory{e: e, owner: map[*link.Chunk]string{}, asks: map[*client.Exchange]int{}, live: map[*client.Exchange]bool{}}
 	v.chunk(e.Scratch, "scratch")
 	for s := range e.Sessions {

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // One client's commands on few keys, in one pipeline, against one memcached: in
 // whatever order its servers answer, the client must not be able to tell.
@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
+	"ringside/proxy/conversation"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
@@ -117,7 +119,7 @@ type orderWorld struct {
 	t       testing.TB
 	d       *dice
 	now     int64
-	p       *Proxy
+	p       *proxy.Proxy
 	loops   []*orderLoop
 	servers []*orderServer
 	links   []*orderLink
@@ -131,8 +133,8 @@ type orderWorld struct {
 
 type orderLoop struct {
 	w     *orderWorld
-	e     *Engine
-	posts []func(*Engine)
+	e     *proxy.Engine
+	posts []func(*proxy.Engine)
 }
 
 // orderLink is a connection of a loop. What came from the engine waits in in,
@@ -146,6 +148,8 @@ type orderLink struct {
 }
 
 func (l *orderLink) Peer() string { return l.name }
+
+func (l *orderLink) Ready() bool { return false }
 
 func (l *orderLink) Unsent() int { return 0 }
 
@@ -214,7 +218,7 @@ func (w *orderWorld) build() {
 		p := &table.Pool{Name: name, Connections: 1 + d.n(2), QueueLimit: 1000,
 			Timeouts:     table.Timeouts{Connect: time.Hour, Request: time.Hour, Deadline: time.Hour},
 			RetryBackoff: table.Backoff{First: time.Second, Max: time.Second},
-			Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(n)}}
+			Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: conversation.ByDigit(n)}}
 		p.JoinGets = p.Connections == 1
 		for i := range n {
 			name := fmt.Sprintf("s%d", i+1)
@@ -224,7 +228,7 @@ func (w *orderWorld) build() {
 	}
 	main := pool("main", 3)
 	route, strip := table.Route{Pool: main}, table.Route{Prefix: "p/", Strip: true, Pool: main}
-	built := &table.Table{Limits: testLimits(), Pools: []*table.Pool{main}}
+	built := &table.Table{Limits: conversation.Limits(), Pools: []*table.Pool{main}}
 	switch kind := d.n(8); kind {
 	case 0: // one copy, nothing moves
 	case 1, 2:
@@ -256,10 +260,10 @@ func (w *orderWorld) build() {
 	}
 	built.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route, strip}}}
 	w.note("%+v %+v, evicts %d", main.Failover, route.Copies, w.evicts)
-	w.p = NewProxy(built, "test", slog.New(slog.DiscardHandler))
+	w.p = proxy.NewProxy(built, "test", slog.New(slog.DiscardHandler))
 	for range 1 + d.n(2) {
 		l := &orderLoop{w: w, e: w.p.NewEngine(link.DefaultTune)}
-		l.e.Post = func(f func(*Engine)) { l.posts = append(l.posts, f) }
+		l.e.Post = func(f func(*proxy.Engine)) { l.posts = append(l.posts, f) }
 		w.loops = append(w.loops, l)
 	}
 	for _, l := range w.loops {
@@ -269,7 +273,7 @@ func (w *orderWorld) build() {
 			l.e.Registrations[srv] = slices.DeleteFunc(l.e.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
 		}
 	}
-	for _, v := range w.p.published.Load().Agents {
+	for _, v := range w.p.Agents() {
 		for i := range v.Members {
 			v.View.Set(i, 0, false, 0, link.Never)
 		}
@@ -294,7 +298,7 @@ func (w *orderWorld) phase() {
 	to := w.phases[0]
 	w.phases = w.phases[1:]
 	w.note("s1 is %v", to)
-	for _, v := range w.p.published.Load().Agents {
+	for _, v := range w.p.Agents() {
 		n := v.View.N(0)
 		for health.PhaseOf(n) != to {
 			n++
@@ -469,7 +473,7 @@ func (l *orderLoop) run() {
 
 func (l *orderLoop) wakeup(f func()) {
 	e := l.e
-	e.Begin(l.w.now, wall(l.w.now))
+	e.Begin(l.w.now, conversation.Wall(l.w.now))
 	f()
 	for effects := e.End(); len(effects) > 0; effects = e.End() {
 		for _, x := range effects {
@@ -505,8 +509,8 @@ func (l *orderLoop) effect(x link.Effect) {
 // A read that is too late in its client's line has no place in the line of those
 // who write, where another client may be at work.
 func TestLateReadsLeaveWritersAlone(t *testing.T) {
-	s := newStage(t)
-	s.play("late", `pool main servers=s1,s2 strict=true
+	s := conversation.New(t)
+	s.Play("late", `pool main servers=s1,s2 strict=true
 route - main copies=2
 s1 leased
 s2 leased
@@ -527,7 +531,7 @@ s1 > STORED
 s2 > STORED
 c2 < STORED
 `)
-	if n := len(s.e.Lines); n != 0 {
+	if n := len(s.Engine.Lines); n != 0 {
 		t.Errorf("%d lines are left", n)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 import (
 	"fmt"
@@ -7,32 +7,37 @@ import (
 	"sync"
 	"testing"
 
+	"ringside/proxy"
+	"ringside/proxy/conversation"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 )
 
 func TestOrderNamesAServer(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.begin()
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Begin()
 	for _, name := range [][2]string{{"main", "s3"}, {"mian", "s1"}, {"", ""}} {
-		if err := s.p.Override(name[0], name[1], health.Down); err == nil {
+		if err := s.Proxy.Override(name[0], name[1], health.Down); err == nil {
 			t.Errorf("%v: no error", name)
 		}
 	}
-	if s.p.overrides.Load() != nil {
+	if _, ever := s.Proxy.OverrideCount(); ever {
 		t.Error("an order for nobody is kept")
 	}
-	s.line("order main s1 drain")
-	if o := s.p.OverrideOf("main", "s1"); o.Override != health.Drain || o.Since.IsZero() {
+	s.Line("order main s1 drain")
+	if o := s.Proxy.OverrideOf("main", "s1"); o.Override != health.Drain || o.Since.IsZero() {
 		t.Error(o)
 	}
-	if o := s.p.OverrideOf("main", "s2"); o != (OverrideSince{}) {
+	if o := s.Proxy.OverrideOf("main", "s2"); o != (proxy.OverrideSince{}) {
 		t.Error(o)
 	}
-	s.line("order main s1 restore")
-	if o := s.p.OverrideOf("main", "s1"); o != (OverrideSince{}) || len(*s.p.overrides.Load()) != 0 {
+	s.Line("order main s1 restore")
+	if left, _ := s.Proxy.OverrideCount(); left != 0 {
+		t.Errorf("%d overrides are left", left)
+	}
+	if o := s.Proxy.OverrideOf("main", "s1"); o != (proxy.OverrideSince{}) {
 		t.Error(o)
 	}
 }
@@ -42,20 +47,20 @@ func TestOrderNamesAServer(t *testing.T) {
 // there is no such server. One that has heard of no server waits; unless a reload has
 // put s3 back, which is out then, so that nobody has to stand in for it.
 func TestOrderMeetsReload(t *testing.T) {
-	s := newStage(t)
+	s := conversation.New(t)
 	tables := []*table.Table{}
 	for _, servers := range []string{"s1,s2,s3", "s1,s2"} {
-		s.blank()
-		s.pool([]string{"main", "servers=" + servers, "failover=rehash"})
-		tables = append(tables, s.listen())
+		s.Blank()
+		s.Pool([]string{"main", "servers=" + servers, "failover=rehash"})
+		tables = append(tables, s.Listen())
 	}
-	p := NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
+	p := proxy.NewProxy(tables[0], "test", slog.New(slog.DiscardHandler))
 	e := p.NewEngine(link.DefaultTune)
 	var mu sync.Mutex // of e
-	e.Post = func(f func(*Engine)) {
+	e.Post = func(f func(*proxy.Engine)) {
 		mu.Lock()
 		defer mu.Unlock()
-		e.Begin(1, wall(1))
+		e.Begin(1, conversation.Wall(1))
 		f(e)
 	}
 	var reloads sync.WaitGroup
@@ -86,13 +91,13 @@ func TestOrderMeetsReload(t *testing.T) {
 
 // stats servers shows orders and what they cost.
 func TestOrdersInStats(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.line("order main s2 down")
-	s.line("c1 > get a2 b2")
-	s.line("c1 < END")
-	s.line("c1 > stats servers")
-	got := s.actor("c1").got.String()
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("order main s2 down")
+	s.Line("c1 > get a2 b2")
+	s.Line("c1 < END")
+	s.Line("c1 > stats servers")
+	got := s.Endpoint("c1").Got.String()
 	for _, want := range []string{"STAT server:2:order:main down\r\n", "STAT server:2:ordered 2\r\n", "STAT server:1:ordered 0\r\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in %s", want, got)
@@ -105,19 +110,19 @@ func TestOrdersInStats(t *testing.T) {
 
 // A request pays nothing for orders to other servers, in allocations.
 func TestOrdersDontAllocate(t *testing.T) {
-	s := newStage(t)
-	s.line("pool main servers=s1,s2")
-	s.begin()
-	s.p.Log = slog.New(slog.DiscardHandler)
-	s.line("order main s2 drain")
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Begin()
+	s.Proxy.Log = slog.New(slog.DiscardHandler)
+	s.Line("order main s2 drain")
 	request, answer := []byte("get a1\r\n"), []byte("END\r\n")
-	client, e := s.actor("c1"), s.e
+	client, e := s.Endpoint("c1"), s.Engine
 	var server *link.Link
-	now := s.now
+	now := s.Now
 	round := func() {
 		now++
-		e.Begin(now, wall(now))
-		e.Bytes(client.link, request)
+		e.Begin(now, conversation.Wall(now))
+		e.Bytes(client.Link, request)
 		for effects := e.End(); len(effects) > 0; effects = e.End() {
 			for _, x := range effects {
 				switch x.Kind {
@@ -141,7 +146,7 @@ func TestOrdersDontAllocate(t *testing.T) {
 	if n := testing.AllocsPerRun(100, round); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if o := s.e.List[0].Count.Requests; o < 100 {
+	if o := s.Engine.List[0].Count.Requests; o < 100 {
 		t.Error(fmt.Sprint(o, " requests"))
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
+	"ringside/proxy/link"
 	"ringside/proxy/near"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -48,6 +49,7 @@ type Proxy struct {
 	overrides atomic.Pointer[overrideMap]        // of pools without a keeper
 	memory    atomic.Int64                       // bytes held by all engines: see link/memory.go
 	clients   atomic.Int64                       // connected, of all engines
+	logLimit  link.LogLimit                      // of all engines
 	moving    atomic.Int32                       // engines whose keys of several copies get other holders: see package copies/handover
 	doubtful  atomic.Int32                       // engines that know of writes which copies have missed: see package copies
 
@@ -79,6 +81,10 @@ func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 
 // Table is the generation that new requests get.
 func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
+
+// Agents returns the keepers of the pools of the current table that have one. The
+// caller must not change the map.
+func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Load().Agents }
 
 // Swap makes t the generation that new requests get. Each engine takes it up
 // at its next wakeup, which begins now; requests in flight finish on the one
@@ -359,7 +365,7 @@ func (p *Proxy) Traced() ([]watch.Trace, error) {
 // Decided is another number whenever a keeper has decided something, a phase or
 // a suspicion: then Snapshot has other Members.
 func (p *Proxy) Decided() (sum uint64) {
-	for _, w := range p.published.Load().Agents {
+	for _, w := range p.Agents() {
 		sum += w.View.Gen()
 	}
 	return sum

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Reloads while servers are ordered away, listed by a gutter, or about to
 // answer.
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy/conversation"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
@@ -18,22 +19,22 @@ import (
 // TestReloadWatchedOnce reloads a pool with a gutter: its servers tell a keeper
 // of their trouble once, however often that was.
 func TestReloadWatchedOnce(t *testing.T) {
-	s := newStage(t)
+	s := conversation.New(t)
 	setup := func() {
-		s.pool([]string{"spare", "servers=g1,g2"})
-		s.pool([]string{"main", "servers=s1,s2", "gutter=spare"})
-		s.routes = []table.Route{{Pool: s.pools["main"]}}
+		s.Pool([]string{"spare", "servers=g1,g2"})
+		s.Pool([]string{"main", "servers=s1,s2", "gutter=spare"})
+		s.Routes = []table.Route{{Pool: s.Pools["main"]}}
 	}
 	setup()
-	s.begin()
+	s.Begin()
 	for range 3 {
-		s.line("reload")
+		s.Line("reload")
 		setup()
-		s.p.Swap(s.listen())
-		s.wakeup(func() {})
+		s.Proxy.Swap(s.Listen())
+		s.Wakeup(func() {})
 	}
-	for name, srv := range s.e.ByAddress {
-		if n := len(s.e.Registrations[srv]); n != 1 {
+	for name, srv := range s.Engine.ByAddress {
+		if n := len(s.Engine.Registrations[srv]); n != 1 {
 			t.Errorf("%s: %d keepers are told of its trouble, want 1", name, n)
 		}
 	}
@@ -42,12 +43,12 @@ func TestReloadWatchedOnce(t *testing.T) {
 // TestReloadWithoutCopies reloads a fail_fast pool whose route keeps copies no more: its
 // keeper goes, but not before all servers are in.
 func TestReloadWithoutCopies(t *testing.T) {
-	s := newStage(t)
+	s := conversation.New(t)
 	made := func(copies string) *table.Table {
-		s.line("reload")
-		s.pool([]string{"main", "servers=s1,s2,s3"})
-		s.line("route - main copies=" + copies)
-		return s.listen()
+		s.Line("reload")
+		s.Pool([]string{"main", "servers=s1,s2,s3"})
+		s.Line("route - main copies=" + copies)
+		return s.Listen()
 	}
 	was := failover.Publish(made("2"), nil, 1, health.Ablation{})
 	view := was.Agent("main").View
@@ -65,16 +66,16 @@ func TestReloadWithoutCopies(t *testing.T) {
 // placement it gets another keeper, and when that has seen no other list for a while its
 // members lack what the others had of their keys; with the same, both go on.
 func TestReloadOfPlacement(t *testing.T) {
-	s := newStage(t)
+	s := conversation.New(t)
 	setup := func(fingerprint string) {
-		s.pool([]string{"main", "servers=s1,s2,s3"})
-		s.pools["main"].Place.Fingerprint = fingerprint
-		s.line("route - main copies=2")
+		s.Pool([]string{"main", "servers=s1,s2,s3"})
+		s.Pools["main"].Place.Fingerprint = fingerprint
+		s.Line("route - main copies=2")
 	}
 	setup("a")
-	s.begin()
-	keeper := func() *health.Keeper { return s.p.published.Load().Agent("main").Keeper }
-	whole := s.e.Ledgers["main"]
+	s.Begin()
+	keeper := func() *health.Keeper { return s.Proxy.Agents()[s.Proxy.Table().Pools[0]].Keeper }
+	whole := s.Engine.Ledgers["main"]
 	for _, next := range []struct {
 		fingerprint string
 		same        bool
@@ -83,18 +84,18 @@ func TestReloadOfPlacement(t *testing.T) {
 			whole.Members[i].Incomplete = false
 		}
 		before := keeper()
-		s.line("reload")
+		s.Line("reload")
 		setup(next.fingerprint)
-		s.begin()
+		s.Begin()
 		if (keeper() == before) != next.same {
 			t.Errorf("placement %s: the keeper goes on: %v", next.fingerprint, !next.same)
 		}
-		s.line("handover is done")
+		s.Line("handover is done")
 		for range 3 {
-			s.now += int64(time.Minute)
-			s.wakeup(func() { s.e.Copies.Tend() })
+			s.Now += int64(time.Minute)
+			s.Wakeup(func() { s.Engine.Copies.Tend() })
 		}
-		whole = s.e.Ledgers["main"]
+		whole = s.Engine.Ledgers["main"]
 		for i := range whole.Members {
 			if whole.Members[i].Incomplete == next.same {
 				t.Errorf("placement %s: member %d lacks keys: %v", next.fingerprint, i, next.same)
@@ -106,50 +107,50 @@ func TestReloadOfPlacement(t *testing.T) {
 // TestReloadHandsOrders gives a pool a keeper while a server is drained: the
 // keeper has the order then, and a restore ends it.
 func TestReloadHandsOrders(t *testing.T) {
-	s := newStage(t)
-	s.shown = true
-	s.pool([]string{"main", "servers=s1,s2,s3"})
-	s.begin()
-	if err := s.p.Override("main", "s1", health.Drain); err != nil {
+	s := conversation.New(t)
+	s.ShowOpaques = true
+	s.Pool([]string{"main", "servers=s1,s2,s3"})
+	s.Begin()
+	if err := s.Proxy.Override("main", "s1", health.Drain); err != nil {
 		t.Fatal(err)
 	}
-	s.line("reload")
-	s.pool([]string{"main", "servers=s1,s2,s3", "failover=rehash"})
-	s.pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
+	s.Line("reload")
+	s.Pool([]string{"main", "servers=s1,s2,s3", "failover=rehash"})
+	s.Pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
 		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: health.EjectAfter{Silent: 3 * time.Second}}
-	s.p.Swap(s.listen())
-	s.shown = true // the nodes answer the opaques themselves
+	s.Proxy.Swap(s.Listen())
+	s.ShowOpaques = true // the nodes answer the opaques themselves
 	nodes := map[string]*memnode.Node{}
 	for range 50 {
-		s.now += int64(100 * time.Millisecond)
-		s.wakeup(func() {})
-		for _, a := range maps.Clone(s.actors) {
-			if a.link == nil || a.got.Len() == 0 {
+		s.Now += int64(100 * time.Millisecond)
+		s.Wakeup(func() {})
+		for _, a := range maps.Clone(s.Endpoints) {
+			if a.Link == nil || a.Got.Len() == 0 {
 				continue
 			}
-			if nodes[a.name] == nil {
+			if nodes[a.Name] == nil {
 				var err error
-				if nodes[a.name], err = memnode.New(memnode.Options{}); err != nil {
+				if nodes[a.Name], err = memnode.New(memnode.Options{}); err != nil {
 					t.Fatal(err)
 				}
 			}
-			answers := nodes[a.name].Line().Do(bytes.Clone(a.got.Bytes()))
-			a.got.Reset()
-			s.wakeup(func() { s.e.Bytes(a.link, answers) })
+			answers := nodes[a.Name].Line().Do(bytes.Clone(a.Got.Bytes()))
+			a.Got.Reset()
+			s.Wakeup(func() { s.Engine.Bytes(a.Link, answers) })
 		}
 	}
-	w := s.e.Agents[0]
+	w := s.Engine.Agents[0]
 	if o := w.Keeper.Verdict(0).Override; o != health.Drain {
 		t.Errorf("the keeper's order is %v, want drain", o)
 	}
-	if o := s.p.OverrideOf("main", "s1").Override; o != health.Restore {
+	if o := s.Proxy.OverrideOf("main", "s1").Override; o != health.Restore {
 		t.Errorf("the order stands outside of the keeper, too: %v", o)
 	}
-	if err := s.p.Override("main", "s1", health.Restore); err != nil {
+	if err := s.Proxy.Override("main", "s1", health.Restore); err != nil {
 		t.Fatal(err)
 	}
-	s.wakeup(func() {})
-	if srv := s.e.ByAddress["tcp s1"]; srv.Draining() || w.Keeper.Verdict(0).Override != health.Restore {
+	s.Wakeup(func() {})
+	if srv := s.Engine.ByAddress["tcp s1"]; srv.Draining() || w.Keeper.Verdict(0).Override != health.Restore {
 		t.Error("the restore did not reach the server")
 	}
 }
@@ -157,16 +158,16 @@ func TestReloadHandsOrders(t *testing.T) {
 // TestReloadAsksExpire lets a command that began before a reload ask a server
 // that the reload has taken away, and that hangs: it gets its answer in time.
 func TestReloadAsksExpire(t *testing.T) {
-	s := newStage(t)
-	s.pool([]string{"main", "servers=s1,s2", "failover=rehash", "get_errors=error"})
-	s.line("s1 is WARM")
-	s.line("s2 hangs")
-	s.line("c1 > get a1")
-	s.line("s1 < get a1")
-	s.line("reload")
-	s.pool([]string{"main", "servers=s1"})
-	s.begin()
-	s.line("s1 > END") // now it asks s2
-	s.line("wait 3s")
-	s.line("c1 < SERVER_ERROR server s2 is down: no connection within the connect timeout")
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1,s2", "failover=rehash", "get_errors=error"})
+	s.Line("s1 is WARM")
+	s.Line("s2 hangs")
+	s.Line("c1 > get a1")
+	s.Line("s1 < get a1")
+	s.Line("reload")
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	s.Line("s1 > END") // now it asks s2
+	s.Line("wait 3s")
+	s.Line("c1 < SERVER_ERROR server s2 is down: no connection within the connect timeout")
 }

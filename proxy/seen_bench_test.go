@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What it costs to see keys: the sketches of hot keys, the book of misses, traces.
 
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 	"ringside/proxy/watch"
 )
@@ -31,17 +32,17 @@ func BenchmarkSeen(b *testing.B) {
 		{name: "trace of all", hot: true, misses: true, follows: "user:*", taken: true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			s := &stage{now: int64(time.Hour), actors: map[string]*actor{}, t: &testing.T{}, quiet: true}
-			s.blank()
-			s.pool([]string{"main", "servers=s1"})
-			s.table.Misses, s.table.NoHotKeys = c.misses, !c.hot
-			s.begin()
+			s := &conversation.Harness{Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}, T: &testing.T{}, Quiet: true}
+			s.Blank()
+			s.Pool([]string{"main", "servers=s1"})
+			s.Table.Misses, s.Table.NoHotKeys = c.misses, !c.hot
+			s.Begin()
 			const clients, depth = 50, 16
 			requests, value := make([][]byte, clients), strings.Repeat("v", 100)
 			var answers bytes.Buffer
-			var from []*actor
+			var from []*conversation.Endpoint
 			for i := range clients {
-				from = append(from, s.actor(fmt.Sprint("c", i)))
+				from = append(from, s.Endpoint(fmt.Sprint("c", i)))
 				for j := range depth {
 					n := i*depth + j
 					key := fmt.Sprintf("user:%04d:profile1", n)
@@ -58,38 +59,38 @@ func BenchmarkSeen(b *testing.B) {
 					}
 				}
 			}
-			s.wakeup(func() { s.e.Bytes(s.actor("cfirst").link, []byte("get x1\r\n")) })
-			srv := s.actor("s1")
-			s.wakeup(func() { s.e.Bytes(srv.link, []byte("END\r\n")) })
-			s.e.Watch.Switch(c.hot)
-			if s.e.Watch.Left = 0; !c.hot {
-				s.e.Watch.Left = 1 << 40
+			s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("cfirst").Link, []byte("get x1\r\n")) })
+			srv := s.Endpoint("s1")
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
+			s.Engine.Watch.Switch(c.hot)
+			if s.Engine.Watch.Left = 0; !c.hot {
+				s.Engine.Watch.Left = 1 << 40
 			}
 			if c.follows != "" {
-				s.e.Watch.Follow([]watch.Pattern{c.follows})
+				s.Engine.Watch.Follow([]watch.Pattern{c.follows})
 			}
 			drain := func() {
-				for effects := s.e.End(); len(effects) > 0; effects = s.e.End() {
+				for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
 					for _, x := range effects {
 						if x.Kind == link.Write {
-							s.e.Wrote(x.Link, x.Link.Out.Size, false)
+							s.Engine.Wrote(x.Link, x.Link.Out.Size, false)
 						}
 					}
 				}
 			}
 			wakeups := 0
 			turn := func() {
-				s.now += int64(10 * time.Millisecond)
-				s.e.Begin(s.now, wall(s.now))
+				s.Now += int64(10 * time.Millisecond)
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
 				for i, a := range from {
-					s.e.Bytes(a.link, requests[i])
+					s.Engine.Bytes(a.Link, requests[i])
 				}
 				drain()
-				s.e.Begin(s.now, wall(s.now))
-				s.e.Bytes(srv.link, answers.Bytes())
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+				s.Engine.Bytes(srv.Link, answers.Bytes())
 				drain()
 				if wakeups++; c.taken && wakeups%25 == 0 {
-					s.e.Watch.Take(s.now)
+					s.Engine.Watch.Take(s.Now)
 				}
 			}
 			for range 250 { // until it is known how many there are, and fewer keys are remembered

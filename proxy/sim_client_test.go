@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation's clients: what they ask.
 
@@ -45,6 +45,8 @@ type simClient struct {
 }
 
 func (c *simClient) Peer() string { return fmt.Sprintf("c%d", c.id) }
+
+func (c *simClient) Ready() bool { panic("of a client") }
 
 func (c *simClient) Unsent() int { panic("of a client") }
 

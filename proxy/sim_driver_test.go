@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation's driver: sockets that take and give any part of the bytes.
 
@@ -250,8 +250,12 @@ func inValue(b []byte) bool {
 		line, rest, _ := bytes.Cut(b, []byte("\r\n"))
 		words := bytes.Fields(line)
 		at := map[string]int{"VALUE": 3, "VA": 1}
-		if len(words) == 0 || len(words) <= at[string(words[0])] || at[string(words[0])] == 0 {
+		switch {
+		case len(words) == 0 || len(words) <= at[string(words[0])]:
 			return false
+		case at[string(words[0])] == 0: // an answer without a value
+			b = rest
+			continue
 		}
 		size, _ := strconv.Atoi(string(words[at[string(words[0])]]))
 		if size+2 > len(rest) {

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation's judge: which answers may be.
 

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation's servers: small memcacheds that answer when the scheduler
 // lets them.
@@ -47,6 +47,8 @@ type simConn struct {
 }
 
 func (c *simConn) Peer() string { return c.srv.name }
+
+func (c *simConn) Ready() bool { return false }
 
 func (c *simConn) Unsent() int { return c.unsent }
 

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The simulation: clients, servers and reloads at random around one engine.
 
@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
 	"ringside/proxy/client"
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -24,7 +26,7 @@ import (
 // seeds is how many worlds are played: the first of them in a quick run.
 func seeds() uint64 {
 	if testing.Short() {
-		return 50
+		return 5
 	}
 	return 200
 }
@@ -93,8 +95,8 @@ type world struct {
 	t    testing.TB
 	name string
 	d    *dice
-	p    *Proxy
-	e    *Engine
+	p    *proxy.Proxy
+	e    *proxy.Engine
 	now  int64
 
 	storm, tight, getErrors bool
@@ -157,13 +159,13 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 	w.limits()
 	w.lay()
 	t1 := w.table
-	w.p = NewProxy(&t1, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
+	w.p = proxy.NewProxy(&t1, "test", slog.New(slog.NewTextHandler(io.Discard, nil)))
 	tune := link.DefaultTune
 	if d.one(3) {
 		tune = link.Tune{}
 	}
 	w.e = w.p.NewEngine(tune)
-	w.e.Post = func(func(*Engine)) {}
+	w.e.Post = func(func(*proxy.Engine)) {}
 	w.wakeup(func() {})
 	for !d.over() {
 		if d.one(w.some(12, 6)) {
@@ -185,7 +187,7 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 // pools: only where keys live changes.
 func (w *world) limits() {
 	d := w.d
-	w.table.Limits = testLimits()
+	w.table.Limits = conversation.Limits()
 	l := &w.table.Limits
 	l.Value = 200_000
 	l.InFlight = []int{4096, 2, 30}[d.n(3)]
@@ -225,18 +227,11 @@ func (w *world) lay() {
 		for _, s := range order[:1+w.d.n(len(order))] {
 			p.Servers = append(p.Servers, table.Target{Name: s.name, Network: "tcp", Address: s.name, Weight: 1})
 		}
-		p.Place = ring.Placement{Hash: simHash, Ring: byHash(len(p.Servers))}
+		p.Place = ring.Placement{Hash: conversation.Hash, Ring: byHash(len(p.Servers))}
 		w.table.Pools = append(w.table.Pools, &p)
 		routes = append(routes, table.Route{Prefix: []string{"", stripped}[i], Pool: &p, Strip: i == 1})
 	}
 	w.table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: routes}}
-}
-
-func simHash(key []byte) (h uint64) {
-	for _, c := range key {
-		h = (h ^ uint64(c)) * 1099511628211
-	}
-	return h >> 7
 }
 
 type byHash int
@@ -301,15 +296,20 @@ func (w *world) wait() {
 // wakeup is one round of a driver.
 func (w *world) wakeup(f func()) {
 	w.ops++
-	w.e.Begin(w.now, wall(w.now))
-	f()
-	rounds := 0
-	for effects := w.e.End(); len(effects) > 0; effects = w.e.End() {
-		for _, x := range effects {
-			w.effect(x)
+	for f != nil || w.e.HasBacklog() {
+		w.e.Begin(w.now, conversation.Wall(w.now))
+		if f != nil {
+			f()
+			f = nil
 		}
-		if rounds++; rounds > 1000 {
-			w.fatalf("the effects of one wakeup have no end: %v", effects)
+		rounds := 0
+		for effects := w.e.End(); len(effects) > 0; effects = w.e.End() {
+			for _, x := range effects {
+				w.effect(x)
+			}
+			if rounds++; rounds > 1000 {
+				w.fatalf("the effects of one wakeup have no end: %v", effects)
+			}
 		}
 	}
 	if bad := faults(w.e); len(bad) > 0 {
@@ -318,7 +318,7 @@ func (w *world) wakeup(f func()) {
 	if next := w.e.Next(); next <= w.now {
 		w.fatalf("at %d the engine wants to be called at %d again", w.now, next)
 	}
-	if got := w.p.memory.Load(); got != w.e.Buffers.Held {
+	if got := w.p.HeldMemory(); got != w.e.Buffers.Held {
 		w.fatalf("%d bytes are booked, %d held", got, w.e.Buffers.Held)
 	}
 }
@@ -479,8 +479,8 @@ func (w *world) settle() {
 	w.play("all is quiet", func() bool {
 		return len(w.clients) == 0 && !slices.ContainsFunc(w.conns, func(c *simConn) bool { return c.link.Dialer.(*upstream.Conn).Length > 0 })
 	})
-	if n := len(w.e.Sessions); n != 0 || w.p.clients.Load() != 0 {
-		w.fatalf("%d sessions are left, %d counted", n, w.p.clients.Load())
+	if n := len(w.e.Sessions); n != 0 || w.p.ClientCount() != 0 {
+		w.fatalf("%d sessions are left, %d counted", n, w.p.ClientCount())
 	}
 	if w.e.Trim(); w.e.Buffers.Held != link.ScratchSize {
 		w.fatalf("%d bytes are held, %d when nothing goes on", w.e.Buffers.Held, link.ScratchSize)

@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The clients of sizes_test.go: what they ask, and what they must be told.
 
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"ringside/proxy/conversation"
 )
 
 func (w *sizing) anyKey() string { return w.keys[w.d.n(len(w.keys))] }
@@ -91,7 +93,7 @@ func (w *sizing) meta() sized {
 	tagged := key
 	spell := func(key string) (spelled, flags string) { return key, "" }
 	flags := []string{" Oopaque", "", " q", " k", " k O1", " q k"}
-	if w.release == "" && len(key) <= 180 && key[len(key)-1] == '1' {
+	if w.Release == "" && len(key) <= 180 && key[len(key)-1] == '1' {
 		flags = flags[:3] // a server spells a key as its item was made, and the guard as it was asked
 	}
 	if len(flags) == 3 && d.one(2) {
@@ -133,7 +135,7 @@ func (w *sizing) framed() sized {
 	d := w.d
 	key := w.anyKey()
 	frame := func(opcode, text, key, extras string, value []byte) sized {
-		code := slices.Index(frameNames, opcode)
+		code := slices.Index(conversation.FrameNames, opcode)
 		b := []byte{0x80, byte(code), byte(len(key) >> 8), byte(len(key)), byte(len(extras)), 0, 0, 0}
 		b = binary.BigEndian.AppendUint32(b, uint32(len(extras)+len(key)+len(value)))
 		b = append(b, "\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00"...)
@@ -204,7 +206,7 @@ func (w *sizing) read(frame func(opcode, text, key, extras string, value []byte)
 
 // answerFrame is an answer, without a cas.
 func answerFrame(opcode string, status int, extras, key string, value []byte) []byte {
-	b := []byte{0x81, byte(slices.Index(frameNames, opcode)), byte(len(key) >> 8), byte(len(key)), byte(len(extras)), 0, 0, byte(status)}
+	b := []byte{0x81, byte(slices.Index(conversation.FrameNames, opcode)), byte(len(key) >> 8), byte(len(key)), byte(len(extras)), 0, 0, byte(status)}
 	b = binary.BigEndian.AppendUint32(b, uint32(len(extras)+len(key)+len(value)))
 	b = append(b, "\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	return append(append(append(b, extras...), key...), value...)

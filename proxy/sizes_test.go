@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Commands of all dialects and sizes on all kinds of routes, cut anywhere: clients get
 // what one memcached would have said, byte for byte.
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 )
 
@@ -51,11 +52,11 @@ var thresholds = []int{0, 1 << 10, link.BigSpan / 4, link.BigSpan, 2 * link.BigS
 // sizing is one round: some clients, one after the other, who ask an engine in front of
 // memcacheds and, beside it, one memcached.
 type sizing struct {
-	*stage
+	*conversation.Harness
 	d        *dice
-	one      *memnode.Line            // the memcached beside it
-	nodes    map[string]*memnode.Node // the servers
-	lines    map[*actor]*sizedLine    // connections to them
+	one      *memnode.Line                         // the memcached beside it
+	nodes    map[string]*memnode.Node              // the servers
+	lines    map[*conversation.Endpoint]*sizedLine // connections to them
 	keys     []string
 	prefixes []string
 	seq      int // of values
@@ -79,8 +80,8 @@ type sized struct {
 }
 
 func (w *sizing) fail(format string, args ...any) {
-	w.t.Helper()
-	w.t.Fatalf("%s\n%s: %s", strings.Join(w.played, "\n"), w.at, fmt.Sprintf(format, args...))
+	w.T.Helper()
+	w.T.Fatalf("%s\n%s: %s", strings.Join(w.played, "\n"), w.At, fmt.Sprintf(format, args...))
 }
 
 func (w *sizing) note(format string, args ...any) {
@@ -107,8 +108,8 @@ func brief(b []byte) string {
 var longName = regexp.MustCompile("kkkkk+")
 
 func playSizes(t *testing.T, d *dice, name string) {
-	w := &sizing{stage: newStage(t), d: d, nodes: map[string]*memnode.Node{}, lines: map[*actor]*sizedLine{}}
-	w.at, w.shown, w.ended, w.logs = name, true, w.forget, noted{w}
+	w := &sizing{Harness: conversation.New(t), d: d, nodes: map[string]*memnode.Node{}, lines: map[*conversation.Endpoint]*sizedLine{}}
+	w.At, w.ShowOpaques, w.OnEnd, w.Logs = name, true, w.forget, noted{w}
 	defer func() {
 		if r := recover(); r != nil {
 			w.fail("panic: %v\n%s", r, debug.Stack())
@@ -136,47 +137,47 @@ func playSizes(t *testing.T, d *dice, name string) {
 // lay makes the table: a route of each kind, by prefix.
 func (w *sizing) lay(old bool) {
 	d := w.d
-	w.line(fmt.Sprintf("pool main servers=s1,s2,s3 ordered=%v gets=%s connections=%d", d.one(2), []string{"", "joined"}[d.n(2)], 1+d.n(2)))
-	w.line(fmt.Sprintf("limits value=%d output=%d in_flight=%d", maxSized, []int{1 << 20, 3000}[d.n(2)], []int{4096, 2}[d.n(2)]))
+	w.Line(fmt.Sprintf("pool main servers=s1,s2,s3 ordered=%v gets=%s connections=%d", d.one(2), []string{"", "joined"}[d.n(2)], 1+d.n(2)))
+	w.Line(fmt.Sprintf("limits value=%d output=%d in_flight=%d", maxSized, []int{1 << 20, 3000}[d.n(2)], []int{4096, 2}[d.n(2)]))
 	routes := []string{"- main", "p: main strip", "n: main near=10s", "a: main autocreate=1:0", "b: main strip buffer=1s:10s"}
 	if old {
-		w.release = "1.5.22"
+		w.Release = "1.5.22"
 	} else {
 		routes = append(routes, "g: main guard=wait:1s", "h: main strip guard=wait:1s,stale:60s", "t: main tags=suffix,t:{x}>x", "u: main strip tags=suffix near=10s",
 			"c: main copies=2", "d: main strip copies=3 guard=wait:1s", "e: main copies=2 near=10s")
 	}
 	for _, r := range routes {
-		w.line("route " + r)
+		w.Line("route " + r)
 		w.prefixes = append(w.prefixes, strings.TrimLeft(strings.Fields(r)[0], "-"))
 	}
-	for i := range w.routes {
-		if r := &w.routes[i]; r.Near != nil {
+	for i := range w.Routes {
+		if r := &w.Routes[i]; r.Near != nil {
 			r.Near.Memory = 1 << 20
 		}
 	}
-	w.begin()
+	w.Begin()
 	for _, name := range []string{"s1", "s2", "s3"} {
 		w.nodes[name] = w.node(old)
 	}
 	if !old { // a tag that nobody has named before a miss is no older than the miss: what names it then is not stored
-		w.line("c1 > set t:z1;tags=v 1 0 0\\r\\n\\r\\nset t:z2;tags=v 1 0 0\\r\\n\\r\\nset t:z3;tags=v 1 0 0\\r\\n")
+		w.Line("c1 > set t:z1;tags=v 1 0 0\\r\\n\\r\\nset t:z2;tags=v 1 0 0\\r\\n\\r\\nset t:z3;tags=v 1 0 0\\r\\n")
 		for range 5 {
 			w.serve(false)
-			w.line("wait 2ms")
+			w.Line("wait 2ms")
 		}
-		w.line("c1 < STORED\\r\\nSTORED\\r\\nSTORED")
-		w.line("c1 closes")
+		w.Line("c1 < STORED\\r\\nSTORED\\r\\nSTORED")
+		w.Line("c1 closes")
 	}
 }
 
 func (w *sizing) node(old bool) *memnode.Node {
-	o := memnode.Options{MaxItem: 4 << 20, Now: func() time.Time { return time.Unix(wall(w.now), 0) }}
+	o := memnode.Options{MaxItem: 4 << 20, Now: func() time.Time { return time.Unix(conversation.Wall(w.Now), 0) }}
 	if old {
 		o.Version = "1.5.22"
 	}
 	n, err := memnode.New(o)
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return n
 }
@@ -255,35 +256,35 @@ func (w *sizing) play(dialect int, all []sized) {
 	case 1:
 		all = append(all, sized{"mn", []byte("mn\r\n"), []byte("MN\r\n"), false})
 	case 2:
-		all = append(all, sized{"noop", w.frame("noop #1", false), w.frame("noop #1", true), false})
+		all = append(all, sized{"noop", w.Frame("noop #1", false), w.Frame("noop #1", true), false})
 	}
 	if len(all) == 0 {
 		return
 	}
-	a := w.actor(fmt.Sprintf("c%d", len(w.played)))
-	a.full = d.one(6) && !slices.ContainsFunc(w.keys, led)
+	a := w.Endpoint(fmt.Sprintf("c%d", len(w.played)))
+	a.Full = d.one(6) && !slices.ContainsFunc(w.keys, led)
 	for _, part := range w.cut(all) {
-		for tries := 0; a.paused && tries < 100; tries++ {
+		for tries := 0; a.Paused && tries < 100; tries++ {
 			w.drain(a)
 			w.serve(false)
 		}
-		if a.link == nil {
-			w.fail("%s is closed", a.name)
+		if a.Link == nil {
+			w.fail("%s is closed", a.Name)
 		}
-		w.wakeup(func() { w.e.Bytes(a.link, part) })
+		w.Wakeup(func() { w.Engine.Bytes(a.Link, part) })
 		w.serve(d.one(2))
 	}
 	for range 200 {
 		w.drain(a)
 		w.serve(false)
 		if w.waits(a, all) {
-			w.now = max(w.now+int64(time.Millisecond), min(w.e.Next(), w.now+int64(100*time.Millisecond)))
-			w.wakeup(func() {})
+			w.Now = max(w.Now+int64(time.Millisecond), min(w.Engine.Next(), w.Now+int64(100*time.Millisecond)))
+			w.Wakeup(func() {})
 		}
 	}
 	w.judge(a, all)
-	w.wakeup(func() { w.e.Closed(a.link, nil) })
-	delete(w.actors, a.name)
+	w.Wakeup(func() { w.Engine.Closed(a.Link, nil) })
+	delete(w.Endpoints, a.Name)
 	w.rest()
 }
 
@@ -292,7 +293,7 @@ func (w *sizing) play(dialect int, all []sized) {
 // what they get, and who comes afterwards is served well.
 func (w *sizing) storm() {
 	d := w.d
-	memory := w.e.MemoryLimit
+	memory := w.Engine.MemoryLimit
 	all := w.prefixes
 	if d.one(2) { // keys whose commands go together
 		w.prefixes = all[:2]
@@ -304,13 +305,13 @@ func (w *sizing) storm() {
 	}
 	w.prefixes = all
 	w.play(0, sets)
-	w.e.MemoryLimit = []int64{memory, 90_000 + int64(d.n(1000))*400}[d.n(2)]
-	w.note("a storm, with %d bytes of memory", w.e.MemoryLimit)
+	w.Engine.MemoryLimit = []int64{memory, 90_000 + int64(d.n(1000))*400}[d.n(2)]
+	w.note("a storm, with %d bytes of memory", w.Engine.MemoryLimit)
 	var parts [][][]byte
-	var clients []*actor
+	var clients []*conversation.Endpoint
 	for range 1 + d.n(3) {
 		dialect := d.n(3)
-		clients = append(clients, w.actor(fmt.Sprintf("c%d", 10+len(clients))))
+		clients = append(clients, w.Endpoint(fmt.Sprintf("c%d", 10+len(clients))))
 		all := w.ask(dialect)
 		parts = append(parts, w.cut(all))
 		w.note("a client of %s", dialects[dialect])
@@ -321,33 +322,33 @@ func (w *sizing) storm() {
 	for range 100 {
 		switch i := d.n(len(clients)); {
 		case d.one(30):
-			a := w.actors[fmt.Sprintf("s%d", 1+d.n(3))]
+			a := w.Endpoints[fmt.Sprintf("s%d", 1+d.n(3))]
 			for _, name := range []string{"s1", "s2", "s3"} { // better one that is in the midst of an answer
-				if l := w.lines[w.actors[name]]; l != nil && len(l.owed) > 0 {
-					a = w.actors[name]
+				if l := w.lines[w.Endpoints[name]]; l != nil && len(l.owed) > 0 {
+					a = w.Endpoints[name]
 				}
 			}
 			w.note("%s ends", w.breakOff(a, d.one(2)))
 		case d.one(40):
 			w.note("%s ends", w.breakOff(clients[i], d.one(2)))
 		case d.one(20):
-			w.now += int64(d.n(700)) * int64(time.Millisecond)
-			w.wakeup(func() {})
+			w.Now += int64(d.n(700)) * int64(time.Millisecond)
+			w.Wakeup(func() {})
 		case d.one(3):
 			w.serve(true)
 		case d.one(8):
-			clients[i].full = !clients[i].full
-			w.wakeup(func() { w.send(clients[i]) })
-		case len(parts[i]) > 0 && clients[i].link != nil && !clients[i].paused:
-			w.wakeup(func() { w.e.Bytes(clients[i].link, parts[i][0]) })
+			clients[i].Full = !clients[i].Full
+			w.Wakeup(func() { w.Send(clients[i]) })
+		case len(parts[i]) > 0 && clients[i].Link != nil && !clients[i].Paused:
+			w.Wakeup(func() { w.Engine.Bytes(clients[i].Link, parts[i][0]) })
 			parts[i] = parts[i][1:]
 		}
 	}
 	for _, a := range clients {
 		w.breakOff(a, false)
-		delete(w.actors, a.name)
+		delete(w.Endpoints, a.Name)
 	}
-	w.e.MemoryLimit = memory
+	w.Engine.MemoryLimit = memory
 	w.keys = nil
 	for range 3 {
 		w.rest()
@@ -355,54 +356,54 @@ func (w *sizing) storm() {
 }
 
 // forget lets a server forget a connection that has ended.
-func (w *sizing) forget(a *actor) {
-	if a.name[0] == 's' {
-		a.got.Reset()
+func (w *sizing) forget(a *conversation.Endpoint) {
+	if a.Name[0] == 's' {
+		a.Got.Reset()
 		delete(w.lines, a)
 	}
 }
 
 // breakOff ends a connection, if there is one: cleanly, or by a reset. It says whose.
-func (w *sizing) breakOff(a *actor, cleanly bool) string {
-	if a == nil || a.link == nil || a.state != "" {
+func (w *sizing) breakOff(a *conversation.Endpoint, cleanly bool) string {
+	if a == nil || a.Link == nil || a.State != "" {
 		return "nobody"
 	}
-	l, err := a.link, errors.New("connection reset by peer")
+	l, err := a.Link, errors.New("connection reset by peer")
 	if cleanly {
 		err = nil
 	}
-	if a.name[0] == 's' || !cleanly {
-		a.link, l.Sock = nil, nil
+	if a.Name[0] == 's' || !cleanly {
+		a.Link, l.Sock = nil, nil
 		w.forget(a)
 	}
-	w.wakeup(func() { w.e.Closed(l, err) })
-	return a.name
+	w.Wakeup(func() { w.Engine.Closed(l, err) })
+	return a.Name
 }
 
 // rest lets Ringside end what it does on its own, as to give back what a client that has
 // gone was to rebuild.
 func (w *sizing) rest() {
 	for range 50 {
-		w.now += int64(20 * time.Millisecond)
-		w.wakeup(func() {})
+		w.Now += int64(20 * time.Millisecond)
+		w.Wakeup(func() {})
 		w.serve(false)
 	}
 }
 
-func (w *sizing) drain(a *actor) {
-	if a.full {
-		a.full = w.d.one(3)
-		w.wakeup(func() { w.send(a) })
+func (w *sizing) drain(a *conversation.Endpoint) {
+	if a.Full {
+		a.Full = w.d.one(3)
+		w.Wakeup(func() { w.Send(a) })
 	}
 }
 
 // waits says whether bytes are missing.
-func (w *sizing) waits(a *actor, all []sized) bool {
+func (w *sizing) waits(a *conversation.Endpoint, all []sized) bool {
 	n := 0
 	for _, c := range all {
 		n += len(c.want)
 	}
-	return a.got.Len() < n
+	return a.Got.Len() < n
 }
 
 // cut is what a client sends, in pieces, with cuts where it may hurt.
@@ -437,23 +438,23 @@ func (w *sizing) cut(all []sized) (parts [][]byte) {
 func (w *sizing) serve(once bool) {
 	for busy := true; busy; {
 		busy = false
-		for _, name := range slices.Sorted(maps.Keys(w.actors)) {
-			a := w.actors[name]
-			if name[0] == 'c' || a.link == nil {
+		for _, name := range slices.Sorted(maps.Keys(w.Endpoints)) {
+			a := w.Endpoints[name]
+			if name[0] == 'c' || a.Link == nil {
 				continue
 			}
 			l := w.lines[a]
 			if l == nil {
-				l = &sizedLine{Line: w.nodes[a.name[:2]].Line()}
+				l = &sizedLine{Line: w.nodes[a.Name[:2]].Line()}
 				w.lines[a] = l
 			}
-			for n := wholeRequest(a.got.Bytes()); n > 0; n = wholeRequest(a.got.Bytes()) {
-				l.owed = append(l.owed, w.answer(a, l, a.got.Next(n))...)
+			for n := wholeRequest(a.Got.Bytes()); n > 0; n = wholeRequest(a.Got.Bytes()) {
+				l.owed = append(l.owed, w.answer(a, l, a.Got.Next(n))...)
 			}
 			if n := min(len(l.owed), w.piece); n > 0 {
 				b := l.owed[:n]
 				l.owed = l.owed[n:]
-				w.wakeup(func() { w.e.Bytes(a.link, b) })
+				w.Wakeup(func() { w.Engine.Bytes(a.Link, b) })
 				busy = !once
 			}
 		}
@@ -461,19 +462,19 @@ func (w *sizing) serve(once bool) {
 }
 
 // answer is what a server says to a whole request, which it must understand.
-func (w *sizing) answer(a *actor, l *sizedLine, request []byte) []byte {
-	n, _ := strconv.Atoi(a.name[1:2])
+func (w *sizing) answer(a *conversation.Endpoint, l *sizedLine, request []byte) []byte {
+	n, _ := strconv.Atoi(a.Name[1:2])
 	switch {
 	case string(request) == "stats\r\n":
 		return fmt.Appendf(nil, "STAT pid %d\r\nSTAT uptime 100\r\nSTAT time 1%d000\r\nEND\r\n", n, n)
-	case w.release != "" && request[0] == 'm':
-		w.fail("%s is too old for %s", a.name, brief(request))
+	case w.Release != "" && request[0] == 'm':
+		w.fail("%s is too old for %s", a.Name, brief(request))
 	}
 	answer := l.Do(request)
-	w.note("%s ◄ %s: %s", a.name, brief(request), brief(answer))
+	w.note("%s ◄ %s: %s", a.Name, brief(request), brief(answer))
 	if len(answer) == 0 || bytes.HasPrefix(answer, []byte("ERROR")) || bytes.HasPrefix(answer, []byte("SERVER_ERROR")) ||
 		bytes.HasPrefix(answer, []byte("CLIENT_ERROR")) && !bytes.Contains(answer, []byte("non-numeric")) {
-		w.fail("%s answers %q to %s", a.name, answer, brief(request))
+		w.fail("%s answers %q to %s", a.Name, answer, brief(request))
 	}
 	return answer
 }
@@ -498,12 +499,12 @@ func wholeRequest(b []byte) int {
 }
 
 // judge compares what a client has got with what it should have.
-func (w *sizing) judge(a *actor, all []sized) {
-	if a.link == nil {
-		w.fail("%s is closed", a.name)
+func (w *sizing) judge(a *conversation.Endpoint, all []sized) {
+	if a.Link == nil {
+		w.fail("%s is closed", a.Name)
 	}
 	for _, c := range all {
-		got := a.got.Next(len(c.want))
+		got := a.Got.Next(len(c.want))
 		if len(c.want) > 0 && c.want[0] == 0x81 {
 			got, c.want = withoutCas(got), withoutCas(c.want)
 		}
@@ -515,8 +516,8 @@ func (w *sizing) judge(a *actor, all []sized) {
 			w.fail("the answer to %s is %s, want %s; they differ from byte %d on: %s", c.text, brief(got), brief(c.want), at, brief(got[at:]))
 		}
 	}
-	if a.got.Len() > 0 {
-		w.fail("%s has got %s, which it has not asked for", a.name, brief(a.got.Bytes()))
+	if a.Got.Len() > 0 {
+		w.fail("%s has got %s, which it has not asked for", a.Name, brief(a.Got.Bytes()))
 	}
 }
 
@@ -541,10 +542,10 @@ func blocks(b []byte) (list []string) {
 
 // end looks at what is left when all have gone.
 func (w *sizing) end() {
-	if n := len(w.e.Sessions); n != 0 {
+	if n := len(w.Engine.Sessions); n != 0 {
 		w.fail("%d sessions are left", n)
 	}
-	if w.e.Count.Desyncs > 0 {
-		w.fail("%d server connections were aborted", w.e.Count.Desyncs)
+	if w.Engine.Count.Desyncs > 0 {
+		w.fail("%d server connections were aborted", w.Engine.Count.Desyncs)
 	}
 }

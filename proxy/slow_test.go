@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // The slow log: which commands it has, and what it says of them.
 
@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/conversation"
 )
 
 func TestSlowLog(t *testing.T) {
 	var logs bytes.Buffer
-	s := newStage(t)
-	s.logs, s.table.LogSlow = &logs, 100*time.Millisecond
-	s.play("slow", `pool main servers=s1,s2
+	s := conversation.New(t)
+	s.Logs, s.Table.LogSlow = &logs, 100*time.Millisecond
+	s.Play("slow", `pool main servers=s1,s2
 pool img servers=s1
 pool kept servers=k1,k2
 route img: img strip
@@ -83,7 +85,7 @@ c1 < EN
 `)
 	// Of many there are the first ten, and then fewer and fewer.
 	for range 40 {
-		s.play("slow", "c9 > get m1\ns1 < get m1\nwait 100ms\ns1 > END\nc9 < END\n")
+		s.Play("slow", "c9 > get m1\ns1 < get m1\nwait 100ms\ns1 > END\nc9 < END\n")
 	}
 	var got []string
 	for line := range strings.Lines(logs.String()) {

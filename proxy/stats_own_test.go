@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // Statistics that cross loops: engines on goroutines of their own, so that the
 // race detector sees what a driver would do.
@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -21,9 +23,9 @@ import (
 // and with servers that answer by a function.
 type hive struct {
 	t      *testing.T
-	proxy  *Proxy
-	loops  []*Engine
-	events []chan func(e *Engine)
+	proxy  *proxy.Proxy
+	loops  []*proxy.Engine
+	events []chan func(e *proxy.Engine)
 	answer func(command string) string // "" for no answer
 }
 
@@ -36,33 +38,35 @@ type bee struct {
 
 func (b *bee) Peer() string { return b.name }
 
+func (b *bee) Ready() bool { return false }
+
 func (b *bee) Unsent() int { return 0 }
 
 // newHive starts loops. A server by the name dead refuses connections.
 func newHive(t *testing.T, loops int, answer func(command string) string, servers ...string) *hive {
 	pool := &table.Pool{Name: "main", Connections: 1, QueueLimit: 100,
-		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: byDigit(len(servers))},
+		Place:        ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: conversation.ByDigit(len(servers))},
 		Timeouts:     table.Timeouts{Connect: time.Minute, Request: time.Minute, Deadline: time.Minute},
 		RetryBackoff: table.Backoff{First: time.Minute, Max: time.Minute}}
 	for _, s := range servers {
 		pool.Servers = append(pool.Servers, table.Target{Name: s, Network: "tcp", Address: s + ":11211", Weight: 1})
 	}
 	h := &hive{t: t, answer: answer}
-	h.proxy = NewProxy(&table.Table{
-		Limits:    testLimits(),
+	h.proxy = proxy.NewProxy(&table.Table{
+		Limits:    conversation.Limits(),
 		Pools:     []*table.Pool{pool},
 		Listeners: []table.Listener{{Network: "tcp", Address: "[::]:11211", Routes: []table.Route{{Pool: pool}}}},
 	}, "0.1", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	h.proxy.PID = 4711
 	for i := range loops {
 		e := h.proxy.NewEngine(link.DefaultTune)
-		events, ended := make(chan func(*Engine), 1000), make(chan struct{})
-		e.Post = func(f func(*Engine)) { events <- f }
+		events, ended := make(chan func(*proxy.Engine), 1000), make(chan struct{})
+		e.Post = func(f func(*proxy.Engine)) { events <- f }
 		h.loops, h.events = append(h.loops, e), append(h.events, events)
 		go func() {
 			defer close(ended)
 			for f := range events {
-				e.Begin(int64(i+1)*int64(time.Hour), wall(0))
+				e.Begin(int64(i+1)*int64(time.Hour), conversation.Wall(0))
 				f(e)
 				for effects := e.End(); len(effects) > 0; effects = e.End() {
 					for _, x := range effects {
@@ -76,7 +80,7 @@ func newHive(t *testing.T, loops int, answer func(command string) string, server
 	return h
 }
 
-func (h *hive) effect(e *Engine, x link.Effect) {
+func (h *hive) effect(e *proxy.Engine, x link.Effect) {
 	l := x.Link
 	switch x.Kind {
 	case link.Dial:
@@ -106,9 +110,9 @@ func (h *hive) effect(e *Engine, x link.Effect) {
 }
 
 // on runs f on loop i and waits for it.
-func (h *hive) on(i int, f func(e *Engine)) {
+func (h *hive) on(i int, f func(e *proxy.Engine)) {
 	done := make(chan struct{})
-	h.events[i] <- func(e *Engine) {
+	h.events[i] <- func(e *proxy.Engine) {
 		f(e)
 		close(done)
 	}
@@ -117,13 +121,13 @@ func (h *hive) on(i int, f func(e *Engine)) {
 
 func (h *hive) client(loop int, name string) *bee {
 	b := &bee{name: name, got: make(chan string, 1000)}
-	h.on(loop, func(e *Engine) { b.link = e.Accepted("tcp", "[::]:11211", b) })
+	h.on(loop, func(e *proxy.Engine) { b.link = e.Accepted("tcp", "[::]:11211", b) })
 	return b
 }
 
 // ask sends command and returns the answer up to its last line.
 func (h *hive) ask(loop int, b *bee, command, last string) string {
-	h.on(loop, func(e *Engine) { e.Bytes(b.link, []byte(command+"\r\n")) })
+	h.on(loop, func(e *proxy.Engine) { e.Bytes(b.link, []byte(command+"\r\n")) })
 	var got strings.Builder
 	for !strings.HasSuffix(got.String(), last) {
 		got.WriteString(<-b.got)
@@ -200,8 +204,8 @@ func TestStatsConns(t *testing.T) {
 	}
 	h := newHive(t, 2, silent, "a")
 	asking, waiting, half := h.client(0, "192.0.2.1:1000"), h.client(0, "[2001:db8::1]:2000"), h.client(1, "192.0.2.1:3000")
-	h.on(0, func(e *Engine) { e.Bytes(waiting.link, []byte("stats\r\n")) })
-	h.on(1, func(e *Engine) { e.Bytes(half.link, []byte("set a 0 0 100\r\nabc")) })
+	h.on(0, func(e *proxy.Engine) { e.Bytes(waiting.link, []byte("stats\r\n")) })
+	h.on(1, func(e *proxy.Engine) { e.Bytes(half.link, []byte("set a 0 0 100\r\nabc")) })
 	got := h.ask(0, asking, "stats conns", "END\r\n")
 	want := `STAT 1:addr tcp:192.0.2.1:1000
 STAT 1:listen_addr tcp6:[::]:11211
@@ -228,18 +232,18 @@ func TestStatsOfAClientThatLeaves(t *testing.T) {
 	for _, command := range []string{"stats conns", "stats proxy", "stats servers"} {
 		leaves, stays := h.client(0, "192.0.2.1:1000"), h.client(0, "192.0.2.1:1001")
 		release := make(chan struct{})
-		h.events[1] <- func(*Engine) { <-release }
-		h.on(0, func(e *Engine) {
+		h.events[1] <- func(*proxy.Engine) { <-release }
+		h.on(0, func(e *proxy.Engine) {
 			e.Bytes(leaves.link, []byte(command+"\r\n"))
 			e.Bytes(stays.link, []byte(command+"\r\nversion\r\n"))
 		})
-		h.on(0, func(e *Engine) { e.Closed(leaves.link, errors.New("connection reset by peer")) })
+		h.on(0, func(e *proxy.Engine) { e.Closed(leaves.link, errors.New("connection reset by peer")) })
 		close(release)
 		var got strings.Builder
 		for !strings.HasSuffix(got.String(), "END\r\nVERSION 1.6.18\r\n") {
 			got.WriteString(<-stays.got)
 		}
-		h.on(0, func(e *Engine) {
+		h.on(0, func(e *proxy.Engine) {
 			if !e.Idle() || len(leaves.got) > 0 {
 				t.Errorf("%s: idle %v, %d answers to nobody", command, e.Idle(), len(leaves.got))
 			}
@@ -266,7 +270,7 @@ func TestGatherBound(t *testing.T) {
 		{1 << 10, "SERVER_ERROR none of 2 servers answers: server a (a:11211): no room for its answer: out of memory: limits.memory is reached\r\n"},
 	} {
 		var before int64
-		h.on(0, func(e *Engine) {
+		h.on(0, func(e *proxy.Engine) {
 			e.Trim()
 			before = e.Buffers.Held
 			e.Buffers.Held = e.Limits.Memory - try.room
@@ -274,7 +278,7 @@ func TestGatherBound(t *testing.T) {
 		if got := h.ask(0, c, "stats cachedump 1 0", try.want[len(try.want)-5:]); got != try.want {
 			t.Errorf("with room for %d bytes: %.200q, want %.200q", try.room, got, try.want)
 		}
-		h.on(0, func(e *Engine) {
+		h.on(0, func(e *proxy.Engine) {
 			e.Trim()
 			if got := e.Buffers.Held - (e.Limits.Memory - try.room); got != 0 {
 				t.Errorf("%d bytes are still held", got)
@@ -289,18 +293,18 @@ func TestGatherBound(t *testing.T) {
 func TestMemoryOfAnotherLoop(t *testing.T) {
 	h := newHive(t, 2, aServer, "a")
 	slow, other := h.client(0, "192.0.2.1:1000"), h.client(1, "192.0.2.2:1000")
-	h.on(0, func(e *Engine) {
+	h.on(0, func(e *proxy.Engine) {
 		slow.link.Full = true
 		slow.link.Out.Append(&e.Buffers, make([]byte, 200<<20))
 	})
-	h.on(1, func(e *Engine) { e.Buffers.Hold(100 << 20) })
-	h.on(1, func(e *Engine) {})
-	h.on(0, func(e *Engine) {
+	h.on(1, func(e *proxy.Engine) { e.Buffers.Hold(100 << 20) })
+	h.on(1, func(e *proxy.Engine) {})
+	h.on(0, func(e *proxy.Engine) {
 		if len(e.Sessions) != 0 || e.Count.MemoryClosed != 1 {
 			t.Errorf("%d clients, %d closed", len(e.Sessions), e.Count.MemoryClosed)
 		}
 	})
-	h.on(1, func(e *Engine) {
+	h.on(1, func(e *proxy.Engine) {
 		if len(e.Sessions) != 1 || e.MemoryFull {
 			t.Errorf("the other loop has %d clients; full: %v", len(e.Sessions), e.MemoryFull)
 		}
@@ -335,7 +339,7 @@ func TestSocketName(t *testing.T) {
 		{"unix", "unix", "unix:"},
 		{"", "-", "tcp:-"},
 	} {
-		if got := socketName(c[0], c[1]); got != c[2] {
+		if got := proxy.SocketName(c[0], c[1]); got != c[2] {
 			t.Errorf("socketName(%q, %q) = %q, want %q", c[0], c[1], got, c[2])
 		}
 	}

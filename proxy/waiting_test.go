@@ -1,4 +1,4 @@
-package proxy
+package proxy_test
 
 // What a request costs while many others wait: it must not depend on how many.
 
@@ -8,27 +8,29 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy"
+	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 	"ringside/proxy/task"
 	"ringside/replicate"
 )
 
-// crowd is a stage for a benchmark.
-func crowd(pool string) *stage {
-	s := newStage(&testing.T{})
-	s.quiet = true
-	s.pool(strings.Fields("main " + pool))
-	s.limits([]string{"in_flight=1000000"})
+// crowd is a harness for a benchmark.
+func crowd(pool string) *conversation.Harness {
+	s := conversation.New(&testing.T{})
+	s.Quiet = true
+	s.Pool(strings.Fields("main " + pool))
+	s.SetLimits([]string{"in_flight=1000000"})
 	return s
 }
 
 // ask is a request and its answer, in a wakeup each.
-func (s *stage) ask(c, srv *actor, request, answer string) {
-	s.now++
-	s.wakeup(func() { s.e.Bytes(c.link, []byte(request)) })
-	s.wakeup(func() { s.e.Bytes(srv.link, []byte(answer)) })
-	c.got.Reset()
-	srv.got.Reset()
+func ask(s *conversation.Harness, c, srv *conversation.Endpoint, request, answer string) {
+	s.Now++
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
+	s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte(answer)) })
+	c.Got.Reset()
+	srv.Got.Reset()
 }
 
 // BenchmarkParked is a client that reads other keys while so many of its writes
@@ -36,28 +38,28 @@ func (s *stage) ask(c, srv *actor, request, answer string) {
 // again, when a phase has changed.
 func BenchmarkParked(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
-		park := func() (*stage, *actor) {
+		park := func() (*conversation.Harness, *conversation.Endpoint) {
 			s := crowd("servers=s1,s2 failover=rehash wait=1h deadline=1h request=1h")
-			s.begin()
-			c := s.actor("c1")
-			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x2\r\n")) })
-			s.ask(c, s.actor("s2"), "", "END\r\n")
-			s.becomes("s1", "LEAVING")
+			s.Begin()
+			c := s.Endpoint("c1")
+			s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get x2\r\n")) })
+			ask(s, c, s.Endpoint("s2"), "", "END\r\n")
+			s.SetPhase("s1", "LEAVING")
 			var all strings.Builder
 			for i := range n {
 				fmt.Fprintf(&all, "set key%d-1 0 0 1\r\nx\r\n", i)
 			}
-			s.wakeup(func() { s.e.Bytes(c.link, []byte(all.String())) })
-			if len(s.e.Parked) != n {
-				b.Fatalf("%d are parked", len(s.e.Parked))
+			s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(all.String())) })
+			if len(s.Engine.Parked) != n {
+				b.Fatalf("%d are parked", len(s.Engine.Parked))
 			}
 			return s, c
 		}
 		b.Run(fmt.Sprintf("request/%d", n), func(b *testing.B) {
 			s, c := park()
-			srv := s.actor("s2")
+			srv := s.Endpoint("s2")
 			for b.Loop() {
-				s.ask(c, srv, "get x2\r\n", "END\r\n")
+				ask(s, c, srv, "get x2\r\n", "END\r\n")
 			}
 		})
 		for name, phase := range map[string]string{"unpark": "OUT", "park-again": "LEAVING"} {
@@ -65,11 +67,11 @@ func BenchmarkParked(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					s, _ := park()
-					s.becomes("s1", phase)
-					s.now += task.ParkedLook
+					s.SetPhase("s1", phase)
+					s.Now += task.ParkedLook
 					b.StartTimer()
-					s.e.Begin(s.now, wall(s.now))
-					s.e.Unpark()
+					s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+					s.Engine.Unpark()
 				}
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/write")
 			})
@@ -85,23 +87,23 @@ func BenchmarkHedged(b *testing.B) {
 			for b.Loop() {
 				b.StopTimer()
 				s := crowd("servers=s1,s2 deadline=1h request=1h queue=1000000")
-				s.line("route - main copies=2")
-				s.routes[0].Copies.Hedge = time.Second
-				s.begin()
-				for _, w := range s.p.published.Load().Agents {
+				s.Line("route - main copies=2")
+				s.Routes[0].Copies.Hedge = time.Second
+				s.Begin()
+				for _, w := range s.Proxy.Agents() {
 					w.View.Done(1, true)
 				}
-				c := s.actor("c1")
+				c := s.Endpoint("c1")
 				for range n {
-					s.now++
-					s.e.Begin(s.now, wall(s.now))
-					s.e.Bytes(c.link, []byte("get x1\r\n"))
+					s.Now++
+					s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+					s.Engine.Bytes(c.Link, []byte("get x1\r\n"))
 				}
 				b.StartTimer()
 				for fired := 0; fired < n; fired++ {
-					s.now = s.e.Later[0].At
-					s.e.Begin(s.now, wall(s.now))
-					s.e.FireTimers()
+					s.Now = s.Engine.Later[0].At
+					s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+					s.Engine.FireTimers()
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/hedge")
@@ -115,21 +117,21 @@ func BenchmarkLingering(b *testing.B) {
 	for _, n := range []int{1000, 10_000, 100_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := crowd("servers=s1 request=500ms deadline=1h queue=1000000")
-			s.begin()
-			c, other := s.actor("c1"), s.actor("c2")
-			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
-			s.ask(c, s.actor("s1"), "", "END\r\n")
-			s.wakeup(func() { s.e.Bytes(c.link, []byte("set x1 0 0 1\r\nx\r\n")) })
-			s.now += int64(400 * time.Millisecond)
-			s.wakeup(func() { s.e.Bytes(other.link, []byte(strings.Repeat("get x1\r\n", n))) })
-			s.now += int64(100 * time.Millisecond)
-			s.wakeup(func() {})
-			if len(s.e.Lingering) != 1 || s.e.Lingering[0].Length < n {
+			s.Begin()
+			c, other := s.Endpoint("c1"), s.Endpoint("c2")
+			s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get x1\r\n")) })
+			ask(s, c, s.Endpoint("s1"), "", "END\r\n")
+			s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("set x1 0 0 1\r\nx\r\n")) })
+			s.Now += int64(400 * time.Millisecond)
+			s.Wakeup(func() { s.Engine.Bytes(other.Link, []byte(strings.Repeat("get x1\r\n", n))) })
+			s.Now += int64(100 * time.Millisecond)
+			s.Wakeup(func() {})
+			if len(s.Engine.Lingering) != 1 || s.Engine.Lingering[0].Length < n {
 				b.Fatal("no connection lingers")
 			}
-			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
+			s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get x1\r\n")) })
 			for b.Loop() {
-				s.ask(c, s.actor("s1"), "get x1\r\n", "END\r\n")
+				ask(s, c, s.Endpoint("s1"), "get x1\r\n", "END\r\n")
 			}
 		})
 	}
@@ -141,22 +143,22 @@ func BenchmarkFull(b *testing.B) {
 	for _, n := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := crowd("servers=s1")
-			s.limits([]string{"clients=1000000", "memory=1000000"})
-			s.begin()
+			s.SetLimits([]string{"clients=1000000", "memory=1000000"})
+			s.Begin()
 			for i := range n {
-				s.actor(fmt.Sprint("c", i))
+				s.Endpoint(fmt.Sprint("c", i))
 			}
-			c := s.actor("c0")
-			s.wakeup(func() { s.e.Bytes(c.link, []byte("get x1\r\n")) })
-			s.ask(c, s.actor("s1"), "", "END\r\n")
-			s.wakeup(func() { s.e.Buffers.Held += 2_000_000 })
+			c := s.Endpoint("c0")
+			s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get x1\r\n")) })
+			ask(s, c, s.Endpoint("s1"), "", "END\r\n")
+			s.Wakeup(func() { s.Engine.Buffers.Held += 2_000_000 })
 			for b.Loop() {
-				s.now += 1000
-				s.wakeup(func() {
-					s.e.Buffers.Held++ // something is taken all the time
-					s.e.Bytes(c.link, []byte("get x1\r\n"))
+				s.Now += 1000
+				s.Wakeup(func() {
+					s.Engine.Buffers.Held++ // something is taken all the time
+					s.Engine.Bytes(c.Link, []byte("get x1\r\n"))
 				})
-				c.got.Reset()
+				c.Got.Reset()
 			}
 		})
 	}
@@ -166,12 +168,12 @@ func BenchmarkFull(b *testing.B) {
 // it. The loops ask at the same time.
 func BenchmarkOwner(b *testing.B) {
 	s := crowd("servers=s1")
-	s.begin()
-	s.p.NewEngine(link.DefaultTune)
+	s.Begin()
+	s.Proxy.NewEngine(link.DefaultTune)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for h := uint64(0); pb.Next(); h++ {
-			if (loops{s.p}).Owner(h) == nil {
+			if proxy.Loops(s.Proxy).Owner(h) == nil {
 				b.Error("no owner")
 			}
 		}
@@ -186,31 +188,31 @@ func BenchmarkCopies(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := crowd("servers=s1,s2")
-			s.line("route - main copies=2")
-			s.routes[0].Copies = replicate.Policy{Copies: 2, Apart: replicate.Servers}
-			s.begin()
-			for _, w := range s.p.published.Load().Agents {
+			s.Line("route - main copies=2")
+			s.Routes[0].Copies = replicate.Policy{Copies: 2, Apart: replicate.Servers}
+			s.Begin()
+			for _, w := range s.Proxy.Agents() {
 				w.View.Done(1, true)
 			}
-			client := s.actor("c1")
+			client := s.Endpoint("c1")
 			b.ReportAllocs()
 			for b.Loop() {
-				s.now++
-				s.wakeup(func() { s.e.Bytes(client.link, []byte(c.request)) })
+				s.Now++
+				s.Wakeup(func() { s.Engine.Bytes(client.Link, []byte(c.request)) })
 				for _, name := range []string{"s1", "s2"} {
-					a := s.actor(name)
-					for a.link != nil && a.got.Len() > 0 {
+					a := s.Endpoint(name)
+					for a.Link != nil && a.Got.Len() > 0 {
 						answer := c.answer
-						if strings.HasPrefix(a.got.String(), "stats") {
+						if strings.HasPrefix(a.Got.String(), "stats") {
 							answer = "STAT pid 7\r\nSTAT uptime 100\r\nSTAT time 1000\r\nEND\r\n"
-							a.got.Next(len("stats\r\n"))
+							a.Got.Next(len("stats\r\n"))
 						} else {
-							a.got.Reset()
+							a.Got.Reset()
 						}
-						s.wakeup(func() { s.e.Bytes(a.link, []byte(answer)) })
+						s.Wakeup(func() { s.Engine.Bytes(a.Link, []byte(answer)) })
 					}
 				}
-				client.got.Reset()
+				client.Got.Reset()
 			}
 		})
 	}

@@ -7,6 +7,8 @@ package replicate
 import (
 	"fmt"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 const (
@@ -368,7 +370,11 @@ func (m *marking) explore(t *testing.T, without ablation, limit int) (what strin
 
 func TestMarks(t *testing.T) {
 	for _, m := range markings {
-		what, n := m.explore(t, everything, manyStates(200000))
+		usual := 50000
+		if testenv.Full() {
+			usual = 200000
+		}
+		what, n := m.explore(t, everything, manyStates(usual))
 		if what != "" {
 			t.Errorf("%s: %s", m.name, what)
 		}
@@ -377,13 +383,13 @@ func TestMarks(t *testing.T) {
 }
 
 // manyStates is how many a scene is given: all, in a soak; else so many, and all but the
-// largest four have fewer; and a quarter of that in a quick run.
+// largest four have fewer; and 5,000 at most with -short, which is enough for each ablation.
 func manyStates(usual int) int {
 	switch {
 	case everyVector():
 		return 0
 	case testing.Short():
-		return usual / 4
+		return min(usual, 5000)
 	}
 	return usual
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"ringside/internal/bench/report"
+	"ringside/internal/testenv"
 )
 
 // TestMain lets the test binary be what the commands start: the load, what is slow, and
@@ -108,6 +109,15 @@ func noChildren(t *testing.T) {
 	}
 }
 
+// inFull reports whether everything is to be run. The commands that measure for long are tried
+// then only.
+func inFull(t *testing.T) bool {
+	if !testenv.Full() {
+		t.Log("it is run by make full")
+	}
+	return testenv.Full()
+}
+
 func runShort(t *testing.T, ctx context.Context, args ...string) (report.Report, string, error) {
 	t.Helper()
 	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
@@ -180,6 +190,9 @@ func TestRunMeasuresThePeers(t *testing.T) {
 }
 
 func TestRunMeasuresMemory(t *testing.T) {
+	if !inFull(t) {
+		return
+	}
 	report, markdown, err := runShort(t, t.Context(), "-scenarios", "", "-haproxy", "")
 	if err != nil {
 		t.Fatal(err)
@@ -270,6 +283,9 @@ func TestCommandLine(t *testing.T) {
 }
 
 func TestCurves(t *testing.T) {
+	if !inFull(t) {
+		return
+	}
 	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-tries", "2", "-curves", "down,servers,loops")
 	if err != nil {
 		t.Fatal(err)
@@ -329,6 +345,9 @@ func buildRingside(t *testing.T) string {
 // Ringside twice, with other settings, and the floor only where it is what
 // others are compared with.
 func TestVariants(t *testing.T) {
+	if !inFull(t) {
+		return
+	}
 	ringside := buildRingside(t)
 	also := "off=" + ringside + " moderation: off, coalesce_server: off"
 	report, markdown, err := runShort(t, t.Context(), "-scenarios", "bi", "-memory=false", "-haproxy", "", "-nofloor", "-ringside", ringside, "-also", also)
@@ -384,6 +403,9 @@ func TestVisits(t *testing.T) {
 
 // A server that is slow now and then, with those that ask it directly.
 func TestTails(t *testing.T) {
+	if !inFull(t) {
+		return
+	}
 	report, markdown, err := measureShort(t, t.Context(), "tails", "-rounds", "1", "-tries", "1", "-rate", "2000", "-share", "0.2", "-delay", "5ms")
 	if err != nil {
 		t.Fatal(err)
@@ -421,6 +443,9 @@ func TestWakeups(t *testing.T) {
 // A real Ringside among servers that die. Whether it grows says only a longer
 // soak.
 func TestSoak(t *testing.T) {
+	if !inFull(t) {
+		return
+	}
 	ringside := buildRingside(t)
 	report, markdown, err := soakShort(t, "-time", "10s", "-ringside", ringside)
 	if report.Soak == nil {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
@@ -170,7 +171,7 @@ func (l *liar) start(t *testing.T) Options {
 	control := admin.NewClient("tcp", h.Listener.Addr().String())
 	t.Cleanup(control.Close)
 	return Options{Through: []Address{{"tcp", cache.Addr().String()}, {"tcp", cache.Addr().String()}}, Control: []*admin.Client{control}, Server: "s1",
-		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: 10 * time.Second,
+		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: testenv.Hang,
 		Clients: 4, Rate: 2000, Keys: 16, Prefix: "drill:"}
 }
 
@@ -191,14 +192,12 @@ func TestSeesLies(t *testing.T) {
 		"down":    func(r *Result) bool { return r.trouble() == 0 && r.Eject >= 0 && r.Notice == r.Eject && r.Return >= 0 },
 	} {
 		t.Run(lie, func(t *testing.T) {
-			l := &liar{lie: lie}
-			o := l.start(t)
-			var got []*Result
-			if err := Run(t.Context(), o, func(r *Result) { got = append(got, r) }); err != nil {
-				t.Fatal(err)
+			l, r := drilled(t, lie, 300*time.Millisecond)
+			for last := time.Second; lie != "none" && !anything(r) && last < testenv.Hang; last *= 4 {
+				l, r = drilled(t, lie, last) // there were too few requests to meet the lie
 			}
-			if len(got) != 1 || got[0].Requests == 0 || !seen(got[0]) {
-				t.Errorf("%+v", *got[0])
+			if r.Requests == 0 || !seen(r) {
+				t.Errorf("%+v", *r)
 			}
 			if l.lifted != 1 {
 				t.Errorf("lifted %d times", l.lifted)
@@ -212,6 +211,25 @@ func TestSeesLies(t *testing.T) {
 	}
 }
 
+// drilled runs a drill whose fault, during which a cache lies so, lasts for that long.
+func drilled(t *testing.T, lie string, last time.Duration) (*liar, *Result) {
+	t.Helper()
+	l := &liar{lie: lie}
+	o := l.start(t)
+	o.For = last
+	var got []*Result
+	if err := Run(t.Context(), o, func(r *Result) { got = append(got, r) }); err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 {
+		t.Fatalf("%d results", len(got))
+	}
+	return l, got[0]
+}
+
+// anything reports whether a drill has seen that something was wrong.
+func anything(r *Result) bool { return r.trouble()+r.Misses+r.Refused > 0 || r.Eject != Never }
+
 func TestRunNeedsPermission(t *testing.T) {
 	l := &liar{}
 	o := l.start(t)
@@ -223,11 +241,15 @@ func TestRunNeedsPermission(t *testing.T) {
 
 // Trouble that is there already is not the fault's.
 func TestTroubleBefore(t *testing.T) {
-	l := &liar{lie: "stale"}
-	o := l.start(t)
-	o.Before = 500 * time.Millisecond
-	l.broken = true
-	if err := Run(t.Context(), o, nil); err == nil || !strings.Contains(err.Error(), "trouble before the fault") {
+	var err error
+	for before := 500 * time.Millisecond; err == nil && before < testenv.Hang; before *= 4 { // as long as no request has met it
+		l := &liar{lie: "stale"}
+		o := l.start(t)
+		o.Before = before
+		l.broken = true
+		err = Run(t.Context(), o, func(*Result) {})
+	}
+	if err == nil || !strings.Contains(err.Error(), "trouble before the fault") {
 		t.Error(err)
 	}
 }

@@ -74,8 +74,9 @@ func (p *prometheus) ask(t *testing.T, path string, data any) bool {
 // Each panel of the board shows something, each alert can be asked, and a server
 // that is killed is seen by both.
 func TestBoardAndAlerts(t *testing.T) {
+	t.Parallel()
 	servers := startMemcacheds(t, 3)
-	r := startRingside(t, drivers()[0], front(servers, "failover: {mode: rehash, eject_after: 1s}"))
+	r := startRingside(t, drivers()[0], front(servers, "failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}}"))
 	c := dial(t, r.address)
 	for i := range 100 {
 		c.store(fmt.Sprint("k", i), "x")
@@ -161,7 +162,5 @@ func TestBoardAndAlerts(t *testing.T) {
 	eventually(t, "RingsideServerOut is pending", func() bool { return state("RingsideServerOut") == "pending" })
 	eventually(t, "RingsideServerDown is pending", func() bool { return state("RingsideServerDown") == "pending" })
 	down := "count(count by (address) (ringside_server_up == 0))"
-	if is := value(down); len(is) != 1 || is[0].Value[1] != "1" {
-		t.Errorf("%s is %v", down, is)
-	}
+	eventually(t, down+" is 1", func() bool { is := value(down); return len(is) == 1 && is[0].Value[1] == "1" })
 }

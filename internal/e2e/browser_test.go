@@ -9,10 +9,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -31,28 +31,22 @@ type object = map[string]any
 // thrown, broken its policy, or asked anybody but a Ringside on 127.0.0.0/8.
 func startBrowser(t *testing.T, width, height int) *browser {
 	t.Helper()
-	address := freeAddress(t, "127.0.0.1")
-	_, port, _ := net.SplitHostPort(address)
-	dir := t.TempDir()
-	driver := start(t, need(t, "chromedriver"), "--port="+port)
-	b := &browser{client: http.Client{Timeout: 4 * patience}}
-	eventually(t, "chromedriver listens", func() bool {
-		c, err := net.Dial("tcp", address)
+	browsers <- struct{}{}
+	t.Cleanup(func() { <-browsers })
+	driver := start(t, need(t, "chromedriver"), "--port=0")
+	port := regexp.MustCompile(`started successfully on port (\d+)`)
+	driver.logged(t, port.String())
+	b := &browser{client: http.Client{Timeout: 6 * patience}}
+	b.session = "http://127.0.0.1:" + port.FindStringSubmatch(driver.out.String())[1]
+	for try := 1; ; try++ { // chromedriver gives Chromium a minute to start
+		err := b.begin(need(t, "chromium"), t.TempDir())
 		if err == nil {
-			c.Close()
+			break
 		}
-		return err == nil || !driver.running()
-	})
-	b.session = "http://" + address
-	var is struct{ SessionID string }
-	b.ask(t, "POST", "/session", object{"capabilities": object{"alwaysMatch": object{
-		"goog:loggingPrefs": object{"browser": "ALL"},
-		"goog:chromeOptions": object{"binary": need(t, "chromium"), "args": []string{
-			"--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + dir, "--no-proxy-server", "--no-first-run",
-			"--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
-		}},
-	}}}, &is)
-	b.session += "/session/" + is.SessionID
+		if try == 5 || !strings.Contains(err.Error(), "session not created") {
+			t.Fatal(err)
+		}
+	}
 	t.Cleanup(func() {
 		b.judge(t)
 		b.ask(t, "DELETE", "", nil, nil)
@@ -61,6 +55,26 @@ func startBrowser(t *testing.T, width, height int) *browser {
 		new PerformanceObserver(l => { for (const e of l.getEntries()) if (!e.hadRecentInput) window.RINGSIDE_SHIFT += e.value }).observe({type: "layout-shift", buffered: true})`}, nil)
 	b.size(t, width, height)
 	return b
+}
+
+// browsers bounds how many run at a time: each is some ten processes.
+var browsers = make(chan struct{}, 2)
+
+// begin starts Chromium.
+func (b *browser) begin(chromium, dir string) error {
+	var is struct{ SessionID string }
+	err := b.try("POST", "/session", object{"capabilities": object{"alwaysMatch": object{
+		"timeouts":          object{"script": (4 * patience).Milliseconds(), "pageLoad": (4 * patience).Milliseconds()},
+		"goog:loggingPrefs": object{"browser": "ALL"},
+		"goog:chromeOptions": object{"binary": chromium, "args": []string{
+			"--headless=new", "--no-sandbox", "--disable-gpu", "--user-data-dir=" + dir, "--no-proxy-server", "--no-first-run",
+			"--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
+		}},
+	}}}, &is)
+	if err == nil {
+		b.session += "/session/" + is.SessionID
+	}
+	return err
 }
 
 // judge fails the test for what the page has done wrong since it was opened.
@@ -83,32 +97,40 @@ func (b *browser) judge(t *testing.T) {
 // ask asks the driver.
 func (b *browser) ask(t *testing.T, method, path string, body, to any) {
 	t.Helper()
+	if err := b.try(method, path, body, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try asks the driver, which may refuse.
+func (b *browser) try(method, path string, body, to any) error {
 	var send io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		send = bytes.NewReader(text)
 	}
 	r, err := http.NewRequest(method, b.session+path, send)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	w, err := b.client.Do(r)
 	if err != nil {
-		t.Fatalf("the browser: %v", err)
+		return fmt.Errorf("the browser: %w", err)
 	}
 	defer w.Body.Close()
 	var answer struct{ Value json.RawMessage }
 	if err := json.NewDecoder(w.Body).Decode(&answer); err != nil || w.StatusCode != 200 {
-		t.Fatalf("the browser answers %s %s: %d %s %v", method, path, w.StatusCode, answer.Value, err)
+		return fmt.Errorf("the browser answers %s %s: %d %.1000s %v", method, path, w.StatusCode, answer.Value, err)
 	}
 	if to != nil {
 		if err := json.Unmarshal(answer.Value, to); err != nil {
-			t.Fatalf("the browser answers %s %s: %s: %v", method, path, answer.Value, err)
+			return fmt.Errorf("the browser answers %s %s: %s: %w", method, path, answer.Value, err)
 		}
 	}
+	return nil
 }
 
 // tool asks Chromium itself, past WebDriver.

@@ -55,6 +55,7 @@ func (c *conn) send(text string) {
 // line reads one line, without its end.
 func (c *conn) line() string {
 	c.t.Helper()
+	c.SetReadDeadline(time.Now().Add(patience))
 	line, err := c.r.ReadString('\n')
 	if err != nil {
 		c.t.Fatalf("read a line: got %q, %v", line, err)
@@ -66,6 +67,7 @@ func (c *conn) line() string {
 func (c *conn) expect(want string) {
 	c.t.Helper()
 	got := make([]byte, len(want))
+	c.SetReadDeadline(time.Now().Add(patience))
 	n, err := io.ReadFull(c.r, got)
 	if err != nil || string(got) != want {
 		rest := make([]byte, c.r.Buffered())

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // An assault goes on until it has met all goals; without any it is short.
@@ -32,29 +34,34 @@ type assault struct {
 	driver string
 	fronts int
 	faults []string // to draw from; nil: packets are late, and that is all
-	moves  bool     // they change weights: a short assault makes all, in turn
+	moves  bool     // the faults change weights: an assault in the full tier makes all, in turn
+	short  bool     // runs in every tier
 }
 
 var assaults = []assault{
-	{"late packets", "epoll", 2, nil, false},
-	{"faults", "portable", 2, []string{"kill", "hang", "black hole", "kill, hang"}, false},
-	{"faults, three ringsides", "epoll", 3, []string{"kill", "hang", "black hole", "kill, hang"}, false},
-	{"weights", "epoll", 2, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true},
-	{"weights, three ringsides", "portable", 3, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true},
+	{"late packets", "epoll", 2, nil, false, true},
+	{"faults", "portable", 2, []string{"kill", "hang", "black hole", "kill, hang"}, false, false},
+	{"faults, three ringsides", "epoll", 3, []string{"kill", "hang", "black hole", "kill, hang"}, false, true},
+	{"weights", "epoll", 2, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true, true},
+	{"weights, three ringsides", "portable", 3, []string{"weights, there and back", "weights, hang", "weights, kill", "weights thrice"}, true, false},
 }
 
+// The default tier runs the assaults that are marked short, with fewer faults.
 func TestAttacksOnCopies(t *testing.T) {
 	t.Parallel()
 	for _, a := range assaults {
+		if !a.short && !testenv.Full() && !lengthy() {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			a.play(t, seeded(t))
+			rounds(t, testTolerance, func(t testing.TB) { a.play(t, seeded(t)) })
 		})
 	}
 }
 
 // play goes on in rounds, each with keys of its own.
-func (a assault) play(t *testing.T, random *rand.Rand) {
+func (a assault) play(t testing.TB, random *rand.Rand) {
 	servers := startMemcacheds(t, 3)
 	last := len(servers) - 1
 	late := startForwarder(t, servers[last].address, true, random.Uint64())
@@ -82,13 +89,13 @@ func (a assault) play(t *testing.T, random *rand.Rand) {
 		if a.faults == nil {
 			h.more(t, 3000)
 		}
-		for i := range 4 {
-			if a.faults == nil || !lengthy() && i == 2 && !a.moves {
+		for i, next := range random.Perm(max(len(a.faults), 1)) {
+			if a.faults == nil || !lengthy() && i == 2 && !(a.moves && testenv.Full()) {
 				break
 			}
 			kind := a.faults[random.IntN(len(a.faults))]
 			if a.moves && !lengthy() {
-				kind = a.faults[i]
+				kind = a.faults[next]
 			}
 			faults[h.harm(t, kind, servers, late, random)]++
 		}
@@ -130,7 +137,7 @@ func kindsOf(broken map[byte]int) map[string]int {
 }
 
 // report prints a breach.
-func (h *clientele) report(t *testing.T, a assault, round int, b breach) {
+func (h *clientele) report(t testing.TB, a assault, round int, b breach) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +155,7 @@ func lasts(random *rand.Rand, limit time.Duration) time.Duration {
 
 // harm does one fault, and waits until the copies are whole again, or at least no
 // key has one copy alone. It returns which fault it was.
-func (h *clientele) harm(t *testing.T, kind string, servers []*memcached, late string, random *rand.Rand) string {
+func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late string, random *rand.Rand) string {
 	t.Helper()
 	h.more(t, 500)
 	a := random.IntN(len(servers))
@@ -240,7 +247,7 @@ func (h *clientele) otherWeights(random *rand.Rand) []int {
 }
 
 // reweigh gives the servers weights, at one front after the other.
-func (h *clientele) reweigh(t *testing.T, random *rand.Rand, weights []int) {
+func (h *clientele) reweigh(t testing.TB, random *rand.Rand, weights []int) {
 	t.Helper()
 	h.weights = weights
 	h.mu.Lock()
@@ -262,7 +269,7 @@ func within(random *rand.Rand, limit time.Duration) {
 
 // moved waits until all keys are where the fronts want them: then nobody looks at other
 // servers any more.
-func (h *clientele) moved(t *testing.T) {
+func (h *clientele) moved(t testing.TB) {
 	t.Helper()
 	eventually(t, "keys are where the reload wants them", func() bool {
 		return !slices.ContainsFunc(h.fronts, func(r *ringside) bool {
@@ -273,7 +280,7 @@ func (h *clientele) moved(t *testing.T) {
 }
 
 // late lets a server go on, and notes until when it does what was asked of it before.
-func (h *clientele) late(t *testing.T, resume func()) {
+func (h *clientele) late(t testing.TB, resume func()) {
 	t.Helper()
 	before := h.now()
 	resume()
@@ -281,7 +288,7 @@ func (h *clientele) late(t *testing.T, resume func()) {
 	h.lately = append(h.lately, [2]int64{before, h.now()})
 }
 
-func asJSON(t *testing.T, v any) string {
+func asJSON(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -293,7 +300,7 @@ func asJSON(t *testing.T, v any) string {
 // twofold waits until all servers are in and no live key has one copy alone: only
 // then may one of them lose its memory. Nor may a server have a key that is none of its
 // own: it would come to light again. What two copies say is the checker's business.
-func (h *clientele) twofold(t *testing.T, servers []*memcached) {
+func (h *clientele) twofold(t testing.TB, servers []*memcached) {
 	t.Helper()
 	conns := make([]*conn, len(servers))
 	for i, s := range servers {
@@ -335,7 +342,7 @@ func (h *clientele) twofold(t *testing.T, servers []*memcached) {
 // startForwarder stands before a server and lets one piece in 50 of what comes from there,
 // and of what goes there if requests says so, wait for 200 ms, and all behind it on that
 // connection.
-func startForwarder(t *testing.T, to string, requests bool, seed uint64) (address string) {
+func startForwarder(t testing.TB, to string, requests bool, seed uint64) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))
 	if err != nil {

@@ -21,12 +21,14 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"ringside/internal/testenv"
 )
 
 var seedFlag = flag.Uint64("seed", 0, "the seed of tests with random faults; 0: another each time")
 
 // seeded is a source of chance whose seed a failing test prints.
-func seeded(t *testing.T) *rand.Rand {
+func seeded(t testing.TB) *rand.Rand {
 	seed := *seedFlag
 	if seed == 0 {
 		seed = rand.Uint64()
@@ -104,7 +106,7 @@ type mix struct {
 	think  time.Duration // between two operations of a client, at most
 }
 
-func startClientele(t *testing.T, fronts []*ringside, m mix, seed uint64) *clientele {
+func startClientele(t testing.TB, fronts []*ringside, m mix, seed uint64) *clientele {
 	h := &clientele{fronts: fronts, mix: m, start: time.Now(), stop: make(chan struct{}), done: map[string]*atomic.Int64{}}
 	for _, list := range uses {
 		for _, op := range list {
@@ -341,14 +343,14 @@ func (h *clientele) note(id int, k *track, in asked, f []string, call int64) {
 }
 
 // more waits until the clients have so many answers more.
-func (h *clientele) more(t *testing.T, answers int64) {
+func (h *clientele) more(t testing.TB, answers int64) {
 	t.Helper()
 	goal := h.acknowledged.Load() + answers
 	eventually(t, "clients get answers", func() bool { return h.acknowledged.Load() >= goal })
 }
 
 // complete waits until one server may go: see whole.
-func (h *clientele) complete(t *testing.T, servers []*memcached) {
+func (h *clientele) complete(t testing.TB, servers []*memcached) {
 	t.Helper()
 	h.mu.Lock()
 	var keys []string
@@ -363,7 +365,7 @@ func (h *clientele) complete(t *testing.T, servers []*memcached) {
 // whole waits until no ringside suspects a server and both members of each key
 // that is in use have the same, so that one of them may go. Keys change
 // meanwhile, so each is looked at until it has been seen so once.
-func whole(t *testing.T, fronts []*ringside, servers []*memcached, keys []string, used func(string) bool) {
+func whole(t testing.TB, fronts []*ringside, servers []*memcached, keys []string, used func(string) bool) {
 	t.Helper()
 	conns := make([]*conn, len(servers))
 	for i, s := range servers {
@@ -408,7 +410,7 @@ func (h *clientele) halt() {
 }
 
 // end stops the clients and checks what they have seen.
-func (h *clientele) end(t *testing.T) {
+func (h *clientele) end(t testing.TB) {
 	t.Helper()
 	h.halt()
 	if h.trouble != nil {
@@ -505,7 +507,7 @@ const afterHang = 500 * time.Millisecond
 
 // undone waits until what a server did late is undone: no front waits for a late
 // answer any more.
-func undone(t *testing.T, fronts []*ringside) {
+func undone(t testing.TB, fronts []*ringside) {
 	t.Helper()
 	time.Sleep(afterHang)
 	for _, r := range fronts {
@@ -524,7 +526,7 @@ func undone(t *testing.T, fronts []*ringside) {
 
 // breakOne lets one server die or hang, for a while or until the others know,
 // and waits until all is whole again.
-func (h *clientele) breakOne(t *testing.T, servers []*memcached, random *rand.Rand) {
+func (h *clientele) breakOne(t testing.TB, servers []*memcached, random *rand.Rand) {
 	t.Helper()
 	h.more(t, 300)
 	s := servers[random.IntN(len(servers))]
@@ -552,19 +554,23 @@ var strictPool = []string{
 }
 
 func TestHistoriesOfCopies(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) { histories(t, driver, 1) })
+	eachDriver(t, func(t *testing.T, driver string) {
+		rounds(t, testTolerance, func(t testing.TB) { histories(t, driver, 1) })
+	})
 }
 
 // Two proxies may each read and write at any time. Writes on one value come one after
 // another, but through either: how two that meet end is not promised. What is made to be
 // met by others, locks, numbers and logs, is.
 func TestHistoriesOfCopiesThroughTwo(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) { histories(t, driver, 2) })
+	eachDriver(t, func(t *testing.T, driver string) {
+		rounds(t, testTolerance, func(t testing.TB) { histories(t, driver, 2) })
+	})
 }
 
 // One server's answers come late now and then. Its requests don't: what a server carries
 // out late, while a fault is healed, is two faults.
-func histories(t *testing.T, driver string, proxies int) {
+func histories(t testing.TB, driver string, proxies int) {
 	random := seeded(t)
 	servers := startMemcacheds(t, 3)
 	seen := slices.Clone(servers)
@@ -578,7 +584,11 @@ func histories(t *testing.T, driver string, proxies int) {
 		m.alone = "rvd"
 	}
 	h := startClientele(t, fronts, m, random.Uint64())
-	for range 5 {
+	faults := 3
+	if testenv.Full() {
+		faults = 5
+	}
+	for range faults {
 		h.breakOne(t, servers, random)
 	}
 	h.more(t, 300)

@@ -16,7 +16,7 @@ import (
 // Faults of all kinds, one after the other, faster than servers are ejected
 // and come back: they meet all phases.
 func TestFailoverFaults(t *testing.T) {
-	someKinds(t, moving, func(t *testing.T, driver string, k kind) {
+	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		r := o.ringsides[0]
 		for i, fault := range []struct {
@@ -24,7 +24,7 @@ func TestFailoverFaults(t *testing.T) {
 			more []any
 		}{
 			{kind: "delay", more: []any{"delay", "60ms"}},
-			{kind: "delay", more: []any{"delay", "1s"}},
+			{kind: "delay", more: []any{"delay", "3s"}},
 			{kind: "reset"},
 			{kind: "drop", more: []any{"percent", 20}},
 			{kind: "hang"},
@@ -47,7 +47,7 @@ func TestFailoverFaults(t *testing.T) {
 // The machine of a server drops attempts to connect: its port is listened on,
 // and nobody accepts.
 func TestFailoverBlackHole(t *testing.T) {
-	someKinds(t, moving[:1], func(t *testing.T, driver string, k kind) {
+	someKinds(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		const gone = 2
 		o.servers[gone].kill()
@@ -63,7 +63,7 @@ func TestFailoverBlackHole(t *testing.T) {
 
 // blackHole listens at address with a full queue until the returned function
 // is called.
-func blackHole(t *testing.T, address string) (open func()) {
+func blackHole(t testing.TB, address string) (open func()) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -105,7 +105,7 @@ func blackHole(t *testing.T, address string) (open func()) {
 // All servers go at once: nobody is ejected, for it might be this machine, and
 // what comes back with them is current.
 func TestFailoverAllServers(t *testing.T) {
-	someKinds(t, moving, func(t *testing.T, driver string, k kind) {
+	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		for _, how := range []struct {
 			name        string
@@ -136,7 +136,7 @@ func TestFailoverAllServers(t *testing.T) {
 
 // Servers come and go at any moment, also while they are on their way back.
 func TestFailoverFlapping(t *testing.T) {
-	someKinds(t, moving, func(t *testing.T, driver string, k kind) {
+	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		seed := uint64(time.Now().UnixNano())
 		t.Log("seed", seed)
@@ -168,7 +168,7 @@ func TestFailoverFlapping(t *testing.T) {
 
 // Three ringsides that do not see the same.
 func TestFailoverViews(t *testing.T) {
-	eachKind(t, moving, func(t *testing.T, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 3, k, startMemcacheds(t, 3))
 		const gone = 1
 		for _, cut := range []struct {

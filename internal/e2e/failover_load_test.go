@@ -101,7 +101,7 @@ const loadPause = 7 * time.Millisecond
 
 // startLoad runs some clients on every address until end. With textOnly they
 // use no meta commands.
-func startLoad(t *testing.T, names []string, groupOf func(key string) int, clients int, textOnly bool, addresses ...string) *load {
+func startLoad(t testing.TB, names []string, groupOf func(key string) int, clients int, textOnly bool, addresses ...string) *load {
 	t.Helper()
 	l := &load{began: time.Now(), stop: make(chan struct{})}
 	for _, name := range names {
@@ -132,7 +132,7 @@ func (l *load) halt() {
 }
 
 // end stops the clients and fails the test for what must never happen.
-func (l *load) end(t *testing.T) {
+func (l *load) end(t testing.TB) {
 	t.Helper()
 	l.halt()
 	l.sound(t)
@@ -142,7 +142,7 @@ func (l *load) end(t *testing.T) {
 }
 
 // sound fails the test for what must never have happened.
-func (l *load) sound(t *testing.T) {
+func (l *load) sound(t testing.TB) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,6 +150,9 @@ func (l *load) sound(t *testing.T) {
 		if i == 10 {
 			t.Errorf("and %d more", len(l.bad)-i)
 			break
+		}
+		if !strings.HasPrefix(what, "stale") {
+			certain(t)
 		}
 		t.Error(what)
 	}
@@ -193,7 +196,7 @@ func (l *load) examples() string {
 }
 
 // more waits until so many requests more have been answered.
-func (l *load) more(t *testing.T, requests int) {
+func (l *load) more(t testing.TB, requests int) {
 	t.Helper()
 	goal := l.total().asked + requests
 	eventually(t, "the load goes on", func() bool { return l.total().asked >= goal })
@@ -201,7 +204,7 @@ func (l *load) more(t *testing.T, requests int) {
 
 // troubled waits until the keys of a group are in trouble. What begins that, and may
 // already be over when it returns, is called here.
-func (l *load) troubled(t *testing.T, group int, begin ...func()) {
+func (l *load) troubled(t testing.TB, group int, begin ...func()) {
 	t.Helper()
 	before := l.of(group).trouble()
 	for _, f := range begin {
@@ -212,7 +215,7 @@ func (l *load) troubled(t *testing.T, group int, begin ...func()) {
 
 // calm waits until each of these groups, or all if none is named, has had so
 // many requests answered well in a row.
-func (l *load) calm(t *testing.T, row int, groups ...int) {
+func (l *load) calm(t testing.TB, row int, groups ...int) {
 	t.Helper()
 	if len(groups) == 0 {
 		for i := range l.groups {

@@ -14,7 +14,7 @@ import (
 // fail_fast writes nothing of its own to the servers, moves no key, and what
 // comes back with its values serves them.
 func TestFailFast(t *testing.T) {
-	eachKind(t, []kind{{distribution: "ketama-points", mode: "fail_fast"}}, func(t *testing.T, driver string, k kind) {
+	eachKind(t, []kind{{distribution: "ketama-points", mode: "fail_fast"}}, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 2, k, startLasting(t, 3))
 		at := owners(t, o.servers, o.kept)
 		const gone = 1
@@ -56,9 +56,9 @@ func TestBackToFailFast(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
 		in := func(mode string) string {
-			return front(servers, "failover: {mode: "+mode+"}", "timeouts: {connect: 1s, request: 250ms, deadline: 1s}")
+			return front(servers, "failover: {mode: "+mode+"}", unhurriedReturn)
 		}
-		r := startRingside(t, driver, in("rehash, ping: 100ms, eject_after: 300ms"))
+		r := startRingside(t, driver, in("rehash, ping: 100ms, eject_after: {refused: 300ms, silent: 1m}"))
 		client := dial(t, r.address)
 		keys := names("key", 60)
 		store := func() {
@@ -87,7 +87,7 @@ func TestBackToFailFast(t *testing.T) {
 			}
 			return false
 		})
-		time.Sleep(2 * time.Second) // four times what it took to take a server out
+		time.Sleep(2 * time.Second) // longer than ejecting a server took
 		second.comeBack(t)
 		store()
 		if went := r.went(second.address, 0); len(went) > 0 {
@@ -99,7 +99,7 @@ func TestBackToFailFast(t *testing.T) {
 // The gutter of a pool serves for servers that are out; its own servers may
 // go, too.
 func TestFailoverGutter(t *testing.T) {
-	someKinds(t, []kind{{distribution: "ketama", mode: "gutter", consistency: "relaxed"}, {distribution: "ketama", mode: "gutter", consistency: "strict"}}, func(t *testing.T, driver string, k kind) {
+	someKinds(t, []kind{{distribution: "ketama", mode: "gutter", consistency: "relaxed"}, {distribution: "ketama", mode: "gutter", consistency: "strict"}}, func(t testing.TB, driver string, k kind) {
 		spare := startLasting(t, 2)
 		k.more = nil
 		k.after = fmt.Sprintf("  spare:\n    distribution: ketama-points\n    %s\n    %s\n    servers:\n", testTimeouts, testBackoff)
@@ -178,7 +178,7 @@ func TestFailoverPresets(t *testing.T) {
 		{distribution: "modulo-twemproxy", mode: "rehash", consistency: "relaxed", more: []string{"hash: fnv1a_64"}}, // makes its list again
 		{distribution: "ketama", mode: "rehash", consistency: "strict"},                                              // makes its ring again
 		{distribution: "modulo-python-memcache", mode: "rehash", consistency: "relaxed"},                             // walks
-	}, func(t *testing.T, driver string, k kind) {
+	}, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 4))
 		at := owners(t, o.servers, o.kept)
 		others := func(gone ...int) (n int) {
@@ -217,7 +217,7 @@ func TestFailoverPresets(t *testing.T) {
 
 // A token is good for the place that gave it, as long as the key lives there.
 func TestFailoverTokens(t *testing.T) {
-	someKinds(t, moving[:1], func(t *testing.T, driver string, k kind) {
+	someKinds(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		at := owners(t, o.servers, o.kept)
 		const gone = 1

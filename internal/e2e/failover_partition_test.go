@@ -30,7 +30,7 @@ type lab struct {
 	ringsides []namespace
 }
 
-func startLab(t *testing.T, ringsides, servers int) *lab {
+func startLab(t testing.TB, ringsides, servers int) *lab {
 	t.Helper()
 	first, inside := startFirstNamespace(t)
 	l := &lab{servers: *first}
@@ -70,7 +70,7 @@ func routeTo(p, s int) string {
 
 // startFirstNamespace makes one whose loopback is up, and says by which command
 // further ones are made beside it.
-func startFirstNamespace(t *testing.T) (first *namespace, inside []string) {
+func startFirstNamespace(t testing.TB) (first *namespace, inside []string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
 		t.Fatal("network namespaces are Linux's")
@@ -92,7 +92,7 @@ func startFirstNamespace(t *testing.T) (first *namespace, inside []string) {
 
 // startNamespace makes one with a command that runs its arguments in it; nil
 // if it may not.
-func startNamespace(t *testing.T, command []string) *namespace {
+func startNamespace(t testing.TB, command []string) *namespace {
 	t.Helper()
 	own, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
@@ -113,7 +113,7 @@ func startNamespace(t *testing.T, command []string) *namespace {
 }
 
 // ip runs commands of ip in n.
-func (n *namespace) ip(t *testing.T, commands ...string) {
+func (n *namespace) ip(t testing.TB, commands ...string) {
 	t.Helper()
 	args := append(append([]string{}, n.enter[1:]...), "ip", "-batch", "-")
 	run := exec.Command(need(t, n.enter[0]), args...)
@@ -129,7 +129,7 @@ const nowhere = "02:00:00:00:00:99"
 
 // cut breaks the link between a ringside and a server in one of three ways,
 // and returns what mends it.
-func (l *lab) cut(t *testing.T, how string, p, s int) (mend func()) {
+func (l *lab) cut(t testing.TB, how string, p, s int) (mend func()) {
 	t.Helper()
 	a, b, link := &l.ringsides[p], &l.servers, linkName(p, s)
 	lose := func(n *namespace, neighbour string) func() {
@@ -148,7 +148,7 @@ func (l *lab) cut(t *testing.T, how string, p, s int) (mend func()) {
 
 // startPartition runs servers and ringsides in a lab. Clients come through unix
 // sockets, which no namespace hides.
-func startPartition(t *testing.T, driver string, ringsides int, k kind) (*lab, *outing) {
+func startPartition(t testing.TB, driver string, ringsides int, k kind) (*lab, *outing) {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
@@ -189,7 +189,7 @@ func startPartition(t *testing.T, driver string, ringsides int, k kind) (*lab, *
 }
 
 func TestFailoverPartition(t *testing.T) {
-	eachKind(t, moving, func(t *testing.T, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		l, o := startPartition(t, driver, 2, k)
 		const gone = 1
 		for _, partition := range []struct {

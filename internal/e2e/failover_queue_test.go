@@ -15,6 +15,7 @@ import (
 func short(driver string) kind {
 	k := moving[0]
 	k.driver, k.more = driver, []string{"queue: 3"}
+	k.timeouts, k.eject = unhurriedReturn, "eject_after: {refused: 500ms, silent: 1m}"
 	return k
 }
 
@@ -43,7 +44,6 @@ func TestFailoverOverload(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
 		k := short(driver)
-		k.timeouts = "timeouts: {connect: 10s, request: 10s, deadline: 20s}" // a server may get no processor for a while
 		r := startRingside(t, driver, k.config(servers))
 		var refused, silent atomic.Int64
 		stop := make(chan struct{})
@@ -77,7 +77,7 @@ func TestFailoverOverload(t *testing.T) {
 
 // flood asks and asks, a hundred requests at a time, and counts refusals, and those
 // to which a server did not answer in time: it may get no processor for so long.
-func flood(t *testing.T, address string, i int, stop chan struct{}, refused, silent *atomic.Int64) error {
+func flood(t testing.TB, address string, i int, stop chan struct{}, refused, silent *atomic.Int64) error {
 	c := dial(t, address)
 	for {
 		select {

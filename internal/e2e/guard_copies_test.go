@@ -4,27 +4,29 @@ package e2e
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
 
-// guardedCopies is guarded with two copies of each key.
+// guardedCopies is guarded with two copies of each key. A server that refuses
+// connections is ejected at once, one that is slow is not.
 func guardedCopies(servers []*memcached, settings, more string) string {
-	return front(servers, "failover: {ping: 200ms, lease: 2s, eject_after: 50ms}") +
+	return front(servers, "failover: {ping: 200ms, lease: 2s, eject_after: {refused: 50ms, silent: 1m}}") +
 		"routes:\n  - {pool: main, replicas: 2, copies_on: server" + more + ", guard: " + settings + "}\n"
 }
 
 // TestGuardCopiesLateSets deletes keys while clients rebuild them, through another
 // Ringside: what they have read before is never read again, at whichever copy.
 func TestGuardCopiesLateSets(t *testing.T) {
+	t.Parallel()
 	for _, read := range []string{"first", "spread"} {
 		t.Run(read, func(t *testing.T) {
 			t.Parallel()
 			servers := startMemcacheds(t, 3)
-			config := guardedCopies(servers, "true", ", read: "+read)
+			config := guardedCopies(servers, "{"+patientGuard+"}", ", read: "+read)
 			a := dial(t, startRingside(t, "auto", config).address)
 			b := dial(t, startRingside(t, "portable", config).address)
 			for i := range 1000 {
@@ -52,8 +54,9 @@ func TestGuardCopiesLateSets(t *testing.T) {
 // kills a server: what was made is read from the other copy, and made once more at most
 // by each Ringside.
 func TestGuardCopiesHerd(t *testing.T) {
+	t.Parallel()
 	servers := startMemcacheds(t, 3)
-	config := guardedCopies(servers, "{wait: 1500ms}", "")
+	config := guardedCopies(servers, "{"+patientGuard+"}", "")
 	rs := []*ringside{startRingside(t, "auto", config), startRingside(t, "auto", config)}
 	o := newOrigin(200 * time.Millisecond)
 	read := func(c *conn, key string) {
@@ -88,10 +91,23 @@ func TestGuardCopiesHerd(t *testing.T) {
 			t.Errorf("page%d was made %d times by 20 clients, want once", k, n)
 		}
 	}
-	var over atomic.Bool
-	time.AfterFunc(300*time.Millisecond, func() { servers[0].signal(t, syscall.SIGKILL) })
-	time.AfterFunc(4*time.Second, func() { over.Store(true) })
-	round(8, func() bool { time.Sleep(5 * time.Millisecond); return over.Load() })
+	// Clients go on reading for some rounds after all Ringsides have ejected the server.
+	var rounds, enough atomic.Int64
+	enough.Store(math.MaxInt64)
+	var killing sync.WaitGroup
+	killing.Go(func() {
+		eventually(t, "clients read", func() bool { return rounds.Load() > 50 })
+		servers[0].kill()
+		for _, r := range rs {
+			eventually(t, "the server is out", func() bool { return r.phase(servers[0].address) == "OUT" })
+		}
+		enough.Store(rounds.Load() + 200)
+	})
+	round(8, func() bool {
+		time.Sleep(5 * time.Millisecond)
+		return rounds.Add(1) > enough.Load() || t.Failed()
+	})
+	killing.Wait()
 	for k := range keys {
 		if n := o.rounds[fmt.Sprint("page", k)]; n > 1+len(rs) {
 			t.Errorf("page%d was made %d times, want at most %d: once, and once more by each Ringside when a server was killed", k, n, 1+len(rs))

@@ -16,6 +16,7 @@ import (
 // TestGuardStorm holds what is read against what was deleted: no value is older than
 // the last delete of its key that was acknowledged before it was asked for.
 func TestGuardStorm(t *testing.T) {
+	t.Parallel()
 	const keys, clients, rounds = 8, 24, 150
 	servers := startMemcacheds(t, 2)
 	var rs []*ringside
@@ -23,11 +24,12 @@ func TestGuardStorm(t *testing.T) {
 		rs = append(rs, startRingside(t, "auto", guarded(servers, "{wait: 100ms}")+"engine: {loops: 2}\n"))
 	}
 	var origin, least [keys]atomic.Int64 // the version in the database; what may be read at least
-	var stored, read, missed, deleted atomic.Int64
+	var begun, stored, read, missed, deleted atomic.Int64
 	client := func(seed uint64) {
 		random := rand.New(rand.NewPCG(13, seed))
 		c := dial(t, rs[random.IntN(len(rs))].address)
 		for range rounds {
+			begun.Add(1)
 			k := random.IntN(keys)
 			key := fmt.Sprint("storm", k)
 			switch n := random.IntN(100); {
@@ -64,8 +66,8 @@ func TestGuardStorm(t *testing.T) {
 	for i := range clients {
 		all.Go(func() { client(uint64(i)) })
 	}
-	for range 3 { // it comes back empty, and counts its cas from one again
-		time.Sleep(300 * time.Millisecond)
+	for i := range int64(3) { // it comes back empty, and counts its cas from one again
+		eventually(t, "clients do a part of their work", func() bool { return begun.Load() >= (i+1)*clients*rounds/4 })
 		servers[0].kill()
 		servers[0].restart(t)
 	}

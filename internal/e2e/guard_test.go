@@ -13,13 +13,17 @@ import (
 	"time"
 )
 
+// patientGuard are settings of a guard under which no client waits or rebuilds for too
+// long, however busy the machine is.
+const patientGuard = "wait: 19s, lease: 1h, lease_max: 1h"
+
 // guarded is a front whose only route has a guard with these settings.
 func guarded(servers []*memcached, settings string) string {
 	return front(servers) + "routes:\n  - {pool: main, guard: " + settings + "}\n"
 }
 
 // count is the sum of a metric over its labels.
-func (r *ringside) count(t *testing.T, metric string) (sum int) {
+func (r *ringside) count(t testing.TB, metric string) (sum int) {
 	t.Helper()
 	_, text := r.page(t, "/metrics")
 	for _, m := range regexp.MustCompile(`(?m)^`+metric+`(?:\{.*\})? (\S+)$`).FindAllStringSubmatch(text, -1) {
@@ -60,13 +64,14 @@ func (o *origin) rebuild(key string) string {
 // TestGuardHerd lets many clients meet one missing key, through one Ringside and
 // through four: one of them rebuilds it.
 func TestGuardHerd(t *testing.T) {
+	t.Parallel()
 	for _, ringsides := range []int{1, 4} {
 		t.Run(fmt.Sprint(ringsides), func(t *testing.T) {
 			t.Parallel()
 			servers := startMemcacheds(t, 2)
 			var rs []*ringside
 			for range ringsides {
-				rs = append(rs, startRingside(t, "auto", guarded(servers, "{wait: 1500ms}")))
+				rs = append(rs, startRingside(t, "auto", guarded(servers, "{"+patientGuard+"}")))
 			}
 			o := newOrigin(300 * time.Millisecond)
 			for round := range 3 {
@@ -106,7 +111,8 @@ func TestGuardHerd(t *testing.T) {
 // TestGuardWinnerDies lets clients go away that were to rebuild: one of those who
 // wait goes on at once.
 func TestGuardWinnerDies(t *testing.T) {
-	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{wait: 1900ms, lease: 1h, lease_max: 1h}"))
+	t.Parallel()
+	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{"+patientGuard+"}"))
 	first := dial(t, r.address)
 	first.misses("k")
 	var told atomic.Int64
@@ -133,9 +139,11 @@ func TestGuardWinnerDies(t *testing.T) {
 // TestGuardLateSets deletes keys while clients rebuild them, through another
 // Ringside: what they have read before is never stored.
 func TestGuardLateSets(t *testing.T) {
-	for _, settings := range []string{"true", "{stale: 30s}", "{clients: shared}", "{clients: pooled, sets: after_miss}"} {
-		t.Run(settings, func(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"", "stale: 1h, ", "clients: shared, ", "clients: pooled, sets: after_miss, "} {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
+			settings := "{" + kind + patientGuard + "}"
 			servers := startMemcacheds(t, 2)
 			a := dial(t, startRingside(t, "auto", guarded(servers, settings)).address)
 			b := dial(t, startRingside(t, "auto", guarded(servers, settings)).address)
@@ -161,8 +169,9 @@ func TestGuardLateSets(t *testing.T) {
 
 // TestGuardAdds lets clients add what they have missed: one of them does.
 func TestGuardAdds(t *testing.T) {
+	t.Parallel()
 	servers := startMemcacheds(t, 1)
-	for _, wait := range []string{"400ms", "off"} {
+	for _, wait := range []string{"400ms", "off"} { // clients that wait no longer add as well
 		r := startRingside(t, "auto", guarded(servers, "{wait: "+wait+"}"))
 		for round := range 5 {
 			key := fmt.Sprint("add", wait, round)
@@ -192,9 +201,10 @@ func TestGuardAdds(t *testing.T) {
 
 // TestGuardStale reads a value that is rebuilt: nobody but who rebuilds waits or misses.
 func TestGuardStale(t *testing.T) {
-	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{stale: 1m}"))
+	t.Parallel()
+	r := startRingside(t, "auto", guarded(startMemcacheds(t, 1), "{stale: 1h, "+patientGuard+"}"))
 	a, b := dial(t, r.address), dial(t, r.address)
-	a.ask("set k 7 100 3\r\nold", "STORED")
+	a.ask("set k 7 3600 3\r\nold", "STORED")
 	a.ask("delete k", "DELETED")
 	a.ask("delete k", "NOT_FOUND")
 	a.ask("append k 0 0 1\r\nx", "NOT_STORED")
@@ -214,6 +224,7 @@ func TestGuardStale(t *testing.T) {
 // checks get a key, delete it and set it: a set that comes after a delete of what its
 // client has missed before is not stored.
 func TestGuardClients(t *testing.T) {
+	t.Parallel()
 	unordered, _ := split(clients)
 	unordered = slices.DeleteFunc(unordered, func(c client) bool { return c.name == "python-memcache" || c.name == "bmemcached" })
 	runClients(t, startRingside(t, "auto", guarded(startMemcacheds(t, 3), "{wait: off}")).address, unordered)

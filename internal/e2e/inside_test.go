@@ -15,7 +15,7 @@ import (
 )
 
 // serveInside serves a configuration without listeners, and returns where clients find it.
-func serveInside(t *testing.T, text string, without guard.Ablation) (address string) {
+func serveInside(t testing.TB, text string, without guard.Ablation) (address string) {
 	t.Helper()
 	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, unhurriedDefaults))
 	if err != nil {

@@ -265,7 +265,7 @@ func TestKeysInBase64(t *testing.T) {
 }
 
 // everything sends all of a program and returns all that comes back.
-func everything(t *testing.T, address, program string) string {
+func everything(t testing.TB, address, program string) string {
 	c := dial(t, address)
 	go io.WriteString(c, program)
 	return c.closed()
@@ -274,6 +274,7 @@ func everything(t *testing.T, address, program string) string {
 // TestServerThatLies: a server that answers one client with what is another's
 // loses its connection, whatever it says it is.
 func TestServerThatLies(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ ask, lie string }{
 		"get":    {"get a", "VALUE b 0 1\r\nB\r\nEND"},
 		"many":   {"get a b", "VALUE b 0 1\r\nB\r\nVALUE a 0 1\r\nA\r\nEND"},
@@ -308,7 +309,7 @@ func TestServerThatLies(t *testing.T) {
 
 // startLiar runs a server that says its version, and answers what it is asked
 // with a lie when it has all lines of it but mn, which no server gets.
-func startLiar(t *testing.T, asked, lie string) (address string) {
+func startLiar(t testing.TB, asked, lie string) (address string) {
 	lines := strings.Count(strings.TrimSuffix(asked, "\r\nmn"), "\r\n") + 1
 	l, err := net.Listen("tcp", ownHost()+":0")
 	if err != nil {

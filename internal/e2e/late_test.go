@@ -23,7 +23,7 @@ type late struct {
 
 // startLate stops a server that holds old values and sets new ones of so many
 // bytes, all of which time out.
-func startLate(t *testing.T, driver, more string, keys, size int) *late {
+func startLate(t testing.TB, driver, more string, keys, size int) *late {
 	t.Helper()
 	l := &late{server: startMemcached(t), keys: names("late", keys)}
 	l.direct = dial(t, l.server.address)
@@ -58,7 +58,7 @@ func startLate(t *testing.T, driver, more string, keys, size int) *late {
 }
 
 // settles lets the server go on and waits until nothing is late any more.
-func (l *late) settles(t *testing.T) {
+func (l *late) settles(t testing.TB) {
 	t.Helper()
 	l.server.resume(t)
 	client := dial(t, l.address)
@@ -71,27 +71,36 @@ func (l *late) ran() (n int) {
 	return n - len(l.keys)
 }
 
-// gone checks on the server that no key has the late value. One whose set was
-// thrown away may still have the old one.
-func (l *late) gone(t *testing.T) {
+// gone checks on the server that no key has the late value.
+func (l *late) gone(t testing.TB) {
 	t.Helper()
+	if err := l.undone(); err != nil {
+		t.Error(err)
+	}
+}
+
+// undone returns an error unless each set that ran was deleted. A key whose set was
+// thrown away still has its old value.
+func (l *late) undone() error {
 	kept := 0
 	for _, key := range l.keys {
 		found, _ := l.direct.get(key)
 		value, hit := found[key]
 		if hit && value != "old" {
-			t.Fatalf("%s has the late value, %s", key, brief(value))
+			return fmt.Errorf("%s has the late value, %s", key, brief(value))
 		}
 		if hit {
 			kept++
 		}
 	}
 	if ran := l.ran(); ran+kept != len(l.keys) {
-		t.Errorf("%d of %d sets ran, and %d keys have their old value", ran, len(l.keys), kept)
+		return fmt.Errorf("%d of %d sets ran, and %d keys have their old value", ran, len(l.keys), kept)
 	}
+	return nil
 }
 
 func TestLateSets(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ keys, size int }{{1, 4}, {1, 50_000}, {50, 1000}, {50, 50_000}} {
 		t.Run(fmt.Sprintf("%dx%d", c.keys, c.size), func(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver string) {
@@ -109,13 +118,16 @@ func TestLateSets(t *testing.T) {
 				}
 				client := dial(t, l.address)
 				eventually(t, "ringside serves on", func() bool { return client.set(l.keys[0], "new") == "STORED" })
-				client.holds(l.keys[0], "new")
+				eventually(t, "the new value is read", func() bool { // a slow answer is a miss
+					found, _ := client.get(l.keys[0])
+					return found[l.keys[0]] == "new"
+				})
 			})
 		})
 	}
 }
 
-func (l *late) stat(t *testing.T, name string) string {
+func (l *late) stat(t testing.TB, name string) string {
 	t.Helper()
 	return dial(t, l.address).stats("servers")["server:1:"+name]
 }
@@ -123,7 +135,7 @@ func (l *late) stat(t *testing.T, name string) string {
 // More than all buffers on the way hold: what has arrived is undone, and what
 // has not never arrives or is undone too.
 func TestLateSetsFillTheWindow(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		l := startLate(t, driver, "", 300, 100_000)
 		l.settles(t)
 		l.gone(t)
@@ -144,17 +156,14 @@ func TestLateSetsAndReload(t *testing.T) {
 			return client.stats("servers")["server:1:address"] == other.address
 		})
 		l.server.resume(t)
-		eventually(t, "all are deleted", func() bool {
-			return l.direct.stats("")["delete_hits"] == fmt.Sprint(len(l.keys))
-		})
-		l.gone(t)
+		eventually(t, "the sets that ran are deleted", func() bool { return l.ran() > 0 && l.undone() == nil })
 	})
 }
 
 // A stop waits for the late delete, as for other things in flight.
 func TestLateSetsAndStop(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
-		l := startLate(t, driver, "limits: {drain: 50s}\n", 30, 1000)
+		l := startLate(t, driver, "limits: {drain: 1h}\n", 30, 1000)
 		l.signal(t, syscall.SIGTERM)
 		l.refuses(t)
 		if !l.running() {

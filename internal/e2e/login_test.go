@@ -30,7 +30,7 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	eachDriver(t, func(t *testing.T, driver string) {
-		address := freeAddress(t, "127.0.0.1")
+		address := freeAddress(t, ownHost())
 		config := fmt.Sprintf("listen: [{address: %q, auth_file: %q}]\n", address, hashes) + front(startMemcacheds(t, 1))
 		r, err := tryRingside(t, driver, []string{address}, config)
 		if err != nil {
@@ -51,10 +51,10 @@ func TestLogin(t *testing.T) {
 		}
 		out := tool(t, "/usr/bin/python3", "-c", `
 import bmemcached, sys
-good = bmemcached.Client([sys.argv[1]], "alice", "secret")
+good = bmemcached.Client([sys.argv[1]], "alice", "secret", socket_timeout=120)
 print(good.set("k", "v"), good.get("k"))
 try:
-    print(bmemcached.Client([sys.argv[1]], "alice", "hidden").set("k", "w"))
+    print(bmemcached.Client([sys.argv[1]], "alice", "hidden", socket_timeout=120).set("k", "w"))
 except Exception as e:
     print(type(e).__name__)
 print(good.get("k"))
@@ -63,9 +63,8 @@ print(good.get("k"))
 			t.Errorf("python-binary-memcached with passwords: %q, want %q", out, want)
 		}
 		failure := regexp.MustCompile(`a client gave a wrong user or password.* client=127\.0\.0\.1:\d+`)
-		eventually(t, "each wrong password, at least one of each protocol, is logged and counted", func() bool {
-			lines := failure.FindAllString(r.out.String(), -1)
-			return len(lines) >= 2 && len(lines) == int(r.metric(t, "ringside_client_logins_failed_total"))
+		eventually(t, "each wrong password, at least one of each protocol, is counted, and logged once in a while", func() bool {
+			return failure.MatchString(r.out.String()) && r.metric(t, "ringside_client_logins_failed_total") >= 2
 		})
 		if strings.Contains(r.out.String(), "hidden") {
 			t.Error("the log has a password")
@@ -81,7 +80,7 @@ func saidTo(t *testing.T, address, text string, n int) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	if _, err := io.Copy(c, strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ type storm struct {
 	clients int
 	sends   func(keys []string) string // keys: those stored; if a server is stopped, those it has
 	reads   bool
-	until   func(t *testing.T, servers []*memcached) bool // it has had its effect; nil: when all is sent
+	until   func(t testing.TB, servers []*memcached) bool // it has had its effect; nil: when all is sent
 }
 
 // patient lets servers be late.
@@ -54,7 +54,7 @@ func manySets(keys []string) string {
 
 // settled says that servers have had hits, and get no more: clients that don't read
 // are not asked for all that they have sent.
-func settled(t *testing.T, servers []*memcached) bool {
+func settled(t testing.TB, servers []*memcached) bool {
 	hits := func() (sum int) {
 		for _, s := range servers {
 			n, err := s.hits()
@@ -132,6 +132,7 @@ var storms = []storm{
 // Whatever clients and servers do, what is resident stays within what the
 // example file says, and Ringside serves on.
 func TestMemoryBound(t *testing.T) {
+	t.Parallel()
 	for _, driver := range drivers() {
 		for _, storm := range storms {
 			t.Run(storm.name+"/"+driver, func(t *testing.T) { storm.play(t, driver) })
@@ -139,7 +140,7 @@ func TestMemoryBound(t *testing.T) {
 	}
 }
 
-func (s *storm) play(t *testing.T, driver string) {
+func (s *storm) play(t testing.TB, driver string) {
 	limit := cmp.Or(s.memory, 256) << 20
 	mayReside := limit + limit/4 + 64<<20 // what the example file says a container needs
 	servers := startMemcacheds(t, 2)
@@ -204,7 +205,7 @@ func (s *storm) play(t *testing.T, driver string) {
 }
 
 // memory is a line of what the kernel says of p's memory, in bytes.
-func (p *process) memory(t *testing.T, line string) int {
+func (p *process) memory(t testing.TB, line string) int {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // cluster is a ringside over three servers that hold values.
@@ -22,7 +23,7 @@ type cluster struct {
 func valueOf(key string) string { return "value of " + key }
 
 // startCluster fills three servers with 300 keys through ringside.
-func startCluster(t *testing.T, driver string, more ...string) *cluster {
+func startCluster(t testing.TB, driver string, more ...string) *cluster {
 	t.Helper()
 	c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300)}
 	c.ringside = startRingside(t, driver, front(c.servers, more...))
@@ -53,7 +54,7 @@ func (c *cluster) others(i int) []string {
 }
 
 // serves checks that all keys of a list have their values, alone and together.
-func (c *cluster) serves(t *testing.T, keys []string) {
+func (c *cluster) serves(t testing.TB, keys []string) {
 	t.Helper()
 	client := dial(t, c.address)
 	for _, key := range keys {
@@ -66,7 +67,7 @@ func (c *cluster) serves(t *testing.T, keys []string) {
 }
 
 // blames checks that an error line says which server it was.
-func (c *cluster) blames(t *testing.T, line string, server int) {
+func (c *cluster) blames(t testing.TB, line string, server int) {
 	t.Helper()
 	if !strings.HasPrefix(line, "SERVER_ERROR ") || !strings.Contains(line, c.servers[server].address) {
 		t.Fatalf("got %q, want SERVER_ERROR with %s in it", line, c.servers[server].address)
@@ -74,7 +75,7 @@ func (c *cluster) blames(t *testing.T, line string, server int) {
 }
 
 // readsFail checks what reads of keys on a server get that can't answer.
-func (c *cluster) readsFail(t *testing.T, getErrors string, server int) {
+func (c *cluster) readsFail(t testing.TB, getErrors string, server int) {
 	t.Helper()
 	client := dial(t, c.address)
 	for _, key := range c.of(server)[:3] {
@@ -106,7 +107,7 @@ func (c *cluster) readsFail(t *testing.T, getErrors string, server int) {
 
 // writesFail checks that every mutation of a key there is refused with the
 // server's name, and that the connection goes on.
-func (c *cluster) writesFail(t *testing.T, server int) {
+func (c *cluster) writesFail(t testing.TB, server int) {
 	t.Helper()
 	client := dial(t, c.address)
 	key := c.of(server)[0]
@@ -122,7 +123,7 @@ func (c *cluster) writesFail(t *testing.T, server int) {
 }
 
 // returns waits until keys of a restarted or resumed server are served.
-func (c *cluster) returns(t *testing.T, server int) {
+func (c *cluster) returns(t testing.TB, server int) {
 	t.Helper()
 	client := dial(t, c.address)
 	key := c.of(server)[0]
@@ -137,9 +138,10 @@ func (c *cluster) returns(t *testing.T, server int) {
 }
 
 func TestServerDies(t *testing.T) {
+	t.Parallel()
 	for _, getErrors := range []string{"miss", "error"} {
 		t.Run(getErrors, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver string) {
+			bothDrivers(t, func(t *testing.T, driver string) {
 				c := startCluster(t, driver, "get_errors: "+getErrors)
 				before := dial(t, c.address)
 				before.store(c.others(1)[0], valueOf(c.others(1)[0]))
@@ -184,17 +186,20 @@ func TestServerRestartsWhileIdle(t *testing.T) {
 }
 
 func TestServerHangs(t *testing.T) {
+	t.Parallel()
 	for _, getErrors := range []string{"miss", "error"} {
 		t.Run(getErrors, func(t *testing.T) {
-			eachDriver(t, func(t *testing.T, driver string) {
-				c := startCluster(t, driver, "get_errors: "+getErrors, "timeouts: {connect: 2s, request: 2s, deadline: 4s}")
-				c.servers[1].pause(t)
-				c.readsFail(t, getErrors, 1)
-				c.writesFail(t, 1)
-				// The late answers must not be taken for those to later requests.
-				c.servers[1].resume(t)
-				c.returns(t, 1)
-				c.serves(t, c.keys)
+			bothDrivers(t, func(t *testing.T, driver string) {
+				rounds(t, 500*time.Millisecond, func(t testing.TB) {
+					c := startCluster(t, driver, "get_errors: "+getErrors, "timeouts: {connect: 2s, request: 2s, deadline: 4s}")
+					c.servers[1].pause(t)
+					c.readsFail(t, getErrors, 1)
+					c.writesFail(t, 1)
+					// The late answers must not be taken for those to later requests.
+					c.servers[1].resume(t)
+					c.returns(t, 1)
+					c.serves(t, c.keys)
+				})
 			})
 		})
 	}
@@ -203,7 +208,7 @@ func TestServerHangs(t *testing.T) {
 // While one server hangs, requests to the others go by those that wait for it.
 func TestHangingServerDelaysOnlyItsOwn(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
-		c := startCluster(t, driver, "timeouts: {request: 50s, deadline: 50s}")
+		c := startCluster(t, driver, "timeouts: {request: 5m, deadline: 5m}")
 		c.servers[0].pause(t)
 		waiting := make([]*conn, 20)
 		for i := range waiting {

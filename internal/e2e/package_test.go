@@ -12,6 +12,7 @@ import (
 )
 
 func TestDebianPackage(t *testing.T) {
+	t.Parallel()
 	at := func(dir string, words ...string) string {
 		t.Helper()
 		c := exec.Command(words[0], words[1:]...)

@@ -7,11 +7,13 @@ import "testing"
 // TestPageOfCopies drains a server of keys with copies by the page, which says what becomes
 // of them, and does not let the other go, too.
 func TestPageOfCopies(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ what, routes, says string }{
 		{"some", "routes: [{prefix: 's:', pool: main, replicas: 2, copies_on: server}, {pool: main}]", "are served by their other copies, where they have some; the others m"},
 		{"all", "routes: [{pool: main, replicas: 2, copies_on: server}]", "are served by their other copies. Restore brings it back, emptied."},
 	} {
 		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
 			servers := startMemcacheds(t, 2)
 			r := startRingside(t, "epoll", pageFront(servers[0].address, servers[1].address)+c.routes+"\n")
 			b := startBrowser(t, 1440, 900)

@@ -11,8 +11,10 @@ import (
 // TestPageOfKinds types a key on the page of a modulo pool and of a jump pool, before and
 // after its owner is out, and compares with ringside route. A server has a long name.
 func TestPageOfKinds(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"modulo-crc32", "jump"} {
 		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
 			servers := startMemcacheds(t, 3)
 			config := strings.ReplaceAll(pageFront(servers[0].address, servers[1].address, servers[2].address), "ketama-points", kind)
 			config = strings.ReplaceAll(config, "name: s2", "name: the-cache-in-the-cellar-of-the-second-house")

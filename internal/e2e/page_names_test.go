@@ -10,6 +10,7 @@ import (
 )
 
 func TestPageOfLongNames(t *testing.T) {
+	t.Parallel()
 	const (
 		pool   = "sessions.of-the-shop.eu-central-1.production.second-generation"
 		server = "the-cache-in-the-cellar-of-the-second-house.eu-central-1.example.com"
@@ -17,7 +18,7 @@ func TestPageOfLongNames(t *testing.T) {
 	)
 	six, four, other := startMemcachedAt(t, "::1"), startMemcached(t), startMemcached(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "pools:\n  %s:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: 1s, ping: 500ms, lease: 10s, good_pings: 2}\n", pool)
+	fmt.Fprintf(&b, "pools:\n  %s:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s, good_pings: 2}\n", pool)
 	fmt.Fprintf(&b, "    servers: [%q, %q, {name: %s, address: %q}]\n", six.address, four.address, server, other.address)
 	b.WriteString("  small: {distribution: jump, servers: [" + fmt.Sprintf("%q", four.address) + "]}\nroutes:\n")
 	for i := range routes {

@@ -16,13 +16,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
-// patience bounds every wait; only a failing test waits that long.
-const patience = 2 * time.Minute
+// patience bounds every wait. Only a failing test waits that long.
+const patience = testenv.Hang
 
 // eventually waits until done holds.
-func eventually(t *testing.T, what string, done func() bool) {
+func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if done() {
@@ -60,7 +62,7 @@ type process struct {
 }
 
 // start runs a program until the test ends.
-func start(t *testing.T, program string, args ...string) *process {
+func start(t testing.TB, program string, args ...string) *process {
 	t.Helper()
 	p := &process{name: program, cmd: exec.Command(need(t, program), args...), exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
@@ -81,7 +83,7 @@ func start(t *testing.T, program string, args ...string) *process {
 	return p
 }
 
-func (p *process) signal(t *testing.T, s syscall.Signal) {
+func (p *process) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {
 		t.Fatalf("signal %v to %s: %v", s, p.name, err)
@@ -90,7 +92,7 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 
 // pause stops it, and returns when it has stopped: the signal may find threads
 // at work.
-func (p *process) pause(t *testing.T) {
+func (p *process) pause(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGSTOP)
 	eventually(t, p.name+" stops", func() bool {
@@ -110,7 +112,7 @@ func (p *process) pause(t *testing.T) {
 }
 
 // resume ends a pause.
-func (p *process) resume(t *testing.T) {
+func (p *process) resume(t testing.TB) {
 	t.Helper()
 	p.signal(t, syscall.SIGCONT)
 }
@@ -131,7 +133,7 @@ func (p *process) running() bool {
 }
 
 // wait returns its exit status once it has ended.
-func (p *process) wait(t *testing.T) int {
+func (p *process) wait(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
@@ -143,7 +145,7 @@ func (p *process) wait(t *testing.T) int {
 }
 
 // logged waits until the process has written something that matches.
-func (p *process) logged(t *testing.T, pattern string) {
+func (p *process) logged(t testing.TB, pattern string) {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
 	eventually(t, p.name+" writes "+pattern, func() bool { return re.MatchString(p.out.String()) })
@@ -166,7 +168,7 @@ var packages = map[string]string{
 }
 
 // need finds a program or fails.
-func need(t *testing.T, program string) string {
+func need(t testing.TB, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -178,7 +180,7 @@ func need(t *testing.T, program string) string {
 // freeAddress is an address of host nobody listens on at this moment. Another
 // process may take it before it is used: whoever starts a server there must
 // see that the server came up.
-func freeAddress(t *testing.T, host string) string {
+func freeAddress(t testing.TB, host string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -199,7 +201,7 @@ func ownHost() string {
 
 // shortDir is a directory whose name fits into the 108 bytes of a unix
 // socket's address, which those of t.TempDir may not.
-func shortDir(t *testing.T) string {
+func shortDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ringside")
 	if err != nil {

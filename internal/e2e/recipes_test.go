@@ -16,10 +16,11 @@ import (
 	"time"
 )
 
-// quick are settings of a pool that ejects a server soon.
+// quick are settings of a pool that ejects a server soon which refuses connections, and is
+// patient with one that has no processor.
 var quick = []string{
-	"timeouts: {connect: 1s, request: 500ms, deadline: 5s}",
-	"failover: {mode: rehash, ping: 100ms, lease: 1200ms, eject_after: 300ms}",
+	"timeouts: {connect: 60s, request: 60s, deadline: 100s}",
+	"failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 300ms, silent: 1m}}",
 }
 
 // spoken is a line of a broadcast or of who listens to it.
@@ -118,7 +119,7 @@ routes:
 func TestSite(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
-		r := startRingside(t, driver, front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 5s}")+`
+		r := startRingside(t, driver, front(servers, "timeouts: {connect: 1s, request: 500ms, deadline: 5s}", "failover: {eject_after: {refused: 50ms, silent: 1m}}")+`
 routes:
   - {prefix: "memc.sess.key.", pool: main, preset: sessions, copies_on: server}
 `)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -11,10 +12,22 @@ import (
 	"testing"
 )
 
-// metric reads one number from /metrics; name may carry labels.
-func (r *ringside) metric(t *testing.T, name string) float64 {
+// answers waits until a page of the admin interface is there, and returns it: it is
+// refused while a loop of a starved Ringside has not answered for a second.
+func (r *ringside) answers(t testing.TB, path string) (body string) {
 	t.Helper()
-	_, page := r.page(t, "/metrics")
+	eventually(t, path+" answers", func() (ok bool) {
+		status, text := r.page(t, path)
+		body = text
+		return status == http.StatusOK
+	})
+	return body
+}
+
+// metric reads one number from /metrics; name may carry labels.
+func (r *ringside) metric(t testing.TB, name string) float64 {
+	t.Helper()
+	page := r.answers(t, "/metrics")
 	found := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + ` (\S+)$`).FindStringSubmatch(page)
 	if found == nil {
 		t.Fatalf("/metrics has no %s:\n%s", name, page)
@@ -32,7 +45,7 @@ const (
 )
 
 // reloaded waits until a number of reloads has counted up from before.
-func (r *ringside) reloaded(t *testing.T, name string, before float64) {
+func (r *ringside) reloaded(t testing.TB, name string, before float64) {
 	t.Helper()
 	eventually(t, name+" counts the reload", func() bool { return r.metric(t, name) > before })
 }
@@ -137,7 +150,7 @@ func TestBadReloadKeepsTheTable(t *testing.T) {
 func TestReloadChangesListeners(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 2)
-		first, second := freeAddress(t, "127.0.0.1"), freeAddress(t, "127.0.0.1")
+		first, second := freeAddress(t, ownHost()), freeAddress(t, ownHost())
 		r, err := tryRingside(t, driver, []string{first}, fmt.Sprintf("listen: %s\n%s", first, front(servers)))
 		if err != nil {
 			t.Fatal(err)

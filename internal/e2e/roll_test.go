@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"ringside/internal/testenv"
 )
 
 func TestRollCall(t *testing.T) {
+	t.Parallel()
 	servers := startMemcacheds(t, 3)
 	var addresses []string
 	for _, s := range servers {
@@ -61,13 +63,9 @@ func TestRollCall(t *testing.T) {
 	}
 	tool(t, binary, "reload", "--admin", all[3].admin)
 	b.do(t, "document.getElementById('ringsides').scrollIntoView()")
-	began := time.Now()
 	b.says(t, "#roll", "another configuration")
-	t.Logf("it was shown after %v", time.Since(began))
 	b.says(t, "#health p", "runs other pools or routes than most")
-	if n := eval[int](t, b, "document.querySelectorAll('#roll .differs').length"); n != 1 {
-		t.Errorf("%d are marked", n)
-	}
+	b.until(t, "document.querySelectorAll('#roll .differs').length == 1")
 	b.shot(t, "ringsides")
 	me, _ := ask(all[3])
 	for i, r := range all {
@@ -84,9 +82,9 @@ func TestRollCall(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]float64{"ringsides": 5, "differing": 1} {
-		if is := all[0].metric(t, fmt.Sprintf("ringside_roll_%s{pool=%q}", name, "main")); is != want {
-			t.Errorf("ringside_roll_%s is %v, want %v", name, is, want)
-		}
+		eventually(t, fmt.Sprintf("ringside_roll_%s is %v", name, want), func() bool {
+			return all[0].metric(t, fmt.Sprintf("ringside_roll_%s{pool=%q}", name, "main")) == want
+		})
 	}
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
 	x.shows(t, "1 of 5 Ringsides", "another configuration than most")
@@ -103,6 +101,7 @@ func TestRollCall(t *testing.T) {
 // Two Ringsides that keep copies of the same pool at other servers each tell of the other, until
 // a reload has mended it.
 func TestRollCallOfCopies(t *testing.T) {
+	t.Parallel()
 	servers := startMemcacheds(t, 4)
 	file := func(replicas int, which ...int) string {
 		var addresses []string
@@ -134,34 +133,34 @@ func TestRollCallOfCopies(t *testing.T) {
 	alike := func(r *ringside) bool {
 		return r.metric(t, `ringside_roll_ringsides{pool="main"}`) == 2 && r.metric(t, `ringside_roll_copies_apart{pool="main"}`) == 0
 	}
-	within := func(what string, is func(*ringside) bool) {
+	both := func(what string, is func(*ringside) bool) {
 		t.Helper()
-		began := time.Now()
 		for _, r := range all {
 			eventually(t, what, func() bool { return is(r) })
 		}
-		took := time.Since(began)
-		if t.Logf("%s: after %v", what, took); took > 15*time.Second {
-			t.Errorf("%s: after %v", what, took)
-		}
 	}
-	within("both are alike", alike)
+	both("both are alike", alike)
 	b := startBrowser(t, 1440, 900)
 	b.open(t, "http://"+all[0].admin+"/")
 	b.do(t, "document.getElementById('ringsides').scrollIntoView()") // what nobody sees is not drawn
-	for _, c := range []struct{ what, file string }{
+	variants := []struct{ what, file string }{
 		{"another list", file(2, 0, 1, 3)},
+		{"another choice of servers", zoned},
 		{"another number of copies", file(3, 0, 1, 2)},
 		{"another weight", strings.Replace(usual, "name: s1}", "name: s1, weight: 3}", 1)},
-		{"another choice of servers", zoned},
-	} {
+	}
+	if !testenv.Full() {
+		variants = variants[:2]
+	}
+	for _, c := range variants {
 		all[1].reload(t, c.file)
-		within(c.what, apart)
+		both(c.what, apart)
 		b.says(t, "#health p", "keeps copies at other servers than this Ringside")
 		b.says(t, "#roll", "copies at other servers")
 		all[1].reload(t, usual)
-		within(c.what+", mended", alike)
+		both(c.what+", mended", alike)
 	}
-	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
+	// The one that was not reloaded has seen the other come back to the same servers.
+	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[0].admin)
 	x.shows(t, "all Ringsides keep copies at the same servers")
 }

@@ -3,6 +3,7 @@ package e2e
 // The two servers of these tests: Debian's memcached, and ringside.
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // memcached is a real one. It keeps its address over kill and restart.
@@ -28,20 +31,20 @@ type memcached struct {
 }
 
 // startMemcached runs one on loopback.
-func startMemcached(t *testing.T, args ...string) *memcached {
+func startMemcached(t testing.TB, args ...string) *memcached {
 	t.Helper()
 	return startMemcachedAt(t, ownHost(), args...)
 }
 
 // startMemcachedAt runs one on a host's address, or on a unix socket when host
 // is a path.
-func startMemcachedAt(t *testing.T, host string, args ...string) *memcached {
+func startMemcachedAt(t testing.TB, host string, args ...string) *memcached {
 	t.Helper()
 	return startRelease(t, "memcached", host, args...)
 }
 
 // startRelease runs the memcached at a path.
-func startRelease(t *testing.T, binary, host string, args ...string) *memcached {
+func startRelease(t testing.TB, binary, host string, args ...string) *memcached {
 	t.Helper()
 	for try := 0; ; try++ {
 		address := host
@@ -58,7 +61,7 @@ func startRelease(t *testing.T, binary, host string, args ...string) *memcached 
 }
 
 // startMemcacheds runs n of them.
-func startMemcacheds(t *testing.T, n int) []*memcached {
+func startMemcacheds(t testing.TB, n int) []*memcached {
 	t.Helper()
 	all := make([]*memcached, n)
 	for i := range all {
@@ -68,7 +71,7 @@ func startMemcacheds(t *testing.T, n int) []*memcached {
 }
 
 // up starts the process and waits for it to answer.
-func (m *memcached) up(t *testing.T) error {
+func (m *memcached) up(t testing.TB) error {
 	args := append([]string{"-u", "root", "-U", "0", "-m", "256", "-I", "4m", "-t", "2"}, m.args...)
 	if strings.HasPrefix(m.address, "/") {
 		args = append(args, "-s", m.address)
@@ -81,7 +84,7 @@ func (m *memcached) up(t *testing.T) error {
 }
 
 // restart starts it again where it was.
-func (m *memcached) restart(t *testing.T) {
+func (m *memcached) restart(t testing.TB) {
 	t.Helper()
 	if err := m.up(t); err != nil {
 		t.Fatal(err)
@@ -109,19 +112,44 @@ func (p *process) ready(address string) error {
 	return fmt.Errorf("%s did not answer at %s:\n%s", p.name, address, p.out.String())
 }
 
-// drivers are the ways ringside can move bytes on this system.
-func drivers() []string {
+// allDrivers are the ways ringside can move bytes on this system, its default first.
+func allDrivers() []string {
 	if runtime.GOOS == "linux" {
 		return []string{"epoll", "portable"}
 	}
 	return []string{"portable"}
 }
 
-// eachDriver runs a test once with every driver.
+// defaultDriver is the driver of tests that don't choose one.
+var defaultDriver = cmp.Or(os.Getenv("RINGSIDE_E2E_DRIVER"), "auto")
+
+// drivers are those that a test of this tier runs with: all in the full tier, otherwise
+// the system's default.
+func drivers() []string {
+	if testenv.Full() {
+		return allDrivers()
+	}
+	return allDrivers()[:1]
+}
+
+// eachDriver runs a test once with every driver of this tier. Use it unless the test
+// covers code that differs by driver.
 func eachDriver(t *testing.T, test func(t *testing.T, driver string)) {
 	t.Helper()
+	withDrivers(t, drivers(), test)
+}
+
+// bothDrivers runs a test with every driver in every tier. It is for the few tests that
+// cover what a driver does: partial reads and writes, full buffers, closed connections.
+func bothDrivers(t *testing.T, test func(t *testing.T, driver string)) {
+	t.Helper()
+	withDrivers(t, allDrivers(), test)
+}
+
+func withDrivers(t *testing.T, drivers []string, test func(t *testing.T, driver string)) {
+	t.Helper()
 	t.Parallel()
-	for _, driver := range drivers() {
+	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			test(t, driver)
@@ -155,7 +183,12 @@ func TestMain(m *testing.M) {
 // build makes the binary, once, and buildPlain one without the race detector,
 // which takes memory of its own.
 var (
-	build      = sync.OnceValues(func() (string, error) { return compile(raceDetector) })
+	build = sync.OnceValues(func() (string, error) {
+		if !raceDetector {
+			return buildPlain()
+		}
+		return compile(true)
+	})
 	buildPlain = sync.OnceValues(func() (string, error) { return compile(false) })
 )
 
@@ -206,7 +239,7 @@ func listenText(address string) string {
 }
 
 // startRingside runs ringside with one TCP listener.
-func startRingside(t *testing.T, driver, config string) *ringside {
+func startRingside(t testing.TB, driver, config string) *ringside {
 	t.Helper()
 	for try := 0; ; try++ {
 		address := freeAddress(t, ownHost())
@@ -221,7 +254,7 @@ func startRingside(t *testing.T, driver, config string) *ringside {
 
 // tryRingside runs ringside with a whole configuration but for the driver and
 // the admin address, and waits until all listeners answer.
-func tryRingside(t *testing.T, driver string, listeners []string, config string) (*ringside, error) {
+func tryRingside(t testing.TB, driver string, listeners []string, config string) (*ringside, error) {
 	t.Helper()
 	binary, err := build()
 	if err != nil {
@@ -230,7 +263,7 @@ func tryRingside(t *testing.T, driver string, listeners []string, config string)
 	return runRingside(t, driver, listeners, config, binary)
 }
 
-func runRingside(t *testing.T, driver string, listeners []string, config, binary string) (*ringside, error) {
+func runRingside(t testing.TB, driver string, listeners []string, config, binary string) (*ringside, error) {
 	t.Helper()
 	r := &ringside{address: listeners[0], admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: driver}
 	r.write(t, config)
@@ -239,13 +272,14 @@ func runRingside(t *testing.T, driver string, listeners []string, config, binary
 
 // serve starts r by a command that ends with the binary, and waits until all
 // listeners answer.
-func (r *ringside) serve(t *testing.T, listeners []string, command ...string) error {
+func (r *ringside) serve(t testing.TB, listeners []string, command ...string) error {
 	t.Helper()
 	r.process = start(t, command[0], append(command[1:], "serve", "-c", r.file)...)
 	p := r.process
 	t.Cleanup(func() {
 		for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
 			if strings.Contains(p.out.String(), sign) {
+				certain(t)
 				t.Errorf("ringside wrote %q:\n%s", sign, p.out.String())
 			}
 		}
@@ -258,16 +292,23 @@ func (r *ringside) serve(t *testing.T, listeners []string, command ...string) er
 	return nil
 }
 
-// unhurriedDefaults: other tests run at the same time, and a server that is slow then
-// is none that hangs. Pools with timeouts of their own override these.
+// unhurriedDefaults are timeouts that a server on a busy machine does not exceed. Pools
+// with timeouts of their own override them.
 const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
 
 // write puts a configuration in place, as an editor would: all at once.
-func (r *ringside) write(t *testing.T, config string) {
+func (r *ringside) write(t testing.TB, config string) {
 	t.Helper()
+	driver, more, _ := strings.Cut(r.driver, ",") // more: further settings of the engine
+	if driver == "auto" {
+		driver = defaultDriver
+	}
+	if more != "" {
+		driver += "," + more
+	}
 	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", unhurriedDefaults, r.admin)
 	if !strings.Contains(config, "\nengine:") {
-		config += fmt.Sprintf("engine: {driver: %s}\n", r.driver)
+		config += fmt.Sprintf("engine: {driver: %s}\n", driver)
 	}
 	if err := os.WriteFile(r.file+".new", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
@@ -278,30 +319,35 @@ func (r *ringside) write(t *testing.T, config string) {
 }
 
 // reload makes it read a configuration with one TCP listener.
-func (r *ringside) reload(t *testing.T, config string) {
+func (r *ringside) reload(t testing.TB, config string) {
 	t.Helper()
 	r.write(t, fmt.Sprintf("listen: %s\n%s", r.address, config))
 	r.signal(t, syscall.SIGHUP)
 }
 
-// page fetches a page of the admin interface.
-func (r *ringside) page(t *testing.T, path string) (int, string) {
+// page fetches a page of the admin interface. It repeats a request that failed because
+// a loop did not report in time: a starved one may take longer than ringside waits.
+func (r *ringside) page(t testing.TB, path string) (status int, text string) {
 	t.Helper()
 	client := http.Client{Timeout: patience}
-	answer, err := client.Get("http://" + r.admin + path)
-	if err != nil {
-		t.Fatal(err)
+	for end := time.Now().Add(patience); ; {
+		answer, err := client.Get("http://" + r.admin + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer.StatusCode != http.StatusInternalServerError || !strings.Contains(string(body), "did not report") || time.Now().After(end) {
+			return answer.StatusCode, string(body)
+		}
 	}
-	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return answer.StatusCode, string(body)
 }
 
 // owners says which server holds each key, by asking the servers.
-func owners(t *testing.T, servers []*memcached, keys []string) map[string]int {
+func owners(t testing.TB, servers []*memcached, keys []string) map[string]int {
 	t.Helper()
 	at := map[string]int{}
 	for i, s := range servers {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestClientThatSendsByteByByte(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 3)))
 		f := startTraffic(t, r.address, 4, tolerance{})
 		client := dial(t, r.address)
@@ -50,7 +50,7 @@ func TestClientThatStopsWithinARequest(t *testing.T) {
 // A client asks for far more than sockets hold and does not read. The others
 // go on; when it reads at last, all its answers are there.
 func TestClientThatStopsReading(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1)))
 		big := strings.Repeat("0123456789abcdef", 1<<16)
 		client := dial(t, r.address)
@@ -69,7 +69,7 @@ func TestClientThatStopsReading(t *testing.T) {
 
 // Beyond limits.output_hard it is closed, and only it.
 func TestClientThatNeverReads(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		r := startRingside(t, driver, front(startMemcacheds(t, 1))+"limits: {output_hard: 8MiB}\n")
 		big := strings.Repeat("0123456789abcdef", 1<<16)
 		client := dial(t, r.address)
@@ -90,7 +90,7 @@ func TestClientThatNeverReads(t *testing.T) {
 
 // A client leaves while its answers are on their way.
 func TestClientThatLeaves(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
 		f := startTraffic(t, c.address, 4, tolerance{})
 		for i := range 200 {
@@ -112,7 +112,7 @@ func TestClientThatLeaves(t *testing.T) {
 
 // Pipelines of every command, cut at random places: answers stay in order.
 func TestPipelinesCutAtRandom(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
+	bothDrivers(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
 		for round := range 20 {
 			random := rand.New(rand.NewPCG(uint64(round), 7))

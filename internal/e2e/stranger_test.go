@@ -22,7 +22,7 @@ type door struct {
 }
 
 // open lets a server answer at the address.
-func (d *door) open(t *testing.T, server string) {
+func (d *door) open(t testing.TB, server string) {
 	t.Helper()
 	listen, err := net.Listen("tcp", d.address)
 	if err != nil {
@@ -64,48 +64,54 @@ func (d *door) shut() {
 
 func TestStranger(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
-		servers := startMemcacheds(t, 3)
-		stranger := startMemcached(t)
-		entrance := &door{address: net.JoinHostPort(ownHost(), "0")}
-		entrance.open(t, servers[0].address)
-		seen := append([]*memcached{{address: entrance.address}}, servers[1:]...)
-		config := front(seen, "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 30s, consistency: strict}", "timeouts: {connect: 1s, request: 250ms, deadline: 1s}")
-		r := startRingside(t, driver, config)
-		client := dial(t, r.address)
-		other := dial(t, stranger.address)
-		keys := make([]string, 60)
-		for i := range keys {
-			keys[i] = fmt.Sprintf("key:%d", i)
-			eventually(t, "a server takes values", func() bool { return client.set(keys[i], "ours") == "STORED" })
-			other.store(keys[i], "theirs")
-		}
-		time.Sleep(processLead) // so that the stranger is older than what was last heard of the server
-
-		entrance.shut()
-		eventually(t, "the server is missed", func() bool { return !r.calm() })
-		entrance.open(t, stranger.address)
-		theirs := func() (n int) {
-			for _, key := range keys {
-				if found, _ := client.get(key); found[key] == "theirs" {
-					n++
-				}
-			}
-			return n
-		}
-		eventually(t, "the stranger leaves", func() bool {
-			if n := theirs(); n > 0 {
-				t.Fatalf("%d values of another memcached are read", n)
-			}
-			return len(r.went(entrance.address, 0)) > 0
-		})
-		eventually(t, "it is back", func() bool { return r.phase(entrance.address) == "IN" })
-		if n := theirs(); n > 0 {
-			t.Errorf("%d values of another memcached are read in the end", n)
-		}
-		if found, _ := other.get(keys...); len(found) > 0 {
-			t.Errorf("the stranger was not emptied: %d", len(found))
-		}
+		// A server that gets no CPU for long is heard of late, and then the stranger may
+		// be as old as that.
+		rounds(t, 2*time.Second, func(t testing.TB) { meetStranger(t, driver) })
 	})
+}
+
+func meetStranger(t testing.TB, driver string) {
+	servers := startMemcacheds(t, 3)
+	stranger := startMemcached(t)
+	entrance := &door{address: net.JoinHostPort(ownHost(), "0")}
+	entrance.open(t, servers[0].address)
+	seen := append([]*memcached{{address: entrance.address}}, servers[1:]...)
+	config := front(seen, "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 30s, consistency: strict}", unhurriedReturn)
+	r := startRingside(t, driver, config)
+	client := dial(t, r.address)
+	other := dial(t, stranger.address)
+	keys := make([]string, 60)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("key:%d", i)
+		eventually(t, "a server takes values", func() bool { return client.set(keys[i], "ours") == "STORED" })
+		other.store(keys[i], "theirs")
+	}
+	time.Sleep(processLead) // so that the stranger is older than what was last heard of the server
+
+	entrance.shut()
+	eventually(t, "the server is missed", func() bool { return !r.calm() })
+	entrance.open(t, stranger.address)
+	theirs := func() (n int) {
+		for _, key := range keys {
+			if found, _ := client.get(key); found[key] == "theirs" {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the stranger leaves", func() bool {
+		if n := theirs(); n > 0 {
+			t.Fatalf("%d values of another memcached are read", n)
+		}
+		return len(r.went(entrance.address, 0)) > 0
+	})
+	eventually(t, "it is back", func() bool { return r.phase(entrance.address) == "IN" })
+	if n := theirs(); n > 0 {
+		t.Errorf("%d values of another memcached are read in the end", n)
+	}
+	if found, _ := other.get(keys...); len(found) > 0 {
+		t.Errorf("the stranger was not emptied: %d", len(found))
+	}
 }
 
 // processLead is for how long the stranger has run at least when the server was heard
@@ -118,7 +124,7 @@ const processLead = 8 * time.Second
 func TestStrangerThatServes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
-		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: 300ms, consistency: strict}", testTimeouts))
+		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: {refused: 300ms, silent: 1m}, consistency: strict}", unhurriedReturn))
 		clients := make([]*conn, 12) // of either loop some
 		for i := range clients {
 			clients[i] = dial(t, r.address)

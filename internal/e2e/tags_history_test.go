@@ -42,6 +42,7 @@ const historyRoute = `guard: {wait: off, sets: after_miss}, tags: {patterns: [{m
 // TestTagsHistory holds that no value is read which was made before an invalidation of
 // one of its tags that was acknowledged before the value was asked for.
 func TestTagsHistory(t *testing.T) {
+	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 120}
 	for range 4 {
 		h.addresses = append(h.addresses, startRingside(t, "auto", tagRoute(h.servers, historyRoute)).address)
@@ -58,19 +59,22 @@ func TestTagsHistory(t *testing.T) {
 // TestTagsHistoryMutant leaves out that the versions of a value are those of its miss,
 // and must read what is too old.
 func TestTagsHistoryMutant(t *testing.T) {
+	t.Parallel()
 	h := &tagHistory{servers: startMemcacheds(t, 3), rounds: 60}
 	for range 4 {
 		h.addresses = append(h.addresses, serveInside(t, tagRoute(h.servers, historyRoute), guard.Ablation{Stamp: true, Order: true}))
 	}
-	if h.play(t); len(h.stale) == 0 {
-		t.Error("no value was too old: nothing shows what the rule is for")
-	} else {
-		t.Logf("%d values were too old: %s", len(h.stale), h.stale[0])
+	// Clients that hardly meet read nothing that is too old: they play once more.
+	for end := time.Now().Add(patience); len(h.stale) == 0; {
+		if h.play(t); time.Now().After(end) {
+			t.Fatal("no value was too old: nothing shows what the rule is for")
+		}
 	}
+	t.Logf("%d values were too old: %s", len(h.stale), h.stale[0])
 }
 
 // play runs all clients, and what happens to the servers meanwhile.
-func (h *tagHistory) play(t *testing.T) {
+func (h *tagHistory) play(t testing.TB) {
 	t.Helper()
 	var all, chaos sync.WaitGroup
 	for i := range historyClients {
@@ -85,7 +89,7 @@ func (h *tagHistory) play(t *testing.T) {
 }
 
 // client reads and rebuilds values, and invalidates tags.
-func (h *tagHistory) client(t *testing.T, random *rand.Rand) {
+func (h *tagHistory) client(t testing.TB, random *rand.Rand) {
 	connect := func() *conn { return dial(t, h.addresses[random.IntN(len(h.addresses))]) }
 	c := connect()
 	for range h.rounds {
@@ -157,9 +161,9 @@ func (h *tagHistory) use(c *conn, random *rand.Rand, k int) {
 const troubleEvery = 100
 
 // trouble kills servers, flushes them, and evicts tags, until done.
-func (h *tagHistory) trouble(t *testing.T, done *atomic.Bool) {
+func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 	random := rand.New(rand.NewPCG(13, 1000))
-	for i := int64(0); !done.Load(); {
+	for i := h.begun.Load() / troubleEvery; !done.Load(); {
 		if h.begun.Load() < (i+1)*troubleEvery {
 			time.Sleep(time.Millisecond)
 			continue

@@ -11,7 +11,7 @@ import (
 
 // lateRebuilds lets clients set what they have read from the database before an
 // invalidation, and returns which of the values are read.
-func lateRebuilds(t *testing.T, without guard.Ablation) (read string) {
+func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
 	t.Helper()
 	address := serveInside(t, tagRoute(startMemcacheds(t, 1), `tags: {patterns: [{match: "p{n}", tags: ["t{n}"]}]}`), without)
 	c, other := dial(t, address), dial(t, address)
@@ -37,6 +37,7 @@ func lateRebuilds(t *testing.T, without guard.Ablation) (read string) {
 
 // TestTagsMutants leaves out what keeps a late rebuild from being read as fresh.
 func TestTagsMutants(t *testing.T) {
+	t.Parallel()
 	for _, m := range []struct {
 		name, read string
 		without    guard.Ablation

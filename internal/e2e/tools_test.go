@@ -14,9 +14,9 @@ import (
 )
 
 // tool runs a program to its end and returns what it printed.
-func tool(t *testing.T, program string, args ...string) string {
+func tool(t testing.TB, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, need(t, program), args...).CombinedOutput()
 	if err != nil {

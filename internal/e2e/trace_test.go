@@ -60,6 +60,7 @@ func (c *caller) gets(ask, want string) {
 // by another way. They are followed on the command line, on the page, on a terminal and in
 // a file.
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	server := startMemcached(t)
 	file := filepath.Join(t.TempDir(), "home.trace")
 	r := startRingside(t, "epoll", fmt.Sprintf("pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [%q]}}\ntraces: [{keys: \"home:*\", file: %q}]\n", server.address, file))
@@ -109,31 +110,31 @@ func TestTrace(t *testing.T) {
 	})
 	const harm = "home:<img/src=x/onerror=alert(1)>\u202e\x00\xff"
 	const shown = `home:<img/src=x/onerror=alert(1)>\xe2\x80\xae\x00\xff`
-	one.gets("get home:top", "END")                          // M
-	one.gets("add lock:home:top 0 5 1\r\n1", "STORED")       // L
-	one.gets("set home:top 0 60 5\r\nvalue", "STORED")       // W
-	one.gets("delete lock:home:top", "DELETED")              // U
-	two.gets("get home:top", "VALUE")                        // H
-	two.gets("get home:top home:none other", "VALUE")        // H
-	one.gets("get home:top", "VALUE")                        // H
-	two.gets("set other:key 0 0 5\r\nvalue", "STORED")       // nobody follows it
-	one.gets("set home:old 0 60 5\r\nvalue", "STORED")       // W
-	two.gets("get home:old", "VALUE")                        // H
-	elsewhere.gets("delete home:old", "DELETED")             // what Ringside does not see it does not tell
-	one.gets("get home:old", "END")                          // M
-	one.gets("add lock:home:old 0 5 1\r\n1", "STORED")       // L
-	two.gets("add lock:home:old 0 5 1\r\n1", "NOT_STORED")   // l
-	elsewhere.gets("set home:old 0 60 5\r\nvalue", "STORED") //
-	two.gets("get home:old", "VALUE")                        // H
-	one.gets("set home:gone 0 0 1\r\nx", "STORED")           // W
-	one.gets("flush_all", "OK")                              //
-	two.gets("get home:gone", "END")                         // M, and why
-	elsewhere.gets("set home:old 0 60 5\r\nvalue", "STORED") //
-	two.gets("mg "+base64Of(harm)+" v b", "EN")              // M; NUL can't stand in text
-	one.gets("incr page:1 1", "NOT_FOUND")                   // I
-	one.gets("touch home:old 50", "TOUCHED")                 // T
-	one.gets("cas home:old 0 60 5 1\r\nvalue", "EXISTS")     // w
-	one.gets("delete page:9", "NOT_FOUND")                   // d
+	one.gets("get home:top", "END")                            // M
+	one.gets("add lock:home:top 0 9999 1\r\n1", "STORED")      // L
+	one.gets("set home:top 0 9999 5\r\nvalue", "STORED")       // W
+	one.gets("delete lock:home:top", "DELETED")                // U
+	two.gets("get home:top", "VALUE")                          // H
+	two.gets("get home:top home:none other", "VALUE")          // H
+	one.gets("get home:top", "VALUE")                          // H
+	two.gets("set other:key 0 0 5\r\nvalue", "STORED")         // nobody follows it
+	one.gets("set home:old 0 9999 5\r\nvalue", "STORED")       // W
+	two.gets("get home:old", "VALUE")                          // H
+	elsewhere.gets("delete home:old", "DELETED")               // what Ringside does not see it does not tell
+	one.gets("get home:old", "END")                            // M
+	one.gets("add lock:home:old 0 9999 1\r\n1", "STORED")      // L
+	two.gets("add lock:home:old 0 9999 1\r\n1", "NOT_STORED")  // l
+	elsewhere.gets("set home:old 0 9999 5\r\nvalue", "STORED") //
+	two.gets("get home:old", "VALUE")                          // H
+	one.gets("set home:gone 0 0 1\r\nx", "STORED")             // W
+	one.gets("flush_all", "OK")                                //
+	two.gets("get home:gone", "END")                           // M, and why
+	elsewhere.gets("set home:old 0 9999 5\r\nvalue", "STORED") //
+	two.gets("mg "+base64Of(harm)+" v b", "EN")                // M; NUL can't stand in text
+	one.gets("incr page:1 1", "NOT_FOUND")                     // I
+	one.gets("touch home:old 8888", "TOUCHED")                 // T
+	one.gets("cas home:old 0 9999 5 1\r\nvalue", "EXISTS")     // w
+	one.gets("delete page:9", "NOT_FOUND")                     // d
 	server.kill()
 	one.gets("set page:2 0 0 5\r\nvalue", "SERVER_ERROR") // E
 
@@ -204,6 +205,7 @@ func TestTrace(t *testing.T) {
 // with a summary each second, a line a key rewritten on a terminal, the same appended to a
 // pipe, and a sample of all keys.
 func TestTraceForms(t *testing.T) {
+	t.Parallel()
 	server := startMemcached(t)
 	r := startRingside(t, "epoll", fmt.Sprintf("pools: {main: {distribution: ketama-points, servers: [%q]}}\n", server.address))
 	binary, err := build()
@@ -238,7 +240,7 @@ func TestTraceForms(t *testing.T) {
 	for i := range 8 {
 		c.gets(fmt.Sprintf("get home:%d", i), "END")
 	}
-	c.gets("set home:top 0 60 5\r\nvalue", "STORED")
+	c.gets("set home:top 0 9999 5\r\nvalue", "STORED")
 	c.gets("get home:top", "VALUE")
 	x.shows(t, "home:top W H\n", "home:7 M\n", "events/s, 10 keys")
 	if strings.Contains(x.screen(), "home:1 ") {
@@ -279,6 +281,7 @@ var inSample = func() string {
 // TestTraceFiles lets a reload begin a trace in a file, name another file, and one that can't be
 // written, and end it.
 func TestTraceFiles(t *testing.T) {
+	t.Parallel()
 	server := startMemcached(t)
 	dir := t.TempDir()
 	pools := fmt.Sprintf("pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [%q]}}\n", server.address)
@@ -344,6 +347,7 @@ func TestTraceFiles(t *testing.T) {
 // TestTraceBounds lets one more follow than may, with patterns that are none, and
 // traces more than there is room for while one follower takes nothing.
 func TestTraceBounds(t *testing.T) {
+	t.Parallel()
 	server := startMemcached(t)
 	r := startRingside(t, "epoll", "pools: {main: {distribution: ketama-points, failover: {mode: fail_fast}, servers: [\""+server.address+"\"]}}\n")
 	for query, want := range map[string]string{"pattern=*": "fits every key", "pattern=[a": "without its ]", "": "say 1 to 8", "pattern=a&for=2h": "from 1s to 1h", "pattern=a&x=1": "unknown parameter"} {

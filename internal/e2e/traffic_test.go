@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // traffic is some clients, each with keys of its own, that set and get them
@@ -32,7 +33,7 @@ type tolerance struct {
 }
 
 // startTraffic runs n clients until halt. It returns when all are at work.
-func startTraffic(t *testing.T, address string, n int, may tolerance) *traffic {
+func startTraffic(t testing.TB, address string, n int, may tolerance) *traffic {
 	t.Helper()
 	f := &traffic{stop: make(chan struct{})}
 	t.Cleanup(f.end)
@@ -57,7 +58,7 @@ func startTraffic(t *testing.T, address string, n int, may tolerance) *traffic {
 }
 
 // more waits until so many requests more are answered.
-func (f *traffic) more(t *testing.T, requests int) {
+func (f *traffic) more(t testing.TB, requests int) {
 	t.Helper()
 	goal := f.asked.Load() + int64(requests)
 	eventually(t, "traffic goes on", func() bool { return f.asked.Load() >= goal || len(f.trouble()) > 0 })
@@ -79,7 +80,7 @@ func (f *traffic) end() {
 }
 
 // halt ends the traffic and fails the test for every wrong answer.
-func (f *traffic) halt(t *testing.T) {
+func (f *traffic) halt(t testing.TB) {
 	t.Helper()
 	f.end()
 	for _, trouble := range f.trouble() {
@@ -120,6 +121,7 @@ func (f *traffic) client(c net.Conn, id int, may tolerance) error {
 			request = fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, len(value), value)
 		}
 		first = true
+		c.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(c, request); err != nil {
 			if may.closing {
 				return nil

@@ -84,6 +84,8 @@ func (f *fleet) newApp(s *sidecar, j int) *app {
 
 func (a *app) Peer() string { return fmt.Sprintf("a%d", a.id) }
 
+func (a *app) Ready() bool { panic("of a client") }
+
 func (a *app) Unsent() int { panic("of a client") }
 
 func (a *app) think() {

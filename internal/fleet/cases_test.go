@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
 	"ringside/proxy/table"
@@ -25,9 +26,21 @@ var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation
 // in a quick run.
 func hurried() bool { return raced || testing.Short() }
 
-// seedRange is how many seeds a case gets: 20, fewer in a hurry, one in a quick run, and as many as
-// RINGSIDE_SEEDS in the environment says. Those that are costly get a quarter, herds a
-// seventh. A seed plays the same each time; RINGSIDE_SEED plays one alone.
+// quickly returns a part of cases in a quick run, every nth, because all of them take too long
+// even with one seed; else all.
+func quickly(cases []scenario, n int) (some []scenario) {
+	if !testing.Short() {
+		return cases
+	}
+	for i := 0; i < len(cases); i += n {
+		some = append(some, cases[i])
+	}
+	return some
+}
+
+// seedRange is how many seeds a case gets: 20 in a full run, few otherwise, one with the race
+// detector or in a short run, and as many as RINGSIDE_SEEDS in the environment says. Costly cases
+// get a quarter, herds a seventh. A seed plays the same each time; RINGSIDE_SEED plays one alone.
 func seedRange(t *testing.T) (from, to uint64) {
 	read := func(name string) (uint64, bool) {
 		s := os.Getenv(name)
@@ -46,10 +59,13 @@ func seedRange(t *testing.T) (from, to uint64) {
 	if n, ok := read("RINGSIDE_SEEDS"); ok {
 		return 0, n
 	}
-	if testing.Short() {
+	switch {
+	case hurried():
 		return 0, 1
+	case testenv.Full():
+		return 0, 20
 	}
-	return 0, usualSeeds
+	return 0, 3
 }
 
 var (
@@ -214,7 +230,7 @@ var promises = []scenario{
 // TestFailover plays fleets through everything that can happen to them.
 func TestFailover(t *testing.T) {
 	from, to := seedRange(t)
-	for _, c := range promises {
+	for _, c := range quickly(promises, 8) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if c.costly {
@@ -222,7 +238,7 @@ func TestFailover(t *testing.T) {
 			} else {
 				play(t, c, from, to)
 			}
-			if os.Getenv("RINGSIDE_SEED") == "" {
+			if os.Getenv("RINGSIDE_SEED") == "" && !testing.Short() {
 				for _, seed := range c.again {
 					play(t, c, seed, seed+1)
 				}
@@ -234,11 +250,14 @@ func TestFailover(t *testing.T) {
 // TestFailoverRepeats plays a seed twice: only what is the same each time can be
 // looked into.
 func TestFailoverRepeats(t *testing.T) {
-	cases := promises
-	if hurried() {
-		cases = cases[len(cases)-1:]
+	every := 8 // cases, of which one is played twice
+	if testenv.Full() && !raced {
+		every = 1
+	} else if hurried() {
+		every = len(promises)
 	}
-	for _, c := range cases {
+	for i := every - 1; i < len(promises); i += every {
+		c := promises[i]
 		one, other := simulate(c, 5, false), simulate(c, 5, true)
 		if a, b := fmt.Sprint(one.now, one.order, one.tally), fmt.Sprint(other.now, other.order, other.tally); a != b {
 			t.Errorf("%s: %.100s, then %.100s", c.name, a, b)

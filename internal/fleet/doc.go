@@ -16,7 +16,8 @@
 // part of the protocol out and must be found, too: so what holds, holds because
 // the simulation would see it broken.
 //
-//	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               20 seeds of most promises, fewer of others
+//	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               3 seeds of most promises, 1 of others
+//	RINGSIDE_FULL=1 go test ./internal/fleet -run 'Test(Failover|Guard)$'               20 seeds, 5 or 3 of others
 //	RINGSIDE_SEEDS=1000 go test ./internal/fleet -run 'Test(Failover|Guard)$' -timeout 0    make soak
 //	RINGSIDE_SEED=17 go test ./internal/fleet -run 'TestFailover/strict,_warm$'         one seed, with its trace if it fails
 //

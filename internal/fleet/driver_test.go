@@ -131,6 +131,11 @@ func (s *sidecar) die() {
 			a.cutOff()
 		}
 	}
+	for _, c := range s.f.clients {
+		if c.s == s {
+			c.cutOff()
+		}
+	}
 }
 
 // count adds what its keepers have done to what the run has seen.
@@ -276,6 +281,14 @@ func (d *driver) effect(x link.Effect) {
 			s.shut(x.Kind)
 		}
 	case *app:
+		switch x.Kind {
+		case link.Write:
+			s.hears()
+		case link.Close, link.Abort:
+			x.Link.Sock = nil
+			s.cutOff()
+		}
+	case *caller:
 		switch x.Kind {
 		case link.Write:
 			s.hears()

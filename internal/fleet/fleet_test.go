@@ -37,7 +37,8 @@ type scenario struct {
 	name     string
 	sidecars int // proxies
 	engines  int // of each; 0: one
-	apps     int // clients of each; 0: three
+	apps     int // clients of each; 0: three, -1: none
+	callers  int // clients of each that count replies: see replies_test.go
 	servers  int
 	gutter   int  // servers of a pool that stands in; its keys have no other use
 	beside   bool // another pool, whose keys nobody asks for, has the same servers
@@ -94,8 +95,11 @@ type fleet struct {
 	paths    [][]*path // by sidecar, node
 	sidecars []*sidecar
 	apps     []*app
-	trouble  int64 // when the last fault ends
-	quiet    bool  // apps begin nothing new
+	clients  []*caller
+	lines    int       // of writes, at the end, that nothing gives back
+	features *features // of what a reload switches on and off; nil: the scenario says what there is
+	trouble  int64     // when the last fault ends
+	quiet    bool      // apps begin nothing new
 	history
 	layout
 	won map[string]win // by key, where herds want it
@@ -233,6 +237,9 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	if slices.Contains(c.faults, "slow") {
 		f.grace += 2 * slowed
 	}
+	if c.callers > 0 {
+		f.features = f.drawFeatures()
+	}
 	for i := range c.servers + c.gutter {
 		f.nodes = append(f.nodes, f.newNode(i))
 	}
@@ -255,6 +262,9 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 		s.start()
 		for j := range c.apps {
 			f.apps = append(f.apps, f.newApp(s, j))
+		}
+		for j := range c.callers {
+			f.clients = append(f.clients, f.newCaller(s, j))
 		}
 	}
 	return f

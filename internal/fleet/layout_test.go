@@ -56,6 +56,9 @@ func (f *fleet) table() *table.Table {
 		}
 		return p
 	}
+	if f.features != nil {
+		return f.featured(pool)
+	}
 	p := pool("main", 0, f.servers, f.gone)
 	p.Failover = table.Failover{Mode: f.mode, InterimTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject},

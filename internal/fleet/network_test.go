@@ -112,6 +112,8 @@ type pipe struct {
 func (c *pipe) Peer() string { return c.n.name }
 
 // Unsent is what the node's kernel has not acknowledged.
+func (c *pipe) Ready() bool { return false }
+
 func (c *pipe) Unsent() (n int) {
 	for _, k := range c.sent {
 		if !c.acknowledged(k) {

@@ -2,9 +2,5 @@
 
 package fleet
 
-// How much of the simulation is played where it costs little.
-
-const (
-	usualSeeds = 20 // of each case
-	raced      = false
-)
+// raced says that the race detector watches.
+const raced = false

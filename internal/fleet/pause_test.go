@@ -51,9 +51,13 @@ func TestPause(t *testing.T) {
 // lost the key by then. It does not give it back: another proxy that has asked that holder for
 // the key doesn't look there once more, and deletes the key elsewhere alone.
 func TestReadOverPause(t *testing.T) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 1
+	}
 	for name, read := range map[string]func(*app, *fkey) *op{"get": (*app).getOf, "gets": (*app).getsOf} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(8) {
+			for seed := range seeds {
 				readOverPause(t, seed, read)
 			}
 		})

@@ -2,10 +2,6 @@
 
 package fleet
 
-// With the race detector a simulation takes some ten times as long, and it has
-// one goroutine: a little of it is enough.
-
-const (
-	usualSeeds = 1
-	raced      = true
-)
+// raced says that the race detector watches. Then a simulation takes some ten times as
+// long, and it has one goroutine: a little of it is enough.
+const raced = true

@@ -461,6 +461,9 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			if is, err := r.proxy.Bounds(); err == nil { // else /healthz says that a loop hangs
 				bounds.look(is, now)
 			}
+			if r.admin != nil {
+				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface were closed: too many are open; health probes are served all the same")
+			}
 		case s := <-signals:
 			switch {
 			case s != syscall.SIGHUP:

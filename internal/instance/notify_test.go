@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // listenAsSupervisor is a systemd for the process: next returns the next message.
@@ -24,7 +26,7 @@ func listenAsSupervisor(t *testing.T) (next func() string) {
 	t.Setenv("NOTIFY_SOCKET", path)
 	return func() string {
 		t.Helper()
-		c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		c.SetReadDeadline(time.Now().Add(testenv.Hang))
 		b := make([]byte, 4096)
 		n, err := c.Read(b)
 		if err != nil {
@@ -73,7 +75,7 @@ func TestLinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(30 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Hang))
 	fmt.Fprint(c, "mn\r\n")
 	b := make([]byte, 64)
 	if n, err := c.Read(b); err != nil || !strings.HasPrefix(string(b[:n]), "MN") {

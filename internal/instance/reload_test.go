@@ -23,6 +23,7 @@ import (
 	"ringside/config"
 	"ringside/internal/cli"
 	"ringside/internal/remote"
+	"ringside/internal/testenv"
 )
 
 // journal is a log that is read while it is written.
@@ -101,7 +102,16 @@ func (s *served) reloads(code int, more ...string) (out, errs string) {
 }
 
 // typed runs a command that asks a running Ringside, and returns what it prints.
+// One that a loop without a processor has not answered in time is typed again.
 func typed(args ...string) (code int, out, errs string) {
+	for end := time.Now().Add(testenv.Hang); ; {
+		if code, out, errs = typedOnce(args); !strings.Contains(errs, "did not answer within 1s") || time.Now().After(end) {
+			return code, out, errs
+		}
+	}
+}
+
+func typedOnce(args []string) (code int, out, errs string) {
 	root := &cobra.Command{Use: "ringside"}
 	root.AddCommand(remote.Commands()...)
 	var o, e bytes.Buffer
@@ -111,7 +121,7 @@ func typed(args ...string) (code int, out, errs string) {
 
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if done() {
 			return
 		}
@@ -359,15 +369,19 @@ func TestReloadMovesKeys(t *testing.T) {
 		out, _ := s.reloads(0)
 		wants(t, out, moves)
 	}
+	weight := 5
 	eventually(t, "a reload waits", func() bool {
-		s.reloads(0)
+		if out, _ := s.reloads(0); !strings.Contains(out, moves) { // they have come to rest before a reload could meet them
+			s.write(text(weight))
+			weight++
+		}
 		return strings.Contains(s.journal.String(), "the configuration is read again a little later")
 	})
 	eventually(t, "all keys are where they are to be", func() bool {
 		out, _ := s.reloads(0)
 		return !strings.Contains(out, moves)
 	})
-	if log := s.journal.String(); strings.Count(log, "keys with copies are all where") != 1 {
+	if log := s.journal.String(); !strings.Contains(log, "keys with copies are all where") {
 		t.Error(log)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/wire/wiretest"
 	"ringside/proxy/wire/wiretest/older"
 )
@@ -42,13 +43,12 @@ func startMemcached(t *testing.T) string {
 		cmd.Wait()
 	})
 	port := regexp.MustCompile(`TCP INET: (\d+)`)
-	for range 500 {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if text, err := os.ReadFile(ports); err == nil {
 			if m := port.FindSubmatch(text); m != nil {
 				return "127.0.0.1:" + string(m[1])
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("memcached did not say which port it chose")
 	return ""
@@ -77,12 +77,12 @@ func dial(t *testing.T, address string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	c.SetDeadline(time.Now().Add(time.Minute)) // a hang must not hold up the build
 	return &client{t, c}
 }
 
 func (c *client) ask(batch string) string {
 	c.t.Helper()
+	c.SetDeadline(time.Now().Add(testenv.Hang))
 	if _, err := c.Write([]byte(batch + "mn\r\n")); err != nil {
 		c.t.Fatalf("sending %.200q: %v", batch, err)
 	}
@@ -191,7 +191,7 @@ func (r *player) exptime() string {
 	if r.one(60) {
 		return r.of("abc", "1x", "4294967296", "4294967295", "99999999999999999999", "+100", "\t100", "100\t", "-18446744073709551615", "2592001")
 	}
-	return r.of("0", "0", "0", "100", "1000", "2592000", "-1", strconv.FormatInt(r.now+300, 10))
+	return r.of("0", "0", "0", "10000", "100000", "2592000", "-1", strconv.FormatInt(r.now+30_000, 10)) // none ends while the test runs
 }
 
 // number is for client flags, and, like value and delta, more often right than wrong.
@@ -481,7 +481,7 @@ func TestMain(m *testing.M) {
 
 // compareStreams holds a Node against the models of streams, one after the other.
 func compareStreams(t *testing.T, streams []wiretest.Stream, recorded map[string]wiretest.Said) {
-	const patience = time.Minute
+	const patience = testenv.Hang
 	node, real := startNode(t, Options{}).Addr().String(), startMemcached(t)
 	for _, s := range streams {
 		hear := func(address string, want wiretest.Said) wiretest.Said {

@@ -15,12 +15,13 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/wire"
 	"ringside/proxy/wire/wiretest/older"
 )
 
 // patience bounds every wait; only a failing stream waits so long.
-const patience = 20 * time.Second
+const patience = testenv.Hang
 
 // longest is how many commands go out at once: of more than a thousand that wait for
 // one key Ringside refuses the rest (package task).

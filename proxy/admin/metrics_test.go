@@ -229,6 +229,7 @@ func TestScrape(t *testing.T) {
 		`ringside_buffer_keys`:                             0,
 		`ringside_buffer_pending`:                          0,
 		`ringside_pairing_doubts_total`:                    0,
+		`ringside_reply_faults_total`:                      0,
 
 		"ringside_server_up" + a:                                                        1,
 		"ringside_server_up" + b:                                                        0,

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/live"
 )
 
@@ -223,7 +224,7 @@ func TestWatchersAreBounded(t *testing.T) {
 	next(t, last, "tick")
 	next(t, last, "tick")
 	lastBody.Close()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); ; time.Sleep(10 * time.Millisecond) {
 		if w, from := stream(t, a, ""); w.StatusCode == 200 {
 			next(t, from, "hello")
 			break

@@ -72,7 +72,7 @@ func (s *Server) exposition() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return metrics.Append(b.Bytes(), s.proxy, s.options.Reload())
+	return metrics.Append(b.Bytes(), s.proxy, s.options.Reload(), s.Closed())
 }
 
 func takesGzip(r *http.Request) bool {

@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"html"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +21,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/link"
 	"ringside/proxy/live"
 	"ringside/proxy/live/trace"
 )
@@ -77,7 +81,8 @@ type Server struct {
 	leave   context.CancelFunc
 	token   string // what a page must show to change something
 	http    http.Server
-	open    atomic.Int64 // connections
+	conns   connections
+	limit   link.LogLimit // of complaints
 
 	scraping atomic.Int64 // scrapes that are being answered
 	reserve  reserve
@@ -86,9 +91,8 @@ type Server struct {
 // The bounds of the admin interface. It shares memory and file descriptors
 // with the proxy, and must not take them from it.
 const (
-	maxConnections = 256 // at once; the next one is closed
-	maxScrapes     = 8   // at once; the next one gets 503
-	maxHeader      = 16 << 10
+	maxScrapes = 8 // at once; the next one gets 503
+	maxHeader  = 16 << 10
 )
 
 // New makes a server for p. Its handler may be used once p's loops are made.
@@ -108,7 +112,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 		Events: o.Events,
 	})
 	s.Allow(o.Access)
-	complaints := slog.NewLogLogger(p.Log.With("listener", "admin").Handler(), slog.LevelWarn)
+	complaints := log.New(complaints{s}, "", 0)
 
 	mux := http.NewServeMux()
 	s.control(mux)
@@ -128,6 +132,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 		MaxHeaderBytes:               maxHeader,
 		ErrorLog:                     complaints,
 		ConnState:                    s.bound,
+		ConnContext:                  s.conns.context,
 	}
 	return s
 }
@@ -164,29 +169,42 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// bound closes connections over maxConnections.
+// bound keeps the bounds of connections.
 func (s *Server) bound(c net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
-		if s.open.Add(1) > maxConnections {
-			c.Close()
-		}
-	case http.StateClosed, http.StateHijacked:
-		s.open.Add(-1)
+	s.conns.changed(c, state)
+	if state == http.StateClosed || state == http.StateHijacked {
 		s.reserve.fill()
 	}
+}
+
+// Closed returns how many connections were closed, or serve health probes only, because
+// there were too many.
+func (s *Server) Closed() uint64 { return s.conns.closed.Load() }
+
+// complaints are what net/http has to say: clients can make it say it with each request.
+type complaints struct{ s *Server }
+
+func (c complaints) Write(text []byte) (int, error) {
+	p := c.s.proxy
+	c.s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin interface", "complaint", strings.TrimSpace(string(text)))
+	return len(text), nil
 }
 
 // withHeaders tells browsers not to make anything of an answer but what it says
 // it is, and caches not to keep it. Nobody stays who has a descriptor of the reserve.
 func (s *Server) withHeaders(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.reserve.inUse() {
+		spare := s.conns.isSpare(r)
+		if s.reserve.inUse() || spare {
 			w.Header().Set("Connection", "close")
 		}
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("X-Frame-Options", "DENY")
 		w.Header().Set("Cache-Control", "no-store")
+		if spare && !isProbe(r) {
+			http.Error(w, fmt.Sprintf("%d connections are open: only /healthz and /readyz are served", maxConnections), http.StatusServiceUnavailable)
+			return
+		}
 		h.ServeHTTP(w, r)
 	})
 }

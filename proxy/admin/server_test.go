@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 )
 
@@ -224,7 +225,7 @@ func TestUnixSocket(t *testing.T) {
 func TestLongProfile(t *testing.T) {
 	t.Parallel()
 	s := New(running(), Options{})
-	s.http.ReadTimeout = 100 * time.Millisecond
+	s.http.ReadTimeout = 500 * time.Millisecond
 	inner, handled := s.http.Handler, make(chan *deadlineWriter, 1)
 	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d := &deadlineWriter{ResponseWriter: w, start: time.Now()}
@@ -233,7 +234,7 @@ func TestLongProfile(t *testing.T) {
 		handled <- d
 	})
 	addr := serve(t, s, "tcp", "127.0.0.1:0")
-	for range 100 { // until a request is read in its time
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); { // until a request is read in its time
 		res, err := http.Get("http://" + addr.String() + "/debug/pprof/profile?seconds=1")
 		if err != nil {
 			continue
@@ -266,9 +267,11 @@ func (d *deadlineWriter) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(d.ResponseWriter).SetWriteDeadline(t)
 }
 
-// One connection too many is closed, and those before it live on.
+// One connection too many takes the place of the one that has waited longest, and those
+// between them live on. While all are being answered, health probes are served.
 func TestTooManyConnections(t *testing.T) {
-	addr := serve(t, New(running(), Options{}), "tcp", "127.0.0.1:0")
+	s := New(running(), Options{})
+	addr := serve(t, s, "tcp", "127.0.0.1:0")
 	healthy := func(c net.Conn) bool {
 		io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
 		var got bytes.Buffer
@@ -290,14 +293,56 @@ func TestTooManyConnections(t *testing.T) {
 		defer c.Close()
 		conns = append(conns, c)
 	}
-	if healthy(conns[maxConnections]) {
-		t.Errorf("connection %d is served", maxConnections+1)
-	}
-	for i, c := range conns[:maxConnections] {
+	for i, c := range conns[1:] {
 		if !healthy(c) {
-			t.Fatalf("connection %d is not served", i+1)
+			t.Fatalf("connection %d is not served", i+2)
 		}
-		c.Close()
+	}
+	if healthy(conns[0]) {
+		t.Error("the connection that has waited longest is served")
+	}
+	if n := s.Closed(); n != 1 {
+		t.Errorf("%d connections are counted, want 1", n)
+	}
+}
+
+// While 256 requests are being answered, more connections serve probes and nothing else.
+func TestProbesBesideBusyConnections(t *testing.T) {
+	s := New(running(), Options{})
+	hang, entered := make(chan bool), make(chan bool, maxConnections)
+	h := s.http.Handler
+	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hang" {
+			entered <- true
+			<-hang
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+	defer close(hang)
+	addr := serve(t, s, "tcp", "127.0.0.1:0")
+	for range maxConnections {
+		c, err := net.Dial("tcp", addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		io.WriteString(c, "GET /hang HTTP/1.1\r\nHost: x\r\n\r\n")
+	}
+	for range maxConnections {
+		<-entered
+	}
+	for range 3 * spareConnections {
+		for path, want := range map[string]int{"/healthz": 200, "/metrics": 503} {
+			answer, err := (&http.Client{Transport: &http.Transport{}}).Get("http://" + addr.String() + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			answer.Body.Close()
+			if answer.StatusCode != want || !answer.Close {
+				t.Fatalf("%s: %d, closes: %v; want %d and a close", path, answer.StatusCode, answer.Close, want)
+			}
+		}
 	}
 }
 

@@ -21,12 +21,21 @@ type Clients struct {
 	Limits  *table.Limits     // of the table in force
 	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
+	// OnReplyFault is called when a command would end without a reply or with two, which
+	// is a bug: see reply.go. If it is nil a test binary panics.
+	OnReplyFault func(what string)
+	faultLogAt   int64 // on the loop's clock: not before this is the next one logged
+
 	Sessions   map[*Session]struct{} // that are connected
 	Wake       []*Session            // sessions that had to stop parsing and may go on
 	Held       HoldList              // sessions whose answers wait for the rest of their group
 	slow       slowLog
-	pacedUntil int64 // clients that connect before are paced: see pace.go
-	Awaiting   int   // how many sessions wait for an answer
+	pacedUntil int64  // clients that connect before are paced: see pace.go
+	Awaiting   int    // how many sessions wait for an answer
+	More       int    // keys in flight beyond the first of each command, of all clients
+	Share      int    // keys that a client may have in flight however busy the loop is: see SetLimits
+	left       turn   // what is left of this round of the loop, for all clients
+	restLine   []byte // scratch: the piece of a read that is asked for next
 
 	Req           wire.Request // scratch: the request being served
 	Frame         frame.Frame  // scratch: the frame that it was, of a binary client
@@ -80,18 +89,15 @@ type Handler interface {
 	NoMemory(s *Session, raw []byte, rest int)
 }
 
-// Resume lets the clients go on that had to stop.
-func (e *Clients) Resume() {
-	for i := 0; i < len(e.Wake); i++ { // it may grow: a parsed request can be answered at once
-		e.Wake[i].resume()
-	}
-	e.Wake = e.Wake[:0]
-}
-
 // SweepIdle closes the clients that have said nothing for too long, or have not said in time who they are.
 func (e *Clients) SweepIdle() {
 	e.WatchIdle()
 	for s := range e.Sessions {
+		if s.answerAt > e.Now {
+			e.At(link.IdleTimer, s.answerAt)
+		} else if s.answerAt > 0 && !s.Closed {
+			s.endDelay()
+		}
 		switch at, count := s.idleUntil(); {
 		case at > e.Now:
 			e.At(link.IdleTimer, max(at, e.Now+int64(sweepWait)))

@@ -34,6 +34,7 @@
 //
 //	it is      because                                       until
 //	reading    nothing hinders                               -
+//	waiting    it had its turn: see turn.go                  its next turn, in the next wakeup
 //	stalled    limits.in_flight or limits.output is reached  half of that is gone
 //	           a flush_all waits for what was asked before   all of it is answered
 //	paced      it, or another, does not take its answers     it has asked for much and taken it: see pace.go

@@ -33,15 +33,19 @@ type Exchange struct {
 	ended     bool          // the END of a read went with its last VALUE
 	Outcome   stats.Outcome // so far, then for good
 	Waiting   int           // parts without their end, and one while parts are being made
+	more      int           // keys in flight beyond the first; see AddWork
 	Start     int64         // when the request was parsed, on the loop's clock
 
 	MissErrors bool // of a read that no server could answer a miss is shown, not the error
 	cut        bool // it ends in the middle of a value, and with it all that its client gets
 
 	Out       link.Queue  // the answer, while the exchange is not first
-	Rest      []byte      // a read of keys that are to be asked for when the client has taken more; empty: all are
+	Rest      []byte      // a read of keys that have not been asked for yet: the command, then each key after a space; empty: all have
+	restHead  int         // bytes of the command in Rest
+	restAt    int         // where in Rest the first key is that has not been asked for
 	Streaming *streams    // large values on their way in pieces; nil: there has been none
 	trouble   string      // why a part could not be answered; empty: all could
+	replies   uint32      // replies given to the client, and values of a text read: see checkReplies
 	Miss      []byte      // of an mg: the line that says so; of a binary client the key that its answer carries
 	ErrLine   []byte      // a server's error line, which stands where END would; empty: there is none
 	InOrder   *inOrder    // keeps the values until they can go in the order of the keys; nil: they go as they come
@@ -123,6 +127,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 		e.freeShares = append(e.freeShares, x.several)
 	}
 	e.Buffers.Held -= int64(x.GatheredBytes)
+	e.More -= x.more
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
 	*x = Exchange{} // a literal that mentioned x would be made aside and copied
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
@@ -151,7 +156,8 @@ func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
 		x.emitFrames(a, b)
 		return
 	}
-	if q := x.dest(a); q != nil {
+	if q := x.dest(a); q != nil && len(b) > 0 {
+		x.replies++
 		q.Append(&x.e.Buffers, b)
 	}
 }
@@ -258,6 +264,10 @@ const NoRoute = "no route for this key: add one without a prefix"
 // Fail notes that a part of x, on keys of that share, got no answer, and why. NoRoute
 // counts before all else: nothing but the configuration can end it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
+	if why == "" { // else it would pass for a part that was answered
+		x.e.replyFault(x.Session, x.Op, unexplained)
+		why = unexplained
+	}
 	if x.several != nil && share != NoShare {
 		x.several.list[share].failed = true
 	}
@@ -280,6 +290,7 @@ func (x *Exchange) settle() {
 		return
 	}
 	if len(x.Rest) > 0 {
+		x.endWork()
 		x.Session.widen()
 		x.Session.unstall()
 		return
@@ -297,6 +308,7 @@ func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
 	if x.InOrder != nil {
 		if x.InOrder.batch != nil { // each of its gets has its answer
+			x.checkBatch()
 			x.observeBatch()
 			return
 		}
@@ -318,6 +330,9 @@ func (x *Exchange) finish() {
 		if x.Hits > 0 {
 			x.Outcome = stats.Hit
 		}
+	}
+	if x.replies != 1 || x.ended || x.Flags&wire.Quiet != 0 {
+		x.checkReplies()
 	}
 	x.observe()
 }
@@ -377,6 +392,7 @@ func (s *Session) advance() {
 		s.ready = s.ready || x.endsGroup
 		s.Whole = s.Whole || s.Out.Size > 0
 		s.InFlight--
+		s.more -= x.more
 		s.Head = x.Next
 		e.freeExchange(x)
 		if s.Head != nil {

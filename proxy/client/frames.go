@@ -44,10 +44,15 @@ func (s *Session) parseFrames() {
 			s.loginFrame(buf)
 			continue
 		}
+		s.turn.keys--
+		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
 		if n+maxSpelled >= link.BigSpan { // spelled it may be handed over
 			s.endBatch()
 			s.serveLarge(buf, n)
+			if s.Tail != nil {
+				s.Tail.AddWork(n / keyBytes)
+			}
 			continue
 		}
 		e.Input.Start += n // what Serve sees is not in the input
@@ -133,6 +138,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	if q := x.dest(a); q != nil {
 		e := x.e
+		x.replies++
 		e.framed = x.frames.head.AppendFrame(e.framed[:0], x.Op, r, b, x.Miss, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 	}
@@ -150,6 +156,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	err := error(nil)
 	switch x.Op {
 	case wire.Stats:
+		x.replies++
 		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return
@@ -162,9 +169,11 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	case err != nil:
 		e.framed = x.frames.head.AppendFailure(e.framed, b, frame.Internal)
 	case r.Kind == wire.End && x.Hits > 0:
+		return
 	default:
 		e.framed = x.frames.head.AppendFrame(e.framed, x.Op, r, b, x.Miss, statusOf(x.Outcome))
 	}
+	x.replies++
 	q.Append(&e.Buffers, e.framed)
 }
 
@@ -181,6 +190,7 @@ func statusOf(o stats.Outcome) frame.Status {
 
 // forwardValue sends a value that is whole.
 func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	x.replies++
 	return x.sendValue(x.dest(a), x.frames.head, x.Miss, a, r, b)
 }
 
@@ -216,6 +226,7 @@ func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	x.begin(a)
 	x.Hit(a.Share)
 	x.Outcome = stats.Hit
+	x.replies++
 	q := x.dest(a)
 	if q == nil {
 		return 0

@@ -161,7 +161,10 @@ func (s *Session) batchOn(buf []byte) bool {
 	if len(key) == 0 || len(e.batch.InOrder.batch.places) >= maxBatch || !s.Handler.ServeQuiet(s, key) {
 		return false
 	}
-	e.Input.Start += frame.HeadSize + len(key)
+	n := frame.HeadSize + len(key)
+	e.Input.Start += n
+	s.turn.keys--
+	s.turn.bytes -= n
 	return true
 }
 
@@ -186,6 +189,7 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 		x.InOrder, e.batch = &b.order, x
 	} else {
 		s.requests++
+		x.AddWork(1)
 	}
 	b := x.InOrder.batch
 	b.places = append(b.places, place{head: e.Frame.Head})

@@ -4,6 +4,7 @@ package client
 
 import (
 	"bytes"
+	"log/slog"
 	"time"
 
 	"ringside/proxy/link"
@@ -18,17 +19,64 @@ const loginTime = 10 * time.Second
 // loginLimits bound what a client that is not known can make Ringside hold.
 var loginLimits = wire.Limits{Value: 1 << 10, Line: 2 << 10}
 
+const (
+	loginDelay = time.Second // before a wrong user or password is answered
+	loginsMost = 3           // wrong ones after which a client is closed
+)
+
 // identity is what is known of who a client is.
 type identity struct {
 	users    *table.Users // who may use its listener; nil: everybody
 	unknown  bool         // it has to say who it is before it is served
 	stepping bool         // it has begun to, and is to go on in the next frame
+	user     table.UserID // who it is, once it has said so
+	loginBy  int64        // when it is closed if it has not said who it is; on the loop's clock
+
+	wrong    int    // users or passwords that were wrong, in a row
+	answerAt int64  // when the client hears of the last of these; 0: it has
+	answer   []byte // what it hears then
 }
 
 // RequireLogin serves s nothing until it has said which of these users it is.
 func (s *Session) RequireLogin(users *table.Users) {
 	s.users, s.unknown = users, true
-	s.e.At(link.IdleTimer, s.e.Now+int64(loginTime))
+	s.loginBy = s.e.Now + int64(loginTime)
+	s.e.At(link.IdleTimer, s.loginBy)
+}
+
+// SetUsers says who may use the listener of s from now on; nil: everybody. A client that is
+// none of them is closed.
+func (s *Session) SetUsers(users *table.Users) {
+	if s.users == users {
+		return
+	}
+	before := s.users
+	if s.users = users; users != nil && !s.unknown && (before == nil || !users.Has(s.user)) {
+		s.Quit()
+	}
+	s.unknown = s.unknown && users != nil
+}
+
+// delayAnswer lets the answer to a wrong user or password wait, and with it all that the
+// client sends meanwhile.
+func (s *Session) delayAnswer(answer []byte) {
+	s.answer, s.answerAt = append(s.answer[:0], answer...), s.e.Now+int64(loginDelay)
+	s.e.At(link.IdleTimer, s.answerAt)
+	s.stall()
+}
+
+// endDelay answers a wrong user or password, and closes the client that had too many.
+func (s *Session) endDelay() {
+	s.answerAt = 0
+	s.Out.Append(&s.e.Buffers, s.answer)
+	s.Whole, s.ready = true, true
+	s.e.Mark(&s.Link)
+	if s.wrong >= loginsMost {
+		s.e.Count.LoginsClosed++
+		s.Quit()
+		return
+	}
+	s.unstall()
 }
 
 var (
@@ -58,6 +106,9 @@ func (s *Session) parseLogin() {
 				answer = answerWrongPassword
 				if s.login(words[0], words[1]) {
 					answer = answerLogin
+				} else {
+					s.delayAnswer(answer)
+					return
 				}
 			}
 		}
@@ -70,15 +121,26 @@ func (s *Session) parseLogin() {
 	s.parseLines()
 }
 
-// login reports whether s is one of the users of its listener.
+// login reports whether s is one of the users of its listener. If not it is nobody from now
+// on, whoever it was before.
 func (s *Session) login(name, password []byte) bool {
-	if !s.users.Know(name, password) {
+	id, known := s.users.Know(name, password)
+	if !known {
+		s.wrong++
 		s.e.Count.LoginsFailed++
-		s.e.Log.Warn("a client gave a wrong user or password", "client", s.Peer())
+		s.e.LogLimited(slog.LevelWarn, "", "a client gave a wrong user or password", "client", s.Peer())
+		s.revoke()
 		return false
 	}
-	s.unknown = false
+	s.user, s.unknown, s.wrong = id, false, 0
 	return true
+}
+
+// revoke makes a client unknown that has tried in vain to say who it is.
+func (s *Session) revoke() {
+	if !s.unknown {
+		s.RequireLogin(s.users)
+	}
 }
 
 const plain = "PLAIN" // the mechanism: RFC 4616
@@ -104,9 +166,18 @@ func (s *Session) loginFrame(buf []byte) {
 		status, s.stepping = frame.Continue, true
 	default:
 		// On behalf of whom, user, password. Nobody may act for another.
-		if parts := bytes.Split(message, []byte{0}); len(parts) == 3 && (len(parts[0]) == 0 || bytes.Equal(parts[0], parts[1])) && s.login(parts[1], parts[2]) {
+		parts := bytes.Split(message, []byte{0})
+		switch {
+		case len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]):
+		case s.login(parts[1], parts[2]):
 			status, text = frame.Success, "Authenticated"
+		default:
+			s.delayAnswer(f.Head.AppendStatus(e.framed[:0], status, text))
+			return
 		}
+	}
+	if status == frame.AuthFailed {
+		s.revoke()
 	}
 	e.framed = f.Head.AppendStatus(e.framed[:0], status, text)
 	s.Out.Append(&e.Buffers, e.framed)

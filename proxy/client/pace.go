@@ -3,7 +3,7 @@ package client
 // How much a client may ask for that does not take what it gets.
 
 import (
-	"slices"
+	"bytes"
 	"time"
 
 	"ringside/proxy/link"
@@ -37,6 +37,9 @@ type pacing struct {
 	Stalled bool // parsing stopped at a bound, or at a flush_all
 	waking  bool // it is in Clients.Wake
 
+	turn   turn   // what the client may still have handled in this wakeup
+	round  uint64 // the wakeup that turn is of
+	more   int    // keys in flight beyond the first of each command: see Exchange.AddWork
 	window int    // keys that it may have in flight; 0: as many as limits.in_flight allows
 	before uint64 // bytes that were made for it when the window was last set
 	rests  int    // exchanges in its list of which keys are still to be asked for
@@ -86,14 +89,14 @@ func (s *Session) widen() {
 func (s *Session) MayGoOn() bool {
 	l := s.e.Limits
 	switch {
-	case s.Out.Size > l.Output/2:
+	case s.Out.Size > l.Output/2, s.answerAt > 0:
 		return false
 	case s.rests > 0:
 		return len(s.Head.Rest) > 0 && s.Head.Waiting == 0
-	case s.window > 0:
-		return s.InFlight <= min(s.window, l.InFlight)/2
+	case s.window > 0 && s.InFlight > min(s.window, l.InFlight)/2:
+		return false
 	}
-	return s.InFlight <= l.InFlight/2
+	return s.InFlight+s.more <= s.e.inFlight()/2
 }
 
 // mustWait says whether a paced client must wait for what it has asked.
@@ -115,36 +118,64 @@ func (s *Session) chooseConns() {
 
 // askRest asks for more of the keys that are left of the first exchange.
 func (s *Session) askRest() {
-	x := s.Head
-	line := slices.Concat(x.Rest, wire.CRLF)
-	x.dropRest()
+	x, e := s.Head, s.e
+	x.endWork()
+	e.restLine = append(e.restLine[:0], x.Rest[:x.restHead]...)
+	keys := x.Rest[x.restAt:]
+	if n := keysEnd(keys, s.mayAsk()); n < len(keys) {
+		keys = keys[:n]
+	}
+	e.restLine = append(append(e.restLine, keys...), wire.CRLF...)
+	if x.restAt += len(keys); x.restAt == len(x.Rest) {
+		x.dropRest()
+	}
 	if s.InFlight == 1 {
 		s.chooseConns()
 	}
 	x.Waiting = 1
-	s.e.Wire.Next(line, &s.e.Req)
-	s.Handler.AskRest(x, line)
+	e.Wire.Next(e.restLine, &e.Req)
+	s.Handler.AskRest(x, e.restLine)
 	if s.rests > 0 {
 		s.stall()
 		s.unstall()
 	}
 }
 
-// Window is how many of n keys the client may be asked for now.
-func (s *Session) Window(n int) int {
-	if s.window > 0 {
-		return min(n, s.window)
+// keysEnd returns where the first n keys end in keys, each of which follows a space.
+func keysEnd(keys []byte, n int) int {
+	at := 0
+	for ; n > 0 && at < len(keys); n-- {
+		next := bytes.IndexByte(keys[at+1:], ' ')
+		if next < 0 {
+			return len(keys)
+		}
+		at += 1 + next
 	}
-	return n
+	return at
+}
+
+// Window is how many of n keys the client may be asked for now.
+func (s *Session) Window(n int) int { return min(n, s.mayAsk()) }
+
+// mayAsk is for how many keys one read may ask at once; at least one.
+func (s *Session) mayAsk() int {
+	switch {
+	case s.window > 0:
+		return s.window
+	case s.e.busy():
+		return max(1, s.e.Share-s.InFlight-s.more)
+	}
+	return TurnKeys
 }
 
 // KeepRest keeps keys that x is to ask for, by the command, when the client has taken
-// more: each has a space before it.
+// more, or when its next turn has come: each has a space before it.
 func (x *Exchange) KeepRest(command, keys []byte) {
 	before := cap(x.Rest)
 	if len(x.Rest) == 0 {
 		x.Session.rests++
 		x.Rest = append(x.Rest, command...)
+		x.restHead, x.restAt = len(command), len(command)
 	}
 	x.Rest = append(x.Rest, keys...)
 	x.e.Buffers.Hold(cap(x.Rest) - before)

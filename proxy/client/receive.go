@@ -114,6 +114,7 @@ func (x *Exchange) endsWith() bool {
 
 // forward sends b to the client, with the key as the client knows it.
 func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
+	x.replies++
 	q := x.dest(a)
 	switch {
 	case q == nil:

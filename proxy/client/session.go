@@ -4,6 +4,7 @@ package client
 
 import (
 	"bytes"
+	"log/slog"
 
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
@@ -83,6 +84,8 @@ func (s *Session) Parse() {
 		s.binary = e.Input.Bytes()[0] == frame.Magic
 	}
 	before := s.Tail
+	s.beginTurn()
+	keys, bytes := s.turn.keys, s.turn.bytes
 	switch {
 	case s.binary:
 		s.parseFrames()
@@ -92,6 +95,7 @@ func (s *Session) Parse() {
 	default:
 		s.parseLines()
 	}
+	e.spend(keys-s.turn.keys, bytes-s.turn.bytes)
 	if s.Quitting || s.Closed {
 		e.Input.Start = e.Input.End
 	}
@@ -109,7 +113,7 @@ func (s *Session) parseLines() {
 	e := s.e
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		// What hasInput says of nearly all is asked here: a call costs each request more.
-		if (s.Swallow > 0 || s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0) && !s.hasInput() {
+		if (s.Swallow > 0 || s.InFlight+s.more >= e.Share || s.Out.Size >= e.Limits.Output || s.window|s.rests > 0 || s.turn.over()) && !s.hasInput() {
 			break
 		}
 		buf := e.Input.Bytes()
@@ -126,8 +130,13 @@ func (s *Session) parseLines() {
 			s.stall()
 			break
 		}
+		s.turn.keys--
+		s.turn.bytes -= n
 		if !s.Handler.Serve(s, buf[:n]) {
 			e.Input.Start += n // else the bytes were handed over
+		}
+		if n >= keyBytes && s.Tail != nil {
+			s.Tail.AddWork(n / keyBytes)
 		}
 	}
 }
@@ -144,8 +153,12 @@ func (s *Session) hasInput() bool {
 	if e.Input.Len() == 0 || s.Closed || s.Quitting {
 		return false
 	}
-	if s.InFlight >= e.Limits.InFlight || s.Out.Size >= e.Limits.Output || s.window > 0 && s.mustWait() {
+	switch {
+	case s.answerAt > 0, s.InFlight+s.more >= e.inFlight(), s.Out.Size >= e.Limits.Output, s.rests > 0, s.window > 0 && s.mustWait():
 		s.stall()
+		return false
+	case s.turn.over():
+		s.yield()
 		return false
 	}
 	return true
@@ -213,8 +226,14 @@ func (s *Session) resume() {
 	if s.Closed {
 		return
 	}
+	if s.rests > 0 && !s.MayGoOn() { // a piece was taken back meanwhile
+		s.stall()
+		return
+	}
 	if s.rests > 0 {
+		keys := s.turn.keys
 		s.askRest()
+		s.e.spend(keys-s.turn.keys, 0)
 	} else {
 		s.widen()
 	}
@@ -240,7 +259,7 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 	case s.Quitting:
 		return at, nil
 	case s.unknown:
-		return s.since + int64(loginTime), &c.LoginsLate
+		return s.loginBy, &c.LoginsLate
 	case s.Stalled:
 		return at, nil
 	}
@@ -285,7 +304,7 @@ func (s *Session) cut(x *Exchange) {
 		return
 	}
 	s.e.Count.CutOff++
-	s.e.Log.Warn("closed a client in the middle of a value", "client", s.Peer(), "why", x.trouble)
+	s.e.LogLimited(slog.LevelWarn, x.trouble, "closed a client in the middle of a value", "client", s.Peer(), "why", x.trouble)
 	s.abandon()
 	s.Quit()
 }
@@ -319,7 +338,7 @@ func (s *Session) abandon() {
 		x.orphan()
 		x = next
 	}
-	s.Head, s.Tail, s.InFlight = nil, nil, 0
+	s.Head, s.Tail, s.InFlight, s.more = nil, nil, 0, 0
 }
 
 // drop lets go of what the client waits for, has sent and was to get.

@@ -6,6 +6,7 @@ package copies
 import (
 	"bytes"
 	"cmp"
+	"log/slog"
 	"math"
 	"slices"
 	"strings"
@@ -151,7 +152,7 @@ func (f *resync) retry(e *Copies, why string) {
 		if f.leaving {
 			what = "what a server is not to have any more can't go to other servers now"
 		}
-		e.Log.Warn(what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
+		e.LogLimited(slog.LevelWarn, f.bp.Pool.Name+" "+f.to.Target.Name, what, "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "why", why)
 	}
 }
 
@@ -380,6 +381,6 @@ func (f *resync) passed(e *Copies) {
 		e.At(link.ResyncTimer, e.Now)
 	default:
 		m.Incomplete, m.Resync = false, nil
-		e.Log.Info("a server that came back empty is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
+		e.LogLimited(slog.LevelInfo, f.bp.Pool.Name+" "+f.to.Target.Name, "a server that came back empty is filled", "pool", f.bp.Pool.Name, "server", f.to.Target.Name, "keys", f.filled)
 	}
 }

@@ -4,6 +4,7 @@ package counters
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"time"
 
@@ -65,13 +66,13 @@ func Counts(r *wire.Request) bool {
 type creation struct {
 	table.Autocreate
 	then func(r *upstream.Result, token task.Token)
-	why  string // the server's error of the last try
+	why  string // the server's error of the last try; empty: it was not tried before its deadline
 }
 
 // Begin lets the client's command count.
 func (c *creation) Begin(t *task.Task) {
 	if t.Loop.Now >= t.Deadline {
-		c.then(&upstream.Result{Failure: upstream.Failure{Why: c.why, Outcome: stats.TimedOut}}, nil)
+		c.then(&upstream.Result{Failure: upstream.Failure{Why: cmp.Or(c.why, task.TooLong), Outcome: stats.TimedOut}}, nil)
 		return
 	}
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
@@ -110,8 +111,13 @@ func (c *creation) create(t *task.Task) {
 		case rep.Kind == wire.ClientError && t.Rule != nil: // it met a value that came meanwhile, or the stub of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
+		case task.Missed(r) && t.Rule != nil: // of several copies one has gone while it was made
+			c.why = "the counter comes and goes"
+			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
 		case !rep.Kind.Answered():
 			c.then(r, token)
+		case task.Missed(r):
+			c.then(t.Result(r.Server, wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)), nil)
 		default:
 			t.Loop.Count.CountersMade++
 			if t.Req.Dialect == wire.Text {

@@ -73,11 +73,9 @@ func (f *backfill) advance() {
 			what = fillNowhere
 		}
 	}
-	f.t.Backfilling = false
+	f.t.Backfilled()
 	if f.then != nil {
 		f.then(what)
-	} else if f.t.ClientDone { // the client's next command on the key has waited, not to meet the mark
-		f.t.Loop.ReleaseLine(f.t)
 	}
 }
 

@@ -6,6 +6,7 @@ package failover
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -317,13 +318,13 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	}
 	w.Events[[2]string{name, ev.To}]++
 	if ev.Server < 0 {
-		e.Log.Warn("failover of a pool", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		e.LogLimited(slog.LevelWarn, w.Pool+" "+ev.From+" "+ev.To, "failover of a pool", "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
 		return
 	}
 	if srv := e.ByAddress[w.Members[ev.Server].Network+" "+w.Members[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)
 	}
-	e.Log.Warn("failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.LogLimited(slog.LevelWarn, w.Pool+" "+name+" "+ev.From+" "+ev.To, "failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }
 
 // AddTo adds what the keepers have decided.

@@ -33,7 +33,7 @@ func (SingleCopy) Lead(t *task.Task) bool {
 	t.Rule = l
 	t.Run(0, nil)
 	if !l.InTransition() { // all it asks is on its way, on the connection where the next goes
-		t.Loop.ReleaseLine(t)
+		t.ReleaseLine()
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package guard
 // What one loop knows of guarded keys, and who leads their commands.
 
 import (
+	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
 
@@ -287,7 +288,7 @@ func (g *Guard) turnOff(srv *upstream.Server, is offReason) {
 	before := g.off[srv]
 	g.off[srv] = is
 	if before.why != is.why {
-		g.Log.Warn("the guard is off for a server", "server", srv.Label(), "address", srv.Target.Address, "why", is.why)
+		g.LogLimited(slog.LevelWarn, srv.Label(), "the guard is off for a server", "server", srv.Label(), "address", srv.Target.Address, "why", is.why)
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // startMemcached runs a memcached on a socket file of its own.
@@ -32,12 +34,11 @@ func startMemcached(t *testing.T, args ...string) string {
 		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	for range 500 {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if c, err := net.Dial("unix", path); err == nil {
 			c.Close()
 			return path
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("memcached does not start")
 	return ""
@@ -100,7 +101,7 @@ func (r *real) ask(server int, id uint32, line string) string {
 // until drives the keeper until a server is in a phase.
 func (r *real) until(server int, phase Phase) {
 	r.t.Helper()
-	for range 60000 {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		r.k.Tick(r.now())
 		for {
 			requests := r.k.Requests()
@@ -117,7 +118,6 @@ func (r *real) until(server int, phase Phase) {
 		if PhaseOf(r.k.Verdict(server).N) == phase {
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 	r.t.Fatalf("server %d never was %v: %s", server, phase, r.k.Verdict(server).Step)
 }
@@ -136,7 +136,7 @@ func TestRealMemcached(t *testing.T) {
 			}
 			members, _ := testMembers("c0", "c1", "c2")
 			r.k = New("p", members, Settings{
-				Strict: true, Ping: 20 * time.Millisecond, Lease: 200 * time.Millisecond, Request: 50 * time.Millisecond,
+				Strict: true, Ping: 50 * time.Millisecond, Lease: time.Second, Request: 300 * time.Millisecond,
 			}, 1)
 			r.until(0, In)
 			for r.k.Verdict(0).ValidUntil < r.now() { // the first start

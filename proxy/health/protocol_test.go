@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // more searches longer: go test ./proxy/health -run Simulation -more 50
@@ -43,7 +45,10 @@ func TestSimulation(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			hits, stale, ejected, flushes := 0, 0, 0, 0
 			seeds := c.seeds * *more
-			if testing.Short() {
+			switch {
+			case testing.Short():
+				seeds = (seeds + 9) / 10
+			case !testenv.Full():
 				seeds = (seeds + 2) / 3
 			}
 			for seed := range seeds {
@@ -85,8 +90,8 @@ func TestAblations(t *testing.T) {
 		{"the same key for diverted data", outages, func(s *scenario) { s.sameKey = true }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && c.name == "WARM straight to IN" {
-				return // its seed comes late
+			if testing.Short() && c.name != "no flush" && c.name != "no dual writes" {
+				return // the seeds of the others come late
 			}
 			for seed := range seeds {
 				s := scenario{

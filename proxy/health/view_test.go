@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // TestLeaseAfterPhases: whoever sees a lease sees also what was known when it was
@@ -46,7 +48,7 @@ func TestLeaseAfterPhases(t *testing.T) {
 		if wrong != "" {
 			t.Error(wrong)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(testenv.Hang):
 		t.Error("the reader does not come to the end")
 	}
 }

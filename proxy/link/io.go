@@ -16,8 +16,9 @@ import (
 // IO is what all connections of one loop share: what time it is, buffers, the
 // input being parsed, and what the driver is to do when the wakeup ends.
 type IO struct {
-	Log   *slog.Logger
-	Debug bool // Log wants to know of every connection
+	Log      *slog.Logger
+	logLimit *LogLimit
+	Debug    bool // Log wants to know of every connection
 
 	Now    int64        // when the wakeup began, in nanoseconds on the driver's clock
 	Wall   int64        // the same in Unix seconds, for clients that say when a value is to expire
@@ -65,9 +66,10 @@ func (io *IO) Moment() int64 {
 	return io.Clock()
 }
 
-// Init makes io ready. memory counts what all loops hold.
-func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger) {
+// Init makes io ready. memory counts what all loops hold; limit is the same for all.
+func (io *IO) Init(tune Tune, memory *atomic.Int64, log *slog.Logger, limit *LogLimit) {
 	io.all = memory
+	io.logLimit = limit
 	io.Tune = tune
 	io.Log = log
 	io.Scratch = io.Buffers.Get(ScratchSize)
@@ -94,6 +96,7 @@ const (
 	CounterTimer              // increments that wait
 	GuardTimer                // held reads, and what is asked for them
 	NearTimer                 // values that are kept too long
+	LogTimer                  // log lines that wait: see LogLimited
 	numTimers
 )
 

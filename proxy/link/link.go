@@ -14,6 +14,11 @@ type Sock interface {
 	// server's is asked for, when a mutation was not answered in time; that may
 	// cost a system call.
 	Unsent() int
+
+	// Ready says whether the other end has done something that the driver has not
+	// reported yet: it has sent bytes, or a connection is there. Only a server's is
+	// asked for, before it is taken for silent; that may cost a system call.
+	Ready() bool
 }
 
 // Link is one connection: a client's or a server's. The driver moves its

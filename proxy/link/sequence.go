@@ -32,6 +32,12 @@ func (s *Sequence) Add(p *Buffers) {
 // IsTurn says whether all parts before the part i are settled.
 func (s *Sequence) IsTurn(i int) bool { return i == s.turn }
 
+// Settled reports whether all parts are settled.
+func (s *Sequence) Settled() bool { return s.turn == len(s.parts) }
+
+// IsSettled reports whether the part i is settled.
+func (s *Sequence) IsSettled(i int) bool { return s.parts[i].settled }
+
 // Dest is where bytes of the part i go now, if those whose turn it is go to out; nil if
 // that is nil.
 func (s *Sequence) Dest(i int, out *Queue) *Queue {

@@ -54,7 +54,7 @@ func TestTold(t *testing.T) {
 			Told{Tone: Warn, Kind: Drained, Text: "A person orders: drain b"}},
 		{"server connection lost with requests in flight", []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
 			Told{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
-		{"tag invalidated", []any{"tag", "user7", "such_since", 12, "servers", 3},
+		{"tag invalidated", []any{"tag", "user7", "servers", 3, "count", 12},
 			Told{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was told", Minor: true}},
 		{"server down", []any{"server", "b", "why", "connection refused"},
 			Told{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},

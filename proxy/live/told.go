@@ -79,7 +79,7 @@ func tell(is map[string]any) Told {
 		return Told{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
 	case "tag invalidated":
 		t := Told{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
-		if n := word("such_since"); n != "1" {
+		if n := word("count"); n != "" {
 			t.More = n + " invalidations since the last one that was told"
 		}
 		return t

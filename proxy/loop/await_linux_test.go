@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/link"
 	"ringside/proxy/loop/pace"
 	"ringside/proxy/table"
@@ -25,7 +26,7 @@ func awaits(t *testing.T, request time.Duration, servers ...string) (dial func()
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Hang))
 		return c, bufio.NewReader(c)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 )
 
@@ -46,7 +47,7 @@ func TestTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer first.Close()
-			first.SetDeadline(time.Now().Add(20 * time.Second))
+			first.SetDeadline(time.Now().Add(testenv.Hang))
 			if _, err := io.WriteString(first, "mn\r\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -65,7 +66,7 @@ func TestTooLate(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer late.Close()
-			late.SetDeadline(time.Now().Add(20 * time.Second))
+			late.SetDeadline(time.Now().Add(testenv.Hang))
 			if said, err := io.ReadAll(late); len(said) > 0 || !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%s: the client that came too late got %q, %v; want a reset", what, said, err)
 			}

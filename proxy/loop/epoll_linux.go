@@ -151,6 +151,11 @@ func (d *epoll) run() {
 		d.round++
 		for i := range n {
 			d.handle(&d.events[i])
+			if d.engine.Spent() { // what was asked so far must not wait for the other events
+				d.carryOut()
+				d.begun = now()
+				d.engine.Begin(d.begun, time.Now().Unix())
+			}
 		}
 		if d.await.slept {
 			d.await.slept = false
@@ -162,12 +167,17 @@ func (d *epoll) run() {
 		if d.havePosted.Load() { // what its poster wrote to wake may have been read here
 			unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		}
-		for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
-			for _, x := range effects {
-				d.effect(x)
-			}
-		}
+		d.carryOut()
 		d.arm()
+	}
+}
+
+// carryOut ends a wakeup, or a part of one, and does what the engine wants done.
+func (d *epoll) carryOut() {
+	for effects := d.engine.End(); len(effects) > 0; effects = d.engine.End() {
+		for _, x := range effects {
+			d.effect(x)
+		}
 	}
 }
 
@@ -176,16 +186,19 @@ func (d *epoll) run() {
 // for it back by a signal, which ends the wait, and then an ordinary call is
 // made so that the processor is free while nothing happens.
 func (d *epoll) wait() int {
+	backlog := d.engine.HasBacklog() // then it only looks what is ready
 	waiting, clients := d.engine.Waiting()
 	p := d.busy.Next(d.begun, d.engine.Asked(), waiting, clients)
 	d.engine.Prompt = p.Prompt
-	if p.Nap {
+	if p.Nap && !backlog {
 		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))
 		unix.RawSyscall(unix.SYS_NANOSLEEP, ptr(&d.nap), 0, 0)
 	}
 	d.awaitAnswers(p.Answers)
 	forever := ^uintptr(0)
-	if p.Answers && d.engine.Unanswered() > 0 && d.sleep() {
+	if backlog {
+		forever = 0
+	} else if p.Answers && d.engine.Unanswered() > 0 && d.sleep() {
 		d.await.slept = true
 		forever = 0 // what woke it is there, with all that came meanwhile
 	}
@@ -196,8 +209,12 @@ func (d *epoll) wait() int {
 		}
 		runtime.Gosched()
 	}
+	timeout := -1
+	if backlog {
+		timeout = 0
+	}
 	for {
-		n, err := unix.EpollWait(d.fd, d.events[:], -1)
+		n, err := unix.EpollWait(d.fd, d.events[:], timeout)
 		if err == nil {
 			return n
 		}
@@ -211,7 +228,7 @@ func (d *epoll) wait() int {
 // timer that fires too early does no harm, so an earlier one stays.
 func (d *epoll) arm() {
 	next := d.engine.Next()
-	if next == math.MaxInt64 || d.timerAt != 0 && d.timerAt <= next {
+	if next == math.MaxInt64 || d.engine.HasBacklog() || d.timerAt != 0 && d.timerAt <= next {
 		return
 	}
 	wait := max(next-now(), int64(time.Millisecond))
@@ -450,6 +467,20 @@ func (s *sock) Unsent() int {
 		return n
 	}
 	return n + unacked(s.fd)
+}
+
+// Ready says whether the server has done something that the engine does not know of
+// yet. A fault may hold back what has come: then that is all there is.
+func (s *sock) Ready() bool {
+	switch {
+	case s.filter != nil:
+		return false
+	case s.state == sockConnecting:
+		poll := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
+		n, err := unix.Poll(poll, 0)
+		return err == nil && n > 0
+	}
+	return s.state == sockOpen && unread(s.fd)
 }
 
 func (d *epoll) post(f func(e *proxy.Engine)) {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/link"
 	"ringside/proxy/loop/pace"
@@ -52,12 +53,11 @@ func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for range 2000 {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		text, _ := os.ReadFile(said)
 		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
 			return "127.0.0.1:" + strings.TrimSpace(port), cmd
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("memcached does not say which port it has")
 	return "", nil
@@ -66,8 +66,8 @@ func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
 // What a request may take: where nothing is wrong, and where a test waits for it
 // to take longer.
 var (
-	patient = table.Timeouts{Connect: 20 * time.Second, Request: 20 * time.Second, Deadline: 20 * time.Second}
-	hasty   = table.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: 2 * time.Second}
+	patient = table.Timeouts{Connect: testenv.Hang, Request: testenv.Hang, Deadline: testenv.Hang}
+	hasty   = table.Timeouts{Connect: time.Second, Request: 500 * time.Millisecond, Deadline: testenv.Hang}
 )
 
 func tableOf(servers ...string) *table.Table {
@@ -140,7 +140,7 @@ func startProxy(t *testing.T, o Options, tab *table.Table) (p *proxy.Proxy, addr
 	}
 	commit()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Hang)
 		defer cancel()
 		if err := d.Shutdown(ctx); err != nil {
 			t.Error(err)
@@ -157,7 +157,7 @@ func TestServes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(10 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Hang))
 		r := bufio.NewReader(c)
 		say := func(format string, args ...any) { fmt.Fprintf(c, format, args...) }
 		want := func(line string) {

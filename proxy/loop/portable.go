@@ -40,6 +40,7 @@ type stream struct {
 	link   *link.Link
 	out    chan []byte   // to the writer; one buffer at a time
 	handed atomic.Int64  // bytes of that buffer that the kernel has not got
+	came   atomic.Bool   // the reader has bytes for the engine, or a dial has ended
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed with the stream
 	paused bool
@@ -68,6 +69,12 @@ func (s *stream) Peer() string {
 func (s *stream) Unsent() int {
 	n := max(0, int(s.handed.Load())-pieceSize)
 	return s.filter.unsent() + n + unackedOf(s.conn)
+}
+
+// Ready says whether the server has done something that the engine does not know of
+// yet. A fault may hold back what has come: then that is all there is.
+func (s *stream) Ready() bool {
+	return s.filter == nil && (s.came.Load() || s.conn != nil && unreadOf(s.conn))
 }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
@@ -99,7 +106,10 @@ func (d *portable) wakeup(f func(e *proxy.Engine)) bool {
 			d.effect(x)
 		}
 	}
-	if next := d.engine.Next(); next != d.timerAt {
+	if d.engine.HasBacklog() {
+		d.timerAt = 0
+		d.timer.Reset(0)
+	} else if next := d.engine.Next(); next != d.timerAt {
 		d.timerAt = next
 		d.timer.Reset(max(time.Duration(next-now()), time.Millisecond))
 	}
@@ -282,8 +292,10 @@ func (d *portable) dialUp(s *stream) {
 		dialer := net.Dialer{}
 		dialer.SetMultipathTCP(false)
 		c, err := dialer.DialContext(ctx, network, address)
+		s.came.Store(true)
 		used := false
 		d.with(func(e *proxy.Engine) {
+			s.came.Store(false)
 			switch {
 			case s.closed: // given up meanwhile
 			case err != nil:
@@ -329,7 +341,9 @@ func (d *portable) reader(s *stream) {
 	buf := make([]byte, smallRead)
 	for {
 		n, err := s.conn.Read(buf)
+		s.came.Store(true)
 		d.with(func(e *proxy.Engine) {
+			s.came.Store(false)
 			if s.closed {
 				return
 			}

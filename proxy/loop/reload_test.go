@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/table"
 )
@@ -40,7 +41,7 @@ func TestSwapWakes(t *testing.T) {
 		t.Cleanup(func() { d.Shutdown(context.Background()) })
 		all := func(what string, server *net.TCPListener) {
 			t.Helper()
-			server.SetDeadline(time.Now().Add(20 * time.Second))
+			server.SetDeadline(time.Now().Add(testenv.Hang))
 			for i := range p.Engines() {
 				c, err := server.Accept()
 				if err != nil {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/table"
 )
@@ -127,9 +128,9 @@ func TestStorm(t *testing.T) {
 			clients.Add(1)
 			go func() {
 				defer clients.Done()
-				lives := 6
-				if testing.Short() {
-					lives = 2
+				lives := 2
+				if testenv.Full() {
+					lives = 6
 				}
 				for life := range lives {
 					if err := live(addr, rand.New(rand.NewPCG(uint64(i), uint64(life)))); err != nil {
@@ -140,13 +141,13 @@ func TestStorm(t *testing.T) {
 			}()
 		}
 		clients.Wait()
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), testenv.Hang)
 		defer cancel()
 		if err := d.Shutdown(ctx); err != nil {
 			t.Error(err)
 		}
-		for tries := 0; runtime.NumGoroutine() > goroutines || descriptors(t) > files; tries++ {
-			if tries == 2000 {
+		for end := time.Now().Add(testenv.Hang); runtime.NumGoroutine() > goroutines || descriptors(t) > files; {
+			if time.Now().After(end) {
 				all := make([]byte, 1<<20)
 				t.Fatalf("%d goroutines, were %d; %d descriptors, were %d\n%s", runtime.NumGoroutine(), goroutines, descriptors(t), files, all[:runtime.Stack(all, true)])
 			}
@@ -183,7 +184,7 @@ func live(addr string, d *rand.Rand) error {
 		return err
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(testenv.Hang))
 	r := bufio.NewReaderSize(c, 1<<10)
 	for range 1 + d.IntN(12) {
 		var text bytes.Buffer
@@ -275,7 +276,7 @@ func TestHalfClosed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(testenv.Hang))
 		const n = 30_000
 		go func() {
 			io.WriteString(c, strings.Repeat("get a\r\n", n))

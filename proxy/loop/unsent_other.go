@@ -6,5 +6,8 @@ package loop
 
 import "net"
 
+// unreadOf takes what the reader has not got for not there.
+func unreadOf(net.Conn) bool { return false }
+
 // unackedOf takes all for arrived: then a late delete goes behind it in any case.
 func unackedOf(net.Conn) int { return 0 }

@@ -16,7 +16,7 @@ type Near struct {
 
 	io     *link.IO
 	hash   func(key []byte) uint64 // the same on all loops
-	marks  *Marks
+	marks  *Marks                  // of the process; nil until a table has a route that keeps values
 	stores map[Name]*Store
 	free   *Stake // kept for reuse
 }
@@ -31,9 +31,12 @@ func New(io *link.IO, hash func(key []byte) uint64) Near {
 }
 
 // Begin begins to take up a table, and End ends it: stores that were not asked for in
-// between are no more. marks are those of the process; nil: no route keeps values.
+// between are no more. marks are those of the process; nil: no route keeps values. Writes
+// that are in flight then still end on the marks on which they began, so these stay.
 func (n *Near) Begin(marks *Marks) {
-	n.marks, n.On = marks, marks != nil
+	if n.On = marks != nil; n.On {
+		n.marks = marks
+	}
 	for _, s := range n.stores {
 		s.used = false
 	}

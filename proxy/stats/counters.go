@@ -134,6 +134,7 @@ type Counters struct {
 	Unaccepted          uint64 // times that no client could be accepted: descriptors or memory of the system are used up
 	ClientIn, ClientOut uint64 // bytes from clients, to clients
 	LoginsFailed        uint64 // wrong users or passwords
+	LoginsClosed        uint64 // clients closed that gave too many of these
 	Closed
 	CountersMade uint64 // that were missing, by autocreate
 
@@ -141,6 +142,8 @@ type Counters struct {
 
 	NoMemory uint64 // data blocks refused by limits.memory
 	Desyncs  uint64 // server connections aborted because nobody could tell any more whose answer came
+
+	ReplyFaults uint64 // commands that would have ended without a reply, or got more than one: bugs
 }
 
 // Closed counts the clients that Ringside closed, by reason.

@@ -56,15 +56,28 @@ func ParseUsers(text []byte) (*Users, error) {
 	return u, nil
 }
 
-// Know reports whether one of the users has this name and password. It takes the
-// same time whether the name, the password or nothing is wrong.
-func (u *Users) Know(name, password []byte) bool {
-	asked := sha256.Sum256(name)
-	known := 0
+// UserID stands for the name of a user.
+type UserID [sha256.Size]byte
+
+// Know reports whether one of the users has this name and password, and which. It takes
+// the same time whether the name, the password or nothing is wrong.
+func (u *Users) Know(name, password []byte) (id UserID, known bool) {
+	id = sha256.Sum256(name)
+	found := 0
 	for i := range u.all {
 		one := &u.all[i]
 		given := sha256.Sum256(append(bytes.Clone(password), one.salt...))
-		known |= subtle.ConstantTimeCompare(asked[:], one.name[:]) & subtle.ConstantTimeCompare(given[:], one.password[:])
+		found |= subtle.ConstantTimeCompare(id[:], one.name[:]) & subtle.ConstantTimeCompare(given[:], one.password[:])
 	}
-	return known == 1
+	return id, found == 1
+}
+
+// Has reports whether id is still one of the users.
+func (u *Users) Has(id UserID) bool {
+	for i := range u.all {
+		if u.all[i].name == id {
+			return true
+		}
+	}
+	return false
 }

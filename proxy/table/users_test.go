@@ -22,11 +22,11 @@ func TestUsers(t *testing.T) {
 		{"alice", "two:three", false}, {"alice", "", false}, {"", "", false}, {"", "one", false}, {"bob", "one", false},
 		{"carol", salted, false}, {"carol", "secretsalt", false}, {"alice", "one\r", false}, {"dave", "one", false},
 	} {
-		if got := u.Know([]byte(c.name), []byte(c.password)); got != c.want {
+		if id, got := u.Know([]byte(c.name), []byte(c.password)); got != c.want || got && !u.Has(id) {
 			t.Errorf("%q with %q: %v", c.name, c.password, got)
 		}
 	}
-	if new(Users).Know(nil, nil) {
+	if id, known := new(Users).Know(nil, nil); known || new(Users).Has(id) {
 		t.Error("nobody is known where there are no users")
 	}
 	for text, want := range map[string]string{

@@ -26,8 +26,6 @@ type Tags struct {
 	key   []byte               // scratch: that is decoded
 	open  []*reading           // that are asked for something
 	free  *reading
-
-	said, failed few // invalidations that clients have been told of
 }
 
 // New is what the loop of g does for values with tags.

@@ -3,7 +3,6 @@ package tags
 // Invalidations: a tag's item is deleted on all servers that may keep values with it.
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -57,30 +56,16 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 		case t.gens() != gens && t.Now < k.Deadline: // somebody may have been skipped who is read by now
 			t.lead(k, rt, name)
 		case i < 0:
-			t.said.log(t, slog.LevelInfo, "tag invalidated", name, "servers", len(answers))
+			t.Clients.LogLimited(slog.LevelInfo, "", "tag invalidated", "tag", string(name), "servers", len(answers))
 			k.AnswerKind(wire.Deleted)
 		case waits && t.Now < k.Deadline:
 			t.Park(k, k.Deadline, t.gens)
 		default:
 			a := answers[i]
-			t.failed.log(t, slog.LevelWarn, "tag not invalidated everywhere", name, "why", a.Why)
+			t.Clients.LogLimited(slog.LevelWarn, "", "tag not invalidated everywhere", "tag", string(name), "why", a.Why)
 			k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; repeat until DELETED, the others have it", name, a.Why)))
 		}
 	})
-}
-
-// few logs one of many invalidations: the first, and then one in ten seconds.
-type few struct {
-	until int64
-	count int // since the last line
-}
-
-func (l *few) log(t *Tags, level slog.Level, what string, name []byte, more ...any) {
-	if l.count++; t.Now < l.until {
-		return
-	}
-	t.Clients.Log.Log(context.Background(), level, what, append([]any{"tag", string(name), "such_since", l.count}, more...)...)
-	l.until, l.count = t.Now+int64(10*time.Second), 0
 }
 
 // gens changes with the phases of any server, and when one does not answer or does

@@ -133,12 +133,33 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// ReleaseLine lets the client's next command on t's key begin, unless a mark of t's
-// backfill may still be in its way.
-func (e *Tasks) ReleaseLine(t *Task) {
-	if t.inLine && !t.Backfilling {
+// ReleaseLine lets the client's next command on t's key begin though t has no answer yet.
+// Where another loop leads t the line is not this loop's to release, and the next command
+// may take another connection: there conclude releases it.
+func (t *Task) ReleaseLine() {
+	if t.ClientLoop == t.Loop && !t.Backfilling {
+		t.Loop.releaseLine(t)
+	}
+}
+
+// releaseLine lets the client's next command on t's key begin. e is the loop of t's client.
+func (e *Tasks) releaseLine(t *Task) {
+	if t.inLine {
 		t.inLine = false
 		e.Unclaim(t, t.ownLine())
+	}
+}
+
+// Backfilled is called when t's backfill has ended, whose mark may have been in the way of
+// the client's next command on the key.
+func (t *Task) Backfilled() {
+	t.Backfilling = false
+	switch {
+	case !t.ClientDone: // conclude releases the line
+	case t.ClientLoop == t.Loop:
+		t.Loop.releaseLine(t)
+	default:
+		t.ClientLoop.Post(func(e *Tasks) { e.releaseLine(t) })
 	}
 }
 
@@ -193,6 +214,12 @@ func (l *queue) begins(t *Task) bool {
 		l.alone = t
 	}
 	return true
+}
+
+// holdsKey reports whether t is at work in the line of its key.
+func (e *Tasks) holdsKey(t *Task) bool {
+	l := e.Lines[KeyLine(t.Hash)]
+	return l != nil && l.alone == t
 }
 
 // LineFull says whether no more can wait in a line.
@@ -282,7 +309,7 @@ func (t *Task) handOver(o *Tasks) {
 	listener, prefix, match, deadline := t.Route.Listener, t.Route.Prefix, t.Route.Match, t.Deadline
 	t.Loop.Buffers.Hold(-t.held)
 	o.Post(func(o *Tasks) {
-		t.Loop = o
+		t.Loop, t.leader = o, nil
 		o.Buffers.Hold(t.held)
 		t.Deadline = deadline
 		if l := o.Listeners[listener]; l != nil {
@@ -307,9 +334,12 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 	}
 	t.ClientDone = true
 	t.Loop.Concluding(t)
-	brought := len(t.Raw) // which is gone when the client's loop looks
+	brought := len(t.Raw)        // which is gone when the client's loop looks
+	backfilling := t.Backfilling // which is not the client's loop's to see
 	end := func(e *Tasks) {
-		e.ReleaseLine(t)
+		if !backfilling {
+			e.releaseLine(t)
+		}
 		if s := t.x.Session; s != nil {
 			s.Tasks--
 		}

@@ -30,6 +30,7 @@ type Task struct {
 	Loop       *Tasks           // the loop that leads it: another one, if that leads the key
 	Route      *routing.Route   // as Loop has it
 	Rule       Rule             // leads it; set by a Leader
+	leader     Leader           // the one that serves it, which is asked first when t is led again and holds the line of its key; nil: none yet
 
 	Op    wire.Op // of the request
 	share int32   // of its exchange: see client.Exchange.Share
@@ -111,6 +112,10 @@ type Loops interface {
 
 // lead gives t to the first leader whose kind it is. Before, it goes to the loop that
 // leads its key; and it is parked while it is not known which servers are out.
+//
+// A task that was parked while it holds the line of its key goes on with the leader that
+// has taken the line: only that one gives it back. Meanwhile its key may have become one of
+// another leader too, as increments of it are buffered by now, or a reload has added a guard.
 func (e *Tasks) lead(t *Task) {
 	if t.x == nil && t.step == nil { // Ringside's own: it has its rule, and now its turn
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
@@ -132,8 +137,12 @@ func (e *Tasks) lead(t *Task) {
 		}
 		return
 	}
+	if t.leader != nil && e.holdsKey(t) && t.leader.Lead(t) {
+		return
+	}
 	for _, l := range e.Leaders {
 		if l.Lead(t) {
+			t.leader = l
 			return
 		}
 	}
@@ -485,6 +494,9 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
+		if line == nil { // else it would pass for a step without an answer
+			line = wire.EndLine
+		}
 		t.endStep(t.Result(nil, line), nil)
 		return
 	}

@@ -59,6 +59,7 @@ type late struct {
 type timing struct {
 	Deadline int64           // on the loop's clock: it is not due before
 	sentAt   int64           // when it was put into the queue
+	takenAt  int64           // when the socket took it, if that was much later than the wakeup began; 0: it was not
 	begunAt  int64           // when its answer began, if that was not whole at once
 	limits   *table.Timeouts // of its command; nil: Ringside's own, for which nobody waits
 }

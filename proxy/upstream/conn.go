@@ -5,6 +5,7 @@ package upstream
 import (
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"slices"
 	"strconv"
 	"time"
@@ -62,7 +63,6 @@ type life struct {
 type moments struct {
 	lastIn  int64 // when the last bytes came
 	headAt  int64 // when the last answer was whole: since then the head of the queue is the head
-	flowed  int64 // when the last came of an answer that was not whole then
 	lastOut int64 // when the socket took the last
 }
 
@@ -201,7 +201,7 @@ func (c *Conn) Flush() {
 	}
 	if c.Server.Draining() && !c.hasWaiters() && !c.Lingering {
 		if c.LateDeletes > 0 {
-			c.linger("")
+			c.linger("server " + c.Server.Label() + ": too many connections wait for late answers")
 		} else {
 			c.close()
 		}
@@ -231,7 +231,7 @@ func (c *Conn) close() {
 		k = link.Abort
 	}
 	c.disconnect(k)
-	c.failAll("", stats.Lost)
+	c.failAll("server "+c.Server.Label()+": no client waits for the answer", stats.Lost)
 }
 
 // promptFactor is how many times longer a queue must be to be held if
@@ -294,10 +294,34 @@ func (c *Conn) Pending(iov [][]byte) [][]byte {
 // Sent notes that the socket took n bytes.
 func (c *Conn) Sent(n int) {
 	c.Server.Count.BytesOut += uint64(n)
+	e := c.Server.e
+	c.lastOut = e.Moment()
+	if c.lastOut-e.Now >= lateWrite {
+		c.sentLate(n)
+	}
 	c.Taken += uint64(n)
-	c.lastOut = c.Server.e.Now
 	if c.Out.Size == 0 {
 		c.holding = 0
+	}
+}
+
+// lateWrite is how long after the beginning of a wakeup a request may be sent and count
+// as sent when the wakeup began, in nanoseconds.
+const lateWrite = int64(time.Millisecond)
+
+// sentLate starts the timeout of the requests anew that the last n bytes belong to: until
+// now they have waited in Ringside, which is not the server's silence.
+func (c *Conn) sentLate(n int) {
+	for a := c.Head; a != nil && a.Start < c.Taken+uint64(n); a = a.Next {
+		if a.Start < c.Taken {
+			continue
+		}
+		a.takenAt = c.lastOut
+		if a.limits != nil {
+			a.Deadline = max(a.Deadline, min(a.takenAt+int64(a.limits.Request), a.sentAt+int64(a.limits.Deadline)))
+		} else if a.Probe {
+			a.Deadline = max(a.Deadline, a.takenAt+int64(c.Server.Greeting))
+		}
 	}
 }
 
@@ -397,7 +421,7 @@ func (c *Conn) Lost(err error) {
 			return
 		}
 		srv.Count.Lost++
-		srv.e.Log.Warn("server connection lost with requests in flight", "server", srv.Target.Name, "address", srv.Target.Address, "requests", owed, "why", why)
+		srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection lost with requests in flight", "server", srv.Target.Name, "address", srv.Target.Address, "requests", owed, "why", why)
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
@@ -475,7 +499,7 @@ func (c *Conn) failOne(a *Attempt, why string, o stats.Outcome) {
 	if to == nil {
 		return
 	}
-	f := Failure{Why: why, Outcome: o, Unsent: a.expired || c.State == ConnUp && a.Start >= c.Taken, Busy: c.lastIn > a.sentAt}
+	f := Failure{Why: why, Outcome: o, Unsent: a.expired || c.State == ConnUp && a.Start >= c.Taken, Busy: c.lastIn > max(a.sentAt, a.takenAt)}
 	a.To = nil
 	if !a.asked {
 		c.Server.Count.Failed++

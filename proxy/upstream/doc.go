@@ -14,9 +14,10 @@
 //   - A Receiver is told of each attempt either Done or Failed, once: by the
 //     attempt's deadline, unless its answer has begun by then.
 //   - No answer that comes is cut, but by timeouts.deadline_total, which is off.
-//     timeouts.request bounds a server's silence: before an answer, and between
-//     two bytes of one. What waits behind an answer that comes waits until
-//     timeouts.deadline, which counts to the first byte: see Conn.postpone.
+//     timeouts.request bounds a server's silence: from the moment when the socket took
+//     the request, or from the last byte that the server sent. While the server answers
+//     others a request waits until timeouts.deadline, which counts to the first byte:
+//     see Conn.postpone. An answer that the loop has not read yet is not silence.
 //   - Answers pair with requests by order and by nothing else. What an answer names must
 //     be what was asked for: the key of a VALUE, of ME and of flag k, and flag O. If not,
 //     or if an answer comes that nobody waits for, the connection is aborted and what is

@@ -58,6 +58,10 @@ func (c *Conn) look() {
 // queue; mutations that it has got may run late, so deletes go behind them.
 func (c *Conn) expire() {
 	e, srv := c.Server.e, c.Server
+	if c.Sock != nil && c.Sock.Ready() { // the loop has had too much to do to look
+		c.Deadline = e.Now + int64(lookWait)
+		return
+	}
 	if c.State == ConnDialing && c.DialBy <= e.Now {
 		e.Effect(link.Abort, &c.Link)
 		c.Lost(errConnect)
@@ -79,7 +83,7 @@ func (c *Conn) expire() {
 			c.rejectGreeting(fmt.Sprintf("no answer within %v of connecting", srv.Greeting), stats.TimedOut)
 			return
 		default:
-			silent := c.lastIn <= a.sentAt || c.stalls(a) // else it is busy with a large answer, not gone
+			silent := c.lastIn <= max(a.sentAt, a.takenAt) || c.stalls(a) // else it is busy with a large answer, not gone
 			if a.Start >= c.Taken {
 				unsent = true
 				a.expired = true
@@ -109,22 +113,22 @@ func (c *Conn) expire() {
 	}
 }
 
+// lookWait is when the requests on a connection are looked at again on which an answer
+// was there, and not read, when they were due.
+const lookWait = time.Millisecond
+
 // postpone is when a is due: it must be looked at then, and not before. Nothing
 // of this is worked out while answers come in time.
 //
 //	a's answer has begun        Request after the last byte
-//	another comes before it     Request after the last byte, but not after Deadline
+//	the server answers others   Request after the last byte, but not after Deadline
 //	else                        Request after it was sent, or Deadline while it can't be
 //	in any case                 not after Total
 func (c *Conn) postpone(a *Attempt) int64 {
 	if a.Deadline > c.Server.e.Now || a.Probe {
 		return a.Deadline
 	}
-	last := c.flowed
-	if c.Head.Begun {
-		last = c.lastIn
-	}
-	t := last + int64(a.limits.Request)
+	t := max(c.lastIn, a.takenAt) + int64(a.limits.Request)
 	if !a.Begun {
 		t = min(t, a.sentAt+int64(a.limits.Deadline))
 	}
@@ -148,7 +152,11 @@ func (c *Conn) overdue(a *Attempt) string {
 	case a.Begun:
 		return fmt.Sprintf("did not end its answer within %v", a.limits.Total)
 	}
-	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-a.sentAt))
+	since := a.sentAt
+	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // before, it waited in Ringside
+		since = a.takenAt
+	}
+	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-since))
 }
 
 // dropUnsent takes expired requests that the socket has not got out of the

@@ -3,6 +3,10 @@ package upstream
 // Replies of servers, paired with requests by order.
 
 import (
+	"log/slog"
+	"time"
+
+	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/wire"
 )
@@ -96,27 +100,50 @@ func endFollows(r *wire.Reply, rest []byte) bool {
 }
 
 // desync aborts a connection on which nobody can tell any more which answer belongs
-// to which request. Going on would hand one client another's value. Of a server that
-// is down because it is no memcached the log has that once, not with each try: the
-// tries are counted.
+// to which request. Going on would hand one client another's value. A server that does
+// this on a new connection, or as often as after_failures within violationTime, is down:
+// then Ringside connects again at growing intervals, as to one that refuses connections.
 func (c *Conn) desync(what string, buf []byte) {
-	e := c.Server.e
+	e, srv := c.Server.e, c.Server
 	e.Count.Desyncs++
-	greets := !c.greeted && !c.Lingering
-	if !greets || c.Server.Why != c.Server.whyDown("it "+what) {
-		e.Log.Error("aborted a server connection: it "+what, "server", c.Server.Target.Name, "address", c.Server.Target.Address, "bytes", string(buf[:min(len(buf), 64)]))
-	}
+	e.LogLimited(slog.LevelError, srv.Label(), "aborted a server connection: the server broke the protocol", "server", srv.Target.Name, "address", srv.Target.Address, "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
 	e.Input.Start = e.Input.End
-	if a := c.Head; a != nil && a.Shared(a.Size) && c.Server.joinGets {
-		c.Server.joinGets = false
-		e.Log.Warn("gets for a server go alone from now on: it answered several of one line, not in their order; set gets: single, or multiget_order: request if it is a Ringside", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
+	if a := c.Head; a != nil && a.Shared(a.Size) && srv.joinGets {
+		srv.joinGets = false
+		e.LogLimited(slog.LevelWarn, srv.Label(), "gets for a server go alone from now on: it answered several of one line, not in their order; set gets: single, or multiget_order: request if it is a Ringside", "server", srv.Target.Name, "address", srv.Target.Address)
 	}
-	if greets {
-		c.abort(c.Server.whyDown("it "+what), stats.Unavailable)
-		c.Server.goDown("it "+what, false)
+	if srv.violated(); !c.greeted && !c.Lingering || srv.violations >= srv.downAfter {
+		was := srv.Down
+		c.abort(srv.whyDown("it "+what), stats.Unavailable)
+		if srv.goDown("it "+what, false); !was {
+			srv.backOff()
+		}
 		return
 	}
-	c.abort("server "+c.Server.Label()+": "+what, stats.Lost)
+	c.abort("server "+srv.Label()+": "+what, stats.Lost)
+}
+
+// violationTime is how long a server must keep to the protocol after it broke it, until
+// that is forgotten.
+const violationTime = 10 * time.Second
+
+// violated counts that the server broke the protocol.
+func (srv *Server) violated() {
+	if srv.e.Now >= srv.violatedBy {
+		srv.violations = 0
+	}
+	srv.violations++
+	srv.violatedBy = srv.e.Now + int64(max(violationTime, 2*srv.backoff.Max))
+}
+
+// backOff makes the wait before the next connection longer with each violation beyond the
+// first that took the server down: an answered greeting does not end it.
+func (srv *Server) backOff() {
+	for n := srv.violations - srv.downAfter; n > 0 && srv.wait < int64(srv.backoff.Max); n-- {
+		srv.wait = min(2*srv.wait, int64(srv.backoff.Max))
+	}
+	srv.RedialAt = srv.e.Now + srv.wait
+	srv.e.At(link.RequestTimer, srv.RedialAt)
 }
 
 // noteAnswer notes that the server has answered: it is not down.
@@ -155,11 +182,9 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 
 // flows notes that more of the answer to a has come, and not the last of it.
 func (c *Conn) flows(a *Attempt) {
-	now := c.Server.e.Now
 	if !a.Begun {
-		a.Begun, a.begunAt = true, now
+		a.Begun, a.begunAt = true, c.Server.e.Now
 	}
-	c.flowed = now
 }
 
 // finished takes a, whose answer is complete, off the queue.

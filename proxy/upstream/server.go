@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"slices"
 	"time"
@@ -63,8 +64,11 @@ type outage struct {
 	RedialAt int64  // when Ringside alone dials: while it is down, or has closed an idle connection; 0: not so far
 	wait     int64  // between the last two redials
 	timeouts int    // requests in a row that were not answered in time
-	changed  int64  // when the server was made, or Down changed
-	before   uint64 // requests refused or failed when it went down
+
+	violations int    // of the protocol, of late
+	violatedBy int64  // when they are forgotten
+	changed    int64  // when the server was made, or Down changed
+	before     uint64 // requests refused or failed when it went down
 }
 
 // process tells a server that was started anew, which has lost all it had, from
@@ -199,7 +203,7 @@ func (srv *Server) goDown(why string, refused bool) {
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
 		srv.before = srv.Count.Refused + srv.Count.Failed
-		e.Log.Warn("server down", "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
+		e.LogLimited(slog.LevelWarn, srv.Label(), "server down", "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 	}
@@ -245,7 +249,7 @@ func (c *Conn) comeUp() {
 	if srv.Down {
 		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.Log.Info("server up", "server", srv.Target.Name, "address", srv.Target.Address,
+		srv.e.LogLimited(slog.LevelInfo, srv.Label(), "server up", "server", srv.Target.Name, "address", srv.Target.Address,
 			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}

@@ -178,6 +178,14 @@ func TestQuiet(t *testing.T) {
 // never too high by more than it says.
 func FuzzSketch(f *testing.F) {
 	f.Add([]byte("abracadabra"))
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, kinds := range []int{2, 6, 40, 256} { // of keys, of which few or many are kept
+		keys := make([]byte, 600)
+		for i := range keys {
+			keys[i] = byte(min(random.IntN(kinds), random.IntN(kinds)))
+		}
+		f.Add(keys)
+	}
 	f.Fuzz(func(t *testing.T, keys []byte) {
 		s, exact := newSketch(4), map[string]float64{}
 		for i, k := range keys {

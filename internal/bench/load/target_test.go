@@ -5,6 +5,7 @@ package load
 // Clients that place keys themselves, and clients that come and go.
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/ketama"
 	"ringside/ring"
 )
@@ -58,11 +60,11 @@ func TestTargets(t *testing.T) {
 		_ = server.Process.Kill() // it may have ended already
 		_ = server.Wait()         // it was killed, and Wait says so
 	})
-	for range 2000 {
-		if _, err := os.Stat(socket); err == nil {
+	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if c, err := net.Dial("unix", socket); err == nil {
+			c.Close()
 			break
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	for _, row := range []struct {
 		name   string

@@ -18,7 +18,7 @@ import (
 )
 
 // Append appends what p has counted, as text. reload says how its configuration stands.
-func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
+func Append(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
 	s, err := p.Snapshot()
 	if err != nil {
 		return dst, err
@@ -28,6 +28,7 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 	out.commands(&s.Counters)
 	out.routes(s, t.Listeners)
 	out.clients(s, &t.Limits)
+	out.count(adminConnectionsClosed, adminClosed)
 	out.count(wakeups, s.Wakeups)
 	out.count(loopReads, s.Reads)
 	out.count(loopWrites, s.Writes)
@@ -35,6 +36,7 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload) ([]byte, error) {
 		out.server(s.Servers[at])
 	}
 	out.set(doubts, float64(s.Desyncs))
+	out.count(replyFaults, s.ReplyFaults)
 	out.hot(p)
 	out.misses(p)
 	out.failover(s)
@@ -145,7 +147,7 @@ func (out *output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.count(clientsRefused, s.TooLate, "stopping")
 	out.count(clientsClosed, s.IdleClosed, "idle")
 	out.count(clientsClosed, s.UnfinishedClosed, "unfinished")
-	out.count(clientsClosed, s.LoginsLate, "login")
+	out.count(clientsClosed, s.LoginsLate+s.LoginsClosed, "login")
 	out.count(loginsFailed, s.LoginsFailed)
 	out.count(clientsClosed, s.OutputClosed, "output")
 	out.count(clientsClosed, s.MemoryClosed, "memory")

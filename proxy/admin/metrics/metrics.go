@@ -97,8 +97,10 @@ var (
 		"reason")
 	clientsClosed = counter("client_connections_closed_total",
 		"Client connections that Ringside closed, by reason: idle (limits.idle), unfinished (limits.unfinished: in the middle of a command), "+
-			"login (it did not say in time who it is), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
+			"login (it did not say in time who it is, or gave three wrong passwords), output (limits.output_hard), memory (limits.memory), cut_off (a server went away in the middle of a value).",
 		"reason")
+	adminConnectionsClosed = counter("admin_connections_closed_total",
+		"Connections to the admin interface that were closed, or served health probes only, because 256 were open.")
 	loginsFailed = counter("client_logins_failed_total",
 		"Wrong users or passwords that clients gave: auth_file.")
 	clientReceived = counter("client_received_bytes_total",
@@ -233,8 +235,10 @@ var (
 		"rounds")
 )
 
-// Replies that were nobody's, and the servers of the table in force.
+// Replies that were nobody's or missing, and the servers of the table in force.
 var (
+	replyFaults = counter("reply_faults_total",
+		"Commands that would have ended without a reply, and got SERVER_ERROR instead, or that got more than one reply; anything but 0 is a bug in Ringside.")
 	doubts = counter("pairing_doubts_total",
 		"Server connections aborted because a reply could not be paired with a request; anything but 0 is a bug, here or in a server.")
 	poolServer = gauge("pool_server",

@@ -40,8 +40,6 @@ func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte)
 	}
 	c.token = token
 	switch at, has := wire.FlagArg(r.Bytes, r.Reply.MetaFlags, 'c'); {
-	case r.Bytes == nil && r.Why == "": // what a text read misses has no line
-		r.SetAnswer(wire.Get, wire.Text, []byte(wire.AnswerEnd))
 	case token == nil || line[0] != 'm' || !has:
 	default:
 		op := wire.Get

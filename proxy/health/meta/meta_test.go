@@ -54,7 +54,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-func TestKeysFitIntoMemcached(t *testing.T) {
+func TestKeysFit(t *testing.T) {
 	servers := []string{strings.Repeat("n", 300), "a b", strings.Repeat("n", 299)}
 	for _, pool := range []string{"p", "a pool\r\n", strings.Repeat("p", 300)} {
 		k := MakeKeys(pool, servers)

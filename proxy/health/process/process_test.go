@@ -17,3 +17,21 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// TestIs: clocks are rounded and may step, so a process is the same within two seconds.
+func TestIs(t *testing.T) {
+	p := Process{PID: 7, Started: 1000}
+	for q, want := range map[Process]bool{
+		p:                                  true,
+		{PID: 7, Started: 1002}:            true,
+		{PID: 7, Started: 998}:             true,
+		{PID: 7, Started: 1003}:            false,
+		{PID: 7, Started: 997}:             false,
+		{PID: 8, Started: 1000}:            false,
+		{PID: 7, Started: 1000, Uptime: 5}: true,
+	} {
+		if p.Is(q) != want {
+			t.Errorf("%+v is %+v: %t", p, q, !want)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"ringside/internal/testenv"
 	"ringside/recipes"
 	"ringside/recipes/internal/rig"
 )
@@ -70,13 +71,16 @@ func (c *addsInDoubt) of(key string) int {
 	return c.n[key]
 }
 
-// workers is how many do the work of each load. In a quick run it is one, and what several
+// workers is how many do the work of each load. In a short run it is one, and what several
 // do to each other is left out.
 func workers() int {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return 1
+	case testenv.Full():
+		return 4
 	}
-	return 4
+	return 2
 }
 
 // throughAKill runs all loads while a server dies and returns, and says what came

@@ -25,10 +25,12 @@ import (
 	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
+
+	"ringside/internal/testenv"
 )
 
 // Patience bounds every wait; only a failing test waits that long.
-const Patience = 30 * time.Second
+const Patience = testenv.Hang
 
 // Eventually waits until done holds.
 func Eventually(t testing.TB, what string, done func() bool) {
@@ -98,12 +100,12 @@ func start(t testing.TB, address, program string, args ...string) (*process, err
 
 // answers says whether a memcached or a Ringside answers.
 func answers(address string) bool {
-	c, err := net.DialTimeout("tcp", address, time.Second)
+	c, err := net.DialTimeout("tcp", address, 10*time.Second)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(time.Second))
+	c.SetDeadline(time.Now().Add(10 * time.Second))
 	io.WriteString(c, "version\r\n")
 	answer := make([]byte, len("VERSION "))
 	_, err = io.ReadFull(c, answer)
@@ -214,8 +216,8 @@ admin: %s
 pools:
   main:
     distribution: ketama-points
-    timeouts: {connect: 1s, request: 1s, deadline: 5s}
-    failover: {mode: rehash, ping: 100ms, lease: 1200ms, eject_after: 300ms}
+    timeouts: {connect: 20s, request: 20s, deadline: 60s}
+    failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 300ms, silent: 1m}}
     servers:
 `, r.Address, r.admin)
 		for _, m := range servers {

@@ -5,10 +5,10 @@
 [, $address, $prefix] = $argv;
 $m = new MemcachePool();
 if ($address[0] === '/') {
-    $m->addServer("unix://$address", 0);
+    $m->addServer("unix://$address", 0, 0, false, 1, 120);
 } else {
     [$host, $port] = explode(':', $address);
-    $m->addServer($host, (int)$port);
+    $m->addServer($host, (int)$port, 0, false, 1, 120);
 }
 
 function same($got, $want, $what) {
@@ -104,12 +104,17 @@ check('flags', function ($m, $k) {
 });
 check('expiry', function ($m, $k) {
     $m->set("$k:stays", 'one', 0, 3600);
-    $m->set($k, 'one', 0, 2);
-    same($m->get($k), 'one', 'get before');
-    for ($i = 0; $i < 100 && $m->get($k) !== false; $i++) {
+    foreach ([2, 20, 60] as $ttl) { // the next if this process slept for so long
+        $m->set($k, 'one', 0, $ttl);
+        if (($before = $m->get($k)) !== false) {
+            break;
+        }
+    }
+    same($before, 'one', 'get before');
+    for ($i = 0; $i < 1200 && $m->get($k) !== false; $i++) {
         usleep(100000);
     }
-    same($m->get($k), false, 'get after 10 s');
+    same($m->get($k), false, 'get after 120 s');
     same($m->get("$k:stays"), 'one', 'get of another');
 });
 foreach (['0' => 0, '1' => 1, '100k' => 100 << 10, '1m' => 1 << 20] as $label => $size) {

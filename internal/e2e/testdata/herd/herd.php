@@ -15,7 +15,7 @@ if ($clients > 1) {
 $m = new Memcached();
 [$host, $port] = explode(':', $address);
 $m->addServer($host, (int)$port);
-$m->setOption(Memcached::OPT_POLL_TIMEOUT, 30000);
+$m->setOption(Memcached::OPT_POLL_TIMEOUT, 120000);
 $until = microtime(true) + $seconds;
 $reads = [];
 while (($before = microtime(true)) < $until) {

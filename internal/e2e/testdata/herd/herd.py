@@ -20,7 +20,7 @@ def say(*words):
 
 
 def live(number):
-    c = Client((host, int(port)), no_delay=True, timeout=30)
+    c = Client((host, int(port)), no_delay=True, timeout=120)
     until = time.time() + seconds
     reads = []
     while time.time() < until:

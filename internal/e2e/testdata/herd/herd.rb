@@ -5,7 +5,7 @@ address, key, clients, seconds, cost, ttl = ARGV
 say = Mutex.new
 Array.new(clients.to_i) do
   Thread.new do
-    c = Dalli::Client.new(address, socket_timeout: 30, threadsafe: false)
+    c = Dalli::Client.new(address, socket_timeout: 120, threadsafe: false)
     finish = Time.now.to_f + seconds.to_f
     reads = []
     while (before = Time.now.to_f) < finish

@@ -23,7 +23,7 @@ def stop(signum, frame):
 signal.signal(signal.SIGTERM, stop)
 host, port = sys.argv[1].rsplit(":", 1)
 period, keys = float(sys.argv[2]), sys.argv[3:]
-client = Client((host, int(port)), default_noreply=False, connect_timeout=30, timeout=30)
+client = Client((host, int(port)), default_noreply=False, connect_timeout=120, timeout=120)
 n = 0
 while not end:
     n += 1

@@ -11,7 +11,7 @@ foreach ([
     'memcached.sess_lock_wait_min' => '5',
     'memcached.sess_lock_wait_max' => '50',
     'memcached.sess_lock_retries' => '200',
-    'memcached.sess_lock_expire' => '15', // longer than all requests of a visit may take
+    'memcached.sess_lock_expire' => '60', // longer than all requests of a visit may take
 ] as $name => $value) {
     if (ini_set($name, $value) === false) {
         throw new Exception("no setting $name");

@@ -10,8 +10,8 @@ $keys = array_slice($argv, 2);
 preg_match('/^(.*):(\d+)$/', $address, $at);
 $m = new Memcached();
 $m->addServer($at[1], (int)$at[2]);
-$m->setOption(Memcached::OPT_RECV_TIMEOUT, 30000000);
-$m->setOption(Memcached::OPT_POLL_TIMEOUT, 30000);
+$m->setOption(Memcached::OPT_RECV_TIMEOUT, 120000000);
+$m->setOption(Memcached::OPT_POLL_TIMEOUT, 120000);
 pcntl_sigprocmask(SIG_BLOCK, [SIGTERM]); // asked for below
 while (pcntl_sigtimedwait([SIGTERM], $info, 0) !== SIGTERM) {
     foreach ($keys as $key) {

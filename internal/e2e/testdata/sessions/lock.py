@@ -24,7 +24,7 @@ def stop(signum, frame):
 
 signal.signal(signal.SIGTERM, stop)
 host, port = sys.argv[1].rsplit(":", 1)
-client = Client((host, int(port)), default_noreply=False, connect_timeout=30, timeout=30)
+client = Client((host, int(port)), default_noreply=False, connect_timeout=120, timeout=120)
 
 
 def locked(session):

@@ -11,7 +11,7 @@ const { promisify } = require('node:util');
 const Memcached = require('memcached');
 
 const [address, ...sessions] = process.argv.slice(2);
-const client = new Memcached(address, { timeout: 30000, retries: 0, failures: 1e9, retry: 20 });
+const client = new Memcached(address, { timeout: 120000, retries: 0, failures: 1e9, retry: 20 });
 const call = (op) => promisify(client[op]).bind(client);
 const [gets, add, cas] = ['gets', 'add', 'cas'].map(call);
 const pause = (ms) => new Promise((wake) => setTimeout(wake, ms));

@@ -1,0 +1,263 @@
+package e2e
+
+// Reloads that switch every feature on and off while commands of all three protocols are
+// in flight. The simulation of the same is TestReplies in internal/fleet.
+
+import (
+	"bufio"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+)
+
+// chaosConfig draws the features of routes, pools and listeners.
+func chaosConfig(rng *rand.Rand, first, second string, servers []*memcached) string {
+	some := func(text string) string {
+		if rng.IntN(2) == 0 {
+			return ", " + text
+		}
+		return ""
+	}
+	either := func(list ...string) string { return list[rng.IntN(len(list))] }
+	listen := fmt.Sprintf("listen: [%q]\n", first)
+	if rng.IntN(2) == 0 {
+		listen = fmt.Sprintf("listen: [%q, %q]\n", first, second)
+	}
+	pool := front(servers[:2+rng.IntN(len(servers)-1)], "failover: {mode: "+either("fail_fast", "rehash")+"}",
+		"get_errors: "+either("miss", "error"), fmt.Sprintf("connections: %d", 1+rng.IntN(2)), "multiget_order: "+either("arrival", "request"))
+	routes := "routes:\n  - {pool: main" + some("near: {keys: all, ttl: 200ms}") + "}\n"
+	routes += "  - {prefix: \"r:\", pool: main" + some("replicas: 2, copies_on: server") + some("near: {keys: all, ttl: 200ms}") + "}\n"
+	routes += "  - {prefix: \"g:\", pool: main" + some("guard: true") + some("near: {keys: all, ttl: 200ms}") + "}\n"
+	routes += "  - {prefix: \"c:\", pool: main" + some("autocreate: on") + some("buffer: {every: 100ms}") + some("replicas: 2, copies_on: server") + "}\n"
+	if rng.IntN(3) > 0 {
+		routes += "  - {prefix: \"t:\", pool: main" + some("tags: true") + "}\n"
+	}
+	return listen + pool + routes + "tags: {namespace: chaos}\n"
+}
+
+// chaosClient sends batches of commands until stop is closed. Each batch ends with a command
+// that has a reply of its own, before which each command must have its one reply.
+type chaosClient struct {
+	rng    *rand.Rand
+	opaque uint32
+	sent   *atomic.Int64
+}
+
+func (c *chaosClient) key() string {
+	return [...]string{"", "r:", "g:", "c:", "t:"}[c.rng.IntN(5)] + fmt.Sprintf("k%d", c.rng.IntN(4))
+}
+
+// play sends batches on conn until it ends.
+func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) error {
+	in := bufio.NewReader(conn)
+	for {
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		_ = conn.SetDeadline(time.Now().Add(testenv.Hang))
+		batch := c.lines
+		if frames {
+			batch = c.frames
+		}
+		if err := batch(conn, in); err != nil {
+			return err
+		}
+	}
+}
+
+// lines is a batch of the text and meta protocols. Its read commands are marked by true.
+func (c *chaosClient) lines(conn net.Conn, in *bufio.Reader) error {
+	var text strings.Builder
+	var reads []bool
+	for range 1 + c.rng.IntN(6) {
+		k, read := c.key(), false
+		switch c.rng.IntN(12) {
+		case 0, 1:
+			fmt.Fprintf(&text, "get %s\r\n", k)
+			read = true
+		case 2:
+			fmt.Fprintf(&text, "gets %s %s %s\r\n", k, c.key(), c.key())
+			read = true
+		case 3, 4:
+			fmt.Fprintf(&text, "set %s 0 0 1\r\n5\r\n", k)
+		case 5:
+			fmt.Fprintf(&text, "delete %s\r\n", k)
+		case 6, 7:
+			fmt.Fprintf(&text, "incr %s 1\r\n", k)
+		case 8:
+			fmt.Fprintf(&text, "decr %s 1\r\n", k)
+		case 9:
+			fmt.Fprintf(&text, "touch %s 60\r\n", k)
+		case 10:
+			fmt.Fprintf(&text, "ma %s MD\r\n", k)
+		case 11:
+			if c.rng.IntN(10) > 0 {
+				fmt.Fprintf(&text, "append %s 0 0 1\r\n1\r\n", k)
+			} else {
+				text.WriteString("flush_all\r\n")
+			}
+		}
+		reads = append(reads, read)
+	}
+	asked := text.String()
+	if _, err := io.WriteString(conn, asked+"mn\r\n"); err != nil {
+		return err
+	}
+	for i, read := range append(reads, false) {
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			word, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if (word == "MN") != (i == len(reads)) || !read && (word == "VALUE" || word == "END") {
+				return fmt.Errorf("%w: %q comes as the reply number %d of %q", errChaos, line, i, asked)
+			}
+			if word == "VALUE" {
+				if _, err := in.ReadString('\n'); err != nil {
+					return err
+				}
+				continue
+			}
+			break
+		}
+	}
+	c.sent.Add(int64(len(reads)))
+	return nil
+}
+
+var errChaos = fmt.Errorf("not one reply to each command")
+
+// frames is a batch of the binary protocol.
+func (c *chaosClient) frames(conn net.Conn, in *bufio.Reader) error {
+	var b []byte
+	var asked []uint32
+	add := func(opcode byte, extras int, key, value string) {
+		c.opaque++
+		asked = append(asked, c.opaque)
+		b = append(b, 0x80, opcode, 0, byte(len(key)), byte(extras), 0, 0, 0)
+		b = binary.BigEndian.AppendUint32(b, uint32(extras+len(key)+len(value)))
+		b = binary.BigEndian.AppendUint32(b, c.opaque)
+		b = append(b, make([]byte, 8+extras)...)
+		b = append(append(b, key...), value...)
+	}
+	for range 1 + c.rng.IntN(5) {
+		switch c.rng.IntN(5) {
+		case 0:
+			add(0x00, 0, c.key(), "")
+		case 1:
+			add(0x01, 8, c.key(), "5")
+		case 2:
+			add(0x04, 0, c.key(), "")
+		default:
+			add(0x05+byte(c.rng.IntN(2)), 20, c.key(), "")
+		}
+	}
+	add(0x0a, 0, "", "")
+	if _, err := conn.Write(b); err != nil {
+		return err
+	}
+	var head [24]byte
+	for _, want := range asked {
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return err
+		}
+		if got := binary.BigEndian.Uint32(head[12:]); got != want {
+			return fmt.Errorf("%w: frame %d comes, %d has no reply", errChaos, got, want)
+		}
+		if _, err := in.Discard(int(binary.BigEndian.Uint32(head[8:]))); err != nil {
+			return err
+		}
+	}
+	c.sent.Add(int64(len(asked)))
+	return nil
+}
+
+// TestReloadsOfAllFeatures reloads again and again. Ringside must live, take each file, and
+// give each command its one reply.
+func TestReloadsOfAllFeatures(t *testing.T) {
+	eachDriver(t, func(t *testing.T, driver string) {
+		reloads := 15
+		if testing.Short() {
+			reloads = 5
+		}
+		if testenv.Full() {
+			reloads = 150
+		}
+		servers := startMemcacheds(t, 3)
+		r := startRingside(t, driver, front(servers))
+		second := freeAddress(t, ownHost())
+		var sent atomic.Int64
+		var clients sync.WaitGroup
+		stop, faults := make(chan struct{}), make(chan error, 16)
+		for i := range 9 {
+			c := &chaosClient{rng: rand.New(rand.NewPCG(uint64(i), 7)), sent: &sent}
+			address := r.address
+			if i%4 == 3 { // a listener that comes and goes
+				address = second
+			}
+			clients.Go(func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					conn, err := dialError(address)
+					if err == nil {
+						err = c.play(conn, i%3 == 2, stop)
+						conn.Close()
+					}
+					if err == nil {
+						continue
+					}
+					if address == r.address || strings.Contains(err.Error(), errChaos.Error()) {
+						faults <- err
+						return
+					}
+					time.Sleep(10 * time.Millisecond) // until the listener is there again
+				}
+			})
+		}
+		rng := rand.New(rand.NewPCG(1, 8))
+		for range reloads {
+			before, asked := r.metric(t, reloadsDone), sent.Load()
+			config := chaosConfig(rng, r.address, second, servers)
+			r.write(t, config)
+			r.signal(t, syscall.SIGHUP)
+			eventually(t, "the reload is done, and commands are answered:\n"+config, func() bool {
+				select {
+				case err := <-faults:
+					t.Fatal(err)
+				default:
+				}
+				if n := r.metric(t, reloadsFailed); n > 0 {
+					t.Fatalf("Ringside rejects the file:\n%s\n%s", config, r.out.String())
+				}
+				return r.metric(t, reloadsDone) > before && sent.Load() > asked+300
+			})
+		}
+		close(stop)
+		clients.Wait()
+		select {
+		case err := <-faults:
+			t.Fatal(err)
+		default:
+		}
+		if n := r.metric(t, "ringside_reply_faults_total"); n != 0 || !r.running() {
+			t.Errorf("%v reply faults; running: %v", n, r.running())
+		}
+	})
+}

@@ -1,0 +1,122 @@
+package e2e
+
+// Clients that ask for much, beside others.
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"ringside/internal/testenv"
+)
+
+// TestLargeReadsDelayNobody: clients pipeline gets of 100,000 keys. Another client gets its
+// answers meanwhile, they get all of theirs, and no server is taken for down.
+func TestLargeReadsDelayNobody(t *testing.T) {
+	hogs := 8
+	if testenv.Full() {
+		hogs = 40
+	}
+	eachDriver(t, func(t *testing.T, driver string) {
+		r := startRingside(t, driver, front(startMemcacheds(t, 2), "get_errors: error", "timeouts: {request: 60s, deadline: 60s}"))
+		small := dial(t, r.address)
+		small.store("small", "value")
+		line := "get" + strings.Repeat(" h:12345", 100_000) + "\r\n"
+		var done sync.WaitGroup
+		var left atomic.Int32
+		left.Store(int32(hogs))
+		for range hogs {
+			done.Go(func() {
+				defer left.Add(-1)
+				if err := manyReads(r.address, line, 2, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		during := 0
+		for left.Load() > 0 {
+			small.holds("small", "value")
+			during++
+		}
+		done.Wait()
+		if during < 20 {
+			t.Errorf("a client got %d answers while others were served %d gets of 100,000 keys", during, 2*hogs)
+		}
+		r.staysUp(t)
+	})
+}
+
+// TestBurstOfReads: many clients read 5,000 keys at the same time, and get all values.
+func TestBurstOfReads(t *testing.T) {
+	clients := 100
+	if testenv.Full() {
+		clients = 1500
+	}
+	eachDriver(t, func(t *testing.T, driver string) {
+		r := startRingside(t, driver, front(startMemcacheds(t, 2), "get_errors: error", "timeouts: {request: 60s, deadline: 60s}"))
+		first := dial(t, r.address)
+		var line strings.Builder
+		line.WriteString("get")
+		for i := range 5000 {
+			if i%100 == 0 {
+				first.store(fmt.Sprintf("burst:%d", i), "v")
+			}
+			fmt.Fprintf(&line, " burst:%d", i)
+		}
+		line.WriteString("\r\n")
+		var done sync.WaitGroup
+		for range clients {
+			done.Go(func() {
+				values := 0
+				if err := manyReads(r.address, line.String(), 1, &values); err != nil || values != 50 {
+					t.Errorf("%d values, %v", values, err)
+				}
+			})
+		}
+		done.Wait()
+		r.staysUp(t)
+	})
+}
+
+// manyReads sends line n times, and reads as many answers. It counts values if they are
+// wanted.
+func manyReads(address, line string, n int, values *int) error {
+	c, err := dialError(address)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	go io.WriteString(c, strings.Repeat(line, n)) // an error shows in what is read
+	in := bufio.NewReader(c)
+	for n > 0 {
+		got, err := in.ReadString('\n')
+		switch {
+		case err != nil:
+			return err
+		case got == "END\r\n":
+			n--
+		case strings.HasPrefix(got, "VALUE ") && values != nil:
+			*values++
+		case strings.Contains(got, "ERROR"):
+			return fmt.Errorf("the answer is %q", got)
+		}
+	}
+	return nil
+}
+
+// staysUp fails the test if a server was taken for down, or did not answer in time.
+func (r *ringside) staysUp(t *testing.T) {
+	t.Helper()
+	_, metrics := r.page(t, "/metrics")
+	for line := range strings.Lines(metrics) {
+		for _, name := range []string{"ringside_server_outages_total{", "ringside_server_requests_timed_out_total{"} {
+			if strings.HasPrefix(line, name) && !strings.HasSuffix(line, " 0\n") {
+				t.Error(line)
+			}
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package client
+
+// Every command gets exactly one reply, unless it is quiet: this is checked where its
+// exchange ends.
+
+import (
+	"flag"
+	"fmt"
+	"time"
+
+	"ringside/proxy/stats"
+	"ringside/proxy/wire"
+)
+
+// A reply fault is a bug of Ringside: a command would get no reply, or got two. The
+// client of a text protocol then takes every later reply for that of another command. A
+// command without a reply gets an error, which ends the fault for its client. In a test
+// binary a fault panics.
+
+const (
+	unexplained  = "the command failed without a reason: this is a bug in Ringside"
+	noReplyMade  = "the command ended without a reply: this is a bug in Ringside"
+	faultLogWait = 10 * time.Second // at least so long between two log lines
+)
+
+// replyFault counts and logs a reply fault of the command op.
+func (e *Clients) replyFault(s *Session, op wire.Op, what string) {
+	e.Count.ReplyFaults++
+	what = fmt.Sprintf("%s: %s", op, what)
+	switch {
+	case e.OnReplyFault != nil:
+		e.OnReplyFault(what)
+	case flag.Lookup("test.v") != nil:
+		panic("reply fault: " + what)
+	}
+	if e.Now < e.faultLogAt {
+		return
+	}
+	e.faultLogAt = e.Now + int64(faultLogWait)
+	peer := "-"
+	if s != nil {
+		peer = s.Peer()
+	}
+	e.Log.Error("reply fault: please report this bug", "client", peer, "fault", what, "faults", e.Count.ReplyFaults)
+}
+
+// CheckLocal returns the reply to a command that Ringside answers itself, without an
+// exchange: an error if there is none and the command is not quiet.
+func (e *Clients) CheckLocal(s *Session, reply []byte) []byte {
+	if len(reply) > 0 || e.Req.Flags&wire.Quiet != 0 || e.Req.Op == wire.Bad { // Bad: its parser says what memcached replies
+		return reply
+	}
+	e.replyFault(s, e.Req.Op, noReplyMade)
+	return wire.AppendServerError(nil, noReplyMade)
+}
+
+// checkReplies is called when x ends. It reports a reply fault unless x has exactly one
+// reply, or none where the client asked for silence.
+func (x *Exchange) checkReplies() {
+	switch {
+	case x.isTextRead(): // finish writes its END, or the error in the place of END
+		if x.ended && (x.trouble != "" || len(x.ErrLine) > 0) {
+			x.e.replyFault(x.Session, x.Op, "an error follows END")
+		}
+	case x.replies > 1:
+		x.e.replyFault(x.Session, x.Op, fmt.Sprintf("%d replies", x.replies))
+	case x.replies == 1 && x.dialect == wire.Text && x.Flags&wire.Quiet != 0 && x.Flags&wire.Binary == 0:
+		x.e.replyFault(x.Session, x.Op, "a reply in spite of noreply")
+	case x.replies == 0 && !x.Quiet() && x.Op != wire.Bad: // as in CheckLocal
+		x.e.replyFault(x.Session, x.Op, noReplyMade)
+		x.Outcome = stats.ServerFault
+		x.e.Line = wire.AppendServerError(x.e.Line[:0], noReplyMade)
+		x.Emit(nil, x.e.Line)
+	}
+}
+
+// isTextRead reports whether x is a read in the text protocol, whose reply is any number
+// of values and END. A frame has one value at most.
+func (x *Exchange) isTextRead() bool {
+	return x.dialect == wire.Text && x.Op <= wire.Gats && x.Op >= wire.Get && x.Flags&wire.Binary == 0
+}
+
+// checkBatch ends the gets of a batch that were never answered: what the gets after them
+// have found would wait for them for ever.
+func (x *Exchange) checkBatch() {
+	b := x.InOrder.batch
+	if b.Settled() {
+		return
+	}
+	x.e.replyFault(x.Session, x.Op, "a quiet get never ended")
+	x.Fail(NoShare, noReplyMade, stats.ServerFault)
+	for i := range b.places {
+		if !b.IsSettled(i) {
+			x.failPlace(int32(i + 1))
+		}
+	}
+}

@@ -1,0 +1,563 @@
+// Package conversation tests the engine by conversations: text files that say what
+// clients and servers send and what they must receive. There are no sockets, and the
+// file moves the clock. Only tests use it.
+//
+// A package keeps the conversations about its own code in testdata/conversations and
+// runs them with one test:
+//
+//	func TestConversations(t *testing.T) { conversation.Run(t, "testdata/conversations") }
+//
+// That test must be in an external test package (package x_test), because this package
+// imports the engine and with it nearly every package below proxy. Tests that need more
+// than a file can say use a Harness.
+package conversation
+
+// The lines of a conversation.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/health"
+	stages "ringside/proxy/health/barrier"
+	"ringside/proxy/link"
+	"ringside/proxy/table"
+	"ringside/replicate"
+	"ringside/ring"
+)
+
+// Run plays all conversations in a directory, *.txt, each as a subtest. A line of a
+// file is one of
+//
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 by another name
+//	limits in_flight=2 …                           limits; see Harness.SetLimits
+//	users NAME:PASSWORD …   who may use the listener
+//	route PREFIX NAME [strip] [match=*:x] [guard=wait:1s,stale:5s] [tags=suffix,a{x}>x{x}] [autocreate=10:60] [buffer=1s:10s] [copies=2] [also=OTHER] [get_errors=error] [total=3s] [near=1s[:hot]]  a route; the pools without one are routed without prefix; - is no prefix
+//	c1 > TEXT       client c1 sends TEXT and \r\n (without it if TEXT ends in \); Go escapes count
+//	c1 >* N TEXT    client c1 sends TEXT N times, without \r\n
+//	s1 < TEXT       server s1 has got this line next
+//	s1 > TEXT       server s1 answers
+//	c1 < TEXT       client c1 has got this line next
+//	c1 >f FRAME     client c1 sends a frame of the binary protocol: see Harness.Frame;
+//	                several, with + between them, come in one read
+//	c1 <f FRAME     client c1 has got this frame next
+//	c1 <            nothing is left that c1 has got and the file has not said
+//	c1 <* N TEXT    client c1 has got TEXT N times
+//	c1 closes       client c1 closes its end; c1 resets: it is gone
+//	c1 closed       the engine has closed c1; s1 closed, s1 aborted: the connection to s1
+//	c1 full         the socket of c1 takes nothing more; c1 drains: it takes all again
+//	s1 refuses      connections to s1 are refused from now on; s1 hangs: they stay in the middle; s1 accepts: they work again
+//	s1 silent       s1 connects and does not answer the greeting
+//	s1 greets 1.4.25  so s1 answers it on new connections, instead of 1.6.18
+//	s1 unsent N     the last N bytes for s1 have not left the kernel
+//	s1 ready        an answer of s1 has come, and the driver has not looked; unready: it has
+//	stands 600ms    the thread stops for so long in each wakeup, before it reads and before it writes
+//	s1' > TEXT      the older of two connections to s1; s1'' is older still
+//	s1 is OUT       the keepers of its pools have come to that phase; SUSPECT: they suspect it
+//	s1 unleased     their leases on it have run out; leased: they have one again
+//	s1 foreign      its pool's record was written under another list of servers
+//	s1 gone         no server of its pool has answered for long; back: one does again
+//	s1 renamed 4    it refused to be flushed: its keys have this number before them
+//	s1 runs 7       s1 has got stats next, and answers as process 7, which began at another time than 8
+//	s1 dies         the connection to s1 ends; s1 breaks: it is reset
+//	wait 500ms      the clock moves
+//	handover pauses   all Ringsides have the table, and are in that stage; or is done
+//	order POOL s1 drain   a person drains s1 of POOL; or down, or restore
+//	marks met other 2, taken add 1   so many marks of copies were counted until now, by event and user; none: nothing was
+//	opaques         the file says the opaques of Ringside's own meta commands, and servers answer them; without it, both is left out
+//	reload          the pool, limits and route lines after this make the next table, up to the next other line
+//
+// A key belongs to the server that its last character numbers, from 1, and
+// then to the next ones. The greeting that Ringside sends on each new
+// connection is answered by itself; keepers don't work.
+func Run(t *testing.T, dir string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "*.txt"))
+	if len(files) == 0 {
+		t.Fatalf("no conversations in %s", dir)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			New(t).Play(file, string(b))
+		})
+	}
+}
+
+// ByDigit is the placement of conversations over so many servers. The last character of
+// a key is the number of its server, from 1; the following servers come after it.
+type ByDigit int
+
+// Len returns the number of servers.
+func (n ByDigit) Len() int { return int(n) }
+
+// At returns the server that is number try for a key, or -1.
+func (n ByDigit) At(key []byte, _ uint64, try int) int {
+	if len(key) == 0 || try >= int(n) {
+		return -1
+	}
+	i := int(key[len(key)-1]) - '1'
+	if i < 0 || i >= int(n) {
+		return -1
+	}
+	return (i + try) % int(n)
+}
+
+// Hash is the hash of keys in conversations. It is the same in each run.
+func Hash(key []byte) (h uint64) {
+	for _, c := range key {
+		h = (h ^ uint64(c)) * 1099511628211
+	}
+	return h >> 7
+}
+
+// Harness is the engine under test with its clients and servers. New makes one; Play and
+// Line run a conversation on it. Its fields may be set before Begin puts the
+// configuration in force.
+type Harness struct {
+	T         *testing.T
+	Engine    *proxy.Engine // nil until Begin
+	Proxy     *proxy.Proxy  // nil until Begin
+	Now       int64         // the driver's clock, in nanoseconds
+	Endpoints map[string]*Endpoint
+	Table     *table.Table
+	Pools     map[string]*table.Pool // of Table, by name
+	Routes    []table.Route          // of Table's only listener
+	At        string                 // the line that runs, with its file, for errors
+	Release   string                 // of servers; empty: 1.6.18
+	Quiet     bool                   // log nothing
+	Logs      io.Writer              // where the log goes; nil: to the test
+
+	ShowOpaques bool              // the file says the opaques of Ringside's own meta commands
+	RunKeepers  bool              // keepers work; else phases change by SetPhase only
+	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of a; may be nil
+
+	users *table.Users
+	ready bool // Begin was called since the table last changed
+}
+
+// New makes a Harness without pools and routes.
+func New(t *testing.T) *Harness {
+	s := &Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*Endpoint{}}
+	s.Blank()
+	return s
+}
+
+// Limits returns the limits of a table in conversations.
+func Limits() table.Limits {
+	return table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
+		Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 1000, Tickets: 1000, Tags: 16, TagKeys: 100}
+}
+
+// Blank begins another table: one without pools and routes.
+func (s *Harness) Blank() {
+	s.Table = &table.Table{Limits: Limits()}
+	s.Pools, s.Routes = map[string]*table.Pool{}, nil
+}
+
+// Fatalf ends the test. It says which line of the conversation has failed.
+func (s *Harness) Fatalf(format string, args ...any) {
+	s.T.Helper()
+	s.T.Fatalf("%s: %s", s.At, fmt.Sprintf(format, args...))
+}
+
+// Play runs a script, the text of a file. At its end nothing may be left that an endpoint
+// has received.
+func (s *Harness) Play(file, script string) {
+	lines := bufio.NewScanner(strings.NewReader(script))
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		line := lines.Text()
+		s.At = fmt.Sprintf("%s:%d: %s", filepath.Base(file), n, line)
+		if strings.TrimSpace(line) == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		s.Line(line)
+	}
+	s.At = file + ": at the end"
+	for _, a := range s.Endpoints {
+		if a.Got.Len() > 0 {
+			s.Fatalf("%s has got %q, which the file does not say", a.Name, a.Got.String())
+		}
+	}
+}
+
+// Line runs one line of a conversation: see Run.
+func (s *Harness) Line(line string) {
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "pool":
+		s.Pool(strings.Fields(rest))
+		return
+	case "limits":
+		s.SetLimits(strings.Fields(rest))
+		return
+	case "route":
+		f := strings.Fields(rest)
+		r := table.Route{Prefix: strings.Trim(f[0], "-"), Pool: s.Pools[f[1]]}
+		for _, option := range f[2:] {
+			switch name, value, _ := strings.Cut(option, "="); name {
+			case "strip":
+				r.Strip = true
+			case "autocreate": // INITIAL:TTL
+				var initial, ttl int64
+				fmt.Sscanf(value, "%d:%d", &initial, &ttl)
+				r.Autocreate = &table.Autocreate{Initial: uint64(initial), TTL: time.Duration(ttl) * time.Second}
+			case "buffer": // EVERY:KEEP
+				every, keep, _ := strings.Cut(value, ":")
+				r.Buffer = &table.Buffer{Keys: 100}
+				r.Buffer.Every, _ = time.ParseDuration(every)
+				r.Buffer.Keep, _ = time.ParseDuration(keep)
+			case "match":
+				r.Match = value
+			case "copies":
+				n, _ := strconv.Atoi(value)
+				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+			case "repair":
+				r.Copies.RepairRate, _ = strconv.Atoi(value)
+			case "get_errors":
+				loud := value == "error"
+				r.GetErrors = &loud
+			case "through":
+				r.Copies.ReadThrough = true
+			case "also": // a pool that has another copy
+				r.Also = append(r.Also, s.Pools[value])
+			case "prefer": // of these pools, the one that reads ask first
+				r.Prefer = s.Pools[value]
+			case "hedge":
+				r.Copies.Hedge, _ = time.ParseDuration(value)
+			case "total":
+				d, _ := time.ParseDuration(value)
+				r.Total = &d
+			case "guard":
+				r.Guard = guardOption(s, value)
+			case "tags": // behind guard
+				tagOption(s, &r, value)
+			case "near": // TTL, of all values, or those of hot keys
+				ttl, hot, _ := strings.Cut(value, ":")
+				r.Near = &table.Near{Memory: 4096, All: hot == ""}
+				r.Near.TTL, _ = time.ParseDuration(ttl)
+			case "ack":
+				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
+			default:
+				s.Fatalf("what is %q?", option)
+			}
+		}
+		s.Routes = append(s.Routes, r)
+		return
+	case "users":
+		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
+		if err != nil {
+			s.Fatalf("%v", err)
+		}
+		s.users = users
+		return
+	case "opaques":
+		s.ShowOpaques = true
+		return
+	case "reload":
+		s.Blank()
+		s.ready = false
+		return
+	}
+	if version, ok := strings.CutPrefix(rest, "greets "); ok { // perhaps before anything connects to it
+		s.Endpoint(word).version = version
+		return
+	}
+	s.Begin()
+	if word == "order" {
+		f := strings.Fields(rest)
+		o := map[string]health.Override{"restore": health.Restore, "drain": health.Drain, "down": health.Down}[f[2]]
+		if err := s.Proxy.Override(f[0], f[1], o); err != nil {
+			s.Fatalf("%v", err)
+		}
+		return
+	}
+	if word == "handover" {
+		s.comes(map[string]stages.Stage{"pauses": stages.Pausing, "is done": stages.Done}[rest])
+		return
+	}
+	if word == "marks" {
+		s.countsMarks(rest)
+		return
+	}
+	if word == "stands" { // so long the thread stands still in each wakeup, before it reads
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			s.Fatalf("%v", err)
+		}
+		s.Engine.Clock = func() int64 { return s.Engine.Now + int64(d) }
+		return
+	}
+	if word == "wait" {
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			s.Fatalf("%v", err)
+		}
+		for end := s.Now + int64(d); s.Now < end; {
+			s.Now = min(end, max(s.Engine.Next(), s.Now+int64(time.Millisecond)))
+			s.Wakeup(func() {})
+		}
+		return
+	}
+	verb, text, _ := strings.Cut(rest, " ")
+	a := s.Endpoint(word)
+	switch verb {
+	case ">", ">*":
+		s.says(a, verb, text)
+	case "<":
+		s.hears(a, rest == "<", text)
+	case ">f":
+		var b []byte
+		for _, frame := range strings.Split(text, " + ") {
+			b = append(b, s.Frame(frame, false)...)
+		}
+		s.Wakeup(func() { s.Engine.Bytes(a.Link, b) })
+	case "<f":
+		s.hasGot(a, string(s.Frame(text, true)))
+	case "<*":
+		n, text := s.times(text)
+		want := strings.Repeat(text, n)
+		if got := string(a.Got.Next(len(want))); got != want {
+			s.Fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.Name, len(got), got, len(want), want)
+		}
+	case "closes":
+		s.Wakeup(func() { s.Engine.Closed(a.Link, nil) })
+	case "resets":
+		s.Wakeup(func() { s.Engine.Closed(a.Link, errors.New("connection reset by peer")) })
+	case "dies", "breaks":
+		var err error
+		if verb == "breaks" {
+			err = errors.New("connection reset by peer")
+		}
+		l := a.Link
+		a.Link = nil
+		s.Wakeup(func() { s.Engine.Closed(l, err) })
+	case "full":
+		a.Full = true
+	case "drains":
+		a.Full = false
+		s.Wakeup(func() { s.Send(a) })
+	case "is":
+		s.SetPhase(a.Name, text)
+	case "foreign":
+		s.members(a.Name, func(v *health.View, i int) { v.Differ(true) })
+	case "gone", "back":
+		s.members(a.Name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
+	case "leased", "unleased":
+		until := int64(0)
+		if verb == "leased" {
+			until = link.Never
+		}
+		if d, err := time.ParseDuration(text); err == nil {
+			until = s.Now + int64(d)
+		}
+		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
+	case "outby":
+		d, _ := time.ParseDuration(text)
+		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+int64(d)) })
+	case "renamed":
+		n, _ := strconv.Atoi(text)
+		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
+	case "runs":
+		s.hears(a, false, "stats")
+		began, _ := strconv.Atoi("1" + text + "000")
+		s.says(a, ">", fmt.Sprintf(`STAT pid %s\r\nSTAT uptime 0\r\nSTAT time %d\r\nEND`, text, began-100))
+	case "ready", "unready":
+		a.ready = verb == "ready"
+	case "unsent":
+		a.unsent, _ = strconv.Atoi(text)
+	case "refuses", "hangs", "silent":
+		a.Mode = verb
+	case "accepts":
+		a.Mode = ""
+	case "closed", "aborted":
+		if a.State != verb {
+			s.Fatalf("%s is %q", a.Name, a.State)
+		}
+	case "paused", "reading":
+		if a.Paused != (verb == "paused") {
+			s.Fatalf("paused: %v", a.Paused)
+		}
+	default:
+		s.Fatalf("what is %q?", verb)
+	}
+}
+
+// guardOption reads the options of a guarded route: wait=1s,stale=5s,…
+func guardOption(s *Harness, options string) *table.Guard {
+	g := &table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
+	for _, option := range strings.FieldsFunc(options, func(c rune) bool { return c == ',' }) {
+		name, value, _ := strings.Cut(option, ":")
+		d, _ := time.ParseDuration(value)
+		switch name {
+		case "hide":
+			g.Hide = true
+		case "lease":
+			g.Lease = d
+		case "wait":
+			g.Wait = d
+		case "early":
+			g.Early = d
+		case "stale":
+			g.Stale = d
+		case "hold":
+			g.HoldMany = true
+		case "late":
+			g.Late = map[string]table.GuardLate{"miss": table.LateMiss, "error": table.LateError, "stale": table.LateStale}[value]
+		case "sets":
+			g.OnlyAfterMiss = value == "after_miss"
+		case "clients":
+			g.Clients = map[string]table.GuardClients{"detect": table.Detected, "connection": table.Sequential, "shared": table.Shared, "pooled": table.Pooled}[value]
+		default:
+			s.Fatalf("what is %q?", option)
+		}
+	}
+	return g
+}
+
+// Pool adds a pool to the table: its name, then options.
+func (s *Harness) Pool(f []string) {
+	p := &table.Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
+		Timeouts:     table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
+		RetryBackoff: table.Backoff{First: 100 * time.Millisecond, Max: time.Second}}
+	for _, option := range f[1:] {
+		name, value, _ := strings.Cut(option, "=")
+		n, _ := strconv.Atoi(value)
+		d, _ := time.ParseDuration(value)
+		switch name {
+		case "servers":
+			for _, srv := range strings.Split(value, ",") {
+				address, _, _ := strings.Cut(srv, "@") // by another name
+				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
+			}
+		case "failover":
+			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
+			p.Failover.InterimTTL = 10 * time.Minute
+		case "gutter":
+			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.Pools[value]
+		case "strict":
+			p.Failover.Strict = value == "true"
+		case "wait":
+			p.Failover.Wait = d
+		case "rejoin": // warm
+			p.Failover.OnRejoin = health.Warm
+		case "get_errors":
+			p.GetErrors = value == "error"
+		case "ordered":
+			p.InOrder = value == "true"
+		case "gets":
+			p.JoinGets = value == "joined"
+		case "flush_all":
+			p.DenyFlush = value == "deny"
+		case "connections":
+			p.Connections = n
+		case "after_failures":
+			p.Failover.AfterFailures, _ = strconv.Atoi(value)
+		case "preconnect":
+			p.Preconnect = value == "true"
+		case "queue":
+			p.QueueLimit = n
+		case "deadline":
+			p.Timeouts.Deadline = d
+		case "request":
+			p.Timeouts.Request = d
+		case "total":
+			p.Timeouts.Total = d
+		default:
+			s.Fatalf("what is %q?", option)
+		}
+	}
+	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(p.Servers))}
+	s.Pools[p.Name] = p
+	s.Table.Pools = append(s.Table.Pools, p)
+}
+
+// SetPhase does what the keepers of a server's pools do when they decide its phase.
+func (s *Harness) SetPhase(server, phase string) {
+	for _, w := range s.Proxy.Agents() {
+		for i := range w.Members {
+			n, suspect := w.View.N(i), w.View.Suspected(i)
+			if w.Members[i].Name == server {
+				for health.PhaseOf(n).String() != phase && phase != "SUSPECT" {
+					n++
+				}
+				suspect = phase == "SUSPECT"
+			}
+			w.View.Set(i, n, suspect, w.View.Renamed(i), link.Never)
+		}
+		w.View.Done(w.View.Gen()+1, true)
+	}
+}
+
+// comes does what keepers do when all Ringsides have the table and are in that stage.
+func (s *Harness) comes(to stages.Stage) {
+	for _, w := range s.Proxy.Agents() {
+		b := stages.New(len(w.Members))
+		w.View.Handover.Tell(&b, 0, s.Now)
+		b.N = uint32(to)
+		w.View.Handover.Publish(&b)
+	}
+}
+
+// members calls f for what all pools know of a server.
+func (s *Harness) members(server string, f func(v *health.View, i int)) {
+	for _, w := range s.Proxy.Agents() {
+		for i := range w.Members {
+			if w.Members[i].Name == server {
+				f(w.View, i)
+			}
+		}
+	}
+}
+
+// SetLimits changes limits of the table.
+func (s *Harness) SetLimits(f []string) {
+	l := &s.Table.Limits
+	for _, option := range f {
+		name, value, _ := strings.Cut(option, "=")
+		n, _ := strconv.Atoi(value)
+		d, _ := time.ParseDuration(value)
+		switch name {
+		case "clients":
+			l.Clients = n
+		case "in_flight":
+			l.InFlight = n
+		case "value":
+			l.Value = n
+		case "line":
+			l.Line = n
+		case "output":
+			l.Output = n
+		case "output_hard":
+			l.OutputHard = n
+		case "memory":
+			l.Memory = int64(n)
+		case "idle":
+			l.Idle = d
+		case "unfinished":
+			l.Unfinished = d
+		default:
+			s.Fatalf("what is %q?", option)
+		}
+	}
+}
+
+func (s *Harness) unquote(text string) string {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(text, `"`, `\"`) + `"`)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return WithTags(text)
+}

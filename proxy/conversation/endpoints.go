@@ -1,0 +1,328 @@
+package conversation
+
+// The clients and servers of a conversation, and what the engine does with them.
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/failover"
+	"ringside/proxy/link"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// Endpoint is a client or a server of a conversation.
+type Endpoint struct {
+	Name   string
+	Link   *link.Link
+	Got    bytes.Buffer
+	State  string // "closed" or "aborted" once it is
+	Mode   string // of a server: "refuses", "hangs", "silent"
+	Full   bool
+	Paused bool
+	greet  bool // the greeting has not been read yet
+	unsent int  // bytes that have not arrived, though the socket took them
+	ready  bool // it has answered, and the driver has not looked
+
+	version   string     // of a server, unless the Harness's
+	OldServer *OldServer // it answers by itself
+}
+
+// Peer is of link.Sock.
+func (a *Endpoint) Peer() string { return a.Name }
+
+// Unsent is of link.Sock.
+func (a *Endpoint) Unsent() int { return a.unsent }
+
+// Ready is link.Sock's.
+func (a *Endpoint) Ready() bool { return a.ready }
+
+// Begin puts what the file has described so far in force.
+func (s *Harness) Begin() {
+	if s.ready {
+		return
+	}
+	s.ready = true
+	s.Listen()
+	if s.Engine == nil {
+		log := slog.New(slog.DiscardHandler)
+		if !s.Quiet {
+			var to io.Writer = s.T.Output()
+			if s.Logs != nil {
+				to = s.Logs
+			}
+			log = slog.New(slog.NewTextHandler(to, nil))
+		}
+		s.Proxy = proxy.NewProxy(s.Table, "test", log)
+		s.Proxy.Hash = Hash
+		s.Engine = s.Proxy.NewEngine(link.DefaultTune)
+		s.Engine.Post = func(f func(*proxy.Engine)) { s.Wakeup(func() { f(s.Engine) }) }
+	} else {
+		s.Proxy.Swap(s.Table)
+	}
+	s.Wakeup(func() {})
+	s.Engine.Watch.Left = 1 << 20 // the first requests are not looked at
+	if s.RunKeepers {
+		return
+	}
+	s.Engine.Agents = nil
+	for _, srv := range s.Engine.ByAddress {
+		s.Engine.Registrations[srv] = slices.DeleteFunc(s.Engine.Registrations[srv], func(m failover.Registration) bool { return !m.Copies })
+	}
+}
+
+// Listen completes the table.
+func (s *Harness) Listen() *table.Table {
+	routed := map[*table.Pool]bool{}
+	for _, r := range s.Routes {
+		routed[r.Pool] = true
+	}
+	for _, p := range s.Table.Pools {
+		if !routed[p] {
+			s.Routes = append(s.Routes, table.Route{Pool: p})
+		}
+	}
+	s.Table.TagCommand = "tag:"
+	s.Table.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: s.Routes, Users: s.users}}
+	return s.Table
+}
+
+// Endpoint returns the endpoint with a name, and makes it if it does not exist. A name
+// that begins with c is a client, which connects at once; others are servers.
+func (s *Harness) Endpoint(name string) *Endpoint {
+	a := s.Endpoints[name]
+	if a == nil {
+		a = &Endpoint{Name: name}
+		s.Endpoints[name] = a
+		if name[0] == 'c' {
+			s.Wakeup(func() { a.Link = s.Engine.Accepted("tcp", "here", a) })
+		}
+	}
+	return a
+}
+
+func (s *Harness) times(text string) (int, string) {
+	count, text, _ := strings.Cut(text, " ")
+	n, err := strconv.Atoi(count)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return n, s.unquote(text)
+}
+
+func (s *Harness) says(a *Endpoint, verb, text string) {
+	var data string
+	switch {
+	case verb == ">*":
+		n, text := s.times(text)
+		data = strings.Repeat(text, n)
+	case strings.HasSuffix(text, `\`):
+		data = s.unquote(strings.TrimSuffix(text, `\`))
+	default:
+		data = s.unquote(text) + "\r\n"
+	}
+	if a.Link == nil || a.State != "" {
+		s.Fatalf("%s has no connection", a.Name)
+	}
+	if c, ok := a.Link.End.(*upstream.Conn); ok && !s.ShowOpaques {
+		data = string(AddOpaques(c, []byte(data)))
+	}
+	s.Wakeup(func() { s.Engine.Bytes(a.Link, []byte(data)) })
+}
+
+func (s *Harness) hears(a *Endpoint, nothing bool, text string) {
+	if nothing {
+		if a.Got.Len() > 0 {
+			s.Fatalf("%s has got %q", a.Name, a.Got.String())
+		}
+		return
+	}
+	var want string
+	if whole, cut := strings.CutSuffix(text, `\`); cut {
+		want = s.unquote(whole)
+	} else {
+		want = s.unquote(text) + "\r\n"
+	}
+	s.hasGot(a, want)
+}
+
+func (s *Harness) hasGot(a *Endpoint, want string) {
+	if got := string(a.Got.Next(len(want))); got != want {
+		s.Fatalf("%s has got %q, want %q", a.Name, got+a.Got.String(), want)
+	}
+}
+
+// Wall is what a clock on the wall says at a time of the driver's clock.
+func Wall(now int64) int64 { return 1_800_000_000 + now/int64(time.Second) }
+
+// Wakeup is one round of a driver.
+func (s *Harness) Wakeup(f func()) {
+	s.Engine.Begin(s.Now, Wall(s.Now))
+	f()
+	s.End()
+	for s.Engine.HasBacklog() {
+		s.Engine.Begin(s.Now, Wall(s.Now))
+		s.End()
+	}
+}
+
+// End carries out what the engine wants done.
+func (s *Harness) End() {
+	for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
+		for _, x := range effects {
+			s.effect(x)
+		}
+	}
+}
+
+func (s *Harness) effect(x link.Effect) {
+	l := x.Link
+	a, _ := l.Sock.(*Endpoint)
+	switch x.Kind {
+	case link.Dial:
+		_, address := l.Server().Target()
+		a = s.Endpoint(address)
+		if a.Link != nil {
+			a = s.older(a)
+		}
+		a.Link, a.State, a.unsent, l.Sock = l, "", 0, a
+		switch a.Mode {
+		case "refuses":
+			a.Link, l.Sock = nil, nil
+			s.Engine.Closed(l, errors.New("connection refused"))
+		case "hangs":
+		default:
+			a.greet = true
+			s.Engine.Up(l)
+		}
+	case link.Write:
+		s.Send(a)
+	case link.Close, link.Abort:
+		a.State = map[link.EffectKind]string{link.Close: "closed", link.Abort: "aborted"}[x.Kind]
+		a.Link, l.Sock = nil, nil
+		if s.OnEnd != nil {
+			s.OnEnd(a)
+		}
+	case link.Pause, link.Resume:
+		a.Paused = x.Kind == link.Pause
+	}
+}
+
+// older makes a the older connection to its server, and returns the Endpoint of
+// the newer one.
+func (s *Harness) older(a *Endpoint) *Endpoint {
+	name := a.Name + "'"
+	for s.Endpoints[name] != nil && s.Endpoints[name].Link != nil {
+		name += "'"
+	}
+	for ; len(name) > len(a.Name)+1; name = name[:len(name)-1] {
+		s.Endpoints[name] = s.Endpoints[name[:len(name)-1]]
+	}
+	fresh := &Endpoint{Name: a.Name, Mode: a.Mode, version: a.version, OldServer: a.OldServer}
+	s.Endpoints[name], s.Endpoints[a.Name] = a, fresh
+	return fresh
+}
+
+// Send moves what the engine has for a, and answers the greeting.
+func (s *Harness) Send(a *Endpoint) {
+	if a == nil || a.Link == nil {
+		return
+	}
+	if a.Full {
+		s.Engine.Wrote(a.Link, 0, true)
+		return
+	}
+	var sent []byte
+	for n := 1; n > 0; { // one call to the system takes so many pieces and no more
+		n = 0
+		for _, b := range a.Link.Pending(nil) {
+			sent = append(sent, b...)
+			n += len(b)
+		}
+		s.Engine.Wrote(a.Link, n, false)
+	}
+	if !s.ShowOpaques {
+		sent = ownOpaques.ReplaceAll(sent, nil)
+	}
+	a.Got.Write(sent)
+	if a.OldServer != nil {
+		if answer := a.OldServer.Serve(a.Got.Next(a.Got.Len())); a.Mode != "silent" && len(answer) > 0 {
+			s.Engine.Bytes(a.Link, answer)
+		}
+		return
+	}
+	if a.greet && bytes.HasPrefix(a.Got.Bytes(), upstream.AskVersion) {
+		a.greet = false
+		if a.Mode == "silent" {
+			return
+		}
+		a.Got.Next(len(upstream.AskVersion))
+		answer := "VERSION " + cmp.Or(a.version, s.Release, "1.6.18") + "\r\n"
+		in := s.Engine.Registrations[a.Link.End.(*upstream.Conn).Server]
+		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // where the file says who answers
+		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
+			a.Got.Next(len(asked))
+			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
+		}
+		s.Engine.Bytes(a.Link, []byte(answer))
+	}
+}
+
+// countsMarks compares what was counted of marks of copies.
+func (s *Harness) countsMarks(want string) {
+	var got []string
+	for event, users := range s.Engine.Count.Marks {
+		for user, n := range users {
+			if n > 0 {
+				got = append(got, fmt.Sprintf("%v %v %d", stats.MarkEvent(event), stats.MarkUser(user), n))
+			}
+		}
+	}
+	if got := cmp.Or(strings.Join(got, ", "), "none"); got != want {
+		s.Fatalf("marks %s, want %s", got, want)
+	}
+}
+
+// AddOpaques puts the opaques of Ringside's own meta commands into the answers on c
+// that begin in data.
+func AddOpaques(c *upstream.Conn, data []byte) (out []byte) {
+	var rep wire.Reply
+	for a := c.Head; a != nil && c.In == nil && c.StreamLeft == 0; {
+		n, _ := wire.NextReply(a.Op, a.Dialect, data, &rep)
+		if rep.Size == 0 {
+			break
+		}
+		if end := rep.Line.End; a.OwnOpaque && a.AsText == nil && !rep.Kind.Failed() {
+			_, opaque := a.Named()
+			out = append(append(append(out, data[:end]...), ' '), opaque...)
+			out = append(out, data[end:max(n, int(end))]...)
+			data = data[max(n, int(end)):]
+		} else {
+			out = append(out, data[:n]...)
+			data = data[n:]
+		}
+		if n == 0 {
+			break
+		}
+		if rep.Last {
+			a = a.Next
+		}
+	}
+	return append(out, data...)
+}
+
+// ownOpaques are the opaques of Ringside's own.
+var ownOpaques = regexp.MustCompile(" Ors[0-9]+")

@@ -1,0 +1,61 @@
+package copies_test
+
+// What bounds the copies of keys from one holder to another.
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"ringside/proxy/conversation"
+	"ringside/proxy/copies/entries"
+)
+
+// TestRoomForReads: what the ledger copies leaves room for what reads find, and goes on as
+// soon as there is room again, not when the ledger is looked at next.
+func TestRoomForReads(t *testing.T) {
+	const keys, most = 100, 32
+	tr := newTroupe(t, "pool main servers=s1,s2 connections=2\nroute - main copies=2 ack=one repair=1000000 through\n")
+	tr.notice()
+	tr.SetPhase("s2", "SUSPECT")
+	for i := range keys {
+		tr.client(fmt.Sprintf("set %d.1 0 0 1\r\nx", i))
+	}
+	tr.servers["s1"].mute = "mg" // so no copy ends
+	tr.SetPhase("s2", "IN")
+	tr.pass("copied", func() bool { return tr.Engine.Copying > 0 })
+	if tr.Engine.Copying != most {
+		t.Errorf("the ledger has %d copies at work, want %d", tr.Engine.Copying, most)
+	}
+	tr.servers["s1"].items["new.2"] = copyItem{value: "y"}
+	if tr.client("get new.2"); tr.Engine.Copying != most+1 {
+		t.Errorf("%d copies at work behind a read that has found that members differ, want %d", tr.Engine.Copying, most+1)
+	}
+	tr.servers["s1"].mute = ""
+	tr.play()
+	if took := tr.pass("copied", func() bool { return len(tr.servers["s2"].items) == keys+1 }); took > 100*time.Millisecond {
+		t.Errorf("all was copied %v behind the first", took)
+	}
+}
+
+// TestTheLedgerLooksAtSome: of keys that can't be copied yet one wakeup looks at as many as
+// may be copied at once, and the next one at others.
+func TestTheLedgerLooksAtSome(t *testing.T) {
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2 through")
+	s.Begin()
+	s.SetPhase("s1", "SUSPECT")
+	m := &s.Engine.Ledgers["main"].Members[1]
+	first := ""
+	s.Wakeup(func() {
+		for i := range 200 {
+			m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(i), Key: fmt.Appendf(nil, "%d.1", i), Through: true}, false)
+		}
+		s.Engine.Copies.Tend()
+		first = string(m.Lists[entries.ToCopy].Front().Value.(*entries.Entry).Key)
+	})
+	if first != "64.1" {
+		t.Errorf("the next is %s, want 64.1", first)
+	}
+}

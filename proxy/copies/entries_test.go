@@ -1,0 +1,94 @@
+package copies_test
+
+import (
+	"fmt"
+	"testing"
+
+	"ringside/proxy/conversation"
+	"ringside/proxy/copies/entries"
+)
+
+// TestEntriesAreBounded: a member misses writes to keys that are repaired meanwhile, again
+// and again, and loses others, while nothing is done about it. There is one entry for each
+// key, and no more than can be remembered.
+func TestEntriesAreBounded(t *testing.T) {
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2")
+	s.Begin()
+	m := &s.Engine.Ledgers["main"].Members[0]
+	const kept = 100 // keys that stay
+	for i := range 10 * entries.DirtyKeys {
+		key := fmt.Appendf(nil, "key%d", i%kept)
+		m.MissedWrite(uint64(i%kept), key, key, true)
+		key = fmt.Appendf(nil, "passing%d", i)
+		m.MissedWrite(uint64(kept+i), key, key, true)
+		m.Right(uint64(kept + i))
+		m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(1<<32 + i%kept), Key: []byte("copied"), Through: true}, false)
+	}
+	count := map[entries.State]int{}
+	for _, l := range m.Keys {
+		count[l.State]++
+	}
+	if len(m.Keys) != 2*kept || count[entries.ToDelete] != kept || count[entries.ToCopy] != kept {
+		t.Errorf("%d keys, by state %v, want %d of each", len(m.Keys), count, kept)
+	}
+	for i := range 2 * entries.DirtyKeys {
+		m.Lost(&s.Engine.Copies, entries.Entry{Hash: uint64(1<<32 + i), Key: []byte("copied"), Through: true}, false)
+	}
+	if n := len(m.Keys); n != entries.DirtyKeys || s.Engine.Count.RepairsDropped == 0 {
+		t.Errorf("%d keys, %d dropped, want %d and some", n, s.Engine.Count.RepairsDropped, entries.DirtyKeys)
+	}
+	for i := range 2 * entries.DirtyKeys {
+		m.MissedWrite(uint64(1<<33+i), []byte("more"), []byte("more"), true)
+	}
+	if n := len(m.Keys); n > 2*entries.DirtyKeys || !m.Dirty(1<<34) {
+		t.Errorf("%d keys, want %d at most; a key that it never heard of is dirty: %v", n, 2*entries.DirtyKeys, m.Dirty(1<<34))
+	}
+}
+
+// TestEntriesStayDirty: a key is not read at a member that has missed a write to it until
+// it is right again, whatever becomes of it in between.
+func TestEntriesStayDirty(t *testing.T) {
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2")
+	s.Begin()
+	m := &s.Engine.Ledgers["main"].Members[0]
+	key := []byte("key")
+	m.MissedWrite(1, key, key, false)
+	m.Lost(&s.Engine.Copies, entries.Entry{Hash: 1, Key: key, Through: true}, false)
+	if !m.Dirty(1) {
+		t.Error("a key that it has lost is not dirty any more")
+	}
+	m.MissedWrite(1, key, key, true)
+	if m.Right(1); m.Dirty(1) || len(m.Keys) != 0 {
+		t.Error("a key that is right is dirty still")
+	}
+	if m.Lost(&s.Engine.Copies, entries.Entry{Hash: 2, Key: key}, false); !m.Dirty(2) {
+		t.Error("a key whose miss would be believed is not dirty")
+	}
+}
+
+// TestOverflowedDecides: a member that has missed more writes than are remembered is dirty for
+// all keys, and still the one that decides: other Ringsides know nothing of what it missed, and
+// count there. So it gets the value of another one, and counts on.
+func TestOverflowedDecides(t *testing.T) {
+	s := conversation.New(t)
+	s.Line("pool main servers=s1,s2")
+	s.Line("route - main copies=2 through repair=0")
+	s.Begin()
+	s.Line("s1 runs 7")
+	s.Line("s2 runs 8")
+	s.Engine.Ledgers["main"].Members[1].Overflowed = true
+	for _, line := range []string{
+		`c1 > incr a2 1`,
+		`s2 < mg a2 s f c`, `s2 > HD s1 f0 c4`,
+		`s1 < mg a2 v f t s c`, `s1 > VA 1 f0 t-1 s1 c9\r\n5`,
+		`s2 < ms a2 1 C4 F0 T0\r\n5`, `s2 > HD`,
+		`s1 < mg a2 s f c`, `s1 > HD s1 f0 c9`,
+		`s2 < incr a2 1`, `s2 > 6`,
+	} {
+		s.Line(line)
+	}
+}

@@ -1,0 +1,28 @@
+package proxy
+
+// What tests of this package, which are all in package proxy_test, need of its internals.
+
+// ReliefWait is reliefWait.
+const ReliefWait = reliefWait
+
+// SocketName is socketName.
+var SocketName = socketName
+
+// Loops returns the engines of p as tasks see them.
+func Loops(p *Proxy) loops { return loops{p} }
+
+// HeldMemory returns how many bytes all engines of p hold.
+func (p *Proxy) HeldMemory() int64 { return p.memory.Load() }
+
+// ClientCount returns how many clients all engines of p count.
+func (p *Proxy) ClientCount() int64 { return p.clients.Load() }
+
+// OverrideCount returns of how many pools without a keeper p has overrides, and
+// false if there have never been any.
+func (p *Proxy) OverrideCount() (n int, ever bool) {
+	m := p.overrides.Load()
+	if m == nil {
+		return 0, false
+	}
+	return len(*m), true
+}

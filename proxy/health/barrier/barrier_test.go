@@ -1,0 +1,89 @@
+package barrier
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	ping = time.Second
+	list = 7 // the list of servers of the processes in these tests
+)
+
+func stood() bool    { return true }
+func notStood() bool { return false }
+
+// TestStages takes one process from stage to stage: each only when its condition holds.
+func TestStages(t *testing.T) {
+	b := New(2)
+	b.Begin(1, list, 0)
+	if !b.Open() || b.Stage(1) != Done {
+		t.Fatalf("the first arrangement is in stage %v", b.Stage(1))
+	}
+	b.Begin(2, list, 0)
+	b.Settled = false
+	now := int64(1)
+	for i, c := range []struct {
+		after  time.Duration
+		agreed bool
+		stood  func() bool
+		moves  bool
+		stage  Stage
+	}{
+		{0, true, stood, false, Waiting}, // begins to measure
+		{17 * ping, true, stood, false, Waiting},
+		{2 * ping, false, stood, false, Waiting},
+		{0, true, notStood, true, Pausing},
+		{0, true, notStood, false, Pausing},
+		{0, true, stood, true, Decided},
+		{0, true, notStood, false, Decided},
+		{0, true, stood, true, Done},
+		{0, true, notStood, false, Done},
+	} {
+		now += int64(c.after)
+		if moves := b.Step(list, now, c.agreed, c.stood, ping); moves != c.moves || b.Stage(2) != c.stage {
+			t.Fatalf("step %d: moves %v, then stage %v; want %v, %v", i, moves, b.Stage(2), c.moves, c.stage)
+		}
+	}
+	if b.Settled {
+		t.Error("settled before the last number has stood")
+	}
+	b.Step(list, now, true, stood, ping)
+	if !b.Settled || !b.Open() {
+		t.Error("not settled after the last number has stood")
+	}
+}
+
+// TestPausedProcessesWaitAgain: another list that is seen in a pause makes all wait again.
+func TestPausedProcessesWaitAgain(t *testing.T) {
+	b := New(1)
+	b.Begin(1, list, 0)
+	b.Begin(2, list, 0)
+	b.Step(list, 1, true, stood, ping)
+	b.Step(list, 1+int64(20*ping), true, stood, ping)
+	if b.Stage(2) != Pausing || b.Open() {
+		t.Fatalf("stage %v", b.Stage(2))
+	}
+	if before := b.N; !b.Step(list, 2+int64(20*ping), false, stood, ping) || b.Stage(2) != Waiting || b.N <= before {
+		t.Errorf("stage %v with number %d after %d", b.Stage(2), b.N, before)
+	}
+}
+
+// TestRead: a higher number of the own list is taken; one of another list is only remembered.
+func TestRead(t *testing.T) {
+	b := New(1)
+	b.Begin(1, list, 0)
+	if b.Read(6, list+1, false, 5) || b.N != 0 {
+		t.Errorf("took number %d of another list", b.N)
+	}
+	if !b.Read(7, list, true, 6) || b.N != 7 || b.Since != 6 {
+		t.Errorf("has number %d since %d", b.N, b.Since)
+	}
+	if b.Read(6, list, true, 7) {
+		t.Error("went back")
+	}
+	b.Begin(3, list, 8)
+	if b.N <= 7 || Of(b.N) != Waiting {
+		t.Errorf("another arrangement begins with number %d", b.N)
+	}
+}

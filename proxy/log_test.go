@@ -1,0 +1,75 @@
+package proxy_test
+
+// Lines in the log that a server or a client can cause at any rate.
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"ringside/proxy/conversation"
+)
+
+// TestBrokenProtocol: a server that breaks the protocol with each answer gets a line in ten
+// seconds, and is asked again at growing intervals, though it greets as it should.
+func TestBrokenProtocol(t *testing.T) {
+	var logs bytes.Buffer
+	s := conversation.New(t)
+	s.Logs = &logs
+	s.Pool([]string{"main", "servers=s1", "get_errors=error"})
+	s.Begin()
+	c := s.Endpoint("c1")
+	for range 3000 { // thirty seconds
+		c.Got.Reset()
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get a1\r\n")) })
+		if srv := s.Endpoints["s1"]; srv != nil && srv.Link != nil && strings.HasSuffix(srv.Got.String(), "get a1\r\n") {
+			srv.Got.Reset()
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("nonsense\r\n")) })
+		}
+		s.Line("wait 10ms")
+	}
+	c.Got.Reset()
+	if n := s.Engine.Count.Desyncs; n < 6 || n > 45 {
+		t.Errorf("it broke the protocol %d times in 30 seconds; a server that refuses connections is tried about 33 times", n)
+	}
+	for _, what := range []string{"the server broke the protocol", "server down", "server up"} {
+		if n := strings.Count(logs.String(), what); n < 3 || n > 4 {
+			t.Errorf("%d lines say %q, want one in ten seconds", n, what)
+		}
+	}
+	if !strings.Contains(logs.String(), " count=") {
+		t.Error("no line says how many it stands for")
+	}
+}
+
+// TestLogLimited: the first line is written at once, of those in the next ten seconds only
+// the last, and in the order in which they came; other servers' lines are not held back.
+func TestLogLimited(t *testing.T) {
+	var logs bytes.Buffer
+	s := conversation.New(t)
+	s.Logs = &logs
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	for i := range 5 {
+		for _, of := range []string{"a", "b"} {
+			s.Wakeup(func() { s.Engine.LogLimited(0, of, "broken", "server", of, "n", i) })
+		}
+		s.Line("wait 100ms")
+	}
+	s.Line("wait 9s")
+	said := func() (list []string) {
+		for line := range strings.Lines(logs.String()) {
+			_, text, _ := strings.Cut(line, "msg=")
+			list = append(list, strings.TrimSpace(text))
+		}
+		return list
+	}
+	if got, want := fmt.Sprint(said()), "[broken server=a n=0 broken server=b n=0]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	s.Line("wait 2s")
+	if got, want := fmt.Sprint(said()[2:]), "[broken server=a n=4 count=4 broken server=b n=4 count=4]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

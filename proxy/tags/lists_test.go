@@ -1,0 +1,37 @@
+package tags_test
+
+import (
+	"ringside/proxy/conversation"
+)
+
+import "testing"
+
+// TestTagsOtherLists: while other Ringsides have another list of servers an invalidation may
+// not have reached all of theirs. Relaxed, it is acknowledged and counted, strict it is
+// refused, and counted too.
+func TestTagsOtherLists(t *testing.T) {
+	const (
+		asked    = "s1 < ms [bucket x] 0\\r\\n\\r\\nmd [tag x]\ns2 < ms [bucket x] 0\\r\\n\\r\\nmd [tag x]\n"
+		answered = "s1 > HD\\r\\nHD\ns2 > HD\\r\\nHD\n"
+		once     = "c1 > delete tag:x\n" + asked + answered
+	)
+	for _, c := range []struct {
+		name, pool, answer string
+		bad                uint64
+	}{
+		{"relaxed", "", "DELETED", 0},
+		{"strict", " strict=true", "SERVER_ERROR tag x: pool main: Ringsides have different lists of servers, and it is not sure that it has reached all of them; repeat until DELETED, the others have it", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := conversation.New(t)
+			s.Play(c.name, "pool main servers=s1,s2 failover=rehash"+c.pool+"\nroute a: main tags=suffix\n"+once+"c1 < DELETED\n")
+			if n := s.Proxy.Invalidations(); n.Foreign != 0 || n.Bad != 0 {
+				t.Fatalf("with one list: %d foreign, %d bad", n.Foreign, n.Bad)
+			}
+			s.Play(c.name, "s1 foreign\n"+once+"c1 < "+c.answer+"\n")
+			if n := s.Proxy.Invalidations(); n.Foreign != 1 || n.Bad != c.bad || n.Taken.Count() != 2 {
+				t.Fatalf("with two lists: %d foreign, %d bad, of %d", n.Foreign, n.Bad, n.Taken.Count())
+			}
+		})
+	}
+}

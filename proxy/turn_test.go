@@ -1,0 +1,251 @@
+package proxy_test
+
+// How much work of others a loop does between reading a client's request and sending it.
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+	"ringside/proxy/client"
+	"ringside/proxy/conversation"
+	"ringside/proxy/link"
+)
+
+// hogs makes n clients, each of which sends text, and returns them.
+func hogs(s *conversation.Harness, n int) (list []*conversation.Endpoint) {
+	for i := range n {
+		list = append(list, s.Endpoint(fmt.Sprintf("c%d", i)))
+	}
+	return list
+}
+
+// event is one event of a driver's wakeup: the driver sends what was asked when the round
+// is over.
+func event(s *conversation.Harness, f func()) {
+	f()
+	if s.Engine.Spent() {
+		s.End()
+		s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+	}
+}
+
+// manyKeys is a get of n keys of the only server.
+func manyKeys(n int) []byte { return []byte("get" + strings.Repeat(" k1", n) + "\r\n") }
+
+// between is how many keys and bytes of others a server gets before mark, of what it has got.
+func between(t *testing.T, srv *conversation.Endpoint, before int, mark string) (keys, bytesOf int) {
+	got := srv.Got.Bytes()[before:]
+	at := bytes.Index(got, []byte(mark))
+	if at < 0 {
+		t.Fatalf("%q was not sent", mark)
+	}
+	return bytes.Count(got[:at], []byte(" ")), at
+}
+
+// TestTurnsBound states what a loop does for others between reading one client's get and
+// sending it, and holds it: at most two rounds and two turns, in keys and in bytes, and two
+// command lines that are only parsed.
+func TestTurnsBound(t *testing.T) {
+	const keys, size = 2*client.RoundKeys + 2*client.TurnKeys, 2*client.RoundBytes + 2*client.TurnBytes
+	for _, what := range []struct {
+		name string
+		text []byte
+	}{
+		{"gets of 100,000 keys", bytes.Repeat(manyKeys(100_000), 3)},
+		{"gets of 20 keys", bytes.Repeat(manyKeys(20), 4000)},
+		{"gets of one key", bytes.Repeat([]byte("get k1\r\n"), 20_000)},
+		{"sets of 100 kB", bytes.Repeat([]byte("set k1 0 0 100000\r\n"+strings.Repeat("v", 100_000)+"\r\n"), 5)},
+	} {
+		t.Run(what.name, func(t *testing.T) {
+			s := conversation.New(t)
+			s.Quiet = true
+			s.Pool([]string{"main", "servers=s1", "queue=1000000", "gets=single"})
+			s.Table.Limits.Line, s.Table.Limits.Memory = 1<<20, 1<<30
+			s.Begin()
+			s.Engine.Tune = link.Tune{} // else requests wait for answers, and here nobody answers
+			list, victim, srv := hogs(s, 40), s.Endpoint("cvictim"), s.Endpoint("s1")
+			s.Wakeup(func() { s.Engine.Bytes(victim.Link, []byte("get k1\r\n")) })
+			srv.Got.Reset()
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
+			victim.Got.Reset()
+			rest := make([][]byte, len(list))
+			for i := range rest {
+				rest[i] = what.text
+			}
+			for round := range 12 {
+				s.Now += int64(time.Millisecond)
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+				mark, before := fmt.Sprintf("get mark%d1\r\n", round), srv.Got.Len()
+				feed := func(i int) {
+					if a := list[i]; len(rest[i]) > 0 && !a.Paused {
+						n := min(len(rest[i]), 4*64<<10) // what one event brings
+						event(s, func() { s.Engine.Bytes(a.Link, rest[i][:n]) })
+						rest[i] = rest[i][n:]
+					}
+				}
+				for i := range list[:20] {
+					feed(i)
+				}
+				read := srv.Got.Len()
+				event(s, func() { s.Engine.Bytes(victim.Link, []byte(mark)) })
+				for i := range list[20:] {
+					feed(20 + i)
+				}
+				s.End()
+				k, b := between(t, srv, max(read, before), mark)
+				if k > keys || b > size {
+					t.Fatalf("round %d: %d keys and %d bytes of others came between, want at most %d and %d", round, k, b, keys, size)
+				}
+			}
+			if !s.Engine.HasBacklog() && what.name != "sets of 100 kB" && srv.Got.Len() < 40*client.ShareKeys {
+				t.Error("the others were not served at all")
+			}
+		})
+	}
+}
+
+// server answers gets with a value for each key, so many keys at a time.
+type server struct {
+	actor *conversation.Endpoint
+	owed  []string // keys, and "" where a line ends
+}
+
+// serve answers up to n keys.
+func (v *server) serve(s *conversation.Harness, n int) {
+	got := v.actor.Got.Bytes()
+	end := bytes.LastIndexByte(got, '\n') + 1
+	for line := range strings.Lines(string(got[:end])) {
+		v.owed = append(v.owed, strings.Fields(line)[1:]...)
+		v.owed = append(v.owed, "")
+	}
+	v.actor.Got.Next(end)
+	var out bytes.Buffer
+	for len(v.owed) > 0 && n > 0 {
+		if key := v.owed[0]; key == "" {
+			out.WriteString("END\r\n")
+		} else {
+			fmt.Fprintf(&out, "VALUE %s 0 1\r\nv\r\n", key)
+			n--
+		}
+		v.owed = v.owed[1:]
+	}
+	if out.Len() > 0 {
+		s.Wakeup(func() { s.Engine.Bytes(v.actor.Link, out.Bytes()) })
+	}
+}
+
+// TestBurst: 1,500 clients read many keys each at the same time from servers that answer
+// 200,000 keys a second each. All get all values, and no server is taken for down. Another
+// client that reads one key at a time meanwhile gets each within its deadline.
+func TestBurst(t *testing.T) {
+	clients, keys := 1500, 300
+	if testenv.Full() {
+		keys = 5000
+	}
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1,s2", "get_errors=error", "queue=65536"})
+	s.Table.Limits.Clients, s.Table.Limits.Memory = 2000, 4<<30
+	s.Begin()
+	request := "get"
+	for i := range keys {
+		request += fmt.Sprintf(" key%d:%d", i, 1+i%2)
+	}
+	list, small := hogs(s, clients), s.Endpoint("csmall")
+	s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+	for _, a := range list {
+		event(s, func() { s.Engine.Bytes(a.Link, []byte(request+"\r\n")) })
+	}
+	s.End()
+	servers := []*server{{actor: s.Endpoint("s1")}, {actor: s.Endpoint("s2")}}
+	asked, longest := int64(0), int64(0)
+	left, values := clients, make([]int, clients)
+	for step := 0; left > 0; step++ {
+		if step > 100_000 {
+			t.Fatalf("%d clients have no answer", left)
+		}
+		if small.Got.Len() > 0 || asked == 0 {
+			if asked > 0 && small.Got.String() != "VALUE small1 0 1\r\nv\r\nEND\r\n" {
+				t.Fatalf("the small client has got %q", small.Got.String())
+			}
+			small.Got.Reset()
+			longest = max(longest, s.Now-asked*min(1, asked)-s.Now*(1-min(1, asked)))
+			asked = s.Now
+			s.Wakeup(func() { s.Engine.Bytes(small.Link, []byte("get small1\r\n")) })
+		}
+		s.Now += int64(5 * time.Millisecond)
+		s.Wakeup(func() {})
+		for _, v := range servers {
+			v.serve(s, 1000)
+		}
+		left = 0
+		for i, a := range list {
+			got := a.Got.Bytes()
+			if len(got) == 0 && values[i] < 0 {
+				continue
+			}
+			values[i] += bytes.Count(got, []byte("VALUE "))
+			if bytes.Contains(got, []byte("ERROR")) {
+				t.Fatalf("client %d has got %.80q", i, got)
+			}
+			if bytes.HasSuffix(got, []byte("\r\nEND\r\n")) {
+				if values[i] != keys {
+					t.Fatalf("client %d has got %d values of %d", i, values[i], keys)
+				}
+				values[i] = -1
+			} else {
+				left++
+			}
+			a.Got.Reset()
+		}
+	}
+	t.Logf("the longest wait of the small client was %v", time.Duration(longest))
+	for _, srv := range s.Engine.List {
+		if srv.Count.WentDown+srv.Count.TimedOut+srv.Count.Failed > 0 {
+			t.Errorf("server %s: %d times down, %d timeouts, %d failures", srv.Label(), srv.Count.WentDown, srv.Count.TimedOut, srv.Count.Failed)
+		}
+	}
+	if s.Engine.More != 0 {
+		t.Errorf("%d keys are counted as in flight when none is", s.Engine.More)
+	}
+}
+
+// TestPieces: a read of many keys is asked in pieces and answered as a whole, also behind
+// other commands and before others, and in the order of the request where the pool has it so.
+func TestPieces(t *testing.T) {
+	for _, order := range []string{"gets=single", "ordered=true"} {
+		s := conversation.New(t)
+		s.Pool([]string{"main", "servers=s1", order})
+		s.Begin()
+		c, v := s.Endpoint("c1"), &server{actor: s.Endpoint("s1")}
+		want := "VALUE first1 0 1\r\nv\r\nEND\r\n"
+		request := "get first1\r\nget"
+		for i := range 5000 {
+			request += fmt.Sprintf(" k%d:1", i)
+			want += fmt.Sprintf("VALUE k%d:1 0 1\r\nv\r\n", i)
+		}
+		request += "\r\nget last1\r\nmn\r\n"
+		want += "END\r\nVALUE last1 0 1\r\nv\r\nEND\r\nMN\r\n"
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
+		rounds := 0
+		for v.actor = s.Endpoint("s1"); v.actor.Got.Len() > 0 || len(v.owed) > 0; rounds++ {
+			v.serve(s, 1<<20)
+			if n := len(v.owed); n > client.TurnKeys+64 {
+				t.Fatalf("%d keys were asked at once", n)
+			}
+		}
+		if got := c.Got.String(); got != want {
+			t.Errorf("%s: %d bytes %.200q, want %d", order, len(got), got, len(want))
+		}
+		if want := 1 + 5000/client.TurnKeys; rounds < want {
+			t.Errorf("%d rounds, want at least %d", rounds, want)
+		}
+		if len(faults(s.Engine)) > 0 {
+			t.Error(faults(s.Engine))
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package upstream_test
+
+// Ringside in front of a memcached of before the meta commands.
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"ringside/proxy/conversation"
+)
+
+// oldStage is a harness whose server s1 is an OldServer.
+func oldStage(t *testing.T, script ...string) (*conversation.Harness, *conversation.OldServer) {
+	s, o := conversation.New(t), conversation.NewOldServer()
+	s.Quiet = true
+	for _, line := range script {
+		s.Line(line)
+	}
+	s.Begin()
+	s.Endpoint("s1").OldServer = o
+	return s, o
+}
+
+// TestAttackOnOldServer: a client beside another on one server connection sends
+// data blocks that are commands, cut anywhere. The other's answers stay its own.
+func TestAttackOnOldServer(t *testing.T) {
+	blocks := []string{"flush_all", "get secret1", "set victim1 0 0 4\r\nEVIL", "delete victim1", "get victim1\r\nget victim1\r\nget victim1", "\r\n\r\n", ""}
+	flags := []string{"", " T0", " F5 T0", " I", " q", " O1 k", " c", " E5", " ME N30", " MA", " F99999999999", " b", " Z"}
+	keys := []string{"a1", "YTE=", "YSAx"}
+	broken := 0
+	for run := range 20 {
+		random := rand.New(rand.NewPCG(uint64(run), 9))
+		s, o := oldStage(t, "pool main servers=s1")
+		o.Serve([]byte("set victim1 0 0 4\r\nmine\r\nset secret1 0 0 6\r\nsecret\r\n"))
+		bad := ""
+		for range 50 {
+			block := blocks[random.IntN(len(blocks))]
+			attack := fmt.Sprintf("ms %s %d%s\r\n%s\r\n", keys[random.IntN(len(keys))], len(block), flags[random.IntN(len(flags))], block)
+			if random.IntN(4) == 0 {
+				attack = []string{"mg victim1 v N30\r\n", "me victim1\r\n", "ma n1 N0 J5\r\n", "md victim1 I\r\n"}[random.IntN(4)]
+			}
+			cut := random.IntN(len(attack))
+			ask := func() {
+				s.Line("c1 > get victim1\\r\\nget miss1")
+				s.Line("wait 2ms")
+			}
+			s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("c2").Link, []byte(attack[:cut])) })
+			ask()
+			s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("c2").Link, []byte(attack[cut:])) })
+			ask()
+			const want = "VALUE victim1 0 4\r\nmine\r\nEND\r\nEND\r\n"
+			if got := s.Endpoint("c1").Got.String(); got != want+want {
+				bad = fmt.Sprintf("after %q the victim gets %q", attack, got)
+				break
+			}
+			s.Endpoint("c1").Got.Reset()
+			if o.Flushed > 0 || len(o.Unknown) > 0 {
+				bad = fmt.Sprintf("after %q the server was flushed %d times and did not know %q", attack, o.Flushed, o.Unknown)
+				break
+			}
+			if random.IntN(10) == 0 {
+				s.Line("s1 dies")
+			}
+		}
+		if bad != "" {
+			broken++
+			t.Log(bad)
+		}
+	}
+	if broken > 0 {
+		t.Errorf("%d of 20 runs", broken)
+	}
+}
+
+// TestKeeperOfOldServer: the keeper of a pool whose keys would move finds out
+// that a server has no meta commands, without sending it one, and still notices
+// when it hangs.
+func TestKeeperOfOldServer(t *testing.T) {
+	s, o := conversation.New(t), conversation.NewOldServer()
+	s.Quiet, s.RunKeepers = true, true
+	s.Line("pool main servers=s1,s2,s3 failover=rehash request=100ms")
+	f := &s.Pools["main"].Failover
+	f.AfterFailures, f.EjectAfter.Silent, f.Ping, f.Lease, f.Request, f.GoodPings = 3, time.Second, 200*time.Millisecond, time.Second, 100*time.Millisecond, 2
+	s.Endpoints["s1"] = &conversation.Endpoint{Name: "s1", OldServer: o}
+	s.Endpoints["s2"], s.Endpoints["s3"] = &conversation.Endpoint{Name: "s2", OldServer: conversation.NewOldServer()}, &conversation.Endpoint{Name: "s3", OldServer: conversation.NewOldServer()}
+	s.Begin()
+	s.Line("wait 3s")
+	w := s.Engine.Agents[0]
+	for i, name := range []string{"s1", "s2", "s3"} {
+		if v := w.Keeper.Verdict(i); v.Suspect || v.N != 0 || s.Endpoints[name].OldServer.Commands["version"] < 5 {
+			t.Errorf("%s: %+v, after %v", name, v, s.Endpoints[name].OldServer.Commands)
+		}
+		if o := s.Endpoints[name].OldServer; len(o.Unknown) > 0 || len(o.Items) > 0 {
+			t.Errorf("%s was sent %q and has %v", name, o.Unknown, o.Items)
+		}
+	}
+	if n := w.Events[[2]string{"", "suspect only: a server doesn't know meta commands"}]; n != 1 {
+		t.Errorf("what was decided: %v", w.Events)
+	}
+	s.Line("c1 > ms a1 9\\r\\nflush_all\\r\\nmg a1 v")
+	s.Line("wait 2ms")
+	if got := s.Endpoint("c1").Got.String(); got != "HD\r\nVA 9\r\nflush_all\r\n" || o.Flushed > 0 {
+		t.Errorf("%q, flushed %d times", got, o.Flushed)
+	}
+	s.Endpoint("s2").Mode = "silent"
+	s.Line("wait 3s")
+	if v := w.Keeper.Verdict(1); !v.Suspect || v.N != 0 {
+		t.Errorf("a server that hangs: %+v", v)
+	}
+}
