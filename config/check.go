@@ -351,8 +351,11 @@ func (d *document) checkGuard(f *File, r *Route) {
 	if g.Lease < 3*g.Wait {
 		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): who waits may meet the end of the lease, and rebuild beside the first", short(g.Lease), short(g.Wait))
 	}
-	if n := d.where[&g.LateFails]; n != nil && g.LateFails && g.Wait == 0 {
-		d.failAt(n, "late: error has no effect with wait: off, which holds nobody")
+	if n := d.where[&g.Late]; n != nil && g.Late != table.LateMiss && g.Wait == 0 {
+		d.failAt(n, "late: %s has no effect with wait: off, which holds no get", g.Late)
+	}
+	if n := d.where[&g.Late]; n != nil && g.Late == table.LateStale && g.Stale == 0 {
+		d.failAt(n, "late: stale has no effect without guard.stale, because no old value is kept; write stale: 30s")
 	}
 	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
 		d.failAt(n, "multiget: hold has no effect with wait: off, which holds nobody")

@@ -355,7 +355,7 @@ func TestCacheHasGuard(t *testing.T) {
 
 // TestShortLease: a lease that ends while others wait for it is warned of.
 func TestShortLease(t *testing.T) {
-	for guard, want := range map[string]bool{"{lease: 1s}": true, "{lease: 1s, wait: 333ms}": false, "{wait: 1900ms}": false, "{lease: 5s, wait: 1900ms}": true, "true": false, "hide": false} {
+	for guard, want := range map[string]bool{"{lease: 1s}": true, "{lease: 1s, wait: 333ms}": false, "{wait: 1900ms}": false, "{lease: 5s, wait: 1900ms}": true, "{lease: 5s}": true, "{lease: 6s}": false, "true": false, "hide": false} {
 		f := parse(t, "listen: :1\npools: {main: {distribution: ketama, servers: [a, b]}}\nroutes: [{pool: main, guard: "+guard+"}]")
 		if said := slices.ContainsFunc(f.Warnings, func(w string) bool { return strings.Contains(w, "three times guard.wait") }); said != want {
 			t.Errorf("guard: %s: warned %v, want %v: %q", guard, said, want, f.Warnings)

@@ -167,6 +167,31 @@ func (d *document) decide(f *File) {
 		d.decideConsistency(f, &f.Pools[i])
 		d.decideFlush(f, &f.Pools[i])
 	}
+	for r := range f.routes() {
+		d.decideWait(f, r)
+	}
+}
+
+// cacheDeadline is the deadline of a pool with a route with preset: cache: a get that is held
+// for as long as the guard allows still has its answer in time.
+const cacheDeadline = usualWait + 500*time.Millisecond
+
+// decideWait decides how long gets of a guarded route are held, and raises the deadline of a
+// pool for preset: cache.
+func (d *document) decideWait(f *File, r *Route) {
+	p := f.pool(r.Pool)
+	if p == nil && len(r.Pools) > 0 {
+		p = f.pool(r.Pools[0])
+	}
+	if p == nil || !r.Guard.On || r.Guard.Hide || d.where[&r.Guard.Wait] != nil {
+		return
+	}
+	if t := &p.Timeouts; r.Preset == presetCache && d.where[&t.Deadline] == nil {
+		if t.Deadline = max(t.Deadline, cacheDeadline); t.Total > 0 {
+			t.Deadline = min(t.Deadline, t.Total)
+		}
+	}
+	r.Guard.Wait = max(0, min(usualWait, p.Timeouts.Deadline-waitReserve))
 }
 
 // served is the pools that are not there to stand in for others alone.

@@ -481,9 +481,16 @@ type Guard struct {
 	table.Guard
 }
 
-// defaultGuard is guard: true.
+// What a get is held for unless the file says so, and what is left of the deadline for
+// its answer then.
+const (
+	usualWait   = 3 * time.Second
+	waitReserve = 200 * time.Millisecond
+)
+
+// defaultGuard is guard: true, but for the wait: see decideWait.
 func defaultGuard() Guard {
-	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}}
+	return Guard{On: true, Guard: table.Guard{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
 }
 
 func guardValue() value[Guard] {
@@ -491,18 +498,36 @@ func guardValue() value[Guard] {
 	long := group(defaultGuard(),
 		set("lease", "how long one rebuild may take before another client may start", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.Lease }),
 		set("lease_max", "what the lease grows to, where rebuilds of the route are seen to take longer", duration(time.Second, time.Hour), func(g *g) *time.Duration { return &g.LeaseMax }),
-		set("wait", "how long a get may be held while another client rebuilds", duration(0, time.Hour), func(g *g) *time.Duration { return &g.Wait }),
+		set("wait", "how long a get may be held while another client rebuilds; unless set 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
 		set("early", "how long before its expiry a value is rebuilt; auto is twice what slow rebuilds of the route take", earlyValue(), func(g *g) *early { return (*early)(&g.Guard) }),
 		set("stale", "how long the old value is served after its expiry or delete, to all but the client that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
 		set("multiget", "whether the keys of a multi-get are held too", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
-		set("late", "what a get gets whose wait is over: a miss, and rebuilds too, or SERVER_ERROR", oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(g *g) *bool { return &g.LateFails }),
-		set("refused", "the answer to a set that came too late to be stored", oneOf(option[bool]{"stored", false}, option[bool]{"not_stored", true}), func(g *g) *bool { return &g.ShowRefused }),
-		set("sets", "whether applications also set without a miss before, or only after one", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
-		set("clients", "whether the set of a rebuild comes on the connection of its miss, or on any; auto goes by what is seen",
-			spoken(table.ByEvidence, table.ByConnection, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
+		set("late", "what a get gets whose wait is over: a miss, and rebuilds too; SERVER_ERROR; or stale: with a guard.stale all gets wait first, and then get the old value",
+			spoken(table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
+		set("sets", "any: applications also set what they have not missed; after_miss: never, so that each set of the process is taken for a rebuild", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
+		set("clients", "how clients use connections: one request at a time (connection), several threads or pipelining (shared), or a pool (pooled), which has no protection against late sets; detect tells the first two apart",
+			spoken(table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
 	brief := modes("on, off, hide, or a mapping of its settings",
 		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, Guard: table.Guard{Hide: true}}})
+	read := long.read
+	long.read = func(d *document, n *node, path string, to *Guard) {
+		kept := *n
+		kept.pairs = slices.DeleteFunc(slices.Clone(n.pairs), func(p pair) bool {
+			why := ""
+			switch {
+			case p.key.text == "refused":
+				why = "refused was removed: a set that is not stored is always answered NOT_STORED; leave it out"
+			case p.key.text == "clients" && p.value.text == "auto":
+				why = "clients: auto was removed: write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss"
+			default:
+				return false
+			}
+			d.fail(p.key.line, p.key.column, "%s.%s", path, why)
+			return true
+		})
+		read(d, &kept, path, to)
+	}
 	return either(brief, fresh(defaultGuard(), long))
 }
 

@@ -145,7 +145,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if lst.Tagged {
 		bare, err := e.tags.Cut(lst, raw)
 		if err != nil {
-			e.refuseTags(s, raw, err)
+			e.refuseKey(s, err.Error())
 			return false
 		}
 		raw = bare

@@ -110,7 +110,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		return why.Unsure
 	}
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
-	e.guards.EachLoop, e.guards.Ablation = e.eachGuard, p.GuardAblation
+	e.guards.EachLoop, e.guards.OnLoop, e.guards.Ablation = e.eachGuard, e.onGuard, p.GuardAblation
 	e.Copies.Unbound, e.Copies.Unasked, e.Copies.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
@@ -261,6 +261,20 @@ func (e *Engine) eachGuard(f func(*guard.Guard)) {
 			f(e.guards)
 		} else {
 			o.Post(func(o *Engine) { f(o.guards) })
+		}
+	}
+}
+
+// onGuard runs f on the loop that leads the keys with that hash: here at once.
+func (e *Engine) onGuard(hash uint64, f func(*guard.Guard)) {
+	switch o := e.Loops.Owner(hash); o {
+	case &e.Tasks:
+		f(e.guards)
+	default:
+		for _, other := range e.Shared.Engines() {
+			if &other.Tasks == o {
+				other.Post(func(o *Engine) { f(o.guards) })
+			}
 		}
 	}
 }

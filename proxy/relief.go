@@ -161,17 +161,3 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	}
 	x.FinishOne()
 }
-
-// refuseTags refuses the request in e.Req, which names tags that it can't have.
-func (e *Engine) refuseTags(s *client.Session, raw []byte, why error) {
-	r := &e.Req
-	if !r.Op.Stores() || r.Op == wire.Append || r.Op == wire.Prepend {
-		e.refuseKey(s, why.Error())
-		return
-	}
-	r.Answer = wire.AppendClientError(nil, why.Error()) // the client has meant to replace the old value, which must go
-	if r.Dialect == wire.Text {
-		r.Answer = e.quietly(r.Answer)
-	}
-	e.refuse(s, raw)
-}

@@ -75,7 +75,7 @@ var mutants = []mutant{
 // noMutant are the packages of house that need no mutant.
 var noMutant = []string{
 	// Fragments without tests of their own, which other packages will take in.
-	"proxy/copies/direct", "proxy/copies/entries", "proxy/guard/copied", "proxy/guard/fast", "proxy/guard/item", "proxy/guard/ticket", "proxy/near/serve", "proxy/task/deed",
+	"proxy/copies/direct", "proxy/copies/entries", "proxy/guard/copied", "proxy/guard/fast", "proxy/guard/item", "proxy/guard/misses", "proxy/near/serve", "proxy/task/deed",
 	// Commands, benchmarks and examples, which are tested as programs.
 	"cmd/...", "internal/bench/...", "internal/cli", "internal/demo", "internal/drill", "internal/instance", "internal/remote", "recipes/examples/seeds",
 	// Data, and what only tests use.

@@ -37,7 +37,9 @@ func TestGuardCopiesLateSets(t *testing.T) {
 				}
 				a.misses(key)
 				b.question("delete " + key)
-				a.store(key, "late")
+				if answer := a.set(key, "late"); answer == "STORED" {
+					t.Fatalf("%s: a set that came after a delete is answered STORED", key)
+				}
 				for range 3 { // the second is of another copy; who asks again for what it is to rebuild misses at once
 					if got, _ := b.get(key); got[key] == "late" {
 						t.Fatalf("%s: a set that came after a delete was stored", key)

@@ -140,7 +140,7 @@ func TestGuardWinnerDies(t *testing.T) {
 // Ringside: what they have read before is never stored.
 func TestGuardLateSets(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"", "stale: 1h, ", "clients: pooled, "} {
+	for _, kind := range []string{"", "stale: 1h, ", "clients: shared, ", "clients: pooled, sets: after_miss, "} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			settings := "{" + kind + patientGuard + "}"
@@ -150,12 +150,15 @@ func TestGuardLateSets(t *testing.T) {
 			for i := range 1000 {
 				key := fmt.Sprint("k", i)
 				if i%2 == 1 { // there is an old value
+					b.misses(key)
 					b.store(key, "old")
 					b.ask("delete "+key, "DELETED")
 				}
 				a.misses(key)
 				b.question("delete " + key)
-				a.store(key, "late")
+				if answer := a.set(key, "late"); answer == "STORED" {
+					t.Fatalf("%s: a set that came after a delete is answered STORED", key)
+				}
 				if got, _ := b.get(key); got[key] == "late" {
 					t.Fatalf("%s: a set that came after a delete was stored", key)
 				}

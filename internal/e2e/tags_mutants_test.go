@@ -22,7 +22,7 @@ func lateRebuilds(t testing.TB, without guard.Ablation) (read string) {
 	for _, late := range []struct{ key, named, tag string }{{"p1", "", "t1"}, {"n1", ";tags=u1", "u1"}} {
 		c.misses(late.key)
 		other.ask("delete tag:"+late.tag, "DELETED")
-		c.store(late.key+late.named, "old")
+		c.set(late.key+late.named, "old")
 	}
 	c.misses("in-time") // u1 was invalidated since
 	c.misses("now")

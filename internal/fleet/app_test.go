@@ -128,6 +128,10 @@ func (a *app) next() {
 	if o.w != nil {
 		o.w.invoked, o.w.by = f.now, a.s
 		o.w.key.change(f, o.w.removes)
+		if o.w.removes {
+			o.w.key.removing++
+			o.w.key.removed = f.now
+		}
 		if o.rebuild == nil {
 			o.w.key.writing++
 			o.w.key.touched = f.now

@@ -25,6 +25,7 @@ type herd struct {
 	writers bool // every third client stores what nobody has missed, and reads nothing
 	dies    bool // some go away while they rebuild
 	alone   bool // no two rebuild at once, but where that is nobody's fault
+	unbound bool // late sets may be stored: nothing is said of what is old
 	equal   bool // the cas numbers of servers come to be the same for the same keys
 }
 
@@ -153,6 +154,8 @@ func (a *app) tend(o *op, line string, failed bool) {
 		f.over(o.rebuild)
 	case o.wants && !failed && line == "END" && a.work != nil: // nobody has it still
 		a.work.read = f.now
+	case o.wants && !failed && a.work != nil: // it has found a value, and does not set another
+		a.giveUp()
 	case o.wants && !failed && line == "END":
 		late := f.now-o.invoked >= int64(f.herd.Wait)*9/10 || !a.s.holds()
 		if late && f.herd.yields {
@@ -240,6 +243,12 @@ func (a *app) hangUp() {
 // a set, and not where a client asks for a token.
 func (a *app) judgeAge(o *op, i int, w *fwrite) {
 	f, k := a.f, o.keys[i]
+	if s := k.stood; s != nil && w != s && f.herd.Stale == 0 && w.answered != 0 && w.answered < s.invoked && s.answered < o.invoked {
+		f.harmed(lost, k.name, "a%d p%d reads %.20q of %s, though %.20q was stored after it and acknowledged at %.4f", a.id, a.s.id, w.value, k.name, s.value, sec(s.answered))
+	}
+	if f.herd.unbound {
+		return
+	}
 	for _, c := range k.changes {
 		switch {
 		case c.acked >= o.invoked || !c.outdates(w):
@@ -253,6 +262,18 @@ func (a *app) judgeAge(o *op, i int, w *fwrite) {
 		f.isStale(safe, k, "a%d p%d reads %.20q of %s, true at %.4f (acknowledged: %v), though it was changed at %.4f, and that was acknowledged at %.4f",
 			a.id, a.s.id, w.value, k.name, sec(w.age()), w.acked, sec(c.from), sec(c.acked))
 		return
+	}
+}
+
+// judgeStored looks whether a value may be missed: not if it was acknowledged, unless it may
+// have expired, or may have been deleted since.
+func (a *app) judgeStored(o *op, k *fkey) {
+	f, w := a.f, k.stood
+	if f.herd == nil || w == nil || f.scenario.faults[0] != "nothing" || f.herd.Early > 0 || f.herd.lives == 0 || f.ablate.any() && f.ablate.spoiled == "" {
+		return
+	}
+	if w.answered < o.invoked && k.removing == 0 && k.removed < w.invoked && f.now < w.invoked+int64(f.herd.lives-1)*second {
+		f.harmed(lost, k.name, "a%d p%d misses %s, of which %.20q was acknowledged at %.4f", a.id, a.s.id, k.name, w.value, sec(w.answered))
 	}
 }
 
@@ -270,7 +291,7 @@ func (f *fleet) replaces(request []byte, answer string) {
 	w := f.writes[n]
 	w.kept = true
 	for _, c := range w.key.changes {
-		if f.exact && f.calm && w.read != 0 && c.outdates(w) {
+		if f.exact && f.calm && !f.herd.unbound && w.read != 0 && c.outdates(w) {
 			f.harmed(stale, w.key.name, "%.20q is stored, read at %.4f, though it was changed at %.4f, and that was acknowledged at %.4f", body, sec(w.read), sec(c.from), sec(c.acked))
 		}
 	}

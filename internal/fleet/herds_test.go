@@ -33,7 +33,7 @@ func restartsOf(name string, h herd) scenario {
 }
 
 // waiting is a guard behind which clients wait for as long as rebuilds take.
-var waiting = table.Guard{Lease: 10 * time.Second, LeaseMax: 10 * time.Second, Wait: 3 * time.Second, ShowRefused: true}
+var waiting = table.Guard{Lease: 10 * time.Second, LeaseMax: 10 * time.Second, Wait: 3 * time.Second}
 
 func guardOf(change func(g *table.Guard)) table.Guard {
 	g := waiting
@@ -51,13 +51,17 @@ var herds = []scenario{
 	calmHerd("guard, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...),
 	calmHerd("guard, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 400 * milli, lives: 3, dies: true}, wanting...),
 	calmHerd("guard, early, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale, g.Early = 3*time.Second, 2*time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...),
-	calmHerd("guard, writers", herd{Guard: guardOf(func(g *table.Guard) { g.ShowRefused = false }), takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...),
-	calmHerd("guard, writers, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.ShowRefused, g.Stale = false, 3*time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
+	calmHerd("guard, writers", herd{Guard: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...),
+	calmHerd("guard, writers, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Stale = 3 * time.Second }), takes: 300 * milli, lives: 3, writers: true}, writing...),
 	calmHerd("guard, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...),
 	calmHerd("guard, soft deletes, others append and touch", forgiving, appending...),
-	calmHerd("guard, pooled", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Wait = table.Pooled, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),
-	calmHerd("guard, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Wait = table.Pooled, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...),
-	calmHerd("guard, pooled, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Stale = table.Pooled, 3*time.Second }), takes: 400 * milli, lives: 3, shares: true}, wanting...),
+	calmHerd("guard, pooled", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, wanting...),
+	calmHerd("guard, pooled, without protection against late sets", herd{Guard: guardOf(func(g *table.Guard) { g.Clients = table.Pooled }), takes: 400 * milli, lives: 2, shares: true, writers: true, unbound: true}, writing...),
+	calmHerd("guard, old values after a wait", herd{Guard: guardOf(func(g *table.Guard) {
+		g.Stale, g.Late, g.Wait = 3*time.Second, table.LateStale, 200*time.Millisecond
+	}), takes: 400 * milli, lives: 3, dies: true}, wanting...),
+	calmHerd("guard, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...),
+	calmHerd("guard, pooled, soft deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Stale = true, 3*time.Second }), takes: 400 * milli, lives: 3, shares: true}, wanting...),
 	calmHerd("guard, pooled, after misses only", herd{Guard: guardOf(func(g *table.Guard) {
 		g.Clients, g.OnlyAfterMiss, g.Wait = table.Pooled, true, 100*time.Millisecond
 	}), takes: 400 * milli, lives: 2, shares: true}, wanting...),
@@ -81,9 +85,9 @@ var herds = []scenario{
 	copiedHerd(calmHerd("guard, copies, waits end", herd{Guard: guardOf(func(g *table.Guard) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, leases end", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, early", herd{Guard: guardOf(func(g *table.Guard) { g.Early = 2 * time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...)),
-	copiedHerd(calmHerd("guard, copies, writers", herd{Guard: guardOf(func(g *table.Guard) { g.ShowRefused = false }), takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...)),
+	copiedHerd(calmHerd("guard, copies, writers", herd{Guard: waiting, takes: 300 * milli, lives: 2, writers: true, dies: true}, writing...)),
 	copiedHerd(calmHerd("guard, copies, others append and touch", herd{Guard: guardOf(func(g *table.Guard) { g.Lease = time.Second }), takes: 300 * milli, lives: 2, dies: true}, meddling...)),
-	copiedHerd(calmHerd("guard, copies, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.Clients, g.Wait = table.Pooled, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...)),
+	copiedHerd(calmHerd("guard, copies, pooled, many deletes", herd{Guard: guardOf(func(g *table.Guard) { g.OnlyAfterMiss, g.Wait = true, 100*time.Millisecond }), takes: 400 * milli, lives: 2, shares: true}, deleting...)),
 	{name: "guard, copies, late packets", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient,
 		asks: deleting, aimed: true, cold: 1, pace: 6 * milli, faults: []string{"nothing"}, count: 3, calm: true, exact: true, herd: &brisk},
 	{name: "guard, copies, one proxy far away", sidecars: 2, servers: 2, strict: true, copies: spread, far: 30 * milli,
@@ -108,7 +112,7 @@ var (
 	forgiving = herd{Guard: guardOf(func(g *table.Guard) { g.Lease, g.Stale = time.Second, 3*time.Second }), takes: 300 * milli, lives: 2, dies: true}
 	yielding  = herd{Guard: brisk.Guard, takes: 300 * milli, lives: 2, yields: true}
 	slowest   = herd{Guard: brisk.Guard, takes: 2 * second, lives: 100, equal: true}
-	pooled    = herd{Guard: table.Guard{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Clients: table.Pooled}, takes: 150 * milli, lives: 2, shares: true}
+	pooled    = herd{Guard: table.Guard{Lease: 3 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, OnlyAfterMiss: true}, takes: 150 * milli, lives: 2, shares: true}
 )
 
 var (
@@ -155,26 +159,20 @@ func TestGuardAblations(t *testing.T) {
 		{"sets are not bound, soft deletes", herdOf("guard, soft deletes"), ablations{spoiled: blindSets}},
 		{"nothing there is free", herdOf("guard"), ablations{spoiled: goneIsFree}},
 		{"late sets are stored as stale", herdOf("guard, writers"), ablations{spoiled: lateSets}},
-		{"no ticket after a wait", herdOf("guard, waits end"), ablations{guard: guard.Ablation{Late: true}}},
-		{"no ticket after an error", herdOf("guard, faults"), ablations{guard: guard.Ablation{Failed: true}}},
-		{"tickets outlive a server", herdOf("guard, restarts of a server"), ablations{guard: guard.Ablation{Life: true}}},
-		{"tickets outlive a phase", herdOf("guard, strict, slow rebuilds"), ablations{guard: guard.Ablation{Phase: true}}},
+		{"no miss recorded after a wait", herdOf("guard, waits end"), ablations{guard: guard.Ablation{Late: true}}},
+		{"no miss recorded after an error", herdOf("guard, faults"), ablations{guard: guard.Ablation{Failed: true}}},
+		{"misses outlive a server", herdOf("guard, restarts of a server"), ablations{guard: guard.Ablation{Life: true}}},
+		{"misses outlive a phase", herdOf("guard, strict, slow rebuilds"), ablations{guard: guard.Ablation{Phase: true}}},
 		{"an append is not bound", herdOf("guard, one proxy far away, others append"), ablations{spoiled: blindAppend}},
 		{"touch does not look, nobody watches", herdOf("guard, restarts, others touch"), ablations{guard: guard.Ablation{Touch: true, Watch: true}}},
 		{"all give back", herdOf("guard, waits end"), ablations{guard: guard.Ablation{GiveBack: true}}},
 		{"pooled, by connection", unpooled, ablations{}},
-		{"pooled, not all alike", herdOf("guard, pooled, many deletes"), ablations{guard: guard.Ablation{Alike: true}}},
-		{"pooled, the newest, not all alike", herdOf("guard, pooled, many deletes"), ablations{guard: guard.Ablation{Alike: true, Newest: true}}},
-		{"pooled, alike by cas", herdOf("guard, pooled, restarts of a server"), ablations{guard: guard.Ablation{CasOnly: true}}},
-		{"ambiguous, kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{Keep: true}}},
-		{"ambiguous, stubs kept", herdOf("guard, writers"), ablations{guard: guard.Ablation{KeepStub: true}}},
 		{"copies, sets are not bound", herdOf("guard, copies"), ablations{spoiled: blindSets}},
-		{"copies, no ticket after a wait", herdOf("guard, copies, waits end"), ablations{guard: guard.Ablation{Late: true}}},
-		{"copies, no ticket after an error", herdOf("guard, copies, strict"), ablations{guard: guard.Ablation{Failed: true}}},
+		{"copies, no miss recorded after a wait", herdOf("guard, copies, waits end"), ablations{guard: guard.Ablation{Late: true}}},
+		{"copies, no miss recorded after an error", herdOf("guard, copies, strict"), ablations{guard: guard.Ablation{Failed: true}}},
 		{"copies, others get it at once", herdOf("guard, copies, one proxy far away"), ablations{guard: guard.Ablation{Rest: true}}},
 		{"copies, what is copied is not bound", herdOf("guard, copies, one proxy far away"), ablations{spoiled: blindFills}},
 		{"copies, stubs are copied", herdOf("guard, copies, strict, spread, proxies of two engines"), ablations{spoiled: copiedStubs}},
-		{"ambiguous, no doubt", herdOf("guard, writers"), ablations{guard: guard.Ablation{Doubt: true}}},
 	}
 	if hurried() {
 		cases = cases[:6]

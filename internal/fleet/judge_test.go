@@ -81,6 +81,10 @@ type fkey struct {
 
 	keeping
 
+	stood    *fwrite // of a herd: the set that was acknowledged last
+	removing int     // removals under way
+	removed  int64   // when one last began or ended
+
 	changes  []change   // of its origin that were acknowledged, in that order
 	rebuilds []*rebuild // under way
 	writing  int        // mutations under way but the sets of rebuilds
@@ -190,6 +194,10 @@ func (a *app) done(answer string) {
 	}
 	if o.w != nil {
 		o.w.answered = f.now
+		if o.w.removes {
+			o.w.key.removing--
+			o.w.key.removed = f.now
+		}
 		f.keep(o, line, failed)
 	}
 	if f.herd != nil {
@@ -287,6 +295,9 @@ func (a *app) judgeLine(o *op, line, answer string) {
 func (a *app) acked(o *op) {
 	f, w := a.f, o.w
 	w.acked = true
+	if s := w.key.stood; !w.removes && (s == nil || s.invoked < w.invoked) {
+		w.key.stood = w
+	}
 	if o.token.n != "" && o.floors[0] > o.token.at {
 		f.isStale(f.exact, w.key, "a%d p%d: cas on %s succeeds with a token of %.4f though %s began at %.4f and was acknowledged before",
 			a.id, a.s.id, w.key.name, sec(o.token.at), w.key.by, sec(o.floors[0]))

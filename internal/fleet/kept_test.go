@@ -103,6 +103,7 @@ func (f *fleet) keep(o *op, line string, failed bool) {
 // judgeMiss looks whether the i-th key of o may be missed.
 func (a *app) judgeMiss(o *op, i int) {
 	f, k := a.f, o.keys[i]
+	a.judgeStored(o, k)
 	switch {
 	case !f.keeps && !k.log, o.kepts[i] == 0, k.kept == 0, k.storing > 0 && !f.undone, o.invoked < f.since:
 	default:

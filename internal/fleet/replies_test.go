@@ -243,7 +243,10 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 		to.Buffer = &table.Buffer{Every: 200 * time.Millisecond, Keep: 2 * time.Second, Last: r.bufferLast, Keys: 6}
 	}
 	if r.guard {
-		to.Guard = &table.Guard{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, HoldMany: r.holds, LateFails: r.fails}
+		to.Guard = &table.Guard{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, HoldMany: r.holds}
+		if r.fails {
+			to.Guard.Late = table.LateError
+		}
 		if r.stale {
 			to.Guard.Stale = 3 * time.Second
 		}

@@ -318,15 +318,18 @@ func guardText(g *table.Guard) string {
 		return "guard: only hides what other Ringsides with a guard leave on the servers"
 	}
 	text := "guard: one client at a time rebuilds a value, the others"
-	if g.Stale > 0 {
+	if g.Stale > 0 && g.Late != table.LateStale {
 		text += fmt.Sprintf(" get the old one for %v, or", g.Stale)
 	}
 	if g.Wait == 0 {
 		return text + " miss"
 	}
 	over := "a miss"
-	if g.LateFails {
+	switch g.Late {
+	case table.LateError:
 		over = "an error"
+	case table.LateStale:
+		over = fmt.Sprintf("the old value, for %v, or a miss", g.Stale)
 	}
 	return text + fmt.Sprintf(" wait up to %v; then it is %s", g.Wait, over)
 }

@@ -65,7 +65,7 @@ func TestCheckSaysGuards(t *testing.T) {
 		{"match: \"*\", pool: main", "keys that match", none},
 		{"prefix: p, pool: main", none, "guard:"},
 		{"match: \"*p\", pool: main", none, "guard:"},
-		{"pool: main, guard: on", guard + "wait up to 400ms; then it is a miss\n", "tags:"},
+		{"pool: main, guard: on", guard + "wait up to 1.8s; then it is a miss\n", "tags:"},
 		{"pool: main, guard: {wait: 1s, late: error, stale: 30s}", guard + "get the old one for 30s, or wait up to 1s; then it is an error\n", "tags:"},
 		{"pool: main, guard: {wait: off}", guard + "miss\n", "tags:"},
 		{"pool: main, guard: hide", "    guard: only hides what other Ringsides", guard},

@@ -106,7 +106,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 	} else {
 		s.Tail.Next = x
 		if s.Companion != nil {
-			s.Companion.Followed()
+			s.Companion.Followed(s, x)
 		}
 	}
 	s.Tail = x

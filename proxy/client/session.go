@@ -51,7 +51,7 @@ type Session struct {
 // Companion is told what a client does beside its requests.
 type Companion interface {
 	// Followed is told that one more request has come before all others are answered.
-	Followed()
+	Followed(s *Session, x *Exchange)
 
 	// Gone is told that the client is gone.
 	Gone()

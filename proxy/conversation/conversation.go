@@ -415,13 +415,11 @@ func guardOption(s *Harness, options string) *table.Guard {
 		case "hold":
 			g.HoldMany = true
 		case "late":
-			g.LateFails = value == "error"
-		case "refused":
-			g.ShowRefused = value == "not_stored"
+			g.Late = map[string]table.GuardLate{"miss": table.LateMiss, "error": table.LateError, "stale": table.LateStale}[value]
 		case "sets":
 			g.OnlyAfterMiss = value == "after_miss"
 		case "clients":
-			g.Clients = map[string]table.GuardClients{"auto": table.ByEvidence, "connection": table.ByConnection, "pooled": table.Pooled}[value]
+			g.Clients = map[string]table.GuardClients{"detect": table.Detected, "connection": table.Sequential, "shared": table.Shared, "pooled": table.Pooled}[value]
 		default:
 			s.Fatalf("what is %q?", option)
 		}

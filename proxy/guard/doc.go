@@ -2,15 +2,15 @@
 //
 // Clients that know only get, set and delete need to know nothing of it. A guarded
 // get is one mg with N and, where old values are of use, R: memcached itself says
-// who is to rebuild, and leaves a stub for the others. Who is told a miss has a
-// ticket here, the cas of the item that its miss has left or seen; its next set is
-// stored only if nothing has touched the key since, so it can't bring back what was
-// deleted meanwhile. The others get the old value, where there is one that may be
-// served, or are held.
+// which client rebuilds, and leaves a stub for the others. Every miss that a client is
+// told of is recorded (package misses), with the cas of the item that it has left or
+// seen. The set that answers it is stored only if nothing has touched the key since, so
+// it can't bring back what was deleted meanwhile. The others get the old value, where
+// there is one that may be served, or are held.
 //
-// What must hold for all Ringsides is on the servers: stubs, the marks W, Z and X,
-// cas. A Ringside that dies takes its tickets and those it holds with it, and
-// nothing else. In doubt nothing is stored: a miss is always right.
+// What must hold for all Ringsides is on the servers: stubs, the marks W, Z and X, and
+// cas. A Ringside that dies loses its misses and the gets that it holds, and nothing else.
+// In doubt a set is answered NOT_STORED, and what is stored stays.
 //
 // # What is on a server
 //
@@ -22,11 +22,12 @@
 // # Commands
 //
 //	            sent                                             W                Z on a stub
-//	get         mg k f v c t N R k                               miss, ticket     held, then a value or miss and ticket
-//	gets        mg k f v c t N k                                 miss, ticket     held; an old value is never given
-//	set         with a ticket: ms k C<cas>; HD: stored; NF, EX: not; without: ms k
+//	get         mg k f v c t N R k                               miss             held, then a value or a miss
+//	gets        mg k f v c t N k                                 miss             held; an old value is never given
+//	set         after a miss: ms k C<cas>; HD: stored; NF, EX: NOT_STORED; without: ms k
 //	delete      mg k s f c t R0, md k; with stale: md k I C<cas> T<stale>
-//	add         with a ticket: as set; else ms k ME; NS: look; stub, X: ms k C<cas>
+//	add         after a miss of a stub or X: as set; of a value: NOT_STORED; without: ms k ME; NS: look; stub, X: ms k C<cas>
+//	replace     after a miss: as set, with MR; of a stub: NOT_STORED
 //	replace, append, prepend: look; ms k MR C<cas>, MA, MP; a stub, X: NOT_STORED
 //	incr, decr  as they are; no number: look; with stale: look, ma k C<cas>
 //	touch, gat  look, then as they are, with the longer time
@@ -44,7 +45,7 @@
 // What is asked of a key of several copies is a step of its command, which package
 // copies leads: see package copied.
 //
-// All asks of one key are led by one loop of the process, which has its tickets
+// All asks of one key are led by one loop of the process, which has its misses
 // and those who wait for it; hits alone don't go there.
 //
 // # What it does not do

@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard/copied"
 	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
@@ -25,19 +25,20 @@ import (
 // that are its own.
 type Guard struct {
 	*task.Tasks
-	EachLoop func(f func(*Guard)) // runs f on all loops of the process; on this one before it returns
-	Ablation Ablation             // what tests leave out
+	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on this one before it returns
+	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that leads the keys with that hash; on this one before it returns
+	Ablation Ablation                          // what tests leave out
 
-	tickets *ticket.Table
+	misses *misses.Table
 
 	polls    []*poll                    // one for each key that somebody waits for
 	polling  map[string]*poll           // the same, by pool and name
 	waiting  int                        // gets held
 	nextPoll map[*upstream.Server]int64 // when each may be polled again, on the loop's clock
 
-	barren  ticket.Barren                  // keys that nobody fills, by hash
-	winners ticket.Winners                 // that have not come back yet, by hash
-	off     map[*upstream.Server]offReason // for whom the guard is off
+	neverFilled misses.NeverFilled             // by hash
+	winners     misses.Winners                 // that have not come back yet, by hash
+	off         map[*upstream.Server]offReason // for whom the guard is off
 
 	chance *rand.Rand
 }
@@ -45,8 +46,8 @@ type Guard struct {
 // New is the guard of the loop number n.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, tickets: ticket.NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
-		barren: ticket.Barren{}, winners: ticket.Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
+		Tasks: tasks, misses: misses.NewTable(), polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
+		neverFilled: misses.NeverFilled{}, winners: misses.Winners{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -56,7 +57,7 @@ func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.
 
 // party is a client of guarded routes, as all loops see it.
 type party struct {
-	ticket.Holder
+	misses.Client
 	g         *Guard        // of the client's loop
 	followers atomic.Uint64 // requests that came before all others were answered
 	held      atomic.Int64  // gets of it that wait
@@ -68,15 +69,12 @@ type party struct {
 func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	p, _ := s.Companion.(*party)
 	if p == nil {
-		p = &party{g: g, Holder: ticket.Holder{ID: s.ID}}
+		p = &party{g: g, Client: misses.Client{ID: s.ID}}
 		s.Companion = p
+		p.overlaps(s, x)
 	}
-	if !p.Shared.Load() {
-		for o := s.Head; o != nil; o = o.Next {
-			if o != x && !o.Quiet() && !x.Quiet() {
-				p.Shared.Store(true)
-			}
-		}
+	if s.Head == x && x.Next == nil && x.Keys <= 1 {
+		p.Idle()
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil {
@@ -90,8 +88,24 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	}
 }
 
-// Followed ends the waiting of those behind whom something else waits.
-func (p *party) Followed() {
+// overlaps notes that the connection is shared if its client waits for x and another answer
+// at once.
+func (p *party) overlaps(s *client.Session, x *client.Exchange) {
+	if p.Shared.Load() || x.Quiet() {
+		return
+	}
+	for o := s.Head; o != nil; o = o.Next {
+		if o != x && !o.Quiet() {
+			p.Shared.Store(true)
+			return
+		}
+	}
+}
+
+// Followed notes that x has come before the requests before it were answered. It ends the
+// waiting of these.
+func (p *party) Followed(s *client.Session, x *client.Exchange) {
+	p.overlaps(s, x)
 	p.followers.Add(1)
 	if p.held.Load() > 0 {
 		p.g.EachLoop(func(g *Guard) { g.endWaits(p) })
@@ -114,7 +128,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	}
 	l, _ := t.Rule.(*rule)
 	if l == nil { // the key was not guarded yet when it was sent
-		l = &rule{party: &party{g: g, Holder: ticket.Holder{ID: t.Asker}}}
+		l = &rule{party: &party{g: g, Client: misses.Client{ID: t.Asker}}}
 	}
 	l.g, l.Guard = g, t.Route.Guard
 	if t.Route.Copies.Copies != 0 {
@@ -123,6 +137,7 @@ func (g *Guard) Lead(t *task.Task) bool {
 	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
 	case parked:
+		l.waited = true
 		return true
 	case trouble.Why != "":
 		l.giveFastBack()
@@ -297,19 +312,13 @@ func (g *Guard) Blind(c *upstream.Conn) bool {
 // Ablation leaves rules of the guard out, for tests that show what each is for. The
 // zero Ablation leaves out nothing.
 type Ablation struct {
-	Late     bool // who is told a miss because its wait is over has no ticket
-	Failed   bool // nor has who is told one because no server has answered
-	Life     bool // a ticket is good for whatever process is at the server's address
+	Late     bool // a miss because a wait is over is not recorded
+	Failed   bool // nor is one because no server has answered
+	Life     bool // a miss binds sets to its cas whatever process is at the server's address
 	Phase    bool // and wherever the key is by now
 	Touch    bool // touch does not look whether there is a stub
 	Watch    bool // nobody sees that a winner does not come back
-	GiveBack bool // all who have missed give back what they have seen
-	Alike    bool // an ambiguous set goes out with one of several tickets that differ
-	Newest   bool // or with the newest of them
-	CasOnly  bool // tickets are alike whose cas is
-	Keep     bool // an ambiguous set that is refused leaves what is there
-	KeepStub bool // or at least a stub
-	Doubt    bool // a ticket that an ambiguous set has used is used up
+	GiveBack bool // every client that leaves gives back the items of its misses
 	Rest     bool // of several copies, the others get a set at once when the authority has it
 	Former   bool // of several copies, nobody asks who has kept the key before a reload
 	Pause    bool // and nobody pauses before keys leave those who have kept them

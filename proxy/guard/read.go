@@ -12,11 +12,12 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/guard/copied"
 	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -156,7 +157,7 @@ func (l *rule) giveFastBack() {
 		if s := item.See(&r.Reply, r.Bytes); s.Wins() {
 			own := l.g.ByAddress[r.Server.Target.Network+" "+r.Server.Target.Address]
 			if own != nil {
-				l.g.giveBackAt(ticket.Spot{Server: own, Name: string(l.fast.Name)}, string(s.Cas), r.Via, s.Stub())
+				l.g.giveBack(l.Guard, misses.Spot{Server: own, Name: string(l.fast.Name)}, &s, r.Via)
 			}
 		}
 	}
@@ -164,11 +165,11 @@ func (l *rule) giveFastBack() {
 
 // found goes on with a server's answer to a read.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
-	l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) { l.decide(t, r, v) })
+	l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
 }
 
-// decide is found for an answer of which it is known whether its value stands.
-func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
+// judge is found for an answer of which it is known whether its value stands.
+func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	if !r.Reply.Kind.Answered() {
 		l.unanswered(t, r)
 		return
@@ -179,14 +180,14 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.Wins() {
-			l.g.giveBackAt(l.here(t), string(s.Cas), r.Via, s.Stub())
+			l.g.giveBack(l.Guard, l.here(t), &s, r.Via)
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
 	}
 	switch {
 	case s.Absent(): // there was no memory for a stub
-		l.miss(t, ticket.Ticket{Void: true})
+		l.miss(t, missed{})
 	case s.Mark():
 		l.late(t, r, &s)
 	case s.Wins() && !l.Hide:
@@ -199,9 +200,7 @@ func (l *rule) decide(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		l.late(t, r, &s)
 	case !l.old(&s):
 		l.serve(t, r, &s)
-	case l.Stale > 0 && !mustBeFresh(t) && !l.rebuilds(t, &s):
-		l.Learned.Count(stats.GuardStale)
-		l.watch(t, r, &s)
+	case l.servesOld(t, &s):
 		l.serveOld(t, r, &s)
 	default:
 		l.late(t, r, &s)
@@ -214,12 +213,21 @@ func (l *rule) old(s *item.Seen) bool {
 	return s.Soft() || s.Taken() && s.Left() <= int64(l.Stale/time.Second)
 }
 
+// waitsFirst reports whether gets wait for a rebuild before they are served the old value.
+func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateStale }
+
+// servesOld reports whether t is answered with the old value s now, while another client
+// rebuilds it.
+func (l *rule) servesOld(t *task.Task, s *item.Seen) bool {
+	return l.Stale > 0 && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
+}
+
 // unanswered ends a read that no server could answer. Where that is shown as a
 // miss, the client may well store what it reads elsewhere now; nobody knows what
 // happens to the key meanwhile, so that is not kept.
 func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
 	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil && !l.g.Ablation.Failed {
-		l.g.grant(t, l, ticket.Ticket{Void: true})
+		l.record(t, missed{})
 	}
 	t.Answer(r, nil)
 }
@@ -233,78 +241,80 @@ func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 func (g *Guard) Refused(t *task.Task) {
 	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil && t.Op <= wire.Gats && !t.Route.GetErrors {
 		l.g, l.Guard = g, t.Route.Guard
-		g.grant(t, l, ticket.Ticket{Void: true})
+		l.record(t, missed{})
 	}
 }
 
-// miss tells the client that there is nothing, and binds it.
-func (l *rule) miss(t *task.Task, tk ticket.Ticket) {
-	if !l.Hide {
-		l.g.grant(t, l, tk)
-	}
+// miss tells the client that there is nothing, and records it.
+func (l *rule) miss(t *task.Task, what missed) *misses.Miss {
+	m := l.record(t, what)
 	t.AnswerKind(task.Absence(t))
+	return m
 }
 
 // won lets the client rebuild. While its server is filling up, the interim server
 // may still have the value.
 func (l *rule) won(t *task.Task, r *upstream.Result, s *item.Seen) {
-	tk := ticket.Ticket{Cas: string(s.Cas), Via: r.Via, At: r.Asked, Win: true, Stub: s.Stub()}
-	if l.Role == health.Warming && tk.Stub {
+	seen := s.Clone()
+	what := missed{s: &seen, via: r.Via, at: r.Asked, won: true}
+	if l.Role == health.Warming && s.Stub() {
 		if l.tags != nil {
-			l.lent(t, tk)
+			l.lent(t, what)
 			return
 		}
-		l.askAt(t, 1, t.Meta("mg", l.Keys[1], " f v t", nil), func(r *upstream.Result) { l.bring(t, r, tk) })
+		l.askAt(t, 1, t.Meta("mg", l.Keys[1], " f v t", nil), func(r *upstream.Result) { l.bring(t, r, what) })
 		return
 	}
-	if !tk.Stub && !s.Soft() {
+	if !s.Stub() && !s.Soft() {
 		l.Learned.Count(stats.GuardEarly)
 	}
-	l.winner(t, tk)
+	l.winner(t, what)
 }
 
-// winner lets the client rebuild with the ticket tk, if its set can be bound to that.
-func (l *rule) winner(t *task.Task, tk ticket.Ticket) {
+// winner lets the client rebuild what its get has seen, if its set can be bound to that.
+func (l *rule) winner(t *task.Task, what missed) {
 	if l.copies != nil {
-		l.crown(t, tk)
+		l.crown(t, what)
 		return
 	}
-	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(tk.Via) {
+	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.Reaches(what.via) {
 		// The answer came to another loop, and the connection on which the set will go is
 		// younger: the item is looked at once more, before the client is told anything.
 		l.look(t, func(s *item.Seen, via upstream.Via) {
-			tk.Win = string(s.Cas) == tk.Cas
-			tk.Cas, tk.Via, tk.Void = string(s.Cas), via, s.Absent()
-			l.crown(t, tk)
+			what.won, what.via = string(s.Cas) == string(what.s.Cas), via
+			if what.s = s; s.Absent() {
+				what.s = nil
+			}
+			l.crown(t, what)
 		})
 		return
 	}
-	l.crown(t, tk)
+	l.crown(t, what)
 }
 
 // crown tells the client the miss by which it is to rebuild.
-func (l *rule) crown(t *task.Task, tk ticket.Ticket) {
+func (l *rule) crown(t *task.Task, what missed) {
 	l.Learned.Won(l.g.Now)
-	if tk.Strike = !l.g.tickets.Rebuilding(nameOf(t), l.g.Now); tk.Strike { // else there was a delete meanwhile
-		l.g.barren.Strike(t.Hash, 1, l.Guard, l.g.Now)
+	strike := l.g.neverFilled.Won(t.Hash, l.Guard, l.g.Now)
+	if m := l.miss(t, what); m != nil && what.won {
+		l.g.misses.Won(m, strike, l.g.Now)
 	}
-	l.miss(t, tk)
 }
 
 // bring stores what the interim server has, guarded by the stub of this very get.
-func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket.Ticket) {
+func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 	rep := &r.Reply
 	l.View.CountWarmRead(l.First.Server, false)
 	if rep.Kind != wire.Value || task.Expiring(r.Bytes, rep) {
-		l.winner(t, tk)
+		l.winner(t, what)
 		return
 	}
 	s := item.See(rep, r.Bytes)
 	if s.Nothing() { // somebody was to rebuild it there
-		l.winner(t, tk)
+		l.winner(t, what)
 		return
 	}
-	flags := " C" + tk.Cas + " F" + string(s.Flags)
+	flags := " C" + string(what.s.Cas) + " F" + string(s.Flags)
 	if left, err := strconv.Atoi(string(s.TTL)); err == nil && left > 0 {
 		flags += " T" + strconv.Itoa(left)
 	}
@@ -319,36 +329,47 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, tk ticket.Ticket) {
 // miss too.
 func (l *rule) late(t *task.Task, r *upstream.Result, s *item.Seen) {
 	if l.Hide {
-		l.miss(t, ticket.Ticket{})
+		l.miss(t, missed{})
 		return
 	}
-	cas := string(s.Cas)
-	if l.rebuilds(t, s) {
-		t.AnswerKind(task.Absence(t)) // it must not wait for itself
+	what := missed{s: s, via: r.Via, at: r.Asked}
+	if m := l.misses(t); l.rebuilds(t, s) { // it must not wait for itself
+		what.won = m.Won
+		won := m.Win
+		if m = l.record(t, what); m != nil {
+			m.Win = won
+		}
+		t.AnswerKind(task.Absence(t))
 		return
 	}
 	l.watch(t, r, s)
-	if l.g.hold(t, l, cas, r.Via, s.Mark()) {
+	seen := s.Clone()
+	if what.s = &seen; l.g.hold(t, l, what) {
 		return
 	}
-	l.missLate(t, ticket.Ticket{Cas: cas, Via: r.Via, At: r.Asked, Void: s.Mark()})
+	if l.waitsFirst() && !l.final && !s.Stub() && !mustBeFresh(t) {
+		l.final = true
+		l.read(t)
+		return
+	}
+	l.missLate(t, what)
 }
 
 // missLate tells a client that there is nothing though somebody else rebuilds. Its set
 // is bound all the same: it may come after the other's, and after a delete of that.
-func (l *rule) missLate(t *task.Task, tk ticket.Ticket) {
+func (l *rule) missLate(t *task.Task, what missed) {
 	if l.g.Ablation.Late {
 		t.AnswerKind(task.Absence(t))
 		return
 	}
-	l.miss(t, tk)
+	l.miss(t, what)
 }
 
 // rebuilds says that t's client has been told already to rebuild what a read has
 // found. It must neither wait for itself nor get the value that it replaces.
 func (l *rule) rebuilds(t *task.Task, s *item.Seen) bool {
-	own := l.g.ownTicket(t, l)
-	return own != nil && own.Cas == string(s.Cas) && !l.pooled()
+	own, scope := l.misses(t), l.scope()
+	return own != nil && misses.Cas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
 }
 
 // Overdue says that who is to rebuild an item of that cas has not come back for a lease.
@@ -363,7 +384,7 @@ func (l *rule) watch(t *task.Task, r *upstream.Result, s *item.Seen) {
 		return
 	}
 	l.Learned.Count(stats.GuardRearmed)
-	g.giveBackAt(l.here(t), string(s.Cas), r.Via, s.Stub())
+	g.giveBack(l.Guard, l.here(t), s, r.Via)
 	delete(g.winners, t.Hash)
 }
 
@@ -392,12 +413,17 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *item.Seen) {
 // serveOld is serve for a value that no cas may store anything made of. It has no
 // token: a frame says wire.NoMatch then.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *item.Seen) {
-	s.Cas = nil
+	l.Learned.Count(stats.GuardStale)
+	l.watch(t, r, s)
+	s.Cas, l.outdated = nil, true
 	l.serve(t, r, s)
 }
 
 // show gives the client the value r in its own dialect.
 func (l *rule) show(t *task.Task, r *upstream.Result, s *item.Seen, tag task.Token) {
+	if !l.outdated {
+		l.knows(t, misses.Found)
+	}
 	b := []byte(nil)
 	if t.Req.Dialect == wire.Meta {
 		b = l.asMeta(t, r, s)
@@ -417,11 +443,14 @@ func (l *rule) asMeta(t *task.Task, r *upstream.Result, s *item.Seen) []byte {
 func (l *rule) touch(t *task.Task, tag func(uint64) uint64) {
 	l.ask(t, t.WithKey(l.name), func(r *upstream.Result) {
 		rep := &r.Reply
+		if rep.Kind.Answered() && !task.Missed(r) {
+			l.knows(t, misses.Found)
+		}
 		switch {
 		case !rep.Kind.Answered():
 			l.unanswered(t, r)
 		case task.Missed(r):
-			l.miss(t, ticket.Ticket{Void: true})
+			l.miss(t, missed{})
 		case t.Req.Dialect == wire.Text && rep.Body.Len() == 0 && string(rep.ClientFlags.Of(r.Bytes)) == item.EmptyFlags:
 			at := rep.ClientFlags
 			b := slices.Concat(r.Bytes[:at.Start], []byte{'0'}, r.Bytes[at.End:])

@@ -3,14 +3,13 @@ package guard
 // The rule of a command on a guarded key, and what all commands have in common.
 
 import (
-	"slices"
 	"strconv"
 	"time"
 
 	"ringside/proxy/failover"
 	"ringside/proxy/guard/copied"
 	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/health"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -41,11 +40,16 @@ type rule struct {
 	tags   *tagged      // nil: the route has none
 	copies *copied.Copy // nil: the key has one
 
-	then   []func(r *upstream.Result) // what goes on when ask i has ended
-	tries  int
-	own    bool // a read has asked in the client's own words
-	sealed bool // what it stores is not to be refreshed
-	wrote  bool // a server has done something: in strict it may have to be undone
+	then     []func(r *upstream.Result) // what goes on when ask i has ended
+	tries    int
+	own      bool // a read has asked in the client's own words
+	sealed   bool // what it stores is not to be refreshed
+	wrote    bool // a server has done something: in strict it may have to be undone
+	waited   bool // it was parked, or has waited for another set, before it was decided on
+	final    bool // its wait is over: an old value is served now
+	outdated bool // it is served an old value
+
+	bound *misses.Bound // the set that it has sent bound to a miss; nil: none
 }
 
 // maxTries is how often a command begins again because somebody came in between.
@@ -56,11 +60,6 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 		return l.copies.Server
 	}
 	return t.Route.Member(l.Place(l.at).Server)
-}
-
-// pooled says that the client's set may come on another connection than its miss.
-func (l *rule) pooled() bool {
-	return l.Clients == table.Pooled || l.Clients == table.ByEvidence && l.party.Shared.Load()
 }
 
 // ask sends line to the server that the key is read from.
@@ -121,6 +120,7 @@ func (l *rule) deleteAt(t *task.Task, at int, then func()) {
 
 // broken ends a write that could not be done everywhere.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
+	l.release(misses.Failed, 0, upstream.Via{})
 	l.undo(t)
 	t.Answer(r, nil)
 }
@@ -177,7 +177,7 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 		l.judged(t, l.at, r, func(r *upstream.Result, v stamp.Verdict) {
 			if l.answered(t, r) {
 				s := item.See(&r.Reply, r.Bytes)
-				s.Flags, s.Cas, s.TTL = slices.Clone(s.Flags), slices.Clone(s.Cas), slices.Clone(s.TTL)
+				s = s.Clone()
 				s.Fallen = v != stamp.Stands
 				then(&s, r.Via)
 			}
@@ -189,7 +189,7 @@ func (l *rule) look(t *task.Task, then func(s *item.Seen, via upstream.Via)) {
 // is. Its look has taken the win of a deleted item all the same: that goes back.
 func (l *rule) nothing(t *task.Task, s *item.Seen, via upstream.Via) bool {
 	if s.Nothing() && s.Wins() {
-		l.g.giveBackAt(l.here(t), string(s.Cas), via, s.Stub())
+		l.g.giveBack(l.Guard, l.here(t), s, via)
 	}
 	return l.gone(s)
 }
@@ -204,6 +204,7 @@ func (l *rule) gone(s *item.Seen) bool {
 func (l *rule) again(t *task.Task, f func()) {
 	if l.tries++; l.tries > maxTries {
 		const why = "others change this key all the time"
+		l.release(misses.Failed, 0, upstream.Via{})
 		if t.Op <= wire.Gats {
 			l.failed(t, why, stats.Crowded)
 		} else {
@@ -214,9 +215,17 @@ func (l *rule) again(t *task.Task, f func()) {
 	f()
 }
 
+// giveBack lets the next client that reads rebuild, where the win of s was not used. A value
+// that nobody has deleted stays, unless the route serves old values while they are rebuilt.
+func (g *Guard) giveBack(rt *routing.Guard, at misses.Spot, s *item.Seen, via upstream.Via) {
+	if s.Stub() || s.Soft() || rt.Stale > 0 {
+		g.giveBackAt(at, string(s.Cas), via, s.Stub())
+	}
+}
+
 // giveBackAt lets the next who reads rebuild, where a win was not used: it takes away a
 // stub of that cas, or marks an item of it as to be rebuilt, if it has that cas still.
-func (g *Guard) giveBackAt(at ticket.Spot, cas string, via upstream.Via, stub bool) {
+func (g *Guard) giveBackAt(at misses.Spot, cas string, via upstream.Via, stub bool) {
 	if cas == "" || cas == "0" {
 		return
 	}
@@ -234,7 +243,7 @@ var ownTimeouts = table.Timeouts{Connect: time.Second, Request: time.Second, Dea
 
 // GiveBack gives back, on c, what a read of key has won whose client is gone.
 func GiveBack(c *upstream.Conn, key string, s *item.Seen) {
-	if s.Wins() && string(s.Cas) != "0" {
+	if s.Wins() && string(s.Cas) != "0" && (s.Stub() || s.Soft()) {
 		giveBackOn(c, key, string(s.Cas), s.Stub())
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -33,10 +33,9 @@ type tagged struct {
 	via     upstream.Via     // of all of these
 	trouble *upstream.Result // of an ask for a version; nil: all were answered
 
-	bound *ticket.Ticket // of the miss that the value to be stored is of; nil: none
-	c0    uint64         // the cas id that a cas command gives; 0: it is none
-	head  []byte         // of what is stored; of what a look has found; nil: it has no tags
-	body  []byte         // behind the head that a look has found
+	c0   uint64 // the cas id that a cas command gives; 0: it is none
+	head []byte // of what is stored; of what a look has found; nil: it has no tags
+	body []byte // behind the head that a look has found
 }
 
 // Tag tells t which tags its client has named. It must be called before t is
@@ -236,7 +235,7 @@ func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
 // deleted. r is the answer that has found it.
 func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Verdict) {
 	if l.Hide {
-		l.miss(t, ticket.Ticket{})
+		l.miss(t, missed{})
 		return
 	}
 	kept, known, via := t.Keep(r), slices.Clone(l.tags.known), l.tags.via
@@ -252,12 +251,10 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 		case s.Wins():
 			l.won(t, r, &s)
 		case s.Absent():
-			l.miss(t, ticket.Ticket{Void: true})
+			l.miss(t, missed{})
 		case !s.Soft() && !s.Stub():
 			l.again(t, func() { l.read(t) })
-		case l.Stale > 0 && v != unreadable && s.Soft() && !mustBeFresh(t) && !l.rebuilds(t, &s):
-			l.Learned.Count(stats.GuardStale)
-			l.watch(t, r, &s)
+		case v != unreadable && s.Soft() && l.servesOld(t, &s):
 			l.serveOld(t, &kept, &old)
 		default:
 			l.late(t, r, &s)
@@ -268,11 +265,11 @@ func (l *rule) fallen(t *task.Task, r *upstream.Result, s *item.Seen, v stamp.Ve
 // lent serves a value that the interim server has, while the key's own server fills
 // up: values with tags are never copied between servers, for their versions are worth
 // nothing on another. It gives the win back.
-func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
+func (l *rule) lent(t *task.Task, what missed) {
 	known, via := l.tags.known, l.tags.via // at the key's own server, where the client stores
 	rebuild := func() {
 		l.tags.known, l.tags.via = known, via
-		l.winner(t, tk)
+		l.winner(t, what)
 	}
 	line := t.Meta("mg", l.Keys[1], " f v c", nil)
 	if t.Req.Dialect == wire.Meta && !touches(t) {
@@ -290,7 +287,7 @@ func (l *rule) lent(t *task.Task, tk ticket.Ticket) {
 				rebuild()
 				return
 			}
-			l.g.giveBackAt(l.here(t), tk.Cas, tk.Via, true)
+			l.g.giveBack(l.Guard, l.here(t), what.s, what.via)
 			s.Cas = nil // it decides nothing at the key's own server
 			l.show(t, r, &s, nil)
 		})
@@ -310,7 +307,7 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 			}
 			s := item.See(&r.Reply, r.Bytes)
 			if v != stamp.Stands || s.Nothing() {
-				l.miss(t, ticket.Ticket{Void: true})
+				l.miss(t, missed{})
 			} else {
 				l.show(t, r, &s, tag)
 			}
@@ -334,8 +331,8 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		return
 	}
 	c0 := tg.c0
-	if tg.bound != nil {
-		c0, _ = strconv.ParseUint(tg.bound.First, 10, 64)
+	if l.bound != nil {
+		c0 = l.bound.Origin.First
 	}
 	versions := make([]stamp.Version, len(tags))
 	open, late, asked := 1, false, false
@@ -348,7 +345,7 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		case tg.trouble != nil:
 			l.broken(t, tg.trouble)
 			return
-		case c != nil && (asked && !c.Reaches(via) || tg.bound != nil && !tg.bound.Good(l.here(t), c)):
+		case c != nil && (asked && !c.Reaches(via) || l.bound != nil && !l.bound.Origin.Reachable(l.here(t), c)):
 			late = true
 		}
 		if late && c0 == 0 {
@@ -357,8 +354,9 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		}
 		if late {
 			tg.Learned.Count(stats.TagUnordered)
-			if tg.bound != nil {
-				l.g.giveBack(tg.bound)
+			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // else its item is another one's too
+				l.Learned.Count(stats.GuardGivenBack)
+				l.g.giveBackAt(b.Origin.Spot, misses.Cas(b.CAS), b.Origin.Via, b.Origin.Stub)
 			}
 			then(false)
 			return
@@ -376,8 +374,8 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 	tg.trouble = nil
 	for i, tag := range tags {
 		versions[i].Tag = tag
-		if tg.bound != nil && !l.g.Ablation.Stamp {
-			if cas, ok := tg.bound.Known.Of(tag); ok && cas != 0 {
+		if l.bound != nil && !l.g.Ablation.Stamp {
+			if cas, ok := l.bound.Origin.Known.Of(tag); ok && cas != 0 {
 				versions[i].Cas = cas
 				continue
 			}
@@ -415,13 +413,6 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 		return append(edits, task.Edit{At: r.ClientFlags, With: []byte(stamp.Flags)}), ""
 	}
 	return edits, " F" + stamp.Flags
-}
-
-// bind says which miss the value is of that t is about to store.
-func (l *rule) bind(tk *ticket.Ticket) {
-	if l.tags != nil {
-		l.tags.bound = tk
-	}
 }
 
 // compare stores over the value that the client's token is of.

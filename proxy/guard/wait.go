@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -20,7 +21,7 @@ import (
 type poll struct {
 	g        *Guard
 	key      string        // pool and name
-	here     ticket.Spot   // where the key is served
+	here     misses.Spot   // where the key is served
 	held     []*held       // who waits for it, the first of whom it asks for
 	asking   bool          // it has no answer yet
 	again    bool          // something has happened to the key since it asked
@@ -34,9 +35,7 @@ type held struct {
 	l     *rule  // of t
 	since int64  // when it was held, on the loop's clock
 	until int64  // when its wait is over
-	cas   string // seen last
-	via   upstream.Via
-	mark  bool // it is no stub of the guard: its cas is somebody else's
+	seen  missed // last
 }
 
 const (
@@ -46,7 +45,7 @@ const (
 )
 
 // hold lets t wait, if it may.
-func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark bool) bool {
+func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	p := l.party
 	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isBarren(t, l) || !l.Learned.Holds() {
 		return false
@@ -80,7 +79,7 @@ func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark b
 		p.held.Add(-1)
 		return false
 	}
-	q.held = append(q.held, &held{t: t, l: l, since: g.Now, until: until, cas: cas, via: via, mark: mark})
+	q.held = append(q.held, &held{t: t, l: l, since: g.Now, until: until, seen: seen})
 	g.waiting++
 	l.Learned.Count(stats.GuardWait)
 	l.Learned.Waiting.Add(1)
@@ -90,7 +89,7 @@ func (g *Guard) hold(t *task.Task, l *rule, cas string, via upstream.Via, mark b
 
 // isBarren says that nobody fills t's key.
 func (g *Guard) isBarren(t *task.Task, l *rule) bool {
-	barren := g.barren.Has(t.Hash, g.Now)
+	barren := g.neverFilled.Has(t.Hash, g.Now)
 	if barren {
 		l.Learned.Count(stats.GuardBarren)
 	}
@@ -195,9 +194,10 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			q.take(0)
 			first.l.found(first.t, r)
 			first.t.CatchUp()
-		case s.Stub() || s.Mark() || s.Soft() && first.l.Stale == 0:
+		case s.Stub() || s.Mark() || s.Soft() && first.l.Stale == 0 || first.l.waitsFirst() && first.l.old(&s):
+			seen := s.Clone()
 			for _, h := range q.held {
-				h.cas, h.via, h.mark = string(s.Cas), r.Via, s.Mark()
+				h.seen.s, h.seen.via = &seen, r.Via
 			}
 			first.l.watch(first.t, r, &s)
 		default:
@@ -226,8 +226,12 @@ func (q *poll) answeredCopy(r *upstream.Result) {
 		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
 		if (s.Stub() || s.Mark()) && !s.Wins() {
+			seen := s.Clone()
+			if q.here.Seal == 0 { // the cas is not a token
+				seen.Cas = nil
+			}
 			for _, h := range q.held {
-				h.cas, h.via, h.mark = string(s.Cas), r.Via, s.Mark() || q.here.Seal == 0
+				h.seen.s, h.seen.via = &seen, r.Via
 			}
 			q.held[0].l.watch(q.held[0].t, r, &s)
 			return
@@ -257,12 +261,19 @@ func (q *poll) end(h *held, over bool) {
 	q.g.Soon(link.GuardTimer)
 	if over {
 		h.l.Learned.Count(stats.GuardLate)
-		if h.l.LateFails {
+		if h.l.Late == table.LateError {
 			h.t.Reject(wire.AppendServerError(nil, "guard: wait is over"))
 			return
 		}
 	}
-	h.l.missLate(h.t, ticket.Ticket{Cas: h.cas, Via: h.via, At: h.since, Void: h.mark})
+	if h.l.waitsFirst() && !h.seen.s.Stub() && !mustBeFresh(h.t) {
+		h.l.final = true
+		h.l.read(h.t)
+		h.t.CatchUp()
+		return
+	}
+	h.seen.at = h.since
+	h.l.missLate(h.t, h.seen)
 }
 
 // wake asks at once for those who wait for a key that a command has just changed.

@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"ringside/proxy/guard/item"
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/stats"
-	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -30,13 +29,13 @@ func (l *rule) takesOwn(t *task.Task) bool {
 
 func (l *rule) write(t *task.Task) {
 	if l.takesOwn(t) {
-		l.remove(t, func(bool) {
-			l.end(t, func() { t.Reject(wire.AppendClientError(nil, ownFlags)) })
-		})
+		l.refuse(t)
+		t.Reject(wire.AppendClientError(nil, ownFlags))
 		return
 	}
 	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // nobody may find it without its tags
-		l.remove(t, func(bool) { l.refused(t) })
+		l.refuse(t)
+		l.say(t, wire.NotStored)
 		return
 	}
 	switch t.Op {
@@ -47,9 +46,8 @@ func (l *rule) write(t *task.Task) {
 	case wire.Add:
 		l.add(t)
 	case wire.Replace:
-		l.replace(t, l.use(t))
+		l.replace(t)
 	case wire.Append, wire.Prepend:
-		l.use(t)
 		l.extend(t)
 	case wire.Incr, wire.Decr:
 		l.count(t)
@@ -63,9 +61,10 @@ func (l *rule) write(t *task.Task) {
 		})
 	default:
 		if t.Removal() {
-			l.use(t)
+			l.refuse(t)
 		}
 		l.remove(t, func(found bool) {
+			l.knows(t, misses.Deleted)
 			if found {
 				l.say(t, wire.Deleted)
 			} else {
@@ -106,19 +105,6 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	kept := t.Keep(r)
 	kept.Server = l.server(t)
 	l.end(t, func() { t.Answer(&kept, nil) })
-}
-
-// use takes the ticket of t's own connection, if it has one; nil: none.
-func (l *rule) use(t *task.Task) *ticket.Ticket {
-	if l.Hide {
-		return nil
-	}
-	tk := l.g.ownTicket(t, l)
-	if tk == nil || l.pooled() || tk.Doubtful {
-		return nil
-	}
-	l.g.tickets.Take(tk)
-	return tk
 }
 
 // storeLine stores t's value in a mode, S, E, A, P or R, and if cas is not empty
@@ -185,7 +171,8 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
 			// memcached has taken away what was there: it is too large, or there is no memory.
-			l.g.barren.Strike(t.Hash, ticket.Unfilled+1, l.Guard, l.g.Now)
+			l.release(misses.Refused, 0, upstream.Via{})
+			l.g.neverFilled.Strike(t.Hash, misses.Unfilled+1, l.Guard, l.g.Now)
 			l.g.wake(t)
 		}
 		if l.answered(t, r) {
@@ -230,187 +217,22 @@ func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
 	l.end(t, func() { t.Answer(t.Result(l.server(t), b), nil) })
 }
 
-// set stores a value: bound by the ticket of its miss, if it is a rebuilder's.
+// set stores a value: bound, if it answers a miss.
 func (l *rule) set(t *task.Task) {
-	if l.Hide {
-		l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) { l.answerStore(t, k, r) })
+	if l.rebuild(t, misses.Set, 'S') {
 		return
 	}
-	owed, own := l.g.tickets.Owed(nameOf(t), l.g.Now, l.LeaseMax), l.g.ownTicket(t, l)
-	pooled := l.pooled()
-	switch {
-	case !pooled && own != nil && !own.Doubtful:
-		l.g.tickets.Take(own)
-		l.fill(t, own)
-	case own != nil && own.Doubtful:
-		l.g.tickets.Take(own)
-		l.ambiguous(t, own, append(owed, own))
-	case l.Clients != table.ByConnection && len(owed) > 0:
-		tk := owed[0]
-		if l.g.Ablation.Newest {
-			tk = owed[len(owed)-1]
-		}
-		if l.Clients == table.ByEvidence && !tk.Holder.Shared.Load() && !l.g.Ablation.Doubt {
-			tk.Doubtful = true
-		} else {
-			l.g.tickets.Take(tk)
-		}
-		l.ambiguous(t, tk, owed)
-	case l.OnlyAfterMiss:
-		l.Learned.Count(stats.GuardVoid)
-		l.refused(t)
-	default:
-		l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) {
-			if k == wire.Stored {
-				delete(l.g.barren, t.Hash)
-			}
-			l.answerStore(t, k, r)
-		})
-	}
-}
-
-// conn is where the next ask of t goes.
-func (l *rule) conn(t *task.Task) *upstream.Conn {
-	c, _, _ := l.server(t).Pick(t.Asker, t.ClientDone)
-	return c
-}
-
-// outdated says that the set of tk can't be stored any more. Where no server can be asked
-// it is for the set to say so.
-func (l *rule) outdated(t *task.Task, tk *ticket.Ticket) bool {
-	c := l.conn(t)
-	return (c != nil || l.copies != nil) && !l.g.good(tk, l.here(t), c)
-}
-
-// fill is the set, or add, of a rebuilder.
-func (l *rule) fill(t *task.Task, tk *ticket.Ticket) {
-	if l.outdated(t, tk) {
-		tk.Ended(false)
-		l.Learned.Count(stats.GuardVoid)
-		l.refused(t)
-		return
-	}
-	l.rebuild(t, 'S', tk)
-}
-
-// rebuild stores the value of a rebuilder, bound by tk, in a mode.
-func (l *rule) rebuild(t *task.Task, mode byte, tk *ticket.Ticket) {
-	l.bind(tk)
-	l.store(t, mode, tk.Cas, false, func(k wire.Kind, r *upstream.Result) {
+	l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
-			l.filled(t, tk)
-			l.answerStore(t, k, r)
-			return
+			delete(l.g.neverFilled, t.Hash)
 		}
-		l.tooLate(t, tk, k)
-		l.refused(t)
+		l.answerStore(t, k, r)
 	})
-}
-
-// filled counts a rebuild that was stored.
-func (l *rule) filled(t *task.Task, tk *ticket.Ticket) {
-	tk.Ended(true)
-	delete(l.g.barren, t.Hash)
-	delete(l.g.winners, t.Hash)
-	if tk.Win {
-		l.Learned.Count(stats.GuardFill)
-		l.Learned.Rebuilt(time.Duration(l.g.Now - tk.At))
-	}
-}
-
-// tooLate counts a set that was not stored, and learns from it.
-func (l *rule) tooLate(t *task.Task, tk *ticket.Ticket, k wire.Kind) {
-	tk.Ended(false)
-	delete(l.g.barren, t.Hash) // it has been made, and will be again
-	if k == wire.Exists {
-		l.Learned.Count(stats.GuardExists)
-	} else {
-		l.Learned.Count(stats.GuardGone)
-	}
-	age := time.Duration(l.g.Now - tk.At)
-	if tk.Win && age > l.Learned.Lease(l.Lease) {
-		l.Learned.TookTooLong(age, l.LeaseMax, l.g.Now)
-	}
-}
-
-// refused answers a set that was not stored. To a cache that is as if it had been
-// evicted at once, and nothing older can be read.
-func (l *rule) refused(t *task.Task) {
-	if t.Op != wire.Set || l.ShowRefused {
-		l.say(t, wire.NotStored)
-	} else {
-		l.say(t, wire.Stored)
-	}
-}
-
-// ambiguous is a set that may be that of any rebuilder, or a writer's. tk is the
-// ticket that it goes out with; among are all that it may be of.
-func (l *rule) ambiguous(t *task.Task, tk *ticket.Ticket, among []*ticket.Ticket) {
-	l.Learned.Count(stats.GuardAmbiguous)
-	here, c := l.here(t), l.conn(t)
-	without := &l.g.Ablation
-	alike := func(o *ticket.Ticket) bool {
-		return o.Cas == tk.Cas && (without.CasOnly || l.g.good(o, here, c) && (l.tags == nil || o.SameTags(tk)))
-	}
-	l.bind(tk)
-	asks := c != nil || l.copies != nil
-	if asks && (without.Alike || !slices.ContainsFunc(among, func(o *ticket.Ticket) bool { return !alike(o) })) {
-		l.store(t, 'S', tk.Cas, true, func(k wire.Kind, r *upstream.Result) {
-			if k != wire.Stored {
-				l.tooLate(t, tk, k)
-				l.refusedAmbiguous(t)
-				return
-			}
-			s := item.See(&r.Reply, r.Bytes)
-			cas := string(s.Cas)
-			for _, o := range among { // between those of one Ringside the last set wins
-				if o.Cas == tk.Cas {
-					o.Follow(cas, r.Via)
-				}
-			}
-			l.filled(t, tk)
-			l.answerStore(t, wire.Stored, r)
-		})
-		return
-	}
-	if !asks { // the server can't be asked: let the command say why
-		l.store(t, 'S', tk.Cas, false, func(k wire.Kind, r *upstream.Result) { l.refusedAmbiguous(t) })
-		return
-	}
-	for _, o := range among {
-		if o.Win && o.Stub && !o.Void {
-			l.g.giveBackAt(o.Spot, o.Cas, o.Via, true)
-		}
-		o.Void = true
-	}
-	tk.Ended(false)
-	l.Learned.Count(stats.GuardVoid)
-	l.refusedAmbiguous(t)
-}
-
-// refusedAmbiguous answers a set of which it is not sure whose it is. What stands
-// there may be older than a writer's value, so it must go.
-func (l *rule) refusedAmbiguous(t *task.Task) {
-	switch refuse := func(bool) { l.refused(t) }; {
-	case l.OnlyAfterMiss || l.g.Ablation.Keep:
-		l.refused(t)
-	case l.g.Ablation.KeepStub:
-		l.look(t, func(s *item.Seen, _ upstream.Via) {
-			if s.Stub() {
-				l.refused(t)
-			} else {
-				l.remove(t, refuse)
-			}
-		})
-	default:
-		l.remove(t, refuse)
-	}
 }
 
 // add stores a value where there is none: a stub is none.
 func (l *rule) add(t *task.Task) {
-	if tk := l.use(t); tk != nil {
-		l.fill(t, tk)
+	if l.rebuild(t, misses.Add, 'S') {
 		return
 	}
 	l.store(t, 'E', "", false, func(k wire.Kind, r *upstream.Result) {
@@ -432,18 +254,22 @@ func (l *rule) add(t *task.Task) {
 }
 
 // replace stores over a value: a stub is none.
-func (l *rule) replace(t *task.Task, tk *ticket.Ticket) {
-	l.look(t, func(s *item.Seen, via upstream.Via) {
-		switch {
-		case l.nothing(t, s, via):
+func (l *rule) replace(t *task.Task) {
+	if m := l.misses(t); m != nil && m.N > 0 {
+		if m.Gone { // what it answers is no value, and another one is not its to replace
+			l.refuse(t)
 			l.say(t, wire.NotStored)
-		case tk == nil:
-			l.over(t, 'R', s, func() { l.replace(t, nil) })
-		case tk.Cas != string(s.Cas) || !l.g.good(tk, l.here(t), l.conn(t)):
-			l.tooLate(t, tk, wire.Exists)
-			l.refused(t)
-		default:
-			l.rebuild(t, 'R', tk)
+			return
+		}
+		if l.rebuild(t, misses.Set, 'R') {
+			return
+		}
+	}
+	l.look(t, func(s *item.Seen, via upstream.Via) {
+		if l.nothing(t, s, via) {
+			l.say(t, wire.NotStored)
+		} else {
+			l.over(t, 'R', s, func() { l.replace(t) })
 		}
 	})
 }
@@ -480,7 +306,6 @@ func (l *rule) extend(t *task.Task) {
 
 // over stores over what a look has found; again begins anew if it is another by now.
 func (l *rule) over(t *task.Task, mode byte, s *item.Seen, again func()) {
-	l.bind(nil)
 	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
 		if k == wire.Stored {
 			l.answerStore(t, k, r)

@@ -26,7 +26,6 @@ const (
 	GuardGivenBack                   // a client went away that was to rebuild
 	GuardRearmed                     // one that was to rebuild did not come back within a lease
 	GuardPoll                        // a server was asked for those who wait
-	GuardAmbiguous                   // it was not sure which client's miss a set belongs to
 	GuardForgotten                   // there was no room to remember a miss
 	GuardBarren                      // a get was not held because nobody fills its key
 	GuardLook                        // a server was asked what only the guard needs
@@ -48,7 +47,7 @@ type Guard struct {
 
 	count [NumGuardEvents]atomic.Uint64
 
-	Waiting, Tickets atomic.Int64 // now
+	Waiting, Misses atomic.Int64 // now: gets that are held; misses whose set is awaited
 
 	lease atomic.Int64 // as rebuilds were seen to need it; 0: as configured
 	slow  atomic.Int64 // what slow rebuilds take

@@ -16,21 +16,35 @@ type Guard struct {
 	Stale    time.Duration // how long an old value is served after its expiry or delete
 
 	HoldMany      bool // keys of a multi-get are held too
-	LateFails     bool // a get whose wait is over fails instead of missing
-	ShowRefused   bool // a set that came too late is answered NOT_STORED
-	OnlyAfterMiss bool // every set is a rebuilder's
+	OnlyAfterMiss bool // no client sets without a miss: every set is a rebuild
 
+	Late    GuardLate
 	Clients GuardClients
 }
 
-// GuardClients says whose set a set is.
-type GuardClients uint8
+// GuardLate says what a get gets whose wait is over.
+type GuardLate uint8
 
-// The kinds of clients.
+// What a get gets whose wait is over.
 const (
-	ByEvidence   GuardClients = iota // of the connection that missed, unless others' sets are seen to come on other connections
-	ByConnection                     // of the connection that missed
-	Pooled                           // of any connection that missed
+	LateMiss  GuardLate = iota // a miss: its client rebuilds too
+	LateError                  // SERVER_ERROR
+	LateStale                  // the old value: no get is served that before it has waited. A miss if there is none
 )
 
-func (c GuardClients) String() string { return [...]string{"auto", "connection", "pooled"}[c] }
+func (l GuardLate) String() string { return [...]string{"miss", "error", "stale"}[l] }
+
+// GuardClients says how clients use connections.
+type GuardClients uint8
+
+// The ways to use connections.
+const (
+	Detected   GuardClients = iota // a connection is Sequential until two of its requests are unanswered at once, then Shared
+	Sequential                     // one request at a time: a set belongs to the miss before it on the connection
+	Shared                         // several threads, or one that pipelines
+	Pooled                         // a set may come on another connection than its miss
+)
+
+func (c GuardClients) String() string {
+	return [...]string{"detect", "connection", "shared", "pooled"}[c]
+}

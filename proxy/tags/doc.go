@@ -13,10 +13,10 @@
 //	                        sent to the key's server                              then
 //	get, tags known         mg __rs_t:ID c N0 for each, mg k f v c N R            all the same: the value. One write, one read
 //	get, others in the head mg __rs_t:ID c N0 for those                           they are remembered for the key
-//	get, a tag differs      md k I C<cas> T, mg k s f c t N R0                    W: miss, ticket with the versions of before; else as the guard
+//	get, a tag differs      md k I C<cas> T, mg k s f c t N R0                    W: miss with the versions of before; else as the guard
 //	set, tags asked before  ms k C<cas> with the versions that its miss has read
 //	set, others             mg __rs_t:ID c N0, mg __rs_b:N c N0 for those; ms k   stored if the tag or its bucket is older than the miss
-//	set without a ticket    mg __rs_t:ID c N0 for each; ms k                      stored with the versions of now
+//	set without a miss      mg __rs_t:ID c N0 for each; ms k                      stored with the versions of now
 //	append                  look; ms MA C: the head stays in front
 //	prepend, incr, decr     look; ms C with what they make of it; as they are on values without tags
 //	delete tag:NAME         each server: ms __rs_b:N 0, md __rs_t:ID              DELETED when all have it

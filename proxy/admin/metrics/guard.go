@@ -43,8 +43,6 @@ var guardEvents = map[stats.GuardEvent]*metric{
 		"Wins given to another client because theirs did not come back within a lease."),
 	stats.GuardPoll: perRoute.counter("guard_polls_total",
 		"Requests to servers for those who wait."),
-	stats.GuardAmbiguous: perRoute.counter("guard_ambiguous_total",
-		"Sets of which it was not sure whose they are; many: set clients in the guard of the route."),
 	stats.GuardForgotten: perRoute.counter("guard_forgotten_total",
 		"Misses forgotten because of limits.tickets; their sets are ordinary ones."),
 	stats.GuardBarren: perRoute.counter("guard_barren_total",
@@ -65,7 +63,7 @@ func (out *output) guard(g *stats.Guard) {
 	out.count(guardRefused, g.Counted(stats.GuardGone), g.Route, "nf")
 	out.count(guardRefused, g.Counted(stats.GuardVoid), g.Route, "void")
 	out.set(guardWaiting, float64(g.Waiting.Load()), g.Route)
-	out.set(guardTickets, float64(g.Tickets.Load()), g.Route)
+	out.set(guardTickets, float64(g.Misses.Load()), g.Route)
 	out.set(guardLease, g.Lease(0).Seconds(), g.Route)
 	times := g.Snapshot()
 	out.histogram(guardWaitTime, &times.Waited, 0, g.Route)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"ringside/proxy/guard/ticket"
+	"ringside/proxy/guard/misses"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/upstream"
@@ -58,14 +58,14 @@ func (c *Copy) Heard(r *upstream.Result, token func(uint64) uint64, line []byte)
 
 // Spot is where what has answered keeps the key. While a reload goes round the Ringsides
 // that may be a server which is to keep it no more.
-func (c *Copy) Spot(rt *routing.Route, key []byte) ticket.Spot {
+func (c *Copy) Spot(rt *routing.Route, key []byte) misses.Spot {
 	name := key
 	for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
 		if i := slices.Index(bp.Servers, c.Server); i >= 0 && bp.View.Renamed(i) != 0 {
 			name = divert.AppendKey(nil, uint64(bp.View.Renamed(i)), key)
 		}
 	}
-	return ticket.Spot{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}
+	return misses.Spot{Server: c.Server, Name: string(name), Seal: c.seal, Copied: true}
 }
 
 // Tag is the token that a client is shown for the cas of the last answer.

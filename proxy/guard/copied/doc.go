@@ -8,16 +8,16 @@
 //
 //	get     mg as the route reads (read:): what is there and not due is served;
 //	        else mg N R, which only the authority answers
-//	set     with a ticket: ms C at the authority; the others are copied to behind it
+//	set     after a miss: ms C at the authority; the others are copied to after it
 //	delete  the delete of copies, behind a look: marks at all, then none
 //
-// The ticket is of the authority alone. Its cas is the token that copies seals for the
+// A miss is of the authority alone. Its cas is the token that copies seals for the
 // key at that server, in this life of its process and between two of its flushes. So a
-// ticket is void by itself when the authority dies, comes back or changes: its set finds
+// miss is worth nothing when the authority dies, comes back or changes: its set finds
 // another number there. A new authority has no stub, and lets one client rebuild: one more for each
 // such change.
 //
-// The others must not get the value of a ticketed set at once, as that of an ordinary set:
+// The others must not get the value of a bound set at once, as that of an ordinary set:
 // a delete by another Ringside may have been done everywhere in between, and what was
 // read before it would stand there behind it. They are copied to (replicate.Command.Bound):
 // looked at or claimed, then the authority is asked, then filled if nothing came between. Had a

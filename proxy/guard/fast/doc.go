@@ -17,5 +17,6 @@
 // tags come first (package tags), and Reader.Judge compares them with the head of the
 // value.
 //
-// It holds nobody, grants no tickets and changes no item: that is the task's.
+// It holds no get, records no miss and changes no item: the task does. A value ends the
+// miss of a sequential client, if it has one (Guard.Found).
 package fast

@@ -95,6 +95,7 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	if tags == nil && r.Kind == wire.Value && !item.Marked(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
 		if s := (item.Seen{Flags: flags.Of(b)}); !s.Special() && r.Body.Len() > 0 { // nothing else of the answer is of interest
+			p.found(a)
 			return p.exchange().Value(a, r, b, s.Flags, nil)
 		}
 	}
@@ -106,6 +107,7 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		}
 		empty := s.Size == 0 && p.Flags&wire.Binary != 0 // a frame is made of the reply as it is, with flags that no client has given
 		if stands && !empty && (!s.Special() || p.fresh(a, &s)) {
+			p.found(a)
 			return p.exchange().Value(a, r, b, s.Shown(), p.token(&s))
 		}
 	} else if tags != nil {
@@ -113,6 +115,17 @@ func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	}
 	r.Body = whole
 	return p.cold(c, a, &upstream.Result{Server: c.Server, Bytes: b, Reply: *r, Via: c.Via(a)}, known)
+}
+
+// found tells the guard that the client is shown a value, if it may have missed it before.
+func (p *Reader) found(a *upstream.Attempt) {
+	if p.Session == nil || p.Session.Companion == nil || !guard.Expects(p.Session) {
+		return
+	}
+	if rt, g := p.route(a); rt != nil && rt.Guard != nil {
+		key, _ := a.Named()
+		g.Found(p.Session, rt, key)
+	}
 }
 
 // head finds the head of a value of which b is here, at least; nil if it has none. It
@@ -246,6 +259,7 @@ func (p *Reader) Open(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	if tags != nil {
 		tags.uncover(r, b, &s)
 	}
+	p.found(a)
 	p.exchange().BeginValue(c, a, r, b, s.Shown(), p.token(&s))
 	return 0
 }

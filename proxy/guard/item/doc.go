@@ -25,5 +25,5 @@
 //
 // # What it does not do
 //
-// It remembers nothing and asks nobody: package ticket remembers, package guard asks.
+// It remembers nothing and asks nobody: package misses remembers, package guard asks.
 package item

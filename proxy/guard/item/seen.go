@@ -4,6 +4,7 @@ package item
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"ringside/proxy/wire"
@@ -47,6 +48,13 @@ func See(r *wire.Reply, b []byte) (s Seen) {
 			}
 		}
 	}
+}
+
+// Clone is s with bytes of its own.
+func (s *Seen) Clone() Seen {
+	c := *s
+	c.Flags, c.Cas, c.TTL = slices.Clone(s.Flags), slices.Clone(s.Cas), slices.Clone(s.TTL)
+	return c
 }
 
 // Wins says that who has asked is to rebuild; Taken that somebody else is.

@@ -1,4 +1,4 @@
-package ticket
+package misses
 
 // Winners that have not come back yet.
 

@@ -1,0 +1,275 @@
+package guard
+
+// Misses that clients were told of, and the sets that answer them.
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"ringside/proxy/client"
+	"ringside/proxy/guard/item"
+	"ringside/proxy/guard/misses"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// here is where l's key is served now.
+func (l *rule) here(t *task.Task) misses.Spot {
+	if l.copies != nil {
+		return l.copies.Spot(t.Route, t.Key)
+	}
+	s := misses.Spot{Server: l.server(t), Name: string(l.name)}
+	if l.View != nil {
+		s.Gen = uint64(l.View.N(l.Owner))<<32 | uint64(l.View.N(l.Place(l.at).Server))
+	}
+	return s
+}
+
+// scope is what a set of the client must share with a miss to be its rebuild.
+func (l *rule) scope() misses.Scope {
+	return misses.Scope{
+		Shared:    l.Clients == table.Shared || l.Clients == table.Detected && l.party.Shared.Load(),
+		AfterMiss: l.OnlyAfterMiss,
+		Pooled:    l.Clients == table.Pooled && !l.OnlyAfterMiss,
+	}
+}
+
+// misses are the outstanding misses of t's key in the scope of its client; nil: there are
+// none.
+func (l *rule) misses(t *task.Task) *misses.Miss {
+	return l.g.misses.Of(l.scope(), &l.party.Client, nameOf(t))
+}
+
+// event is an event of now.
+func (l *rule) event(k misses.Kind) misses.Event {
+	ev := misses.At(l.Guard, l.g.Now)
+	ev.Kind = k
+	return ev
+}
+
+// missed is a get that is about to be answered "not found".
+type missed struct {
+	s   *item.Seen   // what it has seen; nil: nothing that a set can be bound to
+	via upstream.Via // of that
+	at  int64        // when it was sent; 0: now
+	won bool
+}
+
+// record records a miss that t's client is about to be told of.
+func (l *rule) record(t *task.Task, what missed) *misses.Miss {
+	g := l.g
+	if l.Hide || l.party == nil {
+		return nil
+	}
+	seen := misses.Seen{Hash: t.Hash, Route: l.Guard, Now: g.Now}
+	if seen.At = what.at; what.at == 0 {
+		seen.At = g.Now
+	}
+	if s := what.s; s != nil && !s.Mark() {
+		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
+		seen.Spot, seen.Via, seen.Stub, seen.Gone, seen.Won = l.here(t), what.via, s.Stub(), l.gone(s), what.won
+		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(what.via) {
+			seen.Known = slices.Clone(l.tags.known)
+		}
+	}
+	if l.party.gone.Load() {
+		if what.won {
+			l.Learned.Count(stats.GuardGivenBack)
+			g.giveBack(l.Guard, l.here(t), what.s, what.via)
+		}
+		return nil
+	}
+	loops, _ := g.Loops.Count(g.Tasks)
+	return g.misses.Record(l.scope(), &l.party.Client, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
+}
+
+// knows ends the miss of a sequential client that is shown a value (Found), or whose
+// delete is answered (Deleted).
+func (l *rule) knows(t *task.Task, k misses.Kind) {
+	if l.Hide || l.party == nil {
+		return
+	}
+	l.endMiss(nameOf(t), k)
+}
+
+func (l *rule) endMiss(name string, k misses.Kind) {
+	if m := l.g.misses.Of(l.scope(), &l.party.Client, name); m != nil {
+		l.g.misses.Apply(l.scope(), m, l.event(k))
+	}
+}
+
+// Expects reports whether the client of s may have an outstanding miss.
+func Expects(s *client.Session) bool {
+	p, _ := s.Companion.(*party)
+	return p != nil && p.HasMisses()
+}
+
+// Found ends the miss that the client of s may have of key on rt, because an ordinary
+// exchange shows it the value.
+func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
+	p, _ := s.Companion.(*party)
+	hash := g.Loops.HashKey(key)
+	if p == nil || !p.Expects(hash) {
+		return
+	}
+	l, name := &rule{Guard: rt.Guard, party: p}, rt.Pool.Name+"\x00"+string(key)
+	g.OnLoop(hash, func(g *Guard) {
+		if l.g = g; !l.Hide {
+			l.endMiss(name, misses.Found)
+		}
+	})
+}
+
+// reachable reports whether a set that is bound to o, sent on c, meets the item of its cas or none.
+func (g *Guard) reachable(o *misses.Origin, here misses.Spot, c *upstream.Conn) bool {
+	if elsewhere := o.Spot != here; g.Ablation.Phase && elsewhere || g.Ablation.Life && !elsewhere {
+		return c != nil
+	}
+	return o.Reachable(here, c)
+}
+
+// conn is where the next ask of t goes.
+func (l *rule) conn(t *task.Task) *upstream.Conn {
+	c, _, _ := l.server(t).Pick(t.Asker, t.ClientDone)
+	return c
+}
+
+// decide decides on a set, add or replace. m is nil if there is no miss.
+func (l *rule) decide(t *task.Task, k misses.Kind) (m *misses.Miss, act misses.Act, cas uint64) {
+	if l.Hide {
+		return nil, misses.Write, 0
+	}
+	if m = l.misses(t); m == nil {
+		if _, act, _ = misses.Decide(l.scope(), misses.Entry{}, l.event(k)); act == misses.Write && l.waited && l.party.gone.Load() {
+			act = misses.Refuse // its miss ended with its client, and nobody is told of this set
+		}
+		return nil, act, 0
+	}
+	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.Origin, l.here(t), c) { // a server that can't be asked says so itself
+		l.g.misses.Apply(l.scope(), m, l.event(misses.Unplaced))
+	}
+	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))
+	return m, act, cas
+}
+
+// rebuild serves a command that stores in a mode, S or R, if it answers a miss of its
+// client, or may not be stored without one. It reports false, and has done nothing, if
+// the command is to be served as if there were no miss.
+func (l *rule) rebuild(t *task.Task, k misses.Kind, mode byte) bool {
+	m, act, cas := l.decide(t, k)
+	switch act {
+	case misses.Write:
+		return false
+	case misses.Wait:
+		l.waited = true
+		m.Await(func() {
+			l.write(t)
+			t.CatchUp()
+		})
+	case misses.Refuse:
+		if m != nil {
+			l.came(t, m.Win)
+		}
+		l.Learned.Count(stats.GuardVoid)
+		l.say(t, wire.NotStored)
+	case misses.Bind:
+		l.bind(t, m, mode, cas)
+	}
+	return true
+}
+
+// bind stores t's value over the item of that cas.
+func (l *rule) bind(t *task.Task, m *misses.Miss, mode byte, cas uint64) {
+	b := m.Bind(cas)
+	l.bound = b
+	l.store(t, mode, misses.Cas(cas), l.scope() != misses.Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
+		if k == wire.Stored {
+			s := item.See(&r.Reply, r.Bytes)
+			l.filled(t, b)
+			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+			l.release(misses.Stored, n, r.Via)
+			l.answerStore(t, k, r)
+			return
+		}
+		l.tooLate(t, b, k)
+		l.release(misses.Refused, 0, upstream.Via{})
+		l.say(t, wire.NotStored)
+	})
+}
+
+// release ends the set that t has sent bound to a miss, if it has.
+func (l *rule) release(o misses.Outcome, cas uint64, via upstream.Via) {
+	b := l.bound
+	if b == nil {
+		return
+	}
+	l.bound = nil
+	ev := l.event(misses.SetDone)
+	ev.Outcome, ev.CAS = o, cas
+	for _, f := range l.g.misses.Done(l.scope(), b, ev, via) {
+		f()
+	}
+}
+
+// refuse ends one miss of a set that Ringside itself rejects.
+func (l *rule) refuse(t *task.Task) {
+	if m, act, _ := l.decide(t, misses.Set); act == misses.Bind {
+		l.bound = m.Bind(m.CAS)
+		l.release(misses.Refused, 0, upstream.Via{})
+	}
+}
+
+// came learns that a set of a key has come, though it is not stored: the key is one that is
+// filled.
+func (l *rule) came(t *task.Task, w *misses.Win) {
+	w.End(true)
+	delete(l.g.neverFilled, t.Hash)
+}
+
+// filled counts a rebuild that was stored.
+func (l *rule) filled(t *task.Task, b *misses.Bound) {
+	l.came(t, b.Win)
+	delete(l.g.winners, t.Hash)
+	if b.Wins {
+		l.Learned.Count(stats.GuardFill)
+		l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
+	}
+}
+
+// tooLate counts a set that was not stored, and learns from it.
+func (l *rule) tooLate(t *task.Task, b *misses.Bound, k wire.Kind) {
+	l.came(t, b.Win)
+	if k == wire.Exists {
+		l.Learned.Count(stats.GuardExists)
+	} else {
+		l.Learned.Count(stats.GuardGone)
+	}
+	age := time.Duration(l.g.Now - b.At)
+	if b.Wins && age > l.Learned.Lease(l.Lease) {
+		l.Learned.TookTooLong(age, l.LeaseMax, l.g.Now)
+	}
+}
+
+// leave forgets a client that has gone, and gives back what it was to rebuild.
+func (g *Guard) leave(p *party) {
+	g.endWaits(p)
+	for _, m := range g.misses.Leave(&p.Client) {
+		rt := m.Route
+		l := rule{Guard: rt, g: g, party: p}
+		_, act, _ := misses.Decide(l.scope(), m.Entry, l.event(misses.Closed))
+		live := m.Won && !m.Gone && rt.Stale > 0 && !l.scope().Shared // it is served as an old value meanwhile
+		if act != misses.GiveBack && !live && !(g.Ablation.GiveBack && m.CAS != 0) {
+			continue
+		}
+		rt.Learned.Count(stats.GuardGivenBack)
+		if m.Win != nil && m.Win.Strike {
+			g.neverFilled.Strike(m.Hash, -1, rt, g.Now)
+		}
+		g.giveBackAt(m.Spot, misses.Cas(m.CAS), m.Via, m.Stub)
+	}
+}
