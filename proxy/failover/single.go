@@ -320,7 +320,7 @@ const mostMet = 5
 // for its owner to end. Else the mark is removed: its owner sees that and begins again.
 func (l *single) meetMark(t *task.Task) {
 	if l.met++; l.met > mostMet {
-		t.Fail("another Ringside brings the key back all the time", stats.Unavailable)
+		t.Fail("another instance is refilling this key: try again", stats.Unavailable)
 		return
 	}
 	l.marked = false
