@@ -3,6 +3,9 @@ package client
 // All clients of one loop.
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -91,6 +94,12 @@ func (e *Clients) Resume() {
 		e.Wake[i].resume()
 	}
 	e.Wake = e.Wake[:0]
+}
+
+// ByAge returns the sessions, the oldest first, so that what is done to several of them
+// does not depend on the order of a map. It is for rare events.
+func (e *Clients) ByAge() []*Session {
+	return slices.SortedFunc(maps.Keys(e.Sessions), func(a, b *Session) int { return cmp.Compare(a.ID&^upstream.Bulky, b.ID&^upstream.Bulky) })
 }
 
 // SweepIdle closes the clients that have said nothing for too long, or have not said in time who they are.
