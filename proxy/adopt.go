@@ -63,7 +63,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	if first {
 		return
 	}
-	for s := range e.Sessions { // clients of a listener that is no more are closed
+	for _, s := range e.ByAge() { // clients of a listener that is no more are closed
 		if lst := e.listener(s); lst != nil && e.Listeners[lst.Name] != lst {
 			s.Quit()
 		} else if lst != nil {
@@ -136,7 +136,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
 	t := e.gen.Table
 	old := e.Listeners
 	e.near.Begin(e.Shared.nearMarks(t))
-	e.Listeners = map[string]*routing.Listener{}
+	e.Listeners, e.InOrder = map[string]*routing.Listener{}, nil
 	for _, l := range t.Listeners {
 		name := l.Network + " " + l.Address
 		lst := old[name]
@@ -148,7 +148,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
 		}
 		e.near.Keep(lst, e.Shared.near, len(e.Shared.Engines()))
 		lst.Users = l.Users
-		e.Listeners[name] = lst
+		e.Listeners[name], e.InOrder = lst, append(e.InOrder, lst)
 	}
 	for name, lst := range old {
 		if e.Listeners[name] == nil {
@@ -162,7 +162,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool) {
 
 // taggedPools are the pools that may have values with tags.
 func (e *Engine) taggedPools() (list []*routing.BoundPool) {
-	for _, l := range e.Listeners {
+	for _, l := range e.InOrder {
 		for i := range l.Routes {
 			if rt := &l.Routes[i]; rt.Tags != nil && !slices.Contains(list, rt.BoundPool) {
 				list = append(list, rt.BoundPool)

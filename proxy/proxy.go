@@ -331,7 +331,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
 	e.Copies.AddTo(into)
-	for _, l := range e.Listeners {
+	for _, l := range e.InOrder {
 		l.AddTo(into)
 	}
 }

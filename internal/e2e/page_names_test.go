@@ -20,7 +20,7 @@ func TestPageOfLongNames(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pools:\n  %s:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s, good_pings: 2}\n", pool)
 	fmt.Fprintf(&b, "    servers: [%q, %q, {name: %s, address: %q}]\n", six.address, four.address, server, other.address)
-	b.WriteString("  small: {distribution: jump, servers: [" + fmt.Sprintf("%q", four.address) + "]}\nroutes:\n")
+	b.WriteString("  small: {distribution: jump, servers: [" + fmt.Sprintf("%q", startMemcached(t).address) + "]}\nroutes:\n")
 	for i := range routes {
 		fmt.Fprintf(&b, "  - {prefix: \"r%d:\", pool: %s, guard: true}\n", i, pool)
 	}

@@ -33,7 +33,9 @@ func TestTagsArticle(t *testing.T) {
 			if rebuilds == 2 { // the first makes the tags' buckets, before which nobody knows what was invalidated
 				t.Fatalf("it is missing after %d rebuilds", rebuilds)
 			}
-			ca.store("blog:7:page;tags=user:25,top", "made of both")
+			if answer := ca.set("blog:7:page;tags=user:25,top", "made of both"); answer != "STORED" && answer != "NOT_STORED" {
+				t.Fatalf("the rebuild got %s", answer)
+			}
 		}
 		ca.holds("blog:7:page", "made of both")
 		cb.holds("blog:7:page", "made of both")

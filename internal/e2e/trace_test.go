@@ -162,12 +162,12 @@ func TestTrace(t *testing.T) {
 			t.Errorf("of %s is told %s, want %s", key, stories[key], want)
 		}
 	}
-	for key, want := range map[string]string{"home:top": "never", "home:old": "X evicted", "home:gone": "F flushed"} {
+	for key, want := range map[string]string{"home:top": "never", "home:old": "", "home:gone": "F flushed"} {
 		if why[key] != want {
 			t.Errorf("%s is said to miss for %q, want %q", key, why[key], want)
 		}
 	}
-	x.shows(t, "TRACE home:*", "home:top   M L W U H3", "home:old   W H MX L l H T w", "home:gone  W MF", shown[:19])
+	x.shows(t, "TRACE home:*", "home:top   M L W U H3", "home:old   W H M L l H T w", "home:gone  W MF", shown[:19])
 	eventually(t, "the file tells it", func() bool {
 		told := map[string]string{}
 		text, _ := os.ReadFile(file)

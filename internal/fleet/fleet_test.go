@@ -96,7 +96,6 @@ type fleet struct {
 	sidecars []*sidecar
 	apps     []*app
 	clients  []*caller
-	lines    int       // of writes, at the end, that nothing gives back
 	features *features // of what a reload switches on and off; nil: the scenario says what there is
 	trouble  int64     // when the last fault ends
 	quiet    bool      // apps begin nothing new

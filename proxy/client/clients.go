@@ -3,6 +3,9 @@ package client
 // All clients of one loop.
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 	"unsafe"
 
@@ -87,6 +90,12 @@ type Handler interface {
 	// NoMemory refuses a storage command for whose data block there is no memory.
 	// rest bytes of it are still to come.
 	NoMemory(s *Session, raw []byte, rest int)
+}
+
+// ByAge returns the sessions, the oldest first, so that what is done to several of them
+// does not depend on the order of a map. It is for rare events.
+func (e *Clients) ByAge() []*Session {
+	return slices.SortedFunc(maps.Keys(e.Sessions), func(a, b *Session) int { return cmp.Compare(a.ID&^upstream.Bulky, b.ID&^upstream.Bulky) })
 }
 
 // SweepIdle closes the clients that have said nothing for too long, or have not said in time who they are.

@@ -439,6 +439,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
 		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Deed != replicate.Forward && a.Deed != replicate.Store) {
+			if k == wire.NotFound { // memcached answers NOT_STORED to a replace of a key that is gone
+				k = task.Absence(t)
+			}
 			t.AnswerKind(k)
 			return
 		}

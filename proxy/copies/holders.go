@@ -55,7 +55,7 @@ func (e *Copies) present(list []copyOf, rt *routing.Route, key []byte) []copyOf 
 // be a key of several. The holders are valid until the next call.
 func (e *Copies) homes(key []byte) iter.Seq2[*routing.Route, []copyOf] {
 	return func(yield func(*routing.Route, []copyOf) bool) {
-		for _, l := range e.Listeners {
+		for _, l := range e.InOrder {
 			for i := range l.Routes {
 				rt := &l.Routes[i]
 				if rt.Copies.Copies == 0 {
@@ -114,7 +114,7 @@ func (e *Copies) leaver(key []byte, srv *upstream.Server) (rt *routing.Route, fo
 // excepted, in the same order at every loop.
 func (e *Copies) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []copyOf) {
 	seen := map[*upstream.Server]bool{to: true}
-	for _, l := range e.Listeners {
+	for _, l := range e.InOrder {
 		for i := range l.Routes {
 			rt := &l.Routes[i]
 			if !rt.CopiesOn(bp) {

@@ -111,7 +111,7 @@ func (e *Copies) TakeCopies() {
 
 // repairRate is the highest rate, in keys a second, that a route sets for members of bp.
 func (e *Copies) repairRate(bp *routing.BoundPool) (rate int) {
-	for _, l := range e.Listeners {
+	for _, l := range e.InOrder {
 		for i := range l.Routes {
 			if rt := &l.Routes[i]; rt.CopiesOn(bp) {
 				rate = max(rate, rt.Copies.RepairRate)

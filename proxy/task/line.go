@@ -7,6 +7,7 @@ package task
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"ringside/proxy/client"
@@ -261,8 +262,11 @@ func (e *Tasks) advance(name Line, l *queue) {
 // those that wait now is due, and whoever comes later is due later.
 func (e *Tasks) expire() {
 	var late []*Task
-	for name, l := range e.Lines {
-		n := len(late)
+	names := slices.SortedFunc(maps.Keys(e.Lines), func(a, b Line) int { // not in the order of a map
+		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.key, b.key))
+	})
+	for _, name := range names {
+		l, n := e.Lines[name], len(late)
 		l.queue = slices.DeleteFunc(l.queue, func(t *Task) bool {
 			if !t.forSomebody() || e.Now < t.Deadline {
 				return false
@@ -280,7 +284,6 @@ func (e *Tasks) expire() {
 			}
 		}
 	}
-	slices.SortFunc(late, func(a, b *Task) int { return cmp.Compare(a.Asker, b.Asker) }) // not in the order of a map
 	for _, t := range late {
 		t.Fail(TooLong, stats.TimedOut)
 	}

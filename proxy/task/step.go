@@ -49,7 +49,7 @@ func (t *Task) endStep(r *upstream.Result, token Token) {
 	of := t.step.of
 	of.Open--
 	t.step.then(r, token)
-	of.release()
+	of.CatchUp() // the callback may have asked a server that can't be asked
 }
 
 // counts says whether t makes a counter that it has found missing. Run late, it counts

@@ -71,6 +71,7 @@ type Tasks struct {
 	*upstream.Servers
 	Clients   *client.Clients              // of the same loop
 	Listeners map[string]*routing.Listener // by network and address, over generations
+	InOrder   []*routing.Listener          // the same, in the order of the table
 	Leaders   []Leader                     // asked in this order who serves a task
 	Loops     Loops                        // all of the process
 	Post      func(f func(*Tasks))         // runs f on this loop, from any other
