@@ -1,0 +1,5 @@
+//go:build !unix
+
+package tracefile
+
+const noFollow = 0
