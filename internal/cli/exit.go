@@ -66,8 +66,11 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errs)
+	cleanOut, cleanErrs := &sanitizer{to: out}, &sanitizer{to: errs}
+	defer cleanOut.flush()
+	defer cleanErrs.flush()
+	root.SetOut(cleanOut)
+	root.SetErr(cleanErrs)
 	err := root.Execute()
 	if err == nil {
 		return 0
@@ -82,6 +85,7 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	if end.position {
 		text = err.Error()
 	}
+	errs = cleanErrs
 	if slices.Contains(args, "--json") { // also where the command line could not be read
 		printErrorJSON(errs, err)
 	} else {
