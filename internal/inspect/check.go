@@ -47,6 +47,9 @@ server dies.`,
 					say.Warn("ringside serve here " + err.Error())
 				}
 			}
+			for _, w := range ambiguousServers(cmd.Context(), t, lookUp) {
+				say.Warn(w)
+			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)
 			}
