@@ -2,4 +2,6 @@
 
 package config
 
+// Elsewhere, files are opened as they are.
+
 const nonBlocking = 0

@@ -2,4 +2,6 @@
 
 package tracefile
 
+// Elsewhere, there is no flag that refuses symbolic links.
+
 const noFollow = 0
