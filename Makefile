@@ -10,14 +10,14 @@ FUZZTIME ?= 10s
 # What ringside version says: the tag and the commit, "-dirty" with changes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 build:
-	$(GO) build -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/ringside
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/ ./cmd/ringside
 
 # A Debian package of what is built, in bin/. DEBVERSION is what dpkg compares.
 DEBVERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || git log -1 --date=format:%Y%m%d%H%M%S --format=0~%cd.%h 2>/dev/null || echo 0~unknown)
 DEBARCH ?= $(shell $(GO) env GOARCH)
 deb: build
 	bin/ringside completion bash > bin/ringside.bash
-	$(GO) -C deploy/deb build -o ../../bin/makedeb .
+	$(GO) -C deploy/deb build -trimpath -o ../../bin/makedeb .
 	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
 
 # Seconds, and only Go is needed: the format, vet, the structure, the conversations, the unit

@@ -3,10 +3,10 @@ package config
 // What must hold between settings, once each is fine by itself.
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -71,9 +71,11 @@ func (d *document) checkListeners(f *File) {
 		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
 			d.failAt(d.place(&l.AuthFile), "passwords would cross a network as they are: listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
-			var err error
-			if l.Users, err = readUsers(l.AuthFile); err != nil {
+			users, exposed, err := readUsers(l.AuthFile)
+			if err != nil {
 				d.failAt(d.place(&l.AuthFile), "auth_file: %v", err)
+			} else if l.Users = users; exposed {
+				d.warn(d.place(&l.AuthFile), "every user of this machine can read the passwords in %s: chmod o-r", l.AuthFile)
 			}
 		}
 		d.checkTaken(seen, &l.Address)
@@ -412,22 +414,23 @@ func (d *document) checkNear(f *File, r *Route) {
 // largestUsers is what a file of users may have: more than anybody writes by hand.
 const largestUsers = 1 << 20
 
-func readUsers(path string) (*table.Users, error) {
-	switch info, err := os.Stat(path); {
+// readUsers reads a file of users. exposed: every user of the machine may read it.
+func readUsers(path string) (users *table.Users, exposed bool, err error) {
+	text, info, err := readRegular(path, largestUsers+1)
+	switch {
+	case errors.Is(err, errNotRegular), err == nil && len(text) > largestUsers:
+		return nil, false, fmt.Errorf("%s must be a file of %d bytes at most", path, largestUsers)
 	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular() || info.Size() > largestUsers:
-		return nil, fmt.Errorf("%s must be a file of %d bytes at most", path, largestUsers)
+		return nil, false, err
 	}
-	text, err := os.ReadFile(path)
+	if info.Mode().Perm()&0o002 != 0 {
+		return nil, false, fmt.Errorf("every user of this machine may change %s: chmod o-w", path)
+	}
+	users, err = table.ParseUsers(text)
 	if err != nil {
-		return nil, err
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
-	users, err := table.ParseUsers(text)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return users, nil
+	return users, info.Mode().Perm()&0o004 != 0, nil
 }
 
 // mostTraces is how many there may be.

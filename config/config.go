@@ -62,9 +62,7 @@
 package config
 
 import (
-	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"ringside/proxy/table"
@@ -238,12 +236,7 @@ func defaultPool() Pool {
 // Load reads and parses the file at path. The error is that of the system when
 // it can't be read, and Errors when it is wrong.
 func Load(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	data, err := ReadFile(path, maxBytes+1)
 	if err != nil {
 		return nil, err // with the path in it
 	}

@@ -73,3 +73,43 @@ func TestLogLimited(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestLogErrorsOfReads: whatever kind of read meets a server's SERVER_ERROR, the log shows its
+// text, also where the client gets a miss, and at most once in ten seconds.
+func TestLogErrorsOfReads(t *testing.T) {
+	for _, test := range []struct{ name, pool, route, asks, sent, answer string }{
+		{"get", "", "", `c1 > get k1`, "s1 < get k1", "c1 < END"},
+		{"get in the order of the request", "ordered=true", "", `c1 > get k1 l1`, "s1 < get k1 l1", "c1 < END"},
+		{"mg", "", "", `c1 > mg k1 v`, "s1 < mg k1 v", "c1 < EN"},
+		{"a frame", "", "", `c1 >f get k=k1`, "s1 < gets k1", `c1 <f get status=1 v=Not\x20found`},
+		{"gat", "", "", `c1 > gat 60 k1`, "s1 < gat 60 k1", "c1 < END"},
+		{"a task", "", "autocreate=10:60", `c1 > get k1`, "s1 < get k1", "c1 < END"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var logs bytes.Buffer
+			s := conversation.New(t)
+			s.Logs = &logs
+			s.Line(strings.TrimSpace("pool main servers=s1 " + test.pool))
+			if test.route != "" {
+				s.Line("route - main " + test.route)
+			}
+			const line = `msg="a server answered a read with an error" server=s1 error="SERVER_ERROR out of memory"`
+			ask := func() {
+				s.Line(test.asks)
+				s.Line(test.sent)
+				s.Line("s1 > SERVER_ERROR out of memory")
+				s.Line(test.answer)
+			}
+			ask()
+			if n := strings.Count(logs.String(), line); n != 1 {
+				t.Errorf("%d lines:\n%s", n, logs.String())
+			}
+			ask()
+			ask()
+			s.Line("wait 11s")
+			if !strings.HasSuffix(strings.TrimSpace(logs.String()), line+" count=2") {
+				t.Errorf("the line that stands for two is missing:\n%s", logs.String())
+			}
+		})
+	}
+}

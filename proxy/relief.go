@@ -136,6 +136,7 @@ func number(l *link.Link) uint64 {
 // replace it.
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
+	e.Count.TooLarge++
 	s.Swallow = r.Swallow
 	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value of these
 		e.local(s, r.Answer, stats.ClientFault)

@@ -98,7 +98,7 @@ func (c *simClient) answer(w *want, b []byte) int {
 			c.w.flushing-- // else it may still come
 		}
 	case "too large":
-		good = line == "SERVER_ERROR object too large for cache"
+		good = strings.HasPrefix(line, "SERVER_ERROR object too large for cache")
 	}
 	if !good && !sad {
 		c.wrong(w, b)

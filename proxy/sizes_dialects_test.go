@@ -31,7 +31,7 @@ func (w *sizing) store(request []byte, key string, size int, removes bool, refus
 	return []byte(refused)
 }
 
-const tooLargeForCache = "SERVER_ERROR object too large for cache\r\n"
+const tooLargeForCache = "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside\r\n"
 
 // on is a text command on one key; suffixed: perhaps with a tag behind it.
 func (w *sizing) on(format, key string, suffixed bool) sized {

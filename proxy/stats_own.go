@@ -58,6 +58,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 		r.Count("closed_memory", sum.MemoryClosed)
 		r.Count("closed_in_value", sum.CutOff)
 		r.Count("refused_memory", sum.NoMemory)
+		r.Count("refused_value", sum.TooLarge)
 		r.Count("counters_made", sum.CountersMade)
 		r.Count("aborted_in_doubt", sum.Desyncs)
 		sum.Requests.Report(r)

@@ -37,7 +37,7 @@ func TestClients(t *testing.T) {
 		t.Errorf("%d %s", code, out)
 	}
 	for _, bad := range []string{"--sort size", "--limit 0", "extra"} {
-		if code, out, errs := typed(append([]string{"clients"}, strings.Fields(bad)...)...); code != 2 {
+		if code, out, errs := typed(append([]string{"clients"}, strings.Fields(bad)...)...); code != 64 {
 			t.Errorf("%s: %d %s%s", bad, code, out, errs)
 		}
 	}

@@ -74,16 +74,16 @@ func TestServer(t *testing.T) {
 	}{
 		{"list", 0, "demo3"},
 		{"list --pool main", 0, "up"},
-		{"list --pool mian", 2, `no pool "mian"`},
+		{"list --pool mian", 64, `no pool "mian"`},
 		{"list --json", 0, `"server":"demo2"`},
-		{"drain", 2, "something is missing: ringside server drain NAME"},
-		{"drain demo4", 2, `no server "demo4"; there are demo1, demo2, demo3`},
-		{"drain demo1 --pool other", 2, `no pool "other"; there are main`},
+		{"drain", 64, "something is missing: ringside server drain NAME"},
+		{"drain demo4", 64, `no server "demo4"; there are demo1, demo2, demo3`},
+		{"drain demo1 --pool other", 64, `no pool "other"; there are main`},
 		{"drain demo1", 0, "by order"},
 		{"list", 0, "by order"},
 		{"restore demo1 --json", 0, `"server":"demo1"`},
 		{"restore " + d.Servers()[1], 0, "up"},
-		{"explode demo1", 2, `unknown command "explode"`},
+		{"explode demo1", 64, `unknown command "explode"`},
 	} {
 		args := append([]string{"server"}, strings.Fields(c.args)...)
 		if c.args != "explode demo1" {
@@ -109,7 +109,7 @@ func TestServer(t *testing.T) {
 	if code, _, errs := typed("server", "list", "--admin", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "no answer from the admin interface at 127.0.0.1:1") {
 		t.Errorf("nobody there: %d %s", code, errs)
 	}
-	if code, _, errs := typed("server", "list", "--admin", "here"); code != 2 || !strings.Contains(errs, "want host:port or unix:/path") {
+	if code, _, errs := typed("server", "list", "--admin", "here"); code != 64 || !strings.Contains(errs, "want host:port or unix:/path") {
 		t.Errorf("no address: %d %s", code, errs)
 	}
 }
@@ -193,7 +193,7 @@ func TestServerDrainCopies(t *testing.T) {
 	if code, _, errs := typed("server", "drain", "two", "-c", path); code != 0 || !strings.Contains(errs, "warning: keys of pool main that have one of their 2 copies on two may be left with one copy") {
 		t.Fatalf("drain: exit %d, %s", code, errs)
 	}
-	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 2 || !strings.Contains(errs, "one may have the only copy of keys of pool main") {
+	if code, _, errs := typed("server", "drain", "one", "-c", path); code != 64 || !strings.Contains(errs, "one may have the only copy of keys of pool main") {
 		t.Fatalf("drain of the other: exit %d, %s", code, errs)
 	}
 	if code, _, errs := typed("server", "restore", "two", "-c", path); code != 0 || !strings.HasSuffix(errs, "two is filled: its keys have 2 copies again\n") {
@@ -249,7 +249,7 @@ func TestDrillThroughSeveral(t *testing.T) {
 		{"nonsense", "--through nonsense: want host:port"},
 		{"192.0.2.1:11211", "say --yes"},
 	} {
-		if code, _, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", c.through}, short)...); code != 2 || !strings.Contains(errs, c.says) {
+		if code, _, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", c.through}, short)...); code != 64 || !strings.Contains(errs, c.says) {
 			t.Errorf("--through %s: exit %d, %s", c.through, code, errs)
 		}
 	}
@@ -262,21 +262,21 @@ func TestDrillRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{"--fault melt", 2, "it is one of refuse, hang, delay, drop, reset, partition, or all"},
-		{"--percent 0", 2, "--percent is from 1 to 100"},
-		{"--delay 2m", 2, "--delay"},
-		{"--for -1s", 2, "--for"},
-		{"--clients 0", 2, "--clients"},
-		{"--rate 0", 2, "--rate"},
-		{"--keys 3", 2, "--keys"},
-		{"--settle 0s", 2, "--settle"},
-		{"--server demo9", 2, `no server "demo9"`},
-		{"--pool other", 2, `no pool "other"; there are main`},
-		{"--to 192.0.2.1:11211", 2, "say --yes"},
-		{"--admin 0.0.0.0:9151", 2, "say --yes"},
-		{"--to nonsense", 2, "want host:port"},
+		{"--fault melt", 64, "it is one of refuse, hang, delay, drop, reset, partition, or all"},
+		{"--percent 0", 64, "--percent is from 1 to 100"},
+		{"--delay 2m", 64, "--delay"},
+		{"--for -1s", 64, "--for"},
+		{"--clients 0", 64, "--clients"},
+		{"--rate 0", 64, "--rate"},
+		{"--keys 3", 64, "--keys"},
+		{"--settle 0s", 64, "--settle"},
+		{"--server demo9", 64, `no server "demo9"`},
+		{"--pool other", 64, `no pool "other"; there are main`},
+		{"--to 192.0.2.1:11211", 64, "say --yes"},
+		{"--admin 0.0.0.0:9151", 64, "say --yes"},
+		{"--to nonsense", 64, "want host:port"},
 		{"--admin 127.0.0.1:1", 1, "no answer from the admin interface"},
-		{"extra", 2, `"extra" is one word too many: ringside drill`},
+		{"extra", 64, `"extra" is one word too many: ringside drill`},
 	} {
 		if code, out, errs := typed(slices.Concat([]string{"drill"}, flags, strings.Fields(c.args))...); code != c.code || !strings.Contains(out+errs, c.says) {
 			t.Errorf("drill %s: exit %d, %s%s", c.args, code, out, errs)

@@ -1,6 +1,6 @@
 package cli
 
-// How the program ends: what it says of an error, and its exit code.
+// How the program ends: what it says of an error, and its exit status.
 
 import (
 	"errors"
@@ -15,12 +15,14 @@ import (
 	"ringside/internal/top"
 )
 
-// Exit codes: 0, done; 1, it failed; 2, the command line or the configuration
-// is wrong; 3, ringside top has been told that a server is not up.
+// Exit statuses; 0 is success. Ringside never exits with 2 on purpose: the Go runtime
+// exits with 2 after a panic or a fatal error, and a supervisor must restart a process
+// that crashed, but not one whose configuration or command line is wrong.
 const (
 	exitFailed = 1
-	exitUsage  = 2
-	exitNotUp  = 3
+	exitNotUp  = 3  // ringside top --once: a server is not up
+	exitUsage  = 64 // the command line is wrong; EX_USAGE of sysexits.h
+	exitConfig = 78 // the configuration is wrong or cannot be read; EX_CONFIG
 )
 
 // exitError is an error that has an exit code, and is printed in its own way.
@@ -35,14 +37,14 @@ type exitError struct {
 func Usage(err error) error { return &exitError{error: err, code: exitUsage, help: true} }
 
 // Refused is a configuration that a running Ringside has refused.
-func Refused(err error) error { return &exitError{error: err, code: exitUsage, position: true} }
+func Refused(err error) error { return &exitError{error: err, code: exitConfig, position: true} }
 
 // NotUp is what ringside top --once was told.
 func NotUp(err error) error { return &exitError{error: err, code: exitNotUp} }
 
 // Unreadable is a configuration file that can't be read, with what to do about it.
 func Unreadable(err error, remedy string) error {
-	return &exitError{error: fmt.Errorf("cannot read the configuration: %w: %s", err, remedy), code: exitUsage}
+	return &exitError{error: fmt.Errorf("cannot read the configuration: %w: %s", err, remedy), code: exitConfig}
 }
 
 // unread is err, which reading a configuration file gave, with its remedy.
@@ -64,15 +66,18 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetArgs(args)
 	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errs)
+	cleanOut, cleanErrs := &sanitizer{to: out}, &sanitizer{to: errs}
+	defer cleanOut.flush()
+	defer cleanErrs.flush()
+	root.SetOut(cleanOut)
+	root.SetErr(cleanErrs)
 	err := root.Execute()
 	if err == nil {
 		return 0
 	}
 	end := &exitError{code: exitFailed}
 	if isConfig(err) {
-		end = &exitError{code: exitUsage, position: true}
+		end = &exitError{code: exitConfig, position: true}
 	} else {
 		errors.As(err, &end)
 	}
@@ -80,6 +85,7 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	if end.position {
 		text = err.Error()
 	}
+	errs = cleanErrs
 	if slices.Contains(args, "--json") { // also where the command line could not be read
 		printErrorJSON(errs, err)
 	} else {

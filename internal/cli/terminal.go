@@ -5,12 +5,16 @@ package cli
 import (
 	"io"
 	"os"
+	"strings"
 
 	"ringside/internal/top"
 )
 
 // OnTerminal says whether a person reads what is printed to out.
 func OnTerminal(out io.Writer) bool {
+	if s, ok := out.(*sanitizer); ok {
+		out = s.to
+	}
 	f, ok := out.(*os.File)
 	return ok && top.IsTerminal(f)
 }
@@ -25,6 +29,11 @@ func Colours(out io.Writer) bool { return OnTerminal(out) && WantsColours() }
 func Paint(out io.Writer, style top.Style, text string) string {
 	if style == top.Plain || !Colours(out) {
 		return text
+	}
+	if _, ok := out.(*sanitizer); ok {
+		begin, end, _ := strings.Cut(style.Paint("\x00"), "\x00")
+		mark := func(code string) string { return strings.ReplaceAll(code, "\x1b", escapeMark) }
+		return mark(begin) + text + mark(end)
 	}
 	return style.Paint(text)
 }

@@ -41,12 +41,12 @@ func TestLimitKeyLineValue(t *testing.T) {
 		client.ask("delete "+long, "CLIENT_ERROR bad command line format")
 
 		client.store("a", strings.Repeat("v", 1000))
-		if answer := client.set("a", strings.Repeat("v", 1001)); answer != "SERVER_ERROR object too large for cache" {
+		if answer := client.set("a", strings.Repeat("v", 1001)); answer != "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside" {
 			t.Errorf("a value over the limit got %q", answer)
 		}
 		direct.misses("a") // as memcached does, the old value is gone
 		client.store("a", "1")
-		client.ask("ms a 1001\r\n"+strings.Repeat("v", 1001), "SERVER_ERROR object too large for cache")
+		client.ask("ms a 1001\r\n"+strings.Repeat("v", 1001), "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside")
 		direct.misses("a")
 		client.store("a", "2")
 		client.holds("a", "2")

@@ -263,7 +263,7 @@ func TestTraceForms(t *testing.T) {
 	}
 	for _, args := range [][]string{{}, {"--any", "home:*"}, {"--any", "--sample", "0"}, {"--any", "--sample", "1000001"}, {"--sample", "5", "home:*"}, {"-1", "--json", "home:*"}} {
 		out, err := exec.Command(binary, append([]string{"trace", "--admin", r.admin}, args...)...).CombinedOutput()
-		if code := new(exec.ExitError); !errors.As(err, &code) || code.ExitCode() != 2 {
+		if code := new(exec.ExitError); !errors.As(err, &code) || code.ExitCode() != 64 {
 			t.Errorf("trace %s ends with %v: %s", args, err, out)
 		}
 	}
@@ -319,7 +319,7 @@ func TestTraceFiles(t *testing.T) {
 		t.Fatal(status, said)
 	}
 	told("one", "home:1")
-	if said, status := reload(to("none/at/all")); status != 2 || !strings.Contains(said, "cannot write the trace of home:*: ") || !strings.Contains(said, "see that its directory is there") {
+	if said, status := reload(to("none/at/all")); status != 78 || !strings.Contains(said, "cannot write the trace of home:*: ") || !strings.Contains(said, "see that its directory is there") {
 		t.Errorf("a file that can't be: %d %s", status, said)
 	}
 	told("one", "home:2")

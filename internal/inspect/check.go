@@ -27,7 +27,7 @@ func newCheck() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration and print who gets how much",
 		Long: `Check a configuration file. All mistakes are printed, each with its line and
-column; the exit code is then 2. A correct file prints its pools with the
+column; the exit status is then 78. A correct file prints its pools with the
 share of all hashes that each server owns, what happens when a server is gone,
 and for each route its class, how many copies it keeps, and what is lost when one
 server dies.`,
@@ -46,6 +46,9 @@ server dies.`,
 				if err := tracefile.Look(&f.Traces[i]); err != nil {
 					say.Warn("ringside serve here " + err.Error())
 				}
+			}
+			for _, w := range ambiguousServers(cmd.Context(), t, lookUp) {
+				say.Warn(w)
 			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)

@@ -4,7 +4,6 @@ package inspect
 
 import (
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +29,7 @@ of the file and on standard error. With - the file is read from standard input.`
 				name = "standard input"
 				data, err = io.ReadAll(cmd.InOrStdin())
 			} else {
-				data, err = os.ReadFile(name)
+				data, err = config.ReadFile(name, 1<<20)
 			}
 			if err != nil {
 				return cli.Unreadable(err, "name a twemproxy file, or - for standard input")

@@ -34,6 +34,7 @@ func (b *boundLog) look(is stats.Bounds, now time.Time) {
 	b.one("limits.output_hard", is.Output, now, "clients that don't read their answers were closed: limits.output_hard is reached")
 	b.one("limits.unfinished", is.Unfinished, now, "clients that stopped in the middle of a command were closed: limits.unfinished is reached")
 	b.one("limits.memory clients", is.Memory, now, "the clients that held most were closed: limits.memory is reached")
+	b.one("limits.value", is.TooLarge, now, "values were refused: they are longer than limits.value; raise it if the servers take more (memcached -I)")
 	b.one("limits.memory values", is.Values, now, "values were refused: limits.memory is reached")
 	var queue, shed uint64
 	var busiest, slowest string

@@ -40,17 +40,17 @@ func TestBoundLog(t *testing.T) {
 	if got := at(30, stats.Bounds{Clients: 510}); got != "" {
 		t.Errorf("it was not reached again: %s", got)
 	}
-	got := at(60, stats.Bounds{Clients: 510, Descriptors: 1, Output: 2, Unfinished: 5, Memory: 3, Values: 4, Servers: map[string]stats.ServerBounds{
+	got := at(60, stats.Bounds{Clients: 510, Descriptors: 1, Output: 2, Unfinished: 5, Memory: 3, Values: 4, TooLarge: 6, Servers: map[string]stats.ServerBounds{
 		"a": {Queue: 1}, "b": {Queue: 7, Shed: 1}, "c": {Queue: 7}}})
 	for _, want := range []string{"raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients\" count=1\n", "limits.output_hard is reached\" count=2\n",
-		"limits.unfinished is reached\" count=5\n", "closed: limits.memory is reached\" count=3\n", "values were refused: limits.memory is reached\" count=4\n",
+		"limits.unfinished is reached\" count=5\n", "closed: limits.memory is reached\" count=3\n", "values were refused: limits.memory is reached\" count=4\n", "longer than limits.value; raise it if the servers take more (memcached -I)\" count=6\n",
 		"the queue of a server is full\" count=15 most_at=b\n", "requests to servers were refused: limits.memory is reached\" count=1 most_at=b\n"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("it lacks %q:\n%s", want, got)
 		}
 	}
-	if strings.Count(got, "\n") != 7 {
-		t.Errorf("seven bounds, a line each:\n%s", got)
+	if strings.Count(got, "\n") != 8 {
+		t.Errorf("eight bounds, a line each:\n%s", got)
 	}
 }
 

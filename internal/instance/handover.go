@@ -71,9 +71,21 @@ func (t *takeover) close() {
 
 // handOver offers the listening sockets to the process that asks for them.
 func (r *Instance) handOver() (socket string, err error) {
-	names, files, err := r.driver.Sockets()
+	return r.handover.offer(r.listeningSockets, func(done func()) {
+		select {
+		case r.handed <- done:
+		case <-r.ended: // it stops anyway
+			done()
+		}
+	})
+}
+
+// listeningSockets returns copies of all listening sockets, with the names by which the
+// next process knows them.
+func (r *Instance) listeningSockets() (names []string, files []*os.File, err error) {
+	names, files, err = r.driver.Sockets()
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
 	r.mu.Lock()
 	l, at := r.adminListener, r.adminAt
@@ -83,15 +95,9 @@ func (r *Instance) handOver() (socket string, err error) {
 		for _, f := range files {
 			f.Close()
 		}
-		return "", err
+		return nil, nil, err
 	}
-	return offer(append(names, adminSocket(at)), append(files, f), func(done func()) {
-		select {
-		case r.handed <- done:
-		case <-r.ended: // it stops anyway
-			done()
-		}
-	})
+	return append(names, adminSocket(at)), append(files, f), nil
 }
 
 // drainClients serves the clients that are there until they have gone, or limits.drain is

@@ -5,12 +5,14 @@ package instance
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,56 +25,94 @@ const (
 	mostSockets = 250              // the kernel hands over 253 at once
 )
 
-// offer makes a socket by which the process that has started a take-over gets the
-// listening ones, and returns its name. Nothing changes until that process says
-// that it is ready: then handed is called, with what tells it that they are its
-// own.
-func offer(names []string, files []*os.File, handed func(done func())) (socket string, err error) {
-	closeAll := func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}
-	if len(files) > mostSockets {
-		closeAll()
-		return "", fmt.Errorf("%d listening sockets are too many to be handed over: %d at most", len(files), mostSockets)
+// handoverSocket is the socket at which the next process gets the listening sockets. There
+// is at most one that waits, however often one is asked for: a local user who may use the
+// control API cannot use up descriptors.
+type handoverSocket struct {
+	mu      sync.Mutex
+	waiting *net.UnixListener // nil: none
+}
+
+// offer returns the name of a socket by which the process that has started a take-over gets
+// the listening ones. open returns them, with their names, when that process has
+// connected; connections of other users are closed, and do not end the offer. Nothing
+// changes until the process says that it is ready: then handed is called, with a function
+// that tells it that the sockets are its own.
+func (h *handoverSocket) offer(open func() (names []string, files []*os.File, err error), handed func(done func())) (socket string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiting != nil {
+		h.waiting.SetDeadline(time.Now().Add(handWithin))
+		return h.waiting.Addr().String(), nil
 	}
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@ringside-" + rand.Text(), Net: "unix"})
 	if err != nil {
-		closeAll()
 		return "", err
 	}
 	l.SetDeadline(time.Now().Add(handWithin))
+	h.waiting = l
 	go func() {
-		defer closeAll()
-		c, err := l.AcceptUnix()
+		c := acceptTrusted(l)
+		h.mu.Lock()
+		h.waiting = nil
+		h.mu.Unlock()
 		l.Close()
-		if err != nil {
+		if c == nil {
 			return
 		}
 		defer c.Close()
-		text, err := json.Marshal(names)
-		if err != nil || !mayTake(c) {
-			return
-		}
-		fds, err := numbers(files)
-		if err != nil {
-			return
-		}
-		c.SetDeadline(time.Now().Add(readyWithin))
-		if _, _, err := c.WriteMsgUnix(append(text, '\n'), syscall.UnixRights(fds...), nil); err != nil {
-			return
-		}
-		if said, _ := bufio.NewReader(c).ReadString('\n'); said == "ready\n" {
-			over := make(chan struct{})
-			handed(func() {
-				c.Write([]byte("done\n"))
-				close(over)
-			})
-			<-over
+		if names, files, err := open(); err == nil {
+			handOverTo(c, names, files, handed)
 		}
 	}()
 	return l.Addr().String(), nil
+}
+
+// acceptTrusted returns the first connection of a process that may take the sockets; nil
+// if none comes in time.
+func acceptTrusted(l *net.UnixListener) *net.UnixConn {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil
+		}
+		if checkPeer(c) == nil {
+			return c
+		}
+		c.Close()
+	}
+}
+
+// handOverTo sends files to c, and closes its own copies when c has them or has gone.
+func handOverTo(c *net.UnixConn, names []string, files []*os.File, handed func(done func())) {
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	if len(files) > mostSockets {
+		return
+	}
+	text, err := json.Marshal(names)
+	if err != nil {
+		return
+	}
+	fds, err := numbers(files)
+	if err != nil {
+		return
+	}
+	c.SetDeadline(time.Now().Add(readyWithin))
+	if _, _, err := c.WriteMsgUnix(append(text, '\n'), syscall.UnixRights(fds...), nil); err != nil {
+		return
+	}
+	if said, _ := bufio.NewReader(c).ReadString('\n'); said == "ready\n" {
+		over := make(chan struct{})
+		handed(func() {
+			c.Write([]byte("done\n"))
+			close(over)
+		})
+		<-over
+	}
 }
 
 // numbers is the descriptors of files. Fd would make the sockets blocking ones, in
@@ -90,24 +130,34 @@ func numbers(files []*os.File) (fds []int, err error) {
 	return fds, nil
 }
 
-// mayTake says that the other end is a process of the same user, or of root.
-func mayTake(c *net.UnixConn) bool {
+// isTrusted reports whether a process of that user may be the other side of a take-over.
+// Root trusts only root: what an unprivileged process hands over is that user's choice.
+var isTrusted = func(uid uint32) bool { return int(uid) == os.Geteuid() }
+
+// checkPeer returns nil if the process at the other end of c may be the other side of a
+// take-over, as the kernel knows it.
+func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return false
+		return err
 	}
-	allowed := false
-	err = raw.Control(func(fd uintptr) {
-		who, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		allowed = err == nil && (who.Uid == 0 || int(who.Uid) == os.Geteuid())
+	failed := raw.Control(func(fd uintptr) {
+		var peer *unix.Ucred
+		if peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && !isTrusted(peer.Uid) {
+			err = fmt.Errorf("process %d is of user %d, not of user %d: both must be of the same user", peer.Pid, peer.Uid, os.Geteuid())
+		}
 	})
-	return err == nil && allowed
+	return cmp.Or(failed, err)
 }
 
 // take gets the listening sockets from the Ringside that has offered them.
 func take(socket string) (*takeover, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
+		return nil, err
+	}
+	if err := checkPeer(c); err != nil {
+		c.Close()
 		return nil, err
 	}
 	t := &takeover{conn: c, listeners: map[string][]net.Listener{}}

@@ -11,10 +11,9 @@ import (
 
 var errNoHandover = errors.New("a take-over needs Linux")
 
-func offer(_ []string, files []*os.File, _ func(done func())) (string, error) {
-	for _, f := range files {
-		f.Close()
-	}
+type handoverSocket struct{}
+
+func (*handoverSocket) offer(func() ([]string, []*os.File, error), func(done func())) (string, error) {
 	return "", errNoHandover
 }
 

@@ -54,6 +54,7 @@ type Instance struct {
 	adminListener net.Listener   // guarded by mu, and so is adminAt
 	adminAt       config.Address // as the file says it
 	taken         *takeover      // the sockets of another Ringside; nil: none
+	handover      handoverSocket // where the next process gets the sockets
 
 	files    uint64 // that the process could open when limits.clients was fitted
 	stopping atomic.Bool

@@ -50,7 +50,7 @@ func TestSupervisorIsTold(t *testing.T) {
 	wants(t, next(), "READY=1\n", "STATUS=serving 3 servers in 1 pool on ", "generation 2")
 
 	s.write("nothing")
-	s.reloads(2)
+	s.reloads(78)
 	wants(t, next(), "RELOADING=1\n")
 	wants(t, next(), "READY=1\n", "generation 2; the last reload was refused: "+s.path+":1:1: ")
 }

@@ -175,7 +175,7 @@ func TestReloadCommand(t *testing.T) {
 	}
 
 	s.write("listen: :1\npools: {main: {distribution: ketma, servers: [a]}}\n")
-	_, errs := s.reloads(2)
+	_, errs := s.reloads(78)
 	if want := s.path + `:2:30: `; !strings.HasPrefix(errs, want) {
 		t.Errorf("it says %q, want it to begin with %q", errs, want)
 	}
@@ -195,7 +195,7 @@ func TestReloadOfLogAndAdmin(t *testing.T) {
 	before := s.journal.String()
 	s.reloads(0)
 	s.write("nothing")
-	s.reloads(2)
+	s.reloads(78)
 	after := strings.TrimPrefix(s.journal.String(), before)
 	if !strings.HasPrefix(after, `{"time":`) || strings.Contains(after, "INFO") || !strings.Contains(after, `"level":"ERROR"`) {
 		t.Errorf("logged behind the reload:\n%s", after)
@@ -245,7 +245,7 @@ func TestReloadOfLogAndAdmin(t *testing.T) {
 	}
 	defer taken.Close()
 	s.write(strings.Replace(moved, "unix:"+socket, taken.Addr().String(), 1))
-	_, errs := s.reloads(2)
+	_, errs := s.reloads(78)
 	wants(t, errs, "cannot listen for admin on "+taken.Addr().String())
 }
 

@@ -29,7 +29,7 @@ With --take-over it starts beside the Ringside that has the admin interface of
 the same file, gets its listening sockets, and when it is ready tells it to stop
 accepting: no client is refused. The old one keeps the clients that it has until
 they leave, for at most its limits.drain, and ends. Where there is none it starts
-as usual. Both must be processes of the same user, or the new one of root.`,
+as usual. Both must be processes of the same user; each checks the other.`,
 		Example: `  ringside serve -c /etc/ringside/ringside.yaml
   kill -HUP $(pidof ringside)`,
 		Args: cli.NoFile,

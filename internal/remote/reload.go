@@ -23,7 +23,7 @@ func newReload() *cobra.Command {
 		Long: `Let a running Ringside read its configuration file again, by its admin
 interface, wait until it is in force, and print what it has changed.
 
-It exits 0 when the file is in force; 2 when it was refused, with the reasons,
+It exits 0 when the file is in force; 78 when it was refused, with the reasons,
 and the old configuration stays in force as a whole; 1 when no Ringside answers.
 It needs admin.control, which is for this machine unless the configuration opens
 it. With -c the file says where the admin interface is: when that is what has

@@ -48,7 +48,8 @@ func newTracing(to io.Writer, compact, asJSON bool) *tracing {
 	case asJSON:
 		t.encode = cli.NewEncoder(t.out)
 	case compact && cli.OnTerminal(to):
-		t.terminal = to.(*os.File)
+		t.terminal = cli.Terminal(to)
+		t.out = bufio.NewWriter(t.terminal) // it moves the cursor
 	}
 	return t
 }

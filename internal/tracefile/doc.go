@@ -15,7 +15,8 @@
 // line, so logrotate may do the same.
 //
 // A file is made for its owner alone (0600), for keys may be secrets; one that is there keeps
-// the permissions that it has. Only a regular file is written.
+// the permissions that it has. Only a regular file is written,
+// and a symbolic link is not followed.
 //
 // # Trouble
 //

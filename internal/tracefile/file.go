@@ -29,8 +29,12 @@ func openFile(path string, most int64, keep int) (*file, error) {
 }
 
 func (f *file) open() error {
-	// Without O_NONBLOCK a pipe that nobody reads would hold us up.
-	to, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o600)
+	// Without O_NONBLOCK a pipe that nobody reads would block. A symbolic link is not
+	// followed: whoever may write to the directory could choose which file is appended to.
+	to, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK|noFollow, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		return f.regular(nil)
+	}
 	if err != nil {
 		return err
 	}
@@ -46,9 +50,9 @@ func (f *file) open() error {
 	return nil
 }
 
-// regular says what is wrong with what stands at the path.
+// regular returns an error unless the path is a regular file; nil is a symbolic link.
 func (f *file) regular(is fs.FileInfo) error {
-	if !is.Mode().IsRegular() {
+	if is == nil || !is.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file: name another one", f.path)
 	}
 	return nil
@@ -56,7 +60,7 @@ func (f *file) regular(is fs.FileInfo) error {
 
 // look says why open would fail, as far as that shows without making the file.
 func (f *file) look() error {
-	is, err := os.Stat(f.path)
+	is, err := os.Lstat(f.path)
 	if err == nil {
 		return f.regular(is)
 	}
@@ -66,7 +70,7 @@ func (f *file) look() error {
 
 // write appends lines, each of which stays whole.
 func (f *file) write(lines [][]byte) error {
-	if now, err := os.Stat(f.path); err != nil || !os.SameFile(now, f.is) { // somebody has moved it
+	if now, err := os.Lstat(f.path); err != nil || !os.SameFile(now, f.is) { // somebody has moved it
 		f.f.Close()
 		if err := f.open(); err != nil {
 			return err

@@ -112,7 +112,11 @@ func TestCannotOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	traces := New(trace.New(proxy.NewProxy(&table.Table{}, "", slog.New(slog.DiscardHandler))), slog.New(slog.DiscardHandler))
-	for _, path := range []string{filepath.Join(dir, "none", "a.trace"), dir, pipe, "/dev/null"} {
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(filepath.Join(dir, "target"), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "none", "a.trace"), dir, pipe, "/dev/null", link} {
 		if _, err := traces.Open(append(settings(filepath.Join(dir, "good.trace")), settings(path)...)); err == nil ||
 			!strings.Contains(err.Error(), "cannot write the trace of home:* page:?: ") || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", path, err)

@@ -33,10 +33,21 @@ func newToken() string {
 // mayLook returns nil if r may see what the page shows. Another site's page may not:
 // it could not read the answer, but it could make many ask for one.
 func (s *Server) mayLook(r *http.Request) error {
-	if site := r.Header.Get("Sec-Fetch-Site"); site != "" && site != "same-origin" && site != "none" {
-		return refuse(http.StatusForbidden, "another site's page asks for this: what it shows is for Ringside's own page")
+	if err := refuseOtherSites(r); err != nil {
+		return err
 	}
 	return s.mayVisit(r)
+}
+
+// refuseOtherSites returns nil unless a browser sends r for another site's page. Older
+// browsers don't send Sec-Fetch-Site; they send Origin with what scripts ask for.
+func refuseOtherSites(r *http.Request) error {
+	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
+	at, err := url.Parse(origin)
+	if site != "" && site != "same-origin" && site != "none" || origin != "" && (err != nil || !strings.EqualFold(at.Host, r.Host)) {
+		return refuse(http.StatusForbidden, "another site's page asks for this: what it shows is for Ringside's own page")
+	}
+	return nil
 }
 
 // mayVisit returns nil if r may have the page itself, which holds no secret: anybody

@@ -104,7 +104,7 @@ func (s *Server) maySteer(r *http.Request) error {
 		return err
 	}
 	if r.Method == "GET" || r.Method == "HEAD" {
-		return nil
+		return refuseOtherSites(r)
 	}
 	return s.checkOrigin(r)
 }

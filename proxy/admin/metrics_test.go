@@ -218,6 +218,7 @@ func TestScrape(t *testing.T) {
 			"STORED\r\n"+"NOT_FOUND\r\n"+"ERROR\r\n") + len("ERROR Too many open connections\r\n")),
 		`ringside_buffer_limit_bytes`:                      1 << 26,
 		`ringside_values_refused_total`:                    0,
+		`ringside_values_over_limit_total`:                 0,
 		`ringside_counters_created_total`:                  0,
 		`ringside_buffer_increments_total`:                 0,
 		`ringside_buffer_flushes_total`:                    0,

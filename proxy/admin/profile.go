@@ -20,6 +20,10 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
+	if err := refuseOtherSites(r); err != nil { // a profile costs CPU, also one that the page can't read
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
 	switch r.PathValue("profile") {
 	case "cmdline":
 		pprof.Cmdline(w, r)

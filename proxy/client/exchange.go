@@ -3,6 +3,7 @@ package client
 // One client command in flight: its parts, and what ends its answer.
 
 import (
+	"log/slog"
 	"slices"
 
 	"ringside/proxy/link"
@@ -274,6 +275,13 @@ func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	if x.trouble != NoRoute {
 		x.trouble, x.Outcome = why, o
 	}
+}
+
+// FailByServer is Fail for a read that server answered with the error line. It is logged,
+// because a client that gets a miss in its place learns nothing of it.
+func (x *Exchange) FailByServer(share int32, server, line string) {
+	x.e.LogLimited(slog.LevelWarn, server, "a server answered a read with an error", "server", server, "error", line)
+	x.Fail(share, "server "+server+": "+line, stats.ServerFault)
 }
 
 // FinishOne counts one of x's parts as finished. With the last, x is settled.

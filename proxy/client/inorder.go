@@ -314,7 +314,7 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 		return taken
 	case wire.End: // the others are misses: Done
 	case wire.ServerError:
-		q.x.Fail(a.Share, "server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		q.x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
 		q.fail()
 	default:
 		q.x.Outcome = stats.ClientFault

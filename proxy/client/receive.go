@@ -31,7 +31,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 	case a.Dialect == wire.Text && a.Op <= wire.Gats:
 		return x.textRead(c, a, r, b)
 	case r.Kind == wire.ServerError && a.Op == wire.Get:
-		x.Fail(a.Share, "server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
 	default:
 		x.Outcome = stats.OutcomeOf(r.Kind)
 		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
@@ -98,7 +98,7 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 		return x.forward(a, r, b)
 	case wire.End:
 	case wire.ServerError:
-		x.Fail(a.Share, "server "+c.Server.Label()+": "+string(r.Line.Of(b)), stats.ServerFault)
+		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
 	default: // the client gets one such line, however many parts have one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault

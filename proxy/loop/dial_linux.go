@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"ringside/proxy"
 	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 func (d *epoll) dial(l *link.Link) {
@@ -39,8 +41,12 @@ func (d *epoll) lookUp(s *sock) {
 	}
 	s.state = sockResolving
 	go func() {
-		addrs, err := resolve(address)
-		d.post(func(*proxy.Engine) {
+		addrs, ambiguous, err := resolve(address)
+		d.post(func(e *proxy.Engine) {
+			if ambiguous != "" && ambiguousNames.due(address) {
+				e.Log.Warn("a server name has several addresses: instances may use different ones for the same keys; write each address as a server of its own, or a name for each server",
+					"address", address, "addresses", ambiguous)
+			}
 			if s.state != sockResolving { // given up meanwhile
 				return
 			}
@@ -50,23 +56,45 @@ func (d *epoll) lookUp(s *sock) {
 	}()
 }
 
-func resolve(address string) ([]unix.Sockaddr, error) {
+// ambiguousNames limits the log lines about server names with several addresses.
+var ambiguousNames limitedLines
+
+// limitedLines allows one log line for each subject in ten minutes.
+type limitedLines struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func (l *limitedLines) due(subject string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if at, ok := l.last[subject]; ok && time.Since(at) < 10*time.Minute {
+		return false
+	}
+	if l.last == nil {
+		l.last = map[string]time.Time{}
+	}
+	l.last[subject] = time.Now()
+	return true
+}
+
+// resolve returns the addresses of a server. ambiguous: see table.AmbiguousAddresses.
+func resolve(address string) (addrs []unix.Sockaddr, ambiguous string, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	port, err := strconv.ParseUint(service, 10, 16)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	var addrs []unix.Sockaddr
 	for _, ip := range ips {
 		addrs = append(addrs, sockaddr(netip.AddrPortFrom(ip.Unmap(), uint16(port))))
 	}
-	return addrs, err
+	return addrs, table.AmbiguousAddresses(ips), err
 }
 
 func sockaddr(ap netip.AddrPort) unix.Sockaddr {

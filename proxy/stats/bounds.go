@@ -10,6 +10,7 @@ type Bounds struct {
 	Unfinished  uint64 // clients closed: limits.unfinished
 	Memory      uint64 // clients closed: limits.memory
 	Values      uint64 // values refused: limits.memory
+	TooLarge    uint64 // values refused: limits.value
 	Servers     map[string]ServerBounds
 }
 
@@ -27,6 +28,7 @@ func (b *Bounds) Add(c *Counters) {
 	b.Unfinished += c.UnfinishedClosed
 	b.Memory += c.MemoryClosed
 	b.Values += c.NoMemory
+	b.TooLarge += c.TooLarge
 }
 
 // AddServer adds what an engine has counted of a server.

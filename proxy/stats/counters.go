@@ -141,6 +141,7 @@ type Counters struct {
 	Buffer Buffered
 
 	NoMemory uint64 // data blocks refused by limits.memory
+	TooLarge uint64 // data blocks refused by limits.value
 	Desyncs  uint64 // server connections aborted because nobody could tell any more whose answer came
 
 	ReplyFaults uint64 // commands that would have ended without a reply, or got more than one: bugs

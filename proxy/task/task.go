@@ -439,7 +439,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 		x.Outcome = stats.ClientFault
 		x.Emit(nil, t.instead)
 	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
-		x.Fail(t.share, "server "+server+": "+string(rep.Line.Of(r.Bytes)), stats.ServerFault)
+		x.FailByServer(t.share, server, string(rep.Line.Of(r.Bytes)))
 	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:
 		t.answerRead(e, x, r, token)
 	default:

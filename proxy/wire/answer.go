@@ -11,7 +11,7 @@ const (
 	AnswerBarrier  = "MN\r\n"    // to mn
 	AnswerOK       = "OK\r\n"    // to flush_all, verbosity
 	AnswerError    = "ERROR\r\n" // to an unknown command
-	AnswerTooLarge = "SERVER_ERROR object too large for cache\r\n"
+	AnswerTooLarge = "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside\r\n"
 	AnswerShutdown = "ERROR: shutdown not enabled\r\n"
 )
 

@@ -157,6 +157,7 @@ func (out *output) clients(s *stats.Snapshot, l *table.Limits) {
 	out.set(buffers, float64(s.Memory))
 	out.set(buffersLimit, float64(l.Memory))
 	out.count(valuesRefused, s.NoMemory)
+	out.count(valuesOverLimit, s.TooLarge)
 	out.count(countersMade, s.CountersMade)
 	out.count(bufferIncrements, s.Buffer.Increments)
 	out.count(bufferFlushes, s.Buffer.Flushes)

@@ -114,6 +114,8 @@ var (
 		"Memory that may be held for them: limits.memory.")
 	valuesRefused = counter("values_refused_total",
 		"Values refused because limits.memory was reached.")
+	valuesOverLimit = counter("values_over_limit_total",
+		"Values refused because they were longer than limits.value.")
 
 	countersMade = counter("counters_created_total",
 		"Counters that were missing and that an incr or decr has made, by autocreate.")

@@ -225,15 +225,16 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	}
 	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
 	f.cas = binary.BigEndian.Uint64(buf[16:])
-	key, extras, body := int(binary.BigEndian.Uint16(buf[2:])), int(buf[4]), int(binary.BigEndian.Uint32(buf[8:]))
+	key, extras := int(binary.BigEndian.Uint16(buf[2:])), int(buf[4])
+	body := int64(binary.BigEndian.Uint32(buf[8:])) // an int of 32 bits does not hold it
 	o := &opcodes[f.Opcode]
 	switch {
-	case key+extras > body:
+	case int64(key+extras) > body:
 		return f.bad(answerUnknown, true)
 	case key > maxKey:
 		return f.bad(answerInvalid, true)
 	case o.layout == unknown:
-		f.Swallow = int64(body)
+		f.Swallow = body
 		return f.bad(answerUnknown, false)
 	case !o.layout.fits(extras, key, body):
 		return f.bad(answerInvalid, true)
@@ -242,7 +243,7 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	at := HeadSize + extras
 	f.Key = wire.Span{Start: uint32(at), End: uint32(at + key)}
 	end := at + key
-	value := body - extras - key
+	value := body - int64(extras+key)
 	if len(buf) < end {
 		f.Need = end
 		return 0, wire.ErrShort
@@ -263,43 +264,44 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	f.odd = o.op != wire.Stats && o.op != wire.Auth && !wire.PlainKey(f.Key.Of(buf))
 	switch {
 	case key > l.MaxKey(), f.odd && base64.StdEncoding.EncodedLen(key) > l.MaxKey():
-		f.Swallow = int64(value)
+		f.Swallow = value
 		f.Op, f.answer = wire.Bad, answerInvalid
 		if f.odd {
 			f.answer = answerOddKey
 		}
 		return end, nil
 	case !o.op.Stores() && o.op != wire.Auth:
-		f.Swallow = int64(value)
+		f.Swallow = value
 		return end, nil
-	case value > l.MaxValue():
-		f.tooBig, f.Swallow = true, int64(value)
+	case value > int64(l.MaxValue()):
+		f.tooBig, f.Swallow = true, value
 		return end, nil
 	}
-	f.Value = wire.Span{Start: uint32(end), End: uint32(end + value)}
-	if len(buf) < end+value {
-		f.Need = end + value
+	end += int(value)
+	f.Value = wire.Span{Start: uint32(end) - uint32(value), End: uint32(end)}
+	if len(buf) < end {
+		f.Need = end
 		return 0, wire.ErrShort
 	}
-	return end + value, nil
+	return end, nil
 }
 
 // fits reports whether a frame of such a layout may have so many bytes of extras,
 // key and all in all.
-func (l layout) fits(extras, key, body int) bool {
+func (l layout) fits(extras, key int, body int64) bool {
 	switch l {
 	case bare:
 		return body == 0
 	case flush:
-		return key == 0 && body == extras && (extras == 0 || extras == 4)
+		return key == 0 && body == int64(extras) && (extras == 0 || extras == 4)
 	case keyed:
-		return key > 0 && extras == 0 && body == key
+		return key > 0 && extras == 0 && body == int64(key)
 	case stored:
 		return key > 0 && extras == 8
 	case joined, sasl:
 		return key > 0 && extras == 0
 	case counted:
-		return key > 0 && extras == 20 && body == key+extras
+		return key > 0 && extras == 20 && body == int64(key+extras)
 	case touched:
 		return key > 0 && extras == 4
 	default: // named

@@ -127,9 +127,10 @@ var changing = []*regexp.Regexp{
 	regexp.MustCompile(`(?m)^(VERSION )(\S+)\r$`),
 }
 
-// Normal hides cas numbers, which count what each server has stored, and
-// versions.
+// Normal hides cas numbers, which count what each server has stored, versions, and what
+// Ringside adds to memcached's words about a large value.
 func Normal(answer []byte) string {
+	answer = bytes.ReplaceAll(answer, []byte(": the value is longer than limits.value of Ringside"), nil)
 	for _, re := range changing {
 		answer = re.ReplaceAll(answer, []byte("${1}*"))
 	}

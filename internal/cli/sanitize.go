@@ -1,0 +1,94 @@
+package cli
+
+// What commands print cannot steer a terminal: keys, names and texts of configurations
+// may have any bytes.
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// escapeMark stands for the escape character of a colour that Paint adds. It is random, so
+// no printed text can contain it.
+var escapeMark = "\x1b" + rand.Text()
+
+// sanitizer writes text with control characters and invalid UTF-8 escaped. Newlines, tabs
+// and the colours of Paint pass.
+type sanitizer struct {
+	mu   sync.Mutex
+	to   io.Writer
+	part []byte // of a character that the last write has split
+}
+
+func (s *sanitizer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := append(s.part, p...)
+	whole := len(text)
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if b := text[len(text)-i]; utf8.RuneStart(b) {
+			if b >= utf8.RuneSelf && !utf8.FullRune(text[len(text)-i:]) {
+				whole -= i
+			}
+			break
+		}
+	}
+	out := appendSanitized(nil, text[:whole])
+	s.part = bytes.Clone(text[whole:])
+	if _, err := s.to.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// flush writes the incomplete character at the end, if there is one.
+func (s *sanitizer) flush() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.part) > 0 {
+		s.to.Write(appendSanitized(nil, s.part))
+		s.part = nil
+	}
+}
+
+// appendSanitized appends text to dst. JSON stays JSON: its encoder has escaped what is
+// below space and invalid already, and \u007f and the like are valid in it.
+func appendSanitized(dst, text []byte) []byte {
+	for len(text) > 0 {
+		if rest, found := bytes.CutPrefix(text, []byte(escapeMark)); found {
+			dst, text = append(dst, '\x1b'), rest
+			continue
+		}
+		r, n := utf8.DecodeRune(text)
+		switch {
+		case r == '\n' || r == '\t':
+			dst = append(dst, text[0])
+		case r == utf8.RuneError && n == 1, r < ' ':
+			dst = fmt.Appendf(dst, `\x%02x`, text[0])
+		case unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r):
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = append(dst, text[:n]...)
+		}
+		text = text[n:]
+	}
+	return dst
+}
+
+// Terminal returns the terminal to which out prints, for commands that draw on it; nil if
+// out is none.
+func Terminal(out io.Writer) *os.File {
+	if s, ok := out.(*sanitizer); ok {
+		out = s.to
+	}
+	if f, ok := out.(*os.File); ok && OnTerminal(f) {
+		return f
+	}
+	return nil
+}
