@@ -2,6 +2,8 @@ package proxy
 
 // What tests of this package, which are all in package proxy_test, need of its internals.
 
+import "ringside/proxy/watch/why"
+
 // ReliefWait is reliefWait.
 const ReliefWait = reliefWait
 
@@ -25,4 +27,12 @@ func (p *Proxy) OverrideCount() (n int, ever bool) {
 		return 0, false
 	}
 	return len(*m), true
+}
+
+// CountEvictions tells the book of misses that the servers at these addresses have evicted
+// so many items.
+func (e *Engine) CountEvictions(n uint64, addresses ...string) {
+	for _, address := range addresses {
+		e.Shared.book.Load().Counted(e.Now, address, why.Counters{Evictions: n})
+	}
 }

@@ -127,6 +127,7 @@ func TestWhyKeysMiss(t *testing.T) {
 		}
 		last = is
 	}
+	m.s.Engine.CountEvictions(1, "tcp s1", "tcp s2", "tcp s3")
 	for round := range 20 {
 		truth := map[string]why.Reason{}
 		var order []string
@@ -180,6 +181,9 @@ func TestWhyKeysMiss(t *testing.T) {
 				truth[key] = gone
 			}
 		}
+		m.ask("get a" + its + "\r\n")
+		m.s.Engine.CountEvictions(uint64(round+2), "tcp s1", "tcp s2", "tcp s3")
+		last = m.judged()
 		for _, key := range order {
 			m.s.Now += int64(10 * time.Millisecond)
 			want := truth[key]
