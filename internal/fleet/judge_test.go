@@ -81,9 +81,8 @@ type fkey struct {
 
 	keeping
 
-	stood    *fwrite // of a herd: the set that was acknowledged last
-	removing int     // removals under way
-	removed  int64   // when one last began or ended
+	stood   *fwrite // of a herd: the set that was acknowledged last
+	removed int64   // when one last began or ended
 
 	changes  []change   // of its origin that were acknowledged, in that order
 	rebuilds []*rebuild // under way
