@@ -284,7 +284,6 @@ func TestFailoverAblations(t *testing.T) {
 		{"no delete behind late sets", ablations{late: true}, func(c *scenario) {
 			c.sidecars, c.apps, c.faults, c.brief, c.count, c.cold = 6, 1, []string{"hang"}, true, 8, 2
 		}},
-		{"the same key for diverted data", ablations{sameKey: true}, nil},
 		{"no stay for the only copy", ablations{Ablation: health.Ablation{OnlyCopy: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, asks: readMostly, faults: []string{"kill, hang"}, count: 2, keeps: true, ablate: c.ablate}
 		}},

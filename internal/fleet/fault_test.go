@@ -118,7 +118,6 @@ type ablations struct {
 	health.Ablation
 	dual    bool // no dual writes: the second server does not delete
 	late    bool // no delete behind late sets
-	sameKey bool // diverted keys don't tell outages apart
 	guard   guard.Ablation
 	spoiled spoiler
 }
@@ -156,11 +155,4 @@ func (a *ablations) answer(request []byte) []byte {
 }
 
 // change is the request as the server gets it.
-func (a *ablations) change(request []byte) []byte {
-	if request = a.spoiled.spoil(request); !a.sameKey || !bytes.Contains(request, []byte(" "+divert.Reserved+"~")) {
-		return request
-	}
-	head, rest, _ := strings.Cut(string(request), " "+divert.Reserved+"~")
-	_, rest, _ = strings.Cut(rest, "~")
-	return []byte(head + " " + divert.Reserved + "~0~" + rest)
-}
+func (a *ablations) change(request []byte) []byte { return a.spoiled.spoil(request) }
