@@ -178,7 +178,7 @@ func TestTrace(t *testing.T) {
 		}
 		// Where a quarter of a second ends is chance: H2 H and H3 are the same.
 		top := regexp.MustCompile(`^MLWU(HHH|H2H|HH2|H3)$`)
-		return top.MatchString(told["home:top"]) && told["home:old"] == "WHMXLlHTw" && told["home:gone"] == "WMF" && told["page:1"] == "" && told[shown] == "M"
+		return top.MatchString(told["home:top"]) && told["home:old"] == "WHMLlHTw" && told["home:gone"] == "WMF" && told["page:1"] == "" && told[shown] == "M"
 	})
 	if is, err := os.Stat(file); err != nil || is.Mode().Perm() != 0o600 {
 		t.Errorf("the file has %v, %v", is, err)
@@ -188,7 +188,7 @@ func TestTrace(t *testing.T) {
 	}
 	const letters = `[...document.querySelectorAll("#rows .trow")].filter(r => r.querySelector(".k").textContent === "home:top").map(r => [...r.querySelectorAll(".l")].map(l => l.textContent).join(" ")).join()`
 	b.until(t, letters+` === "M L W U H3" || `+letters+`.replace(/ H(?=2| H|$)/g, "").startsWith("M L W U")`)
-	b.until(t, `[...document.querySelectorAll("#rows .trow")].some(r => r.querySelector(".k").textContent === "home:old" && r.querySelector(".l-X"))`)
+	b.until(t, `[...document.querySelectorAll("#rows .trow")].some(r => r.querySelector(".k").textContent === "home:gone" && r.querySelector(".l-F"))`)
 	b.until(t, fmt.Sprintf(`[...document.querySelectorAll("#rows .k")].some(k => k.textContent === %q)`, shown))
 	if n := eval[int](t, b, "document.images.length + document.querySelectorAll('#rows img').length"); n != 0 {
 		t.Error("a key has become a part of the page")
