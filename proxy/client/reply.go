@@ -58,6 +58,7 @@ func (e *Clients) CheckLocal(s *Session, reply []byte) []byte {
 // reply, or none where the client asked for silence.
 func (x *Exchange) checkReplies() {
 	switch {
+	case x.cut: // its client is closed in the middle of a value: nothing after that counts
 	case x.isTextRead(): // finish writes its END, or the error in the place of END
 		if x.ended && (x.trouble != "" || len(x.ErrLine) > 0) {
 			x.e.replyFault(x.Session, x.Op, "an error follows END")
