@@ -22,7 +22,7 @@ import (
 
 func newCheck() *cobra.Command {
 	var path string
-	var asJSON bool
+	var asJSON, connect bool
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check a configuration and print who gets how much",
@@ -30,7 +30,10 @@ func newCheck() *cobra.Command {
 column; the exit status is then 78. A correct file prints its pools with the
 share of all hashes that each server owns, what happens when a server is gone,
 and for each route its class, how many copies it keeps, and what is lost when one
-server dies.`,
+server dies.
+
+With --connect, servers that can be reached within two seconds are asked for the size of
+the largest item they store, and a size that does not fit limits.value is a warning.`,
 		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
 		Args:    cli.OrFile(&path),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,6 +53,11 @@ server dies.`,
 			for _, w := range ambiguousServers(cmd.Context(), t, lookUp) {
 				say.Warn(w)
 			}
+			if connect {
+				for _, w := range ItemSizes(cmd.Context(), t) {
+					say.Warn(w)
+				}
+			}
 			if asJSON {
 				return printCheckJSON(cmd.OutOrStdout(), f, t)
 			}
@@ -58,6 +66,7 @@ server dies.`,
 	}
 	cli.ConfigFlag(cmd, &path)
 	cli.JSONFlag(cmd, &asJSON, "print one JSON object a pool")
+	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for the size of their largest item")
 	return cmd
 }
 

@@ -114,6 +114,11 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	}
 	take()
 	r.announce()
+	go func() { // servers may be slow to answer, or not be there yet
+		for _, w := range inspect.ItemSizes(context.Background(), t) {
+			log.Warn(w)
+		}
+	}()
 	return r, nil
 }
 

@@ -1,0 +1,97 @@
+package inspect
+
+// Servers that store values of another size than limits.value.
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"ringside/proxy/table"
+)
+
+// askedWithin bounds all questions of one call of ItemSizes. A server that does not answer in
+// time is not reported: the file may be meant for another machine.
+const askedWithin = 2 * time.Second
+
+// usualItemSize is the item_size_max of a memcached that was started without -I, in bytes.
+const usualItemSize = 1 << 20
+
+// ItemSizes asks each server of t for the size of the largest item that it stores, and returns
+// a warning for each address whose size differs from limits.value. A server that stores less
+// is not reported while its size is memcached's default or more: such a server answers too
+// large a value itself, and the default of limits.value is above it on purpose.
+func ItemSizes(ctx context.Context, t *table.Table) []string {
+	return itemSizes(ctx, t, askItemSize)
+}
+
+func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target) (int, error)) []string {
+	ctx, cancel := context.WithTimeout(ctx, askedWithin)
+	defer cancel()
+	var servers []table.Target
+	seen := map[string]bool{}
+	for _, p := range t.Pools {
+		for _, s := range p.Servers {
+			if !seen[s.Address] {
+				seen[s.Address] = true
+				servers = append(servers, s)
+			}
+		}
+	}
+	warnings := make([]string, len(servers))
+	var wait sync.WaitGroup
+	for i, s := range servers {
+		wait.Go(func() {
+			size, err := ask(ctx, s)
+			if err != nil {
+				return
+			}
+			switch limit := t.Limits.Value; {
+			case size > limit:
+				warnings[i] = fmt.Sprintf("server %s stores items of up to %d bytes (item_size_max), but limits.value rejects values of more than %d bytes; set limits.value to the server's size to store larger values", s.Address, size, limit)
+			case size < limit && size < usualItemSize:
+				warnings[i] = fmt.Sprintf("server %s stores items of up to %d bytes only (item_size_max), and limits.value accepts values of up to %d bytes; start the server with a larger -I, or lower limits.value", s.Address, size, limit)
+			}
+		})
+	}
+	wait.Wait()
+	var list []string
+	for _, w := range warnings {
+		if w != "" {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// askItemSize returns the item_size_max of a server, in bytes.
+func askItemSize(ctx context.Context, s table.Target) (int, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, s.Network, s.Address)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if end, ok := ctx.Deadline(); ok {
+		c.SetDeadline(end)
+	}
+	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
+		return 0, err
+	}
+	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // a memcached needs some 3 KiB
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "STAT item_size_max "); ok {
+			return strconv.Atoi(text)
+		}
+		if !strings.HasPrefix(lines.Text(), "STAT ") {
+			break
+		}
+	}
+	return 0, fmt.Errorf("server %s does not report item_size_max", s.Address)
+}

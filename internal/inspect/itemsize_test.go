@@ -1,0 +1,66 @@
+package inspect
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+
+	"ringside/proxy/table"
+)
+
+// TestItemSizes checks which servers are reported: one that stores more than limits.value,
+// and one that stores less than that and less than memcached's default.
+func TestItemSizes(t *testing.T) {
+	const limit = 8 << 20
+	sizes := map[string]int{"larger": 32 << 20, "equal": limit, "usual": 1 << 20, "smaller": 512 << 10}
+	var servers []table.Target
+	for _, name := range []string{"larger", "equal", "usual", "smaller", "gone", "larger"} {
+		servers = append(servers, table.Target{Network: "tcp", Address: name})
+	}
+	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{{Servers: servers}}}, func(_ context.Context, s table.Target) (int, error) {
+		if size, ok := sizes[s.Address]; ok {
+			return size, nil
+		}
+		return 0, errors.New("refused")
+	})
+	if len(list) != 2 || !strings.HasPrefix(list[0], "server larger stores items of up to 33554432 bytes") || !strings.HasPrefix(list[1], "server smaller stores items of up to 524288 bytes only") {
+		t.Errorf("warnings: %q", list)
+	}
+}
+
+// TestAskItemSize checks what is read from a server that reports its size, and from one that
+// does not know the command.
+func TestAskItemSize(t *testing.T) {
+	for _, c := range []struct {
+		answer string
+		want   int
+	}{
+		{"STAT maxbytes 67108864\r\nSTAT item_size_max 33554432\r\nEND\r\n", 32 << 20},
+		{"STAT maxbytes 67108864\r\nEND\r\n", 0},
+		{"ERROR\r\n", 0},
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "stats settings\r\n" {
+				io.WriteString(conn, c.answer)
+			}
+		}()
+		size, err := askItemSize(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()})
+		l.Close()
+		if size != c.want || (err == nil) != (c.want > 0) {
+			t.Errorf("%q gives %d, %v; want %d", c.answer, size, err, c.want)
+		}
+	}
+}
