@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 
 	"ringside/proxy/guard"
@@ -118,6 +119,7 @@ type ablations struct {
 	health.Ablation
 	dual    bool // no dual writes: the second server does not delete
 	late    bool // no delete behind late sets
+	sameKey bool // diverted keys don't tell outages apart
 	guard   guard.Ablation
 	spoiled spoiler
 }
@@ -155,4 +157,29 @@ func (a *ablations) answer(request []byte) []byte {
 }
 
 // change is the request as the server gets it.
-func (a *ablations) change(request []byte) []byte { return a.spoiled.spoil(request) }
+func (a *ablations) change(request []byte) []byte {
+	if request = a.spoiled.spoil(request); !a.sameKey {
+		return request
+	}
+	return diverted.ReplaceAll(request, []byte(" "+oneOutage+"$2"))
+}
+
+// restore puts the names of request back into its answer: a Ringside checks that an answer
+// names the key that was asked for.
+func (a *ablations) restore(request, answer []byte) []byte {
+	if !a.sameKey {
+		return answer
+	}
+	for _, name := range diverted.FindAllSubmatch(request, -1) {
+		for _, end := range []string{" ", "\r"} {
+			answer = bytes.ReplaceAll(answer, []byte(oneOutage+string(name[2])+end), []byte(string(name[1])+string(name[2])+end))
+		}
+	}
+	return answer
+}
+
+// diverted finds names of diverted keys in a request: their number, and the rest.
+var diverted = regexp.MustCompile(` (` + divert.Reserved + `~[0-9a-z]+~)(\S+)`)
+
+// oneOutage begins the names of all diverted keys when they don't tell outages apart.
+const oneOutage = divert.Reserved + "~0~"

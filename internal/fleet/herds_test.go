@@ -141,7 +141,7 @@ func TestGuard(t *testing.T) {
 // TestGuardAblations leaves out one rule of the guard after the other, and must see
 // what that breaks.
 func TestGuardAblations(t *testing.T) {
-	const seeds = 60
+	const seeds = 200
 	herdOf := func(name string) scenario {
 		i := slices.IndexFunc(herds, func(c scenario) bool { return c.name == name })
 		return herds[i]
@@ -181,7 +181,7 @@ func TestGuardAblations(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.fleet.ablate = c.leave
-			seeks(t, c.fleet, seeds)
+			seeks(t, c.name, c.fleet, seeds)
 		})
 	}
 }

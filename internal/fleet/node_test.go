@@ -168,7 +168,7 @@ func (n *node) one(c *pipe, request []byte) []byte {
 		return answer
 	}
 	n.coincide(request)
-	answer := c.line.Do(n.f.ablate.change(request))
+	answer := n.f.ablate.restore(request, c.line.Do(n.f.ablate.change(request)))
 	answer = n.f.ablate.spoiled.after(c.line, request, answer)
 	n.f.replaces(request, string(answer))
 	n.f.wins(n, request, answer)
