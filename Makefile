@@ -52,12 +52,17 @@ staticcheck:
 	$(GO) tool staticcheck ./...
 
 # RACE are the packages in which a data race is possible; a test of internal/archtest keeps the list.
+# SINGLE are those of their tests that are long and run in one goroutine, where the race detector
+# has nothing to find: the simulations, models, and tests of tables. They run without it.
 RACE = $(shell cat .ci/race-packages)
+SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
+SINGLES = ./config ./proxy ./proxy/copies ./proxy/guard/misses ./proxy/health ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,ringside,' .ci/race-packages)")
+	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)
 
 race:
-	.ci/gotest race -vet=off -race -timeout 20m $(RACE)
+	.ci/gotest race -vet=off -race -timeout 20m -skip '$(SINGLE)' $(RACE)
 
 # Modules of their own.
 modules:
@@ -66,9 +71,10 @@ modules:
 # The simulations run in one goroutine, and have time for all seeds without the race detector.
 full-unit:
 	.ci/gotest unit -vet=off -timeout 60m ./internal/fleet ./replicate
+	.ci/gotest single -vet=off -timeout 60m -run '$(SINGLE)' $(SINGLES)
 
 full-race:
-	.ci/gotest race -vet=off -race -timeout 60m $$($(GO) list ./... | grep -vx -e ringside/internal/fleet -e ringside/replicate)
+	.ci/gotest race -vet=off -race -timeout 60m -skip '$(SINGLE)' $$($(GO) list ./... | grep -vx -e ringside/internal/fleet -e ringside/replicate)
 
 # Every fuzz target of every package, FUZZTIME each; the one that holds Ringside
 # against a memcached, and that which does it in frames, are slower and have thrice the time.

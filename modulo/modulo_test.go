@@ -8,7 +8,7 @@ import (
 	"ringside/ring"
 )
 
-func TestTables(t *testing.T) {
+func TestTablesOfServers(t *testing.T) {
 	servers := []ring.Server{
 		{Host: "10.0.0.10", Port: 11211, Weight: 2},
 		{Host: "10.0.0.9", Port: 11211, Weight: 1},

@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,4 +72,49 @@ func canRace(t *testing.T, p listed) bool {
 		}
 	}
 	return false
+}
+
+// TestSingle checks that the tests which the Makefile runs without the race detector are in
+// the packages in which it runs them so. A test of that name elsewhere would not run at all
+// in make full.
+func TestSingle(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	value := func(name string) string {
+		for line := range strings.Lines(string(text)) {
+			if v, ok := strings.CutPrefix(line, name+" = "); ok {
+				return strings.TrimSpace(strings.ReplaceAll(v, "$$", "$"))
+			}
+		}
+		t.Fatalf("the Makefile does not set %s", name)
+		return ""
+	}
+	single, packages := regexp.MustCompile(value("SINGLE")), strings.Fields(value("SINGLES"))
+	found := map[string]bool{}
+	for _, p := range list(t, systems[0]) {
+		for _, file := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range f.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok || !single.MatchString(fn.Name.Name) {
+					continue
+				}
+				if name := "./" + p.name(); slices.Contains(packages, name) {
+					found[name] = true
+				} else {
+					t.Errorf("%s of %s has a name that SINGLE of the Makefile matches, but %s is not in SINGLES: rename it, or add the package", fn.Name.Name, name, name)
+				}
+			}
+		}
+	}
+	for _, name := range packages {
+		if !found[name] {
+			t.Errorf("SINGLES of the Makefile has %s, which has no test that SINGLE matches: remove it", name)
+		}
+	}
 }

@@ -181,7 +181,22 @@ func (s *storm) play(t testing.TB, driver string) {
 			c.Write(request) // it may be closed
 		})
 	}
-	sent.Wait()
+	all := make(chan struct{})
+	go func() { sent.Wait(); close(all) }()
+	// A stopped server may keep Ringside from reading all of it. Then the load has had its
+	// effect when memory no longer grows.
+	since, was := time.Now(), 0
+	eventually(t, "all is sent, or no more is read", func() bool {
+		if is := r.memory(t, "VmHWM"); is > was {
+			since, was = time.Now(), is
+		}
+		select {
+		case <-all:
+			return true
+		default:
+			return s.stop && time.Since(since) > 3*time.Second
+		}
+	})
 	if s.until != nil {
 		eventually(t, "the load has had its effect", func() bool { return s.until(t, servers) })
 	}

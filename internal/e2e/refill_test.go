@@ -4,9 +4,9 @@ package e2e
 
 import "testing"
 
-// TestRefill kills each server in turn, when the one before has been filled.
+// TestRefillOfServers kills each server in turn, when the one before has been filled.
 // What no client has asked for meanwhile is not lost either.
-func TestRefill(t *testing.T) {
+func TestRefillOfServers(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers, keys := startMemcacheds(t, 3), names("sess:", 1000)
 		r := startRingside(t, driver+", loops: 2", front(servers)+"routes:\n  - {prefix: \"sess:\", pool: main, replicas: 2, copies_on: server, get_errors: error}\n  - {pool: main}\n")
