@@ -1,11 +1,27 @@
 package proxy_test
 
-// Conversations about the engine as a whole.
+// Conversations about the engine as a whole, and those of its packages.
 
 import (
+	"io/fs"
+	"path/filepath"
 	"testing"
 
 	"ringside/proxy/conversation"
 )
 
-func TestConversations(t *testing.T) { conversation.Run(t, "testdata/conversations") }
+// TestConversations also plays the conversations that live with the packages of the engine:
+// make check plays all of them in this one binary.
+func TestConversations(t *testing.T) {
+	found := 0
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && filepath.Base(filepath.Dir(path)) == "testdata" && d.Name() == "conversations" {
+			found++
+			t.Run(path, func(t *testing.T) { conversation.Run(t, path) })
+		}
+		return err
+	})
+	if err != nil || found < 2 {
+		t.Fatalf("%d directories of conversations, %v", found, err)
+	}
+}

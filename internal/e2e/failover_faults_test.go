@@ -11,12 +11,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // Faults of all kinds, one after the other, faster than servers are ejected
 // and come back: they meet all phases.
 func TestFailoverFaults(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		r := o.ringsides[0]
 		for i, fault := range []struct {
@@ -47,7 +49,7 @@ func TestFailoverFaults(t *testing.T) {
 // The machine of a server drops attempts to connect: its port is listened on,
 // and nobody accepts.
 func TestFailoverBlackHole(t *testing.T) {
-	someKinds(t, moving[:1], func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		const gone = 2
 		o.servers[gone].kill()
@@ -105,7 +107,8 @@ func blackHole(t testing.TB, address string) (open func()) {
 // All servers go at once: nobody is ejected, for it might be this machine, and
 // what comes back with them is current.
 func TestFailoverAllServers(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	testenv.OnlyFull(t, "internal/fleet covers the loss of all servers")
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		for _, how := range []struct {
 			name        string
@@ -136,7 +139,8 @@ func TestFailoverAllServers(t *testing.T) {
 
 // Servers come and go at any moment, also while they are on their way back.
 func TestFailoverFlapping(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	testenv.OnlyFull(t, "internal/fleet covers servers that come and go")
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		seed := uint64(time.Now().UnixNano())
 		t.Log("seed", seed)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // fail_fast writes nothing of its own to the servers, moves no key, and what
@@ -99,7 +101,8 @@ func TestBackToFailFast(t *testing.T) {
 // The gutter of a pool serves for servers that are out; its own servers may
 // go, too.
 func TestFailoverGutter(t *testing.T) {
-	someKinds(t, []kind{{distribution: "ketama", mode: "gutter", consistency: "relaxed"}, {distribution: "ketama", mode: "gutter", consistency: "strict"}}, func(t testing.TB, driver string, k kind) {
+	testenv.OnlyFull(t, "internal/fleet covers gutters")
+	eachKind(t, []kind{{distribution: "ketama", mode: "gutter", consistency: "relaxed"}, {distribution: "ketama", mode: "gutter", consistency: "strict"}}, func(t testing.TB, driver string, k kind) {
 		spare := startLasting(t, 2)
 		k.more = nil
 		k.after = fmt.Sprintf("  spare:\n    distribution: ketama-points\n    %s\n    %s\n    servers:\n", testTimeouts, testBackoff)
@@ -174,7 +177,7 @@ func TestFailoverGutter(t *testing.T) {
 
 // The presets of clients move keys as their clients do.
 func TestFailoverPresets(t *testing.T) {
-	someKinds(t, []kind{
+	eachKind(t, []kind{
 		{distribution: "modulo-twemproxy", mode: "rehash", consistency: "relaxed", more: []string{"hash: fnv1a_64"}}, // makes its list again
 		{distribution: "ketama", mode: "rehash", consistency: "strict"},                                              // makes its ring again
 		{distribution: "modulo-python-memcache", mode: "rehash", consistency: "relaxed"},                             // walks
@@ -217,7 +220,7 @@ func TestFailoverPresets(t *testing.T) {
 
 // A token is good for the place that gave it, as long as the key lives there.
 func TestFailoverTokens(t *testing.T) {
-	someKinds(t, moving[:1], func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		at := owners(t, o.servers, o.kept)
 		const gone = 1

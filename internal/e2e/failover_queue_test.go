@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // short is a kind of pool whose servers' queues are shorter than what a flush
@@ -41,6 +43,7 @@ func TestFailoverReturnWithShortQueue(t *testing.T) {
 // Clients ask more than the queues take, all the time: many are refused, and no
 // server is taken for gone.
 func TestFailoverOverload(t *testing.T) {
+	testenv.OnlyFull(t, "TestTurnsBound of proxy and TestStorm of proxy/loop cover overload")
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
 		k := short(driver)

@@ -18,7 +18,7 @@ const viewRecord = "__rs_view__:main"
 // Clients flush everything, and people delete records, while all is well and
 // while a server is out.
 func TestFailoverFlush(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 2, k, startLasting(t, 3))
 		const gone = 1
 		client := dial(t, o.ringsides[1].address)
@@ -79,7 +79,7 @@ func TestFailoverFlush(t *testing.T) {
 // Servers that refuse to be flushed: the keys of one that comes back get other
 // names, and what it had can't be addressed any more.
 func TestFailoverWithoutFlush(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3, "-F"))
 		at := owners(t, o.servers, o.kept)
 		const gone = 1
@@ -129,7 +129,7 @@ func TestFailoverWithoutFlush(t *testing.T) {
 // A ringside that starts while a server is out, but answers, must not read from
 // it: what that holds is old.
 func TestFailoverStart(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		k.consistency += ", on_rejoin: hold, hold: 1h"
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		at := owners(t, o.servers, o.kept)
@@ -165,7 +165,7 @@ func TestFailoverStart(t *testing.T) {
 // A reload in the middle of an outage keeps the phases, with the same servers,
 // more of them and fewer.
 func TestFailoverReload(t *testing.T) {
-	someKinds(t, moving, func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		r := o.ringsides[0]
 		const gone = 1
@@ -334,7 +334,7 @@ func (w *withoutMeta) relay(c net.Conn) {
 // A server that knows no meta commands can't hold a record: then nothing moves,
 // whoever goes.
 func TestFailoverWithoutMeta(t *testing.T) {
-	someKinds(t, moving[:1], func(t testing.TB, driver string, k kind) {
+	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		old := startWithoutMeta(t)
 		servers := append(startMemcacheds(t, 2), old.memcached)
 		o := &outing{servers: servers}

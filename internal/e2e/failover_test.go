@@ -268,11 +268,12 @@ func (m *memcached) comeBack(t testing.TB) {
 }
 
 // eachKind runs a test with every kind and every driver of this tier, all in parallel,
-// in rounds.
+// in rounds. Outside the full tier that is the last kind alone: internal/fleet plays all
+// kinds on the simulated clock.
 func eachKind(t *testing.T, kinds []kind, test func(t testing.TB, driver string, k kind)) {
 	t.Helper()
 	t.Parallel()
-	for _, k := range kinds {
+	for _, k := range ofTier(kinds) {
 		t.Run(k.String(), func(t *testing.T) {
 			eachDriver(t, func(t *testing.T, driver string) {
 				k := k
@@ -283,22 +284,11 @@ func eachKind(t *testing.T, kinds []kind, test func(t testing.TB, driver string,
 	}
 }
 
-// someKinds is eachKind with one driver for each kind, in turn, unless this is the full
-// tier: for tests that have little to do with drivers.
-func someKinds(t *testing.T, kinds []kind, test func(t testing.TB, driver string, k kind)) {
-	t.Helper()
+func ofTier(kinds []kind) []kind {
 	if testenv.Full() {
-		eachKind(t, kinds, test)
-		return
+		return kinds
 	}
-	t.Parallel()
-	for i, k := range kinds {
-		k.driver = allDrivers()[i%len(allDrivers())]
-		t.Run(k.String()+"/"+k.driver, func(t *testing.T) {
-			t.Parallel()
-			rounds(t, testTolerance, func(t testing.TB) { test(t, k.driver, k) })
-		})
-	}
+	return kinds[len(kinds)-1:]
 }
 
 var moving = []kind{
@@ -384,7 +374,7 @@ func TestFailoverReturn(t *testing.T) {
 func TestFailoverShare(t *testing.T) {
 	k := moving[0]
 	k.timeouts, k.eject = unhurriedReturn, "eject_after: {refused: 500ms, silent: 1m}"
-	someKinds(t, []kind{k}, func(t testing.TB, driver string, k kind) {
+	eachKind(t, []kind{k}, func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 2, k, startMemcacheds(t, 3))
 		const gone = 1
 		was := o.of(0, 2)

@@ -103,6 +103,7 @@ func TestHotKeys(t *testing.T) {
 // over: it is among the keys of the second list that the stream tells from then on (there is
 // one each second), and on the page.
 func TestHotSoon(t *testing.T) {
+	testenv.OnlyFull(t, "TestHotKeys covers hot keys on the page")
 	t.Parallel()
 	servers := startMemcacheds(t, 3)
 	r := startRingside(t, "auto", pageFront(servers[0].address, servers[1].address, servers[2].address))

@@ -139,6 +139,7 @@ func playNear(t testing.TB, ttl, length time.Duration) {
 // TestNearSeen holds that the page and the terminal show what is kept while clients ask
 // for it.
 func TestNearSeen(t *testing.T) {
+	testenv.OnlyFull(t, "TestNear covers the counts, TestPage the page")
 	t.Parallel()
 	const ttl = 2 * time.Second
 	keeper, _ := startNear(t, ttl)

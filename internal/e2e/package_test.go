@@ -9,9 +9,12 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 func TestDebianPackage(t *testing.T) {
+	testenv.OnlyFull(t, "it compiles the program that makes the package")
 	t.Parallel()
 	at := func(dir string, words ...string) string {
 		t.Helper()

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 func TestPageOfLongNames(t *testing.T) {
+	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
 	const (
 		pool   = "sessions.of-the-shop.eu-central-1.production.second-generation"

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"ringside/internal/memnode"
+	"ringside/internal/testenv"
 )
 
 // pageFront is a pool of servers with names, whose keys move. A busy machine has
@@ -172,6 +173,7 @@ func TestPage(t *testing.T) {
 
 // TestPageLoading holds that the page says what it waits for while it has nothing to show.
 func TestPageLoading(t *testing.T) {
+	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
 	servers := startMemcacheds(t, 3)
 	r := startRingside(t, "epoll", pageFront(servers[0].address, servers[1].address, servers[2].address))
@@ -312,6 +314,7 @@ routes:
 }
 
 func TestPageOfManyServers(t *testing.T) {
+	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
 	var addresses []string
 	for range 200 {

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // quick are settings of a pool that ejects a server soon which refuses connections, and is
@@ -46,6 +48,7 @@ func spokenBy(t *testing.T, p *process) (all []spoken) {
 // than two periods old: one write may be on its way, and one may have failed. On two
 // copies it is always there.
 func TestBroadcast(t *testing.T) {
+	testenv.OnlyFull(t, "TestSite has programs of several processes while servers die")
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 3)
 		r := startRingside(t, driver, strings.Replace(front(servers, quick...), "ketama", "ketama-points", 1)+`

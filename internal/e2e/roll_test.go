@@ -101,6 +101,7 @@ func TestRollCall(t *testing.T) {
 // Two Ringsides that keep copies of the same pool at other servers each tell of the other, until
 // a reload has mended it.
 func TestRollCallOfCopies(t *testing.T) {
+	testenv.OnlyFull(t, "TestRollCall covers the roll call on the page")
 	t.Parallel()
 	servers := startMemcacheds(t, 4)
 	file := func(replicas int, which ...int) string {

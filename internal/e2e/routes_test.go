@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 func TestRoutesSeen(t *testing.T) {
+	testenv.OnlyFull(t, "proxy/live covers what is told of routes")
 	t.Parallel()
 	servers := startMemcacheds(t, 3)
 	var addresses []string

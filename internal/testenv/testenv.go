@@ -19,6 +19,15 @@ import (
 // ignores it.
 func Full() bool { return os.Getenv("RINGSIDE_FULL") != "" }
 
+// OnlyFull ends a test that belongs to the full tier alone. why says what makes it slow, or
+// which faster test covers most of it.
+func OnlyFull(t testing.TB, why string) {
+	t.Helper()
+	if !Full() {
+		t.Skip("only make full runs it: " + why)
+	}
+}
+
 // Hang is the upper bound of a wait for a condition. It only detects hangs: it
 // is far longer than any such wait takes on a busy machine.
 const Hang = 2 * time.Minute
