@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,10 +42,7 @@ func (d *epoll) lookUp(s *sock) {
 	go func() {
 		addrs, ambiguous, err := resolve(address)
 		d.post(func(e *proxy.Engine) {
-			if ambiguous != "" && ambiguousNames.due(address) {
-				e.Log.Warn("a server name has several addresses: instances may use different ones for the same keys; write each address as a server of its own, or a name for each server",
-					"address", address, "addresses", ambiguous)
-			}
+			warnAmbiguous(e, address, ambiguous)
 			if s.state != sockResolving { // given up meanwhile
 				return
 			}
@@ -54,28 +50,6 @@ func (d *epoll) lookUp(s *sock) {
 			d.connect(s, err)
 		})
 	}()
-}
-
-// ambiguousNames limits the log lines about server names with several addresses.
-var ambiguousNames limitedLines
-
-// limitedLines allows one log line for each subject in ten minutes.
-type limitedLines struct {
-	mu   sync.Mutex
-	last map[string]time.Time
-}
-
-func (l *limitedLines) due(subject string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if at, ok := l.last[subject]; ok && time.Since(at) < 10*time.Minute {
-		return false
-	}
-	if l.last == nil {
-		l.last = map[string]time.Time{}
-	}
-	l.last[subject] = time.Now()
-	return true
 }
 
 // resolve returns the addresses of a server. ambiguous: see table.AmbiguousAddresses.

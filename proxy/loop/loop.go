@@ -61,6 +61,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"runtime"
@@ -319,4 +320,12 @@ func engineError(err error) error {
 		return link.ErrRefused
 	}
 	return err
+}
+
+// warnAmbiguous logs that the host of a server's address has several addresses, if there are any.
+func warnAmbiguous(e *proxy.Engine, address, addresses string) {
+	if addresses != "" {
+		e.LogLimited(slog.LevelWarn, address, "a server name has several addresses: instances may use different ones for the same keys; write each address as a server of its own, or a name for each server",
+			"address", address, "addresses", addresses)
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/link"
+	"ringside/proxy/table"
 )
 
 // portable drives one engine with blocking sockets. Every engine call is made
@@ -289,6 +290,12 @@ func (d *portable) dialUp(s *stream) {
 			case <-ctx.Done():
 			}
 		}()
+		ambiguous := ""
+		if host, _, err := net.SplitHostPort(address); err == nil && network != "unix" {
+			if ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host); err == nil {
+				ambiguous = table.AmbiguousAddresses(ips)
+			}
+		}
 		dialer := net.Dialer{}
 		dialer.SetMultipathTCP(false)
 		c, err := dialer.DialContext(ctx, network, address)
@@ -296,6 +303,7 @@ func (d *portable) dialUp(s *stream) {
 		used := false
 		d.with(func(e *proxy.Engine) {
 			s.came.Store(false)
+			warnAmbiguous(e, address, ambiguous)
 			switch {
 			case s.closed: // given up meanwhile
 			case err != nil:
