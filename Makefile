@@ -5,7 +5,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
+.PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit full-race coverage fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
 
 # What ringside version says: the tag and the commit, "-dirty" with changes.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -41,7 +41,7 @@ test:
 # Everything: all seeds, both drivers, all client languages, the race detector on every package,
 # searching fuzzers, mutants, and the engine's instructions.
 full:
-	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race modules fuzz cost
+	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race coverage modules fuzz cost
 
 # The real servers and clients that tests talk to.
 deps:
@@ -69,6 +69,13 @@ unit:
 
 race:
 	.ci/gotest race -vet=off -race -timeout 20m -skip '$(SINGLE)' $(RACE)
+
+# Statements of the engine and of placement that the tests of these packages and of the simulation reach.
+COVERED = ./proxy/...,./replicate/...,./ring/...
+coverage:
+	mkdir -p bin
+	$(GO) test -vet=off -timeout 60m -coverpkg=$(COVERED) -coverprofile=bin/coverage.out ./proxy/... ./replicate/... ./ring/... ./internal/fleet >/dev/null
+	$(GO) tool cover -func bin/coverage.out | tail -n 1
 
 # Modules of their own.
 modules:
