@@ -11,6 +11,7 @@ import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
 	"ringside/proxy/health"
+	"ringside/proxy/health/roll"
 	"ringside/proxy/link"
 	"ringside/proxy/near/serve"
 	"ringside/proxy/routing"
@@ -56,7 +57,11 @@ type Engine struct {
 	gen *generation // the table in force, tied to this engine's servers
 
 	overrides *overrideMap // of Shared, those that are obeyed
-	refusal   string       // of the server that place found: why a person keeps it from getting requests; empty: nobody does
+
+	// Of servers that other Ringsides eject, by network and address: the loop that lets the
+	// keepers work knows them.
+	shared  map[string]*roll.Pools
+	refusal string // of the server that place found: why a person keeps it from getting requests; empty: nobody does
 
 	parts []*upstream.Conn // scratch: the connections that the read which is being split goes to
 
@@ -67,7 +72,7 @@ type Engine struct {
 // NewEngine makes one more engine for p.
 func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e := &Engine{
-		Shared: p,
+		Shared: p, shared: map[string]*roll.Pools{},
 	}
 	e.IO.Init(tune, &p.memory, p.Log, &p.logLimit)
 	e.Servers = upstream.Servers{IO: &e.IO, Observer: observer{e}, ByAddress: map[string]*upstream.Server{}}

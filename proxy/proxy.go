@@ -330,6 +330,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 	e.Counters.AddTo(into)
 	e.Servers.AddTo(into)
 	e.Keepers.AddTo(into)
+	e.addShared(into)
 	e.Copies.AddTo(into)
 	for _, l := range e.InOrder {
 		l.AddTo(into)

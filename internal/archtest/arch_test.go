@@ -71,7 +71,7 @@ var house = []room{
 	{"proxy/watch/why", nil, nil},
 	{"proxy/watch", []string{"proxy/watch/why", "proxy/wire", "proxy/stats", "proxy/upstream"}, nil},
 	{"proxy/near/serve", []string{"proxy/near", "proxy/watch", "proxy/wire", "proxy/stats", "proxy/link", "proxy/client", "proxy/routing", "proxy/task"}, nil},
-	{"proxy", []string{"proxy/health/divert", "proxy/health/roll", "ring", "proxy/near", "proxy/near/serve", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/watch", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/copies", "proxy/copies/direct", "proxy/counters", "proxy/guard", "proxy/tags"}, nil},
+	{"proxy", []string{"proxy/health/divert", "proxy/health/meta", "proxy/health/roll", "ring", "proxy/near", "proxy/near/serve", "proxy/watch/why", "proxy/wire", "proxy/health", "proxy/table", "proxy/stats", "proxy/link", "proxy/upstream", "proxy/watch", "proxy/client", "proxy/routing", "proxy/task", "proxy/failover", "proxy/copies", "proxy/copies/direct", "proxy/counters", "proxy/guard", "proxy/tags"}, nil},
 	{"proxy/loop/pace", nil, nil},
 	{"proxy/loop", []string{"proxy", "proxy/fault", "proxy/table", "proxy/link", "proxy/loop/pace"}, []string{"golang.org/x/sys"}},
 	{"proxy/live/routes", []string{"replicate", "proxy", "proxy/table", "proxy/stats"}, nil},

@@ -423,6 +423,9 @@ func limitMemory(f *config.File) {
 // half of what the example file grants, for the program itself is resident too.
 const beside = 32 << 20
 
+// poolsEvery is how often servers are asked which pools eject them. Tests shorten it.
+var poolsEvery = time.Minute
+
 // Serve runs until a signal ends it. A first SIGTERM or SIGINT lets clients
 // have what they have asked for; a second one ends at once.
 func (r *Instance) Serve(signals <-chan os.Signal) error {
@@ -433,6 +436,8 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	bounds := boundLog{r.log, map[string]*saidBound{}}
 	counts := time.NewTicker(boundsEvery)
 	defer counts.Stop()
+	pools := time.NewTicker(poolsEvery)
+	defer pools.Stop()
 	var later <-chan time.Time // the file is to be read again then
 	for {
 		if on := r.file.Watch && r.watch.path != ""; on != looking {
@@ -470,6 +475,8 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			if r.admin != nil {
 				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface were closed: too many are open; health probes are served all the same")
 			}
+		case <-pools.C:
+			r.proxy.AskPools()
 		case s := <-signals:
 			switch {
 			case s != syscall.SIGHUP:

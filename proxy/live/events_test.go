@@ -64,6 +64,10 @@ func TestTold(t *testing.T) {
 			Told{Tone: Bad, Kind: Down, Text: "The new configuration was refused; the old one stays", More: "r.yaml:3: no", Mark: true}},
 		{"the configuration was read again and is in force", []any{"file", "/etc/r.yaml", "generation", 2},
 			Told{Tone: Good, Kind: Up, Text: "Configuration 2 is in force", More: "r.yaml", Mark: true}},
+		{"another Ringside ejects a server by a pool that does not eject it here", []any{"server", "b", "address", "10.0.0.1:11211", "pools", []string{"main"}, "other", "o\x00", "why", "it is so"},
+			Told{Tone: Bad, Kind: "suspect", Text: `Another Ringside ejects b by its pool o\x00`, More: "it is so"}},
+		{"no other Ringside ejects a server any more by that pool, which does not eject it here", []any{"server", "b", "other", "o"},
+			Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects b by its pool o any more"}},
 		{"listening", []any{"address", "127.0.0.1:11211"}, Told{}},
 		{"something new", []any{"why", "it is so"}, Told{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {

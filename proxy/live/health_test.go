@@ -180,6 +180,27 @@ func TestOverall(t *testing.T) {
 	}
 }
 
+// Servers that other Ringsides eject are told with the pool of each, of many the first.
+func TestEjectedElsewhere(t *testing.T) {
+	sum := &stats.Snapshot{Shared: []stats.Shared{{Pool: "main", Server: "s1", Other: "o\x1b"}}}
+	const end = ", and flushes a server when it returns, with what this pool has stored there by then. Give all Ringsides the same pools, or each pool its own servers."
+	for i, want := range []string{`s1 (by its pool o\x1b)`, `s1 (by its pool o\x1b) and s2 (by its pool o2)`, `s1 (by its pool o\x1b), s2 (by its pool o2) and s2 (by its pool o3)`,
+		`s1 (by its pool o\x1b), s2 (by its pool o2), s2 (by its pool o3) and 1 more`} {
+		if got := ejectedElsewhere(sum, "main"); got != "Another Ringside ejects "+want+end {
+			t.Errorf("%d: it says %q", i, got)
+		}
+		sum.Shared = append(sum.Shared, stats.Shared{Pool: "main", Server: "s2", Other: fmt.Sprint("o", i+2)})
+	}
+	if ejectedElsewhere(sum, "other") != "" || SharedServers(sum, "other") != 0 || SharedServers(sum, "main") != 2 {
+		t.Error("the servers of another pool are told, or some twice")
+	}
+	pool := &table.Pool{Name: "main", Servers: []table.Target{{Name: "s1"}}, Place: ring.Placement{Ring: ring.NewJump([]int{0})}}
+	s := &Sample{At: time.UnixMilli(1), Sum: sum, Table: &table.Table{Pools: []*table.Pool{pool}}, Servers: []ServerState{{Pool: "main", Server: "s1", State: Up}}}
+	if is := Between(s, s, "main"); is.Health.Level != Warn || !strings.HasSuffix(is.Health.Text, end) {
+		t.Errorf("the pool is %+v", is.Health)
+	}
+}
+
 // The figures are of the whole Ringside, whichever of its pools is looked at.
 func TestHealthOfSeveralPools(t *testing.T) {
 	k := &Tick{Ops: map[string]float64{"get": 100}, S: Columns{State: []string{Up, Up, Up}}}

@@ -130,6 +130,9 @@ func Ticks(before, after *Sample) []*Tick {
 				health[i].warn(text)
 			}
 		}
+		if text := ejectedElsewhere(after.Sum, pool.Name); text != "" {
+			health[i].warn(text)
+		}
 	}
 	is := overall(pools, ticks, health)
 	if after.Refused {

@@ -69,6 +69,10 @@ func tell(is map[string]any) Told {
 			t.Text += to
 		}
 		return t
+	case "another Ringside ejects a server by a pool that does not eject it here":
+		return Told{Tone: Bad, Kind: "suspect", Text: "Another Ringside ejects " + server + " by its pool " + word("other"), More: why}
+	case "no other Ringside ejects a server any more by that pool, which does not eject it here":
+		return Told{Tone: Good, Kind: Up, Text: "No other Ringside ejects " + server + " by its pool " + word("other") + " any more"}
 	case "a person gives an order":
 		return Told{Tone: Warn, Kind: Drained, Text: "A person orders: " + word("order") + " " + server}
 	case "server connection lost with requests in flight":

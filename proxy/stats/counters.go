@@ -234,6 +234,7 @@ type Snapshot struct {
 	Members  []MemberSnapshot   // of the pools that have a keeper
 	Events   []MemberEvents     // what keepers have decided so far
 	Rolls    []Roll             // of the pools that have a keeper
+	Shared   []Shared           // servers of the pools that other Ringsides eject
 	Lacks    map[[2]string]Lack // by pool and server: what is missing on those that keep copies
 	Clients  int                // connected
 	InFlight int                // commands without an answer
@@ -248,6 +249,13 @@ type Snapshot struct {
 	Lines  int   // lines in which commands follow each other on a key: see there, too
 	Memory int64 // bytes of buffers in use
 	Kept   int64 // bytes of Memory that are kept for reuse
+}
+
+// Shared is a server of a pool that another Ringside ejects by a pool of its own, which this
+// Ringside does not have, or which ejects nothing here.
+type Shared struct {
+	Pool, Server string // of this Ringside
+	Other        string // the other Ringside's pool
 }
 
 // Lack is what is missing on a server that keeps copies, as far as this process knows.

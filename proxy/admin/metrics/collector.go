@@ -42,6 +42,9 @@ func Append(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) 
 	out.failover(s)
 	out.rolls(s)
 	out.pools(p, t.Pools, s.Members)
+	for _, pool := range t.Pools {
+		out.set(poolShared, float64(live.SharedServers(s, pool.Name)), pool.Name)
+	}
 	for _, g := range p.Guards() {
 		out.guard(g)
 	}

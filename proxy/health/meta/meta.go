@@ -19,6 +19,9 @@ const keyLimit = 250
 // AppendName writes a name so that it can stand in a record and in a key.
 func AppendName(dst []byte, name string) []byte { return roll.AppendText(dst, name, "=") }
 
+// Pools is the name of the item that says which pools eject a server: the same for all pools.
+const Pools = divert.Reserved + "_pools"
+
 // Keys are the names of what a keeper stores on the servers of a pool.
 type Keys struct {
 	View     string

@@ -1,5 +1,5 @@
 // Package roll is the roll call of a pool: which Ringsides serve it, and who of them runs
-// something else than the others.
+// something else than the others. A second item says which pools eject a server.
 //
 // People look at one Ringside of many, and ask whether it is like the rest: a file that has
 // not arrived, a binary left behind, a server that only one of them suspects. So each says of
@@ -50,4 +50,30 @@
 //
 // Servers without meta commands have no item, and a pool of only such servers has no roll
 // call; the page says so.
+//
+// # Which pools eject a server
+//
+//	__rs_pools   rp1 <pool>=<number> …
+//
+// A pool that ejects servers flushes each when it returns. A pool of another file may have
+// the same server. If it has another name, or does not eject the server, it loses then what it
+// has stored there. Such pools have neither the view record nor the roll in common. So this
+// item has the same name for all pools, and stands on each server.
+//
+// The process asks each server of its table, not the keepers: a pool in mode fail_fast has
+// none (Proxy.AskPools). It asks once a minute, the first time a minute after the start, and
+// asks only servers that are up and whose release has meta commands. Where it ejects the
+// server by a pool, its gutter included, it writes the item over what it has read, with the
+// entry of that pool one higher. Else it reads only. If another Ringside was faster it reads
+// again, three times in all. All Ringsides with a pool of that name share its entry.
+//
+// An entry that has changed between two readings, and is of no pool by which this Ringside
+// ejects the server, is reported: in the log, on the page, in ringside top and ringside server
+// list, and by a metric. One that has not changed for three rounds is gone, and is left out
+// when the item is written. So an entry that a reload has left behind is never reported by the
+// Ringsides that were reloaded. They don't count what they have seen of a pool while they had
+// it themselves.
+//
+// What is said above of hostile contents is true here, too. The item has 50 entries, and
+// 16 KiB, at most. What is longer, or of another kind, counts as none.
 package roll

@@ -1,0 +1,153 @@
+package proxy
+
+// Servers that another Ringside ejects by a pool which this one does not have: package
+// health/roll, its second item.
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"ringside/proxy/health/meta"
+	"ringside/proxy/health/roll"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+// AskPools asks each server that is up which pools eject it, and writes there those of this
+// process. It waits for nothing. A server whose release has no meta commands is not asked, and
+// neither is one whose release is not known yet.
+func (p *Proxy) AskPools() {
+	if len(p.Engines()) == 0 {
+		return
+	}
+	p.keeperLoop().Post(func(e *Engine) {
+		maps.DeleteFunc(e.shared, func(at string, _ *roll.Pools) bool { return e.ByAddress[at] == nil })
+		for _, srv := range e.List {
+			if srv.Release.Features()&wire.Metas != 0 && !srv.Down && !srv.Draining() {
+				q := &poolsErrand{e: e, server: srv}
+				q.ask(poolsRead, meta.Get(meta.Pools))
+			}
+		}
+	})
+}
+
+// serverAt names a server for all pools.
+func serverAt(t table.Target) string { return t.Network + " " + t.Address }
+
+// poolsErrand reads the item of one server, and writes it: an upstream.Asker.
+type poolsErrand struct {
+	e      *Engine
+	server *upstream.Server
+	tries  int // to write it
+}
+
+// The asks of a poolsErrand.
+const (
+	poolsRead = iota
+	poolsWritten
+)
+
+// Client says that no client waits.
+func (q *poolsErrand) Client() uint64 { return 0 }
+
+// Pings says that a server without meta commands is asked something else.
+func (q *poolsErrand) Pings() {}
+
+func (q *poolsErrand) ask(id int, line []byte) {
+	if c := q.server.Conns[0]; !c.InternalFull() {
+		limit := table.Timeouts{Connect: q.server.Connect, Request: q.server.Greeting, Deadline: q.server.Connect + q.server.Greeting}
+		q.e.Ask(c, q, id, &limit, line, true)
+	}
+}
+
+func (q *poolsErrand) Answered(id int, r *upstream.Result) {
+	switch {
+	case r.Bytes == nil || q.server.Draining():
+	case id == poolsRead:
+		q.read(r.Bytes)
+	case q.tries < roll.Tries && !bytes.HasPrefix(r.Bytes, []byte("HD")): // another Ringside was faster
+		q.ask(poolsRead, meta.Get(meta.Pools))
+	}
+}
+
+// read takes up the item, and writes it again where this process ejects the server.
+func (q *poolsErrand) read(answer []byte) {
+	value, cas, ok := meta.Value(answer)
+	if !ok && !meta.None(answer) {
+		return
+	}
+	e, at := q.e, serverAt(q.server.Target)
+	own := e.Shared.ejecting(at)
+	is := e.shared[at]
+	if is == nil {
+		is = &roll.Pools{}
+	}
+	before := is.Others()
+	if q.tries == 0 {
+		is.NextRound()
+	}
+	is.Hear(value, own)
+	e.logShared(q.server, before, is.Others())
+	if e.shared[at] = is; is.Empty() {
+		delete(e.shared, at)
+	}
+	if q.tries++; len(own) > 0 {
+		q.ask(poolsWritten, meta.Put(meta.Pools, is.Item(own), cas, roll.Life))
+	}
+}
+
+// ejecting returns the names of the pools by which this process ejects a server, sorted.
+func (p *Proxy) ejecting(at string) (names []string) {
+	for _, w := range p.Agents() {
+		if slices.ContainsFunc(w.Members, func(m table.Target) bool { return serverAt(m) == at }) {
+			names = append(names, w.Pool)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// logShared logs which pools of other Ringsides eject a server since now, and which do so no
+// more.
+func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
+	var own []string
+	for _, pool := range e.Shared.Table().Pools {
+		if slices.ContainsFunc(pool.Servers, func(t table.Target) bool { return serverAt(t) == serverAt(srv.Target) }) {
+			own = append(own, pool.Name)
+		}
+	}
+	log := func(level slog.Level, other, what string, more ...any) {
+		e.LogLimited(level, srv.Label()+" "+other, what, append([]any{"server", srv.Target.Name, "address", srv.Target.Address, "pools", own, "other", other}, more...)...)
+	}
+	for _, other := range now {
+		if !slices.Contains(before, other) {
+			log(slog.LevelWarn, other, "another Ringside ejects a server by a pool that does not eject it here",
+				"why", "that pool flushes the server when it returns, with what these pools have stored there by then: give all Ringsides the same pools, or each pool its own servers")
+		}
+	}
+	for _, other := range before {
+		if !slices.Contains(now, other) {
+			log(slog.LevelInfo, other, "no other Ringside ejects a server any more by that pool, which does not eject it here")
+		}
+	}
+}
+
+// addShared adds the servers that other Ringsides eject.
+func (e *Engine) addShared(into *stats.Snapshot) {
+	if len(e.shared) == 0 {
+		return
+	}
+	for _, pool := range e.Shared.Table().Pools {
+		for _, t := range pool.Servers {
+			if is := e.shared[serverAt(t)]; is != nil {
+				for _, other := range is.Others() {
+					into.Shared = append(into.Shared, stats.Shared{Pool: pool.Name, Server: t.Name, Other: other})
+				}
+			}
+		}
+	}
+}
