@@ -600,7 +600,9 @@ func (x *explorer) environment(from world) {
 	if from.late {
 		w := from
 		w.late = false
-		x.store(&w, &w.lateSet, false)
+		if x.store(&w, &w.lateSet, false) {
+			x.cause(&w, -1, false) // for its own connection, too, which takes it for failed
+		}
 		w.lateSet = thread{}
 		x.visit(w, "the set that has timed out is executed")
 	}
