@@ -19,6 +19,7 @@ import (
 //
 //	ping       no request waits, nothing came for keepalive ► version ► no answer in timeouts.request
 //	request    nothing came for quietTime ► a client's request ► no answer in timeouts.request
+//	           or nothing came for keepalive, whatever was sent
 //
 // Then a new connection takes its place at once. Such a timeout does not count towards
 // after_failures: it tells of the path, and the greeting on the new connection tells of
@@ -99,7 +100,8 @@ func (c *Conn) foundDead() foundBy {
 	if a == nil || c.State != ConnUp || c.Lingering || c.Server.Draining() {
 		return alive
 	}
-	quiet := c.greeted && a.sentAt-c.lastIn >= int64(quietTime) && c.Server.Keeps(c) // an errand's connection is the errand's business
+	quiet := a.sentAt-c.lastIn >= int64(quietTime) || c.Server.keepalive > 0 && e.Now-c.lastIn >= int64(c.Server.keepalive)
+	quiet = quiet && c.greeted && c.Server.Keeps(c) // an errand's connection is the errand's business
 	for ; a != nil; a = a.Next {
 		switch {
 		case a.Ping && a.Deadline <= e.Now:
