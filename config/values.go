@@ -244,6 +244,8 @@ func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	example := "500ms"
 	if most > time.Hour { // of memcached's, which counts seconds
 		example = "1m"
+	} else if least >= time.Second {
+		example = "30s"
 	}
 	want := fmt.Sprintf("a duration between %s and %s, such as %s", short(least), short(most), example)
 	switch {
