@@ -23,11 +23,11 @@ type Attempt struct {
 	Flags   wire.Flags
 
 	asked bool          // it is Ringside's own, for an Asker
+	Ping  bool          // it asks whether an idle connection still works: see keepalive.go
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
 	Values     bool // the Observer is told of a VALUE, too: there are many keys, or it is touched
 	Probe      bool // it is the greeting, the first on each new connection
-	Ping       bool // it asks whether an idle connection still works: see keepalive.go
 	Begun      bool // its answer has begun, and is not whole
 	Streams    bool // its receiver is in the middle of a value
 	TakenOver  bool // a task has taken over from its receiver, with its answer or without
