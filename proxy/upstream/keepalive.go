@@ -104,8 +104,10 @@ func (c *Conn) foundDead() foundBy {
 	quiet = quiet && c.greeted && c.Server.Keeps(c) // an errand's connection is the errand's business
 	for ; a != nil; a = a.Next {
 		switch {
-		case a.Ping && a.Deadline <= e.Now:
-			return byPing
+		case a.Ping: // what comes before its answer shows that c works, too
+			if a.Deadline = max(a.Deadline, c.lastIn+int64(c.Server.Greeting)); a.Deadline <= e.Now {
+				return byPing
+			}
 		case quiet && a.To != nil && !a.Internal && a.Start < c.Taken && c.postpone(a) <= e.Now:
 			return byRequest
 		}
