@@ -112,6 +112,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		Connections:  p.Connections,
 		Preconnect:   true, // so that what is said of servers is known, not hoped
 		QueueLimit:   p.Queue,
+		Keepalive:    p.Keepalive,
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
 		Failover:     table.Failover{Mode: p.Failover.Mode, InterimTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},

@@ -138,6 +138,7 @@ type Pool struct {
 	Connections  int    // to each server, from each loop
 	Queue        int    // requests of clients waiting for one server, in each loop
 	Timeouts     table.Timeouts
+	Keepalive    time.Duration // how long a connection to a server may be idle before a ping; 0: for ever
 	Backoff      table.Backoff
 	Failover     Failover // complete: what the file leaves open is decided
 }
@@ -226,6 +227,7 @@ func defaultPool() Pool {
 	return Pool{
 		Connections: 1,
 		Queue:       65_536,
+		Keepalive:   30 * time.Second,
 		JoinGets:    true,
 		Timeouts:    table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
 		Backoff:     table.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},

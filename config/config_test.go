@@ -226,6 +226,27 @@ routes: [{pool: own}]
 	}
 }
 
+func TestKeepalive(t *testing.T) {
+	f := parse(t, `
+listen: :1
+pools:
+  usual: {distribution: ketama, servers: [x]}
+  off: {distribution: ketama, servers: [x], keepalive: off}
+  zero: {distribution: ketama, servers: [x], keepalive: 0s}
+  short: {distribution: ketama, servers: [x], keepalive: 1s}
+routes: [{pool: usual}]
+`)
+	built, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []time.Duration{30 * time.Second, 0, 0, time.Second} {
+		if p := built.Pools[i]; p.Keepalive != want {
+			t.Errorf("%s: got %v, want %v", p.Name, p.Keepalive, want)
+		}
+	}
+}
+
 func TestAliasesAndMerges(t *testing.T) {
 	f := parse(t, `
 x-pool: &pool {distribution: ketama, queue: 7, connections: 3}

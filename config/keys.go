@@ -443,6 +443,8 @@ func poolKeys() []key[Pool] {
 			oneOf(option[bool]{"allow", false}, option[bool]{"deny", true}), func(p *p) *bool { return &p.DenyFlush }),
 		set("connections", "connections to each server, from each loop", integer(1, 1024), func(p *p) *int { return &p.Connections }),
 		set("queue", "requests of clients waiting for one server, in each loop; the next one fails", integer(1, 10_000_000), func(p *p) *int { return &p.Queue }),
+		set("keepalive", "how long a connection to a server may be idle until Ringside asks there whether it still works, or off",
+			durationOr(true, time.Second, time.Hour), func(p *p) *time.Duration { return &p.Keepalive }),
 		set("timeouts", "how long requests may wait", group(defaultPool().Timeouts,
 			set("connect", "for a connection to a server", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Connect }),
 			set("request", "of a server's silence, before an answer and in the middle of one: then that key and those behind it miss, or, where the client has a part of the value already (above 64 KiB), it is closed", duration(time.Millisecond, time.Hour), func(t *table.Timeouts) *time.Duration { return &t.Request }),

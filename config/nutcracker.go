@@ -354,7 +354,7 @@ func (p *twemproxyPool) compare() {
 		note("preconnect is what Ringside always does")
 	}
 	if p.keepalive {
-		note("tcpkeepalive has no equivalent: the timeouts find dead connections")
+		note("tcpkeepalive has no equivalent for clients; keepalive asks servers whether idle connections still work")
 	}
 	if p.reuseport {
 		note("reuseport has no equivalent: engine.loops shares one address among several loops")

@@ -236,24 +236,34 @@ var isNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 // duration is a time with its unit, within bounds. Where the least is 0, that
 // turns something off, and may be written so.
 func duration(least, most time.Duration) value[time.Duration] {
+	return durationOr(least == 0, least, most)
+}
+
+// durationOr is duration. off says that 0 turns something off, whatever the least is.
+func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	example := "500ms"
 	if most > time.Hour { // of memcached's, which counts seconds
 		example = "1m"
+	} else if least >= time.Second {
+		example = "30s"
 	}
 	want := fmt.Sprintf("a duration between %s and %s, such as %s", short(least), short(most), example)
-	if least == 0 {
+	switch {
+	case least == 0:
 		want = fmt.Sprintf("off, or a duration up to %s, such as %s", short(most), example)
+	case off:
+		want = "off, or " + want
 	}
 	return value[time.Duration]{
 		read: func(d *document, n *node, path string, to *time.Duration) {
-			off := n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")
+			isOff := n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")
 			v, err := time.ParseDuration(n.text)
 			switch {
-			case n.kind == scalar && least == 0 && off:
+			case n.kind == scalar && off && isOff:
 				*to = 0
 			case n.kind == scalar && isNumber.MatchString(n.text):
 				d.fail(n.line, n.column, "%s has no unit: write %sms or %ss", path, n.text, n.text)
-			case n.kind != scalar || err != nil || v < least || v > most:
+			case n.kind != scalar || err != nil || v < least && !(off && v == 0) || v > most:
 				d.wrong(n, path, want)
 			default:
 				*to = v
@@ -267,7 +277,7 @@ func duration(least, most time.Duration) value[time.Duration] {
 		},
 		schema: func() schema {
 			s := schema{"type": "string", "pattern": durationPattern}
-			if least == 0 {
+			if off {
 				return schema{"anyOf": []any{s, schema{"enum": []any{"off", false}}}}
 			}
 			return s

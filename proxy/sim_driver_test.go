@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"time"
 
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
@@ -99,6 +100,10 @@ func (c *simConn) drain(all bool) {
 func (c *simConn) give(takes func(n int) int, handsOver bool) {
 	b, full := send(c.w, c.link, takes, handsOver)
 	c.full = full
+	if c.forgotten > 0 {
+		c.vanished += len(b)
+		return
+	}
 	c.in = append(c.in, b...)
 	if c.srv.cut {
 		c.unsent += len(b)
@@ -136,7 +141,7 @@ func (c *simConn) deliver(all bool) {
 	if c.w.trickle { // so that several are in the middle of a value
 		n = min(n, 30_000)
 	}
-	if n == 0 || c.state != "up" || c.srv.cut {
+	if n == 0 || c.state != "up" || c.srv.cut || c.forgotten > 0 {
 		return
 	}
 	b := c.out[:n]
@@ -187,9 +192,33 @@ func (c *simConn) leave(state string) {
 	c.w.conns = slices.DeleteFunc(c.w.conns, func(o *simConn) bool { return o == c })
 }
 
+// forget makes a firewall forget an idle connection.
+func (c *simConn) forget() {
+	if c.state != "up" || c.forgotten > 0 || c.link.Dialer.(*upstream.Conn).Length > 0 || len(c.in)+len(c.out) > 0 {
+		return
+	}
+	c.forgotten, c.acks = c.w.now, c.w.d.one(2)
+	c.w.log("a firewall forgets a connection to %s; it acknowledges: %v", c.srv.name, c.acks)
+}
+
+// forgotTime is how long a forgotten connection may keep its place: keepalive, the
+// timeout of a request, and twice what the clock moves at once.
+const forgotTime = int64(3 * time.Second)
+
+// checkForgotten fails if a connection is still in its place that a ping or a request must
+// have found dead.
+func (w *world) checkForgotten() {
+	for _, c := range w.conns {
+		u := c.link.Dialer.(*upstream.Conn)
+		if c.forgotten > 0 && w.now-c.forgotten > forgotTime && w.pools[0].Keepalive > 0 && c.state == "up" && u.Server.Keeps(u) && !u.Server.Draining() {
+			w.fatalf("%s: a connection is still in use that a firewall has forgotten %v ago", c.srv.name, time.Duration(w.now-c.forgotten))
+		}
+	}
+}
+
 // stray is an answer when the server owes none.
 func (c *simConn) stray() {
-	if c.state != "up" || c.link.Dialer.(*upstream.Conn).Length > 0 || len(c.in)+len(c.out) > 0 || c.link.Dialer.(*upstream.Conn).State != upstream.ConnUp {
+	if c.state != "up" || c.forgotten > 0 || c.link.Dialer.(*upstream.Conn).Length > 0 || len(c.in)+len(c.out) > 0 || c.link.Dialer.(*upstream.Conn).State != upstream.ConnUp {
 		return
 	}
 	c.w.log("%s answers what nobody asked", c.srv.name)

@@ -44,13 +44,22 @@ type simConn struct {
 	bitten bool   // the server has said something that is no answer
 	stuck  bool   // the server does not look at it, while it serves others
 	old    bool   // the server is of before the meta commands
+
+	forgotten int64 // when a firewall has forgotten it while it was idle: what is sent on it vanishes; 0: it has not
+	acks      bool  // the firewall acknowledges what vanishes
+	vanished  int   // bytes
 }
 
 func (c *simConn) Peer() string { return c.srv.name }
 
 func (c *simConn) Ready() bool { return false }
 
-func (c *simConn) Unsent() int { return c.unsent }
+func (c *simConn) Unsent() int {
+	if c.acks {
+		return c.unsent
+	}
+	return c.unsent + c.vanished
+}
 
 // process lets the server answer one whole command; false if there is none.
 func (c *simConn) process() bool {

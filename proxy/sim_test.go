@@ -174,6 +174,9 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 		if d.one(150) && !w.steady {
 			w.reload()
 		}
+		if w.storm && d.one(80) {
+			w.silence()
+		}
 		w.wakeup(func() {
 			for range 1 + d.n(4) {
 				w.act()
@@ -192,6 +195,7 @@ func (w *world) limits() {
 	l.Value = 200_000
 	l.InFlight = []int{4096, 2, 30}[d.n(3)]
 	l.Output = []int{1 << 20, 3000}[d.n(2)]
+	keepalive := []time.Duration{0, time.Second}[d.n(2)]
 	for i := range w.pools {
 		p := &w.pools[i]
 		*p = table.Pool{Name: fmt.Sprint(i), Connections: 1 + d.n(2), QueueLimit: 1 << 20, GetErrors: w.getErrors, InOrder: w.ordered, JoinGets: i%2 == 0,
@@ -200,6 +204,7 @@ func (w *world) limits() {
 		if w.storm {
 			p.QueueLimit = []int{10_000, 10_000, w.some(3, 10_000)}[d.n(3)]
 			p.Preconnect = d.one(4)
+			p.Keepalive = keepalive
 			p.Timeouts = table.Timeouts{Connect: 300 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: []time.Duration{time.Second, 400 * time.Millisecond}[d.n(2)]}
 		}
 	}
@@ -293,6 +298,33 @@ func (w *world) wait() {
 	}
 }
 
+// silence is some seconds in which clients send nothing and servers that can answer do. A
+// firewall forgets some of the connections that are idle then.
+func (w *world) silence() {
+	w.log("silence")
+	for _, c := range w.conns {
+		if w.d.one(3) {
+			c.forget()
+		}
+	}
+	for end := w.now + int64(w.d.n(5000))*int64(time.Millisecond); w.now < end; {
+		w.now = min(end, max(w.e.Next(), w.now+int64(time.Millisecond)))
+		w.wakeup(func() {
+			for _, c := range slices.Clone(w.conns) {
+				if c.state == "dialling" && !c.srv.hangs && !c.srv.cut {
+					c.dialled()
+				}
+				if c.state == "up" {
+					c.drain(true)
+					c.work(len(c.in))
+					c.deliver(true)
+				}
+			}
+		})
+	}
+	w.log("the silence ends")
+}
+
 // wakeup is one round of a driver.
 func (w *world) wakeup(f func()) {
 	w.ops++
@@ -318,6 +350,7 @@ func (w *world) wakeup(f func()) {
 	if next := w.e.Next(); next <= w.now {
 		w.fatalf("at %d the engine wants to be called at %d again", w.now, next)
 	}
+	w.checkForgotten()
 	if got := w.p.HeldMemory(); got != w.e.Buffers.Held {
 		w.fatalf("%d bytes are booked, %d held", got, w.e.Buffers.Held)
 	}
@@ -448,8 +481,11 @@ func (w *world) settle() {
 		s.refuses, s.hangs, s.cut = false, false, false
 	}
 	w.heal()
-	for _, c := range w.conns {
+	for _, c := range slices.Clone(w.conns) {
 		c.stuck = false
+		if c.forgotten > 0 && c.state == "up" {
+			w.wakeup(func() { c.dies(errors.New("connection timed out")) }) // the kernel gives up, too
+		}
 	}
 	for _, c := range w.clients {
 		c.slow = false

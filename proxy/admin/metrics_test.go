@@ -130,6 +130,33 @@ func withGuard() *proxy.Proxy {
 	return p
 }
 
+// forgotten makes a proxy whose only connection was found dead, by a ping.
+func forgotten(t *testing.T) *proxy.Proxy {
+	t.Helper()
+	main := pool("main")
+	main.Keepalive = 30 * time.Second
+	p := proxy.NewProxy(tableOf(main), "1", slog.New(slog.DiscardHandler))
+	l := newLoop(p)
+	l.answer["get a1"] = "END\r\n"
+	l.mustSay(t, l.client(), "get a1\r\n", "END\r\n")
+	delete(l.answer, "version")
+	for range 2 { // the ping, and its timeout
+		l.now += 30e9
+		l.wakeup(func() {})
+	}
+	got := scrape(t, New(p, Options{}).Handler())
+	for name, want := range map[string]float64{
+		`ringside_server_connections_dead_total{address="10.0.0.1:11211",found_by="ping",server="a"}`:    1,
+		`ringside_server_connections_dead_total{address="10.0.0.1:11211",found_by="request",server="a"}`: 0,
+		`ringside_server_reads_resent_total{address="10.0.0.1:11211",server="a"}`:                        0,
+	} {
+		if is, ok := got[name]; !ok || is != want {
+			t.Errorf("%s is %v, want %v", name, is, want)
+		}
+	}
+	return p
+}
+
 // judged makes a proxy that has seen a miss, and the set that follows.
 func judged(t *testing.T) *proxy.Proxy {
 	t.Helper()
@@ -161,7 +188,7 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	if err := ordered.Override("second", "a", health.Drain); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t)} {
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t), forgotten(t)} {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(get(New(p, Options{}).Handler(), "/metrics").Body)
 		if err != nil {

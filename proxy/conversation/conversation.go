@@ -471,6 +471,8 @@ func (s *Harness) Pool(f []string) {
 			p.QueueLimit = n
 		case "deadline":
 			p.Timeouts.Deadline = d
+		case "keepalive":
+			p.Keepalive = d
 		case "request":
 			p.Timeouts.Request = d
 		case "total":

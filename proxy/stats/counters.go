@@ -169,6 +169,10 @@ type ServerCounters struct {
 	LateDeletesLost uint64 // of the late deletes: those that were not answered
 	Overridden      uint64 // not handed on: a person has drained it or taken it down
 
+	DeadByPing    uint64 // connections that a ping on an idle one found dead
+	DeadByRequest uint64 // connections that the first request behind a quiet period found dead
+	ReadsResent   uint64 // plain reads that were sent again in place of one on a dead connection
+
 	Dials, Lost, ClosedIdle, WentDown uint64    // attempts to connect; connections lost with requests in flight; without any; outages
 	BytesIn, BytesOut                 uint64    // from the server, to the server
 	Latency                           Histogram // of answered requests

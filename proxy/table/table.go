@@ -99,6 +99,7 @@ type Pool struct {
 	Preconnect   bool // connect when the table is taken up, not at the first request
 	QueueLimit   int  // requests of clients waiting for one server, for each loop
 	Timeouts     Timeouts
+	Keepalive    time.Duration // how long a connection to a server may be idle until Ringside asks there whether it still works; 0: for ever
 	RetryBackoff Backoff
 	Failover     Failover
 

@@ -59,6 +59,6 @@ func (a *Attempt) plainRead() bool {
 func (c *Conn) unwanted() bool {
 	return c.find(func(a *Attempt) bool {
 		_, waits := a.client()
-		return waits || a.asked || a.Internal || !a.plainRead()
+		return waits || !a.Ping && (a.asked || a.Internal || !a.plainRead())
 	}) == nil
 }

@@ -23,6 +23,7 @@ type Attempt struct {
 	Flags   wire.Flags
 
 	asked bool          // it is Ringside's own, for an Asker
+	Ping  bool          // it asks whether an idle connection still works: see keepalive.go
 	needs wire.Features // of its server, to understand it; only those that were not known to be there
 
 	Values     bool // the Observer is told of a VALUE, too: there are many keys, or it is touched

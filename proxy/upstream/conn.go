@@ -71,6 +71,7 @@ type moments struct {
 type lateWork struct {
 	LateDeletes int               // in the queue: deletes behind mutations that may run late
 	Lingering   bool              // the connection gets no new requests and stays open for what is in the queue
+	dead        bool              // a lingering one was found dead: it ends when no client waits any more
 	Until       int64             // when a lingering connection on which nobody waits is closed
 	lastOf      map[uint64]uint64 // of a lingering one: the position of the last request of each client that waits
 }
@@ -319,7 +320,7 @@ func (c *Conn) sentLate(n int) {
 		a.takenAt = c.lastOut
 		if a.limits != nil {
 			a.Deadline = max(a.Deadline, min(a.takenAt+int64(a.limits.Request), a.sentAt+int64(a.limits.Deadline)))
-		} else if a.Probe {
+		} else if a.Probe || a.Ping {
 			a.Deadline = max(a.Deadline, a.takenAt+int64(c.Server.Greeting))
 		}
 	}
@@ -411,6 +412,12 @@ func (c *Conn) Lost(err error) {
 		return
 	}
 	if was == ConnUp && greeted {
+		if owed == 1 && c.Head.Ping {
+			srv.noteDead(c, byPing)
+			c.failAll("", stats.Lost)
+			srv.e.Mark(&c.Link) // to be opened again
+			return
+		}
 		if owed == 0 {
 			srv.Count.ClosedIdle++
 			if srv.e.Debug {

@@ -27,8 +27,9 @@
 //     Ringside that stands behind another needs multiget_order: request.
 //   - What is to go to one server for one client goes over one connection, in the
 //     order of asking. So a client's get never overtakes its set.
-//   - Nothing that may have run is sent again, but a plain get or gets behind an
-//     answer that its client does not take: see aside.go. A client whose answers are
+//   - Nothing that may have run is sent again, but a plain get or gets: behind an
+//     answer that its client does not take, see aside.go, and from a connection that
+//     is dead, see keepalive.go. A client whose answers are
 //     large, and are not taken, gets them by a connection that only such clients use.
 //
 // # A connection
@@ -44,11 +45,16 @@
 // A server that closes a connection on which it owes nothing is no event: it is
 // asked again when there is something to ask, or after five seconds.
 //
+// A connection that was idle for keepalive gets a ping. One whose ping, or whose first
+// request behind a quiet period, is not answered in timeouts.request is dead: it lingers
+// for what may still be answered there, and a new one has its place at once.
+//
 // # When a server is down
 //
 // A server is down for this loop when a connection to it cannot be made, when it does
 // not answer the greeting (version) on a new one, or when as many requests in a row were
-// not answered in time as its pools say (three by default). Its requests then fail at
+// not answered in time as its pools say (three by default; those on a dead connection do
+// not count). Its requests then fail at
 // once, and Ringside alone asks it again, at growing intervals, until it answers. That is
 // all that is known here: who serves its keys meanwhile, and whether other loops and
 // other Ringsides see the same, is for those that Observer tells.
@@ -83,9 +89,10 @@
 //	attempt.go     one request; Ask            expire.go      what has waited too long
 //	aside.go       answers that are not taken  latedelete.go  deletes behind late mutations
 //	waiting.go     what clients wait for, for people
+//	keepalive.go   pings on idle connections, and what happens to dead ones
 //
 // # What it does not do
 //
-// It knows no client, no route and no copy of a key. It sends nothing twice, and
-// it diverts nothing to another server.
+// It knows no client, no route and no copy of a key. It sends nothing with an effect
+// twice, and it diverts nothing to another server.
 package upstream

@@ -51,6 +51,9 @@ func (c *Conn) look() {
 		c.expire()
 	}
 	c.Server.e.At(link.RequestTimer, c.Deadline)
+	if c.Deadline == link.Never { // nobody waits
+		c.keepAlive()
+	}
 }
 
 // expire gives up the dial of c, or fails its requests that have waited too long,
@@ -74,8 +77,13 @@ func (c *Conn) expire() {
 	// unguarded: a mutation that may run late has no delete behind it yet. stuck:
 	// of one of these the server has said nothing since it was sent.
 	unsent, unguarded, stuck, before := false, false, false, srv.timeouts
+	if by := c.foundDead(); by != alive {
+		c.replace(by)
+	}
 	for a := c.Head; a != nil; a = a.Next {
 		switch {
+		case a.Ping && a.Deadline > e.Now && !c.Lingering:
+			c.Deadline = min(c.Deadline, a.Deadline)
 		case a.To == nil && !a.Probe: // an orphan
 		case c.postpone(a) > e.Now:
 			c.Deadline = min(c.Deadline, a.Deadline)
@@ -104,6 +112,9 @@ func (c *Conn) expire() {
 	}
 	if unguarded {
 		c.onLate(stuck)
+	}
+	if c.dead && c.mayEnd() {
+		c.abort("server "+srv.Label()+": the connection was idle and no longer works", stats.Lost)
 	}
 	if srv.Draining() || c.Lingering {
 		e.Mark(&c.Link)

@@ -142,8 +142,19 @@ func (c *Conn) giveUp(why string, o stats.Outcome) {
 // connections linger, c is aborted instead, for the reason why.
 func (c *Conn) linger(why string) {
 	srv := c.Server
+	c.stepAside()
+	if srv.Lingering > LingeringPerConn*srv.Connections {
+		c.abort(why, stats.Lost)
+		return
+	}
+	srv.e.Mark(&c.Link)
+}
+
+// stepAside makes c a lingering connection. The new one in its place is fresh.
+func (c *Conn) stepAside() (fresh *Conn) {
+	srv := c.Server
 	e := srv.e
-	fresh := srv.newConn()
+	fresh = srv.newConn()
 	fresh.lastIn = c.lastIn
 	srv.Conns[slices.Index(srv.Conns, c)] = fresh
 	if srv.wantsConn() {
@@ -159,11 +170,7 @@ func (c *Conn) linger(why string) {
 			c.lastOf[client] = a.Start
 		}
 	}
-	if srv.Lingering > LingeringPerConn*srv.Connections {
-		c.abort(why, stats.Lost)
-		return
-	}
-	e.Mark(&c.Link)
+	return fresh
 }
 
 // routeToLingering is where the next request of a client goes that would go to c: to

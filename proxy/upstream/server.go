@@ -50,6 +50,7 @@ type settings struct {
 	queue             int           // clients' requests that may wait on one connection
 	joinGets          bool          // gets that go out together share lines: see names.Line
 	preconnect        bool          // connections are opened ahead of requests
+	keepalive         time.Duration // how long a connection is idle before a ping; 0: for ever
 	Connect, Greeting time.Duration // for a connection to be made; for the first answer on it
 	backoff           table.Backoff
 	downAfter         int // requests in a row without an answer that make the server down
@@ -96,7 +97,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 		if t.Name != t.Address {
 			srv.label += " (" + t.Address + ")"
 		}
-		srv.Connections, srv.queue, srv.preconnect = 1, 0, false
+		srv.Connections, srv.queue, srv.preconnect, srv.keepalive = 1, 0, false, 0
 		srv.Connect, srv.Greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
 		srv.downAfter = math.MaxInt
 		srv.joinGets = true
@@ -106,6 +107,10 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	srv.queue = max(srv.queue, p.QueueLimit)
 	srv.preconnect = srv.preconnect || p.Preconnect
 	srv.joinGets = srv.joinGets && p.JoinGets
+	if k := p.Keepalive; k > 0 && (srv.keepalive == 0 || k < srv.keepalive) {
+		srv.keepalive = k
+	}
+	srv.e.Soon(link.RequestTimer) // another keepalive may be due earlier
 	srv.Connect = min(srv.Connect, p.Timeouts.Connect)
 	srv.Greeting = min(srv.Greeting, p.Timeouts.Request)
 	srv.backoff.First = min(srv.backoff.First, p.RetryBackoff.First)

@@ -196,6 +196,11 @@ func (out *output) server(s *stats.ServerSnapshot) {
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
 	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
+	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have none, and 200 of them are to stay below 1 MB
+		out.count(serverDead, s.DeadByPing, name, addr, "ping")
+		out.count(serverDead, s.DeadByRequest, name, addr, "request")
+		out.count(serverResent, s.ReadsResent, name, addr)
+	}
 	out.count(serverOutages, s.WentDown, name, addr)
 	out.count(serverReceived, s.BytesIn, name, addr)
 	out.count(serverSent, s.BytesOut, name, addr)

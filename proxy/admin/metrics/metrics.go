@@ -166,6 +166,11 @@ var (
 	serverClosed = perServer.counter("server_connections_closed_total",
 		"Connections that the server ended, by reason: lost (with requests in flight), idle (without).",
 		"reason")
+	serverDead = perServer.counter("server_connections_dead_total",
+		"Connections to the server that were idle and no longer worked, by what found it: ping (keepalive), request (the first behind a quiet period). Each was replaced at once. Absent until there was one.",
+		"found_by")
+	serverResent = perServer.counter("server_reads_resent_total",
+		"Plain reads that were sent again on a new connection, in place of one that no longer worked. Absent until a connection was found dead.")
 	serverOutages = perServer.counter("server_outages_total",
 		"Times that a loop began to hold the server for down.")
 	serverReceived = perServer.counter("server_received_bytes_total",

@@ -1,0 +1,78 @@
+package loop
+
+// Idle connections that no longer work, on real sockets and on both drivers.
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+	"ringside/proxy"
+)
+
+// TestKeepalive: a server that answers nothing but the greeting of each connection loses
+// the connection by the next ping, again and again, and no request is needed for that.
+func TestKeepalive(t *testing.T) {
+	eachAtOnce(t, func(t *testing.T, o Options) {
+		server, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { server.Close() })
+		pings := make(chan string, 100)
+		go func() {
+			for {
+				c, err := server.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer c.Close()
+					lines := bufio.NewScanner(c)
+					for n := 0; lines.Scan(); n++ {
+						if n == 0 {
+							c.Write([]byte("VERSION 1.6.18\r\n"))
+							continue
+						}
+						select {
+						case pings <- lines.Text():
+						default:
+						}
+					}
+				}()
+			}
+		}()
+		tab := tableOf(server.Addr().String())
+		pool := tab.Pools[0]
+		pool.Preconnect, pool.Keepalive, pool.Timeouts.Request = true, 50*time.Millisecond, 200*time.Millisecond
+		p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+		d, err := New(p, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Shutdown(context.Background()) })
+		for end := time.Now().Add(testenv.Hang); ; time.Sleep(10 * time.Millisecond) {
+			sum, err := p.Snapshot()
+			if err != nil {
+				continue // the loop gets no processor
+			}
+			var dead uint64
+			for _, srv := range sum.Servers {
+				dead += srv.DeadByPing
+			}
+			if dead >= 2 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatalf("%d connections were found dead", dead)
+			}
+		}
+		if got := <-pings; got != "version" {
+			t.Errorf("the ping is %q", got)
+		}
+	})
+}
