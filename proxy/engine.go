@@ -117,6 +117,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.guards.EachLoop, e.guards.OnLoop, e.guards.Ablation = e.eachGuard, e.onGuard, p.GuardAblation
 	e.Copies.Unbound, e.Copies.Unasked, e.Copies.Unpaused = p.GuardAblation.Rest, p.GuardAblation.Former, p.GuardAblation.Pause
+	e.Copies.Unseen = p.GuardAblation.Sight
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Leaders = []task.Leader{e.near, e.tags, e.guards, &e.Counters, &e.Copies, failover.SingleCopy{}}
 	e.RunsKeepers = len(before) == 0

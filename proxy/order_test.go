@@ -525,10 +525,14 @@ c1 < SERVER_ERROR a server that keeps a copy of the key can't be reached, and it
 c1 < END
 s1 leased
 wait 20ms
-s1 < set a1 0 0 1\r\nB
-s2 < set a1 0 0 1\r\nB
-s1 > STORED
-s2 > STORED
+s1 < mg a1 s f c
+s2 < mg a1 s f c
+s1 > HD s1 f0 c1
+s2 > HD s1 f0 c1
+s1 < ms a1 1 C1 F0 T0 c\r\nB
+s2 < ms a1 1 C1 F0 T0 c\r\nB
+s1 > HD c2
+s2 > HD c2
 c2 < STORED
 `)
 	if n := len(s.Engine.Lines); n != 0 {

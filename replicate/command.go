@@ -40,6 +40,11 @@ type Command struct {
 	Win    bool // N or R of mg: it hands out the right to fill, which only the authority may
 	Bound  bool // what the authority has stored is copied to the rest, as it is then: nothing may have been deleted since. Tests leave it out
 	Stale  bool // I of md (marks the item stale) and of ms (stores as stale under an older cas)
+
+	// Conditional: a set and a delete replace at each member only what they have seen
+	// there, so they remove nothing newer if they run late. Other commands ignore it, and so
+	// does a set that is acknowledged before all members have it.
+	Conditional bool
 }
 
 // Reads reports whether c changes nothing, not even an exptime.

@@ -23,12 +23,17 @@ type marking struct {
 	wrong func(s *scene) string // what must never be
 }
 
+// conditionally lets commands be conditional.
+var conditionally bool
+
 func command(c Command, value uint32) client {
+	c.Conditional = c.Conditional || conditionally
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, In), 0), own: own{value: value}}
 }
 
 // returning is a command while the second member is on its way back.
 func returning(c Command, value uint32) client {
+	c.Conditional = c.Conditional || conditionally
 	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), own: own{value: value}}
 }
 
@@ -347,6 +352,18 @@ var markings = []marking{
 	}},
 	{"get, a repair", func(s *scene) { s.w.put(1, old); s.play(command(Command{Op: Get}, 0), mending1(0, 1), command(del, 0)) }, strangers},
 	{"delete, append, repair", func(s *scene) { both(s); s.play(command(del, 0), command(append1, 1), mending1(0, 1)) }, undeleted},
+	{"set, two repairs", func(s *scene) {
+		both(s)
+		s.play(command(Command{Op: Set}, fresh), mending1(0, 1), mending1(1, 0))
+	}, undeleted},
+	{"set of a new key, two repairs", func(s *scene) {
+		s.play(command(Command{Op: Set}, fresh), mending1(0, 1), mending1(1, 0))
+	}, nowhere},
+	{"set of what one has, a repair, a restart", func(s *scene) {
+		s.w.put(1, old)
+		s.play(command(Command{Op: Set}, fresh), mending1(0, 1))
+		s.restarts = 1
+	}, nowhere},
 	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},
 }
 
@@ -368,8 +385,29 @@ func (m *marking) explore(t *testing.T, without ablation, limit int) (what strin
 	return x.what, x.visited
 }
 
-func TestMarks(t *testing.T) {
+func TestMarks(t *testing.T) { exploreMarkings(t, func(m *marking) bool { return true }) }
+
+// As TestMarks, with sets and deletes that are conditional.
+func TestMarksOfConditionalCommands(t *testing.T) {
+	conditionally = true
+	defer func() { conditionally = false }()
+	exploreMarkings(t, func(m *marking) bool {
+		var s scene
+		m.setup(&s)
+		for i := range s.n {
+			if s.clients[i].rule.conditional() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func exploreMarkings(t *testing.T, which func(m *marking) bool) {
 	for _, m := range markings {
+		if !which(&m) {
+			continue
+		}
 		usual := 50000
 		if testenv.Full() {
 			usual = 200000

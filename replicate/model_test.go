@@ -15,8 +15,9 @@ type scene struct {
 	w       world
 	clients [3]client
 	n       int
-	late    lateAsk // nobody waits for it any more, and it will run
-	acked   [3]bool // has been told that its write is done
+	late    [2]lateAsk // nobody waits for them any more, and they will run
+	behind  behind     // what follows a late set
+	acked   [3]bool    // has been told that its write is done
 
 	left
 }
@@ -32,7 +33,28 @@ type left struct {
 
 type lateAsk struct {
 	pending     bool
+	ran         bool // only what is behind it is late
 	client, ask uint8
+}
+
+// behind is what a proxy sends behind a set that has no answer, on the same connection.
+type behind uint8
+
+const (
+	unsaid    behind = iota // the mark that the settlement asks for, in the end
+	nothing                 // nothing: the set is conditional
+	aMark                   // a mark in the place of whatever is there
+	boundMark               // a mark in the place of what that very set has stored
+)
+
+// follow does what is behind a late set.
+func (s *scene) follow(l lateAsk) {
+	c := &s.clients[l.client]
+	e := c.rule.asks[l.ask]
+	it := &s.w.items[e.member]
+	if e.deed == Forward && c.rule.c.Op == Set && (s.behind == aMark || s.behind == boundMark && it.has && it.cas == c.cas[l.ask]) {
+		s.w.mark(int(e.member))
+	}
 }
 
 // acknowledged reports whether client i has been told that its write is done.
@@ -57,6 +79,7 @@ func (s *scene) digest(seed maphash.Seed) uint64 {
 	h.SetSeed(seed)
 	h.Write(raw(&s.w))
 	h.Write(raw(&s.late))
+	h.Write(raw(&s.behind))
 	h.Write(raw(&s.acked))
 	h.Write(raw(&s.left))
 	for i := range s.n {
@@ -138,7 +161,7 @@ func (x *checker) fail(s *scene, what string) {
 
 // visit explores all that may follow s, to which so many steps have led. It may change s.
 func (x *checker) visit(s *scene, depth int) {
-	over := !s.late.pending
+	over := !s.late[0].pending && !s.late[1].pending
 	for i := range s.n {
 		var room [maxAsks]Ask
 		s.clients[i].rule.Next(room[:0])
@@ -163,10 +186,16 @@ func (x *checker) visit(s *scene, depth int) {
 		}
 		return
 	}
-	if l := s.late; l.pending {
+	for i, l := range s.late {
+		if !l.pending {
+			continue
+		}
 		next := x.copyOf(s, depth)
-		next.late = lateAsk{}
-		next.w.run(&next.clients[l.client], int(l.ask))
+		next.late[i] = lateAsk{}
+		if !l.ran {
+			next.w.run(&next.clients[l.client], int(l.ask))
+		}
+		next.follow(l)
 		x.visit(next, depth+1)
 	}
 	for m := range s.w.items {
@@ -184,7 +213,9 @@ func (x *checker) visit(s *scene, depth int) {
 		}
 	}
 	for c := range s.n {
-		x.visitClient(s, c, depth)
+		if _, told := s.clients[0].rule.Settled(); told || !s.clients[c].waits {
+			x.visitClient(s, c, depth)
+		}
 	}
 }
 
@@ -227,11 +258,23 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 			x.visit(next, depth+1)
 		}
 		if s.lates > 0 && e.deed.leaves() {
-			next := x.copyOf(s, depth)
-			next.lates--
-			next.late = lateAsk{true, uint8(c), uint8(i)}
-			next.tell(c, i, Outcome{Kind: InDoubt})
-			x.visit(next, depth+1)
+			for _, ran := range []bool{false, true} {
+				if ran && (s.behind != aMark && s.behind != boundMark || e.deed != Forward || r.c.Op != Set) {
+					continue
+				}
+				next := x.copyOf(s, depth)
+				next.lates--
+				at := 0
+				if next.late[at].pending {
+					at = 1
+				}
+				next.late[at] = lateAsk{true, ran, uint8(c), uint8(i)}
+				if ran {
+					next.w.run(&next.clients[c], i)
+				}
+				next.tell(c, i, Outcome{Kind: InDoubt})
+				x.visit(next, depth+1)
+			}
 		}
 	}
 }
@@ -258,7 +301,7 @@ func (s *scene) repairAll() {
 func (s *scene) repair(i int) {
 	settled, _ := s.clients[i].rule.Settled()
 	for m := range s.w.items {
-		if settled.Undo.Has(m) { // a mark behind it, which is gone by now
+		if settled.Undo.Has(m) && s.behind == unsaid { // a mark behind it, which is gone by now
 			s.w.items[m] = item{}
 		}
 	}

@@ -21,7 +21,7 @@ type errand struct {
 func move() Rule { return Move(1<<0|1<<1, 0, 2, false) }
 
 func holdersOf(op Op) Rule {
-	return Begin(Policy{ReadThrough: true}, Command{Op: op, Bound: true}, states(Filling, Filling), 0)
+	return Begin(Policy{ReadThrough: true}, Command{Op: op, Bound: true, Conditional: conditionally}, states(Filling, Filling), 0)
 }
 
 // behindMove is a command that is led when the key has left its former holder.
@@ -78,7 +78,16 @@ func granted(s *scene) string {
 	return ""
 }
 
-func TestMoves(t *testing.T) {
+func TestMoves(t *testing.T) { exploreMoves(t) }
+
+// As TestMoves, with sets and deletes that are conditional.
+func TestMovesOfConditionalCommands(t *testing.T) {
+	conditionally = true
+	defer func() { conditionally = false }()
+	exploreMoves(t)
+}
+
+func exploreMoves(t *testing.T) {
 	former := func(s *scene) { s.w.put(2, old) }
 	two := func(s *scene) { s.w.put(0, old); s.w.put(2, old) }
 	fill := func(from int) client { return mending1(1, from) }
@@ -98,7 +107,7 @@ func TestMoves(t *testing.T) {
 		{marking{"delete, a move, a fault", func(s *scene) { two(s); s.play(behindMove(Delete, 0), alone); s.faults = 1 }, remains}, false},
 		{marking{"set, a fill, a move", func(s *scene) { two(s); s.play(behindMove(Set, fresh), fill(2), alone) }, remains}, false},
 		{marking{"set, a fill, late", func(s *scene) { former(s); s.play(behindMove(Set, fresh), fill(2)); s.lates = 1 }, func(s *scene) string {
-			if !s.clients[1].rule.Over() || s.late.pending {
+			if !s.clients[1].rule.Over() || s.late[0].pending || s.late[1].pending {
 				return ""
 			}
 			return remains(s)

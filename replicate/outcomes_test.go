@@ -20,6 +20,8 @@ func commands() []Command {
 		Command{Op: Cas, If: true, Stale: true},
 		Command{Op: Incr, Vivify: true},
 		Command{Op: Incr, If: true},
+		Command{Op: Set, Conditional: true},
+		Command{Op: Delete, Conditional: true},
 		Command{Op: Delete, If: true},
 		Command{Op: Delete, Stale: true},
 		Command{Op: Delete, If: true, Stale: true},

@@ -112,6 +112,7 @@ type marks struct {
 	again  Mask       // of the rest, were looked at once more
 	guard  [Max]uint8 // by member: the ask that has seen or left what is there
 	rounds uint8      // of a delete, or of a replace that others come before
+	races  uint8      // of a conditional command: how often somebody came between a look and what builds on it
 	main   uint8      // the ask that the authority decides the command with
 	looked uint8      // the Look or Review behind main, as a number above that of the ask; 0: none
 	ready  Mask       // of the rest, are to count if the authority still has its number
@@ -246,6 +247,9 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	r.through = p.ReadThrough
 	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
+	if c.Op == Set && p.Ack != AckAll { // it would come to the rest behind what the client asks there when it has its answer
+		r.c.Conditional = false
+	}
 
 	switch {
 	case r.class == reads:
@@ -280,6 +284,9 @@ func Begin(p Policy, c Command, members []Member, spread uint64) Rule {
 	switch {
 	case r.class == buries:
 		r.bury(r.takes, 0)
+	case r.class == all && r.conditional():
+		r.stage = spreading
+		r.askAll(r.takes, Look)
 	case r.class == all:
 		r.stage = spreading
 		r.askAll(r.takes, Forward)
@@ -458,7 +465,7 @@ func (r *Rule) Told(ask int, o Outcome) {
 	case reviewing:
 		r.reviewTold(ask, m)
 	case burying, verifying, unearthing:
-		r.buryTold(*e, m)
+		r.buryTold(ask, m)
 	case granting:
 		r.grantTold(m)
 	case storing:

@@ -84,6 +84,9 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Delete, If: true}, three, "swap 0; look 1, bury 1, look 2, bury 2; remark 0, remark 1, remark 2; drop 0, drop 1, drop 2 -> done"},
 		{Command{Op: Delete, Stale: true}, three, "look 0; look 1, bury 1, look 2, bury 2; store 0; remark 1, remark 2; drop 1, drop 2 -> done"},
 		{Command{Op: Delete, If: true, Stale: true}, three, "forward 0; look 0; look 1, bury 1, look 2, bury 2; store 0; remark 1, remark 2; drop 1, drop 2 -> done"},
+		{Command{Op: Delete, Conditional: true}, three, "look 0, look 1, look 2; remark 0, remark 1, remark 2; remark 0, remark 1, remark 2; drop 0, drop 1, drop 2 -> done"},
+		{Command{Op: Set, Conditional: true}, three, "look 0, look 1, look 2; store 0, store 1, store 2 -> stored of 0"},
+		{Command{Op: Set, Conditional: true}, states(Dirty, Out, Returning), "look 0, look 2; store 0, store 2 -> stored of 0 clean 001"},
 		{Command{Op: Debug}, three, "look 0, forward 0 -> hit of 0"},
 		{Command{Op: Flush}, three, "forward 0, forward 1, forward 2 -> ok of 0"},
 
@@ -119,7 +122,7 @@ func TestOneMemberIsOneServer(t *testing.T) {
 		for _, p := range policies(c) {
 			for _, members := range [][]Member{states(In), states(Out, In), states(In, Out), states(Warming), states(Out, Warming, Out)} {
 				for _, o := range outcomes(c, Forward, false) {
-					if o.Kind == Marked || !c.If && (c.Op == Replace || c.Op == Add || c.Op == Delete) { // these look first, or claim
+					if o.Kind == Marked || c.Conditional || !c.If && (c.Op == Replace || c.Op == Add || c.Op == Delete) { // these look first, or claim
 						continue
 					}
 					r := Begin(p, c, members, 3)

@@ -67,6 +67,7 @@ type own struct {
 	read   uint32 // what its get has found
 	token  uint8
 	void   bool // the authority was started anew before it was answered
+	waits  bool // it does not begin before the first client has been told
 	errand      // what it does before and after its rule
 	ablate ablation
 }

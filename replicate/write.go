@@ -18,20 +18,68 @@ func (r *Rule) bury(m, held Mask) {
 	for ; m != 0; m &= m - 1 {
 		i := m.first()
 		r.ask(i, Look)
-		r.guard[i] = uint8(r.ask(i, Bury))
+		if !r.conditional() {
+			r.guard[i] = uint8(r.ask(i, Bury))
+		}
 	}
+}
+
+// conditional reports whether the command replaces at each member only what it has seen
+// there.
+func (r *Rule) conditional() bool {
+	return r.c.Conditional && (r.class == all && r.c.Op == Set || r.c.Op == Delete)
+}
+
+// approach goes on with a conditional command at the member of an ask. A look comes first.
+// Then what was seen is replaced by its cas. Where nothing was seen a claim comes before that.
+// It reports whether it has asked the member again.
+//
+// If another proxy has written in between, the member is looked at again. After maxRounds
+// times it is asked without a condition: see Late writes in the doc of the package. A set that
+// has failed for its client goes no further, for what a look shows now may be newer.
+func (r *Rule) approach(ask int) bool {
+	if r.settled {
+		return false
+	}
+	e := r.asks[ask]
+	i, set := int(e.member), r.c.Op == Set
+	replace, anyway := Remark, Bury
+	if set {
+		replace, anyway = Store, Forward
+	}
+	switch k := e.kind; {
+	case e.deed == Look && (k == Hit || k == Marked), e.deed == Claim && k == Stored && set:
+		r.askFrom(i, replace, uint8(ask))
+	case e.deed == Look && k == Miss:
+		r.ask(i, Claim)
+	case k != Exists && k != NotFound && (k != NotStored || e.deed != Claim):
+		return false
+	case r.races < maxRounds:
+		r.races++
+		r.ask(i, Look)
+	default:
+		r.ask(i, anyway)
+	}
+	return true
 }
 
 // Rounds is how many rounds of marks a delete has begun.
 func (r *Rule) Rounds() int { return int(r.rounds) }
 
-func (r *Rule) buryTold(e asked, m Mask) {
-	switch k := e.kind; {
-	case e.deed == Look && k == Hit:
+func (r *Rule) buryTold(ask int, m Mask) {
+	e := r.asks[ask]
+	conditional := r.stage == burying && r.conditional()
+	if e.deed == Look && e.kind == Hit {
 		r.hits |= m
-	case e.deed == Look:
+	}
+	if conditional && r.approach(ask) {
+		return
+	}
+	switch k := e.kind; {
+	case e.deed == Look && !conditional:
 	case r.stage == burying && k == Stored:
 		r.held |= m
+		r.guard[e.member] = uint8(ask)
 	case r.stage == verifying && k == Stored:
 		r.intact |= m
 	case r.stage == unearthing && (k == Deleted || r.intact&m != 0): // what is left there is our mark, and goes with its TTL
@@ -74,7 +122,13 @@ func (r *Rule) buryTold(e asked, m Mask) {
 }
 
 // roomToBury reports whether there are asks for another round of a delete.
-func (r *Rule) roomToBury() bool { return int(r.n)+2+4*r.held.Len() <= maxAsks }
+func (r *Rule) roomToBury() bool {
+	races := 0
+	if r.conditional() {
+		races = 2 * maxRounds
+	}
+	return int(r.n)+2+races+4*r.held.Len() <= maxAsks
+}
 
 // verify puts fresh marks in the place of those that still stand, now that all do.
 func (r *Rule) verify() {
@@ -125,16 +179,27 @@ func (r *Rule) buried() {
 
 // spreadTold: one of all members has answered.
 func (r *Rule) spreadTold(ask int, m Mask) {
-	k := r.asks[ask].kind
+	if r.conditional() && r.approach(ask) {
+		return
+	}
+	k, d := r.asks[ask].kind, r.asks[ask].deed
 	switch {
-	case r.accepts(k):
+	case r.accepts(k) && d != Claim:
 		r.took |= m
 		if r.c.Op != Flush {
 			r.clean |= r.stale & m
 		}
+	case k == InDoubt && d == Store && r.stale&m == 0: // it may take the place of what it has seen, and of nothing else
+		if int(m.first()) == int(r.lead) {
+			r.from = r.lead
+			r.overwrite |= r.takes &^ m
+		} else {
+			r.dirty |= m
+			r.overwrite |= m
+		}
 	case k == InDoubt:
 		r.dirty |= m
-		if r.c.Op == Set {
+		if r.c.Op == Set && d == Forward {
 			r.undo |= m
 		}
 	default:
@@ -206,7 +271,16 @@ func (r *Rule) spreadEnd() {
 	case refused.Has(int(r.lead)):
 		r.dirty &^= refused
 		gone = r.took
+		if r.overwrite != 0 {
+			r.from = r.lead
+		}
 	case r.took == 0:
+		switch {
+		case r.undo.Has(int(r.lead)):
+			r.undo |= r.overwrite // the authority may have lost the key, so it does not decide
+		case r.overwrite != 0:
+			r.from = r.lead
+		}
 		r.dirty = r.undo // nobody has it: who surely hasn't run it is right
 		return
 	default:
@@ -222,7 +296,7 @@ func (r *Rule) spreadEnd() {
 func (r *Rule) review() {
 	r.stage = reviewing
 	for i, e := range r.asks[:r.n] {
-		if m := Mask(1) << e.member; e.deed == Forward && (r.took&^r.tardy)&m != 0 {
+		if m := Mask(1) << e.member; (e.deed == Forward || e.deed == Store) && e.kind == Stored && (r.took&^r.tardy)&m != 0 {
 			r.askFrom(int(e.member), Check, uint8(i))
 		}
 	}

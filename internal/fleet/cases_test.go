@@ -161,6 +161,12 @@ var promises = []scenario{
 		asks: []ask{(*app).take}, pace: 6 * milli, faults: []string{"unlock, pause"}, count: 4, calm: true, exact: true, locks: true, costly: true},
 	{name: "D2 restart", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient, errs: true,
 		asks: logging, logs: 20, faults: []string{"kill"}, brief: true, aimed: true, count: 4, exact: true, costly: true},
+	{name: "D2 isolated", sidecars: 2, servers: 2, strict: true, copies: twice, errs: true,
+		asks: pruning, aimed: true, cold: 5, faults: []string{"isolate"}, count: 3, calm: true, exact: true, keeps: true, newer: true, costly: true},
+	{name: "D2 isolated, three servers", sidecars: 3, servers: 3, strict: true, copies: spread, errs: true,
+		asks: pruning, cold: 5, faults: []string{"isolate"}, count: 3, calm: true, exact: true, keeps: true, newer: true, costly: true},
+	{name: "D2 isolated, all commands", sidecars: 2, engines: 2, servers: 3, strict: true, copies: twice,
+		cold: 5, faults: []string{"isolate"}, count: 3, calm: true, exact: true, locks: true, costly: true},
 	{name: "D3 strict", sidecars: 2, servers: 3, strict: true, copies: twice, eject: 3 * time.Second, errs: true,
 		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, exact: true, keeps: true, costly: true},
 	{name: "D3 relaxed", sidecars: 2, servers: 2, copies: twice, eject: 3 * time.Second, errs: true,
@@ -293,6 +299,9 @@ func TestFailoverAblations(t *testing.T) {
 		}},
 		{"former holders are not asked", ablations{guard: guard.Ablation{Former: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, faults: reweighed, count: 2, keeps: true, ablate: c.ablate}
+		}},
+		{"sets and deletes without a condition", ablations{guard: guard.Ablation{Sight: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 2, strict: true, copies: twice, errs: true, asks: pruning, aimed: true, cold: 5, faults: []string{"isolate"}, count: 3, calm: true, exact: true, keeps: true, newer: true, ablate: c.ablate}
 		}},
 		{"no pause before keys move", ablations{guard: guard.Ablation{Pause: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 3, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, pace: 6 * milli, faults: []string{"reweigh twice"}, count: 2, keeps: true, ablate: c.ablate}

@@ -68,6 +68,7 @@ type scenario struct {
 	locks  bool  // nobody else gets a lock that is held, and counters never go back
 	logs   int   // keys that are appended to: whatever was acknowledged stands in them once
 	keeps  bool  // what was acknowledged is not missed by anybody
+	newer  bool  // so it is though a write before it has failed
 	undone bool  // so it is though a set on top of it was not
 	shown  bool  // nobody reads a value whose writer is then told that it was not stored
 	calm   bool  // no fault lasts so long that a server is ejected

@@ -130,7 +130,7 @@ func (f *fleet) copied(request []byte) {
 		case k.name != words[1]:
 		case words[0] == "mg" && slices.Contains(words, "v") && slices.Contains(words, "t"):
 			k.fetched = f.now
-		case words[0] == "ms" && slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }):
+		case words[0] == "ms" && slices.ContainsFunc(words[3:], func(flag string) bool { return flag[0] == 'C' }) && !slices.Contains(words[3:], "c"): // else it is a client's own value
 			k.fills = append(k.fills, fill{strings.TrimSuffix(body, "\r\n"), k.fetched, f.now})
 		}
 	}

@@ -93,6 +93,8 @@ func (f *fleet) keep(o *op, line string, failed bool) {
 		k.storing--
 	}
 	switch {
+	case failed && f.newer: // it may be done, but not to what is stored from now on
+		k.kept, k.cleared = 0, max(k.cleared, f.now)
 	case failed && (w.removes || !f.undone):
 		k.kept, k.cleared = 0, max(k.cleared, f.now, f.trouble)+2*second
 	case !w.removes && (line == "STORED" || line == "HD") && k.removing == 0 && k.cleared < w.invoked:

@@ -15,6 +15,7 @@ import (
 type path struct {
 	f     *fleet
 	cut   bool
+	keeps bool       // while it is cut: something on the way takes what is sent, and delivers it later
 	spans [][2]int64 // when it was cut before
 	since int64      // when it was cut
 	slow  int64      // added to every way
@@ -47,7 +48,7 @@ func (p *path) heal() {
 		return
 	}
 	f := p.f
-	p.cut = false
+	p.cut, p.keeps = false, false
 	p.spans = append(p.spans, [2]int64{p.since, f.now})
 	gone := f.now - p.since
 	for _, c := range p.pipes {
@@ -71,6 +72,7 @@ type packet struct {
 	end     link.EffectKind // Close or Abort; Write: it is data
 	arrived int64           // when; 0: it has not
 	lost    bool            // it must be sent again
+	kept    bool            // on the way: the engine's kernel has its acknowledgement, and it comes whatever the engine does
 }
 
 // behindLost reports whether one before k has to be sent again: the other end
@@ -124,6 +126,9 @@ func (c *pipe) Unsent() (n int) {
 }
 
 func (c *pipe) acknowledged(k *packet) bool {
+	if k.kept {
+		return true
+	}
 	if k.arrived == 0 {
 		return false
 	}
@@ -206,7 +211,7 @@ func (c *pipe) write() {
 		b = append(b, s...)
 		n += len(s)
 	}
-	for len(c.sent) > 0 && c.acknowledged(c.sent[0]) {
+	for len(c.sent) > 0 && c.sent[0].arrived != 0 && c.acknowledged(c.sent[0]) {
 		c.sent = c.sent[1:]
 	}
 	if n > 1 && c.p.f.one(20) { // in two packets
@@ -222,6 +227,7 @@ func (c *pipe) send(k *packet) {
 	f := c.p.f
 	c.sent = append(c.sent, k)
 	if k.lost = behindLost(c.sent, k); k.lost {
+		k.kept = c.p.cut && c.p.keeps
 		return
 	}
 	c.last = max(c.last, f.now+c.p.way())
@@ -232,9 +238,10 @@ func (c *pipe) send(k *packet) {
 func (c *pipe) arrive(k *packet) {
 	switch {
 	case k.arrived != 0:
-	case c.p.cut, k.end != link.Abort && behindLost(c.sent, k):
-		k.lost = k.end != link.Abort
-		if k.end == link.Abort {
+	case c.p.cut, (k.end != link.Abort || k.kept) && behindLost(c.sent, k):
+		k.kept = c.p.cut && c.p.keeps
+		k.lost = k.end != link.Abort || k.kept
+		if k.end == link.Abort && !k.kept {
 			k.arrived = c.p.f.now // nobody sends that again
 		}
 	default:
@@ -329,7 +336,7 @@ func (c *pipe) shut(k link.EffectKind) {
 	if k == link.Abort {
 		kept := c.sent[:0]
 		for _, p := range c.sent {
-			if p.lost {
+			if p.lost && !p.kept {
 				p.lost, p.arrived = false, c.p.f.now
 			} else {
 				kept = append(kept, p)

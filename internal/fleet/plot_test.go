@@ -154,6 +154,19 @@ var plots = map[string]plot{
 	// One is started anew at once, and counts its cas from one.
 	"bounce": func(f *fleet, i int) { f.lasts(f.killFor(i, 10*milli, 40*milli)) },
 
+	// A proxy is cut off from all servers. What it has sent comes there late.
+	"isolate": func(f *fleet, i int) {
+		s := f.sidecars[i%len(f.sidecars)]
+		long := f.between(500*milli, 3*second)
+		f.note("", "FAULT isolate: p%d, until %.4f", s.id, sec(f.now+long))
+		for _, p := range f.paths[s.id] {
+			p.cutOff()
+			p.keeps = true
+			f.after(long, p.heal)
+		}
+		f.lasts(long + 2*second)
+	},
+
 	// One is cut off, and the others have come to give the same cas numbers.
 	"even, cut": func(f *fleet, i int) {
 		for last := f.nodes[i].cas(); f.nodes[1-i].cas() < last; {

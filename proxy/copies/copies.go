@@ -6,6 +6,7 @@ package copies
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -41,6 +42,7 @@ type Copies struct {
 	Unbound    bool                  // tests leave out what Command.Bound is for
 	Unasked    bool                  // tests ask no former holder before they decide
 	Unpaused   bool                  // tests leave out the pause of a handover
+	Unseen     bool                  // tests leave out what Command.Conditional is for
 	arranged   *handover.Arrangement // who holds which keys by the present table
 	handover   *handover.Handover    // nil: all keys are where the table wants them
 	stage      uint64                // of the handover; another number when keys may have other holders
@@ -159,6 +161,7 @@ func (e *Copies) lead(t *task.Task) {
 		c.awaitIdentity(t, i)
 		return
 	}
+	command.Conditional = !e.Unseen && slices.ContainsFunc(c.members, func(m copyOf) bool { return m.Pool.Pool.Failover.Strict })
 	c.authority = replicate.Authority(states)
 	if token, has := t.Token(); has && c.authority >= 0 {
 		c.token = strconv.AppendUint(nil, castoken.Open(token, c.identity(t, c.authority)), 10)
@@ -313,7 +316,7 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 	switch {
 	case a.kind == replicate.Marked:
 		marks[stats.MarkMet][by]++
-	case a.kind == replicate.Stored && a.Deed.LeavesMark() && a.Deed != replicate.Remark:
+	case a.kind == replicate.Stored && a.Deed.LeavesMark() && (a.Deed != replicate.Remark || guard.Deed == replicate.Look && guard.kind == replicate.Hit):
 		marks[stats.MarkMade][by]++
 	case a.kind == replicate.Stored && a.Deed == replicate.Remark && !guard.Deed.LeavesMark():
 		marks[stats.MarkReplaced][by]++
@@ -325,10 +328,10 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 }
 
 // behind is what is sent behind an ask that has timed out and may still run. A claim,
-// or a write that builds on one, needs nothing: it can't run when its mark is gone. A
-// plain set needs a mark behind it, which replaces what it leaves. The authority is
-// spared that in relaxed mode if no copy has stored the value: the mark would take the
-// old value, which may be the only one.
+// or a write that builds on one or on a look, needs nothing: it can't run when what was
+// there then is gone. A set without a condition needs a mark behind it, which replaces what
+// it leaves. The authority is spared that in relaxed mode if no copy has stored the value:
+// the mark would take the old value, which may be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.Behind {
 	switch a.Deed {
 	case replicate.Forward, replicate.Put:

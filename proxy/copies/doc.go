@@ -19,6 +19,8 @@
 //   - A member that missed a write, or may have run one that nobody has acknowledged,
 //     does not decide a read of that key until it has been repaired: on the loop that leads
 //     the key, and on no other that is asked behind the answer to the write (Copies.doubt).
+//   - In strict mode a set (with ack: all) and a delete that a server carries out late remove
+//     nothing that was stored there meanwhile: replicate, Late writes. Nothing goes behind them.
 //   - A member that has come back empty decides no miss until it is filled.
 //   - No ledger flushes a server. One that can only be emptied is taken out by the keepers,
 //     so that every Ringside knows; and whatever pool's keepers flush a server, each ledger
@@ -79,6 +81,9 @@
 //     tell others in the roll call, who refuse a person's order by it, and eject as ever.
 //   - It does not remember anything over a restart of the process: all members
 //     count as complete then.
+//   - It does not look what it removes when it deletes a stale key at one member (ToDelete).
+//     If that delete comes late, it takes a newer value there, which is copied again from
+//     another member.
 //   - It does not compare values. Copies that differ without a missed write, because two
 //     Ringsides have written at once, stay so until the next write or until they expire.
 //   - It does not decide who is out: package health does, and failover hosts it.

@@ -57,6 +57,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			a.respelled = true
 			return t.Meta("ms", key, guard+" F"+t.ClientFlags()+exptime()+" c", t.Body())
 		}
+		if t.Op == wire.Set {
+			return t.WithKey(key, a.show(t, 'c', guard+chosen))
+		}
 		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
 		at.Start--
 		return t.WithKey(key, task.Edit{At: at, With: []byte(guard[1:])}, a.show(t, 'c', chosen))

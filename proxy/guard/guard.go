@@ -322,6 +322,7 @@ type Ablation struct {
 	Rest     bool // of several copies, the others get a set at once when the authority has it
 	Former   bool // of several copies, nobody asks who has kept the key before a reload
 	Pause    bool // and nobody pauses before keys leave those who have kept them
+	Sight    bool // of several copies, sets and deletes replace what they have not seen, in strict mode too
 	Stamp    bool // a set has the versions that tags have then, not at its miss
 	Order    bool // nobody looks whether a tag that a set names first is older than its miss
 }

@@ -66,7 +66,8 @@
 // acknowledged (set, add, replace; meta commands that create an item on a miss; a
 // cas that stores with an old token), its key is deleted right behind it, on every
 // route and in every failover mode: a miss at worst, also for a newer value, and
-// for a lock that an add did not get. A cas, incr, decr, append, prepend or touch
+// for a lock that an add did not get. Nothing goes behind a mutation that is bound to what
+// a look has shown, as on copies in strict mode. A cas, incr, decr, append, prepend or touch
 // without an answer may still count; a delete may still delete. See latedelete.go.
 //
 // # What a server understands
