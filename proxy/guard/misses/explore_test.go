@@ -688,7 +688,9 @@ var configs = []config{
 
 	{name: "three clients, two instances", threads: []int{0, 1, 2}, instances: []int{0, 1, 1}, cycles: 2, deletes: 1, full: true},
 	{name: "three clients, a writer, restart", threads: []int{0, 1, 2}, instances: []int{0, 1, 1}, cycles: 1, deletes: 1, restarts: 1, writers: 4, full: true},
-	{name: "two clients, everything", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, deletes: 2, restarts: 1, expiries: 1, errors: 1, losses: 1, closings: 1, writers: 2, adds: true, ownDeletes: true, full: true},
+	{name: "two clients, errors and sets that come late", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, deletes: 1, errors: 1, losses: 1, writers: 2, ownDeletes: true, full: true},
+	{name: "two clients, a restart and closing", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, restarts: 1, closings: 1, writers: 2, full: true},
+	{name: "two clients, expiry and adds", threads: []int{0, 1}, instances: []int{0, 1}, cycles: 2, deletes: 1, expiries: 1, adds: true, full: true},
 	{name: "three shared threads", threads: []int{0, 0, 0}, instances: []int{0}, declared: true, cycles: 1, deletes: 2, ticks: 1, full: true},
 	{name: "shared beside another client", threads: []int{0, 0, 1}, instances: []int{0, 1}, declared: true, cycles: 1, deletes: 1, restarts: 1, expiries: 1, full: true},
 	{name: "a pool of three", threads: []int{0, 1, 2}, instances: []int{0, 0, 0}, pool: true, afterMiss: true, cycles: 1, deletes: 1, full: true},
