@@ -50,7 +50,7 @@ var mutants = []mutant{
 	{"proxy/live", "health.go", "if h.Level == Good {", "if h.Level != Good {"},
 	{"proxy/live/routes", "routes.go", "if of.Hits > 0 {", "if of.Hits == 0 {"},
 	{"proxy/live/trace", "trace.go", "list[i].Letter == r.Letter", "list[i].Letter != r.Letter"},
-	{"proxy/loop", "fault.go", "*p.held() && !state.Hang", "*p.held() && state.Hang"},
+	{"proxy/loop", "fault.go", "case !state.Hang && !state.Partition && wait == 0:", "case wait == 0:"},
 	{"proxy/loop/pace", "pace.go", "if m.rate*100 < rate*(100+m.gain) {", "if m.rate*100 > rate*(100+m.gain) {"},
 	{"proxy/near", "store.go", "s.io.Now-v.Asked >= s.life()", "s.io.Now-v.Asked < s.life()"},
 	{"proxy/routing", "generation.go", "string(key[:len(r.Prefix)]) == r.Prefix", "string(key[:len(r.Prefix)]) != r.Prefix"},

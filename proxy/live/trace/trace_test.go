@@ -41,3 +41,18 @@ func TestStories(t *testing.T) {
 		}
 	}
 }
+
+// TestFold joins equal hits of a key that follow each other, and nothing else.
+func TestFold(t *testing.T) {
+	var rows []Row
+	for _, one := range []string{"aH", "bH", "aH", "aM", "aM", "aH", "aI", "aI", "bH"} {
+		rows = append(rows, Row{Key: []byte(one[:1]), Letter: one[1:], Times: 1})
+	}
+	var got []string
+	for _, r := range fold(rows) {
+		got = append(got, fmt.Sprint(string(r.Key), r.Letter, r.Times))
+	}
+	if got, want := strings.Join(got, " "), "aH2 bH2 aM1 aM1 aH1 aI2"; got != want {
+		t.Errorf("folded to %s, want %s", got, want)
+	}
+}
