@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"ringside/internal/testenv"
 )
@@ -83,7 +84,7 @@ func TestBurstOfReads(t *testing.T) {
 }
 
 // manyReads sends line n times, and reads as many answers. It counts values if they are
-// wanted.
+// wanted. It gives up when nothing comes for as long as any wait may take.
 func manyReads(address, line string, n int, values *int) error {
 	c, err := dialError(address)
 	if err != nil {
@@ -94,6 +95,7 @@ func manyReads(address, line string, n int, values *int) error {
 	in := bufio.NewReader(c)
 	for n > 0 {
 		got, err := in.ReadString('\n')
+		c.SetDeadline(time.Now().Add(patience))
 		switch {
 		case err != nil:
 			return err
