@@ -113,3 +113,33 @@ func TestLogErrorsOfReads(t *testing.T) {
 		})
 	}
 }
+
+// TestLogInOrder: a line that waits is written before a later one of its group, so the log
+// ends with what is true.
+func TestLogInOrder(t *testing.T) {
+	var logs bytes.Buffer
+	s := conversation.New(t)
+	s.Logs = &logs
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	say := func(to string) {
+		s.Wakeup(func() { s.Engine.LogInOrder(0, "s1", "s1 "+to, "failover", "to", to) })
+	}
+	say("IN")
+	s.Line("wait 8s")
+	say("SETTLE")
+	s.Line("wait 1s")
+	say("SETTLE") // waits until the 18th second
+	s.Line("wait 2s")
+	say("IN") // the 11th
+	s.Line("wait 20s")
+	var got []string
+	for line := range strings.Lines(logs.String()) {
+		if _, to, ok := strings.Cut(strings.TrimSpace(line), "msg=failover to="); ok {
+			got = append(got, to)
+		}
+	}
+	if got, want := strings.Join(got, ","), "IN,SETTLE,SETTLE,IN"; got != want {
+		t.Errorf("logged %s, want %s", got, want)
+	}
+}

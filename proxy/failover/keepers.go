@@ -324,7 +324,7 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	if srv := e.ByAddress[w.Members[ev.Server].Network+" "+w.Members[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)
 	}
-	e.LogLimited(slog.LevelWarn, w.Pool+" "+name+" "+ev.From+" "+ev.To, "failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.LogInOrder(slog.LevelWarn, w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "failover of a server", "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
 }
 
 // AddTo adds what the keepers have decided.

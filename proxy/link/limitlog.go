@@ -28,6 +28,7 @@ type limitedLines struct {
 	level slog.Level // of the last that was not
 	args  []any      // likewise
 	nth   int        // its number among all lines that wait
+	group string     // what its order with other kinds counts for; empty: nothing
 }
 
 const (
@@ -45,9 +46,21 @@ func (io *IO) LogLimited(level slog.Level, of, what string, args ...any) {
 	}
 }
 
+// LogInOrder is LogLimited for lines that must keep their order with others of the same
+// group: those that wait are written before a later one.
+func (io *IO) LogInOrder(level slog.Level, group, of, what string, args ...any) {
+	if due := io.logLimit.log(io.Log, io.Now, level, group, of, what, args...); due > 0 {
+		io.At(LogTimer, due)
+	}
+}
+
 // Log is IO.LogLimited at the time now. It returns when the line that waits is due, on the
 // same clock; 0: it was written. Without a Flush it goes with the next of its kind.
 func (l *LogLimit) Log(log *slog.Logger, now int64, level slog.Level, of, what string, args ...any) (due int64) {
+	return l.log(log, now, level, "", of, what, args...)
+}
+
+func (l *LogLimit) log(log *slog.Logger, now int64, level slog.Level, group, of, what string, args ...any) (due int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.kinds == nil {
@@ -63,14 +76,31 @@ func (l *LogLimit) Log(log *slog.Logger, now int64, level slog.Level, of, what s
 		l.kinds[kind] = k
 	}
 	k.count++
-	k.level, k.args = level, args
+	k.level, k.args, k.group = level, args, group
+	l.last++
+	k.nth = l.last
 	if now < k.until {
-		l.last++
-		k.nth = l.last
 		return k.until
 	}
-	k.write(log, kind, now)
+	l.write(log, kind, now)
 	return 0
+}
+
+// write writes the last line of a kind, behind those of its group that came before it.
+func (l *LogLimit) write(log *slog.Logger, kind logKind, now int64) {
+	k := l.kinds[kind]
+	var before []logKind
+	if k.group != "" {
+		for other, o := range l.kinds {
+			if o.count > 0 && o.group == k.group && o.nth < k.nth {
+				before = append(before, other)
+			}
+		}
+	}
+	slices.SortFunc(before, func(a, b logKind) int { return l.kinds[a].nth - l.kinds[b].nth })
+	for _, other := range append(before, kind) {
+		l.kinds[other].write(log, other, now)
+	}
 }
 
 // write writes the last line of k.
@@ -112,6 +142,8 @@ func (io *IO) FlushLog() {
 	}
 	slices.SortFunc(due, func(a, b logKind) int { return l.kinds[a].nth - l.kinds[b].nth })
 	for _, kind := range due {
-		l.kinds[kind].write(io.Log, kind, io.Now)
+		if l.kinds[kind].count > 0 { // else it was written before another of its group
+			l.write(io.Log, kind, io.Now)
+		}
 	}
 }
