@@ -1,6 +1,6 @@
 package inspect
 
-// Servers that store values of another size than limits.value.
+// Servers whose largest item does not fit limits.value.
 
 import (
 	"bufio"
@@ -24,9 +24,9 @@ const askedWithin = 2 * time.Second
 const usualItemSize = 1 << 20
 
 // ItemSizes asks each server of t for the size of the largest item that it stores, and returns
-// a warning for each address whose size differs from limits.value. A server that stores less
-// is not reported while its size is memcached's default or more: such a server answers too
-// large a value itself, and the default of limits.value is above it on purpose.
+// a warning for each address whose size does not fit limits.value. A server with a smaller size
+// is reported only if that is below memcached's default. Otherwise the server rejects values
+// that are too large itself; the default of limits.value is larger than memcached's default.
 func ItemSizes(ctx context.Context, t *table.Table) []string {
 	return itemSizes(ctx, t, askItemSize)
 }

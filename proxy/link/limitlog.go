@@ -28,7 +28,7 @@ type limitedLines struct {
 	level slog.Level // of the last that was not
 	args  []any      // likewise
 	nth   int        // its number among all lines that wait
-	group string     // what its order with other kinds counts for; empty: nothing
+	group string     // lines of one group are written in the order of their events; empty: no group
 }
 
 const (

@@ -51,7 +51,7 @@ func (c *Conn) look() {
 		c.expire()
 	}
 	c.Server.e.At(link.RequestTimer, c.Deadline)
-	if c.Deadline == link.Never { // nobody waits
+	if c.Deadline == link.Never { // no request waits
 		c.keepAlive()
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A firewall, a NAT or a load balancer forgets a connection that was idle for long, and
-// drops what comes on it without a word. Both ends take the connection for open. Two
+// A firewall, a NAT or a load balancer may forget a connection that was idle for long, and
+// drop its packets silently. Both ends still believe that the connection is open. Two
 // signs show that it is dead:
 //
 //	ping       no request waits, nothing came for keepalive ► version ► no answer in timeouts.request
@@ -32,8 +32,8 @@ import (
 // within its deadline, unless its client has something else on c: then it could overtake
 // that. All other requests stay on c: memcached may have run them.
 //
-// Nothing of this costs a request anything: the last bytes' time is noted anyway, and the
-// timer is set when the requests on a connection are looked at.
+// A request costs nothing more than before: the time of the last bytes is noted anyway, and
+// the timer is set when the requests on a connection are checked.
 
 // quietTime is how long a connection must have been silent and without a request, at
 // least, so that one timeout of the next request counts as a sign that it is dead. It is
@@ -51,8 +51,8 @@ const (
 
 func (f foundBy) String() string { return [...]string{"", "ping", "request"}[f] }
 
-// keepAlive sends a ping on c, on which nobody waits, if it was idle for long enough, and
-// else sets the timer for it.
+// keepAlive sends a ping on c if it was idle for long enough. Otherwise it sets the timer.
+// No request may wait on c.
 func (c *Conn) keepAlive() {
 	srv := c.Server
 	if srv.keepalive == 0 || c.State != ConnUp || c.Lingering || c.held != nil || srv.Draining() {
@@ -79,8 +79,8 @@ func (c *Conn) ping() {
 	c.answered = true // it is not held for company
 }
 
-// pingOthers sends a ping on each other connection of c's server that was quiet and on
-// which nobody waits: what has cut c may have cut these, too.
+// pingOthers sends a ping on each other connection of c's server that was quiet and has no
+// request: the cause of c's death may have cut these, too.
 func (c *Conn) pingOthers() {
 	srv := c.Server
 	if srv.keepalive == 0 {
