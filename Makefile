@@ -99,8 +99,8 @@ fuzz:
 bench: build
 	$(GO) run ./cmd/ringbench run -ringside bin/ringside $(BENCHFLAGS)
 
-# The tables of BENCHMARKS.md: each command saves its report, and bench-page puts them
-# where the page has a place for them. Some two hours on a machine with nothing else to
+# The tables of BENCHMARKS.md and docs/benchmarks: each command saves its report, and bench-page puts them
+# where the pages have a place for them. Some two hours on a machine with nothing else to
 # do; MEMCACHED2 names a memcached of another release, without which its tables stay as
 # they are. A part alone: make bench-tables TABLES='tails', with names of the list.
 TABLES ?= run run2 more seen tails outages where curves page
@@ -132,6 +132,7 @@ bench-curves:
 	$(BENCH) curves -ringside bin/ringside -json $(REPORTS)/curves.json
 bench-page:
 	$(BENCH) page -page BENCHMARKS.md -from $(REPORTS)
+	$(BENCH) page -page docs/benchmarks/README.md -from $(REPORTS)
 
 # Cost as it grows: servers, connections, keys, values, outages. Some four minutes.
 curves: build

@@ -2,7 +2,7 @@
 
 package report
 
-// Parts of reports for a page that has a place for each: BENCHMARKS.md.
+// Parts of reports for pages with a place for each: BENCHMARKS.md and docs/benchmarks/README.md.
 
 import (
 	"errors"
